@@ -1,0 +1,88 @@
+"""Lesson 03: self-attention, one head and many (appendix A of arXiv 2010.11929; arXiv 1706.03762)."""
+
+import math
+
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """softmax(q kᵀ / √d) v, step by step (Eq. 6 and 7).
+
+    Args:
+        q: (..., T, d) queries.
+        k: (..., S, d) keys.
+        v: (..., S, e) values.
+
+    Returns:
+        The output (..., T, e), and the weights (..., T, S): each row is non-negative and sums to 1.
+
+    Raises:
+        ValueError: queries and keys of different widths, or another number of keys than of values.
+    """
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        shapes = ", ".join(str(tuple(x.shape)) for x in (q, k, v))
+        raise ValueError(f"q (..., T, d), k (..., S, d) and v (..., S, e) must agree in d and in S, got {shapes}")
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (..., T, S)
+    weights = scores.softmax(dim=-1)  # (..., T, S)
+    return weights @ v, weights  # (..., T, e)
+
+
+class MultiHeadSelfAttention(nn.Module):
+    """h attentions side by side on slices of width d = D / h, then one projection (Eq. 5 to 8): (B, T, D) -> (B, T, D).
+
+    Torch's fused kernel never stores the weights; :meth:`attention_weights` computes them for those who want to look.
+
+    Args:
+        dim: D.
+        num_heads: h, a divisor of D.
+        qkv_bias: whether q, k and v have biases.
+        attention_dropout: probability in [0, 1) on the attention weights.
+        dropout: probability in [0, 1) on the output.
+
+    Raises:
+        ValueError: D not divisible by h, a probability outside [0, 1), input of another rank or width.
+
+    q, k and v (the rows of ``qkv``, in this order) and ``proj`` start Xavier uniform, each as its own D x D matrix;
+    biases start as zeros (the paper's code).
+    """
+
+    def __init__(
+        self, dim: int, num_heads: int, *, qkv_bias: bool = True, attention_dropout: float = 0.0, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        if num_heads < 1 or dim % num_heads:
+            good = [h for h in range(1, min(dim, 64) + 1) if dim % h == 0]
+            raise ValueError(f"width {dim} is not divisible by {num_heads} heads: num_heads may be one of {good}")
+        for name, p in (("attention_dropout", attention_dropout), ("dropout", dropout)):
+            if not 0.0 <= p < 1.0:
+                raise ValueError(f"{name} is a probability in [0, 1), got {p}: 0.0 switches it off")
+        self.num_heads = num_heads
+        self.attention_dropout = attention_dropout
+        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
+        self.proj = nn.Linear(dim, dim)
+        self.dropout = nn.Dropout(dropout)
+        for weight in (*self.qkv.weight.chunk(3), self.proj.weight):
+            nn.init.xavier_uniform_(weight)
+        nn.init.zeros_(self.proj.bias)
+        if qkv_bias:
+            nn.init.zeros_(self.qkv.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.split_heads(x)  # each (B, h, T, d)
+        z = scaled_dot_product_attention(q, k, v, dropout_p=self.attention_dropout if self.training else 0.0)
+        z = z.transpose(1, 2).flatten(2)  # (B, h, T, d) -> (B, T, h*d) = (B, T, D)
+        return self.dropout(self.proj(z))
+
+    def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each (B, h, T, d), of tokens (B, T, D)."""
+        if x.ndim != 3 or x.shape[-1] != self.qkv.in_features:
+            raise ValueError(f"tokens must have shape (B, T, {self.qkv.in_features}), got {tuple(x.shape)}")
+        qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # (B, T, 3, h, d)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # (3, B, h, T, d)
+        return q, k, v
+
+    def attention_weights(self, x: Tensor) -> Tensor:
+        """The weights (B, h, T, T) that :meth:`forward` uses for ``x`` (B, T, D), before dropout; rows sum to 1."""
+        q, k, v = self.split_heads(x)
+        return attention(q, k, v)[1]

@@ -1,0 +1,121 @@
+"""Lesson 02: the class token and the position embeddings (Eq. 1 and appendix D.4 of arXiv 2010.11929)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from vit_tutorial.patches import PatchEmbedding, Size
+
+Grid = tuple[int, int]  # (rows, columns)
+POSITIONS = ("learned", "sincos", "none")
+# How each library stretches a grid of positions; each gives other numbers (lesson 02 shows how far apart they are).
+RECIPES: dict[str, dict[str, Any]] = {
+    "timm": {"mode": "bicubic", "antialias": True},
+    "torchvision": {"mode": "bicubic", "align_corners": True},
+    "huggingface": {"mode": "bicubic"},
+    "google": {"mode": "bilinear", "align_corners": True},  # scipy.ndimage.zoom(order=1)
+    "dino": {"mode": "bicubic"},  # by a scale of (new + 0.1) / old
+}
+
+
+def sincos_position_embedding(grid: Grid, dim: int) -> Tensor:
+    """Fixed 2-D positions: a quarter of the width each for sin(x), cos(x), sin(y), cos(y).
+
+    The frequencies fall from 1 to 1/10000, as in big_vision's ``posemb_sincos_2d`` (arXiv 2205.01580).
+
+    Args:
+        grid: (rows, columns) of patches.
+        dim: D, a multiple of 4 and at least 8; ValueError otherwise.
+
+    Returns:
+        (1, rows*columns, D), float32, row by row.
+    """
+    if dim % 4 or dim < 8:
+        raise ValueError(f"sincos positions need a dim that is a multiple of 4 and at least 8, got {dim}")
+    frequency = 10_000.0 ** -torch.linspace(0, 1, dim // 4)  # (D/4,)
+    y, x = torch.meshgrid(torch.arange(grid[0]), torch.arange(grid[1]), indexing="ij")  # (rows, columns)
+    x_angle, y_angle = x.flatten()[:, None] * frequency, y.flatten()[:, None] * frequency  # (N, D/4)
+    return torch.cat([x_angle.sin(), x_angle.cos(), y_angle.sin(), y_angle.cos()], dim=1)[None]  # (1, N, D)
+
+
+def resize_position_embedding(
+    position: Tensor, old_grid: Grid, new_grid: Grid, *, prefix_tokens: int = 1, recipe: str = "timm"
+) -> Tensor:
+    """Stretch learned positions to another grid of patches (section 3.2), in two dimensions, rectangles included.
+
+    Args:
+        position: (1, prefix_tokens + rows*columns, D).
+        old_grid: (rows, columns) the positions were learned on.
+        new_grid: (rows, columns) wanted.
+        prefix_tokens: tokens without a place in the image; they come first and are kept as they are.
+        recipe: whose interpolation: "timm", "torchvision", "huggingface", "google" or "dino".
+
+    Returns:
+        (1, prefix_tokens + new rows*columns, D), dtype unchanged; computed in float32 at least.
+
+    Raises:
+        ValueError: unknown recipe, or ``position`` does not hold the old grid.
+    """
+    if recipe not in RECIPES:
+        raise ValueError(f"unknown recipe {recipe!r}: choose one of {', '.join(RECIPES)}")
+    tokens = prefix_tokens + old_grid[0] * old_grid[1]
+    if position.ndim != 3 or position.shape[:2] != (1, tokens):
+        raise ValueError(
+            f"{prefix_tokens} prefix tokens and a grid of {old_grid} need a position of shape (1, {tokens}, D), "
+            f"got {tuple(position.shape)}: check old_grid and prefix_tokens"
+        )
+    prefix, grid = position[:, :prefix_tokens], position[:, prefix_tokens:]
+    maps = grid.transpose(1, 2).reshape(1, -1, *old_grid)  # (1, D, rows, columns)
+    maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
+    target: dict[str, Any] = {"size": tuple(new_grid)}
+    if recipe == "dino":
+        target = {"scale_factor": tuple((new + 0.1) / old for new, old in zip(new_grid, old_grid, strict=True))}
+    maps = interpolate(maps, **target, **RECIPES[recipe])  # (1, D, new rows, new columns)
+    return torch.cat([prefix, maps.flatten(2).transpose(1, 2).to(grid.dtype)], dim=1)
+
+
+class Embeddings(nn.Module):
+    """Eq. 1: z0 = [x_class; x_1 E; ...; x_N E] + E_pos. Images (B, C, H, W) -> (B, T, D), T = N + 1.
+
+    Args (and the sizes of :class:`PatchEmbedding`):
+        position: "learned" (the paper's), "sincos" (fixed, a buffer) or "none" (a bag of patches).
+        dropout: probability in [0, 1), after the positions are added (appendix B.1).
+        class_token: False leaves it out, for pooling by the mean; then T = N.
+
+    Raises:
+        ValueError: unknown ``position``, a probability outside [0, 1), or what :class:`PatchEmbedding` refuses.
+
+    Positions start normal with standard deviation 0.02, the class token as zeros (the paper's code).
+    """
+
+    def __init__(
+        self, image_size: Size, patch_size: Size, in_channels: int, dim: int,
+        *, position: str = "learned", dropout: float = 0.0, class_token: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if position not in POSITIONS:
+            raise ValueError(f"unknown position {position!r}: choose one of {', '.join(POSITIONS)}")
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout is a probability in [0, 1), got {dropout}: 0.0 switches it off")
+        self.patches = PatchEmbedding(image_size, patch_size, in_channels, dim)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim)) if class_token else None
+        self.position: Tensor | None
+        if position == "learned":
+            tokens = self.patches.grid[0] * self.patches.grid[1] + class_token
+            self.position = nn.Parameter(torch.empty(1, tokens, dim).normal_(std=0.02))  # (1, T, D)
+        elif position == "sincos":
+            prefix = torch.zeros(1, int(class_token), dim)  # the class token has no place in the image
+            self.register_buffer("position", torch.cat([prefix, sincos_position_embedding(self.patches.grid, dim)], 1))
+        else:
+            self.register_parameter("position", None)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, images: Tensor) -> Tensor:
+        z = self.patches(images)  # (B, N, D)
+        if self.cls_token is not None:
+            z = torch.cat([self.cls_token.expand(len(z), -1, -1), z], dim=1)  # (B, T, D)
+        if self.position is not None:
+            z = z + self.position
+        return self.dropout(z)

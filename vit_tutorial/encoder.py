@@ -1,0 +1,61 @@
+"""Lesson 05: one block of the encoder (Eq. 2 and 3 of arXiv 2010.11929)."""
+
+from torch import Tensor, nn
+
+from vit_tutorial.attention import MultiHeadSelfAttention
+from vit_tutorial.mlp import MLP
+
+
+class DropPath(nn.Module):
+    """Stochastic depth (arXiv 1603.09382): in training, zero a branch (B, ...) for whole samples at a time.
+
+    Samples are dropped with probability ``p`` in [0, 1); the others are divided by 1 - p, which keeps the expectation.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        if not 0.0 <= p < 1.0:
+            raise ValueError(f"drop_path is a probability in [0, 1), got {p}: 0.0 switches it off")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.p == 0.0 or not self.training:
+            return x
+        keep = x.new_empty(len(x), *[1] * (x.ndim - 1)).bernoulli_(1 - self.p)  # (B, 1, ..., 1)
+        return x * keep / (1 - self.p)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+class EncoderBlock(nn.Module):
+    """z' = MSA(LN(z)) + z (Eq. 2), then MLP(LN(z')) + z' (Eq. 3): (B, T, D) -> (B, T, D). Raises what its parts raise.
+
+    Args:
+        dim: D.
+        num_heads: h, a divisor of D.
+        mlp_dim: M.
+        dropout: probability in [0, 1) on each branch's dense layers.
+        attention_dropout: probability in [0, 1) on the attention weights.
+        drop_path: probability in [0, 1) that a sample skips a branch.
+        norm_eps: epsilon of both layer norms: 1e-6 in the paper's code, 1e-5 in torch, 1e-12 in Hugging Face.
+        gelu: "exact" or "tanh".
+        qkv_bias: whether q, k and v have biases.
+    """
+
+    def __init__(
+        self, dim: int, num_heads: int, mlp_dim: int, *, dropout: float = 0.0, attention_dropout: float = 0.0,
+        drop_path: float = 0.0, norm_eps: float = 1e-6, gelu: str = "exact", qkv_bias: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, eps=norm_eps)
+        self.attention = MultiHeadSelfAttention(
+            dim, num_heads, qkv_bias=qkv_bias, attention_dropout=attention_dropout, dropout=dropout
+        )
+        self.norm2 = nn.LayerNorm(dim, eps=norm_eps)
+        self.mlp = MLP(dim, mlp_dim, dropout=dropout, gelu=gelu)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, z: Tensor) -> Tensor:
+        z = z + self.drop_path(self.attention(self.norm1(z)))  # (B, T, D), Eq. 2
+        return z + self.drop_path(self.mlp(self.norm2(z)))  # (B, T, D), Eq. 3

@@ -1,0 +1,124 @@
+"""Lesson 01: an image becomes a sequence of patches, and each patch a vector (section 3.1 of arXiv 2010.11929)."""
+
+from torch import Tensor, nn
+
+Size = int | tuple[int, int]  # one number for a square, or (height, width)
+
+
+def as_pair(size: Size, name: str) -> tuple[int, int]:
+    """``16`` or ``(16, 8)`` as (height, width); ``name`` is what an error calls it."""
+    pair = (size, size) if isinstance(size, int) else size
+    if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(n, int) for n in pair)):
+        raise TypeError(f"{name} must be an int or a pair of ints (height, width), got {size!r}")
+    if min(pair) < 1:
+        raise ValueError(f"{name} must be at least 1 pixel on each side, got {size!r}")
+    return pair[0], pair[1]
+
+
+def grid_shape(image_size: Size, patch_size: Size) -> tuple[int, int]:
+    """How many patches fit, (rows, columns), whose product is N. Raises ValueError if they leave a rest."""
+    (H, W), (P, Q) = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
+    if H % P or W % Q:
+        fit = f"{max(H // P, 1) * P}x{max(W // Q, 1) * Q}"
+        raise ValueError(f"image {H}x{W} is not divisible by patch {P}x{Q}: resize to {fit}, or use another patch size")
+    return H // P, W // Q
+
+
+def patchify(images: Tensor, patch_size: Size) -> Tensor:
+    """Cut images into patches and flatten each one (the x_p of Eq. 1).
+
+    Args:
+        images: (B, C, H, W), of any dtype.
+        patch_size: P, or (height, width), in pixels.
+
+    Returns:
+        (B, N, C*P*P): row by row from the top left, each in a Conv2d kernel's order (channel, row, column).
+
+    Raises:
+        ValueError: not four axes, or H and W are not multiples of the patch.
+    """
+    P, Q = as_pair(patch_size, "patch_size")
+    B, C, H, W = _four_axes(images).shape
+    rows, columns = grid_shape((H, W), (P, Q))
+    x = images.reshape(B, C, rows, P, columns, Q)
+    x = x.permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, C, P, Q)
+    return x.reshape(B, rows * columns, C * P * Q)  # (B, N, C*P*P)
+
+
+def unpatchify(patches: Tensor, patch_size: Size, image_size: Size) -> Tensor:
+    """Put patches back together: the inverse of :func:`patchify`.
+
+    Args:
+        patches: (B, N, C*P*P).
+        patch_size: P, or (height, width), in pixels.
+        image_size: of the image to rebuild, (H, W); its channels follow from the last axis.
+
+    Returns:
+        (B, C, H, W).
+
+    Raises:
+        ValueError: not three axes, N patches don't fill the image, or the last axis doesn't hold whole channels.
+    """
+    (P, Q), (H, W) = as_pair(patch_size, "patch_size"), as_pair(image_size, "image_size")
+    rows, columns = grid_shape((H, W), (P, Q))
+    if patches.ndim != 3 or patches.shape[1] != rows * columns or patches.shape[2] % (P * Q):
+        raise ValueError(
+            f"the {P}x{Q} patches of a {H}x{W} image have shape (B, {rows * columns}, C*{P * Q}), got "
+            f"{tuple(patches.shape)}: drop a class token (tokens[:, 1:]), or check the sizes"
+        )
+    B, _, length = patches.shape
+    x = patches.reshape(B, rows, columns, length // (P * Q), P, Q)
+    x = x.permute(0, 3, 1, 4, 2, 5)  # (B, C, rows, P, columns, Q)
+    return x.reshape(B, length // (P * Q), H, W)  # (B, C, H, W)
+
+
+class PatchEmbedding(nn.Module):
+    """Each patch times one matrix E (Eq. 1), written as a convolution whose stride is its kernel size.
+
+    Images (B, C, H, W), floating point -> tokens (B, N, D).
+
+    Args:
+        image_size: H = W, or (H, W), in pixels.
+        patch_size: P, or (height, width), in pixels.
+        in_channels: C.
+        dim: D, the width of a token.
+
+    Raises:
+        ValueError: sizes that don't divide; images of another rank, channel count or size.
+        TypeError: images that aren't a floating-point tensor.
+
+    The kernel starts LeCun normal, the bias zero: Flax's default for ``nn.Conv``, which the paper's code keeps.
+    """
+
+    def __init__(self, image_size: Size = 224, patch_size: Size = 16, in_channels: int = 3, dim: int = 768) -> None:
+        super().__init__()
+        self.image_size, self.patch_size = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
+        self.grid = grid_shape(image_size, patch_size)  # (rows, columns)
+        self.proj = nn.Conv2d(in_channels, dim, kernel_size=self.patch_size, stride=self.patch_size)
+        # A normal cut off at two standard deviations keeps 0.8796 of its spread; dividing restores 1 / sqrt(fan_in).
+        std = self.proj.weight[0].numel() ** -0.5 / 0.87962566
+        nn.init.trunc_normal_(self.proj.weight, std=std, a=-2 * std, b=2 * std)
+        nn.init.constant_(self.proj.bias, 0.0)  # type: ignore[arg-type]
+
+    def forward(self, images: Tensor) -> Tensor:
+        _, C, H, W = _four_axes(images).shape
+        if not images.is_floating_point():
+            raise TypeError(f"images must be floating point, got {images.dtype}: images.float() / 255 for 8-bit pixels")
+        if C != self.proj.in_channels:
+            fix = "channels go first, images.permute(0, 3, 1, 2)" if W == self.proj.in_channels else f"in_channels={C}"
+            raise ValueError(f"expected (B, {self.proj.in_channels}, H, W), got {tuple(images.shape)}: {fix}?")
+        if (H, W) != self.image_size:
+            raise ValueError(
+                f"built for images of {self.image_size} (height, width), got {(H, W)}: "
+                f"resize the images, or build with image_size={(H, W)} and resize_position_embedding"
+            )
+        return self.proj(images).flatten(2).transpose(1, 2)  # (B, D, rows, columns) -> (B, N, D)
+
+
+def _four_axes(images: Tensor) -> Tensor:
+    if not isinstance(images, Tensor):
+        raise TypeError(f"images must be a torch.Tensor, got {type(images).__name__}: torch.as_tensor(images)")
+    if images.ndim != 4:
+        hint = ": a single image needs a batch axis, images.unsqueeze(0)" if images.ndim == 3 else ""
+        raise ValueError(f"images must have shape (B, C, H, W), got {tuple(images.shape)}{hint}")
+    return images
