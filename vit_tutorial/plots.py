@@ -1,0 +1,575 @@
+"""Every figure of the series. Functions take arrays (NumPy or torch), never a model, and return a matplotlib Figure.
+
+:func:`show` puts a figure into a notebook with its alternative text and its caption.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.ticker import MaxNLocator
+
+# Okabe-Ito, readable with every common colour blindness; each role keeps its colour through the whole series.
+PALETTE = {
+    "query": "#0072B2",
+    "key": "#D55E00",
+    "value": "#009E73",
+    "class": "#CC79A7",
+    "patch": "#56B4E9",
+    "position": "#E69F00",
+    "ink": "#222222",
+    "muted": "#8A8A8A",
+    "paper": "#FFFFFF",
+}
+CYCLE = [PALETTE[role] for role in ("query", "key", "value", "class", "position", "patch", "ink")]
+STYLE: Any = {
+    "figure.facecolor": PALETTE["paper"],
+    "font.size": 11.0,
+    "axes.titlesize": 11.0,
+    "axes.labelsize": 11.0,
+    "axes.edgecolor": PALETTE["muted"],
+    "axes.labelcolor": PALETTE["ink"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": cycler(color=CYCLE),
+    "text.color": PALETTE["ink"],
+    "xtick.color": PALETTE["ink"],
+    "ytick.color": PALETTE["ink"],
+    "legend.frameon": False,
+    "lines.linewidth": 2.0,
+}
+WIDTH = 10.0  # inches: as wide as a notebook's column
+STEPS = ("Patches", "Linear\nembedding", "Class token,\npositions", "Encoder", "Head")
+Array = Any  # whatever numpy.asarray takes, and torch tensors that require a gradient
+
+_styled = matplotlib.rc_context(STYLE)
+
+
+def show(figure: Figure, alt: str, caption: str = "") -> None:
+    """Display a figure in a notebook, with alternative text for those who can't see it.
+
+    The alternative text is the output's plain text, too, so a test that compares text compares it.
+
+    Args:
+        figure: what one of the functions below returned.
+        alt: what the picture shows, in a sentence or two; it goes into the output's metadata.
+        caption: a line below the figure, in Markdown.
+
+    Raises:
+        ValueError: an empty ``alt``.
+    """
+    from IPython.display import Markdown, display
+
+    if not alt.strip():
+        raise ValueError("alt is empty: say in a sentence what the picture shows")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=144, facecolor=PALETTE["paper"], bbox_inches="tight", pad_inches=0.08)
+    png = buffer.getvalue()
+    width, height = (
+        int.from_bytes(png[start : start + 4], "big") // 2 for start in (16, 20)
+    )  # 144 dpi: two dots a pixel
+    bundle = {"image/png": base64.b64encode(png).decode(), "text/plain": alt}
+    metadata = {"image/png": {"alt": alt, "width": width, "height": height}}
+    display(bundle, raw=True, metadata=metadata)  # type: ignore[no-untyped-call]
+    if caption:
+        display(Markdown(caption))  # type: ignore[no-untyped-call]
+
+
+@_styled
+def steps(current: int | Sequence[int], part: str = "") -> Figure:
+    """The five steps of a ViT as a small map, the current ones lit.
+
+    Args:
+        current: a step from 1 to 5, or several; none (an empty tuple) lights nothing.
+        part: of the encoder, when a lesson is about one: "attention", "MLP", or "" for the whole.
+    """
+    lit = {current} if isinstance(current, int) else set(current)
+    figure, ax = _canvas(WIDTH, 1.35)
+    ax.set(xlim=(-0.02, 5.0), ylim=(0, 1))
+    for index, name in enumerate(STEPS):
+        on = index + 1 in lit
+        box = FancyBboxPatch(
+            (index, 0.08), 0.82, 0.84, boxstyle="round,pad=0,rounding_size=0.06", linewidth=1.2,
+            facecolor=PALETTE["query"] if on else "#F2F2F2", edgecolor=PALETTE["query"] if on else "#C8C8C8",
+        )  # fmt: skip
+        ax.add_patch(box)
+        colour, weight = ("white", "bold") if on else ("#555555", "normal")
+        ax.text(index + 0.41, 0.78, str(index + 1), ha="center", va="center", color=colour, fontsize=10)
+        height = 0.54 if name == "Encoder" else 0.42
+        ax.text(index + 0.41, height, name, ha="center", va="center", color=colour, weight=weight, linespacing=1.1)
+        if index < len(STEPS) - 1:
+            arrow = FancyArrowPatch((index + 0.83, 0.5), (index + 0.99, 0.5), arrowstyle="-|>", mutation_scale=11)
+            arrow.set(color=PALETTE["muted"])
+            ax.add_patch(arrow)
+    for index, name in enumerate(("attention", "MLP")):
+        on = 4 in lit and part in ("", name)
+        face = "white" if on else (PALETTE["query"] if 4 in lit else "#E4E4E4")
+        ink = PALETTE["query"] if on else ("white" if 4 in lit else "#777777")
+        x, w = (3.05, 0.42) if index == 0 else (3.51, 0.26)
+        ax.add_patch(Rectangle((x, 0.15), w, 0.23, facecolor=face, edgecolor="white" if 4 in lit else "none"))
+        ax.text(x + w / 2, 0.26, name, ha="center", va="center", color=ink, fontsize=9)
+    return figure
+
+
+@_styled
+def pictures(images: Sequence[Array], titles: Sequence[str] = (), *, columns: int = 0, height: float = 2.6) -> Figure:
+    """Images side by side. Each is (C, H, W) or (H, W), in [0, 1]; one channel is drawn in grey.
+
+    Args:
+        images: what to draw.
+        titles: one for each image, or none.
+        columns: images in a row; 0 puts all in one row.
+        height: of each image, in inches, where the column is wide enough.
+    """
+    columns = columns or len(images)
+    rows = -(-len(images) // columns)
+    shape = _picture(images[0]).shape
+    height = min(height, WIDTH / columns * shape[0] / shape[1])
+    width = columns * height * shape[1] / shape[0]
+    figure = Figure(
+        figsize=(min(WIDTH, width + 0.3), rows * (height + (0.35 if titles else 0.06))), layout="constrained"
+    )
+    for index, image in enumerate(images):
+        ax = figure.add_subplot(rows, columns, index + 1)
+        _draw(ax, image, titles[index] if titles else "")
+    return figure
+
+
+@_styled
+def patch_grid(
+    image: Array,
+    patch_size: int | tuple[int, int],
+    *,
+    numbers: bool = False,
+    highlight: Mapping[int, str] | None = None,
+) -> Figure:
+    """The image with the grid of its patches.
+
+    Args:
+        image: (C, H, W), in [0, 1].
+        patch_size: P, or (height, width), in pixels.
+        numbers: write each patch's index into it.
+        highlight: {patch index: a colour or a role of PALETTE}, outlined.
+    """
+    picture = _picture(image)
+    H, W = picture.shape[:2]
+    P, Q = (patch_size, patch_size) if isinstance(patch_size, int) else patch_size
+    side = 5.0
+    figure = Figure(figsize=(side * min(1.0, W / H), side * min(1.0, H / W)), layout="constrained")
+    ax = figure.add_subplot()
+    _draw(ax, image)
+    _grid_lines(ax, (H, W), (P, Q))
+    columns = W // Q
+    if numbers:
+        size = float(np.clip(6.5 * Q / W * 14, 5.0, 14.0))
+        for index in range((H // P) * columns):
+            y, x = divmod(index, columns)
+            text = ax.text(
+                x * Q + Q / 2 - 0.5, y * P + P / 2 - 0.5, str(index), ha="center", va="center", fontsize=size
+            )
+            text.set(color="white", bbox={"facecolor": "black", "alpha": 0.45, "pad": 0.8, "linewidth": 0})
+    for index, colour in (highlight or {}).items():
+        y, x = divmod(index, columns)
+        corner = (x * Q - 0.5, y * P - 0.5)
+        ax.add_patch(Rectangle(corner, Q, P, fill=False, linewidth=3, edgecolor=PALETTE.get(colour, colour)))
+    return figure
+
+
+@_styled
+def token_row(patches: Array, *, indices: Sequence[int] | None = None, class_token: bool = False) -> Figure:
+    """Patches in a row, as the encoder sees them: a sequence.
+
+    Args:
+        patches: (N, C, P, P), in [0, 1].
+        indices: which to draw; None draws the first ten, a gap and the last two.
+        class_token: put the class token in front; the patches then count from 1.
+    """
+    pictures_ = _array(patches)
+    N = len(pictures_)
+    chosen = list(indices) if indices is not None else list(range(N)) if N <= 13 else [*range(10), N - 2, N - 1]
+    cells = [*([None] if class_token else []), *chosen]
+    figure = Figure(figsize=(WIDTH, WIDTH / max(len(cells), 9) + 0.45), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(cells)))
+    for position, (ax, index) in enumerate(zip(axes, cells, strict=True)):
+        if index is None:
+            _draw(ax, np.ones((1, 2, 2)))
+            ax.add_patch(Rectangle((-0.5, -0.5), 2, 2, facecolor=PALETTE["class"], linewidth=0))
+            ax.text(0.5, 0.5, "class", ha="center", va="center", color="white", weight="bold", fontsize=11)
+            ax.set_xlabel("0")
+            continue
+        _draw(ax, pictures_[index])
+        gap = position > int(class_token) and index != (cells[position - 1] or 0) + 1
+        ax.set_xlabel(("…  " if gap else "") + str(index + class_token))
+    return figure
+
+
+@_styled
+def filters(kernels: Array, *, columns: int = 14, titles: Sequence[str] = ()) -> Figure:
+    """Filters of the patch embedding, (K, C, P, P), each stretched to its own smallest and largest value."""
+    kernels = _array(kernels)
+    low = kernels.min(axis=(1, 2, 3), keepdims=True)
+    spread = np.maximum(kernels.max(axis=(1, 2, 3), keepdims=True) - low, 1e-12)
+    return pictures(list((kernels - low) / spread), titles, columns=min(columns, len(kernels)), height=0.95)
+
+
+@_styled
+def position_similarity(similarity: Array, grid: tuple[int, int], *, every: int = 1, title: str = "") -> Figure:
+    """Figure 7 (centre) of the paper: one small map per patch, of its position's similarity to all positions.
+
+    Args:
+        similarity: (N, N), cosine similarities.
+        grid: (rows, columns), whose product is N.
+        every: draw the maps of every so-many-th row and column only.
+        title: above the picture.
+    """
+    rows, columns = grid
+    maps = _array(similarity).reshape(rows, columns, rows, columns)[::every, ::every]
+    tiles_y, tiles_x = maps.shape[:2]
+    canvas = np.full((tiles_y * (rows + 1) - 1, tiles_x * (columns + 1) - 1), np.nan)
+    for y in range(tiles_y):
+        for x in range(tiles_x):
+            canvas[y * (rows + 1) :, x * (columns + 1) :][:rows, :columns] = maps[y, x]
+    figure = Figure(figsize=(5.8, 5.0 * canvas.shape[0] / canvas.shape[1] + 0.4), layout="compressed")
+    ax = figure.add_subplot()
+    drawn = ax.imshow(canvas, cmap="viridis", vmin=-1, vmax=1, interpolation="nearest")
+    ax.set_xticks(
+        [(columns + 1) * x + (columns - 1) / 2 for x in range(tiles_x)], [str(x * every) for x in range(tiles_x)]
+    )
+    ax.set_yticks([(rows + 1) * y + (rows - 1) / 2 for y in range(tiles_y)], [str(y * every) for y in range(tiles_y)])
+    ax.set(xlabel="column of the patch", ylabel="row of the patch", title=title)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    figure.colorbar(drawn, ax=ax, label="cosine similarity", shrink=0.85)
+    return figure
+
+
+@_styled
+def attention_over_image(
+    image: Array, maps: Sequence[Array], titles: Sequence[str] = (), *, query: int | None = None, columns: int = 6
+) -> Figure:
+    """Attention as heat over the image: the photograph first, then one overlay for each map (a head, a layer).
+
+    Each overlay is scaled to its own largest weight, which its title states.
+
+    Args:
+        image: (C, H, W), in [0, 1].
+        maps: each (rows, columns), non-negative.
+        titles: one for each map.
+        query: index of the patch that is looking, outlined; None for the class token.
+        columns: pictures in a row.
+    """
+    picture = _picture(image)
+    H, W = picture.shape[:2]
+    columns = min(columns, len(maps) + 1)
+    rows = -(-(len(maps) + 1) // columns)
+    width = min(WIDTH, 3.0 * columns)
+    figure = Figure(figsize=(width, rows * (width / columns * H / W + 0.5)), layout="constrained")
+    axes = [figure.add_subplot(rows, columns, index + 1) for index in range(len(maps) + 1)]
+    _draw(axes[0], image, "image")
+    grey = np.repeat(picture.mean(axis=-1, keepdims=True), 3, axis=-1)
+    for index, weights in enumerate(map(_array, maps)):
+        ax, most = axes[index + 1], float(weights.max())
+        heat = _HEAT(weights / max(most, 1e-12))  # (rows, columns, 4)
+        heat = heat.repeat(-(-H // len(weights)), axis=0)[:H].repeat(-(-W // weights.shape[1]), axis=1)[:, :W]
+        _draw(ax, np.moveaxis(0.35 * grey + 0.65 * heat[..., :3], -1, 0))
+        ax.set_title(f"{titles[index] if index < len(titles) else ''}\nmax {most:.3f}".strip(), fontsize=10)
+    if query is not None:
+        grid = _array(maps[0]).shape
+        y, x = divmod(query, grid[1])
+        P, Q = H / grid[0], W / grid[1]
+        for ax in axes:
+            corner = (x * Q - 0.5, y * P - 0.5)
+            ax.add_patch(Rectangle(corner, Q, P, fill=False, linewidth=2.5, edgecolor=PALETTE["query"]))
+    return figure
+
+
+@_styled
+def heatmaps(
+    arrays: Sequence[Array], titles: Sequence[str] = (), *, xlabel: str = "", ylabel: str = "", cmap: str = "viridis",
+    symmetric: bool = False, label: str = "", height: float = 3.2,
+) -> Figure:  # fmt: skip
+    """Matrices as colour, side by side, on one scale.
+
+    Args:
+        arrays: each (rows, columns).
+        titles: one for each.
+        xlabel: what the columns are.
+        ylabel: what the rows are.
+        cmap: a perceptual colour map.
+        symmetric: a diverging scale around zero, for signed values.
+        label: of the colour bar.
+        height: in inches.
+    """
+    values = [_array(array) for array in arrays]
+    most = max(float(np.abs(array).max()) for array in values)
+    low, high = (
+        (-most, most)
+        if symmetric
+        else (min(float(array.min()) for array in values), max(float(a.max()) for a in values))
+    )
+    figure = Figure(figsize=(min(WIDTH, height * len(values) * 1.15 + 0.8), height), layout="constrained")
+    axes = figure.subplots(1, len(values), squeeze=False)[0]
+    for index, (ax, array) in enumerate(zip(axes, values, strict=True)):
+        aspect = "equal" if 0.4 < array.shape[0] / array.shape[1] < 2.5 else "auto"
+        drawn = ax.imshow(
+            array, cmap="RdBu_r" if symmetric else cmap, vmin=low, vmax=high, aspect=aspect, interpolation="nearest"
+        )
+        ax.set(title=titles[index] if titles else "", xlabel=xlabel, ylabel=ylabel if index == 0 else "")
+        ax.spines[:].set_visible(False)
+        for axis, size in ((ax.xaxis, array.shape[1]), (ax.yaxis, array.shape[0])):
+            axis.set_major_locator(MaxNLocator(min(size, 6), integer=True))
+    figure.colorbar(drawn, ax=list(axes), label=label, shrink=0.9)
+    return figure
+
+
+@_styled
+def matrices(
+    arrays: Sequence[Array], titles: Sequence[str] = (), *, signs: Sequence[str] = (), roles: Sequence[str] = (),
+    digits: int = 2, cell: float = 0.62,
+) -> Figure:  # fmt: skip
+    """Small matrices with their numbers, for reading with a pencil: Q, K and V, scores, weights.
+
+    Args:
+        arrays: each (rows, columns), at most about 8 x 12.
+        titles: one for each.
+        signs: what stands between two of them: "@", "=", "+", "→".
+        roles: the role of PALETTE whose colour each matrix takes; darker cells hold larger values.
+        digits: decimals; whole numbers are written without.
+        cell: the side of a cell, in inches.
+    """
+    values = [np.atleast_2d(_array(array)).astype(float) for array in arrays]
+    columns = sum(array.shape[1] for array in values) + 0.9 * (len(values) - 1)
+    cell = min(cell, WIDTH / columns)
+    tallest = max(array.shape[0] for array in values)
+    figure, ax = _canvas(columns * cell, tallest * cell + 0.45)
+    ax.set(xlim=(-0.05, columns + 0.05), ylim=(tallest + 0.05, -0.45 / cell))
+    left = 0.0
+    for index, array in enumerate(values):
+        top = (tallest - array.shape[0]) / 2
+        role = roles[index] if index < len(roles) else "muted"
+        tint = LinearSegmentedColormap.from_list(role, ["#FFFFFF", PALETTE[role]])
+        low, spread = float(array.min()), float(np.ptp(array))
+        for (y, x), value in np.ndenumerate(array):
+            shade = 0.08 + 0.55 * (value - low) / spread if spread else 0.25
+            ax.add_patch(Rectangle((left + x, top + y), 1, 1, facecolor=tint(shade), edgecolor="white", linewidth=1.5))
+            text = f"{value:.0f}" if np.allclose(array, array.round()) else f"{value:.{digits}f}"
+            ax.text(left + x + 0.5, top + y + 0.5, text, ha="center", va="center", fontsize=min(11.0, 20 * cell))
+        if titles:
+            ax.text(
+                left + array.shape[1] / 2, top - 0.14 / cell, titles[index], ha="center", va="center", weight="bold"
+            )
+        left += array.shape[1]
+        if index < len(values) - 1:
+            ax.text(
+                left + 0.45,
+                tallest / 2,
+                signs[index] if index < len(signs) else "",
+                ha="center",
+                va="center",
+                fontsize=15,
+            )
+            left += 0.9
+    return figure
+
+
+@_styled
+def head_split(x: Array, num_heads: int) -> Figure:
+    """How tokens (N, D) become heads (h, N, d): cut along the width, then stacked. Numbers in the cells are the values.
+
+    Args:
+        x: (N, D), small: 4 tokens of width 6, say.
+        num_heads: h, a divisor of D.
+    """
+    x = _array(x)
+    N, D = x.shape
+    d = D // num_heads
+    heads = x.reshape(N, num_heads, d).transpose(1, 0, 2)  # (h, N, d)
+    figure, ax = _canvas(8.0, 0.34 * (num_heads * (N + 0.9)))
+    left, height = D + 4.0, num_heads * (N + 0.9) - 0.9
+    ax.set(xlim=(-1.6, left + d + 3.6), ylim=(height + 0.2, -0.8))
+    top = (height - N) / 2
+    for token in range(N):
+        ax.text(-0.25, top + token + 0.5, f"token {token}", ha="right", va="center", fontsize=10)
+        for column in range(D):
+            _cell(ax, column, top + token, x[token, column], CYCLE[column // d % len(CYCLE)])
+    ax.text(D / 2, top - 0.4, f"(N, D) = ({N}, {D})", ha="center", va="center", weight="bold")
+    for head in range(num_heads):
+        y = head * (N + 0.9)
+        for (token, column), value in np.ndenumerate(heads[head]):
+            _cell(ax, left + column, y + token, value, CYCLE[head % len(CYCLE)])
+        ax.text(
+            left + d + 0.3,
+            y + N / 2,
+            f"head {head}: ({N}, {d})",
+            ha="left",
+            va="center",
+            color=CYCLE[head],
+            weight="bold",
+        )
+        arrow = FancyArrowPatch((D + 0.35, top + N / 2), (left - 0.35, y + N / 2), arrowstyle="-|>", mutation_scale=14)
+        arrow.set(color=CYCLE[head % len(CYCLE)])
+        ax.add_patch(arrow)
+    ax.text(left + d / 2, -0.4, f"(h, N, d) = ({num_heads}, {N}, {d})", ha="center", va="center", weight="bold")
+    return figure
+
+
+@_styled
+def curves(
+    x: Array, ys: Mapping[str, Array], *, xlabel: str = "", ylabel: str = "", title: str = "", log: str = "",
+    marks: Mapping[str, tuple[float, float]] | None = None, markers: bool = False, height: float = 3.6,
+) -> Figure:  # fmt: skip
+    """Lines over one axis, each labelled.
+
+    Args:
+        x: (n,).
+        ys: {label: (n,)}.
+        xlabel: with its unit.
+        ylabel: with its unit.
+        title: above the axes.
+        log: "x", "y" or "xy" for logarithmic axes.
+        marks: {text: (x, y)}, points worth naming.
+        markers: draw the points, too.
+        height: in inches.
+    """
+    figure = Figure(figsize=(7.5, height), layout="constrained")
+    ax = figure.add_subplot()
+    for (name, y), dash in zip(ys.items(), ["-", "--", "-.", ":"] * len(ys), strict=False):
+        ax.plot(_array(x), _array(y), dash, label=name, marker="o" if markers else None, markersize=5)
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    ax.grid(color="#E5E5E5", linewidth=0.8)
+    for axis in log:
+        getattr(ax, f"set_{axis}scale")("log")
+    for text, point in (marks or {}).items():
+        ax.plot(*point, "o", color=PALETTE["ink"], markersize=6)
+        ax.annotate(text, point, xytext=(6, 6), textcoords="offset points", fontsize=10)
+    if len(ys) > 1 or any(ys):
+        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def cost(image_sizes: Array, costs: Mapping[str, Array], *, ylabel: str = "multiply-accumulates") -> Figure:
+    """Cost against image size, both logarithmic: a straight line's slope is the power it grows with."""
+    figure = curves(image_sizes, costs, xlabel="image height = width (pixels)", ylabel=ylabel, log="xy", markers=True)
+    sizes = _array(image_sizes)
+    figure.axes[0].set_xticks(sizes, [str(size) for size in sizes])
+    figure.axes[0].set_xticks([], minor=True)
+    return figure
+
+
+@_styled
+def bars(
+    values: Mapping[str, float], *, xlabel: str = "", title: str = "", role: str = "query", text: str = "{:.3g}"
+) -> Figure:
+    """Horizontal bars from the first, on top, to the last, each with its number.
+
+    Args:
+        values: {label: length}.
+        xlabel: with its unit.
+        title: above the axes.
+        role: the role of PALETTE whose colour they take.
+        text: format of the number at a bar's end.
+    """
+    figure = Figure(figsize=(7.5, 0.38 * len(values) + 0.9), layout="constrained")
+    ax = figure.add_subplot()
+    drawn = ax.barh(list(values), list(values.values()), color=PALETTE[role], height=0.7)
+    ax.bar_label(drawn, [text.format(value) for value in values.values()], padding=4, fontsize=10)
+    ax.invert_yaxis()
+    ax.margins(x=0.14)
+    ax.set(xlabel=xlabel, title=title)
+    ax.tick_params(axis="y", length=0)
+    return figure
+
+
+@_styled
+def five_steps(
+    image: Array, patch_size: int, tokens: Array, embedded: Array, attention: Array, scores: Mapping[str, float]
+) -> Figure:
+    """A photograph's way through a ViT, a panel for each of the five steps.
+
+    Args:
+        image: (C, H, W), in [0, 1].
+        patch_size: P, in pixels.
+        tokens: (N, D), after the linear embedding.
+        embedded: (N + 1, D), with the class token and the positions.
+        attention: (rows, columns), from the class token to the patches.
+        scores: {class: probability}.
+    """
+    picture = _picture(image)
+    H, W = picture.shape[:2]
+    figure = Figure(figsize=(WIDTH * 1.25, 3.1), layout="constrained")
+    axes = figure.subplots(1, 5, width_ratios=[1, 0.9, 1.05, 1, 0.95])
+    _draw(axes[0], image)
+    _grid_lines(axes[0], (H, W), (patch_size, patch_size))
+    rows, columns = H // patch_size, W // patch_size
+    for ax, array in ((axes[1], _array(tokens)), (axes[2], _array(embedded))):
+        most = np.quantile(np.abs(array), 0.98)
+        ax.imshow(array, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
+        ax.set(xticks=[], yticks=[], ylabel=f"{len(array)} tokens", xlabel=f"width D = {array.shape[1]}")
+        ax.spines[:].set_visible(False)
+    axes[2].add_patch(Rectangle((-0.5, -0.5), array.shape[1], 1, facecolor=PALETTE["class"], linewidth=0))
+    axes[2].annotate(
+        "class token", (array.shape[1] / 2, 0.5), xytext=(0, -24), textcoords="offset points", ha="center", fontsize=10,
+        color="white", bbox={"facecolor": PALETTE["class"], "linewidth": 0, "boxstyle": "round,pad=0.25"},
+    )  # fmt: skip
+    weights = _array(attention) / _array(attention).max()
+    grey = np.repeat(picture.mean(axis=-1, keepdims=True), 3, axis=-1)
+    heat = _HEAT(weights)[..., :3].repeat(H // rows, axis=0).repeat(W // columns, axis=1)
+    _draw(axes[3], np.moveaxis(0.35 * grey + 0.65 * heat, -1, 0))
+    axes[4].barh(list(scores), list(scores.values()), color=PALETTE["query"], height=0.7)
+    axes[4].invert_yaxis()
+    axes[4].set(xlabel="probability", xlim=(0, 1))
+    axes[4].tick_params(axis="y", length=0)
+    names = ("1  patches", "2  linear embedding", "3  class token, positions", "4  encoder", "5  head")
+    for ax, name in zip(axes, names, strict=True):
+        ax.set_title(name, weight="bold", loc="left", fontsize=10.5)
+    return figure
+
+
+_HEAT = matplotlib.colormaps["magma"]
+
+
+def _array(x: Array) -> np.ndarray[Any, np.dtype[Any]]:
+    return np.asarray(x.detach().cpu().float() if hasattr(x, "detach") else x)
+
+
+def _picture(image: Array) -> np.ndarray[Any, np.dtype[Any]]:
+    """(C, H, W) or (H, W) as (H, W, 3), for imshow."""
+    pixels = _array(image)
+    pixels = pixels[None] if pixels.ndim == 2 else pixels
+    if pixels.ndim != 3 or pixels.shape[0] not in (1, 3):
+        raise ValueError(f"an image must have shape (C, H, W) with 1 or 3 channels, got {pixels.shape}")
+    return np.moveaxis(np.repeat(pixels, 3 // len(pixels), axis=0), 0, -1).clip(0, 1)
+
+
+def _draw(ax: Axes, image: Array, title: str = "") -> None:
+    ax.imshow(_picture(image), interpolation="nearest")
+    ax.set(xticks=[], yticks=[], title=title)
+    ax.spines[:].set_visible(False)
+
+
+def _grid_lines(ax: Axes, size: tuple[int, int], patch: tuple[int, int]) -> None:
+    style = {"color": "white", "linewidth": 0.9}
+    ax.hlines(np.arange(0, size[0] + 1, patch[0]) - 0.5, -0.5, size[1] - 0.5, **style)  # type: ignore[arg-type]
+    ax.vlines(np.arange(0, size[1] + 1, patch[1]) - 0.5, -0.5, size[0] - 0.5, **style)  # type: ignore[arg-type]
+
+
+def _cell(ax: Axes, x: float, y: float, value: float, colour: str) -> None:
+    ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, alpha=0.3, edgecolor="white", linewidth=1.5))
+    ax.text(x + 0.5, y + 0.5, f"{value:g}", ha="center", va="center", fontsize=10)
+
+
+def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height))
+    ax = figure.add_axes((0, 0, 1, 1))
+    ax.set_axis_off()
+    return figure, ax
