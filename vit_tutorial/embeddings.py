@@ -115,7 +115,7 @@ class Embeddings(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         z = self.patches(images)  # (B, N, D)
         if self.cls_token is not None:
-            z = torch.cat([self.cls_token.expand(len(z), -1, -1), z], dim=1)  # (B, T, D)
+            z = torch.cat([self.cls_token.expand(z.shape[0], -1, -1), z], dim=1)  # (B, T, D)
         if self.position is not None:
             z = z + self.position
         return self.dropout(z)

@@ -21,7 +21,7 @@ class DropPath(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.p == 0.0 or not self.training:
             return x
-        keep = x.new_empty(len(x), *[1] * (x.ndim - 1)).bernoulli_(1 - self.p)  # (B, 1, ..., 1)
+        keep = x.new_empty(x.shape[0], *[1] * (x.ndim - 1)).bernoulli_(1 - self.p)  # (B, 1, ..., 1)
         return x * keep / (1 - self.p)
 
     def extra_repr(self) -> str:

@@ -1,0 +1,31 @@
+"""What every test file shares: one seed, quick hypothesis settings, and a strict look at error messages."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import hypothesis
+import pytest
+import torch
+
+# The same examples on every machine, and no deadline: a shared runner may stall for a second.
+hypothesis.settings.register_profile("tutorial", max_examples=40, deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("tutorial")
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+@contextmanager
+def _refuses(kind: type[Exception], *words: str) -> Iterator[None]:
+    with pytest.raises(kind) as caught:
+        yield
+    missing = [word for word in words if word not in str(caught.value)]
+    assert not missing, f"{caught.value!r} doesn't say {missing}"
+
+
+@pytest.fixture(scope="session")
+def refuses():
+    """``with refuses(ValueError, "dropout", "1.5"): ...``: raises, and the message holds every one of the words."""
+    return _refuses

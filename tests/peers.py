@@ -1,0 +1,147 @@
+"""The same Vision Transformer in timm, torchvision and transformers, with our weights under their names.
+
+One table a peer: our stem on the left, theirs on the right, ``weight`` or ``bias`` follows both. Several names on the
+right share our tensor's rows, in that order.
+"""
+
+import re
+from functools import partial
+from typing import TypeVar
+
+import timm
+import torch
+import transformers
+from torch import Tensor, nn
+from torchvision.models import VisionTransformer
+
+from vit_tutorial import ViT, ViTConfig
+from vit_tutorial.patches import as_pair
+
+Module = TypeVar("Module", bound=nn.Module)
+
+TIMM = {
+    "embed.cls_token": "cls_token",
+    "embed.position": "pos_embed",
+    "embed.patches.proj.": "patch_embed.proj.",
+    "blocks.{i}.norm1.": "blocks.{i}.norm1.",
+    "blocks.{i}.attention.qkv.": "blocks.{i}.attn.qkv.",
+    "blocks.{i}.attention.proj.": "blocks.{i}.attn.proj.",
+    "blocks.{i}.norm2.": "blocks.{i}.norm2.",
+    "blocks.{i}.mlp.fc1.": "blocks.{i}.mlp.fc1.",
+    "blocks.{i}.mlp.fc2.": "blocks.{i}.mlp.fc2.",
+    "norm.": "norm.",
+    "head.": "head.",
+}
+TORCHVISION = {
+    "embed.cls_token": "class_token",
+    "embed.position": "encoder.pos_embedding",
+    "embed.patches.proj.": "conv_proj.",
+    "blocks.{i}.norm1.": "encoder.layers.encoder_layer_{i}.ln_1.",
+    "blocks.{i}.attention.qkv.": "encoder.layers.encoder_layer_{i}.self_attention.in_proj_",
+    "blocks.{i}.attention.proj.": "encoder.layers.encoder_layer_{i}.self_attention.out_proj.",
+    "blocks.{i}.norm2.": "encoder.layers.encoder_layer_{i}.ln_2.",
+    "blocks.{i}.mlp.fc1.": "encoder.layers.encoder_layer_{i}.mlp.0.",
+    "blocks.{i}.mlp.fc2.": "encoder.layers.encoder_layer_{i}.mlp.3.",
+    "norm.": "encoder.ln.",
+    "head.": "heads.head.",
+}
+_TRANSFORMERS = {
+    "embed.cls_token": "vit.embeddings.cls_token",
+    "embed.position": "vit.embeddings.position_embeddings",
+    "embed.patches.proj.": "vit.embeddings.patch_embeddings.projection.",
+    "norm.": "vit.layernorm.",
+    "head.": "classifier.",
+}
+TRANSFORMERS_5 = _TRANSFORMERS | {
+    "blocks.{i}.norm1.": "vit.layers.{i}.layernorm_before.",
+    "blocks.{i}.attention.qkv.": " ".join("vit.layers.{i}.attention.%s_proj." % name for name in "qkv"),
+    "blocks.{i}.attention.proj.": "vit.layers.{i}.attention.o_proj.",
+    "blocks.{i}.norm2.": "vit.layers.{i}.layernorm_after.",
+    "blocks.{i}.mlp.fc1.": "vit.layers.{i}.mlp.fc1.",
+    "blocks.{i}.mlp.fc2.": "vit.layers.{i}.mlp.fc2.",
+}
+TRANSFORMERS_4 = _TRANSFORMERS | {  # and the files on the hub
+    "blocks.{i}.norm1.": "vit.encoder.layer.{i}.layernorm_before.",
+    "blocks.{i}.attention.qkv.": " ".join(
+        "vit.encoder.layer.{i}.attention.attention.%s." % name for name in ("query", "key", "value")
+    ),
+    "blocks.{i}.attention.proj.": "vit.encoder.layer.{i}.attention.output.dense.",
+    "blocks.{i}.norm2.": "vit.encoder.layer.{i}.layernorm_after.",
+    "blocks.{i}.mlp.fc1.": "vit.encoder.layer.{i}.intermediate.dense.",
+    "blocks.{i}.mlp.fc2.": "vit.encoder.layer.{i}.output.dense.",
+}
+
+
+def rename(ours: dict[str, Tensor], table: dict[str, str]) -> dict[str, Tensor]:
+    """Our state dict (or gradients by name) under a peer's names."""
+    theirs = {}
+    for key, tensor in ours.items():
+        layer, stem, leaf = re.fullmatch(r"(?:blocks\.(\d+)\.)?(.*?)(weight|bias|)", key).groups()
+        names = table[stem if layer is None else "blocks.{i}." + stem].split()
+        theirs |= {n.format(i=layer) + leaf: rows for n, rows in zip(names, tensor.chunk(len(names)), strict=True)}
+    return theirs
+
+
+def timm_vit(c: ViTConfig) -> nn.Module:
+    return timm.models.VisionTransformer(
+        img_size=c.image_size, patch_size=c.patch_size, in_chans=c.in_channels, num_classes=c.num_classes,
+        embed_dim=c.dim, depth=c.depth, num_heads=c.num_heads, mlp_ratio=c.mlp_dim / c.dim, qkv_bias=c.qkv_bias,
+        class_token=c.pool == "cls", global_pool="token" if c.pool == "cls" else "avg",
+        fc_norm=False,  # timm's mean pooling would norm after the pool
+        pos_embed="none" if c.position == "none" else "learn", norm_layer=partial(nn.LayerNorm, eps=c.norm_eps),
+        act_layer=partial(nn.GELU, approximate={"exact": "none", "tanh": "tanh"}[c.gelu]),
+    )  # fmt: skip
+
+
+def torchvision_vit(c: ViTConfig) -> nn.Module:
+    return VisionTransformer(
+        c.image_size, c.patch_size, c.depth, c.num_heads, c.dim, c.mlp_dim, num_classes=c.num_classes,
+        norm_layer=partial(nn.LayerNorm, eps=c.norm_eps),
+    )  # fmt: skip
+
+
+def transformers_vit(c: ViTConfig, attention: str = "sdpa") -> nn.Module:
+    theirs = transformers.ViTConfig(
+        image_size=as_pair(c.image_size, "image_size"), patch_size=as_pair(c.patch_size, "patch_size"),
+        num_channels=c.in_channels, num_labels=c.num_classes, hidden_size=c.dim, num_hidden_layers=c.depth,
+        num_attention_heads=c.num_heads, intermediate_size=c.mlp_dim, qkv_bias=c.qkv_bias, layer_norm_eps=c.norm_eps,
+        hidden_act={"exact": "gelu", "tanh": "gelu_pytorch_tanh"}[c.gelu],
+    )  # fmt: skip
+    return transformers.AutoModelForImageClassification.from_config(theirs, attn_implementation=attention)
+
+
+BUILDERS = {"timm": timm_vit, "torchvision": torchvision_vit, "transformers": transformers_vit}
+
+
+def table_of(peer: str, theirs: nn.Module) -> dict[str, str]:
+    """The table for a built peer; transformers renamed its modules in version 5."""
+    hugging_face = TRANSFORMERS_5 if "vit.layers.0.mlp.fc1.weight" in theirs.state_dict() else TRANSFORMERS_4
+    return {"timm": TIMM, "torchvision": TORCHVISION, "transformers": hugging_face}[peer]
+
+
+@torch.no_grad()
+def randomise(module: Module, seed: int = 0) -> Module:
+    """Add noise to every parameter: a zero head, zero biases and norms of one would hide mistakes."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        spread = parameter[0].numel() ** -0.5 if parameter.ndim in (2, 4) else 0.2
+        parameter.add_(torch.randn(parameter.shape, generator=generator).to(parameter.dtype) * spread)
+    return module
+
+
+def pair(
+    peer: str, config: ViTConfig, dtype: torch.dtype = torch.float32, seed: int = 0, **options: str
+) -> tuple[ViT, nn.Module]:
+    """(ours, theirs) in eval mode, with equal random weights in memory of their own."""
+    ours = randomise(ViT(config), seed).to(dtype).eval()
+    with torch.device("meta"):  # their initialisation takes seconds, and is thrown away
+        theirs = BUILDERS[peer](config, **options)
+    state = rename(ours.state_dict(), table_of(peer, theirs))
+    theirs.load_state_dict({name: tensor.clone() for name, tensor in state.items()}, assign=True)  # strict: no key left
+    return ours, theirs.eval()
+
+
+def logits(model: nn.Module, images: Tensor) -> Tensor:
+    """What the model answers, also where the answer is an object around it (transformers)."""
+    answer = model(images)
+    return getattr(answer, "logits", answer)
