@@ -70,7 +70,7 @@ def resize_position_embedding(
     maps = grid.transpose(1, 2).reshape(1, -1, *old_grid)  # (1, D, rows, columns)
     maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
     target: dict[str, Any] = {"size": tuple(new_grid)}
-    if recipe == "dino":
+    if recipe == "dino" and tuple(new_grid) != tuple(old_grid):  # the same grid stays as it is
         target = {"scale_factor": tuple((new + 0.1) / old for new, old in zip(new_grid, old_grid, strict=True))}
     maps = interpolate(maps, **target, **RECIPES[recipe])  # (1, D, new rows, new columns)
     return torch.cat([prefix, maps.flatten(2).transpose(1, 2).to(grid.dtype)], dim=1)

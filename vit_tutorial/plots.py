@@ -276,13 +276,10 @@ def attention_over_image(
     figure = Figure(figsize=(width, rows * (width / columns * H / W + 0.5)), layout="constrained")
     axes = [figure.add_subplot(rows, columns, index + 1) for index in range(len(maps) + 1)]
     _draw(axes[0], image, "image")
-    grey = np.repeat(picture.mean(axis=-1, keepdims=True), 3, axis=-1)
     for index, weights in enumerate(map(_array, maps)):
-        ax, most = axes[index + 1], float(weights.max())
-        heat = _HEAT(weights / max(most, 1e-12))  # (rows, columns, 4)
-        heat = heat.repeat(-(-H // len(weights)), axis=0)[:H].repeat(-(-W // weights.shape[1]), axis=1)[:, :W]
-        _draw(ax, np.moveaxis(0.35 * grey + 0.65 * heat[..., :3], -1, 0))
-        ax.set_title(f"{titles[index] if index < len(titles) else ''}\nmax {most:.3f}".strip(), fontsize=10)
+        ax = axes[index + 1]
+        _draw(ax, _overlay(picture, weights))
+        ax.set_title(f"{titles[index] if index < len(titles) else ''}\nmax {weights.max():.3f}".strip(), fontsize=10)
     if query is not None:
         grid = _array(maps[0]).shape
         y, x = divmod(query, grid[1])
@@ -379,6 +376,41 @@ def matrices(
                 fontsize=15,
             )
             left += 0.9
+    return figure
+
+
+@_styled
+def groups(
+    arrays: Sequence[Array], members: Sequence[Array], titles: Sequence[str] = (), *, signs: Sequence[str] = (),
+    cell: float = 0.62,
+) -> Figure:  # fmt: skip
+    """Small matrices whose cells are coloured by the group they belong to: where each number goes when a tensor is cut.
+
+    Args:
+        arrays: each (rows, columns), small.
+        members: for each array its cells' groups, whole numbers from 0 on, of the same shape.
+        titles: one for each.
+        signs: what stands between two of them.
+        cell: the side of a cell, in inches.
+    """
+    values = [np.atleast_2d(_array(array)) for array in arrays]
+    columns = sum(array.shape[1] for array in values) + 0.9 * (len(values) - 1)
+    cell = min(cell, WIDTH / columns)
+    tallest = max(array.shape[0] for array in values)
+    figure, ax = _canvas(columns * cell, tallest * cell + 0.45)
+    ax.set(xlim=(-0.05, columns + 0.05), ylim=(tallest + 0.05, -0.45 / cell))
+    left = 0.0
+    for index, (array, group) in enumerate(zip(values, members, strict=True)):
+        top = (tallest - array.shape[0]) / 2
+        for (y, x), owner in np.ndenumerate(np.atleast_2d(_array(group)).astype(int)):
+            _cell(ax, left + x, top + y, float(array[y, x]), CYCLE[owner % len(CYCLE)])
+        if titles:
+            middle = left + array.shape[1] / 2
+            ax.text(middle, top - 0.14 / cell, titles[index], ha="center", va="center", weight="bold")
+        left += array.shape[1]
+        if index < len(signs):
+            ax.text(left + 0.45, tallest / 2, signs[index], ha="center", va="center", fontsize=15)
+        left += 0.9
     return figure
 
 
@@ -510,7 +542,6 @@ def five_steps(
     axes = figure.subplots(1, 5, width_ratios=[1, 0.9, 1.05, 1, 0.95])
     _draw(axes[0], image)
     _grid_lines(axes[0], (H, W), (patch_size, patch_size))
-    rows, columns = H // patch_size, W // patch_size
     for ax, array in ((axes[1], _array(tokens)), (axes[2], _array(embedded))):
         most = np.quantile(np.abs(array), 0.98)
         ax.imshow(array, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
@@ -521,10 +552,7 @@ def five_steps(
         "class token", (array.shape[1] / 2, 0.5), xytext=(0, -24), textcoords="offset points", ha="center", fontsize=10,
         color="white", bbox={"facecolor": PALETTE["class"], "linewidth": 0, "boxstyle": "round,pad=0.25"},
     )  # fmt: skip
-    weights = _array(attention) / _array(attention).max()
-    grey = np.repeat(picture.mean(axis=-1, keepdims=True), 3, axis=-1)
-    heat = _HEAT(weights)[..., :3].repeat(H // rows, axis=0).repeat(W // columns, axis=1)
-    _draw(axes[3], np.moveaxis(0.35 * grey + 0.65 * heat, -1, 0))
+    _draw(axes[3], _overlay(picture, _array(attention)))
     axes[4].barh(list(scores), list(scores.values()), color=PALETTE["query"], height=0.7)
     axes[4].invert_yaxis()
     axes[4].set(xlabel="probability", xlim=(0, 1))
@@ -555,6 +583,16 @@ def _draw(ax: Axes, image: Array, title: str = "") -> None:
     ax.imshow(_picture(image), interpolation="nearest")
     ax.set(xticks=[], yticks=[], title=title)
     ax.spines[:].set_visible(False)
+
+
+def _overlay(picture: Array, weights: Array) -> Array:
+    """Heat (rows, columns), scaled to its largest value, over the picture (H, W, 3) in grey, as (3, H, W)."""
+    H, W = picture.shape[:2]
+    strength = weights / max(float(weights.max()), 1e-12)
+    strength = strength.repeat(-(-H // len(weights)), axis=0)[:H].repeat(-(-W // weights.shape[1]), axis=1)[:, :W]
+    mix = (0.3 + 0.5 * strength)[..., None]  # (H, W, 1)
+    mixed = (1 - mix) * picture.mean(axis=-1, keepdims=True) + mix * _HEAT(strength)[..., :3]
+    return np.moveaxis(mixed, -1, 0)
 
 
 def _grid_lines(ax: Axes, size: tuple[int, int], patch: tuple[int, int]) -> None:

@@ -136,7 +136,7 @@ class ViT(nn.Module):
         wanted = list(range(depth) if layers is None else layers)
         if bad := [layer for layer in wanted if not -depth <= layer < depth]:
             raise ValueError(f"there is no layer {bad[0]}: the model has layers 0 to {depth - 1}")
-        indices, weights = {layer % depth for layer in wanted}, dict[int, Tensor]()
+        indices, weights = {layer % depth for layer in wanted}, {}
         z = self.embed(images)  # (B, T, D)
         for index in range(max(indices, default=-1) + 1):
             block = cast(EncoderBlock, self.blocks[index])

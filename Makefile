@@ -1,0 +1,61 @@
+# make lab      JupyterLab on lesson 00        make test     every test, the notebooks included
+# make run      the series, headless           make refresh  run the lessons and keep their outputs (LESSONS="01 03")
+#
+# PYTHON=python3.12  another interpreter       CPU=1         the small CPU-only build of torch, for Linux laptops and class rooms
+
+PYTHON ?= python3
+LESSONS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CPU_INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+
+.PHONY: lab test run refresh setup check coverage bench pins hero clean
+
+lab: $(READY)
+	$(BIN)/jupyter lab $(AS_ROOT) notebooks/00_start_here.ipynb
+
+test: check
+	$(BIN)/python -m pytest --cov=vit_tutorial --cov-report=term:skip-covered --cov-fail-under=98
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+run: $(READY)
+	$(BIN)/python tools/lessons.py run $(LESSONS)
+
+refresh: $(READY)
+	$(BIN)/python tools/lessons.py refresh $(LESSONS)
+
+hero: $(READY)
+	$(BIN)/python tools/hero.py
+
+bench: $(READY)
+	$(BIN)/python benchmarks/speed.py
+
+setup: $(READY)
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.12 (or a path to one)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(CPU_INDEX) -r requirements.txt
+	$(BIN)/python -m pip install --no-deps -e .
+	@touch $(READY)
+
+# The newest versions that fit pyproject.toml, for every platform; torch brings its own CUDA packages where it wants them.
+pins: $(READY)
+	$(BIN)/python -m pip install uv
+	printf 'torch==2.14.1\ntorchvision==0.29.1\n' | $(BIN)/uv pip compile --universal --python-version 3.11 --extra test \
+		--no-annotate --custom-compile-command "make pins" --output-file requirements.txt pyproject.toml - \
+		$(foreach name,$(CUDA),--no-emit-package $(name))
+
+CUDA := triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime \
+	cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

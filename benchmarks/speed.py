@@ -1,0 +1,224 @@
+"""Side by side with timm, torchvision, transformers and vit-pytorch: inference, a training step, attention maps.
+
+    python benchmarks/speed.py                    everything, in about six minutes on two cores
+    python benchmarks/speed.py --rounds 5         quicker, and noisier
+    python benchmarks/speed.py --only inference   or training, maps, memory
+
+All models of a table live in one process with the same random weights and take turns, in a new order each round, so a
+busy machine slows all of them alike. A ratio is the median over rounds of ours / theirs within the same round; in
+brackets is its 95 % interval (bootstrap). The floor is the model's matrix products alone: nothing computes less.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # torch's profiler talks a lot; it reads this when it is imported
+
+import torch
+import vit_pytorch
+from timm.utils import AttentionExtract
+from torch import Tensor, nn
+from torch.nn import functional as F
+from vit_pytorch.recorder import Recorder
+
+import vit_tutorial as vt
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+import peers  # the converters that the parity tests use
+
+Run = Callable[[], object]
+CASES = (("Ti/16", 8), ("B/16", 1))
+
+
+def vit_pytorch_vit(c: vt.ViTConfig) -> nn.Module:
+    return vit_pytorch.ViT(
+        image_size=c.image_size, patch_size=c.patch_size, num_classes=c.num_classes, dim=c.dim, depth=c.depth,
+        heads=c.num_heads, dim_head=c.dim // c.num_heads, mlp_dim=c.mlp_dim,
+    )  # fmt: skip
+
+
+def models(config: vt.ViTConfig) -> dict[str, nn.Module]:
+    built: dict[str, nn.Module] = {}
+    for name in peers.BUILDERS:
+        ours, theirs = peers.pair(name, config)
+        built |= {"ours": ours, name: theirs}
+    return built | {"vit-pytorch": vit_pytorch_vit(config).eval()}
+
+
+def floor(c: vt.ViTConfig, batch: int) -> Run:
+    """The forward pass's matrix products, with weights of their own for each layer, and nothing between them."""
+    D, M, h, T = c.dim, c.mlp_dim, c.num_heads, c.num_tokens
+    shapes = [(3 * D, D), (D, D), (M, D), (D, M)] * c.depth
+    weights = [torch.randn(shape) * shape[1] ** -0.5 for shape in shapes]
+    patch, head = torch.randn(D, 3 * 16 * 16), torch.randn(c.num_classes, D)
+    pixels, tokens, hidden = torch.randn(batch, T - 1, 768), torch.randn(batch, T, D), torch.randn(batch, T, M)
+    q, scores = torch.randn(batch, h, T, D // h), torch.randn(batch, h, T, T)
+
+    def run() -> None:
+        F.linear(pixels, patch)
+        for layer in range(c.depth):
+            qkv, proj, fc1, fc2 = weights[4 * layer : 4 * layer + 4]
+            F.linear(tokens, qkv)
+            q @ q.transpose(-2, -1)
+            scores @ q
+            F.linear(tokens, proj)
+            F.linear(tokens, fc1)
+            F.linear(hidden, fc2)
+        F.linear(tokens[:, 0], head)
+
+    return run
+
+
+def interleaved(runs: dict[str, Run], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each run in each round."""
+    order, seconds = list(runs), {name: [] for name in runs}
+    for number in range(rounds + 2):  # two rounds warm up
+        random.shuffle(order)
+        for name in order:
+            start = time.perf_counter()
+            runs[name]()
+            if number >= 2:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def ratio(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
+    """Median of the ratios round by round, and its 95 % bootstrap interval."""
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    medians = sorted(statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(2000))
+    return statistics.median(ratios), medians[49], medians[1949]
+
+
+def table(title: str, seconds: dict[str, list[float]]) -> None:
+    print(f"\n{title}\n\n| model | median, ms | ours / it, with 95 % interval |\n|---|---|---|")
+    for name, times in sorted(seconds.items(), key=lambda item: statistics.median(item[1])):
+        compared = "" if name == "ours" else "{:.3f} [{:.3f}, {:.3f}]".format(*ratio(seconds["ours"], times))
+        print(f"| {name} | {1000 * statistics.median(times):.1f} | {compared} |", flush=True)
+
+
+def inference(rounds: int) -> None:
+    for preset, batch in CASES:
+        config = vt.ViTConfig.preset(preset)
+        images = torch.rand(batch, 3, 224, 224)
+        runs: dict[str, Run] = {name: partial(peers.logits, model, images) for name, model in models(config).items()}
+        with torch.inference_mode():
+            table(f"Inference, {preset}, batch {batch}", interleaved(runs | {"floor": floor(config, batch)}, rounds))
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> None:
+    F.cross_entropy(peers.logits(model, images), labels).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def training(rounds: int) -> None:
+    for preset, batch in CASES:
+        images, labels = torch.rand(batch, 3, 224, 224), torch.randint(1000, (batch,))
+        runs: dict[str, Run] = {}
+        for name, model in models(vt.ViTConfig.preset(preset)).items():
+            optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-5)
+
+            runs[name] = partial(step, model, optimizer, images, labels)
+        table(f"Training step with AdamW, {preset}, batch {batch}", interleaved(runs, max(rounds // 2, 3)))
+
+
+def maps(rounds: int) -> None:
+    model, images = vt.ViT(vt.ViTConfig.preset("B/16")).eval(), torch.rand(1, 3, 224, 224)
+    runs: dict[str, Run] = {"forward pass": lambda: model(images)}
+    for layer in (0, 5, 11):
+        runs[f"maps of layer {layer}"] = lambda layer=layer: model.attention_maps(images, [layer])
+    runs["maps of all 12 layers"] = lambda: model.attention_maps(images)
+    with torch.inference_mode():
+        seconds = interleaved(runs, rounds)
+    print("\nAttention maps, B/16, batch 1\n\n| what | median, ms | it / forward pass, 95 % interval |\n|---|---|---|")
+    for name, times in seconds.items():
+        median, low, high = ratio(times, seconds["forward pass"])
+        print(f"| {name} | {1000 * statistics.median(times):.1f} | {median:.3f} [{low:.3f}, {high:.3f}] |")
+
+
+def peak_bytes(run: Run) -> int:
+    """The most memory that torch's CPU allocator held at a time during ``run``, above what it held before."""
+    run()  # caches, thread pools
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        run()
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(trace))
+        events = json.loads(trace.read_text())["traceEvents"]
+    held = most = 0
+    for event in sorted((e for e in events if e.get("name") == "[memory]"), key=lambda e: e["ts"]):
+        held += event["args"]["Bytes"]
+        most = max(most, held)
+    return most
+
+
+def torchvision_maps(model: nn.Module, images: Tensor) -> Tensor:
+    """The usual recipe: make the last layer's nn.MultiheadAttention return its weights."""
+    attention, kept = model.encoder.layers[-1].self_attention, []
+    plain = attention.forward
+
+    def forward(q: Tensor, k: Tensor, v: Tensor, need_weights: bool = False) -> tuple[Tensor, Tensor]:
+        output, weights = plain(q, k, v, need_weights=True, average_attn_weights=False)
+        kept.append(weights)
+        return output, weights
+
+    attention.forward = forward
+    try:
+        model(images)
+    finally:
+        attention.forward = plain
+    return kept[0]
+
+
+def memory(batch: int = 1) -> None:
+    config, images = vt.ViTConfig.preset("B/16"), torch.rand(batch, 3, 224, 224)
+    built = models(config)
+    eager = peers.pair("transformers", config, attention="eager")[1]
+    unfused = peers.pair("timm", config)[1]
+    for block in unfused.blocks:
+        block.attn.fused_attn = False
+    extract = AttentionExtract(unfused, names=["blocks.11.attn.attn_drop"], method="hook")
+    recorder = Recorder(built["vit-pytorch"])
+    ask: dict[str, tuple[nn.Module, Run]] = {
+        "ours": (built["ours"], lambda: built["ours"].attention_maps(images, [11])),
+        "timm, AttentionExtract": (built["timm"], lambda: extract(images)),
+        "torchvision, need_weights": (built["torchvision"], lambda: torchvision_maps(built["torchvision"], images)),
+        "transformers, eager, output_attentions": (
+            built["transformers"],
+            lambda: eager(images, output_attentions=True).attentions[11],
+        ),
+        "vit-pytorch, Recorder": (built["vit-pytorch"], lambda: recorder(images)[1][:, 11]),
+    }
+    print(f"\nMemory for the maps of layer 11, B/16, batch {batch}: most held at a time, MB\n")
+    print("| model | fused forward pass of the same | with maps | extra |\n|---|---|---|---|")
+    with torch.inference_mode():
+        for name, (model, run) in ask.items():
+            plain = peak_bytes(lambda model=model: peers.logits(model, images)) / 1e6
+            with_maps = peak_bytes(run) / 1e6
+            print(f"| {name} | {plain:.2f} | {with_maps:.2f} | {with_maps - plain:+.2f} |", flush=True)
+
+
+def main(parts: dict[str, Callable[[int], None]]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20, help="times each model runs; training takes half (20)")
+    parser.add_argument("--only", choices=parts, help="one part")
+    arguments = parser.parse_args()
+    torch.manual_seed(0)
+    random.seed(0)
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, float32, {arguments.rounds} rounds")
+    for name, part in parts.items():
+        if arguments.only in (None, name):
+            part(arguments.rounds)
+
+
+if __name__ == "__main__":
+    main({"inference": inference, "training": training, "maps": maps, "memory": lambda _: memory()})

@@ -1,0 +1,207 @@
+"""Figures: what is drawn is what was passed in."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+
+import vit_tutorial as vt
+from vit_tutorial import plots
+
+
+def images_of(figure: Figure) -> list[np.ndarray[Any, Any]]:
+    return [np.asarray(image.get_array()) for ax in figure.axes for image in ax.get_images()]
+
+
+def texts_of(figure: Figure) -> list[str]:
+    return [text.get_text() for ax in figure.axes for text in ax.texts]
+
+
+@pytest.fixture
+def photo() -> torch.Tensor:
+    return torch.rand(3, 8, 12, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, dict[str, Any]]]:
+    calls: list[tuple[Any, dict[str, Any]]] = []
+    monkeypatch.setattr("IPython.display.display", lambda what, **options: calls.append((what, options)))
+    return calls
+
+
+def test_show_gives_the_alternative_text_to_the_output(shown: list[Any], photo: torch.Tensor) -> None:
+    plots.show(plots.pictures([photo]), alt="A photograph.", caption="**Figure 1.** It.")
+    (bundle, options), (caption, _) = shown
+    assert bundle["text/plain"] == "A photograph."
+    assert options["metadata"]["image/png"]["alt"] == "A photograph."
+    assert options["metadata"]["image/png"]["width"] > 50
+    assert options["raw"]
+    assert caption.data == "**Figure 1.** It."
+
+
+def test_show_refuses_a_picture_without_words(shown: list[Any], photo: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match="alt is empty"):
+        plots.show(plots.pictures([photo]), alt=" ")
+    assert not shown
+
+
+def test_show_without_a_caption_shows_one_thing(shown: list[Any], photo: torch.Tensor) -> None:
+    plots.show(plots.pictures([photo]), alt="A photograph.")
+    assert len(shown) == 1
+
+
+@pytest.mark.parametrize(("current", "lit"), [(1, {1}), ((1, 2), {1, 2}), ((), set())])
+def test_steps_lights_the_current_ones(current: Any, lit: set[int]) -> None:
+    boxes = [box for box in plots.steps(current).axes[0].patches if type(box).__name__ == "FancyBboxPatch"]
+    assert {
+        index + 1 for index, box in enumerate(boxes) if box.get_facecolor() == to_rgba(plots.PALETTE["query"])
+    } == lit
+
+
+def test_steps_lights_one_part_of_the_encoder() -> None:
+    white = to_rgba("white")
+    parts = [box for box in plots.steps(4, part="MLP").axes[0].patches if type(box).__name__ == "Rectangle"]
+    assert [box.get_facecolor() == white for box in parts] == [False, True]
+    parts = [box for box in plots.steps(4).axes[0].patches if type(box).__name__ == "Rectangle"]
+    assert [box.get_facecolor() == white for box in parts] == [True, True]
+
+
+def test_pictures_draws_the_pixels(photo: torch.Tensor) -> None:
+    figure = plots.pictures([photo, photo.mean(0)], ["colour", "grey"])
+    colour, grey = images_of(figure)
+    np.testing.assert_allclose(colour, photo.permute(1, 2, 0))
+    np.testing.assert_allclose(grey, photo.mean(0)[..., None].expand(-1, -1, 3))
+    assert [ax.get_title() for ax in figure.axes] == ["colour", "grey"]
+
+
+def test_pictures_fills_rows(photo: torch.Tensor) -> None:
+    assert [ax.get_subplotspec().get_geometry()[:2] for ax in plots.pictures([photo] * 5, columns=3).axes] == [
+        (2, 3)
+    ] * 5  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("shape", [(8, 12, 3), (2, 8, 12), (1, 3, 8, 12)])
+def test_pictures_refuses_what_is_no_image(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"\(C, H, W\) with 1 or 3 channels"):
+        plots.pictures([torch.zeros(shape)])
+
+
+def test_patch_grid_draws_lines_between_patches(photo: torch.Tensor) -> None:
+    figure = plots.patch_grid(photo, (4, 6), numbers=True, highlight={3: "class"})
+    horizontal, vertical = (lines.get_segments() for lines in figure.axes[0].collections)
+    assert [segment[0][1] for segment in horizontal] == [-0.5, 3.5, 7.5]
+    assert [segment[0][0] for segment in vertical] == [-0.5, 5.5, 11.5]
+    assert texts_of(figure) == ["0", "1", "2", "3"]
+    (box,) = figure.axes[0].patches
+    assert box.get_xy() == (5.5, 3.5)  # type: ignore[attr-defined]
+    assert box.get_edgecolor() == to_rgba(plots.PALETTE["class"])
+
+
+def test_token_row_shows_the_first_and_the_last() -> None:
+    patches = torch.rand(20, 3, 2, 2)
+    drawn = images_of(plots.token_row(patches))
+    np.testing.assert_allclose(drawn[-1], patches[19].permute(1, 2, 0))
+    labels = [ax.get_xlabel() for ax in plots.token_row(patches, class_token=True).axes]
+    assert labels == ["0", *map(str, range(1, 11)), "…  19", "20"]
+    assert [ax.get_xlabel() for ax in plots.token_row(patches, indices=[4, 5, 9]).axes] == ["4", "5", "…  9"]
+
+
+def test_filters_are_stretched_one_by_one() -> None:
+    kernels = torch.randn(5, 3, 4, 4) * torch.tensor([1.0, 10, 100, 0, 1]).view(5, 1, 1, 1)
+    drawn = images_of(plots.filters(kernels))
+    assert [(image.min(), round(float(image.max()), 5)) for image in drawn] == [(0, 1), (0, 1), (0, 1), (0, 0), (0, 1)]
+
+
+def test_position_similarity_puts_each_map_at_its_patch() -> None:
+    rows, columns = 2, 3
+    similarity = torch.linspace(-1, 1, 36).reshape(6, 6)
+    (canvas,) = images_of(plots.position_similarity(similarity, (rows, columns)))
+    assert canvas.shape == (2 * 3 - 1, 3 * 4 - 1)
+    np.testing.assert_allclose(canvas[3:5, 4:7], similarity[4].reshape(2, 3))
+    assert np.isnan(canvas.astype(float)[2]).all()
+
+
+def test_attention_over_image_states_each_maximum(photo: torch.Tensor) -> None:
+    maps = [torch.full((2, 3), 0.25), torch.zeros(2, 3)]
+    maps[1][1, 2] = 0.5
+    figure = plots.attention_over_image(photo, maps, ["even", "corner"], query=5)
+    assert [ax.get_title() for ax in figure.axes] == ["image", "even\nmax 0.250", "corner\nmax 0.500"]
+    image, even, corner = images_of(figure)
+    np.testing.assert_allclose(image, photo.permute(1, 2, 0))
+    hot = np.abs(corner - even).sum(-1) < 1e-6  # full heat in both: the last patch alone
+    assert hot[4:, 8:].all()
+    assert not hot[:4].any()
+    assert figure.axes[1].patches[0].get_xy() == (7.5, 3.5)  # type: ignore[attr-defined]
+
+
+def test_heatmaps_share_a_scale() -> None:
+    a, b = torch.arange(6.0).reshape(2, 3), -2 * torch.arange(6.0).reshape(2, 3)
+    figure = plots.heatmaps([a, b], ["a", "b"], symmetric=True, xlabel="key", ylabel="query")
+    np.testing.assert_allclose(images_of(figure)[1], b)
+    assert {image.get_clim() for ax in figure.axes[:2] for image in ax.get_images()} == {(-10, 10)}
+    plain = plots.heatmaps([a, b])
+    assert {image.get_clim() for ax in plain.axes[:2] for image in ax.get_images()} == {(-10, 5)}
+
+
+def test_matrices_writes_the_numbers() -> None:
+    figure = plots.matrices([np.eye(2), np.array([[0.25, 1.0]])], ["A", "B"], signs=["@"], roles=["query", "key"])
+    assert texts_of(figure) == ["1", "0", "0", "1", "A", "@", "0.25", "1.00", "B"]
+
+
+def test_matrices_tints_larger_values_darker() -> None:
+    cells = plots.matrices([np.array([[0.0, 1.0]])], roles=["query"]).axes[0].patches
+    light, dark = (sum(cell.get_facecolor()[:3]) for cell in cells)
+    assert light > dark
+
+
+def test_head_split_writes_each_head_apart() -> None:
+    texts = texts_of(plots.head_split(np.arange(24).reshape(4, 6), 3))
+    after = texts[texts.index("(N, D) = (4, 6)") + 1 :]
+    assert after[:9] == ["0", "1", "6", "7", "12", "13", "18", "19", "head 0: (4, 2)"]
+    assert "(h, N, d) = (3, 4, 2)" in after
+
+
+def test_curves_draws_the_points() -> None:
+    figure = plots.curves([1, 10], {"a": [1.0, 2.0], "b": torch.tensor([3.0, 4.0])}, log="x", marks={"here": (1, 2)})
+    lines = figure.axes[0].get_lines()
+    np.testing.assert_allclose(lines[1].get_ydata(), [3, 4])
+    assert [line.get_label() for line in lines[:2]] == ["a", "b"]
+    assert figure.axes[0].get_xscale() == "log"
+    assert figure.axes[0].get_yscale() == "linear"
+    assert "here" in texts_of(figure)
+
+
+def test_cost_names_the_sizes_it_was_given() -> None:
+    ax = plots.cost([32, 64], {"pixels": [1.0, 16.0]}).axes[0]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["32", "64"]
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    ax = plots.bars({"a": 1.0, "b": 2.5}, text="{:.1f}").axes[0]
+    assert [bar.get_width() for bar in ax.patches] == [1.0, 2.5]  # type: ignore[attr-defined]
+    assert [text.get_text() for text in ax.texts] == ["1.0", "2.5"]
+
+
+def test_five_steps_draws_the_tensors_in_order() -> None:
+    photo, tokens = torch.rand(3, 8, 8), torch.randn(4, 6)
+    embedded, attention = torch.randn(5, 6), torch.tensor([[0.1, 0.2], [0.3, 0.4]])
+    figure = plots.five_steps(photo, 4, tokens, embedded, attention, {"cat": 0.7, "dog": 0.3})
+    drawn = images_of(figure)
+    np.testing.assert_allclose(drawn[0], photo.permute(1, 2, 0))
+    np.testing.assert_allclose(drawn[1], tokens, rtol=1e-6)
+    np.testing.assert_allclose(drawn[2], embedded, rtol=1e-6)
+    assert [bar.get_width() for bar in figure.axes[4].patches] == [0.7, 0.3]  # type: ignore[attr-defined]
+
+
+def test_tensors_that_require_a_gradient_can_be_drawn() -> None:
+    weight = vt.PatchEmbedding(8, 4, 3, 6).proj.weight
+    assert len(images_of(plots.filters(weight))) == 6
+
+
+def test_roles_have_colours_of_their_own() -> None:
+    roles = ["query", "key", "value", "class", "patch", "position"]
+    assert len({plots.PALETTE[role] for role in roles}) == len(roles)
