@@ -14,7 +14,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 .PHONY: lab test run refresh setup check coverage bench pins hero clean
 
 lab: $(READY)
-	$(BIN)/jupyter lab $(AS_ROOT) notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 test: check
 	$(BIN)/python -m pytest --cov=vit_tutorial --cov-report=term:skip-covered --cov-fail-under=98

@@ -27,5 +27,5 @@ def _refuses(kind: type[Exception], *words: str) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def refuses():
-    """``with refuses(ValueError, "dropout", "1.5"): ...``: raises, and the message holds every one of the words."""
+    """What to open around a call that must raise: the error, then the words that its message must hold."""
     return _refuses

@@ -54,7 +54,9 @@ _TRANSFORMERS = {
 }
 TRANSFORMERS_5 = _TRANSFORMERS | {
     "blocks.{i}.norm1.": "vit.layers.{i}.layernorm_before.",
-    "blocks.{i}.attention.qkv.": " ".join("vit.layers.{i}.attention.%s_proj." % name for name in "qkv"),
+    "blocks.{i}.attention.qkv.": (
+        "vit.layers.{i}.attention.q_proj. vit.layers.{i}.attention.k_proj. vit.layers.{i}.attention.v_proj."
+    ),
     "blocks.{i}.attention.proj.": "vit.layers.{i}.attention.o_proj.",
     "blocks.{i}.norm2.": "vit.layers.{i}.layernorm_after.",
     "blocks.{i}.mlp.fc1.": "vit.layers.{i}.mlp.fc1.",
@@ -62,8 +64,10 @@ TRANSFORMERS_5 = _TRANSFORMERS | {
 }
 TRANSFORMERS_4 = _TRANSFORMERS | {  # and the files on the hub
     "blocks.{i}.norm1.": "vit.encoder.layer.{i}.layernorm_before.",
-    "blocks.{i}.attention.qkv.": " ".join(
-        "vit.encoder.layer.{i}.attention.attention.%s." % name for name in ("query", "key", "value")
+    "blocks.{i}.attention.qkv.": (
+        "vit.encoder.layer.{i}.attention.attention.query. "
+        "vit.encoder.layer.{i}.attention.attention.key. "
+        "vit.encoder.layer.{i}.attention.attention.value."
     ),
     "blocks.{i}.attention.proj.": "vit.encoder.layer.{i}.attention.output.dense.",
     "blocks.{i}.norm2.": "vit.encoder.layer.{i}.layernorm_after.",
@@ -129,16 +133,21 @@ def randomise(module: Module, seed: int = 0) -> Module:
     return module
 
 
+def twin(peer: str, ours: ViT, **options: str) -> nn.Module:
+    """The same model from a peer, in ours's dtype and mode, its weights in memory of their own."""
+    with torch.device("meta"):  # their initialisation takes seconds, and is thrown away
+        theirs = BUILDERS[peer](ours.config, **options)
+    state = rename(ours.state_dict(), table_of(peer, theirs))
+    theirs.load_state_dict({name: tensor.clone() for name, tensor in state.items()}, assign=True)  # strict: no key left
+    return theirs.train(ours.training)
+
+
 def pair(
     peer: str, config: ViTConfig, dtype: torch.dtype = torch.float32, seed: int = 0, **options: str
 ) -> tuple[ViT, nn.Module]:
-    """(ours, theirs) in eval mode, with equal random weights in memory of their own."""
+    """(ours, theirs) in eval mode, with equal random weights."""
     ours = randomise(ViT(config), seed).to(dtype).eval()
-    with torch.device("meta"):  # their initialisation takes seconds, and is thrown away
-        theirs = BUILDERS[peer](config, **options)
-    state = rename(ours.state_dict(), table_of(peer, theirs))
-    theirs.load_state_dict({name: tensor.clone() for name, tensor in state.items()}, assign=True)  # strict: no key left
-    return ours, theirs.eval()
+    return ours, twin(peer, ours, **options)
 
 
 def logits(model: nn.Module, images: Tensor) -> Tensor:

@@ -205,3 +205,10 @@ def test_tensors_that_require_a_gradient_can_be_drawn() -> None:
 def test_roles_have_colours_of_their_own() -> None:
     roles = ["query", "key", "value", "class", "patch", "position"]
     assert len({plots.PALETTE[role] for role in roles}) == len(roles)
+
+
+def test_groups_colours_cells_by_member_and_writes_the_numbers() -> None:
+    figure = plots.groups([[[1, 2]], [[3]]], [[[0, 1]], [[0]]], ["a", "b"], signs=["→"])
+    assert texts_of(figure) == ["1", "2", "a", "→", "3", "b"]
+    first, second, third = (cell.get_facecolor()[:3] for cell in figure.axes[0].patches)
+    assert first == third != second

@@ -63,7 +63,7 @@ def resize_position_embedding(
     tokens = prefix_tokens + old_grid[0] * old_grid[1]
     if position.ndim != 3 or position.shape[:2] != (1, tokens):
         raise ValueError(
-            f"{prefix_tokens} prefix tokens and a grid of {old_grid} need a position of shape (1, {tokens}, D), "
+            f"a grid of {old_grid} with prefix_tokens={prefix_tokens} needs a position of shape (1, {tokens}, D), "
             f"got {tuple(position.shape)}: check old_grid and prefix_tokens"
         )
     prefix, grid = position[:, :prefix_tokens], position[:, prefix_tokens:]

@@ -164,7 +164,7 @@ def patch_grid(
     picture = _picture(image)
     H, W = picture.shape[:2]
     P, Q = (patch_size, patch_size) if isinstance(patch_size, int) else patch_size
-    side = 5.0
+    side = 6.4 if numbers else 5.0
     figure = Figure(figsize=(side * min(1.0, W / H), side * min(1.0, H / W)), layout="constrained")
     ax = figure.add_subplot()
     _draw(ax, image)
@@ -181,7 +181,9 @@ def patch_grid(
     for index, colour in (highlight or {}).items():
         y, x = divmod(index, columns)
         corner = (x * Q - 0.5, y * P - 0.5)
-        ax.add_patch(Rectangle(corner, Q, P, fill=False, linewidth=3, edgecolor=PALETTE.get(colour, colour)))
+        outline = Rectangle(corner, Q, P, fill=False, linewidth=3, zorder=3)  # above the grid's lines
+        outline.set_edgecolor(PALETTE.get(colour, colour))
+        ax.add_patch(outline)
     return figure
 
 

@@ -1,0 +1,204 @@
+"""Lesson 03: attention by hand, against torch's fused kernel, and many heads against ``nn.MultiheadAttention``."""
+
+import importlib
+import math
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peers import randomise
+from torch import nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from vit_tutorial import MultiHeadSelfAttention, attention
+
+same = partial(assert_close, rtol=0, atol=1e-12)
+double = partial(torch.randn, dtype=torch.float64)
+
+# ------------------------------------------------------------------------------------------------------- one head
+
+
+def test_by_hand():
+    q, k, v = [[1.0, 2.0]], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1.0], [10.0], [100.0]]
+    scores = [sum(a * b for a, b in zip(q[0], key, strict=True)) / math.sqrt(2) for key in k]  # 1, 2 and 3, over sqrt 2
+    total = sum(math.exp(score) for score in scores)
+    weights = [math.exp(score) / total for score in scores]
+    out, ours = attention(*(torch.tensor(x, dtype=torch.float64) for x in (q, k, v)))
+    assert ours[0].tolist() == pytest.approx(weights, abs=1e-15)
+    assert out.item() == pytest.approx(weights[0] + 10 * weights[1] + 100 * weights[2], abs=1e-12)
+
+
+few = st.integers(1, 5)
+
+
+@given(few, few, few, few, few)
+def test_equals_the_fused_kernel(B, T, S, d, e):
+    q, k, v = double(B, 2, T, d), double(B, 2, S, d), double(B, 2, S, e)
+    out, weights = attention(q, k, v)
+    same(out, F.scaled_dot_product_attention(q, k, v))
+    assert weights.shape == (B, 2, T, S)
+    assert (weights >= 0).all()
+    same(weights.sum(dim=-1), torch.ones(B, 2, T, dtype=torch.float64))
+
+
+def test_gradients_equal_the_fused_kernel():
+    q, k, v = (double(2, 3, 5, 4).requires_grad_() for _ in range(3))
+    out = double(2, 3, 5, 4)
+    ours = torch.autograd.grad(attention(q, k, v)[0], (q, k, v), out)
+    theirs = torch.autograd.grad(F.scaled_dot_product_attention(q, k, v), (q, k, v), out)
+    for one, other in zip(ours, theirs, strict=True):
+        same(one, other)
+
+
+def test_large_scores_stay_finite():
+    q = torch.tensor([[1e4], [-1e4]])
+    assert attention(q, q, q)[0].tolist() == [[1e4], [-1e4]]  # each finds itself
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "v"),
+    [((5, 4), (5, 3), (5, 4)), ((5, 4), (6, 4), (5, 4))],  # another width, another number of values
+)
+def test_refuses_shapes_that_disagree(refuses, q, k, v):
+    with refuses(ValueError, "(..., T, d)", "(..., S, d)", "(..., S, e)", "agree", str(q), str(k), str(v)):
+        attention(torch.zeros(q), torch.zeros(k), torch.zeros(v))
+
+
+# ------------------------------------------------------------------------------------------------------ many heads
+
+
+def torch_twin(ours: MultiHeadSelfAttention) -> nn.MultiheadAttention:
+    dim = ours.qkv.in_features
+    twin = nn.MultiheadAttention(dim, ours.num_heads, batch_first=True, dtype=torch.float64)
+    bias = torch.zeros(3 * dim) if ours.qkv.bias is None else ours.qkv.bias.detach()
+    proj = {f"out_proj.{key}": value for key, value in ours.proj.state_dict().items()}
+    twin.load_state_dict({"in_proj_weight": ours.qkv.weight.detach(), "in_proj_bias": bias, **proj})
+    return twin
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("dim", "heads"), [(12, 1), (12, 3), (12, 4), (12, 12)])
+def test_equals_multihead_attention(dim, heads, bias):
+    ours = randomise(MultiHeadSelfAttention(dim, heads, qkv_bias=bias)).double()
+    theirs = torch_twin(ours)
+    x = double(2, 5, dim).requires_grad_()
+    y, (expected, weights) = ours(x), theirs(x, x, x, average_attn_weights=False)
+    same(y, expected)
+    same(ours.attention_weights(x), weights)
+    y.square().sum().backward()
+    gradient, x.grad = x.grad, None
+    expected.square().sum().backward()
+    same(gradient, x.grad, atol=1e-11)
+    same(ours.qkv.weight.grad, theirs.in_proj_weight.grad, atol=1e-11)
+    same(ours.proj.weight.grad, theirs.out_proj.weight.grad, atol=1e-11)
+    assert (ours.qkv.bias is not None) == bias
+
+
+@given(st.integers(1, 3), st.integers(1, 6), st.integers(1, 4), st.integers(1, 4))
+def test_the_weights_are_those_of_the_forward_pass(B, T, heads, d):
+    layer = randomise(MultiHeadSelfAttention(heads * d, heads)).double()
+    x = double(B, T, heads * d)
+    weights = layer.attention_weights(x)
+    v = layer.qkv(x)[..., 2 * heads * d :].reshape(B, T, heads, d)
+    merged = torch.einsum("bhts,bshd->bthd", weights, v).reshape(B, T, heads * d)
+    same(layer.proj(merged), layer(x))
+    assert weights.shape == (B, heads, T, T)
+    same(weights.sum(dim=-1), torch.ones(B, heads, T, dtype=torch.float64))
+
+
+def test_split_heads_takes_rows_q_k_v_head_by_head():
+    layer = MultiHeadSelfAttention(6, 2)
+    x = torch.randn(1, 4, 6)
+    rows = layer.qkv(x)
+    for part, ours in enumerate(layer.split_heads(x)):
+        for head in range(2):
+            start = part * 6 + head * 3
+            assert torch.equal(ours[:, head], rows[:, :, start : start + 3])
+
+
+def test_the_forward_pass_uses_the_fused_kernel_alone(monkeypatch):
+    layer, x, calls = MultiHeadSelfAttention(8, 2), torch.randn(1, 3, 8), []
+
+    def fused(*args, **options):
+        calls.append(options["dropout_p"])
+        return F.scaled_dot_product_attention(*args, **options)
+
+    module = importlib.import_module("vit_tutorial.attention")  # the package's own name for it is the function
+    monkeypatch.setattr(module, "scaled_dot_product_attention", fused)
+    monkeypatch.setattr(module, "attention", None)  # would fail if it were called
+    layer(x)
+    assert calls == [0.0]
+
+
+def test_tokens_have_no_order():
+    layer, x, order = randomise(MultiHeadSelfAttention(8, 2)).double(), double(2, 7, 8), torch.randperm(7)
+    same(layer(x[:, order]), layer(x)[:, order])
+    same(layer.attention_weights(x[:, order]), layer.attention_weights(x)[:, :, order][..., order])
+
+
+def test_samples_do_not_see_each_other():
+    layer, x = randomise(MultiHeadSelfAttention(8, 2)).double(), double(3, 5, 8)
+    same(layer(x)[1:2], layer(x[1:2]))
+
+
+def test_dropout_on_the_weights_and_on_the_output():
+    layer, x = randomise(MultiHeadSelfAttention(8, 2, attention_dropout=0.4, dropout=0.25)), torch.randn(2, 5, 8)
+    q, k, v = layer.split_heads(x)
+    torch.manual_seed(1)
+    ours = layer.train()(x)
+    torch.manual_seed(1)
+    z = F.scaled_dot_product_attention(q, k, v, dropout_p=0.4).transpose(1, 2).reshape(2, 5, 8)
+    assert_close(ours, F.dropout(layer.proj(z), 0.25))
+    weights = layer.attention_weights(x)  # before dropout, also in training
+    assert_close(weights.sum(-1), torch.ones(2, 2, 5))
+
+    plain = MultiHeadSelfAttention(8, 2)
+    plain.load_state_dict(layer.state_dict())
+    assert torch.equal(layer.eval()(x), plain(x))  # evaluation drops nothing
+
+
+def test_initialisation_is_xavier_uniform_for_each_square_matrix():
+    dim = 384
+    layer = MultiHeadSelfAttention(dim, 6)
+    bound = math.sqrt(6 / (dim + dim))
+    for weight in (*layer.qkv.weight.chunk(3), layer.proj.weight):
+        assert 0.999 * bound < weight.abs().max().item() <= bound
+        assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.01)  # uniform
+    assert not layer.qkv.bias.any()
+    assert not layer.proj.bias.any()
+
+
+def test_the_default_drops_nothing():
+    layer = MultiHeadSelfAttention(8, 2)
+    assert (layer.attention_dropout, layer.dropout.p) == (0.0, 0.0)
+    assert layer.qkv.bias is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_heads": 5}, ["width 12", "not divisible", "5 heads", "[1, 2, 3, 4, 6, 12]"]),
+        ({"num_heads": 0}, ["width 12", "0 heads", "[1, 2, 3, 4, 6, 12]"]),
+        ({"num_heads": 24}, ["width 12", "24 heads", "[1, 2, 3, 4, 6, 12]"]),
+        ({"num_heads": -3}, ["width 12", "-3 heads", "[1, 2, 3, 4, 6, 12]"]),
+        *(
+            ({name: p}, [f"{name} is a probability in [0, 1)", f"got {p}", "0.0 switches it off"])
+            for name in ("attention_dropout", "dropout")
+            for p in (1.0, -0.1, math.nan)
+        ),
+    ],
+)
+def test_refuses_to_be_built(refuses, options, words):
+    with refuses(ValueError, *words):
+        MultiHeadSelfAttention(**({"dim": 12, "num_heads": 3} | options))
+
+
+@pytest.mark.parametrize("shape", [(5, 12), (1, 2, 5, 12), (2, 5, 13)])
+def test_refuses_other_tokens(refuses, shape):
+    layer = MultiHeadSelfAttention(12, 3)
+    for method in (layer, layer.attention_weights):
+        with refuses(ValueError, "(B, T, 12)", f"got {shape}"):
+            method(torch.zeros(shape))

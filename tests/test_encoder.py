@@ -1,0 +1,182 @@
+"""Lesson 05: one block against ``nn.TransformerEncoderLayer``, and stochastic depth by its statistics."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peers import randomise
+from timm.layers import DropPath as TimmDropPath
+from torch import nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from vit_tutorial import DropPath, EncoderBlock
+
+same = partial(assert_close, rtol=0, atol=1e-12)
+double = partial(torch.randn, dtype=torch.float64)
+
+# ----------------------------------------------------------------------------------------------------- one block
+
+# Ours: torch's.
+NAMES = {
+    "norm1.": "norm1.",
+    "attention.qkv.": "self_attn.in_proj_",
+    "attention.proj.": "self_attn.out_proj.",
+    "norm2.": "norm2.",
+    "mlp.fc1.": "linear1.",
+    "mlp.fc2.": "linear2.",
+}
+
+
+def theirs(tensors):
+    stems = ((*key.rpartition(".")[::2], tensor) for key, tensor in tensors.items())
+    return {NAMES[stem + "."] + leaf: tensor for stem, leaf, tensor in stems}
+
+
+@pytest.mark.parametrize("training", [True, False])  # torch has a fast path of its own in evaluation
+@pytest.mark.parametrize("eps", [1e-6, 0.5])
+@pytest.mark.parametrize("gelu", ["exact", "tanh"])
+def test_equals_transformer_encoder_layer(training, eps, gelu):
+    ours = randomise(EncoderBlock(12, 3, 20, norm_eps=eps, gelu=gelu)).double().train(training)
+    activation = {"exact": F.gelu, "tanh": partial(F.gelu, approximate="tanh")}[gelu]
+    layer = nn.TransformerEncoderLayer(
+        12, 3, 20, dropout=0.0, activation=activation, layer_norm_eps=eps, batch_first=True, norm_first=True
+    )
+    layer.double().train(training).load_state_dict(theirs(ours.state_dict()))
+    x = double(2, 5, 12)
+    one, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+    y, expected = ours(one), layer(other)
+    same(y, expected)
+    y.square().sum().backward()
+    expected.square().sum().backward()
+    same(one.grad, other.grad, atol=1e-10)
+    gradients = theirs({name: p.grad for name, p in ours.named_parameters()})
+    for name, parameter in layer.named_parameters():
+        same(gradients[name], parameter.grad, atol=1e-10)
+
+
+def test_equations_2_and_3():
+    block, z = randomise(EncoderBlock(12, 3, 20)).double(), double(2, 5, 12)
+    middle = block.attention(block.norm1(z)) + z
+    same(block(z), block.mlp(block.norm2(middle)) + middle)
+
+
+def test_the_residual_path_is_free():
+    block, z = EncoderBlock(12, 3, 20), torch.randn(2, 5, 12)
+    for parameter in block.parameters():
+        nn.init.zeros_(parameter)
+    assert torch.equal(block(z), z)
+
+
+def test_tokens_have_no_order():
+    block, z, order = randomise(EncoderBlock(12, 3, 20)).double(), double(2, 7, 12), torch.randperm(7)
+    same(block(z[:, order]), block(z)[:, order])
+
+
+def test_dropout_under_the_same_seed():
+    p, attention_p, path_p = 0.2, 0.3, 0.4
+    block = randomise(EncoderBlock(12, 3, 20, dropout=p, attention_dropout=attention_p, drop_path=path_p)).train()
+    z = torch.randn(4, 5, 12)
+    torch.manual_seed(1)
+    ours = block(z)
+
+    torch.manual_seed(1)  # the same, written without our modules
+    path = TimmDropPath(path_p).train()
+    norm = partial(F.layer_norm, normalized_shape=(12,), eps=1e-6)
+    q, k, v = block.attention.split_heads(norm(z, weight=block.norm1.weight, bias=block.norm1.bias))
+    merged = F.scaled_dot_product_attention(q, k, v, dropout_p=attention_p).transpose(1, 2).flatten(2)
+    z = z + path(F.dropout(block.attention.proj(merged), p))
+    hidden = F.dropout(F.gelu(block.mlp.fc1(norm(z, weight=block.norm2.weight, bias=block.norm2.bias))), p)
+    assert_close(ours, z + path(F.dropout(block.mlp.fc2(hidden), p)))
+
+
+def test_evaluation_drops_nothing():
+    noisy = randomise(EncoderBlock(12, 3, 20, dropout=0.2, attention_dropout=0.3, drop_path=0.4)).eval()
+    plain = EncoderBlock(12, 3, 20)
+    plain.load_state_dict(noisy.state_dict())
+    z = torch.randn(4, 5, 12)
+    assert torch.equal(noisy(z), plain(z))
+
+
+def test_each_branch_of_each_sample_is_dropped_by_itself():
+    block = EncoderBlock(4, 2, 4, drop_path=0.5).train()
+    for parameter in block.parameters():
+        nn.init.zeros_(parameter)
+    nn.init.constant_(block.attention.proj.bias, 1.0)  # the branches answer 1 and 10, whatever comes in
+    nn.init.constant_(block.mlp.fc2.bias, 10.0)
+    y = block(torch.zeros(64, 3, 4))
+    assert torch.equal(y, y[:, :1, :1].expand_as(y))  # whole samples
+    assert set(y[:, 0, 0].tolist()) == {0.0, 2.0, 20.0, 22.0}
+
+
+def test_defaults():
+    block = EncoderBlock(12, 3, 20)
+    assert (block.norm1.eps, block.norm2.eps) == (1e-6, 1e-6)
+    assert block.mlp.gelu.approximate == "none"
+    assert block.attention.qkv.bias is not None
+    assert EncoderBlock(12, 3, 20, qkv_bias=False).attention.qkv.bias is None
+    rates = (block.drop_path.p, block.mlp.dropout.p, block.attention.dropout.p, block.attention.attention_dropout)
+    assert rates == (0.0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_heads": 5}, ["width 12", "5 heads"]),
+        ({"gelu": "quick"}, ["gelu", "'quick'", "exact, tanh"]),
+        ({"dropout": 1.0}, ["dropout is a probability in [0, 1)", "1.0"]),
+        ({"attention_dropout": 1.5}, ["attention_dropout is a probability in [0, 1)", "1.5"]),
+        ({"drop_path": 1.0}, ["drop_path is a probability in [0, 1)", "1.0"]),
+    ],
+)
+def test_refuses_what_its_parts_refuse(refuses, options, words):
+    with refuses(ValueError, *words):
+        EncoderBlock(**({"dim": 12, "num_heads": 3, "mlp_dim": 20} | options))
+
+
+# ----------------------------------------------------------------------------------------------- stochastic depth
+
+
+def test_drop_path_keeps_the_expectation():
+    y = DropPath(0.3).train()(torch.ones(100_000, 1, 1))
+    assert y.unique().tolist() == [0.0, pytest.approx(1 / 0.7)]
+    assert (y == 0).double().mean().item() == pytest.approx(0.3, abs=0.01)  # one standard error is 0.0015
+    assert y.mean().item() == pytest.approx(1.0, abs=0.02)
+
+
+@given(st.lists(st.integers(1, 4), min_size=0, max_size=3))
+def test_drop_path_drops_whole_samples_of_any_rank(axes):
+    x = torch.rand(50, *axes, dtype=torch.float64) + 1
+    y = DropPath(0.5).train()(x)
+    dropped = (y == 0).flatten(1).all(dim=1) if axes else y == 0
+    assert dropped.any()
+    assert not dropped.all()
+    same(y[~dropped], x[~dropped] * 2)
+    assert not y[dropped].any()
+
+
+def test_drop_path_equals_timm():
+    x = torch.randn(32, 3, 4)
+    torch.manual_seed(1)
+    ours = DropPath(0.3).train()(x)
+    torch.manual_seed(1)
+    assert_close(ours, TimmDropPath(0.3).train()(x))
+
+
+def test_drop_path_is_the_identity_in_evaluation_and_at_zero():
+    x = torch.randn(8, 3)
+    assert DropPath(0.9).eval()(x) is x
+    assert DropPath(0.0).train()(x) is x
+
+
+def test_drop_path_shows_its_rate():
+    assert repr(DropPath(0.25)) == "DropPath(p=0.25)"
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, -0.1, math.nan])
+def test_drop_path_refuses(refuses, p):
+    with refuses(ValueError, "drop_path is a probability in [0, 1)", f"got {p}", "0.0 switches it off"):
+        DropPath(p)

@@ -1,0 +1,101 @@
+"""Lesson 04: the MLP by formula, as a 1x1 convolution, and its dropout under the same seed."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peers import randomise
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from vit_tutorial import MLP
+
+same = partial(assert_close, rtol=0, atol=1e-12)
+double = partial(torch.randn, dtype=torch.float64)
+
+
+def exact(x):
+    return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))  # x times P(a standard normal < x)
+
+
+def tanh(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+@pytest.mark.parametrize("gelu", [exact, tanh])
+def test_the_formula(gelu):
+    mlp, x = randomise(MLP(6, 10, gelu=gelu.__name__)).double(), 3 * double(2, 5, 6)
+    hidden = gelu(x @ mlp.fc1.weight.T + mlp.fc1.bias)
+    same(mlp(x), hidden @ mlp.fc2.weight.T + mlp.fc2.bias)
+
+
+def test_by_hand():
+    mlp = MLP(1, 1).double()
+    mlp.load_state_dict({name: torch.full_like(p, value) for (name, p), value in zip(
+        mlp.state_dict().items(), (2.0, 0.5, 3.0, 0.25), strict=True)})  # fmt: skip
+    x = 2 * 0.4 + 0.5
+    y = 3 * (x * 0.5 * (1 + math.erf(x / math.sqrt(2)))) + 0.25
+    assert mlp(torch.tensor([0.4], dtype=torch.float64)).item() == pytest.approx(y, abs=1e-14)
+
+
+def test_exact_is_the_default_and_differs_from_tanh():
+    x = torch.linspace(-3, 3, 50)
+    assert torch.equal(MLP(2, 2).gelu(x), F.gelu(x))
+    gap = (F.gelu(x) - MLP(2, 2, gelu="tanh").gelu(x)).abs().max().item()
+    assert 1e-4 < gap < 1e-3
+
+
+@given(st.lists(st.integers(1, 3), max_size=3))
+def test_every_token_alone_whatever_the_leading_axes(axes):
+    mlp = randomise(MLP(4, 7)).double()
+    x = double(*axes, 4)
+    tokens = [mlp(token) for token in x.reshape(-1, 4)]
+    same(mlp(x), torch.stack(tokens).reshape(*axes, 4))
+
+
+def test_equals_1x1_convolutions():
+    mlp, x = randomise(MLP(6, 10)).double(), double(2, 6, 3, 5)  # (B, D, rows, columns)
+    (w1, b1), (w2, b2) = ((layer.weight[..., None, None], layer.bias) for layer in (mlp.fc1, mlp.fc2))
+    same(mlp(x.movedim(1, -1)).movedim(-1, 1), F.conv2d(F.gelu(F.conv2d(x, w1, b1)), w2, b2))
+
+
+def test_dropout_after_the_gelu_and_after_the_second_layer():
+    mlp, x = randomise(MLP(6, 10, dropout=0.3)), torch.randn(2, 5, 6)
+    torch.manual_seed(1)
+    ours = mlp.train()(x)
+    torch.manual_seed(1)
+    assert torch.equal(ours, F.dropout(mlp.fc2(F.dropout(F.gelu(mlp.fc1(x)), 0.3)), 0.3))
+    assert torch.equal(mlp.eval()(x), mlp.fc2(F.gelu(mlp.fc1(x))))  # evaluation drops nothing
+    assert MLP(6, 10).dropout.p == 0.0
+
+
+def test_initialisation():
+    mlp = MLP(256, 1024)
+    bound = math.sqrt(6 / (256 + 1024))
+    for layer in (mlp.fc1, mlp.fc2):
+        assert 0.999 * bound < layer.weight.abs().max().item() <= bound
+        assert layer.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.01)
+    assert mlp.fc1.bias.std().item() == pytest.approx(1e-6, rel=0.1)  # 1024 numbers
+    assert mlp.fc2.bias.std().item() == pytest.approx(1e-6, rel=0.2)  # 256 numbers
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gelu": "quick"}, ["gelu", "'quick'", "exact, tanh"]),
+        ({"dropout": 1.0}, ["dropout is a probability in [0, 1)", "got 1.0", "0.0 switches it off"]),
+        ({"dropout": -0.1}, ["dropout is a probability in [0, 1)", "got -0.1"]),
+        ({"dropout": math.nan}, ["dropout is a probability in [0, 1)", "got nan"]),
+    ],
+)
+def test_refuses_to_be_built(refuses, options, words):
+    with refuses(ValueError, *words):
+        MLP(6, 10, **options)
+
+
+def test_refuses_another_width(refuses):
+    with refuses(ValueError, "(..., 6)", "got (2, 5, 10)"):
+        MLP(6, 10)(torch.zeros(2, 5, 10))

@@ -1,0 +1,104 @@
+"""What README.md and CONTRIBUTING.md tell a person to type, and the versions that the project's files name."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")
+TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
+# Commands of the README that the tests don't repeat, and who does.
+BY_HAND = {
+    "python -m venv .venv && . .venv/bin/activate": "make's set-up does",
+    "pip install -r requirements.txt": "make's set-up does",
+    "pip install --no-deps -e .": "make's set-up does",
+    "pip install -e .": "the workflow's oldest and newest jobs do",
+    "pip install --extra-index-url https://download.pytorch.org/whl/cpu -r requirements.txt": "the workflow does, as CPU=1",
+    "conda env create -f environment.yml && conda activate vit_tutorial": "test_environment_yml reads the file",
+    "jupyter lab notebooks/00_start_here.ipynb": "make lab does, and test_the_first_lesson_is_where_make_opens_it",
+    "pytest": "this is it",
+}
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", TEXT[page], flags=re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    return [command for line in lines if (command := line.split("#")[0].strip())]
+
+
+def pins() -> dict[str, Version]:
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    found = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return {pin.name: Version(next(iter(pin.specifier)).version) for pin in found}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_blocks_run(page: str) -> None:
+    for block in blocks(page, "python"):
+        done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_exist(command: str) -> None:
+    if command.startswith("make "):
+        if shutil.which("make") is None:
+            pytest.skip("no make on this machine")
+        done = subprocess.run(["make", "--dry-run", *command.split()[1:]], cwd=ROOT, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+    elif command.startswith("python ") and ".py" in command:
+        done = subprocess.run(
+            [sys.executable, command.split()[1], "--help"], cwd=ROOT, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    else:
+        assert command in BY_HAND
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", TEXT[page]):
+        if not target.startswith("http"):
+            assert (ROOT / page).parent.joinpath(target.split("#")[0]).exists(), target
+
+
+def test_the_first_lesson_is_where_make_opens_it() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "notebooks/00_start_here.ipynb" in makefile
+    assert (ROOT / "notebooks/00_start_here.ipynb").exists()
+
+
+def test_the_readme_lists_every_lesson() -> None:
+    listed = re.findall(r"\]\(notebooks/(\S+?\.ipynb)\)", TEXT["README.md"])
+    assert listed == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+
+
+def test_pins_fit_the_bounds() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pinned = pins()
+    for line in [*project["dependencies"], *project["optional-dependencies"]["test"]]:
+        bound = Requirement(line)
+        assert bound.specifier.contains(pinned[bound.name]), line
+
+
+def test_workflow_tries_the_oldest_torch_that_is_promised() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    oldest = next(line for line in project["dependencies"] if line.startswith("torch>=")).removeprefix("torch>=")
+    assert f"torch=={oldest}.0" in (ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8")
+
+
+def test_environment_yml() -> None:
+    text = (ROOT / "environment.yml").read_text(encoding="utf-8")
+    assert re.search(r"^ +- python=3\.1[123]$", text, flags=re.MULTILINE)
+    assert re.search(r"^ +- -r requirements.txt$", text, flags=re.MULTILINE)
+    assert re.search(r"^ +- -e \.$", text, flags=re.MULTILINE)

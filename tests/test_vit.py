@@ -1,0 +1,556 @@
+"""Lesson 06: the whole model, against timm, torchvision and transformers, and against the published numbers."""
+
+import dataclasses
+import math
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from peers import TRANSFORMERS_4, logits, pair, randomise, rename, table_of, twin
+from safetensors.torch import load_file
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import one_hot
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from vit_tutorial import MultiHeadSelfAttention, ViT, ViTConfig, count_macs, count_parameters
+
+same = partial(assert_close, rtol=0, atol=1e-12)
+TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=3, num_heads=4, mlp_dim=40)
+tiny = partial(dataclasses.replace, TINY)
+WIDE = tiny(image_size=(16, 40), patch_size=(8, 10), in_channels=2)  # 2 rows, 4 columns
+
+
+def images_for(config: ViTConfig, batch: int = 2, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    (rows, columns), patch = config.grid, config.patch_size
+    P, Q = (patch, patch) if isinstance(patch, int) else patch
+    return torch.randn(batch, config.in_channels, rows * P, columns * Q, dtype=dtype)
+
+
+# ---------------------------------------------------------------------------------------------- parity with peers
+
+PEERS = ("timm", "torchvision", "transformers")
+TWINS = {  # what else than the tiny square model each peer can build
+    "timm square": TINY,
+    "timm wide": WIDE,
+    "timm tall": tiny(image_size=(48, 16)),
+    "timm mean": tiny(pool="mean"),
+    "timm no qkv bias": tiny(qkv_bias=False),
+    "timm tanh": tiny(gelu="tanh"),
+    "timm sincos": tiny(position="sincos"),
+    "timm no positions": tiny(position="none"),
+    "timm eps": tiny(norm_eps=0.1),
+    "timm all": dataclasses.replace(WIDE, pool="mean", qkv_bias=False, gelu="tanh", depth=1, num_heads=1),
+    "torchvision square": TINY,
+    "torchvision eps": tiny(norm_eps=0.1, image_size=24, depth=1),
+    "transformers square": tiny(norm_eps=1e-12),
+    "transformers wide": dataclasses.replace(WIDE, norm_eps=1e-12),
+    "transformers no qkv bias": tiny(norm_eps=1e-12, qkv_bias=False),
+    "transformers tanh": tiny(norm_eps=1e-12, gelu="tanh"),
+}
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+@pytest.mark.parametrize("case", TWINS)
+def test_logits_equal_the_peers(case, dtype, atol):
+    ours, theirs = pair(case.split()[0], TWINS[case], dtype)
+    images = images_for(TWINS[case], dtype=dtype)
+    y = ours(images)
+    assert y.shape == (2, 5)
+    assert y.std() > 0.1  # not hidden by zeros
+    assert_close(y, logits(theirs, images), rtol=0, atol=atol)
+
+
+def test_logits_equal_transformers_unfused_attention():
+    ours, theirs = pair("transformers", tiny(norm_eps=1e-12), attention="eager")  # float32: its softmax always is
+    images = images_for(TINY)
+    assert_close(ours(images), logits(theirs, images), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["timm wide", "timm mean", "torchvision square", "transformers square"])
+def test_gradients_equal_the_peers(case):
+    ours, theirs = pair(case.split()[0], TWINS[case], torch.float64)
+    images = images_for(TWINS[case], dtype=torch.float64)
+    for model in (ours, theirs):
+        torch.nn.functional.cross_entropy(logits(model, images), torch.tensor([1, 3])).backward()
+    gradients = rename({name: p.grad for name, p in ours.named_parameters()}, table_of(case.split()[0], theirs))
+    for name, parameter in theirs.named_parameters():
+        same(gradients.pop(name), parameter.grad, atol=1e-10)
+    assert not gradients
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_b16_logits_equal_the_peers(dtype):
+    ours, images = randomise(ViT(ViTConfig.preset("B/16"))).to(dtype).eval(), torch.randn(1, 3, 224, 224, dtype=dtype)
+    for peer in PEERS:
+        if peer == "transformers":
+            for layer in ours.modules():
+                if isinstance(layer, torch.nn.LayerNorm):
+                    layer.eps = 1e-12
+            ours.config = dataclasses.replace(ours.config, norm_eps=1e-12)
+        theirs = twin(peer, ours)
+        with torch.inference_mode():
+            expected = logits(theirs, images)
+            assert_close(ours(images), expected, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-10)
+
+
+def test_the_names_in_the_files_on_the_hub(tmp_path):
+    ours, theirs = pair("transformers", tiny(norm_eps=1e-12))
+    theirs.save_pretrained(tmp_path)  # version 5 renamed its modules, and still writes the old names
+    saved, renamed = load_file(tmp_path / "model.safetensors"), rename(ours.state_dict(), TRANSFORMERS_4)
+    assert set(saved) == set(renamed)
+    assert all(torch.equal(saved[name], renamed[name]) for name in saved)
+
+
+def test_equation_4_and_the_pools():
+    for pool in ("cls", "mean"):
+        model, images = randomise(ViT(tiny(pool=pool))).double(), images_for(TINY, dtype=torch.float64)
+        z = model.norm(model.blocks(model.embed(images)))
+        same(model.features(images), z)
+        y = z[:, 0] if pool == "cls" else z.sum(dim=1) / 4
+        same(model(images), y @ model.head.weight.T + model.head.bias)
+
+
+def test_without_classes_the_model_returns_the_features():
+    config = tiny(num_classes=0)
+    model, images = randomise(ViT(config)), images_for(config)
+    assert torch.equal(model(images), model.features(images)[:, 0])
+    assert not [name for name in model.state_dict() if name.startswith("head")]
+    assert sum(p.numel() for p in model.parameters()) == count_parameters(config)
+
+
+# ---------------------------------------------------------------------------------------------------- the numbers
+
+PARAMETERS = {
+    ("Ti/16",): 5_717_416,
+    ("S/16",): 22_050_664,
+    ("S/32",): 22_878_952,
+    ("B/8",): 86_576_872,
+    ("B/16",): 86_567_656,
+    ("B/32",): 88_224_232,
+    ("L/16",): 304_326_632,
+    ("L/32",): 306_535_400,
+    ("H/14",): 632_045_800,
+    ("B/16", ("pool", "mean")): 86_566_120,
+    ("S/16", ("pool", "mean")): 22_049_896,
+    ("B/16", ("image_size", 384)): 86_859_496,
+    ("L/16", ("image_size", 512)): 305_174_504,
+    ("H/14", ("image_size", 518)): 633_470_440,
+}
+
+
+@pytest.mark.parametrize(("preset", "parameters"), PARAMETERS.items())
+def test_published_parameters(preset, parameters):
+    config = ViTConfig.preset(preset[0], **dict(preset[1:]))
+    assert count_parameters(config) == parameters
+    with torch.device("meta"):
+        assert sum(p.numel() for p in ViT(config).parameters()) == parameters
+
+
+MACS = {"B/16": 17.564, "B/32": 4.409, "L/16": 61.555, "L/32": 15.378, "H/14": 167.295, "B/16@384": 55.484}
+
+
+@pytest.mark.parametrize(("name", "giga"), MACS.items())
+def test_published_macs(name, giga):
+    preset, _, size = name.partition("@")
+    assert round(count_macs(ViTConfig.preset(preset, image_size=int(size or 224))) / 1e9, 3) == giga
+
+
+VARIANTS = [
+    TINY,
+    WIDE,
+    tiny(pool="mean"),
+    tiny(qkv_bias=False),
+    tiny(position="sincos"),
+    tiny(position="none"),
+    tiny(num_classes=0),
+    dataclasses.replace(WIDE, pool="mean", position="none", qkv_bias=False, depth=1),
+]
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_the_formulas_equal_counting(config):
+    model, images = ViT(config).eval(), images_for(config, batch=3)
+    assert sum(p.numel() for p in model.parameters()) == count_parameters(config)
+    # The counter knows matrix products, but not the CPU's fused attention: let torch take the plain one.
+    with FlopCounterMode(display=False) as counter, torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
+        model(images)
+    assert counter.get_total_flops() == 3 * 2 * count_macs(config)  # three images, two operations a multiply-add
+
+
+def test_b16_by_counting():
+    with torch.device("meta"):
+        model, images = ViT(ViTConfig.preset("B/16")).eval(), torch.empty(1, 3, 224, 224)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        model(images)
+    assert counter.get_total_flops() == 2 * count_macs(ViTConfig())
+
+
+# ------------------------------------------------------------------------------------------------------ the config
+
+
+def test_the_defaults_are_b16():
+    assert ViTConfig() == ViTConfig.preset("B/16")
+    assert ViTConfig() == ViTConfig(
+        image_size=224, patch_size=16, in_channels=3, num_classes=1000, dim=768, depth=12, num_heads=12, mlp_dim=3072,
+        qkv_bias=True, dropout=0.0, attention_dropout=0.0, drop_path=0.0, norm_eps=1e-6, gelu="exact",
+        position="learned", pool="cls",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("Ti/16", (192, 12, 3, 768, 16)),
+        ("S/8", (384, 12, 6, 1536, 8)),
+        ("B/32", (768, 12, 12, 3072, 32)),
+        ("L/7", (1024, 24, 16, 4096, 7)),
+        ("H/14", (1280, 32, 16, 5120, 14)),
+    ],
+)
+def test_presets(name, row):
+    c = ViTConfig.preset(name)
+    assert (c.dim, c.depth, c.num_heads, c.mlp_dim, c.patch_size) == row
+
+
+def test_preset_changes():
+    c = ViTConfig.preset("Ti/16", image_size=(64, 48), num_classes=0, depth=2, patch_size=(8, 16))
+    assert (c.dim, c.num_classes, c.depth, c.grid, c.num_tokens) == (192, 0, 2, (8, 3), 25)
+    assert dataclasses.replace(c, pool="mean").num_tokens == 24
+
+
+@pytest.mark.parametrize("name", ["XL/16", "B16", "B", "B/", "/16", "B/x", "B/-16", "b/16", "", "B/16/16"])
+def test_unknown_presets(refuses, name):
+    with refuses(ValueError, "preset", repr(name), "Ti, S, B, L, H", "'B/16'"):
+        ViTConfig.preset(name)
+
+
+def test_a_preset_s_patch_must_fit_the_image(refuses):
+    with refuses(ValueError, "224x224", "15x15", "resize to 210x210"):
+        ViTConfig.preset("B/15")
+
+
+def test_frozen_hashable_replaceable_and_picklable():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TINY.dim = 32
+    assert {TINY: 1, tiny(): 2} == {TINY: 2}
+    assert tiny(depth=4) != TINY
+    assert (tiny(depth=4).depth, TINY.depth) == (4, 3)
+    assert pickle.loads(pickle.dumps(TINY)) == TINY
+    with pytest.raises(ValueError, match="num_heads"):
+        tiny(num_heads=5)  # a copy is checked as well
+
+
+PROBABILITIES = [
+    ({name: p}, ValueError, [f"{name} is a probability in [0, 1)", f"got {p}", "0.0 switches it off"])
+    for name in ("dropout", "attention_dropout", "drop_path")
+    for p in (1.0, 1.5, -0.1, math.nan)
+]
+COUNTS = [
+    ({name: value}, ValueError, [f"{name} must be at least {least}", f"got {value}"])
+    for name, least in {"in_channels": 1, "num_classes": 0, "dim": 1, "depth": 1, "num_heads": 1, "mlp_dim": 1}.items()
+    for value in (least - 1, -7)
+]
+TYPES = [
+    ({name: value}, TypeError, [name, "int", f"got {value!r}"])
+    for name in ("image_size", "patch_size", "in_channels", "num_classes", "dim", "depth", "num_heads", "mlp_dim")
+    for value in (16.0, "16", None)
+]
+CONFIGS = [
+    *PROBABILITIES,
+    *COUNTS,
+    *TYPES,
+    ({"image_size": 30}, ValueError, ["30x30", "not divisible", "8x8", "resize to 24x24", "another patch size"]),
+    ({"image_size": (16, 30)}, ValueError, ["16x30", "8x8", "resize to 16x24"]),
+    ({"patch_size": (8, 5)}, ValueError, ["16x16", "8x5", "resize to 16x15"]),
+    ({"patch_size": 32}, ValueError, ["16x16", "32x32", "resize to 32x32"]),
+    ({"patch_size": 0}, ValueError, ["patch_size", "at least 1", "got 0"]),
+    ({"image_size": (16, 16, 16)}, TypeError, ["image_size", "pair", "(16, 16, 16)"]),
+    ({"num_heads": 5}, ValueError, ["dim 16", "not divisible", "num_heads 5", "change one of them"]),
+    ({"dim": 18, "num_heads": 2, "position": "sincos"}, ValueError, ["sincos", "multiple of 4", "at least 8", "18"]),
+    ({"dim": 4, "position": "sincos"}, ValueError, ["sincos", "multiple of 4", "at least 8", "got 4"]),
+    ({"norm_eps": 0.0}, ValueError, ["norm_eps must be positive", "got 0.0", "1e-6"]),
+    ({"norm_eps": -1e-6}, ValueError, ["norm_eps must be positive", "got -1e-06"]),
+    ({"norm_eps": math.nan}, ValueError, ["norm_eps must be positive", "got nan"]),
+    ({"gelu": "quick"}, ValueError, ["unknown gelu", "'quick'", "exact, tanh"]),
+    ({"position": "rotary"}, ValueError, ["unknown position", "'rotary'", "learned, sincos, none"]),
+    ({"pool": "max"}, ValueError, ["unknown pool", "'max'", "cls, mean"]),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "words"), CONFIGS)
+def test_the_config_refuses(refuses, changes, error, words):
+    with refuses(error, *words):
+        tiny(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"num_classes": 0}, {"dropout": 0.0}, {"drop_path": 0.999}, {"depth": 1}, {"num_heads": 16}, {"num_heads": 1},
+     {"in_channels": 1}, {"mlp_dim": 1}, {"dim": 8, "position": "sincos"}, {"image_size": 8}, {"norm_eps": 1e-12}],
+)  # fmt: skip
+def test_the_config_takes_what_is_on_the_edge(changes):
+    config = tiny(**changes)
+    assert ViT(config)(images_for(config)).shape[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("images", "error", "words"),
+    [
+        (torch.zeros(2, 16, 40), ValueError, ["batch axis", "images.unsqueeze(0)", "(2, 16, 40)"]),
+        (torch.zeros(16, 40), ValueError, ["(B, C, H, W)", "(16, 40)"]),
+        (torch.zeros(1, 3, 16, 40), ValueError, ["(B, 2, H, W)", "(1, 3, 16, 40)", "in_channels=3"]),
+        (torch.zeros(1, 16, 40, 2), ValueError, ["(B, 2, H, W)", "(1, 16, 40, 2)", "images.permute(0, 3, 1, 2)"]),
+        (torch.zeros(1, 2, 40, 16), ValueError, ["(16, 40)", "(40, 16)", "image_size=(40, 16)", "resize"]),
+        (torch.zeros(1, 2, 16, 40, dtype=torch.uint8), TypeError, ["floating point", "uint8", ".float() / 255"]),
+        (np.zeros((1, 2, 16, 40), np.float32), TypeError, ["torch.Tensor", "ndarray", "torch.as_tensor"]),
+        ([[1.0]], TypeError, ["torch.Tensor", "list"]),
+    ],
+)
+def test_images_that_do_not_fit(refuses, images, error, words):
+    model = ViT(WIDE)
+    for method in (model, model.features, model.attention_maps):
+        with refuses(error, *words):
+            method(images)
+
+
+# ----------------------------------------------------------------------------------- names, initialisation, dropout
+
+BLOCK = ("norm1", "attention.qkv", "attention.proj", "norm2", "mlp.fc1", "mlp.fc2")
+
+
+def test_names_in_the_state_dict():
+    layers = ["embed.patches.proj", *(f"blocks.{i}.{part}" for i in range(3) for part in BLOCK), "norm", "head"]
+    names = {"embed.cls_token", "embed.position"} | {
+        f"{layer}.{leaf}" for layer in layers for leaf in ("weight", "bias")
+    }
+    assert set(ViT(TINY).state_dict()) == names
+    assert set(ViT(tiny(pool="mean")).state_dict()) == names - {"embed.cls_token"}
+    assert set(ViT(tiny(position="none")).state_dict()) == names - {"embed.position"}
+    assert set(ViT(tiny(position="sincos")).state_dict()) == names
+    biases = {f"blocks.{i}.attention.qkv.bias" for i in range(3)}
+    assert set(ViT(tiny(qkv_bias=False)).state_dict()) == names - biases
+
+
+def test_weights_travel_through_a_file(tmp_path):
+    model, other, images = randomise(ViT(TINY)), ViT(TINY), images_for(TINY)
+    torch.save(model.state_dict(), tmp_path / "vit.pt")
+    other.load_state_dict(torch.load(tmp_path / "vit.pt", weights_only=True))
+    assert torch.equal(other(images), model(images))
+    with pytest.raises(RuntimeError, match=r"blocks\.2\.norm1"):
+        ViT(tiny(depth=2)).load_state_dict(model.state_dict())
+
+
+def test_initialisation():
+    model = ViT(TINY)
+    assert not model(images_for(TINY)).any()  # the head is zero: every class is equally likely
+    assert not model.head.weight.any()
+    assert not model.head.bias.any()
+    for norm in (module for module in model.modules() if isinstance(module, torch.nn.LayerNorm)):
+        assert (norm.weight == 1).all()
+        assert not norm.bias.any()
+    first, *others = (block.attention.qkv.weight for block in model.blocks)
+    assert not any(torch.equal(first, other) for other in others)  # each block has random numbers of its own
+
+
+def test_every_parameter_learns():
+    model = randomise(ViT(TINY))
+    model(images_for(TINY)).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        gradient = parameter.grad
+        if name.endswith("qkv.bias"):  # a bias on the keys shifts a whole row of scores: softmax does not see it
+            query, key, value = gradient.chunk(3)
+            assert key.abs().max() < 1e-5 * query.abs().max()
+            gradient = torch.cat([query, value])
+        assert (gradient != 0).any(), name
+
+
+def test_the_options_reach_every_block():
+    config = tiny(dropout=0.1, attention_dropout=0.2, drop_path=0.4, norm_eps=1e-3, gelu="tanh", qkv_bias=False)
+    model = ViT(config)
+    assert model.embed.dropout.p == 0.1
+    assert model.norm.eps == 1e-3
+    for block in model.blocks:
+        assert (block.attention.dropout.p, block.mlp.dropout.p, block.attention.attention_dropout) == (0.1, 0.1, 0.2)
+        assert (block.norm1.eps, block.norm2.eps) == (1e-3, 1e-3)
+        assert block.mlp.gelu.approximate == "tanh"
+        assert block.attention.qkv.bias is None
+
+
+@pytest.mark.parametrize(("depth", "rates"), [(1, [0.0]), (2, [0.0, 0.3]), (4, [0.0, 0.1, 0.2, 0.3])])
+def test_stochastic_depth_grows_linearly(depth, rates):
+    model = ViT(tiny(depth=depth, drop_path=0.3))
+    assert [block.drop_path.p for block in model.blocks] == pytest.approx(rates)
+
+
+def test_dropout_where_the_paper_s_code_has_it(monkeypatch):
+    dropped = []
+    monkeypatch.setattr(
+        torch.nn.functional, "dropout", lambda x, p, training, inplace: dropped.append((*x.shape, p, training)) or x
+    )
+    ViT(tiny(dropout=0.1))(images_for(TINY))
+    wide, hidden = (2, 5, 16, 0.1, True), (2, 5, 40, 0.1, True)
+    # After the positions; in each block after the attention's output, after the GELU, after the second layer.
+    assert dropped == [wide, *[wide, hidden, wide] * 3]
+
+
+def test_training_is_random_and_evaluation_is_not():
+    for noise in ({"dropout": 0.2}, {"attention_dropout": 0.2}, {"drop_path": 0.5}):
+        model, images = randomise(ViT(tiny(**noise))), images_for(TINY, batch=16)
+        assert not torch.equal(model(images), model(images))
+        model.eval()
+        assert torch.equal(model(images), model(images))
+
+
+# -------------------------------------------------------------------------------------------------- attention maps
+
+
+def test_maps_are_the_weights_that_the_forward_pass_used():
+    model, images = randomise(ViT(WIDE)).double(), images_for(WIDE, dtype=torch.float64)
+    seen = {}
+    for index, block in enumerate(model.blocks):
+        block.attention.register_forward_hook(lambda _, args, out, index=index: seen.update({index: (*args, out)}))
+    model(images)
+    hooked, maps = dict(seen), model.attention_maps(images)
+    assert list(maps) == [0, 1, 2]
+    for index, weights in maps.items():
+        tokens, out = hooked[index]
+        layer = model.blocks[index].attention
+        q, k, v = layer.qkv(tokens).reshape(2, 9, 3, 4, 4).permute(2, 0, 3, 1, 4)  # (3, B, h, T, d)
+        same(weights, (q @ k.mT / math.sqrt(4)).softmax(dim=-1))
+        same(layer.proj((weights @ v).transpose(1, 2).reshape(2, 9, 16)), out)
+        assert weights.shape == (2, 4, 9, 9)
+        same(weights.sum(dim=-1), torch.ones(2, 4, 9, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("layers", "indices", "blocks_run"),
+    [(None, [0, 1, 2], 2), ([], [], 0), ([0], [0], 0), ([1], [1], 1), ([-1], [2], 2), ([2, 0], [2, 0], 2),
+     ([-3, 1], [0, 1], 1), ([1, -2, 1], [1, 1], 1), (range(2), [0, 1], 1), (iter([2]), [2], 2)],
+)  # fmt: skip
+def test_only_the_layers_asked_for_are_computed(monkeypatch, layers, indices, blocks_run):
+    model, images = randomise(ViT(TINY)), images_for(TINY)
+    every, computed, run = model.attention_maps(images), [], []
+    plain = MultiHeadSelfAttention.attention_weights
+    monkeypatch.setattr(MultiHeadSelfAttention, "attention_weights", lambda m, x: computed.append(m) or plain(m, x))
+    for block in model.blocks:
+        block.register_forward_hook(lambda *_: run.append(1))
+    asked = list(layers) if isinstance(layers, (list, range)) else None
+    maps = model.attention_maps(images, layers)
+
+    assert len(computed) == len(set(indices))  # a layer asked for twice is computed once
+    assert len(run) == blocks_run  # and no block runs after the last one asked for
+    if asked is not None:
+        assert list(maps) == list(dict.fromkeys(asked))  # by the names, and in the order, that they were asked by
+    for weights, index in zip(maps.values(), indices, strict=True):
+        assert torch.equal(weights, every[index])
+
+
+@pytest.mark.parametrize("layers", [[3], [-4], [0, 7], [99, 1]])
+def test_a_layer_that_is_not_there(refuses, layers):
+    bad = next(layer for layer in layers if not -3 <= layer < 3)
+    with refuses(ValueError, f"no layer {bad}:", "layers 0 to 2"):
+        ViT(TINY).attention_maps(images_for(TINY), layers)
+
+
+def test_gradients_flow_through_the_maps():
+    model, images = randomise(ViT(TINY)), images_for(TINY).requires_grad_()
+    model.attention_maps(images, [1])[1][:, :, 0].square().sum().backward()
+    assert images.grad.abs().sum() > 0
+    assert model.blocks[1].attention.qkv.weight.grad.abs().sum() > 0
+    assert model.blocks[1].mlp.fc1.weight.grad is None
+    with torch.inference_mode():
+        assert not model.attention_maps(images)[2].requires_grad
+
+
+# ------------------------------------------------------------------------------------------------ order of patches
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+@pytest.mark.parametrize(("position", "is_a_bag"), [("none", True), ("learned", False), ("sincos", False)])
+def test_without_positions_the_order_of_the_patches_is_lost(position, is_a_bag, pool):
+    config = dataclasses.replace(WIDE, position=position, pool=pool)
+    model, images = randomise(ViT(config)).double(), images_for(config, dtype=torch.float64)
+    tiles = images.unflatten(3, (4, 10)).unflatten(2, (2, 8)).movedim(4, 3)  # (B, C, rows, columns, P, Q)
+    tiles = tiles.flatten(2, 3)[:, :, torch.tensor([5, 2, 7, 0, 1, 6, 3, 4])].unflatten(2, (2, 4))
+    shuffled = tiles.movedim(3, 4).flatten(4, 5).flatten(2, 3)
+    assert shuffled.shape == images.shape
+    assert ((model(shuffled) - model(images)).abs().max() < 1e-12) == is_a_bag
+
+
+# ------------------------------------------------------------------------------------------ torch's other machinery
+
+
+@pytest.mark.parametrize("config", [TINY, tiny(pool="mean", position="sincos")])
+def test_compiles_into_one_graph(config):
+    model, images = randomise(ViT(config)), images_for(config)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    assert_close(compiled(images), model(images))
+    target = one_hot(torch.tensor([1, 3]), 5)
+    names = dict(model.named_parameters())
+    gradients = [torch.autograd.grad((m(images) * target).sum(), list(names.values())) for m in (compiled, model)]
+    for one, other in zip(*gradients, strict=True):
+        assert_close(one, other)
+
+
+def test_compiles_in_training_with_everything_random():
+    model = ViT(tiny(dropout=0.1, attention_dropout=0.1, drop_path=0.5))
+    compiled = torch.compile(model.train(), fullgraph=True, backend="aot_eager")
+    assert compiled(images_for(TINY)).shape == (2, 5)
+
+
+def test_attention_maps_compile():
+    model, images = randomise(ViT(TINY)), images_for(TINY)
+    compiled = torch.compile(partial(model.attention_maps, layers=[-1]), fullgraph=True, backend="aot_eager")
+    assert_close(compiled(images)[-1], model.attention_maps(images, [2])[2])
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+def test_exports_with_a_batch_of_any_size(pool):
+    config = tiny(pool=pool)
+    model = randomise(ViT(config)).eval()
+    program = torch.export.export(model, (images_for(config),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    images = images_for(config, batch=5)
+    assert_close(program.module()(images), model(images))
+
+
+def test_bfloat16_autocast():
+    model, images = randomise(ViT(TINY)).eval(), images_for(TINY)
+    expected = model(images)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = model(images)
+        maps = model.attention_maps(images)
+    assert y.dtype == torch.bfloat16
+    assert_close(y.float(), expected, rtol=0, atol=0.1)
+    assert all(weights.isfinite().all() for weights in maps.values())
+
+
+def test_bfloat16_weights():
+    model, images = randomise(ViT(tiny(position="sincos"))).eval(), images_for(TINY)
+    expected = model(images)
+    y = model.bfloat16()(images.bfloat16())
+    assert y.dtype == torch.bfloat16
+    assert_close(y.float(), expected, rtol=0, atol=0.1)
+
+
+def test_double_precision():
+    model, images = randomise(ViT(tiny(position="sincos"))).eval(), images_for(TINY)
+    y = model(images)
+    exact = model.double()(images.double())
+    assert exact.dtype == torch.float64
+    assert_close(y.double(), exact, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("position", ["learned", "sincos", "none"])
+def test_built_on_the_meta_device(position):
+    config = tiny(position=position)
+    model, images = randomise(ViT(config)), images_for(config)
+    with torch.device("meta"):
+        assigned, copied = ViT(config), ViT(config)
+    assert all(tensor.is_meta for tensor in assigned.state_dict().values())
+    assigned.load_state_dict(model.state_dict(), assign=True)
+    copied.to_empty(device="cpu").load_state_dict(model.state_dict())
+    assert torch.equal(assigned(images), model(images))
+    assert torch.equal(copied(images), model(images))
