@@ -81,6 +81,7 @@ def test_embedding_equals_patchify_and_a_matrix_product(image, patch):
 
     tokens = embed(images)
     by_hand = patchify(images, patch) @ kernel.flatten(1).T + bias
+    assert embed.grid == grid_shape(image, patch)
     assert tokens.shape == (3, embed.grid[0] * embed.grid[1], 7)
     same(tokens, by_hand)
     same(tokens, F.linear(F.unfold(images, kernel.shape[2:], stride=kernel.shape[2:]).mT, kernel.flatten(1), bias))

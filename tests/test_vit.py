@@ -175,7 +175,7 @@ def test_the_formulas_equal_counting(config):
     model, images = ViT(config).eval(), images_for(config, batch=3)
     assert sum(p.numel() for p in model.parameters()) == count_parameters(config)
     # The counter knows matrix products, but not the CPU's fused attention: let torch take the plain one.
-    with FlopCounterMode(display=False) as counter, torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         model(images)
     assert counter.get_total_flops() == 3 * 2 * count_macs(config)  # three images, two operations a multiply-add
 
