@@ -232,6 +232,13 @@ def test_a_preset_s_patch_must_fit_the_image(refuses):
         ViTConfig.preset("B/15")
 
 
+def test_sizes_from_json_are_tuples():
+    config = ViTConfig(image_size=[224, 160], patch_size=[16, 8])
+    assert (config.image_size, config.patch_size) == ((224, 160), (16, 8))
+    assert config == ViTConfig(image_size=(224, 160), patch_size=(16, 8))
+    assert len({config, ViTConfig(image_size=(224, 160), patch_size=(16, 8))}) == 1
+
+
 def test_frozen_hashable_replaceable_and_picklable():
     with pytest.raises(dataclasses.FrozenInstanceError):
         TINY.dim = 32

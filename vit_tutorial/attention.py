@@ -57,8 +57,7 @@ class MultiHeadSelfAttention(nn.Module):
         for name, p in (("attention_dropout", attention_dropout), ("dropout", dropout)):
             if not 0.0 <= p < 1.0:
                 raise ValueError(f"{name} is a probability in [0, 1), got {p}: 0.0 switches it off")
-        self.num_heads = num_heads
-        self.attention_dropout = attention_dropout
+        self.num_heads, self.attention_dropout = num_heads, attention_dropout
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = nn.Linear(dim, dim)
         self.dropout = nn.Dropout(dropout)

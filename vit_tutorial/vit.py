@@ -49,6 +49,9 @@ class ViTConfig:
     pool: str = "cls"  # or "mean": no class token then
 
     def __post_init__(self) -> None:
+        for name in ("image_size", "patch_size"):  # a list, as JSON has it, becomes a tuple: configs are hashable
+            size = getattr(self, name)
+            object.__setattr__(self, name, tuple(size) if isinstance(size, list) else size)
         grid_shape(self.image_size, self.patch_size)
         for name in ("in_channels", "num_classes", "dim", "depth", "num_heads", "mlp_dim"):
             value, least = getattr(self, name), int(name != "num_classes")
@@ -104,11 +107,10 @@ class ViT(nn.Module):
             position=c.position, dropout=c.dropout, class_token=c.pool == "cls",
         )  # fmt: skip
         rates = [c.drop_path * layer / max(c.depth - 1, 1) for layer in range(c.depth)]
-        blocks = [EncoderBlock(
+        self.blocks = nn.Sequential(*[EncoderBlock(
             c.dim, c.num_heads, c.mlp_dim, qkv_bias=c.qkv_bias, norm_eps=c.norm_eps, gelu=c.gelu,
             dropout=c.dropout, attention_dropout=c.attention_dropout, drop_path=rate,
-        ) for rate in rates]  # fmt: skip
-        self.blocks = nn.Sequential(*blocks)
+        ) for rate in rates])  # fmt: skip
         self.norm = nn.LayerNorm(c.dim, eps=c.norm_eps)
         self.head = nn.Linear(c.dim, c.num_classes) if c.num_classes else nn.Identity()
         for parameter in self.head.parameters():
@@ -138,8 +140,7 @@ class ViT(nn.Module):
             raise ValueError(f"there is no layer {bad[0]}: the model has layers 0 to {depth - 1}")
         indices, weights = {layer % depth for layer in wanted}, {}
         z = self.embed(images)  # (B, T, D)
-        for index in range(max(indices, default=-1) + 1):
-            block = cast(EncoderBlock, self.blocks[index])
+        for index, block in enumerate(cast(Iterable[EncoderBlock], self.blocks)):
             if index in indices:
                 weights[index] = block.attention.attention_weights(block.norm1(z))  # (B, h, T, T)
             if len(weights) < len(indices):
