@@ -42,6 +42,7 @@ def execute(path: Path) -> tuple[nbformat.NotebookNode, str]:
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
         record_timing=False,
+        extra_arguments=["--log-level=ERROR"],  # a kernel warns about its local sockets at every start
         coalesce_streams=True,
     )
     try:
