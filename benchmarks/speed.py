@@ -125,7 +125,7 @@ def training(rounds: int) -> None:
         images, labels = torch.rand(batch, 3, 224, 224), torch.randint(1000, (batch,))
         runs: dict[str, Run] = {}
         for name, model in models(vt.ViTConfig.preset(preset)).items():
-            optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-5)
+            optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-5, fused=True)  # 5 x faster than the loop
 
             runs[name] = partial(step, model, optimizer, images, labels)
         table(f"Training step with AdamW, {preset}, batch {batch}", interleaved(runs, max(rounds // 2, 3)))
