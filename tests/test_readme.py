@@ -20,7 +20,7 @@ BY_HAND = {
     "pip install -r requirements.txt": "make's set-up does",
     "pip install --no-deps -e .": "make's set-up does",
     "pip install -e .": "the workflow's oldest and newest jobs do",
-    "pip install --extra-index-url https://download.pytorch.org/whl/cpu -r requirements.txt": "the workflow does, as CPU=1",
+    "pip install --extra-index-url https://download.pytorch.org/whl/cpu -r requirements.txt": "CPU=1 does",
     "conda env create -f environment.yml && conda activate vit_tutorial": "test_environment_yml reads the file",
     "jupyter lab notebooks/00_start_here.ipynb": "make lab does, and test_the_first_lesson_is_where_make_opens_it",
     "pytest": "this is it",
