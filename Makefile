@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 CPU_INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test run refresh setup check coverage bench pins hero clean
+.PHONY: lab test run refresh setup check bench pins hero clean
 
 lab: $(READY)
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
