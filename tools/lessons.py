@@ -85,7 +85,7 @@ def main() -> int:
         start = time.perf_counter()
         notebook, problem = execute(path)
         print(f"{path.stem:<24}{time.perf_counter() - start:6.1f} s  {'FAILED in ' if problem else 'ok'}", end="")
-        print(problem if sys.stdout.isatty() else COLOUR_CODES.sub("", problem), flush=True)
+        print(problem if sys.stdout.isatty() else COLOUR_CODES.sub("", problem).rstrip(), flush=True)
         failures += bool(problem)
         if arguments.command == "refresh" and not problem:
             save(notebook, path)
