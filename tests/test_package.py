@@ -22,10 +22,10 @@ NAMES = {
 
 
 def test_public_names(monkeypatch):
-    assert set(vt.__all__) >= NAMES | {"data", "plots"}
+    assert set(vt.__all__) >= NAMES | {"data", "explain", "plots", "train"}
     assert len(vt.__all__) == len(set(vt.__all__))
     assert all(callable(getattr(vt, name)) for name in NAMES)
-    for name in ("data", "plots"):  # loaded at first use
+    for name in ("data", "explain", "plots", "train"):  # loaded at first use
         monkeypatch.delattr(vt, name, raising=False)
         assert getattr(vt, name) is importlib.import_module(f"vit_tutorial.{name}")
     with pytest.raises(AttributeError, match="'vit_tutorial' has no attribute 'nonsense'"):
@@ -76,7 +76,7 @@ def test_the_example_in_the_package_s_docstring():
 
 
 def test_importing_the_package_loads_torch_alone():
-    heavy = ("matplotlib", "PIL", "torchvision", "timm", "vit_tutorial.plots", "vit_tutorial.data")
+    heavy = ("matplotlib", "PIL", "torchvision", "timm", "accelerate", "vit_tutorial.plots", "vit_tutorial.data")
     code = f"import sys, vit_tutorial; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=FOLDER.parent
@@ -105,7 +105,8 @@ def test_a_lesson_imports_torch_and_earlier_lessons_alone(lesson):
 
 
 def documented():
-    for module in (importlib.import_module(f"vit_tutorial.{name}") for name in (*LESSONS, "data")):
+    names = (*LESSONS, "scenes", "data", "train", "explain")
+    for module in (importlib.import_module(f"vit_tutorial.{name}") for name in names):
         yield module.__name__, module
         for name, thing in vars(module).items():
             if getattr(thing, "__module__", None) != module.__name__ or name.startswith("_"):

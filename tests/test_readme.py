@@ -61,6 +61,10 @@ def test_commands_exist(command: str) -> None:
             [sys.executable, command.split()[1], "--help"], cwd=ROOT, capture_output=True, check=False
         )
         assert done.returncode == 0, done.stderr
+    elif command.startswith("python -m vit_tutorial."):
+        words = ["-m", command.split()[2], "--help"]
+        done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
     else:
         assert command in BY_HAND
 

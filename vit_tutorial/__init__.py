@@ -19,7 +19,7 @@ from vit_tutorial.patches import PatchEmbedding, patchify, unpatchify
 from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 
 if TYPE_CHECKING:
-    from vit_tutorial import data, plots
+    from vit_tutorial import data, explain, plots, train
 
 __version__ = "0.1.0"
 __all__ = [
@@ -35,16 +35,18 @@ __all__ = [
     "count_macs",
     "count_parameters",
     "data",
+    "explain",
     "patchify",
     "plots",
     "resize_position_embedding",
     "sincos_position_embedding",
+    "train",
     "unpatchify",
 ]
 
 
 def __getattr__(name: str) -> Any:
     # Loaded at first use: the model needs torch alone, and matplotlib would double the time of the import.
-    if name in ("data", "plots"):
+    if name in ("data", "explain", "plots", "train"):
         return importlib.import_module(f"vit_tutorial.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

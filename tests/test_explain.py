@@ -1,0 +1,622 @@
+"""Lesson 08: every explanation in closed form, against a loop from its paper, and the faults of well-known code."""
+
+import math
+from functools import partial
+from itertools import product
+
+import pytest
+import torch
+from peers import randomise
+from sklearn.decomposition import PCA
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from vit_tutorial import ViT, ViTConfig, explain, sincos_position_embedding
+
+same = partial(assert_close, rtol=0, atol=1e-12)
+double = partial(torch.randn, dtype=torch.float64)
+GRID = (2, 3)
+N, T = 6, 7
+eye, ones = torch.eye(T, dtype=torch.float64), torch.ones(T, T, dtype=torch.float64)
+shift = eye.roll(1, dims=1)  # token i attends to token i + 1, the last one to the first
+
+
+def some_maps(L=3, B=2, h=2, tokens=T):
+    return double(L, B, h, tokens, tokens).mul(2).softmax(dim=-1)
+
+
+def every_layer(matrix, L=3, B=2, h=2):
+    return matrix.expand(L, B, h, *matrix.shape)
+
+
+# ------------------------------------------------------------------------------------------------- class attention
+
+
+@pytest.mark.parametrize("prefix", [1, 2])
+def test_class_attention_is_the_first_row_without_the_prefix(prefix):
+    maps = some_maps(tokens=N + prefix)
+    ours = explain.class_attention(maps, GRID, prefix_tokens=prefix)
+    assert ours.shape == (3, 2, 2, *GRID)
+    for row, column in product(range(2), range(3)):
+        assert torch.equal(ours[..., row, column], maps[..., 0, prefix + 3 * row + column])
+
+
+def test_class_attention_of_known_patterns():
+    assert (explain.class_attention(every_layer(ones / T), GRID) == 1 / T).all()
+    assert (explain.class_attention(every_layer(eye), GRID) == 0).all()
+    assert explain.class_attention(shift, GRID).tolist() == [[1, 0, 0], [0, 0, 0]]
+
+
+def test_without_a_class_token_it_is_the_mean_row():
+    picture = torch.zeros(N, N, dtype=torch.float64)
+    picture[:, 4] = 1  # every patch looks at the fifth
+    assert explain.class_attention(picture, GRID, prefix_tokens=0).tolist() == [[0, 0, 0], [0, 1, 0]]
+    same(explain.class_attention(torch.eye(N), GRID, prefix_tokens=0), torch.full(GRID, 1 / N))
+
+
+def test_layers_come_in_the_order_of_the_mapping():
+    maps = some_maps()
+    ours = explain.class_attention({-1: maps[2], 0: maps[0]}, GRID)
+    assert torch.equal(ours, explain.class_attention(maps[[2, 0]], GRID))
+
+
+# --------------------------------------------------------------------------------------------------------- rollout
+
+
+def rollout_of_one(layers, discard, residual):
+    """Section 3 of the paper for a single image: lists of T x T numbers, no tensor that could broadcast."""
+    result = None
+    for w in layers:
+        numbers = sorted((value, i, j) for i, row in enumerate(w) for j, value in enumerate(row))
+        gone = {(i, j) for _, i, j in numbers[: int(discard * len(numbers))]}
+        a = [
+            [(1 - residual) * (0 if (i, j) in gone else value) + residual * (i == j) for j, value in enumerate(row)]
+            for i, row in enumerate(w)
+        ]
+        a = [[value / sum(row) for value in row] for row in a]
+        size = range(len(a))
+        result = a if result is None else [[sum(a[i][k] * result[k][j] for k in size) for j in size] for i in size]
+    return torch.tensor(result, dtype=torch.float64)
+
+
+FUSE = {"mean": lambda w: w.mean(0), "max": lambda w: w.max(0).values, "min": lambda w: w.min(0).values}
+
+
+def rollout_by_the_paper(maps, head_fusion="mean", discard=0.0, residual=0.5):
+    images = []
+    for b in range(maps.shape[1]):
+        if head_fusion is None:
+            one = [rollout_of_one(maps[:, b, head].tolist(), discard, residual) for head in range(maps.shape[2])]
+            images.append(torch.stack(one))
+        else:
+            images.append(rollout_of_one([FUSE[head_fusion](w[b]).tolist() for w in maps], discard, residual))
+    return torch.stack(images)
+
+
+@pytest.mark.parametrize("residual", [0.5, 0.2])
+@pytest.mark.parametrize("discard", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("head_fusion", ["mean", "max", "min", None])
+def test_rollout_equals_the_paper_s_loop_for_every_item(head_fusion, discard, residual):
+    maps = some_maps(B=3)
+    ours = explain.rollout(maps, head_fusion=head_fusion, discard=discard, residual=residual)
+    same(ours, rollout_by_the_paper(maps, head_fusion, discard, residual))
+    same(ours.sum(dim=-1), torch.ones(ours.shape[:-1], dtype=torch.float64))
+
+
+def faulty_rollout(maps, fault, discard=0.6):
+    """A batched rollout with one fault of well-known code in it (None: without any)."""
+    T = maps.shape[-1]
+    result = torch.eye(T, dtype=maps.dtype)
+    for w in maps.flip(0) if fault == "first layer on the left" else maps:
+        w = w.mean(1)
+        flat = w.flatten(1).clone()
+        smallest = flat.topk(int(discard * T * T), largest=False).indices
+        if fault == "discards in the first image alone":
+            flat[0, smallest] = 0  # what vit-explain does, for every image's indices
+        else:
+            flat.scatter_(1, smallest, 0)
+        a = 0.5 * flat.view_as(w) + (0 if fault == "no skip connection" else 0.5) * torch.eye(T, dtype=maps.dtype)
+        if fault != "rows not renormalised":
+            a = a / a.sum(dim=-1, keepdim=fault != "sum without keepdim")
+        result = result @ a if fault == "earlier layers on the left" else a @ result
+    return result
+
+
+FAULTS = {  # and the number of images with which the fault runs at all
+    "sum without keepdim": 1,
+    "discards in the first image alone": 2,
+    "first layer on the left": 1,
+    "earlier layers on the left": 1,
+    "rows not renormalised": 1,
+    "no skip connection": 1,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_loop_finds_the_well_known_faults(fault):
+    maps = some_maps(B=FAULTS[fault])
+    expected = rollout_by_the_paper(maps, discard=0.6)
+    same(faulty_rollout(maps, None), expected)
+    same(explain.rollout(maps, discard=0.6), expected)
+    assert (faulty_rollout(maps, fault) - expected).abs().max() > 0.01
+
+
+def test_rollout_of_identity_uniform_and_shifted_attention():
+    same(explain.rollout(every_layer(eye)), eye.expand(2, T, T))
+    # (I + J) / 2 with J = ones / T, for which J J = J: after three layers an eighth of I is left.
+    same(explain.rollout(every_layer(ones / T)), (eye / 8 + 7 / 8 * ones / T).expand(2, T, T))
+    # (I + S) / 2 three times: 1, 3, 3, 1 in eighths, moved by 0 to 3 tokens.
+    steps = sum(math.comb(3, k) / 8 * eye.roll(k, dims=1) for k in range(4))
+    same(explain.rollout(every_layer(shift), head_fusion=None), steps.expand(2, 2, T, T))
+
+
+def test_rollout_multiplies_later_layers_from_the_left():
+    first, second = (eye[torch.randperm(T)] for _ in range(2))
+    maps = {1: second.expand(1, 1, T, T), 0: first.expand(1, 1, T, T)}  # the order of a mapping says nothing
+    assert not torch.equal(first @ second, second @ first)
+    assert torch.equal(explain.rollout(maps, residual=0.0)[0], second @ first)
+
+
+def test_a_row_that_nothing_is_left_of_is_zero():
+    maps = torch.stack([eye, shift])[None, None]  # the smaller of both heads is 0 everywhere
+    assert torch.equal(explain.rollout(maps, head_fusion="min", residual=0.0), torch.zeros(1, T, T).double())
+
+
+def test_equal_weights_are_discarded_from_the_first_on():
+    ours = explain.rollout(every_layer(ones / T, L=1, B=1), discard=0.5, residual=0.0)[0]
+    assert ours.flatten().nonzero().min() == int(T * T * 0.5)
+
+
+def test_rollout_of_a_model_gives_pictures():
+    config = ViTConfig(image_size=(16, 24), patch_size=8, num_classes=2, dim=8, depth=2, num_heads=2, mlp_dim=8)
+    maps = ViT(config).double().attention_maps(double(2, 3, 16, 24))
+    ours = explain.class_attention(explain.rollout(maps), config.grid)
+    same(ours.flatten(1), rollout_by_the_paper(torch.stack(list(maps.values())))[:, 0, 1:])
+    assert ours.shape == (2, 2, 3)
+
+
+# -------------------------------------------------------------------------------------------------------- distance
+
+
+def test_distance_of_uniform_attention_by_brute_force():
+    (rows, columns), (P, Q) = grid, patch = (3, 4), (8, 5)
+    places = list(product(range(rows), range(columns)))
+    pairs = [math.hypot(P * (a - c), Q * (b - d)) for (a, b), (c, d) in product(places, places)]
+    ours = explain.attention_distance(every_layer(torch.ones(13, 13).double() / 13), grid, patch)
+    same(ours, torch.full((3, 2, 2), sum(pairs) / len(pairs), dtype=torch.float64))
+
+
+def test_distance_of_identity_and_of_a_shift():
+    (rows, columns), patch = grid, _ = (5, 6), (4, 10)
+    assert (explain.attention_distance(torch.eye(31), grid, patch) == 0).all()
+    weights, inside, (dy, dx) = torch.zeros(30, 30).double(), 0, (1, -2)
+    for row, column in product(range(rows), range(columns)):
+        fits = 0 <= row + dy < rows and 0 <= column + dx < columns  # at the border a patch attends to itself
+        inside += fits
+        weights[row * columns + column, (row + dy * fits) * columns + column + dx * fits] = 1
+    ours = explain.attention_distance(weights, grid, patch, prefix_tokens=0)
+    assert inside == 16
+    assert ours.item() == pytest.approx(inside / 30 * math.hypot(4, 20))
+
+
+def test_distance_leaves_the_class_token_out():
+    maps = some_maps()
+    more = maps.clone()
+    more[..., 0, :] = double(T).softmax(0)  # what the class token attends to
+    more[..., 1:, 1:] *= 1e-9  # how little of the patches' attention it leaves
+    same(explain.attention_distance(more, GRID, 8), explain.attention_distance(maps, GRID, 8))
+    alone = maps[..., 1:, 1:] / maps[..., 1:, 1:].sum(-1, keepdim=True)
+    expected = explain.attention_distance(alone, GRID, 8, prefix_tokens=0)
+    same(explain.attention_distance(maps, GRID, 8), expected)
+    assert expected.unique().numel() == 3 * 2 * 2  # one for each layer, image and head
+
+
+def test_distance_in_half_precision():
+    swapped = torch.eye(100)
+    swapped[98:, 98:] = swapped[98:, 98:].flip(0)  # the last two look at each other, at 490 and at 495 pixels
+    ours = explain.attention_distance(swapped.bfloat16(), (1, 100), 5, prefix_tokens=0)
+    assert ours.item() == pytest.approx(2 * 5 / 100, rel=1e-2)  # and not 6: bfloat16 rounds 495 to 496
+
+
+# ------------------------------------------------------------------------------------------------------- relevance
+
+
+def relevance_by_the_paper(weights, gradients):
+    """Eq. 5 and 6, image by image and head by head."""
+    images = []
+    for b in range(len(weights[0])):
+        R = torch.eye(weights[0].shape[-1], dtype=torch.float64)
+        for w, g in zip(weights, gradients, strict=True):
+            heads = [torch.where(a * d > 0, a * d, 0.0) for a, d in zip(w[b], g[b], strict=True)]
+            R = R + sum(heads) / len(heads) @ R
+        images.append(R)
+    return torch.stack(images)
+
+
+def test_relevance_matrix_equals_the_paper_s_loop_and_the_loop_finds_faults():
+    w, g = list(some_maps(h=3)), list(double(3, 2, 3, T, T))
+    expected = relevance_by_the_paper(w, g)
+    same(explain.relevance_matrix(w, g), expected)
+    reverse = relevance_by_the_paper(w, g[::-1])  # vit-explain pairs the first layer with the last one's gradient
+    fused = relevance_by_the_paper([x.mean(1, True) for x in w], [x.mean(1, True) for x in g])
+    backwards = relevance_by_the_paper(w[::-1], g[::-1])
+    for fault in (reverse, fused, backwards):
+        assert (fault - expected).abs().max() > 0.01
+
+
+def test_relevance_matrix_of_known_patterns():
+    def of(matrix, gradient=1.0):
+        maps = list(every_layer(matrix))
+        return explain.relevance_matrix(maps, [torch.full_like(w, gradient) for w in maps])
+
+    same(of(eye), (8 * eye).expand(2, T, T))  # (I + I) three times
+    same(of(ones / T), (eye + 7 * ones / T).expand(2, T, T))  # (I + J)(I + J)(I + J), J J = J
+    same(of(shift), sum(math.comb(3, k) * eye.roll(k, dims=1) for k in range(4)).expand(2, T, T))
+    same(of(ones / T, gradient=-1.0), eye.expand(2, T, T))  # what speaks against the class counts nothing
+
+
+def test_negative_parts_go_before_the_mean_over_heads():
+    w = every_layer(shift, L=1, B=1)
+    g = torch.ones_like(w)
+    g[:, :, 1] = -1
+    same(explain.relevance_matrix(list(w), list(g))[0], eye + shift / 2)
+
+
+def test_relevance_matrix_multiplies_later_layers_from_the_left():
+    first, second = (eye[torch.randperm(T)] for _ in range(2))
+    maps = [first.expand(1, 1, T, T), second.expand(1, 1, T, T)]
+    ours = explain.relevance_matrix(maps, [torch.ones_like(w) for w in maps])[0]
+    assert torch.equal(ours, (eye + second) @ (eye + first))
+    assert not torch.equal(ours, (eye + first) @ (eye + second))
+
+
+TINY = ViTConfig(
+    image_size=(8, 12), patch_size=4, in_channels=2, num_classes=5, dim=12, depth=3, num_heads=3, mlp_dim=16
+)  # 2 rows, 3 columns
+
+
+def tiny(**changes):
+    return randomise(ViT(ViTConfig(**(vars(TINY) | changes)))).double().eval()
+
+
+def images_for(model, B=3):
+    return double(B, model.config.in_channels, 8, 12)
+
+
+def by_hand(model, image):
+    """The logits (K,) of one image from the state dict alone, and each layer's weights (h, T, T)."""
+    p, c, kept = model.state_dict(), model.config, []
+    z = F.conv2d(image[None], p["embed.patches.proj.weight"], p["embed.patches.proj.bias"], stride=4)[0].flatten(1).T
+    if c.pool == "cls":
+        z = torch.cat([p["embed.cls_token"][0], z])
+    z = z + p["embed.position"][0]
+    for i in range(c.depth):
+        q = {name.removeprefix(f"blocks.{i}."): value for name, value in p.items() if name.startswith(f"blocks.{i}.")}
+        x = F.layer_norm(z, (c.dim,), q["norm1.weight"], q["norm1.bias"], c.norm_eps)
+        x = x @ q["attention.qkv.weight"].T + q["attention.qkv.bias"]
+        queries, keys, values = (part.reshape(len(z), c.num_heads, 4) for part in x.chunk(3, dim=1))
+        kept.append(torch.einsum("thd,shd->hts", queries, keys).div(2).softmax(-1).requires_grad_())  # 2: the root of 4
+        x = torch.einsum("hts,shd->thd", kept[-1], values).flatten(1)
+        z = z + x @ q["attention.proj.weight"].T + q["attention.proj.bias"]
+        x = F.layer_norm(z, (c.dim,), q["norm2.weight"], q["norm2.bias"], c.norm_eps)
+        x = F.gelu(x @ q["mlp.fc1.weight"].T + q["mlp.fc1.bias"])
+        z = z + x @ q["mlp.fc2.weight"].T + q["mlp.fc2.bias"]
+    z = F.layer_norm(z, (c.dim,), p["norm.weight"], p["norm.bias"], c.norm_eps)
+    return (z[0] if c.pool == "cls" else z.mean(0)) @ p["head.weight"].T + p["head.bias"], kept
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+def test_relevance_equals_autograd_on_a_model_written_by_hand(pool):
+    model = tiny(pool=pool)
+    images, classes = images_for(model), [4, 0, 2]
+    ours = explain.relevance(model, images, classes)
+    assert ours.shape == (3, 2, 3)
+    assert not ours.requires_grad
+    for image, label, picture in zip(images, classes, ours, strict=True):
+        y, weights = by_hand(model, image)
+        same(y, model(image[None])[0])
+        gradients = torch.autograd.grad(y[label], weights)
+        R = relevance_by_the_paper([w.detach()[None] for w in weights], [g[None] for g in gradients])[0]
+        expected = R[0, 1:] if pool == "cls" else (R - torch.eye(N)).mean(dim=0)
+        same(picture.flatten(), expected)
+        assert picture.max() > 1e-3
+
+
+def test_step_by_step_gives_what_the_fused_kernel_gives():
+    model = tiny()
+    images = images_for(model)
+    with explain._kept_weights(model) as weights:
+        step_by_step = model(images)
+    same(step_by_step, model(images))
+    assert len(weights) == 3  # no more since the end of the with
+    for layer, w in model.attention_maps(images).items():
+        same(weights[layer], w)
+
+
+def test_the_model_stays_as_it_was():
+    model = tiny()
+    before = {name: (p.clone(), p.requires_grad) for name, p in model.named_parameters()}
+    explain.relevance(model, images_for(model))
+    with pytest.raises(ValueError, match="built for images"):  # from within the model
+        explain.relevance(model, double(1, 2, 8, 8))
+    with pytest.raises(ZeroDivisionError), explain._kept_weights(model):
+        _ = 1 / 0
+    assert not any(module._forward_hooks or "forward" in vars(module) for module in model.modules())
+    for name, p in model.named_parameters():
+        assert torch.equal(p, before[name][0])
+        assert p.requires_grad is before[name][1]
+        assert p.grad is None
+
+
+def test_classes_by_default_are_the_model_s_own():
+    model = tiny()
+    images = images_for(model)
+    model.head.bias.data -= model(images).mean(dim=0)  # so that no class is the most likely for every image
+    found = model(images).argmax(dim=1)
+    assert found.unique().numel() > 1
+    ours = explain.relevance(model, images)
+    assert torch.equal(ours, explain.relevance(model, images, found))
+    assert torch.equal(ours, explain.relevance(model, images, found.tolist()))
+    assert not torch.equal(ours, explain.relevance(model, images, (found + 1) % 5))
+    assert torch.equal(explain.relevance(model, images, 3), explain.relevance(model, images, [3, 3, 3]))
+
+
+def test_relevance_needs_no_gradient_from_outside():
+    model = tiny()
+    images = images_for(model)
+    expected = explain.relevance(model, images, 1)
+    with torch.no_grad():
+        assert torch.equal(explain.relevance(model, images, 1), expected)
+    with torch.inference_mode():
+        made, classes = images.clone(), torch.ones(3, dtype=torch.long)
+        assert torch.equal(explain.relevance(model, made, classes), expected)
+    assert torch.equal(explain.relevance(model, made, classes), expected)
+    assert torch.equal(explain.relevance(model.requires_grad_(False), images, 1), expected)
+
+
+def test_a_zero_head_makes_nothing_relevant():
+    model = tiny()
+    torch.nn.init.zeros_(model.head.weight)
+    ours = explain.relevance(model, images_for(model))
+    assert (ours == 0).all()
+    assert (explain.mass_inside(ours, torch.ones(3, 8, 12, dtype=torch.bool)) == 0).all()
+
+
+def test_relevance_refuses(refuses):
+    model = tiny()
+    images = images_for(model)
+    with refuses(TypeError, "ViT", "Linear", "unwrap"):
+        explain.relevance(torch.nn.Linear(2, 2), images)
+    with refuses(ValueError, "training mode", "model.eval()"):
+        explain.relevance(tiny().train(), images)
+    with refuses(ValueError, "no head", "num_classes"):
+        explain.relevance(tiny(num_classes=0), images)
+    for classes in (5, -1, [0, 1], [0, 1, 5], [0.0, 1.0, 2.0], [[0, 1, 2]]):
+        with refuses(ValueError, "0 to 4", "3 of them", str(classes)):
+            explain.relevance(model, images, classes)
+    w = [double(1, 2, 3, 3)]
+    with refuses(ValueError, "1 layers", "got 2"):
+        explain.relevance_matrix(w, w * 2)
+    for bad in (double(1, 2, 3, 4), double(2, 3, 3), double(1, 1, 3, 3)):
+        with refuses(ValueError, "same shape (B, h, T, T)", str(tuple(bad.shape))):
+            explain.relevance_matrix(w, [bad])
+
+
+# ---------------------------------------------------------------------------------------------- what weights hold
+
+
+def test_similarity_of_known_positions():
+    position = torch.tensor([[[9.0, 9.0], [2.0, 0.0], [-3.0, 0.0], [0.0, 0.5], [1.0, math.sqrt(3)]]]).double()
+    half, root = 0.5, math.sqrt(3) / 2  # 60 degrees from the first, 30 from the third
+    expected = [[1, -1, 0, half], [-1, 1, 0, -half], [0, 0, 1, root], [half, -half, root, 1]]
+    assert_close(explain.position_similarity(position), torch.tensor(expected).double(), rtol=0, atol=1e-7)
+    assert explain.position_similarity(position, prefix_tokens=0).shape == (5, 5)
+
+
+def test_similarity_of_sine_cosine_positions_in_closed_form():
+    rows, columns = 3, 5
+    frequency = [10_000 ** -(i / 3) for i in range(4)]  # D = 16
+
+    def cosines(offset):
+        return sum(math.cos(f * offset) for f in frequency)
+
+    places = list(product(range(rows), range(columns)))
+    expected = [[(cosines(a - c) + cosines(b - d)) / 8 for c, d in places] for a, b in places]
+    ours = explain.position_similarity(sincos_position_embedding((rows, columns), 16), prefix_tokens=0)
+    assert_close(ours, torch.tensor(expected), rtol=0, atol=1e-5)
+
+
+def test_filters_of_known_components():
+    # Scores that are centred and orthogonal, times two orthogonal pictures: variances 9 and 1, in nine and one tenths.
+    u, v = torch.zeros(2, 1, 2, 3, dtype=torch.float64)
+    u[0, 1, 2], v[0, 0, 1], v[0, 1, 0] = -1, 0.6, -0.8
+    a, b = torch.tensor([[1.0, 1, -1, -1], [1, -1, 1, -1]]).double()
+    weight = 7 + 3 * a[:, None, None, None] * u + b[:, None, None, None] * v
+    components, explained = explain.patch_filters(weight, k=2)
+    same(components, torch.stack([-u, -v]))  # the largest entry of each is positive
+    same(explained, torch.tensor([0.9, 0.1], dtype=torch.float64))
+
+
+def test_filters_equal_scikit_learn_s():
+    weight = double(20, 3, 4, 2)
+    ours, explained = explain.patch_filters(weight, k=5)
+    theirs = PCA(5).fit(weight.flatten(1))
+    components = torch.from_numpy(theirs.components_)
+    sign = (ours.flatten(1) * components).sum(dim=1, keepdim=True).sign()
+    assert_close(ours.flatten(1), components * sign, rtol=0, atol=1e-8)
+    assert_close(explained, torch.from_numpy(theirs.explained_variance_ratio_), rtol=0, atol=1e-10)
+    mirrored = explain.patch_filters(-weight, k=5)[0]  # the same components: only a free sign could differ
+    assert_close(mirrored, ours, rtol=0, atol=1e-8)
+    assert explain.patch_filters(double(40, 3, 4, 4))[0].shape == (28, 3, 4, 4)
+
+
+def test_positions_and_filters_refuse(refuses):
+    for shape in ((4, 3), (2, 4, 3), (1, 1, 3)):
+        with refuses(ValueError, "(1, 1 + N, D)", "embed.position", str(shape)):
+            explain.position_similarity(torch.zeros(shape))
+    with refuses(ValueError, "(D, C, P, Q)", "(4, 12)"):
+        explain.patch_filters(torch.zeros(4, 12))
+    for shape, most in (((64, 1, 2, 2), 4), ((4, 3, 2, 2), 3)):
+        for k in (0, most + 1):
+            with refuses(ValueError, str(shape), f"1 to {most}", f"got {k}"):
+                explain.patch_filters(torch.randn(shape), k)
+
+
+# ---------------------------------------------------------------------------------------------------------- scores
+
+
+def masks_of(*pictures):
+    return torch.tensor([[[mark == "#" for mark in line] for line in picture.split()] for picture in pictures])
+
+
+MASKS = masks_of("..##.. .###.. ...... #.....", "...... ...... .....# ....##")  # (2, 4, 6): patches of 2 x 2 on GRID
+
+
+def test_share_of_each_patch_by_hand():
+    expected = [[[0.25, 1, 0], [0.25, 0, 0]], [[0, 0, 0], [0, 0, 0.75]]]
+    assert explain.mask_share(MASKS, GRID).tolist() == expected
+    assert torch.equal(explain.mask_share(MASKS, (4, 6)), MASKS.float())
+    assert_close(explain.mask_share(MASKS, (1, 2)), torch.tensor([[[4 / 12, 2 / 12]], [[0, 3 / 12]]]))
+
+
+def test_a_peak_is_inside_if_half_of_its_patch_is():
+    masks = masks_of("##.. ....", "#... ....", "##.. #...", "#... .#..")
+    maps = torch.tensor([[[0.9, 0.1]]]).expand(4, 1, 2)
+    assert explain.peak_inside(maps, masks).tolist() == [1, 0, 1, 1]
+    assert explain.peak_inside(maps.flip(2), masks).tolist() == [0, 0, 0, 0]
+
+
+def test_a_tie_scores_as_if_one_were_drawn():
+    maps = torch.tensor([[[0.0, 2, 1], [2, 2, 2]], [[0, 0, 0], [0, 0, 0]]])
+    assert explain.peak_inside(maps, MASKS).tolist() == [0.25, pytest.approx(1 / 6)]  # the flat map: chance
+
+
+def test_mass_is_the_mass_of_the_map_stretched_to_pixels():
+    maps = torch.rand(2, *GRID, dtype=torch.float64)
+    pixels = maps.repeat_interleave(2, dim=1).repeat_interleave(2, dim=2)
+    expected = [pixels[i][MASKS[i]].sum() / pixels[i].sum() for i in range(2)]
+    same(explain.mass_inside(maps, MASKS), torch.stack(expected))
+    assert explain.peak_inside(maps, MASKS).dtype == torch.float64
+    assert explain.mass_inside(torch.ones(2, *GRID), MASKS).tolist() == pytest.approx([6 / 24, 3 / 24])
+    assert explain.mass_inside(torch.ones(2, *GRID), torch.ones_like(MASKS)).tolist() == pytest.approx([1, 1])
+
+
+def test_the_ceiling_of_a_grid():
+    assert explain.peak_inside(explain.mask_share(MASKS, GRID), MASKS).tolist() == [1, 1]
+    assert explain.peak_inside(explain.mask_share(MASKS, (1, 2)), MASKS).tolist() == [0, 0]  # patches too coarse
+
+
+def test_the_random_baseline_scores_chance():
+    masks = masks_of("..##.. ..##.. ...... ......").expand(3000, 4, 6)
+    maps = explain.random_map(3000, GRID)
+    assert maps.shape == (3000, *GRID)
+    assert explain.peak_inside(maps, masks).mean().item() == pytest.approx(1 / 6, abs=0.02)
+    assert explain.mass_inside(maps, masks).mean().item() == pytest.approx(1 / 6, abs=0.01)
+    assert torch.equal(maps, explain.random_map(3000, GRID, seed=0))
+    assert not torch.equal(maps, explain.random_map(3000, GRID, seed=1))
+
+
+def test_the_centre_baseline_is_a_gaussian_at_the_centre():
+    odd, even = explain.centre_map(2, (3, 5)), explain.centre_map(1, (2, 4))
+    assert odd.shape == (2, 3, 5)
+    for row, column in product(range(3), range(5)):
+        y, x = (row - 1) / 3, (column - 2) / 5  # from the centre, in sides of the image; sigma is a quarter of one
+        assert odd[1, row, column].item() == pytest.approx(math.exp(-(y**2 + x**2) / (2 * 0.25**2)))
+    assert (even == even.max()).tolist() == [[[False, True, True, False]] * 2]
+    assert explain.peak_inside(even, masks_of(".#.. ....")).tolist() == [0.25]
+    odd[0] = 0  # images own their memory
+    assert odd[1].max() == 1
+
+
+def test_scores_refuse(refuses):
+    maps = torch.rand(2, *GRID)
+    for score in (explain.peak_inside, explain.mass_inside):
+        with refuses(TypeError, "maps", "int64", "maps.float()"):
+            score(maps.long(), MASKS)
+        with refuses(TypeError, "masks", "float32", "masks > 0"):
+            score(maps, MASKS.float())
+        with refuses(ValueError, "agree in B", "(2, 2, 3)", "(1, 4, 6)"):
+            score(maps, MASKS[:1])
+        with refuses(ValueError, "(B, rows, columns)", "(2, 6)"):
+            score(maps.flatten(1), MASKS)
+        with refuses(ValueError, "multiple of the grid (2, 3)", "(2, 4, 4)"):
+            score(maps, MASKS[:, :, :4])
+        with refuses(ValueError, "multiple of the grid (2, 3)", "(2, 3, 6)"):
+            score(maps, MASKS[:, :3])
+        with refuses(ValueError, "(B, H, W)", "(2, 1, 4, 6)"):
+            score(maps, MASKS[:, None])
+        with refuses(ValueError, "[1]", "empty"):
+            score(maps, masks_of("###### ######", "...... ......"))
+        for bad in (-0.1, math.nan, math.inf):
+            maps_with = maps.clone()
+            maps_with[1, 1, 2] = bad
+            with refuses(ValueError, "finite and not negative", "clamp"):
+                score(maps_with, MASKS)
+
+
+# ---------------------------------------------------------------------------------------------------------- shared
+
+ON_MAPS = {
+    "class_attention": partial(explain.class_attention, grid=GRID),
+    "rollout": partial(explain.rollout, discard=0.3),
+    "rollout without fusion": partial(explain.rollout, head_fusion=None),
+    "attention_distance": partial(explain.attention_distance, grid=GRID, patch_size=4),
+    "relevance_matrix": lambda maps: explain.relevance_matrix(list(maps), list(maps)),
+    "position_similarity": lambda maps: explain.position_similarity(maps[:1, 0, 0]),
+    "patch_filters": lambda maps: explain.patch_filters(maps.flatten(0, 1), k=2)[0],
+    "explained": lambda maps: explain.patch_filters(maps.flatten(0, 1), k=2)[1],
+    "mass_inside": lambda maps: explain.mass_inside(explain.class_attention(maps, GRID)[0, :, 0], MASKS),
+}
+
+
+@pytest.mark.parametrize("name", ON_MAPS)
+def test_gradients_flow(name):
+    maps = some_maps().requires_grad_()
+    assert torch.autograd.gradcheck(ON_MAPS[name], (maps,), fast_mode=True)
+
+
+@pytest.mark.parametrize("name", ON_MAPS)
+def test_dtype_and_device_stay(name):
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        assert ON_MAPS[name](some_maps().to(dtype)).dtype == dtype
+    if name != "mass_inside":  # it looks at the numbers
+        # The device without numbers: a tensor made on the CPU on the way would not go with it.
+        assert ON_MAPS[name](torch.zeros(3, 2, 2, T, T, device="meta")).device.type == "meta"
+
+
+@pytest.mark.parametrize("name", ["class_attention", "rollout", "attention_distance"])
+def test_a_mapping_does_what_its_stack_does_and_both_are_looked_at(refuses, name):
+    function, maps = ON_MAPS[name], some_maps()
+    as_mapping = dict(enumerate(maps))
+    assert torch.equal(function(as_mapping), function(maps))
+    with refuses(TypeError, "model.attention_maps", "list"):
+        function(list(maps))
+    for bad in ({}, as_mapping | {1: maps[1, :, :, 1:, 1:]}):
+        with refuses(ValueError, "shape", "(B, h, T, T)"):
+            function(bad)
+    for bad, shape in ((maps[..., 1:], "2, 2, 7, 6)"), (maps[..., 1:, :], "2, 2, 6, 7)")):
+        with refuses(ValueError, shape):
+            function(bad)
+
+
+def test_maps_that_don_t_fit(refuses):
+    maps = some_maps()
+    for function in (ON_MAPS["class_attention"], ON_MAPS["attention_distance"]):
+        with refuses(ValueError, "(3, 3)", "prefix_tokens=1", "(..., 10, 10)", "(3, 2, 2, 7, 7)", "config.grid"):
+            function(maps, grid=(3, 3))
+        with refuses(ValueError, "prefix_tokens=0", "(..., 6, 6)", "mean-pooled"):
+            function(maps, prefix_tokens=0)
+        with refuses(ValueError, "(7,)"):
+            function(maps[0, 0, 0, 0])
+    with refuses(ValueError, "patch_size", "0"):
+        explain.attention_distance(maps, GRID, 0)
+    for keys in ((1, 2), (0, 2), (-1, 0)):
+        with refuses(ValueError, "every layer", str(list(keys)), "model.attention_maps"):
+            explain.rollout(dict.fromkeys(keys, maps[0]))
+    with refuses(ValueError, "same shape (B, h, T, T)", "(2, 7, 7)"):
+        explain.rollout(maps[0])
+    with refuses(ValueError, "'median'", "mean, max, min", "None"):
+        explain.rollout(maps, head_fusion="median")
+    for name, share in product(("discard", "residual"), (-0.1, 1.0, math.nan)):
+        with refuses(ValueError, name, "[0, 1)", str(share)):
+            explain.rollout(maps, **{name: share})

@@ -1,0 +1,167 @@
+"""The scenes: the same bytes everywhere, the target's mask on the target, and nothing that gives the class away."""
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+
+from vit_tutorial import data, scenes
+
+N = 800
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return scenes.draw((7, 0), N)
+
+
+def luma(images):
+    return np.tensordot(images.astype(float), scenes.LUMA / 1000, (1, 0))  # (n, 64, 64)
+
+
+def test_the_same_bytes_on_every_machine():
+    images, labels, masks = scenes.draw((0, 0), 100)
+    found = [hashlib.sha256(array.tobytes()).hexdigest() for array in (images, labels.astype("<i8"), masks)]
+    assert found == [
+        "ea9a502b69f7fd83c494cceafbbfc053fd177929c264d9958ba1d0574d9fd50f",
+        "d9e5fd6de94c790bc5bddccb562c4d13860f5962cca287a8d23aa53b70facf37",
+        "2fea70094b1bff9171e15b92eed816cadeefc5206ab53428ac9852cb5a7fe449",
+    ]
+
+
+def test_shapes_are_these_scenes_and_seeds_differ():
+    d = data.shapes(seed=3, train=40, test=24)
+    for split, which in ((d.train, 0), (d.test, 1)):
+        images, labels, masks = scenes.draw((3, which), len(split))
+        assert np.array_equal(split.images, images)
+        assert np.array_equal(split.labels, labels)
+        assert np.array_equal(split.masks, masks)
+        assert (split.images.dtype, split.labels.dtype, split.masks.dtype) == (torch.uint8, torch.int64, torch.bool)
+    assert torch.equal(data.shapes(seed=3, train=8, test=24).test.images, d.test.images)
+    assert torch.equal(data.shapes(seed=3, train=40, test=8).train.images, d.train.images)
+    pictures = [*d.train.images, *d.test.images, *data.shapes(seed=4, train=40, test=24).train.images]
+    assert len({picture.numpy().tobytes() for picture in pictures}) == len(pictures)
+
+
+@pytest.mark.parametrize("arguments", [{"seed": -1}, {"train": 0}, {"test": 0}])
+def test_refuses(refuses, arguments):
+    ((name, value),) = arguments.items()
+    with refuses(ValueError, f"{name}={value}", "seed >= 0", "train >= 1"):
+        data.shapes(**{"train": 1, "test": 1, **arguments})
+
+
+def test_classes_are_equally_frequent_and_shuffled(drawn):
+    labels = drawn[1]
+    assert (np.bincount(labels) == N // 8).all()
+    assert 0.05 < (labels[1:] == labels[:-1]).mean() < 0.2  # 1 in 8 by chance
+
+
+# Areas of the figures with a closed form, in units of the squared radius.
+AREAS = {
+    "disc": np.pi * 0.72, "ring": np.pi * (0.9 - 0.27), "triangle": 3**1.5 / 4, "square": 1.38**2,
+    "cross": 2 * 0.58 * 1.9 - 0.58**2, "star": 1.1226, "heart": 1 + np.pi / 4,
+    "bar": 4 * 0.97 * 0.2, "dots": np.pi * 0.3, "zigzag": 2 * 0.82 * 0.5,
+}  # fmt: skip
+
+
+def test_figures_have_the_area_that_geometry_gives():
+    area = scenes._stamps().sum((-2, -1), dtype=int) / 16  # (13, radii, turns), in pixels
+    for name, expected in AREAS.items():
+        found = area[(scenes.TARGETS + scenes.DISTRACTORS).index(name)] / (np.array(scenes.RADII)[:, None] ** 2)
+        assert found.mean() == pytest.approx(expected, rel=0.01), name
+        # Edges along the sampling grid gain or lose a row of samples.
+        np.testing.assert_allclose(found, expected, rtol=0.08, err_msg=name)
+
+
+def test_no_two_figures_look_alike():
+    """Not even turned: else the class would be a guess. Overlap is intersection over union, at the largest size."""
+    solid = scenes._stamps()[:, -1] >= 8  # (13, turns, 27, 27)
+    kinds, turns = solid.shape[:2]
+    flat = solid.reshape(kinds * turns, -1).astype(float)
+    both = flat @ flat.T
+    overlap = both / (flat.sum(1)[:, None] + flat.sum(1) - both)
+    overlap = overlap.reshape(kinds, turns, kinds, turns).max((1, 3))
+    assert overlap[~np.eye(kinds, dtype=bool)].max() < 0.87
+
+
+def test_a_figure_stays_within_its_radius():
+    """What keeps items from touching and from leaving the scene: no stamp paints a pixel beyond its radius."""
+    _, radius, _, row, column = scenes._stamps().nonzero()
+    middle = scenes.STAMP // 2
+    # The nearest point of a pixel's sixteen samples lies 3/8 of a pixel inside its middle, on each axis.
+    reach = np.hypot(np.maximum(abs(row - middle) - 0.375, 0), np.maximum(abs(column - middle) - 0.375, 0))
+    assert (reach <= np.array(scenes.RADII)[radius] * 1.001).all()
+
+
+def test_items_keep_apart_and_inside():
+    random = np.random.RandomState(0)
+    radius, corner, placed = scenes._places(lambda *a: random.randint(*a), N)
+    middle = corner + scenes.STAMP // 2
+    assert placed[:, 0].all()
+    assert placed.sum(1).min() >= 3  # the target and two distractors at least
+    for item in range(5):
+        here = placed[:, item]
+        assert (middle[here, item] >= radius[here, item, None]).all()
+        assert (middle[here, item] + radius[here, item, None] <= 63).all()
+        for other in range(item):
+            pair = here & placed[:, other]
+            distance = np.hypot(*(middle[pair, item] - middle[pair, other]).T)
+            assert (distance >= radius[pair, item] + radius[pair, other] + 2).all()
+
+
+def test_the_mask_lies_on_the_target(drawn):
+    """One colour inside it, another just outside; and it is one figure of the right area."""
+    images, labels, masks = drawn
+    bright = luma(images)
+    padded = np.pad(masks, ((0, 0), (2, 2), (2, 2)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (5, 5), (1, 2))  # what is within two pixels
+    inner, outer = windows.all((-2, -1)), ~windows.any((-2, -1))
+    ring = windows.any((-2, -1)) & ~masks
+    for i in range(N):
+        core = bright[i][inner[i]] if inner[i].any() else bright[i][masks[i]]
+        assert core.std() < (4 if inner[i].any() else 30)  # grain alone
+        assert outer[i].any()
+        around = np.median(bright[i][ring[i]])
+        assert core.mean() - around > 32  # half of the 64, as the ring holds the blurred edge too
+    for axis in (1, 2):  # one figure's width: none is cut off at an edge to come back at the other
+        hit = masks.any(axis)
+        assert (hit[:, ::-1].argmax(1) + hit.argmax(1) >= 64 - scenes.STAMP).all()
+    area = np.array([masks[labels == k].sum((1, 2)).mean() for k in range(8)])
+    assert area.argmax() == scenes.TARGETS.index("disc")
+    assert area.argmin() == scenes.TARGETS.index("star")
+
+
+def test_every_item_stands_out(drawn):
+    """The paint of all five is 64 levels lighter than the ground, which is textured but never by as much."""
+    random = np.random.RandomState(1)
+    ground, level = scenes._ground(lambda *a: random.randint(*a), 200)
+    paint = scenes._paint(lambda *a: random.randint(*a), level)
+    assert (paint @ scenes.LUMA // 1000 - level[:, None] >= 64).all()
+    assert abs(luma(ground).mean((1, 2)) - level).max() < 8
+    assert 2 < luma(ground).std((1, 2)).mean() < 12
+    assert ground.min() > 4
+    assert ground.max() < 251
+
+
+def test_nothing_but_the_figure_gives_the_class_away(drawn):
+    """Place, brightness and colour are the same for all classes, and the target isn't the brightest thing."""
+    images, labels, masks = drawn
+    mean = np.stack([(images[:, c] * masks).sum((1, 2)) / masks.sum((1, 2)) for c in range(3)], 1)  # (N, 3)
+    place = np.stack([(masks * np.arange(64)[:, None]).sum((1, 2)), (masks * np.arange(64)).sum((1, 2))], 1)
+    place = place / masks.sum((1, 2))[:, None]
+    for values in (mean, place, images.mean((2, 3))):
+        spread = values.std(0) / (N / 8) ** 0.5  # of a class's mean
+        for k in range(8):
+            assert (abs(values[labels == k].mean(0) - values.mean(0)) < 4 * spread).all()
+    assert abs(place.mean(0) - 31.5).max() < 2  # no nearer to one side
+    assert masks[:, 32, 32].mean() < 0.2  # so "always the middle" scores little
+
+
+def test_a_smooth_ground_reaches_every_pixel():
+    """Clouds of coarse knots are interpolated: neighbours differ little, blocks don't show."""
+    random = np.random.RandomState(2)
+    ground, _ = scenes._ground(lambda *a: random.randint(*a), 100)
+    steps = abs(np.diff(ground.astype(int), axis=-1)).mean((0, 1, 2))  # (63,) between neighbouring columns
+    assert steps.max() < 5
+    assert steps.min() > 0.5

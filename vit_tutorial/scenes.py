@@ -1,0 +1,147 @@
+"""What ``data.shapes`` shows: one target among distractors on a textured ground, drawn alike on every machine.
+
+Every figure is stamped from one book: 13 figures in 6 sizes and 36 turns, at whole pixels, sixteen samples to each. So
+6,000 scenes take seconds, and nothing is computed whose last bit a machine may choose.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Draw = Callable[..., np.ndarray]  # (from, to but not with, shape): whole numbers
+
+TARGETS = ("disc", "ring", "crescent", "triangle", "square", "cross", "star", "heart")
+DISTRACTORS = ("bar", "dots", "arc", "grid", "zigzag")
+# Okabe and Ito's colours, and white.
+PAINTS = np.array(
+    [(230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66),
+     (0, 114, 178), (213, 94, 0), (204, 121, 167), (240, 240, 240)]
+)  # fmt: skip
+LUMA = np.array([299, 587, 114])  # thousandths: how bright red, green and blue look (ITU-R BT.601)
+STAMP, RADII, TURNS, FINE = 27, range(8, 14), 36, 4  # pixels, pixels, steps of 10 degrees, samples along a pixel
+
+
+def draw(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """So many scenes, the classes equally frequent and shuffled.
+
+    Args:
+        seed: two whole numbers from 0: which series of scenes, and which split of it.
+        n: how many.
+
+    Returns:
+        images (n, 3, 64, 64) uint8; labels (n,) int64, places in :data:`TARGETS`; masks (n, 64, 64) bool, True on the
+        pixels that the target covers by half or more.
+    """
+    # NumPy promises RandomState's numbers for ever (NEP 19); those of default_rng may change with a release.
+    random = np.random.RandomState(seed)
+    labels = random.permutation(n).astype(np.int64) % len(TARGETS)
+
+    def rng(low: Any, high: Any, size: Any) -> np.ndarray:
+        return np.asarray(random.randint(low, high, size, np.int64))  # of the same width on every system
+
+    scenes, luma = _ground(rng, n)
+    kind = np.concatenate([labels[:, None], len(TARGETS) + rng(0, len(DISTRACTORS), (n, 4))], axis=1)  # (n, 5)
+    # Targets lean by up to 30 degrees, distractors turn freely.
+    turn = np.concatenate([rng(-3, 4, (n, 1)), rng(0, TURNS, (n, 4))], axis=1)
+    paint = _paint(rng, luma)
+    radius, corner, placed = _places(rng, n)
+    cover = _stamps()[kind, radius - RADII[0], turn] * placed[:, :, None, None]  # (n, 5, 27, 27)
+
+    scene, item, row, column = cover.nonzero()  # one entry a pixel to paint, (M,); no pixel twice
+    share = cover[scene, item, row, column].astype(np.int16)  # in sixteenths
+    row, column = row + corner[scene, item, 0], column + corner[scene, item, 1]
+    under = scenes[scene, :, row, column]  # (M, 3)
+    scenes[scene, :, row, column] = under + (paint[scene, item] - under) * share[:, None] // FINE**2
+    scenes += random.randint(-4, 5, scenes.shape, dtype=np.int8)  # grain on everything
+    masks = np.zeros((n, 64, 64), bool)
+    solid = (item == 0) & (2 * share >= FINE**2)
+    masks[scene[solid], row[solid], column[solid]] = True
+    return scenes.astype(np.uint8), labels, masks
+
+
+def _figures(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+    """Which points lie inside each target, then each distractor; all fit the unit circle; y points up.
+
+    Sums, products and comparisons alone, which IEEE 754 settles to the last bit: every machine draws the same.
+    """
+    ax, ay, d2 = abs(x), abs(y), x * x + y * y
+    big, small = np.maximum(ax, ay), np.minimum(ax, ay)
+    points = [(0.0, 1.0), (0.951, 0.309), (0.588, -0.809), (-0.588, -0.809), (-0.951, 0.309)]  # five round a circle
+
+    def round_(a: float, b: float, square: float) -> np.ndarray:
+        return (x - a) * (x - a) + (y - b) * (y - b) <= square
+
+    targets = [
+        round_(0, 0, 0.72),
+        round_(0, 0, 0.9) & (d2 >= 0.27),
+        round_(0, 0, 0.95) & ~round_(0.5, 0, 0.5),
+        (y >= -0.5) & (1.732 * ax + y <= 1),
+        big <= 0.69,
+        (small <= 0.29) & (big <= 0.95),
+        sum((a * x + b * y <= 0.309).astype(int) for a, b in points) >= 4,  # within four of a star's five long edges
+        (abs(x) + abs(y + 0.141) <= 0.707) | round_(-0.354, 0.212, 0.25) | round_(0.354, 0.212, 0.25),
+    ]
+    distractors = [
+        (ax <= 0.97) & (ay <= 0.2),
+        round_(0, 0.62, 0.1) | round_(0.36, -0.5, 0.1) | round_(-0.59, -0.19, 0.1),
+        round_(0, 0, 0.95) & (d2 >= 0.5) & (y >= 0.1),
+        ((abs(ax - 0.36) <= 0.13) | (abs(ay - 0.36) <= 0.13)) & (big <= 0.75),
+        (abs(y - 1.5 * abs(ax - 0.45) + 0.33) <= 0.25) & (ax <= 0.82),
+    ]
+    return targets + distractors
+
+
+@functools.cache
+def _stamps() -> np.ndarray:
+    """How much of each pixel each figure covers, in sixteenths: (13 figures, 6 radii, 36 turns, 27, 27) uint8."""
+    # Cosines rounded to thousandths, so that no library's last digit matters.
+    angles = [2 * math.pi * turn / TURNS for turn in range(TURNS)]
+    cos, sin = (np.array([round(1000 * f(a)) / 1000 for a in angles])[:, None, None] for f in (math.cos, math.sin))
+    fine = (np.arange(STAMP * FINE) * 2 + 1 - STAMP * FINE) / (2 * FINE)  # in pixels from the middle, exact in binary
+    row, column = -fine[:, None], fine[None, :]  # rows count downwards, y upwards
+    radius = np.array(RADII)[:, None, None, None]
+    x, y = (cos * column + sin * row) / radius, (cos * row - sin * column) / radius  # (6, 36, 108, 108)
+    cover = [f.reshape(*f.shape[:2], STAMP, FINE, STAMP, FINE).sum((3, 5), dtype=np.uint8) for f in _figures(x, y)]
+    return np.stack(cover)
+
+
+def _ground(rng: Draw, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Dark, tinted, with coarse and fine clouds: (n, 3, 64, 64) int16, and how bright it is on the whole, (n,)."""
+    tint = (rng(40, 81, n)[:, None] + rng(-14, 15, (n, 3))).astype(np.int16)  # (n, 3)
+    clouds = np.zeros((n, 64, 64), np.int16)
+    for step, height in ((16, 12), (4, 10)):
+        knots = 2 * step * np.arange(64 // step + 1)  # in half pixels, as is a pixel's middle
+        near = np.maximum(2 * step - abs(2 * np.arange(64)[:, None] + 1 - knots), 0).astype(np.float32)  # (64, knots)
+        heights = rng(-height, height + 1, (n, len(knots), len(knots))).astype(np.float32)
+        # Whole numbers below 2^24: exact, in whatever order a machine adds them.
+        clouds += (near @ heights @ near.T // (2 * step) ** 2).astype(np.int16)
+    return clouds[:, None] + tint[:, :, None, None], tint @ LUMA // 1000
+
+
+def _paint(rng: Draw, luma: np.ndarray) -> np.ndarray:
+    """A colour for each of five items, at least 64 of 255 levels lighter than the ground: (n, 5, 3) int16."""
+    paint = np.zeros((len(luma), 5, 3), np.int16)
+    dull = np.ones(paint.shape[:2], bool)
+    while dull.any():
+        fresh = PAINTS[rng(0, len(PAINTS), dull.sum())] + rng(-15, 16, (dull.sum(), 3))
+        paint[dull] = fresh.clip(4, 251)  # room for the grain
+        dull = paint @ LUMA // 1000 - luma[:, None] < 64
+    return paint
+
+
+def _places(rng: Draw, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Radius (n, 5), the stamp's top left corner (n, 5, 2), and which items found room (n, 5): the target always."""
+    radius, middle, placed = np.full((n, 5), RADII[0]), np.zeros((n, 5, 2), np.int64), np.zeros((n, 5), bool)
+    for item in range(5):
+        for _ in range(1 if item == 0 else 40):
+            r = rng(10, 14, n) if item == 0 else rng(8, 12, n)
+            at = r[:, None] + rng(0, 64 - 2 * r[:, None], (n, 2))
+            clear = ((at[:, None] - middle) ** 2).sum(2) >= (r[:, None] + radius + 2) ** 2  # (n, 5)
+            here = (clear | ~placed).all(1) & ~placed[:, item]
+            radius[here, item], middle[here, item], placed[here, item] = r[here], at[here], True
+    return radius, middle - STAMP // 2, placed
