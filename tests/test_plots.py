@@ -148,7 +148,7 @@ def test_heatmaps_share_a_scale() -> None:
 
 def test_matrices_writes_the_numbers() -> None:
     figure = plots.matrices([np.eye(2), np.array([[0.25, 1.0]])], ["A", "B"], signs=["@"], roles=["query", "key"])
-    assert texts_of(figure) == ["1", "0", "0", "1", "A", "@", "0.25", "1.00", "B"]
+    assert texts_of(figure) == ["A", "@", "B", "1", "0", "0", "1", "0.25", "1.00"]
 
 
 def test_matrices_tints_larger_values_darker() -> None:
@@ -209,6 +209,6 @@ def test_roles_have_colours_of_their_own() -> None:
 
 def test_groups_colours_cells_by_member_and_writes_the_numbers() -> None:
     figure = plots.groups([[[1, 2]], [[3]]], [[[0, 1]], [[0]]], ["a", "b"], signs=["→"])
-    assert texts_of(figure) == ["1", "2", "a", "→", "3", "b"]
+    assert texts_of(figure) == ["a", "→", "b", "1", "2", "3"]
     first, second, third = (cell.get_facecolor()[:3] for cell in figure.axes[0].patches)
     assert first == third != second

@@ -347,14 +347,8 @@ def matrices(
         cell: the side of a cell, in inches.
     """
     values = [np.atleast_2d(_array(array)).astype(float) for array in arrays]
-    columns = sum(array.shape[1] for array in values) + 0.9 * (len(values) - 1)
-    cell = min(cell, WIDTH / columns)
-    tallest = max(array.shape[0] for array in values)
-    figure, ax = _canvas(columns * cell, tallest * cell + 0.45)
-    ax.set(xlim=(-0.05, columns + 0.05), ylim=(tallest + 0.05, -0.45 / cell))
-    left = 0.0
-    for index, array in enumerate(values):
-        top = (tallest - array.shape[0]) / 2
+    figure, ax, corners, cell = _side_by_side(values, titles, signs, cell)
+    for index, (array, (left, top)) in enumerate(zip(values, corners, strict=True)):
         role = roles[index] if index < len(roles) else "muted"
         tint = LinearSegmentedColormap.from_list(role, ["#FFFFFF", PALETTE[role]])
         low, spread = float(array.min()), float(np.ptp(array))
@@ -363,21 +357,6 @@ def matrices(
             ax.add_patch(Rectangle((left + x, top + y), 1, 1, facecolor=tint(shade), edgecolor="white", linewidth=1.5))
             text = f"{value:.0f}" if np.allclose(array, array.round()) else f"{value:.{digits}f}"
             ax.text(left + x + 0.5, top + y + 0.5, text, ha="center", va="center", fontsize=min(11.0, 20 * cell))
-        if titles:
-            ax.text(
-                left + array.shape[1] / 2, top - 0.14 / cell, titles[index], ha="center", va="center", weight="bold"
-            )
-        left += array.shape[1]
-        if index < len(values) - 1:
-            ax.text(
-                left + 0.45,
-                tallest / 2,
-                signs[index] if index < len(signs) else "",
-                ha="center",
-                va="center",
-                fontsize=15,
-            )
-            left += 0.9
     return figure
 
 
@@ -396,23 +375,10 @@ def groups(
         cell: the side of a cell, in inches.
     """
     values = [np.atleast_2d(_array(array)) for array in arrays]
-    columns = sum(array.shape[1] for array in values) + 0.9 * (len(values) - 1)
-    cell = min(cell, WIDTH / columns)
-    tallest = max(array.shape[0] for array in values)
-    figure, ax = _canvas(columns * cell, tallest * cell + 0.45)
-    ax.set(xlim=(-0.05, columns + 0.05), ylim=(tallest + 0.05, -0.45 / cell))
-    left = 0.0
-    for index, (array, group) in enumerate(zip(values, members, strict=True)):
-        top = (tallest - array.shape[0]) / 2
+    figure, ax, corners, _ = _side_by_side(values, titles, signs, cell)
+    for array, group, (left, top) in zip(values, members, corners, strict=True):
         for (y, x), owner in np.ndenumerate(np.atleast_2d(_array(group)).astype(int)):
             _cell(ax, left + x, top + y, float(array[y, x]), CYCLE[owner % len(CYCLE)])
-        if titles:
-            middle = left + array.shape[1] / 2
-            ax.text(middle, top - 0.14 / cell, titles[index], ha="center", va="center", weight="bold")
-        left += array.shape[1]
-        if index < len(signs):
-            ax.text(left + 0.45, tallest / 2, signs[index], ha="center", va="center", fontsize=15)
-        left += 0.9
     return figure
 
 
@@ -601,6 +567,27 @@ def _grid_lines(ax: Axes, size: tuple[int, int], patch: tuple[int, int]) -> None
     style = {"color": "white", "linewidth": 0.9}
     ax.hlines(np.arange(0, size[0] + 1, patch[0]) - 0.5, -0.5, size[1] - 0.5, **style)  # type: ignore[arg-type]
     ax.vlines(np.arange(0, size[1] + 1, patch[1]) - 0.5, -0.5, size[0] - 0.5, **style)  # type: ignore[arg-type]
+
+
+def _side_by_side(
+    values: Sequence[Array], titles: Sequence[str], signs: Sequence[str], cell: float
+) -> tuple[Figure, Axes, list[tuple[float, float]], float]:
+    """A canvas for matrices in a row, with titles above and signs between; the (left, top) of each, a cell's side."""
+    columns = sum(array.shape[1] for array in values) + 0.9 * (len(values) - 1)
+    cell = min(cell, WIDTH / columns)
+    tallest = max(array.shape[0] for array in values)
+    figure, ax = _canvas(columns * cell, tallest * cell + 0.45)
+    ax.set(xlim=(-0.05, columns + 0.05), ylim=(tallest + 0.05, -0.45 / cell))
+    corners, left = [], 0.0
+    for index, (rows, width) in enumerate(array.shape for array in values):
+        top = (tallest - rows) / 2
+        corners.append((left, top))
+        if index < len(titles):
+            ax.text(left + width / 2, top - 0.14 / cell, titles[index], ha="center", va="center", weight="bold")
+        left += width + 0.9
+        if index < min(len(signs), len(values) - 1):
+            ax.text(left - 0.45, tallest / 2, signs[index], ha="center", va="center", fontsize=15)
+    return figure, ax, corners, cell
 
 
 def _cell(ax: Axes, x: float, y: float, value: float, colour: str) -> None:
