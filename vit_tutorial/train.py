@@ -635,6 +635,9 @@ def _run(args: argparse.Namespace, command: str) -> None:
             f"{count_parameters(config):,} parameters, {seconds:.0f} s on {accelerator.num_processes} x "
             f"{accelerator.device.type}, saved in {args.out}"
         )
+    accelerator.wait_for_everyone()
+    if torch.distributed.is_initialized():  # gloo's threads must be joined: a process that just ends may abort instead
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
