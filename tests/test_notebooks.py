@@ -103,6 +103,7 @@ def test_cells_are_short(lesson: Path) -> None:
         lines = [line for line in cell["source"].splitlines() if line.strip()]
         assert len(lines) <= 24, f"{len(lines)} lines: {cell['source'][:80]}"
         assert max(map(len, lines)) <= 120, cell["source"][:80]
+        assert not lines[-1].startswith("#"), f"prose at the end of a code cell: {lines[-1]}"
 
 
 def test_every_cell_ends_in_something_to_look_at(lesson: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import pickle
-import resource
 import shutil
 import subprocess
 import sys
@@ -408,6 +407,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refuses, wher
 
 def test_a_write_that_really_fails(tmp_path, refuses):
     # A limit on the size of files: the kernel itself stops the write in the middle.
+    resource = pytest.importorskip("resource", reason="Windows has no limit on the size of a file")
     path, (soft, hard) = tmp_path / "state.pt", resource.getrlimit(resource.RLIMIT_FSIZE)
     train.write(path, b"old")
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
