@@ -2,7 +2,7 @@
 
     python benchmarks/speed.py                    everything, in about six minutes on two cores
     python benchmarks/speed.py --rounds 5         quicker, and noisier
-    python benchmarks/speed.py --only inference   or training, maps, memory
+    python benchmarks/speed.py --only inference   or training, fit, maps, memory
 
 All models of a table live in one process with the same random weights and take turns, in a new order each round, so a
 busy machine slows all of them alike. A ratio is the median over rounds of ours / theirs within the same round; in
@@ -131,6 +131,30 @@ def training(rounds: int) -> None:
         table(f"Training step with AdamW, {preset}, batch {batch}", interleaved(runs, max(rounds // 2, 3)))
 
 
+def fit(rounds: int) -> None:
+    """``train.fit`` itself around our model and timm's: loading, augmentation, steps, the test after the epoch."""
+    digits = vt.data.digits()
+    pixels, labels = torch.randint(256, (1152, 3, 32, 32), dtype=torch.uint8), torch.arange(1152) % 10
+    splits = (vt.data.Images(pixels[rows], labels[rows]) for rows in (slice(1024), slice(1024, None)))
+    photos = vt.data.Data("like CIFAR-10", *splits, digits.classes, (32, 32), 3, (0.5,) * 3, (0.25,) * 3)
+    cases = {
+        "digits": (digits, 64, vt.train.Affine(), {"dim": 64, "depth": 4, "num_heads": 4, "mlp_dim": 128}),
+        "images of CIFAR-10's size": (
+            photos, 128, vt.data.augmentation("crop+flip", photos).image,
+            {"dim": 96, "depth": 6, "num_heads": 3, "mlp_dim": 192},
+        ),
+    }  # fmt: skip
+    for title, (data, batch, augment, shape) in cases.items():
+        size = {"image_size": data.image_size, "in_channels": data.in_channels, "num_classes": 10}
+        ours, theirs = peers.pair("timm", vt.ViTConfig(patch_size=4, **size, **shape))
+        settings = {"epochs": 1, "warmup_epochs": 0, "batch_size": batch, "augment": augment, "progress": False}
+        runs: dict[str, Run] = {
+            name: partial(vt.train.fit, model, data, learning_rate=1e-5, **settings)
+            for name, model in {"ours": ours, "timm": theirs}.items()
+        }
+        table(f"One epoch of fit, {title}, {len(data.train):,} images, batch {batch}", interleaved(runs, rounds))
+
+
 def maps(rounds: int) -> None:
     model, images = vt.ViT(vt.ViTConfig.preset("B/16")).eval(), torch.rand(1, 3, 224, 224)
     runs: dict[str, Run] = {"forward pass": lambda: model(images)}
@@ -221,4 +245,4 @@ def main(parts: dict[str, Callable[[int], None]]) -> None:
 
 
 if __name__ == "__main__":
-    main({"inference": inference, "training": training, "maps": maps, "memory": lambda _: memory()})
+    main({"inference": inference, "training": training, "fit": fit, "maps": maps, "memory": lambda _: memory()})

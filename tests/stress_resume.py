@@ -24,7 +24,7 @@ import torch
 import torch._dynamo
 import torchvision.transforms.v2  # noqa: F401
 
-from vit_tutorial import plots, train  # noqa: F401
+from vit_tutorial import files, plots, train  # noqa: F401
 
 # Everything that draws random numbers or has a memory is switched on.
 ARGUMENTS = shlex.split(
@@ -35,7 +35,7 @@ ARGUMENTS = shlex.split(
 
 def die_while_writing(writes: int, share: float) -> None:
     """Make this process kill itself in its next file but ``writes``, with a ``share`` of the bytes on disk."""
-    left, write = [writes], train.write
+    left, write = [writes], files.write
 
     def deadly(path, content):
         if left[0] == 0:
@@ -45,7 +45,7 @@ def die_while_writing(writes: int, share: float) -> None:
         left[0] -= 1
         write(path, content)
 
-    train.write = deadly
+    files.write = deadly
 
 
 def child(folder: Path, *, resume: bool, death: tuple[int, float] | None = None) -> int:

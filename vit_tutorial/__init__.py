@@ -20,6 +20,7 @@ from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 
 if TYPE_CHECKING:
     from vit_tutorial import data, explain, plots, train
+    from vit_tutorial.files import load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "count_parameters",
     "data",
     "explain",
+    "load",
     "patchify",
     "plots",
     "resize_position_embedding",
@@ -49,4 +51,6 @@ def __getattr__(name: str) -> Any:
     # Loaded at first use: the model needs torch alone, and matplotlib would double the time of the import.
     if name in ("data", "explain", "plots", "train"):
         return importlib.import_module(f"vit_tutorial.{name}")
+    if name == "load":
+        return importlib.import_module("vit_tutorial.files").load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

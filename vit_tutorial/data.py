@@ -4,7 +4,7 @@
 data set           train / test            image      augmentation        where from
 =================  ======================  =========  ==================  ========================================
 ``digits``         1,437 / 360             1 x 8x8    none                scikit-learn's, already on disk
-``shapes``         6,000 / 1,000           3 x 64x64  flip                drawn from a seed, with the target's mask
+``shapes``         20,000 / 1,000          3 x 64x64  flip                drawn from a seed, with the target's mask
 ``fashion_mnist``  60,000 / 10,000         1 x 28x28  crop, flip          downloaded, 30 MB
 ``cifar10``        50,000 / 10,000         3 x 32x32  all five            downloaded, 170 MB
 a folder           your own pictures       as asked   all five            ``train/<class>/*`` and ``test/<class>/*``
@@ -36,6 +36,7 @@ from vit_tutorial.patches import Size, as_pair
 if TYPE_CHECKING:
     from PIL import Image as PILImage
 
+LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
 AUGMENTATION = {"digits": "none", "shapes": "flip", "fashion_mnist": "crop+flip"}  # all others: ALL
 ALL = "crop+flip+randaugment+mixup+cutmix"
 
@@ -43,7 +44,7 @@ ALL = "crop+flip+randaugment+mixup+cutmix"
 # 0.2023, 0.1994, 0.2010 often seen for CIFAR-10 average the images' own deviations. Digits and shapes: measured.
 STATISTICS = {
     "digits": ((0.3054,), (0.3761,)),
-    "shapes": ((0.2957, 0.2878, 0.2656), (0.1936, 0.1680, 0.1618)),
+    "shapes": ((0.2953, 0.2871, 0.2654), (0.1935, 0.1678, 0.1620)),
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
     "fashion_mnist": ((0.2860,), (0.3530,)),
 }
@@ -85,6 +86,51 @@ class Data:
     in_channels: int
     mean: tuple[float, ...]  # one a channel
     std: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """From a picture to what a model takes, as its training did it."""
+
+    image_size: tuple[int, int]  # (H, W)
+    mean: tuple[float, ...]  # one a channel
+    std: tuple[float, ...]
+
+    def __call__(self, images: Tensor | PILImage.Image) -> Tensor:
+        """One picture or a batch of images -> (B, C, H, W), float32, normalised.
+
+        Args:
+            images: a PIL picture of any size, whose middle is cropped to shape and resized, grey for a grey model; or
+                images (C, H, W) or (B, C, H, W) in [0, 1], already of the right size.
+
+        Raises:
+            ValueError: a tensor of another size, with other channels or outside [0, 1]. TypeError: neither of the two.
+        """
+        from PIL import Image
+
+        C = len(self.mean)
+        if isinstance(images, Image.Image):
+            picture = _crop(_rgb(images), self.image_size, above=0.5)  # (H, W, 3)
+            images = torch.from_numpy(picture).permute(2, 0, 1).float() / 255  # (3, H, W)
+            images = images if C == 3 else (images * images.new_tensor(LUMA)[:, None, None]).sum(0, keepdim=True)
+        if not isinstance(images, Tensor) or not images.is_floating_point():
+            kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
+            raise TypeError(f"images must be a PIL picture or a floating-point tensor in [0, 1], got {kind}")
+        if images.ndim not in (3, 4) or images.shape[-3:] != (C, *self.image_size):
+            raise ValueError(
+                f"images must be ({C}, {self.image_size[0]}, {self.image_size[1]}), one or a batch of them, got "
+                f"{tuple(images.shape)}: give PIL pictures, which are cropped and resized, or resize them yourself"
+            )
+        if images.numel() and (images.min() < 0 or images.max() > 1):
+            low, high = images.aminmax()
+            raise ValueError(f"images must lie in [0, 1], got values from {low:.3g} to {high:.3g}: divide by 255?")
+        return normalise(images.reshape(-1, C, *self.image_size), self)
+
+
+def normalise(images: Tensor, data: Data | Preprocessing) -> Tensor:
+    """(x - mean) / std by channel: (B, C, H, W) -> (B, C, H, W)."""
+    mean, std = (images.new_tensor(values)[:, None, None] for values in (data.mean, data.std))  # (C, 1, 1)
+    return (images - mean) / std
 
 
 def _data(name: str, classes: tuple[str, ...], train: Images, test: Images) -> Data:
@@ -146,7 +192,7 @@ def digits() -> Data:
     return _data("digits", tuple("0123456789"), *splits)
 
 
-def shapes(seed: int = 0, train: int = 6000, test: int = 1000) -> Data:
+def shapes(seed: int = 0, train: int = 20_000, test: int = 1000) -> Data:
     """Scenes drawn by code, 64x64 RGB, with the mask of what the label names: so an explanation can be scored.
 
     A scene holds one target, whose figure is the class (:data:`scenes.TARGETS`), and up to four distractors of other
@@ -321,7 +367,13 @@ def _read(file: Path, size: tuple[int, int]) -> np.ndarray:
     from PIL import Image, ImageOps
 
     with Image.open(file) as opened:
-        picture = ImageOps.exif_transpose(opened)
+        return _crop(_rgb(ImageOps.exif_transpose(opened)), size, above=0.5)
+
+
+def _rgb(picture: PILImage.Image) -> PILImage.Image:
+    """Any kind of pixels as RGB: 16 bits reduced to 8, transparent parts white."""
+    from PIL import Image
+
     if picture.mode[0] in "IF":  # 16 or 32 bits a pixel, which convert("RGB") would clip at 255
         levels = np.asarray(picture)
         if picture.mode == "F" or levels.min() < 0 or levels.max() > 65535:
@@ -330,7 +382,7 @@ def _read(file: Path, size: tuple[int, int]) -> np.ndarray:
     if "A" in picture.getbands() or "transparency" in picture.info:
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
-    return _crop(picture.convert("RGB"), size, above=0.5)
+    return picture.convert("RGB")
 
 
 def _crop(picture: PILImage.Image, size: tuple[int, int], above: float) -> np.ndarray:

@@ -1,7 +1,7 @@
 """What ``data.shapes`` shows: one target among distractors on a textured ground, drawn alike on every machine.
 
 Every figure is stamped from one book: 13 figures in 6 sizes and 36 turns, at whole pixels, sixteen samples to each. So
-6,000 scenes take seconds, and nothing is computed whose last bit a machine may choose.
+20,000 scenes take seconds, and nothing is computed whose last bit a machine may choose.
 """
 
 from __future__ import annotations

@@ -8,22 +8,18 @@ state to the very weights of a run that was not, whatever the number of loader w
 from __future__ import annotations
 
 import argparse
-import csv
 import io
-import json
 import math
 import os
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 from accelerate import Accelerator  # type: ignore[import-untyped]
 from accelerate.utils import set_seed  # type: ignore[import-untyped]
@@ -34,11 +30,12 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial import data as data_sets
-from vit_tutorial.data import Data
+from vit_tutorial import files
+from vit_tutorial.data import Data, normalise
+from vit_tutorial.files import History
 from vit_tutorial.vit import ViT, ViTConfig, count_parameters
 
 Batch = tuple[Tensor, Tensor]  # images (B, C, H, W), labels (B,) or, mixed, (B, K)
-History = list[dict[str, float]]  # a row an epoch
 PRECISIONS = ("fp32", "bf16")
 
 # ------------------------------------------------------------------------------------------------------ the loop
@@ -159,12 +156,6 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> float:
     for group in optimizer.param_groups:
         group["lr"] = rate
     return rate
-
-
-def normalise(images: Tensor, data: Data) -> Tensor:
-    """(x - mean) / std by channel: (B, C, H, W) -> (B, C, H, W)."""
-    mean, std = (images.new_tensor(values)[:, None, None] for values in (data.mean, data.std))  # (C, 1, 1)
-    return (images - mean) / std
 
 
 def check_finite(loss: Tensor, norm: Tensor, step: int, rate: float) -> None:
@@ -365,7 +356,7 @@ def _name(thing: object) -> str:
     return str(getattr(thing, "__qualname__", None if thing is None else type(thing).__qualname__))
 
 
-# --------------------------------------------------------------------------------------------------------- files
+# ------------------------------------------------------------------------------------------------------ the state
 
 
 class _Store:
@@ -399,7 +390,7 @@ class _Store:
             state = {name: part.state_dict() for name, part in self.parts.items()}
             buffer = io.BytesIO()
             torch.save(state | {"settings": self.settings, "history": history}, buffer)
-            write(self.path, buffer.getbuffer())
+            files.write(self.path, buffer.getbuffer())
 
     def _load(self, path: Path) -> History:
         try:
@@ -418,72 +409,6 @@ class _Store:
         return list(history)
 
 
-def write(path: Path, content: bytes | memoryview) -> None:
-    """Put ``content`` in place of the file in one move: killed at any moment, the old file or the new one is there.
-
-    Raises:
-        OSError: that names the folder, for a full disk or one without the right to write; the old file stays.
-    """
-    partial_file = path.with_name(f"{path.name}.partial")  # one name: what a kill leaves is overwritten
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial_file.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())  # else a power cut may leave the new name and no content
-        partial_file.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            partial_file.unlink(missing_ok=True)
-        raise OSError(
-            error.errno,
-            f"can't write {path.name} to the folder {path.parent} ({error.strerror}): what was saved there before is "
-            "untouched; make room, or get the right to write, and resume",
-        ) from error
-
-
-def save(folder: str | os.PathLike[str], model: ViT, data: Data, history: History, *, command: str = "") -> None:
-    """Write model.safetensors, config.json (all that is needed to use them), history.csv and curves.png."""
-    from vit_tutorial import plots
-
-    out, table, picture = Path(folder), io.StringIO(), io.BytesIO()
-    config = {
-        "model": asdict(model.config), "classes": list(data.classes), "image_size": list(data.image_size),
-        "mean": list(data.mean), "std": list(data.std), "data": data.name,
-        "test_accuracy": history[-1]["test_accuracy"], "command": command,
-    }  # fmt: skip
-    rows = csv.DictWriter(table, list(history[0]), lineterminator="\n")
-    rows.writeheader()
-    rows.writerows(history)
-    columns = {name: [row[name] for row in history] for name in ("loss", "test_loss", "accuracy", "test_accuracy")}
-    labels = ("training loss", "test loss", "training accuracy", "test accuracy")
-    lines = dict(zip(labels, columns.values(), strict=True))
-    epochs = [row["epoch"] for row in history]
-    plots.curves(epochs, lines, xlabel="epoch", ylabel="loss (nats), accuracy (0 to 1)").savefig(picture)
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    write(out / "model.safetensors", safetensors.torch.save(weights))
-    write(out / "config.json", (json.dumps(config, indent=2) + "\n").encode())
-    write(out / "history.csv", table.getvalue().encode())
-    write(out / "curves.png", picture.getvalue())
-
-
-def load(folder: str | os.PathLike[str]) -> tuple[ViT, dict[str, Any]]:
-    """The model that :func:`save` wrote, in evaluation mode, and its config: classes, mean, std and the others.
-
-    Raises:
-        OSError: a file isn't there. ValueError: config.json doesn't describe a model, or not this one.
-    """
-    path = Path(folder)
-    weights = safetensors.torch.load_file(path / "model.safetensors")
-    config = json.loads((path / "config.json").read_text("utf-8"))
-    try:
-        model = ViT(ViTConfig(**config["model"]))
-        model.load_state_dict(weights)
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise ValueError(f"config.json and model.safetensors in {path} don't belong together: {error}") from error
-    return model.eval(), config
-
-
 # -------------------------------------------------------------------------------------------------- command line
 
 # What each data set starts from; every value can be changed on the command line. The last is for a folder of pictures.
@@ -493,7 +418,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "augment": "affine", "ema": 0.0,
     },
     "shapes": {
-        "patch": 8, "dim": 96, "depth": 6, "heads": 4, "mlp": 192, "epochs": 30, "batch": 64, "rate": 1e-3, "warmup": 3,
+        "patch": 8, "dim": 64, "depth": 4, "heads": 4, "mlp": 128, "epochs": 15, "batch": 64, "rate": 2e-3, "warmup": 1,
         "augment": "default", "ema": 0.0,
     },
     "fashion_mnist": {
@@ -501,8 +426,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "warmup": 3, "augment": "default", "ema": 0.0,
     },
     "cifar10": {
-        "patch": 4, "dim": 192, "depth": 6, "heads": 6, "mlp": 384, "epochs": 200, "batch": 256, "rate": 1e-3,
-        "warmup": 10, "augment": "default", "ema": 0.0,
+        "patch": 4, "dim": 192, "depth": 9, "heads": 6, "mlp": 384, "epochs": 300, "batch": 256, "rate": 1e-3,
+        "warmup": 10, "augment": "default", "ema": 0.0, "drop_path": 0.1,
     },
     "": {
         "patch": 8, "dim": 192, "depth": 6, "heads": 3, "mlp": 384, "epochs": 60, "batch": 64, "rate": 5e-4,
@@ -628,7 +553,7 @@ def _run(args: argparse.Namespace, command: str) -> None:
     )  # fmt: skip
     accelerator = Accelerator(mixed_precision="no")
     if accelerator.is_main_process:
-        save(args.out, model, data, history, command=command)
+        files.save(args.out, model, data, history, command=command)
         seconds, accuracy = sum(row["seconds"] for row in history), history[-1]["test_accuracy"]
         print(
             f"test accuracy {accuracy:.2%} ({round(accuracy * len(data.test))} of {len(data.test)} images), "

@@ -1,0 +1,245 @@
+"""Trained models on disk: what comes with the package is what it claims, and what is written is whole or not at all."""
+
+import csv
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from PIL import Image
+from torch.testing import assert_close
+
+import vit_tutorial as vt
+from vit_tutorial import data, files
+from vit_tutorial.data import Preprocessing
+
+NAMES = ("digits", "shapes")
+
+# ------------------------------------------------------------------------------------------ what comes with the package
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def shipped(request):
+    """Name, folder and config of one model of the package."""
+    folder = files.SHIPPED / request.param
+    return request.param, folder, json.loads((folder / "config.json").read_text())
+
+
+def test_these_come_with_the_package():
+    assert sorted(folder.name for folder in files.SHIPPED.iterdir()) == sorted(NAMES)
+    assert sum(file.stat().st_size for file in files.SHIPPED.rglob("*.*")) <= 5_000_000
+
+
+def test_its_accuracy_on_the_test_split_is_what_it_claims(shipped):
+    name, folder, config = shipped
+    model, classes, preprocess = vt.load(name)
+    data_set = data.load(name)
+    images, labels = data_set.test.batch()
+    with torch.inference_mode():
+        predicted = torch.cat([model(preprocess(part)).argmax(1) for part in images.split(250)])
+    right = int((predicted == labels).sum())
+    # On another CPU the last bits differ, and with them, at most, an image on the border of two classes.
+    assert abs(right - round(config["test_accuracy"] * len(labels))) <= 1
+    assert config["test_accuracy"] >= 0.99
+    assert (classes, preprocess.mean, preprocess.std) == (data_set.classes, data_set.mean, data_set.std)
+    with (folder / "history.csv").open() as table:
+        assert float(list(csv.DictReader(table))[-1]["test_accuracy"]) == config["test_accuracy"]
+
+
+def test_it_says_which_command_made_it(shipped):
+    name, _, config = shipped
+    assert config["command"].startswith(f"python -m vit_tutorial.train --data {name} ")
+    assert "/" not in config["command"].replace("runs/", "")  # nobody's home
+
+
+def test_load_returns_a_model_ready_to_use():
+    trained = vt.load("digits")
+    assert not trained.model.training
+    assert trained.classes == tuple("0123456789")
+    assert (trained.model.config.num_classes, trained.preprocess.image_size) == (10, (8, 8))
+
+
+# ------------------------------------------------------------------------------------------------------------- loading
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Path(shutil.copytree(files.SHIPPED / "digits", tmp_path / "mine"))
+
+
+def test_load_a_folder(folder):
+    mine, theirs = vt.load(folder), vt.load("digits")
+    assert_close(mine.model.state_dict(), theirs.model.state_dict(), rtol=0, atol=0)
+    assert mine[1:] == theirs[1:]
+
+
+def test_a_shipped_name_wins_over_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "digits").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert vt.load("digits").classes == tuple("0123456789")
+    with pytest.raises(OSError, match="safetensors"):
+        vt.load("./digits")
+
+
+def test_load_refuses_an_unknown_name(refuses):
+    with refuses(ValueError, "'dogs'", "digits, shapes", "--out"):
+        vt.load("dogs")
+
+
+def change_config(folder, **changes):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+def change_weights(folder, change):
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    change(weights)
+    safetensors.torch.save_file(weights, folder / "model.safetensors")
+
+
+def cut(folder, name):
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[: len(whole) // 2])
+
+
+DAMAGE = {
+    "another width": lambda folder: change_config(folder, model={"image_size": 8, "patch_size": 4, "dim": 96}),
+    "an unknown setting": lambda folder: change_config(folder, model={"nonsense": 1}),
+    "settings that make no model": lambda folder: change_config(folder, model={"image_size": 8, "patch_size": 3}),
+    "no settings": lambda folder: (folder / "config.json").write_text("{}"),
+    "half a config": lambda folder: cut(folder, "config.json"),
+    "half of the weights": lambda folder: cut(folder, "model.safetensors"),
+    "a pickle": lambda folder: torch.save({}, folder / "model.safetensors"),
+    "no weights": lambda folder: (folder / "model.safetensors").write_bytes(b""),
+    "a missing tensor": lambda folder: change_weights(folder, lambda weights: weights.pop("norm.weight")),
+    "a tensor too many": lambda folder: change_weights(folder, lambda weights: weights.update(x=torch.ones(1))),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_load_refuses_a_damaged_folder(folder, refuses, damage):
+    damage(folder)
+    with refuses(ValueError, str(folder), "damaged or don't belong together"):
+        vt.load(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_load_names_a_missing_file(folder, refuses, name):
+    (folder / name).unlink()
+    with refuses(OSError, str(folder / name)):
+        vt.load(folder)
+
+
+# ------------------------------------------------------------------------------------------------------- preprocessing
+
+COLOUR = Preprocessing((4, 6), (0.5, 0.4, 0.3), (0.2, 0.25, 0.5))
+GREY = Preprocessing((4, 6), (0.5,), (0.25,))
+
+
+def test_preprocessing_is_what_training_did():
+    images = torch.rand(2, 3, 4, 6)
+    expected = torch.stack(
+        [(images[:, c] - m) / s for c, (m, s) in enumerate(zip(COLOUR.mean, COLOUR.std, strict=True))], dim=1
+    )
+    assert_close(COLOUR(images), expected)
+    assert_close(COLOUR(images[0]), expected[:1])
+    assert COLOUR(images.double()).dtype == torch.float64
+
+
+def test_a_picture_is_cropped_in_the_middle_and_resized():
+    # 12 x 30 to the shape of 4 x 6: six columns go on either side; what is left is red, the rest blue.
+    pixels = np.zeros((12, 30, 3), np.uint8)
+    pixels[:, :6, 2] = pixels[:, -6:, 2] = pixels[:, 6:-6, 0] = 255
+    image = COLOUR(Image.fromarray(pixels))
+    red = COLOUR(torch.tensor([1.0, 0, 0])[:, None, None].expand(3, 4, 6))
+    assert_close(image[..., 1:-1], red[..., 1:-1])  # the outer columns take in a little of what lies beyond
+    assert_close(image, red, rtol=0, atol=0.5)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "CMYK", "I;16", "1"])
+def test_any_picture_goes_to_a_grey_model(mode):
+    white = Image.new(mode, (12, 8), {"I;16": 65535, "L": 255, "1": 1, "CMYK": (0, 0, 0, 0)}.get(mode, "white"))
+    assert_close(GREY(white), torch.full((1, 1, 4, 6), (1 - 0.5) / 0.25))
+
+
+def test_green_is_brighter_than_blue():
+    blue, green, red = (float(GREY(Image.new("RGB", (6, 4), name)).mean()) for name in ("blue", "#00ff00", "red"))
+    assert blue < red < green
+
+
+@pytest.mark.parametrize(
+    ("preprocess", "images", "error", "words"),
+    [
+        (COLOUR, torch.rand(1, 3, 6, 4), ValueError, ("(3, 4, 6)", "(1, 3, 6, 4)", "resize")),
+        (COLOUR, torch.rand(1, 1, 4, 6), ValueError, ("(3, 4, 6)", "(1, 1, 4, 6)")),
+        (COLOUR, torch.rand(4, 6), ValueError, ("(3, 4, 6)", "(4, 6)")),
+        (COLOUR, 255 * torch.ones(3, 4, 6), ValueError, ("[0, 1]", "255", "divide")),
+        (COLOUR, torch.full((3, 4, 6), -0.1), ValueError, ("[0, 1]", "-0.1")),
+        (COLOUR, torch.ones(3, 4, 6, dtype=torch.uint8), TypeError, ("floating-point", "uint8")),
+        (COLOUR, np.ones((3, 4, 6)), TypeError, ("floating-point", "ndarray")),
+    ],
+)
+def test_preprocessing_refuses(refuses, preprocess, images, error, words):
+    with refuses(error, *words):
+        preprocess(images)
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+
+def failing(number):
+    def fail(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+FAULTS = {
+    "the disk is full at the sync": (os, "fsync", errno.ENOSPC),
+    "the disk is full at the move": (Path, "replace", errno.ENOSPC),
+    "the folder can't be written to": (Path, "open", errno.EROFS),
+    "the file can't be opened": (Path, "open", errno.EACCES),
+    "the folder can't be made": (Path, "mkdir", errno.EROFS),
+}
+
+
+@pytest.mark.parametrize(("where", "name", "number"), FAULTS.values(), ids=FAULTS)
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refuses, where, name, number):
+    path = tmp_path / "folder" / "state.pt"
+    files.write(path, b"old")
+    with (
+        monkeypatch.context() as patch,
+        refuses(OSError, str(path.parent), os.strerror(number), "state.pt", "untouched", "resume"),
+    ):
+        patch.setattr(where, name, failing(number))
+        files.write(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [file.name for file in path.parent.iterdir()] == ["state.pt"]
+    files.write(path, b"new")
+    assert path.read_bytes() == b"new"
+
+
+def test_a_write_that_really_fails(tmp_path, refuses):
+    # A limit on the size of files: the kernel itself stops the write in the middle.
+    resource = pytest.importorskip("resource", reason="Windows has no limit on the size of a file")
+    path, (soft, hard) = tmp_path / "state.pt", resource.getrlimit(resource.RLIMIT_FSIZE)
+    files.write(path, b"old")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with refuses(OSError, str(tmp_path), "untouched"):
+            files.write(path, bytes(5000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_error_keeps_its_kind(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "open", failing(errno.EACCES))
+    with pytest.raises(PermissionError):
+        files.write(tmp_path / "a", b"")
