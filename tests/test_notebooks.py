@@ -10,7 +10,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
-MODULES = {"01": "patches", "02": "embeddings", "03": "attention", "04": "mlp", "05": "encoder", "06": "vit"}
+MODULES = {
+    "01": "patches",
+    "02": "embeddings",
+    "03": "attention",
+    "04": "mlp",
+    "05": "encoder",
+    "06": "vit",
+    "07": "train",
+    "08": "explain",
+}
 # {(lesson, marker): why its output can't be compared}; such a cell asserts instead.
 SKIPS: dict[tuple[str, str], str] = {}
 MARKER = re.compile(r"NBVAL_\w+|nbval-[\w-]+|raises-exception", re.IGNORECASE)

@@ -137,6 +137,24 @@ def test_attention_over_image_states_each_maximum(photo: torch.Tensor) -> None:
     assert figure.axes[1].patches[0].get_xy() == (7.5, 3.5)  # type: ignore[attr-defined]
 
 
+def test_overlays_are_a_table_of_maps_with_the_target_outlined(photo: torch.Tensor) -> None:
+    even, corner = torch.full((2, 3), 0.5), torch.zeros(2, 3)
+    corner[0, 0] = 1.0
+    mask = torch.zeros(8, 12, dtype=torch.bool)
+    mask[:4, :4] = True
+    figure = plots.overlays([photo, photo], {"a": [even, corner], "b": [corner, even]}, ["x", "y"], masks=[mask, mask])
+    assert [ax.get_title() for ax in figure.axes[:2]] == ["x", "y"]
+    assert [ax.get_ylabel() for ax in figure.axes[::2]] == ["image", "a", "b"]
+    assert all(ax.collections for ax in figure.axes)  # the outlines
+    drawn = images_of(figure)
+    assert len(drawn) == 6
+    np.testing.assert_array_equal(drawn[2], drawn[5])
+    np.testing.assert_array_equal(drawn[3], drawn[4])
+    shared = images_of(plots.overlays([photo, photo], {"a": [even, corner]}, first=False, shared=True))
+    np.testing.assert_array_equal(shared[1], drawn[3])
+    assert np.abs(shared[0] - drawn[2]).max() > 0.1  # half as hot, where all share a scale
+
+
 def test_heatmaps_share_a_scale() -> None:
     a, b = torch.arange(6.0).reshape(2, 3), -2 * torch.arange(6.0).reshape(2, 3)
     figure = plots.heatmaps([a, b], ["a", "b"], symmetric=True, xlabel="key", ylabel="query")
@@ -212,3 +230,23 @@ def test_groups_colours_cells_by_member_and_writes_the_numbers() -> None:
     assert texts_of(figure) == ["a", "→", "b", "1", "2", "3"]
     first, second, third = (cell.get_facecolor()[:3] for cell in figure.axes[0].patches)
     assert first == third != second
+
+
+def test_confusion_writes_every_count_that_is_not_zero_and_shades_mistakes_alone() -> None:
+    figure = plots.confusion(torch.tensor([[9, 1], [0, 12]]), ["cat", "dog"])
+    assert texts_of(figure) == ["9", "1", "12"]
+    np.testing.assert_array_equal(images_of(figure)[0], [[0, 1], [0, 0]])
+    ax = figure.axes[0]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["cat", "dog"]
+    assert "true" in ax.get_ylabel()
+
+
+def test_dots_draws_every_run_and_the_median() -> None:
+    figure = plots.dots({"a": [1.0, 1.0, 4.0], "b": [2.0]}, interval=(0.0, 3.0), label="chance")
+    ax: Any = figure.axes[0]
+    assert [line.get_xdata()[0] for line in ax.lines] == [1.0, 1.0, 4.0, 2.0]
+    heights = [line.get_ydata()[0] for line in ax.lines]
+    assert heights[0] != heights[1]  # equal values stand above each other
+    assert (heights[0], heights[2], heights[3]) == (0.0, 0.0, 1.0)
+    assert [bar.get_segments()[0][0][0] for bar in ax.collections] == [1.0, 2.0]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["chance"]

@@ -11,6 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from vit_tutorial import train
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")
 TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
@@ -32,7 +34,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def commands() -> list[str]:
-    lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines()]
     return [command for line in lines if (command := line.split("#")[0].strip())]
 
 
@@ -65,6 +67,14 @@ def test_commands_exist(command: str) -> None:
         words = ["-m", command.split()[2], "--help"]
         done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
+    elif "accelerate launch " in command:
+        from accelerate.commands.launch import launch_command_parser
+
+        words = command.partition("accelerate launch ")[2].split()
+        launch = launch_command_parser().parse_args(words)
+        assert launch.module
+        assert launch.training_script == "vit_tutorial.train"
+        train.parser(launch.training_script_args).parse_args(launch.training_script_args)
     else:
         assert command in BY_HAND
 

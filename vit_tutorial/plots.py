@@ -293,6 +293,41 @@ def attention_over_image(
 
 
 @_styled
+def overlays(
+    images: Sequence[Array], maps: Mapping[str, Sequence[Array]], titles: Sequence[str] = (), *,
+    masks: Sequence[Array] = (), first: bool = True, shared: bool = False, height: float = 1.6,
+) -> Figure:  # fmt: skip
+    """A table of heat over images: a column an image, a row a kind of map.
+
+    Args:
+        images: each (C, H, W), in [0, 1].
+        maps: {label of the row: a map (rows, columns) for each image}, non-negative.
+        titles: one for each column.
+        masks: (H, W) for each image, outlined where True.
+        first: begin with a row of the images themselves.
+        shared: all maps on one scale, up to the largest value of all; else each on its own.
+        height: of each picture, in inches, where the column is wide enough.
+    """
+    most = max(float(_array(m).max()) for row in maps.values() for m in row) if shared else 0.0
+    table: list[tuple[str, Sequence[Array | None]]] = [(label, list(row)) for label, row in maps.items()]
+    table = [("image", [None] * len(images)), *table] if first else table
+    H, W = _picture(images[0]).shape[:2]
+    height = min(height, (WIDTH - 0.4) / len(images) * H / W)
+    size = (len(images) * (height * W / H + 0.05) + 0.4, len(table) * (height + 0.05) + (0.25 if titles else 0))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(table), len(images), squeeze=False)
+    for (label, row), line in zip(table, axes, strict=True):
+        line[0].set_ylabel(label)
+        for column, (ax, image, heat) in enumerate(zip(line, images, row, strict=True)):
+            _draw(ax, image if heat is None else _overlay(_picture(image), _array(heat), most))
+            if len(masks):
+                ax.contour(_array(masks[column]), levels=[0.5], colors="white", linewidths=1.0)
+    for ax, title in zip(axes[0], titles, strict=False):
+        ax.set_title(title)
+    return figure
+
+
+@_styled
 def heatmaps(
     arrays: Sequence[Array], titles: Sequence[str] = (), *, xlabel: str = "", ylabel: str = "", cmap: str = "viridis",
     symmetric: bool = False, label: str = "", height: float = 3.2,
@@ -491,6 +526,70 @@ def bars(
 
 
 @_styled
+def confusion(counts: Array, classes: Sequence[str], *, height: float = 4.6) -> Figure:
+    """How often each class was taken for each: the right answers on the diagonal, the mistakes shaded beside it.
+
+    Args:
+        counts: (K, K), whole numbers: row the true class, column the model's.
+        classes: K names.
+        height: in inches.
+    """
+    values = _array(counts).astype(int)
+    right = np.eye(len(values), dtype=bool)
+    mistakes = np.where(right, 0, values)
+    figure = Figure(figsize=(height + 0.3, height), layout="constrained")
+    ax = figure.add_subplot()
+    shades = LinearSegmentedColormap.from_list("mistakes", ["#FFFFFF", PALETTE["key"]])
+    ax.imshow(mistakes, cmap=shades, vmin=0, vmax=max(3, mistakes.max()), interpolation="nearest")
+    for (row, column), count in np.ndenumerate(values):
+        if count:
+            colour = PALETTE["value"] if row == column else PALETTE["ink"]
+            ax.text(column, row, str(count), ha="center", va="center", color=colour, weight="bold", fontsize=10)
+    ax.set(xlabel="the model's answer", ylabel="true class")
+    ax.set_xticks(range(len(classes)), classes)
+    ax.set_yticks(range(len(classes)), classes)
+    _grid_lines(ax, (len(values), len(values)), (1, 1))
+    for lines in ax.collections:  # the grid, which is white, on white
+        lines.set(color="#DDDDDD")
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    return figure
+
+
+@_styled
+def dots(
+    values: Mapping[str, Sequence[float]], *, xlabel: str = "", title: str = "",
+    interval: tuple[float, float] | None = None, label: str = "",
+) -> Figure:  # fmt: skip
+    """Repeated measurements: a row for each name, a dot for each value, a bar at their median.
+
+    Args:
+        values: {label: the values of its runs}; equal ones are drawn above each other.
+        xlabel: with its unit.
+        title: above the axes.
+        interval: a range to shade, from the first number to the second.
+        label: what the range is.
+    """
+    figure = Figure(figsize=(7.5, 0.5 * len(values) + (1.3 if label else 1.0)), layout="constrained")
+    ax = figure.add_subplot()
+    if interval:
+        ax.axvspan(*interval, color="#EEEEEE", label=label, zorder=0)
+    for row, runs in enumerate(values.values()):
+        seen: dict[float, int] = {}
+        for value in map(float, runs):
+            ax.plot(value, row - 0.13 * seen.get(value, 0), "o", color=PALETTE["query"], alpha=0.85, markersize=7)
+            seen[value] = seen.get(value, 0) + 1
+        ax.vlines(float(np.median(_array(runs))), row - 0.36, row + 0.3, color=PALETTE["key"], linewidth=2.5, zorder=1)
+    ax.set_yticks(range(len(values)), list(values))
+    ax.set(xlabel=xlabel, title=title, ylim=(len(values) - 0.4, -0.75))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
+    if label:
+        figure.legend(loc="outside upper right", fontsize=10)
+    return figure
+
+
+@_styled
 def five_steps(
     image: Array, patch_size: int, tokens: Array, embedded: Array, attention: Array, scores: Mapping[str, float]
 ) -> Figure:
@@ -553,10 +652,10 @@ def _draw(ax: Axes, image: Array, title: str = "") -> None:
     ax.spines[:].set_visible(False)
 
 
-def _overlay(picture: Array, weights: Array) -> Array:
-    """Heat (rows, columns), scaled to its largest value, over the picture (H, W, 3) in grey, as (3, H, W)."""
+def _overlay(picture: Array, weights: Array, most: float = 0.0) -> Array:
+    """Heat (rows, columns) over the picture (H, W, 3) in grey, as (3, H, W); hottest at ``most``, or at its largest."""
     H, W = picture.shape[:2]
-    strength = weights / max(float(weights.max()), 1e-12)
+    strength = weights / max(most or float(weights.max()), 1e-12)
     strength = strength.repeat(-(-H // len(weights)), axis=0)[:H].repeat(-(-W // weights.shape[1]), axis=1)[:, :W]
     mix = (0.3 + 0.5 * strength)[..., None]  # (H, W, 1)
     mixed = (1 - mix) * picture.mean(axis=-1, keepdims=True) + mix * _HEAT(strength)[..., :3]

@@ -43,7 +43,7 @@ PRECISIONS = ("fp32", "bf16")
 
 def fit(
     model: nn.Module, data: Data, *, epochs: int, batch_size: int = 64, learning_rate: float = 1e-3,
-    weight_decay: float = 0.05, warmup_epochs: float = 5, label_smoothing: float = 0.1, clip: float = 1.0,
+    weight_decay: float = 0.05, warmup_epochs: float = 1, label_smoothing: float = 0.1, clip: float = 1.0,
     ema: float = 0.0, augment: Callable[[Tensor], Tensor] | None = None,
     mix: Callable[[Tensor, Tensor], Batch] | None = None, seed: int = 0, precision: str = "fp32",
     compile: bool = False, workers: int = 0, out: str | os.PathLike[str] | None = None, resume: bool = False,
