@@ -1,96 +1,28 @@
-"""The same Vision Transformer in timm, torchvision and transformers, with our weights under their names.
+"""The same Vision Transformer in timm, torchvision and transformers, with our weights under their names."""
 
-One table a peer: our stem on the left, theirs on the right, ``weight`` or ``bias`` follows both. Several names on the
-right share our tensor's rows, in that order.
-"""
-
-import re
 from functools import partial
 from typing import TypeVar
 
 import timm
+import timm.models.deit
 import torch
 import transformers
 from torch import Tensor, nn
 from torchvision.models import VisionTransformer
 
 from vit_tutorial import ViT, ViTConfig
+from vit_tutorial.names import TIMM, TORCHVISION, TRANSFORMERS_4, TRANSFORMERS_5, rename
 from vit_tutorial.patches import as_pair
 
 Module = TypeVar("Module", bound=nn.Module)
 
-TIMM = {
-    "embed.cls_token": "cls_token",
-    "embed.position": "pos_embed",
-    "embed.patches.proj.": "patch_embed.proj.",
-    "blocks.{i}.norm1.": "blocks.{i}.norm1.",
-    "blocks.{i}.attention.qkv.": "blocks.{i}.attn.qkv.",
-    "blocks.{i}.attention.proj.": "blocks.{i}.attn.proj.",
-    "blocks.{i}.norm2.": "blocks.{i}.norm2.",
-    "blocks.{i}.mlp.fc1.": "blocks.{i}.mlp.fc1.",
-    "blocks.{i}.mlp.fc2.": "blocks.{i}.mlp.fc2.",
-    "norm.": "norm.",
-    "head.": "head.",
-}
-TORCHVISION = {
-    "embed.cls_token": "class_token",
-    "embed.position": "encoder.pos_embedding",
-    "embed.patches.proj.": "conv_proj.",
-    "blocks.{i}.norm1.": "encoder.layers.encoder_layer_{i}.ln_1.",
-    "blocks.{i}.attention.qkv.": "encoder.layers.encoder_layer_{i}.self_attention.in_proj_",
-    "blocks.{i}.attention.proj.": "encoder.layers.encoder_layer_{i}.self_attention.out_proj.",
-    "blocks.{i}.norm2.": "encoder.layers.encoder_layer_{i}.ln_2.",
-    "blocks.{i}.mlp.fc1.": "encoder.layers.encoder_layer_{i}.mlp.0.",
-    "blocks.{i}.mlp.fc2.": "encoder.layers.encoder_layer_{i}.mlp.3.",
-    "norm.": "encoder.ln.",
-    "head.": "heads.head.",
-}
-_TRANSFORMERS = {
-    "embed.cls_token": "vit.embeddings.cls_token",
-    "embed.position": "vit.embeddings.position_embeddings",
-    "embed.patches.proj.": "vit.embeddings.patch_embeddings.projection.",
-    "norm.": "vit.layernorm.",
-    "head.": "classifier.",
-}
-TRANSFORMERS_5 = _TRANSFORMERS | {
-    "blocks.{i}.norm1.": "vit.layers.{i}.layernorm_before.",
-    "blocks.{i}.attention.qkv.": (
-        "vit.layers.{i}.attention.q_proj. vit.layers.{i}.attention.k_proj. vit.layers.{i}.attention.v_proj."
-    ),
-    "blocks.{i}.attention.proj.": "vit.layers.{i}.attention.o_proj.",
-    "blocks.{i}.norm2.": "vit.layers.{i}.layernorm_after.",
-    "blocks.{i}.mlp.fc1.": "vit.layers.{i}.mlp.fc1.",
-    "blocks.{i}.mlp.fc2.": "vit.layers.{i}.mlp.fc2.",
-}
-TRANSFORMERS_4 = _TRANSFORMERS | {  # and the files on the hub
-    "blocks.{i}.norm1.": "vit.encoder.layer.{i}.layernorm_before.",
-    "blocks.{i}.attention.qkv.": (
-        "vit.encoder.layer.{i}.attention.attention.query. "
-        "vit.encoder.layer.{i}.attention.attention.key. "
-        "vit.encoder.layer.{i}.attention.attention.value."
-    ),
-    "blocks.{i}.attention.proj.": "vit.encoder.layer.{i}.attention.output.dense.",
-    "blocks.{i}.norm2.": "vit.encoder.layer.{i}.layernorm_after.",
-    "blocks.{i}.mlp.fc1.": "vit.encoder.layer.{i}.intermediate.dense.",
-    "blocks.{i}.mlp.fc2.": "vit.encoder.layer.{i}.output.dense.",
-}
-
-
-def rename(ours: dict[str, Tensor], table: dict[str, str]) -> dict[str, Tensor]:
-    """Our state dict (or gradients by name) under a peer's names."""
-    theirs = {}
-    for key, tensor in ours.items():
-        layer, stem, leaf = re.fullmatch(r"(?:blocks\.(\d+)\.)?(.*?)(weight|bias|)", key).groups()
-        names = table[stem if layer is None else "blocks.{i}." + stem].split()
-        theirs |= {n.format(i=layer) + leaf: rows for n, rows in zip(names, tensor.chunk(len(names)), strict=True)}
-    return theirs
-
 
 def timm_vit(c: ViTConfig) -> nn.Module:
-    return timm.models.VisionTransformer(
+    kind = timm.models.deit.VisionTransformerDistilled if c.pool == "distilled" else timm.models.VisionTransformer
+    return kind(
         img_size=c.image_size, patch_size=c.patch_size, in_chans=c.in_channels, num_classes=c.num_classes,
         embed_dim=c.dim, depth=c.depth, num_heads=c.num_heads, mlp_ratio=c.mlp_dim / c.dim, qkv_bias=c.qkv_bias,
-        class_token=c.pool == "cls", global_pool="token" if c.pool == "cls" else "avg",
+        class_token=c.pool != "mean", global_pool="avg" if c.pool == "mean" else "token",
         fc_norm=False,  # timm's mean pooling would norm after the pool
         pos_embed="none" if c.position == "none" else "learn", norm_layer=partial(nn.LayerNorm, eps=c.norm_eps),
         act_layer=partial(nn.GELU, approximate={"exact": "none", "tanh": "tanh"}[c.gelu]),

@@ -96,6 +96,11 @@ def change_config(folder, **changes):
     (folder / "config.json").write_text(json.dumps(config | changes))
 
 
+def change_depth(folder, depth):
+    config = json.loads((folder / "config.json").read_text())
+    change_config(folder, model=config["model"] | {"depth": depth})
+
+
 def change_weights(folder, change):
     weights = safetensors.torch.load_file(folder / "model.safetensors")
     change(weights)
@@ -111,6 +116,10 @@ DAMAGE = {
     "another width": lambda folder: change_config(folder, model={"image_size": 8, "patch_size": 4, "dim": 96}),
     "an unknown setting": lambda folder: change_config(folder, model={"nonsense": 1}),
     "settings that make no model": lambda folder: change_config(folder, model={"image_size": 8, "patch_size": 3}),
+    "a class too many": lambda folder: change_config(folder, classes=[*"0123456789", "ten"]),
+    "a depth of a billion": lambda folder: change_depth(folder, 10**9),
+    "another way to crop": lambda folder: change_config(folder, crop="border"),
+    "NaN": lambda folder: change_weights(folder, lambda weights: weights["norm.bias"].fill_(torch.nan)),
     "no settings": lambda folder: (folder / "config.json").write_text("{}"),
     "half a config": lambda folder: cut(folder, "config.json"),
     "half of the weights": lambda folder: cut(folder, "model.safetensors"),
@@ -159,6 +168,30 @@ def test_a_picture_is_cropped_in_the_middle_and_resized():
     red = COLOUR(torch.tensor([1.0, 0, 0])[:, None, None].expand(3, 4, 6))
     assert_close(image[..., 1:-1], red[..., 1:-1])  # the outer columns take in a little of what lies beyond
     assert_close(image, red, rtol=0, atol=0.5)
+
+
+def stripes(size, crop, interpolation="nearest"):
+    """A picture of 10 rows and 40 columns, whose columns are black, then five white, then black, once prepared."""
+    pixels = np.zeros((10, 40), np.uint8)
+    pixels[:, 15:20] = 255
+    grey = Preprocessing(size, (0.0,), (1.0,), crop, interpolation)
+    return grey(Image.fromarray(pixels))[0, 0, 0].round().int().tolist()
+
+
+def test_three_ways_to_crop():
+    assert stripes((10, 20), "middle") == [0] * 5 + [1] * 5 + [0] * 10  # columns 10 to 29
+    assert stripes((10, 40), "squeeze") == [0] * 15 + [1] * 5 + [0] * 20
+    assert stripes((10, 8), "squeeze") == [0, 0, 0, 1, 0, 0, 0, 0]  # all 40, by fives
+    assert stripes((10, 10), 1.0) == [1] * 5 + [0] * 5  # columns 15 to 24
+    assert stripes((5, 5), 0.5) == [1, 1, 0, 0, 0]  # 10 x 40 as it is, columns 18 to 22 (17.5, rounded to even)
+    assert stripes((5, 20), 1.0) == [0] * 7 + [1] * 3 + [0] * 10  # to 5 x 20
+
+
+@pytest.mark.parametrize("change", [{"crop": 0.0}, {"crop": 1.1}, {"crop": "center"}, {"crop": None},
+                                    {"interpolation": "cubic"}])  # fmt: skip
+def test_unknown_ways_to_crop_and_resize(refuses, change):
+    with refuses(ValueError, next(iter(change)), repr(next(iter(change.values())))):
+        Preprocessing((4, 6), (0.5,), (0.25,), **change)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "CMYK", "I;16", "1"])

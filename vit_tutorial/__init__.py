@@ -19,8 +19,8 @@ from vit_tutorial.patches import PatchEmbedding, patchify, unpatchify
 from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 
 if TYPE_CHECKING:
-    from vit_tutorial import data, explain, plots, train
-    from vit_tutorial.files import load
+    from vit_tutorial import data, explain, plots, train, weights
+    from vit_tutorial.weights import load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -44,13 +44,14 @@ __all__ = [
     "sincos_position_embedding",
     "train",
     "unpatchify",
+    "weights",
 ]
 
 
 def __getattr__(name: str) -> Any:
     # Loaded at first use: the model needs torch alone, and matplotlib would double the time of the import.
-    if name in ("data", "explain", "plots", "train"):
+    if name in ("data", "explain", "plots", "train", "weights"):
         return importlib.import_module(f"vit_tutorial.{name}")
     if name == "load":
-        return importlib.import_module("vit_tutorial.files").load
+        return importlib.import_module("vit_tutorial.weights").load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

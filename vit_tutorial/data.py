@@ -36,6 +36,7 @@ from vit_tutorial.patches import Size, as_pair
 if TYPE_CHECKING:
     from PIL import Image as PILImage
 
+INTERPOLATIONS = ("bicubic", "bilinear", "lanczos", "nearest")
 LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
 AUGMENTATION = {"digits": "none", "shapes": "flip", "fashion_mnist": "crop+flip"}  # all others: ALL
 ALL = "crop+flip+randaugment+mixup+cutmix"
@@ -90,18 +91,40 @@ class Data:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From a picture to what a model takes, as its training did it."""
+    """From a picture to what a model takes, as its training did it.
 
-    image_size: tuple[int, int]  # (H, W)
-    mean: tuple[float, ...]  # one a channel
+    Args:
+        image_size: (H, W), in pixels.
+        mean: of each channel, in [0, 1].
+        std: of each channel.
+        crop: "middle" cuts out the largest part of the picture's middle with the shape of ``image_size`` and resizes
+            that; a number in (0, 1] resizes the picture until ``image_size`` is that share of it, and cuts out the
+            middle then (0.875: a side of 256 for 224); "squeeze" resizes the whole picture, whatever its shape.
+        interpolation: "bicubic", "bilinear", "lanczos" or "nearest".
+
+    Raises:
+        ValueError: another crop or interpolation.
+    """
+
+    image_size: tuple[int, int]
+    mean: tuple[float, ...]
     std: tuple[float, ...]
+    crop: float | str = "middle"
+    interpolation: str = "bicubic"
+
+    def __post_init__(self) -> None:
+        share = isinstance(self.crop, (int, float)) and 0 < self.crop <= 1
+        if not share and self.crop not in ("middle", "squeeze"):
+            raise ValueError(f"crop is 'middle', 'squeeze' or a share of the picture in (0, 1], got {self.crop!r}")
+        if self.interpolation not in INTERPOLATIONS:
+            raise ValueError(f"unknown interpolation {self.interpolation!r}: use one of {', '.join(INTERPOLATIONS)}")
 
     def __call__(self, images: Tensor | PILImage.Image) -> Tensor:
         """One picture or a batch of images -> (B, C, H, W), float32, normalised.
 
         Args:
-            images: a PIL picture of any size, whose middle is cropped to shape and resized, grey for a grey model; or
-                images (C, H, W) or (B, C, H, W) in [0, 1], already of the right size.
+            images: a PIL picture of any size, which is cropped and resized, and grey for a grey model; or images
+                (C, H, W) or (B, C, H, W) in [0, 1], already of the right size.
 
         Raises:
             ValueError: a tensor of another size, with other channels or outside [0, 1]. TypeError: neither of the two.
@@ -110,8 +133,8 @@ class Preprocessing:
 
         C = len(self.mean)
         if isinstance(images, Image.Image):
-            picture = _crop(_rgb(images), self.image_size, above=0.5)  # (H, W, 3)
-            images = torch.from_numpy(picture).permute(2, 0, 1).float() / 255  # (3, H, W)
+            pixels = self._fit(_rgb(images))  # (H, W, 3)
+            images = torch.from_numpy(pixels).permute(2, 0, 1).float() / 255  # (3, H, W)
             images = images if C == 3 else (images * images.new_tensor(LUMA)[:, None, None]).sum(0, keepdim=True)
         if not isinstance(images, Tensor) or not images.is_floating_point():
             kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
@@ -125,6 +148,24 @@ class Preprocessing:
             low, high = images.aminmax()
             raise ValueError(f"images must lie in [0, 1], got values from {low:.3g} to {high:.3g}: divide by 255?")
         return normalise(images.reshape(-1, C, *self.image_size), self)
+
+    def _fit(self, picture: PILImage.Image) -> np.ndarray:
+        """Cropped and resized: (H, W, 3), uint8; the numbers of torchvision's and timm's own evaluation."""
+        from torchvision.transforms import InterpolationMode
+        from torchvision.transforms import functional as F
+
+        (H, W), mode = self.image_size, InterpolationMode(self.interpolation)
+        if isinstance(self.crop, str):
+            if self.crop == "squeeze":
+                return np.array(F.resize(picture, [H, W], mode))
+            return _crop(picture, self.image_size, above=0.5, interpolation=self.interpolation)
+        # Whole pixels, and 242 from 224 / (224 / 242).
+        height, width = (math.floor(side / self.crop + 1e-6) for side in (H, W))
+        resized = [height]  # torchvision's short side
+        if height != width:
+            scale = max(height / picture.height, width / picture.width)
+            resized = [round(picture.height * scale), round(picture.width * scale)]
+        return np.array(F.center_crop(F.resize(picture, resized, mode), [H, W]))
 
 
 def normalise(images: Tensor, data: Data | Preprocessing) -> Tensor:
@@ -385,7 +426,7 @@ def _rgb(picture: PILImage.Image) -> PILImage.Image:
     return picture.convert("RGB")
 
 
-def _crop(picture: PILImage.Image, size: tuple[int, int], above: float) -> np.ndarray:
+def _crop(picture: PILImage.Image, size: tuple[int, int], above: float, interpolation: str = "bicubic") -> np.ndarray:
     """The largest part with the shape of ``size``, resized to it; ``above``: how much of the rest is cut off on top."""
     from PIL import Image
 
@@ -394,7 +435,7 @@ def _crop(picture: PILImage.Image, size: tuple[int, int], above: float) -> np.nd
     left, top = (picture.width - width * scale) / 2, (picture.height - height * scale) * above
     # Rounding must not carry the box over the edge.
     box = (left, top, min(left + width * scale, picture.width), min(top + height * scale, picture.height))
-    return np.array(picture.resize((width, height), Image.Resampling.BICUBIC, box=box))
+    return np.array(picture.resize((width, height), Image.Resampling[interpolation.upper()], box=box))
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class Embeddings(nn.Module):
     Args (and the sizes of :class:`PatchEmbedding`):
         position: "learned" (the paper's), "sincos" (fixed, a buffer) or "none" (a bag of patches).
         dropout: probability in [0, 1), after the positions are added (appendix B.1).
-        class_token: False leaves it out, for pooling by the mean; then T = N.
+        class_token: False leaves it out, for pooling by the mean; then T = N. 2: DeiT's distillation token follows.
 
     Raises:
         ValueError: unknown ``position``, a probability outside [0, 1), or what :class:`PatchEmbedding` refuses.
@@ -92,7 +92,7 @@ class Embeddings(nn.Module):
 
     def __init__(
         self, image_size: Size, patch_size: Size, in_channels: int, dim: int,
-        *, position: str = "learned", dropout: float = 0.0, class_token: bool = True,
+        *, position: str = "learned", dropout: float = 0.0, class_token: int = True,
     ) -> None:  # fmt: skip
         super().__init__()
         if position not in POSITIONS:
@@ -100,7 +100,7 @@ class Embeddings(nn.Module):
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout is a probability in [0, 1), got {dropout}: 0.0 switches it off")
         self.patches = PatchEmbedding(image_size, patch_size, in_channels, dim)
-        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim)) if class_token else None
+        self.cls_token = nn.Parameter(torch.zeros(1, int(class_token), dim)) if class_token else None
         self.position: Tensor | None
         if position == "learned":
             tokens = self.patches.grid[0] * self.patches.grid[1] + class_token

@@ -8,16 +8,25 @@ torch.Size([360, 10])
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import json
+import math
 import os
+import pickle
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import safetensors.torch
+import torch
+from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing
 from vit_tutorial.vit import ViT, ViTConfig
@@ -52,29 +61,181 @@ def load(name: str | os.PathLike[str]) -> Trained:
             f"{os.fspath(name)!r} is neither a model of the package ({', '.join(names)}) nor a folder: write one with "
             "python -m vit_tutorial.train --out FOLDER"
         )
-    weights, config = (path / "model.safetensors").read_bytes(), (path / "config.json").read_text("utf-8")
     try:
-        settings = json.loads(config)
-        model = ViT(ViTConfig(**settings["model"]))
-        model.load_state_dict(safetensors.torch.load(weights))
+        state = read_safetensors(path / "model.safetensors")
+        settings = json.loads((path / "config.json").read_text("utf-8"))
+        model = assemble(ViTConfig(**settings["model"]), state)
+        if model.config.num_classes not in (0, len(settings["classes"])):
+            raise ValueError(f"{len(settings['classes'])} names for {model.config.num_classes} classes")
         height, width = settings["image_size"]
-        preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]))
-        return Trained(model.eval(), tuple(settings["classes"]), preprocess)
-    except (KeyError, TypeError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
+        how = {name: settings[name] for name in ("crop", "interpolation") if name in settings}
+        preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]), **how)
+        return Trained(model, tuple(settings["classes"]), preprocess)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"config.json and model.safetensors in {path} are damaged or don't belong together: {error}"
         ) from error
 
 
-def save(folder: str | os.PathLike[str], model: ViT, data: Data, history: History, *, command: str = "") -> None:
-    """Write model.safetensors, config.json (all that is needed to use them), history.csv and curves.png."""
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """A file's tensors, mapped into memory: no copy, and a page is read when it is used.
+
+    The format has no checksum: of a flipped bit within a number, nothing tells. Raises ValueError for a file that is
+    damaged or of another kind, OSError for one that can't be read.
+    """
+    path.open("rb").close()  # whose errors name the file
+    try:
+        return safetensors.torch.load_file(path)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} is damaged, or no safetensors file ({error}): get it again") from error
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a .safetensors, .npz, .pth, .pt or .bin file holds; no code in it is ever run.
+
+    A flipped bit within a number is noticed by the check sums of .npz and .pth (torch 1.6 and later); .safetensors has
+    none.
+
+    Raises:
+        ValueError: another suffix; a file that is damaged, that declares more than it holds, or whose pickle asks for
+            code: it is named, and nothing of it was loaded.
+        OSError: it isn't there, or can't be read.
+    """
+    path = Path(path)
+    readers = {".safetensors": read_safetensors, ".npz": _npz, ".pth": _pickle, ".pt": _pickle, ".bin": _pickle}
+    if path.suffix not in readers:
+        raise ValueError(f"{path} is no file of weights: its name must end in {', '.join(readers)}")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: check the path, or give a name as in 'timm/NAME'")
+    try:
+        return readers[path.suffix](path)
+    except Exception as error:  # on damaged bytes, unpickling and unzipping raise nearly anything
+        if getattr(error, "filename", None) or str(path) in str(error):
+            raise
+        # torch's own advice would be to run the code.
+        reason = " ".join(str(error).rpartition("WeightsUnpickler error:")[2].partition("Check the doc")[0].split())
+        raise ValueError(
+            f"{path} is damaged, or of another kind ({reason[:200]}), and nothing was loaded: get it again"
+        ) from None
+
+
+def _pickle(path: Path) -> dict[str, Any]:
+    torch.serialization.add_safe_globals([argparse.Namespace])  # inert; DeiT's and DINO's files hold their options
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            _no_bomb(archive, path)
+            # torch doesn't compare check sums; it can also write files without.
+            if any(entry.CRC for entry in archive.infolist()) and (bad := archive.testzip()):
+                raise ValueError(f"{path} is damaged: {bad} doesn't match its check sum; get it again")
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        code = re.search(
+            r"(?:GLOBAL|Unsupported (?:global|class|operand))[: ]+(?:GLOBAL )?([\w.]+\.[\w.]+)", str(error)
+        )
+        if code is None:
+            raise
+        raise ValueError(
+            f"{path} asks for {code[1]}: loading it would run code, so nothing was loaded. Tensors alone are read: "
+            "get a .safetensors file, or, if you trust its author, save its state dict anew"
+        ) from None
+    if not isinstance(loaded, Mapping):
+        raise ValueError(f"{path} holds a {type(loaded).__name__}: a state dict, names and tensors, is needed")
+    return dict(loaded)
+
+
+def _npz(path: Path) -> dict[str, Any]:
+    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    with zipfile.ZipFile(path) as archive:
+        _no_bomb(archive, path)
+        for entry in archive.infolist():
+            with archive.open(entry) as member:
+                shape, _, dtype = headers[np.lib.format.read_magic(member)](member)
+                size = math.prod(shape) * dtype.itemsize
+                # numpy would reserve what the header declares before it reads.
+                if dtype.hasobject or member.tell() + size != entry.file_size:
+                    what = "holds a pickle" if dtype.hasobject else f"declares {dtype} {shape} and holds another size"
+                    raise ValueError(f"{path}: {entry.filename} {what}, nothing was loaded: get it again")
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+
+
+def _no_bomb(archive: zipfile.ZipFile, path: Path) -> None:
+    unpacked, packed = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
+    if unpacked > 20 * packed + 100_000:  # weights hardly shrink: noise doesn't
+        raise ValueError(f"{path} has {packed:,} bytes and unpacks to {unpacked:,}: no weights do, nothing was loaded")
+
+
+def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor]) -> ViT:
+    """The model with these tensors as its parameters, float32, in evaluation mode; nothing is copied or initialised.
+
+    Raises:
+        ValueError: names that are missing or too many, other shapes, numbers that aren't finite: which.
+    """
+    state = {name: tensor.detach() for name, tensor in state_dict.items()}
+    blocks = {name.split(".")[1] for name in state if name.startswith("blocks.")}
+    if len(blocks) != config.depth:  # before a damaged depth of a billion is built
+        raise ValueError(f"the weights have {len(blocks)} blocks, the config says depth={config.depth}")
+    with torch.device("meta"):
+        model = ViT(config)
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    compare(expected, {name: tuple(tensor.shape) for name, tensor in state.items()})
+    check_numbers(state)
+    model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, assign=True)
+    return model.eval()
+
+
+def compare(expected: Mapping[str, tuple[int, ...] | None], found: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise a ValueError that lists what of ``found`` is missing, too many or of another shape; None: any shape."""
+    wrong = [
+        f"{name} {found[name]} instead of {shape}"
+        for name, shape in expected.items()
+        if name in found and shape not in (None, found[name])
+    ]
+    lists = {
+        "missing": [name for name in expected if name not in found],
+        "unexpected": [name for name in found if name not in expected],
+        "of another shape": wrong,
+    }
+    if any(lists.values()):
+        raise ValueError("; ".join(f"{len(names)} {what}: {some(names)}" for what, names in lists.items() if names))
+
+
+def check_numbers(state: Mapping[str, Tensor]) -> None:
+    """Raise a ValueError that names the tensors which are no plain, finite floating-point numbers."""
+    kinds = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    for name, tensor in state.items():
+        if tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in kinds:
+            raise ValueError(f"{name} is {tensor.dtype} ({tensor.layout}): plain float16, 32 or 64 numbers are needed")
+        # A few bytes may claim to be a terabyte, by strides of 0.
+        if not tensor.numel() or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
+            raise ValueError(f"{name} {tuple(tensor.shape)} is empty, or declares more numbers than the file holds")
+    # The sum is quick, and not finite if one number isn't; finite numbers may overflow it.
+    bad = [name for name, tensor in state.items() if not (tensor.sum().isfinite() or tensor.isfinite().all())]
+    if bad:
+        raise ValueError(f"{len(bad)} with NaN or infinity: {some(bad)}")
+
+
+def some(names: Sequence[str], limit: int = 10) -> str:
+    """At most ten names, then a count."""
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def save(
+    folder: str | os.PathLike[str], model: ViT, data: Data, history: History, *, command: str = "",
+    preprocess: Preprocessing | None = None,
+) -> None:  # fmt: skip
+    """Write model.safetensors, config.json (all that is needed to use them), history.csv and curves.png.
+
+    ``preprocess`` says how pictures become what the model takes; None: as ``data`` has them.
+    """
     from vit_tutorial import plots
 
     out, table, picture = Path(folder), io.StringIO(), io.BytesIO()
     config = {
-        "model": asdict(model.config), "classes": list(data.classes), "image_size": list(data.image_size),
-        "mean": list(data.mean), "std": list(data.std), "data": data.name,
-        "test_accuracy": history[-1]["test_accuracy"], "command": command,
+        "model": asdict(model.config), "classes": list(data.classes),
+        **asdict(preprocess or Preprocessing(data.image_size, data.mean, data.std)),
+        "data": data.name, "test_accuracy": history[-1]["test_accuracy"], "command": command,
     }  # fmt: skip
     rows = csv.DictWriter(table, list(history[0]), lineterminator="\n")
     rows.writeheader()

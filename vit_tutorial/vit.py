@@ -11,7 +11,7 @@ from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.mlp import GELUS
 from vit_tutorial.patches import Size, as_pair, grid_shape
 
-POOLS = ("cls", "mean")
+POOLS = {"cls": 1, "mean": 0, "distilled": 2}  # how many tokens stand before the patches
 # Table 1, and the two smaller sizes of arXiv 2106.10270: D, L, h, M.
 SIZES = {
     "Ti": (192, 12, 3, 768),
@@ -46,7 +46,7 @@ class ViTConfig:
     norm_eps: float = 1e-6
     gelu: str = "exact"  # or "tanh"
     position: str = "learned"  # or "sincos", "none"
-    pool: str = "cls"  # or "mean": no class token then
+    pool: str = "cls"  # or "mean": no class token then; "distilled": DeiT's second one, and a head on both
 
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size"):  # a list, as JSON has it, becomes a tuple: configs are hashable
@@ -89,7 +89,7 @@ class ViTConfig:
     @property
     def num_tokens(self) -> int:
         """T: the patches, and the class token if there is one."""
-        return self.grid[0] * self.grid[1] + (self.pool == "cls")
+        return self.grid[0] * self.grid[1] + POOLS[self.pool]
 
 
 class ViT(nn.Module):
@@ -104,7 +104,7 @@ class ViT(nn.Module):
         c = self.config = config
         self.embed = Embeddings(
             c.image_size, c.patch_size, c.in_channels, c.dim,
-            position=c.position, dropout=c.dropout, class_token=c.pool == "cls",
+            position=c.position, dropout=c.dropout, class_token=POOLS[c.pool],
         )  # fmt: skip
         rates = [c.drop_path * layer / max(c.depth - 1, 1) for layer in range(c.depth)]
         self.blocks = nn.Sequential(*[EncoderBlock(
@@ -112,13 +112,13 @@ class ViT(nn.Module):
             dropout=c.dropout, attention_dropout=c.attention_dropout, drop_path=rate,
         ) for rate in rates])  # fmt: skip
         self.norm = nn.LayerNorm(c.dim, eps=c.norm_eps)
-        self.head = nn.Linear(c.dim, c.num_classes) if c.num_classes else nn.Identity()
+        self.head = nn.Linear(c.dim * max(POOLS[c.pool], 1), c.num_classes) if c.num_classes else nn.Identity()
         for parameter in self.head.parameters():
             nn.init.zeros_(parameter)
 
     def forward(self, images: Tensor) -> Tensor:
         z = self.features(images)  # (B, T, D)
-        y = z[:, 0] if self.config.pool == "cls" else z.mean(dim=1)  # (B, D)
+        y = z.mean(dim=1) if self.config.pool == "mean" else z[:, : POOLS[self.config.pool]].flatten(1)  # (B, D)
         return self.head(y)  # (B, K), Eq. 4
 
     def features(self, images: Tensor) -> Tensor:
@@ -151,10 +151,10 @@ class ViT(nn.Module):
 def count_parameters(config: ViTConfig) -> int:
     """Parameters by formula: 86,567,656 for B/16. Fixed sine-cosine positions are not learned and don't count."""
     c, D, M, (P, Q) = config, config.dim, config.mlp_dim, as_pair(config.patch_size, "patch_size")
-    embed = (c.in_channels * P * Q + 1) * D + D * (c.pool == "cls") + c.num_tokens * D * (c.position == "learned")
+    embed = (c.in_channels * P * Q + 1) * D + D * POOLS[c.pool] + c.num_tokens * D * (c.position == "learned")
     attention = 3 * D * (D + c.qkv_bias) + D * (D + 1)
     mlp = M * (D + 1) + D * (M + 1)
-    return embed + c.depth * (2 * D + attention + 2 * D + mlp) + 2 * D + c.num_classes * (D + 1)
+    return embed + c.depth * (2 * D + attention + 2 * D + mlp) + 2 * D + c.num_classes * (D * max(POOLS[c.pool], 1) + 1)
 
 
 def count_macs(config: ViTConfig) -> int:
@@ -162,4 +162,4 @@ def count_macs(config: ViTConfig) -> int:
     c, D, M, (P, Q) = config, config.dim, config.mlp_dim, as_pair(config.patch_size, "patch_size")
     N, T = c.grid[0] * c.grid[1], c.num_tokens
     block = T * (4 * D * D + 2 * D * M) + 2 * T * T * D
-    return N * c.in_channels * P * Q * D + c.depth * block + D * c.num_classes
+    return N * c.in_channels * P * Q * D + c.depth * block + D * max(POOLS[c.pool], 1) * c.num_classes

@@ -1,0 +1,1375 @@
+"""Lesson 09: every library's own model and ours give the same logits; no damaged or hostile file gets through."""
+
+import argparse
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import pickle
+import shutil
+import struct
+import sys
+import threading
+import urllib.error
+import warnings
+import zipfile
+from functools import cache, partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import huggingface_hub.constants
+import numpy as np
+import pytest
+import scipy.special
+import timm
+import torch
+import torchvision.models
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peers import logits, randomise, timm_vit, torchvision_vit, transformers_vit
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+
+import vit_tutorial as vt
+from vit_tutorial import ViT, ViTConfig, files, weights
+from vit_tutorial.data import Preprocessing, photograph
+from vit_tutorial.weights import convert, to_huggingface, to_timm, to_torchvision
+
+TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=3, num_heads=4, mlp_dim=40)
+tiny = partial(dataclasses.replace, TINY)
+HF = tiny(norm_eps=1e-12)
+WIDE = tiny(image_size=(16, 40), patch_size=(8, 10), in_channels=2)
+
+
+def images_for(config, batch=2):
+    (rows, columns), patch = config.grid, config.patch_size
+    P, Q = (patch, patch) if isinstance(patch, int) else patch
+    return torch.randn(batch, config.in_channels, rows * P, columns * Q, dtype=torch.float64)
+
+
+def ours(converted, dtype=torch.float64):
+    model = ViT(converted.config).to(dtype).eval()
+    model.load_state_dict({name: tensor.to(dtype) for name, tensor in converted.state_dict.items()})
+    return model
+
+
+# ----------------------------------------------------------------------------------- their own models, and their names
+
+
+def older(state):
+    return {n.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2."): t for n, t in state.items()}
+
+
+def hub_names(model, folder):
+    model.save_pretrained(folder)  # version 5 writes version 4's names
+    return load_file(folder / "model.safetensors")
+
+
+def plain(model):
+    return model.state_dict()
+
+
+def timm_with(**options):
+    return timm.models.VisionTransformer(
+        img_size=16, patch_size=8, num_classes=5, embed_dim=16, depth=3, num_heads=4, mlp_ratio=2.5, **options
+    )
+
+
+# name: how their model is built, from what, which of its names are converted, options
+SOURCES = {
+    "torchvision": (torchvision_vit, TINY, plain, {}),
+    "torchvision 0.12": (torchvision_vit, TINY, lambda m: older(m.state_dict()), {}),
+    "timm": (timm_vit, TINY, plain, {}),
+    "timm wide": (timm_vit, WIDE, plain, {"image_size": (16, 40)}),
+    "timm tall": (timm_vit, tiny(image_size=(32, 8)), plain, {"image_size": (32, 8)}),
+    "timm mean": (timm_vit, tiny(pool="mean"), plain, {}),
+    "timm no bias": (timm_vit, tiny(qkv_bias=False), plain, {}),
+    "timm no positions": (timm_vit, tiny(position="none"), plain, {"image_size": 16}),
+    "timm no class position": (lambda c: timm_with(no_embed_class=True), TINY, plain, {}),
+    "timm compiled": (timm_vit, TINY, lambda m: {f"_orig_mod.{n}": t for n, t in m.state_dict().items()}, {}),
+    "timm training": (timm_vit, TINY, lambda m: {"epoch": 3, "state_dict": m.state_dict()}, {}),
+    "deit": (timm_vit, TINY, lambda m: {"model": m.state_dict()}, {}),
+    "deit distilled": (timm_vit, tiny(pool="distilled"), plain, {}),
+    "deit distilled wide": (timm_vit, dataclasses.replace(WIDE, pool="distilled"), plain, {"image_size": (16, 40)}),
+    "hf 4": (transformers_vit, HF, "hub", {}),
+    "hf 5": (transformers_vit, HF, plain, {}),
+    "hf no bias": (transformers_vit, dataclasses.replace(HF, qkv_bias=False), plain, {}),
+    "hf wide": (transformers_vit, dataclasses.replace(WIDE, norm_eps=1e-12), plain, {"image_size": (16, 40)}),
+}
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+@pytest.mark.parametrize("case", SOURCES)
+def test_their_logits(case, dtype, atol, tmp_path):
+    build, config, names, options = SOURCES[case]
+    theirs = randomise(build(config)).to(dtype).eval()
+    state = hub_names(theirs, tmp_path) if names == "hub" else names(theirs)
+    converted = convert(state, num_heads=4, **options)
+    assert converted.config == config  # eps, GELU, pooling and every size
+    images = images_for(config).to(dtype)
+    with torch.inference_mode():
+        expected = logits(theirs, images)
+        assert expected.std() > 0.1
+        assert_close(ours(converted, dtype)(images), expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("position", ["learned", "sincos", "none"])
+def test_two_class_tokens(position):
+    config = tiny(pool="distilled", position=position)
+    model, images = randomise(ViT(config)).eval(), images_for(config).float()
+    assert config.num_tokens == 6
+    assert sum(parameter.numel() for parameter in model.parameters()) == vt.count_parameters(config)
+    assert vt.count_macs(config) > vt.count_macs(tiny(position=position))
+    assert model.embed.cls_token.shape == (1, 2, 16)
+    features = model.features(images)  # (B, T, D)
+    assert features.shape == (2, 6, 16)
+    assert_close(model(images), model.head(torch.cat([features[:, 0], features[:, 1]], dim=1)))
+    assert vt.explain.relevance(model, images, torch.tensor([0, 1])).shape == (2, 2, 2)
+
+
+SOURCE_OF = {
+    "torchvision": "torchvision", "timm": "timm", "deit": "deit", "deit distilled": "deit", "hf 5": "huggingface",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SOURCE_OF)
+def test_auto_finds_the_source(case):
+    build, config, names, _ = SOURCES[case]
+    state = names(build(config))
+    auto, named = convert(state, num_heads=4), convert(state, SOURCE_OF[case], num_heads=4)
+    assert (auto.config, auto.preprocess) == (named.config, named.preprocess)
+    for other in {"torchvision", "huggingface", "google"} - {SOURCE_OF[case]}:
+        with pytest.raises(ValueError, match=f"no Vision Transformer of {other}"):
+            convert(state, other, num_heads=4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_convert_keeps_the_dtype_and_the_memory(dtype):
+    state = randomise(timm_vit(TINY)).to(dtype).state_dict()
+    converted = convert(state, num_heads=4)
+    assert {tensor.dtype for tensor in converted.state_dict.values()} == {dtype}
+    theirs = {tensor.data_ptr() for tensor in state.values()}
+    assert {tensor.data_ptr() for tensor in converted.state_dict.values()} == theirs
+
+
+def backbone(seed):
+    return randomise(timm_vit(tiny(num_classes=0)), seed).eval()
+
+
+def projector(prefix):  # DINO's own head, with the batch norm that some have
+    return {f"{prefix}head.mlp.0.weight": torch.ones(3, 16), f"{prefix}head.mlp.1.num_batches_tracked": torch.tensor(3)}
+
+
+def under(prefix, state):
+    return {prefix + name: tensor for name, tensor in state.items()}
+
+
+def test_dino():
+    student, teacher = backbone(1), backbone(2)
+    whole = {
+        "student": under("module.backbone.", student.state_dict()) | projector("module."),
+        "teacher": under("backbone.", teacher.state_dict()) | projector(""),
+        "epoch": 3,
+        "args": argparse.Namespace(arch="vit_small"),
+    }
+    images = images_for(TINY).float()
+    for state, theirs in ((whole, teacher), (whole["student"], student), (teacher.state_dict(), teacher)):
+        converted = convert(state, num_heads=4)
+        assert (converted.config.num_classes, converted.preprocess.crop) == (0, 224 / 256)
+        assert converted.preprocess.mean == (0.485, 0.456, 0.406)
+        with torch.inference_mode():
+            assert_close(ours(converted, torch.float32)(images), theirs(images), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_huggingface_without_a_head_and_prefix(version):
+    config = transformers_vit(HF).config
+    theirs = randomise(transformers.ViTModel(config, use_mask_token=True)).double().eval()  # with its pooler
+    state = theirs.state_dict()
+    if version == 4:
+        names = (("layers.", "encoder.layer."), (".attention.q_proj", ".attention.attention.query"),
+                 (".attention.k_proj", ".attention.attention.key"), (".attention.v_proj", ".attention.attention.value"),
+                 (".attention.o_proj", ".attention.output.dense"), ("mlp.fc1", "intermediate.dense"),
+                 ("mlp.fc2", "output.dense"))  # fmt: skip
+        for new, old in names:
+            state = {name.replace(new, old): tensor for name, tensor in state.items()}
+    converted = convert(state, num_heads=4)
+    assert converted.config == dataclasses.replace(HF, num_classes=0)
+    images = images_for(TINY)
+    with torch.inference_mode():
+        expected = theirs(images).last_hidden_state
+        assert_close(ours(converted).features(images), expected, rtol=0, atol=1e-10)
+
+
+# ------------------------------------------------------------------------------------------------------------- Google
+
+
+def flax_file(kind="google", gap=False, head=True, pre_logits=False, sincos=False, h=4, D=16, M=40, P=8, L=3, N=4):
+    """Random arrays, named and shaped as google-research's code names and shapes them."""
+    generator, d, old = np.random.default_rng(0), D // h, kind == "google"
+    attention, mlp, norm = (1, 3, 2) if old else (0, 0, 1)
+    shapes = {"embedding/kernel": (P, P, 3, D), "embedding/bias": (D,)}
+    if not gap:
+        shapes["cls"] = (1, 1, D)
+    if not sincos:
+        name = "Transformer/posembed_input/pos_embedding" if old else "pos_embedding"
+        shapes[name] = (1, N + (old and not gap), D)
+    for i in range(L):
+        block = f"Transformer/encoderblock_{i}/"
+        for part in ("query", "key", "value"):
+            shapes[f"{block}MultiHeadDotProductAttention_{attention}/{part}/kernel"] = (D, h, d)
+            shapes[f"{block}MultiHeadDotProductAttention_{attention}/{part}/bias"] = (h, d)
+        shapes[f"{block}MultiHeadDotProductAttention_{attention}/out/kernel"] = (h, d, D)
+        shapes[f"{block}MultiHeadDotProductAttention_{attention}/out/bias"] = (D,)
+        for j, (rows, columns) in enumerate([(D, M), (M, D)]):
+            shapes[f"{block}MlpBlock_{mlp}/Dense_{j}/kernel"] = (rows, columns)
+            shapes[f"{block}MlpBlock_{mlp}/Dense_{j}/bias"] = (columns,)
+        for j in (0, norm):
+            shapes |= {f"{block}LayerNorm_{j}/{leaf}": (D,) for leaf in ("scale", "bias")}
+    shapes |= {f"Transformer/encoder_norm/{leaf}": (D,) for leaf in ("scale", "bias")}
+    if pre_logits:
+        shapes |= {"pre_logits/kernel": (D, D), "pre_logits/bias": (D,)}
+    if head:
+        shapes |= {"head/kernel": (D, 5), "head/bias": (5,)}
+    # A kernel's spread keeps numbers near one; nothing is zero.
+    spread = {name: 0.3 if name.endswith("bias") or len(shape) == 1 else D**-0.5 for name, shape in shapes.items()}
+    arrays = {name: generator.normal(0, spread[name], shape).astype(np.float32) for name, shape in shapes.items()}
+    return {n: a + 1 if n.endswith("scale") else a for n, a in arrays.items()}
+
+
+def stacked(arrays, L=3):
+    """As big_vision's scan saves them."""
+    whole = {n: a for n, a in arrays.items() if "encoderblock" not in n}
+    for name in [n for n in arrays if "encoderblock_0" in n]:
+        stack = np.stack([arrays[name.replace("_0/", f"_{i}/", 1)] for i in range(L)])
+        whole[name.replace("encoderblock_0", "encoderblock")] = stack
+    return whole
+
+
+def paper(w, images):
+    """Eq. 1 to 4 in NumPy and float64, read off google-research's vit_jax/models_vit.py and big_vision's vit.py."""
+    w = {name: array.astype(np.float64) for name, array in w.items()}
+    old = "Transformer/encoderblock_0/LayerNorm_2/scale" in w
+    attention, mlp, norm = (1, 3, 2) if old else (0, 0, 1)
+
+    def layer_norm(x, name):
+        centred = x - x.mean(-1, keepdims=True)
+        x = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+        return x * w[f"{name}/scale"] + w[f"{name}/bias"]
+
+    P = len(w["embedding/kernel"])
+    B, H, W, C = images.shape
+    x = images.reshape(B, H // P, P, W // P, P, C)
+    x = np.einsum("brpcqk,pqkd->brcd", x, w["embedding/kernel"]) + w["embedding/bias"]
+    x = x.reshape(B, -1, x.shape[-1])
+    if "pos_embedding" in w:  # big_vision: before the class token
+        x = x + w["pos_embedding"]
+    if "cls" in w:
+        x = np.concatenate([np.tile(w["cls"], (B, 1, 1)), x], axis=1)
+    if old:
+        x = x + w["Transformer/posembed_input/pos_embedding"]
+    for i in range(3):
+        block = f"Transformer/encoderblock_{i}"
+        y, name = layer_norm(x, f"{block}/LayerNorm_0"), f"{block}/MultiHeadDotProductAttention_{attention}"
+        q, k, v = (
+            np.einsum("btd,dhe->bthe", y, w[f"{name}/{part}/kernel"]) + w[f"{name}/{part}/bias"]
+            for part in ("query", "key", "value")
+        )
+        scores = np.einsum("bthe,bshe->bhts", q, k) / np.sqrt(q.shape[-1])
+        z = np.einsum("bhts,bshe->bthe", scipy.special.softmax(scores, axis=-1), v)
+        x = x + np.einsum("bthe,hed->btd", z, w[f"{name}/out/kernel"]) + w[f"{name}/out/bias"]
+        y = layer_norm(x, f"{block}/LayerNorm_{norm}")
+        y = y @ w[f"{block}/MlpBlock_{mlp}/Dense_0/kernel"] + w[f"{block}/MlpBlock_{mlp}/Dense_0/bias"]
+        y = 0.5 * y * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3)))
+        x = x + y @ w[f"{block}/MlpBlock_{mlp}/Dense_1/kernel"] + w[f"{block}/MlpBlock_{mlp}/Dense_1/bias"]
+    x = layer_norm(x, "Transformer/encoder_norm")
+    x = x[:, 0] if "cls" in w else x.mean(1)
+    return x @ w["head/kernel"] + w["head/bias"] if "head/kernel" in w and "pre_logits/kernel" not in w else x
+
+
+GOOGLE = {
+    "vision_transformer": ({}, lambda a: a),
+    "vision_transformer, optimiser's names": ({}, lambda a: under("opt/target/", a)),
+    "vision_transformer, gap": ({"gap": True}, lambda a: a),
+    "vision_transformer, no head": ({"head": False}, lambda a: a),
+    "vision_transformer, pre_logits": ({"pre_logits": True}, lambda a: a),
+    "big_vision": ({"kind": "big_vision"}, lambda a: under("params/", a)),
+    "big_vision, two towers": ({"kind": "big_vision"}, lambda a: under("params/img/", a)),
+    "big_vision, gap": ({"kind": "big_vision", "gap": True}, lambda a: a),
+    "big_vision, scan": ({"kind": "big_vision", "gap": True}, lambda a: under("params/", stacked(a))),
+}
+
+
+@pytest.mark.parametrize(("options", "names"), GOOGLE.values(), ids=GOOGLE)
+def test_google_equals_the_paper_s_code(options, names, tmp_path):
+    arrays, images = flax_file(**options), images_for(TINY)
+    np.savez(tmp_path / "x.npz", **names(arrays))
+    converted = convert(weights.read(tmp_path / "x.npz"))  # no num_heads: they are in the file
+    classes = 0 if options.get("pre_logits") or options.get("head") is False else 5
+    pool = "mean" if options.get("gap") else "cls"
+    assert converted.config == tiny(gelu="tanh", pool=pool, num_classes=classes)
+    expected = torch.from_numpy(paper(arrays, images.permute(0, 2, 3, 1).numpy()))
+    assert expected.std() > 0.1
+    if options.get("kind") and pool == "cls":  # a layer norm would hide any other constant
+        assert not converted.state_dict["embed.position"][:, 0].any()
+    with torch.inference_mode():
+        assert_close(ours(converted)(images), expected, rtol=0, atol=1e-10)
+        assert_close(ours(converted, torch.float32)(images.float()).double(), expected, rtol=0, atol=1e-5)
+    family = "big_vision" if options.get("kind") else "google"
+    for source in ("google", family):
+        assert convert(names(arrays), source).preprocess == converted.preprocess
+    assert (converted.preprocess.crop == "squeeze") == (family == "google")
+
+
+def test_big_vision_without_stored_positions_has_sines(refuses):
+    arrays = flax_file("big_vision", gap=True, sincos=True)
+    with refuses(ValueError, "no positions", "image_size"):
+        convert(arrays)
+    converted = convert(arrays, image_size=(8, 16))
+    assert converted.config == tiny(gelu="tanh", pool="mean", position="sincos", image_size=(8, 16))
+    assert_close(converted.state_dict["embed.position"], vt.sincos_position_embedding((1, 2), 16))
+    images, position = images_for(converted.config), {"pos_embedding": vt.sincos_position_embedding((1, 2), 16).numpy()}
+    expected = torch.from_numpy(paper(arrays | position, images.permute(0, 2, 3, 1).numpy()))
+    with torch.inference_mode():
+        assert_close(ours(converted)(images), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("case", ["vision_transformer", "big_vision", "big_vision, gap", "big_vision, scan",
+                                  "vision_transformer, pre_logits"])  # fmt: skip
+def test_google_equals_timm_s_own_loader(case, tmp_path):
+    options, names = GOOGLE[case]
+    arrays = names(flax_file(**options))
+    arrays = arrays if options.get("kind") is None or "params/embedding/kernel" in arrays else under("params/", arrays)
+    np.savez(tmp_path / "x.npz", **arrays)
+    gap, classes = options.get("gap", False), 0 if options.get("pre_logits") else 5
+    theirs = timm.models.VisionTransformer(
+        img_size=16, patch_size=8, num_classes=classes, embed_dim=16, depth=3, num_heads=4, mlp_ratio=2.5,
+        class_token=not gap, no_embed_class="kind" in options, global_pool="avg" if gap else "token", fc_norm=False,
+    )  # fmt: skip
+    theirs.load_pretrained(str(tmp_path / "x.npz"))
+    converted = convert(weights.read(tmp_path / "x.npz"))
+    exact = converted._replace(config=dataclasses.replace(converted.config, gelu="exact"))  # as timm has it
+    images = images_for(TINY)
+    with torch.inference_mode():
+        expected = theirs.eval().double()(images)
+        assert_close(ours(exact)(images), expected, rtol=0, atol=1e-10)
+        assert (ours(converted)(images) - expected).abs().max() > 1e-6  # the other GELU shows
+
+
+# --------------------------------------------------------------------------------------------------- heads and refusals
+
+
+@pytest.mark.parametrize(("dim", "heads"), [(192, 3), (384, 6), (768, 12), (1024, 16), (1280, 16), (128, 2)])
+def test_heads_of_published_sizes(dim, heads):
+    state = ViT(tiny(dim=dim, num_heads=heads, mlp_dim=8, depth=1)).state_dict()
+    assert convert(to_timm(state)).config.num_heads == heads
+    assert convert(to_timm(state), num_heads=4).config.num_heads == 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["vit_so400m_patch14_siglip_gap_224", "vit_giant_patch14_224", "vit_gigantic_patch14_224", "vit_huge_patch14_224"],
+)
+def test_heads_of_timm_s_large_models(name, monkeypatch):
+    with torch.device("meta"):
+        theirs = timm.create_model(name)
+    monkeypatch.setattr(files, "check_numbers", lambda state: None)  # there are none
+    assert convert(theirs.state_dict(), "timm").config.num_heads == theirs.blocks[0].attn.num_heads
+
+
+def test_heads_that_cannot_be_known(refuses):
+    state = timm_vit(TINY).state_dict()
+    with refuses(ValueError, "dim 16", "64", "num_heads"):
+        convert(state)
+    with refuses(ValueError, "dim 16", "num_heads 3"):
+        convert(state, num_heads=3)
+
+
+BEYOND = {
+    "layer scale": timm_with(init_values=0.1),
+    "register tokens": timm_with(reg_tokens=2),
+    "a norm after the mean pooling": timm_with(global_pool="avg", class_token=False),
+    "norms of queries and keys": timm_with(qk_norm=True),
+    "a gated MLP": timm_with(mlp_layer=timm.layers.SwiGLUPacked),
+    "attention pooling (MAP)": timm_with(global_pool="map", class_token=False),
+    "a norm before the blocks": timm_with(pre_norm=True),
+}
+
+
+@pytest.mark.parametrize("part", BEYOND)
+def test_what_the_config_cannot_express_is_refused_by_name(part, refuses):
+    with refuses(ValueError, part, "ViTConfig can't express"):
+        convert(BEYOND[part].state_dict(), num_heads=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("blocks.0.gamma_1", "layer scale"),  # DeiT-3
+        ("MAPHead_0/probe", "attention pooling (MAP)"),
+        ("embeddings.register_tokens", "register tokens"),
+        ("patch_embed.backbone.stem.conv.weight", "a convolutional stem"),
+        ("blocks.0.attn.rel_pos.relative_position_bias_table", "relative or rotary positions"),
+        ("blocks.0.mlp.w12.weight", "a gated or normed MLP"),
+    ],
+)
+def test_other_names_that_are_refused(name, part, refuses):
+    with refuses(ValueError, name, part):
+        convert(timm_vit(TINY).state_dict() | {name: torch.ones(1)}, num_heads=4)
+
+
+def without(*names):
+    return lambda state: {name: tensor for name, tensor in state.items() if name not in names}
+
+
+def with_(**tensors):
+    return lambda state: state | {name.replace("__", "."): tensor for name, tensor in tensors.items()}
+
+
+def filled(name, value):
+    def change(state):
+        tensor = state[name].clone()
+        tensor.view(-1)[-1] = value
+        return state | {name: tensor}
+
+    return change
+
+
+WRONG = {
+    "a missing tensor": (without("blocks.1.norm2.bias"), ["1 missing", "blocks.1.norm2.bias"]),
+    "a whole block missing": (
+        lambda s: {n: t for n, t in s.items() if "blocks.1." not in n},
+        ["12 missing", "12 unexpected", "blocks.2.norm1", "and 2 more"],
+    ),
+    "one bias of q, k and v missing": (without("blocks.2.attn.qkv.bias"), ["1 missing", "blocks.2.attn.qkv.bias"]),
+    "half a head": (without("head.bias"), ["1 missing", "head.bias"]),
+    "no patches": (without("patch_embed.proj.weight"), ["1 missing", "patch_embed.proj.weight"]),
+    "a tensor too many": (with_(blocks__0__extra=torch.ones(1)), ["1 unexpected", "blocks.0.extra"]),
+    "a name mistaken": (lambda s: {n.replace("pos_embed", "pos_embet"): t for n, t in s.items()}, ["pos_embet"]),
+    "another width": (
+        with_(blocks__1__mlp__fc1__weight=torch.ones(40, 17)),
+        ["blocks.1.mlp.fc1.weight", "(40, 17) instead of (40, 16)"],
+    ),
+    "another rank": (with_(pos_embed=torch.ones(5, 16)), ["pos_embed", "(5, 16)", "3 axes"]),
+    "patches of another rank": (with_(patch_embed__proj__weight=torch.ones(16, 192)), ["(16, 192)", "4 axes"]),
+    "positions that fill no square": (with_(pos_embed=torch.ones(1, 7, 16)), ["7 tokens", "image_size"]),
+    "no class token": (without("cls_token"), ["5 tokens", "image_size"]),
+    "a scalar class token": (with_(cls_token=torch.tensor(1.0)), ["cls_token", "3 axes"]),
+    "a head of another width": (with_(head__weight=torch.ones(5, 32)), ["head.weight", "(5, 32) instead of (5, 16)"]),
+    "NaN": (filled("blocks.2.mlp.fc2.weight", torch.nan), ["NaN", "blocks.2.mlp.fc2.weight"]),
+    "infinity": (filled("norm.bias", torch.inf), ["infinity", "norm.bias"]),
+    "infinities of both signs": (with_(norm__bias=torch.tensor([torch.inf, -torch.inf] * 8)), ["norm.bias"]),
+    "whole numbers": (with_(norm__bias=torch.ones(16, dtype=torch.int64)), ["norm.bias", "torch.int64"]),
+    "an empty tensor": (with_(cls_token=torch.ones(1, 0, 16)), ["cls_token", "(1, 0, 16)", "empty"]),
+    "a tensor without memory": (with_(norm__bias=torch.ones(1).expand(10**12)), ["norm.bias", "declares more"]),
+    "a sparse tensor": (with_(norm__bias=torch.ones(16).to_sparse()), ["norm.bias", "torch.sparse_coo"]),
+    "a tensor on no device": (with_(norm__bias=torch.ones(16, device="meta")), ["norm.bias"]),
+    "no tensor": (with_(norm__bias="text"), ["1 entries are no tensors", "norm.bias"]),
+    "nothing": (lambda s: {}, ["0 names"]),
+    "another architecture": (
+        lambda s: torchvision.models.resnet18().state_dict(),
+        ["no Vision Transformer", "conv1.weight", "and 112 more"],
+    ),
+    "no blocks": (lambda s: {n: t for n, t in s.items() if "blocks" not in n}, ["no block"]),
+    "two that become one": (lambda s: s | under("module.", s), ["88 names", "44 differ"]),
+    "a wrapper in itself": (lambda s: (d := {"x": 1}, d.update(model=d))[0], ["no tensors"]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_state_dicts_are_refused(case, refuses):
+    change, words = WRONG[case]
+    with refuses(ValueError, *words):
+        convert(change(timm_vit(TINY).state_dict()), num_heads=4)
+
+
+def test_large_numbers_are_no_infinity():
+    state = timm_vit(TINY).state_dict()
+    state["norm.bias"] = torch.full((16,), 3e38)  # whose sum is infinite
+    assert torch.equal(convert(state, num_heads=4).state_dict["norm.bias"], state["norm.bias"])
+
+
+def test_an_unknown_source(refuses):
+    with refuses(ValueError, "'jax'", "torchvision, timm"):
+        convert(timm_vit(TINY).state_dict(), "jax")
+
+
+@pytest.mark.parametrize("name", ["query/kernel", "out/kernel"])
+def test_flax_kernels_of_another_rank(name, refuses):
+    arrays = flax_file()
+    key = f"Transformer/encoderblock_0/MultiHeadDotProductAttention_1/{name}"
+    with refuses(ValueError, f"MultiHeadDotProductAttention_1/{name}"):
+        convert(arrays | {key: arrays[key].reshape(16, 16)})
+
+
+# ------------------------------------------------------------------------------------------------------- the way back
+
+
+sizes = st.builds(
+    lambda heads, d, rows, columns, P, Q, channels, classes, depth, M, pool, bias: ViTConfig(
+        image_size=(rows * P, columns * Q) if rows * P != columns * Q else rows * P,
+        patch_size=(P, Q) if P != Q else P,
+        in_channels=channels, num_classes=classes, dim=heads * d, depth=depth, num_heads=heads, mlp_dim=M,
+        qkv_bias=bias, pool=pool,
+    ),
+    *[st.integers(1, 3)] * 7, st.integers(0, 3), st.integers(1, 3), st.integers(1, 9),
+    st.sampled_from(["cls", "mean", "distilled"]), st.booleans(),
+)  # fmt: skip
+
+
+@given(sizes, st.sampled_from(["timm", "torchvision", "huggingface", "huggingface 5"]))
+def test_there_and_back_is_exact(config, library):
+    there = {
+        "timm": to_timm, "torchvision": to_torchvision, "huggingface": to_huggingface,
+        "huggingface 5": partial(to_huggingface, version=5),
+    }[library]  # fmt: skip
+    if library != "timm":
+        config = dataclasses.replace(config, pool="cls", qkv_bias=config.qkv_bias or library == "torchvision")
+    model = randomise(ViT(config))
+    source = library.split()[0]
+    back = convert(there(model), source, num_heads=config.num_heads, image_size=config.image_size)
+    assert back.config == dataclasses.replace(config, norm_eps=1e-12 if source == "huggingface" else 1e-6)
+    assert back.state_dict.keys() == model.state_dict().keys()
+    assert all(torch.equal(tensor, back.state_dict[name]) for name, tensor in model.state_dict().items())
+    assert there(model).keys() == there(model.state_dict()).keys()
+
+
+BACK = {
+    "timm": (timm_vit, to_timm, TINY),
+    "timm distilled": (timm_vit, to_timm, tiny(pool="distilled")),
+    "timm mean": (timm_vit, to_timm, tiny(pool="mean", position="sincos")),
+    "timm no head": (timm_vit, to_timm, tiny(pool="distilled", num_classes=0)),
+    "torchvision": (torchvision_vit, to_torchvision, TINY),
+    "huggingface": (transformers_vit, partial(to_huggingface, version=5), HF),
+}
+
+
+@pytest.mark.parametrize("case", BACK)
+def test_a_model_trained_here_works_there(case):
+    build, there, config = BACK[case]
+    model, theirs = randomise(ViT(config)).double().eval(), build(config).double().eval()
+    theirs.load_state_dict(there(model))
+    images = images_for(config)
+    with torch.inference_mode():
+        if case == "timm no head":  # timm's features are the mean of two tokens, ours are both
+            assert_close(model(images).unflatten(1, (2, 16)).mean(1), theirs(images), rtol=0, atol=1e-10)
+        else:
+            assert_close(model(images), logits(theirs, images), rtol=0, atol=1e-10)
+
+
+def test_huggingface_reads_what_we_write(tmp_path):
+    model = randomise(ViT(HF)).eval()
+    transformers_vit(HF).config.save_pretrained(tmp_path)
+    save_file({name: tensor.clone() for name, tensor in to_huggingface(model).items()}, tmp_path / "model.safetensors",
+              metadata={"format": "pt"})  # fmt: skip
+    theirs = transformers.ViTForImageClassification.from_pretrained(tmp_path).eval()
+    images = images_for(HF).float()
+    with torch.inference_mode():
+        assert_close(model(images), theirs(images).logits, rtol=0, atol=1e-5)
+
+
+def test_the_way_back_refuses(refuses):
+    with refuses(ValueError, "torchvision", "embed.cls_token", "to_timm"):
+        to_torchvision(ViT(tiny(pool="mean")))
+    with refuses(ValueError, "transformers", "embed.position"):
+        to_huggingface(ViT(tiny(position="none")).state_dict())
+    with refuses(ValueError, "torchvision", "blocks.0.attention.qkv.bias"):
+        to_torchvision(ViT(tiny(qkv_bias=False)))
+    with refuses(ValueError, "torchvision", "tanh"):
+        to_torchvision(ViT(tiny(gelu="tanh")))
+    for there in (to_torchvision, to_huggingface):
+        with refuses(ValueError, "two"):
+            there(ViT(tiny(pool="distilled")))
+    with refuses(ValueError, "4 or 5", "got 3"):
+        to_huggingface(ViT(TINY), version=3)
+    with refuses(ValueError, "cls_token"):
+        to_timm(timm_vit(TINY).state_dict())
+
+
+# ------------------------------------------------------------------------------------------------------ preprocessing
+
+
+def picture(size=(300, 400)):
+    """The photograph, (height, width)."""
+    return Image.fromarray((photograph(size) * 255).round().byte().permute(1, 2, 0).numpy())
+
+
+PICTURES = [(300, 400), (400, 300), (131, 517), (64, 64)]
+
+
+@pytest.mark.parametrize("size", PICTURES)
+@pytest.mark.parametrize("name", [
+    f"{model}.{version}"
+    for model in ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
+    for version in torchvision.models.get_model_weights(model).__members__
+])  # fmt: skip
+def test_torchvision_s_preprocessing(name, size):
+    model, version = name.split(".")
+    theirs = torchvision.models.get_model_weights(model)[version]
+    ours = torchvision_state(theirs.meta["min_size"][0], {"b": 768, "l": 1024, "h": 1280}[model[4]], int(model[6:]))
+    if version == "IMAGENET1K_SWAG_LINEAR_V1" and model != "vit_h_14":  # its shapes are V1's: load knows by the name
+        ours = dataclasses.replace(ours, crop=1.0, interpolation="bicubic")
+    assert_close(ours(picture(size)), theirs.transforms()(picture(size))[None], rtol=0, atol=1e-6)
+
+
+@cache
+def torchvision_state(image_size, dim, patch_size):
+    config = ViTConfig(image_size, patch_size, dim=dim, depth=1, mlp_dim=4, num_heads=16 if dim > 768 else 12)
+    return convert(to_torchvision(ViT(config))).preprocess
+
+
+TIMM_NAMES = [
+    "vit_tiny_patch16_224.augreg_in21k_ft_in1k", "vit_base_patch16_384.augreg_in21k_ft_in1k",
+    "deit_small_patch16_224.fb_in1k", "deit_base_patch16_384.fb_in1k", "deit_tiny_distilled_patch16_224.fb_in1k",
+]  # fmt: skip
+
+
+def timm_transform(name, **changes):
+    about = timm.data.resolve_data_config({}, pretrained_cfg=timm.models.get_pretrained_cfg(name).to_dict())
+    return timm.data.create_transform(**(about | changes))
+
+
+@pytest.mark.parametrize("size", PICTURES)
+@pytest.mark.parametrize("name", TIMM_NAMES)
+def test_timm_s_preprocessing(name, size):
+    side = int(name.split(".")[0][-3:])
+    state = to_timm(ViT(tiny(image_size=side, patch_size=16, pool="distilled" if "distilled" in name else "cls")))
+    ours = convert(state, "deit" if name.startswith("deit") else "timm", num_heads=4)
+    assert_close(ours.preprocess(picture(size)), timm_transform(name)(picture(size))[None], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", PICTURES)
+@pytest.mark.parametrize("shape", [(96, 160), (160, 96), (32, 224)])
+def test_rectangles_as_timm_cuts_them(shape, size):
+    half = (0.5, 0.5, 0.5)
+    ours = Preprocessing(shape, half, half, 0.9, "bicubic")
+    theirs = timm_transform(TIMM_NAMES[0], input_size=(3, *shape))
+    assert_close(ours(picture(size)), theirs(picture(size))[None], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", PICTURES)
+def test_huggingface_s_preprocessing(size):
+    processor = getattr(transformers, "ViTImageProcessorPil", transformers.ViTImageProcessor)()
+    ours = convert(to_huggingface(ViT(tiny(image_size=224, patch_size=16))), num_heads=4).preprocess
+    theirs = processor(picture(size), return_tensors="pt")["pixel_values"]
+    assert_close(ours(picture(size)), theirs, rtol=0, atol=1e-6)
+
+
+def test_dino_s_preprocessing():
+    v1 = torchvision.transforms
+    theirs = v1.Compose([  # eval_linear.py of facebookresearch/dino
+        v1.Resize(256, interpolation=v1.InterpolationMode.BICUBIC), v1.CenterCrop(224), v1.ToTensor(),
+        v1.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    ])  # fmt: skip
+    ours = convert(to_timm(ViT(tiny(image_size=224, patch_size=16, num_classes=0))), num_heads=4).preprocess
+    assert_close(ours(picture()), theirs(picture())[None], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_other_channels_have_plain_statistics(channels):
+    ours = convert(to_torchvision(ViT(tiny(in_channels=channels))), num_heads=4).preprocess
+    assert ours.mean == ours.std == (0.5,) * channels
+
+
+# -------------------------------------------------------------------------------------------------------------- files
+
+SMALL = ViTConfig(image_size=8, patch_size=4, num_classes=2, dim=64, depth=2, num_heads=1, mlp_dim=8)
+SUFFIXES = (".safetensors", ".pth", ".npz")
+
+
+def small(seed=0):
+    """The same for the same seed, also within one test."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return randomise(ViT(SMALL)).eval()
+
+
+def write(path, model):
+    """The model in the format that the path's suffix says; a .npz holds Google's names."""
+    state = {name: tensor.clone() for name, tensor in to_timm(model).items()}
+    if path.suffix == ".safetensors":
+        save_file(state, path)
+    elif path.suffix == ".npz":
+        np.savez(path, **flax(model))
+    else:
+        torch.save({"model": state, "args": argparse.Namespace(lr=0.1)}, path)
+    return path
+
+
+def flax(model):
+    """The model's tensors turned the other way round, by hand."""
+    state, h, D = model.state_dict(), model.config.num_heads, model.config.dim
+    arrays = {"cls": state["embed.cls_token"], "Transformer/posembed_input/pos_embedding": state["embed.position"],
+              "embedding/kernel": state["embed.patches.proj.weight"].permute(2, 3, 1, 0),
+              "embedding/bias": state["embed.patches.proj.bias"],
+              "Transformer/encoder_norm/scale": state["norm.weight"],
+              "Transformer/encoder_norm/bias": state["norm.bias"],
+              "head/kernel": state["head.weight"].T, "head/bias": state["head.bias"]}  # fmt: skip
+    for i in range(model.config.depth):
+        a, b = f"blocks.{i}.", f"Transformer/encoderblock_{i}/"
+        for j, part in enumerate(("query", "key", "value")):
+            name = f"{b}MultiHeadDotProductAttention_1/{part}"
+            arrays[f"{name}/kernel"] = state[f"{a}attention.qkv.weight"][j * D : j * D + D].T.reshape(D, h, D // h)
+            arrays[f"{name}/bias"] = state[f"{a}attention.qkv.bias"][j * D : j * D + D].reshape(h, D // h)
+        arrays[f"{b}MultiHeadDotProductAttention_1/out/kernel"] = state[f"{a}attention.proj.weight"].T.reshape(h, -1, D)
+        arrays[f"{b}MultiHeadDotProductAttention_1/out/bias"] = state[f"{a}attention.proj.bias"]
+        for j, part in enumerate(("fc1", "fc2")):
+            arrays[f"{b}MlpBlock_3/Dense_{j}/kernel"] = state[f"{a}mlp.{part}.weight"].T
+            arrays[f"{b}MlpBlock_3/Dense_{j}/bias"] = state[f"{a}mlp.{part}.bias"]
+        for j, part in ((0, "norm1"), (2, "norm2")):
+            arrays[f"{b}LayerNorm_{j}/scale"] = state[f"{a}{part}.weight"]
+            arrays[f"{b}LayerNorm_{j}/bias"] = state[f"{a}{part}.bias"]
+    return {name: tensor.numpy() for name, tensor in arrays.items()}
+
+
+def same(model, other):
+    one, two = model.state_dict(), other.state_dict()
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize("suffix", [*SUFFIXES, ".pt", ".bin"])
+def test_load_a_file(suffix, tmp_path):
+    path = write(tmp_path / f"x{suffix}", small())
+    for name in (path, str(path)):
+        model, classes, preprocess = vt.load(name)
+        assert same(model, small())
+        assert model.config == dataclasses.replace(SMALL, gelu="tanh" if suffix == ".npz" else "exact")
+        assert not model.training
+        assert classes == ("class 0", "class 1")
+        assert preprocess.image_size == (8, 8)
+
+
+def test_load_a_file_of_our_own_names(tmp_path):
+    save_file(small().state_dict(), tmp_path / "x.safetensors")
+    assert same(vt.load(tmp_path / "x.safetensors").model, small())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_load_gives_single_precision(dtype, tmp_path):
+    save_file({name: tensor.to(dtype) for name, tensor in to_timm(small()).items()}, tmp_path / "x.safetensors")
+    model = vt.load(tmp_path / "x.safetensors").model
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert same(model, small().to(dtype).float())
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux says what is mapped")
+def test_safetensors_are_mapped_and_never_copied(tmp_path):
+    path = write(tmp_path / "x.safetensors", small())
+    model = vt.load(path).model
+    maps = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines() if path.name in line]
+    areas = [tuple(int(end, 16) for end in line[0].split("-")) for line in maps]
+    for name, parameter in model.named_parameters():
+        assert any(low <= parameter.data_ptr() < high for low, high in areas), name
+        assert parameter.requires_grad
+    before = path.read_bytes()
+    torch.optim.SGD(model.parameters(), 1.0).step(lambda: model(torch.rand(1, 3, 8, 8)).sum().backward())
+    assert not same(model, small())  # it trains, and the file stays
+    assert path.read_bytes() == before
+
+
+class Evil:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("how", ["torch", "torch, old format", "pickle", "pickle 4", "within a checkpoint"])
+def test_a_pickle_s_code_is_never_run(how, tmp_path, refuses):
+    path, trace = tmp_path / "x.pth", str(tmp_path / "trace")
+    if how.startswith("pickle"):
+        path.write_bytes(pickle.dumps(Evil(trace), protocol=4 if how == "pickle 4" else 2))
+    else:
+        what = to_timm(small()) | {"x": Evil(trace)} if how == "within a checkpoint" else Evil(trace)
+        torch.save(what, path, _use_new_zipfile_serialization=how != "torch, old format")
+    wanted = "another kind" if how == "pickle 4" else f"asks for {os.mkdir.__module__}.mkdir"  # torch can't read 4
+    with refuses(ValueError, str(path), wanted, "nothing was loaded"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, about protocol 4
+        vt.load(path)
+    assert not Path(trace).exists()
+
+
+def test_objects_in_a_npz_are_refused(tmp_path, refuses):
+    arrays = flax(small()) | {"head/bias": np.array([Evil(str(tmp_path / "trace"))], dtype=object)}
+    np.savez(tmp_path / "x.npz", **arrays)
+    with refuses(ValueError, "x.npz", "head/bias", "holds a pickle"):
+        vt.load(tmp_path / "x.npz")
+    assert not (tmp_path / "trace").exists()
+
+
+def npy_header(shape):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return header.getvalue()
+
+
+def bomb(path, kind):
+    if kind == "a tensor of strides 0":
+        torch.save(to_timm(small()) | {"norm.bias": torch.ones(1).expand(10**12)}, path)
+    elif kind in ("a compressed pickle", "compressed arrays"):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("archive/data.pkl" if path.suffix == ".pth" else "x.npy", bytes(50_000_000))
+    elif kind == "an array's header":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("cls.npy", npy_header((10**10,)) + bytes(40))
+    elif kind == "a safetensors header":
+        header = b'{"cls_token":{"dtype":"F32","shape":[1,1,1000000000000],"data_offsets":[0,4]}}'
+        path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    elif kind == "a header's length":
+        path.write_bytes(struct.pack("<Q", 2**60) + b"{}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "suffix", "words"),
+    [
+        ("a tensor of strides 0", ".pth", ["norm.bias", "declares more numbers than the file holds"]),
+        ("a compressed pickle", ".pth", ["unpacks to 50,000,000"]),
+        ("compressed arrays", ".npz", ["unpacks to 50,000,000"]),
+        ("an array's header", ".npz", ["cls", "(10000000000,)", "another size"]),
+        ("a safetensors header", ".safetensors", ["damaged"]),
+        ("a header's length", ".safetensors", ["damaged"]),
+    ],
+)
+def test_bombs_are_refused_before_they_are_unpacked(kind, suffix, words, tmp_path, refuses):
+    path = tmp_path / f"x{suffix}"
+    bomb(path, kind)
+    peak = memory_peak()
+    with refuses(ValueError, str(path), *words):
+        vt.load(path)
+    assert memory_peak() - peak < 30e6
+
+
+def memory_peak():
+    resource = pytest.importorskip("resource", reason="Windows has no such count")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)  # bytes
+
+
+class Whole(dict):
+    """The same model in each format: its bytes by suffix."""
+
+    def __repr__(self):  # hypothesis would print them all
+        return "Whole()"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    contents = Whole({suffix: write(folder / f"whole{suffix}", small()).read_bytes() for suffix in SUFFIXES})
+    contents.folder = folder
+    return contents
+
+
+DAMAGES = st.one_of(
+    st.tuples(st.just("cut"), st.floats(0, 0.9999)),
+    st.tuples(st.just("flip"), st.floats(0, 0.9999), st.integers(0, 7)),
+    st.tuples(st.just("flip in the first 2000"), st.integers(0, 1999), st.integers(0, 7)),
+    st.tuples(st.just("flip in the last 2000"), st.integers(0, 1999), st.integers(0, 7)),
+    st.tuples(st.just("zeros"), st.floats(0, 0.9999), st.integers(1, 5000)),
+    st.tuples(st.just("more"), st.floats(0, 1), st.binary(min_size=1, max_size=50)),
+    st.tuples(st.just("less"), st.floats(0, 0.9999), st.integers(1, 500)),
+    st.tuples(st.just("other"), st.binary(max_size=300)),
+)
+
+
+def damaged(content, damage):
+    kind, where, *more = damage
+    if kind == "other":
+        return where
+    at = {"flip in the first 2000": where, "flip in the last 2000": len(content) - 1 - where}.get(kind)
+    at = int(where * len(content)) if at is None else at
+    if kind == "cut":
+        return content[:at]
+    if kind.startswith("flip"):
+        return content[:at] + bytes([content[at] ^ 1 << more[0]]) + content[at + 1 :]
+    if kind == "zeros":
+        return content[:at] + bytes(len(content[at : at + more[0]])) + content[at + more[0] :]
+    return content[:at] + more[0] + content[at:] if kind == "more" else content[:at] + content[at + more[0] :]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(max_examples=150)
+@given(damage=DAMAGES)
+def test_no_damage_passes(whole, suffix, damage):
+    content, path = damaged(whole[suffix], damage), whole.folder / f"part{suffix}"
+    path.write_bytes(content)
+    try:
+        model = vt.load(path).model
+    except (ValueError, OSError) as refusal:
+        message = str(refusal)
+    else:
+        message = ""
+    if message:
+        assert path.name in message
+        assert len(message) < 3000
+    elif suffix == ".safetensors":  # without a check sum only its header is sure
+        header = 8 + int.from_bytes(whole[suffix][:8], "little")
+        assert content[:header] == whole[suffix][:header]
+        assert len(content) == len(whole[suffix])
+    else:
+        assert same(model, small())  # what wasn't noticed changed nothing: a time stamp, an attribute
+
+
+@settings(max_examples=60)
+@given(at=st.floats(0, 0.9999), bit=st.integers(0, 7), part=st.sampled_from(["length", "names"]))
+def test_every_flipped_bit_of_a_safetensors_header_is_noticed(whole, at, bit, part):
+    content, path = whole[".safetensors"], whole.folder / "header.safetensors"
+    header = len(content[8:].partition(b"}}")[0]) + 2
+    damage = int(8 * at) if part == "length" else 8 + int(header * at)
+    content = content[:damage] + bytes([content[damage] ^ 1 << bit]) + content[damage + 1 :]
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"header\.safetensors"):
+        vt.load(path)
+
+
+def test_a_file_without_check_sums_is_read(tmp_path):
+    path = write(tmp_path / "x.pth", small())
+    with zipfile.ZipFile(path) as archive:
+        assert any(entry.CRC for entry in archive.infolist())
+    set_crc32 = getattr(torch.serialization, "set_crc32_options", None)
+    if set_crc32 is None:
+        pytest.skip("this torch always computes them")
+    set_crc32(False)
+    try:
+        write(path, small())
+    finally:
+        set_crc32(True)
+    assert same(vt.load(path).model, small())
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".npz"])
+def test_the_check_sum_finds_a_flipped_bit_within_a_number(suffix, tmp_path, refuses):
+    path = write(tmp_path / f"x{suffix}", small())
+    content = bytearray(path.read_bytes())
+    number = small().state_dict()["blocks.1.mlp.fc1.bias"].numpy().tobytes()
+    content[content.index(number) + 1] ^= 1
+    path.write_bytes(content)
+    with refuses(ValueError, str(path), "damaged", "get it again"):
+        vt.load(path)
+
+
+@pytest.mark.parametrize("suffix", [*SUFFIXES, ".bin"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"text", bytes(1000), b"PK\x05\x06" + bytes(18)])
+def test_read_names_the_file(suffix, content, tmp_path, refuses):
+    (tmp_path / f"x{suffix}").write_bytes(content)
+    empty_archive = suffix == ".npz" and content.startswith(b"PK")
+    with refuses(ValueError, *(["0 names"] if empty_archive else [str(tmp_path / f"x{suffix}"), "damaged"])):
+        convert(weights.read(tmp_path / f"x{suffix}"))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_that_may_not_be_read(suffix, tmp_path, refuses):
+    write(tmp_path / f"x{suffix}", small()).chmod(0)
+    with refuses(OSError, f"x{suffix}"):
+        vt.load(tmp_path / f"x{suffix}")
+
+
+def test_other_files_are_refused(tmp_path, refuses):
+    with refuses(ValueError, "x.txt", "digits", ".safetensors", "timm/NAME"):
+        vt.load(tmp_path / "x.txt")
+    with refuses(ValueError, "x.txt", ".npz"):
+        weights.read(tmp_path / "x.txt")
+    with refuses(OSError, str(tmp_path / "x.pth"), "no file"):
+        vt.load(tmp_path / "x.pth")
+    torch.save([1, 2], tmp_path / "list.pth")
+    with refuses(ValueError, "list.pth", "holds a list"):
+        vt.load(tmp_path / "list.pth")
+    save_file(torchvision.models.resnet18().state_dict(), tmp_path / "resnet.safetensors")
+    with refuses(ValueError, "resnet.safetensors", "no Vision Transformer", "and 112 more"):
+        vt.load(tmp_path / "resnet.safetensors")
+
+
+# ------------------------------------------------------------------------------------------- another head, another size
+
+
+def test_another_number_of_classes(tmp_path):
+    path = write(tmp_path / "x.pth", small())
+    model, classes, _ = vt.load(path, num_classes=3)
+    assert classes == ("class 0", "class 1", "class 2")
+    assert not model.head.weight.any()
+    assert not model.head.bias.any()
+    assert model.head.weight.shape == (3, 64)
+    body = vt.load(path, num_classes=0)
+    assert (body.classes, body.model.config.num_classes) == ((), 0)
+    rest = {name for name in small().state_dict() if "head" not in name}
+    for changed in (model, body.model):
+        assert all(torch.equal(changed.state_dict()[name], small().state_dict()[name]) for name in rest)
+    assert same(vt.load(path, num_classes=2).model, small())  # as many: the head stays
+
+
+def test_another_head_of_a_shipped_and_of_a_distilled_model(tmp_path):
+    model, classes, _ = vt.load("digits", num_classes=3)
+    assert classes == ("class 0", "class 1", "class 2")
+    assert torch.equal(model(torch.rand(2, 1, 8, 8)), torch.zeros(2, 3))
+    distilled = randomise(ViT(dataclasses.replace(SMALL, pool="distilled")))
+    path = write(tmp_path / "x.pth", distilled)
+    assert vt.load(path, num_classes=3).model(torch.rand(2, 3, 8, 8)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean", "distilled"])
+@pytest.mark.parametrize("size", [16, 12, (8, 16), (20, 12), (4, 28), 4])
+def test_another_size_equals_timm_s_own(pool, size, tmp_path):
+    config = dataclasses.replace(SMALL, pool=pool)
+    theirs = timm_vit(config)
+    theirs.load_state_dict(to_timm(randomise(ViT(config))))
+    save_file(theirs.state_dict(), tmp_path / "x.safetensors")
+    other = timm_vit(dataclasses.replace(config, image_size=size))
+    state = timm.models.vision_transformer.checkpoint_filter_fn(theirs.state_dict(), other)  # timm's own resizing
+    other.load_state_dict(state)
+    model, _, preprocess = vt.load(tmp_path / "x.safetensors", image_size=size)
+    assert preprocess.image_size == (size if isinstance(size, tuple) else (size, size))
+    images = images_for(model.config).float()
+    with torch.inference_mode():
+        assert_close(model(images), other.eval()(images), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("recipe", ["timm", "torchvision", "huggingface", "google", "dino"])
+def test_positions_are_resized_by_the_recipe_named(recipe, tmp_path):
+    path, old = write(tmp_path / "x.pth", small()), small().state_dict()["embed.position"]
+    for size in (16, 24, (8, 16), (20, 12), (12, 4)):
+        model = vt.load(path, image_size=size, recipe=recipe).model
+        expected = vt.resize_position_embedding(old, (2, 2), model.config.grid, recipe=recipe)
+        assert_close(model.embed.position.data, expected, rtol=0, atol=1e-6)
+    assert same(vt.load(path, image_size=8, recipe=recipe).model, small())
+
+
+def test_other_sizes_of_models_without_learned_positions(tmp_path):
+    for position in ("sincos", "none"):
+        files.assemble(config := dataclasses.replace(SMALL, position=position), ViT(config).state_dict())
+        folder = saved(tmp_path / position, ViT(config))
+        model = vt.load(folder, image_size=(8, 16)).model
+        expected = ViT(dataclasses.replace(config, image_size=(8, 16))).embed.position
+        assert model.embed.position is None if expected is None else torch.equal(model.embed.position, expected)
+
+
+def test_sizes_and_recipes_that_do_not_fit(tmp_path, refuses):
+    path = write(tmp_path / "x.pth", small())
+    with refuses(ValueError, "10x10", "4x4"):
+        vt.load(path, image_size=10)
+    with refuses(ValueError, "'openai'"):
+        vt.load(path, image_size=16, recipe="openai")
+    with refuses(ValueError, "num_classes", "-1"):
+        vt.load(path, num_classes=-1)
+
+
+# ------------------------------------------------------------------------------------------------- folders and the hub
+
+
+def saved(folder, model, **options):
+    """What files.save writes of a model."""
+    data_set = vt.data.Data("mine", None, None, ("cat", "dog"), (8, 8), 3, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    row = dict.fromkeys(("epoch", "loss", "test_loss", "accuracy", "test_accuracy"), 1.0)
+    files.save(folder, model, data_set, [row], **options)
+    return folder
+
+
+def test_a_saved_folder_carries_the_preprocessing(tmp_path):
+    preprocess = Preprocessing((8, 8), (0.3, 0.2, 0.1), (0.6, 0.5, 0.4), 0.875, "bilinear")
+    for expected, options in (
+        (preprocess, {"preprocess": preprocess}),
+        (Preprocessing((8, 8), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)), {}),
+    ):
+        found = vt.load(saved(tmp_path, small(), **options))
+        assert same(found.model, small())
+        assert found[1:] == (("cat", "dog"), expected)
+
+
+def hf_folder(folder, name="model.safetensors", **changes):
+    theirs = transformers_vit(dataclasses.replace(SMALL, norm_eps=1e-12)).config
+    theirs.id2label, theirs.label2id = {0: "tench", 1: "goldfish"}, {"tench": 0, "goldfish": 1}
+    folder.mkdir(parents=True, exist_ok=True)
+    theirs.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps(config))
+    state = {name: tensor.clone() for name, tensor in to_huggingface(small()).items()}
+    save_file(state, folder / name) if name.endswith("safetensors") else torch.save(state, folder / name)
+    how = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6], "resample": 3, "size": 8}
+    (folder / "preprocessor_config.json").write_text(json.dumps(how))
+    return folder
+
+
+def timm_folder(folder, architecture="vit_tiny_patch4_8", **changes):
+    about = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6], "input_size": [3, 8, 8], "crop_pct": 0.95,
+             "crop_mode": "center", "interpolation": "bilinear"}  # fmt: skip
+    config = {"architecture": architecture, "num_classes": 2, "pretrained_cfg": about | changes}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file({name: tensor.clone() for name, tensor in to_timm(small()).items()}, folder / "model.safetensors")
+    return folder
+
+
+HUB_HF = (("tench", "goldfish"), Preprocessing((8, 8), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "squeeze", "bicubic"))
+HUB_TIMM = (("class 0", "class 1"), Preprocessing((8, 8), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), 0.95, "bilinear"))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_a_folder_of_transformers(name, tmp_path):
+    found = vt.load(hf_folder(tmp_path, name))
+    assert same(found.model, small())
+    assert found.model.config == dataclasses.replace(SMALL, norm_eps=1e-12)
+    assert found[1:] == HUB_HF
+    changed = vt.load(hf_folder(tmp_path, name, hidden_act="gelu_new", layer_norm_eps=1e-5, num_attention_heads=4))
+    assert changed.model.config == dataclasses.replace(SMALL, norm_eps=1e-5, gelu="tanh", num_heads=4)
+    (tmp_path / "preprocessor_config.json").unlink()
+    assert vt.load(tmp_path).preprocess == Preprocessing((8, 8), (0.5,) * 3, (0.5,) * 3, "squeeze", "bilinear")
+
+
+def test_a_folder_of_timm(tmp_path):
+    found = vt.load(timm_folder(tmp_path))
+    assert same(found.model, small())
+    assert found[1:] == HUB_TIMM
+    assert vt.load(timm_folder(tmp_path, "vit_base_patch16_gap_224")).model.config.num_heads == 16
+    assert vt.load(timm_folder(tmp_path, crop_mode="squash")).preprocess.crop == "squeeze"
+    assert vt.load(timm_folder(tmp_path, label_names=["cat", "dog"])).classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda folder: hf_folder(folder, model_type="swin"), ["swin", "beyond ViTConfig"]),
+        (lambda folder: hf_folder(folder, hidden_act="quick_gelu"), ["quick_gelu", "beyond ViTConfig"]),
+        (lambda folder: hf_folder(folder, hidden_act=None), ["None", "beyond ViTConfig"]),
+        (lambda folder: hf_folder(folder, num_attention_heads=None), ["norm"]),
+        (lambda folder: timm_folder(folder, "eva02_tiny_patch14_224"), ["eva02", "beyond ViTConfig"]),
+        (lambda folder: timm_folder(folder, "vit_base_patch16_clip_quickgelu_224"), ["quickgelu", "beyond ViTConfig"]),
+        (lambda folder: timm_folder(folder, "vit_base_patch32_siglip_gap_256"), ["siglip", "beyond ViTConfig"]),
+        (lambda folder: timm_folder(folder, "vit_small_patch16_rope_224"), ["rope", "beyond ViTConfig"]),
+        (lambda folder: timm_folder(folder, input_size=None), ["config.json", "damaged"]),
+        (lambda folder: (timm_folder(folder) / "config.json").write_text("[]"), ["config.json", "damaged"]),
+        (lambda folder: (timm_folder(folder) / "config.json").write_text("{"), ["config.json", "damaged"]),
+        (
+            lambda folder: (timm_folder(folder) / "model.safetensors").unlink(),
+            ["model.safetensors", "pytorch_model.bin"],
+        ),
+    ],
+)
+def test_folders_that_are_refused(change, words, tmp_path, refuses):
+    change(tmp_path)
+    if words == ["norm"]:  # the heads follow from the width then
+        assert vt.load(tmp_path).model.config.num_heads == 1
+        return
+    with refuses(ValueError, str(tmp_path), *words):
+        vt.load(tmp_path)
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """A folder's files, with the headers that huggingface_hub looks for; ``cut`` sends that many bytes and hangs up."""
+
+    cut: int | None = None
+    requests: list[str] = []  # noqa: RUF012
+
+    def end_headers(self):
+        self.send_header("ETag", f'"{hashlib.sha256(self.path.encode()).hexdigest()}"')  # what the hub's cache goes by
+        self.send_header("X-Repo-Commit", "0" * 40)
+        if self.failed:
+            self.send_header("X-Error-Code", "EntryNotFound")
+        super().end_headers()
+
+    def send_response(self, code, message=None):
+        self.failed = code == 404
+        super().send_response(code, message)
+
+    def do_GET(self):
+        self.requests.append(self.path)
+        super().do_GET()
+
+    def copyfile(self, source, output):
+        output.write(source.read() if self.cut is None else source.read()[: self.cut])
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.fixture
+def web(tmp_path, monkeypatch):
+    """A folder that a server on this machine shows, in place of every address that load knows."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    handler = type("Here", (Handler,), {"requests": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
+    server.handler = handler
+    server.folder = folder
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    point_to(monkeypatch, tmp_path, f"http://127.0.0.1:{server.server_port}")
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def point_to(monkeypatch, tmp_path, url):
+    constants = huggingface_hub.constants
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+    monkeypatch.setattr(constants, "ENDPOINT", url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(weights, "GOOGLE_BUCKET", f"{url}/vit_models/")
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    torch.hub.set_dir(str(tmp_path / "torch" / "hub"))
+
+
+@pytest.fixture(autouse=True)
+def _hub_folder_stays():
+    yield
+    torch.hub._hub_dir = None
+
+
+def test_the_hub(web):
+    hf_folder(web.folder / "google" / "vit-tiny" / "resolve" / "main")
+    timm_folder(web.folder / "timm" / "vit_tiny_patch4_8.mine" / "resolve" / "main")
+    for name, expected in (("hf/google/vit-tiny", HUB_HF), ("timm/vit_tiny_patch4_8.mine", HUB_TIMM)):
+        for _ in range(2):  # the second time from the cache
+            found = vt.load(name)
+            assert same(found.model, small())
+            assert found[1:] == expected
+    downloads = [path for path in web.handler.requests if path.endswith("safetensors")]
+    assert len(downloads) == 2
+
+
+def test_the_hub_s_older_files(web, monkeypatch, tmp_path, refuses):
+    folder = hf_folder(web.folder / "google" / "vit-tiny" / "resolve" / "main", "pytorch_model.bin")
+    (folder / "preprocessor_config.json").unlink()
+    assert same(vt.load("hf/google/vit-tiny").model, small())
+    # Without a network it is still known that two of four files don't exist, and of another repository nothing is.
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert same(vt.load("hf/google/vit-tiny").model, small())
+    shutil.rmtree(tmp_path / "hub" / "models--google--vit-tiny" / ".no_exist")
+    with refuses(OSError, "model.safetensors", "https://huggingface.co/google/vit-tiny"):
+        vt.load("hf/google/vit-tiny")
+
+
+def test_google_s_bucket(web):
+    (web.folder / "vit_models" / "augreg").mkdir(parents=True)
+    (web.folder / "vit_models" / "sam").mkdir()
+    write(web.folder / "vit_models" / "augreg" / "S_4-i1k.npz", small(1))
+    write(web.folder / "vit_models" / "sam" / "S_4.npz", small(2))
+    for _ in range(2):
+        assert same(vt.load("google/S_4-i1k.npz").model, small(1))
+    assert same(vt.load("google/sam/S_4.npz").model, small(2))
+    assert len(web.handler.requests) == 2
+
+
+@pytest.fixture
+def vit_b_16(web, monkeypatch):
+    """Torchvision's weights for vit_b_16 are a small file on our server, its name with or without the right hash."""
+    kind = torchvision.models.ViT_B_16_Weights
+
+    def put(right=True):
+        path = web.folder / "new.pth"
+        torch.save(to_torchvision(small()), path)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:8] if right else "01234567"
+        path = path.rename(web.folder / f"vit_b_16-{digest}.pth")
+        url = f"http://127.0.0.1:{web.server_port}/{path.name}"
+        for member in kind:
+            object.__setattr__(member.value, "url", url)
+        return path
+
+    before = {member: member.value.url for member in kind}
+    yield put
+    for member, url in before.items():
+        object.__setattr__(member.value, "url", url)
+
+
+def test_torchvision_by_name(vit_b_16, tmp_path):
+    path = vit_b_16()
+    for name, crop, mode in (
+        ("torchvision/vit_b_16", 224 / 256, "bilinear"),
+        ("torchvision/vit_b_16.IMAGENET1K_SWAG_LINEAR_V1", 1.0, "bicubic"),
+    ):
+        found = vt.load(name)
+        assert same(found.model, small())
+        assert (found.preprocess.crop, found.preprocess.interpolation) == (crop, mode)
+        assert found.preprocess.image_size == (224, 224)
+    assert (tmp_path / "torch" / "hub" / "checkpoints" / path.name).exists()
+
+
+def test_a_download_with_another_hash(vit_b_16, refuses, tmp_path):
+    path = vit_b_16(right=False)
+    with refuses(OSError, path.name, "hash", "can't be downloaded"):
+        vt.load("torchvision/vit_b_16")
+    assert not list((tmp_path / "torch" / "hub" / "checkpoints").iterdir())
+
+
+def test_a_download_cut_short_is_not_kept(web, refuses, tmp_path):
+    (web.folder / "vit_models" / "augreg").mkdir(parents=True)
+    write(web.folder / "vit_models" / "augreg" / "x.npz", small())
+    web.handler.cut = 5000
+    with refuses(OSError, "x.npz", "broke off"):
+        vt.load("google/x.npz")
+    assert not list((tmp_path / "torch" / "hub" / "checkpoints").iterdir())
+    web.handler.cut = None
+    assert same(vt.load("google/x.npz").model, small())
+
+
+def test_a_damaged_file_in_the_cache_says_what_to_do(web, refuses, tmp_path):
+    path = tmp_path / "torch" / "hub" / "checkpoints" / "x.npz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"nothing")
+    with refuses(ValueError, str(path), "damaged", "remove"):
+        vt.load("google/x.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("torchvision/vit_b_16", ["vit_b_16-c867db91.pth", "https://download.pytorch.org", "checkpoints"]),
+        ("google/B_16.npz", ["B_16.npz", "/vit_models/augreg/B_16.npz", "checkpoints"]),
+        ("timm/vit_tiny_patch16_224.mine", ["config.json", "https://huggingface.co/timm/vit_tiny_patch16_224.mine"]),
+        ("hf/google/vit-base-patch16-224", ["config.json", "https://huggingface.co/google/vit-base-patch16-224"]),
+    ],
+)
+def test_without_a_network_one_line_says_which_file_to_put_where(name, words, tmp_path, monkeypatch):
+    point_to(monkeypatch, tmp_path, "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setattr("torch.hub.urlopen", no_network)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # else it tries for 23 seconds
+    with pytest.raises(OSError, match="can't be downloaded") as caught:
+        vt.load(name)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert not [word for word in [*words, "put"] if word not in line], line
+    assert caught.value.__suppress_context__
+
+
+def no_network(*_, **__):
+    raise urllib.error.URLError("no network")
+
+
+def test_doing_what_the_line_says_is_enough(tmp_path, monkeypatch):
+    point_to(monkeypatch, tmp_path, "http://127.0.0.1:9")
+    with pytest.raises(OSError, match=r"x\.npz") as caught:
+        vt.load("google/x.npz")
+    folder = Path(str(caught.value).rpartition(" into ")[2].removesuffix(" first"))
+    write(folder / "x.npz", small())
+    assert same(vt.load("google/x.npz").model, small())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("torchvision/vit_x_16", ["vit_b_16", "vit_h_14", "'vit_x_16'"]),
+        ("torchvision/vit_b_16.V7", ["IMAGENET1K_SWAG_E2E_V1", "'V7'"]),
+        ("hf/one/two/three", ["one/two/three"]),
+        ("jax/vit", ["'jax/vit'", "torchvision/NAME", "google/NAME"]),
+        ("timm/", ["'timm/'", "timm/NAME"]),
+    ],
+)
+def test_unknown_names(name, words, refuses):
+    with refuses(ValueError, *words):
+        vt.load(name)
+
+
+def test_imagenet_s_class_names(monkeypatch, tmp_path):
+    thousand = ViT(dataclasses.replace(SMALL, num_classes=1000))
+    path = write(tmp_path / "B_4-imagenet2012.npz", thousand)
+    monkeypatch.setattr(weights, "_download", lambda url: weights.read(path))
+    for name, first in (("google/B_4--imagenet2012.npz", "tench"), ("google/B_4-i21k.npz", "class 0")):
+        assert vt.load(name).classes[0] == first
+    timm_folder(tmp_path)
+    save_file({name: tensor.clone() for name, tensor in to_timm(thousand).items()}, tmp_path / "model.safetensors")
+    monkeypatch.setattr(weights, "_hub", lambda repository: lambda file: p if (p := tmp_path / file).exists() else None)
+    assert vt.load("timm/vit_tiny_patch4_8.augreg_in1k").classes[0] == "tench"
+    assert vt.load("timm/vit_tiny_patch4_8.mine").classes[0] == "class 0"
