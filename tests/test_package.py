@@ -16,16 +16,16 @@ LESSONS = ("patches", "embeddings", "attention", "mlp", "encoder", "vit")  # 01 
 FOLDER = Path(vt.__file__).parent
 NAMES = {
     "MLP", "DropPath", "Embeddings", "EncoderBlock", "MultiHeadSelfAttention", "PatchEmbedding", "ViT", "ViTConfig",
-    "attention", "count_macs", "count_parameters", "patchify", "resize_position_embedding",
+    "attention", "count_macs", "count_parameters", "load", "patchify", "resize_position_embedding",
     "sincos_position_embedding", "unpatchify",
 }  # fmt: skip
 
 
 def test_public_names(monkeypatch):
-    assert set(vt.__all__) >= NAMES | {"data", "explain", "plots", "train"}
+    assert set(vt.__all__) >= NAMES | {"data", "explain", "plots", "train", "weights"}
     assert len(vt.__all__) == len(set(vt.__all__))
     assert all(callable(getattr(vt, name)) for name in NAMES)
-    for name in ("data", "explain", "plots", "train"):  # loaded at first use
+    for name in ("data", "explain", "plots", "train", "weights"):  # loaded at first use
         monkeypatch.delattr(vt, name, raising=False)
         assert getattr(vt, name) is importlib.import_module(f"vit_tutorial.{name}")
     with pytest.raises(AttributeError, match="'vit_tutorial' has no attribute 'nonsense'"):
@@ -69,8 +69,9 @@ def test_signatures(name, expected):
     assert words[: len(expected.split())] == expected.split()
 
 
-def test_the_example_in_the_package_s_docstring():
-    result = doctest.testmod(vt)
+@pytest.mark.parametrize("module", ["vit_tutorial", "vit_tutorial.files", "vit_tutorial.names"])
+def test_the_example_in_the_docstring(module):
+    result = doctest.testmod(importlib.import_module(module))
     assert result.attempted >= 3
     assert result.failed == 0
 
@@ -105,7 +106,7 @@ def test_a_lesson_imports_torch_and_earlier_lessons_alone(lesson):
 
 
 def documented():
-    names = (*LESSONS, "scenes", "data", "train", "explain")
+    names = (*LESSONS, "scenes", "data", "files", "train", "explain", "names", "weights", "predict")
     for module in (importlib.import_module(f"vit_tutorial.{name}") for name in names):
         yield module.__name__, module
         for name, thing in vars(module).items():

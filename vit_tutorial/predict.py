@@ -22,7 +22,7 @@ from vit_tutorial.weights import load
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The command line: photographs, weights, how many classes, a picture of the attention."""
     p = argparse.ArgumentParser(
         prog="python -m vit_tutorial.predict",
         description="Name what photographs show: the most likely classes, with their percentages.",
