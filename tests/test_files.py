@@ -276,3 +276,14 @@ def test_the_error_keeps_its_kind(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "open", failing(errno.EACCES))
     with pytest.raises(PermissionError):
         files.write(tmp_path / "a", b"")
+
+
+def test_training_a_loaded_model_leaves_its_file_alone(folder):
+    # The weights are mapped from the file into memory.
+    before = (folder / "model.safetensors").read_bytes()
+    model = vt.load(folder).model
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    assert (folder / "model.safetensors").read_bytes() == before
+    assert not torch.equal(model.norm.bias, vt.load(folder).model.norm.bias)
