@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pickle
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -497,10 +498,12 @@ def digits_run(tmp_path_factory):
 def test_two_processes_have_the_loss_curve_of_one(digits_run, tmp_path):
     # --multi_gpu is how accelerate is told of several processes; ACCELERATE_USE_CPU takes the GPUs out again.
     launch = "-m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no "
-    launch += "--dynamo_backend no --num_cpu_threads_per_process 1 --main_process_port 0 -m vit_tutorial.train"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    launch += f"--dynamo_backend no --num_cpu_threads_per_process 1 --main_process_port {port} -m vit_tutorial.train"
     done = subprocess.run(
         [sys.executable, *launch.split(), *SMALL, "--out", str(tmp_path)],
-        capture_output=True, text=True, cwd=ROOT, env=os.environ | {"ACCELERATE_USE_CPU": "1"},
+        capture_output=True, text=True, cwd=ROOT, env=os.environ | {"ACCELERATE_USE_CPU": "1"}, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "s on 2 x cpu" in done.stdout
