@@ -1,5 +1,7 @@
 # make lab      JupyterLab on lesson 00        make test     every test, the notebooks included
 # make run      the series, headless           make refresh  run the lessons and keep their outputs (LESSONS="01 03")
+# make book     the series as a website       (in build/book/html)
+# make grade    mark what is in submitted/     make assignments   the students' copies of the exercises
 #
 # PYTHON=python3.12  another interpreter       CPU=1         the small CPU-only build of torch, for Linux laptops and class rooms
 
@@ -8,15 +10,17 @@ LESSONS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+NBGRADER := $(VENV)/.nbgrader
+BOOK := $(VENV)/.book
 CPU_INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test run refresh setup check bench pins hero clean
+.PHONY: lab test run refresh assignments grade formgrader book setup check bench pins hero clean
 
 lab: $(READY)
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
-test: check
+test: check $(NBGRADER)
 	$(BIN)/python -m pytest --cov=vit_tutorial --cov-report=term:skip-covered --cov-fail-under=98
 
 check: $(READY)
@@ -31,6 +35,19 @@ run: $(READY)
 refresh: $(READY)
 	$(BIN)/python tools/lessons.py refresh $(LESSONS)
 
+assignments: $(NBGRADER)
+	$(BIN)/python tools/classroom.py refresh $(LESSONS)
+	$(BIN)/python tools/classroom.py assignments $(LESSONS)
+
+grade: $(NBGRADER)
+	$(BIN)/python tools/classroom.py grade
+
+formgrader: $(NBGRADER)
+	cd classroom && ../$(BIN)/jupyter lab $(AS_ROOT)
+
+book: $(BOOK)
+	$(BIN)/python book/build.py
+
 hero: $(READY)
 	$(BIN)/python tools/hero.py
 
@@ -38,6 +55,14 @@ bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
 
 setup: $(READY)
+
+$(NBGRADER): $(READY) requirements-classroom.txt
+	$(BIN)/python -m pip install -c requirements.txt -r requirements-classroom.txt
+	@touch $(NBGRADER)
+
+$(BOOK): $(READY) book/requirements.txt
+	$(BIN)/python -m pip install -c requirements.txt -r book/requirements.txt
+	@touch $(BOOK)
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -53,6 +78,9 @@ pins: $(READY)
 	printf 'torch==2.14.1\ntorchvision==0.29.1\n' | $(BIN)/uv pip compile --universal --python-version 3.11 --extra test \
 		--no-annotate --custom-compile-command "make pins" --output-file requirements.txt pyproject.toml - \
 		$(foreach name,$(CUDA),--no-emit-package $(name))
+	$(BIN)/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --extra book --constraint requirements.txt \
+		--no-annotate --no-header $(foreach name,$(CUDA),--no-emit-package $(name)) pyproject.toml \
+		| grep -vxFf requirements.txt > book/requirements.txt
 
 CUDA := triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime \
 	cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)

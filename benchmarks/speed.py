@@ -1,12 +1,15 @@
 """Side by side with timm, torchvision, transformers and vit-pytorch: inference, a training step, attention maps.
 
-    python benchmarks/speed.py                    everything, in about six minutes on two cores
+    python benchmarks/speed.py                    everything, in about a quarter of an hour on two cores
     python benchmarks/speed.py --rounds 5         quicker, and noisier
-    python benchmarks/speed.py --only inference   or training, fit, maps, memory
+    python benchmarks/speed.py --only inference   or compiled, bf16, training, training-compiled, training-bf16,
+                                                  fit, maps, memory
 
 All models of a table live in one process with the same random weights and take turns, in a new order each round, so a
 busy machine slows all of them alike. A ratio is the median over rounds of ours / theirs within the same round; in
 brackets is its 95 % interval (bootstrap). The floor is the model's matrix products alone: nothing computes less.
+Vit-pytorch's ViT is another architecture (two norms more around the patches, no biases of q, k and v), of the same
+sizes and with random weights of its own.
 """
 
 import argparse
@@ -36,7 +39,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import peers  # the converters that the parity tests use
 
 Run = Callable[[], object]
-CASES = (("Ti/16", 8), ("B/16", 1))
+CASES = (("Ti/16", 8), ("B/16", 1), ("S/16", 1), ("S/16", 16))
+# What a user would write, and the same for every model. Compiling is torch.compile as it comes.
+SETTINGS: dict[str, Callable[[nn.Module, Tensor], Run]] = {
+    "float32": lambda model, images: partial(peers.logits, model, images),
+    "compiled": lambda model, images: partial(peers.logits, torch.compile(model), images),
+    "bf16": lambda model, images: partial(peers.logits, model.bfloat16(), images.bfloat16()),
+}
 
 
 def vit_pytorch_vit(c: vt.ViTConfig) -> nn.Module:
@@ -47,21 +56,20 @@ def vit_pytorch_vit(c: vt.ViTConfig) -> nn.Module:
 
 
 def models(config: vt.ViTConfig) -> dict[str, nn.Module]:
-    built: dict[str, nn.Module] = {}
-    for name in peers.BUILDERS:
-        ours, theirs = peers.pair(name, config)
-        built |= {"ours": ours, name: theirs}
-    return built | {"vit-pytorch": vit_pytorch_vit(config).eval()}
+    ours = peers.randomise(vt.ViT(config)).eval()
+    twins = {name: peers.twin(name, ours) for name in peers.BUILDERS}
+    return {"ours": ours, **twins, "vit-pytorch": vit_pytorch_vit(config).eval()}
 
 
-def floor(c: vt.ViTConfig, batch: int) -> Run:
+def floor(c: vt.ViTConfig, batch: int, dtype: torch.dtype) -> Run:
     """The forward pass's matrix products, with weights of their own for each layer, and nothing between them."""
     D, M, h, T = c.dim, c.mlp_dim, c.num_heads, c.num_tokens
     shapes = [(3 * D, D), (D, D), (M, D), (D, M)] * c.depth
-    weights = [torch.randn(shape) * shape[1] ** -0.5 for shape in shapes]
-    patch, head = torch.randn(D, 3 * 16 * 16), torch.randn(c.num_classes, D)
-    pixels, tokens, hidden = torch.randn(batch, T - 1, 768), torch.randn(batch, T, D), torch.randn(batch, T, M)
-    q, scores = torch.randn(batch, h, T, D // h), torch.randn(batch, h, T, T)
+    randn = partial(torch.randn, dtype=dtype)
+    weights = [randn(shape) * shape[1] ** -0.5 for shape in shapes]
+    patch, head = randn(D, 3 * 16 * 16), randn(c.num_classes, D)
+    pixels, tokens, hidden = randn(batch, T - 1, 768), randn(batch, T, D), randn(batch, T, M)
+    q, scores = randn(batch, h, T, D // h), randn(batch, h, T, T)
 
     def run() -> None:
         F.linear(pixels, patch)
@@ -98,37 +106,66 @@ def ratio(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
     return statistics.median(ratios), medians[49], medians[1949]
 
 
-def table(title: str, seconds: dict[str, list[float]]) -> None:
-    print(f"\n{title}\n\n| model | median, ms | ours / it, with 95 % interval |\n|---|---|---|")
+def table(title: str, seconds: dict[str, list[float]], images: int = 0) -> None:
+    """One row a run, the quickest first; with a number of images, their throughput too."""
+    heads = ["model", "median, ms", *["images/s"] * bool(images), "ours / it, with 95 % interval"]
+    print(f"\n{title}\n\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name, times in sorted(seconds.items(), key=lambda item: statistics.median(item[1])):
+        median = statistics.median(times)
         compared = "" if name == "ours" else "{:.3f} [{:.3f}, {:.3f}]".format(*ratio(seconds["ours"], times))
-        print(f"| {name} | {1000 * statistics.median(times):.1f} | {compared} |", flush=True)
+        extra = f" {images / median:.1f} |" if images else ""
+        print(f"| {name} | {1000 * median:.1f} |{extra} {compared} |", flush=True)
 
 
-def inference(rounds: int) -> None:
+def working(runs: dict[str, Run]) -> tuple[dict[str, Run], dict[str, str]]:
+    """The runs that work, after one call each (which compiles), and of the others why they don't."""
+    good, bad = {}, {}
+    for name, run in runs.items():
+        try:
+            run()
+            good[name] = run
+        except Exception as error:  # a peer's limits are a result
+            if name == "ours":
+                raise
+            bad[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return good, bad
+
+
+def inference(rounds: int, setting: str = "float32") -> None:
     for preset, batch in CASES:
-        config = vt.ViTConfig.preset(preset)
-        images = torch.rand(batch, 3, 224, 224)
-        runs: dict[str, Run] = {name: partial(peers.logits, model, images) for name, model in models(config).items()}
+        torch.compiler.reset()  # else the second batch size would be compiled for any
+        config, images = vt.ViTConfig.preset(preset), torch.rand(batch, 3, 224, 224)
         with torch.inference_mode():
-            table(f"Inference, {preset}, batch {batch}", interleaved(runs | {"floor": floor(config, batch)}, rounds))
+            good, bad = working({name: SETTINGS[setting](m, images) for name, m in models(config).items()})
+            good["floor"] = floor(config, batch, torch.bfloat16 if setting == "bf16" else torch.float32)
+            seconds = interleaved(good, max(rounds // 2, 3) if batch > 8 else rounds)
+        table(f"Inference, {setting}, {preset}, batch {batch}", seconds, batch)
+        for name, reason in bad.items():
+            print(f"| {name} | not run: {reason} | | |", flush=True)
 
 
-def step(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> None:
-    F.cross_entropy(peers.logits(model, images), labels).backward()
+def step(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor, bf16: bool) -> None:
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        loss = F.cross_entropy(peers.logits(model, images), labels)
+    loss.backward()
     optimizer.step()
     optimizer.zero_grad()
 
 
-def training(rounds: int) -> None:
-    for preset, batch in CASES:
+def training(rounds: int, setting: str = "float32") -> None:
+    """bf16 is autocast here, as in ``python -m vit_tutorial.train --precision bf16``: the weights stay float32."""
+    for preset, batch in CASES[:2] if setting == "float32" else CASES[:1]:
+        torch.compiler.reset()
         images, labels = torch.rand(batch, 3, 224, 224), torch.randint(1000, (batch,))
         runs: dict[str, Run] = {}
         for name, model in models(vt.ViTConfig.preset(preset)).items():
             optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-5, fused=True)  # 5 x faster than the loop
-
-            runs[name] = partial(step, model, optimizer, images, labels)
-        table(f"Training step with AdamW, {preset}, batch {batch}", interleaved(runs, max(rounds // 2, 3)))
+            forward = torch.compile(model) if setting == "compiled" else model
+            runs[name] = partial(step, forward, optimizer, images, labels, setting == "bf16")
+        good, bad = working(runs)
+        table(f"Training step with AdamW, {setting}, {preset}, batch {batch}", interleaved(good, max(rounds // 2, 3)))
+        for name, reason in bad.items():
+            print(f"| {name} | not run: {reason} | |", flush=True)
 
 
 def fit(rounds: int) -> None:
@@ -238,11 +275,21 @@ def main(parts: dict[str, Callable[[int], None]]) -> None:
     arguments = parser.parse_args()
     torch.manual_seed(0)
     random.seed(0)
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, float32, {arguments.rounds} rounds")
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {arguments.rounds} rounds")
     for name, part in parts.items():
         if arguments.only in (None, name):
             part(arguments.rounds)
 
 
 if __name__ == "__main__":
-    main({"inference": inference, "training": training, "fit": fit, "maps": maps, "memory": lambda _: memory()})
+    main({
+        "inference": inference,
+        "compiled": partial(inference, setting="compiled"),
+        "bf16": partial(inference, setting="bf16"),
+        "training": training,
+        "training-compiled": partial(training, setting="compiled"),
+        "training-bf16": partial(training, setting="bf16"),
+        "fit": fit,
+        "maps": maps,
+        "memory": lambda _: memory(),
+    })  # fmt: skip

@@ -19,6 +19,8 @@ MODULES = {
     "06": "vit",
     "07": "train",
     "08": "explain",
+    "09": "weights",
+    "10": "train",
 }
 # {(lesson, marker): why its output can't be compared}; such a cell asserts instead.
 SKIPS: dict[tuple[str, str], str] = {}
@@ -129,6 +131,11 @@ def test_has_the_shape_of_a_lesson(lesson: Path) -> None:
     assert lesson.name[:2] == "00" or prose.count("<details>") >= 3
     assert prose.count("<details>") == prose.count("</details>")
     assert "!" not in re.sub(r"!\[|!=|`[^`]*`|\$[^$]*\$", "", prose), "no exclamation marks"
+
+
+def test_links_to_its_exercises(lesson: Path) -> None:
+    prose = "\n".join(cell["source"] for cell in cells(lesson, "markdown"))
+    assert lesson.name[:2] == "00" or f"](exercises/{lesson.name})" in prose
 
 
 def test_links_lead_somewhere(lesson: Path) -> None:

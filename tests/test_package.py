@@ -22,10 +22,10 @@ NAMES = {
 
 
 def test_public_names(monkeypatch):
-    assert set(vt.__all__) >= NAMES | {"data", "explain", "plots", "train", "weights"}
+    assert set(vt.__all__) >= NAMES | {"checks", "data", "explain", "explorer", "plots", "train", "weights"}
     assert len(vt.__all__) == len(set(vt.__all__))
     assert all(callable(getattr(vt, name)) for name in NAMES)
-    for name in ("data", "explain", "plots", "train", "weights"):  # loaded at first use
+    for name in ("checks", "data", "explain", "explorer", "plots", "train", "weights"):  # loaded at first use
         monkeypatch.delattr(vt, name, raising=False)
         assert getattr(vt, name) is importlib.import_module(f"vit_tutorial.{name}")
     with pytest.raises(AttributeError, match="'vit_tutorial' has no attribute 'nonsense'"):
@@ -106,7 +106,19 @@ def test_a_lesson_imports_torch_and_earlier_lessons_alone(lesson):
 
 
 def documented():
-    names = (*LESSONS, "scenes", "data", "files", "train", "explain", "names", "weights", "predict")
+    names = (
+        *LESSONS,
+        "scenes",
+        "data",
+        "files",
+        "train",
+        "explain",
+        "names",
+        "weights",
+        "predict",
+        "explorer",
+        "checks.harness",
+    )
     for module in (importlib.import_module(f"vit_tutorial.{name}") for name in names):
         yield module.__name__, module
         for name, thing in vars(module).items():

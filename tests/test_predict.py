@@ -50,6 +50,19 @@ def test_the_percentages_are_the_model_s(photos, capsys):
     assert capsys.readouterr().out.splitlines()[1:] == expected  # all eight, not 99
 
 
+def test_a_photograph_is_turned_upright(photos, tmp_path, capsys):
+    with Image.open(photos[0]) as photo:
+        exif = photo.getexif()
+        exif[0x0112] = 6  # orientation: the camera was held on its side, turn a quarter clockwise to look
+        photo.transpose(Image.Transpose.ROTATE_90).save(path := tmp_path / "turned.png", exif=exif)
+        assert np.array_equal(predict.open_photo(str(path)), photo)
+    found = []
+    for photo in (photos[0], str(path)):
+        predict.main([photo, "--weights", "shapes"])
+        found.append(capsys.readouterr().out.splitlines()[1:])
+    assert found[0] == found[1]
+
+
 def test_draws_where_it_looked(photos, tmp_path, capsys, monkeypatch):
     drawn = {}
 
@@ -71,6 +84,15 @@ def test_draws_where_it_looked(photos, tmp_path, capsys, monkeypatch):
         maps = model.attention_maps(preprocess(shown))
     expected = torch.stack([maps[layer][:, :, 0, 1:].mean(dim=1) for layer in range(4)]).mean(dim=0)
     assert torch.allclose(torch.stack(list(drawn["maps"]["attention"])).flatten(1), expected, atol=1e-5)
+
+
+def test_a_model_without_a_head_names_nothing(photos, tmp_path, refuses):
+    config = vt.ViTConfig(image_size=8, patch_size=4, num_classes=0, dim=16, depth=1, num_heads=2, mlp_dim=16)
+    history = [dict.fromkeys(("epoch", "loss", "test_loss", "accuracy", "test_accuracy"), 0.1)]
+    about = data.Data("none", None, None, (), (8, 8), 3, (0.5,) * 3, (0.5,) * 3)
+    files.save(tmp_path / "body", vt.ViT(config), about, history)
+    with refuses(SystemExit, "error: ", "body", "no head", "fine-tuned"):
+        predict.main([photos[0], "--weights", str(tmp_path / "body")])
 
 
 def test_a_mean_pooled_grey_model(tmp_path, capsys):

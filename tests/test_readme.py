@@ -14,7 +14,7 @@ from packaging.version import Version
 from vit_tutorial import train
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "TEACHING.md", "benchmarks/README.md")
 TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 # Commands of the README that the tests don't repeat, and who does.
 BY_HAND = {

@@ -8,12 +8,14 @@ import json
 import os
 import pickle
 import shutil
+import socket
 import struct
 import sys
 import threading
 import urllib.error
 import warnings
 import zipfile
+from contextlib import nullcontext
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -380,6 +382,25 @@ def test_heads_of_timm_s_large_models(name, monkeypatch):
     assert convert(theirs.state_dict(), "timm").config.num_heads == theirs.blocks[0].attn.num_heads
 
 
+@pytest.mark.parametrize(
+    ("name", "preset", "size"),
+    [("vit_b_16", "B/16", 224), ("vit_b_16", "B/16", 384), ("vit_b_32", "B/32", 224), ("vit_l_16", "L/16", 224),
+     ("vit_l_16", "L/16", 512), ("vit_l_32", "L/32", 224), ("vit_h_14", "H/14", 518)],
+)  # fmt: skip
+def test_torchvision_s_published_models(name, preset, size, monkeypatch):
+    with torch.device("meta"):
+        theirs = torchvision.models.get_model(name, image_size=size)
+    monkeypatch.setattr(files, "check_numbers", lambda state: None)  # there are none
+    assert convert(theirs.state_dict()).config == ViTConfig.preset(preset, image_size=size)
+    assert theirs.encoder.layers[0].self_attention.num_heads == ViTConfig.preset(preset).num_heads
+    assert theirs.encoder.ln.eps == 1e-6
+
+
+def test_a_square_grid_of_oblong_patches_needs_no_image_size():
+    config = tiny(image_size=(16, 20), patch_size=(8, 10))
+    assert convert(to_timm(ViT(config)), num_heads=4).config == config
+
+
 def test_heads_that_cannot_be_known(refuses):
     state = timm_vit(TINY).state_dict()
     with refuses(ValueError, "dim 16", "64", "num_heads"):
@@ -668,6 +689,32 @@ def test_dino_s_preprocessing():
     assert_close(ours(picture()), theirs(picture())[None], rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize(("side", "resized"), [(224, 256), (224, 242), (192, 225), (64, 93), (128, 128)])
+def test_a_share_gives_torchvision_s_whole_pixels(side, resized):  # 192 / (192 / 225) is a little less than 225
+    mean, std = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
+    theirs = torchvision.transforms._presets.ImageClassification(
+        crop_size=side, resize_size=resized, mean=mean, std=std, antialias=True
+    )
+    ours = Preprocessing((side, side), mean, std, side / resized, "bilinear")
+    assert_close(ours(picture()), theirs(picture())[None], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("crop", ["middle", "squeeze", 0.875])
+def test_a_grey_model_gets_pillow_s_brightness(crop):
+    ours, colour = (Preprocessing((32, 32), (0.0,) * C, (1.0,) * C, crop) for C in (1, 3))
+    pixels = (colour(picture())[0] * 255).round().byte().permute(1, 2, 0).numpy()
+    brightness = np.array(Image.fromarray(pixels).convert("L"))  # in whole numbers
+    assert_close(ours(picture())[0, 0] * 255, torch.from_numpy(brightness).float(), rtol=0, atol=1.0)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_the_middle_is_resized_as_asked(mode):
+    grey = picture((40, 60)).convert("L")
+    ours = Preprocessing((12, 15), (0.0,), (1.0,), "middle", mode)(grey)  # 40 x 50 of it, five columns off either side
+    theirs = grey.resize((15, 12), getattr(Image.Resampling, mode.upper()), box=(5, 0, 55, 40))
+    assert_close(ours[0, 0] * 255, torch.from_numpy(np.array(theirs)).float(), rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize("channels", [1, 4])
 def test_other_channels_have_plain_statistics(channels):
     ours = convert(to_torchvision(ViT(tiny(in_channels=channels))), num_heads=4).preprocess
@@ -791,6 +838,17 @@ def test_a_pickle_s_code_is_never_run(how, tmp_path, refuses):
         warnings.simplefilter("ignore")  # torch's, about protocol 4
         vt.load(path)
     assert not Path(trace).exists()
+
+
+class Builtin:
+    def __reduce__(self):
+        return eval, ("1 + 1",)
+
+
+def test_a_builtin_that_a_pickle_asks_for_is_named(tmp_path, refuses):
+    torch.save(Builtin(), tmp_path / "x.pth")  # torch names it without a module
+    with refuses(ValueError, "x.pth asks for eval", "nothing was loaded"):
+        vt.load(tmp_path / "x.pth")
 
 
 def test_objects_in_a_npz_are_refused(tmp_path, refuses):
@@ -968,6 +1026,17 @@ def test_a_file_that_may_not_be_read(suffix, tmp_path, refuses):
         vt.load(tmp_path / f"x{suffix}")
 
 
+def test_a_disk_s_error_stays_one(tmp_path, monkeypatch):
+    path = write(tmp_path / "x.pth", small())
+
+    def denied(*_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(torch, "load", denied)
+    with pytest.raises(PermissionError, match=r"x\.pth"):  # and isn't called damage
+        vt.load(path)
+
+
 def test_other_files_are_refused(tmp_path, refuses):
     with refuses(ValueError, "x.txt", "digits", ".safetensors", "timm/NAME"):
         vt.load(tmp_path / "x.txt")
@@ -1030,16 +1099,17 @@ def test_another_size_equals_timm_s_own(pool, size, tmp_path):
 @pytest.mark.parametrize("recipe", ["timm", "torchvision", "huggingface", "google", "dino"])
 def test_positions_are_resized_by_the_recipe_named(recipe, tmp_path):
     path, old = write(tmp_path / "x.pth", small()), small().state_dict()["embed.position"]
-    for size in (16, 24, (8, 16), (20, 12), (12, 4)):
+    for size in (16, 24, (8, 16), (20, 12), (12, 4), (4, 16)):  # the last has as many patches, on another grid
         model = vt.load(path, image_size=size, recipe=recipe).model
         expected = vt.resize_position_embedding(old, (2, 2), model.config.grid, recipe=recipe)
         assert_close(model.embed.position.data, expected, rtol=0, atol=1e-6)
     assert same(vt.load(path, image_size=8, recipe=recipe).model, small())
 
 
-def test_other_sizes_of_models_without_learned_positions(tmp_path):
+@pytest.mark.parametrize("pool", ["cls", "mean", "distilled"])
+def test_other_sizes_of_models_without_learned_positions(pool, tmp_path):
     for position in ("sincos", "none"):
-        files.assemble(config := dataclasses.replace(SMALL, position=position), ViT(config).state_dict())
+        config = dataclasses.replace(SMALL, position=position, pool=pool)
         folder = saved(tmp_path / position, ViT(config))
         model = vt.load(folder, image_size=(8, 16)).model
         expected = ViT(dataclasses.replace(config, image_size=(8, 16))).embed.position
@@ -1069,8 +1139,10 @@ def saved(folder, model, **options):
 
 def test_a_saved_folder_carries_the_preprocessing(tmp_path):
     preprocess = Preprocessing((8, 8), (0.3, 0.2, 0.1), (0.6, 0.5, 0.4), 0.875, "bilinear")
+    oblong = dataclasses.replace(preprocess, image_size=(4, 16), crop="squeeze")
     for expected, options in (
         (preprocess, {"preprocess": preprocess}),
+        (oblong, {"preprocess": oblong}),
         (Preprocessing((8, 8), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)), {}),
     ):
         found = vt.load(saved(tmp_path, small(), **options))
@@ -1112,10 +1184,18 @@ def test_a_folder_of_transformers(name, tmp_path):
     assert same(found.model, small())
     assert found.model.config == dataclasses.replace(SMALL, norm_eps=1e-12)
     assert found[1:] == HUB_HF
-    changed = vt.load(hf_folder(tmp_path, name, hidden_act="gelu_new", layer_norm_eps=1e-5, num_attention_heads=4))
-    assert changed.model.config == dataclasses.replace(SMALL, norm_eps=1e-5, gelu="tanh", num_heads=4)
+    for gelu in ("gelu_new", "gelu_pytorch_tanh"):
+        changed = vt.load(hf_folder(tmp_path, name, hidden_act=gelu, layer_norm_eps=1e-5, num_attention_heads=4))
+        assert changed.model.config == dataclasses.replace(SMALL, norm_eps=1e-5, gelu="tanh", num_heads=4)
     (tmp_path / "preprocessor_config.json").unlink()
     assert vt.load(tmp_path).preprocess == Preprocessing((8, 8), (0.5,) * 3, (0.5,) * 3, "squeeze", "bilinear")
+
+
+def test_twelve_class_names_stay_in_order(tmp_path):
+    model = ViT(dataclasses.replace(SMALL, num_classes=12))
+    hf_folder(tmp_path, id2label={str(k): f"name {k}" for k in range(12)})  # as text, "10" comes before "2"
+    save_file({name: tensor.clone() for name, tensor in to_huggingface(model).items()}, tmp_path / "model.safetensors")
+    assert vt.load(tmp_path).classes == tuple(f"name {k}" for k in range(12))
 
 
 def test_a_folder_of_timm(tmp_path):
@@ -1125,6 +1205,13 @@ def test_a_folder_of_timm(tmp_path):
     assert vt.load(timm_folder(tmp_path, "vit_base_patch16_gap_224")).model.config.num_heads == 16
     assert vt.load(timm_folder(tmp_path, crop_mode="squash")).preprocess.crop == "squeeze"
     assert vt.load(timm_folder(tmp_path, label_names=["cat", "dog"])).classes == ("cat", "dog")
+    wide = vt.load(timm_folder(tmp_path, input_size=[3, 4, 16]))
+    assert wide.model.config.image_size == wide.preprocess.image_size == (4, 16)
+    config = json.loads((timm_folder(tmp_path) / "config.json").read_text("utf-8"))
+    more = {"label_names": ["dog", "cat"], "model_args": {"num_heads": 8}}
+    (tmp_path / "config.json").write_text(json.dumps(config | more), "utf-8")
+    assert vt.load(tmp_path).classes == ("dog", "cat")
+    assert vt.load(tmp_path).model.config.num_heads == 8
 
 
 @pytest.mark.parametrize(
@@ -1282,6 +1369,7 @@ def test_torchvision_by_name(vit_b_16, tmp_path):
     ):
         found = vt.load(name)
         assert same(found.model, small())
+        assert found.classes == ("class 0", "class 1")  # a thousand names would be wrong for two classes
         assert (found.preprocess.crop, found.preprocess.interpolation) == (crop, mode)
         assert found.preprocess.image_size == (224, 224)
     assert (tmp_path / "torch" / "hub" / "checkpoints" / path.name).exists()
@@ -1305,12 +1393,41 @@ def test_a_download_cut_short_is_not_kept(web, refuses, tmp_path):
     assert same(vt.load("google/x.npz").model, small())
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_download_waits_half_a_minute_at_most_and_leaves_the_limit_as_it_was(fails, tmp_path, monkeypatch):
+    point_to(monkeypatch, tmp_path, "http://127.0.0.1:9")
+    limits = []
+
+    def download(url, path, *_, **__):
+        limits.append(socket.getdefaulttimeout())
+        if fails:
+            raise urllib.error.URLError("no network")
+        write(Path(path), small())
+
+    monkeypatch.setattr("torch.hub.download_url_to_file", download)
+    before = socket.getdefaulttimeout()
+    with pytest.raises(OSError, match="no network") if fails else nullcontext():
+        vt.load("google/x.npz")
+    assert limits == [30]
+    assert socket.getdefaulttimeout() == before
+
+
 def test_a_damaged_file_in_the_cache_says_what_to_do(web, refuses, tmp_path):
     path = tmp_path / "torch" / "hub" / "checkpoints" / "x.npz"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"nothing")
     with refuses(ValueError, str(path), "damaged", "remove"):
         vt.load("google/x.npz")
+
+
+@pytest.mark.parametrize("name", ["google/x.npz", "hf/x.safetensors", "timm/mine/x.pth"])
+def test_a_file_on_disk_comes_before_a_download(name, tmp_path, monkeypatch):
+    point_to(monkeypatch, tmp_path, "http://127.0.0.1:9")
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    write(path, small())
+    assert same(vt.load(name).model, small())
 
 
 @pytest.mark.parametrize(

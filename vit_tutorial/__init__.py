@@ -19,7 +19,7 @@ from vit_tutorial.patches import PatchEmbedding, patchify, unpatchify
 from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 
 if TYPE_CHECKING:
-    from vit_tutorial import data, explain, plots, train, weights
+    from vit_tutorial import checks, data, explain, explorer, plots, train, weights
     from vit_tutorial.weights import load
 
 __version__ = "0.1.0"
@@ -33,10 +33,12 @@ __all__ = [
     "ViT",
     "ViTConfig",
     "attention",
+    "checks",
     "count_macs",
     "count_parameters",
     "data",
     "explain",
+    "explorer",
     "load",
     "patchify",
     "plots",
@@ -50,7 +52,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Loaded at first use: the model needs torch alone, and matplotlib would double the time of the import.
-    if name in ("data", "explain", "plots", "train", "weights"):
+    if name in ("checks", "data", "explain", "explorer", "plots", "train", "weights"):
         return importlib.import_module(f"vit_tutorial.{name}")
     if name == "load":
         return importlib.import_module("vit_tutorial.weights").load

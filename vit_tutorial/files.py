@@ -131,7 +131,7 @@ def _pickle(path: Path) -> dict[str, Any]:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         code = re.search(
-            r"(?:GLOBAL|Unsupported (?:global|class|operand))[: ]+(?:GLOBAL )?([\w.]+\.[\w.]+)", str(error)
+            r"(?:GLOBAL|Unsupported (?:global|class|operand))[: ]+(?:GLOBAL )?([A-Za-z_][\w.]*)", str(error)
         )
         if code is None:
             raise

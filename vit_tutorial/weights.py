@@ -251,8 +251,7 @@ def _from_timm(config: dict[str, Any], state: dict[str, Any]) -> Found:
     if not re.match(r"vit_|deit_", name) or re.search(r"quickgelu|siglip|rope", name):
         raise ValueError(f"timm's {name} is beyond ViTConfig: of vit_* and deit_*, all but quickgelu, siglip and rope")
     size, heads = tuple(about["input_size"][1:]), {"vit_base_patch16_gap_224": 16}.get(name)
-    source = "timm" if name.startswith("vit_") else "deit"
-    found = convert(state, source, num_heads=more.get("num_heads", heads), image_size=size)
+    found = convert(state, "timm", num_heads=more.get("num_heads", heads), image_size=size)
     crop = "squeeze" if about.get("crop_mode") == "squash" else about["crop_pct"]
     preprocess = Preprocessing(size, tuple(about["mean"]), tuple(about["std"]), crop, about["interpolation"])
     return found._replace(preprocess=preprocess), tuple(config.get("label_names") or about.get("label_names") or ())

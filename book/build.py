@@ -1,0 +1,196 @@
+"""The lessons, the exercises and the package's reference as a static site in ``build/book/html``: ``make book``.
+
+Nothing is run: the pages show the notebooks' committed outputs. The sources are put together in ``build/book/source``,
+Sphinx makes the pages (a warning is an error), and ``check.py`` looks at what came out.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import check
+import nbformat
+
+BOOK = Path(__file__).resolve().parent
+ROOT = BOOK.parent
+BUILD = ROOT / "build" / "book"
+LONG = 14  # lines of printed output that stay open
+GUESS = re.compile(r"\bPredict\b|[Bb]efore you (?:run|look|go on)\b|[Mm]ake (?:a|your) guess|\bGuess (?:first|now)\b")
+MODULE = re.compile(r"vit_tutorial/(\w+)\.py")
+OUTWARD_LINK = re.compile(r"(?<=\]\()((?:\.\./)+[^)#\s]*)(?=[)#])")
+
+
+def lessons() -> list[Path]:
+    return sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+
+
+def exercises() -> list[Path]:
+    return sorted((ROOT / "notebooks" / "exercises").glob("*.ipynb"))
+
+
+def modules() -> dict[str, str]:
+    """{name: the first paragraph of its docstring}, in the order of the lessons."""
+    package = ROOT / "vit_tutorial"
+    paths = [*package.glob("[!_]*.py"), *package.glob("[!_]*/__init__.py")]
+    found = {}
+    for path in paths:
+        name = path.parent.name if path.name == "__init__.py" else path.stem
+        found[name] = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
+    return dict(sorted(found.items(), key=lambda item: (lesson_of(item[1]) or "99", item[0])))
+
+
+def lesson_of(docstring: str) -> str:
+    """The number in a docstring that begins with "Lesson 03"; "" of any other."""
+    return docstring[7:9] if docstring.startswith("Lesson ") else ""
+
+
+def titles(notebook: nbformat.NotebookNode) -> str:
+    """The first cell's text: the title, what you will learn, and a table that names the module."""
+    return str(notebook.cells[0].source)
+
+
+def links(path: Path, text: str) -> str:
+    """The line of links under a title: the lesson, its exercises, its module and that one's source, the notebook."""
+    number, is_lesson = path.name[:2], path.parent.name == "notebooks"
+    up = "" if is_lesson else "../"
+    parts = []
+    if is_lesson:
+        parts += [f"[Exercises](exercises/{other.name})" for other in exercises() if other.name.startswith(number)]
+    else:
+        parts += [f"[Lesson {number}](../{other.name})" for other in lessons() if other.name.startswith(number)]
+    for name in dict.fromkeys(MODULE.findall(text)):
+        source = f'<a href="../{up}_modules/vit_tutorial/{name}.html">source</a>'
+        parts.append(f"Module [`{name}`](../{up}api/{name}.md), its {source}")
+    parts.append(f"{{download}}`This notebook, to run </to_run/{path.relative_to(ROOT).as_posix()}>`")
+    return line_of(parts)
+
+
+def redirected(link: re.Match[str], page: Path) -> str:
+    """A link out of the notebook's folder as one within the book: to a module's page, or to the index for README."""
+    target = (page.parent / link[1]).resolve().relative_to(ROOT).as_posix()
+    up = "../" * (len(page.relative_to(ROOT).parts) - 1)
+    if module := MODULE.fullmatch(target):
+        return f"{up}api/{module[1]}.md"
+    return f"{up}index.md" if target in ("README.md", ".") else link[0]
+
+
+def for_the_book(path: Path) -> nbformat.NotebookNode:
+    """A notebook with its line of links, and with those outputs folded that are long or that the reader may predict."""
+    notebook = nbformat.read(path, as_version=4)
+    asked = False
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            asked = bool(GUESS.search(cell.source))
+            cell.source = OUTWARD_LINK.sub(lambda link: redirected(link, path), cell.source)
+            continue
+        outputs = cell.get("outputs", [])
+        printed = sum(len(output.get("text", "").splitlines()) for output in outputs)
+        if outputs and (asked or (printed > LONG and len(outputs) == 1)):
+            cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-output"]
+        asked = False
+    head = nbformat.v4.new_markdown_cell(links(path, titles(notebook)), id="links")
+    notebook.cells.insert(1, head)
+    return notebook
+
+
+def write_to_run(path: Path, copy: Path) -> None:
+    """The notebook without its outputs, to be downloaded."""
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, copy)
+
+
+def module_page(name: str, docstring: str) -> str:
+    """A module's page, with its lesson's links; a folder's holds its modules, one after the other."""
+    number = lesson_of(docstring) or "-"
+    parts = [f"[Lesson {number}](../notebooks/{path.name})" for path in lessons() if path.name[:2] == number]
+    parts += [f"[Exercises](../notebooks/exercises/{path.name})" for path in exercises() if path.name[:2] == number]
+    folder = ROOT / "vit_tutorial" / name
+    inner = [f"{name}.{path.stem}" for path in sorted(folder.glob("[!_]*.py"))]
+    if not inner:
+        parts.append(f'<a href="../_modules/vit_tutorial/{name}.html">Source</a>')
+    page = f"# `{name}`\n\n{line_of(parts)}\n\n{automodule(name)}"
+    return page + "".join(f"\n## `{module}`\n\n{automodule(module)}" for module in inner)
+
+
+def line_of(parts: list[str]) -> str:
+    return ":::{container} links\n" + "\n· ".join(parts) + "\n:::" if parts else ""
+
+
+def automodule(name: str) -> str:
+    """The directive for one module; what it hands on from another is linked, and documented there."""
+    module = importlib.import_module(f"vit_tutorial.{name}")
+    homes = {public: getattr(module, public).__module__ for public in getattr(module, "__all__", [])
+             if hasattr(getattr(module, public), "__module__")}  # fmt: skip
+    others = [f":py:obj:`{public} <{home}.{public}>`" for public, home in homes.items() if home != module.__name__]
+    lines = [f".. automodule:: {module.__name__}", "   :members:", "   :ignore-module-all:"]
+    lines += ["", f"Also here: {', '.join(others)}."] if others else []
+    return "\n".join(["```{eval-rst}", *lines, "```", ""])
+
+
+def reference() -> str:
+    """The page of the public names, what ``import vit_tutorial as vt`` gives, and of the modules."""
+    import vit_tutorial as vt
+
+    names = []
+    for name in vt.__all__:
+        value = getattr(vt, name)
+        home = f"{name}.md" if inspect.ismodule(value) else f"#{value.__module__}.{name}"
+        names.append(f"| [`vt.{name}`]({home}) | {first_line(value.__doc__)} |")
+    rows = [f"| [`{name}`]({name}.md) | {first_line(docstring)} |" for name, docstring in modules().items()]
+    text = (BOOK / "reference.md").read_text(encoding="utf-8")
+    return text.replace("{names}", "\n".join(names)).replace("{modules}", "\n".join(rows))
+
+
+def first_line(docstring: str | None) -> str:
+    return (docstring or "").strip().partition("\n")[0].replace("|", r"\|")
+
+
+def stage(source: Path) -> None:
+    """Everything that Sphinx reads, in one folder laid out as the repository is."""
+    shutil.rmtree(source, ignore_errors=True)
+    (source / "api").mkdir(parents=True)
+    for path in [*lessons(), *exercises()]:
+        copy = source / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(for_the_book(path), copy)
+        write_to_run(path, source / "to_run" / path.relative_to(ROOT))
+    for name, docstring in modules().items():
+        (source / "api" / f"{name}.md").write_text(module_page(name, docstring), encoding="utf-8")
+    (source / "api" / "index.md").write_text(reference(), encoding="utf-8")
+    index = (BOOK / "index.md").read_text(encoding="utf-8")
+    pages = "\n".join(f"api/{name}" for name in modules())
+    (source / "index.md").write_text(index.replace("{modules}", pages), encoding="utf-8")
+    shutil.copytree(BOOK / "static", source / "static")
+    for name in ("README.md", "TEACHING.md"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "assets", source / "assets")
+    mathjax = files("mathjax") / "static" / "mathjax"
+    for name in ("es5/tex-svg.js", "LICENSE"):
+        target = source / "static" / "mathjax" / Path(name).name
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes((mathjax / name).read_bytes())
+
+
+def main() -> int:
+    stage(BUILD / "source")
+    site = BUILD / "html"
+    shutil.rmtree(site, ignore_errors=True)
+    options = ["-b", "html", "-W", "--keep-going", "-q", "-c", str(BOOK), "-d", str(BUILD / "doctrees")]
+    done = subprocess.run([sys.executable, "-m", "sphinx", *options, str(BUILD / "source"), str(site)], check=False)
+    return done.returncode or check.main(site)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

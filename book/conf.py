@@ -1,0 +1,141 @@
+"""Sphinx's settings for the book; ``build.py`` starts it."""
+
+import base64
+import functools
+import hashlib
+import json
+import os
+import re
+import textwrap
+from pathlib import Path
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+import vit_tutorial
+
+project = "The Vision Transformer, from pixels to published weights"
+html_title = "vit_tutorial"
+copyright = "the authors of vit_tutorial; code under MIT, prose and figures under CC BY 4.0"
+release = vit_tutorial.__version__
+language = "en"  # British in the prose; Sphinx has no en_GB of its own
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["README.md", "to_run"]  # partly included in index.md; for download
+suppress_warnings = ["config.cache", "misc.highlighting_failure"]  # pseudo-code stays plain
+
+nb_execution_mode = "off"
+nb_render_markdown_format = "myst"
+nb_code_prompt_show = "Show the {type}"
+nb_code_prompt_hide = "Hide the {type}"
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+smartquotes_action = "D"  # dashes; quotation marks stay as the author typed them
+mathjax3_config = {"svg": {"scale": 0.9}}
+mathjax_path = "mathjax/tex-svg.js"  # no fonts beside it, which some browsers don't load from the file system
+copybutton_exclude = ".linenos, .gp, .go"
+
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+napoleon_use_rtype = False
+napoleon_preprocess_types = False
+nitpicky = True
+# Other libraries' names: their inventories lie on the network.
+LIBRARIES = "PIL|accelerate|argparse|collections|matplotlib|numpy|os|pathlib|torch|typing"
+nitpick_ignore_regex = [
+    ("py:.*", rf"({LIBRARIES})\..*|Tensor|Module|(dict|list|tuple)\[.*|[A-Z]"),
+    ("py:data", ".*"),  # constants are named in docstrings, and have no entry of their own
+]
+
+html_theme = "sphinx_book_theme"
+html_static_path = ["../build/book/source/static"]
+html_css_files = ["book.css"]
+html_js_files = ["book.js"]
+html_copy_source = False
+html_show_sourcelink = False
+# Where the repository is published; the workflow sets it, and the pages then link to it.
+repository = os.environ.get("BOOK_REPOSITORY_URL", "")
+html_context = {"default_mode": "auto"}
+html_theme_options = {
+    "repository_url": repository,
+    "use_repository_button": bool(repository),
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "show_prev_next": False,  # the notebooks end in such a line of their own
+    "footer_content_items": ["copyright.html"],
+    "show_navbar_depth": 1,
+    "navbar_persistent": [],  # the search field stands in the sidebar
+    "home_page_in_toc": False,
+    "show_toc_level": 2,
+}
+
+
+def find_in_package(
+    app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, text: nodes.TextElement
+) -> nodes.Element | None:
+    """Link a docstring's :class:`ViT` from any module; a name that is defined and has no entry stays plain text."""
+    if node.get("refdomain") != "py":
+        return None
+    target, python = node["reftarget"], env.domains.python_domain
+    places = [name for name in python.objects if name.endswith(f".{target}")]
+    if len(places) == 1:
+        return python.resolve_xref(env, node["refdoc"], app.builder, "obj", places[0], node, text)
+    return text if target.rpartition(".")[2] in defined_names() else None
+
+
+@functools.cache
+def defined_names() -> set[str]:
+    source = "\n".join(path.read_text(encoding="utf-8") for path in Path(vit_tutorial.__file__).parent.rglob("*.py"))
+    return set(re.findall(r"^(?: *def | *class |)(\w+)(?=\(|:)", source, re.MULTILINE))
+
+
+INITIAL = re.compile(r"^( +\w+: )([A-Z]\.)", re.MULTILINE)
+RETURNS = re.compile(r"^Returns:((?:\n(?: +.*|(?=\n +)))+)", re.MULTILINE)
+
+
+def default_factories(
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """A dataclass's ``<factory>`` as ``...``, which can be parsed, and so be typeset."""
+    return signature and signature.replace("<factory>", "..."), returns
+
+
+def add_alternative_text(app: Sphinx, doctree: nodes.document) -> None:
+    """Give each figure the text that its output carries (MyST-NB names a picture by its bytes, and drops the text)."""
+    page = Path(app.env.doc2path(app.env.docname))
+    if page.suffix != ".ipynb":
+        return
+    texts = {}
+    for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            if png := output.get("data", {}).get("image/png"):
+                name = hashlib.sha256(base64.b64decode("".join(png))).hexdigest()
+                texts[name] = output["metadata"].get("image/png", {}).get("alt", "")
+    for image in doctree.findall(nodes.image):
+        image.setdefault("alt", texts.get(Path(image["uri"]).stem, ""))
+
+
+def before_napoleon(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Keep "Returns: words: more" from being read as a type and its text, and "dim: D." as a list from D on."""
+    text = INITIAL.sub(r"\1\\\2", "\n".join(lines))
+    lines[:] = RETURNS.sub(lambda found: f":returns:{textwrap.indent(found[1], '    ')}\n", text).splitlines()
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("doctree-read", add_alternative_text, priority=100)
+    app.connect("autodoc-process-docstring", before_napoleon, priority=100)
+    app.connect("missing-reference", find_in_package)
+    app.connect("autodoc-process-signature", default_factories)

@@ -1,0 +1,397 @@
+"""The exercises' checks: mistakes are named, right answers pass, and nothing of a student's code gets out."""
+
+import functools
+import importlib
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import vit_tutorial as vt
+from vit_tutorial import checks
+from vit_tutorial.checks import harness
+from vit_tutorial.checks.lesson01 import PATCH_EMBEDDING, PATCH_NUMBERS, PATCHIFY
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+CATALOGUE = checks.CATALOGUE
+MISTAKES = [
+    pytest.param(exercise, mistake, id=f"{exercise.name}-{mistake.name}")
+    for exercise in CATALOGUE.values()
+    for mistake in exercise.mistakes
+]
+RIGHT = [
+    pytest.param(CATALOGUE[name], work, id=f"{name}-{index}")
+    for lesson in sorted({exercise.lesson for exercise in CATALOGUE.values()})
+    for name, works in importlib.import_module(f"solutions_{lesson}").SOLUTIONS.items()
+    for index, work in enumerate(works)
+]
+
+
+def said(capsys) -> str:
+    """What was printed, on one line; nothing may go to stderr, where nbgrader takes it for a failure."""
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return " ".join(captured.out.split())
+
+
+@functools.cache
+def places(lesson: str) -> set[str]:
+    """The headings and the bold openings of a lesson."""
+    (path,) = NOTEBOOKS.glob(f"{lesson}_*.ipynb")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    found = re.findall(r"^#+ (.+)$", prose, re.MULTILINE) + re.findall(r"\*\*(.+?)\*\*", prose, re.DOTALL)
+    return {" ".join(place.split()) for place in found}
+
+
+def submit(exercise, wrong):
+    """The mistake as somebody's work: a partial dictionary of answers is filled up with right ones."""
+    return (lambda: exercise.right | wrong) if isinstance(wrong, dict) else wrong
+
+
+# ---- Every lesson's catalogue ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("exercise", "mistake"), MISTAKES)
+def test_a_mistake_is_caught_and_named_and_confused_with_no_other(exercise, mistake, capsys, monkeypatch):
+    fitting, named = [], harness.named
+    monkeypatch.setattr(harness, "named", lambda *a: fitting.extend(named(*a)) or fitting)
+    assert harness.check(exercise, submit(exercise, mistake.wrong)) is False
+    text = said(capsys)
+    assert f"It looks like {mistake.name}. {mistake.says}" in text
+    assert f'Reread in lesson {exercise.lesson}: "{mistake.reread}"' in text
+    assert mistake.reread in places(exercise.lesson)
+    assert [found for found, some in fitting if not some] == [mistake]
+
+
+@pytest.mark.parametrize(("exercise", "work"), RIGHT)
+def test_a_right_answer_passes(exercise, work, capsys):
+    passed = harness.check(exercise, work)
+    text = said(capsys)
+    assert passed is True, text
+    assert text.startswith(f"{exercise.name}: right. Tried: {exercise.cases()[0].label}")
+
+
+def test_there_are_enough():
+    assert len(MISTAKES) >= 40
+    for lesson in {exercise.lesson for exercise in CATALOGUE.values()}:
+        exercises = [exercise for exercise in CATALOGUE.values() if exercise.lesson == lesson]
+        assert 3 <= len(exercises) <= 6, lesson
+        assert sum(len(exercise.mistakes) for exercise in exercises) >= 4, lesson
+        solutions = importlib.import_module(f"solutions_{lesson}").SOLUTIONS
+        assert {exercise.name for exercise in exercises} == set(solutions)
+        assert all(len(works) >= 3 for works in solutions.values())
+
+
+@pytest.mark.parametrize("exercise", CATALOGUE.values(), ids=CATALOGUE)
+def test_an_exercise_is_declared_in_full(exercise):
+    function = getattr(checks, f"check_{exercise.name}")
+    assert len(function.__doc__) > 20
+    assert function.__module__ == f"vit_tutorial.checks.lesson{exercise.lesson}"
+    assert f"check_{exercise.name}" in dir(checks)
+    assert len({mistake.name for mistake in exercise.mistakes}) == len(exercise.mistakes)
+    for mistake in exercise.mistakes:
+        assert re.search(r"[.?]\)?$", mistake.says), mistake.says
+        assert "!" not in mistake.says + mistake.name
+        assert not re.match(r"(A|An|The|You|It)\b|.*\.$", mistake.name), "it goes on after: It looks like"
+
+
+# ---- What a student's code may do --------------------------------------------------------------------------------
+
+
+def right(images, patch_size):
+    return vt.patchify(images, patch_size)
+
+
+def raises(images, patch_size):
+    batch = images.shape[4]
+    return images[batch]
+
+
+def gives_numpy(images, patch_size):
+    return np.asarray(right(images, patch_size).detach())
+
+
+def adds_in_place(images, patch_size):
+    images += 1.0
+    return right(images - 1.0, patch_size)
+
+
+def cuts_the_graph(images, patch_size):
+    with torch.no_grad():
+        return right(images, patch_size)
+
+
+def interrupts(images, patch_size):
+    raise KeyboardInterrupt
+
+
+def one_nan(images, patch_size):
+    patches = right(images, patch_size).clone()
+    patches[0, 1, 2] = float("nan")
+    return patches
+
+
+def unknown(images, patch_size):
+    patches = right(images, patch_size).clone()
+    patches[0, 1, 2] += 1.0
+    return patches
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (raises, "raised IndexError: tuple index out of range in line {line} of raises: batch = images.shape[4]"),
+        (lambda images, patch_size: None, "result is None: is the return missing?"),
+        (lambda images: images, "raised TypeError:"),
+        (gives_numpy, "result is a NumPy array, expected a torch.Tensor of shape (1, 4, 4)"),
+        (lambda *a: right(*a).detach().requires_grad_().numpy(), "Stay with torch's own functions"),
+        (lambda *a: right(*a).tolist(), "result is of type list, expected a torch.Tensor"),
+        (lambda *a: right(*a).double(), "result is of dtype torch.float64, expected torch.float32"),
+        (lambda *a: right(*a).detach().to("meta"), "result is on device meta, expected cpu"),
+        (lambda *a: right(*a)[None], "result has shape (1, 1, 4, 4), expected (1, 4, 4)"),
+        (one_nan, "result holds nan (not a number), first at [0, 1, 2]"),
+        (adds_in_place, "argument 1 was changed in place"),
+        (cuts_the_graph, "the numbers are right, but gradient of argument 1 is missing: something cuts the graph"),
+        (lambda *a: right(*a) * 1 + 0 * a[0].sum(), ""),
+        (lambda i, p: right(i.detach() * 2 - i, p), "the numbers are right, but gradient of argument 1[0, 0, 0, 0] is"),
+        (lambda *a: sys.exit(3), "raised SystemExit: 3"),
+        (interrupts, "raised KeyboardInterrupt"),
+        (3, "raised TypeError: 'int' object is not callable"),
+    ],
+)
+def test_a_plain_sentence(work, words, capsys):
+    passed = checks.check_patchify(work)
+    text = said(capsys)
+    assert passed is (words == ""), text
+    line = raises.__code__.co_firstlineno + 1
+    assert words.format(line=line) in text
+    assert "Traceback" not in text
+    assert "harness" not in text
+
+
+def test_an_unknown_mistake_gets_the_first_difference(capsys):
+    assert not checks.check_patchify(unknown)
+    text = said(capsys)
+    expected = right(PATCHIFY.cases()[0].args[0], 2)[0, 1, 2].item()
+    assert f"result[0, 1, 2] is {expected + 1:.5g}, expected {expected:.5g}; 1 of 16 numbers differ, shape" in text
+    assert "None of the 8 mistakes that this check knows gives these numbers." in text
+    assert "It looks like" not in text
+
+
+def test_a_mistake_beside_another_is_named_with_care(capsys):
+    def plain(images, patch_size):  # a reshape, and blind to rectangular patches
+        B, _, H, W = images.shape
+        return images.reshape(B, H * W // 4, -1)
+
+    assert not checks.check_patchify(plain)
+    text = said(capsys)
+    assert "It looks like a reshape in place of a permute (on 2 inputs, but not on all: there may be another)." in text
+
+
+def test_a_mistake_that_does_not_show_is_not_named(capsys):
+    """On square patches nobody can tell height from width."""
+
+    def squares_only(images, patch_size):
+        return right(images, int(patch_size))
+
+    assert not checks.check_patchify(squares_only)
+    text = said(capsys)
+    assert "raised TypeError: int() argument must be" in text
+    assert "It looks like" not in text
+
+
+def test_the_stub_is_not_a_mistake(capsys):
+    def stub(images, patch_size):
+        raise NotImplementedError
+
+    assert not checks.check_patchify(stub)
+    assert said(capsys) == "patchify: not written yet"
+
+
+def test_answers_are_not_given_away(capsys):
+    assert not checks.check_patch_numbers(lambda: PATCH_NUMBERS.right | {"photo patches": 12, "patch 1": ...})
+    text = said(capsys)
+    assert "there is no answer for 'patch 1' yet" in text
+    assert "photo patches wrong" in text
+    assert "140" not in text
+    assert not checks.check_patch_numbers(lambda: PATCH_NUMBERS.right | {"photo patches": 12})
+    text = said(capsys)
+    assert "First seen with photo patches: photo patches is 12, and should be something else" in text
+    assert "140" not in text
+    assert not checks.check_patch_numbers(lambda: [6])
+    assert "returned of type list, expected a dictionary of answers" in said(capsys)
+
+
+def test_the_package_itself_is_no_answer(capsys):
+    class Mine(vt.PatchEmbedding):
+        pass
+
+    assert not checks.check_patchify(vt.patchify)
+    assert not checks.check_patch_embedding(Mine)
+    assert said(capsys).count("write your own in the cell above") == 2
+
+
+def test_prints_are_kept_short_and_in(capsys):
+    def chatty(images, patch_size):
+        for number in range(1000):
+            print("line", number)
+        print("careful", file=sys.stderr)
+        return right(images, patch_size)
+
+    assert checks.check_patchify(chatty)
+    text = said(capsys)
+    assert "Your code printed 5005 lines, at first: | line 0 | line 1 | line 2 | line 3 | line 4" in text
+    assert "line 5" not in text
+
+
+def test_an_endless_print_fills_no_memory():
+    with harness._quiet() as kept:
+        for _ in range(1000):
+            print("x" * 99)
+    assert (len(kept.text), kept.lines) == (harness.KEPT, 1000)
+
+
+@pytest.mark.parametrize("swallow", [False, True])
+def test_an_endless_loop_ends(swallow, capsys, monkeypatch):
+    monkeypatch.setattr(harness, "SECONDS", 0.3)
+    stop, calls = [], []
+
+    def endless(images, patch_size):
+        calls.append(1)
+        while not stop:
+            print("and again")
+            try:
+                time.sleep(0.001)
+            except BaseException:
+                if not swallow:
+                    raise
+
+    assert not checks.check_patchify(endless)
+    text = said(capsys)
+    assert "took more than 0 seconds: is there a loop that doesn't end?" in text
+    assert "not tried" in text
+    assert ("still runs: restart the kernel" in text) is swallow
+    stop.append(True)  # so that the thread ends with the test, and tries no other case
+    for thread in threading.enumerate():
+        if thread.name == "check":
+            thread.join(5)
+    assert len(calls) == 1
+
+
+def test_the_notebook_stays_as_it_was(capsys):
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        assert checks.check_patchify(lambda *a: right(*a) + 0 * torch.rand(1))
+        assert not torch.is_grad_enabled()
+    assert torch.equal(torch.rand(1), expected)
+    said(capsys)
+
+
+class Odd(nn.Module):
+    def __init__(self, image_size, patch_size, in_channels, dim):
+        super().__init__()
+        self.size = harness.__dict__  # never used: a module may keep what it likes
+        P, Q = patch_size if isinstance(patch_size, tuple) else (patch_size, patch_size)
+        self.layers(in_channels * P * Q, dim)
+        self.patch_size = patch_size
+
+    def forward(self, images):
+        return self.proj(vt.patchify(images, self.patch_size))
+
+
+class NoClass(Odd):
+    def __new__(cls, *args):
+        return "a string"
+
+
+class OtherName(Odd):
+    def layers(self, length, dim):
+        self.linear = nn.Linear(length, dim)
+
+
+class OtherSize(Odd):
+    def layers(self, length, dim):
+        self.proj = nn.Linear(length, dim + 1)
+
+
+class NoBias(Odd):
+    def layers(self, length, dim):
+        self.proj = nn.Linear(length, dim, bias=False)
+
+    def forward(self, images):
+        return super().forward(images).flip(-1)
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (OtherName, "has a parameter that the stub doesn't name: linear.weight; agreed are proj.weight (5, 1, 2, 2)"),
+        (OtherSize, "proj.weight has shape (6, 4), expected (5, 1, 2, 2)"),
+        (NoBias, "The class has no proj.bias; agreed are proj.weight (5, 1, 2, 2), proj.bias (5,)."),
+        (NoClass, "NoClass(...) gives of type str, expected an nn.Module"),
+    ],
+)
+def test_a_class_with_other_parameters(work, words, capsys):
+    assert not checks.check_patch_embedding(work)
+    assert words in said(capsys)
+
+
+def test_a_layer_is_checked_as_it_predicts(capsys):
+    class WithDropout(Odd):
+        def layers(self, length, dim):
+            self.proj = nn.Linear(length, dim)
+
+        def forward(self, images):
+            return nn.functional.dropout(super().forward(images), 0.5, training=self.training)
+
+    assert checks.check_patch_embedding(WithDropout)
+    assert "patch_embedding: right" in said(capsys)
+
+
+def test_a_gradient_that_does_not_reach_the_weights(capsys):
+    class Cut(Odd):
+        def layers(self, length, dim):
+            self.proj = nn.Linear(length, dim)
+
+        def forward(self, images):
+            x = vt.patchify(images, self.patch_size)
+            return x @ self.proj.weight.detach().T + self.proj.bias
+
+    assert not checks.check_patch_embedding(Cut)
+    assert "the numbers are right, but gradient of proj.weight is missing" in said(capsys)
+
+
+def test_the_cases_are_new_each_time():
+    for exercise in CATALOGUE.values():
+        for a, b in zip(exercise.cases(), exercise.cases(), strict=True):
+            for x, y in zip(a.args, b.args, strict=True):
+                assert not isinstance(x, torch.Tensor) or (x is not y and torch.equal(x, y))
+    assert all(case.weights for case in PATCH_EMBEDDING.cases())
+
+
+def test_lesson_01_needs_torch_alone():
+    heavy = ("matplotlib", "PIL", "torchvision", "nbgrader", "numpy.testing", "vit_tutorial.data", "vit_tutorial.train")
+    code = f"""import sys
+from vit_tutorial import checks
+checks.check_patchify(lambda images, patch_size: None)
+print([name for name in {heavy!r} if name in sys.modules])"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_unknown_name():
+    with pytest.raises(AttributeError, match="check_nonsense"):
+        _ = checks.check_nonsense
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = checks.nonsense

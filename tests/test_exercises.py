@@ -1,0 +1,293 @@
+"""The exercise notebooks: solved sources, the students' copies that nbgrader makes of them, and how they are graded."""
+
+import contextlib
+import csv
+import importlib.util
+import io
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vit_tutorial import checks
+
+ROOT = Path(__file__).resolve().parent.parent
+SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
+FLAGS = {  # grade, locked, solution
+    "given": (False, True, False),
+    "solution": (False, False, True),
+    "check": (True, True, False),
+    "answer": (True, False, True),
+}
+NBGRADER = importlib.util.find_spec("nbgrader") is not None
+PARTS = ("Timetable", "What each exercise trains", "Marking the open questions")
+needs_nbgrader = pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed: pip install -e .[classroom]")
+
+
+def cells(path: Path, kind: str = "") -> list[dict[str, Any]]:
+    """The cells of a notebook, each source joined to one string; ``kind`` is code, markdown or one of FLAGS."""
+    found = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    found = [cell | {"source": "".join(cell["source"])} for cell in found]
+    return [cell for cell in found if kind in ("", cell["cell_type"], role(cell))]
+
+
+def role(cell: dict[str, Any]) -> str:
+    """What a cell is for nbgrader: one of FLAGS, or ""."""
+    data = cell["metadata"].get("nbgrader")
+    flags = data and (data["grade"], data["locked"], data["solution"])
+    return next((name for name, value in FLAGS.items() if value == flags), "")
+
+
+def copy_of(source: Path) -> Path:
+    return ROOT / "notebooks" / "exercises" / source.name
+
+
+@pytest.fixture(scope="module")
+def tool():
+    """tools/classroom.py as a module."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    yield importlib.import_module("classroom")
+    sys.path.remove(str(ROOT / "tools"))
+
+
+@pytest.fixture(params=SOLUTIONS, ids=lambda path: path.stem)
+def source(request) -> Path:
+    return request.param
+
+
+# ---- The solved sources ------------------------------------------------------------------------------------------
+
+
+def test_every_exercise_of_the_catalogue_is_in_a_notebook():
+    stems = {path.stem[:2]: path.stem for path in SOLUTIONS}
+    for exercise in checks.CATALOGUE.values():
+        (path,) = [path for path in SOLUTIONS if path.stem == stems[exercise.lesson]]
+        code = "\n".join(cell["source"] for cell in cells(path, "check"))
+        assert code.count(f"checks.check_{exercise.name}(") == 1, exercise.name
+
+
+def test_has_the_name_of_its_lesson(source):
+    assert (ROOT / "notebooks" / source.name).exists()
+    title = cells(source)[0]["source"].splitlines()[0]
+    assert re.fullmatch(rf"# {source.stem[:2]} · .+: exercises", title)
+    assert f"(../{source.name})" in cells(source)[0]["source"]
+
+
+def test_nbgrader_knows_every_cell(source):
+    names = []
+    for cell in cells(source):
+        data = cell["metadata"].get("nbgrader")
+        if data is None:
+            assert "SOLUTION" not in cell["source"]
+            assert "HIDDEN" not in cell["source"]
+            continue
+        assert role(cell), data
+        assert data["schema_version"] == 3
+        assert set(data) == {"grade", "grade_id", "locked", "schema_version", "solution", "task"} | (
+            {"points"} if data["grade"] else set()
+        )
+        names.append(data["grade_id"])
+    assert len(set(names)) == len(names)
+    assert sum(cell["metadata"]["nbgrader"].get("points", 0) for cell in cells(source, "check")) < 20
+    graded = cells(source, "check") + cells(source, "answer")
+    assert sum(cell["metadata"]["nbgrader"]["points"] for cell in graded) == 20
+    assert all(cell["metadata"]["nbgrader"]["points"] > 0 for cell in graded)
+
+
+def test_has_the_shape_of_an_exercise_notebook(source):
+    order = [role(cell) for cell in cells(source) if role(cell)]
+    assert order[0] == "given"
+    solutions, tests = cells(source, "solution"), cells(source, "check")
+    assert 3 <= len(tests) == len(solutions) <= 7
+    for place, kind in enumerate(order):
+        assert kind != "check" or order[place - 1] == "solution"
+    assert order.count("answer") == 1
+    for cell in solutions:
+        assert cell["source"].count("### BEGIN SOLUTION") == cell["source"].count("### END SOLUTION") >= 1
+        assert '"""' in cell["source"], "a stub says its shapes in a docstring"
+    for cell in tests:
+        assert re.match(r"assert checks\.check_\w+\(\w+\)(\n### BEGIN HIDDEN TESTS\n|$)", cell["source"])
+    assert "Marking key." in cells(source, "answer")[0]["source"]
+
+
+def test_has_cards_and_hints(source):
+    prose = "\n".join(cell["source"] for cell in cells(source, "markdown"))
+    headings = re.findall(r"^## (\d+) · (.+)$", prose, re.MULTILINE)
+    assert [int(number) for number, _ in headings] == list(range(1, len(headings) + 1))
+    assert len(headings) == len(cells(source, "check")) + 1
+    assert headings[-1][1].startswith("Challenge: ")
+    cards = re.findall(
+        r"^\*Difficulty: (easy|medium|hard)\. Importance: (low|medium|high)\. (\d+) minutes\.", prose, re.M
+    )
+    rows = re.findall(r"^\| (\d+) \| .+ \| (easy|medium|hard) \| (low|medium|high) \| (\d+) \| (\d+) \|$", prose, re.M)
+    assert [row[1:4] for row in rows] == cards
+    assert len(cards) == len(headings)
+    assert sum(int(row[4]) for row in rows) == 20
+    graded = [cell for cell in cells(source) if role(cell) in ("check", "answer")]
+    assert [int(row[4]) for row in rows] == [cell["metadata"]["nbgrader"]["points"] for cell in graded]
+    assert prose.count("<details><summary>Hint") >= len(cells(source, "check"))
+    assert prose.count("<details>") == prose.count("</details>")
+    assert "!" not in re.sub(r"!\[|!=|`[^`]*`|\$[^$]*\$", "", prose), "no exclamation marks"
+
+
+def test_code_is_short_and_silent(source):
+    for cell in cells(source, "code"):
+        lines = [line for line in cell["source"].splitlines() if line.strip()]
+        assert len(lines) <= 40, cell["source"][:80]
+        assert max(map(len, lines)) <= 100, cell["source"][:80]
+        assert all(output.get("name") == "stdout" for output in cell["outputs"]), cell["source"][:80]
+    counts = [cell["execution_count"] for cell in cells(source, "code")]
+    assert counts == list(range(1, len(counts) + 1)), "run all: python tools/classroom.py refresh"
+    code = "\n".join(cell["source"] for cell in cells(source, "code"))
+    assert not re.search(r"nbgrader|einops|^\s*[%!]", code, re.MULTILINE)
+
+
+# ---- The students' copies ----------------------------------------------------------------------------------------
+
+
+@needs_nbgrader
+def test_the_copies_are_in_step(tool, tmp_path):
+    tool.assignments([], tmp_path)
+    assert {path.name for path in (ROOT / "notebooks" / "exercises").glob("*.ipynb")} == {p.name for p in SOLUTIONS}
+    for source in SOLUTIONS:
+        made, kept = (
+            json.loads((folder / source.name).read_text("utf-8")) for folder in (tmp_path, copy_of(source).parent)
+        )
+        assert made["cells"] == kept["cells"], f"{source.name} has changed: make assignments"
+
+
+def test_a_copy_gives_nothing_away(source):
+    text = copy_of(source).read_text(encoding="utf-8")
+    for word in ("BEGIN SOLUTION", "HIDDEN TESTS", "Marking key"):
+        assert word not in text
+    assert len(cells(copy_of(source))) == len(cells(source))
+    for cell in cells(copy_of(source)):
+        assert not cell.get("outputs")
+        assert not cell.get("execution_count")
+    for cell in cells(copy_of(source), "solution"):
+        assert "# YOUR CODE HERE\n" in cell["source"]
+
+
+def test_a_copy_fails_at_its_stubs_alone(source, monkeypatch):
+    """Run all, in this process: the notebooks are plain Python."""
+    monkeypatch.chdir(copy_of(source).parent)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, cell in enumerate(cells(copy_of(source), "code")):
+        code, printed = compile(cell["source"], f"cell {number}", "exec"), io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            if role(cell) == "check":
+                with pytest.raises(AssertionError):
+                    exec(code, names)
+            else:
+                exec(code, names)
+        assert role(cell) != "check" or re.fullmatch(r"\w+: not written yet\n", printed.getvalue())
+
+
+# ---- Grading -----------------------------------------------------------------------------------------------------
+
+
+def hand_in(path: Path, folder: Path, student: str, **changed: str) -> None:
+    """Put a notebook into a folder of submissions, some of its solution cells replaced: {grade_id: source}."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        name = cell["metadata"].get("nbgrader", {}).get("grade_id", "").replace("-", "_")
+        cell["source"] = changed.pop(name, "".join(cell["source"]))
+    assert not changed
+    target = folder / student / path.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def marks(course: Path) -> dict[tuple[str, str], dict[str, str]]:
+    with (course / "marks.csv").open(encoding="utf-8", newline="") as file:
+        return {(row["student"], row["exercise"]): row for row in csv.DictReader(file)}
+
+
+@needs_nbgrader
+@pytest.mark.filterwarnings("ignore:Object of type:sqlalchemy.exc.SAWarning" if NBGRADER else "default")
+def test_solutions_get_full_marks_and_stubs_none(tool, tmp_path, capsys):
+    for source in SOLUTIONS:
+        hand_in(source, tmp_path / "in", "solved")
+        hand_in(copy_of(source), tmp_path / "in", "untouched")
+    assert tool.grade(tmp_path / "in", tmp_path / "course") == 0
+    rows = marks(tmp_path / "course")
+    for source in SOLUTIONS:
+        (by_hand,) = [cell["metadata"]["nbgrader"]["points"] for cell in cells(source, "answer")]
+        solved, untouched = rows["solved", source.stem], rows["untouched", source.stem]
+        assert (float(solved["marks"]), float(solved["of"])) == (20 - by_hand, 20)
+        assert (solved["by hand"], solved["problem"]) == ("1", "")
+        assert (float(untouched["marks"]), untouched["by hand"], untouched["problem"]) == (0, "0", "")
+
+
+RESHAPED = """def patchify(images, patch_size):
+    P, Q = (patch_size, patch_size) if isinstance(patch_size, int) else patch_size
+    B, C, H, W = images.shape
+    return images.reshape(B, H * W // (P * Q), C * P * Q)"""
+
+
+@needs_nbgrader
+@pytest.mark.filterwarnings("ignore:Object of type:sqlalchemy.exc.SAWarning" if NBGRADER else "default")
+def test_one_that_crashes_or_hangs_spoils_only_itself(tool, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(tool, "SECONDS_A_CELL", 8)
+    source, folder = SOLUTIONS[0], tmp_path / "in"
+    hand_in(source, folder, "ada", patchify=RESHAPED)
+    hand_in(source, folder, "crash", patchify=f"import os\n{RESHAPED}\nos._exit(1)")
+    hand_in(source, folder, "hang", unpatchify="while True:\n    pass")
+    (folder / "garbled").mkdir()
+    (folder / "garbled" / source.name).write_text("{not a notebook", encoding="utf-8")
+    (folder / "lost.ipynb").write_text("{}", encoding="utf-8")
+    hand_in(source, folder / "zoë b", source.stem)  # nbgrader's own layout, and a name that needs care
+    assert tool.grade(folder, tmp_path / "course") == 2
+    rows = marks(tmp_path / "course")
+    assert {student for student, _ in rows} == {"ada", "crash", "garbled", "hang", "zoë_b"}
+    assert float(rows["zoë_b", source.stem]["marks"]) == 17
+    assert float(rows["ada", source.stem]["marks"]) == 12
+    assert float(rows["ada", source.stem]["check-patchify"]) == 0
+    assert float(rows["hang", source.stem]["marks"]) == 14
+    for student in ("crash", "garbled"):
+        assert float(rows[student, source.stem]["marks"]) == 0
+        assert "could not be graded" in rows[student, source.stem]["problem"]
+    feedback = (tmp_path / "course" / "feedback" / "ada" / source.stem / f"{source.stem}.html").read_text("utf-8")
+    assert "It looks like a reshape in place of a permute" in feedback
+    assert "lost.ipynb" in capsys.readouterr().out
+
+    # A second time: marks given by hand count; what is unchanged is not run again, what is changed is.
+    with tool.nbgrader(tmp_path / "course").gradebook as gradebook:
+        answer = gradebook.find_grade("answer-scrambled", source.stem, source.stem, "ada")
+        answer.manual_score, answer.needs_manual_grade = 2.5, False
+        gradebook.db.commit()
+    hand_in(source, folder, "crash")
+    ran = []
+    autograde = tool.nbgrader(tmp_path / "course").autograde.__func__
+    monkeypatch.setattr(
+        "nbgrader.apps.NbGraderAPI.autograde", lambda api, *a, **k: ran.append(a[1]) or autograde(api, *a, **k)
+    )
+    assert tool.grade(folder, tmp_path / "course") == 1
+    assert ran == ["crash", "garbled"]
+    rows = marks(tmp_path / "course")
+    assert float(rows["crash", source.stem]["marks"]) == 17
+    assert (float(rows["ada", source.stem]["marks"]), rows["ada", source.stem]["by hand"]) == (14.5, "0")
+
+
+def test_the_teachers_page_names_every_lesson(source):
+    page = (ROOT / "TEACHING.md").read_text(encoding="utf-8")
+    timetable, trains, marking = (page.split(f"## {title}")[1].split("\n## ")[0] for title in PARTS)
+    number = source.stem[:2]
+    assert re.search(rf"^\| {number} [^|]+\|[^|]+\|[^|]+\|[^|]+\|$", timetable, re.MULTILINE)
+    assert re.search(rf"^\| {number} \| .+ \| .+ \|$", trains, re.MULTILINE)
+    assert re.search(rf"^\| {number} \| .+ · .+ \|$", marking, re.MULTILINE)
+
+
+def test_the_command_line(tool, tmp_path, capsys, monkeypatch):
+    for arguments, words in [
+        (["grade", "--submitted", str(tmp_path / "none")], "there is no folder"),
+        (["assignments", "99"], "no lesson begins with 99"),
+    ]:
+        monkeypatch.setattr(sys, "argv", ["classroom.py", *arguments])
+        with pytest.raises(SystemExit, match=re.escape(words)):
+            tool.main()
+    assert os.environ.get("NBGRADER_EXECUTION") is None

@@ -1,0 +1,703 @@
+"""Checks of lesson 04: GELU, exact and by tanh, the MLP with its dropout, and the MLP in pieces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vit_tutorial.checks.harness import (
+    Case,
+    Exercise,
+    Fault,
+    Mistake,
+    Result,
+    adopt,
+    answers,
+    call,
+    check,
+    layer,
+    normal,
+    random_weights,
+)
+from vit_tutorial.mlp import MLP
+
+__all__ = ["check_gelu", "check_gelu_tanh", "check_mlp", "check_mlp_in_pieces", "check_mlp_numbers"]
+
+_GELU = "2 · GELU: keep x with the probability that x is large"
+_OTHER = "The other GELU."
+_PENCIL = "1 · One token and a pencil"
+_AFTER = "A GELU too many."
+_NO_BEND = "No bend."
+_CLASS = "5 · The class"
+_DROPOUT = "9 · Dropout"
+_PARAMETERS = "6 · Two thirds of a block"
+_ALONE = "7 · Every token alone"
+
+# ---- With a pencil -----------------------------------------------------------------------------------------------
+
+# Token [1, 2], hidden [1, 2, -1]; Φ(1) = 0.8413, Φ(2) = 0.9772, Φ(-1) = 0.1587.
+NUMBERS = {
+    "hidden": [1, 2, -1],
+    "bent": [0.8413, 1.9545, -0.1587],
+    "output": [1.6827, 1.7958],
+    "parameters": 148,
+    "moved": 1,
+}
+
+MLP_NUMBERS = Exercise(
+    name="mlp_numbers",
+    lesson="04",
+    right=NUMBERS,
+    cases=lambda: [Case(question, (question,)) for question in NUMBERS],
+    observe=answers,
+    tolerance=0.006,
+    secret=True,
+    mistakes=(
+        Mistake(
+            "a ReLU in place of GELU",
+            "You set what is negative to 0 and left the rest alone. GELU multiplies each number by Φ of it.",
+            _GELU,
+            {"bent": [1, 2, 0], "output": [2, 2]},
+        ),
+        Mistake(
+            "the share Φ(x) in place of x · Φ(x)",
+            "Φ is the share that passes. GELU is the number times this share.",
+            _GELU,
+            {"bent": [0.8413, 0.9772, 0.1587], "output": [1.6827, 1.1359]},
+        ),
+        Mistake(
+            "a lost sign",
+            "−1 · Φ(−1) is negative: GELU lets a little of the negative side through, down to −0.17.",
+            _GELU,
+            {"bent": [0.8413, 1.9545, 0.1587], "output": [1.6827, 2.1132]},
+        ),
+        Mistake(
+            "a GELU after the second layer",
+            "The bend stands between the two layers, and nothing comes after the second one.",
+            _AFTER,
+            {"output": [1.9545, 0.8413]},
+        ),
+        Mistake(
+            "no bend",
+            "You multiplied the hidden numbers by W2 as they are. They go through GELU first.",
+            _NO_BEND,
+            {"output": [2, 1]},
+        ),
+        Mistake(
+            "the columns of W1 read as its rows",
+            "Hidden number j is the token times column j of W1.",
+            _PENCIL,
+            {"hidden": [1, 2]},
+        ),
+        Mistake(
+            "the biases forgotten",
+            "Each layer has a bias, too: M numbers in the first, D in the second.",
+            _PARAMETERS,
+            {"parameters": 128},
+        ),
+        Mistake(
+            "the second layer forgotten",
+            "There are two layers: D → M, and M → D.",
+            _PARAMETERS,
+            {"parameters": 80},
+        ),
+        Mistake(
+            "tokens that look at each other",
+            "That is attention's work. The MLP treats every token alone.",
+            _ALONE,
+            {"moved": 197},
+        ),
+    ),
+)
+
+
+def check_mlp_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
+    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
+    return check(MLP_NUMBERS, fn)
+
+
+# ---- GELU --------------------------------------------------------------------------------------------------------
+
+
+def _gelu_cases() -> list[Case]:
+    line, large = torch.linspace(-4, 4, 17), torch.tensor([[-30.0, -8.0, 0.0, 8.0, 30.0]])
+    return [
+        Case("x from -4 to 4", (line,)),
+        Case("x (2, 3, 5)", (normal(2, 3, 5),)),
+        Case("x (1, 4), twice as spread", (2 * normal(1, 4, seed=1),)),
+        Case("x from -30 to 30", (large,)),
+    ]
+
+
+def _tanh_gelu(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+def _by_sigmoid(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(1.702 * x)
+
+
+GELU = Exercise(
+    name="gelu",
+    lesson="04",
+    right=F.gelu,
+    cases=_gelu_cases,
+    observe=call,
+    mistakes=(
+        Mistake(
+            "tanh in place of the exact form",
+            "Your numbers are those of the approximation with tanh, off by up to 5e-4. This exercise asks for the "
+            "exact form, with torch.erf.",
+            _OTHER,
+            _tanh_gelu,
+        ),
+        Mistake(
+            "x · sigmoid(1.702 x)",
+            "That is a third GELU, a coarser approximation, off by up to 0.02. The exact form takes torch.erf.",
+            _OTHER,
+            _by_sigmoid,
+        ),
+        Mistake(
+            "no √2 inside erf",
+            "erf has another width than the normal distribution: Φ(x) = (1 + erf(x / √2)) / 2.",
+            _GELU,
+            lambda x: x * (1 + torch.erf(x)) / 2,
+        ),
+        Mistake(
+            "2 in place of √2 inside erf",
+            "x is divided by the square root of 2: Φ(x) = (1 + erf(x / √2)) / 2.",
+            _GELU,
+            lambda x: x * (1 + torch.erf(x / 2)) / 2,
+        ),
+        Mistake(
+            "a multiplication by √2 inside erf",
+            "x is divided by √2: Φ(x) = (1 + erf(x / √2)) / 2.",
+            _GELU,
+            lambda x: x * (1 + torch.erf(x * math.sqrt(2))) / 2,
+        ),
+        Mistake(
+            "a ReLU",
+            "You cut off at 0. GELU multiplies x by Φ(x), which is smooth.",
+            _GELU,
+            F.relu,
+        ),
+        Mistake(
+            "the share Φ(x) without x",
+            "You return the probability alone. GELU is x times it.",
+            _GELU,
+            lambda x: (1 + torch.erf(x / math.sqrt(2))) / 2,
+        ),
+        Mistake(
+            "a missing half",
+            "1 + erf runs from 0 to 2. A probability runs from 0 to 1: divide by 2.",
+            _GELU,
+            lambda x: x * (1 + torch.erf(x / math.sqrt(2))),
+        ),
+        Mistake(
+            "a missing 1",
+            "erf runs from -1 to 1, so that half of it is no probability: (1 + erf(x / √2)) / 2.",
+            _GELU,
+            lambda x: x * torch.erf(x / math.sqrt(2)) / 2,
+        ),
+        Mistake(
+            "the wrong side kept",
+            "1 - erf is the probability to be above x. Φ(x) is that to be below: 1 + erf.",
+            _GELU,
+            lambda x: x * (1 - torch.erf(x / math.sqrt(2))) / 2,
+        ),
+        Mistake(
+            "the normal density in place of its sum",
+            "You multiply by the bell curve. Φ(x) is the area under it, up to x.",
+            _GELU,
+            lambda x: x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
+        ),
+        Mistake(
+            "a SiLU",
+            "x · sigmoid(x) is a relative of GELU, called SiLU or Swish. GELU takes Φ, by torch.erf.",
+            _GELU,
+            F.silu,
+        ),
+    ),
+)
+
+
+def check_gelu(fn: Callable[[Tensor], Tensor]) -> bool:
+    """Check ``fn(x)``: the exact GELU of every number, shape unchanged."""
+    return check(GELU, fn)
+
+
+_ROOT = math.sqrt(2 / math.pi)
+
+
+def _tanh_form(inner: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda x: x / 2 * (1 + torch.tanh(inner(x)))
+
+
+GELU_TANH = Exercise(
+    name="gelu_tanh",
+    lesson="04",
+    right=_tanh_gelu,
+    cases=_gelu_cases,
+    observe=call,
+    mistakes=(
+        Mistake(
+            "the exact form in place of tanh",
+            "Your numbers are those of erf. They are close, but not those that a model was trained with if it used "
+            "tanh.",
+            _OTHER,
+            F.gelu,
+        ),
+        Mistake(
+            "x · sigmoid(1.702 x)",
+            "That is another approximation, off by up to 0.02.",
+            _OTHER,
+            _by_sigmoid,
+        ),
+        Mistake(
+            "no cube",
+            "The small term is 0.044715 times the third power of x.",
+            _GELU,
+            _tanh_form(lambda x: _ROOT * (x + 0.044715 * x)),
+        ),
+        Mistake(
+            "a square in place of the cube",
+            "The small term is 0.044715 times the third power of x; a square would lose the sign.",
+            _GELU,
+            _tanh_form(lambda x: _ROOT * (x + 0.044715 * x**2)),
+        ),
+        Mistake(
+            "a cube of the whole product",
+            "Only x is cubed, 0.044715 is not: 0.044715 * x**3.",
+            _GELU,
+            _tanh_form(lambda x: _ROOT * (x + (0.044715 * x) ** 3)),
+        ),
+        Mistake(
+            "the cubic term forgotten",
+            "Inside the bracket stands x + 0.044715 x³.",
+            _GELU,
+            _tanh_form(lambda x: _ROOT * x),
+        ),
+        Mistake(
+            "√(2/π) on the first term only",
+            "The factor stands before the bracket: it multiplies x and the cubic term.",
+            _GELU,
+            _tanh_form(lambda x: _ROOT * x + 0.044715 * x**3),
+        ),
+        Mistake(
+            "no √(2/π)",
+            "The bracket is multiplied by √(2/π) before tanh.",
+            _GELU,
+            _tanh_form(lambda x: x + 0.044715 * x**3),
+        ),
+        Mistake(
+            "√(π/2) in place of √(2/π)",
+            "The factor is the square root of 2/π, 0.798, below 1.",
+            _GELU,
+            _tanh_form(lambda x: (x + 0.044715 * x**3) / _ROOT),
+        ),
+        Mistake(
+            "2/π without its root",
+            "The factor is the square root of 2/π: math.sqrt(2 / math.pi).",
+            _GELU,
+            _tanh_form(lambda x: 2 / math.pi * (x + 0.044715 * x**3)),
+        ),
+        Mistake(
+            "a missing half",
+            "1 + tanh runs from 0 to 2, and x is halved for it.",
+            _GELU,
+            lambda x: 2 * _tanh_gelu(x),
+        ),
+        Mistake(
+            "a missing 1",
+            "tanh runs from -1 to 1. Add 1, so that negative numbers are kept out and positive ones pass.",
+            _GELU,
+            lambda x: x / 2 * torch.tanh(_ROOT * (x + 0.044715 * x**3)),
+        ),
+    ),
+)
+
+
+def check_gelu_tanh(fn: Callable[[Tensor], Tensor]) -> bool:
+    """Check ``fn(x)``: the tanh form of GELU of every number, shape unchanged."""
+    return check(GELU_TANH, fn)
+
+
+# ---- The layer ---------------------------------------------------------------------------------------------------
+
+_WIDER = "fc1 widens, fc2 narrows"
+# In this layer each output reads one hidden unit, so that a few numbers tell where dropout stands.
+_READABLE = {
+    "fc1.weight": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
+    "fc1.bias": torch.tensor([0.3, -0.2, 0.1]),
+    "fc2.weight": torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
+    "fc2.bias": torch.tensor([0.5, -0.4]),
+}
+
+
+def _mlp_cases() -> list[Case]:
+    made = []
+    for shape, M in [((1, 4, 6), 8), ((2, 3, 4), 5), ((5, 3), 12)]:
+        build = (shape[-1], M, 0.0)
+        label = f"x {shape}, hidden_dim={M}, dropout=0.0"
+        made.append(Case(label, (normal(*shape),), build, random_weights(MLP(shape[-1], M))))
+    tokens = torch.tensor([[[0.8, -0.6]]]).expand(400, 1, 2)
+    return [
+        *made,
+        *(Case(f"400 equal tokens, dropout={p}", (tokens,), (2, 3, p), _READABLE) for p in (0.25, 0.4)),
+    ]
+
+
+def _values(numbers: Tensor) -> str:
+    """The different numbers among many, in order."""
+    ordered = numbers.detach().flatten().sort().values
+    first = torch.cat([torch.tensor([True]), ordered.diff() > 1e-4])
+    found = [f"{round(number, 3) + 0.0:g}" for number in ordered[first].tolist()]
+    return ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
+
+
+def _observe_mlp(work: Any, case: Case) -> Result:
+    module = work(*case.build)
+    if not isinstance(module, nn.Module):
+        raise Fault("the class must derive from nn.Module")
+    dim, hidden_dim, dropout = case.build
+    sizes = {name: p.numel() for name, p in module.named_parameters()}
+    if sizes.get("fc1.bias") == dim and sizes.get("fc2.bias") == hidden_dim:
+        return {"layers": "fc2 widens, fc1 narrows"}
+    if not dropout:
+        return {"layers": _WIDER} | layer(work, case)
+    adopt(module, case.weights, {})
+    x = case.args[0]
+    return {
+        "layers": _WIDER,
+        "what the first output can be, in eval mode,": _values(module.eval()(x)[..., 0]),
+        "what the first output can be, in training,": _values(module.train()(x)[..., 0]),
+    }
+
+
+class _MLP(nn.Module):
+    """The right layer, written out in steps that a subclass replaces by a wrong one."""
+
+    def __init__(self, dim: int, hidden_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.fc1, self.fc2, self.p = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim), dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop_last(self.bend_last(self.fc2(self.drop(self.bend(self.fc1(x))))))
+
+    def bend(self, x: Tensor) -> Tensor:
+        return F.gelu(x)
+
+    def bend_last(self, x: Tensor) -> Tensor:
+        return x
+
+    def drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p, self.training)
+
+    def drop_last(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p, self.training)
+
+
+class _Relu(_MLP):
+    def bend(self, x: Tensor) -> Tensor:
+        return F.relu(x)
+
+
+class _Tanh(_MLP):
+    def bend(self, x: Tensor) -> Tensor:
+        return _tanh_gelu(x)
+
+
+class _Sigmoid(_MLP):
+    def bend(self, x: Tensor) -> Tensor:
+        return _by_sigmoid(x)
+
+
+class _NoBend(_MLP):
+    def bend(self, x: Tensor) -> Tensor:
+        return x
+
+
+class _BendTwice(_MLP):
+    def bend_last(self, x: Tensor) -> Tensor:
+        return F.gelu(x)
+
+
+class _BendLast(_NoBend, _BendTwice):
+    pass
+
+
+class _BendFirst(_NoBend):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(F.gelu(x))
+
+
+class _Exchanged(_MLP):
+    def __init__(self, dim: int, hidden_dim: int, dropout: float) -> None:
+        super().__init__(hidden_dim, dim, dropout)
+
+
+class _Residual(_MLP):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + super().forward(x)
+
+
+class _NoDropout(_MLP):
+    def __init__(self, dim: int, hidden_dim: int, dropout: float) -> None:
+        super().__init__(dim, hidden_dim, 0.0)
+
+
+class _DropoutInEval(_MLP):
+    def drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p)
+
+    drop_last = drop
+
+
+class _DropsHiddenOnly(_MLP):
+    def drop_last(self, x: Tensor) -> Tensor:
+        return x
+
+
+class _DropsLastOnly(_MLP):
+    def drop(self, x: Tensor) -> Tensor:
+        return x
+
+
+class _DropsBeforeBend(_MLP):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(self.fc2(self.bend(self.drop(self.fc1(x)))))
+
+
+class _DropsInput(_DropsHiddenOnly):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.bend(self.fc1(self.drop(x))))
+
+
+class _NotRescaled(_MLP):
+    def drop(self, x: Tensor) -> Tensor:
+        return x * (torch.rand_like(x) >= self.p) if self.training else x
+
+    drop_last = drop
+
+
+class _KeepsP(_MLP):
+    def drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, 1 - self.p, self.training and self.p > 0)
+
+    drop_last = drop
+
+
+MLP_LAYER = Exercise(
+    name="mlp",
+    lesson="04",
+    right=_MLP,
+    cases=_mlp_cases,
+    observe=_observe_mlp,
+    mistakes=(
+        Mistake(
+            "a GELU after the second layer, in place of between",
+            "Two linear layers with nothing between are one matrix, and behind GELU no output is below -0.17. The bend "
+            "stands between the two layers.",
+            _AFTER,
+            _BendLast,
+        ),
+        Mistake(
+            "a second GELU after the second layer",
+            "No output of yours is below -0.17. The second layer is the end: nothing bends what it returns.",
+            _AFTER,
+            _BendTwice,
+        ),
+        Mistake(
+            "no bend",
+            "Both layers collapse into one matrix. GELU stands between them.",
+            _NO_BEND,
+            _NoBend,
+        ),
+        Mistake(
+            "a GELU before the first layer",
+            "The token itself is not bent: first fc1, then GELU, then fc2.",
+            _CLASS,
+            _BendFirst,
+        ),
+        Mistake(
+            "tanh in place of the exact GELU",
+            "Your numbers are off by less than one in a thousand: that is the GELU with tanh. Leave out "
+            'approximate="tanh", or use your exact one.',
+            _OTHER,
+            _Tanh,
+        ),
+        Mistake(
+            "x · sigmoid(1.702 x) in place of the exact GELU",
+            "That is a coarser approximation of GELU, off by up to 0.02. Use nn.GELU(), or your exact one.",
+            _OTHER,
+            _Sigmoid,
+        ),
+        Mistake("a ReLU in place of GELU", "The bend of a ViT is GELU, which is smooth.", _GELU, _Relu),
+        Mistake(
+            "layers exchanged",
+            "Your fc1 goes from M to D, and fc2 from D to M. The first one widens: fc1 is D → M, fc2 is M → D.",
+            _CLASS,
+            _Exchanged,
+        ),
+        Mistake(
+            "a residual inside the MLP",
+            "You add the input to the output. That is right, but it is the encoder block's work: lesson 05.",
+            _CLASS,
+            _Residual,
+        ),
+        Mistake(
+            "dropout in evaluation",
+            "After eval() your layer still drops numbers. nn.Dropout knows the mode by itself; F.dropout needs "
+            "training=self.training.",
+            "No `eval()`.",
+            _DropoutInEval,
+        ),
+        Mistake(
+            "no dropout",
+            "In training nothing is dropped. Is the probability passed on, and the layer called?",
+            _DROPOUT,
+            _NoDropout,
+        ),
+        Mistake(
+            "dropout after the GELU only",
+            "Dropout is applied after every dense layer: once more, after fc2.",
+            _DROPOUT,
+            _DropsHiddenOnly,
+        ),
+        Mistake(
+            "dropout after the second layer only",
+            "Dropout is applied after every dense layer: also between GELU and fc2.",
+            _DROPOUT,
+            _DropsLastOnly,
+        ),
+        Mistake(
+            "dropout before the GELU",
+            "You drop, and rescale, before the bend. In the paper's code the first dropout comes after the GELU, so "
+            "that the average of what fc2 reads stays the same.",
+            _DROPOUT,
+            _DropsBeforeBend,
+        ),
+        Mistake(
+            "dropout on the input",
+            "You drop numbers of the token. Dropout comes after the GELU and after the second layer.",
+            _DROPOUT,
+            _DropsInput,
+        ),
+        Mistake(
+            "dropout without rescaling",
+            "What survives is divided by 1 - p, so that the average stays as it was.",
+            _DROPOUT,
+            _NotRescaled,
+        ),
+        Mistake(
+            "keep and drop exchanged",
+            "p is the probability to drop. You drop with 1 - p.",
+            _DROPOUT,
+            _KeepsP,
+        ),
+    ),
+)
+
+
+def check_mlp(cls: type[nn.Module]) -> bool:
+    """Check ``cls(dim, hidden_dim, dropout)`` with ``fc1`` (D -> M) and ``fc2`` (M -> D): (..., D) -> (..., D)."""
+    return check(MLP_LAYER, cls)
+
+
+# ---- The challenge -----------------------------------------------------------------------------------------------
+
+
+def _whole(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    return F.linear(F.gelu(F.linear(x, w1, b1)), w2, b2)
+
+
+def _pieces_cases() -> list[Case]:
+    made = []
+    for shape, M, pieces in [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 2, 5), 9, 4)]:
+        D = shape[-1]
+        sizes = [shape, (M, D), (M,), (D, M), (D,)]
+        tensors = [normal(*size, seed=seed) for seed, size in enumerate(sizes)]
+        made.append(Case(f"x {shape}, M = {M}, pieces={pieces}", (*tensors, pieces)))
+    return made
+
+
+def _bias_in_each(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    return _whole(x, w1, b1, w2, b2, 1) + (pieces - 1) * b2
+
+
+def _no_last_bias(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    return _whole(x, w1, b1, w2, 0 * b2, 1)
+
+
+def _leftover_lost(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    many = len(w1) // pieces * pieces
+    return _whole(x, w1[:many], b1[:many], w2[:, :many], b2, 1)
+
+
+def _mean_of_pieces(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    return _whole(x, w1, b1, w2 / pieces, b2, 1)
+
+
+def _no_first_bias(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    return _whole(x, w1, 0 * b1, w2, b2, 1)
+
+
+def _bent_afterwards(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    parts = zip(w1.chunk(pieces), b1.chunk(pieces), w2.chunk(pieces, 1), strict=True)
+    return b2 + torch.stack([F.gelu((x @ a.T + b) @ c.T) for a, b, c in parts]).sum(0)
+
+
+MLP_IN_PIECES = Exercise(
+    name="mlp_in_pieces",
+    lesson="04",
+    right=_whole,
+    cases=_pieces_cases,
+    observe=call,
+    mistakes=(
+        Mistake(
+            "the last bias added in each piece",
+            "The pieces are summed, so b2 came in once for each. Add it once, after the sum.",
+            _PENCIL,
+            _bias_in_each,
+        ),
+        Mistake("the last bias forgotten", "b2 is added once, after the sum.", _PENCIL, _no_last_bias),
+        Mistake(
+            "hidden units lost",
+            "M need not be a multiple of `pieces`, and M // pieces leaves the last units out. torch.chunk and "
+            "torch.tensor_split cut without a rest.",
+            _PENCIL,
+            _leftover_lost,
+        ),
+        Mistake(
+            "a mean of the pieces in place of their sum",
+            "An output is a sum over all hidden units, so the pieces are summed, not averaged.",
+            _PENCIL,
+            _mean_of_pieces,
+        ),
+        Mistake(
+            "the first bias forgotten",
+            "Each piece has its part of b1, added before the GELU.",
+            _PENCIL,
+            _no_first_bias,
+        ),
+        Mistake(
+            "a GELU after the second matrix",
+            "Each hidden unit is bent before w2 mixes them; behind w2 it is too late.",
+            _AFTER,
+            _bent_afterwards,
+        ),
+    ),
+)
+
+
+def check_mlp_in_pieces(fn: Callable[..., Tensor]) -> bool:
+    """Check ``fn(x, w1, b1, w2, b2, pieces)``: the MLP's output (..., D), hidden units cut into ``pieces``."""
+    return check(MLP_IN_PIECES, fn)
+
+
+EXERCISES = (MLP_NUMBERS, GELU, GELU_TANH, MLP_LAYER, MLP_IN_PIECES)

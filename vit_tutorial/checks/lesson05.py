@@ -1,0 +1,993 @@
+"""Checks of lesson 05: layer norm, stochastic depth, the encoder block, and a stack of blocks."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vit_tutorial.attention import MultiHeadSelfAttention
+from vit_tutorial.checks.harness import (
+    Case,
+    Exercise,
+    Fault,
+    Mistake,
+    Result,
+    adopt,
+    answers,
+    call,
+    check,
+    layer,
+    normal,
+    random_weights,
+)
+from vit_tutorial.encoder import DropPath, EncoderBlock
+from vit_tutorial.mlp import MLP
+
+__all__ = ["check_block_numbers", "check_drop_path", "check_encoder", "check_encoder_block", "check_layer_norm"]
+
+_NORM = "2 · Layer norm with a pencil"
+_NEARLY = "A norm that is nearly right."
+_AXIS = "The wrong axis."
+_BATCH = "Per token, not per batch."
+_EPS = "How large is eps?"
+_RESIDUAL = "3 · The residual connection"
+_NORMED = "The residual from the normed input."
+_POST = "Post-norm by accident."
+_EQUATIONS = "1 · Two equations, two lines"
+_HAND = "4 · The block by hand"
+_DEPTH = "9 · Stochastic depth"
+_DROP_WRONG = "Drop path done wrong."
+
+# ---- With a pencil -----------------------------------------------------------------------------------------------
+
+# The token [2, 2, 6, 6] has mean 4 and variance 4.
+NUMBERS = {
+    "normed": [-1, -1, 1, 1],
+    "again": [-1, -1, 1, 1],
+    "block": [3, 3, 7, 9],
+    "kept": 5,
+    "parameters": 172,
+}
+
+BLOCK_NUMBERS = Exercise(
+    name="block_numbers",
+    lesson="05",
+    right=NUMBERS,
+    cases=lambda: [Case(question, (question,)) for question in NUMBERS],
+    observe=answers,
+    tolerance=0.006,
+    secret=True,
+    mistakes=(
+        Mistake(
+            "a division by the variance",
+            "You divided by the variance. The spread is its square root.",
+            _NORM,
+            {"normed": [-0.5, -0.5, 0.5, 0.5], "again": [-0.25, -0.25, 0.25, 0.25]},
+        ),
+        Mistake(
+            "a variance divided by D − 1",
+            "Layer norm's variance is the mean of the squared distances: their sum divided by D.",
+            _NEARLY,
+            {"normed": [-0.866, -0.866, 0.866, 0.866], "again": [-0.866, -0.866, 0.866, 0.866]},
+        ),
+        Mistake(
+            "a mean that is not subtracted",
+            "You divided by the spread, but the mean is subtracted first.",
+            _NORM,
+            {"normed": [1, 1, 3, 3], "again": [3.5, 3.5, 5.5, 5.5]},
+        ),
+        Mistake(
+            "a norm that keeps the size",
+            "Twice the token has twice the spread, too, so the factor drops out.",
+            _NORM,
+            {"again": [-2, -2, 2, 2]},
+        ),
+        Mistake(
+            "no residual",
+            "What the branches say is added to the token, and the token itself stays.",
+            _RESIDUAL,
+            {"block": [0, 0, 0, 2]},
+        ),
+        Mistake(
+            "a residual from the normed input",
+            "The branch reads the normed token, but what it says is added to the token as it came in.",
+            _NORMED,
+            {"block": [-1, -1, 1, 3]},
+        ),
+        Mistake(
+            "post-norm",
+            "You normed after each addition. Here the norm stands inside the branch, and nothing norms the sum.",
+            _POST,
+            {"block": [-0.905, -0.905, 0.302, 1.508]},
+        ),
+        Mistake(
+            "no rescaling",
+            "What is kept is divided by 1 − p, so that the average stays the same.",
+            _DEPTH,
+            {"kept": 4},
+        ),
+        Mistake("a division by p", "p is the probability to be dropped: divide by 1 − p.", _DEPTH, {"kept": 20}),
+        Mistake(
+            "a multiplication by 1 − p",
+            "What is kept must grow, to make up for what is dropped: divide by 1 − p.",
+            _DEPTH,
+            {"kept": 3.2},
+        ),
+        Mistake(
+            "the norms' parameters forgotten",
+            "Each of the two norms learns a factor and an offset for each of the D numbers.",
+            _HAND,
+            {"parameters": 156},
+        ),
+        Mistake(
+            "one norm for both branches",
+            "Each branch has a norm of its own.",
+            _HAND,
+            {"parameters": 164},
+        ),
+    ),
+)
+
+
+def check_block_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
+    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
+    return check(BLOCK_NUMBERS, fn)
+
+
+# ---- Layer norm --------------------------------------------------------------------------------------------------
+
+
+def _right_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
+
+
+def _norm_cases() -> list[Case]:
+    made = []
+    sizes = [((1, 3, 4), 1e-6, 1.0), ((2, 3, 6), 1e-6, 0.001), ((2, 4, 5), 1e-3, 0.05), ((3, 8), 1e-5, 3.0)]
+    for shape, eps, size in sizes:
+        D = shape[-1]
+        made.append(
+            Case(
+                f"x {shape}, eps={eps:.0e}, spread about {size:g}",
+                (size * normal(*shape, seed=1) + size, normal(D, seed=2), normal(D, seed=3), eps),
+            )
+        )
+    return made
+
+
+def _normed_over(*axes: int) -> Callable[..., Tensor]:
+    def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        mean, variance = x.mean(axes, keepdim=True), x.var(axes, keepdim=True, unbiased=False)
+        return (x - mean) / torch.sqrt(variance + eps) * weight + bias
+
+    return norm
+
+
+def _by_batch(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return _normed_over(*range(x.ndim - 1))(x, weight, bias, eps)
+
+
+def _scaled(
+    divisor: Callable[[Tensor, float], Tensor], centre: bool = True
+) -> Callable[[Tensor, Tensor, Tensor, float], Tensor]:
+    """Layer norm with another divisor, made of the token and eps."""
+
+    def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True) if centre else x
+        return centred / divisor(x, eps) * weight + bias
+
+    return norm
+
+
+def _variance(x: Tensor, unbiased: bool = False) -> Tensor:
+    return x.var(-1, keepdim=True, unbiased=unbiased)
+
+
+LAYER_NORM = Exercise(
+    name="layer_norm",
+    lesson="05",
+    right=_right_norm,
+    cases=_norm_cases,
+    observe=call,
+    mistakes=(
+        Mistake(
+            "a norm over the tokens",
+            "You take mean and variance down the tokens (dim=-2), so that they leak into each other. Each token is "
+            "normed by its own D numbers: dim=-1.",
+            _AXIS,
+            _normed_over(-2),
+        ),
+        Mistake(
+            "a batch norm",
+            "You norm each channel over all tokens of all images. Then an image's output depends on its neighbours in "
+            "the batch. Each token is normed by its own D numbers: dim=-1.",
+            _BATCH,
+            _by_batch,
+        ),
+        Mistake(
+            "a norm over tokens and channels together",
+            "You take one mean for a whole image. Each token has its own: dim=-1 alone.",
+            _BATCH,
+            _normed_over(-2, -1),
+        ),
+        Mistake(
+            "a norm over everything",
+            "You take one mean for the whole tensor. Each token has its own: dim=-1, keepdim=True.",
+            _BATCH,
+            lambda x, weight, bias, eps: _normed_over(*range(x.ndim))(x, weight, bias, eps),
+        ),
+        Mistake(
+            "a variance divided by D − 1",
+            "torch's var and std divide by D - 1 unless you say unbiased=False (or correction=0). Layer norm divides "
+            "by D.",
+            _NEARLY,
+            _scaled(lambda x, eps: torch.sqrt(_variance(x, unbiased=True) + eps)),
+        ),
+        Mistake(
+            "an eps outside of the root",
+            "eps is added to the variance, inside the square root. Added to the spread, it does something else to "
+            "nearly constant tokens.",
+            _NEARLY,
+            _scaled(lambda x, eps: torch.sqrt(_variance(x)) + eps),
+        ),
+        Mistake(
+            "an eps outside of the root, and D − 1",
+            "Two slips at once: x.std() divides by D - 1, and eps is added inside the square root, to the variance.",
+            _NEARLY,
+            _scaled(lambda x, eps: torch.sqrt(_variance(x, unbiased=True)) + eps),
+        ),
+        Mistake(
+            "no eps",
+            "A token that is nearly constant is blown up. Add eps to the variance, inside the square root.",
+            _EPS,
+            _scaled(lambda x, eps: torch.sqrt(_variance(x))),
+        ),
+        Mistake(
+            "another eps than the one asked for",
+            "You use 1e-5, torch's default, whatever `eps` says.",
+            _EPS,
+            lambda x, weight, bias, eps: _right_norm(x, weight, bias, 1e-5),
+        ),
+        Mistake(
+            "a division by the variance",
+            "The square root is missing: divide by torch.sqrt(variance + eps).",
+            _NORM,
+            _scaled(lambda x, eps: _variance(x) + eps),
+        ),
+        Mistake(
+            "a mean that is not subtracted",
+            "You divide by the spread, but the mean is subtracted first.",
+            _NORM,
+            _scaled(lambda x, eps: torch.sqrt(_variance(x) + eps), centre=False),
+        ),
+        Mistake(
+            "an RMS norm",
+            "You divide by the root of the mean square, and subtract nothing. That is another norm; layer norm "
+            "subtracts the mean first.",
+            _NORM,
+            _scaled(lambda x, eps: torch.sqrt((x * x).mean(-1, keepdim=True) + eps), centre=False),
+        ),
+        Mistake(
+            "factor and offset forgotten",
+            "After the norm, each of the D numbers is multiplied by `weight`, and `bias` is added.",
+            _NORM,
+            lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], eps=eps),
+        ),
+        Mistake(
+            "factor and offset applied before the norm",
+            "weight and bias come last: the norm would undo a part of what they do.",
+            _NORM,
+            lambda x, weight, bias, eps: F.layer_norm(x * weight + bias, x.shape[-1:], eps=eps),
+        ),
+    ),
+)
+
+
+def check_layer_norm(fn: Callable[..., Tensor]) -> bool:
+    """Check ``fn(x, weight, bias, eps)``: each token of (..., D) normed by its own numbers, then weight and bias."""
+    return check(LAYER_NORM, fn)
+
+
+# ---- Stochastic depth --------------------------------------------------------------------------------------------
+
+_CALLS = 40
+
+
+def _drop_cases() -> list[Case]:
+    shapes = [((64, 2, 3), 0.2, True), ((64, 4, 2), 0.4, True), ((64, 2, 3), 0.2, False)]
+    return [
+        Case(f"x {shape}, p={p}, in {'training' if training else 'eval mode'}", (normal(*shape), training), (p,))
+        for shape, p, training in shapes
+    ]
+
+
+def _values(numbers: Tensor) -> str:
+    """The different numbers among many, in order."""
+    ordered = numbers.detach().flatten().sort().values
+    first = torch.cat([torch.tensor([True]), ordered.diff() > 1e-3])
+    found = [f"{round(number, 2) + 0.0:g}" for number in ordered[first].tolist()]
+    return ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
+
+
+def _what_falls(zero: Tensor) -> str:
+    """What is zero together, in (calls, B, T, D)."""
+    if not zero.any():
+        return "nothing"
+    for words, axis in (("whole batches", 1), ("whole images", 2), ("single tokens", 3)):
+        together = zero.flatten(axis)
+        if torch.equal(together.all(-1), together.any(-1)):
+            return words
+    return "single numbers"
+
+
+def _observe_drop_path(work: Any, case: Case) -> Result:
+    module, (x, training) = work(*case.build), case.args
+    if not isinstance(module, nn.Module):
+        raise Fault("the class must derive from nn.Module")
+    module.train(training)
+    given = x.clone().requires_grad_()
+    inputs = [given.clone() for _ in range(_CALLS)]
+    outputs = [module(one) for one in inputs]
+    if not isinstance(outputs[0], Tensor) or outputs[0].shape != x.shape:
+        got = f"has shape {tuple(outputs[0].shape)}" if isinstance(outputs[0], Tensor) else f"is {outputs[0]!r}"
+        raise Fault(f"the result {got}, expected a tensor of the shape of x, {tuple(x.shape)}")
+    factor = torch.stack([output.detach() for output in outputs]) / x  # (calls, B, T, D)
+    falls = _what_falls(factor.abs() < 1e-6)
+    found: Result = {"what falls": falls}
+    if falls in ("nothing", "whole images"):
+        found["the share of images that fall"] = round((factor.abs() < 1e-6).float().mean().item(), 1)
+        found["what images are multiplied by"] = _values(factor)
+    found["the path of the gradient"] = "whole" if outputs[0].requires_grad else "cut"
+    found["changed"] = [] if all(torch.equal(one.detach(), x) for one in inputs) else [1]
+    return found
+
+
+def _dropping(
+    keep: Callable[[Tensor, float], Tensor],
+    scale: Callable[[float], float] = lambda p: 1 / (1 - p),
+    in_eval: Callable[[Tensor, float], Tensor] = lambda x, p: x,
+) -> type[nn.Module]:
+    """Stochastic depth with another draw of 0 and 1, another factor, another behaviour in eval mode."""
+
+    class Wrong(nn.Module):
+        def __init__(self, p: float) -> None:
+            super().__init__()
+            self.p = p
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * keep(x, self.p) * scale(self.p) if self.training else in_eval(x, self.p)
+
+    return Wrong
+
+
+def _kept(*axes: int) -> Callable[[Tensor, float], Tensor]:
+    """Draw over the first axes of (B, T, D), and the same for all along the others."""
+
+    def draw(x: Tensor, p: float) -> Tensor:
+        shape = [size if axis in axes else 1 for axis, size in enumerate(x.shape)]
+        return (torch.rand(shape) >= p).to(x.dtype)
+
+    return draw
+
+
+def _kept_with_p(x: Tensor, p: float) -> Tensor:
+    return _kept(0)(x, 1 - p)
+
+
+_IMAGES = _kept(0)
+
+DROP_PATH = Exercise(
+    name="drop_path",
+    lesson="05",
+    right=DropPath,
+    cases=_drop_cases,
+    observe=_observe_drop_path,
+    mistakes=(
+        Mistake(
+            "drop path without rescaling",
+            "What is kept must be divided by 1 - p; otherwise the branch is weaker in training than in use.",
+            _DROP_WRONG,
+            _dropping(_IMAGES, lambda p: 1.0),
+        ),
+        Mistake(
+            "drop path for the whole batch",
+            "You draw once, and all images skip together. Each image has its own draw: a mask of shape (B, 1, 1).",
+            _DROP_WRONG,
+            _dropping(_kept()),
+        ),
+        Mistake(
+            "drop path for single tokens",
+            "You draw for each token. A whole image keeps or loses the branch: a mask of shape (B, 1, 1).",
+            _DEPTH,
+            _dropping(_kept(0, 1)),
+        ),
+        Mistake(
+            "plain dropout",
+            "You drop single numbers. Stochastic depth drops the branch of a whole image: a mask of shape (B, 1, 1).",
+            _DEPTH,
+            _dropping(_kept(0, 1, 2)),
+        ),
+        Mistake(
+            "drop path in evaluation",
+            "After eval() nothing is dropped: look at self.training.",
+            _DEPTH,
+            _dropping(_IMAGES, in_eval=lambda x, p: x * _IMAGES(x, p) / (1 - p)),
+        ),
+        Mistake(
+            "training and evaluation exchanged",
+            "You drop in eval mode, and leave x alone in training. It is the other way round.",
+            _DEPTH,
+            _dropping(lambda x, p: torch.ones(1), lambda p: 1.0, lambda x, p: x * _IMAGES(x, p) / (1 - p)),
+        ),
+        Mistake(
+            "the rescaling left to evaluation",
+            "You multiply by 1 - p in eval mode, as the first paper did. Agreed is to divide in training, so that "
+            "eval mode returns x as it is.",
+            _DEPTH,
+            _dropping(_IMAGES, lambda p: 1.0, lambda x, p: x * (1 - p)),
+        ),
+        Mistake(
+            "keep and drop exchanged",
+            "p is the probability to be dropped. You keep an image with p, and divide by 1 - p.",
+            _DEPTH,
+            _dropping(_kept_with_p),
+        ),
+        Mistake(
+            "p taken as the probability to keep",
+            "Your work is sound for another p: here p is the probability to be dropped, so 1 - p are kept, and divided "
+            "by 1 - p.",
+            _DEPTH,
+            _dropping(_kept_with_p, lambda p: 1 / p),
+        ),
+        Mistake(
+            "a division by p",
+            "What is kept is divided by the probability to be kept, 1 - p.",
+            _DEPTH,
+            _dropping(_IMAGES, lambda p: 1 / p),
+        ),
+        Mistake(
+            "a multiplication by 1 − p",
+            "What is kept must grow, to make up for what is dropped: divide by 1 - p.",
+            _DEPTH,
+            _dropping(_IMAGES, lambda p: 1 - p),
+        ),
+        Mistake(
+            "nothing dropped",
+            "In training, your layer returns x as it is.",
+            _DEPTH,
+            _dropping(lambda x, p: torch.ones(1), lambda p: 1.0),
+        ),
+    ),
+)
+
+
+def check_drop_path(cls: type[nn.Module]) -> bool:
+    """Check ``cls(p)``: (B, ...) -> (B, ...), in training with whole images dropped, in eval mode unchanged."""
+    return check(DROP_PATH, cls)
+
+
+# ---- The block ---------------------------------------------------------------------------------------------------
+
+# Other names for the same numbers: torch's own layers have them.
+ALIASES = {
+    f"{theirs}{kind}": f"{ours}{kind}"
+    for kind in ("weight", "bias")
+    for theirs, ours in {
+        "attention.in_proj_": "attention.qkv.",
+        "attention.out_proj.": "attention.proj.",
+        "self_attn.in_proj_": "attention.qkv.",
+        "self_attn.out_proj.": "attention.proj.",
+        "linear1.": "mlp.fc1.",
+        "norm.": "norm1.",  # one norm alone: a mistake with a name
+        "linear2.": "mlp.fc2.",
+    }.items()
+}
+
+
+def _block_cases() -> list[Case]:
+    made = []
+    sizes = [((1, 3, 6), 3, 8, 5.0), ((2, 4, 8), 2, 5, 5.0), ((3, 2, 4), 1, 12, 9.0), ((2, 3, 8), 4, 6, 0.001)]
+    for shape, heads, M, size in sizes:
+        build = (shape[-1], heads, M, 0.0, 0.0)
+        small = ", nearly constant" if size < 0.1 else ""
+        label = f"z {shape}, num_heads={heads}, mlp_dim={M}{small}"
+        weights = random_weights(EncoderBlock(shape[-1], heads, M))
+        made.append(Case(label, (size * normal(*shape),), build, weights))
+    for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.4)):
+        z, weights = normal(1, 2, 4).expand(300, 2, 4), random_weights(EncoderBlock(4, 2, 6))
+        label = f"300 equal images, {name}={max(dropout, drop_path)}"
+        made.append(Case(label, (z,), (4, 2, 6, dropout, drop_path), weights))
+    return made
+
+
+def _observe_block(work: Any, case: Case) -> Result:
+    dropout, drop_path = case.build[3:]
+    if not dropout and not drop_path:
+        return layer(work, case, ALIASES)
+    module, (z,) = work(*case.build), case.args
+    if not isinstance(module, nn.Module):
+        raise Fault("the class must derive from nn.Module")
+    adopt(module, case.weights, ALIASES)
+    in_eval, in_training = (_values(module.train(mode)(z)[:, 0, 0]) for mode in (False, True))
+    if drop_path:
+        return {
+            "what equal images become, in eval mode,": in_eval,
+            "what equal images become, in training,": in_training,
+        }
+    words = ["different numbers" if "," in values else "equal numbers" for values in (in_eval, in_training)]
+    return {"what equal images become, in eval mode,": words[0], "what equal images become, in training,": words[1]}
+
+
+class _Block(nn.Module):
+    """The right block, written out in steps that a subclass replaces by a wrong one."""
+
+    eps = 1e-6
+
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, dropout: float = 0.0, drop_path: float = 0.0) -> None:
+        super().__init__()
+        self.p = dropout
+        self.norm1, self.norm2 = nn.LayerNorm(dim, eps=self.eps), nn.LayerNorm(dim, eps=self.eps)
+        self.attention = MultiHeadSelfAttention(dim, num_heads, dropout=dropout)
+        self.mlp = MLP(dim, mlp_dim, dropout=dropout)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, z: Tensor) -> Tensor:
+        z = z + self.branch1(z)
+        return z + self.branch2(z)
+
+    def branch1(self, z: Tensor) -> Tensor:
+        return self.drop_path(self.attention(self.norm1(z)))
+
+    def branch2(self, z: Tensor) -> Tensor:
+        return self.drop_path(self.mlp(self.norm2(z)))
+
+
+class _PostNorm(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.norm1(z + self.drop_path(self.attention(z)))
+        return self.norm2(z + self.drop_path(self.mlp(z)))
+
+
+class _NormBehind(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        z = z + self.drop_path(self.norm1(self.attention(z)))
+        return z + self.drop_path(self.norm2(self.mlp(z)))
+
+
+class _FromNormed(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.norm1(z)
+        z = z + self.drop_path(self.attention(z))
+        z = self.norm2(z)
+        return z + self.drop_path(self.mlp(z))
+
+
+class _SecondFromNormed(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.norm2(z + self.branch1(z))
+        return z + self.drop_path(self.mlp(z))
+
+
+class _NoResidual(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        return self.branch2(self.branch1(z))
+
+
+class _NoFirstResidual(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.branch1(z)
+        return z + self.branch2(z)
+
+
+class _NoSecondResidual(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        return self.branch2(z + self.branch1(z))
+
+
+class _AddedToTheOld(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        return z + self.branch2(z + self.branch1(z))
+
+
+class _Parallel(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        return z + self.branch1(z) + self.branch2(z)
+
+
+class _MlpFirst(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        z = z + self.branch2(z)
+        return z + self.branch1(z)
+
+
+class _OneNorm(_Block):
+    def branch2(self, z: Tensor) -> Tensor:
+        return self.drop_path(self.mlp(self.norm1(z)))
+
+
+class _NormsExchanged(_OneNorm):
+    def branch1(self, z: Tensor) -> Tensor:
+        return self.drop_path(self.attention(self.norm2(z)))
+
+
+class _NoSecondNorm(_Block):
+    def branch2(self, z: Tensor) -> Tensor:
+        return self.drop_path(self.mlp(z))
+
+
+class _NoNorm(_NoSecondNorm):
+    def branch1(self, z: Tensor) -> Tensor:
+        return self.drop_path(self.attention(z))
+
+
+class _TorchsEps(_Block):
+    eps = 1e-5
+
+
+class _TinyEps(_Block):
+    eps = 1e-12
+
+
+class _DropoutInEval(_Block):
+    def branch1(self, z: Tensor) -> Tensor:
+        return F.dropout(super().branch1(z), self.p)
+
+    def branch2(self, z: Tensor) -> Tensor:
+        return F.dropout(super().branch2(z), self.p)
+
+
+class _NoDropout(_Block):
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, dropout: float = 0.0, drop_path: float = 0.0) -> None:
+        super().__init__(dim, num_heads, mlp_dim, 0.0, drop_path)
+
+
+class _NoDropPath(_Block):
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, dropout: float = 0.0, drop_path: float = 0.0) -> None:
+        super().__init__(dim, num_heads, mlp_dim, dropout, 0.0)
+
+
+class _DropsTheSum(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.drop_path(z + self.attention(self.norm1(z)))
+        return self.drop_path(z + self.mlp(self.norm2(z)))
+
+
+class _DropsAttentionOnly(_Block):
+    def branch2(self, z: Tensor) -> Tensor:
+        return self.mlp(self.norm2(z))
+
+
+class _DropsMlpOnly(_Block):
+    def branch1(self, z: Tensor) -> Tensor:
+        return self.attention(self.norm1(z))
+
+
+ENCODER_BLOCK = Exercise(
+    name="encoder_block",
+    lesson="05",
+    right=_Block,
+    cases=_block_cases,
+    observe=_observe_block,
+    mistakes=(
+        Mistake(
+            "post-norm in place of pre-norm",
+            "You norm after the addition, as the original Transformer does. In a ViT the norm stands inside the "
+            "branch, before attention and before the MLP: z + attention(norm1(z)).",
+            _POST,
+            _PostNorm,
+        ),
+        Mistake(
+            "a norm behind the branch",
+            "You norm what a branch returns. It is what the branch reads that is normed: attention(norm1(z)).",
+            _EQUATIONS,
+            _NormBehind,
+        ),
+        Mistake(
+            "a residual from the normed input",
+            "You overwrite z with the normed tokens and add to those, so that the path from the first block to the "
+            "last is cut. Keep z, and give only the branch the normed tokens.",
+            _NORMED,
+            _FromNormed,
+        ),
+        Mistake(
+            "a second residual from the normed input",
+            "The first line is right. In the second one you add to the normed tokens; add to z′ itself.",
+            _NORMED,
+            _SecondFromNormed,
+        ),
+        Mistake(
+            "no residuals",
+            "You chain the branches. Each of them is added to what came in: z + ….",
+            _RESIDUAL,
+            _NoResidual,
+        ),
+        Mistake(
+            "a missing first residual",
+            "Equation 2 ends in + z: attention's output is added to the tokens.",
+            _EQUATIONS,
+            _NoFirstResidual,
+        ),
+        Mistake(
+            "a missing second residual",
+            "Equation 3 ends in + z′: the MLP's output is added to the tokens.",
+            _EQUATIONS,
+            _NoSecondResidual,
+        ),
+        Mistake(
+            "a second addition to the old tokens",
+            "You add the MLP's output to z, so that attention's own addition is lost. It is added to z′, the result of "
+            "the first line.",
+            _EQUATIONS,
+            _AddedToTheOld,
+        ),
+        Mistake(
+            "both branches side by side",
+            "Your MLP reads z. It reads z′, which has what attention brought.",
+            _EQUATIONS,
+            _Parallel,
+        ),
+        Mistake("the MLP before attention", "Attention comes first, then the MLP.", _EQUATIONS, _MlpFirst),
+        Mistake(
+            "one norm for both branches",
+            "norm1 norms what attention reads, norm2 what the MLP reads. You use norm1 for both.",
+            _HAND,
+            _OneNorm,
+        ),
+        Mistake(
+            "norms exchanged",
+            "norm1 belongs to attention, norm2 to the MLP.",
+            _HAND,
+            _NormsExchanged,
+        ),
+        Mistake("no norm before the MLP", "The MLP reads norm2(z′).", _EQUATIONS, _NoSecondNorm),
+        Mistake("no norms", "Each branch reads normed tokens: norm1(z), and norm2(z′).", _EQUATIONS, _NoNorm),
+        Mistake(
+            "torch's eps",
+            "Your numbers are off for nearly constant tokens: nn.LayerNorm has eps=1e-5 unless you pass eps=1e-6.",
+            _EPS,
+            _TorchsEps,
+        ),
+        Mistake(
+            "an eps of 1e-12",
+            "Your numbers are off for nearly constant tokens: pass eps=1e-6 to both norms.",
+            _EPS,
+            _TinyEps,
+        ),
+        Mistake(
+            "dropout in evaluation",
+            "After eval() your block still drops numbers. Leave it to nn.Dropout, or to the parts' own `dropout`; "
+            "F.dropout needs training=self.training.",
+            _HAND,
+            _DropoutInEval,
+        ),
+        Mistake(
+            "no dropout",
+            "In training nothing is dropped: pass `dropout` on to attention and MLP.",
+            _HAND,
+            _NoDropout,
+        ),
+        Mistake(
+            "no drop path",
+            "In training no image skips a branch: give vt.DropPath its probability, and call it on both branches.",
+            _DEPTH,
+            _NoDropPath,
+        ),
+        Mistake(
+            "drop path on the sum",
+            "You drop z together with the branch, so that whole images vanish. Drop the branch alone, before it is "
+            "added.",
+            _DEPTH,
+            _DropsTheSum,
+        ),
+        Mistake(
+            "drop path on attention alone",
+            "The MLP's branch can be skipped, too: drop_path stands in both lines.",
+            _DEPTH,
+            _DropsAttentionOnly,
+        ),
+        Mistake(
+            "drop path on the MLP alone",
+            "Attention's branch can be skipped, too: drop_path stands in both lines.",
+            _DEPTH,
+            _DropsMlpOnly,
+        ),
+    ),
+)
+
+
+def check_encoder_block(cls: type[nn.Module]) -> bool:
+    """Check ``cls(dim, num_heads, mlp_dim, dropout, drop_path)``: (B, T, D) -> (B, T, D)."""
+    return check(ENCODER_BLOCK, cls)
+
+
+# ---- The challenge -----------------------------------------------------------------------------------------------
+
+
+class _Encoder(nn.Module):
+    """The right stack, written out in steps that a subclass replaces by a wrong one."""
+
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, depth: int, drop_path: float = 0.0) -> None:
+        super().__init__()
+        make = functools.partial(EncoderBlock, dim, num_heads, mlp_dim)
+        self.blocks = nn.ModuleList(self.build(make, [self.rate(i, depth, drop_path) for i in range(depth)]))
+        self.norm = nn.LayerNorm(dim, eps=1e-6)
+
+    def build(self, make: Callable[..., nn.Module], rates: list[float]) -> list[nn.Module]:
+        return [make(drop_path=rate) for rate in rates]
+
+    def rate(self, index: int, depth: int, most: float) -> float:
+        return most * index / max(depth - 1, 1)
+
+    def forward(self, z: Tensor) -> Tensor:
+        for block in self.blocks:
+            z = block(z)
+        return self.norm(z)
+
+
+class _OneBlock(_Encoder):
+    def build(self, make: Callable[..., nn.Module], rates: list[float]) -> list[nn.Module]:
+        return [make(drop_path=rates[-1])] * len(rates)
+
+
+class _Hidden(_Encoder):
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, depth: int, drop_path: float = 0.0) -> None:
+        super().__init__(dim, num_heads, mlp_dim, 0)
+        vars(self)["blocks"] = [EncoderBlock(dim, num_heads, mlp_dim) for _ in range(depth)]
+
+
+class _Copies(_Encoder):
+    def build(self, make: Callable[..., nn.Module], rates: list[float]) -> list[nn.Module]:
+        blocks = [copy.deepcopy(block) for block in [make()] * len(rates)]
+        for block, rate in zip(blocks, rates, strict=True):
+            block.drop_path = DropPath(rate)
+        return blocks
+
+
+class _NoFinalNorm(_Encoder):
+    def forward(self, z: Tensor) -> Tensor:
+        for block in self.blocks:
+            z = block(z)
+        return z
+
+
+class _NormInTheLoop(_Encoder):
+    def forward(self, z: Tensor) -> Tensor:
+        for block in self.blocks:
+            z = self.norm(block(z))
+        return z
+
+
+class _Backwards(_Encoder):
+    def forward(self, z: Tensor) -> Tensor:
+        for block in reversed(self.blocks):
+            z = block(z)
+        return self.norm(z)
+
+
+class _EqualRates(_Encoder):
+    def rate(self, index: int, depth: int, most: float) -> float:
+        return most
+
+
+class _FallingRates(_Encoder):
+    def rate(self, index: int, depth: int, most: float) -> float:
+        return most * (depth - 1 - index) / max(depth - 1, 1)
+
+
+class _RatesFromOne(_Encoder):
+    def rate(self, index: int, depth: int, most: float) -> float:
+        return most * (index + 1) / depth
+
+
+class _RatesBelowP(_Encoder):
+    def rate(self, index: int, depth: int, most: float) -> float:
+        return most * index / depth
+
+
+class _NoRates(_Encoder):
+    def rate(self, index: int, depth: int, most: float) -> float:
+        return 0.0
+
+
+def _encoder_cases() -> list[Case]:
+    made = []
+    for shape, heads, M, depth, p in [((2, 3, 4), 2, 6, 3, 0.2), ((1, 4, 6), 3, 5, 2, 0.1), ((2, 2, 4), 1, 8, 1, 0.3)]:
+        build = (shape[-1], heads, M, depth, p)
+        label = f"z {shape}, num_heads={heads}, mlp_dim={M}, depth={depth}, drop_path={p}"
+        made.append(Case(label, (normal(*shape),), build, random_weights(_Encoder(*build))))
+    return made
+
+
+def _observe_encoder(work: Any, case: Case) -> Result:
+    module = work(*case.build)
+    if not isinstance(module, nn.Module):
+        raise Fault("the class must derive from nn.Module")
+    first = [p.detach() for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
+    found: Result = {"the number of blocks with weights of their own": len(first)}
+    if len(first) != case.build[3]:
+        return found
+    alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
+    rates = [round(vars(part).get("p", 0.0), 4) for part in module.modules() if type(part).__name__ == "DropPath"]
+    return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | layer(work, case)
+
+
+ENCODER = Exercise(
+    name="encoder",
+    lesson="05",
+    right=_Encoder,
+    cases=_encoder_cases,
+    observe=_observe_encoder,
+    mistakes=(
+        Mistake(
+            "one block used again and again",
+            "[block] * depth is one block, called many times, with one set of weights. Build a new one each time.",
+            "Twelve times the same block.",
+            _OneBlock,
+        ),
+        Mistake(
+            "blocks in a plain list",
+            "torch doesn't look into Python lists: it finds no parameters of your blocks, and an optimiser would train "
+            "none. Put them into nn.ModuleList or nn.Sequential.",
+            _HAND,
+            _Hidden,
+        ),
+        Mistake(
+            "copies of one block",
+            "deepcopy makes blocks that all start equal (so does a seed set anew for each). Build them one by one.",
+            "Twelve times the same block.",
+            _Copies,
+        ),
+        Mistake(
+            "no norm at the end",
+            "Nothing norms the stream in a pre-norm model, so one more norm follows the last block.",
+            "one more norm at the end",
+            _NoFinalNorm,
+        ),
+        Mistake(
+            "a norm after every block",
+            "The last norm comes once, after all blocks; in the loop it cuts the path from the first to the last.",
+            "one more norm at the end",
+            _NormInTheLoop,
+        ),
+        Mistake("blocks in backward order", "Block 0 comes first.", _HAND, _Backwards),
+        Mistake(
+            "the same rate in every block",
+            "Early blocks should rarely be missing: the rate grows from 0 in the first to drop_path in the last.",
+            _DEPTH,
+            _EqualRates,
+        ),
+        Mistake(
+            "rates that fall",
+            "It is the last block that gets the whole rate, and the first one that gets 0.",
+            _DEPTH,
+            _FallingRates,
+        ),
+        Mistake(
+            "rates that do not begin at 0",
+            "You count the blocks from 1. The first rate is 0: drop_path * i / (depth - 1), with i from 0.",
+            _DEPTH,
+            _RatesFromOne,
+        ),
+        Mistake(
+            "rates that stop short",
+            "You divide by depth. Between depth blocks there are depth - 1 steps, so that the last one gets drop_path.",
+            _DEPTH,
+            _RatesBelowP,
+        ),
+        Mistake("no stochastic depth", "Give each block its rate: drop_path=….", _DEPTH, _NoRates),
+    ),
+)
+
+
+def check_encoder(cls: type[nn.Module]) -> bool:
+    """Check ``cls(dim, num_heads, mlp_dim, depth, drop_path)`` with ``blocks`` and ``norm``: (B, T, D) -> (B, T, D)."""
+    return check(ENCODER, cls)
+
+
+EXERCISES = (BLOCK_NUMBERS, LAYER_NORM, DROP_PATH, ENCODER_BLOCK, ENCODER)

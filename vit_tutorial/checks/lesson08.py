@@ -1,0 +1,748 @@
+"""Checks of lesson 08: numbers with a pencil, the class token's maps, rollout, relevance, positions, distance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vit_tutorial import explain
+from vit_tutorial.checks.harness import Case, Exercise, Mistake, Result, answers, call, check, normal
+
+__all__ = [
+    "check_attention_distance",
+    "check_class_attention",
+    "check_position_similarity",
+    "check_relevance_matrix",
+    "check_rollout",
+    "check_seeing_numbers",
+]
+
+_LOOKS = "1 · Where the class token looks"
+_ROLLOUT = "2 · Rollout: attention through all layers"
+_RELEVANCE = "3 · Relevance: what spoke for a class"
+_HOLDS = "6 · What the weights hold"
+_ORDER = "The order, the identity"
+_SIDES = "Height and width exchanged"
+
+# ---- With a pencil -----------------------------------------------------------------------------------------------
+
+NUMBERS = {
+    "patch": (2, 3),  # token 20 on a grid of 6 x 8
+    "rollout": [0.25, 0.5, 0.25],
+    "relevance": [1.2, 0.6, 0],
+    "distance": 6,
+}
+
+SEEING_NUMBERS = Exercise(
+    name="seeing_numbers",
+    lesson="08",
+    right=NUMBERS,
+    cases=lambda: [Case(question, (question,)) for question in NUMBERS],
+    observe=answers,
+    secret=True,
+    mistakes=(
+        Mistake(
+            "a class token counted as a patch",
+            "Token 0 is the class token, so token 20 is patch 19. And the class token has no place in the image: its "
+            "weight is left out of a distance, and the others are brought to a sum of 1.",
+            _LOOKS,
+            {"patch": (2, 4), "distance": 6.4},
+        ),
+        Mistake(
+            "rows and columns of the grid exchanged",
+            "The image is 48 high and 64 wide, so there are 6 rows of 8 patches: divide by 8.",
+            _SIDES,
+            {"patch": (3, 1)},
+        ),
+        Mistake(
+            "the column named before the row",
+            "Wanted is (row, column), as in a matrix.",
+            _SIDES,
+            {"patch": (3, 2)},
+        ),
+        Mistake(
+            "patches counted down the columns",
+            "Patches go like words on a page: first across, then down.",
+            _SIDES,
+            {"patch": (1, 3)},
+        ),
+        Mistake(
+            "a rollout without the identity",
+            "z + attention(z) keeps z. In each layer half of the matrix is the identity: A = 0.5 W + 0.5 I.",
+            _ROLLOUT,
+            {"rollout": [0, 0, 1]},
+        ),
+        Mistake(
+            "factors in the wrong order",
+            "The later layer stands on the left: A₁ A₀. Row 0 of A₁ says where the class token looks last.",
+            _ROLLOUT,
+            {"rollout": [0.25, 0.75, 0]},
+        ),
+        Mistake(
+            "an identity that is not halved",
+            "Your rows sum to 4. Each factor is half attention and half identity, so that its rows sum to 1.",
+            _ROLLOUT,
+            {"rollout": [1, 2, 1]},
+        ),
+        Mistake(
+            "the class token's column in place of its row",
+            "Row 0 says where the class token's content comes from. Column 0 says who took something from it.",
+            _ROLLOUT,
+            {"rollout": [0.25, 0, 0]},
+        ),
+        Mistake(
+            "the last layer alone",
+            "That is where the class token looks in layer 1. What it finds there came from elsewhere in layer 0.",
+            _ROLLOUT,
+            {"rollout": [0, 1, 0]},
+        ),
+        Mistake(
+            "a relevance without the positive part",
+            "What speaks against the class is not kept: negative products become 0.",
+            _RELEVANCE,
+            {"relevance": [1.2, 0.6, -2]},
+        ),
+        Mistake(
+            "a relevance without the identity",
+            "R starts as the identity, so the class token's own entry is 1 more.",
+            _RELEVANCE,
+            {"relevance": [0.2, 0.6, 0]},
+        ),
+        Mistake(
+            "a relevance that ignores the gradient",
+            "Each weight is multiplied by its gradient: would the logit rise if this weight grew?",
+            _RELEVANCE,
+            {"relevance": [1.2, 0.3, 0.5]},
+        ),
+        Mistake(
+            "an absolute value in place of the positive part",
+            "A negative product speaks against the class. It becomes 0, not positive.",
+            _RELEVANCE,
+            {"relevance": [1.2, 0.6, 2]},
+        ),
+        Mistake(
+            "a distance in patches",
+            "A patch is 8 pixels wide, and the distance is wanted in pixels.",
+            _HOLDS,
+            {"distance": 0.75},
+        ),
+        Mistake(
+            "a distance that is not weighted",
+            "(0 + 8 + 16) / 3 is how far away the patches are. How far the patch looks is their mean, weighted by its "
+            "attention.",
+            _HOLDS,
+            {"distance": 8},
+        ),
+        Mistake(
+            "weights that do not sum to 1",
+            "Without the class token's share the other weights sum to 0.8. Divide by that.",
+            _HOLDS,
+            {"distance": 4.8},
+        ),
+    ),
+)
+
+
+def check_seeing_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
+    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
+    return check(SEEING_NUMBERS, fn)
+
+
+# ---- The class token's maps --------------------------------------------------------------------------------------
+
+Grid = tuple[int, int]
+
+
+def _weights(*shape: int, seed: int = 0) -> Tensor:
+    """Attention weights of a shape (..., T, T): rows sum to 1."""
+    return (2 * normal(*shape, seed=seed)).softmax(dim=-1)
+
+
+def _pictures(
+    row: Callable[[Tensor], Tensor] = lambda weights: weights[..., 0, 1:],
+    lay: Callable[[Tensor, Grid], Tensor] = lambda row, grid: row.unflatten(-1, grid),
+) -> Callable[[Tensor, Grid], Tensor]:
+    """The class token's attention as pictures: with another row of the weights, laid out in another way."""
+
+    def class_attention(weights: Tensor, grid: Grid) -> Tensor:
+        return lay(row(weights), grid)
+
+    return class_attention
+
+
+CLASS_ATTENTION = Exercise(
+    name="class_attention",
+    lesson="08",
+    right=_pictures(),
+    cases=lambda: [
+        Case(f"weights {shape}, grid {grid}", (_weights(*shape), grid))
+        for shape, grid in [((2, 1, 2, 7, 7), (2, 3)), ((2, 3, 13, 13), (4, 3)), ((3, 10, 10), (3, 3))]
+    ],
+    observe=call,
+    mistakes=(
+        Mistake(
+            "the class token's column in place of its row",
+            "Row 0 says whom the class token looks at; column 0 says who looks at the class token.",
+            _LOOKS,
+            _pictures(row=lambda w: w[..., 1:, 0]),
+        ),
+        Mistake(
+            "a class token that is not dropped",
+            "Your picture begins with the class token's look at itself, so each patch stands one place late, and the "
+            "last one is lost. The class token is the first of T tokens: row[..., 1:] leaves it out.",
+            _LOOKS,
+            _pictures(row=lambda w: w[..., 0, :-1]),
+        ),
+        Mistake(
+            "the first patch's row",
+            "Rows count from 0: row 1 is where the first patch looks. The class token's is row 0.",
+            _LOOKS,
+            _pictures(row=lambda w: w[..., 1, 1:]),
+        ),
+        Mistake(
+            "the last token's row",
+            "The class token stands in front, so its row is the first.",
+            _LOOKS,
+            _pictures(row=lambda w: w[..., -1, 1:]),
+        ),
+        Mistake(
+            "a mean over all tokens' rows",
+            "That is what all tokens look at. Wanted is row 0 alone. (A model without a class token takes the mean.)",
+            _LOOKS,
+            _pictures(row=lambda w: w.mean(dim=-2)[..., 1:]),
+        ),
+        Mistake(
+            "rows and columns of the grid exchanged",
+            "grid is (rows, columns): the last axis of the picture has `columns` numbers.",
+            _SIDES,
+            _pictures(lay=lambda row, grid: row.unflatten(-1, grid[::-1])),
+        ),
+        Mistake(
+            "a map filled down its columns",
+            "Patches go like words on a page, so the numbers fill the picture row by row: a reshape, no transpose.",
+            _SIDES,
+            _pictures(lay=lambda row, grid: row.unflatten(-1, grid[::-1]).transpose(-2, -1)),
+        ),
+        Mistake(
+            "a map brought to a sum of 1",
+            "You divide by the sum. What goes to the class token itself is then hidden; leave the weights as they are.",
+            _LOOKS,
+            _pictures(row=lambda w: w[..., 0, 1:] / w[..., 0, 1:].sum(dim=-1, keepdim=True)),
+        ),
+        Mistake(
+            "a map stretched to the range from 0 to 1",
+            "Stretched from its own minimum to its own maximum, noise looks like an opinion. Leave the weights as "
+            "they are.",
+            "A scale for each picture",
+            _pictures(row=lambda w: _stretched(w[..., 0, 1:])),
+        ),
+        Mistake(
+            "a mean over the heads",
+            "Each head has a picture of its own: all axes in front stay.",
+            _LOOKS,
+            _pictures(row=lambda w: w.mean(dim=-3)[..., 0, 1:]),
+        ),
+    ),
+)
+
+
+def _stretched(row: Tensor) -> Tensor:
+    low, high = row.amin(dim=-1, keepdim=True), row.amax(dim=-1, keepdim=True)
+    return (row - low) / (high - low)
+
+
+def check_class_attention(fn: Callable[..., Tensor]) -> bool:
+    """Check ``fn(weights, grid)``: (..., T, T) -> (..., rows, columns), where T = 1 + rows * columns."""
+    return check(CLASS_ATTENTION, fn)
+
+
+# ---- Rollout -----------------------------------------------------------------------------------------------------
+
+
+def _to_one(a: Tensor) -> Tensor:
+    return a / a.sum(dim=-1, keepdim=True)
+
+
+def _fuse(w: Tensor, fusion: str) -> Tensor:
+    return w.amax(dim=1) if fusion == "max" else w.mean(dim=1)
+
+
+def _rollout(
+    fuse: Callable[[Tensor, str], Tensor] = _fuse,
+    factor: Callable[[Tensor, Tensor], Tensor] = lambda w, eye: _to_one(0.5 * w + 0.5 * eye),
+    join: Callable[[Tensor, Tensor], Tensor] = lambda a, R: a @ R,
+    end: Callable[[Tensor, Tensor], Tensor] = lambda R, eye: R,
+) -> Callable[[Tensor, str], Tensor]:
+    """Rollout with another fusion of the heads, factor for a layer, product, or a last touch."""
+
+    def rollout(weights: Tensor, fusion: str) -> Tensor:
+        eye = torch.eye(weights.shape[-1])
+        layers = [factor(fuse(w, fusion), eye) for w in weights]
+        R = layers[0]
+        for a in layers[1:]:
+            R = join(a, R)
+        return end(R, eye)
+
+    return rollout
+
+
+def _values(work: Any, case: Case) -> Result:
+    """As :func:`call`, without gradients: rows that sum to 1 may be divided by their sum, or not."""
+    observed = call(work, case)
+    return {"result": observed["result"], "changed": observed["changed"]}
+
+
+def _rollout_cases() -> list[Case]:
+    made: list[Case] = []
+    for shape, fusion in [((2, 1, 2, 4, 4), "mean"), ((3, 2, 3, 5, 5), "mean"), ((2, 1, 2, 4, 4), "max"),
+                          ((3, 3, 4, 6, 6), "max")]:  # fmt: skip
+        made.append(Case(f"weights {shape}, fusion={fusion!r}", (_weights(*shape, seed=len(made)), fusion)))
+    return made
+
+
+ROLLOUT = Exercise(
+    name="rollout",
+    lesson="08",
+    right=_rollout(),
+    cases=_rollout_cases,
+    observe=_values,
+    mistakes=(
+        Mistake(
+            "a rollout without the identity",
+            "The residual connection keeps z beside attention(z), so each factor is half identity: 0.5 W + 0.5 I.",
+            _ORDER,
+            _rollout(factor=lambda w, eye: _to_one(w)),
+        ),
+        Mistake(
+            "factors in the wrong order",
+            "A later layer stands on the left: R = A @ R. Yours follows attention from the last layer to the first.",
+            _ORDER,
+            _rollout(join=lambda a, R: R @ a),
+        ),
+        Mistake(
+            "an identity that is not halved",
+            "You multiply W + I, whose rows sum to 2. Take halves, or bring each row to a sum of 1.",
+            _ROLLOUT,
+            _rollout(factor=lambda w, eye: w + eye),
+        ),
+        Mistake(
+            "rows that do not sum to 1",
+            "With the mean over heads they do by themselves. With the max they don't: divide each factor's rows by "
+            "their sums.",
+            "A sum without keepdim",
+            _rollout(factor=lambda w, eye: 0.5 * w + 0.5 * eye),
+        ),
+        Mistake(
+            "a sum without keepdim",
+            "Without keepdim=True the row sums lie along the columns, and each column is divided by them.",
+            "A sum without keepdim",
+            _rollout(factor=lambda w, eye: (0.5 * w + 0.5 * eye) / (0.5 * w + 0.5 * eye).sum(dim=-1)),
+        ),
+        Mistake(
+            "columns brought to a sum of 1",
+            "A row says where a token's content comes from, so it is the rows that sum to 1: dim=-1.",
+            "A sum without keepdim",
+            _rollout(factor=lambda w, eye: (0.5 * w + 0.5 * eye) / (0.5 * w + 0.5 * eye).sum(dim=-2, keepdim=True)),
+        ),
+        Mistake(
+            "rows brought to 1 before the identity",
+            "First mix in the identity, then divide by the row sums. Otherwise attention gets another share.",
+            _ROLLOUT,
+            _rollout(factor=lambda w, eye: 0.5 * _to_one(w) + 0.5 * eye),
+        ),
+        Mistake(
+            "the identity mixed in once",
+            "Every layer has a residual connection, so every factor has its half of identity.",
+            _ROLLOUT,
+            _rollout(factor=lambda w, eye: _to_one(w), end=lambda R, eye: 0.5 * R + 0.5 * eye),
+        ),
+        Mistake(
+            "the mean over heads where the max is asked for",
+            "fusion='max' takes the largest weight over the heads, amax(dim=1).",
+            _ORDER,
+            _rollout(fuse=lambda w, fusion: w.mean(dim=1)),
+        ),
+        Mistake(
+            "the max over heads where the mean is asked for",
+            "fusion='mean' averages the heads, as the paper does.",
+            _ORDER,
+            _rollout(fuse=lambda w, fusion: w.amax(dim=1)),
+        ),
+        Mistake(
+            "mean and max exchanged",
+            "You take the max for 'mean', and the mean for 'max'.",
+            _ORDER,
+            _rollout(fuse=lambda w, fusion: w.mean(dim=1) if fusion == "max" else w.amax(dim=1)),
+        ),
+        Mistake(
+            "a single head",
+            "You follow head 0. All heads of a layer are joined first.",
+            _ROLLOUT,
+            _rollout(fuse=lambda w, fusion: w[:, 0]),
+        ),
+        Mistake(
+            "a product entry by entry",
+            "* multiplies entry by entry. The way through a token in between needs the matrix product, @.",
+            _ROLLOUT,
+            _rollout(join=lambda a, R: a * R),
+        ),
+        Mistake(
+            "the last layer alone",
+            "You return the last layer's factor. Multiply those of all layers.",
+            _ROLLOUT,
+            _rollout(join=lambda a, R: a),
+        ),
+        Mistake(
+            "a mean over the layers",
+            "Content moves on from layer to layer, so the factors are multiplied.",
+            _ROLLOUT,
+            lambda weights, fusion: torch.stack(
+                [_to_one(0.5 * _fuse(w, fusion) + 0.5 * torch.eye(w.shape[-1])) for w in weights]
+            ).mean(dim=0),
+        ),
+    ),
+)
+
+
+def check_rollout(fn: Callable[..., Tensor]) -> bool:
+    """Check ``fn(weights, fusion)``: (L, B, h, T, T) and "mean" or "max" -> (B, T, T)."""
+    return check(ROLLOUT, fn)
+
+
+# ---- Relevance ---------------------------------------------------------------------------------------------------
+
+Layers = Sequence[Tensor]
+
+
+def _relevance(
+    part: Callable[[Tensor, Tensor], Tensor] = lambda g, w: (g * w).clamp(min=0).mean(dim=1),
+    step: Callable[[Tensor, Tensor], Tensor] = lambda E, R: R + E @ R,
+    start: Callable[[Tensor], Tensor] = lambda eye: eye,
+) -> Callable[[Layers, Layers], Tensor]:
+    """The relevance matrix with another matrix for a layer, another step, or another start."""
+
+    def relevance_matrix(weights: Layers, gradients: Layers) -> Tensor:
+        R = start(torch.eye(weights[0].shape[-1]).repeat(len(weights[0]), 1, 1))
+        for w, g in zip(weights, gradients, strict=True):
+            R = step(part(g, w), R)
+        return R
+
+    return relevance_matrix
+
+
+def _relevance_cases() -> list[Case]:
+    made = []
+    for L, B, h, T in [(2, 1, 2, 4), (3, 2, 3, 5), (2, 3, 1, 3)]:
+        pairs = [(_weights(B, h, T, T, seed=i), 2 * normal(B, h, T, T, seed=10 + i)) for i in range(L)]
+        label = f"{L} layers of weights and gradients {(B, h, T, T)}"
+        made.append(Case(label, ([w for w, _ in pairs], [g for _, g in pairs])))
+    return made
+
+
+RELEVANCE_MATRIX = Exercise(
+    name="relevance_matrix",
+    lesson="08",
+    right=explain.relevance_matrix,
+    cases=_relevance_cases,
+    observe=call,
+    mistakes=(
+        Mistake(
+            "a relevance without the positive part",
+            "What speaks against the class must not cancel what speaks for it: clamp(min=0) on gradient × weights.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g * w).mean(dim=1)),
+        ),
+        Mistake(
+            "gradients paired with the wrong layers",
+            "You use the gradients from the last layer to the first. Both lists begin with the first layer.",
+            "Gradients in the order in which they came",
+            lambda weights, gradients: explain.relevance_matrix(weights, gradients[::-1]),
+        ),
+        Mistake(
+            "the positive part after the mean over heads",
+            "First the positive part in each head, then the mean: otherwise one head's objection silences another.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g * w).mean(dim=1).clamp(min=0)),
+        ),
+        Mistake(
+            "an absolute value in place of the positive part",
+            "A negative product speaks against the class. It becomes 0, not positive.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g * w).abs().mean(dim=1)),
+        ),
+        Mistake(
+            "a relevance that ignores the gradient",
+            "You join the weights alone, which know nothing of the class. Multiply them by their gradients first.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: w.mean(dim=1)),
+        ),
+        Mistake(
+            "a relevance that ignores the weights",
+            "You join the gradients alone. It is gradient × weight that counts.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: g.clamp(min=0).mean(dim=1)),
+        ),
+        Mistake(
+            "a step that forgets what was there",
+            "R ← R + E R: what came through the residual connection stays. You keep E R alone.",
+            _RELEVANCE,
+            _relevance(step=lambda E, R: E @ R),
+        ),
+        Mistake(
+            "a sum over the layers",
+            "You add E. It is multiplied by what was there, R + E R, so that relevance moves on from layer to layer.",
+            _RELEVANCE,
+            _relevance(step=lambda E, R: R + E),
+        ),
+        Mistake(
+            "factors in the wrong order",
+            "The later layer stands on the left: R + E @ R, from the first layer to the last. You have R @ E, or you "
+            "begin with the last layer.",
+            _RELEVANCE,
+            _relevance(step=lambda E, R: R + R @ E),
+        ),
+        Mistake(
+            "a start from zeros",
+            "R starts as the identity. From zeros nothing ever comes in.",
+            _RELEVANCE,
+            _relevance(start=torch.zeros_like),
+        ),
+        Mistake(
+            "a maximum over the heads",
+            "The positive parts are averaged over the heads.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g * w).clamp(min=0).amax(dim=1)),
+        ),
+        Mistake(
+            "a sum over the heads",
+            "The positive parts are averaged over the heads, not summed.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g * w).clamp(min=0).sum(dim=1)),
+        ),
+    ),
+)
+
+
+def check_relevance_matrix(fn: Callable[..., Tensor]) -> bool:
+    """Check ``fn(weights, gradients)``: two lists of L tensors (B, h, T, T), the first layer first -> (B, T, T)."""
+    return check(RELEVANCE_MATRIX, fn)
+
+
+# ---- Positions ---------------------------------------------------------------------------------------------------
+
+
+def _cosine(position: Tensor) -> Tensor:
+    return explain.position_similarity(position)
+
+
+POSITION_SIMILARITY = Exercise(
+    name="position_similarity",
+    lesson="08",
+    right=_cosine,
+    cases=lambda: [
+        Case(f"position {shape}", (3 * normal(*shape, seed=shape[1]),)) for shape in [(1, 5, 4), (1, 7, 3), (1, 10, 8)]
+    ],
+    observe=call,
+    mistakes=(
+        Mistake(
+            "a softmax of the similarities",
+            "A cosine is a similarity from -1 to 1, and it is shown as it is. A softmax would turn it into shares that "
+            "sum to 1.",
+            _HOLDS,
+            lambda position: _cosine(position).softmax(dim=-1),
+        ),
+        Mistake(
+            "a class token among the patches",
+            "The first position is the class token's, which has no place in the image: leave it out, (N, N).",
+            _HOLDS,
+            lambda position: explain.position_similarity(position, prefix_tokens=0),
+        ),
+        Mistake(
+            "the last patch left out in place of the class token",
+            "The class token's position is the first one.",
+            _HOLDS,
+            lambda position: explain.position_similarity(position[:, :-1], prefix_tokens=0),
+        ),
+        Mistake(
+            "dot products in place of cosines",
+            "A long vector would look similar to all others. Divide each position by its length first.",
+            _HOLDS,
+            lambda position: position[0, 1:] @ position[0, 1:].T,
+        ),
+        Mistake(
+            "a division by one of the two lengths",
+            "A cosine divides the dot product by the lengths of both.",
+            _HOLDS,
+            lambda position: F.normalize(position[0, 1:], dim=-1) @ position[0, 1:].T,
+        ),
+        Mistake(
+            "a scaled dot product",
+            "You divide by √D, as attention does. A cosine divides by the two lengths.",
+            _HOLDS,
+            lambda position: position[0, 1:] @ position[0, 1:].T / position.shape[-1] ** 0.5,
+        ),
+        Mistake(
+            "columns brought to length 1",
+            "Each position, a row of D numbers, is divided by its own length: dim=-1.",
+            _HOLDS,
+            lambda position: F.normalize(position[0, 1:], dim=0) @ F.normalize(position[0, 1:], dim=0).T,
+        ),
+        Mistake(
+            "distances in place of similarities",
+            "You return how far the positions are apart. Wanted is the cosine of the angle between them, 1 on the "
+            "diagonal.",
+            _HOLDS,
+            lambda position: (position[0, 1:, None] - position[0, 1:]).norm(dim=-1),
+        ),
+        Mistake(
+            "correlations",
+            "You subtract each position's mean first. A cosine leaves it in.",
+            _HOLDS,
+            lambda position: _cosine(position - position.mean(dim=-1, keepdim=True)),
+        ),
+    ),
+)
+
+
+def check_position_similarity(fn: Callable[..., Tensor]) -> bool:
+    """Check ``fn(position)``: (1, 1 + N, D) -> (N, N)."""
+    return check(POSITION_SIMILARITY, fn)
+
+
+# ---- The challenge -----------------------------------------------------------------------------------------------
+
+
+def _distance(
+    weigh: Callable[[Tensor], Tensor] = lambda w: _to_one(w[..., 1:, 1:]),
+    between: Callable[[Tensor], Tensor] = lambda steps: steps.square().sum(dim=-1).sqrt(),
+    place: Callable[[int, Grid, Grid], tuple[Tensor, Tensor]] | None = None,
+    join: Callable[[Tensor], Tensor] = lambda reach: reach.mean(dim=-1),
+) -> Callable[[Tensor, Grid, Grid], Tensor]:
+    """Attention distance with other weights, another distance, other places, or another join of the queries."""
+
+    def attention_distance(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
+        w = weigh(weights)  # (..., N, N)
+        y, x = (place or _place)(w.shape[-1], grid, patch_size)
+        places = torch.stack([y, x], dim=1).to(w.dtype)  # (N, 2)
+        return join((w * between(places[:, None] - places)).sum(dim=-1))
+
+    return attention_distance
+
+
+def _place(count: int, grid: Grid, patch_size: Grid) -> tuple[Tensor, Tensor]:
+    n = torch.arange(count)
+    return n // grid[1] * patch_size[0], n % grid[1] * patch_size[1]
+
+
+def _uniform(w: Tensor) -> Tensor:
+    return torch.full_like(w[..., 1:, 1:], 1 / (w.shape[-1] - 1))
+
+
+ATTENTION_DISTANCE = Exercise(
+    name="attention_distance",
+    lesson="08",
+    right=_distance(),
+    cases=lambda: [
+        Case(f"weights {shape}, grid {grid}, patch_size={size}", (_weights(*shape), grid, size))
+        for shape, grid, size in [
+            ((2, 1, 2, 7, 7), (2, 3), (8, 8)),
+            ((2, 13, 13), (4, 3), (4, 4)),
+            ((1, 3, 9, 9), (2, 4), (2, 6)),
+            ((3, 4, 4), (1, 3), (16, 16)),
+        ]
+    ],
+    observe=_values,
+    mistakes=(
+        Mistake(
+            "a distance in patches",
+            "Your places count patches. Multiply rows by the patch's height and columns by its width, in pixels.",
+            _HOLDS,
+            _distance(place=lambda count, grid, size: _place(count, grid, (1, 1))),
+        ),
+        Mistake(
+            "a distance that is not weighted",
+            "You average all distances alike, so every head gets the same number. Weigh them by the attention.",
+            _HOLDS,
+            _distance(weigh=_uniform),
+        ),
+        Mistake(
+            "weights that do not sum to 1",
+            "Without the class token's column a row sums to less than 1. Divide it by its sum.",
+            _HOLDS,
+            _distance(weigh=lambda w: w[..., 1:, 1:]),
+        ),
+        Mistake(
+            "a class token counted as a patch",
+            "The class token has no place in the image: leave out its row and its column. You give it the first "
+            "patch's place, and so every patch its neighbour's.",
+            _HOLDS,
+            _distance(weigh=lambda w: w),
+        ),
+        Mistake(
+            "the last patch left out in place of the class token",
+            "The class token is the first token: weights[..., 1:, 1:].",
+            _HOLDS,
+            _distance(weigh=lambda w: _to_one(w[..., :-1, :-1])),
+        ),
+        Mistake(
+            "rows and columns of the grid exchanged",
+            "grid is (rows, columns). Patch n stands in row n // columns and column n % columns.",
+            _SIDES,
+            _distance(place=lambda count, grid, size: _place(count, grid[::-1], size)),
+        ),
+        Mistake(
+            "a patch's height and width exchanged",
+            "patch_size is (height, width): a step down is the height, a step across the width.",
+            _SIDES,
+            _distance(place=lambda count, grid, size: _place(count, grid, size[::-1])),
+        ),
+        Mistake(
+            "steps along the grid in place of the distance",
+            "You add the way down and the way across. The distance is the straight line, √(y² + x²).",
+            _HOLDS,
+            _distance(between=lambda steps: steps.abs().sum(dim=-1)),
+        ),
+        Mistake(
+            "squared distances",
+            "The root is missing: √(y² + x²).",
+            _HOLDS,
+            _distance(between=lambda steps: steps.square().sum(dim=-1)),
+        ),
+        Mistake(
+            "weights transposed",
+            "A row holds the weights of one query, and rows sum to 1. You weigh by columns.",
+            _HOLDS,
+            _distance(weigh=lambda w: _to_one(w[..., 1:, 1:].transpose(-2, -1))),
+        ),
+        Mistake(
+            "a sum over the queries",
+            "How far a head reaches is the mean over its N queries.",
+            _HOLDS,
+            _distance(join=lambda reach: reach.sum(dim=-1)),
+        ),
+        Mistake(
+            "the largest distance over the queries",
+            "How far a head reaches is the mean over its N queries, not the maximum.",
+            _HOLDS,
+            _distance(join=lambda reach: reach.amax(dim=-1)),
+        ),
+        Mistake(
+            "a number for each query",
+            "Average over the N queries: one number for each head.",
+            _HOLDS,
+            _distance(join=lambda reach: reach),
+        ),
+    ),
+)
+
+
+def check_attention_distance(fn: Callable[..., Tensor]) -> bool:
+    """Check ``fn(weights, grid, patch_size)``: (..., T, T), (rows, columns), (height, width) -> (...), in pixels."""
+    return check(ATTENTION_DISTANCE, fn)
+
+
+EXERCISES = (SEEING_NUMBERS, CLASS_ATTENTION, ROLLOUT, RELEVANCE_MATRIX, POSITION_SIMILARITY, ATTENTION_DISTANCE)

@@ -1,0 +1,767 @@
+"""Checks of lesson 09: a checkpoint by hand: its names, Flax's kernels, the teacher in it, the pixels, DeiT's heads."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vit_tutorial import names
+from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, answers, call, check, normal
+
+__all__ = [
+    "check_attention_from_flax",
+    "check_checkpoint_numbers",
+    "check_joined_heads",
+    "check_our_name",
+    "check_prepare",
+    "check_teacher",
+]
+
+_ONE_KEY = "3 · One key by hand"
+_TURNED = "4 · A key that has to be turned"
+_TABLE = "5 · The table"
+_LIBRARIES = "6 · Five libraries, one model"
+_PIXELS = "The pixels"
+_WAYS = "Turned the wrong way"
+
+# ---- With a pencil -----------------------------------------------------------------------------------------------
+
+# Five blocks of twelve tensors, and eight more; (51 / 255 - 0.5) / 0.25; √(8e-6 + 1e-6) / √(8e-6 + 1e-5).
+NUMBERS = {
+    "entries": 68,
+    "left as they began": 8,
+    "row 3 of q": [110, 111, 112, 113, 114, 115],
+    "axes": (3, 2, 0, 1),
+    "pixel": -1.2,
+    "factor": math.sqrt(1 / 2),
+}
+
+CHECKPOINT_NUMBERS = Exercise(
+    name="checkpoint_numbers",
+    lesson="09",
+    right=NUMBERS,
+    cases=lambda: [Case(question, (question,)) for question in NUMBERS],
+    observe=answers,
+    tolerance=0.006,
+    secret=True,
+    mistakes=(
+        Mistake(
+            "the blocks alone",
+            "5 · 12 = 60 are the blocks. Class token, positions, patch embedding, last norm and head are in the file, "
+            "too, the last three with weight and bias.",
+            "Check yourself",
+            {"entries": 60},
+        ),
+        Mistake(
+            "the biases forgotten",
+            "Each norm and each linear layer has two entries, a weight and a bias.",
+            _ONE_KEY,
+            {"entries": 35},
+        ),
+        Mistake(
+            "an error that never comes",
+            "strict=False means that no name has to fit: a tensor whose name isn't found keeps the numbers it began "
+            "with, and nobody tells you unless you read what load_state_dict returns.",
+            "strict=False",
+            {"left as they began": 0},
+        ),
+        Mistake(
+            "the tensors that were filled",
+            "The 60 of the blocks have found their numbers. Count those that have not.",
+            "strict=False",
+            {"left as they began": 60},
+        ),
+        Mistake(
+            "a kernel that isn't turned",
+            "You took row 3 of the kernel laid flat: what input 3 gives to every output. A row of torch's weight "
+            "belongs to one output, and holds one number for each input.",
+            _TURNED,
+            {"row 3 of q": [3, 13, 103, 113, 203, 213]},
+        ),
+        Mistake(
+            "numbers before heads",
+            "Heads lie together: rows 0 and 1 are head 0, rows 2 and 3 head 1. You went through the heads first.",
+            _TURNED,
+            {"row 3 of q": [10, 11, 12, 13, 14, 15]},
+        ),
+        Mistake(
+            "all axes in the reverse order",
+            "(3, 2, 1, 0) also turns each patch on its side: height and width of the kernel must keep their order.",
+            _TURNED,
+            {"axes": (3, 2, 1, 0)},
+        ),
+        Mistake(
+            "inputs before outputs",
+            "torch keeps (out, in, height, width): the output's axis D, which is Flax's last, comes first.",
+            _TURNED,
+            {"axes": (2, 3, 0, 1)},
+        ),
+        Mistake(
+            "channels last",
+            "(3, 0, 1, 2) gives (D, P, P, C). In torch the channels stand before height and width.",
+            _TURNED,
+            {"axes": (3, 0, 1, 2)},
+        ),
+        Mistake(
+            "a pixel between 0 and 255",
+            "Mean and deviation are of pixels between 0 and 1: divide by 255 before you subtract the mean.",
+            _PIXELS,
+            {"pixel": (51 - 0.5) / 0.25},
+        ),
+        Mistake(
+            "mean and deviation exchanged",
+            "The mean is subtracted, then the deviation divides.",
+            "7 · The pixels belong to the weights",
+            {"pixel": (0.2 - 0.25) / 0.5},
+        ),
+        Mistake(
+            "a factor upside down",
+            "The larger epsilon makes the result smaller: it is √(v + ε) / √(v + ε'), ε' being the wrong one.",
+            "Heads, epsilon, GELU",
+            {"factor": math.sqrt(2)},
+        ),
+        Mistake(
+            "a missing square root",
+            "A norm divides by the square root of variance plus epsilon.",
+            "Heads, epsilon, GELU",
+            {"factor": 0.5},
+        ),
+        Mistake(
+            "the variance forgotten",
+            "You compared the epsilons alone. Each is added to the variance v first.",
+            "Heads, epsilon, GELU",
+            {"factor": math.sqrt(0.1)},
+        ),
+    ),
+)
+
+
+def check_checkpoint_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
+    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
+    return check(CHECKPOINT_NUMBERS, fn)
+
+
+# ---- One name ----------------------------------------------------------------------------------------------------
+
+REFUSED = "a ValueError"
+Rules = Mapping[str, str]  # theirs -> ours
+
+
+def _rules(table: dict[str, str]) -> dict[str, str]:
+    """A table of the package the other way round, last rule first; without the rules that join three tensors."""
+    return {their: our for our, their in reversed(table.items()) if "(" not in their}
+
+
+def _name_cases() -> list[Case]:
+    vision, timm, faces = (_rules(table) for table in (names.TORCHVISION, names.TIMM, names.TRANSFORMERS_4))
+    asked = [
+        ("encoder.layers.encoder_layer_0.ln_1.weight", vision, "torchvision's rules"),
+        ("encoder.layers.encoder_layer_1.self_attention.in_proj_bias", vision, "torchvision's rules"),
+        ("encoder.layers.encoder_layer_11.mlp.3.bias", vision, "torchvision's rules"),
+        ("class_token", vision, "torchvision's rules"),
+        ("vit.encoder.layer.2.attention.output.dense.weight", faces, "Hugging Face's rules"),
+        ("head.fc.weight", timm, "timm's rules"),
+        ("student.head.weight", timm, "timm's rules"),
+    ]
+    return [Case(f"{name}, {whose}", (name, rules)) for name, rules, whose in asked]
+
+
+def _naming(work: Any, case: Case) -> Result:
+    try:
+        return {"result": work(*case.args)}
+    except ValueError:
+        return {"result": REFUSED}
+
+
+def _finder(
+    number: str = r"\d+", leaf: str = "weight|bias", find: Callable[..., Any] = re.fullmatch, stranger: str = ""
+) -> Callable[[str, Rules], str]:
+    """Rules as regular expressions; with another idea of {i}, of *, of how to search, and of who fits no rule."""
+
+    def our_name(name: str, rules: Rules) -> str:
+        for their, our in rules.items():
+            pattern = re.escape(their).replace(r"\{i\}", f"(?P<i>{number})").replace(r"\*", f"(?P<leaf>{leaf})")
+            if found := find(pattern, name):
+                parts = found.groupdict()
+                return our.replace("{i}", parts.get("i", "")).replace("*", parts.get("leaf", ""))
+        if stranger:
+            return name
+        raise ValueError(name)
+
+    return our_name
+
+
+def _first_digit_counts(name: str, rules: Rules) -> str:
+    """layer_1 is found in layer_11, whose second digit is lost."""
+    return _finder()(re.sub(r"(\d)\d+", r"\1", name), rules)
+
+
+def _chain(name: str, rules: Rules) -> str:
+    """Every rule in pieces, replace after replace."""
+    for their, our in rules.items():
+        for old, new in zip(re.split(r"\{i\}|\*", their), re.split(r"\{i\}|\*", our), strict=True):
+            name = name.replace(old, new) if old else name
+    return name
+
+
+def _rule_returned(name: str, rules: Rules) -> str:
+    for their, our in rules.items():
+        if re.fullmatch(re.escape(their).replace(r"\{i\}", r"\d+").replace(r"\*", "(weight|bias)"), name):
+            return our
+    raise ValueError(name)
+
+
+OUR_NAME = Exercise(
+    name="our_name",
+    lesson="09",
+    right=_finder(),
+    cases=_name_cases,
+    observe=_naming,
+    mistakes=(
+        Mistake(
+            "block 1 found in block 11",
+            "You compare the number as text, and 'layer_1' is in 'layer_11'. Compare the whole name, or read all the "
+            "digits and make an int of them.",
+            _ONE_KEY,
+            _first_digit_counts,
+        ),
+        Mistake(
+            "a number of one digit",
+            "You look for one digit, or for blocks 0 to 9. B/16 has blocks 0 to 11: allow as many digits as there are.",
+            _ONE_KEY,
+            _finder(number=r"\d"),
+        ),
+        Mistake(
+            "a chain of replacements",
+            "Each rule is applied to what the one before has made, and to any part of a name, so '.output.dense' is "
+            "also found inside '.attention.output.dense'. Find the one rule that fits the whole name, then write the "
+            "new name from it.",
+            _ONE_KEY,
+            _chain,
+        ),
+        Mistake(
+            "a block number that takes more than digits",
+            "Your {i} also takes '2.attention', so another layer's rule fits. Between the part before {i} and the part "
+            "behind it only digits may stand.",
+            _TABLE,
+            _finder(number=r".+"),
+        ),
+        Mistake(
+            "a star that takes anything",
+            "* is weight or bias, nothing else. With yours, head.fc.weight passes for a head, and another architecture "
+            "for a ViT.",
+            _ONE_KEY,
+            _finder(leaf=r".+"),
+        ),
+        Mistake(
+            "a rule found in the middle of a name",
+            "student.head.weight is not head.weight. A rule must fit the whole name, from its first sign to its last.",
+            _TABLE,
+            _finder(find=re.search),
+        ),
+        Mistake(
+            "a stranger that is let through",
+            "You return a name that no rule fits. Then a part that the model doesn't have goes unnoticed: raise a "
+            "ValueError that names it.",
+            "strict=False",
+            _finder(stranger="kept"),
+        ),
+        Mistake(
+            "the rule in place of the name",
+            "You found the right rule, and returned it as it stands: put the block's number for {i}, and weight or "
+            "bias for the star.",
+            _ONE_KEY,
+            _rule_returned,
+        ),
+    ),
+)
+
+
+def check_our_name(fn: Callable[..., str]) -> bool:
+    """Check ``fn(name, rules)``: one of their names, and {theirs: ours} -> our name, or a ValueError."""
+    return check(OUR_NAME, fn)
+
+
+# ---- Flax's attention --------------------------------------------------------------------------------------------
+
+Weights = tuple[Tensor, Tensor, Tensor]  # of qkv, (3D, D); its bias, (3D,); of the projection, (D, D)
+
+
+def _flax_cases() -> list[Case]:
+    made = []
+    for D, h in [(6, 2), (4, 2), (12, 3), (5, 1)]:
+        d = D // h
+        shapes = [(D, h, d)] * 3 + [(h, d)] * 3 + [(h, d, D)]
+        made.append(Case(f"D={D}, h={h}, d={d}", tuple(normal(*s, seed=seed) for seed, s in enumerate(shapes))))
+    return made
+
+
+def _turn(kernel: Tensor) -> Tensor:
+    return kernel.flatten(1).T  # (D, h, d) -> (D, D)
+
+
+def _turn_back(out: Tensor) -> Tensor:
+    return out.flatten(0, 1).T  # (h, d, D) -> (D, D)
+
+
+def _flax(
+    turn: Callable[[Tensor], Tensor] = _turn,
+    flatten: Callable[[Tensor], Tensor] = torch.flatten,
+    out: Callable[[Tensor], Tensor] = _turn_back,
+    order: tuple[int, int, int] = (0, 1, 2),
+) -> Callable[..., Weights]:
+    """The conversion with another way to turn a kernel, to flatten a bias, to turn the projection, or to stack."""
+
+    def convert(
+        query: Tensor, key: Tensor, value: Tensor,
+        query_bias: Tensor, key_bias: Tensor, value_bias: Tensor, out_kernel: Tensor,
+    ) -> Weights:  # fmt: skip
+        kernels, biases = (
+            [turn(t) for t in (query, key, value)],
+            [flatten(t) for t in (query_bias, key_bias, value_bias)],
+        )
+        return torch.cat([kernels[i] for i in order]), torch.cat([biases[i] for i in order]), out(out_kernel)
+
+    return convert
+
+
+def _head_by_head(*given: Tensor) -> Weights:
+    """Rows (h, 3, d): q, k, v of head 0, then of head 1."""
+    weight, bias, out = _flax()(*given)
+    h = given[0].shape[1]
+    mixed = [t.unflatten(0, (3, h, -1)).transpose(0, 1).flatten(0, 2) for t in (weight, bias)]
+    return mixed[0], mixed[1], out
+
+
+def _side_by_side(*given: Tensor) -> Weights:
+    weight, bias, out = _flax()(*given)
+    return weight.unflatten(0, (3, -1)).transpose(0, 1).flatten(1), bias, out  # (D, 3D)
+
+
+ATTENTION_FROM_FLAX = Exercise(
+    name="attention_from_flax",
+    lesson="09",
+    right=_flax(),
+    cases=_flax_cases,
+    observe=call,
+    mistakes=(
+        Mistake(
+            "a kernel that isn't turned",
+            "Laid flat, a kernel is (in, out), and torch keeps (out, in). Both are D × D, so no shape tells you: "
+            "transpose after flattening the heads.",
+            _TURNED,
+            _flax(turn=lambda t: t.flatten(1)),
+        ),
+        Mistake(
+            "nothing turned at all",
+            "You flattened all the kernels, and transposed none, the projection's neither. Flax computes x @ kernel, "
+            "torch x @ weight.T.",
+            _TURNED,
+            _flax(turn=lambda t: t.flatten(1), out=lambda t: t.flatten(0, 1)),
+        ),
+        Mistake(
+            "a projection that isn't turned",
+            "Queries, keys and values are right. The projection, too, is (in, out) in Flax: transpose it.",
+            _WAYS,
+            _flax(out=lambda t: t.flatten(0, 1)),
+        ),
+        Mistake(
+            "numbers before heads",
+            "Row r of q must be number r % d of head r // d: heads lie together. Yours are interleaved, which "
+            "is what reversing all three axes does. Flatten (h, d) in this order, then transpose.",
+            _WAYS,
+            _flax(turn=lambda t: t.permute(2, 1, 0).flatten(0, 1), flatten=lambda t: t.T.flatten()),
+        ),
+        Mistake(
+            "numbers before heads in the weights alone",
+            "Your biases are right, your rows of weights are not: row r of q must be number r % d of head r // d. "
+            "Flatten (h, d) in this order, then transpose.",
+            _WAYS,
+            _flax(turn=lambda t: t.permute(2, 1, 0).flatten(0, 1)),
+        ),
+        Mistake(
+            "heads mixed in the biases",
+            "A bias (h, d) is flattened as it is, head after head. You transposed it first.",
+            _TURNED,
+            _flax(flatten=lambda t: t.T.flatten()),
+        ),
+        Mistake(
+            "numbers before heads in the projection",
+            "Columns of the projection take the heads' outputs as they are merged, head after head: flatten (h, d) of "
+            "(h, d, D) in this order, then transpose.",
+            "Check yourself",
+            _flax(out=lambda t: t.permute(2, 1, 0).flatten(1)),
+        ),
+        Mistake(
+            "inputs that got between heads and numbers",
+            "Moving the heads to the front leaves (h, D, d), and flattening that mixes inputs with outputs. The inputs "
+            "must end up last: (h, d, D).",
+            _TURNED,
+            _flax(turn=lambda t: t.transpose(0, 1).reshape(t.shape[0], -1)),
+        ),
+        Mistake(
+            "the order k, q, v",
+            "Our rows are q, then k, then v. You stacked the keys first.",
+            _WAYS,
+            _flax(order=(1, 0, 2)),
+        ),
+        Mistake(
+            "the order q, v, k",
+            "Our rows are q, then k, then v. You stacked the values before the keys.",
+            _ONE_KEY,
+            _flax(order=(0, 2, 1)),
+        ),
+        Mistake(
+            "the order v, k, q",
+            "Our rows are q, then k, then v. You stacked them the other way round.",
+            _WAYS,
+            _flax(order=(2, 1, 0)),
+        ),
+        Mistake(
+            "q, k and v stacked for each head",
+            "You stacked q, k, v of head 0, then of head 1. Ours are (3, h, d): all queries, all keys, all values.",
+            _ONE_KEY,
+            _head_by_head,
+        ),
+        Mistake(
+            "q, k and v side by side",
+            "You have (D, 3D). Outputs are rows, so the three stand one below the other: concatenate along axis 0.",
+            _ONE_KEY,
+            _side_by_side,
+        ),
+    ),
+)
+
+
+def check_attention_from_flax(fn: Callable[..., Weights]) -> bool:
+    """Check ``fn(query, key, value, query_bias, key_bias, value_bias, out)``.
+
+    Kernels (D, h, d) and biases (h, d), three times each, and (h, d, D) -> (3D, D), (3D,) and (D, D).
+    """
+    return check(ATTENTION_FROM_FLAX, fn)
+
+
+# ---- The teacher -------------------------------------------------------------------------------------------------
+
+State = dict[str, Tensor]
+
+
+def _dino(prefix: str, student: str) -> dict[str, Any]:
+    """A small checkpoint as DINO's training writes it."""
+    body = ("cls_token", "patch_embed.backbone.conv.weight", "blocks.0.norm1.weight", "norm.weight", "norm.bias")
+    heads = ("head.mlp.0.weight", "head.last_layer.weight")
+
+    def network(before: str, seed: int) -> State:
+        rows = {f"{before}backbone.{name}": normal(2, 3, seed=seed + i) for i, name in enumerate(body)}
+        return rows | {f"{before}{name}": normal(4, seed=seed + i) for i, name in enumerate(heads)}
+
+    return {"student": network(student, 0), "teacher": network(prefix, 100), "epoch": 300}
+
+
+def _teacher_cases() -> list[Case]:
+    return [
+        Case("teacher's names begin with 'backbone.'", (_dino("", "module."),)),
+        Case("teacher's names begin with 'module.backbone.'", (_dino("module.", "module."),)),
+    ]
+
+
+def _contents(work: Any, case: Case) -> Result:
+    found = work(*case.args)
+    if not isinstance(found, dict):
+        raise Fault(f"returned {type(found).__name__}, expected a dictionary of names and tensors")
+    return {"names": sorted(found), "tensors": [found[name] for name in sorted(found)]}
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix("module.").removeprefix("backbone.")
+
+
+def _extract(
+    who: str = "teacher",
+    keep: Callable[[str], bool] = lambda name: name.removeprefix("module.").startswith("backbone."),
+    cut: Callable[[str], str] = _bare,
+) -> Callable[[Mapping[str, Any]], State]:
+    return lambda checkpoint: {cut(name): t for name, t in checkpoint[who].items() if keep(name)}
+
+
+TEACHER = Exercise(
+    name="teacher",
+    lesson="09",
+    right=_extract(),
+    cases=_teacher_cases,
+    observe=_contents,
+    mistakes=(
+        Mistake(
+            "the student's weights",
+            "Both fit, and both give answers. The teacher is the student's moving average, and the one that DINO "
+            "evaluates and publishes.",
+            _LIBRARIES,
+            _extract(who="student"),
+        ),
+        Mistake(
+            "a prefix cut out everywhere",
+            "replace() also cuts inside a name: patch_embed.backbone.conv.weight has lost its middle. Cut at the "
+            "front only: removeprefix.",
+            _LIBRARIES,
+            _extract(cut=lambda name: name.replace("module.", "").replace("backbone.", "")),
+        ),
+        Mistake(
+            "lstrip in place of removeprefix",
+            "lstrip('backbone.') takes away letters, as long as they are among b, a, c, k, o, n, e and the dot: "
+            "'norm' becomes 'rm'. removeprefix cuts the word.",
+            _LIBRARIES,
+            _extract(cut=lambda name: name.removeprefix("module.").lstrip("backbone.")),  # noqa: B005
+        ),
+        Mistake(
+            "a head that came along",
+            "DINO's head is for its training: a few layers that our model doesn't have. Only names of the backbone go "
+            "into the dictionary.",
+            _LIBRARIES,
+            _extract(keep=lambda name: True),
+        ),
+        Mistake(
+            "a prefix that was left",
+            "Some files have 'module.' before 'backbone.', from training on several machines. Yours still have it.",
+            _LIBRARIES,
+            _extract(cut=lambda name: name.removeprefix("backbone.")),
+        ),
+        Mistake(
+            "names with the prefix left out",
+            "You kept only names that begin with 'backbone.'. With 'module.' before it nothing is left, and nothing "
+            "complained.",
+            _LIBRARIES,
+            _extract(keep=lambda name: name.startswith("backbone.")),
+        ),
+        Mistake(
+            "names as they were",
+            "You return the backbone's tensors under the long names. Cut 'module.' and 'backbone.' off their front.",
+            _LIBRARIES,
+            _extract(cut=lambda name: name),
+        ),
+    ),
+)
+
+
+def check_teacher(fn: Callable[..., State]) -> bool:
+    """Check ``fn(checkpoint)``: DINO's whole training checkpoint -> the teacher's backbone, under timm's names."""
+    return check(TEACHER, fn)
+
+
+# ---- Pixels ------------------------------------------------------------------------------------------------------
+
+
+def _pixels(H: int, W: int) -> Tensor:
+    generator = torch.Generator().manual_seed(H * W)
+    return torch.randint(0, 250, (H, W, 3), generator=generator, dtype=torch.uint8)
+
+
+def _prepare_cases() -> list[Case]:
+    imagenet, uneven = names.IMAGENET, ((0.5, 0.4, 0.3), (0.25, 0.2, 0.1))
+    asked = [(2, 1, imagenet), (4, 6, uneven), (5, 3, imagenet), (8, 2, uneven)]
+    return [Case(f"{H} × {W} pixels, mean={mean}", (_pixels(H, W), mean, std)) for H, W, (mean, std) in asked]
+
+
+def _column(values: tuple[float, ...]) -> Tensor:
+    return torch.tensor(values)[:, None, None]  # (C, 1, 1)
+
+
+def _prepare(
+    turn: Callable[[Tensor], Tensor] = lambda x: x.permute(2, 0, 1),
+    scale: Callable[[Tensor], Tensor] = lambda x: x / 255,
+    finish: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda x, mean, std: (x - mean) / std,
+    shape: Callable[[tuple[float, ...]], Tensor] = _column,
+) -> Callable[..., Tensor]:
+    def prepare(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+        return finish(scale(turn(pixels).float()), shape(mean), shape(std))[None]
+
+    return prepare
+
+
+def _own_statistics(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    x = pixels.permute(2, 0, 1) / 255  # (C, H, W)
+    return ((x - x.mean((1, 2), keepdim=True)) / x.std((1, 2), keepdim=True))[None]
+
+
+PREPARE = Exercise(
+    name="prepare",
+    lesson="09",
+    right=_prepare(),
+    cases=_prepare_cases,
+    observe=call,
+    mistakes=(
+        Mistake(
+            "pixels between 0 and 255",
+            "Mean and deviation are of pixels between 0 and 1. Divide by 255 first; without it the numbers are some "
+            "hundred times too large, and the answers a guess.",
+            _PIXELS,
+            _prepare(scale=lambda x: x),
+        ),
+        Mistake(
+            "a normalisation before the scaling",
+            "You subtract the mean from pixels between 0 and 255, and divide by 255 afterwards: the mean hardly counts "
+            "then. Divide by 255 first.",
+            _PIXELS,
+            _prepare(scale=lambda x: x, finish=lambda x, mean, std: (x - mean) / std / 255),
+        ),
+        Mistake(
+            "a reshape in place of a permute",
+            "reshape reads the numbers as they lie, red, green, blue of one pixel after the other, so your colours are "
+            "mixed. permute(2, 0, 1) brings the channels to the front.",
+            "7 · The pixels belong to the weights",
+            _prepare(turn=lambda x: x.reshape(x.shape[2], *x.shape[:2])),
+        ),
+        Mistake(
+            "height and width exchanged",
+            "permute(2, 1, 0) gives (C, W, H): the picture lies on its side. It is permute(2, 0, 1).",
+            _PIXELS,
+            _prepare(turn=lambda x: x.permute(2, 1, 0)),
+        ),
+        Mistake(
+            "blue first",
+            "You reversed the channels. The pixels are red, green, blue already, as the weights want them (cv2.imread "
+            "would give blue first).",
+            _PIXELS,
+            _prepare(turn=lambda x: x.permute(2, 0, 1).flip(0)),
+        ),
+        Mistake(
+            "mean and deviation exchanged",
+            "Subtract the mean, then divide by the deviation. You did it with the two exchanged.",
+            _PIXELS,
+            _prepare(finish=lambda x, mean, std: (x - std) / mean),
+        ),
+        Mistake(
+            "a multiplication by the deviation",
+            "Divide by the deviation, so that the numbers spread by about 1. Multiplying is the way back to a picture.",
+            "7 · The pixels belong to the weights",
+            _prepare(finish=lambda x, mean, std: (x - mean) * std),
+        ),
+        Mistake(
+            "a mean that is subtracted last",
+            "You divide first and subtract the mean then. It is (x - mean) / std: mind the brackets.",
+            "7 · The pixels belong to the weights",
+            _prepare(finish=lambda x, mean, std: x / std - mean),
+        ),
+        Mistake(
+            "no normalisation",
+            "Pixels between 0 and 1 are not what the model was trained on: subtract the mean, divide by the deviation.",
+            _PIXELS,
+            _prepare(finish=lambda x, mean, std: x),
+        ),
+        Mistake(
+            "the picture's own mean and deviation",
+            "You normalise each picture by itself, so a dark one becomes as bright as any. The weights come with fixed "
+            "numbers: take those.",
+            "7 · The pixels belong to the weights",
+            _own_statistics,
+        ),
+        Mistake(
+            "means that run along the width",
+            "A tensor of three numbers is lined up with the last axis, the width; on a picture three pixels wide "
+            "nothing complains. Give mean and deviation the shape (C, 1, 1).",
+            "7 · The pixels belong to the weights",
+            _prepare(shape=torch.tensor),
+        ),
+    ),
+)
+
+
+def check_prepare(fn: Callable[..., Tensor]) -> bool:
+    """Check ``fn(pixels, mean, std)``: uint8 (H, W, C), and C numbers twice -> (1, C, H, W), normalised."""
+    return check(PREPARE, fn)
+
+
+# ---- The challenge -----------------------------------------------------------------------------------------------
+
+
+def _head_cases() -> list[Case]:
+    return [
+        Case(
+            f"K={K}, D={D}",
+            (normal(K, D, seed=1), normal(K, seed=2), normal(K, D, seed=3), normal(K, seed=4)),
+        )
+        for K, D in [(3, 4), (5, 2), (1, 6), (4, 4)]
+    ]
+
+
+def _joined(
+    weights: Callable[[Tensor, Tensor], Tensor] = lambda a, b: torch.cat([a, b], dim=1) / 2,
+    biases: Callable[[Tensor, Tensor], Tensor] = lambda a, b: (a + b) / 2,
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    def joined_heads(weight: Tensor, bias: Tensor, dist_weight: Tensor, dist_bias: Tensor) -> tuple[Tensor, Tensor]:
+        return weights(weight, dist_weight), biases(bias, dist_bias)
+
+    return joined_heads
+
+
+JOINED_HEADS = Exercise(
+    name="joined_heads",
+    lesson="09",
+    right=_joined(),
+    cases=_head_cases,
+    observe=call,
+    mistakes=(
+        Mistake(
+            "two heads summed",
+            "A linear layer on both tokens side by side adds the two logits up. DeiT takes their mean: halve all. The "
+            "top class would be the same, the confidence would not.",
+            _LIBRARIES,
+            _joined(lambda a, b: torch.cat([a, b], dim=1), lambda a, b: a + b),
+        ),
+        Mistake(
+            "biases summed",
+            "You halved the weights, and added the biases. They are logits, too: take their mean.",
+            _LIBRARIES,
+            _joined(biases=lambda a, b: a + b),
+        ),
+        Mistake(
+            "weights that are not halved",
+            "Your bias is the mean, your weights still sum the two logits: halve them as well.",
+            _LIBRARIES,
+            _joined(weights=lambda a, b: torch.cat([a, b], dim=1)),
+        ),
+        Mistake(
+            "a mean of the two matrices",
+            "(W + W') / 2 is (K, D), one head for one token. The heads read different tokens, so each keeps its own "
+            "columns: (K, 2D).",
+            _ONE_KEY,
+            _joined(weights=lambda a, b: (a + b) / 2),
+        ),
+        Mistake(
+            "heads one below the other",
+            "2K rows are 2K classes. The inputs are what is joined, and inputs are columns: concatenate along axis 1.",
+            _TURNED,
+            _joined(weights=lambda a, b: torch.cat([a, b]) / 2),
+        ),
+        Mistake(
+            "the distillation token first",
+            "The class token comes first, its columns as well.",
+            _TURNED,
+            _joined(weights=lambda a, b: torch.cat([b, a], dim=1) / 2),
+        ),
+        Mistake(
+            "columns of the two heads in turn",
+            "The input is [class token; distillation token], one after the other, so the columns are, too.",
+            _TURNED,
+            _joined(weights=lambda a, b: torch.stack([a, b], dim=2).flatten(1) / 2),
+        ),
+        Mistake(
+            "one head twice",
+            "Both halves of your weights are the class token's. The second half belongs to the distillation head.",
+            _LIBRARIES,
+            _joined(weights=lambda a, b: torch.cat([a, a], dim=1) / 2),
+        ),
+    ),
+)
+
+
+def check_joined_heads(fn: Callable[..., tuple[Tensor, Tensor]]) -> bool:
+    """Check ``fn(weight, bias, dist_weight, dist_bias)``: (K, D), (K,), twice -> (K, 2D) and (K,)."""
+    return check(JOINED_HEADS, fn)
+
+
+EXERCISES = (CHECKPOINT_NUMBERS, OUR_NAME, ATTENTION_FROM_FLAX, TEACHER, PREPARE, JOINED_HEADS)

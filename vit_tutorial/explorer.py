@@ -1,0 +1,238 @@
+"""Lesson 08: the attention explorer, an interactive picture of where each token looks, as one piece of HTML.
+
+``python -m vit_tutorial.explorer PHOTO... --weights torchvision/vit_b_16 --out explorer.html``
+
+The HTML needs no kernel, no network and no extension, so it works in a notebook, in one that is opened again, in an
+exported page. It stands in the page itself, not in a frame: a shadow root keeps the styles apart, the script is one
+function without global names, and so it sees the page's theme, takes the height it needs, and keeps its state when a
+notebook scrolls it out of sight. A notebook that isn't trusted shows the pictures and the answers alone. Any browser
+of 2024 or later will do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import copy
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from vit_tutorial import explain
+from vit_tutorial.data import Data, Preprocessing
+from vit_tutorial.files import write
+from vit_tutorial.plots import PALETTE
+from vit_tutorial.predict import open_photo
+from vit_tutorial.vit import POOLS, ViT
+from vit_tutorial.weights import load
+
+SPECIAL = ("class token", "distillation token")  # the tokens before the patches
+TOP = 5  # answers shown
+FOLDER = Path(__file__).parent
+# The page may load nothing: everything is in it.
+POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """What :func:`explore` returns: shown by a notebook as it is, and by :meth:`save` as a page."""
+
+    html: str = field(repr=False)  # to be put into any page, several on one as well
+    pictures: int
+    layers: int
+    heads: int
+    tokens: int
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as a page of its own, to open in a browser. Raises OSError that names the folder."""
+        page = (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Attention explorer</title>\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+            "<style>:root { color-scheme: light dark; } body { margin: 16px; }</style>\n"
+            f"</head>\n<body>\n<main>\n{self.html}\n</main>\n</body>\n</html>\n"
+        )
+        write(Path(path), page.encode())
+
+
+def explore(
+    model: ViT,
+    images: Tensor,
+    classes: Sequence[str] | None = None,
+    *,
+    preprocess: Preprocessing | Data | None = None,
+    titles: Sequence[str] = (),
+) -> Explorer:
+    """An interactive picture of the attention of every token, in every layer and head, and of its rollout.
+
+    Point at a patch, or the class token, and see where it looks. Each row of weights is kept in 8 bits, and off by at
+    most 1/255 of its largest weight (by half of that, but for float32's own rounding); a mean over heads by at most
+    the mean of that over the heads. The weights are computed in float64, on the CPU, by a copy of the model in
+    evaluation mode: so the same code gives the same HTML on another machine. It has L h T² 4/3 bytes an image.
+
+    Args:
+        model: as it is; nothing of it changes.
+        images: (B, C, H, W), what the model takes: normalised, if it was trained so.
+        classes: the names of the K classes; None: "class 0", "class 1", ...
+        preprocess: whose mean and std were taken off ``images`` (what ``vt.load`` returns, or a data set), to show
+            them as they were. None: shown as they are, if they lie in [0, 1], else each from its least to its largest.
+        titles: a name for each image; none: they are counted.
+
+    Raises:
+        ValueError: images that don't fit, aren't finite or are none; names or titles that are too many or too few.
+        TypeError: not a :class:`ViT`, or images that aren't a tensor of floating-point numbers.
+    """
+    _check(model, images, classes, preprocess, titles)
+    c, B = model.config, len(images)
+    names = [f"class {k}" for k in range(c.num_classes)] if classes is None else classes
+    twin = copy.deepcopy(model).to("cpu", torch.float64).eval()
+    images = images.detach().to("cpu", torch.float64)
+    pictures, figures = [], []
+    for i, (image, picture) in enumerate(zip(images[:, None], _shown(images, preprocess), strict=True)):
+        title, top = titles[i] if titles else "", _answers(twin, image, names)
+        pictures.append({"title": title, "top": top} | _weights(twin, image))
+        figures.append(
+            _figure(picture, title or f"image {i}", *(f"{name} {100 * share:.1f} %" for name, share in top[:1]))
+        )
+    heat = matplotlib.colormaps["magma"](np.arange(256), bytes=True)[:, :3].tobytes().hex()
+    data = {"grid": c.grid, "special": SPECIAL[: POOLS[c.pool]], "layers": c.depth, "heads": c.num_heads, "heat": heat}
+    return Explorer(_fill(data | {"pictures": pictures}, figures), B, c.depth, c.num_heads, c.num_tokens)
+
+
+def quantise(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows of weights (..., T), not negative, as uint8 (..., T), and each row's largest (...), float32.
+
+    ``q / 255 * most`` gives them back, off by at most 1/255 of the row's largest.
+    """
+    most = weights.amax(dim=-1).float()  # (...)
+    share = weights / most[..., None].to(weights.dtype).clamp(min=torch.finfo(torch.float32).tiny)  # (..., T)
+    return (255 * share).round().clamp(max=255).to(torch.uint8), most
+
+
+def _check(
+    model: ViT, images: Tensor, classes: Sequence[str] | None, preprocess: Preprocessing | Data | None,
+    titles: Sequence[str],
+) -> None:  # fmt: skip
+    if not isinstance(model, ViT):
+        raise TypeError(f"explore needs a ViT, got {type(model).__name__}: unwrap a compiled or distributed model")
+    if not isinstance(images, Tensor) or not images.is_floating_point():
+        kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
+        raise TypeError(f"images must be a floating-point tensor (B, C, H, W), got {kind}: preprocess(picture)")
+    if images.ndim != 4 or not len(images) or not images.isfinite().all():
+        raise ValueError(f"images must be (B, C, H, W), at least one, and finite, got {tuple(images.shape)}")
+    if classes is not None and len(classes) != model.config.num_classes:
+        raise ValueError(f"the model has {model.config.num_classes} classes, got {len(classes)} names for them")
+    if preprocess is not None and len(preprocess.mean) != images.shape[1]:
+        raise ValueError(
+            f"preprocess has {len(preprocess.mean)} channels, images {images.shape[1]}: take the model's own"
+        )
+    if titles and len(titles) != len(images):
+        raise ValueError(f"{len(images)} images need as many titles, or none, got {len(titles)}")
+
+
+@torch.inference_mode()
+def _weights(model: ViT, image: Tensor) -> dict[str, Any]:
+    """Of one image (1, C, H, W): each layer's weights (h, T, T), and the rollout's (1, T, T), to be decoded alone."""
+    maps = list(model.attention_maps(image).values())  # L times (1, h, T, T)
+    if not maps[-1].isfinite().all():
+        raise ValueError("the model's attention isn't finite: some of its weights are NaN or far too large")
+    return {"layers": [_encode(w[0]) for w in maps], "rollout": _encode(explain.rollout(torch.stack(maps)))}
+
+
+def _encode(weights: Tensor) -> dict[str, str]:
+    arrays = zip(("values", "most"), quantise(weights), strict=True)
+    return {name: base64.b64encode(array.numpy().tobytes()).decode() for name, array in arrays}
+
+
+@torch.inference_mode()
+def _answers(model: ViT, image: Tensor, names: Sequence[str]) -> list[tuple[str, float]]:
+    """The likeliest classes of one image (1, C, H, W), and their shares; none without a head."""
+    shares, order = model(image)[0].softmax(dim=0).sort(descending=True, stable=True)  # (K,), (K,)
+    likeliest = zip(order.tolist(), shares.tolist(), strict=True)
+    return [(str(names[k]), round(share, 3)) for k, share in islice(likeliest, min(TOP, len(names)))]
+
+
+def _shown(images: Tensor, preprocess: Preprocessing | Data | None) -> np.ndarray:
+    """Images (B, C, H, W) as one sees them: (B, H, W, 3), uint8."""
+    if preprocess is not None:
+        mean, std = (images.new_tensor(values)[:, None, None] for values in (preprocess.mean, preprocess.std))
+        images = images * std + mean  # (B, C, H, W)
+    elif images.min() < 0 or images.max() > 1:
+        low, high = images.amin(dim=(1, 2, 3), keepdim=True), images.amax(dim=(1, 2, 3), keepdim=True)
+        images = (images - low) / (high - low).clamp(min=1e-12)
+    images = images if images.shape[1] == 3 else images.mean(dim=1, keepdim=True).expand(-1, 3, -1, -1)
+    return (255 * images).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
+
+
+def _figure(picture: np.ndarray, title: str, *answer: str) -> str:
+    """A picture (H, W, 3) with its caption; as BMP, whose bytes are the same on every machine."""
+    out = io.BytesIO()
+    Image.fromarray(picture).save(out, format="BMP")
+    source = f"data:image/bmp;base64,{base64.b64encode(out.getvalue()).decode()}"
+    caption = escape(": ".join([title, *answer]))
+    return f'<figure><img src="{source}" alt="{escape(title)}"><figcaption>{caption}</figcaption></figure>'
+
+
+def _fill(data: dict[str, Any], figures: Sequence[str]) -> str:
+    """The three files beside this one, with the data in them."""
+    markup, style, script = ((FOLDER / f"explorer.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
+    colours = "".join(f"--{role}: {colour}; " for role, colour in PALETTE.items())
+    return (
+        '<div data-vit-explorer="1" data-lm-suppress-shortcuts="true">\n'
+        "<p>Attention explorer. It needs its script, which runs once you trust this notebook, and in an exported page. "
+        "Without it, here is what the model was shown:</p>\n"
+        + "\n".join(figures)
+        # Within a script nothing but "<" can end it.
+        + f'\n<script type="application/json">{json.dumps(data).replace("<", chr(92) + "u003c")}</script>\n'
+        f'<script type="text/template"><style>:host {{ {colours}}}\n{style}</style>\n{markup}</script>\n'
+        f"</div>\n<script>\n{script}</script>"
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line: photographs, weights, where to write."""
+    p = argparse.ArgumentParser(
+        prog="python -m vit_tutorial.explorer",
+        description="Write an interactive page of where a model looks in photographs: every patch, layer and head.",
+    )
+    p.add_argument("photos", nargs="+", metavar="PHOTO", help="picture files")
+    p.add_argument("--weights", required=True, metavar="NAME", help="as for python -m vit_tutorial.predict")
+    p.add_argument("--out", type=Path, default=Path("explorer.html"), help="the page (default: explorer.html)")
+    return p
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the page, and say where."""
+    args = parser().parse_args(arguments)
+    try:
+        photos = [open_photo(path) for path in args.photos]
+        model, classes, preprocess = load(args.weights)
+        images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
+        # A name that is no text would fit no page.
+        titles = [Path(path).name.encode(errors="replace").decode() for path in args.photos]
+        explore(model, images, classes or None, preprocess=preprocess, titles=titles).save(args.out)
+        print(f"{args.out}: {args.out.stat().st_size / 1e6:.1f} MB, open it in a browser")
+    except (ValueError, OSError) as error:
+        raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        raise SystemExit("stopped") from None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
