@@ -13,9 +13,11 @@ from __future__ import annotations
 import argparse
 import csv
 import logging
+import os
 import re
 import shutil
 import sys
+import sysconfig
 import tempfile
 import time
 import warnings
@@ -38,6 +40,8 @@ def nbgrader(course: Path) -> Any:
     except ImportError as error:
         raise SystemExit("nbgrader is missing: make assignments installs it, or pip install -e .[classroom]") from error
     warnings.filterwarnings("ignore", module=r"nbgrader\.")  # of its own database queries
+    # nbgrader calls alembic by name, and the environment that this runs in needn't be activated.
+    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     (course / "exchange").mkdir(parents=True, exist_ok=True)
     config = Config()
     config.CourseDirectory.root = str(course)

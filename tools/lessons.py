@@ -22,9 +22,9 @@ SECONDS_A_CELL = 300
 COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def find(names: list[str], folder: Path = NOTEBOOKS) -> list[Path]:
+def find(names: list[str], folder: Path | None = None) -> list[Path]:
     """The lessons whose file names begin with one of ``names``; all for none."""
-    lessons = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+    lessons = sorted((folder or NOTEBOOKS).glob("[0-9][0-9]_*.ipynb"))
     chosen = [path for path in lessons if not names or path.name.startswith(tuple(names))]
     unknown = [name for name in names if not any(path.name.startswith(name) for path in lessons)]
     if unknown or not chosen:
