@@ -1,5 +1,6 @@
 """Lesson 03: attention by hand, against torch's fused kernel, and many heads against ``nn.MultiheadAttention``."""
 
+import copy
 import importlib
 import math
 from functools import partial
@@ -131,6 +132,46 @@ def test_the_forward_pass_uses_the_fused_kernel_alone(monkeypatch):
     monkeypatch.setattr(module, "attention", None)  # would fail if it were called
     layer(x)
     assert calls == [0.0]
+
+
+def test_only_short_bfloat16_on_a_cpu_goes_step_by_step(monkeypatch):
+    module, calls = importlib.import_module("vit_tutorial.attention"), []
+
+    def spy(name, function, *args, **options):
+        calls.append((name, options.get("dropout_p")))
+        return function(*args, **options)
+
+    for name in ("attention", "scaled_dot_product_attention"):
+        monkeypatch.setattr(module, name, partial(spy, name, getattr(module, name)))
+    layer, dropped = MultiHeadSelfAttention(4, 2), MultiHeadSelfAttention(4, 2, attention_dropout=0.5)
+    steps, fused = [("attention", None)], [("scaled_dot_product_attention", 0.0)]
+    bf16, on_meta = torch.bfloat16, copy.deepcopy(layer).to("meta", torch.bfloat16)
+    for model, tokens, expected in (
+        (layer, torch.randn(1, 1024, 4, dtype=bf16), steps),
+        (layer.train(), torch.randn(1, 3, 4, dtype=bf16), steps),
+        (layer, torch.randn(1, 1025, 4, dtype=bf16), fused),
+        (layer, torch.randn(1, 3, 4, dtype=torch.float16), fused),
+        (on_meta, torch.randn(1, 3, 4, dtype=bf16, device="meta"), fused),
+        (copy.deepcopy(dropped).eval(), torch.randn(1, 3, 4, dtype=bf16), steps),
+        (dropped.train(), torch.randn(1, 3, 4, dtype=bf16), [("scaled_dot_product_attention", 0.5)]),
+    ):
+        calls.clear()
+        model.to(tokens.dtype)(tokens)
+        assert calls == expected, tuple(tokens.shape)
+    calls.clear()
+    with torch.autocast("cpu", bf16):
+        layer.float()(torch.randn(1, 3, 4))
+    assert calls == steps
+
+
+@pytest.mark.parametrize("T", [197, 1025])
+def test_bfloat16_is_as_close_as_its_eight_bits_allow(T):
+    torch.manual_seed(0)
+    layer, x = randomise(MultiHeadSelfAttention(32, 2)).to(torch.bfloat16), torch.randn(2, T, 32).bfloat16()
+    ours = layer(x)
+    exact = layer.double()(x.double())
+    assert ours.dtype == torch.bfloat16
+    assert (ours - exact).std() < 2**-6 * exact.std()
 
 
 def test_tokens_have_no_order():
