@@ -66,20 +66,20 @@ class MultiHeadSelfAttention(nn.Module):
             nn.init.zeros_(self.qkv.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.split_heads(x)  # each (B, h, T, d)
+        qkv = self.split_heads(x)  # (3, B, h, T, d)
         p = self.attention_dropout if self.training else 0.0
-        slow = q.dtype == bfloat16 and q.is_cpu and q.shape[2] <= 1024 and not p  # the kernel's weak spot
+        slow = qkv.dtype == bfloat16 and qkv.is_cpu and x.shape[1] <= 1024 and not p  # the kernel's weak spot
+        q, k, v = (qkv.contiguous() if slow else qkv).unbind(0)  # each (B, h, T, d)
         z = attention(q, k, v)[0] if slow else scaled_dot_product_attention(q, k, v, dropout_p=p)
         z = z.transpose(1, 2).flatten(2)  # (B, h, T, d) -> (B, T, h*d) = (B, T, D)
         return self.dropout(self.proj(z))
 
-    def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each (B, h, T, d), of tokens (B, T, D)."""
+    def split_heads(self, x: Tensor) -> Tensor:
+        """Queries, keys and values of tokens (B, T, D), in one tensor (3, B, h, T, d)."""
         if x.ndim != 3 or x.shape[-1] != self.qkv.in_features:
             raise ValueError(f"tokens must have shape (B, T, {self.qkv.in_features}), got {tuple(x.shape)}")
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # (B, T, 3, h, d)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # (3, B, h, T, d)
-        return q, k, v
+        return qkv.permute(2, 0, 3, 1, 4)  # (3, B, h, T, d)
 
     def attention_weights(self, x: Tensor) -> Tensor:
         """The weights (B, h, T, T) that :meth:`forward` uses for ``x`` (B, T, D), before dropout; rows sum to 1."""
