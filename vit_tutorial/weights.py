@@ -8,18 +8,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-import socket
+import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import torch
+from filelock import FileLock
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial import files
 from vit_tutorial.data import Preprocessing
@@ -59,7 +63,8 @@ def load(
             - "hf/google/vit-base-patch16-224", one of anybody's, for transformers;
             - "google/NAME.npz" in the paper's bucket's folder augreg, or "google/FOLDER/NAME.npz".
 
-            Downloads show their progress and are kept: by huggingface_hub, and in torch.hub's folder.
+            Downloads show their progress, go on where they broke off, and are kept: by huggingface_hub, and in
+            torch.hub's folder.
         num_classes: another number of classes than the checkpoint's gives a new head, of zeros; 0 gives none.
         image_size: H = W, or (H, W), in pixels; learned positions are resized to it.
         recipe: how (see :func:`resize_position_embedding`).
@@ -134,7 +139,7 @@ def _torchvision(name: str) -> Found:
     if version and version not in known.__members__:
         raise ValueError(f"{model} has the weights {', '.join(known.__members__)}, no {version!r}")
     weights = known[version or "DEFAULT"]
-    how, found = weights.transforms(), convert(_download(weights.url), "torchvision")
+    how, found = weights.transforms(), convert(_download(weights.url, weights.url.rpartition("/")[2]), "torchvision")
     crop = how.crop_size[0] / how.resize_size[0]
     size = (how.crop_size[0], how.crop_size[0])
     preprocess = Preprocessing(size, tuple(how.mean), tuple(how.std), crop, how.interpolation.value)
@@ -142,7 +147,10 @@ def _torchvision(name: str) -> Found:
 
 
 def _google(name: str) -> Found:
-    found = convert(_download(GOOGLE_BUCKET + (name if "/" in name else f"augreg/{name}")), "google")
+    if not re.fullmatch(r"([\w+-]+/)?[\w+.-]+\.npz", name):
+        raise ValueError("the paper's files are google/NAME.npz or google/FOLDER/NAME.npz")
+    name = name if "/" in name else f"augreg/{name}"
+    found = convert(_download(GOOGLE_BUCKET + name, f"vit_models/{name}"), "google")  # folders repeat file names
     return found, _imagenet() if "imagenet2012" in name and found.config.num_classes == 1000 else ()
 
 
@@ -152,26 +160,44 @@ def _imagenet() -> tuple[str, ...]:
     return tuple(ViT_B_16_Weights.IMAGENET1K_V1.meta["categories"])
 
 
-def _download(url: str) -> dict[str, Any]:
-    """What the file holds; fetched once, into torch.hub's folder, and checked by the hash if its name has one."""
-    path = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
+def _download(url: str, file: str) -> dict[str, Any]:
+    """What the file holds; fetched once, into torch.hub's folder."""
+    path = Path(torch.hub.get_dir(), "checkpoints", file)
     if not path.exists():
-        waited, digest = socket.getdefaulttimeout(), re.search(r"-([a-f0-9]{8,})\.", path.name)
-        socket.setdefaulttimeout(30)  # torch sets none: behind some firewalls it would wait for ever
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            torch.hub.download_url_to_file(url, str(path), digest and digest[1], progress=True)
-            if not zipfile.is_zipfile(path):  # both kinds of file are; torch doesn't notice a connection cut short
-                path.unlink()
-                raise OSError("the download broke off")
-        except (OSError, RuntimeError, HTTPException) as error:
+            with FileLock(f"{path}.lock"):  # of several processes, one downloads and the others wait
+                if not path.exists():
+                    _fetch(url, path)
+        except (OSError, HTTPException) as error:
             raise OSError(_offline(path.name, url, f"{path.parent}", error)) from None
-        finally:
-            socket.setdefaulttimeout(waited)
     try:
         return read(path)
     except ValueError as error:
         raise ValueError(f"{error}; remove {path}, and it is downloaded again") from error
+
+
+def _fetch(url: str, path: Path) -> None:
+    """Download, going on where an earlier try broke off (torch.hub would begin again); checked by the name's hash."""
+    part = path.with_name(f"{path.name}.part")
+    have = max(part.stat().st_size - 1, 0) if part.exists() else 0  # nobody sends nothing: ask for one byte at least
+    request = Request(url, headers={"User-Agent": "vit_tutorial", "Range": f"bytes={have}-"})
+    with urlopen(request, timeout=30) as answer:  # without a limit it would wait for ever behind some firewalls
+        have = have if answer.status == 206 else 0  # a server may send all of it again
+        total = have + int(answer.headers.get("Content-Length", 0))
+        bar = {"desc": path.name, "initial": have, "total": total, "unit": "B", "unit_scale": True}
+        with part.open("r+b" if have else "wb") as file, tqdm.wrapattr(file, "write", **bar) as output:
+            file.seek(have)
+            shutil.copyfileobj(answer, output, 2**20)
+    if part.stat().st_size < total:
+        raise OSError("the download broke off, and goes on from there next time")
+    digest = re.search(r"-([a-f0-9]{8,})\.", path.name)
+    with part.open("rb") as file:
+        right = not digest or hashlib.file_digest(file, "sha256").hexdigest().startswith(digest[1])
+    if not right or not zipfile.is_zipfile(part):  # both kinds of file are
+        part.unlink()
+        raise OSError("what came is another file, by its hash" if not right else "what came is no such file")
+    part.replace(path)
 
 
 def _offline(file: str, url: str, folder: str, error: Exception) -> str:
@@ -190,7 +216,9 @@ def _hub(repository: str) -> Getter:
     def get(file: str) -> Path | None:
         try:
             return Path(hf_hub_download(repository, file))
-        except (OSError, EntryNotFoundError) as error:
+        except ValueError:  # no such name
+            raise
+        except Exception as error:  # those of its HTTP library, which isn't always the same one, come through
             online = isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError)
             if online or try_to_load_from_cache(repository, file) is _CACHED_NO_EXIST:
                 return None  # the hub says, or once said, that there is none
