@@ -216,8 +216,6 @@ def _hub(repository: str) -> Getter:
     def get(file: str) -> Path | None:
         try:
             return Path(hf_hub_download(repository, file))
-        except ValueError:  # no such name
-            raise
         except Exception as error:  # those of its HTTP library, which isn't always the same one, come through
             online = isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError)
             if online or try_to_load_from_cache(repository, file) is _CACHED_NO_EXIST:
