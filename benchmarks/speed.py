@@ -8,11 +8,14 @@
 All models of a table live in one process with the same random weights and take turns, in a new order each round, so a
 busy machine slows all of them alike. A ratio is the median over rounds of ours / theirs within the same round; in
 brackets is its 95 % interval (bootstrap). The floor is the model's matrix products alone: nothing computes less.
+With glibc, freed memory stays with the process: see :func:`keep_memory`.
 Vit-pytorch's ViT is another architecture (two norms more around the patches, no biases of q, k and v), of the same
 sizes and with random weights of its own.
 """
 
 import argparse
+import contextlib
+import ctypes
 import json
 import os
 import random
@@ -39,6 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import peers  # the converters that the parity tests use
 
 Run = Callable[[], object]
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 CASES = (("Ti/16", 8), ("B/16", 1), ("S/16", 1), ("S/16", 16))
 # What a user would write, and the same for every model. Compiling is torch.compile as it comes.
 SETTINGS: dict[str, Callable[[nn.Module, Tensor], Run]] = {
@@ -46,6 +50,18 @@ SETTINGS: dict[str, Callable[[nn.Module, Tensor], Run]] = {
     "compiled": lambda model, images: partial(peers.logits, torch.compile(model), images),
     "bf16": lambda model, images: partial(peers.logits, model.bfloat16(), images.bfloat16()),
 }
+
+
+def keep_memory() -> None:
+    """Keep what is freed, so that rounds differ by what models compute, and not by what the allocator does.
+
+    By default glibc hands the end of its heap back to the system when enough of it is free, and gets it again page by
+    page. Whether that happens in every layer or never depends on what was allocated before, by whom, and so on chance.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # no glibc, no mallopt
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+        libc.mallopt(M_MMAP_THRESHOLD, 2**25)  # the most it takes
 
 
 def vit_pytorch_vit(c: vt.ViTConfig) -> nn.Module:
@@ -273,6 +289,7 @@ def main(parts: dict[str, Callable[[int], None]]) -> None:
     parser.add_argument("--rounds", type=int, default=20, help="times each model runs; training takes half (20)")
     parser.add_argument("--only", choices=parts, help="one part")
     arguments = parser.parse_args()
+    keep_memory()
     torch.manual_seed(0)
     random.seed(0)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {arguments.rounds} rounds")
