@@ -1,6 +1,7 @@
 """Lesson 09: every library's own model and ours give the same logits; no damaged or hostile file gets through."""
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -21,6 +22,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import huggingface_hub.constants
+import huggingface_hub.file_download
 import numpy as np
 import pytest
 import scipy.special
@@ -564,7 +566,7 @@ BACK = {
     "timm mean": (timm_vit, to_timm, tiny(pool="mean", position="sincos")),
     "timm no head": (timm_vit, to_timm, tiny(pool="distilled", num_classes=0)),
     "torchvision": (torchvision_vit, to_torchvision, TINY),
-    "huggingface": (transformers_vit, partial(to_huggingface, version=5), HF),
+    "huggingface": (transformers_vit, partial(to_huggingface, version=int(transformers.__version__[0])), HF),
 }
 
 
@@ -846,8 +848,8 @@ class Builtin:
 
 
 def test_a_builtin_that_a_pickle_asks_for_is_named(tmp_path, refuses):
-    torch.save(Builtin(), tmp_path / "x.pth")  # torch names it without a module
-    with refuses(ValueError, "x.pth asks for eval", "nothing was loaded"):
+    torch.save(Builtin(), tmp_path / "x.pth")  # torch 2.14 names it without a module, 2.4 with
+    with refuses(ValueError, "x.pth asks for ", "eval: ", "nothing was loaded"):
         vt.load(tmp_path / "x.pth")
 
 
@@ -1311,7 +1313,9 @@ def point_to(monkeypatch, tmp_path, url):
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
     monkeypatch.setattr(constants, "ENDPOINT", url)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+    for module in (constants, huggingface_hub.file_download):  # which of them counts depends on its version
+        template = url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(weights, "GOOGLE_BUCKET", f"{url}/vit_models/")
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
@@ -1471,6 +1475,8 @@ def test_huggingface_goes_on_where_a_download_broke_off(web, monkeypatch):
     size = (web.folder / "google" / "vit-tiny" / "resolve" / "main" / "model.safetensors").stat().st_size
     monkeypatch.setattr(huggingface_hub.constants, "DOWNLOAD_CHUNK_SIZE", 1000)  # what is less than a chunk is lost
     web.handler.cut = size // 2 + 1000
+    with contextlib.suppress(OSError):  # its version 0 goes on when it is called again
+        vt.load("hf/google/vit-tiny")
     assert same(vt.load("hf/google/vit-tiny").model, small())
     assert size // 2 <= max(web.handler.starts) <= size // 2 + 1000
 

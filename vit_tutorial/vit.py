@@ -140,7 +140,7 @@ class ViT(nn.Module):
             raise ValueError(f"there is no layer {bad[0]}: the model has layers 0 to {depth - 1}")
         indices, weights = {layer % depth for layer in wanted}, {}
         z = self.embed(images)  # (B, T, D)
-        for index, block in enumerate(cast(Iterable[EncoderBlock], self.blocks)):
+        for index, block in enumerate(cast("Iterable[EncoderBlock]", self.blocks)):
             if index in indices:
                 weights[index] = block.attention.attention_weights(block.norm1(z))  # (B, h, T, T)
             if len(weights) < len(indices):
