@@ -15,7 +15,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial import data, files
+from vit_tutorial import data, files, plots
 from vit_tutorial.data import Preprocessing
 
 NAMES = ("digits", "shapes")
@@ -158,6 +158,7 @@ def test_preprocessing_is_what_training_did():
     assert_close(COLOUR(images), expected)
     assert_close(COLOUR(images[0]), expected[:1])
     assert COLOUR(images.double()).dtype == torch.float64
+    assert COLOUR(images[:0]).shape == (0, 3, 4, 6)
 
 
 def test_a_picture_is_cropped_in_the_middle_and_resized():
@@ -187,6 +188,13 @@ def test_three_ways_to_crop():
     assert stripes((5, 20), 1.0) == [0] * 7 + [1] * 3 + [0] * 10  # to 5 x 20
 
 
+def test_a_tall_picture_loses_as_much_on_top_as_below():
+    pixels = np.zeros((40, 10), np.uint8)
+    pixels[15:20] = 255
+    image = Preprocessing((10, 10), (0.0,), (1.0,), "middle", "nearest")(Image.fromarray(pixels))
+    assert image[0, 0, :, 0].tolist() == [1] * 5 + [0] * 5  # rows 15 to 24
+
+
 @pytest.mark.parametrize("change", [{"crop": 0.0}, {"crop": 1.1}, {"crop": "center"}, {"crop": None},
                                     {"interpolation": "cubic"}])  # fmt: skip
 def test_unknown_ways_to_crop_and_resize(refuses, change):
@@ -212,6 +220,7 @@ def test_green_is_brighter_than_blue():
         (COLOUR, torch.rand(1, 1, 4, 6), ValueError, ("(3, 4, 6)", "(1, 1, 4, 6)")),
         (COLOUR, torch.rand(4, 6), ValueError, ("(3, 4, 6)", "(4, 6)")),
         (COLOUR, 255 * torch.ones(3, 4, 6), ValueError, ("[0, 1]", "255", "divide")),
+        (COLOUR, torch.full((3, 4, 6), 1.01), ValueError, ("[0, 1]", "1.01")),
         (COLOUR, torch.full((3, 4, 6), -0.1), ValueError, ("[0, 1]", "-0.1")),
         (COLOUR, torch.ones(3, 4, 6, dtype=torch.uint8), TypeError, ("floating-point", "uint8")),
         (COLOUR, np.ones((3, 4, 6)), TypeError, ("floating-point", "ndarray")),
@@ -255,6 +264,21 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refuses, wher
     assert [file.name for file in path.parent.iterdir()] == ["state.pt"]
     files.write(path, b"new")
     assert path.read_bytes() == b"new"
+
+
+def test_each_curve_and_the_accuracy_saved_are_the_history_s(tmp_path, monkeypatch):
+    history = [
+        {"epoch": epoch, "loss": 3 - epoch, "test_loss": 4 - epoch, "accuracy": epoch / 3, "test_accuracy": epoch / 4}
+        for epoch in (1.0, 2.0)
+    ]
+    drawn, curves = {}, plots.curves
+    monkeypatch.setattr(plots, "curves", lambda x, lines, **options: drawn.update(lines) or curves(x, lines, **options))
+    model = vt.ViT(vt.ViTConfig(image_size=8, patch_size=4, in_channels=1, dim=16, depth=1, num_heads=2))
+    files.save(tmp_path, model, data.digits(), history)
+    assert drawn == {
+        "training loss": [2, 1], "test loss": [3, 2], "training accuracy": [1 / 3, 2 / 3], "test accuracy": [0.25, 0.5],
+    }  # fmt: skip
+    assert json.loads((tmp_path / "config.json").read_text())["test_accuracy"] == 0.5
 
 
 def test_a_write_that_really_fails(tmp_path, refuses):

@@ -125,6 +125,16 @@ def test_refuses_in_one_line(photos, capsys, refuses, change, words):
         predict.main(change(photos[0]))
 
 
+def test_ctrl_c_needs_no_traceback(photos, monkeypatch):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(predict, "load", interrupted)
+    with pytest.raises((SystemExit, KeyboardInterrupt)) as caught:
+        predict.main([photos[0], "--weights", "shapes"])
+    assert str(caught.value) == "stopped"
+
+
 def test_from_the_command_line(photos):
     words = ["-m", "vit_tutorial.predict", photos[0], "--weights", "shapes", "--top", "1"]
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT, check=False)

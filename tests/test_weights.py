@@ -95,6 +95,9 @@ SOURCES = {
     "timm no class position": (lambda c: timm_with(no_embed_class=True), TINY, plain, {}),
     "timm compiled": (timm_vit, TINY, lambda m: {f"_orig_mod.{n}": t for n, t in m.state_dict().items()}, {}),
     "timm training": (timm_vit, TINY, lambda m: {"epoch": 3, "state_dict": m.state_dict()}, {}),
+    "timm training, wrapped twice": (timm_vit, TINY, lambda m: {"state_dict": {"model": m.state_dict()}}, {}),
+    "timm as somebody's backbone": (timm_vit, TINY, lambda m: under("backbone.", m.state_dict()), {}),
+    "timm with a mask token": (timm_vit, TINY, lambda m: m.state_dict() | {"mask_token": torch.ones(1, 1, 16)}, {}),
     "deit": (timm_vit, TINY, lambda m: {"model": m.state_dict()}, {}),
     "deit distilled": (timm_vit, tiny(pool="distilled"), plain, {}),
     "deit distilled wide": (timm_vit, dataclasses.replace(WIDE, pool="distilled"), plain, {"image_size": (16, 40)}),
@@ -322,6 +325,7 @@ def test_google_equals_the_paper_s_code(options, names, tmp_path):
     with torch.inference_mode():
         assert_close(ours(converted)(images), expected, rtol=0, atol=1e-10)
         assert_close(ours(converted, torch.float32)(images.float()).double(), expected, rtol=0, atol=1e-5)
+    assert all(tensor.is_contiguous() for tensor in converted.state_dict.values())  # else safetensors can't save them
     family = "big_vision" if options.get("kind") else "google"
     for source in ("google", family):
         assert convert(names(arrays), source).preprocess == converted.preprocess
@@ -436,7 +440,11 @@ def test_what_the_config_cannot_express_is_refused_by_name(part, refuses):
         ("embeddings.register_tokens", "register tokens"),
         ("patch_embed.backbone.stem.conv.weight", "a convolutional stem"),
         ("blocks.0.attn.rel_pos.relative_position_bias_table", "relative or rotary positions"),
+        ("conv_proj.conv_bn_relu_0.0.weight", "a convolutional stem"),
+        ("conv_proj.0.weight", "a convolutional stem"),
         ("blocks.0.mlp.w12.weight", "a gated or normed MLP"),
+        ("blocks.0.mlp.experts.0.fc1.weight", "a mixture of experts"),
+        ("blocks.0.mlp.router.weight", "a mixture of experts"),
     ],
 )
 def test_other_names_that_are_refused(name, part, refuses):
@@ -691,6 +699,18 @@ def test_dino_s_preprocessing():
     assert_close(ours(picture()), theirs(picture())[None], rtol=0, atol=1e-6)
 
 
+HALF = (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize(("kind", "crop"), [("google", "squeeze"), ("big_vision", 224 / 256)])
+def test_google_s_preprocessing(kind, crop):
+    assert convert(flax_file(kind)).preprocess == Preprocessing((16, 16), HALF, HALF, crop, "bilinear")
+
+
+def test_preprocessing_of_our_own_names():
+    assert convert(ViT(TINY).state_dict(), num_heads=4).preprocess == Preprocessing((16, 16), HALF, HALF)
+
+
 @pytest.mark.parametrize(("side", "resized"), [(224, 256), (224, 242), (192, 225), (64, 93), (128, 128)])
 def test_a_share_gives_torchvision_s_whole_pixels(side, resized):  # 192 / (192 / 225) is a little less than 225
     mean, std = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
@@ -906,6 +926,19 @@ def test_bombs_are_refused_before_they_are_unpacked(kind, suffix, words, tmp_pat
 def memory_peak():
     resource = pytest.importorskip("resource", reason="Windows has no such count")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)  # bytes
+
+
+def test_an_array_that_holds_more_than_it_declares(tmp_path, refuses):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("cls.npy", npy_header((5,)) + bytes(24))
+    with refuses(ValueError, "x.npz", "cls.npy", "(5,)", "another size"):
+        vt.load(tmp_path / "x.npz")
+
+
+def test_a_compressed_head_of_zeros_is_no_bomb(tmp_path):
+    model = ViT(dataclasses.replace(SMALL, num_classes=2000))
+    np.savez_compressed(tmp_path / "x.npz", **flax(model))
+    assert same(vt.load(tmp_path / "x.npz").model, model)
 
 
 class Whole(dict):
@@ -1193,6 +1226,13 @@ def test_a_folder_of_transformers(name, tmp_path):
     assert vt.load(tmp_path).preprocess == Preprocessing((8, 8), (0.5,) * 3, (0.5,) * 3, "squeeze", "bilinear")
 
 
+@pytest.mark.parametrize("mode", ["NEAREST", "LANCZOS", "BILINEAR", "BICUBIC"])
+def test_transformers_numbers_interpolations_as_pillow_does(mode, tmp_path):
+    how = json.loads((hf_folder(tmp_path) / "preprocessor_config.json").read_text())
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(how | {"resample": Image.Resampling[mode].value}))
+    assert vt.load(tmp_path).preprocess.interpolation == mode.lower()
+
+
 def test_twelve_class_names_stay_in_order(tmp_path):
     model = ViT(dataclasses.replace(SMALL, num_classes=12))
     hf_folder(tmp_path, id2label={str(k): f"name {k}" for k in range(12)})  # as text, "10" comes before "2"
@@ -1204,12 +1244,13 @@ def test_a_folder_of_timm(tmp_path):
     found = vt.load(timm_folder(tmp_path))
     assert same(found.model, small())
     assert found[1:] == HUB_TIMM
+    assert same(vt.load(timm_folder(tmp_path, "deit_tiny_patch4_8")).model, small())
     assert vt.load(timm_folder(tmp_path, "vit_base_patch16_gap_224")).model.config.num_heads == 16
     assert vt.load(timm_folder(tmp_path, crop_mode="squash")).preprocess.crop == "squeeze"
     assert vt.load(timm_folder(tmp_path, label_names=["cat", "dog"])).classes == ("cat", "dog")
     wide = vt.load(timm_folder(tmp_path, input_size=[3, 4, 16]))
     assert wide.model.config.image_size == wide.preprocess.image_size == (4, 16)
-    config = json.loads((timm_folder(tmp_path) / "config.json").read_text("utf-8"))
+    config = json.loads((timm_folder(tmp_path, label_names=["cat", "dog"]) / "config.json").read_text("utf-8"))
     more = {"label_names": ["dog", "cat"], "model_args": {"num_heads": 8}}
     (tmp_path / "config.json").write_text(json.dumps(config | more), "utf-8")
     assert vt.load(tmp_path).classes == ("dog", "cat")
@@ -1395,6 +1436,8 @@ def test_torchvision_by_name(vit_b_16, tmp_path):
         assert found.classes == ("class 0", "class 1")  # a thousand names would be wrong for two classes
         assert (found.preprocess.crop, found.preprocess.interpolation) == (crop, mode)
         assert found.preprocess.image_size == (224, 224)
+        assert found.preprocess.mean == (0.485, 0.456, 0.406)
+        assert found.preprocess.std == (0.229, 0.224, 0.225)
     assert (tmp_path / "torch" / "hub" / "checkpoints" / path.name).exists()
 
 
@@ -1570,6 +1613,21 @@ def test_doing_what_the_line_says_is_enough(tmp_path, monkeypatch):
 def test_unknown_names(name, words, refuses):
     with refuses(ValueError, *words):
         vt.load(name)
+
+
+@pytest.mark.parametrize("model", weights.TORCHVISION_MODELS)
+def test_torchvision_s_default_weights(model, monkeypatch):
+    urls = []
+    monkeypatch.setattr(weights, "_download", lambda url, file: urls.append(url) or to_torchvision(small()))
+    vt.load(f"torchvision/{model}")
+    assert urls == [torchvision.models.get_model_weights(model).DEFAULT.url]
+
+
+def test_torchvision_s_class_names(monkeypatch):
+    state = to_torchvision(ViT(dataclasses.replace(SMALL, num_classes=1000)))
+    monkeypatch.setattr(weights, "_download", lambda url, file: state)
+    classes = vt.load("torchvision/vit_b_16").classes
+    assert (len(classes), classes[0], classes[-1]) == (1000, "tench", "toilet tissue")
 
 
 def test_imagenet_s_class_names(monkeypatch, tmp_path):

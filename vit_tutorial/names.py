@@ -217,8 +217,6 @@ def _unwrap(state_dict: Mapping[str, Any]) -> tuple[dict[str, Tensor], str]:
             if isinstance(state.get(wrapper), Mapping):
                 state, origin = state[wrapper], wrapper
                 break
-    if any(re.match(r"(module\.)?backbone\.", str(name)) for name in state):
-        origin = "teacher"
     tensors = {PREFIX.sub("", str(name)): value for name, value in state.items()}
     tensors = {name: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for name, v in tensors.items()}
     if len(tensors) < len(state) or not tensors:
