@@ -29,7 +29,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 class MultiHeadSelfAttention(nn.Module):
     """h attentions side by side on slices of width d = D / h, then one projection (Eq. 5 to 8): (B, T, D) -> (B, T, D).
 
-    Torch's fused kernel never stores the weights; :meth:`attention_weights` computes them for those who want to look.
+    Torch's fused kernel stores no weights (short bfloat16 on a CPU goes without); :meth:`attention_weights` has them.
 
     Args:
         dim: D.
