@@ -207,6 +207,8 @@ def test_the_built_book_in_a_browser(scheme: str) -> None:
             page.goto((SITE / name).as_uri(), wait_until="load")
             if page.locator("div.math").count():
                 page.wait_for_selector("div.math mjx-container svg")
+            # Halfway through the theme's fading in, colours are those of neither scheme.
+            page.wait_for_function("!document.getAnimations().some(a => a.playState === 'running')")
             found = axe.run(page).response["violations"]
             assert not [violation for violation in found if violation["impact"] in ("serious", "critical")], name
         page.goto((SITE / "search.html").as_uri() + "?q=softmax")
