@@ -209,13 +209,20 @@ def marks(course: Path) -> dict[tuple[str, str], dict[str, str]]:
 
 @needs_nbgrader
 @pytest.mark.filterwarnings("ignore:Object of type:sqlalchemy.exc.SAWarning" if NBGRADER else "default")
-def test_solutions_get_full_marks_and_stubs_none(tool, tmp_path, capsys):
-    for source in SOLUTIONS:
+@pytest.mark.parametrize(
+    "sources",
+    [
+        pytest.param(SOLUTIONS[:1] + SOLUTIONS[-1:], id="the first and the last"),
+        pytest.param(SOLUTIONS[1:-1], id="those between", marks=pytest.mark.slow),
+    ],
+)
+def test_solutions_get_full_marks_and_stubs_none(tool, tmp_path, capsys, sources):
+    for source in sources:
         hand_in(source, tmp_path / "in", "solved")
         hand_in(copy_of(source), tmp_path / "in", "untouched")
     assert tool.grade(tmp_path / "in", tmp_path / "course") == 0
     rows = marks(tmp_path / "course")
-    for source in SOLUTIONS:
+    for source in sources:
         (by_hand,) = [cell["metadata"]["nbgrader"]["points"] for cell in cells(source, "answer")]
         solved, untouched = rows["solved", source.stem], rows["untouched", source.stem]
         assert (float(solved["marks"]), float(solved["of"])) == (20 - by_hand, 20)
