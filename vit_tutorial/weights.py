@@ -26,10 +26,10 @@ from filelock import FileLock
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial import files
+from vit_tutorial.convert import HALF, Converted, convert, to_huggingface, to_timm, to_torchvision
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import resize_position_embedding, sincos_position_embedding
 from vit_tutorial.files import Trained, read
-from vit_tutorial.names import HALF, Converted, convert, to_huggingface, to_timm, to_torchvision
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.vit import POOLS
 
