@@ -17,7 +17,6 @@ from torch import Tensor
 
 from vit_tutorial import explain, plots
 from vit_tutorial.files import Trained, write
-from vit_tutorial.vit import POOLS
 from vit_tutorial.weights import load
 
 
@@ -57,7 +56,7 @@ def where_it_looked(trained: Trained, images: Tensor, titles: Sequence[str]) -> 
     """A PNG: the pictures as the model gets them, (B, C, H, W) normalised, and below them its attention."""
     model, _, preprocess = trained
     maps = model.attention_maps(images)  # {layer: (B, h, T, T)}
-    pictures = explain.class_attention(maps, model.config.grid, prefix_tokens=POOLS[model.config.pool])
+    pictures = explain.class_attention(maps, model.config.grid, prefix_tokens=model.config.prefix_tokens)
     mean, std = (images.new_tensor(values)[:, None, None] for values in (preprocess.mean, preprocess.std))
     seen = (images * std + mean).clamp(0, 1)  # (B, C, H, W)
     figure = plots.overlays(list(seen), {"attention": list(pictures.mean(dim=(0, 2)))}, titles, height=2.4)
