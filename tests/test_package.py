@@ -69,7 +69,7 @@ def test_signatures(name, expected):
     assert words[: len(expected.split())] == expected.split()
 
 
-@pytest.mark.parametrize("module", ["vit_tutorial", "vit_tutorial.files", "vit_tutorial.names"])
+@pytest.mark.parametrize("module", ["vit_tutorial", "vit_tutorial.files", "vit_tutorial.convert"])
 def test_the_example_in_the_docstring(module):
     result = doctest.testmod(importlib.import_module(module))
     assert result.attempted >= 3
@@ -109,7 +109,7 @@ def documented():
         "files",
         "train",
         "explain",
-        "names",
+        "convert",
         "weights",
         "predict",
         "explorer",
