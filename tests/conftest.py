@@ -13,7 +13,7 @@ hypothesis.settings.load_profile("tutorial")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Several processes begin with the lessons, the later and longer ones first: none is left for one of them to end."""
+    """Several processes begin with the lessons, the later and longer ones first, so that they end at the same time."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.path.name if item.path.parent.name == "notebooks" else "", reverse=True)
 

@@ -24,9 +24,8 @@ NAMES = {
 }  # fmt: skip
 
 
-FORMER = {"names"}  # pass on to a new name, with a DeprecationWarning
 MODULES = {path.stem for path in FOLDER.glob("[!_]*.py")} | {path.parent.name for path in FOLDER.glob("*/__init__.py")}
-MODULES -= FORMER
+MODULES -= vt._FORMER  # they pass on to a new name, with a DeprecationWarning
 ROW = re.compile(r"^\| (\d\d|--) \| (\w+) +\| (.+\.)$", re.MULTILINE)
 
 
@@ -142,7 +141,7 @@ def test_a_lesson_imports_torch_and_earlier_lessons_alone(lesson):
 def documented():
     found = (module.name for module in pkgutil.walk_packages(vt.__path__, "vit_tutorial."))
     names = [
-        name for name in found if not re.search(r"\._|\.checks\.lesson", name) and name.split(".")[1] not in FORMER
+        name for name in found if not re.search(r"\._|\.checks\.lesson", name) and name.split(".")[1] not in vt._FORMER
     ]
     for module in map(importlib.import_module, names):
         yield module.__name__, module
