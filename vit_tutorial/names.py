@@ -22,8 +22,9 @@ from torch import Tensor
 from vit_tutorial import files
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import sincos_position_embedding
+from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.vit import POOLS, ViT, ViTConfig
+from vit_tutorial.vit import Pool, ViT, ViTConfig
 
 # Our name on the left, theirs on the right: {i} is the block, * stands for weight or bias (in Flax's files, where names
 # have slashes, for kernel or scale, and bias), and (a|b|c) for tensors that are joined to one of ours.
@@ -110,6 +111,7 @@ FLAX: dict[str, Callable[[Tensor], Tensor]] = {
     "fc2.weight": lambda t: t.mT,
     "head.weight": lambda t: t.mT,
 }
+POOL_OF: dict[int, Pool] = {0: "mean", 1: "cls", 2: "distilled"}  # by the number of tokens before the patches
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
@@ -123,7 +125,7 @@ class Source:
     crop: float | str
     interpolation: str
     norm_eps: float = 1e-6
-    gelu: str = "exact"
+    gelu: Gelu = "exact"
     ignored: str = "mask_token"  # a regular expression: what classification doesn't need
     family: str = ""
 
@@ -327,7 +329,7 @@ def _config(about: Source, ours: dict[str, Tensor], num_heads: int, image_size: 
         depth=sum(name.endswith("norm1.weight") for name in ours), mlp_dim=len(ours["blocks.0.mlp.fc1.weight"]),
         qkv_bias="blocks.0.attention.qkv.bias" in ours, norm_eps=about.norm_eps, gelu=about.gelu,
         position="learned" if position is not None else "sincos" if sincos else "none",
-        pool=next((pool for pool, tokens in POOLS.items() if tokens == prefix), "cls"),
+        pool=POOL_OF.get(prefix, "cls"),
     )  # fmt: skip
 
 
@@ -346,7 +348,7 @@ def _positions(config: ViTConfig, ours: dict[str, Tensor]) -> dict[str, Tensor]:
     """Positions for every token: where the class token has none, zeros; sine and cosine, where they aren't stored."""
     if config.position == "none":
         return {}
-    like, prefix = ours["embed.patches.proj.weight"], POOLS[config.pool]
+    like, prefix = ours["embed.patches.proj.weight"], config.prefix_tokens
     position = ours.get("embed.position")
     if position is None:
         position = sincos_position_embedding(config.grid, config.dim).to(like.dtype)

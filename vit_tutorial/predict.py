@@ -31,7 +31,6 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from vit_tutorial import explain, plots
 from vit_tutorial.data import Preprocessing, denormalise
 from vit_tutorial.files import Trained, replacing, write
-from vit_tutorial.vit import POOLS
 from vit_tutorial.weights import load
 
 # What a folder is searched for; a file that is named itself may have any name.
@@ -273,7 +272,7 @@ def where_it_looked(trained: Trained, seen: Sequence[Answer]) -> bytes:
     device, heat = next(model.parameters()).device, []
     for answer in seen:  # one by one: the maps of all layers and heads are many times as large as the picture
         maps = model.attention_maps(answer.picture.to(device))  # {layer: (1, h, T, T)}
-        pictures = explain.class_attention(maps, model.config.grid, prefix_tokens=POOLS[model.config.pool])
+        pictures = explain.class_attention(maps, model.config.grid, prefix_tokens=model.config.prefix_tokens)
         heat.append(pictures.mean(dim=(0, 1, 2)).cpu())  # (rows, columns)
     images = denormalise(torch.cat([answer.picture for answer in seen]), preprocess).clamp(0, 1)  # (B, C, H, W)
     titles = [answer.ranked[0][0] for answer in seen]

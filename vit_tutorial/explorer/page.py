@@ -25,7 +25,7 @@ from vit_tutorial import explain
 from vit_tutorial.data import Data, Preprocessing, denormalise
 from vit_tutorial.files import write
 from vit_tutorial.plots import PALETTE
-from vit_tutorial.vit import POOLS, ViT
+from vit_tutorial.vit import ViT
 
 SPECIAL = ("class token", "distillation token")  # the tokens before the patches
 TOP = 5  # answers shown
@@ -98,7 +98,8 @@ def explore(
             _figure(picture, title or f"image {i}", *(f"{name} {100 * share:.1f} %" for name, share in top[:1]))
         )
     heat = matplotlib.colormaps["magma"](np.arange(256), bytes=True)[:, :3].tobytes().hex()
-    data = {"grid": c.grid, "special": SPECIAL[: POOLS[c.pool]], "layers": c.depth, "heads": c.num_heads, "heat": heat}
+    special = SPECIAL[: c.prefix_tokens]
+    data = {"grid": c.grid, "special": special, "layers": c.depth, "heads": c.num_heads, "heat": heat}
     return Explorer(_fill(data | {"pictures": pictures}, figures), B, c.depth, c.num_heads, c.num_tokens)
 
 
