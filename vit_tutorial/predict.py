@@ -154,7 +154,8 @@ def read(
 
     rest = iter(files)
     waiting: deque[tuple[str, Future[Tensor | ValueError]]] = deque()
-    pool = ThreadPoolExecutor(THREADS)
+    # Else each of them would start threads of torch's own, which take the cores from the model's.
+    pool = ThreadPoolExecutor(THREADS, initializer=torch.set_num_threads, initargs=(1,))
     try:
         for path in islice(rest, ahead):
             waiting.append((path, pool.submit(one, path)))
