@@ -174,6 +174,12 @@ def normalise(images: Tensor, data: Data | Preprocessing) -> Tensor:
     return (images - mean) / std
 
 
+def denormalise(images: Tensor, data: Data | Preprocessing) -> Tensor:
+    """What :func:`normalise` was given, x std + mean by channel: (B, C, H, W) -> (B, C, H, W)."""
+    mean, std = (images.new_tensor(values)[:, None, None] for values in (data.mean, data.std))  # (C, 1, 1)
+    return images * std + mean
+
+
 def _data(name: str, classes: tuple[str, ...], train: Images, test: Images) -> Data:
     _, C, H, W = train.images.shape
     return Data(name, train, test, classes, (H, W), C, *STATISTICS[name])
