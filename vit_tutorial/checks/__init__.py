@@ -4,7 +4,8 @@
     assert checks.check_patchify(patchify)
 
 A check tries a function or class on several shapes, prints what it found, and returns True or False; it never raises
-for a fault of the work. :data:`CATALOGUE` holds every exercise by name, with the mistakes that its check can name.
+for a fault of the work. :func:`progress` prints what is done and what is open. :data:`CATALOGUE` holds every exercise
+by name, with the mistakes that its check can name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
-from vit_tutorial.checks.harness import Case, Exercise, Mistake
+from vit_tutorial.checks.declare import Case, Exercise, Mistake
+from vit_tutorial.checks.record import progress
 
 if TYPE_CHECKING:
     from vit_tutorial.checks.lesson01 import *  # noqa: F403
@@ -50,4 +52,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), "CATALOGUE", *checks})
 
 
-__all__ = ["CATALOGUE", "Case", "Exercise", "Mistake"]
+__all__ = ["CATALOGUE", "Case", "Exercise", "Mistake", "progress"]

@@ -33,6 +33,7 @@ NUMBERS = {
 PATCH_NUMBERS = Exercise(
     name="patch_numbers",
     lesson="01",
+    points=3,
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
@@ -149,6 +150,7 @@ def _unfold_reshaped(images: Tensor, patch_size: lesson.Size) -> Tensor:
 PATCHIFY = Exercise(
     name="patchify",
     lesson="01",
+    points=5,
     right=lesson.patchify,
     cases=_patchify_cases,
     observe=call,
@@ -268,6 +270,7 @@ def _back_size_exchanged(patches: Tensor, patch_size: lesson.Size, image_size: t
 UNPATCHIFY = Exercise(
     name="unpatchify",
     lesson="01",
+    points=3,
     right=lesson.unpatchify,
     cases=_unpatchify_cases,
     observe=call,
@@ -374,6 +377,7 @@ class _NoBias(lesson.PatchEmbedding):
 PATCH_EMBEDDING = Exercise(
     name="patch_embedding",
     lesson="01",
+    points=4,
     right=lesson.PatchEmbedding,
     cases=_embedding_cases,
     observe=layer,
@@ -470,6 +474,7 @@ def _overlap_reshaped(images: Tensor, patch_size: int, stride: int) -> Tensor:
 OVERLAPPING_PATCHES = Exercise(
     name="overlapping_patches",
     lesson="01",
+    points=2,
     right=_overlapping,
     cases=_overlapping_cases,
     observe=call,
