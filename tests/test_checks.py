@@ -33,6 +33,12 @@ RIGHT = [
     for name, works in importlib.import_module(f"solutions_{lesson}").SOLUTIONS.items()
     for index, work in enumerate(works)
 ]
+WRONG = [
+    pytest.param(CATALOGUE[name], work, words, id=f"{name}-{index}")
+    for lesson in sorted({exercise.lesson for exercise in CATALOGUE.values()})
+    for name, works in getattr(importlib.import_module(f"solutions_{lesson}"), "WRONG", {}).items()
+    for index, (work, words) in enumerate(works)
+]
 
 
 def said(capsys) -> str:
@@ -78,6 +84,25 @@ def test_a_right_answer_passes(exercise, work, capsys):
     text = said(capsys)
     assert passed is True, text
     assert text.startswith(f"{exercise.name}: right. Tried: {exercise.cases()[0].label}")
+
+
+@pytest.mark.parametrize(("exercise", "work", "words"), WRONG)
+def test_a_wrong_answer_is_caught_and_told_more_than_that_numbers_differ(exercise, work, words, capsys):
+    assert harness.check(exercise, work) is False
+    text = said(capsys)
+    assert words in text
+    told = (
+        "It looks like",
+        "What your numbers show",
+        "raised",
+        "has shape",
+        "is None",
+        "numbers are right",
+        "expected a",
+    )
+    told += ("in place", "gradient of", "calls", "the package's", "stub doesn't name", "no answer", "The class has no")
+    told += tuple(exercise.advice.values()) + ("of dtype", "holds", "in eval mode,", "in training,")
+    assert any(one in text for one in told), text
 
 
 def test_there_are_enough():

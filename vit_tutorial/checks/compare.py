@@ -181,7 +181,7 @@ def _right_but_for_its_shape(expected: Tensor, got: Tensor, exercise: Exercise) 
 
 
 def _number_difference(expected: Any, got: Any, name: str, exercise: Exercise) -> str:
-    value = as_number(got)
+    value = as_number(got[0] if isinstance(got, (list, tuple)) and len(got) == 1 else got)
     if value is None:
         return f"{name} is {kind(got)}, expected a number"
     # Of whole numbers that were counted none is nearly right.

@@ -8,14 +8,17 @@ text forbids is seen while the work runs. Everything goes to stdout; whatever a 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import inspect
 import io
 import itertools
 import linecache
+import math
 import random
 import textwrap
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
@@ -29,7 +32,7 @@ from torch import Tensor, nn
 from vit_tutorial.checks.compare import as_parts, as_tensor, differs, kind, shape, short
 from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Mistake, Result, Slip, Words, joined
 from vit_tutorial.checks.record import note
-from vit_tutorial.checks.symptoms import Pair, symptom
+from vit_tutorial.checks.symptoms import EXACT, WEAK, Pair, reach, symptom
 from vit_tutorial.checks.watch import borrowed, library, name_of, place, unwrapped, watching
 
 __all__ = [
@@ -53,6 +56,7 @@ __all__ = [
 ]
 
 SECONDS = 10.0  # for one student's work, all its inputs together
+QUICK = 0.5  # a work that takes longer is not tried again to find out what it does
 KEPT = 2000  # characters of what the student's code prints
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 UNWRITTEN = "is not written yet"
@@ -141,12 +145,18 @@ def adopt(module: nn.Module, weights: dict[str, Tensor], aliases: dict[str, str]
         if not fitting:
             raise Fault(f"the class has a parameter that the stub doesn't name: {own}; {_agreed(weights)}")
         name = names[max(fitting, key=len)]
-        if parameter.numel() != weights[name].numel():
+        if not _holds(parameter, weights[name]):
             raise Fault(f"{own} has shape {shape(parameter)}, expected {shape(weights[name])}")
         with torch.no_grad():
             parameter.copy_(weights[name].reshape(parameter.shape))
         adopted[name] = parameter
     return adopted
+
+
+def _holds(parameter: Tensor, agreed: Tensor) -> bool:
+    """Whether a parameter has the agreed shape, but for axes of length 1 and for axes that are joined (a Conv2d's)."""
+    a, b = ([n for n in x.shape if n != 1] for x in (parameter, agreed))
+    return a == b or (a[:1] == b[:1] and math.prod(a) == math.prod(b) and 1 < min(len(a), len(b)) < max(len(a), len(b)))
 
 
 def random_weights(module: nn.Module, seed: int = 0) -> dict[str, Tensor]:
@@ -339,10 +349,12 @@ class _Tried:
     """A student's work, tried: what the reference gives, what the work gives, and a verdict, case by case."""
 
     exercise: Exercise
+    work: Any
     cases: list[Case]
     right: list[Result]
     outcomes: list[Result | Fault]
     verdicts: list[str]  # "" for right
+    quick: bool  # whether it can be tried again and again
 
 
 def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
@@ -358,10 +370,12 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
         with _quiet():
             right = [_sound(outcome) for outcome in _known(exercise, None)]
         with _quiet() as kept:
+            start = time.perf_counter()
             outcomes = attempt(exercise, work, exercise.cases(), watched)
+            quick = time.perf_counter() - start < QUICK
         pairs = zip(right, outcomes, strict=False)
         verdicts = [str(b) if isinstance(b, Fault) else differs(a, b, exercise) for a, b in pairs]
-        tried = _Tried(exercise, exercise.cases(), right, outcomes, verdicts)
+        tried = _Tried(exercise, work, exercise.cases(), right, outcomes, verdicts, quick)
         passed = not any(verdicts)
         if all(verdict == UNWRITTEN for verdict in verdicts):
             print(f"{exercise.name}: not written yet")
@@ -473,9 +487,9 @@ def _on_work(tried: _Tried) -> list[str]:
         return [f"What your numbers show: {seen}"]
     if not any("differ, shape" in tried.verdicts[i] or "has shape" in tried.verdicts[i] for i in wrong):
         return []
-    pairs = two_at_once(exercise, tried.right, tried.outcomes)
-    if len(pairs) == 1:
-        a, b = pairs[0]
+    couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
+    if len(couples) == 1:
+        a, b = couples[0]
         places = f'"{a.reread}"' + (f' and "{b.reread}"' if b.reread != a.reread else "")
         return [
             f"It looks like two mistakes at once: {a.name}; and {b.name}. {a.says} {b.says}",
@@ -483,7 +497,9 @@ def _on_work(tried: _Tried) -> list[str]:
         ]
     if exercise.secret:
         return []
-    seen = symptom([pair for i in wrong for pair in _numbers(tried, i)], exercise.tolerance)
+    pairs = [pair for i in wrong for pair in _numbers(tried, i)]
+    seen = symptom(pairs, exercise.tolerance, EXACT) or (_dependence(tried, wrong) if tried.quick else "")
+    seen = seen or symptom(pairs, exercise.tolerance, WEAK)
     return [f"What your numbers show: {seen}"] if seen else []
 
 
@@ -491,6 +507,51 @@ def _compared(tried: _Tried, wrong: list[int]) -> list[tuple[Case, Result, Resul
     """The wrong inputs on which the student's work gave a result, with the right one and theirs."""
     rows = zip(tried.cases, tried.right, tried.outcomes, strict=False)
     return [(case, a, b) for i, (case, a, b) in enumerate(rows) if i in wrong and not isinstance(b, Fault)]
+
+
+def _dependence(tried: _Tried, wrong: list[int]) -> str:
+    """On which inputs, and which parts of them, the student's result hangs where the right one doesn't, or not."""
+    for i in wrong:
+        outcome = tried.outcomes[i]
+        if isinstance(outcome, dict) and _numbers(tried, i):
+            works = (tried.exercise.right, tried.work)
+            for change, case in _changes(tried.exercise, tried.cases[i]):
+                after = [one for one in (_one(tried.exercise, work, case) for work in works) if isinstance(one, dict)]
+                if len(after) < len(works):
+                    continue
+                pairs = zip((tried.right[i], outcome), after, strict=True)
+                right, yours = (reach(before, later, _main(tried.right[i])) for before, later in pairs)
+                if right is not None and yours is not None and right != yours:
+                    return f"If {change} changes, so does {yours} of your result; it should be {right}."
+            return ""
+    return ""
+
+
+def _main(result: Result) -> str:
+    """The name of the first thing in a result that is made of numbers."""
+    names = [name for name in result if name not in ("changed", "missing") and not name.startswith("gradient")]
+    return next((name for name in names if _tensors(result[name])), "")
+
+
+def _changes(exercise: Exercise, case: Case) -> Iterator[tuple[str, Case]]:
+    """The case with one input changed, or a part of it, and what was changed."""
+    names = list(_inputs(exercise, dataclasses.replace(case, weights={})))
+    numbers = [i for i, x in enumerate(case.args) if _differentiable(x)]
+    for i in numbers:
+        yield names[i], _changed(case, i, slice(None), 0)
+    for name, weight in case.weights.items():
+        yield name, dataclasses.replace(case, weights=case.weights | {name: weight + normal(*weight.shape, seed=9)})
+    for i in numbers:
+        for axis, length in enumerate(case.args[i].shape):
+            if length > 1:
+                yield f"index 0 along axis {axis} of {names[i]}", _changed(case, i, slice(1), axis)
+
+
+def _changed(case: Case, index: int, part: slice, axis: int) -> Case:
+    x = case.args[index].clone()
+    one = x.movedim(axis, 0)[part]
+    one += normal(*one.shape, seed=9)
+    return dataclasses.replace(case, args=(*case.args[:index], x, *case.args[index + 1 :]))
 
 
 def _numbers(tried: _Tried, index: int) -> list[Pair]:

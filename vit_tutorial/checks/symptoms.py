@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,11 +19,11 @@ Finder = Callable[[Tensor, Tensor, Inputs, float], str]
 Pair = tuple[Tensor, Tensor, Inputs]  # the right one, the student's, the inputs
 
 
-def symptom(pairs: list[Pair], tolerance: float) -> str:
+def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder]) -> str:
     """What holds of the student's results on all inputs, or at least on the first; "" if nothing is seen."""
     prepared = [(b.detach().double(), a.detach().double(), inputs) for b, a, inputs in pairs if b.numel() and a.numel()]
     partly = ""
-    for finder in FINDERS:
+    for finder in finders:
         found = [finder(b, a, inputs, tolerance) for b, a, inputs in prepared]
         if found and all(found):
             return found[0]
@@ -279,12 +279,43 @@ def _shuffled(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     if not within:
         return (
             "The right numbers are all there, but in other places: an axis was cut or joined in the wrong order "
-            "(a reshape where an axis must move first)."
+            f"(a reshape where an axis must move first).{_trace(b, a, inputs)}"
         )
     return (
-        f"The right numbers are all there, and each index of {_axes(*within)} has its own; but within it they stand in "
-        "another order."
+        f"The right numbers are all there, and each index of {_axes(*within)} has its own, but within it they stand in "
+        f"another order.{_trace(b, a, inputs)}"
     )
+
+
+def _trace(b: Tensor, a: Tensor, inputs: Inputs) -> str:
+    """Where the first misplaced number comes from, if results are made of an input's numbers, moved."""
+    if a.shape != b.shape:
+        return ""
+    at = (a != b).nonzero()
+    for name, x in inputs.items():
+        if not isinstance(x, Tensor) or x.numel() < 2 or x.unique().numel() < x.numel() or not len(at):
+            continue
+        place = tuple(at[0].tolist())
+        found = [(x.double() == value).nonzero().tolist() for value in (a[place], b[place])]
+        if all(len(one) == 1 for one in found):
+            return (
+                f" Your [{_list(place)}] is {name}[{_list(found[0][0])}], and should be {name}[{_list(found[1][0])}]."
+            )
+    return ""
+
+
+def _list(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _misplaced(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    """Numbers of an input, from the wrong places of it."""
+    if a.shape != b.shape:
+        return ""
+    for name, x in inputs.items():
+        if isinstance(x, Tensor) and x.numel() > 1 and all(bool(torch.isin(y, x.double()).all()) for y in (a, b)):
+            return f"Yours are numbers of {name}, but not those that belong there.{_trace(b, a, inputs)}"
+    return ""
 
 
 # ---- Right in part -----------------------------------------------------------------------------------------------
@@ -401,6 +432,8 @@ def _all_alike(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
 # ---- Another function, and how far -------------------------------------------------------------------------------
 
 _FUNCTIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
+    ("the whole part", torch.trunc),
+    ("the rounding", torch.round),
     ("the square", torch.square),
     ("the absolute value", torch.abs),
     ("e to the power", torch.exp),
@@ -461,7 +494,7 @@ def _alike(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     return ""
 
 
-FINDERS: tuple[Finder, ...] = (
+EXACT: tuple[Finder, ...] = (
     _not_finite,
     _one_number,
     _an_input,
@@ -477,12 +510,32 @@ FINDERS: tuple[Finder, ...] = (
     _slices_in_another_order,
     _shuffled,
     _partly_right,
+    _misplaced,
     _sums,
     _row_by_row,
     _line,
     _a_function,
     _all_alike,
-    _near,
-    _alike,
 )
-WEAK = (_near, _alike)  # too weak to be told where they hold of one input alone
+WEAK: tuple[Finder, ...] = (_near, _alike)  # too weak to be told where they hold of one input alone
+
+
+# ---- What hangs on what ------------------------------------------------------------------------------------------
+
+
+def reach(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str | None:
+    """Which part of a result another run changed, in words: index by index along the axis that tells most."""
+    a, b = (_first_tensor(one.get(name)) for one in (before, after))
+    if a is None or b is None or a.shape != b.shape:
+        return None
+    changed = ~((a - b).abs() <= 1e-6 * max(1.0, a.abs().max().item()))
+    if not changed.any():
+        return "nothing"
+    where = _slices_that_differ(changed)
+    return where if where else "all"
+
+
+def _first_tensor(x: Any) -> Tensor | None:
+    while isinstance(x, (tuple, list)) and x:
+        x = x[0]
+    return x.detach().double() if isinstance(x, Tensor) else None
