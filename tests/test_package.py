@@ -110,6 +110,7 @@ def documented():
         "train",
         "explain",
         "convert",
+        "configs",
         "weights",
         "predict",
         "explorer",

@@ -20,7 +20,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vit_tutorial import ViT, ViTConfig, files, train
+import vit_tutorial as vt
+from vit_tutorial import ViT, ViTConfig, train
 from vit_tutorial.data import Data, Images
 
 ROOT = Path(__file__).parent.parent
@@ -538,7 +539,7 @@ def test_what_a_run_leaves(digits_run):
 
 
 def test_the_checkpoint_is_what_it_claims(digits_run):
-    model, classes, preprocess = files.load(digits_run)
+    model, classes, preprocess = vt.load(digits_run)
     assert (model.config.dim, model.training, classes) == (16, False, tuple("0123456789"))
     digits = train.data_sets.load("digits")
     assert (preprocess.image_size, preprocess.mean, preprocess.std) == (digits.image_size, digits.mean, digits.std)
