@@ -5,9 +5,9 @@
     python benchmarks/families.py --verbose       a line a case, with the reason of each refusal
 
 Each name of timm's ViT families and each vision class of transformers is built small (the architecture's own heads, 16
-numbers a head, two blocks), every parameter and buffer is random, and its checkpoint is read three ways: as a state dict,
-as a file, and as the folder that the library itself saves. Our answer to an image is compared with theirs, and for
-folders a photograph's preprocessing, too. A case is
+numbers a head, two blocks), every parameter and buffer is random, and its checkpoint is read three ways: as a state
+dict, as a file, and as the folder that the library itself saves. Our answer to an image is compared with theirs, and
+for folders a photograph's preprocessing, too. A case is
 
 - equal: the same numbers to 1e-4 of their spread (a warning or not);
 - refused: a ValueError that says which part of the architecture or config is beyond ViTConfig, or what to give;
@@ -155,19 +155,59 @@ def timm_cases() -> Iterator[Case]:
 
 # -------------------------------------------------------------------------------------------------------- transformers
 
-CLASSES = (
-    "ViTModel ViTForImageClassification ViTForMaskedImageModeling DeiTModel DeiTForImageClassification "
-    "DeiTForImageClassificationWithTeacher DeiTForMaskedImageModeling ViTMAEModel ViTMAEForPreTraining ViTMSNModel "
-    "ViTMSNForImageClassification IJepaModel IJepaForImageClassification DPTModel DPTForDepthEstimation "
-    "DPTForSemanticSegmentation BeitModel BeitForImageClassification BeitForMaskedImageModeling Data2VecVisionModel "
-    "Data2VecVisionForImageClassification Dinov2Model Dinov2ForImageClassification Dinov2WithRegistersModel "
-    "Dinov2WithRegistersForImageClassification DINOv3ViTModel DINOv3ViTForImageClassification SiglipVisionModel "
-    "SiglipForImageClassification Siglip2VisionModel Siglip2ForImageClassification CLIPVisionModel "
-    "CLIPVisionModelWithProjection CLIPForImageClassification BlipVisionModel YolosModel YolosForObjectDetection "
-    "AltCLIPVisionModel ChineseCLIPVisionModel SwinModel SwinForImageClassification Swinv2ForImageClassification "
-    "HieraForImageClassification PvtForImageClassification LevitForImageClassification PoolFormerForImageClassification "
-    "VitDetModel InternVLVisionModel GroupViTVisionModel OwlViTVisionModel VivitForVideoClassification"
-).split()
+CLASSES = [
+    "ViTModel",
+    "ViTForImageClassification",
+    "ViTForMaskedImageModeling",
+    "DeiTModel",
+    "DeiTForImageClassification",
+    "DeiTForImageClassificationWithTeacher",
+    "DeiTForMaskedImageModeling",
+    "ViTMAEModel",
+    "ViTMAEForPreTraining",
+    "ViTMSNModel",
+    "ViTMSNForImageClassification",
+    "IJepaModel",
+    "IJepaForImageClassification",
+    "DPTModel",
+    "DPTForDepthEstimation",
+    "DPTForSemanticSegmentation",
+    "BeitModel",
+    "BeitForImageClassification",
+    "BeitForMaskedImageModeling",
+    "Data2VecVisionModel",
+    "Data2VecVisionForImageClassification",
+    "Dinov2Model",
+    "Dinov2ForImageClassification",
+    "Dinov2WithRegistersModel",
+    "Dinov2WithRegistersForImageClassification",
+    "DINOv3ViTModel",
+    "DINOv3ViTForImageClassification",
+    "SiglipVisionModel",
+    "SiglipForImageClassification",
+    "Siglip2VisionModel",
+    "Siglip2ForImageClassification",
+    "CLIPVisionModel",
+    "CLIPVisionModelWithProjection",
+    "CLIPForImageClassification",
+    "BlipVisionModel",
+    "YolosModel",
+    "YolosForObjectDetection",
+    "AltCLIPVisionModel",
+    "ChineseCLIPVisionModel",
+    "SwinModel",
+    "SwinForImageClassification",
+    "Swinv2ForImageClassification",
+    "HieraForImageClassification",
+    "PvtForImageClassification",
+    "LevitForImageClassification",
+    "PoolFormerForImageClassification",
+    "VitDetModel",
+    "InternVLVisionModel",
+    "GroupViTVisionModel",
+    "OwlViTVisionModel",
+    "VivitForVideoClassification",
+]
 SMALL = {
     "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96, "image_size": 32,
     "patch_size": 8, "num_labels": 5, "decoder_hidden_size": 16, "decoder_num_hidden_layers": 1,
@@ -204,16 +244,6 @@ PROCESSORS: dict[str, tuple[str, dict[str, Any]]] = {
     "ConvNeXt's crop_pct": ("ConvNext", {"size": {"shortest_edge": 32}, "crop_pct": 0.9}),
     "another size than the model's": ("ViT", {"size": 64}),
 }
-
-
-def shrink(config: Any) -> Any:
-    for key, value in SMALL.items():
-        if hasattr(config, key) and key != "image_size":
-            with_list = isinstance(getattr(config, key), (list, tuple)) and not isinstance(value, list)
-            setattr(config, key, type(getattr(config, key))([value] * 2) if with_list and key == "patch_size" else value)
-    if hasattr(config, "image_size"):
-        config.image_size = [32, 32] if isinstance(config.image_size, (list, tuple)) else 32
-    return config
 
 
 def transformers_model(name: str, **changes: Any) -> nn.Module:
