@@ -405,26 +405,33 @@ def some(names: Sequence[str], limit: int = 10) -> str:
 def save(
     folder: str | os.PathLike[str], model: ViT, data: Data, history: History, *, command: str = "",
     preprocess: Preprocessing | None = None, recipe: Mapping[str, Any] | None = None,
+    test: Mapping[str, float] | None = None,
 ) -> None:  # fmt: skip
     """Write model.safetensors, config.json (all that is needed to use them), history.csv and curves.png.
 
     ``preprocess`` says how pictures become what the model takes; None: as ``data`` has them. ``recipe``, plain values,
-    says how it was trained.
+    says how it was trained. ``test``, loss and accuracy on the test split, if the history is that of images held out.
     """
     from vit_tutorial import plots
 
     out, table, picture = Path(folder), io.StringIO(), io.BytesIO()
+    split, accuracies = "test", {"test_accuracy": history[-1]["test_accuracy"]}
+    if test is not None:
+        split = "validation"
+        accuracies = {"test_accuracy": test["test_accuracy"], "validation_accuracy": history[-1]["test_accuracy"]}
+        history = [{name.replace("test_", "validation_"): value for name, value in row.items()} for row in history]
     config = {
         "model": asdict(model.config), "classes": list(data.classes),
         **asdict(preprocess or Preprocessing(data.image_size, data.mean, data.std)),
-        "data": data.name, "test_accuracy": history[-1]["test_accuracy"], "command": command,
+        "data": data.name, **accuracies, "command": command,
         "recipe": dict(recipe or {}), "test_files": list(data.test_files),
     }  # fmt: skip
     rows = csv.DictWriter(table, list(history[0]), lineterminator="\n")
     rows.writeheader()
     rows.writerows(history)
-    columns = {name: [row[name] for row in history] for name in ("loss", "test_loss", "accuracy", "test_accuracy")}
-    labels = ("training loss", "test loss", "training accuracy", "test accuracy")
+    names = ("loss", f"{split}_loss", "accuracy", f"{split}_accuracy")
+    columns = {name: [row[name] for row in history] for name in names}
+    labels = ("training loss", f"{split} loss", "training accuracy", f"{split} accuracy")
     lines = dict(zip(labels, columns.values(), strict=True))
     epochs = [row["epoch"] for row in history]
     plots.curves(epochs, lines, xlabel="epoch", ylabel="loss (nats), accuracy (0 to 1)").savefig(picture)
