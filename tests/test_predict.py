@@ -407,14 +407,6 @@ def test_ctrl_c_needs_no_traceback(photos, monkeypatch):
     assert str(caught.value) == "stopped"
 
 
-def test_from_the_command_line(photos):
-    words = ["-m", "vit_tutorial.predict", photos[0], "--weights", "shapes", "--top", "1"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == photos[0]
-    assert len(done.stdout.splitlines()) == 2
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="there it is another error")
 def test_who_reads_its_lines_may_stop(photos):
     words = ["-m", "vit_tutorial.predict", *photos, "--weights", "shapes", "--batch", "1"]
