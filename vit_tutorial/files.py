@@ -223,11 +223,12 @@ def some(names: Sequence[str], limit: int = 10) -> str:
 
 def save(
     folder: str | os.PathLike[str], model: ViT, data: Data, history: History, *, command: str = "",
-    preprocess: Preprocessing | None = None,
+    preprocess: Preprocessing | None = None, recipe: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Write model.safetensors, config.json (all that is needed to use them), history.csv and curves.png.
 
-    ``preprocess`` says how pictures become what the model takes; None: as ``data`` has them.
+    ``preprocess`` says how pictures become what the model takes; None: as ``data`` has them. ``recipe``, plain values,
+    says how it was trained.
     """
     from vit_tutorial import plots
 
@@ -236,6 +237,7 @@ def save(
         "model": asdict(model.config), "classes": list(data.classes),
         **asdict(preprocess or Preprocessing(data.image_size, data.mean, data.std)),
         "data": data.name, "test_accuracy": history[-1]["test_accuracy"], "command": command,
+        "recipe": dict(recipe or {}), "test_files": list(data.test_files),
     }  # fmt: skip
     rows = csv.DictWriter(table, list(history[0]), lineterminator="\n")
     rows.writeheader()
