@@ -27,18 +27,19 @@ def test_each_command_has_the_help_of_its_module(command, capsys):
             main(arguments)
         assert not caught.value.code
         said.append(capsys.readouterr().out)
-    assert said[0] == said[1]
-    assert f"vit_tutorial.{command}" in said[0]
+    ours, theirs = (" ".join(text.split()) for text in said)  # lines break elsewhere after a shorter name
+    assert ours.startswith(f"usage: vit-tutorial {command} [-h]")
+    assert ours.partition(" [-h]")[2] == theirs.partition(" [-h]")[2]
 
 
 def test_every_argument_is_handed_on_as_it_is(monkeypatch):
     got = []
-    monkeypatch.setattr(vt.train, "main", got.append)
+    monkeypatch.setattr(vt.train, "main", lambda arguments, prog: got.append((prog, arguments)))
     words = ["--version", "train", "--", "-h", "--data", "digits"]  # none of them is the command's own
     cli.main(["train", *words])
     monkeypatch.setattr(sys, "argv", ["vit-tutorial", "train", "--resume"])
     cli.main()
-    assert got == [words, ["--resume"]]
+    assert got == [("vit-tutorial train", words), ("vit-tutorial train", ["--resume"])]
 
 
 def test_the_exit_status_is_the_command_s(refuses):
