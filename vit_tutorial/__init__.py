@@ -31,6 +31,10 @@ The map: lesson, module, and what is in it.
 | -- | drawings      | The figures drawn from a config's sizes.
 | -- | style         | The colours and type of all figures.
 | -- | checks        | The exercises' checks: right, or which mistake.
+
+``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
+same name is ``importlib.import_module("vit_tutorial.attention")``; ``from vit_tutorial.attention import ...`` works as
+everywhere.
 """
 
 from __future__ import annotations
