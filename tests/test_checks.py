@@ -101,7 +101,7 @@ def test_a_wrong_answer_is_caught_and_told_more_than_that_numbers_differ(exercis
         "expected a",
     )
     told += ("in place", "gradient of", "calls", "the package's", "stub doesn't name", "no answer", "The class has no")
-    told += tuple(exercise.advice.values()) + ("of dtype", "holds", "in eval mode,", "in training,")
+    told += (*exercise.advice.values(), "of dtype", "holds", "in eval mode,", "in training,")
     assert any(one in text for one in told), text
 
 

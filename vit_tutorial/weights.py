@@ -27,7 +27,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial import files
 from vit_tutorial.convert import HALF, Converted, convert, to_huggingface, to_timm, to_torchvision
-from vit_tutorial.data import Preprocessing
+from vit_tutorial.data import INTERPOLATIONS, Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.files import Trained, read
 from vit_tutorial.mlp import Gelu
@@ -39,7 +39,6 @@ Found = tuple[Converted, tuple[str, ...]]
 Getter = Callable[[str], Path | None]  # a file of a repository -> where it is now; None: there is none
 GOOGLE_BUCKET = "https://storage.googleapis.com/vit_models/"
 TORCHVISION_MODELS = ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
-INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # as Pillow numbers them
 
 
 def load(
