@@ -7,7 +7,9 @@ import html
 import importlib
 import importlib.util
 import json
+import re
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,8 +18,16 @@ from types import ModuleType
 from typing import Any
 
 import hostile
+import hypothesis
 import psutil
 import pytest
+import torch
+from filelock import FileLock
+from hypothesis import strategies as st
+from torch import nn
+
+import vit_tutorial as vt
+from vit_tutorial.checks import lesson01
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
@@ -298,3 +308,272 @@ def test_nobody_can_take_more_than_the_limits(tool, sandboxed, limits, tmp_path,
     before = len(psutil.pids())
     try_all(tool, sandboxed, limits, tmp_path, monkeypatch, list(hostile.TAKING))
     assert len(psutil.pids()) < before + 50, "no process is left"
+
+
+def test_a_link_to_a_neighbours_notebook_is_left_out(tool, tmp_path, capsys):
+    hand_in(FIRST, tmp_path / "in", "ada")
+    (tmp_path / "in" / "bob").mkdir()
+    (tmp_path / "in" / "bob" / FIRST.name).symlink_to(tmp_path / "in" / "ada" / FIRST.name)
+    (tmp_path / "in" / "eve").symlink_to(tmp_path / "in" / "ada")
+    found = list(tool.submissions(tmp_path / "in", [FIRST.stem]))
+    assert [student for student, _, _ in found] == ["ada"]
+    assert f"left out: bob/{FIRST.name} (a link, or no file)" in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_notebook_says_why(tool, tmp_path):
+    path = tmp_path / "x.ipynb"
+    many = [{"cell_type": "code", "source": "", "metadata": {}, "outputs": [], "execution_count": None}] * 600
+    for text, words in [
+        ("{not json", "not a notebook"),
+        ("[" * 100_000, "not a notebook"),
+        ('{"cells": [3], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "not a notebook"),
+        (json.dumps({"cells": many, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}), "600 cells, and 500"),
+    ]:
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=words):
+            tool.judge.read(path)
+    with path.open("wb") as file:
+        file.truncate(21_000_000)
+    with pytest.raises(ValueError, match="21 MB, and 20 are the most"):
+        tool.judge.read(path)
+
+
+# ---- The judge ---------------------------------------------------------------------------------------------------
+
+
+def observed_of(tool: ModuleType, work: Any) -> list[Any]:
+    """What a sandbox tells of a right patchify, or of ``work``."""
+    (exercise,) = [exercise for exercise in lesson01.EXERCISES if exercise.name == "patchify"]
+    return [[case.label, {"result": tool.judge.wire.encode(exercise.observe(work, case))}] for case in exercise.cases()]
+
+
+def right_patchify(images: torch.Tensor, patch_size: Any) -> torch.Tensor:
+    return vt.patchify(images, patch_size)
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda told: [],
+        lambda told: told[:-1],
+        lambda told: [*told, told[0]],
+        lambda told: told[::-1],
+        lambda told: [[label, {"result": {"dict": [["result", 0.0]]}}] for label, _ in told],
+        lambda told: [[label, {"result": {"dict": []}}] for label, _ in told],
+        lambda told: [[label, {"fault": ""}] for label, _ in told],
+        lambda told: [[label, {"result": True}] for label, _ in told],
+        lambda told: [[label, {}] for label, _ in told],
+        lambda told: "right",
+        lambda told: None,
+        lambda told: {"right": True},
+        lambda told: [[label, json.loads(json.dumps(result).replace("float32", "float64"))] for label, result in told],
+    ],
+)
+def test_a_report_without_the_right_results_gives_no_mark(tool, forge):
+    told = observed_of(tool, right_patchify)
+    assert tool.judge.confirms("01", "patchify", told)[0] is True
+    assert tool.judge.confirms("01", "patchify", forge(told))[0] is False
+
+
+def test_a_report_with_one_wrong_number_gives_no_mark(tool):
+    def nearly(images: torch.Tensor, patch_size: Any) -> torch.Tensor:
+        return vt.patchify(images, patch_size) + 1e-3 * (len(images) == 3)
+
+    right, report = tool.judge.confirms("01", "patchify", observed_of(tool, nearly))
+    assert not right
+    assert "patchify: not yet" in report
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.frozensets(st.integers(), max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@hypothesis.given(value=VALUES)
+def test_values_come_out_of_a_sandbox_as_they_were(value):
+    wire = importlib.import_module("wire")
+    back = wire.decode(json.loads(json.dumps(wire.encode(value))))
+    assert back == value
+    assert type(back) is type(value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
+def test_tensors_come_out_of_a_sandbox_as_they_were(tool, dtype, shape):
+    tensor = torch.randn(shape).to(dtype).requires_grad_(dtype.is_floating_point)
+    for value in (tensor, tensor.detach().float().numpy()):
+        back = tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode(value))))
+        assert back.dtype == value.dtype
+        assert tuple(back.shape) == shape
+        assert (back == value).all()
+
+
+def test_what_has_no_form_keeps_its_types_name_and_its_text(tool):
+    back = tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode({"a": range(3), "b": nn.ReLU()}))))
+    assert (type(back["a"]).__name__, repr(back["a"])) == ("range", "range(0, 3)")
+    assert (type(back["b"]).__name__, repr(back["b"])) == ("ReLU", "ReLU()")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [1],
+        {},
+        {"pickle": "x"},
+        {"tensor": "float32", "shape": [10**12], "bytes": ""},
+        {"tensor": "float32", "shape": [-1, -1], "bytes": "AAAAAA=="},
+        {"tensor": "quint8", "shape": [1], "bytes": "AA=="},
+        {"array": "object", "shape": [1], "bytes": "AAAAAAAAAAA="},
+    ],
+)
+def test_what_encode_does_not_write_is_refused(tool, forged):
+    with pytest.raises(ValueError):  # noqa: PT011
+        tool.judge.wire.decode(forged)
+
+
+def test_honest_answers_are_not_noticed(tool):
+    for source in SOLUTIONS:
+        written = [cell["source"] for cell in tool.judge.read(source) if cell["cell_type"] == "code"]
+        assert tool.judge.tricks(written) == []
+
+
+# ---- The sandbox -------------------------------------------------------------------------------------------------
+
+
+def test_without_bubblewrap_it_refuses_and_says_how_to_go_on(tool, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for platform in ("linux", "darwin"):
+        monkeypatch.setattr(sys, "platform", platform)
+        with pytest.raises(SystemExit) as caught:
+            tool.sandbox.choose("")
+        for words in ("apt install bubblewrap", "SANDBOX=podman", "SANDBOX=none", "with your rights"):
+            assert words in str(caught.value)
+    for kind in ("podman", "docker"):
+        with pytest.raises(SystemExit, match=f"{kind} is not installed"):
+            tool.sandbox.choose(kind)
+    with pytest.raises(SystemExit, match="SANDBOX=chroot is not known: take bwrap, podman, docker, none"):
+        tool.sandbox.choose("chroot")
+    assert tool.sandbox.choose("none") == "none"
+
+
+def test_a_bubblewrap_that_does_not_work_is_named(tool, monkeypatch, tmp_path):
+    (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'setting up uid map: Permission denied' >&2\nexit 1\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(sys, "platform", "linux")
+    with pytest.raises(SystemExit, match="can't make a sandbox here: setting up uid map: Permission denied"):
+        tool.sandbox.choose("")
+
+
+def pairs(command: list[str], option: str) -> list[str]:
+    return [command[place + 1] for place, part in enumerate(command) if part == option]
+
+
+@pytest.mark.parametrize("kind", ["podman", "docker"])
+def test_a_containers_command_line(tool, kind, tmp_path):
+    limits = tool.sandbox.Limits(processes=48, disk=64_000_000, memory=2_000_000_000)
+    command = tool.sandbox.container(kind, limits, tmp_path / "vit_tutorial", "vit-1")
+    assert command[:2] == [kind, "run"]
+    for option in ("--rm", "--interactive", "--read-only"):
+        assert option in command
+    for option, value in {
+        "--network": "none",
+        "--cap-drop": "ALL",
+        "--security-opt": "no-new-privileges",
+        "--pids-limit": "48",
+        "--memory": "3500000000",
+        "--memory-swap": "3500000000",
+        "--user": "65534:65534",
+        "--pull": "never",
+        "--name": "vit-1",
+        "--workdir": "/scratch",
+    }.items():
+        assert pairs(command, option) == [value]
+    volumes = pairs(command, "--volume")
+    assert volumes[0] == f"{tmp_path}/vit_tutorial:/course/vit_tutorial:ro"
+    assert [Path(volume.split(":")[0]).name for volume in volumes[1:]] == ["runner.py", "wire.py"]
+    assert all(volume.endswith(":ro") for volume in volumes)
+    assert pairs(command, "--tmpfs") == [f"{folder}:size=64000000,mode=1777" for folder in ("/scratch", "/tmp")]
+    assert command[-3:] == ["vit_tutorial-grading", "python", "/course/tools/runner.py"]
+    built = tool.sandbox.build_image(kind, tmp_path)
+    assert built == [
+        kind,
+        "build",
+        "--tag",
+        "vit_tutorial-grading",
+        "--file",
+        f"{tmp_path}/grading.Dockerfile",
+        f"{tmp_path}",
+    ]
+
+
+def test_bubblewrap_sees_the_package_and_python_and_no_more(tool, tmp_path):
+    limits, package = tool.sandbox.Limits(disk=5_000_000), tmp_path / "course" / "vit_tutorial"
+    command = tool.sandbox.bwrap(limits, package, [tmp_path, Path("/usr/share")])
+    for option in ("--unshare-all", "--die-with-parent", "--new-session", "--disable-userns", "--clearenv"):
+        assert option in command
+    assert "--bind" not in command
+    assert "--share-net" not in command
+    shown = pairs(command, "--ro-bind")
+    assert str(package) in shown
+    for path in (ROOT, ROOT / "notebooks", tmp_path, Path.home(), Path("/"), Path("/etc"), Path("/home")):
+        assert str(path) not in shown
+    assert shown.index("/usr") < shown.index(str(package))
+    assert pairs(command, "--tmpfs") == ["/usr/share", "/dev/shm", "/tmp", "/scratch"]
+    assert command.index("/usr/share") > command.index("/usr")
+    assert pairs(command, "--size")[1:] == ["5000000"] * 3
+    assert pairs(command, "--remount-ro") == ["/usr/share", "/dev", "/"]
+
+
+def test_grading_twice_at_a_time_is_refused(tool, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "course").mkdir()
+    with FileLock(tmp_path / "course" / "grading.lock"), pytest.raises(SystemExit, match="is being graded already"):
+        tool.grade(tmp_path / "in", tmp_path / "course", "none")
+
+
+def test_the_command_line(tool, tmp_path, monkeypatch):
+    for arguments, words in [
+        (["grade", "--submitted", str(tmp_path / "none")], "there is no folder"),
+        (["assignments", "99"], "no lesson begins with 99"),
+    ]:
+        monkeypatch.setattr(sys, "argv", ["classroom.py", *arguments])
+        with pytest.raises(SystemExit, match=re.escape(words)):
+            tool.main()
+
+
+# ---- A kill ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_after_a_kill_it_goes_on_and_no_mark_is_lost_or_doubled(tool, sandboxed, tmp_path, capsys):
+    answers = {"right": {}, "reshaped": {"patchify": RESHAPED}, "crash": {"unpatchify": "import os\nos._exit(1)"}}
+    for number in range(3):
+        for name, changed in answers.items():
+            hand_in(FIRST, tmp_path / "in", f"{name}{number}", **changed)
+    folders = ["--submitted", str(tmp_path / "in"), "--course", str(tmp_path / "killed"), "--workers", "2"]
+    command = [sys.executable, str(ROOT / "tools" / "classroom.py"), "grade", *folders]
+    for enough in (1, 4, 6):  # killed three times, ever later
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        kept = tmp_path / "killed" / "judged"
+        while process.poll() is None and len(list(kept.rglob("*.json"))) < enough:
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+    done = len(list(kept.rglob("*.json")))
+    assert 0 < done < 9
+    capsys.readouterr()
+    assert tool.grade(tmp_path / "in", tmp_path / "killed", sandboxed, 2) == 3
+    assert capsys.readouterr().out.count("   0.0 s  ") >= 1, "what was done is not run again"
+    assert tool.grade(tmp_path / "in", tmp_path / "undisturbed", sandboxed, 2) == 3
+    assert marks(tmp_path / "killed") == marks(tmp_path / "undisturbed")
+    assert len(marks(tmp_path / "killed")) == 9
+    mine = [process for process in psutil.process_iter(["cmdline"]) if str(tmp_path) in str(process.info["cmdline"])]
+    assert mine == [], "no sandbox goes on"

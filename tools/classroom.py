@@ -178,12 +178,14 @@ def grade(folder: Path, course: Path, kind: str = "", workers: int = 0, limits: 
 
 def _grade(folder: Path, course: Path, how: Grading) -> int:
     api = nbgrader(course)
+    found = list(submissions(folder, [source.stem for source in sources([])]))
     for source in sources([]):
+        if source.stem not in {stem for _, stem, _ in found}:
+            continue
         released = course / "source" / source.stem / source.name
         if not released.exists() or released.read_bytes() != source.read_bytes():
             release(source, course, api)
     rows, failures = {}, 0
-    found = list(submissions(folder, [source.stem for source in sources([])]))
     stop = threading.Event()
     hidden = [path.resolve() for path in (ROOT, folder, course, Path.home())]
     with ThreadPoolExecutor(how.workers) as pool:
