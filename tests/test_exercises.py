@@ -22,7 +22,7 @@ FLAGS = {  # grade, locked, solution
     "answer": (True, False, True),
 }
 NBGRADER = importlib.util.find_spec("nbgrader") is not None
-PARTS = ("Timetable", "What each exercise trains", "Marking the open questions")
+PARTS = ("What each exercise trains", "Marking the open question")
 needs_nbgrader = pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed: pip install -e .[classroom]")
 
 
@@ -185,13 +185,17 @@ def test_a_copy_fails_at_its_stubs_alone(source, monkeypatch):
         assert role(cell) != "check" or re.fullmatch(r"\w+: not written yet\n", printed.getvalue())
 
 
-# ---- The teacher's page ------------------------------------------------------------------------------------------
+# ---- The teacher's pages -----------------------------------------------------------------------------------------
 
 
-def test_the_teachers_page_names_every_lesson(source):
-    page = (ROOT / "TEACHING.md").read_text(encoding="utf-8")
-    timetable, trains, marking = (page.split(f"## {title}")[1].split("\n## ")[0] for title in PARTS)
-    number = source.stem[:2]
-    assert re.search(rf"^\| {number} [^|]+\|[^|]+\|[^|]+\|[^|]+\|$", timetable, re.MULTILINE)
-    assert re.search(rf"^\| {number} \| .+ \| .+ \|$", trains, re.MULTILINE)
-    assert re.search(rf"^\| {number} \| .+ · .+ \|$", marking, re.MULTILINE)
+def test_the_teachers_pages_have_every_lesson(source):
+    timetable = (ROOT / "TEACHING.md").read_text(encoding="utf-8").split("## Timetable")[1].split("\n## ")[0]
+    link = re.escape(f"](teaching/{source.stem}.md)")
+    assert re.search(rf"^\| \[{source.stem[:2]} [^|]+{link} \|[^|]+\|[^|]+\|[^|]+\|$", timetable, re.MULTILINE)
+    page = (ROOT / "teaching" / f"{source.stem}.md").read_text(encoding="utf-8")
+    assert page.startswith(cells(ROOT / "notebooks" / source.name)[0]["source"].splitlines()[0])
+    trains, marking = (page.split(f"## {title}")[1].split("\n## ")[0] for title in PARTS)
+    exercises = re.findall(r"^\| (With a pencil|`\w+`(?:, `\w+`)*|Challenge) \| .+ \|$", trains, re.MULTILINE)
+    assert len(exercises) == trains.count("\n|") - 2 >= 3
+    assert exercises[-1] == "Challenge"
+    assert len(re.findall(r"^- .+$", marking, re.MULTILINE)) >= 2

@@ -408,7 +408,7 @@ def test_values_come_out_of_a_sandbox_as_they_were(value):
 @pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
 def test_tensors_come_out_of_a_sandbox_as_they_were(tool, dtype, shape):
     tensor = torch.randn(shape).to(dtype).requires_grad_(dtype.is_floating_point)
-    for value in (tensor, tensor.detach().float().numpy()):
+    for value in (tensor, torch.randn(shape).numpy()):
         back = tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode(value))))
         assert back.dtype == value.dtype
         assert tuple(back.shape) == shape

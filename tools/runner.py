@@ -227,6 +227,7 @@ class Runner:
         self.outputs = Outputs()
         self.lesson = importlib.import_module(f"vit_tutorial.checks.lesson{job['lesson']}")
         self.harness = importlib.import_module("vit_tutorial.checks.harness")
+        self.note = importlib.import_module("vit_tutorial.checks.record").note
         import wire  # before the student's code, like all that is needed later
 
         self.encode = wire.encode
@@ -261,19 +262,27 @@ class Runner:
         """Check in a child, whose end nothing can survive; a child that ends without a report has failed."""
         child = os.fork()
         if child == 0:
+            said = False
             try:
-                self.check(number, cell)
+                said = self.check(number, cell)
             finally:
-                os._exit(0)
+                os._exit(0 if said else 1)
         deadline = time.monotonic() + self.job["seconds"]
         while time.monotonic() < deadline:
-            if os.waitpid(child, os.WNOHANG) != (0, 0):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:  # for checks.progress(), which counts what was checked in this process
+                self.note(self.exercise(cell["check"]), "not yet" if status else "right")
                 return
             time.sleep(0.01)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
-    def check(self, number: int, cell: dict[str, Any]) -> None:
+    def exercise(self, name: str) -> Any:
+        (exercise,) = [exercise for exercise in self.lesson.EXERCISES if exercise.name == name]
+        return exercise
+
+    def check(self, number: int, cell: dict[str, Any]) -> bool:
+        """Check what the notebook has made, and tell what was found; whether it is said to be right."""
         replaced = self.pristine.put_back()
         sys.settrace(None)
         sys.setprofile(None)
@@ -292,10 +301,11 @@ class Runner:
         during = self.pristine.put_back()
         outputs = self.outputs.made
         self.send(check=number, said=said, observed=observed, outputs=outputs, replaced=replaced, during=during)
+        return said
 
     def judged(self, name: str, work: Any, observed: list[Any]) -> bool:
         """The check's own verdict; into ``observed`` what the work gave in each case."""
-        (exercise,) = [exercise for exercise in self.lesson.EXERCISES if exercise.name == name]
+        exercise = self.exercise(name)
         observe = exercise.observe
 
         def recording(worked: Any, case: Any) -> Any:

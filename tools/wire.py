@@ -62,6 +62,8 @@ def decode(value: Any) -> Any:
         return {decode(key): decode(part) for key, part in value[kind]}
     if kind == "other":
         return _stand_in(value["other"], value["text"])
+    if {"bytes", "shape"} - value.keys():
+        raise ValueError(f"no such kind of value: {str(kind)[:40]}")
     data, shape = base64.b64decode(value["bytes"], validate=True), [int(size) for size in value["shape"]]
     if kind == "tensor" and value["tensor"] in DTYPES:
         dtype = DTYPES[value["tensor"]]

@@ -26,12 +26,12 @@ from filelock import FileLock
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial import files
-from vit_tutorial.data import Preprocessing
-from vit_tutorial.embeddings import resize_position_embedding, sincos_position_embedding
+from vit_tutorial.convert import HALF, Converted, convert, to_huggingface, to_timm, to_torchvision
+from vit_tutorial.data import INTERPOLATIONS, Preprocessing
+from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.files import Trained, read
-from vit_tutorial.names import HALF, Converted, convert, to_huggingface, to_timm, to_torchvision
+from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.vit import POOLS
 
 __all__ = ["Converted", "convert", "load", "read", "to_huggingface", "to_timm", "to_torchvision"]
 
@@ -39,7 +39,6 @@ Found = tuple[Converted, tuple[str, ...]]
 Getter = Callable[[str], Path | None]  # a file of a repository -> where it is now; None: there is none
 GOOGLE_BUCKET = "https://storage.googleapis.com/vit_models/"
 TORCHVISION_MODELS = ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
-INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # as Pillow numbers them
 
 
 def load(
@@ -47,7 +46,7 @@ def load(
     *,
     num_classes: int | None = None,
     image_size: Size | None = None,
-    recipe: str = "timm",
+    recipe: ResizeRecipe = "timm",
 ) -> Trained:
     """A trained model, the names of its classes and its preprocessing.
 
@@ -103,7 +102,7 @@ def _shipped() -> list[str]:
 
 
 def _adapt(
-    found: Converted, classes: tuple[str, ...], num_classes: int | None, image_size: Size | None, recipe: str
+    found: Converted, classes: tuple[str, ...], num_classes: int | None, image_size: Size | None, recipe: ResizeRecipe
 ) -> Trained:
     """With another head, or for another image size, if asked."""
     config, state, preprocess = found.config, dict(found.state_dict), found.preprocess
@@ -111,12 +110,12 @@ def _adapt(
         config, classes = replace(config, num_classes=num_classes), ()
         state = {name: tensor for name, tensor in state.items() if not name.startswith("head.")}
         if num_classes:
-            state["head.weight"] = torch.zeros(num_classes, config.dim * max(POOLS[config.pool], 1))
+            state["head.weight"] = torch.zeros(num_classes, config.head_width)
             state["head.bias"] = torch.zeros(num_classes)
     if image_size is not None:
         old, config = config, replace(config, image_size=image_size)
         preprocess = replace(preprocess, image_size=as_pair(image_size, "image_size"))
-        prefix = POOLS[config.pool]
+        prefix = config.prefix_tokens
         if config.position == "learned" and config.grid != old.grid:
             state["embed.position"] = resize_position_embedding(
                 state["embed.position"], old.grid, config.grid, prefix_tokens=prefix, recipe=recipe
@@ -284,7 +283,7 @@ def _from_timm(config: dict[str, Any], state: dict[str, Any]) -> Found:
 
 
 def _from_transformers(config: dict[str, Any], state: dict[str, Any], how: dict[str, Any]) -> Found:
-    gelus = {"gelu": "exact", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+    gelus: dict[str, Gelu] = {"gelu": "exact", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
     if config.get("model_type") != "vit" or config["hidden_act"] not in gelus:
         raise ValueError(f"{config.get('model_type')} with {config.get('hidden_act')} is beyond ViTConfig: vit, gelu")
     size = as_pair(config["image_size"], "image_size")
