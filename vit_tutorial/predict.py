@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from PIL import Image, ImageOps
@@ -39,7 +39,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", "
 THREADS = min(os.cpu_count() or 1, 8)  # that read photographs; each may hold a whole one, 36 MB for 12 megapixels
 MOST_DRAWN = 100  # photographs in the picture of --attention: beyond, nobody sees anything on it
 
-Ranked = list[tuple[str, float]]  # (class, probability), the likeliest first
+Ranked: TypeAlias = list[tuple[str, float]]  # (class, probability), the likeliest first
 
 
 class Answer(NamedTuple):
