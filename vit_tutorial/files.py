@@ -17,11 +17,11 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import safetensors.torch
@@ -255,24 +255,34 @@ def save(
 
 
 def write(path: Path, content: bytes | memoryview) -> None:
-    """Put ``content`` in place of the file in one move: killed at any moment, the old file or the new one is there.
+    """Put ``content`` in place of the file, as :func:`replacing` does."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of ``path`` in one move when the block ends well.
+
+    Killed at any moment, the old file or the new one is there; after an error the old one.
 
     Raises:
-        OSError: that names the folder, for a full disk or one without the right to write; the old file stays.
+        OSError: that names the folder, for a full disk or one without the right to write.
     """
     partial_file = path.with_name(f"{path.name}.partial")  # one name: what a kill leaves is overwritten
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial_file.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())  # else a power cut may leave the new name and no content
         partial_file.replace(path)
     except OSError as error:
-        with suppress(OSError):
-            partial_file.unlink(missing_ok=True)
         raise OSError(
             error.errno,
             f"can't write {path.name} to the folder {path.parent} ({error.strerror}): what was saved there before is "
             "untouched; make room, or get the right to write, and resume",
         ) from error
+    finally:
+        with suppress(OSError):
+            partial_file.unlink(missing_ok=True)

@@ -89,7 +89,7 @@ class ViTConfig:
 
     @property
     def prefix_tokens(self) -> int:
-        """Tokens before the patches: 1 is the class token alone, 2 DeiT's as well, 0 neither (pooling by the mean)."""
+        """Tokens before the patches. 1 is the class token alone, 2 DeiT's as well, 0 neither (pooling by the mean)."""
         return {"mean": 0, "cls": 1, "distilled": 2}[self.pool]
 
     @property
@@ -99,7 +99,7 @@ class ViTConfig:
 
     @property
     def head_width(self) -> int:
-        """How many numbers the head reads: D, or 2 D with DeiT's second token."""
+        """How many numbers the head reads. D, or 2 D with DeiT's second token."""
         return 2 * self.dim if self.pool == "distilled" else self.dim
 
 

@@ -26,11 +26,11 @@ from filelock import FileLock
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial import files
+from vit_tutorial.convert import HALF, Converted, convert, to_huggingface, to_timm, to_torchvision
 from vit_tutorial.data import INTERPOLATIONS, Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.files import Trained, read
 from vit_tutorial.mlp import Gelu
-from vit_tutorial.names import HALF, Converted, convert, to_huggingface, to_timm, to_torchvision
 from vit_tutorial.patches import Size, as_pair
 
 __all__ = ["Converted", "convert", "load", "read", "to_huggingface", "to_timm", "to_torchvision"]

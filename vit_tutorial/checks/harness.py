@@ -1,99 +1,65 @@
 """What all checks share: try a student's work on several inputs, and say which mistake its numbers show.
 
 A check never knows a mistake by reading code. It runs small implementations that *have* the mistake, and names the one
-that gives the student's numbers. Everything goes to stdout; whatever the student's code does, it stays in there.
+that gives the student's numbers on every input; else it says what the numbers have to do with the right ones. What a
+text forbids is seen while the work runs. Everything goes to stdout; whatever a student's code does, it stays in there.
 """
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
+import inspect
 import io
+import itertools
 import linecache
 import math
-import numbers as numeric
-import sysconfig
+import random
 import textwrap
 import threading
+import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vit_tutorial.checks.compare import as_parts, as_tensor, differs, kind, shape, short
+from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Mistake, Result, Slip, Words, joined
+from vit_tutorial.checks.record import note
+from vit_tutorial.checks.symptoms import EXACT, WEAK, Pair, reach, symptom
+from vit_tutorial.checks.watch import borrowed, library, name_of, place, unwrapped, watching
+
+__all__ = [
+    "Case",
+    "Exercise",
+    "Fault",
+    "Forbidden",
+    "Mistake",
+    "Result",
+    "Slip",
+    "Words",
+    "adopt",
+    "answers",
+    "attempt",
+    "call",
+    "check",
+    "layer",
+    "named",
+    "normal",
+    "random_weights",
+]
+
 SECONDS = 10.0  # for one student's work, all its inputs together
+QUICK = 0.5  # a work that takes longer is not tried again to find out what it does
 KEPT = 2000  # characters of what the student's code prints
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 UNWRITTEN = "is not written yet"
-
-Result = dict[str, Any]  # what is compared, by name: "result", "gradient of x", …
-
-
-@dataclass(frozen=True)
-class Case:
-    """One input to try.
-
-    Args:
-        label: how the report calls it.
-        args: what the work is called with.
-        build: for :func:`layer`, what the class is built with.
-        weights: for :func:`layer`, the parameters to copy in, by the names that the stub agrees on.
-    """
-
-    label: str
-    args: tuple[Any, ...] = ()
-    build: tuple[Any, ...] = ()
-    weights: dict[str, Tensor] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Mistake:
-    """A misconception, and a small implementation that has it.
-
-    Args:
-        name: what it is called, in a few words that fit after "It looks like".
-        says: one to three sentences that explain what happens, and what to do.
-        reread: a heading (or a bold opening) of the lesson, word for word.
-        wrong: the implementation, with the signature of the right one.
-    """
-
-    name: str
-    says: str
-    reread: str
-    wrong: Any
-
-
-@dataclass(frozen=True, eq=False)
-class Exercise:
-    """What a check needs to know.
-
-    Args:
-        name: what follows ``check_``.
-        lesson: two digits.
-        right: the reference.
-        cases: makes the inputs, new ones at each call.
-        mistakes: those that the check can name, the likelier one first.
-        observe: runs a work on a case, and returns what to compare: :func:`call`, :func:`layer`, :func:`answers`.
-        tolerance: the largest difference that counts as equal, relative to the largest number.
-        secret: whether the report must not show the right numbers.
-    """
-
-    name: str
-    lesson: str
-    right: Any
-    cases: Callable[[], list[Case]]
-    mistakes: tuple[Mistake, ...]
-    observe: Callable[[Any, Case], Result]
-    tolerance: float = 1e-5
-    secret: bool = False
-
-
-class Fault(Exception):
-    """What is wrong with a student's work, in a plain sentence."""
 
 
 class _TimeUp(BaseException):
@@ -103,30 +69,38 @@ class _TimeUp(BaseException):
 # ---- Observers: how a work is run --------------------------------------------------------------------------------
 
 
-def call(work: Any, case: Case) -> Result:
-    """Call ``work(*args)``: its result, and the gradient of a fixed combination of it in each argument."""
-    leaves = [x.detach().clone().requires_grad_() if _differentiable(x) else x for x in case.args]
+def call(work: Any, case: Case, differentiable: bool = False) -> Result:
+    """Call ``work(*args)``: its result, and which arguments it changed.
+
+    With ``differentiable``, also the gradient of a fixed combination of the result in each argument: only for an
+    exercise whose text says that the work must be differentiable.
+    """
+    leaves = [_leaf(x, differentiable) for x in case.args]
     given = [x.clone() if isinstance(x, Tensor) else x for x in leaves]
     result = work(*given)
     observed = {"result": result}
-    for index, (gradient, leaf) in enumerate(zip(_gradients(result, leaves), leaves, strict=True)):
-        if _differentiable(leaf):
-            observed[f"gradient of argument {index + 1}"] = gradient
+    if differentiable:
+        for index, (gradient, leaf) in enumerate(zip(_gradients(result, leaves), leaves, strict=True)):
+            if _differentiable(leaf):
+                observed[f"gradient of argument {index + 1}"] = gradient
     pairs = zip(given, leaves, strict=True)
     observed["changed"] = [i + 1 for i, (a, b) in enumerate(pairs) if isinstance(b, Tensor) and not _unchanged(a, b)]
     return observed
 
 
-def layer(work: Any, case: Case, aliases: dict[str, str] | None = None) -> Result:
-    """Build ``work(*build)``, copy the weights in, call it in eval mode: its result, and all gradients.
+def layer(work: Any, case: Case, aliases: dict[str, str] | None = None, differentiable: bool = True) -> Result:
+    """Build ``work(*build)``, copy the weights in, call it in eval mode: its result, and the parameters' gradients.
 
-    ``aliases`` are other names that a parameter may have, as {theirs: agreed}. See :func:`adopt`.
+    ``aliases`` are other names that a parameter may have, as {theirs: agreed}. See :func:`adopt`. With
+    ``differentiable``, the gradients in the arguments are observed, too: a layer between others must let them through.
     """
     module = work(*case.build)
     if not isinstance(module, nn.Module):
-        raise Fault(f"{_name(work)}(...) gives {_kind(module)}, expected an nn.Module: derive the class from nn.Module")
+        raise Fault(
+            f"{name_of(work)}(...) gives {kind(module)}, expected an nn.Module: derive the class from nn.Module"
+        )
     parameters = adopt(module, case.weights, aliases or {})
-    observed = call(module.eval(), case)
+    observed = call(module.eval(), case, differentiable)
     result = module(*[x.clone() if isinstance(x, Tensor) else x for x in case.args])
     for name, gradient in zip(parameters, _gradients(result, list(parameters.values())), strict=True):
         if gradient is not None:
@@ -136,14 +110,23 @@ def layer(work: Any, case: Case, aliases: dict[str, str] | None = None) -> Resul
 
 
 def answers(work: Any, case: Case) -> Result:
-    """The answer to the question ``args[0]`` in the dictionary that ``work()`` returns."""
+    """The answer to the question ``args[0]`` in the dictionary that ``work()`` returns, as plain numbers."""
     given = work() if callable(work) else work
     if not isinstance(given, dict):
-        raise Fault(f"returned {_kind(given)}, expected a dictionary of answers")
-    if case.args[0] not in given or given[case.args[0]] is ...:
-        raise Fault(f"there is no answer for {case.args[0]!r} yet")
-    answer = given[case.args[0]]
-    return {case.args[0]: answer.tolist() if hasattr(answer, "tolist") else answer}  # an array's or a tensor's numbers
+        raise Fault(f"returned {kind(given)}, expected a dictionary of answers")
+    question = case.args[0]
+    if question not in given or given[question] is ...:
+        raise Fault(f"there is no answer for {question!r} yet")
+    return {question: _plain(given[question])}
+
+
+def _plain(answer: Any) -> Any:
+    """Numbers without their wrapping: an array, a tensor, a range, a list of tensors."""
+    if isinstance(answer, (np.ndarray, np.generic, Tensor)):
+        return answer.tolist()
+    if isinstance(answer, (tuple, list, range)):
+        return [_plain(part) for part in answer]
+    return answer
 
 
 def adopt(module: nn.Module, weights: dict[str, Tensor], aliases: dict[str, str]) -> dict[str, Tensor]:
@@ -162,12 +145,18 @@ def adopt(module: nn.Module, weights: dict[str, Tensor], aliases: dict[str, str]
         if not fitting:
             raise Fault(f"the class has a parameter that the stub doesn't name: {own}; {_agreed(weights)}")
         name = names[max(fitting, key=len)]
-        if parameter.numel() != weights[name].numel():
-            raise Fault(f"{own} has shape {_shape(parameter)}, expected {_shape(weights[name])}")
+        if not _holds(parameter, weights[name]):
+            raise Fault(f"{own} has shape {shape(parameter)}, expected {shape(weights[name])}")
         with torch.no_grad():
             parameter.copy_(weights[name].reshape(parameter.shape))
         adopted[name] = parameter
     return adopted
+
+
+def _holds(parameter: Tensor, agreed: Tensor) -> bool:
+    """Whether a parameter has the agreed shape, but for axes of length 1 and for axes that are joined (a Conv2d's)."""
+    a, b = ([n for n in x.shape if n != 1] for x in (parameter, agreed))
+    return a == b or (a[:1] == b[:1] and math.prod(a) == math.prod(b) and 1 < min(len(a), len(b)) < max(len(a), len(b)))
 
 
 def random_weights(module: nn.Module, seed: int = 0) -> dict[str, Tensor]:
@@ -179,6 +168,13 @@ def random_weights(module: nn.Module, seed: int = 0) -> dict[str, Tensor]:
 def normal(*shape: int, seed: int = 0) -> Tensor:
     """Normal numbers of a shape, the same at each call."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _leaf(x: Any, differentiable: bool) -> Any:
+    if not isinstance(x, Tensor):
+        return x
+    copy = x.detach().clone()
+    return copy.requires_grad_() if differentiable and _differentiable(x) else copy
 
 
 def _differentiable(x: Any) -> bool:
@@ -207,123 +203,10 @@ def _gradients(result: Any, leaves: list[Any]) -> list[Tensor | None]:
     return [next(found) if any(leaf is x for x in wanted) else None for leaf in leaves]
 
 
-# ---- Comparing ---------------------------------------------------------------------------------------------------
-
-
-def difference(expected: Any, got: Any, name: str, exercise: Exercise) -> str:
-    """The first difference in a plain sentence, or "" where there is none."""
-    if isinstance(expected, (tuple, list)):
-        if not isinstance(got, (tuple, list)) or len(got) != len(expected):
-            many = f" of {len(got)}" if isinstance(got, (tuple, list)) else ""
-            return f"{name} is {_kind(got)}{many}, expected a {type(expected).__name__} of {len(expected)}"
-        pairs = enumerate(zip(expected, got, strict=True))
-        found = [difference(a, b, f"{name}[{i}]", exercise) for i, (a, b) in pairs]
-        return next(filter(None, found), "")
-    if got is None:
-        return f"{name} is None: is the return missing?"
-    if isinstance(expected, Tensor):
-        return _tensor_difference(expected, got, name, exercise)
-    if isinstance(expected, numeric.Number) and not isinstance(expected, bool):
-        return _number_difference(expected, got, name, exercise)
-    same = type(got) is type(expected) and got == expected
-    return "" if same else f"{name} is {_short(got)}{_expected(_short(expected), exercise)}"
-
-
-def _tensor_difference(expected: Tensor, got: Any, name: str, exercise: Exercise) -> str:
-    if not isinstance(got, Tensor):
-        return f"{name} is {_kind(got)}, expected a torch.Tensor of shape {_shape(expected)}"
-    for what, was, should in (
-        ("has shape", _shape(got), _shape(expected)),
-        ("is on device", got.device, expected.device),
-        ("is of dtype", got.dtype, expected.dtype),
-    ):
-        if was != should:
-            return f"{name} {what} {was}, expected {should}"
-    a, b = got.detach(), expected.detach()
-    if a.is_floating_point() and a.isnan().any() and not b.isnan().any():
-        return f"{name} holds nan (not a number), first at {_index(a.isnan())}"
-    if not a.numel():
-        return ""
-    scale = max(1.0, b.abs().max().item())
-    wrong = ~((a - b).abs() <= exercise.tolerance * scale) & ~(a == b) & ~(a.isnan() & b.isnan())  # inf - inf is nan
-    if not wrong.any():
-        return ""
-    at = _index(wrong)
-    values = f"{name}{at} is {_digits(a[tuple(at)])}{_expected(_digits(b[tuple(at)]), exercise)}"
-    return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {_shape(a)}"
-
-
-def _number_difference(expected: Any, got: Any, name: str, exercise: Exercise) -> str:
-    if not isinstance(got, numeric.Number):
-        if not (hasattr(got, "item") and getattr(got, "size", None) is not None and math.prod(got.shape) == 1):
-            return f"{name} is {_kind(got)}, expected a number"
-        got = got.item()  # an array of one number, NumPy's or torch's
-    close = abs(got - expected) <= exercise.tolerance * max(1.0, abs(expected))
-    return "" if close else f"{name} is {_digits(got)}{_expected(_digits(expected), exercise)}"
-
-
-def _expected(value: str, exercise: Exercise) -> str:
-    return ", and should be something else" if exercise.secret else f", expected {value}"
-
-
-def differs(expected: Result, got: Result, exercise: Exercise) -> str:
-    """The first difference of two results in a plain sentence, or ""."""
-    for name, value in expected.items():
-        if name in ("changed", "missing"):
-            continue
-        if name.startswith("gradient"):
-            if found := _gradient_difference(value, got.get(name), name, exercise):
-                return found
-        elif found := difference(value, got.get(name), name, exercise):
-            return found
-    changed = [number for number in got.get("changed", []) if number not in expected.get("changed", [])]
-    return f"argument {changed[0]} was changed in place: make a new tensor, the caller needs the old" if changed else ""
-
-
-def _gradient_difference(expected: Tensor | None, got: Tensor | None, name: str, exercise: Exercise) -> str:
-    if expected is None or not expected.any():
-        empty = got is None or not got.any()
-        return "" if empty else f"{name} is not zero, expected none: the result must not depend on it"
-    if got is None:
-        return (
-            f"the numbers are right, but {name} is missing: something cuts the graph "
-            "(detach, .data, .item(), .tolist(), torch.tensor(…), torch.no_grad)"
-        )
-    found = _tensor_difference(expected, got, name, exercise)
-    return f"the numbers are right, but {found}" if found else ""
-
-
-def _index(mask: Tensor) -> list[int]:
-    return mask.nonzero()[0].tolist()
-
-
-def _shape(x: Tensor) -> tuple[int, ...]:
-    return tuple(x.shape)
-
-
-def _kind(x: Any) -> str:
-    if x is None:
-        return "None"
-    names = {"ndarray": "a NumPy array", "Tensor": f"a tensor of shape {_shape(x) if isinstance(x, Tensor) else ''}"}
-    return names.get(type(x).__name__, f"of type {type(x).__name__}")
-
-
-def _digits(x: Any) -> str:
-    value = x.item() if isinstance(x, Tensor) else x
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
-
-
-def _short(x: Any, most: int = 200) -> str:
-    text = " ".join(str(x).split()) if isinstance(x, BaseException) else " ".join(repr(x).split())
-    return text if len(text) <= most else f"{text[:most]} …"
-
-
-def _name(work: Any) -> str:
-    return getattr(work, "__name__", type(work).__name__)
-
-
 def _agreed(weights: dict[str, Tensor]) -> str:
-    return f"agreed are {', '.join(f'{name} {_shape(value)}' for name, value in weights.items())}"
+    if len(weights) > 12:
+        return f"the parts are {', '.join(dict.fromkeys(name.split('.')[0] for name in weights))}"
+    return f"agreed are {', '.join(f'{name} {shape(value)}' for name, value in weights.items())}"
 
 
 # ---- Running a student's work ------------------------------------------------------------------------------------
@@ -351,7 +234,31 @@ def _quiet() -> Iterator[_Kept]:
         yield kept
 
 
-def attempt(exercise: Exercise, work: Any, cases: list[Case]) -> list[Result | Fault]:
+@contextmanager
+def _plain_settings() -> Iterator[None]:
+    """The checks' own numbers don't hang on what the notebook has set."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+@contextmanager
+def _own_chance() -> Iterator[None]:
+    """The notebook's random numbers go on afterwards as if nothing had happened: torch's, NumPy's and Python's."""
+    pythons, numpys = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            yield
+        finally:
+            random.setstate(pythons)
+            np.random.set_state(numpys)
+
+
+def attempt(exercise: Exercise, work: Any, cases: list[Case], watched: bool = True) -> list[Result | Fault]:
     """Run a work on the cases, within the time limit: for each a result, or what went wrong (then it may end early)."""
     outcomes: list[Result | Fault] = []
     given_up = threading.Event()
@@ -360,7 +267,7 @@ def attempt(exercise: Exercise, work: Any, cases: list[Case]) -> list[Result | F
         try:
             for case in cases:
                 if not given_up.is_set():
-                    outcomes.append(_one(exercise, work, case))
+                    outcomes.append(_one(exercise, work, case, watched))
         except _TimeUp:
             pass
 
@@ -390,61 +297,98 @@ def _stop(thread: threading.Thread) -> bool:
     return not thread.is_alive()
 
 
-def _one(exercise: Exercise, work: Any, case: Case) -> Result | Fault:
-    # The notebook may have switched gradients off, and its own random numbers must go on as if nothing had happened.
-    with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+def _one(exercise: Exercise, work: Any, case: Case, watched: bool = False) -> Result | Fault:
+    # The notebook may have switched gradients off.
+    with torch.enable_grad(), _own_chance(), _calls(exercise, watched) as calls:
         try:
-            return exercise.observe(work, case)
+            outcome: Result | Fault = exercise.observe(work, case)
         except _TimeUp:
             raise
         except Fault as fault:
-            return fault
+            outcome = fault
         except NotImplementedError as error:
-            return Fault(UNWRITTEN if not str(error) else f"raised NotImplementedError: {_short(error)}")
+            unwritten = not str(error) and not isinstance(error.__cause__, Exception)
+            outcome = Fault(UNWRITTEN if unwritten else _raised(error, work))
         except BaseException as error:  # SystemExit, too
-            return Fault(_raised(error))
+            outcome = Fault(_raised(error, work))
+    return Fault(calls[0]) if calls else outcome
 
 
-def _raised(error: BaseException) -> str:
-    text = f"raised {type(error).__name__}" + (f": {_short(error)}" if str(error) else "")
-    if ".numpy()" in text:
+def _calls(exercise: Exercise, watched: bool) -> AbstractContextManager[list[str]]:
+    return watching(exercise) if watched else nullcontext([])
+
+
+def _raised(error: BaseException, work: Any) -> str:
+    text = f"raised {type(error).__name__}" + (f": {short(error)}" if str(error) else "")
+    if ".numpy()" in text and "requires grad" in text:
         text += " Stay with torch's own functions, so that gradients can flow."
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not _library(frame.filename)]
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not library(frame.filename)]
     if own:
         line = (own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0)).strip()
         text += f"\n    in line {own[-1].lineno} of {own[-1].name}: {line}"
+    elif defined := _definition(work):
+        text += f"\n    {defined}"
     return text
 
 
-def _library(filename: str) -> bool:
-    folders = [*sysconfig.get_paths().values(), str(Path(torch.__file__).parent), str(Path(__file__).parent.parent)]
-    return filename.startswith(("<frozen", *folders))
+def _definition(work: Any) -> str:
+    """Where a student's work begins, for an error that comes up outside of it: it was called in another way."""
+    work = unwrapped(work)
+    if isinstance(work, type):
+        own = [vars(member)["__init__"] for member in work.__mro__ if "__init__" in vars(member)]
+        work = next((function for function in own if inspect.isfunction(function)), None)
+    code = getattr(work, "__code__", None)
+    return "" if code is None or library(code.co_filename) else place(code, code.co_firstlineno)
 
 
 # ---- The check ---------------------------------------------------------------------------------------------------
 
 
-def check(exercise: Exercise, work: Any) -> bool:
-    """Try a student's work and print what was found; whether it is right. Never raises for its faults."""
-    if borrowed := _borrowed(work):
-        print(f"{exercise.name}: not yet\n  {borrowed}")
+@dataclass(frozen=True)
+class _Tried:
+    """A student's work, tried: what the reference gives, what the work gives, and a verdict, case by case."""
+
+    exercise: Exercise
+    work: Any
+    cases: list[Case]
+    right: list[Result]
+    outcomes: list[Result | Fault]
+    verdicts: list[str]  # "" for right
+    quick: bool  # whether it can be tried again and again
+
+
+def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
+    """Try a student's work and print what was found; whether it is right. Never raises for its faults.
+
+    ``watched=False`` leaves out the look at what the work calls: for implementations of the checks' own.
+    """
+    if watched and (theirs := borrowed(work, exercise)):
+        print("\n".join([f"{exercise.name}: not yet", _wrap(theirs)]))
+        note(exercise, "not yet")
         return False
-    with _quiet():
-        right = _known(exercise, None)
-    with _quiet() as kept:
-        outcomes = attempt(exercise, work, exercise.cases())
-    pairs = list(zip(right, outcomes, strict=False))
-    verdicts = [str(b) if isinstance(b, Fault) else differs(_sound(a), b, exercise) for a, b in pairs]
-    passed = not any(verdicts)
-    if all(verdict == UNWRITTEN for verdict in verdicts):
-        print(f"{exercise.name}: not written yet")
-        return False
-    print(f"{exercise.name}: {'right' if passed else 'not yet'}. Tried:")
-    _print_tried(exercise.cases(), verdicts)
-    if not passed:
-        print(_diagnosis(exercise, right, outcomes, verdicts))
+    with _plain_settings():
+        with _quiet():
+            right = [_sound(outcome) for outcome in _known(exercise, None)]
+        with _quiet() as kept:
+            start = time.perf_counter()
+            outcomes = attempt(exercise, work, exercise.cases(), watched)
+            quick = time.perf_counter() - start < QUICK
+        pairs = zip(right, outcomes, strict=False)
+        verdicts = [str(b) if isinstance(b, Fault) else differs(a, b, exercise) for a, b in pairs]
+        tried = _Tried(exercise, work, exercise.cases(), right, outcomes, verdicts, quick)
+        passed = not any(verdicts)
+        if all(verdict == UNWRITTEN for verdict in verdicts):
+            print(f"{exercise.name}: not written yet")
+            note(exercise, "not written yet")
+            return False
+        print(f"{exercise.name}: {'right' if passed else 'not yet'}. Tried:")
+        _print_tried(tried)
+        if not passed:
+            with _quiet():
+                report = _report(tried)
+            print(report)
     _print_kept(kept)
+    note(exercise, "right" if passed else "not yet")
     return passed
 
 
@@ -461,58 +405,213 @@ def _sound(outcome: Result | Fault) -> Result:
     return outcome
 
 
-def _borrowed(work: Any) -> str:
-    """Whether this is the package's own function or class (its wrong implementations live in checks, and are not)."""
-    family = work.__mro__ if isinstance(work, type) else [work]
-    modules = [str(getattr(member, "__module__", "")) for member in family]
-    if modules[0].startswith(__name__.rpartition(".")[0]) or not any(m.startswith("vit_tutorial") for m in modules):
-        return ""
-    return f"{_name(work)} is the package's, or derives from it: write your own in the cell above"
+# ---- Which mistake it is -----------------------------------------------------------------------------------------
 
 
-def named(exercise: Exercise, right: list[Result | Fault], outcomes: list[Result | Fault]) -> list[tuple[Mistake, int]]:
-    """The mistakes whose wrong implementation gives the student's results, with the number of cases that tell.
+def named(exercise: Exercise, right: list[Result], outcomes: list[Result | Fault]) -> list[tuple[Mistake, int]]:
+    """The mistakes whose wrong implementation gives the student's results, with 0 if it does so on all inputs.
 
-    A case tells if the wrong result is the student's, and not the right one. First the mistakes that fit wherever both
-    run (with the number of all cases that tell), then those that fit on two cases at least, the best one first.
+    Where the student's work raises, or gives another shape than the right one, it may have another fault besides. Then
+    the mistake must show on two other inputs at least, and their number comes with it. No input may speak against it.
     """
-    whole, partial = [], []
+    found = []
     for mistake in exercise.mistakes:
-        telling, fits = 0, True
+        telling, beside = 0, False
         for wrong, a, b in zip(_known(exercise, mistake), right, outcomes, strict=False):
-            if isinstance(wrong, Fault) or isinstance(b, Fault):
-                continue
-            if differs(wrong, b | {"changed": []}, exercise):
-                fits = False
-            elif differs(_sound(a), wrong | {"changed": []}, exercise):
-                telling += 1
-        if telling and fits:
-            whole.append((mistake, 0))
-        elif telling >= 2:
-            partial.append((mistake, telling))
-    return whole + sorted(partial, key=lambda found: -found[1])
+            fit = _fit(exercise, mistake.wrong, wrong, a, b)
+            if fit == "no":
+                break
+            telling += fit == "tells"
+            beside |= fit == "beside"
+        else:
+            if telling >= (2 if beside else 1):
+                found.append((mistake, telling if beside else 0))
+    sure = [pair for pair in found if not pair[1]]
+    return sure if sure else found if len(found) == 1 else []
 
 
-def _diagnosis(
-    exercise: Exercise, right: list[Result | Fault], outcomes: list[Result | Fault], verdicts: list[str]
-) -> str:
-    first = next(i for i, verdict in enumerate(verdicts) if verdict)
-    lines = []
-    with _quiet():
-        mistakes = named(exercise, right, outcomes)
-    if mistakes:
+def _fit(exercise: Exercise, work: Any, wrong: Result | Fault, a: Result, b: Result | Fault) -> str:
+    """What one input says of a mistake: "tells" for it, "no", "beside" another fault, or "" for nothing."""
+    if isinstance(wrong, Fault):
+        return "" if isinstance(b, Fault) or isinstance(work, dict) else "no"
+    if isinstance(b, Fault):
+        return "beside"
+    if not differs(wrong, b | {"changed": []}, exercise):
+        return "tells" if differs(a, wrong | {"changed": []}, exercise) else ""
+    return "beside" if "has shape" in differs(a, b, exercise) and "has shape" in differs(wrong, b, exercise) else "no"
+
+
+def two_at_once(
+    exercise: Exercise, right: list[Result], outcomes: list[Result | Fault]
+) -> list[tuple[Mistake, Mistake]]:
+    """The pairs of mistakes that together give the student's results on all inputs; see :func:`joined`."""
+    found = []
+    cases = exercise.cases()
+    for first, second in itertools.combinations(exercise.mistakes, 2):
+        work = joined(first.wrong, second.wrong)
+        if work is None:
+            continue
+        fits = []
+        for case, a, b in zip(cases, right, outcomes, strict=False):
+            fits.append("no" if isinstance(b, Fault) else _fit(exercise, work, _one(exercise, work, case), a, b))
+            if fits[-1] in ("no", "beside"):
+                break
+        if fits and fits[-1] not in ("no", "beside") and "tells" in fits:
+            found.append((first, second))
+    return found
+
+
+def _report(tried: _Tried) -> str:
+    """What to tell of a wrong work: the mistake by its name, else what its numbers show; and the first difference."""
+    if tried.exercise.observe is answers:
+        lines = _on_answers(tried)
+    else:
+        first = next(i for i, verdict in enumerate(tried.verdicts) if verdict)
+        lines = _on_work(tried)
+        lines += f"First seen with {tried.cases[first].label}: {tried.verdicts[first]}".split("\n")
+        lines += _on_what_is_missing(tried, first) if not lines[0].startswith("It looks like") else []
+    return "\n".join(_wrap(line) for line in lines)
+
+
+def _on_work(tried: _Tried) -> list[str]:
+    exercise, lesson = tried.exercise, tried.exercise.lesson
+    if mistakes := named(exercise, tried.right, tried.outcomes):
         mistake, telling = mistakes[0]
         some = f" (on {telling} inputs, but not on all: there may be another)" if telling else ""
-        lines = [f"It looks like {mistake.name}{some}. {mistake.says}"]
-        lines += [f'Reread in lesson {exercise.lesson}: "{mistake.reread}".']
-    lines += f"First seen with {exercise.cases()[first].label}: {verdicts[first]}".split("\n")
-    seen = [outcome for outcome in outcomes if isinstance(outcome, dict)]
-    if seen and not mistakes:
-        if missing := seen[0].get("missing"):
-            lines += [f"The class has no {', no '.join(missing)}; {_agreed(exercise.cases()[first].weights)}."]
-        if "differ, shape" in verdicts[first]:
-            lines += [f"None of the {len(exercise.mistakes)} mistakes that this check knows gives these numbers."]
-    return "\n".join(_wrap(line) for line in lines)
+        return [
+            f"It looks like {mistake.name}{some}. {mistake.says}",
+            f'Reread in lesson {mistake.lesson or lesson}: "{mistake.reread}".',
+        ]
+    wrong = [i for i, verdict in enumerate(tried.verdicts) if verdict]
+    if exercise.explain and (seen := exercise.explain(_compared(tried, wrong))):
+        return [f"What your numbers show: {seen}"]
+    if not any("differ, shape" in tried.verdicts[i] or "has shape" in tried.verdicts[i] for i in wrong):
+        return []
+    couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
+    if len(couples) == 1:
+        a, b = couples[0]
+        places = f'"{a.reread}"' + (f' and "{b.reread}"' if b.reread != a.reread else "")
+        return [
+            f"It looks like two mistakes at once: {a.name}; and {b.name}. {a.says} {b.says}",
+            f"Reread in lesson {lesson}: {places}.",
+        ]
+    if exercise.secret:
+        return []
+    pairs = [pair for i in wrong for pair in _numbers(tried, i)]
+    seen = symptom(pairs, exercise.tolerance, EXACT) or (_dependence(tried, wrong) if tried.quick else "")
+    seen = seen or symptom(pairs, exercise.tolerance, WEAK)
+    return [f"What your numbers show: {seen}"] if seen else []
+
+
+def _compared(tried: _Tried, wrong: list[int]) -> list[tuple[Case, Result, Result]]:
+    """The wrong inputs on which the student's work gave a result, with the right one and theirs."""
+    rows = zip(tried.cases, tried.right, tried.outcomes, strict=False)
+    return [(case, a, b) for i, (case, a, b) in enumerate(rows) if i in wrong and not isinstance(b, Fault)]
+
+
+def _dependence(tried: _Tried, wrong: list[int]) -> str:
+    """On which inputs, and which parts of them, the student's result hangs where the right one doesn't, or not."""
+    for i in wrong:
+        outcome = tried.outcomes[i]
+        if isinstance(outcome, dict) and _numbers(tried, i):
+            works = (tried.exercise.right, tried.work)
+            for change, case in _changes(tried.exercise, tried.cases[i]):
+                after = [one for one in (_one(tried.exercise, work, case) for work in works) if isinstance(one, dict)]
+                if len(after) < len(works):
+                    continue
+                pairs = zip((tried.right[i], outcome), after, strict=True)
+                right, yours = (reach(before, later, _main(tried.right[i])) for before, later in pairs)
+                if right is not None and yours is not None and right != yours:
+                    return f"If {change} changes, so does {yours} of your result; it should be {right}."
+            return ""
+    return ""
+
+
+def _main(result: Result) -> str:
+    """The name of the first thing in a result that is made of numbers."""
+    names = [name for name in result if name not in ("changed", "missing") and not name.startswith("gradient")]
+    return next((name for name in names if _tensors(result[name])), "")
+
+
+def _changes(exercise: Exercise, case: Case) -> Iterator[tuple[str, Case]]:
+    """The case with one input changed, or a part of it, and what was changed."""
+    names = list(_inputs(exercise, dataclasses.replace(case, weights={})))
+    numbers = [i for i, x in enumerate(case.args) if _differentiable(x)]
+    for i in numbers:
+        yield names[i], _changed(case, i, slice(None), 0)
+    for name, weight in case.weights.items():
+        yield name, dataclasses.replace(case, weights=case.weights | {name: weight + normal(*weight.shape, seed=9)})
+    for i in numbers:
+        for axis, length in enumerate(case.args[i].shape):
+            if length > 1:
+                yield f"index 0 along axis {axis} of {names[i]}", _changed(case, i, slice(1), axis)
+
+
+def _changed(case: Case, index: int, part: slice, axis: int) -> Case:
+    x = case.args[index].clone()
+    one = x.movedim(axis, 0)[part]
+    one += normal(*one.shape, seed=9)
+    return dataclasses.replace(case, args=(*case.args[:index], x, *case.args[index + 1 :]))
+
+
+def _numbers(tried: _Tried, index: int) -> list[Pair]:
+    """The first tensor of a case that differs, as (right, student's, inputs); none if it isn't made of numbers."""
+    outcome, case = tried.outcomes[index], tried.cases[index]
+    if isinstance(outcome, Fault):
+        return []
+    inputs = _inputs(tried.exercise, case)
+    for name, expected in tried.right[index].items():
+        if name in ("changed", "missing") or name.startswith("gradient"):
+            continue
+        got = outcome.get(name)
+        many = isinstance(expected, (tuple, list))
+        parts = as_parts(got, len(expected)) if many else [got]
+        for a, b in zip(expected if many else [expected], parts or [], strict=False):
+            tensor = as_tensor(b)
+            if isinstance(a, Tensor) and tensor is not None and differs({name: a}, {name: b}, tried.exercise):
+                return [(a, tensor.to(a.device), inputs)]
+    return []
+
+
+def _inputs(exercise: Exercise, case: Case) -> dict[str, Any]:
+    """A case's arguments by their names, and its weights."""
+    work = unwrapped(exercise.right)
+    code = getattr(work, "__code__", None)
+    names = code.co_varnames[: code.co_argcount] if code else ()
+    if isinstance(work, type) and (forward := vars(work).get("forward")):
+        names = forward.__code__.co_varnames[1 : forward.__code__.co_argcount]
+    numbered = [f"argument {i + 1}" for i in range(len(case.args))]
+    return dict(zip([*names, *numbered[len(names) :]], case.args, strict=False)) | case.weights
+
+
+def _on_what_is_missing(tried: _Tried, first: int) -> list[str]:
+    seen = [outcome for outcome in tried.outcomes if isinstance(outcome, dict)]
+    if seen and (missing := seen[0].get("missing")):
+        return [f"The class has no {', no '.join(missing)}; {_agreed(tried.cases[first].weights)}."]
+    return []
+
+
+def _on_answers(tried: _Tried) -> list[str]:
+    """Each question that is answered wrongly, with its mistake, or a piece of advice."""
+    lines: list[str] = []
+    mistakes = [found for found, _ in named(tried.exercise, tried.right, tried.outcomes)]
+    said: set[Mistake] = set()
+    for case, verdict in zip(tried.cases, tried.verdicts, strict=False):
+        if not verdict:
+            continue
+        question = case.args[0]
+        lines.append(verdict if verdict.startswith(str(question)) else f"{question}: {verdict}")
+        mistake = next((found for found in mistakes if question in found.wrong), None)
+        if mistake is not None and mistake not in said:
+            said.add(mistake)
+            lines.append(f"It looks like {mistake.name}. {mistake.says}")
+            lines.append(f'Reread in lesson {tried.exercise.lesson}: "{mistake.reread}".')
+        elif mistake is None and "no answer" not in verdict:
+            lines += [tried.exercise.advice[question]] if question in tried.exercise.advice else []
+    return lines
+
+
+# ---- In print ----------------------------------------------------------------------------------------------------
 
 
 def _wrap(text: str) -> str:
@@ -521,10 +620,10 @@ def _wrap(text: str) -> str:
     return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _print_tried(cases: list[Case], verdicts: list[str]) -> None:
-    wide = max(len(case.label) for case in cases)
-    for index, case in enumerate(cases):
-        word = "not tried" if index >= len(verdicts) else _word(verdicts[index])
+def _print_tried(tried: _Tried) -> None:
+    wide = max(len(case.label) for case in tried.cases)
+    for index, case in enumerate(tried.cases):
+        word = "not tried" if index >= len(tried.verdicts) else _word(tried.verdicts[index])
         print(f"    {case.label:<{wide}}  {word}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -33,10 +34,20 @@ NUMBERS = {
 PATCH_NUMBERS = Exercise(
     name="patch_numbers",
     lesson="01",
+    points=3,
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
     secret=True,
+    advice={
+        "patches": "Divide the height of the image by the height of a patch, and its width by the width of a patch.",
+        "patch 1": "A patch takes 3 pixels of each of its 2 rows. Patch 0 stands in the top left corner; patch 1 is "
+        "next to it, on the right.",
+        "pixel 16": "First the patch, then the place within it, both counted from 0. Draw the lines between the "
+        "patches, and count like words on a page.",
+        "photo patches": "Divide 224 and 160 by 16, and multiply.",
+        "photo length": "How many pixels has a patch, and how many numbers has a pixel?",
+    },
     mistakes=(
         Mistake(
             "a reshape in place of cutting",
@@ -52,6 +63,30 @@ PATCH_NUMBERS = Exercise(
             {"patch 1": [12, 13, 14, 18, 19, 20]},
         ),
         Mistake(
+            "counting down the columns of patches",
+            "Patches are numbered like words on a page: first across, then down. You went down first.",
+            "2 · The photograph",
+            {"pixel 16": (4, 1)},
+        ),
+        Mistake(
+            "counting from 1",
+            "Patch 0 is the first one, in the top left corner. You give the numbers of patch 0.",
+            "2 · The photograph",
+            {"patch 1": [0, 1, 2, 6, 7, 8]},
+        ),
+        Mistake(
+            "counting from 1, patches and places",
+            "The first patch is patch 0, and the first place in it is place 0. Both of yours are one too large.",
+            "1 · Four patches, by hand",
+            {"pixel 16": (4, 2)},
+        ),
+        Mistake(
+            "a patch read down its columns",
+            "Inside a patch, too, you read across first, then down.",
+            "1 · Four patches, by hand",
+            {"patch 1": [3, 9, 4, 10, 5, 11]},
+        ),
+        Mistake(
             "a patch's height and width exchanged",
             "The patches are 2 high and 3 wide; height comes first everywhere. Yours are 3 high and 2 wide.",
             "Height and width exchanged",
@@ -62,6 +97,36 @@ PATCH_NUMBERS = Exercise(
             "Inside a patch, too, you read across first: place 1 is right of place 0.",
             "1 · Four patches, by hand",
             {"pixel 16": (3, 2)},
+        ),
+        Mistake(
+            "the pixel's row and column in the image",
+            "You say where 16 stands in the image. Asked is the patch that it goes to, and its place within it.",
+            "1 · Four patches, by hand",
+            {"pixel 16": (2, 4)},
+        ),
+        Mistake(
+            "patch and place exchanged",
+            "The two numbers are right, but in the other order: first the patch, then the place within it.",
+            "1 · Four patches, by hand",
+            {"pixel 16": (1, 3)},
+        ),
+        Mistake(
+            "a square patch, 2 high and 2 wide",
+            "A patch is 2 high and 3 wide, so fewer of them stand side by side.",
+            "Rectangles",
+            {"patches": 9},
+        ),
+        Mistake(
+            "a square patch, 3 high and 3 wide",
+            "A patch is 2 high and 3 wide, so more of them stand one below the other.",
+            "Rectangles",
+            {"patches": 4},
+        ),
+        Mistake(
+            "pixels in place of patches",
+            "You counted pixels. Each patch takes several of them.",
+            "1 · Four patches, by hand",
+            {"patches": 36},
         ),
         Mistake(
             "a class token that is not there yet",
@@ -76,10 +141,35 @@ PATCH_NUMBERS = Exercise(
             {"photo patches": 196},
         ),
         Mistake(
+            "rows and columns added",
+            "You added the number of rows and the number of columns. In each row stands one patch for each column: "
+            "multiply them.",
+            "2 · The photograph",
+            {"photo patches": 24},
+        ),
+        Mistake(
+            "the channels counted as patches",
+            "A patch holds all three channels, so that there are no more patches than in a grey image.",
+            "2 · The photograph",
+            {"photo patches": 420},
+        ),
+        Mistake(
             "the channels forgotten",
             "A patch of 16 × 16 pixels has three numbers at each pixel.",
             "2 · The photograph",
             {"photo length": 256},
+        ),
+        Mistake(
+            "one side of the patch forgotten",
+            "A patch has 16 rows *and* 16 columns, and three numbers at each pixel.",
+            "2 · The photograph",
+            {"photo length": 48},
+        ),
+        Mistake(
+            "the channels added",
+            "Each pixel has three numbers, so their number is multiplied by 3, not raised by 3.",
+            "2 · The photograph",
+            {"photo length": 259},
         ),
     ),
 )
@@ -99,7 +189,8 @@ def _images(*shape: int) -> Tensor:
 
 def _patchify_cases() -> list[Case]:
     shapes: list[tuple[tuple[int, ...], lesson.Size]]
-    shapes = [((1, 1, 4, 4), 2), ((2, 3, 6, 4), 2), ((2, 3, 4, 8), (2, 4)), ((1, 2, 6, 6), (3, 2)), ((3, 1, 3, 9), 3)]
+    # All lengths differ (images, channels, rows, columns, P, Q, N, C*P*Q), so that a shape shows what was mixed up.
+    shapes = [((1, 1, 4, 6), 2), ((2, 3, 20, 28), 4), ((3, 2, 28, 30), (4, 5)), ((5, 2, 6, 6), (3, 2))]
     return [Case(f"images {shape}, patch_size={size}", (_images(*shape), size)) for shape, size in shapes]
 
 
@@ -132,6 +223,26 @@ def _batch_merged(images: Tensor, patch_size: lesson.Size) -> Tensor:
     return x.permute(2, 4, 0, 1, 3, 5).reshape(len(images), x.shape[2] * x.shape[4], -1)
 
 
+def _channels_first(images: Tensor, patch_size: lesson.Size) -> Tensor:
+    B, C, rows, P, columns, Q = (x := _split(images, patch_size)).shape
+    return x.permute(0, 1, 2, 4, 3, 5).reshape(B, rows * columns, C * P * Q)
+
+
+def _sides_exchanged(images: Tensor, patch_size: lesson.Size) -> Tensor:
+    B, C, H, W = images.shape
+    return lesson.patchify(images.reshape(B, C, W, H), patch_size)
+
+
+def _parts_exchanged(images: Tensor, patch_size: lesson.Size) -> Tensor:
+    (P, Q), (B, C, H, W) = lesson.as_pair(patch_size, "patch_size"), images.shape
+    x = images.reshape(B, C, P, H // P, Q, W // Q).permute(0, 3, 5, 1, 2, 4)
+    return x.reshape(B, -1, C * P * Q)
+
+
+def _numbers_first(images: Tensor, patch_size: lesson.Size) -> Tensor:
+    return lesson.patchify(images, patch_size).transpose(1, 2)
+
+
 def _patch_exchanged(images: Tensor, patch_size: lesson.Size) -> Tensor:
     P, Q = lesson.as_pair(patch_size, "patch_size")
     return lesson.patchify(images, (Q, P))
@@ -149,6 +260,7 @@ def _unfold_reshaped(images: Tensor, patch_size: lesson.Size) -> Tensor:
 PATCHIFY = Exercise(
     name="patchify",
     lesson="01",
+    points=5,
     right=lesson.patchify,
     cases=_patchify_cases,
     observe=call,
@@ -187,6 +299,32 @@ PATCHIFY = Exercise(
             _batch_merged,
         ),
         Mistake(
+            "channels in front of the patches",
+            "The channels still stand before rows and columns of patches when you join the axes, so a patch holds "
+            "numbers of one channel from several places. Bring (C, P, Q) behind (rows, columns) first.",
+            "1 · Four patches, by hand",
+            _channels_first,
+        ),
+        Mistake(
+            "height and width of the image exchanged",
+            "images.shape is (B, C, H, W), height before width. On square images nobody can notice.",
+            "Height and width exchanged",
+            _sides_exchanged,
+        ),
+        Mistake(
+            "the two parts of an axis exchanged",
+            "H pixels are rows * P, in this order: cut H into (rows, P) and W into (columns, Q). You cut them into "
+            "(P, rows) and (Q, columns), so that a patch takes pixels from all over the image.",
+            "1 · Four patches, by hand",
+            _parts_exchanged,
+        ),
+        Mistake(
+            "patches left behind their numbers",
+            "You return (B, C*P*P, N). Each row is to be a patch, (B, N, C*P*P): one transpose(1, 2) more.",
+            "4 · The same thing as a convolution",
+            _numbers_first,
+        ),
+        Mistake(
             "a patch's height and width exchanged",
             "patch_size=(P, Q) is (height, width), height first. On squares nobody can notice.",
             "Height and width exchanged",
@@ -219,7 +357,7 @@ def check_patchify(fn: Callable[..., Tensor]) -> bool:
 
 def _unpatchify_cases() -> list[Case]:
     sizes: list[tuple[tuple[int, int], lesson.Size, tuple[int, int]]]
-    sizes = [((1, 1), 2, (4, 4)), ((2, 3), 2, (6, 4)), ((2, 3), (2, 4), (4, 8)), ((1, 2), (3, 2), (6, 6))]
+    sizes = [((1, 1), 2, (4, 6)), ((2, 3), 4, (20, 28)), ((3, 2), (4, 5), (28, 30)), ((5, 2), (3, 2), (6, 6))]
     made = []
     for (B, C), size, (H, W) in sizes:
         patches = lesson.patchify(_images(B, C, H, W), size)
@@ -261,6 +399,23 @@ def _back_inside_first(patches: Tensor, patch_size: lesson.Size, image_size: tup
     return x.reshape(patches.shape[0], -1, *image_size)
 
 
+def _back_inside_turned(patches: Tensor, patch_size: lesson.Size, image_size: tuple[int, int]) -> Tensor:
+    x = _grid(patches, patch_size, image_size).permute(0, 3, 1, 5, 2, 4)
+    return x.reshape(patches.shape[0], -1, *image_size)
+
+
+def _back_inside_cut_turned(patches: Tensor, patch_size: lesson.Size, image_size: tuple[int, int]) -> Tensor:
+    x = _grid(patches, patch_size, image_size)
+    x = x.flatten(4).unflatten(4, x.shape[:3:-1])  # (B, rows, columns, C, Q, P)
+    return x.permute(0, 3, 1, 5, 2, 4).reshape(patches.shape[0], -1, *image_size)
+
+
+def _folded_by_reshape(patches: Tensor, patch_size: lesson.Size, image_size: tuple[int, int]) -> Tensor:
+    P, Q = lesson.as_pair(patch_size, "patch_size")
+    x = patches.reshape(patches.shape[0], patches.shape[2], patches.shape[1])
+    return F.fold(x, image_size, (P, Q), stride=(P, Q))
+
+
 def _back_size_exchanged(patches: Tensor, patch_size: lesson.Size, image_size: tuple[int, int]) -> Tensor:
     return lesson.unpatchify(patches, patch_size, image_size[::-1])
 
@@ -268,6 +423,7 @@ def _back_size_exchanged(patches: Tensor, patch_size: lesson.Size, image_size: t
 UNPATCHIFY = Exercise(
     name="unpatchify",
     lesson="01",
+    points=3,
     right=lesson.unpatchify,
     cases=_unpatchify_cases,
     observe=call,
@@ -299,6 +455,26 @@ UNPATCHIFY = Exercise(
             _back_channels_last,
         ),
         Mistake(
+            "pixels transposed inside each patch",
+            "Inside a patch, the row (y) stands before the column (x). You join the patch's columns to the rows of the "
+            "image.",
+            "The order within a patch",
+            _back_inside_turned,
+        ),
+        Mistake(
+            "each patch cut as (C, Q, P)",
+            "The last axis holds (C, P, Q): inside a patch, too, the row (y) stands before the column (x).",
+            "The order within a patch",
+            _back_inside_cut_turned,
+        ),
+        Mistake(
+            "a reshape in place of a transpose before fold",
+            "F.fold reads (B, C*P*P, N). To bring N to the end takes transpose(1, 2); reshape keeps the order of the "
+            "numbers, and mixes all patches.",
+            "A reshape in place of a permute",
+            _folded_by_reshape,
+        ),
+        Mistake(
             "inside and outside of a patch exchanged",
             "An image's row is patch row * P + y, so `rows` stands before `P` when the two axes are joined; the same "
             "for columns. The other way round, the image is woven from all patches.",
@@ -325,13 +501,13 @@ def check_unpatchify(fn: Callable[..., Tensor]) -> bool:
 
 def _embedding_cases() -> list[Case]:
     made = []
-    sizes: list[tuple[int, int, tuple[int, int], lesson.Size, int]]
-    sizes = [(1, 1, (4, 4), 2, 5), (2, 3, (4, 6), 2, 4), (2, 3, (4, 8), (2, 4), 6)]
+    sizes: list[tuple[int, int, lesson.Size, lesson.Size, int]]
+    sizes = [(1, 1, (4, 6), 2, 5), (2, 3, (6, 10), 2, 7), (4, 3, (6, 20), (3, 4), 8), (3, 2, 8, (2, 4), 5)]
     for B, C, image_size, patch_size, dim in sizes:
         build = (image_size, patch_size, C, dim)
-        label = f"images {(B, C, *image_size)}, patch_size={patch_size}, dim={dim}"
-        weights = random_weights(lesson.PatchEmbedding(*build))
-        made.append(Case(label, (_images(B, C, *image_size),), build, weights))
+        images = _images(B, C, *lesson.as_pair(image_size, "image_size"))
+        label = f"images {tuple(images.shape)}, image_size={image_size}, patch_size={patch_size}, dim={dim}"
+        made.append(Case(label, (images,), build, random_weights(lesson.PatchEmbedding(*build))))
     return made
 
 
@@ -366,6 +542,16 @@ class _TokensColumnsFirst(lesson.PatchEmbedding):
         return self.proj(images).transpose(2, 3).flatten(2).transpose(1, 2)
 
 
+class _ColoursBackwards(lesson.PatchEmbedding):
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images.flip(1))
+
+
+class _Divided(lesson.PatchEmbedding):
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images / 255)
+
+
 class _NoBias(lesson.PatchEmbedding):
     def forward(self, images: Tensor) -> Tensor:
         return F.conv2d(images, self.proj.weight, stride=self.patch_size).flatten(2).transpose(1, 2)
@@ -374,9 +560,11 @@ class _NoBias(lesson.PatchEmbedding):
 PATCH_EMBEDDING = Exercise(
     name="patch_embedding",
     lesson="01",
+    points=4,
     right=lesson.PatchEmbedding,
     cases=_embedding_cases,
-    observe=layer,
+    # An image needs no gradient: what learns is the matrix.
+    observe=functools.partial(layer, differentiable=False),
     mistakes=(
         Mistake(
             "a reshape in place of a transpose after the convolution",
@@ -422,6 +610,18 @@ PATCH_EMBEDDING = Exercise(
             "4 · The same thing as a convolution",
             _NoBias,
         ),
+        Mistake(
+            "channels in backward order",
+            "The kernel's channels stand in the images' own order: take images as they are.",
+            "The order within a patch",
+            _ColoursBackwards,
+        ),
+        Mistake(
+            "a division by 255",
+            "The images come as they shall be used; scaling them is not this layer's work.",
+            "4 · The same thing as a convolution",
+            _Divided,
+        ),
     ),
 )
 
@@ -439,7 +639,7 @@ def _overlapping(images: Tensor, patch_size: int, stride: int) -> Tensor:
 
 
 def _overlapping_cases() -> list[Case]:
-    sizes = [((1, 1, 4, 4), 2, 1), ((2, 3, 6, 8), 4, 2), ((2, 2, 7, 5), 3, 2), ((1, 3, 6, 4), 2, 2)]
+    sizes = [((1, 1, 4, 5), 2, 1), ((2, 3, 8, 12), 4, 2), ((2, 4, 9, 12), 3, 2), ((3, 2, 11, 8), 4, 3)]
     return [
         Case(f"images {shape}, patch_size={size}, stride={stride}", (_images(*shape), size, stride))
         for shape, size, stride in sizes
@@ -462,6 +662,27 @@ def _overlap_columns_first(images: Tensor, patch_size: int, stride: int) -> Tens
     return x.permute(0, 3, 2, 1, 4, 5).flatten(3).flatten(1, 2)
 
 
+def _overlap_permuted(*order: int) -> Callable[[Tensor, int, int], Tensor]:
+    def overlap(images: Tensor, patch_size: int, stride: int) -> Tensor:
+        x = images.unfold(2, patch_size, stride).unfold(3, patch_size, stride)
+        B, C, rows, columns, P, _ = x.shape
+        return x.permute(order).reshape(B, rows * columns, C * P * P)
+
+    return overlap
+
+
+def _overlap_padded(images: Tensor, patch_size: int, stride: int) -> Tensor:
+    H, W = images.shape[2:]
+    padding = (0, -(W - patch_size) % stride, 0, -(H - patch_size) % stride)
+    return _overlapping(F.pad(images, padding), patch_size, stride)
+
+
+def _overlap_as_many(images: Tensor, patch_size: int, stride: int) -> Tensor:
+    rows, columns = images.shape[2] // patch_size, images.shape[3] // patch_size
+    H, W = ((many - 1) * stride + patch_size for many in (rows, columns))
+    return _overlapping(images[..., :H, :W], patch_size, stride)
+
+
 def _overlap_reshaped(images: Tensor, patch_size: int, stride: int) -> Tensor:
     x = F.unfold(images, patch_size, stride=stride)
     return x.reshape(x.shape[0], x.shape[2], x.shape[1])
@@ -470,6 +691,7 @@ def _overlap_reshaped(images: Tensor, patch_size: int, stride: int) -> Tensor:
 OVERLAPPING_PATCHES = Exercise(
     name="overlapping_patches",
     lesson="01",
+    points=2,
     right=_overlapping,
     cases=_overlapping_cases,
     observe=call,
@@ -491,6 +713,68 @@ OVERLAPPING_PATCHES = Exercise(
             "You number the patches down the columns. They go like words on a page.",
             "2 · The photograph",
             _overlap_columns_first,
+        ),
+        Mistake(
+            "steps of one pixel",
+            "Your patches begin one pixel apart. They begin `stride` pixels apart.",
+            "4 · The same thing as a convolution",
+            lambda images, patch_size, stride: _overlapping(images, patch_size, 1),
+        ),
+        Mistake(
+            "stride and patch size exchanged",
+            "patch_size is how many pixels a patch has on a side, stride how far apart two of them begin.",
+            "4 · The same thing as a convolution",
+            lambda images, patch_size, stride: _overlapping(images, stride, patch_size),
+        ),
+        Mistake(
+            "patches of stride pixels",
+            "Your patches are `stride` pixels high and wide. They have patch_size pixels on a side, and overlap.",
+            "4 · The same thing as a convolution",
+            lambda images, patch_size, stride: _overlapping(images, stride, stride),
+        ),
+        Mistake(
+            "patches left behind their numbers",
+            "You return (B, C*P*P, N). Each row is to be a patch, (B, N, C*P*P): one transpose(1, 2) more.",
+            "A reshape in place of a permute",
+            lambda images, patch_size, stride: F.unfold(images, patch_size, stride=stride),
+        ),
+        Mistake(
+            "channels in front of the patches",
+            "The channels still stand before rows and columns of patches when you join the axes. Bring (C, P, P) "
+            "behind (rows, columns) first.",
+            "1 · Four patches, by hand",
+            _overlap_permuted(0, 1, 2, 3, 4, 5),
+        ),
+        Mistake(
+            "channels last within a patch",
+            "Your patch goes pixel by pixel, with all colours of each. Agreed is colour by colour: the channel axis "
+            "stands before the two axes inside the patch.",
+            "The order within a patch",
+            _overlap_permuted(0, 2, 3, 4, 5, 1),
+        ),
+        Mistake(
+            "pixels transposed inside each patch",
+            "You read a patch column by column. Inside a patch, the row (y) stands before the column (x).",
+            "The order within a patch",
+            _overlap_permuted(0, 2, 3, 1, 5, 4),
+        ),
+        Mistake(
+            "batch and patches merged in the wrong order",
+            "The patches of different images are mixed: the batch axis must stay in front of the patches' axes.",
+            "1 · Four patches, by hand",
+            _overlap_permuted(2, 3, 0, 1, 4, 5),
+        ),
+        Mistake(
+            "a rest that is filled up",
+            "You pad the image so that one more patch fits. A patch that does not fit is left out.",
+            "4 · The same thing as a convolution",
+            _overlap_padded,
+        ),
+        Mistake(
+            "as many patches as fit side by side",
+            "H // P counts patches that don't overlap. `stride` apart, (H - P) // stride + 1 fit.",
+            "4 · The same thing as a convolution",
+            _overlap_as_many,
         ),
         Mistake(
             "a reshape in place of a transpose after unfold",

@@ -58,6 +58,7 @@ NUMBERS = {
 EMBEDDING_NUMBERS = Exercise(
     name="embedding_numbers",
     lesson="02",
+    points=3,
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
@@ -225,6 +226,7 @@ def _no_position(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
 EMBED_TOKENS = Exercise(
     name="embed_tokens",
     lesson="02",
+    points=3,
     right=_embed,
     cases=_embed_cases,
     observe=_joined(call),
@@ -389,6 +391,7 @@ class _FixedPositions(lesson.Embeddings):
 EMBEDDINGS = Exercise(
     name="embeddings",
     lesson="02",
+    points=4,
     right=lesson.Embeddings,
     cases=_embeddings_cases,
     observe=_observe_embeddings,
@@ -502,6 +505,7 @@ def _one_dimension(grid: lesson.Grid, dim: int) -> Tensor:
 SINCOS_POSITIONS = Exercise(
     name="sincos_positions",
     lesson="02",
+    points=3,
     right=lesson.sincos_position_embedding,
     cases=lambda: [
         Case(f"grid={grid}, dim={dim}", (grid, dim))
@@ -669,6 +673,7 @@ def _stretched_by(**options: Any) -> Callable[..., Tensor]:
 RESIZE_POSITIONS = Exercise(
     name="resize_positions",
     lesson="02",
+    points=3,
     right=_resize,
     cases=_resize_cases,
     observe=call,
@@ -819,6 +824,7 @@ def _rounded_up(grid: Tensor, size: lesson.Grid) -> Tensor:
 STRETCH = Exercise(
     name="stretch",
     lesson="02",
+    points=2,
     right=_stretch_by(mode="bilinear", align_corners=True),
     cases=_stretch_cases,
     observe=call,

@@ -37,6 +37,7 @@ def _pencil(weight: float) -> dict[str, Any]:
 ATTENTION_NUMBERS = Exercise(
     name="attention_numbers",
     lesson="03",
+    points=3,
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
@@ -124,6 +125,7 @@ _SCALE = "3 · Why divide by √d"
 ATTENTION = Exercise(
     name="attention",
     lesson="03",
+    points=4,
     right=attend,
     cases=_attention_cases,
     observe=call,
@@ -227,6 +229,7 @@ def _split_by_width(x: Tensor, num_heads: int) -> Tensor:
 SPLIT_HEADS = Exercise(
     name="split_heads",
     lesson="03",
+    points=2,
     right=_split,
     cases=lambda: [
         Case(f"x {shape}, num_heads={heads}", (normal(*shape), heads))
@@ -271,6 +274,7 @@ def check_split_heads(fn: Callable[..., Tensor]) -> bool:
 MERGE_HEADS = Exercise(
     name="merge_heads",
     lesson="03",
+    points=2,
     right=_merge,
     cases=lambda: [
         Case(f"x {shape}", (normal(*shape),)) for shape in [(1, 3, 4, 2), (2, 2, 5, 4), (3, 4, 2, 3), (2, 1, 7, 5)]
@@ -427,6 +431,7 @@ SAME = {"in_proj_weight": "qkv.weight", "in_proj_bias": "qkv.bias", "out_proj.we
 MULTI_HEAD_ATTENTION = Exercise(
     name="multi_head_attention",
     lesson="03",
+    points=4,
     right=MultiHeadSelfAttention,
     cases=_layer_cases,
     observe=functools.partial(layer, aliases=SAME),
@@ -566,6 +571,7 @@ def _sum_of_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
 ATTENTION_IN_CHUNKS = Exercise(
     name="attention_in_chunks",
     lesson="03",
+    points=2,
     right=_whole,
     cases=_chunk_cases,
     observe=call,

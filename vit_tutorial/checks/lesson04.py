@@ -52,6 +52,7 @@ NUMBERS = {
 MLP_NUMBERS = Exercise(
     name="mlp_numbers",
     lesson="04",
+    points=4,
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
@@ -145,6 +146,7 @@ def _by_sigmoid(x: Tensor) -> Tensor:
 GELU = Exercise(
     name="gelu",
     lesson="04",
+    points=3,
     right=F.gelu,
     cases=_gelu_cases,
     observe=call,
@@ -241,6 +243,7 @@ def _tanh_form(inner: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 GELU_TANH = Exercise(
     name="gelu_tanh",
     lesson="04",
+    points=3,
     right=_tanh_gelu,
     cases=_gelu_cases,
     observe=call,
@@ -495,6 +498,7 @@ class _KeepsP(_MLP):
 MLP_LAYER = Exercise(
     name="mlp",
     lesson="04",
+    points=5,
     right=_MLP,
     cases=_mlp_cases,
     observe=_observe_mlp,
@@ -655,6 +659,7 @@ def _bent_afterwards(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, 
 MLP_IN_PIECES = Exercise(
     name="mlp_in_pieces",
     lesson="04",
+    points=2,
     right=_whole,
     cases=_pieces_cases,
     observe=call,

@@ -1,0 +1,51 @@
+"""Chance, tested as chance: is each draw a fresh one, and does it fall as often as it should?
+
+All bounds are so wide that a right work fails less than once in a million runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+SPREADS = 6.0  # how many standard deviations a share may be off: 2 in a billion
+
+
+def staleness(draw: Callable[[], Tensor], times: int = 6) -> str:
+    """What is wrong with the freshness of draws, in words, or "" if every one of them is new.
+
+    Args:
+        draw: makes one draw; two fair ones must be equal less than once in 10 ** 9.
+        times: how many draws are compared with one another.
+    """
+    runs = []
+    for seed in (101, 202):
+        torch.manual_seed(seed)
+        runs.append([draw().detach().clone() for _ in range(times)])
+        if torch.initial_seed() != seed:
+            return "a seed is set in it, and torch's random numbers begin anew for everybody (torch.manual_seed)"
+    first, second = runs
+    if all(torch.equal(first[0], other) for other in first[1:]):
+        return "each draw is the same as the one before: is a seed set, or the draw made only once?"
+    if any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i]):
+        return "some draws come twice: each needs random numbers of its own"
+    if any(torch.equal(a, b) for a, b in zip(first, second, strict=True)):
+        return "the draws begin anew in the same way: is a generator made with a fixed seed?"
+    return ""
+
+
+def far(hits: int, draws: int, p: float) -> bool:
+    """Whether ``hits`` out of independent ``draws`` of probability ``p`` can't be chance."""
+    return abs(hits - draws * p) > SPREADS * math.sqrt(draws * p * (1 - p)) + 1
+
+
+def spread(numbers: Tensor) -> tuple[float, float, float]:
+    """Mean, standard deviation and kurtosis (3 for normal numbers, 1.8 for uniform ones)."""
+    x = numbers.detach().double().flatten()
+    std = x.std(correction=0)
+    if std == 0:
+        return x.mean().item(), 0.0, 0.0
+    return x.mean().item(), std.item(), (((x - x.mean()) / std) ** 4).mean().item()

@@ -1,0 +1,248 @@
+"""Whether a student's result is the right one, and the first difference in a plain sentence.
+
+What counts are the numbers. A NumPy array, another width of float or of integer, a result with or without a graph: all
+are accepted. A result whose numbers are right and whose form isn't is told so.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers as numeric
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vit_tutorial.checks.declare import Exercise, Result
+
+# How far a number may be off because of its own dtype, relative to the largest.
+COARSE = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def differs(expected: Result, got: Result, exercise: Exercise) -> str:
+    """The first difference of two results in a plain sentence, or ""."""
+    for name, value in expected.items():
+        if name in ("changed", "missing"):
+            continue
+        if name.startswith("gradient"):
+            if found := _gradient_difference(value, got.get(name), name, exercise):
+                return found
+        elif found := difference(value, got.get(name), name, exercise):
+            return found
+    changed = [number for number in got.get("changed", []) if number not in expected.get("changed", [])]
+    return f"argument {changed[0]} was changed in place: make a new tensor, the caller needs the old" if changed else ""
+
+
+def difference(expected: Any, got: Any, name: str, exercise: Exercise) -> str:
+    """The first difference in a plain sentence, or "" where there is none."""
+    if got is None and expected is not None:
+        return f"{name} is None: is the return missing?"
+    if isinstance(expected, (tuple, list)):
+        return _sequence_difference(expected, got, name, exercise)
+    if isinstance(expected, Tensor):
+        return _tensor_difference(expected, got, name, exercise)
+    if isinstance(expected, numeric.Number) and not isinstance(expected, bool):
+        return _number_difference(expected, got, name, exercise)
+    if isinstance(expected, bool) and isinstance(got, (np.bool_, Tensor, np.ndarray)) and np.size(got) == 1:
+        got = got.item()
+    same = type(got) is type(expected) and got == expected
+    return "" if same else f"{name} is {short(got)}{_expected(short(expected), exercise)}"
+
+
+def _sequence_difference(expected: tuple[Any, ...] | list[Any], got: Any, name: str, exercise: Exercise) -> str:
+    numbers, theirs = flat(expected), flat(got)
+    if all(isinstance(x, numeric.Number) for x in numbers) and len(numbers) == len(theirs):
+        pairs = enumerate(zip(numbers, theirs, strict=True))  # nested or not: it is the same numbers in the same order
+        apart = [_number_difference(a, b, f"{name}[{i}]", exercise) for i, (a, b) in pairs]
+        return next(filter(None, apart), "")
+    parts = as_parts(got, len(expected))
+    if parts is None:
+        many = f" of {len(got)}" if isinstance(got, (tuple, list)) else ""
+        said = f"{name} is {kind(got)}{many}, expected a {type(expected).__name__} of {len(expected)}"
+        for index, part in enumerate(expected):
+            if isinstance(part, Tensor) and not exercise.secret and not difference(part, got, name, exercise):
+                said += f"; it is the right {name}[{index}]: return all {len(expected)}"
+        return said
+    found = [difference(a, b, f"{name}[{i}]", exercise) for i, (a, b) in enumerate(zip(expected, parts, strict=True))]
+    first = next(filter(None, found), "")
+    if first and len(expected) == 2 and isinstance(expected[0], Tensor) and not exercise.secret:
+        turned = [difference(a, b, name, exercise) for a, b in zip(expected, parts[::-1], strict=True)]
+        if not any(turned):
+            return f"the two parts of {name} are right, but exchanged: {first}"
+    return first
+
+
+def flat(x: Any) -> list[Any]:
+    """The leaves of nested lists, tuples, ranges, arrays and tensors, in order."""
+    if isinstance(x, (Tensor, np.ndarray)):
+        return [number for part in x for number in flat(part)] if x.ndim else [x]
+    return [leaf for part in x for leaf in flat(part)] if isinstance(x, (list, tuple, range)) else [x]
+
+
+def as_parts(got: Any, many: int) -> list[Any] | None:
+    """The parts of a sequence of ``many``, however it is kept: a list, a stacked tensor, a dictionary 0, 1, …"""
+    if isinstance(got, (Tensor, np.ndarray)):
+        return list(got) if got.ndim and len(got) == many else None
+    if isinstance(got, Mapping):
+        in_order = list(got) == list(range(many))
+        return list(got.values()) if in_order else None
+    if isinstance(got, (set, frozenset, str, bytes)) or not isinstance(got, Iterable):
+        return None
+    parts = list(got)
+    return parts if len(parts) == many else None
+
+
+def as_tensor(got: Any) -> Tensor | None:
+    """A tensor of the numbers of a tensor, an array or a single number; None for anything else."""
+    if isinstance(got, Tensor):
+        return got.to_dense() if got.layout != torch.strided else got
+    if isinstance(got, (np.ndarray, np.generic)) and got.dtype != object:
+        return torch.as_tensor(np.array(got))
+    if isinstance(got, (bool, int, float)):
+        return torch.tensor(got)
+    return None
+
+
+def _tensor_difference(expected: Tensor, got: Any, name: str, exercise: Exercise) -> str:
+    tensor = as_tensor(got)
+    if tensor is None:
+        return f"{_form(expected, got, name, exercise)}, expected a torch.Tensor of shape {shape(expected)}"
+    if tensor.device.type == "meta":
+        return f"{name} is on device meta, which keeps no numbers, expected {expected.device}"
+    if tensor.shape != expected.shape:
+        said = f"{name} has shape {shape(tensor)}, expected {shape(expected)}"
+        found = "" if exercise.secret else _right_but_for_its_shape(expected, tensor, exercise)
+        return said + found
+    a, b = tensor.detach().to(expected.device), expected.detach()
+    if _kind_of_numbers(a, b):
+        right = "" if _wrong(a.to(b.dtype), b, exercise).any() else "the numbers are right, but "
+        return f"{right}{name} is of dtype {a.dtype}, expected {_kind_of_numbers(a, b)}"
+    if a.is_floating_point() and not b.isnan().any():
+        for word, bad in (("nan (not a number)", a.isnan()), ("infinite numbers", a.isinf() & ~b.isinf())):
+            if bad.any():
+                return f"{name} holds {word}, first at {_index(bad)}"
+    if not a.numel():
+        return ""
+    wrong = _wrong(a, b, exercise)
+    if not wrong.any():
+        return ""
+    at = _index(wrong)
+    values = f"{name}{at} is {digits(a[tuple(at)])}{_expected(digits(b[tuple(at)]), exercise)}"
+    return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(a)}"
+
+
+def _kind_of_numbers(a: Tensor, b: Tensor) -> str:
+    """What kind was expected in place of a's, or "" where a's will do: whole numbers may stand for others."""
+    if b.dtype == torch.bool:
+        return "" if a.dtype == torch.bool else "torch.bool, True or False"
+    if a.dtype == torch.bool or a.is_complex():
+        return str(b.dtype)
+    return "whole numbers, such as torch.int64" if a.is_floating_point() and not b.is_floating_point() else ""
+
+
+def _wrong(a: Tensor, b: Tensor, exercise: Exercise) -> Tensor:
+    """Where two tensors of one shape differ."""
+    tolerance = max(exercise.tolerance, COARSE.get(a.dtype, 0.0))
+    a, b = a.to(torch.float64), b.to(torch.float64)
+    finite = b[b.isfinite()]
+    scale = max(1.0, finite.abs().max().item()) if finite.numel() else 1.0
+    return ~((a - b).abs() <= tolerance * scale) & ~(a == b) & ~(a.isnan() & b.isnan())  # inf - inf is nan
+
+
+def equal(a: Tensor, b: Tensor, exercise: Exercise) -> bool:
+    """Whether two tensors have one shape, and the same numbers within the exercise's tolerance."""
+    return a.shape == b.shape and not _wrong(a, b, exercise).any()
+
+
+def _form(expected: Tensor, got: Any, name: str, exercise: Exercise) -> str:
+    """What came in place of a tensor, and whether its numbers are right."""
+    said = f"{name} is {kind(got)}"
+    if exercise.secret or not isinstance(got, (tuple, list)):
+        return said
+    for index, part in enumerate(got):
+        inner = as_tensor(part)
+        if isinstance(part, (Tensor, np.ndarray)) and inner is not None and equal(inner, expected, exercise):
+            return f"{said} of {len(got)}, whose part {index} is right: return it alone"
+    try:
+        stacked = torch.stack([torch.as_tensor(part) for part in got])
+    except (TypeError, ValueError, RuntimeError):
+        return said
+    right = stacked.shape == expected.shape and equal(stacked, expected, exercise)
+    way = "torch.stack(…)" if isinstance(got[0], Tensor) else "torch.tensor(…)"
+    return f"the numbers are right, but {said}: make a tensor of it with {way}" if right else said
+
+
+def _right_but_for_its_shape(expected: Tensor, got: Tensor, exercise: Exercise) -> str:
+    if got.numel() != expected.numel() or not equal(got.detach().reshape(expected.shape), expected, exercise):
+        return ""
+    return ": the numbers are right, and in the right order, but the axes aren't"
+
+
+def _number_difference(expected: Any, got: Any, name: str, exercise: Exercise) -> str:
+    value = as_number(got[0] if isinstance(got, (list, tuple)) and len(got) == 1 else got)
+    if value is None:
+        return f"{name} is {kind(got)}, expected a number"
+    # Of whole numbers that were counted none is nearly right.
+    tolerance = min(exercise.tolerance, 1e-6) if isinstance(expected, int) and exercise.secret else exercise.tolerance
+    close = abs(value - expected) <= tolerance * max(1.0, abs(expected))
+    return "" if close else f"{name} is {digits(value)}{_expected(digits(expected), exercise)}"
+
+
+def as_number(got: Any) -> Any:
+    """A number, or what holds just one, as a number; None for anything else."""
+    if isinstance(got, (Tensor, np.ndarray)) and math.prod(got.shape) == 1 and got.dtype != object:
+        return got.detach().cpu().item() if isinstance(got, Tensor) else got.item()
+    return got if isinstance(got, numeric.Number) and not isinstance(got, bool) else None
+
+
+def _gradient_difference(expected: Tensor | None, got: Tensor | None, name: str, exercise: Exercise) -> str:
+    if expected is None or not expected.any():
+        empty = got is None or not got.any()
+        return "" if empty else f"{name} is not zero, expected none: the result must not depend on it"
+    if got is None:
+        return (
+            f"the numbers are right, but {name} is missing: something cuts the graph "
+            "(detach, .data, .item(), .tolist(), torch.tensor(…), torch.no_grad)"
+        )
+    found = _tensor_difference(expected, got, name, exercise)
+    return f"the numbers are right, but {found}" if found else ""
+
+
+# ---- In words ----------------------------------------------------------------------------------------------------
+
+
+def _expected(value: str, exercise: Exercise) -> str:
+    return ", and should be something else" if exercise.secret else f", expected {value}"
+
+
+def _index(mask: Tensor) -> list[int]:
+    return mask.nonzero()[0].tolist()
+
+
+def shape(x: Tensor) -> tuple[int, ...]:
+    """A tensor's shape as a plain tuple."""
+    return tuple(x.shape)
+
+
+def kind(x: Any) -> str:
+    """What something is, for a sentence."""
+    if x is None:
+        return "None"
+    if isinstance(x, Tensor):
+        return f"a tensor of shape {shape(x)}"
+    names = {"ndarray": "a NumPy array", "generator": "a generator, which can be read only once"}
+    return names.get(type(x).__name__, f"of type {type(x).__name__}")
+
+
+def digits(x: Any) -> str:
+    """A number with five digits."""
+    value = x.item() if isinstance(x, Tensor) else x
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def short(x: Any, most: int = 200) -> str:
+    """Anything on one line, cut off if it is long."""
+    text = " ".join(str(x).split()) if isinstance(x, BaseException) else " ".join(repr(x).split())
+    return text if len(text) <= most else f"{text[:most]} …"

@@ -1,0 +1,148 @@
+"""What an exercise declares for its check: inputs, the right work, the mistakes that have names, what is forbidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+Result = dict[str, Any]  # what is compared, by name: "result", "gradient of x", …
+
+
+class Fault(Exception):
+    """What is wrong with a student's work, in a plain sentence."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input to try.
+
+    Args:
+        label: how the report calls it.
+        args: what the work is called with.
+        build: for :func:`layer`, what the class is built with.
+        weights: for :func:`layer`, the parameters to copy in, by the names that the stub agrees on.
+    """
+
+    label: str
+    args: tuple[Any, ...] = ()
+    build: tuple[Any, ...] = ()
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """A misconception, and a small implementation that has it.
+
+    Args:
+        name: what it is called, in a few words that fit after "It looks like".
+        says: one to three sentences that explain what happens, and what to do.
+        reread: a heading (or a bold opening) of the lesson, word for word.
+        wrong: the implementation, with the signature of the right one: a function, a class, a :class:`Slip`, or for
+            questions a dictionary of the wrong answers.
+        lesson: where to reread, two digits; "" for the exercise's own lesson.
+    """
+
+    name: str
+    says: str
+    reread: str
+    wrong: Any
+    lesson: str = ""
+
+
+class Words(str):
+    """A description in a result; a report prints it without quotation marks."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Slip:
+    """A wrong implementation by its options, ``make(**options)``, so that two slips of one make can be joined."""
+
+    def __init__(self, make: Callable[..., Any], **options: Any) -> None:
+        self.make, self.options = make, options
+        self.work = make(**options)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.work(*args)
+
+
+@dataclass(frozen=True)
+class Forbidden:
+    """What an exercise's text asks to do without.
+
+    Args:
+        what: a Python function or class, or the name of a built-in function ("scaled_dot_product_attention").
+        instead: what to do, or why, as an end of the sentence "It calls …: ".
+        when: which calls count, by the function's arguments as it got them; all for None.
+    """
+
+    what: Any
+    instead: str = "this exercise asks you to do without"
+    when: Callable[[Mapping[str, Any]], bool] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Exercise:
+    """What a check needs to know.
+
+    Args:
+        name: what follows ``check_``.
+        lesson: two digits.
+        right: the reference. If it is the package's own, no student's work may call it.
+        cases: makes the inputs, new ones at each call.
+        mistakes: those that the check can name, the likelier one first.
+        observe: runs a work on a case, and returns what to compare: :func:`call`, :func:`layer`, :func:`answers`.
+        tolerance: the largest difference that counts as equal, relative to the largest number.
+        secret: whether the report must not show the right numbers.
+        points: as in the exercise's notebook.
+        forbidden: what the text asks to do without, beside ``right``: functions, classes, names of built-in functions,
+            or :class:`Forbidden`.
+        advice: for questions: what to say to an answer that no mistake explains.
+        explain: what to say of wrong results that no mistake explains, given (case, right result, student's) of each
+            wrong input, or "".
+    """
+
+    name: str
+    lesson: str
+    right: Any
+    cases: Callable[[], list[Case]]
+    mistakes: tuple[Mistake, ...]
+    observe: Callable[[Any, Case], Result]
+    tolerance: float = 1e-5
+    secret: bool = False
+    points: int = 0
+    forbidden: tuple[Any, ...] = ()
+    advice: Mapping[str, str] = field(default_factory=dict)
+    explain: Callable[[list[tuple[Case, Result, Result]]], str] | None = None
+
+
+def joined(first: Any, second: Any) -> Any:
+    """A work with both slips, of two :class:`Slip` with other options or of two subclasses; None if it can't be.
+
+    Two classes can be joined if they replace other steps of a common base.
+    """
+    if isinstance(first, Slip) and isinstance(second, Slip):
+        apart = first.make is second.make and not first.options.keys() & second.options.keys()
+        return Slip(first.make, **first.options, **second.options) if apart else None
+    if not (isinstance(first, type) and isinstance(second, type)):
+        return None
+    if issubclass(first, second) or issubclass(second, first):
+        return None
+    base = next(member for member in first.__mro__ if issubclass(second, member))
+    if base.__module__ != first.__module__ or _replaced(first, base) & _replaced(second, base):
+        return None
+    return type("Joined", (first, second), {})
+
+
+def _replaced(cls: type, base: type) -> set[str]:
+    """What a class and its ancestors up to ``base`` define anew."""
+    names = {name for member in cls.__mro__ if not issubclass(base, member) for name in vars(member)}
+    return names - {"__module__", "__doc__", "__qualname__", "__annotations__", "__firstlineno__",
+                    "__static_attributes__", "__parameters__", "__annotations_cache__",
+                    "__annotate_func__"}  # fmt: skip

@@ -1,0 +1,541 @@
+"""What a wrong result has to do with the right one, where no known mistake explains it.
+
+Each finder takes the right tensor, the student's and the inputs by name, and says what it sees in a sentence, or "".
+The first one that sees something on every wrong input is reported. It says what is, never what may have been meant.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Inputs = Mapping[str, Any]
+Finder = Callable[[Tensor, Tensor, Inputs, float], str]
+Pair = tuple[Tensor, Tensor, Inputs]  # the right one, the student's, the inputs
+
+
+def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder]) -> str:
+    """What holds of the student's results on all inputs, or at least on the first; "" if nothing is seen."""
+    prepared = [(b.detach().double(), a.detach().double(), inputs) for b, a, inputs in pairs if b.numel() and a.numel()]
+    partly = ""
+    for finder in finders:
+        found = [finder(b, a, inputs, tolerance) for b, a, inputs in prepared]
+        if found and all(found):
+            return found[0]
+        if found and found[0] and not partly and finder not in WEAK:
+            partly = f"{found[0]} (so it is with the first of these inputs, but not with all)"
+    return partly
+
+
+def _same(a: Tensor, b: Tensor, tolerance: float) -> bool:
+    if a.shape != b.shape:
+        return False
+    scale = max(1.0, b.abs().max().item())
+    return bool(((a - b).abs() <= tolerance * scale).all())
+
+
+def _axes(*axes: int) -> str:
+    return f"axis {axes[0]}" if len(axes) == 1 else f"axes {', '.join(map(str, axes[:-1]))} and {axes[-1]}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+# ---- The result as a whole ---------------------------------------------------------------------------------------
+
+
+def _not_finite(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    bad = ~a.isfinite()
+    if a.shape != b.shape or not bad.any() or not b.isfinite().all():
+        return ""
+    kinds = "nan" if a.isnan().any() else "infinite"
+    if bool(bad.all()):
+        return (
+            f"All of your numbers are {kinds}: something is divided by 0, or e is raised to a power that is too large."
+        )
+    where = _slices_that_differ(bad)
+    return f"{int(bad.sum())} of your {bad.numel()} numbers are {kinds}{', ' + where if where else ''}."
+
+
+def _one_number(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.numel() < 2 or not _same(a, torch.full_like(a, a.flatten()[0].item()), 1e-9):
+        return ""
+    return f"All of your numbers are the same, {_number(a.flatten()[0].item())}."
+
+
+def _an_input(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    for name, x in inputs.items():
+        if isinstance(x, Tensor) and x.shape == a.shape and _same(a, x.double(), tolerance):
+            return f"You return {name} as it came in."
+    return ""
+
+
+def _scaled(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape or not b.any():
+        return ""
+    factor = ((a * b).sum() / (b * b).sum()).item()
+    if not math.isfinite(factor) or factor == 0.0 or not _same(a / factor, b, tolerance):
+        return ""
+    if abs(factor + 1) < tolerance:
+        return "Every number is right but for its sign."
+    return f"Every number is {_number(factor)} times the right one{_origin(factor, b, inputs)}."
+
+
+def _shifted(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape or a.numel() < 2:
+        return ""
+    shift = (a - b).mean().item()
+    if not _same(a - shift, b, tolerance):
+        return ""
+    return f"Every number is {_number(abs(shift))} too {'large' if shift > 0 else 'small'}."
+
+
+def _line(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape or a.numel() < 4 or b.std() == 0:
+        return ""
+    slope = ((a - a.mean()) * (b - b.mean())).sum() / ((b - b.mean()) ** 2).sum()
+    offset = a.mean() - slope * b.mean()
+    if slope.abs() < 1e-6 or not _same((a - offset) / slope, b, tolerance):
+        return ""
+    return f"Every number is the right one times {_number(slope.item())}, plus {_number(offset.item())}."
+
+
+def _origin(factor: float, b: Tensor, inputs: Inputs) -> str:
+    """Where a factor may come from: a length, or the root of one."""
+    lengths: dict[int, str] = {}
+    for name, x in inputs.items():
+        if isinstance(x, int) and not isinstance(x, bool):
+            lengths.setdefault(x, f"{name} is {x}")
+        elif isinstance(x, Tensor):
+            for axis, n in enumerate(x.shape):
+                lengths.setdefault(n, f"{n} is the length of axis {axis} of {name}")
+    for n, words in lengths.items():
+        for value, text in ((n, f"{n}"), (math.sqrt(n), f"√{n}")):
+            if n > 1 and math.isclose(abs(factor), value, rel_tol=1e-5):
+                return f", that is {text}; {words}"
+            if n > 1 and math.isclose(abs(factor), 1 / value, rel_tol=1e-5):
+                return f", that is 1/{text}; {words}"
+    return ""
+
+
+# ---- An input too much or too little -----------------------------------------------------------------------------
+
+
+def _plus_an_input(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape:
+        return ""
+    for name, x in _broadcast(inputs, b):
+        times = (((b - a) * x).sum() / (x * x).sum()).item()
+        if abs(times) < 1e-3 or not _same(a + times * x, b, tolerance):
+            continue
+        if abs(times - 1) < 1e-4:
+            return f"What is missing is {name}: added to yours, it gives the right numbers."
+        if abs(times + 1) < 1e-4:
+            return f"{name} is added once too often: without it your numbers are right."
+        if abs(times - round(times)) < 1e-4:
+            return f"Yours and the right numbers differ by {_number(abs(times))} times {name}."
+    return ""
+
+
+def _times_an_input(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape:
+        return ""
+    for name, x in _broadcast(inputs, b):
+        if _same(a * x, b, tolerance):
+            return f"What is missing is a multiplication by {name}."
+        if bool((x != 0).all()) and _same(a / x, b, tolerance):
+            return f"You multiply by {name} once too often."
+    return ""
+
+
+def _broadcast(inputs: Inputs, b: Tensor) -> Iterator[tuple[str, Tensor]]:
+    for name, x in inputs.items():
+        if not isinstance(x, Tensor) or not x.any():
+            continue
+        try:
+            yield name, x.detach().double().broadcast_to(b.shape)
+        except RuntimeError:
+            continue
+
+
+# ---- Axes and places ---------------------------------------------------------------------------------------------
+
+
+def _permuted(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.ndim != b.ndim or not 2 <= a.ndim <= 5:
+        return ""
+    for order in itertools.permutations(range(a.ndim)):
+        moved = [axis for axis, place in enumerate(order) if axis != place]
+        if moved and all(a.shape[place] == n for place, n in zip(order, b.shape, strict=True)):
+            if not _same(a.permute(order), b, tolerance):
+                continue
+            if len(moved) == 2:
+                return f"Your numbers are right, but {_axes(*moved)} are exchanged: transpose{tuple(moved)}."
+            return f"Your numbers are right, but the axes are in another order: permute{order} puts them right."
+    return ""
+
+
+def _another_shape(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape == b.shape or a.numel() != b.numel():
+        return ""
+    if _same(a.reshape(b.shape), b, tolerance):
+        return "Your numbers are right, and in the right order; only the shape isn't."
+    if _same(a.flatten().sort().values, b.flatten().sort().values, tolerance):
+        return "The right numbers are all there, but in another order and another shape."
+    return ""
+
+
+def _too_long_or_short(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.ndim != b.ndim:
+        return ""
+    apart = [axis for axis in range(a.ndim) if a.shape[axis] != b.shape[axis]]
+    if len(apart) != 1:
+        return ""
+    (axis,) = apart
+    long, brief = (a, b) if a.shape[axis] > b.shape[axis] else (b, a)
+    rest = long.shape[axis] - brief.shape[axis]
+    for start in range(rest + 1):
+        if _same(long.narrow(axis, start, brief.shape[axis]), brief, tolerance):
+            ends = [f"the first {start}" * bool(start), f"the last {rest - start}" * (rest > start)]
+            where = " and ".join(filter(None, ends))
+            if long is a:
+                return f"Along axis {axis}, {where} of yours are too many; the rest is right."
+            return f"Along axis {axis}, {where} of the right ones are missing; what is there is right."
+    return ""
+
+
+def _summed(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    pairs = (("yours is", b, a, "the right one"), ("the right one is", a, b, "yours"))
+    for words, large, small, other in pairs:
+        if large.ndim not in (small.ndim, small.ndim + 1):
+            continue
+        for axis in range(large.ndim):
+            if large.shape[axis] < 2:
+                continue
+            keep = large.ndim == small.ndim
+            for verb, value in _along(large, axis, keep):
+                if _same(value, small, tolerance):
+                    return f"{words[0].upper()}{words[1:]} {verb} along axis {axis} of {other}."
+    return ""
+
+
+def _along(x: Tensor, axis: int, keep: bool) -> Iterator[tuple[str, Tensor]]:
+    yield "the sum", x.sum(axis, keepdim=keep)
+    yield "the mean", x.mean(axis, keepdim=keep)
+    yield "the largest", x.amax(axis, keepdim=keep)
+    yield "index 0", x.narrow(axis, 0, 1) if keep else x.select(axis, 0)
+
+
+def _flipped_or_rolled(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape:
+        return ""
+    for axis, n in enumerate(a.shape):
+        if n > 1 and _same(a.flip(axis), b, tolerance):
+            return f"Axis {axis} runs backwards: the first of yours is the last of the right ones."
+        for steps in range(1, n):
+            if _same(a.roll(-steps, axis), b, tolerance):
+                places, word = (steps, "late") if steps <= n / 2 else (n - steps, "early")
+                return f"Along axis {axis}, all stands {places} place{'s' * (places > 1)} too {word}."
+    return ""
+
+
+def _slices_in_another_order(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape or a.ndim < 2:
+        return ""
+    scale = max(1.0, b.abs().max().item())
+    for axis, n in enumerate(a.shape):
+        if not 1 < n <= 200:
+            continue
+        yours, right = a.movedim(axis, 0).reshape(n, -1), b.movedim(axis, 0).reshape(n, -1)
+        if yours.shape[1] < 2:
+            continue
+        match = torch.cdist(yours, right, p=math.inf) <= tolerance * scale
+        if not match.any(1).all():
+            continue
+        order = match.double().argmax(1).tolist()
+        shown = ", ".join(map(str, order[:12])) + (", …" if n > 12 else "")
+        if len(set(order)) == n:
+            return f"Along axis {axis} the slices are right, but in another order: yours are the right {shown}."
+        return f"Along axis {axis} each slice is a right one, but some come twice and some never: yours are {shown}."
+    return ""
+
+
+def _shuffled(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    """The right numbers in other places, and within what they stay."""
+    if a.shape != b.shape or not _same(a.flatten().sort().values, b.flatten().sort().values, tolerance):
+        return ""
+    within = []
+    for axis, n in enumerate(a.shape):
+        if n > 1 and n < a.numel():
+            yours, right = (x.movedim(axis, 0).reshape(n, -1).sort(1).values for x in (a, b))
+            if _same(yours, right, tolerance):
+                within.append(axis)
+    if not within:
+        return (
+            "The right numbers are all there, but in other places: an axis was cut or joined in the wrong order "
+            f"(a reshape where an axis must move first).{_trace(b, a, inputs)}"
+        )
+    return (
+        f"The right numbers are all there, and each index of {_axes(*within)} has its own, but within it they stand in "
+        f"another order.{_trace(b, a, inputs)}"
+    )
+
+
+def _trace(b: Tensor, a: Tensor, inputs: Inputs) -> str:
+    """Where the first misplaced number comes from, if results are made of an input's numbers, moved."""
+    if a.shape != b.shape:
+        return ""
+    at = (a != b).nonzero()
+    for name, x in inputs.items():
+        if not isinstance(x, Tensor) or x.numel() < 2 or x.unique().numel() < x.numel() or not len(at):
+            continue
+        place = tuple(at[0].tolist())
+        found = [(x.double() == value).nonzero().tolist() for value in (a[place], b[place])]
+        if all(len(one) == 1 for one in found):
+            return (
+                f" Your [{_list(place)}] is {name}[{_list(found[0][0])}], and should be {name}[{_list(found[1][0])}]."
+            )
+    return ""
+
+
+def _list(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _misplaced(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    """Numbers of an input, from the wrong places of it."""
+    if a.shape != b.shape:
+        return ""
+    for name, x in inputs.items():
+        if isinstance(x, Tensor) and x.numel() > 1 and all(bool(torch.isin(y, x.double()).all()) for y in (a, b)):
+            return f"Yours are numbers of {name}, but not those that belong there.{_trace(b, a, inputs)}"
+    return ""
+
+
+# ---- Right in part -----------------------------------------------------------------------------------------------
+
+
+def _partly_right(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape:
+        return ""
+    scale = max(1.0, b.abs().max().item())
+    wrong = (a - b).abs() > tolerance * scale
+    where = _slices_that_differ(wrong)
+    if where:
+        return f"Only a part is wrong: {where}. The rest is right."
+    signs = ((a + b).abs() <= tolerance * scale) & wrong
+    if torch.equal(signs, wrong):
+        return f"{int(wrong.sum())} of {wrong.numel()} numbers have the wrong sign, and the others are right."
+    share = wrong.double().mean().item()
+    if 0 < share <= 0.5:
+        if not a[wrong].any():
+            return f"{int(wrong.sum())} of {wrong.numel()} numbers are 0 and shouldn't be; all others are right."
+        where_right = b[wrong]
+        if not where_right.any():
+            return f"{int(wrong.sum())} of {wrong.numel()} numbers should be 0 and aren't; all others are right."
+        for word, part in (("negative", b < 0), ("positive", b > 0)):
+            if bool((wrong <= part).all()) and int(wrong.sum()) >= 2:
+                return f"Only results that should be {word} are wrong."
+    return ""
+
+
+def _slices_that_differ(wrong: Tensor) -> str:
+    """Which indices of one axis hold all that is wrong, "" if no axis singles them out."""
+    best: tuple[float, str] = (1.0, "")
+    for axis, n in enumerate(wrong.shape):
+        if n < 2:
+            continue
+        bad = wrong.movedim(axis, 0).reshape(n, -1).any(1).nonzero().flatten().tolist()
+        share = len(bad) / n
+        if len(bad) < n and share < best[0]:
+            best = (share, f"{_indices(bad, n)} along axis {axis} (of {n})")
+    return best[1]
+
+
+def _indices(bad: list[int], n: int) -> str:
+    if len(bad) == 1:
+        return f"index {bad[0]}" + (", the last" if bad[0] == n - 1 else ", the first" if bad[0] == 0 else "")
+    if bad == list(range(bad[0], bad[-1] + 1)):
+        if bad[0] == 1 and bad[-1] == n - 1:
+            return "all but the first index"
+        if bad[0] == 0 and bad[-1] == n - 2:
+            return "all but the last index"
+        return f"indices {bad[0]} to {bad[-1]}"
+    shown = ", ".join(map(str, bad[:8])) + (", …" if len(bad) > 8 else "")
+    return f"indices {shown}"
+
+
+# ---- A factor or an offset of its own for each row ---------------------------------------------------------------
+
+
+def _row_by_row(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    """A factor, an offset, or both, that is constant along some axes."""
+    if a.shape != b.shape or a.ndim < 2:
+        return ""
+    axes = [axis for axis, n in enumerate(a.shape) if n > 2]
+    groups = [g for many in range(len(axes), 0, -1) for g in itertools.combinations(axes, many) if many < a.ndim]
+    for group in groups:
+        square = (b * b).sum(group, keepdim=True)
+        factor = (a * b).sum(group, keepdim=True) / square.where(square > 0, torch.ones_like(square))
+        if bool((factor.abs() > 1e-6).all()) and _same(factor * b, a, tolerance):
+            return f"Yours is the right one times a factor that is the same all along {_axes(*group)}{_some(factor)}."
+        offset = (a - b).mean(group, keepdim=True)
+        if _same(a - offset, b, tolerance):
+            return f"Yours is the right one plus an offset that is the same all along {_axes(*group)}{_some(offset)}."
+    for group in groups:
+        if math.prod(a.shape[axis] for axis in group) < 4:
+            continue
+        a0, b0 = a - a.mean(group, keepdim=True), b - b.mean(group, keepdim=True)
+        square = (b0 * b0).sum(group, keepdim=True)
+        factor = (a0 * b0).sum(group, keepdim=True) / square.where(square > 0, torch.ones_like(square))
+        if bool((factor.abs() > 1e-6).all()) and _same(factor * b0, a0, tolerance):
+            return f"All along {_axes(*group)}, yours is the right one times a factor, plus an offset{_some(factor)}."
+    return ""
+
+
+def _some(values: Tensor) -> str:
+    different = sorted({round(value, 3) for value in values.flatten().tolist()})
+    return f" ({', '.join(_number(value) for value in different[:3])}{', …' if len(different) > 3 else ''})"
+
+
+def _sums(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape or b.ndim < 2 or bool((b < -1e-9).any()):
+        return ""
+    ones = torch.ones(())
+    if not _same(b.sum(-1), ones.double().expand(b.shape[:-1]), 1e-4):
+        return ""
+    sums = a.sum(-1)
+    if _same(sums, ones.double().expand(sums.shape), 1e-4):
+        return ""
+    for axis in range(a.ndim - 1):
+        if a.shape[axis] > 1 and _same(a.sum(axis), ones.double().expand(a.sum(axis).shape), 1e-4):
+            return f"The rows should sum to 1 along the last axis; yours sum to 1 along axis {axis}."
+    return f"The rows should sum to 1; yours sum to {_number(sums.flatten()[0].item())} and the like."
+
+
+def _all_alike(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape:
+        return ""
+    for axis, n in enumerate(a.shape):
+        alike = [_same(x, x.narrow(axis, 0, 1).expand_as(x), 1e-6) for x in (a, b)]
+        if n > 1 and alike == [True, False]:
+            return f"Along axis {axis} all of yours are equal, and the right ones aren't."
+    return ""
+
+
+# ---- Another function, and how far -------------------------------------------------------------------------------
+
+_FUNCTIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
+    ("the whole part", torch.trunc),
+    ("the rounding", torch.round),
+    ("the square", torch.square),
+    ("the absolute value", torch.abs),
+    ("e to the power", torch.exp),
+    ("the reciprocal", torch.reciprocal),
+    ("the square root", torch.sqrt),
+    ("the logarithm", torch.log),
+    ("1 minus", lambda x: 1 - x),
+    ("the positive part", torch.relu),
+    ("the tanh", torch.tanh),
+    ("the sigmoid", torch.sigmoid),
+    ("the GELU", torch.nn.functional.gelu),
+)  # fmt: skip
+
+
+def _a_function(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape:
+        return ""
+    for words, x, y in (("Your number is {} of the right one.", b, a), ("The right number is {} of yours.", a, b)):
+        for name, function in _FUNCTIONS:
+            value = function(x)
+            if value.isfinite().all() and _same(value, y, tolerance):
+                return words.format(name)
+        for axis in range(x.ndim):
+            if x.shape[axis] > 1 and _same(x.softmax(axis), y, tolerance):
+                return words.format(f"the softmax along axis {axis}")
+            norm = x.norm(dim=axis, keepdim=True)
+            if x.shape[axis] > 1 and bool(norm.all()) and _same(x / norm, y, tolerance):
+                return words.format(f"the unit vector along axis {axis}")
+    return ""
+
+
+def _near(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape:
+        return ""
+    most, scale = (a - b).abs().max().item(), max(b.abs().max().item(), 1e-12)
+    if not most <= 0.03 * scale:
+        return ""
+    return (
+        f"Yours are near the right ones, but not equal: off by {_number(most)} at most, where the largest number is "
+        f"{_number(scale)}. Look for another constant, another eps, or an approximation."
+    )
+
+
+def _alike(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape or a.numel() < 4 or a.std() == 0 or b.std() == 0:
+        return ""
+    together = torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1].item()
+    ratio = (a.std() / b.std()).item()
+    if together > 0.9:
+        return (
+            f"Yours go up and down with the right ones (correlation {together:.2f}), and spread {_number(ratio)} times "
+            "as far: a part is missing, or added, or scaled."
+        )
+    if together < -0.9:
+        return f"Yours go down where the right ones go up (correlation {together:.2f}): look for a sign."
+    if ratio > 3 or ratio < 1 / 3:
+        return f"Your numbers are spread {_number(ratio)} times as far as the right ones: is a scale or a norm missing?"
+    return ""
+
+
+EXACT: tuple[Finder, ...] = (
+    _not_finite,
+    _one_number,
+    _an_input,
+    _scaled,
+    _shifted,
+    _plus_an_input,
+    _times_an_input,
+    _permuted,
+    _another_shape,
+    _too_long_or_short,
+    _summed,
+    _flipped_or_rolled,
+    _slices_in_another_order,
+    _shuffled,
+    _partly_right,
+    _misplaced,
+    _sums,
+    _row_by_row,
+    _line,
+    _a_function,
+    _all_alike,
+)
+WEAK: tuple[Finder, ...] = (_near, _alike)  # too weak to be told where they hold of one input alone
+
+
+# ---- What hangs on what ------------------------------------------------------------------------------------------
+
+
+def reach(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str | None:
+    """Which part of a result another run changed, in words: index by index along the axis that tells most."""
+    a, b = (_first_tensor(one.get(name)) for one in (before, after))
+    if a is None or b is None or a.shape != b.shape:
+        return None
+    changed = ~((a - b).abs() <= 1e-6 * max(1.0, a.abs().max().item()))
+    if not changed.any():
+        return "nothing"
+    where = _slices_that_differ(changed)
+    return where if where else "all"
+
+
+def _first_tensor(x: Any) -> Tensor | None:
+    while isinstance(x, (tuple, list)) and x:
+        x = x[0]
+    return x.detach().double() if isinstance(x, Tensor) else None

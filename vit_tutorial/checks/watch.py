@@ -1,0 +1,160 @@
+"""What a student's code calls while it runs: what an exercise forbids is seen however it is reached.
+
+A lambda, a partial, a wrapper class or a second name change nothing: it is the function's own code that is recognised.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from vit_tutorial.checks.declare import Exercise, Forbidden
+
+CHECKS = str(Path(__file__).parent)
+
+
+def forbidden(exercise: Exercise) -> list[Forbidden]:
+    """All that an exercise forbids: what it lists, and the package's own work if it is the reference."""
+    listed = [one if isinstance(one, Forbidden) else Forbidden(one) for one in exercise.forbidden]
+    if _is_ours(exercise.right):
+        listed.append(Forbidden(exercise.right))
+    return [
+        Forbidden(one.what, "write your own in the cell above", one.when) if _is_ours(one.what) else one
+        for one in listed
+    ]
+
+
+def _is_ours(work: Any) -> bool:
+    module = str(getattr(work, "__module__", ""))
+    return module.startswith("vit_tutorial") and not module.startswith("vit_tutorial.checks") and callable(work)
+
+
+def borrowed(work: Any, exercise: Exercise) -> str:
+    """Whether a work is the package's or the check's own, or derives from it: a sentence, or ""."""
+    work = unwrapped(work)
+    family = work.__mro__ if isinstance(work, type) else [work, type(work)]
+    modules = [str(getattr(member, "__module__", "")) for member in family]
+    if work is exercise.right or any(module.startswith("vit_tutorial") for module in modules):
+        return f"{name_of(work)} is the package's, or derives from it: write your own in the cell above"
+    return ""
+
+
+def unwrapped(work: Any) -> Any:
+    """What stands behind partials, bound methods and decorators."""
+    for _ in range(20):
+        if isinstance(work, functools.partial):
+            work = work.func
+        elif inspect.ismethod(work):
+            work = work.__func__
+        elif hasattr(work, "__wrapped__"):
+            work = work.__wrapped__
+        else:
+            break
+    return work
+
+
+@contextmanager
+def watching(exercise: Exercise) -> Iterator[list[str]]:
+    """While it is open, note what the code of this thread calls that the exercise forbids, in sentences."""
+    seen: list[str] = []
+    codes: dict[CodeType, Forbidden] = {}
+    names: dict[str, Forbidden] = {}
+    for one in forbidden(exercise):
+        codes |= dict.fromkeys(_codes(one.what), one)
+        if not _codes(one.what):
+            names[one.what if isinstance(one.what, str) else one.what.__name__] = one
+    reference = set(_codes(exercise.right))
+
+    def look(frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call":
+            one = codes.get(frame.f_code)
+            if one is None and frame.f_code in reference and _by_a_student(frame.f_back):
+                one = Forbidden("the check's own answer", "write your own in the cell above")
+            if one and (one.when is None or one.when(frame.f_locals)):
+                seen.append(_sentence(one, frame))
+        elif event == "c_call" and (one := names.get(getattr(arg, "__name__", ""))):
+            seen.append(_sentence(one, frame))
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(before)
+
+
+def _codes(what: Any) -> list[CodeType]:
+    """The code of a Python function, or of all functions that a class defines itself; none for a built-in."""
+    if isinstance(what, type):
+        parts = [getattr(part, "__func__", part) for part in vars(what).values()]
+        return [part.__code__ for part in parts if inspect.isfunction(part)]
+    function = unwrapped(what)
+    return [function.__code__] if inspect.isfunction(function) else []
+
+
+def _sentence(one: Forbidden, frame: FrameType) -> str:
+    name = one.what if isinstance(one.what, str) else name_of(one.what)
+    whose = "the package's own" if _is_ours(one.what) else "torch's" if not isinstance(one.what, str) else ""
+    said = f"it calls {' '.join(filter(None, (whose, name)))}: {one.instead}"
+    back: FrameType | None = frame
+    while back is not None and library(back.f_code.co_filename):
+        back = back.f_back
+    return said if back is None else f"{said}\n    {place(back.f_code, back.f_lineno)}"
+
+
+def _by_a_student(frame: FrameType | None) -> bool:
+    return frame is not None and not library(frame.f_code.co_filename)
+
+
+def name_of(work: Any) -> str:
+    """What a function or class is called."""
+    return getattr(work, "__name__", type(work).__name__)
+
+
+def place(code: CodeType, number: int | None) -> str:
+    """A line of the student's, as the reports show it."""
+    line = linecache.getline(code.co_filename, number or 0).strip()
+    return f"in line {number} of {code.co_name}: {line}"
+
+
+@functools.cache
+def library(filename: str) -> bool:
+    """Whether a file belongs to Python, an installed package or this one: no line of a student's."""
+    folders = [*sysconfig.get_paths().values(), str(Path(torch.__file__).parent), str(Path(CHECKS).parent)]
+    return filename.startswith(("<frozen", "<string", "<__array_function__", *folders))
+
+
+# ---- What torch computes -----------------------------------------------------------------------------------------
+
+
+class Operations(TorchDispatchMode):
+    """Notes what torch computes: the operations' names with the shapes of what comes out, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, tuple[int, ...]]] = []
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = str(func).split(".")[1]
+        self.seen += [(name, tuple(x.shape)) for x in tree_leaves(result) if isinstance(x, Tensor)]
+        return result
+
+    def shapes(self, *names: str) -> list[tuple[int, ...]]:
+        """The shapes that the operations of these names gave; "exp" stands for "exp_", too."""
+        return [shape for name, shape in self.seen if name.strip("_") in names]
