@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from vit_tutorial import ViTConfig, data, files, precision, runs, train, train_command, weights
+from vit_tutorial import ViTConfig, data, precision, runs, train, train_command, weights
 from vit_tutorial.recipe import Recipe
 
 ROOT = Path(__file__).parent.parent
