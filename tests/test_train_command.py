@@ -4,6 +4,8 @@ import csv
 import json
 import math
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -160,6 +162,28 @@ def test_infinity_can_be_read_by_every_reader_of_json(tmp_path):
     text = (tmp_path / "config.json").read_text()
     assert "Infinity" not in text
     assert Recipe(**json.loads(text)["recipe"]).clip == math.inf
+
+
+def test_contributing_s_data_set_trains(tmp_path):
+    """In a copy of the package, what CONTRIBUTING says is done to the letter."""
+    shutil.copytree(ROOT / "vit_tutorial", tmp_path / "vit_tutorial", ignore=shutil.ignore_patterns("__pycache__"))
+    section = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## A data set\n")[1].split("\n## ")[0]
+    function, entry = re.findall(r"```py\n(.*?)```", section, flags=re.DOTALL)
+    module = tmp_path / "vit_tutorial" / "data.py"
+    above, table, below = module.read_text("utf-8").partition("SETS: dict[str, Record] = {\n")
+    module.write_text(f"{above}{function}\n\n{table}{entry}{below}", "utf-8")
+    command = re.search(r"`python (-m vit_tutorial.train .*?)`", section)[1].split()
+    done = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("test accuracy 100.00% (100 of 100 images)")
+    config = json.loads((tmp_path / "runs" / "stripes" / "config.json").read_text())
+    assert (config["classes"], config["recipe"]["augment"]) == (["lying", "standing"], "flip")
 
 
 # --- one word for one thing ----------------------------------------------------------------------------------------

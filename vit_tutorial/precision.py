@@ -16,6 +16,7 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 from torch import nn
 from torch.nn import functional as F
 
+from vit_tutorial import runs
 from vit_tutorial.data import Data, normalise
 from vit_tutorial.recipe import Recipe
 
@@ -51,7 +52,8 @@ def step_seconds(
     A copy of ``model`` is measured; torch's generators are left as they were.
     """
     trial = copy.deepcopy(model).to(device).train()
-    images, labels = (tensor[:batch_size].to(device) for tensor in data.train.batch(slice(batch_size)))
+    first = list(range(min(batch_size, len(data.train))))
+    images, labels = (tensor.to(device) for tensor in runs.Reader(data.train)[0, first])
     seconds: dict[Measured, list[float]] = {"fp32": [], "bf16": []}
     with torch.random.fork_rng():
         for _ in range(1 + steps):

@@ -196,9 +196,8 @@ def _run(args: argparse.Namespace, command: str) -> None:
     accelerator = Accelerator(mixed_precision="no")
     if accelerator.is_main_process:
         settings = runs.settings_in(args.out)  # with the precision that "auto" came to
-        used = {
-            name: "inf" if settings[name] == math.inf else settings[name] for name in RECIPE
-        }  # JSON has no infinity
+        # JSON has no infinity.
+        used = {name: "inf" if settings[name] == math.inf else settings[name] for name in RECIPE}
         files.save(args.out, model, data, history, command=command, recipe=used)
         seconds, accuracy = sum(row["seconds"] for row in history), history[-1]["test_accuracy"]
         print(
