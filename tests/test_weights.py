@@ -46,6 +46,7 @@ from vit_tutorial.weights import convert, to_huggingface, to_timm, to_torchvisio
 TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=3, num_heads=4, mlp_dim=40)
 tiny = partial(dataclasses.replace, TINY)
 HF = tiny(norm_eps=1e-12)
+pytestmark = pytest.mark.filterwarnings("ignore:.*doesn't tell all:UserWarning", "ignore:.*the average:UserWarning")
 WIDE = tiny(image_size=(16, 40), patch_size=(8, 10), in_channels=2)
 
 
@@ -804,7 +805,7 @@ def same(model, other):
     return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
-@pytest.mark.parametrize("suffix", [*SUFFIXES, ".pt", ".bin"])
+@pytest.mark.parametrize("suffix", [*SUFFIXES, ".pt", ".bin", ".ckpt", ".pth.tar", ".PTH"])
 def test_load_a_file(suffix, tmp_path):
     path = write(tmp_path / f"x{suffix}", small())
     for name in (path, str(path)):
@@ -819,6 +820,74 @@ def test_load_a_file(suffix, tmp_path):
 def test_load_a_file_of_our_own_names(tmp_path):
     save_file(small().state_dict(), tmp_path / "x.safetensors")
     assert same(vt.load(tmp_path / "x.safetensors").model, small())
+
+
+def test_a_bare_file_says_what_was_assumed_once(tmp_path):
+    path = write(tmp_path / "x.safetensors", small())
+    with pytest.warns(UserWarning, match="tell all") as said:
+        found = vt.load(path)
+    assert len(said) == 1
+    assert said[0].filename == __file__
+    assert str(path) in str(said[0].message)
+    assert set(found.assumed) == {"num_heads", "gelu", "norm_eps", "image_size", "preprocess"}
+    told = {"num_heads": 1, "gelu": "exact", "norm_eps": 1e-6, "image_size": 8, "preprocess": found.preprocess}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        silent = vt.load(path, **told)
+        for name in ("digits", saved(tmp_path / "mine", small())):
+            assert vt.load(name).assumed == {}
+    assert silent.assumed == {}
+    assert tuple(found)[1:] == tuple(silent)[1:]
+    for key in told:
+        with pytest.warns(UserWarning, match="tell all"):
+            assert set(vt.load(path, **{key: told[key]}).assumed) == set(told) - {key}
+    assert found._replace(classes=()).assumed == found.assumed
+
+
+def test_a_rectangle_is_told_by_the_size_asked_for(tmp_path, refuses):
+    for size in ((32, 48), (16, 80), (224, 256)):
+        config = dataclasses.replace(SMALL, image_size=size, patch_size=16)
+        model = randomise(ViT(config)).eval()
+        path = write(tmp_path / "x.safetensors", model)
+        assert same(vt.load(path, image_size=size).model, model)
+    path = write(tmp_path / "y.safetensors", ViT(dataclasses.replace(SMALL, image_size=(16, 80), patch_size=16)))
+    for wanted in (None, 64):
+        with refuses(ValueError, "y.safetensors", "6 tokens", "give image_size"):
+            vt.load(path, image_size=wanted)
+
+
+def test_no_positions_and_heads_are_given_to_load_itself(tmp_path, refuses):
+    model = randomise(ViT(dataclasses.replace(SMALL, position="none", dim=24, num_heads=3))).eval()
+    path = write(tmp_path / "x.safetensors", model)
+    with refuses(ValueError, "num_heads"):
+        vt.load(path, image_size=8)
+    with refuses(ValueError, "image_size"):
+        vt.load(path, num_heads=3)
+    assert same(vt.load(path, num_heads=3, image_size=8).model, model)
+
+
+def test_numbers_too_large_for_single_precision(tmp_path, refuses):
+    state = {name: tensor.double() for name, tensor in to_timm(small()).items()}
+    state["norm.bias"][3] = 1e300
+    save_file(state, tmp_path / "x.safetensors")
+    with refuses(ValueError, "x.safetensors", "infinity", "norm.bias"):
+        vt.load(tmp_path / "x.safetensors")
+
+
+def test_jax_s_bfloat16_in_a_npz(tmp_path):
+    arrays = flax(small().bfloat16().float())
+    halves = {
+        name: torch.from_numpy(a.copy()).bfloat16().view(torch.int16).numpy().view("V2") for name, a in arrays.items()
+    }
+    np.savez(tmp_path / "x.npz", **halves)
+    assert same(vt.load(tmp_path / "x.npz").model, small().bfloat16().float())
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_a_pickle_of_a_later_protocol_isn_t_called_damaged(protocol, tmp_path, refuses):
+    (tmp_path / "x.pth").write_bytes(pickle.dumps({"a": 1}, protocol=protocol))
+    with refuses(ValueError, f"protocol {protocol}", "nothing was loaded"):
+        vt.load(tmp_path / "x.pth")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -860,7 +929,7 @@ def test_a_pickle_s_code_is_never_run(how, tmp_path, refuses):
     else:
         what = to_timm(small()) | {"x": Evil(trace)} if how == "within a checkpoint" else Evil(trace)
         torch.save(what, path, _use_new_zipfile_serialization=how != "torch, old format")
-    wanted = "another kind" if how == "pickle 4" else f"asks for {os.mkdir.__module__}.mkdir"  # torch can't read 4
+    wanted = "protocol 4" if how == "pickle 4" else f"asks for {os.mkdir.__module__}.mkdir"  # torch can't read 4
     with refuses(ValueError, str(path), wanted, "nothing was loaded"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's, about protocol 4
         vt.load(path)

@@ -60,9 +60,9 @@ if TYPE_CHECKING:  # for mypy and editors: a line a module that isn't imported a
     from vit_tutorial import data as data
     from vit_tutorial import drawings as drawings
     from vit_tutorial import explain as explain
-    from vit_tutorial import hybrid as hybrid
     from vit_tutorial import explorer as explorer
     from vit_tutorial import files as files
+    from vit_tutorial import hybrid as hybrid
     from vit_tutorial import plots as plots
     from vit_tutorial import precision as precision
     from vit_tutorial import predict as predict

@@ -229,14 +229,15 @@ def _timm_architecture(name: Any) -> tuple[int, Gelu]:
 
 def _timm_pools(name: str, config: Json, args: Json) -> tuple[Pool, ...]:
     """What is read out: the class token (or two), or the mean, which is ours where there is no class token."""
-    said = (args.get("global_pool") or config.get("global_pool"), args.get("class_token"))
-    if "" in (args.get("global_pool"), config.get("global_pool")) or said[0] not in (None, "token", "avg"):
+    pools = [at["global_pool"] for at in (args, config) if at.get("global_pool") is not None]
+    if strange := [pool for pool in pools if pool not in ("token", "avg")]:
         raise ValueError(
-            f"it pools by global_pool={said[0]!r:.100}: ViTConfig reads the class token, or the mean without one"
+            f"it pools by {strange[0]!r:.100} (global_pool): ViTConfig reads the class token, or the mean without one"
         )
-    mean = "_gap_" in name if said[0] is None else said[0] == "avg"
-    if said[1] is not None and _flag(said[1], "class_token") is mean:
-        raise ValueError(f"it has class_token={said[1]} and pools by {said[0]!r}, which is beyond ViTConfig")
+    pool, class_token = pools[0] if pools else None, args.get("class_token")
+    mean = "_gap_" in name if pool is None else pool == "avg"
+    if class_token is not None and _flag(class_token, "class_token") is mean:
+        raise ValueError(f"it has class_token={class_token} and pools by {pool!r}, which is beyond ViTConfig")
     return ("mean",) if mean else ("cls", "distilled")
 
 

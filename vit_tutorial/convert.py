@@ -401,6 +401,9 @@ NOT_OURS = {  # what ViTConfig can't express, by what its tensors are called
     r"^(text_model|text|txt|transformer|visual|vision_model|vision_tower|text_encoder)[./]": (
         "a model of images and text, or a tower of one (CLIP, SigLIP, BLIP)"
     ),
+    r"embeddings\.(class_embedding|patch_embedding)\b": "a tower of a model of images and text (CLIP, SigLIP, BLIP)",
+    r"\bstages\.\d|patch_embeddings\.\d|encoder\.block\.\d+\.\d": "stages of several resolutions (Swin, PVT, Hiera)",
+    r"^embeddings\.projection\.": "positions of a pretraining grid (VitDet)",
     r"parametrizations|weight_[gv]$": "a reparametrised layer (torch's remove_parametrizations makes it a plain one)",
 }
 AVERAGES = ("teacher", "state_dict_ema", "model_ema", "ema_state_dict", "ema_model", "ema", "shadow", "averaged_model")
@@ -700,6 +703,10 @@ def _rows_of(table: dict[str, str], state: State) -> dict[str, list[str]]:
     missing, unexpected = [n for n in expected if n not in state], [n for n in state if n not in expected]
     if missing and all(name.endswith("bias") for name in missing) and not unexpected and len(missing) >= depth:
         raise ValueError(f"{len(missing)} missing: {files.some(missing)}: layers without a bias, or norms (RMSNorm)")
+    if missing and missing == rows.get("norm.weight", []) + rows.get("norm.bias", []) and not unexpected:
+        raise ValueError(
+            f"2 missing: {files.some(missing)}: no norm after the last block, which ViTConfig can't express"
+        )
     heads = [name for name in unexpected if re.match(r"(head|heads|classifier|fc|cls_classifier)\b", name)]
     if heads and len(heads) == len(unexpected):
         raise ValueError(

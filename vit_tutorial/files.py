@@ -218,7 +218,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     except Refused as error:  # says all that there is to say
         raise ValueError(brief(str(error))) from None
     except OSError as error:
-        if error.filename is not None:  # the disk's: not there, or not allowed
+        if error.filename is not None or isinstance(error, FileNotFoundError):  # the disk's own
             raise
         raise ValueError(f"{path} is damaged ({' '.join(str(error).split())[:200]}): get it again") from None
     except Exception as error:  # on damaged bytes, unpickling and unzipping raise nearly anything
