@@ -109,6 +109,10 @@ BIG_VISION = GOOGLE | {
     "blocks.{i}.mlp.fc2.*": "Transformer/encoderblock_{i}/MlpBlock_0/Dense_1/*",
 }
 FEATURES = "embed.patches.features."  # our names of a stem's tensors begin so; TIMM and the others have the rest
+# How a stem's names begin: ours; timm's; Google's; torchvision's.
+STEM = re.compile(
+    rf"{FEATURES}|patch_embed\.backbone\.(stem\.|stages\.|conv\.|norm\.|\d)|(conv|gn)_root/|block\d+/unit\d+/|conv_proj\.conv_"
+)
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 POOL_OF: dict[int, Pool] = {0: "mean", 1: "cls", 2: "distilled"}  # by the number of tokens before the patches
@@ -654,9 +658,10 @@ def check_parts(state_dict: Mapping[str, Any]) -> None:
 
 def _refuse_what_is_not_ours(state: State) -> None:
     """A ValueError that says which parts of this architecture ViTConfig can't express."""
+    names = [name for name in state if not STEM.match(name)]
     parts = []
     for pattern, part in NOT_OURS.items():
-        if found := [name for name in state if re.search(pattern, name)]:
+        if found := [name for name in names if re.search(pattern, name)]:
             parts.append(f"{files.some(found, 3)}: {part}")
     if parts:
         raise ValueError(f"{'; '.join(parts[:4])}, which ViTConfig can't express")
