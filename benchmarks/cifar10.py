@@ -1,20 +1,25 @@
 """Photographs on a laptop: a ViT with a convolutional stem, the plain ViT and a small ResNet, on CIFAR-10.
 
-``python benchmarks/cifar10.py hybrid|vit|resnet --data FOLDER --out runs/hybrid``, one at a time or one a core. All
-three have as many parameters, within 10 %, the same recipe, and as many epochs as the same CPU time holds: CPU time,
-because a busy machine doesn't change what it counts. A state is kept after every epoch, and --resume goes on from it.
-``--data`` takes CIFAR-10's own files ("cifar10") or the pictures in folders. Of the training images, a tenth is held
-out: every choice looks at those. The test split is looked at once, by ``test``, when a run is done.
+``python benchmarks/cifar10.py hybrid|vit|resnet --data FOLDER --out runs/cifar10/hybrid``, one at a time. All three
+have as many parameters, within 10 %, the same recipe, and as many epochs as the same CPU time holds: CPU time, because
+a busy machine changes it least. A state is kept after every epoch, and --resume goes on from it. ``--data`` takes
+CIFAR-10's own files ("cifar10") or the pictures in folders. Of the training images, a tenth is held out: every choice
+looks at those. The test split is looked at once, when a run is done.
+
+``python benchmarks/cifar10.py report --out runs/cifar10`` makes benchmarks/cifar10.json, cifar10.png and the table.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,6 +27,7 @@ import vit_tutorial as vt
 from vit_tutorial import hybrid, runs, train
 from vit_tutorial.recipe import Recipe
 
+HERE = Path(__file__).parent
 STEM = hybrid.ConvStem(((32, 3, 1), (64, 3, 2), (128, 3, 2), (128, 3, 1)))
 SHAPE = {"image_size": 32, "patch_size": 4, "num_classes": 10, "dim": 128, "num_heads": 2, "mlp_dim": 256}
 EPOCHS = {"hybrid": 20, "vit": 16, "resnet": 13}  # as many as the hybrid's CPU time holds
@@ -100,26 +106,101 @@ class Clock:
         runs.Store.save = save_and_note  # type: ignore[assignment, method-assign]
 
 
+def train_one(name: str, data: vt.data.Data, out: Path, epochs: int, resume: bool) -> None:
+    """Train, test once, and write result.json."""
+    out.mkdir(parents=True, exist_ok=True)
+    model = model_of(name)
+    Clock(out)
+    history = train.fit(model, vt.data.hold_out(data, VALIDATION), recipe_of(epochs), out=out, resume=resume)
+    test = train.evaluate(model, data)
+    count = sum(p.numel() for p in model.parameters())
+    result = {"run": name, "parameters": count, **test, "history": history}
+    (out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(f"{name}: {test['test_accuracy']:.2%} of the test images, {count:,} parameters")
+
+
+# ------------------------------------------------------------------------------------------------------- the report
+
+
+def macs_of(name: str) -> int:
+    """Multiply-accumulates of one image's forward pass."""
+    model = model_of(name)
+    if isinstance(model, vt.ViT):
+        return vt.count_macs(model.config)
+    total = 0
+
+    def count(layer: nn.Module, _: object, output: Tensor) -> None:
+        nonlocal total
+        kernel = layer.get_parameter("weight")[0].numel()
+        total += output[0].numel() * kernel
+
+    for layer in model.modules():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            layer.register_forward_hook(count)
+    model(torch.zeros(1, 3, 32, 32))
+    return total
+
+
+def interval(share: float, images: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's 95 % interval of an accuracy."""
+    middle, spread = share + z**2 / (2 * images), z * (share * (1 - share) / images + (z / (2 * images)) ** 2) ** 0.5
+    return (middle - spread) / (1 + z**2 / images), (middle + spread) / (1 + z**2 / images)
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """A run's result, with the CPU minutes that were spent after each epoch."""
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    spent = [float(line.split(",")[1]) / 60 for line in (folder / "cpu.csv").read_text().split()]
+    result["cpu_minutes"] = [round(minutes, 2) for minutes in itertools.accumulate(spent)]
+    return result
+
+
+def until(result: dict[str, Any], accuracy: float) -> str:
+    """Epochs and CPU minutes until the validation images were answered so well; a dash for never."""
+    for row, minutes in zip(result["history"], result["cpu_minutes"], strict=True):
+        if row["test_accuracy"] >= accuracy:  # of the images held out: the run saw no other
+            return f"{row['epoch']}, {minutes:.0f} min"
+    return "–"
+
+
+def report(out: Path) -> None:
+    """The table, cifar10.json and cifar10.png, of the runs that are done."""
+    results = [read(out / name) for name in EPOCHS if (out / name / "result.json").exists()]
+    print("| model | parameters | MACs | epochs | CPU minutes | to 80 % | to 85 % | validation | test, 95 % interval |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for result in results:
+        low, high = interval(result["test_accuracy"], 10_000)
+        spent = f"{len(result['history'])} | {result['cpu_minutes'][-1]:.1f}"
+        print(
+            f"| {result['run']} | {result['parameters']:,} | {macs_of(result['run']) / 1e6:.1f} M | "
+            f"{spent} | {until(result, 0.8)} | {until(result, 0.85)} | "
+            f"{result['history'][-1]['test_accuracy']:.1%} | {result['test_accuracy']:.2%} [{low:.1%}, {high:.1%}] |"
+        )
+    (HERE / "cifar10.json").write_text(json.dumps(results, indent=1) + "\n")
+    figure = Figure(figsize=(7.5, 3.6), layout="constrained")
+    ax = figure.add_subplot(xlabel="CPU minutes", ylabel="accuracy on the images held out")
+    for result, dash in zip(results, ("-", "--", ":"), strict=False):
+        accuracies = [row["test_accuracy"] for row in result["history"]]
+        ax.plot(result["cpu_minutes"], accuracies, dash, label=f"{result['run']}, {result['parameters']:,} parameters")
+    ax.grid(color="#E5E5E5", linewidth=0.8)
+    ax.legend(frameon=False)
+    figure.savefig(HERE / "cifar10.png", dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", choices=list(EPOCHS))
+    parser.add_argument("run", choices=[*EPOCHS, "report"])
     parser.add_argument("--data", default="cifar10", help="cifar10, or a folder with train/ and test/")
-    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--out", required=True, type=Path, help="of the run; for the report, the folder that has them")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--resume", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    data = vt.data.load(args.data, image_size=32)
-    held = vt.data.hold_out(data, VALIDATION)
-    model = model_of(args.run)
-    Clock(args.out)
-    recipe = recipe_of(args.epochs or EPOCHS[args.run])
-    history = train.fit(model, held, recipe, out=args.out, resume=args.resume)
-    test = train.evaluate(model, data)
-    count = sum(p.numel() for p in model.parameters())
-    result = {"run": args.run, "parameters": count, **test, "history": history}
-    (args.out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(f"{args.run}: {test['test_accuracy']:.2%} of the test images, {count:,} parameters")
+    if args.run == "report":
+        report(args.out)
+    else:
+        data = vt.data.load(args.data, image_size=32)
+        train_one(args.run, data, args.out, args.epochs or EPOCHS[args.run], args.resume)
 
 
 if __name__ == "__main__":
