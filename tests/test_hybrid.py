@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import safetensors.torch
 import timm
 import timm.models.vision_transformer_hybrid as timm_hybrid
 import torch
@@ -289,6 +290,32 @@ def test_timm_s_resnet_d_answers_alike_through_hybrid_embed(name):
     assert not unexpected
     assert all(".features." in name for name in missing)
     assert_same(ours.double().eval(), theirs)
+
+
+def test_a_copy_of_timm_s_repository_loads(narrow, tmp_path):
+    theirs = timm_s("vit_small_r26_s32_224", num_heads=1).float()
+    about = {
+        "input_size": [3, 64, 64],
+        "mean": [0.5] * 3,
+        "std": [0.5] * 3,
+        "crop_pct": 0.9,
+        "interpolation": "bicubic",
+    }
+    config = {"architecture": "vit_small_r26_s32_224", "num_classes": 5, "model_args": {"num_heads": 1}}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"pretrained_cfg": about}))
+    safetensors.torch.save_file(theirs.state_dict(), tmp_path / "model.safetensors")
+    model, _, preprocess = vt.load(tmp_path)
+    assert model.config.stem == R26
+    assert preprocess.crop == 0.9
+    assert_same(model.double(), theirs.double())
+
+
+def test_what_a_hybrid_looks_at_can_be_shown():
+    model = filled(vt.ViT(config_of(EARLY))).float()
+    images = torch.rand(1, 3, 32, 32)
+    assert vt.explain.relevance(model, images, 2).shape == (1, 8, 8)
+    page = vt.explorer.explore(model, images, classes=list("abcde")).html
+    assert '"grid": [8, 8]' in page.replace('"grid":[8,8]', '"grid": [8, 8]')
 
 
 def test_a_hybrid_of_timm_s_with_another_backbone_is_refused_and_the_way_out_named():

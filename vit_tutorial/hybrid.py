@@ -263,9 +263,9 @@ class ResNetV2(nn.Module):
     """The paper's feature maps: a ResNet with group norm and standardised kernels (BiT, arXiv 1912.11370).
 
     Images (B, C, H, W) -> (B, F, h, w): a 7 x 7 convolution and a pooling halve the sides twice, each stage but the
-    first once more. The norms stand as in the paper's code, after each convolution. Names are timm's. The constants
-    (1e-8 under the root of the kernels' variance, 1e-5 in the norms) are timm's too; the paper's JAX code adds 1e-5 to
-    the kernels' standard deviation and has 1e-6 in the norms, which moves trained logits in the fifth digit or later.
+    first once more. The norms stand as in the paper's code, after each convolution. Names are timm's, and so are the
+    constants (1e-8 under the root of the kernels' variance, 1e-5 in the norms). The paper's JAX code adds 1e-5 to the
+    kernels' standard deviation and has 1e-6 in the norms, so its logits differ from timm's, and ours, by a little.
 
     Args:
         blocks: how many in each stage.
