@@ -161,6 +161,7 @@ def test_each_token_sees_more_than_its_own_pixels():
         (lambda: hybrid.ConvStem(()), "at least one"),
         (lambda: hybrid.ConvStem(((8, 3),)), "channels, kernel size, stride"),
         (lambda: hybrid.ConvStem(((8, 3, 0),)), "channels, kernel size, stride"),
+        (lambda: hybrid.ConvStem(((8, 4, 1),)), "even kernel"),
         (lambda: hybrid.ResNetStem((2, 0)), "at least one block"),
         (lambda: hybrid.ResNetStem((2,), width=48), "multiple of 32"),
         (lambda: hybrid.stem_from({"width": 3}), "layers or blocks"),
@@ -216,6 +217,19 @@ def test_images_of_another_shape_are_refused(images):
 def test_images_of_whole_numbers_are_refused():
     with pytest.raises(TypeError, match="floating point"):
         vt.ViT(config_of(EARLY))(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 7), st.integers(1, 3)), min_size=1, max_size=3))
+def test_a_convolutional_stem_makes_the_grid_that_the_config_says(layers):
+    stem = hybrid.ConvStem(tuple((c, k + (k % 2 == 0 and s == 1), s) for c, k, s in layers))
+    config = vt.ViTConfig(
+        image_size=(2 * stem.stride, 3 * stem.stride), patch_size=stem.stride, dim=8, depth=1, num_heads=1, mlp_dim=8,
+        num_classes=2, stem=stem,
+    )  # fmt: skip
+    model = vt.ViT(config).eval()
+    assert model.embed.patches.grid == config.grid == (2, 3)
+    assert model(torch.rand(1, 3, *config.image_size)).shape == (1, 2)
 
 
 @settings(deadline=None, max_examples=15)

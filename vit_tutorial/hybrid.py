@@ -134,7 +134,7 @@ class ConvStem(_Stem):
         layers: (channels, kernel size, stride) of each convolution; the strides' product is the model's patch size.
 
     Raises:
-        ValueError: no layer, or one that isn't three positive whole numbers.
+        ValueError: no layer, one that isn't three positive whole numbers, or an even kernel with stride 1.
     """
 
     layers: tuple[tuple[int, int, int], ...]
@@ -143,6 +143,10 @@ class ConvStem(_Stem):
         object.__setattr__(self, "layers", tuple(tuple(layer) for layer in self.layers))  # JSON has lists
         if not self.layers or any(len(layer) != 3 or min(layer) < 1 for layer in self.layers):
             raise ValueError(f"layers must hold (channels, kernel size, stride), at least one, got {self.layers}")
+        if even := [layer for layer in self.layers if layer[1] % 2 == 0 and layer[2] == 1]:
+            raise ValueError(
+                f"layer {even[0]}: an even kernel with stride 1 loses a row and a column: make its size odd"
+            )
 
     @property
     def stride(self) -> int:
