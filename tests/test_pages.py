@@ -13,7 +13,7 @@ from bs4 import BeautifulSoup
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = (".", "benchmarks")
+FOLDERS = (".", "benchmarks", "teaching")
 PAGES = sorted(path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
 LESSONS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").rglob("[0-9]*.ipynb"))
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])  # what GitHub adds and these pages use

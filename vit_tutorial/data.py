@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import socket
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -106,6 +107,8 @@ class Preprocessing:
             that; a number in (0, 1] resizes the picture until ``image_size`` is that share of it, and cuts out the
             middle then (0.875: a side of 256 for 224); "squeeze" resizes the whole picture, whatever its shape.
         interpolation: "bicubic", "bilinear", "lanczos" or "nearest".
+        squeeze: with a number for ``crop``: the whole picture is resized, whatever its shape, before the middle is cut
+            out (transformers' DeiT, timm's "squash").
 
     Raises:
         ValueError: another crop or interpolation.
@@ -116,6 +119,7 @@ class Preprocessing:
     std: tuple[float, ...]
     crop: float | str = "middle"
     interpolation: str = "bicubic"
+    squeeze: bool = False
 
     def __post_init__(self) -> None:
         share = isinstance(self.crop, (int, float)) and 0 < self.crop <= 1
@@ -167,7 +171,9 @@ class Preprocessing:
         # Whole pixels, and 242 from 224 / (224 / 242).
         height, width = (math.floor(side / self.crop + 1e-6) for side in (H, W))
         resized = [height]  # torchvision's short side
-        if height != width:
+        if self.squeeze:
+            resized = [height, width]
+        elif height != width:
             scale = max(height / picture.height, width / picture.width)
             resized = [round(picture.height * scale), round(picture.width * scale)]
         return np.array(F.center_crop(F.resize(picture, resized, mode), [H, W]))
@@ -583,3 +589,17 @@ FOLDER = Record(
     model=ViTConfig(image_size=64, patch_size=8, dim=192, depth=6, num_heads=3, mlp_dim=384),
     recipe=Recipe(epochs=60, learning_rate=5e-4, warmup_epochs=5, augment=augment.ALL),
 )
+
+
+def __getattr__(name: str) -> Any:
+    # What stood here before each data set had one record.
+    former: dict[str, Callable[[], Any]] = {
+        "ALL": lambda: augment.ALL,
+        "AUGMENTATION": lambda: {name: record.recipe.augment for name, record in SETS.items()},
+        "STATISTICS": lambda: {name: (record.mean, record.std) for name, record in SETS.items()},
+    }
+    if name not in former:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    place = "augment.ALL" if name == "ALL" else "in the records of data.SETS"
+    warnings.warn(f"data.{name} is now {place}", DeprecationWarning, stacklevel=2)
+    return former[name]()
