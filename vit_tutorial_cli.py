@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Hand the arguments after the command's name on to it."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in COMMANDS:
-        importlib.import_module(f"vit_tutorial.{arguments[0]}").main(arguments[1:])
+        name, *rest = arguments
+        importlib.import_module(f"vit_tutorial.{name}").main(rest, prog=f"vit-tutorial {name}")
         return
     p = parser()
     p.parse_args(arguments or ["--help"])

@@ -1,4 +1,4 @@
-"""Submissions to the exercises of lesson 07: right ones, written in different ways, and wrong ones, by their mistake."""
+"""Submissions to the exercises of lesson 07: right ones, written in different ways; wrong ones by mistake."""
 
 import math
 

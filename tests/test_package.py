@@ -41,6 +41,15 @@ def test_public_names(monkeypatch):
         _ = vt.nonsense
 
 
+def test_attention_is_a_function_and_a_module():
+    # As the docstring says; a module that could be called would be neither of the two.
+    module = importlib.import_module("vit_tutorial.attention")
+    assert inspect.ismodule(module)
+    assert vt.attention is module.attention
+    assert inspect.isfunction(vt.attention)
+    assert 'importlib.import_module("vit_tutorial.attention")' in vt.__doc__
+
+
 def test_mypy_and_editors_know_every_module():
     (hidden,) = [
         node for node in ast.parse((FOLDER / "__init__.py").read_text("utf-8")).body if isinstance(node, ast.If)

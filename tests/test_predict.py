@@ -152,7 +152,7 @@ def test_the_model_gets_batches_and_the_answers_do_not_depend_on_them(photos, ba
     predict.main([*photos * 2, "--weights", "shapes"])
     expected = capsys.readouterr().out
     monkeypatch.setattr(vt.ViT, "forward", watched)
-    predict.main([*photos * 2, "--weights", "shapes", "--batch", str(batch)])
+    predict.main([*photos * 2, "--weights", "shapes", "--batch-size", str(batch)])
     assert sizes == [min(batch, 8 - i) for i in range(0, 8, batch)]
     assert capsys.readouterr().out == expected
 
@@ -169,7 +169,7 @@ def test_a_picture_is_let_go_once_it_is_answered(photos, tmp_path, monkeypatch):
             yield file, picture
 
     monkeypatch.setattr(predict, "read", watched)
-    predict.main([*photos * 10, "--weights", "shapes", "--batch", "4", "--out", str(tmp_path / "answers.csv")])
+    predict.main([*photos * 10, "--weights", "shapes", "--batch-size", "4", "--out", str(tmp_path / "answers.csv")])
     assert len(most) == 40
     assert max(most) <= 2 * 4
 
@@ -255,7 +255,7 @@ def test_an_error_halfway_leaves_the_old_file(photos, tmp_path, monkeypatch, ref
 
     monkeypatch.setattr(predict, "rank", fails)
     with refuses(SystemExit, "error: halfway"):
-        predict.main([*photos, "--weights", "shapes", "--batch", "1", "--out", str(out)])
+        predict.main([*photos, "--weights", "shapes", "--batch-size", "1", "--out", str(out)])
     assert out.read_text("utf-8") == "old"
     assert not out.with_name("answers.csv.partial").exists()
 
@@ -279,7 +279,7 @@ def test_a_broken_picture_is_named_and_skipped_and_the_status_says_so(photos, br
     names = [broken[0], photos[0], broken[1], broken[2], photos[1], "nowhere.jpg"]
     out = tmp_path / "answers.csv"
     with refuses(SystemExit, "error: 4 skipped", "cut.jpg", "text.jpg", "deep.tif", "nowhere.jpg isn't there"):
-        predict.main([*names, "--weights", "shapes", "--batch", batch, "--top", "1", "--out", str(out)])
+        predict.main([*names, "--weights", "shapes", "--batch-size", batch, "--top", "1", "--out", str(out)])
     said = [line for line in capsys.readouterr().err.splitlines() if "skipped: " in line]
     for name in ("nowhere.jpg", *broken):
         assert sum(f"skipped: {name}" in line for line in said) == 1
@@ -345,7 +345,9 @@ def test_the_picture_of_the_attention_leaves_out_what_is_broken(photos, broken, 
     monkeypatch.setattr(predict.plots, "overlays", lambda *arguments, **options: titles.extend(arguments[2]) or FIGURE)
     out = tmp_path / "looked.png"
     with pytest.raises(SystemExit):
-        predict.main([photos[0], broken[0], photos[1], "--weights", "shapes", "--batch", "1", "--attention", str(out)])
+        predict.main(
+            [photos[0], broken[0], photos[1], "--weights", "shapes", "--batch-size", "1", "--attention", str(out)]
+        )
     assert titles == [data.scenes.TARGETS[label] for label in SCENES.labels[:2].tolist()]
     assert out.exists()
 
@@ -386,7 +388,7 @@ def test_a_mean_pooled_grey_model(tmp_path, capsys):
         (lambda photo: [__file__, "--weights", "shapes"], ("test_predict.py", "no picture")),
         (lambda photo: [photo, "--weights", "cats"], ("cats", "digits", "shapes")),
         (lambda photo: [photo, "--weights", "shapes", "--top", "0"], ("--top", "at least 1", "0")),
-        (lambda photo: [photo, "--weights", "shapes", "--batch", "0"], ("--batch", "at least 1", "0")),
+        (lambda photo: [photo, "--weights", "shapes", "--batch-size", "0"], ("--batch-size", "at least 1", "0")),
         (lambda photo: [photo, "--weights", "shapes", "--out", "answers.txt"], (".csv", ".jsonl", "answers.txt")),
         (lambda photo: [photo, "--weights", "shapes", "--out", f"{photo}/x.csv"], ("x.csv", "can't write")),
         (lambda photo: [photo, "--weights", "shapes", "--attention", f"{photo}/x.png"], ("x.png", "can't write")),
@@ -407,17 +409,9 @@ def test_ctrl_c_needs_no_traceback(photos, monkeypatch):
     assert str(caught.value) == "stopped"
 
 
-def test_from_the_command_line(photos):
-    words = ["-m", "vit_tutorial.predict", photos[0], "--weights", "shapes", "--top", "1"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == photos[0]
-    assert len(done.stdout.splitlines()) == 2
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="there it is another error")
 def test_who_reads_its_lines_may_stop(photos):
-    words = ["-m", "vit_tutorial.predict", *photos, "--weights", "shapes", "--batch", "1"]
+    words = ["-m", "vit_tutorial.predict", *photos, "--weights", "shapes", "--batch-size", "1"]
     with subprocess.Popen(
         [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:

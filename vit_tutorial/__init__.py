@@ -7,30 +7,34 @@ torch.Size([1, 10])
 
 The map: lesson, module, and what is in it.
 
-| 01 | patches    | An image becomes a sequence of patches, and each patch a vector.
-| 02 | embeddings | The class token, the positions, and positions for another image size.
-| 03 | attention  | Self-attention, one head and many.
-| 04 | mlp        | What an encoder block does to each token alone.
-| 05 | encoder    | A block: attention and MLP, each behind a norm and beside a shortcut.
-| 06 | vit        | The whole model, the paper's sizes, parameters and operations counted.
-| 07 | data       | Sets of pictures, one call each: digits, scenes, downloads, a folder of your own.
-| 07 | train      | Training, on a laptop or on many machines.
-| 07 | recipe     | Every choice that decides what a training run ends with, in one record.
-| 07 | augment    | Random changes to training images, a batch at once.
-| 07 | train_command | The command line of training.
-| 08 | explain    | What a trained model looks at, and how well that points.
-| 08 | explorer   | The same as a page to explore: every patch, layer and head.
-| 09 | convert    | Every library's names for the same weights.
-| 09 | weights    | Published weights as a model of this package.
-| 09 | predict    | What is in a photograph, from the command line.
-| -- | runs       | The order of the images, chance, and the state on disk: a run that can be repeated.
-| -- | precision  | Whether bfloat16 or float32 is quicker on a machine.
-| -- | files      | Trained models on disk, read without running their code.
-| -- | scenes     | How the scenes of the data set "shapes" are drawn.
-| -- | plots      | Every figure, from arrays.
-| -- | drawings   | The figures drawn from a config's sizes.
-| -- | style      | The colours and type of all figures.
-| -- | checks     | The exercises' checks: right, or which mistake.
+| 01 | patches       | An image becomes a sequence of patches, and each patch a vector.
+| 02 | embeddings    | The class token, the positions, and positions for another image size.
+| 03 | attention     | Self-attention, one head and many.
+| 04 | mlp           | What an encoder block does to each token alone.
+| 05 | encoder       | A block: attention and MLP, each behind a norm and beside a shortcut.
+| 06 | vit           | The whole model, the paper's sizes, parameters and operations counted.
+| 07 | data          | Sets of pictures, one call each: digits, scenes, downloads, a folder of your own.
+| 07 | recipe        | Every choice of a training run, in one record.
+| 07 | augment       | Random changes to training images.
+| 07 | train         | Training, on a laptop or on many machines.
+| 07 | train_command | Training from the command line.
+| 08 | explain       | What a trained model looks at, and how well that points.
+| 08 | explorer      | The same as a page to explore: every patch, layer and head.
+| 09 | convert       | Every library's names for the same weights.
+| 09 | weights       | Published weights as a model of this package.
+| 09 | predict       | What is in a photograph, from the command line.
+| -- | files         | Trained models on disk, read without running their code.
+| -- | runs          | What makes a training run repeatable: order, chance and the state on disk.
+| -- | precision     | Whether bfloat16 is quicker here than float32.
+| -- | scenes        | How the scenes of the data set "shapes" are drawn.
+| -- | plots         | Every figure, from arrays.
+| -- | drawings      | The figures drawn from a config's sizes.
+| -- | style         | The colours and type of all figures.
+| -- | checks        | The exercises' checks: right, or which mistake.
+
+``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
+same name is ``importlib.import_module("vit_tutorial.attention")``; ``from vit_tutorial.attention import ...`` works as
+everywhere.
 """
 
 from __future__ import annotations

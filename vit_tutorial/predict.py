@@ -33,6 +33,7 @@ from vit_tutorial.data import Preprocessing, denormalise
 from vit_tutorial.files import Trained, replacing, write
 from vit_tutorial.weights import load
 
+PROG = "python -m vit_tutorial.predict"
 # What a folder is searched for; a file that is named itself may have any name.
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".avif", ".ppm", ".pgm")
 THREADS = min(os.cpu_count() or 1, 8)  # that read photographs; each may hold a whole one, 36 MB for 12 megapixels
@@ -49,10 +50,10 @@ class Answer(NamedTuple):
     ranked: Ranked
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
     """The command line: photographs, weights, how many classes, where the answers go, a picture of the attention."""
     p = argparse.ArgumentParser(
-        prog="python -m vit_tutorial.predict",
+        prog=prog,
         description="Name what photographs show: the most likely classes, with their probabilities. The model runs on "
         "a GPU if torch finds one.",
         epilog="The pictures of --attention show the class token's attention, averaged over all layers and heads: of "
@@ -80,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         help="write the answers to answers.csv or answers.jsonl instead: file, class, probability, rank",
     )
     p.add_argument(
-        "--batch",
+        "--batch-size",
         type=int,
         default=16,
         metavar="N",
@@ -181,7 +182,7 @@ def best_device() -> torch.device:
 
 
 def answers(
-    pictures: Iterable[tuple[str, Tensor | ValueError]], trained: Trained, *, top: int, batch: int
+    pictures: Iterable[tuple[str, Tensor | ValueError]], trained: Trained, *, top: int, batch_size: int
 ) -> Iterator[Answer | ValueError]:
     """The model's answer for each of the pictures, or what was wrong with it, in their order.
 
@@ -189,10 +190,10 @@ def answers(
         pictures: files, each with its picture (1, C, H, W), normalised, as :func:`read` gives them.
         trained: the model, on the device that it shall run on, and the names of its classes.
         top: how many classes; all of them if there are fewer.
-        batch: how many pictures the model gets at a time.
+        batch_size: how many pictures the model gets at a time.
     """
     pictures = iter(pictures)
-    while chunk := list(islice(pictures, batch)):
+    while chunk := list(islice(pictures, batch_size)):
         good = [picture for _, picture in chunk if isinstance(picture, Tensor)]
         ranked = iter(rank(trained, torch.cat(good), top) if good else ())
         for file, picture in chunk:
@@ -275,7 +276,7 @@ def where_it_looked(trained: Trained, seen: Sequence[Answer]) -> bytes:
         maps = model.attention_maps(answer.picture.to(device))  # {layer: (1, h, T, T)}
         pictures = explain.class_attention(maps, model.config.grid, prefix_tokens=model.config.prefix_tokens)
         heat.append(pictures.mean(dim=(0, 1, 2)).cpu())  # (rows, columns)
-    images = denormalise(torch.cat([answer.picture for answer in seen]), preprocess).clamp(0, 1)  # (B, C, H, W)
+    images = denormalise(torch.cat([answer.picture for answer in seen]), preprocess)  # (B, C, H, W)
     titles = [answer.ranked[0][0] for answer in seen]
     figure = plots.overlays(list(images), {"attention": heat}, titles, height=2.4)
     out = io.BytesIO()
@@ -286,9 +287,9 @@ def where_it_looked(trained: Trained, seen: Sequence[Answer]) -> bytes:
 # ----------------------------------------------------------------------------------------------------- command line
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     """Print a line a photograph and one a class below it, or write them; draw the picture, if asked for."""
-    args = parser().parse_args(arguments)
+    args = parser(prog=prog).parse_args(arguments)
     try:
         skipped = run(args)
     except BrokenPipeError:  # who reads our lines has enough of them, as "head" has
@@ -324,11 +325,11 @@ def run(args: argparse.Namespace) -> list[str]:
     trained.model.to(best_device())
     answered, seen = 0, []
     with (
-        closing(read(files, trained.preprocess, ahead=2 * args.batch)) as pictures,
+        closing(read(files, trained.preprocess, ahead=2 * args.batch_size)) as pictures,
         answers_to(args.out) as show,
         tqdm(total=len(files), unit=" photographs", mininterval=0.1 if sys.stderr.isatty() else 30) as bar,
     ):
-        for answer in answers(pictures, trained, top=args.top, batch=args.batch):
+        for answer in answers(pictures, trained, top=args.top, batch_size=args.batch_size):
             bar.update()
             if isinstance(answer, ValueError):
                 tqdm.write(f"skipped: {answer}", file=sys.stderr)
@@ -354,9 +355,9 @@ def _first(lines: Sequence[str], limit: int = 5) -> str:
 
 def _check(args: argparse.Namespace) -> None:
     """Raise a ValueError for options that nothing can be made of, before anything is read."""
-    for name in ("top", "batch"):
-        if getattr(args, name) < 1:
-            raise ValueError(f"--{name} must be at least 1, got {getattr(args, name)}")
+    for option, value in (("--top", args.top), ("--batch-size", args.batch_size)):
+        if value < 1:
+            raise ValueError(f"{option} must be at least 1, got {value}")
     if args.out and args.out.suffix not in FORMATS:
         raise ValueError(f"--out writes {' or '.join(FORMATS)}, by the end of the file's name, got {args.out}")
 

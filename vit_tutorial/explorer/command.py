@@ -12,11 +12,13 @@ from vit_tutorial.explorer.page import explore
 from vit_tutorial.predict import find, open_photo
 from vit_tutorial.weights import load
 
+PROG = "python -m vit_tutorial.explorer"
 
-def parser() -> argparse.ArgumentParser:
+
+def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
     """The command line: photographs, weights, where to write."""
     p = argparse.ArgumentParser(
-        prog="python -m vit_tutorial.explorer",
+        prog=prog,
         description="Write an interactive page of where a model looks in photographs: every patch, layer and head.",
     )
     p.add_argument("photos", nargs="+", metavar="PHOTO", help="picture files, folders of them, or patterns")
@@ -25,9 +27,9 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     """Write the page, and say where."""
-    args = parser().parse_args(arguments)
+    args = parser(prog=prog).parse_args(arguments)
     try:
         files, wrong = find(args.photos)
         if wrong:
