@@ -214,11 +214,12 @@ def test_every_option_is_called_as_in_the_recipe_and_the_config():
 
 
 def test_the_old_names_still_work_and_say_so(capsys):
-    new = parse("--patch-size", "2", "--num-heads", "8", "--mlp-dim", "32", "--batch-size", "16", "--learning-rate",
-                "0.5", "--weight-decay", "0.25", "--warmup-epochs", "1.5")  # fmt: skip
+    values = dict(zip(train_command.RENAMED, ("2", "8", "32", "16", "0.5", "0.25", "1.5"), strict=True))
+    new = parse(*(word for old, value in values.items() for word in (train_command.RENAMED[old], value)))
+    assert (new.patch_size, new.num_heads, new.mlp_dim, new.batch_size) == (2, 8, 32, 16)
+    assert (new.learning_rate, new.weight_decay, new.warmup_epochs) == (0.5, 0.25, 1.5)
     assert capsys.readouterr().err == ""
-    old = parse("--patch", "2", "--heads", "8", "--mlp", "32", "--batch", "16", "--rate", "0.5", "--decay", "0.25",
-                "--warmup", "1.5")  # fmt: skip
+    old = parse(*(word for pair in values.items() for word in pair))
     assert vars(old) == vars(new)
     said = capsys.readouterr().err.splitlines()
     assert said == [f"note: {before} is now called {now}" for before, now in train_command.RENAMED.items()]
