@@ -483,7 +483,8 @@ def _on_work(tried: _Tried) -> list[str]:
             f'Reread in lesson {mistake.lesson or lesson}: "{mistake.reread}".',
         ]
     wrong = [i for i, verdict in enumerate(tried.verdicts) if verdict]
-    if exercise.explain and (seen := exercise.explain(_compared(tried, wrong))):
+    compared = _compared(tried, wrong)
+    if exercise.explain and compared and (seen := exercise.explain(compared)):
         return [f"What your numbers show: {seen}"]
     if not any("differ, shape" in tried.verdicts[i] or "has shape" in tried.verdicts[i] for i in wrong):
         return []
