@@ -725,7 +725,8 @@ def _about_a_task(compared: list[tuple[Case, Result, Result]]) -> str:
         lost = [name for name in right["names"] if name not in theirs["names"]]
         more = [name for name in theirs["names"] if name not in right["names"]]
         if lost or more:
-            return " ".join([f"There is no {lost[0]}."] * bool(lost) + [f"{more[0]} shouldn't be there."] * bool(more))
+            said = [f"There is no {name}." for name in lost[:1]] + [f"{name} shouldn't be there." for name in more[:1]]
+            return " ".join(said)
         for name, wanted, words in (("head.weight", (K, D), "(K, D)"), ("head.bias", (K,), "(K,)")):
             value = theirs[name]
             if tuple(value.shape) != wanted:
@@ -1431,8 +1432,8 @@ def _about_tuning(compared: list[tuple[Case, Result, Result]]) -> str:
     """Which half of the training is wrong."""
     if all(case.label == FAINT for case, _, _ in compared):
         return (
-            "All is right, until the gradients are as small as AdamW's eps. Then the loss's size counts: it is the mean "
-            "over the images, and AdamW has its own eps and betas."
+            "All is right, until the gradients are as small as AdamW's eps. Then the size of the loss counts: it is the "
+            "mean over the images, and AdamW has its own eps and betas."
         )
     moved = [theirs["what has changed of the encoder"] for _, _, theirs in compared]
     if all(words != "nothing" for words in moved):
