@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vit_tutorial.checks.compare import as_parts, as_tensor, differs, kind, shape, short
+from vit_tutorial.checks.compare import BESIDE, as_parts, as_tensor, differs, kind, shape, short
 from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Mistake, Result, Slip, joined
 from vit_tutorial.checks.record import note
 from vit_tutorial.checks.symptoms import EXACT, WEAK, Pair, reach, symptom
@@ -52,6 +52,7 @@ __all__ = [
     "named",
     "normal",
     "random_weights",
+    "students_line",
 ]
 
 SECONDS = 10.0  # for one student's work, all its inputs together
@@ -245,14 +246,14 @@ def _plain_settings() -> Iterator[None]:
 @contextmanager
 def _own_chance() -> Iterator[None]:
     """The notebook's random numbers go on afterwards as if nothing had happened: torch's, NumPy's and Python's."""
-    pythons, numpys = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        try:
-            yield
-        finally:
-            random.setstate(pythons)
-            np.random.set_state(numpys)
+    pythons, numpys, torchs = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    torch.default_generator.manual_seed(0)  # torch.manual_seed would note each call for a GPU, with its traceback
+    try:
+        yield
+    finally:
+        random.setstate(pythons)
+        np.random.set_state(numpys)
+        torch.set_rng_state(torchs)
 
 
 def attempt(exercise: Exercise, work: Any, cases: list[Case], watched: bool = True) -> list[Result | Fault]:
@@ -319,13 +320,17 @@ def _raised(error: BaseException, work: Any) -> str:
     text = f"raised {type(error).__name__}" + (f": {short(error)}" if str(error) else "")
     if ".numpy()" in text and "requires grad" in text:
         text += " Stay with torch's own functions, so that gradients can flow."
+    line = students_line(error) or _definition(work)
+    return f"{text}\n    {line}" if line else text
+
+
+def students_line(error: BaseException) -> str:
+    """The last line of a student's own code that an error came through, "" for none."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if not library(frame.filename)]
-    if own:
-        line = (own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0)).strip()
-        text += f"\n    in line {own[-1].lineno} of {own[-1].name}: {line}"
-    elif defined := _definition(work):
-        text += f"\n    {defined}"
-    return text
+    if not own:
+        return ""
+    line = (own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0)).strip()
+    return f"in line {own[-1].lineno} of {own[-1].name}: {line}"
 
 
 def _definition(work: Any) -> str:
@@ -371,7 +376,7 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
             outcomes = attempt(exercise, work, exercise.cases(), watched)
             quick = time.perf_counter() - start < QUICK
         pairs = zip(right, outcomes, strict=False)
-        verdicts = [str(b) if isinstance(b, Fault) else differs(a, b, exercise) for a, b in pairs]
+        verdicts = [_verdict(exercise, a, b) for a, b in pairs]
         tried = _Tried(exercise, work, exercise.cases(), right, outcomes, verdicts, quick)
         passed = not any(verdicts)
         if all(verdict == UNWRITTEN for verdict in verdicts):
@@ -387,6 +392,14 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
     _print_kept(kept)
     note(exercise, "right" if passed else "not yet")
     return passed
+
+
+def _verdict(exercise: Exercise, right: Result, outcome: Result | Fault) -> str:
+    """What is wrong with an outcome, "" for nothing; with the student's line, where an observer kept one."""
+    if isinstance(outcome, Fault):
+        return str(outcome)
+    found = differs(right, outcome, exercise)
+    return f"{found}\n    {outcome['line']}" if found and outcome.get("line") else found
 
 
 @functools.cache
@@ -518,7 +531,7 @@ def _dependence(tried: _Tried, wrong: list[int]) -> str:
 
 def _main(result: Result) -> str:
     """The name of the first thing in a result that is made of numbers."""
-    names = [name for name in result if name not in ("changed", "missing") and not name.startswith("gradient")]
+    names = [name for name in result if name not in BESIDE and not name.startswith("gradient")]
     return next((name for name in names if _tensors(result[name])), "")
 
 
@@ -550,7 +563,7 @@ def _numbers(tried: _Tried, index: int) -> list[Pair]:
         return []
     inputs = _inputs(tried.exercise, case)
     for name, expected in tried.right[index].items():
-        if name in ("changed", "missing") or name.startswith("gradient"):
+        if name in BESIDE or name.startswith("gradient"):
             continue
         got = outcome.get(name)
         many = isinstance(expected, (tuple, list))

@@ -494,6 +494,17 @@ def _alike(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     return ""
 
 
+def _some_right(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape:
+        return ""
+    right = ((a - b).abs() <= tolerance * max(1.0, b.abs().max().item())) & (b != 0)
+    if not right.any():
+        return ""
+    places = ", ".join(f"[{_list(place)}]" for place in right.nonzero()[:4].tolist())
+    many = int(right.sum())
+    return f"Only {many} of {right.numel()} numbers are right, at {places}{', …' if many > 4 else ''}."
+
+
 EXACT: tuple[Finder, ...] = (
     _not_finite,
     _one_number,
@@ -517,7 +528,7 @@ EXACT: tuple[Finder, ...] = (
     _a_function,
     _all_alike,
 )
-WEAK: tuple[Finder, ...] = (_near, _alike)  # too weak to be told where they hold of one input alone
+WEAK: tuple[Finder, ...] = (_near, _alike, _some_right)  # too weak to be told where they hold of one input alone
 
 
 # ---- What hangs on what ------------------------------------------------------------------------------------------
