@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from vit_tutorial.checks.compare import BESIDE, as_parts, as_tensor, differs, kind, shape, short
 from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Mistake, Result, Slip, joined
 from vit_tutorial.checks.record import note
-from vit_tutorial.checks.symptoms import EXACT, WEAK, Pair, reach, symptom
+from vit_tutorial.checks.symptoms import EXACT, WEAK, Finder, Pair, reach, symptom
 from vit_tutorial.checks.watch import borrowed, library, name_of, place, unwrapped, watching
 
 __all__ = [
@@ -372,9 +372,9 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
         with _quiet():
             right = [_sound(outcome) for outcome in _known(exercise, None)]
         with _quiet() as kept:
-            start = time.perf_counter()
+            start = time.process_time()
             outcomes = attempt(exercise, work, exercise.cases(), watched)
-            quick = time.perf_counter() - start < QUICK
+            quick = time.process_time() - start < QUICK
         pairs = zip(right, outcomes, strict=False)
         verdicts = [_verdict(exercise, a, b) for a, b in pairs]
         tried = _Tried(exercise, work, exercise.cases(), right, outcomes, verdicts, quick)
@@ -455,19 +455,28 @@ def two_at_once(
     exercise: Exercise, right: list[Result], outcomes: list[Result | Fault]
 ) -> list[tuple[Mistake, Mistake]]:
     """The pairs of mistakes that together give the student's results on all inputs; see :func:`joined`."""
-    found = []
-    cases = exercise.cases()
-    for first, second in itertools.combinations(exercise.mistakes, 2):
-        work = joined(first.wrong, second.wrong)
-        if work is None:
-            continue
-        fits = []
-        for case, a, b in zip(cases, right, outcomes, strict=False):
-            fits.append("no" if isinstance(b, Fault) else _fit(exercise, work, _one(exercise, work, case), a, b))
+    if any(isinstance(outcome, Fault) for outcome in outcomes):
+        return []
+    found, cases = [], exercise.cases()
+    for first, second, work, start in _couples(exercise):
+        fits = [_fit(exercise, work, start, right[0], outcomes[0])]
+        for case, a, b in zip(cases[1:], right[1:], outcomes[1:], strict=False):
             if fits[-1] in ("no", "beside"):
                 break
-        if fits and fits[-1] not in ("no", "beside") and "tells" in fits:
+            fits.append(_fit(exercise, work, _one(exercise, work, case), a, b))
+        if fits[-1] not in ("no", "beside") and "tells" in fits:
             found.append((first, second))
+    return found
+
+
+@functools.cache
+def _couples(exercise: Exercise) -> list[tuple[Mistake, Mistake, Any, Result | Fault]]:
+    """All pairs of mistakes that can be joined, and what they give on the first input: computed once."""
+    found = []
+    for first, second in itertools.combinations(exercise.mistakes, 2):
+        work = joined(first.wrong, second.wrong)
+        if work is not None:
+            found.append((first, second, work, _one(exercise, work, exercise.cases()[0])))
     return found
 
 
@@ -505,27 +514,39 @@ def _on_work(tried: _Tried) -> list[str]:
         ]
     if exercise.secret:
         return []
-    pairs = [pair for i in wrong for pair in _numbers(tried, i)]
-    seen = symptom(pairs, exercise.tolerance, EXACT) or (_dependence(tried, wrong) if tried.quick else "")
-    seen = seen or symptom(pairs, exercise.tolerance, WEAK)
+    parts = _numbers(tried, wrong)
+    seen = _seen(parts, exercise, EXACT)
+    if not seen and parts and tried.quick:
+        seen = _dependence(tried, max(wrong, key=lambda i: _size(tried.right[i])))
+    seen = seen or _seen(parts, exercise, WEAK)
     return [f"What your numbers show: {seen}"] if seen else []
 
 
-def _dependence(tried: _Tried, wrong: list[int]) -> str:
+def _seen(parts: dict[str, list[Pair]], exercise: Exercise, finders: tuple[Finder, ...]) -> str:
+    for name, pairs in parts.items():
+        if seen := symptom(pairs, exercise.tolerance, finders):
+            return seen if name == "result" else f"{name}: {seen}"
+    return ""
+
+
+def _size(result: Result) -> int:
+    return sum(x.numel() for x in _tensors(result.get(_main(result))))
+
+
+def _dependence(tried: _Tried, i: int) -> str:
     """On which inputs, and which parts of them, the student's result hangs where the right one doesn't, or not."""
-    for i in wrong:
-        outcome = tried.outcomes[i]
-        if isinstance(outcome, dict) and _numbers(tried, i):
-            works = (tried.exercise.right, tried.work)
-            for change, case in _changes(tried.exercise, tried.cases[i]):
-                after = [one for one in (_one(tried.exercise, work, case) for work in works) if isinstance(one, dict)]
-                if len(after) < len(works):
-                    continue
-                pairs = zip((tried.right[i], outcome), after, strict=True)
-                right, yours = (reach(before, later, _main(tried.right[i])) for before, later in pairs)
-                if right is not None and yours is not None and right != yours:
-                    return f"If {change} changes, so does {yours} of your result; it should be {right}."
-            return ""
+    outcome = tried.outcomes[i]
+    if isinstance(outcome, Fault):
+        return ""
+    for change, case in _changes(tried.exercise, tried.cases[i]):
+        works = (tried.exercise.right, tried.work)
+        after = [one for one in (_one(tried.exercise, work, case) for work in works) if isinstance(one, dict)]
+        if len(after) < len(works):
+            continue
+        pairs = zip((tried.right[i], outcome), after, strict=True)
+        right, yours = (reach(before, later, _main(tried.right[i])) for before, later in pairs)
+        if right is not None and yours is not None and right != yours:
+            return f"If {change} changes, so does {yours} of your result; it should be {right}."
     return ""
 
 
@@ -556,23 +577,24 @@ def _changed(case: Case, index: int, part: slice, axis: int) -> Case:
     return dataclasses.replace(case, args=(*case.args[:index], x, *case.args[index + 1 :]))
 
 
-def _numbers(tried: _Tried, index: int) -> list[Pair]:
-    """The first tensor of a case that differs, as (right, student's, inputs); none if it isn't made of numbers."""
-    outcome, case = tried.outcomes[index], tried.cases[index]
-    if isinstance(outcome, Fault):
-        return []
-    inputs = _inputs(tried.exercise, case)
-    for name, expected in tried.right[index].items():
-        if name in BESIDE or name.startswith("gradient"):
+def _numbers(tried: _Tried, wrong: list[int]) -> dict[str, list[Pair]]:
+    """The tensors that differ, by their names, in each wrong case as (right, student's, inputs)."""
+    found: dict[str, list[Pair]] = {}
+    for i in wrong:
+        outcome, inputs = tried.outcomes[i], _inputs(tried.exercise, tried.cases[i])
+        if isinstance(outcome, Fault):
             continue
-        got = outcome.get(name)
-        many = isinstance(expected, (tuple, list))
-        parts = as_parts(got, len(expected)) if many else [got]
-        for a, b in zip(expected if many else [expected], parts or [], strict=False):
-            tensor = as_tensor(b)
-            if isinstance(a, Tensor) and tensor is not None and differs({name: a}, {name: b}, tried.exercise):
-                return [(a, tensor.to(a.device), inputs)]
-    return []
+        for name, expected in tried.right[i].items():
+            if name in BESIDE or name.startswith("gradient"):
+                continue
+            many = isinstance(expected, (tuple, list))
+            got = as_parts(outcome.get(name), len(expected)) if many else [outcome.get(name)]
+            for index, (a, b) in enumerate(zip(expected if many else [expected], got or [], strict=False)):
+                tensor = as_tensor(b)
+                if isinstance(a, Tensor) and tensor is not None and differs({name: a}, {name: b}, tried.exercise):
+                    pair = (a, tensor.to(a.device), inputs)
+                    found.setdefault(f"{name}[{index}]" if many else name, []).append(pair)
+    return found
 
 
 def _inputs(exercise: Exercise, case: Case) -> dict[str, Any]:

@@ -24,12 +24,20 @@ def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder]) -> s
     prepared = [(b.detach().double(), a.detach().double(), inputs) for b, a, inputs in pairs if b.numel() and a.numel()]
     partly = ""
     for finder in finders:
-        found = [finder(b, a, inputs, tolerance) for b, a, inputs in prepared]
+        found = [_tell(finder, pair, tolerance) for pair in prepared]
         if found and all(found):
             return found[0]
         if found and found[0] and not partly and finder not in WEAK:
             partly = f"{found[0]} (so it is with the first of these inputs, but not with all)"
     return partly
+
+
+def _tell(finder: Finder, pair: Pair, tolerance: float) -> str:
+    b, a, inputs = pair
+    try:
+        return finder(b, a, inputs, tolerance)
+    except (ArithmeticError, IndexError, RuntimeError, ValueError):
+        return ""  # odd shapes, nan: a description is an extra, and must not cost the report
 
 
 def _same(a: Tensor, b: Tensor, tolerance: float) -> bool:
@@ -353,7 +361,7 @@ def _slices_that_differ(wrong: Tensor) -> str:
             continue
         bad = wrong.movedim(axis, 0).flatten(1).any(1).nonzero().flatten().tolist()
         share = len(bad) / n
-        if len(bad) < n and share < best[0]:
+        if 0 < len(bad) < n and share < best[0]:
             best = (share, f"{_indices(bad, n)} along axis {axis} (of {n})")
     return best[1]
 
