@@ -194,6 +194,7 @@ CLASS_ATTENTION = Exercise(
         for shape, grid in [((2, 1, 2, 7, 7), (2, 3)), ((2, 3, 13, 13), (4, 3)), ((3, 10, 10), (3, 3))]
     ],
     observe=call,
+    forbidden=(explain.class_attention,),
     mistakes=(
         Mistake(
             "the class token's column in place of its row",
@@ -390,6 +391,7 @@ ROLLOUT = Exercise(
     right=_rollout(),
     cases=_rollout_cases,
     observe=_values,
+    forbidden=(explain.rollout,),
     mistakes=(
         Mistake(
             "a rollout without the identity",
@@ -912,6 +914,7 @@ POSITION_SIMILARITY = Exercise(
         Case(f"position {shape}", (3 * normal(*shape, seed=shape[1]),)) for shape in [(1, 5, 4), (1, 7, 3), (1, 10, 8)]
     ],
     observe=call,
+    forbidden=(explain.position_similarity,),
     mistakes=(
         Mistake(
             "a softmax of the similarities",
@@ -1115,6 +1118,7 @@ ATTENTION_DISTANCE = Exercise(
         ]
     ],
     observe=_values,
+    forbidden=(explain.attention_distance,),
     mistakes=(
         Mistake(
             "a distance in patches",

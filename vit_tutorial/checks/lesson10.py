@@ -1432,8 +1432,8 @@ def _about_tuning(compared: list[tuple[Case, Result, Result]]) -> str:
     """Which half of the training is wrong."""
     if all(case.label == FAINT for case, _, _ in compared):
         return (
-            "All is right, until the gradients are as small as AdamW's eps. Then the size of the loss counts: it is the "
-            "mean over the images, and AdamW has its own eps and betas."
+            "All is right, until the gradients are as small as AdamW's eps. Then the size of the loss counts: it is "
+            "the mean over the images, and AdamW has its own eps and betas."
         )
     moved = [theirs["what has changed of the encoder"] for _, _, theirs in compared]
     if all(words != "nothing" for words in moved):
