@@ -174,6 +174,8 @@ FIELDS = ("image_size", "patch_size", "in_channels", "num_classes", "dim", "dept
 class _Model(ViT):
     """The package's model, built from nine arguments; a subclass replaces a step by a wrong one."""
 
+    alone = False
+
     def __init_subclass__(cls) -> None:
         cls.alone = True  # two of them are never joined to one: there are hundreds of pairs, and models take time
 
@@ -283,7 +285,7 @@ def _with_eps(eps: float) -> type[_Model]:
     class Eps(_Model):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
-            self.norm.eps = eps
+            cast(nn.LayerNorm, self.norm).eps = eps
 
     return Eps
 
@@ -292,7 +294,8 @@ class _EpsOfBlocks(_Model):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         for block in self.blocks:
-            block.norm1.eps = block.norm2.eps = 1e-5
+            for norm in (block.norm1, block.norm2):
+                cast(nn.LayerNorm, norm).eps = 1e-5
 
 
 class _OneInstance(_Model):
@@ -340,7 +343,7 @@ class _OneHead(_Model):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         for block in self.blocks:
-            block.attention.num_heads = 1
+            cast(EncoderBlock, block).attention.num_heads = 1
 
 
 class _PlainList(_Model):
@@ -1308,7 +1311,7 @@ def _maps(
     scale: Callable[[Tensor], float] = _scale,
     weigh: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(dim=-1),
     on: Callable[[EncoderBlock, Tensor], Tensor] = lambda block, z: block(z),
-    whose: Callable[[_Parts, EncoderBlock], EncoderBlock] = lambda model, block: block,
+    whose: Callable[[_Parts, EncoderBlock], Any] = lambda model, block: block,
     late: bool = False,
     end: Callable[[list[Tensor]], list[Tensor]] = lambda maps: maps,
 ) -> Callable[[_Parts, Tensor], list[Tensor]]:

@@ -1246,7 +1246,7 @@ class _Fit:
         self.optimizer.zero_grad()
 
     def _backward(self, rows: Tensor) -> None:
-        self.kept.backward()  # type: ignore[no-untyped-call]
+        self.kept.backward()
 
     def _clip(self, rows: Tensor) -> None:
         self.shorten(self)
