@@ -237,6 +237,27 @@ def _powers(logits: Tensor) -> Tensor:
     return powers / powers.sum(dim=1, keepdim=True)
 
 
+def _implied(compared: list[tuple[Case, Result, Result]]) -> str:
+    """What the gradient says of the target: it is (p - target) / B."""
+    for case, right, theirs in compared:
+        logits = case.args[0].double()
+        mine, yours = (one["gradient of argument 1"].double() * len(logits) for one in (right, theirs))
+        if torch.allclose(mine, yours, atol=1e-5):
+            return "The gradient is right: only a constant is added to the loss, which the logits don't change."
+        factor = ((mine * yours).sum() / mine.square().sum()).item()
+        if torch.allclose(yours, factor * mine, atol=1e-5):
+            return f"The loss has the right gradient, times {factor:.4g}: look for a factor."
+        if not torch.allclose(yours.sum(dim=1), torch.zeros(len(logits)).double(), atol=1e-5):
+            return (
+                "Add the same number to all logits of an image, and your loss changes. It must not: either the target "
+                "doesn't sum to 1, or it is no logarithm of a softmax over the classes, dim=1."
+            )
+        p = logits.softmax(dim=1)
+        targets = [", ".join(f"{x:.3g}" for x in (p - one)[0].tolist()[:5]) for one in (yours, mine)]
+        return f"By its gradient, your loss has the target ({targets[0]}) for image 0; it should be ({targets[1]})."
+    return ""
+
+
 def _kl(logits: Tensor, labels: Tensor, epsilon: float) -> Tensor:
     K = logits.shape[1]
     target = _smooth(F.one_hot(labels, K), epsilon, K)
@@ -250,6 +271,7 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
     right=_loss,
     cases=_loss_cases,
     observe=_as_list,
+    explain=_implied,
     forbidden=(
         Forbidden(F.cross_entropy, "write the loss out"),
         Forbidden("cross_entropy_loss", "write the loss out"),
@@ -479,7 +501,7 @@ SCHEDULE = Exercise(
         ),
         Mistake(
             "a rate that stays at its peak",
-            "After the warm-up the share falls along half a cosine, to nearly 0.",
+            "After the warm-up the share falls along half a cosine, to nearly 0. (A whole division // keeps it at 1.)",
             _COSINE,
             _schedule(fall=lambda step, steps, warmup: 1.0),
         ),
@@ -599,12 +621,6 @@ SCHEDULE = Exercise(
             "// cuts off what is behind the point. Divide by /.",
             _COSINE,
             _schedule(rise=lambda step, steps, warmup: (step + 1) // warmup),
-        ),
-        Mistake(
-            "a whole division in the cosine",
-            "// cuts off what is behind the point. Divide by /.",
-            _COSINE,
-            _schedule(fall=lambda step, steps, warmup: _fall(warmup, steps, warmup)),
         ),
         Mistake(
             "a cosine that comes a step late",
@@ -942,7 +958,7 @@ def _task(count: int, classes: int, seed: int) -> tuple[Tensor, Tensor]:
     images = normal(count, 1, 3, 4, seed=seed).double()
     with torch.no_grad():
         best = _classifier(12, classes).eval()(images).argmax(dim=1)
-    return images, (best + (torch.arange(count) % 5 > 2)) % classes
+    return images, (best + ((torch.arange(count) + count) % 5 > 2)) % classes
 
 
 class _Asked(nn.Module):
@@ -1162,10 +1178,11 @@ ACCURACY = Exercise(
             _accuracy(lambda hits, batch: torch.cat(hits).sum() / (len(torch.cat(hits)) - 1)),
         ),
         Mistake(
-            "a whole division",
-            "// cuts off what is behind the point: divide by /.",
+            "a share of 0",
+            "No answer counts as right in yours. Do you compare the largest logit itself (max) with the label, not its "
+            "place (argmax)? Or does a whole division, //, cut off what is behind the point?",
             "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: torch.cat(hits).sum() // len(torch.cat(hits))),
+            _accuracy(lambda hits, batch: 0 * torch.cat(hits).sum()),
         ),
         Mistake(
             "the right answers of the last batch alone",
@@ -1368,8 +1385,12 @@ def _from_when(compared: list[tuple[Case, Result, Result]]) -> str:
         )
     if all(first == 1 for first in said):
         return "The first loss is right, the second isn't: look at the first step (rate, clipping, optimiser)."
-    many = len(compared[0][1]["losses"])
-    return f"The losses are right up to step {said[0] - 1}, and wrong from step {said[0]} on (of {many})."
+    first = min(one for one in said if one >= 0)
+    if first == 0:
+        return (
+            "The very first loss is wrong, on one of the inputs at least: look at the batch, the labels and the mode."
+        )
+    return f"The losses are right up to step {first - 1}, and wrong from step {first} on (steps count from 0)."
 
 
 FIT = Exercise(
@@ -1388,8 +1409,9 @@ FIT = Exercise(
             _Fit(order=_order(zero=-1)),
         ),
         Mistake(
-            "zero_grad between backward and step",
-            "The gradient is cleared before the step uses it: zero_grad() stands before backward(), or behind step().",
+            "steps that change nothing",
+            "The weights stay as they were. Does zero_grad() stand between backward() and step()? Then the gradient is "
+            "cleared before it is used. Or is backward() or step() missing?",
             "`zero_grad` forgotten, images not shuffled",
             _Fit(order=_order(zero=3)),
         ),
@@ -1639,18 +1661,6 @@ FIT = Exercise(
             "optimizer.step() stands once in each step.",
             "5 · Training it",
             _Fit(order=(*_Fit.order, _Fit.order[-1])),
-        ),
-        Mistake(
-            "no step",
-            "Nothing has changed: optimizer.step() is missing, or stands where there is no gradient yet.",
-            "5 · Training it",
-            _Fit(order=_order(step=-1)),
-        ),
-        Mistake(
-            "a step before the gradient",
-            "optimizer.step() uses the gradient that is there: it stands behind backward().",
-            "5 · Training it",
-            _Fit(order=_order(step=2)),
         ),
         Mistake(
             "the smaller last batch left out",

@@ -211,7 +211,8 @@ CLASS_ATTENTION = Exercise(
         ),
         Mistake(
             "the first patch's row",
-            "Rows count from 0: row 1 is where the first patch looks. The class token's is row 0.",
+            "Rows count from 0: row 1 is where the first patch looks. The class token's is row 0. (Of w[..., 1:, 1:] "
+            "row 0 is the first patch's, too.)",
             _LOOKS,
             _pictures(row=lambda w: w[..., 1, 1:]),
         ),
@@ -281,13 +282,6 @@ CLASS_ATTENTION = Exercise(
             "You took the diagonal. Wanted is row 0: where the class token looks.",
             _LOOKS,
             _pictures(row=lambda w: w.diagonal(dim1=-2, dim2=-1)[..., 1:]),
-        ),
-        Mistake(
-            "a class token left out of the rows, too",
-            "After w[..., 1:, 1:] row 0 is the first patch's. Take row 0 first, and then leave the class token "
-            "out of it.",
-            _LOOKS,
-            _pictures(row=lambda w: w[..., 1:, 1:][..., 0, :]),
         ),
         Mistake(
             "a map divided by its largest weight",
@@ -505,12 +499,6 @@ ROLLOUT = Exercise(
             _rollout(which=lambda layers: layers[:1]),
         ),
         Mistake(
-            "the layers from the last to the first",
-            "The later layer stands on the left, A₁ A₀: begin with the first one and multiply from the left.",
-            _ORDER,
-            _rollout(which=lambda layers: layers[::-1]),
-        ),
-        Mistake(
             "the first layer counted twice",
             "You begin with its factor, and multiply it in again. Begin with the identity, or go on with the "
             "second layer.",
@@ -704,7 +692,8 @@ RELEVANCE_MATRIX = Exercise(
         ),
         Mistake(
             "factors in the wrong order",
-            "The later layer stands on the left: R + E @ R. You have R @ E.",
+            "The later layer stands on the left: R + E @ R, from the first layer to the last. You have R @ E, or you "
+            "begin with the last layer.",
             _RELEVANCE,
             _relevance(step=lambda E, R: R + R @ E),
         ),
@@ -872,12 +861,6 @@ RELEVANCE_MATRIX = Exercise(
             _relevance(which=lambda pairs: pairs[:1]),
         ),
         Mistake(
-            "the layers from the last to the first",
-            "Both lists begin with the first layer, and so do you.",
-            _RELEVANCE,
-            _relevance(which=lambda pairs: pairs[::-1]),
-        ),
-        Mistake(
             "a relevance that lies on its side",
             "Row i says what was relevant to token i. Yours has it in the columns.",
             _RELEVANCE,
@@ -1039,8 +1022,8 @@ POSITION_SIMILARITY = Exercise(
             lambda position: position[0, 1:] @ position[0, 1:].T / position[0, 1:].norm() ** 2,
         ),
         Mistake(
-            "a length without keepdim",
-            "Without keepdim=True the lengths lie along the columns. And both vectors of a pair are divided by theirs.",
+            "a division by the second length alone",
+            "A cosine divides by both lengths. (Without keepdim=True lengths lie along the columns.)",
             _HOLDS,
             lambda position: position[0, 1:] @ position[0, 1:].T / position[0, 1:].norm(dim=-1),
         ),
@@ -1159,7 +1142,8 @@ ATTENTION_DISTANCE = Exercise(
         ),
         Mistake(
             "a patch's height and width exchanged",
-            "patch_size is (height, width): a step down is the height, a step across the width.",
+            "patch_size is (height, width): a step down is the height, a step across the width. And n // columns is "
+            "the row, n % columns the column.",
             _SIDES,
             _distance(place=lambda count, grid, size: _place(count, grid, size[::-1])),
         ),
@@ -1198,18 +1182,6 @@ ATTENTION_DISTANCE = Exercise(
             "Average over the N queries: one number for each head.",
             _HOLDS,
             _distance(join=lambda reach: reach),
-        ),
-        Mistake(
-            "weights brought to 1 before the class token is left out",
-            "Rows sum to 1 with the class token. Leave it out first, and then divide by what is left.",
-            _HOLDS,
-            _distance(weigh=lambda w: _to_one(w)[..., 1:, 1:]),
-        ),
-        Mistake(
-            "columns brought to a sum of 1",
-            "A row holds the weights of one query: dim=-1.",
-            _HOLDS,
-            _distance(weigh=lambda w: w[..., 1:, 1:] / w[..., 1:, 1:].sum(dim=-2, keepdim=True)),
         ),
         Mistake(
             "a sum without keepdim",
@@ -1282,17 +1254,6 @@ ATTENTION_DISTANCE = Exercise(
             "A step down is as long as a patch is high, one across as long as it is wide.",
             _HOLDS,
             _distance(place=lambda count, grid, size: _place(count, grid, (size[0] * size[1], size[0] * size[1]))),
-        ),
-        Mistake(
-            "rows and columns exchanged",
-            "n // columns is the row, n % columns the column. Yours are the other way round.",
-            _SIDES,
-            _distance(
-                place=lambda count, grid, size: (
-                    torch.arange(count) % grid[1] * size[0],
-                    torch.arange(count) // grid[1] * size[1],
-                )
-            ),
         ),
         Mistake(
             "a row that is not cut off",
