@@ -473,7 +473,7 @@ def two_at_once(
 @functools.cache
 def _couples(exercise: Exercise) -> list[tuple[Mistake, Mistake, Any, Result | Fault]]:
     """The likeliest pairs of mistakes that can be joined, and what they give on the first input: computed once."""
-    found = []
+    found: list[tuple[Mistake, Mistake, Any, Result | Fault]] = []
     for first, second in itertools.combinations(exercise.mistakes, 2):
         work = joined(first.wrong, second.wrong)
         if work is not None and len(found) < COUPLES:
