@@ -968,7 +968,7 @@ def _observe_chunks(work: Any, case: Case) -> Result:
     with Operations() as operations:
         observed = call(work, case)
     keys, queries = k.shape[1], q.shape[1]
-    for shape in operations.shapes("exp", "exp2", "softmax", "log_softmax", "logsumexp", "sigmoid", "expm1", "pow"):
+    for shape in operations.shapes("exp", "exp2", "expm1", "softmax", "log_softmax", "logsumexp", "sigmoid", "pow"):
         if keys > chunk and keys in shape[1:] and not (shape[-1] == q.shape[2] and keys not in shape[-1:]):
             whole = "all queries" if queries in shape else "some queries"
             said = f"the powers of all {keys} keys are there at once, for {whole} (a tensor of shape {shape})"

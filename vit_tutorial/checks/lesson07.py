@@ -1201,7 +1201,9 @@ ACCURACY = Exercise(
             "You divide by all images, but count the right answers of full batches alone.",
             "6 · What it gets wrong",
             _accuracy(
-                lambda hits, batch: sum(part.sum() for part in hits if len(part) == batch) / len(torch.cat(hits))
+                lambda hits, batch: (
+                    sum((part.sum() for part in hits if len(part) == batch), torch.zeros(())) / len(torch.cat(hits))
+                )
             ),
         ),
     ),
