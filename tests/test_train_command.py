@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from vit_tutorial import ViTConfig, data, files, precision, runs, train, train_command
+from vit_tutorial import ViTConfig, data, precision, runs, train, train_command, weights
 from vit_tutorial.recipe import Recipe
 
 ROOT = Path(__file__).parent.parent
@@ -93,7 +93,7 @@ def test_what_a_run_leaves(digits_run):
 
 
 def test_the_checkpoint_is_what_it_claims(digits_run):
-    model, classes, preprocess = files.load(digits_run)
+    model, classes, preprocess = weights.load(digits_run)
     assert (model.config.dim, model.training, classes) == (16, False, tuple("0123456789"))
     digits = data.digits()
     assert (preprocess.image_size, preprocess.mean, preprocess.std) == (digits.image_size, digits.mean, digits.std)

@@ -21,6 +21,7 @@ The map: lesson, module, and what is in it.
 | 08 | explain       | What a trained model looks at, and how well that points.
 | 08 | explorer      | The same as a page to explore: every patch, layer and head.
 | 09 | convert       | Every library's names for the same weights.
+| 09 | configs       | What a library's config.json tells beside the weights, key by key.
 | 09 | weights       | Published weights as a model of this package.
 | 09 | predict       | What is in a photograph, from the command line.
 | -- | files         | Trained models on disk, read without running their code.
@@ -53,6 +54,7 @@ from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 if TYPE_CHECKING:  # for mypy and editors: a line a module that isn't imported above
     from vit_tutorial import augment as augment
     from vit_tutorial import checks as checks
+    from vit_tutorial import configs as configs
     from vit_tutorial import convert as convert
     from vit_tutorial import data as data
     from vit_tutorial import drawings as drawings

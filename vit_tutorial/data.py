@@ -107,6 +107,8 @@ class Preprocessing:
             that; a number in (0, 1] resizes the picture until ``image_size`` is that share of it, and cuts out the
             middle then (0.875: a side of 256 for 224); "squeeze" resizes the whole picture, whatever its shape.
         interpolation: "bicubic", "bilinear", "lanczos" or "nearest".
+        squeeze: with a number for ``crop``: the whole picture is resized, whatever its shape, before the middle is cut
+            out (transformers' DeiT, timm's "squash").
 
     Raises:
         ValueError: another crop or interpolation.
@@ -117,6 +119,7 @@ class Preprocessing:
     std: tuple[float, ...]
     crop: float | str = "middle"
     interpolation: str = "bicubic"
+    squeeze: bool = False
 
     def __post_init__(self) -> None:
         share = isinstance(self.crop, (int, float)) and 0 < self.crop <= 1
@@ -168,7 +171,9 @@ class Preprocessing:
         # Whole pixels, and 242 from 224 / (224 / 242).
         height, width = (math.floor(side / self.crop + 1e-6) for side in (H, W))
         resized = [height]  # torchvision's short side
-        if height != width:
+        if self.squeeze:
+            resized = [height, width]
+        elif height != width:
             scale = max(height / picture.height, width / picture.width)
             resized = [round(picture.height * scale), round(picture.width * scale)]
         return np.array(F.center_crop(F.resize(picture, resized, mode), [H, W]))
