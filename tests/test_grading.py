@@ -28,6 +28,7 @@ from torch import nn
 
 import vit_tutorial as vt
 from vit_tutorial.checks import lesson01
+from vit_tutorial.checks.declare import exercises_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
@@ -341,7 +342,7 @@ def test_a_file_that_is_no_notebook_says_why(tool, tmp_path):
 
 def observed_of(tool: ModuleType, work: Any) -> list[Any]:
     """What a sandbox tells of a right patchify, or of ``work``."""
-    (exercise,) = [exercise for exercise in lesson01.EXERCISES if exercise.name == "patchify"]
+    (exercise,) = [exercise for exercise in exercises_of(lesson01) if exercise.name == "patchify"]
     return [[case.label, {"result": tool.judge.wire.encode(exercise.observe(work, case))}] for case in exercise.cases()]
 
 
