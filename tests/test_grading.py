@@ -27,8 +27,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import vit_tutorial as vt
-from vit_tutorial.checks import lesson01
-from vit_tutorial.checks.declare import exercises_of
+from vit_tutorial import checks
+from vit_tutorial.checks import harness, lesson01
+from vit_tutorial.checks.declare import Words, exercises_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
@@ -374,6 +375,14 @@ def test_a_report_without_the_right_results_gives_no_mark(tool, forge):
     assert tool.judge.confirms("01", "patchify", forge(told))[0] is False
 
 
+def test_the_right_results_of_every_exercise_are_confirmed_after_their_way_out_of_the_sandbox(tool):
+    for exercise in checks.CATALOGUE.values():
+        pairs = zip(exercise.cases(), harness._known(exercise, None), strict=True)
+        told = [[case.label, {"result": tool.judge.wire.encode(result)}] for case, result in pairs]
+        right, report = tool.judge.confirms(exercise.lesson, exercise.name, json.loads(json.dumps(told)))
+        assert right, report
+
+
 def test_a_report_with_one_wrong_number_gives_no_mark(tool):
     def nearly(images: torch.Tensor, patch_size: Any) -> torch.Tensor:
         return vt.patchify(images, patch_size) + 1e-3 * (len(images) == 3)
@@ -412,6 +421,12 @@ def test_tensors_come_out_of_a_sandbox_as_they_were(tool, dtype, shape):
         assert back.dtype == value.dtype
         assert tuple(back.shape) == shape
         assert (back == value).all()
+
+
+def test_a_checks_own_words_come_out_as_they_were(tool):
+    back = tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode({"a": Words("whole")}))))
+    assert back == {"a": "whole"}
+    assert type(back["a"]) is Words
 
 
 def test_what_has_no_form_keeps_its_types_name_and_its_text(tool):
