@@ -82,7 +82,7 @@ def timm_model(name: str, **changes: Any) -> nn.Module:
         small,
         {key: value for key, value in small.items() if key != "img_size"},
         {key: value for key, value in small.items() if key != "embed_dim"} | {"img_size": 4 * stride},
-        small | {"num_kv_heads": None},
+        small | {"num_kv_heads": [block.num_heads] * 2},
         {"depth": 2, "num_classes": 5},
     )
     for attempt in tries:
@@ -425,7 +425,7 @@ def run(case: Case, folder: Path) -> dict[str, tuple[str, str]]:
     }
     if results["folder"][0] == "equal":
         config = vt.load(folder / "folder").model.config
-        told = {key: getattr(config, key) for key in ("num_heads", "image_size", "gelu", "norm_eps")}
+        told = {key: getattr(config, key) for key in ("num_heads", "gelu", "norm_eps")}
         results["told"] = judge(lambda: vt.weights.convert(state, **told), theirs)
     return results
 
