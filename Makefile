@@ -3,6 +3,8 @@
 # make book     the series as a website       (in build/book/html)
 # make slow     the tests that take minutes: every notebook graded, a lesson added to a copy of all this
 # make grade    mark what is in submitted/     make assignments   the students' copies of the exercises
+# make slides   a deck a lesson, in build/slides (LESSONS="01 03")
+# make publish  links to Binder and Colab for your copy of all this (ADDRESS=https://…/vit_tutorial; without it, no links)
 #
 # PYTHON=python3.12  another interpreter       CPU=1         the small CPU-only build of torch, for Linux laptops and class rooms
 
@@ -18,7 +20,7 @@ CPU_INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test slow run refresh assignments grade formgrader book setup check bench pins hero clean
+.PHONY: lab test slow run refresh assignments grade formgrader slides publish book setup check bench pins hero clean
 
 lab: $(READY)
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
@@ -46,7 +48,13 @@ assignments: $(NBGRADER)
 	$(BIN)/python tools/classroom.py assignments $(LESSONS)
 
 grade: $(NBGRADER)
-	$(BIN)/python tools/classroom.py grade
+	$(BIN)/python tools/classroom.py grade $(if $(SANDBOX),--sandbox $(SANDBOX)) $(if $(WORKERS),--workers $(WORKERS))
+
+slides: $(BOOK)
+	$(BIN)/python tools/slides.py $(LESSONS)
+
+publish: $(READY)
+	$(BIN)/python tools/publish.py $(ADDRESS) $(if $(BRANCH),--branch $(BRANCH))
 
 formgrader: $(NBGRADER)
 	cd classroom && ../$(BIN)/jupyter lab $(AS_ROOT)

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,16 @@ def test_each_command_has_the_help_of_its_module(command, capsys):
     ours, theirs = (" ".join(text.split()) for text in said)  # lines break elsewhere after a shorter name
     assert ours.startswith(f"usage: vit-tutorial {command} [-h]")
     assert ours.partition(" [-h]")[2] == theirs.partition(" [-h]")[2]
+
+
+@pytest.mark.parametrize("name", ["", *(f".{command}" for command in cli.COMMANDS)])
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
+def test_python_m_starts_it(name, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["", "--help"])
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_module(f"vit_tutorial{name}", run_name="__main__", alter_sys=False)
+    assert not caught.value.code
+    assert capsys.readouterr().out.startswith("usage: ")
 
 
 def test_every_argument_is_handed_on_as_it_is(monkeypatch):

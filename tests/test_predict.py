@@ -286,6 +286,27 @@ def test_a_broken_picture_is_named_and_skipped_and_the_status_says_so(photos, br
     assert [row["file"] for row in rows_of(out)] == photos[:2]
 
 
+def test_whatever_goes_wrong_with_one_picture_is_its_own(photos, monkeypatch, refuses, tmp_path):
+    def explodes(self, picture):
+        raise error
+
+    for error in (OSError("disk"), MemoryError(), ZeroDivisionError("zero")):
+        monkeypatch.setattr(data.Preprocessing, "__call__", explodes)
+        with refuses(SystemExit, "error: there is no photograph", photos[0], str(error) or "MemoryError"):
+            predict.main([photos[0], "--weights", "shapes", "--out", str(tmp_path / "answers.csv")])
+
+
+def test_a_link_to_nowhere_and_a_name_too_long_are_named(photos, tmp_path):
+    (folder := tmp_path / "links").mkdir()
+    try:
+        (folder / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    except OSError:
+        pytest.skip("no right to make links")
+    assert predict.find([str(folder), "x" * 5000]) == ([str(folder / "gone.png")], [f"{'x' * 5000} isn't there"])
+    ((name, error),) = predict.read([str(folder / "gone.png")], vt.load("shapes").preprocess, ahead=1)
+    assert str(error) == f"{name} isn't there"
+
+
 def test_without_one_good_picture_nothing_is_written(broken, tmp_path, refuses):
     (out := tmp_path / "answers.csv").write_text("old", "utf-8")
     with refuses(SystemExit, "error: there is no photograph", "cut.jpg", "text.jpg"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import socket
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -409,7 +410,9 @@ def _split(folder: Path, share: float) -> tuple[Files, Files]:
     if not 0 < share < 1:
         raise ValueError(f"test_share must be above 0 and below 1, got {share}: 0.2 sets every fifth picture aside")
     if (folder / "train").is_dir() and any(file.is_dir() for file in _visible(folder / "train")):
-        raise ValueError(f"{folder} has its splits, train/ and another: leave the test share ({share}) out")
+        raise ValueError(
+            f"{folder} has splits, at least train/: leave the test share ({share}) out, or split {folder / 'train'}"
+        )
     train, test = {}, {}
     for name, files in _class_folders(folder).items():
         if len(files) < 2:
@@ -588,3 +591,17 @@ FOLDER = Record(
     model=ViTConfig(image_size=64, patch_size=8, dim=192, depth=6, num_heads=3, mlp_dim=384),
     recipe=Recipe(epochs=60, learning_rate=5e-4, warmup_epochs=5, augment=augment.ALL),
 )
+
+
+def __getattr__(name: str) -> Any:
+    # What stood here before each data set had one record.
+    former: dict[str, Callable[[], Any]] = {
+        "ALL": lambda: augment.ALL,
+        "AUGMENTATION": lambda: {name: record.recipe.augment for name, record in SETS.items()},
+        "STATISTICS": lambda: {name: (record.mean, record.std) for name, record in SETS.items()},
+    }
+    if name not in former:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    place = "augment.ALL" if name == "ALL" else "in the records of data.SETS"
+    warnings.warn(f"data.{name} is now {place}", DeprecationWarning, stacklevel=2)
+    return former[name]()

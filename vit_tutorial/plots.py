@@ -594,7 +594,10 @@ def five_steps(
     picture = _picture(image)
     H, W = picture.shape[:2]
     figure = Figure(figsize=(WIDTH * 1.25, 3.1), layout="constrained")
-    axes = figure.subplots(1, 5, width_ratios=[1, 0.9, 1.05, 1, 0.95])
+    axes = figure.subplots(1, 5)
+    for ax in axes:  # as tall as the pictures, and their tops in one line
+        ax.set_box_aspect(H / W)
+        ax.set_anchor("N")
     _draw(axes[0], image)
     _grid_lines(axes[0], (H, W), (patch_size, patch_size))
     for ax, array in ((axes[1], _array(tokens)), (axes[2], _array(embedded))):
@@ -602,11 +605,12 @@ def five_steps(
         ax.imshow(array, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
         ax.set(xticks=[], yticks=[], ylabel=f"{len(array)} tokens", xlabel=f"width D = {array.shape[1]}")
         ax.spines[:].set_visible(False)
-    axes[2].add_patch(Rectangle((-0.5, -0.5), array.shape[1], 1, facecolor=PALETTE["class"], linewidth=0))
-    axes[2].annotate(
-        "class token", (array.shape[1] / 2, 0.5), xytext=(0, -24), textcoords="offset points", ha="center", fontsize=10,
-        color="white", bbox={"facecolor": PALETTE["class"], "linewidth": 0, "boxstyle": "round,pad=0.25"},
-    )  # fmt: skip
+    # One row of 197 would be a hairline: a band of its own above the matrix stands for the class token.
+    band = 0.06 * len(array)
+    axes[2].set_ylim(len(array) - 0.5, -0.5 - band)
+    axes[2].add_patch(Rectangle((-0.5, -0.5 - band), array.shape[1], band, facecolor=PALETTE["class"], linewidth=0))
+    middle = (array.shape[1] / 2, -0.5 - band / 2)
+    axes[2].text(*middle, "class token", ha="center", va="center", fontsize=9, color="white")
     _draw(axes[3], _overlay(picture, _array(attention)))
     axes[4].barh(list(scores), list(scores.values()), color=PALETTE["query"], height=0.7)
     axes[4].invert_yaxis()

@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from PIL import Image, ImageOps
@@ -39,7 +39,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", "
 THREADS = min(os.cpu_count() or 1, 8)  # that read photographs; each may hold a whole one, 36 MB for 12 megapixels
 MOST_DRAWN = 100  # photographs in the picture of --attention: beyond, nobody sees anything on it
 
-Ranked = list[tuple[str, float]]  # (class, probability), the likeliest first
+Ranked: TypeAlias = list[tuple[str, float]]  # (class, probability), the likeliest first
 
 
 class Answer(NamedTuple):
@@ -110,9 +110,8 @@ def find(names: Sequence[str]) -> tuple[list[str], list[str]]:
     files: list[str] = []
     wrong: list[str] = []
     for name in names:
-        path = Path(name)
-        # Path.glob would take no absolute pattern, and hidden files.
-        found = [name] if path.exists() else sorted(glob.glob(name, recursive=True))  # noqa: PTH207
+        # The same of pathlib take no absolute pattern, but hidden files, and raise for a name that is too long.
+        found = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))  # noqa: PTH110, PTH207
         if not found:
             wrong.append(f"{name} isn't there")
         for match in found:
@@ -125,7 +124,8 @@ def find(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _pictures_in(folder: Path) -> list[str]:
     visible = (path for path in folder.rglob("*") if not any(p.startswith(".") for p in path.relative_to(folder).parts))
-    return sorted(str(path) for path in visible if path.suffix.lower() in SUFFIXES and path.is_file())
+    pictures = (path for path in visible if path.suffix.lower() in SUFFIXES)
+    return sorted(str(path) for path in pictures if path.is_file() or path.is_symlink())  # a link to nowhere is named
 
 
 def open_photo(path: str) -> Image.Image:
@@ -150,8 +150,9 @@ def read(
     def one(path: str) -> Tensor | ValueError:
         try:
             return preprocess(open_photo(path))
-        except ValueError as error:
-            return error if path in str(error) else ValueError(f"{path}: {error}")
+        except Exception as error:  # whatever it is, it is this picture's; the others can be answered
+            text = " ".join(str(error).split()) or type(error).__name__
+            return ValueError(text if path in text else f"{path} can't be used ({text})")
 
     rest = iter(files)
     waiting: deque[tuple[str, Future[Tensor | ValueError]]] = deque()

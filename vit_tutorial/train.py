@@ -12,11 +12,12 @@ import math
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from accelerate import Accelerator  # type: ignore[import-untyped]
@@ -31,7 +32,7 @@ from vit_tutorial import precision, runs
 from vit_tutorial.augment import Affine
 from vit_tutorial.data import Data, Split, normalise
 from vit_tutorial.files import History
-from vit_tutorial.recipe import Recipe
+from vit_tutorial.recipe import Precision, Recipe
 from vit_tutorial.runs import Batch
 
 __all__ = [
@@ -291,7 +292,30 @@ def __getattr__(name: str) -> Any:
     # The command line stands above this module; only who asks for it here loads it.
     if name in ("main", "parser"):
         return getattr(importlib.import_module("vit_tutorial.train_command"), name)
+    if name == "PRECISIONS":
+        warnings.warn("train.PRECISIONS is now typing.get_args(recipe.Precision)", DeprecationWarning, stacklevel=2)
+        return get_args(Precision)
+    if name == "DEFAULTS":
+        warnings.warn("train.DEFAULTS is now the model and the recipe in data.SETS", DeprecationWarning, stacklevel=2)
+        return {key: _former(data_sets.record_of(key)) for key in (*data_sets.SETS, "")}
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _former(record: data_sets.Record) -> dict[str, Any]:
+    model, recipe = record.model, record.recipe
+    return {
+        "patch": model.patch_size,
+        "dim": model.dim,
+        "depth": model.depth,
+        "heads": model.num_heads,
+        "mlp": model.mlp_dim,
+        "epochs": recipe.epochs,
+        "batch": recipe.batch_size,
+        "rate": recipe.learning_rate,
+        "warmup": recipe.warmup_epochs,
+        "augment": recipe.augment,
+        "ema": recipe.ema,
+    }
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pkgutil
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from vit_tutorial.checks.declare import Case, Exercise, Mistake
+from vit_tutorial.checks.declare import Case, Exercise, Mistake, exercises_of
 from vit_tutorial.checks.record import progress
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ def __getattr__(name: str) -> Any:
             if name in vars(module):
                 return getattr(module, name)
     if name == "CATALOGUE":
-        things = [thing for module in map(_module, LESSONS) for thing in vars(module).values()]
-        return {thing.name: thing for thing in things if isinstance(thing, Exercise)}
+        return {exercise.name: exercise for lesson in LESSONS for exercise in exercises_of(_module(lesson))}
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
