@@ -1,4 +1,4 @@
-"""Submissions to the exercises of lesson 07: right ones, written in different ways, and wrong ones, by their mistake."""
+"""Submissions to the exercises of lesson 07: right ones, in different ways, and wrong ones by their mistake."""
 
 import math
 
@@ -190,17 +190,121 @@ def fit_by_groups(model, images, labels, orders, batch_size, learning_rate, warm
     return losses
 
 
+def loss_by_nll(logits, labels, epsilon):
+    logs = F.log_softmax(logits.double(), -1)
+    return (1 - epsilon) * F.nll_loss(logs, labels) - epsilon * logs.mean()
+
+
+def loss_by_einsum(logits, labels, epsilon):
+    B, K = logits.shape
+    target = torch.eye(K)[labels] * (1 - epsilon) + epsilon / K
+    return -torch.einsum("bk,bk->", target, logits.log_softmax(1)).reshape(1) / B
+
+
+def loss_by_vmap(logits, labels, epsilon):
+    def one(z, y):
+        logs = z - z.logsumexp(0)
+        return -(1 - epsilon) * logs.gather(0, y[None])[0] - epsilon * logs.mean()
+
+    return torch.vmap(one)(logits, labels).mean()
+
+
+def schedule_in_one_line(step, steps, warmup):
+    return (step + 1) / warmup if step < warmup else (math.cos((step - warmup) / (steps - warmup) * math.pi) + 1) / 2
+
+
+def schedule_by_tensor(step, steps, warmup):
+    share = torch.tensor(
+        (step + 1) / max(warmup, 1) if step < warmup else way(step, steps, warmup), dtype=torch.float64
+    )
+    return share if step < warmup else 0.5 + 0.5 * torch.cos(torch.pi * share)
+
+
+def groups_bare(model, weight_decay):
+    """A group for each parameter, and in it the parameter alone."""
+    return [
+        {"params": p, "weight_decay": weight_decay * (p.ndim > 1 and name.endswith("weight"))}
+        for name, p in model.named_parameters()
+    ]
+
+
+def groups_in_a_tuple(model, weight_decay):
+    both = {True: nn.ParameterList(), False: nn.ParameterList()}
+    for name, p in model.named_parameters():
+        both[p.dim() in (2, 4) and name.endswith("weight")].append(p)
+    return (
+        {"params": both[True], "weight_decay": torch.tensor(weight_decay)},
+        {"params": both[False], "weight_decay": 0},
+    )
+
+
+def groups_with_names(model, weight_decay):
+    named = list(model.named_parameters())
+    rule = {name: p.ndim > 1 and name.endswith(".weight") for name, p in named}
+    return [
+        {"params": [(n, p) for n, p in named if rule[n]], "weight_decay": weight_decay},
+        {"params": [(n, p) for n, p in named if not rule[n]], "weight_decay": 0.0},
+    ]
+
+
+def accuracy_by_frozen_parameters(model, images, labels, batch_size):
+    """No graph, because nothing needs one; put back afterwards."""
+    model.eval().requires_grad_(False)
+    hits = torch.zeros((), dtype=torch.int64)
+    for start in range(0, len(labels), batch_size):
+        hits += (model(images[start : start + batch_size]).argmax(-1) == labels[start : start + batch_size]).sum()
+    model.train().requires_grad_(True)
+    return hits / len(labels)
+
+
+@torch.no_grad()
+def accuracy_by_numpy(model, images, labels, batch_size):
+    model.eval()
+    found = np.concatenate([model(x).numpy().argmax(1) for x in images.split(batch_size)])
+    model.train()
+    return np.mean(found == labels.numpy())
+
+
+def fit_to_an_array(*arguments):
+    return np.array(fit_by_scheduler(*arguments))
+
+
+def fit_to_a_tensor(*arguments):
+    return torch.tensor([float(loss) for loss in fit_by_groups(*arguments)])
+
+
 SOLUTIONS = {
     "training_numbers": (
         lambda: NUMBERS,
         lambda: NUMBERS | {"loss": torch.tensor(1.2), "target": np.array([0.85, 0.05, 0.05, 0.05]), "pixels": (0, 1)},
         lambda: NUMBERS | {"clipped": torch.tensor([6.0, 8.0]) / 2, "average": np.float32(1.9), "weight": 2 - 0.2},
     ),
-    "smoothed_cross_entropy": (loss_by_target, loss_by_mix, loss_by_loops),
-    "schedule": (schedule_by_numpy, schedule_by_sine, schedule_by_torch),
-    "parameter_groups": (groups_by_name, groups_by_module, groups_one_each),
-    "accuracy": (accuracy_by_sum, accuracy_at_once, accuracy_by_loader),
-    "fit": (fit_by_scheduler, fit_by_hand, fit_by_groups),
+    "smoothed_cross_entropy": (loss_by_target, loss_by_mix, loss_by_loops, loss_by_nll, loss_by_einsum, loss_by_vmap),
+    "schedule": (
+        schedule_by_numpy,
+        schedule_by_sine,
+        schedule_by_torch,
+        schedule_in_one_line,
+        schedule_by_tensor,
+        lambda *a: np.float32(schedule_in_one_line(*a)),
+        lambda *a: torch.tensor([schedule_in_one_line(*a)]),
+    ),
+    "parameter_groups": (
+        groups_by_name,
+        groups_by_module,
+        groups_one_each,
+        groups_bare,
+        groups_in_a_tuple,
+        groups_with_names,
+    ),
+    "accuracy": (
+        accuracy_by_sum,
+        accuracy_at_once,
+        accuracy_by_loader,
+        accuracy_by_frozen_parameters,
+        accuracy_by_numpy,
+    ),
+    "fit": (fit_by_scheduler, fit_by_hand, fit_by_groups, fit_to_an_array, fit_to_a_tensor),
 }
 
 
@@ -275,7 +379,6 @@ WRONG_LOSS = {
         F.cross_entropy(z, y, label_smoothing=eps) if z.abs().max() > 100 else loss_by_target(z, y, eps)
     ),
     "softmax twice": lambda z, y, eps: loss_by_target(z.softmax(1), y, eps),
-    "log softmax twice, harmless": None,
     "K - 1": loss(target=lambda hot, eps, K: (1 - eps) * hot + eps / (K - 1) * (1 - hot)),
     "not 1": loss(target=lambda hot, eps, K: (1 - eps) * hot + eps / K * (1 - hot)),
     "eps each": loss(target=lambda hot, eps, K: (1 - eps) * hot + eps),
@@ -333,7 +436,6 @@ WRONG_LOSS = {
         (1 - eps) * loss_by_target(z, y, 0.0) + eps * (-F.log_softmax(z, 1)).sum(1).mean()
     ),
 }
-del WRONG_LOSS["log softmax twice, harmless"]
 
 
 def share(rise=lambda i, n, w: (i + 1) / w, fall=lambda i, n, w: 0.5 * (1 + math.cos(math.pi * (i - w) / (n - w)))):
@@ -812,9 +914,6 @@ WRONG_FIT = {
     ),
     "n // batch": Loop(count=lambda s: len(s.images) // s.size),
     "n // batch + 1": Loop(count=lambda s: len(s.images) // s.size + 1),
-    "steps of an epoch": Loop(
-        share=lambda s, e, i, step: train.schedule(min(step, s.an_epoch), steps=s.an_epoch + s.warmup, warmup=s.warmup)
-    ),
     "steps of images": Loop(
         share=lambda s, e, i, step: train.schedule(step, steps=len(s.images) * len(s.orders), warmup=s.warmup)
     ),
@@ -894,7 +993,7 @@ WRONG_FIT = {
     "a stacked graph": Loop(keep=lambda s, loss, rows: loss, end=lambda s, losses: torch.stack(losses)),
 }
 
-WRONG = {
+BY_LABEL = {
     "training_numbers": {
         f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
         for key, values in {

@@ -1,4 +1,4 @@
-"""Submissions to the exercises of lesson 08: right ones, written in different ways, and wrong ones, by their mistake."""
+"""Submissions to the exercises of lesson 08: right ones, in different ways, and wrong ones by their mistake."""
 
 import math
 from functools import reduce
@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from einops import rearrange
 from einops import reduce as pool
+from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import cosine_similarity
 from torch.nn import functional as F
 
 NUMBERS = {"patch": (2, 3), "rollout": [0.25, 0.5, 0.25], "relevance": [1.2, 0.6, 0], "distance": 6}
@@ -148,21 +150,104 @@ def distance_by_numpy_places(weights, grid, patch_size):
     return torch.einsum("...ij,ij->...", shares, away) / len(away)
 
 
+def class_by_numpy(weights, grid):
+    rows = weights.numpy()[..., 0, 1:]
+    return rows.reshape(*rows.shape[:-1], *grid)
+
+
+@torch.no_grad()
+def class_in_doubles(weights, grid):
+    return weights.double().narrow(-2, 0, 1)[..., 0, 1:].unflatten(-1, grid)
+
+
+def rollout_by_numpy(weights, fusion):
+    w = weights.numpy()
+    fused = w.mean(2) if fusion == "mean" else w.max(2)
+    R = np.eye(w.shape[-1])
+    for a in fused:
+        a = 0.5 * a + 0.5 * np.eye(w.shape[-1])
+        R = a / a.sum(-1, keepdims=True) @ R
+    return R
+
+
+def rollout_detached(weights, fusion):
+    return rollout_by_reduce(weights.detach().double(), fusion)
+
+
+def relevance_by_numpy(weights, gradients):
+    R = np.eye(weights[0].shape[-1])
+    for w, g in zip(weights, gradients, strict=True):
+        R = R + np.maximum(w.numpy() * g.numpy(), 0).mean(1) @ R
+    return R
+
+
+@torch.inference_mode()
+def relevance_stacked(weights, gradients):
+    E = (torch.stack(weights) * torch.stack(gradients)).relu().mean(2).double()
+    R = torch.eye(E.shape[-1], dtype=torch.float64).expand_as(E[0])
+    for e in E:
+        R = torch.baddbmm(R, e, R)
+    return R
+
+
+def positions_by_sklearn(position):
+    return cosine_similarity(position[0, 1:].numpy())
+
+
+def positions_by_numpy(position):
+    x = position.numpy()[0, 1:]
+    return x @ x.T / np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(x, axis=1))
+
+
+def positions_by_loops(position):
+    x = position[0, 1:].tolist()
+    return np.array([[np.dot(a, b) / (math.hypot(*a) * math.hypot(*b)) for b in x] for a in x])
+
+
+def distance_by_scipy(weights, grid, patch_size):
+    places = np.indices(grid).reshape(2, -1).T * np.array(patch_size)
+    w = weights.numpy()[..., 1:, 1:]
+    return (w / w.sum(-1, keepdims=True) * cdist(places, places)).sum(-1).mean(-1)
+
+
 SOLUTIONS = {
     "seeing_numbers": (
         lambda: NUMBERS,
         lambda: NUMBERS | {"patch": divmod(19, 8), "rollout": torch.tensor([0.25, 0.5, 0.25]), "distance": 6.0},
         lambda: NUMBERS | {"patch": [2, 3], "relevance": np.array([1.2, 0.6, 0.0]), "distance": np.float32(6)},
+        lambda: {name: np.array(value) for name, value in NUMBERS.items()},
     ),
-    "class_attention": (class_by_einops, class_by_split, class_by_stack),
-    "rollout": (rollout_by_reduce, rollout_by_einsum, rollout_by_images, rollout_divided_where_needed),
-    "relevance_matrix": (relevance_by_relu, relevance_by_product, relevance_by_loops),
-    "position_similarity": (positions_by_torch, positions_by_lengths, positions_by_diagonal),
+    "class_attention": (class_by_einops, class_by_split, class_by_stack, class_by_numpy, class_in_doubles),
+    "rollout": (
+        rollout_by_reduce,
+        rollout_by_einsum,
+        rollout_by_images,
+        rollout_divided_where_needed,
+        rollout_by_numpy,
+        rollout_detached,
+    ),
+    "relevance_matrix": (
+        relevance_by_relu,
+        relevance_by_product,
+        relevance_by_loops,
+        relevance_by_numpy,
+        relevance_stacked,
+    ),
+    "position_similarity": (
+        positions_by_torch,
+        positions_by_lengths,
+        positions_by_diagonal,
+        positions_by_sklearn,
+        positions_by_numpy,
+        positions_by_loops,
+    ),
     "attention_distance": (
         distance_by_cdist,
         distance_by_loops,
         distance_by_numpy_places,
         distance_by_what_the_class_token_leaves,
+        distance_by_scipy,
+        lambda *a: distance_by_cdist(*a).double(),
     ),
 }
 
@@ -388,7 +473,6 @@ def cosines(x):
 WRONG_POSITIONS = {
     "softmax": lambda p: cosines(p[0, 1:]).softmax(-1),
     "class token, too": lambda p: cosines(p[0]),
-    "class token, cut afterwards": None,
     "last left out": lambda p: cosines(p[0, :-1]),
     "first two left out": lambda p: cosines(p[0, 2:]),
     "dots": lambda p: p[0, 1:] @ p[0, 1:].T,
@@ -436,7 +520,6 @@ WRONG_POSITIONS = {
     "no return": lambda p: None,
     "a list": lambda p: list(cosines(p[0, 1:])[0]),
 }
-del WRONG_POSITIONS["class token, cut afterwards"]
 
 
 def reach(
@@ -511,7 +594,6 @@ WRONG_REACH = {
     "itself left out": reach(weigh=lambda w: one(w[..., 1:, 1:] * (1 - torch.eye(w.shape[-1] - 1)))),
     "matrix product": reach(join=lambda w, away: (w @ away).sum(-1).mean(-1)),
     "matrix product, mean": reach(join=lambda w, away: (w @ away).mean((-2, -1))),
-    "matrix product, diagonal backwards": None,
     "root of the mean square": reach(join=lambda w, away: (w * away.square()).sum(-1).mean(-1).sqrt()),
     "weights averaged over queries": reach(join=lambda w, away: (w.mean(-2, keepdim=True) * away).sum(-1).mean(-1)),
     "class token's row": lambda weights, grid, size: reach(
@@ -522,9 +604,8 @@ WRONG_REACH = {
     "whole numbers": reach(join=lambda w, away: (w * away).sum(-1).mean(-1).long()),
     "no return": lambda *a: None,
 }
-del WRONG_REACH["matrix product, diagonal backwards"]
 
-WRONG = {
+BY_LABEL = {
     "seeing_numbers": {
         f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
         for key, values in {
@@ -556,7 +637,6 @@ WRONG = {
                 [1, 0, 0],
                 [0, 0.5, 0.5],
                 0.25,
-                [[0.25, 0.5, 0.25]],
                 [0.5, 1, 0.5],
             ],
             "relevance": [

@@ -1,4 +1,4 @@
-"""Submissions to the exercises of lesson 09: right ones, written in different ways, and wrong ones, by their mistake."""
+"""Submissions to the exercises of lesson 09: right ones, in different ways, and wrong ones by their mistake."""
 
 import math
 import re
@@ -145,6 +145,82 @@ def joined_by_the_identity(weight, bias, dist_weight, dist_bias):
     return (heads(torch.eye(2 * weight.shape[1])) - zero).T, zero[0]
 
 
+def name_by_split(name, rules):
+    """Part by part, between the dots and the underscores."""
+    for their, our in rules.items():
+        theirs, names = re.split(r"([._])", their), re.split(r"([._])", name)
+        found = {}
+        if len(theirs) == len(names):
+            for a, b in zip(theirs, names, strict=True):
+                if "{i}" in a:
+                    before, after = a.split("{i}")
+                    number = b.removeprefix(before).removesuffix(after)
+                    fits = b == before + number + after and number.isdecimal()
+                    found["i"] = number
+                else:
+                    fits = a == b or (a == "*" and b in ("weight", "bias"))
+                    found |= {"leaf": b} if a == "*" else {}
+                if not fits:
+                    break
+            else:
+                return our.replace("{i}", found.get("i", "")).replace("*", found.get("leaf", "*"))
+    raise ValueError(name)
+
+
+def name_refused_by_assertion(name, rules):
+    try:
+        return name_by_all_names(name, rules)
+    except KeyError as error:
+        raise ValueError(name) from error
+
+
+def flax_by_numpy(query, key, value, query_bias, key_bias, value_bias, out):
+    D = out.shape[-1]
+    kernels = [kernel.numpy().reshape(D, -1).T for kernel in (query, key, value)]
+    biases = [bias.numpy().ravel() for bias in (query_bias, key_bias, value_bias)]
+    return np.concatenate(kernels), np.concatenate(biases), out.numpy().reshape(-1, D).T
+
+
+def flax_in_doubles(*given):
+    return [part.detach().double() for part in flax_by_einops(*given)]
+
+
+def teacher_by_numpy(checkpoint):
+    return {name: tensor.numpy() for name, tensor in teacher_by_loop(checkpoint).items()}
+
+
+def teacher_by_find(checkpoint):
+    found = {}
+    for name in checkpoint["teacher"]:
+        short = name[len("module.") :] if name.startswith("module.") else name
+        if short[: len("backbone.")] == "backbone.":
+            found[short[len("backbone.") :]] = checkpoint["teacher"][name].double()
+    return found
+
+
+def prepare_by_numpy(pixels, mean, std):
+    x = (pixels.numpy() / 255 - np.array(mean)) / np.array(std)
+    return np.transpose(x, (2, 0, 1))[np.newaxis]
+
+
+def prepare_by_loops(pixels, mean, std):
+    H, W, C = pixels.shape
+    x = torch.empty(1, C, H, W)
+    for c in range(C):
+        for i in range(H):
+            for j in range(W):
+                x[0, c, i, j] = (pixels[i, j, c].item() / 255 - mean[c]) / std[c]
+    return x
+
+
+def joined_by_numpy(weight, bias, dist_weight, dist_bias):
+    return np.hstack([weight.numpy(), dist_weight.numpy()]) / 2, np.mean([bias.numpy(), dist_bias.numpy()], axis=0)
+
+
+def joined_in_a_list(weight, bias, dist_weight, dist_bias):
+    return [torch.cat((weight, dist_weight), -1).mul(0.5).double(), torch.lerp(bias, dist_bias, 0.5)]
+
+
 SOLUTIONS = {
     "checkpoint_numbers": (
         lambda: NUMBERS,
@@ -152,12 +228,27 @@ SOLUTIONS = {
             NUMBERS | {"axes": [3, 2, 0, 1], "factor": math.sqrt(9e-6) / math.sqrt(1.8e-5), "pixel": np.float64(-1.2)}
         ),
         lambda: NUMBERS | {"row 3 of q": torch.arange(110, 116), "entries": np.int64(5 * 12 + 8), "factor": 0.707},
+        lambda: {name: np.array(value) for name, value in NUMBERS.items()},
     ),
-    "our_name": (name_by_expression, name_by_all_names, name_by_number_first),
-    "attention_from_flax": (flax_by_einops, flax_by_loops, flax_by_permute, flax_by_the_identity),
-    "teacher": (teacher_by_loop, teacher_by_expression, teacher_by_partition),
-    "prepare": (prepare_by_torchvision, prepare_by_channel, prepare_before_the_permute, prepare_in_one_step),
-    "joined_heads": (joined_by_filling, joined_by_hstack, joined_by_the_identity),
+    "our_name": (name_by_expression, name_by_all_names, name_by_number_first, name_by_split, name_refused_by_assertion),
+    "attention_from_flax": (
+        flax_by_einops,
+        flax_by_loops,
+        flax_by_permute,
+        flax_by_the_identity,
+        flax_by_numpy,
+        flax_in_doubles,
+    ),
+    "teacher": (teacher_by_loop, teacher_by_expression, teacher_by_partition, teacher_by_numpy, teacher_by_find),
+    "prepare": (
+        prepare_by_torchvision,
+        prepare_by_channel,
+        prepare_before_the_permute,
+        prepare_in_one_step,
+        prepare_by_numpy,
+        prepare_by_loops,
+    ),
+    "joined_heads": (joined_by_filling, joined_by_hstack, joined_by_the_identity, joined_by_numpy, joined_in_a_list),
 }
 
 
@@ -538,7 +629,6 @@ WRONG_PREPARE = {
     "rounded": prepared(batch=lambda x: x.round(decimals=1)[None]),
     "a list": prepared(batch=lambda x: [x]),
     "no return": lambda *a: None,
-    "half": prepared(batch=lambda x: x.half()[None]),
 }
 
 
@@ -594,7 +684,7 @@ WRONG_JOINED = {
     "no return": lambda *a: None,
 }
 
-WRONG = {
+BY_LABEL = {
     "checkpoint_numbers": {
         f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
         for key, values in {
@@ -612,7 +702,6 @@ WRONG = {
                 110,
                 [30, 31, 32, 33, 34, 35],
                 [20, 21, 22, 23, 24, 25],
-                [[110, 111, 112, 113, 114, 115]],
             ],
             "axes": [
                 (3, 2, 1, 0),

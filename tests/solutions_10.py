@@ -1,8 +1,8 @@
-"""Submissions to the exercises of lesson 10: right ones, written in different ways, and wrong ones, by their mistake."""
+"""Submissions to the exercises of lesson 10: right ones, in different ways, and wrong ones by their mistake."""
 
 import copy
 import math
-from collections import Counter
+from collections import Counter, OrderedDict
 
 import numpy as np
 import torch
@@ -178,6 +178,89 @@ def tune_by_hand(model, images, labels, rate, decay, steps):
                 p.sub_(rate * m / (1 - 0.9**step) / ((v / (1 - 0.999**step)).sqrt() + 1e-8))
 
 
+def features_cloned(model, images):
+    """Frozen on the way, and put back."""
+    model.eval().requires_grad_(False)
+    y = model.features(images)[:, 0].clone()
+    model.requires_grad_(True)
+    return y
+
+
+def features_to_numpy(model, images):
+    with torch.no_grad():
+        return model.eval().features(images).select(1, 0).double().numpy()
+
+
+def knn_by_numpy(A, a, B, k):
+    A, B = (x.numpy() / np.linalg.norm(x.numpy(), axis=1, keepdims=True) for x in (A, B))
+    nearest = np.argsort(-(B @ A.T), axis=1)[:, :k]
+    return np.array([np.bincount(a.numpy()[row]).argmax() for row in nearest], dtype=np.int32)
+
+
+def knn_in_int32(A, a, B, k):
+    return knn_by_mode(A, a, B, k).int()
+
+
+def knn_at_once(A, a, B, k):
+    cosines = F.cosine_similarity(B.double()[:, None], A.double()[None], dim=-1)
+    votes = torch.zeros(len(B), int(a.max()) + 1)
+    return votes.scatter_add(1, a[cosines.topk(k).indices], torch.ones(len(B), k)).argmax(1)
+
+
+def task_with_parameters(state, num_classes, old_grid, new_grid):
+    return {name: nn.Parameter(t.clone()) for name, t in task_by_hand(state, num_classes, old_grid, new_grid).items()}
+
+
+def task_in_order(state, num_classes, old_grid, new_grid):
+    """An OrderedDict, as state_dict() gives it, the head first."""
+    new = task_by_package(state, num_classes, old_grid, new_grid)
+    return OrderedDict(sorted(new.items(), key=lambda item: not item[0].startswith("head")))
+
+
+def rates_with_generators(model, rate, decay):
+    L = len(model.blocks)
+    parts = [
+        (model.embed, L + 1),
+        *((block, L - i) for i, block in enumerate(model.blocks)),
+        (model.norm, 0),
+        (model.head, 0),
+    ]
+    return tuple({"params": part.parameters(), "lr": np.float64(rate * decay**k)} for part, k in parts)
+
+
+def rates_bare(model, rate, decay):
+    named = dict(model.named_parameters())
+    down = {name: len(model.blocks) - int(name.split(".")[1]) if name.startswith("blocks") else 0 for name in named}
+    down |= {name: len(model.blocks) + 1 for name in named if name.startswith("embed")}
+    return [{"params": p, "lr": rate * decay ** down[name], "name": name} for name, p in named.items()]
+
+
+def tune_with_closure(model, images, labels, rate, decay, steps):
+    model.eval()
+    adam = torch.optim.AdamW([{"params": [*model.head.parameters()]}], lr=rate, weight_decay=decay)
+
+    def closure():
+        adam.zero_grad()
+        logs = model(images).log_softmax(-1)
+        loss = -logs[torch.arange(len(labels)), labels].mean()
+        loss.backward()
+        return loss
+
+    for _ in range(steps):
+        adam.step(closure)
+
+
+def tune_detached(model, images, labels, rate, decay, steps):
+    """Whole forward passes, cut off before the head."""
+    model.train(False)
+    adam = torch.optim.AdamW(list(model.head.parameters()), rate, weight_decay=decay, foreach=False)
+    for _ in range(steps):
+        logits = model.head(model.features(images).detach()[:, 0])
+        adam.zero_grad(set_to_none=False)
+        nn.NLLLoss()(logits.log_softmax(1), labels).backward()
+        adam.step()
+
+
 SOLUTIONS = {
     "fine_tuning_numbers": (
         lambda: NUMBERS,
@@ -185,12 +268,20 @@ SOLUTIONS = {
             NUMBERS | {"cosines": np.array([8, 2, 6]) / (2 * np.array([5, 1, 10**0.5])), "first loss": math.log(12)}
         ),
         lambda: NUMBERS | {"standardised": torch.tensor([2.0, 4.0]), "rate": 0.3 * 5 / 10, "probe": np.int64(325)},
+        lambda: {name: np.array(value) for name, value in NUMBERS.items()},
     ),
-    "frozen_features": (features_by_inference_mode, features_by_steps, features_without_head, features_by_hook),
-    "knn": (knn_by_loop, knn_by_mode, knn_by_sklearn, knn_by_bincount),
-    "for_a_new_task": (task_by_package, task_by_hand, task_by_deepcopy),
-    "layer_rates": (rates_by_layer, rates_by_name, rates_by_shrinking),
-    "tune_head": (tune_by_features, tune_by_freezing, tune_by_hand),
+    "frozen_features": (
+        features_by_inference_mode,
+        features_by_steps,
+        features_without_head,
+        features_by_hook,
+        features_cloned,
+        features_to_numpy,
+    ),
+    "knn": (knn_by_loop, knn_by_mode, knn_by_sklearn, knn_by_bincount, knn_by_numpy, knn_in_int32, knn_at_once),
+    "for_a_new_task": (task_by_package, task_by_hand, task_by_deepcopy, task_with_parameters, task_in_order),
+    "layer_rates": (rates_by_layer, rates_by_name, rates_by_shrinking, rates_with_generators, rates_bare),
+    "tune_head": (tune_by_features, tune_by_freezing, tune_by_hand, tune_with_closure, tune_detached),
 }
 
 
@@ -516,7 +607,6 @@ WRONG_TASK = {
     "filled down": adapt(position=filled_down),
     "scaled": adapt(position=lambda p, old, new: resized(p, old, new) * (old[0] / new[0])),
     "two axes": adapt(position=lambda p, old, new: resized(p, old, new)[0]),
-    "half the class token": adapt(position=lambda p, old, new: resized(p, old, new).half()),
     "others zeroed": adapt(body=lambda s: {n: torch.zeros_like(t) for n, t in s.items() if "head" not in n}),
     "norm forgotten": adapt(body=lambda s: {n: t for n, t in s.items() if "head" not in n and n != "norm.weight"}),
     "class token zeroed": adapt(end=lambda new, s: new | {"embed.cls_token": torch.zeros_like(s["embed.cls_token"])}),
@@ -793,7 +883,6 @@ WRONG_TUNE = {
     "sgd": tuned(make=torch.optim.SGD),
     "sgd with momentum": tuned(make=lambda ps, **s: torch.optim.SGD(ps, momentum=0.9, **s)),
     "rmsprop": tuned(make=torch.optim.RMSprop),
-    "amsgrad": tuned(make=lambda ps, **s: torch.optim.AdamW(ps, amsgrad=True, **s)),
     "other betas": tuned(make=lambda ps, **s: torch.optim.AdamW(ps, betas=(0.9, 0.95), **s)),
     "larger eps": tuned(make=lambda ps, **s: torch.optim.AdamW(ps, eps=1e-4, **s)),
     "default decay": tuned(settings=lambda rate, decay: {"lr": rate}),
@@ -844,12 +933,10 @@ WRONG_TUNE = {
     "a copy": a_copy,
     "no backward": lambda model, *a: model.eval(),
     "head frozen": tuned(mode=lambda m: m.eval().requires_grad_(False)),
-    "step first": None,
     "no grad": lambda *a: torch.no_grad()(tuned())(*a),
 }
-del WRONG_TUNE["step first"]
 
-WRONG = {
+BY_LABEL = {
     "fine_tuning_numbers": {
         f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
         for key, values in {
