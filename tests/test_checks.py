@@ -81,8 +81,9 @@ def test_a_mistake_is_caught_and_named_and_confused_with_no_other(exercise, mist
     assert harness.check(exercise, submit(exercise, mistake.wrong), watched=False) is False
     text = said(capsys)
     assert f"It looks like {mistake.name}. {mistake.says}" in text
-    assert f'Reread in lesson {exercise.lesson}: "{mistake.reread}"' in text
-    assert mistake.reread in places(exercise.lesson)
+    lesson = mistake.lesson or exercise.lesson
+    assert f'Reread in lesson {lesson}: "{mistake.reread}"' in text
+    assert mistake.reread in places(lesson)
     assert [found for found, some in fitting if not some] == [mistake]
 
 

@@ -285,7 +285,7 @@ def _with_eps(eps: float) -> type[_Model]:
     class Eps(_Model):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
-            cast(nn.LayerNorm, self.norm).eps = eps
+            self.norm.eps = eps
 
     return Eps
 
