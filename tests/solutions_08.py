@@ -1,4 +1,4 @@
-"""Right answers to the exercises of lesson 08, written in different ways: no check may find fault with them."""
+"""Submissions to the exercises of lesson 08: right ones, written in different ways; wrong ones by mistake."""
 
 import math
 from functools import reduce
@@ -164,4 +164,425 @@ SOLUTIONS = {
         distance_by_numpy_places,
         distance_by_what_the_class_token_leaves,
     ),
+}
+
+
+# ---- Wrong ones --------------------------------------------------------------------------------------------------
+
+
+def looks(row=lambda w: w[..., 0, 1:], lay=lambda row, grid: row.unflatten(-1, grid)):
+    return lambda weights, grid: lay(row(weights), grid)
+
+
+def to_range(row):
+    low, high = row.amin(-1, keepdim=True), row.amax(-1, keepdim=True)
+    return (row - low) / (high - low)
+
+
+def one(x):
+    return x / x.sum(-1, keepdim=True)
+
+
+WRONG_LOOKS = {
+    "column 0": looks(lambda w: w[..., 1:, 0]),
+    "class token kept": looks(lambda w: w[..., 0, :-1]),
+    "row 1": looks(lambda w: w[..., 1, 1:]),
+    "last row": looks(lambda w: w[..., -1, 1:]),
+    "last column": looks(lambda w: w[..., 1:, -1]),
+    "mean of rows": looks(lambda w: w.mean(-2)[..., 1:]),
+    "mean of the patches' rows": looks(lambda w: w[..., 1:, 1:].mean(-2)),
+    "mean of columns": looks(lambda w: w[..., 1:, :].mean(-1)),
+    "sum of rows": looks(lambda w: w.sum(-2)[..., 1:]),
+    "diagonal": looks(lambda w: w.diagonal(dim1=-2, dim2=-1)[..., 1:]),
+    "the patches' diagonal": looks(lambda w: w[..., 1:, 1:].diagonal(dim1=-2, dim2=-1)),
+    "grid exchanged": looks(lay=lambda row, grid: row.unflatten(-1, grid[::-1])),
+    "filled down": looks(lay=lambda row, grid: row.unflatten(-1, grid[::-1]).transpose(-2, -1)),
+    "transposed": looks(lay=lambda row, grid: row.unflatten(-1, grid).transpose(-2, -1)),
+    "upside down": looks(lay=lambda row, grid: row.unflatten(-1, grid).flip(-2)),
+    "mirrored": looks(lay=lambda row, grid: row.unflatten(-1, grid).flip(-1)),
+    "a square": looks(lay=lambda row, grid: row.unflatten(-1, (round(row.shape[-1] ** 0.5),) * 2)),
+    "flat": looks(lay=lambda row, grid: row),
+    "sum of 1": looks(lambda w: one(w[..., 0, 1:])),
+    "from 0 to 1": looks(lambda w: to_range(w[..., 0, 1:])),
+    "by the maximum": looks(lambda w: w[..., 0, 1:] / w[..., 0, 1:].amax(-1, keepdim=True)),
+    "by the largest of all": looks(lambda w: w[..., 0, 1:] / w[..., 0, 1:].max()),
+    "softmax again": looks(lambda w: w[..., 0, 1:].softmax(-1)),
+    "logarithm": looks(lambda w: w[..., 0, 1:].log()),
+    "times N": looks(lambda w: w[..., 0, 1:] * (w.shape[-1] - 1)),
+    "rounded": looks(lambda w: w[..., 0, 1:].round(decimals=2)),
+    "mean over heads": looks(lambda w: w.mean(-3)[..., 0, 1:]),
+    "max over heads": looks(lambda w: w.amax(-3)[..., 0, 1:]),
+    "mean over heads, axis kept": looks(lambda w: w.mean(-3, keepdim=True)[..., 0, 1:]),
+    "mean over heads, for each": looks(lambda w: w.mean(-3, keepdim=True).expand_as(w)[..., 0, 1:]),
+    "first head": looks(lambda w: w[..., 0, :, :][..., 0, 1:]),
+    "first of all axes": looks(lambda w: w[0][..., 0, 1:]),
+    "w[0, 1:]": looks(lambda w: w[0, 1:]),
+    "w[:, :, 0, 1:]": looks(lambda w: w[:, :, 0, 1:]),
+    "with the class token": looks(lambda w: w[..., 0, :]),
+    "class token left out of both": looks(lambda w: w[..., 1:, 1:][..., 0, :]),
+    "negative": looks(lambda w: -w[..., 0, 1:]),
+    "1 - w": looks(lambda w: 1 - w[..., 0, 1:]),
+    "a threshold": looks(lambda w: w[..., 0, 1:] > 0.1),
+    "shifted": looks(lambda w: w[..., 0, 1:].roll(1, -1)),
+    "in place": looks(lambda w: w.sub_(w.amin())[..., 0, 1:]),
+    "lists": lambda w, grid: class_by_split(w, grid).tolist(),
+    "no return": lambda w, grid: None,
+}
+
+
+def roll(
+    *,
+    fuse=lambda w, fusion: w.amax(1) if fusion == "max" else w.mean(1),
+    factor=lambda w, eye: one(0.5 * w + 0.5 * eye),
+    join=lambda a, R: a @ R,
+    which=lambda layers: layers,
+    end=lambda R: R,
+    start=lambda eye: eye,
+):
+    def rollout(weights, fusion):
+        eye = torch.eye(weights.shape[-1])
+        R = start(eye)
+        for w in which(list(weights)):
+            R = join(factor(fuse(w, fusion), eye), R)
+        return end(R)
+
+    return rollout
+
+
+WRONG_ROLLOUT = {
+    "no identity": roll(factor=lambda w, eye: one(w)),
+    "no identity, not normed": roll(factor=lambda w, eye: w),
+    "order": roll(join=lambda a, R: R @ a),
+    "not halved": roll(factor=lambda w, eye: w + eye),
+    "not normed": roll(factor=lambda w, eye: 0.5 * w + 0.5 * eye),
+    "normed at the end": roll(factor=lambda w, eye: 0.5 * w + 0.5 * eye, end=one),
+    "normed before the identity": roll(factor=lambda w, eye: 0.5 * one(w) + 0.5 * eye),
+    "no keepdim": roll(factor=lambda w, eye: (w + eye) / (w + eye).sum(-1)[0]),
+    "keepdim forgotten": roll(factor=lambda w, eye: (w + eye) / (w + eye).sum(-1)),
+    "columns": roll(factor=lambda w, eye: (w + eye) / (w + eye).sum(-2, keepdim=True)),
+    "whole matrix": roll(factor=lambda w, eye: (w + eye) / (w + eye).sum((-2, -1), keepdim=True)),
+    "softmax": roll(factor=lambda w, eye: (0.5 * w + 0.5 * eye).softmax(-1)),
+    "length 1": roll(factor=lambda w, eye: F.normalize(0.5 * w + 0.5 * eye, dim=-1)),
+    "by the maximum": roll(factor=lambda w, eye: (w + eye) / (w + eye).amax(-1, keepdim=True)),
+    "identity once": roll(factor=lambda w, eye: one(w), end=lambda R: 0.5 * R + 0.5 * torch.eye(R.shape[-1])),
+    "identity of 0.1": roll(factor=lambda w, eye: one(0.9 * w + 0.1 * eye)),
+    "ones for the identity": roll(factor=lambda w, eye: one(w + 1)),
+    "identity subtracted": roll(factor=lambda w, eye: one(w - 0.5 * eye)),
+    "mean for max": roll(fuse=lambda w, fusion: w.mean(1)),
+    "max for mean": roll(fuse=lambda w, fusion: w.amax(1)),
+    "exchanged": roll(fuse=lambda w, fusion: w.mean(1) if fusion == "max" else w.amax(1)),
+    "min": roll(fuse=lambda w, fusion: w.amin(1)),
+    "min for max": roll(fuse=lambda w, fusion: w.amin(1) if fusion == "max" else w.mean(1)),
+    "sum of heads": roll(fuse=lambda w, fusion: w.amax(1) if fusion == "max" else w.sum(1)),
+    "first head": roll(fuse=lambda w, fusion: w[:, 0]),
+    "last head": roll(fuse=lambda w, fusion: w[:, -1]),
+    "product of heads": roll(fuse=lambda w, fusion: w.prod(1)),
+    "entry by entry": roll(join=lambda a, R: a * R),
+    "sum of layers": roll(join=lambda a, R: a + R),
+    "mean of layers": lambda weights, fusion: roll()(weights.mean(0, keepdim=True), fusion),
+    "last layer": roll(which=lambda layers: layers[-1:]),
+    "first layer": roll(which=lambda layers: layers[:1]),
+    "first layer left out": roll(which=lambda layers: layers[1:]),
+    "last layer left out": roll(which=lambda layers: layers[:-1]),
+    "layers backwards": roll(which=lambda layers: layers[::-1]),
+    "twice the first": roll(which=lambda layers: [layers[0], *layers]),
+    "start from zeros": roll(start=torch.zeros_like),
+    "start from ones": roll(start=torch.ones_like),
+    "row 0": roll(end=lambda R: R[:, 0]),
+    "row 0 of the patches": roll(end=lambda R: R[:, 0, 1:]),
+    "transposed": roll(end=lambda R: R.mT),
+    "first image": roll(end=lambda R: R[0]),
+    "mean of images": roll(end=lambda R: R.mean(0)),
+    "first image for all": roll(end=lambda R: R[:1].expand_as(R)),
+    "mean of the batch for the heads": lambda weights, fusion: roll()(weights.transpose(1, 2), fusion),
+    "heads never joined": lambda weights, fusion: roll(fuse=lambda w, _: w)(weights, fusion),
+    "heads joined at the end": lambda weights, fusion: roll(fuse=lambda w, _: w)(weights, fusion).mean(1),
+    "a matrix each layer": lambda weights, fusion: torch.stack([roll()(weights[:1], fusion)] * len(weights)),
+    "halved after all": roll(
+        factor=lambda w, eye: one(w), join=lambda a, R: 0.5 * (a @ R) + 0.5 * R, end=lambda R: R / 2
+    ),
+    "in place": lambda weights, fusion: roll()(weights.mul_(1.0).add_(0.1), fusion),
+    "no return": lambda weights, fusion: None,
+}
+
+
+def relate(
+    *,
+    part=lambda g, w: (g * w).clamp(min=0).mean(1),
+    step=lambda E, R: R + E @ R,
+    start=lambda eye: eye,
+    which=lambda pairs: pairs,
+    end=lambda R: R,
+):
+    def relevance_matrix(weights, gradients):
+        R = start(torch.eye(weights[0].shape[-1]).repeat(len(weights[0]), 1, 1))
+        for w, g in which(list(zip(weights, gradients, strict=True))):
+            R = step(part(g, w), R)
+        return end(R)
+
+    return relevance_matrix
+
+
+def eye_like(R):
+    return torch.eye(R.shape[-1])
+
+
+WRONG_RELEVANCE = {
+    "no positive part": relate(part=lambda g, w: (g * w).mean(1)),
+    "gradients backwards": lambda w, g: relate()(w, g[::-1]),
+    "weights backwards": lambda w, g: relate()(w[::-1], g),
+    "mean first": relate(part=lambda g, w: (g * w).mean(1).clamp(min=0)),
+    "mean of each first": relate(part=lambda g, w: (g.mean(1) * w.mean(1)).clamp(min=0)),
+    "absolute": relate(part=lambda g, w: (g * w).abs().mean(1)),
+    "absolute gradient": relate(part=lambda g, w: g.abs().mean(1)),
+    "negative part": relate(part=lambda g, w: (g * w).clamp(max=0).mean(1)),
+    "the negative part's size": relate(part=lambda g, w: (-g * w).clamp(min=0).mean(1)),
+    "cut at 1": relate(part=lambda g, w: (g * w).clamp(0, 1).mean(1)),
+    "no gradient": relate(part=lambda g, w: w.mean(1)),
+    "no weights": relate(part=lambda g, w: g.clamp(min=0).mean(1)),
+    "sum of both": relate(part=lambda g, w: (g + w).clamp(min=0).mean(1)),
+    "matrix product": relate(part=lambda g, w: (g @ w).clamp(min=0).mean(1)),
+    "gradient squared": relate(part=lambda g, w: (g * g * w).clamp(min=0).mean(1)),
+    "weights squared": relate(part=lambda g, w: (g * w * w).clamp(min=0).mean(1)),
+    "softmax": relate(part=lambda g, w: (g * w).softmax(-1).mean(1)),
+    "normed": relate(part=lambda g, w: one((g * w).clamp(min=0).mean(1) + 1e-9)),
+    "sigmoid": relate(part=lambda g, w: (g * w).sigmoid().mean(1)),
+    "forgets": relate(step=lambda E, R: E @ R),
+    "sum": relate(step=lambda E, R: R + E),
+    "order": relate(step=lambda E, R: R + R @ E),
+    "I + E R": relate(step=lambda E, R: eye_like(R) + E @ R),
+    "entry by entry": relate(step=lambda E, R: R + E * R),
+    "minus": relate(step=lambda E, R: R - E @ R),
+    "halved": relate(step=lambda E, R: 0.5 * R + 0.5 * E @ R),
+    "Eᵀ": relate(step=lambda E, R: R + E.mT @ R),
+    "rows of 1": relate(step=lambda E, R: one(R + E @ R)),
+    "zeros": relate(start=torch.zeros_like),
+    "ones": relate(start=torch.ones_like),
+    "half an identity": relate(start=lambda eye: eye / 2),
+    "max": relate(part=lambda g, w: (g * w).clamp(min=0).amax(1)),
+    "sum of heads": relate(part=lambda g, w: (g * w).clamp(min=0).sum(1)),
+    "first head": relate(part=lambda g, w: (g * w).clamp(min=0)[:, 0]),
+    "last head": relate(part=lambda g, w: (g * w).clamp(min=0)[:, -1]),
+    "backwards": relate(which=lambda pairs: pairs[::-1]),
+    "first layer left out": relate(which=lambda pairs: pairs[1:]),
+    "last layer left out": relate(which=lambda pairs: pairs[:-1]),
+    "last layer": relate(which=lambda pairs: pairs[-1:]),
+    "first layer": relate(which=lambda pairs: pairs[:1]),
+    "less the identity": relate(end=lambda R: R - eye_like(R)),
+    "row 0": relate(end=lambda R: R[:, 0]),
+    "row 0 of the patches": relate(end=lambda R: R[:, 0, 1:]),
+    "first image": relate(end=lambda R: R[0]),
+    "transposed": relate(end=lambda R: R.mT),
+    "sum of 1 at the end": relate(end=one),
+    "mean of images": relate(end=lambda R: R.mean(0, keepdim=True).expand_as(R)),
+    "no return": lambda w, g: None,
+    "a list of layers": lambda w, g: [relate()(w[: i + 1], g[: i + 1]) for i in range(len(w))],
+}
+
+
+def cosines(x):
+    x = x / x.norm(dim=-1, keepdim=True)
+    return x @ x.mT
+
+
+WRONG_POSITIONS = {
+    "softmax": lambda p: cosines(p[0, 1:]).softmax(-1),
+    "class token, too": lambda p: cosines(p[0]),
+    "class token, cut afterwards": None,
+    "last left out": lambda p: cosines(p[0, :-1]),
+    "first two left out": lambda p: cosines(p[0, 2:]),
+    "dots": lambda p: p[0, 1:] @ p[0, 1:].T,
+    "one length": lambda p: F.normalize(p[0, 1:], dim=-1) @ p[0, 1:].T,
+    "the other length": lambda p: p[0, 1:] @ F.normalize(p[0, 1:], dim=-1).T,
+    "scaled": lambda p: p[0, 1:] @ p[0, 1:].T / p.shape[-1] ** 0.5,
+    "by D": lambda p: p[0, 1:] @ p[0, 1:].T / p.shape[-1],
+    "columns": lambda p: F.normalize(p[0, 1:], dim=0) @ F.normalize(p[0, 1:], dim=0).T,
+    "columns of all": lambda p: F.normalize(p, dim=1)[0, 1:] @ F.normalize(p, dim=1)[0, 1:].T,
+    "whole table": lambda p: (p[0, 1:] / p[0, 1:].norm()) @ (p[0, 1:] / p[0, 1:].norm()).T,
+    "by the largest": lambda p: p[0, 1:] @ p[0, 1:].T / (p[0, 1:] @ p[0, 1:].T).max(),
+    "squared lengths": lambda p: (
+        p[0, 1:] @ p[0, 1:].T / p[0, 1:].square().sum(-1, keepdim=True) / p[0, 1:].square().sum(-1)
+    ),
+    "sum for length": lambda p: (
+        cosines(p[0, 1:]) * 0
+        + (p[0, 1:] / p[0, 1:].sum(-1, keepdim=True)) @ (p[0, 1:] / p[0, 1:].sum(-1, keepdim=True)).T
+    ),
+    "sum of sizes": lambda p: F.normalize(p[0, 1:], p=1, dim=-1) @ F.normalize(p[0, 1:], p=1, dim=-1).T,
+    "norm over tokens without keepdim": lambda p: p[0, 1:] @ p[0, 1:].T / p[0, 1:].norm(dim=-1),
+    "distances": lambda p: torch.cdist(p[0, 1:], p[0, 1:]),
+    "negative distances": lambda p: -torch.cdist(p[0, 1:], p[0, 1:]),
+    "correlation": lambda p: torch.corrcoef(p[0, 1:]),
+    "covariance": lambda p: torch.cov(p[0, 1:]),
+    "mean position subtracted": lambda p: cosines(p[0, 1:] - p[0, 1:].mean(0)),
+    "absolute": lambda p: cosines(p[0, 1:]).abs(),
+    "squared": lambda p: cosines(p[0, 1:]).square(),
+    "from 0 to 1": lambda p: (cosines(p[0, 1:]) + 1) / 2,
+    "cosine distance": lambda p: 1 - cosines(p[0, 1:]),
+    "angle": lambda p: cosines(p[0, 1:]).clamp(-1, 1).acos(),
+    "negative": lambda p: -cosines(p[0, 1:]),
+    "cut at 0": lambda p: cosines(p[0, 1:]).clamp(min=0),
+    "zero diagonal": lambda p: cosines(p[0, 1:]) * (1 - torch.eye(p.shape[1] - 1)),
+    "upper half": lambda p: cosines(p[0, 1:]).triu(),
+    "of channels": lambda p: cosines(p[0, 1:].T),
+    "with itself": lambda p: F.cosine_similarity(p[0, 1:], p[0, 1:], dim=-1),
+    "with the first patch": lambda p: cosines(p[0, 1:])[0],
+    "with the class token": lambda p: F.cosine_similarity(p[0, 1:], p[0, :1], dim=-1),
+    "a batch": lambda p: cosines(p[:, 1:]),
+    "p[1:]": lambda p: cosines(p[1:]),
+    "p[:, 1:] and T": lambda p: p[:, 1:] @ p[:, 1:].T,
+    "rounded": lambda p: cosines(p[0, 1:]).round(decimals=2),
+    "layer norm": lambda p: F.layer_norm(p[0, 1:], p.shape[-1:]) @ F.layer_norm(p[0, 1:], p.shape[-1:]).T,
+    "in place": lambda p: cosines(p[0, 1:].div_(2.0)),
+    "no return": lambda p: None,
+    "a list": lambda p: list(cosines(p[0, 1:])[0]),
+}
+del WRONG_POSITIONS["class token, cut afterwards"]
+
+
+def reach(
+    *,
+    weigh=lambda w: one(w[..., 1:, 1:]),
+    between=lambda step: step.square().sum(-1).sqrt(),
+    place=lambda n, grid, size: torch.stack([n // grid[1] * size[0], n % grid[1] * size[1]], 1),
+    join=lambda w, away: (w * away).sum(-1).mean(-1),
+):
+    def attention_distance(weights, grid, patch_size):
+        w = weigh(weights)
+        places = place(torch.arange(w.shape[-1]), grid, patch_size).to(w.dtype)
+        return join(w, between(places[:, None] - places))
+
+    return attention_distance
+
+
+WRONG_REACH = {
+    "in patches": reach(place=lambda n, grid, size: torch.stack([n // grid[1], n % grid[1]], 1)),
+    "not weighted": reach(weigh=lambda w: torch.full_like(w[..., 1:, 1:], 1 / (w.shape[-1] - 1))),
+    "not 1": reach(weigh=lambda w: w[..., 1:, 1:]),
+    "class token a patch": reach(weigh=lambda w: w),
+    "last left out": reach(weigh=lambda w: one(w[..., :-1, :-1])),
+    "class token's column alone left out": reach(weigh=lambda w: one(w[..., :-1, 1:])),
+    "normed before the cut": reach(weigh=lambda w: one(w)[..., 1:, 1:]),
+    "columns of 1": reach(weigh=lambda w: w[..., 1:, 1:] / w[..., 1:, 1:].sum(-2, keepdim=True)),
+    "no keepdim": reach(weigh=lambda w: w[..., 1:, 1:] / w[..., 1:, 1:].sum(-1)[..., None, :]),
+    "all of 1": reach(weigh=lambda w: w[..., 1:, 1:] / w[..., 1:, 1:].sum((-2, -1), keepdim=True)),
+    "softmax again": reach(weigh=lambda w: w[..., 1:, 1:].softmax(-1)),
+    "divided by 1 less the column": reach(weigh=lambda w: w[..., 1:, 1:] / (1 - w[..., :1, 1:].mT)),
+    "squared weights": reach(weigh=lambda w: one(w[..., 1:, 1:].square())),
+    "the largest weight": reach(weigh=lambda w: (w[..., 1:, 1:] == w[..., 1:, 1:].amax(-1, keepdim=True)).float()),
+    "grid exchanged": reach(
+        place=lambda n, grid, size: torch.stack([n // grid[0] * size[0], n % grid[0] * size[1]], 1)
+    ),
+    "divided by the rows": reach(
+        place=lambda n, grid, size: torch.stack([n % grid[0] * size[0], n // grid[0] * size[1]], 1)
+    ),
+    "y by %": reach(place=lambda n, grid, size: torch.stack([n % grid[1] * size[0], n // grid[1] * size[1]], 1)),
+    "size exchanged": reach(
+        place=lambda n, grid, size: torch.stack([n // grid[1] * size[1], n % grid[1] * size[0]], 1)
+    ),
+    "height for both": reach(place=lambda n, grid, size: torch.stack([n // grid[1], n % grid[1]], 1) * size[0]),
+    "width for both": reach(place=lambda n, grid, size: torch.stack([n // grid[1], n % grid[1]], 1) * size[1]),
+    "area": reach(place=lambda n, grid, size: torch.stack([n // grid[1], n % grid[1]], 1) * size[0] * size[1]),
+    "divided by the size": reach(
+        place=lambda n, grid, size: torch.stack([n // grid[1] / size[0], n % grid[1] / size[1]], 1)
+    ),
+    "counted in a line": reach(place=lambda n, grid, size: n[:, None] * size[1]),
+    "rows alone": reach(place=lambda n, grid, size: (n // grid[1] * size[0])[:, None]),
+    "columns alone": reach(place=lambda n, grid, size: (n % grid[1] * size[1])[:, None]),
+    "true division": reach(place=lambda n, grid, size: torch.stack([n / grid[1] * size[0], n % grid[1] * size[1]], 1)),
+    "n - 1": reach(
+        place=lambda n, grid, size: torch.stack([(n + 1) // grid[1] * size[0], (n + 1) % grid[1] * size[1]], 1)
+    ),
+    "steps": reach(between=lambda step: step.abs().sum(-1)),
+    "squared": reach(between=lambda step: step.square().sum(-1)),
+    "the larger step": reach(between=lambda step: step.abs().amax(-1)),
+    "root of the mean": reach(between=lambda step: step.square().mean(-1).sqrt()),
+    "signed": reach(between=lambda step: step.sum(-1)),
+    "from the first patch": reach(between=lambda step: step[:1].square().sum(-1).sqrt().expand(step.shape[:2])),
+    "transposed": reach(weigh=lambda w: one(w[..., 1:, 1:].mT)),
+    "columns as rows": reach(weigh=lambda w: w[..., 1:, 1:].mT),
+    "sum of queries": reach(join=lambda w, away: (w * away).sum((-2, -1))),
+    "mean of all": reach(join=lambda w, away: (w * away).mean((-2, -1))),
+    "largest": reach(join=lambda w, away: (w * away).sum(-1).amax(-1)),
+    "median": reach(join=lambda w, away: (w * away).sum(-1).median(-1).values),
+    "first query": reach(join=lambda w, away: (w * away).sum(-1)[..., 0]),
+    "each query": reach(join=lambda w, away: (w * away).sum(-1)),
+    "mean of heads, too": reach(join=lambda w, away: (w * away).sum(-1).mean((-2, -1))),
+    "mean of all axes": reach(join=lambda w, away: (w * away).sum(-1).mean()),
+    "itself left out": reach(weigh=lambda w: one(w[..., 1:, 1:] * (1 - torch.eye(w.shape[-1] - 1)))),
+    "matrix product": reach(join=lambda w, away: (w @ away).sum(-1).mean(-1)),
+    "matrix product, mean": reach(join=lambda w, away: (w @ away).mean((-2, -1))),
+    "matrix product, diagonal backwards": None,
+    "root of the mean square": reach(join=lambda w, away: (w * away.square()).sum(-1).mean(-1).sqrt()),
+    "weights averaged over queries": reach(join=lambda w, away: (w.mean(-2, keepdim=True) * away).sum(-1).mean(-1)),
+    "class token's row": lambda weights, grid, size: reach(
+        weigh=lambda w: one(w[..., :1, 1:]).expand_as(w[..., 1:, 1:])
+    )(weights, grid, size),
+    "halved": reach(join=lambda w, away: (w * away).sum(-1).mean(-1) / 2),
+    "rounded": reach(join=lambda w, away: (w * away).sum(-1).mean(-1).round()),
+    "whole numbers": reach(join=lambda w, away: (w * away).sum(-1).mean(-1).long()),
+    "no return": lambda *a: None,
+}
+del WRONG_REACH["matrix product, diagonal backwards"]
+
+WRONG = {
+    "seeing_numbers": {
+        f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
+        for key, values in {
+            "patch": [
+                (2, 4),
+                (3, 1),
+                (3, 2),
+                (1, 3),
+                (2, 2),
+                (20,),
+                (3, 3),
+                (2, 5),
+                (3, 4),
+                19,
+                (16, 24),
+                (1, 12),
+                (4, 2),
+            ],
+            "rollout": [
+                [0, 0, 1],
+                [0.25, 0.75, 0],
+                [1, 2, 1],
+                [0.25, 0, 0],
+                [0, 1, 0],
+                [0.5, 0.5, 0],
+                [0.25, 0.25, 0.5],
+                [0.5, 0.25, 0.25],
+                [0.25, 0.5],
+                [1, 0, 0],
+                [0, 0.5, 0.5],
+                0.25,
+                [[0.25, 0.5, 0.25]],
+                [0.5, 1, 0.5],
+            ],
+            "relevance": [
+                [1.2, 0.6, -2],
+                [0.2, 0.6, 0],
+                [1.2, 0.3, 0.5],
+                [1.2, 0.6, 2],
+                [0.2, 0.6, -2],
+                [1.2, 1.6, 1],
+                [1, 0.6, 0],
+                [0.2, 0.3, 0.5],
+                [1, 2, -4],
+                [2.2, 0.6, 0],
+                [0.6, 0.3, 0],
+                [1.2, 0.6],
+                [0.25, 0.75, 0],
+                [0, 0, 2],
+                [1, 2, 0],
+            ],
+            "distance": [0.75, 8, 4.8, 6.4, 3.2, 12, 7.5, 16, 24, 9.6, 4, 5.33, 60, 0],
+        }.items()
+        for value in values
+    },
+    "class_attention": WRONG_LOOKS,
+    "rollout": WRONG_ROLLOUT,
+    "relevance_matrix": WRONG_RELEVANCE,
+    "position_similarity": WRONG_POSITIONS,
+    "attention_distance": WRONG_REACH,
 }

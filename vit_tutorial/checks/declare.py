@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from torch import Tensor
@@ -42,12 +43,23 @@ class Mistake:
         reread: a heading (or a bold opening) of the lesson, word for word.
         wrong: the implementation, with the signature of the right one: a function, a class, a :class:`Slip`, or for
             questions a dictionary of the wrong answers.
+        lesson: where to reread, two digits; "" for the exercise's own lesson.
     """
 
     name: str
     says: str
     reread: str
     wrong: Any
+    lesson: str = ""
+
+
+class Words(str):
+    """A description in a result; a report prints it without quotation marks."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class Slip:
@@ -93,6 +105,8 @@ class Exercise:
         forbidden: what the text asks to do without, beside ``right``: functions, classes, names of built-in functions,
             or :class:`Forbidden`.
         advice: for questions: what to say to an answer that no mistake explains.
+        explain: what to say of wrong results that no mistake explains, given (case, right result, student's) of each
+            wrong input, or "".
     """
 
     name: str
@@ -106,6 +120,12 @@ class Exercise:
     points: int = 0
     forbidden: tuple[Any, ...] = ()
     advice: Mapping[str, str] = field(default_factory=dict)
+    explain: Callable[[list[tuple[Case, Result, Result]]], str] | None = None
+
+
+def exercises_of(module: ModuleType) -> tuple[Exercise, ...]:
+    """The exercises that a lesson's checks declare, in their order: there is no list of them beside."""
+    return tuple(thing for thing in vars(module).values() if isinstance(thing, Exercise))
 
 
 def joined(first: Any, second: Any) -> Any:

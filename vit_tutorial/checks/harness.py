@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial.checks.compare import BESIDE, as_parts, as_tensor, differs, kind, shape, short
-from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Mistake, Result, Slip, joined
+from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Mistake, Result, Slip, Words, joined
 from vit_tutorial.checks.record import note
 from vit_tutorial.checks.symptoms import EXACT, WEAK, Finder, Pair, reach, symptom
 from vit_tutorial.checks.watch import borrowed, library, name_of, place, unwrapped, watching
@@ -43,6 +43,7 @@ __all__ = [
     "Mistake",
     "Result",
     "Slip",
+    "Words",
     "adopt",
     "answers",
     "attempt",
@@ -205,6 +206,8 @@ def _gradients(result: Any, leaves: list[Any]) -> list[Tensor | None]:
 
 
 def _agreed(weights: dict[str, Tensor]) -> str:
+    if len(weights) > 12:
+        return f"the parts are {', '.join(dict.fromkeys(name.split('.')[0] for name in weights))}"
     return f"agreed are {', '.join(f'{name} {shape(value)}' for name, value in weights.items())}"
 
 
@@ -500,9 +503,11 @@ def _on_work(tried: _Tried) -> list[str]:
         some = f" (on {telling} inputs, but not on all: there may be another)" if telling else ""
         return [
             f"It looks like {mistake.name}{some}. {mistake.says}",
-            f'Reread in lesson {lesson}: "{mistake.reread}".',
+            f'Reread in lesson {mistake.lesson or lesson}: "{mistake.reread}".',
         ]
     wrong = [i for i, verdict in enumerate(tried.verdicts) if verdict]
+    if exercise.explain and (seen := exercise.explain(_compared(tried, wrong))):
+        return [f"What your numbers show: {seen}"]
     couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
     if len(couples) == 1:
         a, b = couples[0]
@@ -519,6 +524,12 @@ def _on_work(tried: _Tried) -> list[str]:
         seen = _dependence(tried, max(wrong, key=lambda i: _size(tried.right[i])))
     seen = seen or _seen(parts, exercise, WEAK)
     return [f"What your numbers show: {seen}"] if seen else []
+
+
+def _compared(tried: _Tried, wrong: list[int]) -> list[tuple[Case, Result, Result]]:
+    """The wrong inputs on which the student's work gave a result, with the right one and theirs."""
+    rows = zip(tried.cases, tried.right, tried.outcomes, strict=False)
+    return [(case, a, b) for i, (case, a, b) in enumerate(rows) if i in wrong and not isinstance(b, Fault)]
 
 
 def _seen(parts: dict[str, list[Pair]], exercise: Exercise, finders: tuple[Finder, ...]) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, answers, call, check, normal
-from vit_tutorial.embeddings import Grid, resize_position_embedding
+from vit_tutorial.embeddings import Grid, ResizeRecipe, resize_position_embedding
 from vit_tutorial.vit import ViT, ViTConfig
 
 __all__ = [
@@ -488,7 +488,7 @@ def _as_a_line(along: int) -> Position:
     return resized
 
 
-def _recipe(recipe: str) -> Position:
+def _recipe(recipe: ResizeRecipe) -> Position:
     return lambda position, old, new: resize_position_embedding(position, old, new, recipe=recipe)
 
 

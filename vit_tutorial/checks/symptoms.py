@@ -254,13 +254,13 @@ def _flipped_or_rolled(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -
 
 
 def _slices_in_another_order(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
-    if a.shape != b.shape:
+    if a.shape != b.shape or a.ndim < 2:
         return ""
     scale = max(1.0, b.abs().max().item())
     for axis, n in enumerate(a.shape):
         if not 1 < n <= 200:
             continue
-        yours, right = a.movedim(axis, 0).flatten(1), b.movedim(axis, 0).flatten(1)
+        yours, right = a.movedim(axis, 0).reshape(n, -1), b.movedim(axis, 0).reshape(n, -1)
         if yours.shape[1] < 2:
             continue
         match = torch.cdist(yours, right, p=math.inf) <= tolerance * scale
@@ -281,7 +281,7 @@ def _shuffled(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     within = []
     for axis, n in enumerate(a.shape):
         if n > 1 and n < a.numel():
-            yours, right = (x.movedim(axis, 0).flatten(1).sort(1).values for x in (a, b))
+            yours, right = (x.movedim(axis, 0).reshape(n, -1).sort(1).values for x in (a, b))
             if _same(yours, right, tolerance):
                 within.append(axis)
     if not within:
@@ -359,7 +359,7 @@ def _slices_that_differ(wrong: Tensor) -> str:
     for axis, n in enumerate(wrong.shape):
         if n < 2:
             continue
-        bad = wrong.movedim(axis, 0).flatten(1).any(1).nonzero().flatten().tolist()
+        bad = wrong.movedim(axis, 0).reshape(n, -1).any(1).nonzero().flatten().tolist()
         share = len(bad) / n
         if 0 < len(bad) < n and share < best[0]:
             best = (share, f"{_indices(bad, n)} along axis {axis} (of {n})")
