@@ -1,7 +1,10 @@
-# make lab      JupyterLab on lesson 00        make test     every test, the notebooks included
+# make lab      JupyterLab on lesson 00        make test     the tests, the notebooks included, on up to four processors
 # make run      the series, headless           make refresh  run the lessons and keep their outputs (LESSONS="01 03")
 # make book     the series as a website       (in build/book/html)
+# make slow     the tests that take minutes: every notebook graded, a lesson added to a copy of all this
 # make grade    mark what is in submitted/     make assignments   the students' copies of the exercises
+# make slides   a deck a lesson, in build/slides (LESSONS="01 03")
+# make publish  links to Binder and Colab for your copy of all this (ADDRESS=https://…/vit_tutorial; without it, no links)
 #
 # PYTHON=python3.12  another interpreter       CPU=1         the small CPU-only build of torch, for Linux laptops and class rooms
 
@@ -13,15 +16,20 @@ READY := $(VENV)/.ready
 NBGRADER := $(VENV)/.nbgrader
 BOOK := $(VENV)/.book
 CPU_INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
+# A file is one process's, as a notebook's cells need; one thread each, or they'd fight for the processors.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test run refresh assignments grade formgrader book setup check bench pins hero clean
+.PHONY: lab test slow run refresh assignments grade formgrader slides publish book setup check bench pins hero clean
 
 lab: $(READY)
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 test: check $(NBGRADER)
-	$(BIN)/python -m pytest --cov=vit_tutorial --cov-report=term:skip-covered --cov-fail-under=98
+	$(PYTEST) --cov=vit_tutorial --cov-report=term:skip-covered --cov-fail-under=98
+
+slow: $(NBGRADER) $(BOOK)
+	$(PYTEST) tests -m slow
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -40,7 +48,13 @@ assignments: $(NBGRADER)
 	$(BIN)/python tools/classroom.py assignments $(LESSONS)
 
 grade: $(NBGRADER)
-	$(BIN)/python tools/classroom.py grade
+	$(BIN)/python tools/classroom.py grade $(if $(SANDBOX),--sandbox $(SANDBOX)) $(if $(WORKERS),--workers $(WORKERS))
+
+slides: $(READY)
+	$(BIN)/python tools/slides.py $(LESSONS)
+
+publish: $(READY)
+	$(BIN)/python tools/publish.py $(ADDRESS)
 
 formgrader: $(NBGRADER)
 	cd classroom && ../$(BIN)/jupyter lab $(AS_ROOT)

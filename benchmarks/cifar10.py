@@ -70,7 +70,7 @@ def main() -> None:
     else:
         history = train.fit(
             model, data, epochs=args.epochs, batch_size=BATCH, learning_rate=RATE, warmup_epochs=1,
-            augment=vt.data.augmentation("crop+flip", data).image, out=args.out, resume=args.resume,
+            augment="crop+flip", out=args.out, resume=args.resume,
         )  # fmt: skip
     minutes, count = (time.process_time() - begin) / 60, sum(p.numel() for p in model.parameters())
     result = {"run": args.run, "cpu_minutes": round(minutes, 2), "parameters": count, "history": history}

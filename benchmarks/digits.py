@@ -29,7 +29,7 @@ from vit_tutorial import train
 
 CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["recipe", "seed", "errors", "accuracy", "cpu_seconds"]
-DIGITS = train.DEFAULTS["digits"]
+DIGITS = vt.data.SETS["digits"]
 
 
 def warmup_only(step: int, *, steps: int, warmup: int) -> float:
@@ -66,33 +66,25 @@ ADAM: dict[str, Callable[..., torch.optim.Optimizer]] = {
 CLASSIC = ("k-NN, k=1", "k-NN, k=3", "RBF SVM, defaults", "RBF SVM, tuned")
 
 
-def model(seed: int, data: vt.data.Data) -> vt.ViT:
+def model(seed: int) -> vt.ViT:
     """The model of ``python -m vit_tutorial.train --data digits --seed SEED``."""
     torch.manual_seed(seed)
-    shape = {"dim": DIGITS["dim"], "depth": DIGITS["depth"], "num_heads": DIGITS["heads"], "mlp_dim": DIGITS["mlp"]}
-    return vt.ViT(vt.ViTConfig(
-        image_size=data.image_size, patch_size=DIGITS["patch"], in_channels=data.in_channels,
-        num_classes=len(data.classes), **shape,
-    ))  # fmt: skip
+    return vt.ViT(DIGITS.model)
 
 
 def fit(vit: vt.ViT, data: vt.data.Data, change: dict[str, Any], seed: int) -> None:
-    recipe = {
-        "epochs": DIGITS["epochs"], "batch_size": DIGITS["batch"], "learning_rate": DIGITS["rate"],
-        "warmup_epochs": DIGITS["warmup"], "ema": DIGITS["ema"], "augment": train.Affine(),
-    }  # fmt: skip
     patched = {name: change.get(name, getattr(train, name)) for name in ("schedule", "parameter_groups")}
     changed = {name: value for name, value in change.items() if name not in patched}
     with mock.patch.multiple(train, **patched):
-        train.fit(vit, data, seed=seed, progress=False, **(recipe | changed))
+        train.fit(vit, data, DIGITS.recipe, seed=seed, progress=False, **changed)
 
 
 def plain(vit: vt.ViT, data: vt.data.Data, make: Callable[..., torch.optim.Optimizer]) -> None:
     """The loop of a first tutorial: no schedule, clipping, smoothing, augmentation; as many epochs, the same batch."""
     optimizer = make(vit.parameters())
     vit.train()
-    for _ in range(DIGITS["epochs"]):
-        for rows in torch.randperm(len(data.train)).split(DIGITS["batch"]):
+    for _ in range(DIGITS.recipe.epochs):
+        for rows in torch.randperm(len(data.train)).split(DIGITS.recipe.batch_size):
             images, labels = data.train.batch(rows)
             loss = F.cross_entropy(vit(vt.data.normalise(images, data)), labels)
             optimizer.zero_grad()
@@ -106,13 +98,15 @@ def classic(recipe: str, data: vt.data.Data) -> int:
     from sklearn.neighbors import KNeighborsClassifier
     from sklearn.svm import SVC
 
-    (x, y), (x_test, y_test) = ((images.flatten(1).numpy(), labels.numpy())
-                                for images, labels in (data.train.batch(), data.test.batch()))  # fmt: skip
+    x, x_test = (split.batch()[0].flatten(1).numpy() for split in (data.train, data.test))
+    y, y_test = (split.labels.numpy() for split in (data.train, data.test))
     grid = {"C": [1, 3, 10, 30, 100], "gamma": [0.01, 0.02, 0.03, 0.05, 0.1, 0.2]}
     methods: dict[str, Callable[[], Any]] = {
-        "k-NN, k=1": lambda: KNeighborsClassifier(1), "k-NN, k=3": lambda: KNeighborsClassifier(3),
-        "RBF SVM, defaults": SVC, "RBF SVM, tuned": lambda: GridSearchCV(SVC(), grid, cv=5),
-    }  # fmt: skip
+        "k-NN, k=1": lambda: KNeighborsClassifier(1),
+        "k-NN, k=3": lambda: KNeighborsClassifier(3),
+        "RBF SVM, defaults": SVC,
+        "RBF SVM, tuned": lambda: GridSearchCV(SVC(), grid, cv=5),
+    }
     return int((methods[recipe]().fit(x, y).predict(x_test) != y_test).sum())
 
 
@@ -124,7 +118,7 @@ def run(recipe: str, seed: int) -> dict[str, Any]:
     if recipe in CLASSIC:
         errors = classic(recipe, data)
     else:
-        vit = model(seed, data)
+        vit = model(seed)
         fit(vit, data, CHANGES[recipe], seed) if recipe in CHANGES else plain(vit, data, ADAM[recipe])
         logits, labels = train.predict(vit, data)
         errors = int((logits.argmax(dim=1) != labels).sum())

@@ -193,7 +193,7 @@ def fit(rounds: int) -> None:
     cases = {
         "digits": (digits, 64, vt.train.Affine(), {"dim": 64, "depth": 4, "num_heads": 4, "mlp_dim": 128}),
         "images of CIFAR-10's size": (
-            photos, 128, vt.data.augmentation("crop+flip", photos).image,
+            photos, 128, "crop+flip",
             {"dim": 96, "depth": 6, "num_heads": 3, "mlp_dim": 192},
         ),
     }  # fmt: skip

@@ -38,11 +38,15 @@ def exercises() -> list[Path]:
 
 def modules() -> dict[str, str]:
     """{name: the first paragraph of its docstring}, in the order of the lessons."""
+    import vit_tutorial as vt
+
     package = ROOT / "vit_tutorial"
     paths = [*package.glob("[!_]*.py"), *package.glob("[!_]*/__init__.py")]
     found = {}
     for path in paths:
         name = path.parent.name if path.name == "__init__.py" else path.stem
+        if name not in vt.__all__:  # a former name
+            continue
         found[name] = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
     return dict(sorted(found.items(), key=lambda item: (lesson_of(item[1]) or "99", item[0])))
 
@@ -118,7 +122,9 @@ def module_page(name: str, docstring: str) -> str:
     parts += [f"[Exercises](../notebooks/exercises/{path.name})" for path in exercises() if path.name[:2] == number]
     folder = ROOT / "vit_tutorial" / name
     inner = [f"{name}.{path.stem}" for path in sorted(folder.glob("[!_]*.py"))]
-    if not inner:
+    module = importlib.import_module(f"vit_tutorial.{name}")
+    defines = any(getattr(thing, "__module__", "") == module.__name__ for thing in vars(module).values())
+    if defines and not inner:  # Sphinx has no page for the source of constants alone
         parts.append(f'<a href="../_modules/vit_tutorial/{name}.html">Source</a>')
     page = f"# `{name}`\n\n{line_of(parts)}\n\n{automodule(name)}"
     return page + "".join(f"\n## `{module}`\n\n{automodule(module)}" for module in inner)
@@ -140,14 +146,15 @@ def automodule(name: str) -> str:
 
 
 def reference() -> str:
-    """The page of the public names, what ``import vit_tutorial as vt`` gives, and of the modules."""
+    """The page of the functions and classes that ``import vit_tutorial as vt`` gives, and of the modules."""
     import vit_tutorial as vt
 
-    names = []
-    for name in vt.__all__:
-        value = getattr(vt, name)
-        home = f"{name}.md" if inspect.ismodule(value) else f"#{value.__module__}.{name}"
-        names.append(f"| [`vt.{name}`]({home}) | {first_line(value.__doc__)} |")
+    values = {name: getattr(vt, name) for name in vt.__all__}
+    names = [
+        f"| [`vt.{name}`](#{value.__module__}.{name}) | {first_line(value.__doc__)} |"
+        for name, value in values.items()
+        if not inspect.ismodule(value)
+    ]
     rows = [f"| [`{name}`]({name}.md) | {first_line(docstring)} |" for name, docstring in modules().items()]
     text = (BOOK / "reference.md").read_text(encoding="utf-8")
     return text.replace("{names}", "\n".join(names)).replace("{modules}", "\n".join(rows))
@@ -175,7 +182,8 @@ def stage(source: Path) -> None:
     shutil.copytree(BOOK / "static", source / "static")
     for name in ("README.md", "TEACHING.md"):
         shutil.copy(ROOT / name, source)
-    shutil.copytree(ROOT / "assets", source / "assets")
+    for name in ("assets", "teaching"):
+        shutil.copytree(ROOT / name, source / name)
     mathjax = files("mathjax") / "static" / "mathjax"
     for name in ("es5/tex-svg.js", "LICENSE"):
         target = source / "static" / "mathjax" / Path(name).name

@@ -1,7 +1,7 @@
 """What a reader would trip over in a built site: ``python book/check.py build/book/html``.
 
-Every link and anchor within the site leads somewhere, every picture has alternative text, nothing that a page needs to
-be shown comes from another host, and the whole is small enough to carry about.
+Every link and anchor within the site leads somewhere, every picture has alternative text, every table is whole, nothing
+that a page needs to be shown comes from another host, and the whole is small enough to carry about.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 MEGABYTES = 60
 LOADING = {"script", "img", "iframe", "source", "video", "audio", "embed", "track"}
 LINKING = {"stylesheet", "icon", "shortcut", "preload", "modulepreload", "manifest"}
+AS_TYPED = {"code", "pre", "script", "style"}  # where "|" is no table's
+TABLE = re.compile(r"(?:^|\s)\|\s[^|]*\|(?:\s|$)|-\s*\|\s*:?-")  # |x| is a number's size, "a | b" a line of links
 CSS_URL = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""")
 
 
@@ -27,10 +29,22 @@ class Page(HTMLParser):
         self.links: list[str] = []
         self.loads: list[str] = CSS_URL.findall(html)
         self.without_text: list[str] = []
+        self.broken_tables: list[str] = []
+        self._open: list[str] = []  # the elements that we are in, as far as tables need them
+        self._widths: list[list[int]] = []  # of each table that we are in, the columns of its rows
+        self._text = ""  # of the paragraph that we are in
         self.feed(html)
 
     def handle_starttag(self, tag: str, pairs: list[tuple[str, str | None]]) -> None:
         attributes = {name: value or "" for name, value in pairs}
+        if tag in AS_TYPED | {"p"} or "math" in attributes.get("class", "").split():
+            self._open.append(tag)
+        elif tag == "table":
+            self._widths.append([])
+        elif tag == "tr" and self._widths:
+            self._widths[-1].append(0)
+        elif tag in ("td", "th") and self._widths and self._widths[-1]:
+            self._widths[-1][-1] += int(attributes.get("colspan", 1))
         self.ids.add(attributes.get("id", ""))
         if tag == "a":
             self.ids.add(attributes.get("name", ""))
@@ -42,6 +56,22 @@ class Page(HTMLParser):
         if tag == "img" and not attributes.get("alt", "").strip() and attributes.get("role") != "presentation":
             self.without_text.append(attributes.get("src", "")[:80])
 
+    def handle_data(self, text: str) -> None:
+        if self._open == ["p"]:
+            self._text += text
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._open and self._open[-1] == tag:
+            self._open.pop()
+        if tag == "p":
+            if TABLE.search(self._text):
+                self.broken_tables.append(f"a table that stayed text: {' '.join(self._text.split())[:60]}")
+            self._text = ""
+        if tag == "table" and self._widths:
+            widths = self._widths.pop()
+            if len(set(widths)) > 1:
+                self.broken_tables.append(f"a table with rows of {min(widths)} to {max(widths)} columns")
+
 
 def problems(site: Path, most: float = MEGABYTES) -> list[str]:
     """One line for each thing that is wrong with the site."""
@@ -51,6 +81,7 @@ def problems(site: Path, most: float = MEGABYTES) -> list[str]:
     for path, page in pages.items():
         name = path.relative_to(site).as_posix()
         found += [f"{name}: a picture without alternative text: {source}" for source in page.without_text]
+        found += [f"{name}: {problem}" for problem in page.broken_tables]
         found += [f"{name}: loads {url}" for url in page.loads if is_elsewhere(url)]
         local = [url for url in dict.fromkeys((*page.links, *page.loads)) if url and not urlsplit(url).scheme]
         found += [f"{name}: broken link {url}" for url in local if not leads_somewhere(path, url, pages)]

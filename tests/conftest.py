@@ -12,6 +12,12 @@ hypothesis.settings.register_profile("tutorial", max_examples=40, deadline=None,
 hypothesis.settings.load_profile("tutorial")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Several processes begin with the lessons, the later and longer ones first, so that they end at the same time."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.path.name if item.path.parent.name == "notebooks" else "", reverse=True)
+
+
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)

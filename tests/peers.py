@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchvision.models import VisionTransformer
 
 from vit_tutorial import ViT, ViTConfig
-from vit_tutorial.names import TIMM, TORCHVISION, TRANSFORMERS_4, TRANSFORMERS_5, rename
+from vit_tutorial.convert import TIMM, TORCHVISION, TRANSFORMERS_4, TRANSFORMERS_5, rename
 from vit_tutorial.patches import as_pair
 
 Module = TypeVar("Module", bound=nn.Module)

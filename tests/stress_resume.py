@@ -24,12 +24,12 @@ import torch
 import torch._dynamo
 import torchvision.transforms.v2  # noqa: F401
 
-from vit_tutorial import files, plots, train  # noqa: F401
+from vit_tutorial import files, plots, train_command  # noqa: F401
 
 # Everything that draws random numbers or has a memory is switched on.
 ARGUMENTS = shlex.split(
-    "--data digits --depth 2 --dim 16 --heads 2 --mlp 16 --patch 4 --epochs 8 --batch 256 --warmup 2 "
-    "--drop-path 0.3 --ema 0.9 --augment crop+cutmix --seed 3"
+    "--data digits --depth 2 --dim 16 --num-heads 2 --mlp-dim 16 --patch-size 4 --drop-path 0.3 "
+    "--epochs 8 --batch-size 256 --warmup-epochs 2 --ema 0.9 --augment crop+cutmix --seed 3"
 )
 
 
@@ -58,7 +58,7 @@ def child(folder: Path, *, resume: bool, death: tuple[int, float] | None = None)
             if death:
                 die_while_writing(*death)
             with Path(os.devnull).open("w") as null, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
-                train.main([*ARGUMENTS, "--out", str(folder), *(["--resume"] if resume else [])])
+                train_command.main([*ARGUMENTS, "--out", str(folder), *(["--resume"] if resume else [])])
             code = 0
         except BaseException:
             traceback.print_exc()

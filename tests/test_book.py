@@ -56,21 +56,36 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_lesson_and_exercise_is_in_the_book(source: Path) -> None:
     contents = (source / "index.md").read_text(encoding="utf-8")
-    patterns = re.findall(r":glob:\n+(\S+)", contents)
+    patterns = re.findall(r"^notebooks/.*\*$", contents, re.MULTILINE)
     listed = {path.relative_to(source) for pattern in patterns for path in source.glob(pattern)}
     notebooks = [*(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / "notebooks/exercises").glob("*.ipynb")]
     assert listed == {path.relative_to(ROOT) for path in notebooks}
     assert len(listed) > 8
 
 
+def test_every_lesson_has_a_page_for_teachers_in_the_book(source: Path) -> None:
+    assert "teaching/*" in (source / "index.md").read_text(encoding="utf-8")
+    pages = {path.stem for path in (source / "teaching").glob("*.md")}
+    assert pages == {path.stem for path in (ROOT / "notebooks/solutions").glob("*.ipynb")}
+
+
 def test_every_module_and_public_name_is_in_the_reference(source: Path) -> None:
     modules = {path.stem for path in (ROOT / "vit_tutorial").glob("[!_]*.py")}
     modules |= {path.parent.name for path in (ROOT / "vit_tutorial").glob("[!_]*/__init__.py")}
+    modules &= set(vt.__all__)  # without former names
     assert {path.stem for path in (source / "api").glob("*.md")} == modules | {"index"}
     reference = (source / "api" / "index.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"`vt\.(\w+)`", reference)) == set(vt.__all__)
+    names, _, table = reference.partition("## The modules")
+    assert set(re.findall(r"^\| \[`vt\.(\w+)`", names, re.MULTILINE)) >= set(vt.__all__) - modules
+    assert set(re.findall(r"^\| \[`(\w+)`", table, re.MULTILINE)) == modules
     contents = (source / "index.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^api/(\w+)$", contents, re.MULTILINE)) == modules | {"index"}
+
+
+def test_a_modules_page_links_to_its_source_if_sphinx_has_one(source: Path) -> None:
+    linked = {path.stem for path in (source / "api").glob("*.md") if "_modules/" in path.read_text(encoding="utf-8")}
+    assert linked >= {"attention", "data", "plots"}
+    assert not linked & {"style", "checks", "explorer"}  # constants alone, and folders
 
 
 @pytest.mark.parametrize("lesson", build.lessons(), ids=lambda path: path.stem)
@@ -120,7 +135,9 @@ def test_links_out_of_the_notebooks_lead_to_pages(link: str, expected: str) -> N
 
 
 GOOD = """<link rel="stylesheet" href="a.css"><h1 id="top">A</h1><a href="https://arxiv.org">a</a> <a href="#top">b</a>
-<a href="b/c.html#there">c</a> <img src="p.png" alt="a cat"> <script src="a.js"></script>"""
+<a href="b/c.html#there">c</a> <img src="p.png" alt="a cat"> <script src="a.js"></script>
+<p>|x| and |y|, <code>| a | b |</code>, <span class="math">p(a | b | c)</span>, one | other</p><pre>| a | b |</pre>
+<table><tr><th>a</th><th>b</th></tr><tr><td colspan="2">| a | b |</td></tr></table>"""
 FAULTS = {
     "no text": ('<img src="p.png">', "a picture without alternative text: p.png"),
     "an empty text": ('<img src="p.png" alt=" ">', "a picture without alternative text: p.png"),
@@ -133,6 +150,15 @@ FAULTS = {
     "an anchor": ('<a href="b/c.html#gone">x</a>', "broken link b/c.html#gone"),
     "an anchor here": ('<a href="#gone">x</a>', "broken link #gone"),
     "a picture": ('<img src="gone.png" alt="x">', "broken link gone.png"),
+    "a table": (
+        '<p>| <a href="b/c.html">07 training</a>\n | train one | 30 min |</p>',
+        "a table that stayed text: | 07 training | train one | 30 min |",
+    ),
+    "a table's second line": ("<p>a | b\n--- | ---</p>", "a table that stayed text: a | b --- | ---"),
+    "a row": (
+        "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td></tr></table>",
+        "a table with rows of 1 to 2 columns",
+    ),
 }
 
 

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import io
 import pickle
-import random
 import socket
 import tarfile
 import threading
@@ -22,8 +21,10 @@ from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision.datasets import CIFAR10, FashionMNIST
 
-from vit_tutorial import data
+from vit_tutorial import ViTConfig, augment, count_parameters, data, train
 from vit_tutorial.data import photograph
+from vit_tutorial.patches import as_pair
+from vit_tutorial.recipe import Recipe
 
 # --- the photograph -------------------------------------------------------------------------------------------------
 
@@ -156,13 +157,14 @@ def test_load_by_name(monkeypatch, tmp_path):
     assert data.load("shapes") == "the shapes"
     for name in ("cifar10", "fashion_mnist"):
         monkeypatch.setattr(data, name, lambda root, name=name: (name, root))
-        assert data.load(name, tmp_path) == (name, tmp_path)
+        assert data.load(name, str(tmp_path)) == (name, tmp_path)
     assert data.load("digits", image_size=8).name == "digits"
 
 
 def test_load_a_folder(folder):
     assert data.load(str(folder)).image_size == (64, 64)
     assert data.load(str(folder), image_size=(8, 12)).image_size == (8, 12)
+    assert len(data.load(str(folder / "train"), test_share=0.4).test) == 2
 
 
 def test_load_refuses(refuses, tmp_path):
@@ -170,6 +172,94 @@ def test_load_refuses(refuses, tmp_path):
         data.load("mnist")
     with refuses(ValueError, "digits", "(8, 8)", "image_size=32"):
         data.load("digits", image_size=32)
+    with refuses(ValueError, "digits", "test split of its own", "test_share=0.2"):
+        data.load("digits", test_share=0.2)
+
+
+# --- one record a data set -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["digits", "shapes"])
+def test_the_record_says_what_the_images_are(request, name):
+    d, record = request.getfixturevalue(name), data.SETS[name]
+    config = record.model
+    assert as_pair(config.image_size, "image_size") == d.image_size
+    assert (config.in_channels, config.num_classes) == (d.in_channels, len(d.classes))
+    assert (d.mean, d.std, d.augment) == (record.mean, record.std, record.recipe.augment)
+
+
+@pytest.mark.parametrize("name", [*data.SETS, "my/pictures"])
+def test_a_run_on_every_record_can_begin(name):
+    record = data.record_of(name)
+    assert count_parameters(record.model) > 100_000
+    assert record.recipe.warmup_epochs <= record.recipe.epochs / 2
+    size = as_pair(record.model.image_size, "image_size")
+    assert augment.by_name(record.recipe.augment, size, record.model.num_classes).name != "none"
+
+
+def test_a_new_data_set_is_one_record(monkeypatch):
+    """As CONTRIBUTING has it: a function for the images, an entry for the rest; its statistics are measured."""
+
+    def stripes():
+        images = torch.zeros(40, 1, 8, 8, dtype=torch.uint8)
+        images[::2, :, ::2], images[1::2, :, :, ::2] = 200, 200  # lying, standing
+        splits = (data.Images(images[rows], torch.arange(40)[rows] % 2) for rows in (slice(30), slice(30, None)))
+        return data.recorded("stripes", ("lying", "standing"), *splits)
+
+    model = ViTConfig(
+        image_size=8, patch_size=4, in_channels=1, num_classes=2, dim=16, depth=1, num_heads=2, mlp_dim=16
+    )
+    recipe = Recipe(epochs=2, batch_size=10, augment="flip")
+    monkeypatch.setitem(data.SETS, "stripes", data.Record(load=lambda root: stripes(), model=model, recipe=recipe))
+    d = data.load("stripes")
+    assert (d.name, d.classes, d.image_size, d.in_channels, d.augment) == (
+        "stripes",
+        ("lying", "standing"),
+        (8, 8),
+        1,
+        "flip",
+    )
+    assert d.mean == pytest.approx((100 / 255,))
+    assert d.std == pytest.approx((100 / 255,))
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "expected"),
+    [
+        (data, "ALL", augment.ALL),
+        (data, "STATISTICS", {name: (record.mean, record.std) for name, record in data.SETS.items()}),
+        (data, "AUGMENTATION", {name: record.recipe.augment for name, record in data.SETS.items()}),
+        (train, "PRECISIONS", ("fp32", "bf16", "auto")),
+    ],
+)
+def test_former_names_still_work_and_say_what_to_write(module, name, expected):
+    with pytest.warns(DeprecationWarning, match=f"{name} is now"):
+        assert getattr(module, name) == expected
+
+
+def test_the_former_defaults():
+    with pytest.warns(DeprecationWarning, match="data.SETS"):
+        digits = train.DEFAULTS["digits"]
+    assert (digits["patch"], digits["heads"], digits["mlp"], digits["rate"], digits["warmup"]) == (4, 4, 128, 3e-3, 5)
+    for module in (data, train):
+        with pytest.raises(AttributeError, match="nonsense"):
+            _ = module.nonsense
+
+
+def test_what_becomes_of_the_training_images(digits):
+    def changes(what):
+        found = data.augmentation(what, digits)
+        return found.name, found.changes, found.each
+
+    assert changes("default") == ("affine", (augment.Affine(),), None)
+    assert changes("none") == changes(None) == ("none", (), None)
+    assert changes("crop") == ("crop", (augment.Crop((1, 1)),), None)
+    assert changes(augment.Affine(0.3)) == ("Affine(strength=0.3)", (augment.Affine(0.3),), None)
+    assert changes(save) == ("save", (), save)  # any function will do
+    ready = augment.Augmentation("mine", each=save)
+    assert data.augmentation(ready, digits) is ready
+    with pytest.raises(ValueError, match="nonsense"):
+        data.augmentation("nonsense", digits)
 
 
 # --- downloads -----------------------------------------------------------------------------------------------------
@@ -506,10 +596,15 @@ def test_turns_pictures_upright(folder, orientation, suffix):
     upright[:8, 8:] = 100
     # What a camera held that way would store: the inverse of what EXIF tells a viewer to do.
     store = {
-        1: lambda a: a, 2: np.fliplr, 3: lambda a: np.rot90(a, 2), 4: np.flipud,
-        5: lambda a: a.transpose(1, 0, 2), 6: lambda a: np.rot90(a, 1),
-        7: lambda a: np.rot90(a.transpose(1, 0, 2), 2), 8: lambda a: np.rot90(a, -1),
-    }[orientation]  # fmt: skip
+        1: lambda a: a,
+        2: np.fliplr,
+        3: lambda a: np.rot90(a, 2),
+        4: np.flipud,
+        5: lambda a: a.transpose(1, 0, 2),
+        6: lambda a: np.rot90(a, 1),
+        7: lambda a: np.rot90(a.transpose(1, 0, 2), 2),
+        8: lambda a: np.rot90(a, -1),
+    }[orientation]
     exif = Image.Exif()
     exif[0x0112] = orientation
     pixels = crop_of(folder, Image.fromarray(store(upright).copy()), 16, suffix, exif=exif)
@@ -564,7 +659,12 @@ def test_names_all_broken_files_at_once(folder, refuses):
         (lambda root: [f.unlink() for f in (root / "test" / "cat").glob("*.png")], ("test/cat", "no pictures")),
         (lambda root: save(root / "train" / "stray.png"), ("train/stray.png", "class")),
         (lambda root: (root / "train").rename(root / "training"), ("pets/train", "missing")),
-        (lambda root: (root / "test").rename(root / "val"), ("pets/test", "missing")),
+        (lambda root: (root / "test").rename(root / "tests"), ("pets/test", "missing")),
+        (
+            lambda root: [(root / "test").rename(root / "val"), (root / "valid").mkdir()],
+            ("val and valid", "call the one"),
+        ),
+        (lambda root: save((root / "test").rename(root / "val") / "bird" / "1.png"), ("'bird'", "pets/val", "alone")),
         (lambda root: (root / "train" / "cat").rename(root / "cat"), ("train", "1 class", "at least 2")),
         (lambda root: root.rename(root.parent / "moved"), ("pets/train", "missing")),
     ],
@@ -575,103 +675,118 @@ def test_refuses_a_folder_that_is_not_as_it_should_be(folder, refuses, change, w
         data.image_folder(folder, 16)
 
 
-# --- augmentation --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["val", "valid", "validation"])
+def test_other_names_of_the_test_split(folder, name):
+    before = data.image_folder(folder, 16)
+    (folder / "test").rename(folder / name)
+    after = data.image_folder(folder, 16)
+    assert torch.equal(after.test.images, before.test.images)
+    (folder / "test").mkdir()  # where both are, test is tested on, and it is empty here
+    with pytest.raises(ValueError, match="pets/test"):
+        data.image_folder(folder, 16)
 
 
-def tiny(name="cifar10", size=(16, 24), channels=3, classes=4):
-    images = data.Images(torch.randint(0, 256, (8, channels, *size), dtype=torch.uint8), torch.arange(8) % classes)
-    return data.Data(
-        name, images, images, tuple("abcdefgh"[:classes]), size, channels, (0.5,) * channels, (0.5,) * channels
-    )
+# --- one folder of classes, split by a share ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("digits", "none"), ("shapes", "flip"), ("fashion_mnist", "crop+flip"), ("cifar10", data.ALL), ("pets", data.ALL)],
-)
-def test_each_data_set_has_its_default(name, expected):
-    assert data.augmentation("default", tiny(name)).name == expected
+@pytest.fixture
+def classes(tmp_path):
+    """20 cats, 11 dogs, 2 newts without splits; each picture's colour is its own."""
+    root = tmp_path / "zoo"
+    for label, (name, n) in enumerate({"cat": 20, "dog": 11, "newt": 2}.items()):
+        for i in range(n):
+            save(root / name / f"{i}.png", (10 * label, 5 * i, 77), size=(8, 8))
+    return root
 
 
-def test_none_changes_nothing():
-    none = data.augmentation("none", tiny())
-    assert (none.image, none.batch) == (None, None)
+def colours(images):
+    return [tuple(image[:, 0, 0].tolist()) for image in images.images]
 
 
-def test_flip_flips_half_of_the_images():
-    image = torch.rand(3, 16, 24)
-    flip = data.augmentation("flip", tiny())
-    flipped = 0
-    for _ in range(200):
-        out = flip.image(image)
-        assert torch.equal(out, image) or torch.equal(out, image.flip(-1))
-        flipped += not torch.equal(out, image)
-    assert flip.batch is None
-    assert 70 < flipped < 130
+def test_a_share_of_each_class_is_set_aside(classes):
+    d = data.image_folder(classes, 8, test_share=0.2)
+    assert d.classes == ("cat", "dog", "newt")
+    assert d.train.labels.bincount().tolist() == [16, 9, 1]
+    assert d.test.labels.bincount().tolist() == [4, 2, 1]  # at least one of each
+    everything = colours(d.train) + colours(d.test)
+    assert len(set(everything)) == len(everything) == 33
+    assert sorted(everything) == sorted((10 * c, 5 * i, 77) for c, n in enumerate((20, 11, 2)) for i in range(n))
+    # What is written down is what was set aside, and by chance: not the first ones, nor the same places everywhere.
+    named = [(10 * d.classes.index(file.split("/")[0]), 5 * int(file.split("/")[1][:-4]), 77) for file in d.test_files]
+    assert named == colours(d.test)
+    places = {name: [int(f.split("/")[1][:-4]) for f in d.test_files if f.startswith(name)] for name in ("cat", "dog")}
+    assert places["cat"] != [0, 1, 2, 3]
+    x = d.train.images.double() / 255
+    torch.testing.assert_close(torch.tensor(d.mean).double(), x.mean((0, 2, 3)), rtol=0, atol=1e-6)
 
 
-def test_crop_shifts_by_up_to_an_eighth():
-    image, found = torch.rand(3, 16, 24) + 1, set()  # zeros are padding alone
-    crop = data.augmentation("crop", tiny())
-    for _ in range(600):
-        out = crop.image(image)
-        for dy in range(-2, 3):
-            for dx in range(-3, 4):
-                if torch.equal(out[:, max(dy, 0) : 16 + min(dy, 0), max(dx, 0) : 24 + min(dx, 0)],
-                               image[:, max(-dy, 0) : 16 + min(-dy, 0), max(-dx, 0) : 24 + min(-dx, 0)]):  # fmt: skip
-                    found.add((dy, dx))
-    assert len(found) == 5 * 7
+def test_the_same_pictures_are_set_aside_each_time(classes):
+    first = data.image_folder(classes, 8, test_share=0.2)
+    np.random.seed(99)
+    assert data.image_folder(classes, 8, test_share=0.2).test_files == first.test_files
+    assert data.image_folder(classes, 8, test_share=0.5).test_files != first.test_files
+    assert data.image_folder(classes, 8, test_share=0.999).train.labels.bincount().tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-def test_randaugment_keeps_shape_and_range(channels):
-    image = torch.rand(channels, 16, 24)
-    augment = data.augmentation("randaugment", tiny(channels=channels))
-    outs = [augment.image(image) for _ in range(60)]
-    assert all(
-        out.shape == image.shape and out.dtype == torch.float32 and 0 <= out.min() and out.max() <= 1 for out in outs
-    )
-    assert sum(not torch.equal(out, image) for out in outs) > 30
+@pytest.mark.parametrize("test_share", [None, 0.2])
+def test_each_picture_is_decoded_once(folder, monkeypatch, test_share):
+    opened, original = [], Image.open
+
+    def count(file, *rest):
+        opened.append(file)
+        return original(file, *rest)
+
+    monkeypatch.setattr(Image, "open", count)
+    where = folder if test_share is None else folder / "train"
+    d = data.image_folder(where, 16, test_share)
+    assert len(opened) == len(set(opened)) == len(d.train) + len(d.test)
 
 
-@pytest.mark.parametrize("name", ["mixup", "cutmix", "mixup+cutmix"])
-def test_mixing_mixes_labels_as_it_mixes_pixels(name):
-    mix = data.augmentation(name, tiny())
-    assert mix.image is None
-    labels, seen = torch.tensor([0, 1, 2, 3]), set()
-    # Every image has its own constant colour, so that its pixels tell what went into it.
-    images = torch.tensor([0.1, 0.2, 0.4, 0.8]).view(4, 1, 1, 1).expand(4, 3, 16, 24).clone()
-    for _ in range(40):
-        mixed, soft = mix.batch(images, labels)
-        assert soft.shape == (4, 4)
-        assert mixed.shape == images.shape
-        torch.testing.assert_close(soft.sum(1), torch.ones(4))
-        torch.testing.assert_close(mixed.mean((1, 2, 3)), soft @ images[:, 0, 0, 0], rtol=0, atol=1e-5)
-        pasted = all(len(image.unique()) <= 2 and torch.isin(image, images).all() for image in mixed)
-        seen.add("cutmix" if pasted else "mixup")
-    assert seen == set(name.split("+"))
+def test_a_broken_picture_is_named_whichever_split_it_fell_into(classes, refuses):
+    for file in classes.glob("*/0.png"):
+        file.write_bytes(b"no picture")
+    with refuses(ValueError, "cat/0.png", "dog/0.png", "newt/0.png"):
+        data.image_folder(classes, 8, test_share=0.2)
 
 
-def test_torch_s_seed_settles_everything():
-    """So a training loop that restores torch's generator repeats itself, and nobody else's generator is touched."""
-    d = tiny()
-    augment, (images, labels) = data.augmentation(data.ALL, d), d.train.batch()
-    python, numpy, runs = random.getstate(), np.random.get_state()[1].tolist(), []
-    for _ in range(2):
-        torch.manual_seed(5)
-        mixed = [augment.batch(torch.stack([augment.image(x) for x in images]), labels) for _ in range(5)]
-        runs.append(torch.cat([torch.cat([x.flatten(), y.flatten()]) for x, y in mixed]))
-    assert torch.equal(*runs)
-    assert random.getstate() == python
-    assert np.random.get_state()[1].tolist() == numpy
+@pytest.mark.parametrize("share", [0, 1, -0.2, 1.5, float("nan")])
+def test_refuses_a_share_that_leaves_nothing(classes, refuses, share):
+    with refuses(ValueError, "test_share", str(share), "0.2"):
+        data.image_folder(classes, 8, test_share=share)
 
 
-def test_augmentation_travels_to_another_process():
-    augment = pickle.loads(pickle.dumps(data.augmentation(data.ALL, tiny())))
-    assert augment.image(torch.rand(3, 16, 24)).shape == (3, 16, 24)
+def test_refuses_what_can_t_be_split(classes, folder, refuses):
+    with refuses(ValueError, "pets has splits", "leave the test share (0.2) out", "or split"):
+        data.image_folder(folder, 8, test_share=0.2)
+    with refuses(ValueError, "zoo/train", "missing", "--test-share 0.2"):
+        data.image_folder(classes, 8)
+    (classes / "newt" / "1.png").unlink()
+    with refuses(ValueError, "zoo/newt", "one picture", "at least 2"):
+        data.image_folder(classes, 8, test_share=0.2)
 
 
-@pytest.mark.parametrize("name", ["cutout", "crop+", "crop+none", "", "Flip"])
-def test_refuses_an_unknown_augmentation(refuses, name):
-    with refuses(ValueError, repr(name.split("+")[-1]), data.ALL, "none"):
-        data.augmentation(name, tiny())
+def test_a_class_called_train_is_no_split(classes):
+    (classes / "dog").rename(classes / "train")  # toy trains
+    assert data.image_folder(classes, 8, test_share=0.2).classes == ("cat", "newt", "train")
+
+
+# --- from pixels to a model's input and back ------------------------------------------------------------------------
+
+
+def test_normalise_and_back():
+    images = torch.rand(2, 3, 4, 5)
+    preprocess = data.Preprocessing((4, 5), (0.1, 0.2, 0.3), (1.0, 2.0, 4.0))
+    out = data.normalise(images, preprocess)
+    for channel in range(3):
+        expected = (images[:, channel] - preprocess.mean[channel]) / preprocess.std[channel]
+        torch.testing.assert_close(out[:, channel], expected)
+    torch.testing.assert_close(data.denormalise(out, preprocess), images)
+    assert torch.equal(data.denormalise(torch.full((1, 3, 4, 5), 9.0), preprocess), torch.ones(1, 3, 4, 5))
+    assert data.denormalise(torch.full((1, 3, 4, 5), -9.0), preprocess).max() == 0
+
+
+def test_one_picture_becomes_a_batch_of_one():
+    preprocess = data.Preprocessing((4, 5), (0.5,) * 3, (0.5,) * 3)
+    assert preprocess(Image.new("RGB", (30, 20))).shape == (1, 3, 4, 5)
+    assert preprocess(torch.rand(3, 4, 5)).shape == (1, 3, 4, 5)
+    assert preprocess(torch.rand(2, 3, 4, 5)).shape == (2, 3, 4, 5)

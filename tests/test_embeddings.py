@@ -220,6 +220,23 @@ def test_kinds_of_position(class_token):
     assert ("cls_token" in learned.state_dict()) == class_token
 
 
+@pytest.mark.parametrize("position", ["learned", "sincos", "none"])
+def test_deits_second_token_follows_the_class_token(position):
+    embed = randomise(Embeddings(8, 4, 3, 16, position=position, distillation_token=True))
+    assert embed.cls_token.shape == (1, 2, 16)
+    if position != "none":
+        assert embed.position.shape == (1, 2 + 4, 16)
+    z = embed(torch.randn(3, 3, 8, 8))
+    assert z.shape == (3, 2 + 4, 16)
+    added = 0.0 if position == "none" else embed.position[0, :2]
+    same(z[1, :2], embed.cls_token[0] + added)
+
+
+def test_a_second_token_needs_a_first(refuses):
+    with refuses(ValueError, "distillation_token=True", "class_token=True"):
+        Embeddings(8, 4, 3, 16, class_token=False, distillation_token=True)
+
+
 def test_the_default_has_a_class_token_learned_positions_and_no_dropout():
     embed = Embeddings(8, 4, 3, 16)
     assert embed.cls_token.shape == (1, 1, 16)

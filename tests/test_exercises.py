@@ -1,11 +1,9 @@
-"""The exercise notebooks: solved sources, the students' copies that nbgrader makes of them, and how they are graded."""
+"""The exercise notebooks: solved sources, and the students' copies that nbgrader makes of them."""
 
 import contextlib
-import csv
 import importlib.util
 import io
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -24,7 +22,7 @@ FLAGS = {  # grade, locked, solution
     "answer": (True, False, True),
 }
 NBGRADER = importlib.util.find_spec("nbgrader") is not None
-PARTS = ("Timetable", "What each exercise trains", "Marking the open questions")
+PARTS = ("What each exercise trains", "Marking the open question")
 needs_nbgrader = pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed: pip install -e .[classroom]")
 
 
@@ -187,107 +185,17 @@ def test_a_copy_fails_at_its_stubs_alone(source, monkeypatch):
         assert role(cell) != "check" or re.fullmatch(r"\w+: not written yet\n", printed.getvalue())
 
 
-# ---- Grading -----------------------------------------------------------------------------------------------------
+# ---- The teacher's pages -----------------------------------------------------------------------------------------
 
 
-def hand_in(path: Path, folder: Path, student: str, **changed: str) -> None:
-    """Put a notebook into a folder of submissions, some of its solution cells replaced: {grade_id: source}."""
-    notebook = json.loads(path.read_text(encoding="utf-8"))
-    for cell in notebook["cells"]:
-        name = cell["metadata"].get("nbgrader", {}).get("grade_id", "").replace("-", "_")
-        cell["source"] = changed.pop(name, "".join(cell["source"]))
-    assert not changed
-    target = folder / student / path.name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(notebook), encoding="utf-8")
-
-
-def marks(course: Path) -> dict[tuple[str, str], dict[str, str]]:
-    with (course / "marks.csv").open(encoding="utf-8", newline="") as file:
-        return {(row["student"], row["exercise"]): row for row in csv.DictReader(file)}
-
-
-@needs_nbgrader
-@pytest.mark.filterwarnings("ignore:Object of type:sqlalchemy.exc.SAWarning" if NBGRADER else "default")
-def test_solutions_get_full_marks_and_stubs_none(tool, tmp_path, capsys):
-    for source in SOLUTIONS:
-        hand_in(source, tmp_path / "in", "solved")
-        hand_in(copy_of(source), tmp_path / "in", "untouched")
-    assert tool.grade(tmp_path / "in", tmp_path / "course") == 0
-    rows = marks(tmp_path / "course")
-    for source in SOLUTIONS:
-        (by_hand,) = [cell["metadata"]["nbgrader"]["points"] for cell in cells(source, "answer")]
-        solved, untouched = rows["solved", source.stem], rows["untouched", source.stem]
-        assert (float(solved["marks"]), float(solved["of"])) == (20 - by_hand, 20)
-        assert (solved["by hand"], solved["problem"]) == ("1", "")
-        assert (float(untouched["marks"]), untouched["by hand"], untouched["problem"]) == (0, "0", "")
-
-
-RESHAPED = """def patchify(images, patch_size):
-    P, Q = (patch_size, patch_size) if isinstance(patch_size, int) else patch_size
-    B, C, H, W = images.shape
-    return images.reshape(B, H * W // (P * Q), C * P * Q)"""
-
-
-@needs_nbgrader
-@pytest.mark.filterwarnings("ignore:Object of type:sqlalchemy.exc.SAWarning" if NBGRADER else "default")
-def test_one_that_crashes_or_hangs_spoils_only_itself(tool, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(tool, "SECONDS_A_CELL", 8)
-    source, folder = SOLUTIONS[0], tmp_path / "in"
-    hand_in(source, folder, "ada", patchify=RESHAPED)
-    hand_in(source, folder, "crash", patchify=f"import os\n{RESHAPED}\nos._exit(1)")
-    hand_in(source, folder, "hang", unpatchify="while True:\n    pass")
-    (folder / "garbled").mkdir()
-    (folder / "garbled" / source.name).write_text("{not a notebook", encoding="utf-8")
-    (folder / "lost.ipynb").write_text("{}", encoding="utf-8")
-    hand_in(source, folder / "zoë b", source.stem)  # nbgrader's own layout, and a name that needs care
-    assert tool.grade(folder, tmp_path / "course") == 2
-    rows = marks(tmp_path / "course")
-    assert {student for student, _ in rows} == {"ada", "crash", "garbled", "hang", "zoë_b"}
-    assert float(rows["zoë_b", source.stem]["marks"]) == 17
-    assert float(rows["ada", source.stem]["marks"]) == 12
-    assert float(rows["ada", source.stem]["check-patchify"]) == 0
-    assert float(rows["hang", source.stem]["marks"]) == 14
-    for student in ("crash", "garbled"):
-        assert float(rows[student, source.stem]["marks"]) == 0
-        assert "could not be graded" in rows[student, source.stem]["problem"]
-    feedback = (tmp_path / "course" / "feedback" / "ada" / source.stem / f"{source.stem}.html").read_text("utf-8")
-    assert "It looks like a reshape in place of a permute" in feedback
-    assert "lost.ipynb" in capsys.readouterr().out
-
-    # A second time: marks given by hand count; what is unchanged is not run again, what is changed is.
-    with tool.nbgrader(tmp_path / "course").gradebook as gradebook:
-        answer = gradebook.find_grade("answer-scrambled", source.stem, source.stem, "ada")
-        answer.manual_score, answer.needs_manual_grade = 2.5, False
-        gradebook.db.commit()
-    hand_in(source, folder, "crash")
-    ran = []
-    autograde = tool.nbgrader(tmp_path / "course").autograde.__func__
-    monkeypatch.setattr(
-        "nbgrader.apps.NbGraderAPI.autograde", lambda api, *a, **k: ran.append(a[1]) or autograde(api, *a, **k)
-    )
-    assert tool.grade(folder, tmp_path / "course") == 1
-    assert ran == ["crash", "garbled"]
-    rows = marks(tmp_path / "course")
-    assert float(rows["crash", source.stem]["marks"]) == 17
-    assert (float(rows["ada", source.stem]["marks"]), rows["ada", source.stem]["by hand"]) == (14.5, "0")
-
-
-def test_the_teachers_page_names_every_lesson(source):
-    page = (ROOT / "TEACHING.md").read_text(encoding="utf-8")
-    timetable, trains, marking = (page.split(f"## {title}")[1].split("\n## ")[0] for title in PARTS)
-    number = source.stem[:2]
-    assert re.search(rf"^\| {number} [^|]+\|[^|]+\|[^|]+\|[^|]+\|$", timetable, re.MULTILINE)
-    assert re.search(rf"^\| {number} \| .+ \| .+ \|$", trains, re.MULTILINE)
-    assert re.search(rf"^\| {number} \| .+ · .+ \|$", marking, re.MULTILINE)
-
-
-def test_the_command_line(tool, tmp_path, capsys, monkeypatch):
-    for arguments, words in [
-        (["grade", "--submitted", str(tmp_path / "none")], "there is no folder"),
-        (["assignments", "99"], "no lesson begins with 99"),
-    ]:
-        monkeypatch.setattr(sys, "argv", ["classroom.py", *arguments])
-        with pytest.raises(SystemExit, match=re.escape(words)):
-            tool.main()
-    assert os.environ.get("NBGRADER_EXECUTION") is None
+def test_the_teachers_pages_have_every_lesson(source):
+    timetable = (ROOT / "TEACHING.md").read_text(encoding="utf-8").split("## Timetable")[1].split("\n## ")[0]
+    link = re.escape(f"](teaching/{source.stem}.md)")
+    assert re.search(rf"^\| \[{source.stem[:2]} [^|]+{link} \|[^|]+\|[^|]+\|[^|]+\|$", timetable, re.MULTILINE)
+    page = (ROOT / "teaching" / f"{source.stem}.md").read_text(encoding="utf-8")
+    assert page.startswith(cells(ROOT / "notebooks" / source.name)[0]["source"].splitlines()[0])
+    trains, marking = (page.split(f"## {title}")[1].split("\n## ")[0] for title in PARTS)
+    exercises = re.findall(r"^\| (With a pencil|`\w+`(?:, `\w+`)*|Challenge) \| .+ \|$", trains, re.MULTILINE)
+    assert len(exercises) == trains.count("\n|") - 2 >= 3
+    assert exercises[-1] == "Challenge"
+    assert len(re.findall(r"^- .+$", marking, re.MULTILINE)) >= 2

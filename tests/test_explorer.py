@@ -248,6 +248,15 @@ def test_command_line(photo, tmp_path, capsys, refuses):
         main([photo, "--weights", "shapes", "--out", f"{photo}/page.html"])
 
 
+def test_command_line_takes_folders_and_refuses_half_of_what_was_asked(photo, tmp_path, refuses):
+    main([str(tmp_path), "--weights", "shapes", "--out", str(out := tmp_path / "page.html")])
+    assert [picture["title"] for picture in data_of(out.read_text("utf-8"))["pictures"]] == ["a 'photo' & more.png"]
+    out.unlink()
+    with refuses(SystemExit, "error: ", "nowhere.png isn't there"):
+        main([photo, "nowhere.png", "--weights", "shapes", "--out", str(out)])
+    assert not out.exists()
+
+
 # ------------------------------------------------------------------------------------------------------ in a browser
 
 

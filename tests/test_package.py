@@ -4,6 +4,9 @@ import ast
 import doctest
 import importlib
 import inspect
+import json
+import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,18 +24,61 @@ NAMES = {
 }  # fmt: skip
 
 
+MODULES = {path.stem for path in FOLDER.glob("[!_]*.py")} | {path.parent.name for path in FOLDER.glob("*/__init__.py")}
+MODULES -= vt._FORMER  # they pass on to a new name, with a DeprecationWarning
+ROW = re.compile(r"^\| (\d\d|--) \| (\w+) +\| (.+\.)$", re.MULTILINE)
+
+
 def test_public_names(monkeypatch):
-    assert set(vt.__all__) >= NAMES | {"checks", "data", "explain", "explorer", "plots", "train", "weights"}
+    assert set(vt.__all__) == NAMES | MODULES
     assert len(vt.__all__) == len(set(vt.__all__))
+    assert set(vt.__all__) <= set(dir(vt))
     assert all(callable(getattr(vt, name)) for name in NAMES)
-    for name in ("checks", "data", "explain", "explorer", "plots", "train", "weights"):  # loaded at first use
+    for name in MODULES - set(LESSONS):  # loaded at first use
         monkeypatch.delattr(vt, name, raising=False)
         assert getattr(vt, name) is importlib.import_module(f"vit_tutorial.{name}")
     with pytest.raises(AttributeError, match="'vit_tutorial' has no attribute 'nonsense'"):
         _ = vt.nonsense
 
 
-# As in DESIGN.md; a star stands where the keyword-only arguments begin.
+def test_attention_is_a_function_and_a_module():
+    # As the docstring says; a module that could be called would be neither of the two.
+    module = importlib.import_module("vit_tutorial.attention")
+    assert inspect.ismodule(module)
+    assert vt.attention is module.attention
+    assert inspect.isfunction(vt.attention)
+    assert 'importlib.import_module("vit_tutorial.attention")' in vt.__doc__
+
+
+def test_mypy_and_editors_know_every_module():
+    (hidden,) = [
+        node for node in ast.parse((FOLDER / "__init__.py").read_text("utf-8")).body if isinstance(node, ast.If)
+    ]
+    told = {alias.asname for node in hidden.body for alias in node.names}
+    assert told == (MODULES | {"load"}) - set(LESSONS)
+
+
+def test_the_docstring_is_a_map_of_the_modules():
+    rows = ROW.findall(vt.__doc__)
+    assert len(rows) == vt.__doc__.count("\n| "), "a row is: | lesson | module | sentence."
+    assert [name for _, name, _ in rows if name in MODULES] == [name for _, name, _ in rows]
+    assert {name for _, name, _ in rows} == MODULES
+    assert [number for number, *_ in rows] == sorted((number for number, *_ in rows), key=lambda n: (n == "--", n))
+    for number, name, _ in rows:
+        docstring = importlib.import_module(f"vit_tutorial.{name}").__doc__
+        assert (re.findall(r"^Lesson (\d\d)", docstring) or ["--"]) == [number], name
+
+
+def test_every_lesson_names_its_modules_and_they_are_on_the_map():
+    numbers = {name: number for number, name, _ in ROW.findall(vt.__doc__)}
+    for path in sorted((FOLDER.parent / "notebooks").glob("[0-9][0-9]_*.ipynb"))[1:]:
+        first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
+        named = re.findall(r"`vit_tutorial/(\w+)\.py`", first)
+        assert named, path.name
+        assert all(numbers[name] <= path.name[:2] for name in named), path.name
+
+
+# What users rely on; a star stands where the keyword-only arguments begin.
 SIGNATURES = {
     "patchify": "images patch_size",
     "unpatchify": "patches patch_size image_size",
@@ -69,7 +115,7 @@ def test_signatures(name, expected):
     assert words[: len(expected.split())] == expected.split()
 
 
-@pytest.mark.parametrize("module", ["vit_tutorial", "vit_tutorial.files", "vit_tutorial.names"])
+@pytest.mark.parametrize("module", ["vit_tutorial", "vit_tutorial.files", "vit_tutorial.convert"])
 def test_the_example_in_the_docstring(module):
     result = doctest.testmod(importlib.import_module(module))
     assert result.attempted >= 3
@@ -83,10 +129,6 @@ def test_importing_the_package_loads_torch_alone():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=FOLDER.parent
     )  # fmt: skip
     assert done.stdout.strip() == "[]"
-
-
-def test_the_lessons_stay_short():
-    assert sum(len((FOLDER / f"{lesson}.py").read_text("utf-8").splitlines()) for lesson in LESSONS) < 600
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
@@ -106,20 +148,11 @@ def test_a_lesson_imports_torch_and_earlier_lessons_alone(lesson):
 
 
 def documented():
-    names = (
-        *LESSONS,
-        "scenes",
-        "data",
-        "files",
-        "train",
-        "explain",
-        "names",
-        "weights",
-        "predict",
-        "explorer",
-        "checks.harness",
-    )
-    for module in (importlib.import_module(f"vit_tutorial.{name}") for name in names):
+    found = (module.name for module in pkgutil.walk_packages(vt.__path__, "vit_tutorial."))
+    names = [
+        name for name in found if not re.search(r"\._|\.checks\.lesson", name) and name.split(".")[1] not in vt._FORMER
+    ]
+    for module in map(importlib.import_module, names):
         yield module.__name__, module
         for name, thing in vars(module).items():
             if getattr(thing, "__module__", None) != module.__name__ or name.startswith("_"):

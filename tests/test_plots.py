@@ -250,3 +250,20 @@ def test_dots_draws_every_run_and_the_median() -> None:
     assert (heights[0], heights[2], heights[3]) == (0.0, 0.0, 1.0)
     assert [bar.get_segments()[0][0][0] for bar in ax.collections] == [1.0, 2.0]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["chance"]
+
+
+def test_negative_numbers_are_grey_and_as_strong_as_they_are_large() -> None:
+    figure = plots.matrices([[[-7.0, -1.0, 1.0, 7.0]]], roles=["patch"])
+    colours = [np.asarray(box.get_facecolor())[:3] for box in figure.axes[0].patches]
+    darkness = [1 - colour.mean() for colour in colours]
+    assert darkness[0] > darkness[1]
+    assert darkness[3] > darkness[2]
+    grey = [float(np.ptp(colour)) for colour in colours]
+    assert max(grey[:2]) < 0.01 < min(grey[2:])
+
+
+def test_the_largest_weight_can_be_left_out(photo: torch.Tensor) -> None:
+    maps = [np.array([[0.25, 0.5]])]
+    titled = plots.attention_over_image(photo, maps, ["head 1"])
+    plain = plots.attention_over_image(photo, maps, ["head 1"], largest=False)
+    assert [figure.axes[1].get_title() for figure in (titled, plain)] == ["head 1\nmax 0.500", "head 1"]

@@ -1,12 +1,19 @@
 """The command line of lesson 09, on the checkpoints that come with the package."""
 
+import csv
+import json
+import os
 import subprocess
 import sys
+import threading
+import time
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from PIL import Image
 
 import vit_tutorial as vt
@@ -14,6 +21,7 @@ from vit_tutorial import data, files, predict
 
 ROOT = Path(__file__).parent.parent
 SCENES = data.shapes(train=1, test=8).test
+FIGURE = Figure(figsize=(1, 1))
 
 
 @pytest.fixture
@@ -48,6 +56,273 @@ def test_the_percentages_are_the_model_s(photos, capsys):
         chances = model(preprocess(photo)).softmax(dim=1)[0]
     expected = [f"  {chances[k]:6.1%}  {classes[k]}" for k in chances.argsort(descending=True).tolist()]
     assert capsys.readouterr().out.splitlines()[1:] == expected  # all eight, not 99
+
+
+# ------------------------------------------------------------------------------------------------------ what is read
+
+
+@pytest.fixture
+def folder(photos, tmp_path):
+    """photos/: two scenes, one below in a folder of its own, a hidden one, and two files that are no pictures."""
+    root = tmp_path / "photos"
+    (root / "more").mkdir(parents=True)
+    (root / ".thumbnails").mkdir()
+    for source, name in zip(photos, ("b.PNG", "a.jpeg", "more/c.png", ".thumbnails/d.png"), strict=True):
+        with Image.open(source) as picture:
+            picture.save(root / name)
+    for name in ("notes.txt", ".hidden.png"):
+        (root / name).write_text("no picture", "utf-8")
+    return root
+
+
+def test_a_folder_stands_for_the_pictures_in_it_and_below(folder):
+    inside = [str(folder / name) for name in ("a.jpeg", "b.PNG", "more/c.png")]
+    assert predict.find([str(folder)]) == (inside, [])
+    assert predict.find([str(folder / "more"), str(folder / "notes.txt"), str(folder / "more")]) == (
+        [inside[2], str(folder / "notes.txt"), inside[2]],  # as often as it is named; a file may have any name
+        [],
+    )
+
+
+def test_a_pattern_that_the_shell_leaves_is_filled_in(folder, monkeypatch):
+    assert predict.find([f"{folder}/*.*"])[0] == [str(folder / name) for name in ("a.jpeg", "b.PNG", "notes.txt")]
+    monkeypatch.chdir(folder)
+    assert predict.find(["**/*.png"]) == ([str(Path("more/c.png"))], [])
+    assert predict.find(["m*"]) == ([str(Path("more/c.png"))], [])
+    (folder / "[1].png").write_bytes((folder / "b.PNG").read_bytes())
+    assert predict.find(["[1].png"]) == (["[1].png"], [])  # a file with such a name comes first
+
+
+def test_a_name_that_stands_for_nothing_is_named(folder):
+    (folder / "empty").mkdir()
+    files, wrong = predict.find(["nowhere.jpg", str(folder / "empty"), f"{folder}/*.gif", str(folder / "b.PNG")])
+    assert files == [str(folder / "b.PNG")]
+    assert [line.partition(" ")[2][:16] for line in wrong] == ["isn't there", "holds no picture", "isn't there"]
+    assert all(name in line for name, line in zip(("nowhere.jpg", "empty", "*.gif"), wrong, strict=True))
+
+
+def test_pictures_come_in_their_order_and_are_read_only_so_far_ahead(photos, monkeypatch):
+    preprocess, opened, lock, open_photo = vt.load("shapes").preprocess, [], threading.Lock(), predict.open_photo
+
+    def slow(path):
+        with lock:
+            opened.append(path)
+        time.sleep(0.02 if path == photos[0] else 0)  # the others are ready before it
+        return open_photo(path)
+
+    monkeypatch.setattr(predict, "open_photo", slow)
+    right = {photo: preprocess(open_photo(photo)) for photo in photos}
+    names = photos * 8
+    for taken, (name, picture) in enumerate(predict.read(iter(names), preprocess, ahead=3)):
+        assert name == names[taken]
+        assert torch.equal(picture, right[name])
+        assert len(opened) <= taken + 3
+    assert len(opened) == 32
+
+
+def test_no_reader_is_left_behind(photos):
+    before = threading.active_count()
+    pictures = predict.read(photos * 50, vt.load("shapes").preprocess, ahead=8)
+    next(pictures)
+    pictures.close()
+    assert threading.active_count() == before
+
+
+def test_the_main_thread_keeps_its_cores(photos):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        list(predict.read(photos, vt.load("shapes").preprocess, ahead=4))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+# ----------------------------------------------------------------------------------------------- how it is worked off
+
+
+@pytest.mark.parametrize("batch", [1, 3, 4, 100])
+def test_the_model_gets_batches_and_the_answers_do_not_depend_on_them(photos, batch, capsys, monkeypatch):
+    forward, sizes = vt.ViT.forward, []
+
+    def watched(self, images):
+        sizes.append(len(images))
+        return forward(self, images)
+
+    predict.main([*photos * 2, "--weights", "shapes"])
+    expected = capsys.readouterr().out
+    monkeypatch.setattr(vt.ViT, "forward", watched)
+    predict.main([*photos * 2, "--weights", "shapes", "--batch-size", str(batch)])
+    assert sizes == [min(batch, 8 - i) for i in range(0, 8, batch)]
+    assert capsys.readouterr().out == expected
+
+
+def test_a_picture_is_let_go_once_it_is_answered(photos, tmp_path, monkeypatch):
+    alive, most = set(), []
+
+    def watched(files, preprocess, ahead):
+        for number, file in enumerate(files):
+            picture = preprocess(predict.open_photo(file))
+            alive.add(number)
+            weakref.finalize(picture, alive.discard, number)
+            most.append(len(alive))
+            yield file, picture
+
+    monkeypatch.setattr(predict, "read", watched)
+    predict.main([*photos * 10, "--weights", "shapes", "--batch-size", "4", "--out", str(tmp_path / "answers.csv")])
+    assert len(most) == 40
+    assert max(most) <= 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "expected"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")]
+)
+def test_the_model_runs_on_the_best_device_there_is(photos, monkeypatch, cuda, mps, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    moved = []
+    monkeypatch.setattr(vt.ViT, "to", lambda self, device: moved.append(str(device)))  # and stays: there is none here
+    predict.main([photos[0], "--weights", "shapes"])
+    assert moved == [expected]
+
+
+def test_progress_goes_to_stderr(photos, capsys):
+    predict.main([*photos, "--weights", "shapes", "--top", "1"])
+    out, err = capsys.readouterr()
+    assert "4/4" in err
+    assert "photographs" in err
+    assert len(out.splitlines()) == 8
+
+
+# ------------------------------------------------------------------------------------------------ the file of answers
+
+
+def rows_of(path):
+    if path.suffix == ".csv":
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_writes_a_line_a_class(photos, tmp_path, capsys, suffix):
+    out = tmp_path / "new" / f"answers.{suffix}"
+    predict.main([*photos, "--weights", "shapes", "--top", "3", "--out", str(out)])
+    assert capsys.readouterr().out == f"4 photographs: {out}\n"
+    rows = rows_of(out)
+    assert all(list(row) == ["file", "class", "probability", "rank"] for row in rows)
+    assert [row["file"] for row in rows] == [photo for photo in photos for _ in range(3)]
+    assert [int(row["rank"]) for row in rows] == [1, 2, 3] * 4
+    model, classes, preprocess = vt.load("shapes")
+    images = torch.cat([preprocess(predict.open_photo(photo)) for photo in photos])
+    with torch.inference_mode():
+        best = model(images).softmax(dim=1).topk(3)
+    assert [row["class"] for row in rows] == [classes[k] for k in best.indices.flatten().tolist()]
+    found = torch.tensor([float(row["probability"]) for row in rows])
+    assert torch.allclose(found, best.values.flatten(), rtol=1e-5)
+    assert [path.name for path in out.parent.iterdir()] == [out.name]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_names_of_files_come_through_whole(photos, tmp_path, suffix):
+    odd = tmp_path / 'a "cat", née\nKätzchen.png'
+    odd.write_bytes(Path(photos[0]).read_bytes())
+    predict.main([str(odd), "--weights", "shapes", "--out", str(out := tmp_path / f"answers.{suffix}")])
+    assert {row["file"] for row in rows_of(out)} == {str(odd)}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems take only text for a file's name")
+def test_a_name_that_is_no_text_stops_nothing(photos, tmp_path, capsys):
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png")
+    Path(odd).write_bytes(Path(photos[0]).read_bytes())
+    predict.main([odd, "--weights", "shapes", "--top", "1"])
+    assert capsys.readouterr().out.splitlines()[0] == f"{tmp_path}/caf\\udce9.png"
+    for suffix in ("csv", "jsonl"):
+        predict.main([odd, "--weights", "shapes", "--out", str(out := tmp_path / f"answers.{suffix}")])
+        assert "udce9" in out.read_text("utf-8")
+    assert rows_of(out)[0]["file"] == odd  # JSON can say it
+
+
+def test_an_error_halfway_leaves_the_old_file(photos, tmp_path, monkeypatch, refuses):
+    (out := tmp_path / "answers.csv").write_text("old", "utf-8")
+    rank, calls = predict.rank, []
+
+    def fails(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise ValueError("halfway")
+        return rank(*arguments)
+
+    monkeypatch.setattr(predict, "rank", fails)
+    with refuses(SystemExit, "error: halfway"):
+        predict.main([*photos, "--weights", "shapes", "--batch-size", "1", "--out", str(out)])
+    assert out.read_text("utf-8") == "old"
+    assert not out.with_name("answers.csv.partial").exists()
+
+
+# ---------------------------------------------------------------------------------------------------- broken pictures
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """A JPEG file that was cut short, a text, and a picture of 32 bits a pixel."""
+    whole = tmp_path / "whole.jpg"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)).save(whole)
+    (cut := tmp_path / "cut.jpg").write_bytes(whole.read_bytes()[:1500])
+    (text := tmp_path / "text.jpg").write_text("hello", "utf-8")
+    Image.fromarray(np.full((8, 8), 0.5, np.float32)).save(deep := tmp_path / "deep.tif")
+    return [str(path) for path in (cut, text, deep)]
+
+
+@pytest.mark.parametrize("batch", ["1", "2", "9"])
+def test_a_broken_picture_is_named_and_skipped_and_the_status_says_so(photos, broken, tmp_path, batch, capsys, refuses):
+    names = [broken[0], photos[0], broken[1], broken[2], photos[1], "nowhere.jpg"]
+    out = tmp_path / "answers.csv"
+    with refuses(SystemExit, "error: 4 skipped", "cut.jpg", "text.jpg", "deep.tif", "nowhere.jpg isn't there"):
+        predict.main([*names, "--weights", "shapes", "--batch-size", batch, "--top", "1", "--out", str(out)])
+    said = [line for line in capsys.readouterr().err.splitlines() if "skipped: " in line]
+    for name in ("nowhere.jpg", *broken):
+        assert sum(f"skipped: {name}" in line for line in said) == 1
+    assert [row["file"] for row in rows_of(out)] == photos[:2]
+
+
+def test_whatever_goes_wrong_with_one_picture_is_its_own(photos, monkeypatch, refuses, tmp_path):
+    def explodes(self, picture):
+        raise error
+
+    for error in (OSError("disk"), MemoryError(), ZeroDivisionError("zero")):
+        monkeypatch.setattr(data.Preprocessing, "__call__", explodes)
+        with refuses(SystemExit, "error: there is no photograph", photos[0], str(error) or "MemoryError"):
+            predict.main([photos[0], "--weights", "shapes", "--out", str(tmp_path / "answers.csv")])
+
+
+def test_a_link_to_nowhere_and_a_name_too_long_are_named(photos, tmp_path):
+    (folder := tmp_path / "links").mkdir()
+    try:
+        (folder / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    except OSError:
+        pytest.skip("no right to make links")
+    assert predict.find([str(folder), "x" * 5000]) == ([str(folder / "gone.png")], [f"{'x' * 5000} isn't there"])
+    ((name, error),) = predict.read([str(folder / "gone.png")], vt.load("shapes").preprocess, ahead=1)
+    assert str(error) == f"{name} isn't there"
+
+
+def test_without_one_good_picture_nothing_is_written(broken, tmp_path, refuses):
+    (out := tmp_path / "answers.csv").write_text("old", "utf-8")
+    with refuses(SystemExit, "error: there is no photograph", "cut.jpg", "text.jpg"):
+        predict.main([*broken, "--weights", "shapes", "--out", str(out)])
+    assert out.read_text("utf-8") == "old"
+    with refuses(SystemExit, "error: there is no photograph", "nowhere.jpg"):  # before any weights are fetched
+        predict.main(["nowhere.jpg", "--weights", "torchvision/vit_b_16"])
+
+
+def test_of_many_broken_pictures_the_last_line_names_five(broken, photos, capsys, refuses):
+    with refuses(SystemExit, "error: 30 skipped", "; and 25 more"):
+        predict.main([photos[0], *broken * 10, "--weights", "shapes"])
+    assert capsys.readouterr().err.count("skipped: ") == 30
+
+
+# ------------------------------------------------------------------------------------------------------- the rest
 
 
 def test_a_photograph_is_turned_upright(photos, tmp_path, capsys):
@@ -86,6 +361,23 @@ def test_draws_where_it_looked(photos, tmp_path, capsys, monkeypatch):
     assert torch.allclose(torch.stack(list(drawn["maps"]["attention"])).flatten(1), expected, atol=1e-5)
 
 
+def test_the_picture_of_the_attention_leaves_out_what_is_broken(photos, broken, tmp_path, capsys, monkeypatch):
+    titles = []
+    monkeypatch.setattr(predict.plots, "overlays", lambda *arguments, **options: titles.extend(arguments[2]) or FIGURE)
+    out = tmp_path / "looked.png"
+    with pytest.raises(SystemExit):
+        predict.main(
+            [photos[0], broken[0], photos[1], "--weights", "shapes", "--batch-size", "1", "--attention", str(out)]
+        )
+    assert titles == [data.scenes.TARGETS[label] for label in SCENES.labels[:2].tolist()]
+    assert out.exists()
+
+
+def test_does_not_draw_what_nobody_could_see(photos, tmp_path, refuses):
+    with refuses(SystemExit, "error: --attention", "at most 100", "101"):
+        predict.main([*[photos[0]] * 101, "--weights", "shapes", "--attention", str(tmp_path / "looked.png")])
+
+
 def test_a_model_without_a_head_names_nothing(photos, tmp_path, refuses):
     config = vt.ViTConfig(image_size=8, patch_size=4, num_classes=0, dim=16, depth=1, num_heads=2, mlp_dim=16)
     history = [dict.fromkeys(("epoch", "loss", "test_loss", "accuracy", "test_accuracy"), 0.1)]
@@ -117,6 +409,9 @@ def test_a_mean_pooled_grey_model(tmp_path, capsys):
         (lambda photo: [__file__, "--weights", "shapes"], ("test_predict.py", "no picture")),
         (lambda photo: [photo, "--weights", "cats"], ("cats", "digits", "shapes")),
         (lambda photo: [photo, "--weights", "shapes", "--top", "0"], ("--top", "at least 1", "0")),
+        (lambda photo: [photo, "--weights", "shapes", "--batch-size", "0"], ("--batch-size", "at least 1", "0")),
+        (lambda photo: [photo, "--weights", "shapes", "--out", "answers.txt"], (".csv", ".jsonl", "answers.txt")),
+        (lambda photo: [photo, "--weights", "shapes", "--out", f"{photo}/x.csv"], ("x.csv", "can't write")),
         (lambda photo: [photo, "--weights", "shapes", "--attention", f"{photo}/x.png"], ("x.png", "can't write")),
     ],
 )
@@ -135,9 +430,14 @@ def test_ctrl_c_needs_no_traceback(photos, monkeypatch):
     assert str(caught.value) == "stopped"
 
 
-def test_from_the_command_line(photos):
-    words = ["-m", "vit_tutorial.predict", photos[0], "--weights", "shapes", "--top", "1"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == photos[0]
-    assert len(done.stdout.splitlines()) == 2
+@pytest.mark.skipif(sys.platform == "win32", reason="there it is another error")
+def test_who_reads_its_lines_may_stop(photos):
+    words = ["-m", "vit_tutorial.predict", *photos, "--weights", "shapes", "--batch-size", "1"]
+    with subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        process.stdout.close()  # as "head" does, earlier
+        said = process.stderr.read()
+    assert process.returncode == 1
+    assert "Traceback" not in said
+    assert "error" not in said.lower()

@@ -1,6 +1,9 @@
 """What README.md and CONTRIBUTING.md tell a person to type, and the versions that the project's files name."""
 
+import importlib
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+import vit_tutorial_cli
 from vit_tutorial import train
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,10 +67,11 @@ def test_commands_exist(command: str) -> None:
             [sys.executable, command.split()[1], "--help"], cwd=ROOT, capture_output=True, check=False
         )
         assert done.returncode == 0, done.stderr
-    elif command.startswith("python -m vit_tutorial."):
-        words = ["-m", command.split()[2], "--help"]
-        done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr
+    elif found := re.match(r"(?:python -m vit_tutorial\.|vit-tutorial )(\w+) (.*)", command):
+        name, words = found[1], shlex.split(found[2])
+        assert name in vit_tutorial_cli.COMMANDS
+        parser = importlib.import_module(f"vit_tutorial.{name}").parser
+        (parser(words) if name == "train" else parser()).parse_args(words)  # train's defaults depend on --data
     elif "accelerate launch " in command:
         from accelerate.commands.launch import launch_command_parser
 
@@ -79,11 +84,52 @@ def test_commands_exist(command: str) -> None:
         assert command in BY_HAND
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", TEXT[page]):
-        if not target.startswith("http"):
-            assert (ROOT / page).parent.joinpath(target.split("#")[0]).exists(), target
+# Which of the six modules each needs, beside torch; the README says so.
+NEEDS = {
+    "patches": set(),
+    "attention": set(),
+    "mlp": set(),
+    "embeddings": {"patches"},
+    "encoder": {"attention", "mlp", "patches"},
+    "vit": {"patches", "embeddings", "attention", "mlp", "encoder"},
+}
+ALONE = """
+import importlib, sys, torch
+sys.path = [entry for entry in sys.path if "packages" not in entry]  # what torch has loaded is there, nothing else
+for package in sys.argv[1:]:
+    sys.path.insert(0, package)
+    name = package.rpartition("/")[2]
+    module = importlib.import_module(f"{name}_copy.{name}")
+    assert module.__file__.startswith(package), module.__file__
+assert not [name for name in sys.modules if name.startswith(("vit_tutorial", "torchvision", "matplotlib", "PIL"))]
+"""
+
+
+def test_what_the_readme_says_can_be_copied_works_with_torch_alone(tmp_path: Path) -> None:
+    folders = []
+    for name, needed in NEEDS.items():
+        package = tmp_path / name / f"{name}_copy"
+        package.mkdir(parents=True)
+        for module in {name, *needed}:
+            source = (ROOT / "vit_tutorial" / f"{module}.py").read_text(encoding="utf-8")
+            (package / f"{module}.py").write_text(source.replace("vit_tutorial", package.name), encoding="utf-8")
+        folders.append((tmp_path / name).as_posix())
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-c", ALONE, *folders]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_says_what_can_be_copied() -> None:
+    said = re.sub(r"\s+", " ", TEXT["README.md"])
+    assert "`patches.py`, `attention.py` and `mlp.py` stand alone;" in said
+    assert "`vit.py` needs the other five." in said
+    for name in ("embeddings", "encoder"):
+        listed = re.search(rf"`{name}\.py` needs ([^;]*);", said)
+        assert listed is not None
+        assert set(re.findall(r"`(\w+)\.py`", listed[1])) == NEEDS[name]
+    assert sorted(NEEDS, key=lambda name: len(NEEDS[name]))[-1] == "vit"
+    assert NEEDS["vit"] == set(NEEDS) - {"vit"}
 
 
 def test_the_first_lesson_is_where_make_opens_it() -> None:

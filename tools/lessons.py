@@ -3,14 +3,18 @@
 python tools/lessons.py run               every lesson: name, seconds, ok or the failing cell with its traceback
 python tools/lessons.py run 01 03         those whose names begin so
 python tools/lessons.py refresh 01        run it, and write the outputs into the notebook if all went well
+python tools/lessons.py fold 01           fold the cells that only draw, without running anything (refresh does it, too)
+python tools/lessons.py minutes           how long each lesson takes to read
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -20,6 +24,19 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 SECONDS_A_CELL = 300
 COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*m")
+FOLDED = "hide-input"  # the book's tag for what JupyterLab calls jupyter.source_hidden
+# Calls that prepare a figure and compute nothing; those that lay an array out count so within a call of plots alone.
+PLAIN = re.compile(
+    r"list|tuple|dict|set|zip|range|enumerate|len|str|int|float|round|sorted|reversed|min|max|tolist|item|keys|values|"
+    r"items|format|join|removesuffix|removeprefix|set_[xy]?(ticks|ticklabels|label|lim|title)"
+)
+LAYOUT = re.compile(
+    r"reshape|view|permute|transpose|flatten|unflatten|unsqueeze|squeeze|expand|movedim|numpy|detach|clone|contiguous|"
+    r"cpu|double|long|bool|stack|cat"
+)
+WORDS_A_MINUTE, SECONDS_A_FIGURE, SECONDS_A_LINE = 200, 12, 4
+NOT_READ = re.compile(r"```.*?```|<[^>]+>|(?<=\])\([^)]*\)|^\s*\|[-:| ]+\|\s*$", re.DOTALL | re.MULTILINE)
+WORD = re.compile(r"[^\W_][\w'’.,/-]*")
 
 
 def find(names: list[str], folder: Path | None = None) -> list[Path]:
@@ -68,19 +85,146 @@ def save(notebook: nbformat.NotebookNode, path: Path) -> None:
         "language_info": {"name": "python"},
     }
     for cell in notebook.cells:
-        cell.metadata = {key: cell.metadata[key] for key in ("tags", "nbgrader") if key in cell.metadata}
+        cell.metadata = {key: cell.metadata[key] for key in ("tags", "nbgrader", "jupyter") if key in cell.metadata}
     temporary = path.with_suffix(".tmp")
     nbformat.write(notebook, temporary)
     temporary.replace(path)
 
 
+# ---- Figures: a cell that only draws is folded, so that its caption and text don't give away what it shows ---------
+
+
+def only_draws(source: str, later: Sequence[str] = ()) -> bool:
+    """Whether a code cell draws, and does nothing else that a reader would want to see.
+
+    It shows a figure (``plots.show``) or a page (``display``); what it calls besides belongs to ``plots``, lays arrays
+    out within such a call, or is plain Python; it may assert, and name what the figure needs, as long as no ``later``
+    cell uses such a name. It prints nothing, and multiplies no matrices.
+    """
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # a magic command
+        return False
+    shows, names = False, set[str]()
+    for statement in statements:
+        match statement:
+            case ast.Assert():
+                continue
+            case ast.Assign(targets=targets):
+                if not all(isinstance(node, ast.Name | ast.Tuple) for node in targets):
+                    return False
+                names |= _stored(statement)
+            case ast.Expr(value=ast.Call() as call):
+                shows = shows or _called(call) in ("plots.show", "display")
+            case _:
+                return False
+        if _computes(statement):
+            return False
+    return shows and not names & _needed(later)
+
+
+def _computes(tree: ast.AST, drawing: bool = False) -> bool:
+    """Whether a piece of code does more than lay out, or draw, what was there before."""
+    if isinstance(tree, ast.Call):
+        name = _called(tree)
+        if name.startswith("plots.") or name == "display":
+            drawing = True
+        elif not any(kind.fullmatch(name.rpartition(".")[2]) for kind in ([PLAIN, LAYOUT] if drawing else [PLAIN])):
+            return True
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.MatMult):
+        return True
+    if isinstance(tree, ast.Lambda | ast.NamedExpr | ast.Await | ast.Yield):
+        return True
+    return any(_computes(child, drawing) for child in ast.iter_child_nodes(tree))
+
+
+def _called(call: ast.Call) -> str:
+    """The dotted name of what is called, as far as it has one: ``plots.show``; ``x[0].view`` is ``.view``."""
+    parts, node = [], call.func
+    while isinstance(node, ast.Attribute):
+        parts, node = [node.attr, *parts], node.value
+    dotted = ".".join([node.id if isinstance(node, ast.Name) else "", *parts])
+    return dotted.removeprefix("vt.")
+
+
+def _stored(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _needed(cells: Sequence[str]) -> set[str]:
+    """The names that these cells read before they set them."""
+    needed, known = set[str](), set[str]()
+    for cell in cells:
+        for statement in ast.parse(cell).body:
+            own = set().union(*map(_local, ast.walk(statement)))
+            read = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+            needed |= read - own - known
+            known |= _stored(statement) - own
+    return needed
+
+
+def _local(node: ast.AST) -> set[str]:
+    """The names that belong to a comprehension or to a function."""
+    match node:
+        case ast.comprehension(target=target):
+            return _stored(target)
+        case ast.FunctionDef() | ast.Lambda():
+            return _stored(node) | {inner.arg for inner in ast.walk(node.args) if isinstance(inner, ast.arg)}
+    return set()
+
+
+def fold(notebook: nbformat.NotebookNode) -> int:
+    """Hide the source of the cells that only draw, in JupyterLab and in the book, and show that of all others.
+
+    Returns how many are hidden. Outputs are left as they are.
+    """
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for index, cell in enumerate(cells):
+        tags = [tag for tag in cell.metadata.get("tags", []) if tag != FOLDED]
+        cell.metadata.pop("jupyter", None)
+        if only_draws(cell.source, [other.source for other in cells[index + 1 :]]):
+            cell.metadata["jupyter"] = {"source_hidden": True}
+            tags.append(FOLDED)
+        cell.metadata.pop("tags", None)
+        if tags:
+            cell.metadata["tags"] = tags
+    return sum(map(is_folded, cells))
+
+
+def is_folded(cell: nbformat.NotebookNode) -> bool:
+    return FOLDED in cell.metadata.get("tags", [])
+
+
+# ---- Reading times --------------------------------------------------------------------------------------------------
+
+
+def minutes(notebook: nbformat.NotebookNode) -> float:
+    """How long a lesson takes to read: its prose, its figures, and the lines of code that aren't folded."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    prose = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    words = len(WORD.findall(NOT_READ.sub(" ", prose)))
+    outputs = [output for cell in code for output in cell.get("outputs", [])]
+    figures = sum("image/png" in output.get("data", {}) for output in outputs)
+    lines = sum(bool(line.strip()) for cell in code if not is_folded(cell) for line in cell.source.splitlines())
+    return words / WORDS_A_MINUTE + (figures * SECONDS_A_FIGURE + lines * SECONDS_A_LINE) / 60
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "refresh"))
+    parser.add_argument("command", choices=("run", "refresh", "fold", "minutes"))
     parser.add_argument("lessons", nargs="*", help="beginnings of file names, as in 01; none means all")
     arguments = parser.parse_args()
     failures, started = 0, time.perf_counter()
     lessons = find(arguments.lessons)
+    if arguments.command in ("fold", "minutes"):
+        for path in lessons:
+            notebook = nbformat.read(path, as_version=4)
+            if arguments.command == "fold":
+                print(f"{path.stem:<24}{fold(notebook):4d} cells folded")
+                save(notebook, path)
+            else:
+                print(f"{path.stem:<24}{minutes(notebook):4.0f} minutes")
+        return 0
     for path in lessons:
         start = time.perf_counter()
         notebook, problem = execute(path)
@@ -88,6 +232,7 @@ def main() -> int:
         print(problem if sys.stdout.isatty() else COLOUR_CODES.sub("", problem).rstrip(), flush=True)
         failures += bool(problem)
         if arguments.command == "refresh" and not problem:
+            fold(notebook)
             save(notebook, path)
     print(f"{len(lessons) - failures} of {len(lessons)} lessons ok, {time.perf_counter() - started:.0f} s in all")
     return int(failures > 0)

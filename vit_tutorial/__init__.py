@@ -4,11 +4,44 @@
 >>> model = vt.ViT(vt.ViTConfig.preset("Ti/16", num_classes=10)).eval()
 >>> model(torch.rand(1, 3, 224, 224)).shape
 torch.Size([1, 10])
+
+The map: lesson, module, and what is in it.
+
+| 01 | patches       | An image becomes a sequence of patches, and each patch a vector.
+| 02 | embeddings    | The class token, the positions, and positions for another image size.
+| 03 | attention     | Self-attention, one head and many.
+| 04 | mlp           | What an encoder block does to each token alone.
+| 05 | encoder       | A block: attention and MLP, each behind a norm and beside a shortcut.
+| 06 | vit           | The whole model, the paper's sizes, parameters and operations counted.
+| 07 | data          | Sets of pictures, one call each: digits, scenes, downloads, a folder of your own.
+| 07 | recipe        | Every choice of a training run, in one record.
+| 07 | augment       | Random changes to training images.
+| 07 | train         | Training, on a laptop or on many machines.
+| 07 | train_command | Training from the command line.
+| 08 | explain       | What a trained model looks at, and how well that points.
+| 08 | explorer      | The same as a page to explore: every patch, layer and head.
+| 09 | convert       | Every library's names for the same weights.
+| 09 | configs       | What a library's config.json tells beside the weights, key by key.
+| 09 | weights       | Published weights as a model of this package.
+| 09 | predict       | What is in a photograph, from the command line.
+| -- | files         | Trained models on disk, read without running their code.
+| -- | runs          | What makes a training run repeatable: order, chance and the state on disk.
+| -- | precision     | Whether bfloat16 is quicker here than float32.
+| -- | scenes        | How the scenes of the data set "shapes" are drawn.
+| -- | plots         | Every figure, from arrays.
+| -- | drawings      | The figures drawn from a config's sizes.
+| -- | style         | The colours and type of all figures.
+| -- | checks        | The exercises' checks: right, or which mistake.
+
+``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
+same name is ``importlib.import_module("vit_tutorial.attention")``; ``from vit_tutorial.attention import ...`` works as
+everywhere.
 """
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from vit_tutorial.attention import MultiHeadSelfAttention, attention
@@ -18,11 +51,31 @@ from vit_tutorial.mlp import MLP
 from vit_tutorial.patches import PatchEmbedding, patchify, unpatchify
 from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 
-if TYPE_CHECKING:
-    from vit_tutorial import checks, data, explain, explorer, plots, train, weights
-    from vit_tutorial.weights import load
+if TYPE_CHECKING:  # for mypy and editors: a line a module that isn't imported above
+    from vit_tutorial import augment as augment
+    from vit_tutorial import checks as checks
+    from vit_tutorial import configs as configs
+    from vit_tutorial import convert as convert
+    from vit_tutorial import data as data
+    from vit_tutorial import drawings as drawings
+    from vit_tutorial import explain as explain
+    from vit_tutorial import explorer as explorer
+    from vit_tutorial import files as files
+    from vit_tutorial import plots as plots
+    from vit_tutorial import precision as precision
+    from vit_tutorial import predict as predict
+    from vit_tutorial import recipe as recipe
+    from vit_tutorial import runs as runs
+    from vit_tutorial import scenes as scenes
+    from vit_tutorial import style as style
+    from vit_tutorial import train as train
+    from vit_tutorial import train_command as train_command
+    from vit_tutorial import weights as weights
+    from vit_tutorial.weights import load as load
 
 __version__ = "0.1.0"
+_FORMER = {"names"}  # modules that only pass on to a new name, and say so
+_MODULES = {module.name for module in pkgutil.iter_modules(__path__) if module.name[0] != "_"} - _FORMER
 __all__ = [
     "MLP",
     "DropPath",
@@ -33,27 +86,25 @@ __all__ = [
     "ViT",
     "ViTConfig",
     "attention",
-    "checks",
     "count_macs",
     "count_parameters",
-    "data",
-    "explain",
-    "explorer",
     "load",
     "patchify",
-    "plots",
     "resize_position_embedding",
     "sincos_position_embedding",
-    "train",
     "unpatchify",
-    "weights",
 ]
+__all__ += sorted(_MODULES - set(__all__))
 
 
 def __getattr__(name: str) -> Any:
     # Loaded at first use: the model needs torch alone, and matplotlib would double the time of the import.
-    if name in ("checks", "data", "explain", "explorer", "plots", "train", "weights"):
+    if name in _MODULES:
         return importlib.import_module(f"vit_tutorial.{name}")
     if name == "load":
         return importlib.import_module("vit_tutorial.weights").load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

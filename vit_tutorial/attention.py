@@ -1,6 +1,7 @@
 """Lesson 03: self-attention, one head and many (appendix A of arXiv 2010.11929; arXiv 1706.03762)."""
 
-from torch import Tensor, bfloat16, nn
+import torch
+from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 
@@ -26,10 +27,18 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return weights @ v, weights  # (..., T, e)
 
 
+def steps_are_faster(qkv: Tensor) -> bool:
+    """Whether :func:`attention` beats torch's fused kernel on queries, keys and values (3, B, h, T, d).
+
+    It does where the kernel is weak: up to 1,024 tokens in bfloat16 on a CPU, 1.3 to 2.6 times (benchmarks/speed.py).
+    """
+    return qkv.dtype == torch.bfloat16 and qkv.is_cpu and qkv.shape[-2] <= 1024
+
+
 class MultiHeadSelfAttention(nn.Module):
     """h attentions side by side on slices of width d = D / h, then one projection (Eq. 5 to 8): (B, T, D) -> (B, T, D).
 
-    Torch's fused kernel stores no weights (short bfloat16 on a CPU goes without); :meth:`attention_weights` has them.
+    Torch's fused kernel stores no weights; :meth:`attention_weights` computes them.
 
     Args:
         dim: D.
@@ -68,11 +77,14 @@ class MultiHeadSelfAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         qkv = self.split_heads(x)  # (3, B, h, T, d)
         p = self.attention_dropout if self.training else 0.0
-        slow = qkv.dtype == bfloat16 and qkv.is_cpu and x.shape[1] <= 1024 and not p  # the kernel's weak spot
-        q, k, v = (qkv.contiguous() if slow else qkv).unbind(0)  # each (B, h, T, d)
-        z = attention(q, k, v)[0] if slow else scaled_dot_product_attention(q, k, v, dropout_p=p)
-        z = z.transpose(1, 2).flatten(2)  # (B, h, T, d) -> (B, T, h*d) = (B, T, D)
-        return self.dropout(self.proj(z))
+        if p == 0.0 and steps_are_faster(qkv):
+            q, k, v = qkv.contiguous().unbind()  # each (B, h, T, d); one copy instead of three
+            z, _ = attention(q, k, v)  # (B, h, T, d)
+        else:
+            q, k, v = qkv.unbind()  # each (B, h, T, d)
+            z = scaled_dot_product_attention(q, k, v, dropout_p=p)  # (B, h, T, d), by torch's fused kernel
+        z = z.transpose(1, 2).flatten(2)  # (B, T, h*d) = (B, T, D)
+        return self.dropout(self.proj(z))  # (B, T, D)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Queries, keys and values of tokens (B, T, D), in one tensor (3, B, h, T, d)."""

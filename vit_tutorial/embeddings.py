@@ -1,23 +1,30 @@
 """Lesson 02: the class token and the position embeddings (Eq. 1 and appendix D.4 of arXiv 2010.11929)."""
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from vit_tutorial.patches import PatchEmbedding, Size
+from vit_tutorial.patches import PatchEmbedding, Size, check_probability
 
 Grid = tuple[int, int]  # (rows, columns)
-POSITIONS = ("learned", "sincos", "none")
+Position = Literal["learned", "sincos", "none"]
+ResizeRecipe = Literal["timm", "torchvision", "huggingface", "google", "dino"]
 # How each library stretches a grid of positions; each gives other numbers (lesson 02 shows how far apart they are).
-RECIPES: dict[str, dict[str, Any]] = {
+RECIPES: dict[ResizeRecipe, dict[str, Any]] = {
     "timm": {"mode": "bicubic", "antialias": True},
     "torchvision": {"mode": "bicubic", "align_corners": True},
     "huggingface": {"mode": "bicubic"},
     "google": {"mode": "bilinear", "align_corners": True},  # scipy.ndimage.zoom(order=1)
     "dino": {"mode": "bicubic"},  # by a scale of (new + 0.1) / old
 }
+
+
+def check_sincos_dim(dim: int) -> None:
+    """Raise a ValueError unless the width can be shared by sine and cosine of x and y, two frequencies or more each."""
+    if dim % 4 or dim < 8:
+        raise ValueError(f"sincos positions need a dim that is a multiple of 4 and at least 8, got {dim}")
 
 
 def sincos_position_embedding(grid: Grid, dim: int) -> Tensor:
@@ -27,13 +34,15 @@ def sincos_position_embedding(grid: Grid, dim: int) -> Tensor:
 
     Args:
         grid: (rows, columns) of patches.
-        dim: D, a multiple of 4 and at least 8; ValueError otherwise.
+        dim: D, a multiple of 4 and at least 8.
 
     Returns:
         (1, rows*columns, D), float32, row by row.
+
+    Raises:
+        ValueError: another ``dim``.
     """
-    if dim % 4 or dim < 8:
-        raise ValueError(f"sincos positions need a dim that is a multiple of 4 and at least 8, got {dim}")
+    check_sincos_dim(dim)
     frequency = 10_000.0 ** -torch.linspace(0, 1, dim // 4)  # (D/4,)
     y, x = torch.meshgrid(torch.arange(grid[0]), torch.arange(grid[1]), indexing="ij")  # (rows, columns)
     x_angle, y_angle = x.flatten()[:, None] * frequency, y.flatten()[:, None] * frequency  # (N, D/4)
@@ -41,7 +50,7 @@ def sincos_position_embedding(grid: Grid, dim: int) -> Tensor:
 
 
 def resize_position_embedding(
-    position: Tensor, old_grid: Grid, new_grid: Grid, *, prefix_tokens: int = 1, recipe: str = "timm"
+    position: Tensor, old_grid: Grid, new_grid: Grid, *, prefix_tokens: int = 1, recipe: ResizeRecipe = "timm"
 ) -> Tensor:
     """Stretch learned positions to another grid of patches (section 3.2), in two dimensions, rectangles included.
 
@@ -82,32 +91,46 @@ class Embeddings(nn.Module):
     Args (and the sizes of :class:`PatchEmbedding`):
         position: "learned" (the paper's), "sincos" (fixed, a buffer) or "none" (a bag of patches).
         dropout: probability in [0, 1), after the positions are added (appendix B.1).
-        class_token: False leaves it out, for pooling by the mean; then T = N. 2: DeiT's distillation token follows.
+        class_token: False leaves it out, for pooling by the mean; then T = N.
+        distillation_token: whether DeiT's second token (arXiv 2012.12877) follows the class token; then T = N + 2.
 
     Raises:
-        ValueError: unknown ``position``, a probability outside [0, 1), or what :class:`PatchEmbedding` refuses.
+        ValueError: unknown ``position``, a probability outside [0, 1), a distillation token without a class token, or
+            what :class:`PatchEmbedding` refuses.
 
     Positions start normal with standard deviation 0.02, the class token as zeros (the paper's code).
     """
 
     def __init__(
-        self, image_size: Size, patch_size: Size, in_channels: int, dim: int,
-        *, position: str = "learned", dropout: float = 0.0, class_token: int = True,
-    ) -> None:  # fmt: skip
+        self,
+        image_size: Size,
+        patch_size: Size,
+        in_channels: int,
+        dim: int,
+        *,
+        position: Position = "learned",
+        dropout: float = 0.0,
+        class_token: bool = True,
+        distillation_token: bool = False,
+    ) -> None:
         super().__init__()
-        if position not in POSITIONS:
-            raise ValueError(f"unknown position {position!r}: choose one of {', '.join(POSITIONS)}")
-        if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout is a probability in [0, 1), got {dropout}: 0.0 switches it off")
+        if position not in get_args(Position):
+            raise ValueError(f"unknown position {position!r}: choose one of {', '.join(get_args(Position))}")
+        if distillation_token and not class_token:
+            raise ValueError("distillation_token=True needs class_token=True: it follows the class token")
+        check_probability(dropout, "dropout")
         self.patches = PatchEmbedding(image_size, patch_size, in_channels, dim)
-        self.cls_token = nn.Parameter(torch.zeros(1, int(class_token), dim)) if class_token else None
+        prefix_tokens = int(class_token) + int(distillation_token)
+        self.cls_token = nn.Parameter(torch.zeros(1, prefix_tokens, dim)) if prefix_tokens else None
+        rows, columns = self.patches.grid
         self.position: Tensor | None
         if position == "learned":
-            tokens = self.patches.grid[0] * self.patches.grid[1] + class_token
-            self.position = nn.Parameter(torch.empty(1, tokens, dim).normal_(std=0.02))  # (1, T, D)
+            self.position = nn.Parameter(torch.empty(1, prefix_tokens + rows * columns, dim))  # (1, T, D)
+            nn.init.normal_(self.position, std=0.02)
         elif position == "sincos":
-            prefix = torch.zeros(1, int(class_token), dim)  # the class token has no place in the image
-            self.register_buffer("position", torch.cat([prefix, sincos_position_embedding(self.patches.grid, dim)], 1))
+            prefix = torch.zeros(1, prefix_tokens, dim)  # the class token has no place in the image
+            grid = sincos_position_embedding((rows, columns), dim)  # (1, N, D)
+            self.register_buffer("position", torch.cat([prefix, grid], dim=1))  # (1, T, D)
         else:
             self.register_parameter("position", None)
         self.dropout = nn.Dropout(dropout)
@@ -115,7 +138,8 @@ class Embeddings(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         z = self.patches(images)  # (B, N, D)
         if self.cls_token is not None:
-            z = torch.cat([self.cls_token.expand(z.shape[0], -1, -1), z], dim=1)  # (B, T, D)
+            cls_token = self.cls_token.expand(z.shape[0], -1, -1)  # (B, 1, D), or (B, 2, D) with DeiT's
+            z = torch.cat([cls_token, z], dim=1)  # (B, T, D)
         if self.position is not None:
-            z = z + self.position
+            z = z + self.position  # (B, T, D)
         return self.dropout(z)

@@ -3,7 +3,8 @@
 from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
-from vit_tutorial.mlp import MLP
+from vit_tutorial.mlp import MLP, Gelu
+from vit_tutorial.patches import check_probability
 
 
 class DropPath(nn.Module):
@@ -14,15 +15,14 @@ class DropPath(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        if not 0.0 <= p < 1.0:
-            raise ValueError(f"drop_path is a probability in [0, 1), got {p}: 0.0 switches it off")
+        check_probability(p, "drop_path")
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
         if self.p == 0.0 or not self.training:
             return x
         keep = x.new_empty(x.shape[0], *[1] * (x.ndim - 1)).bernoulli_(1 - self.p)  # (B, 1, ..., 1)
-        return x * keep / (1 - self.p)
+        return x * keep / (1 - self.p)  # (B, ...)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -44,9 +44,18 @@ class EncoderBlock(nn.Module):
     """
 
     def __init__(
-        self, dim: int, num_heads: int, mlp_dim: int, *, dropout: float = 0.0, attention_dropout: float = 0.0,
-        drop_path: float = 0.0, norm_eps: float = 1e-6, gelu: str = "exact", qkv_bias: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        dim: int,
+        num_heads: int,
+        mlp_dim: int,
+        *,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        drop_path: float = 0.0,
+        norm_eps: float = 1e-6,
+        gelu: Gelu = "exact",
+        qkv_bias: bool = True,
+    ) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=norm_eps)
         self.attention = MultiHeadSelfAttention(

@@ -15,7 +15,7 @@ from vit_tutorial.attention import MultiHeadSelfAttention, attention
 from vit_tutorial.embeddings import Grid
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.vit import POOLS, ViT
+from vit_tutorial.vit import ViT
 
 Maps = Mapping[int, Tensor] | Tensor  # what model.attention_maps returns, or its values stacked: (L, B, h, T, T)
 FUSIONS: dict[str, Callable[..., Tensor]] = {"mean": torch.mean, "max": torch.amax, "min": torch.amin}
@@ -140,7 +140,7 @@ def relevance(model: ViT, images: Tensor, classes: int | Sequence[int] | Tensor 
         gradients = torch.autograd.grad(score, weights)
     R = relevance_matrix([w.detach() for w in weights], gradients)  # (B, T, T)
     R = R - torch.eye(R.shape[-1], dtype=R.dtype, device=R.device)
-    return class_attention(R, model.config.grid, prefix_tokens=POOLS[model.config.pool])
+    return class_attention(R, model.config.grid, prefix_tokens=model.config.prefix_tokens)
 
 
 def relevance_matrix(weights: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:

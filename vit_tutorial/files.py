@@ -16,12 +16,13 @@ import math
 import os
 import pickle
 import re
+import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 import safetensors.torch
@@ -35,16 +36,48 @@ History = list[dict[str, float]]  # a row an epoch
 SHIPPED = Path(__file__).parent / "checkpoints"
 
 
-class Trained(NamedTuple):
-    """What :func:`load` returns."""
-
+class _Trained(NamedTuple):
     model: ViT  # in evaluation mode, on the CPU
     classes: tuple[str, ...]
     preprocess: Preprocessing  # pictures -> what the model takes
 
 
-def load(name: str | os.PathLike[str]) -> Trained:
-    """A trained model, the names of its classes and its preprocessing.
+class Trained(_Trained):
+    """What :func:`vit_tutorial.load` returns: ``model, classes, preprocess``, and ``assumed``.
+
+    ``assumed`` maps what the file didn't tell to what was taken, as :class:`vit_tutorial.convert.Converted` has it.
+    """
+
+    assumed: dict[str, Any]
+
+    def __new__(
+        cls,
+        model: ViT,
+        classes: tuple[str, ...],
+        preprocess: Preprocessing,
+        assumed: Mapping[str, Any] | None = None,
+    ) -> Self:
+        self = super().__new__(cls, model, classes, preprocess)
+        self.assumed = dict(assumed or {})
+        return self
+
+    def _replace(self, **changes: Any) -> Self:
+        changed = super()._replace(**changes)
+        changed.assumed = self.assumed
+        return changed
+
+
+class Stored(NamedTuple):
+    """What a folder holds that :func:`save` wrote: all that makes a model."""
+
+    config: ViTConfig
+    state_dict: dict[str, Tensor]
+    classes: tuple[str, ...]
+    preprocess: Preprocessing
+
+
+def load(name: str | os.PathLike[str]) -> Stored:
+    """The config, tensors, classes and preprocessing of a model of this package; ``vt.load`` makes the model of them.
 
     Args:
         name: of a model that comes with the package, "digits" or "shapes"; or a folder that
@@ -54,27 +87,95 @@ def load(name: str | os.PathLike[str]) -> Trained:
         ValueError: neither a model nor a folder, or files that are damaged or don't belong together.
         OSError: a file of the folder can't be read.
     """
-    names = sorted(folder.name for folder in SHIPPED.iterdir())
-    path = SHIPPED / name if name in names else Path(name)
+    path = SHIPPED / name if os.fspath(name) in shipped() else Path(name)
     if not path.is_dir():
         raise ValueError(
-            f"{os.fspath(name)!r} is neither a model of the package ({', '.join(names)}) nor a folder: write one with "
-            "python -m vit_tutorial.train --out FOLDER"
+            f"{os.fspath(name)!r} is neither a model of the package ({', '.join(shipped())}) nor a folder: write one "
+            "with python -m vit_tutorial.train --out FOLDER"
         )
-    try:
+    with refusing(damaged(path)):
         state = read_safetensors(path / "model.safetensors")
-        settings = json.loads((path / "config.json").read_text("utf-8"))
-        model = assemble(ViTConfig(**settings["model"]), state)
-        if model.config.num_classes not in (0, len(settings["classes"])):
-            raise ValueError(f"{len(settings['classes'])} names for {model.config.num_classes} classes")
+        settings = json.loads((path / "config.json").read_bytes())
+        config = ViTConfig(**settings["model"])
+        if config.num_classes not in (0, len(settings["classes"])):
+            raise ValueError(f"{len(settings['classes'])} names for {config.num_classes} classes")
         height, width = settings["image_size"]
-        how = {name: settings[name] for name in ("crop", "interpolation") if name in settings}
+        how = {field: settings[field] for field in ("crop", "interpolation", "squeeze") if field in settings}
         preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]), **how)
-        return Trained(model, tuple(settings["classes"]), preprocess)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"config.json and model.safetensors in {path} are damaged or don't belong together: {error}"
-        ) from error
+        return Stored(config, state, tuple(settings["classes"]), preprocess)
+
+
+def shipped() -> list[str]:
+    """The names of the models that come with the package."""
+    return sorted(folder.name for folder in SHIPPED.iterdir())
+
+
+def damaged(path: Path) -> str:
+    """What an error about a folder of this package begins with."""
+    return f"config.json and model.safetensors in {path} are damaged or don't belong together"
+
+
+@contextmanager
+def refusing(about: str = "") -> Iterator[None]:
+    """Whatever goes wrong inside becomes one short ValueError that begins with ``about``, what a file is called.
+
+    An OSError stays as it is; so does a TypeError, if it isn't about a file. What isn't foreseen in a stranger's file
+    (a config nested a thousandfold, torch's own errors) is named by its kind.
+    """
+    start = f"{about}: " if about else ""
+    try:
+        yield
+    except OSError:
+        raise
+    except ValueError as error:
+        raise ValueError(brief(f"{start}{error}")) from error
+    except TypeError as error:
+        raise (ValueError if about else TypeError)(brief(f"{start}{error}")) from error
+    except KeyError as error:
+        raise ValueError(brief(f"{start}{error} is missing")) from error
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(brief(f"{start}{type(error).__name__}: {reason}")) from error
+
+
+def brief(text: str, limit: int = 1500) -> str:
+    """The text, cut in its middle where it is longer."""
+    return text if len(text) <= limit else f"{text[: limit - 300]} … {text[-290:]}"
+
+
+def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
+    """One UserWarning, in a sentence, that says what was assumed; none, if that is nothing."""
+    ways = {
+        "num_heads": "{} heads",
+        "gelu": "the {} GELU",
+        "norm_eps": "epsilon {}",
+        "image_size": "pictures of {} pixels",
+        "preprocess": "the preprocessing {}",
+    }
+    parts = [f"{way.format(assumed[key])} ({key}=)" for key, way in ways.items() if key in assumed]
+    sentences = []
+    if parts:
+        sentences.append(
+            f"{about} doesn't tell all, so this was assumed: {', '.join(parts)}; give what you know better"
+        )
+    if "weights" in assumed:
+        sentences.append(f"{'' if parts else f'{about}: '}the weights are {assumed['weights']}")
+    if "left_out" in assumed:
+        sentences.append(f"{'' if sentences else f'{about}: '}left out, a ViT having none: {assumed['left_out']}")
+    if sentences:
+        warnings.warn(brief(". ".join(sentences) + "."), UserWarning, stacklevel=stacklevel)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file's JSON object. Raises ValueError for a damaged one, OSError for one that can't be read."""
+    text = path.read_bytes()
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: get it again")
+    return content
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -87,14 +188,14 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load_file(path)
     except safetensors.SafetensorError as error:
-        raise ValueError(f"{path} is damaged, or no safetensors file ({error}): get it again") from error
+        raise Refused(f"{path} is damaged, or no safetensors file ({error}): get it again") from error
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a .safetensors, .npz, .pth, .pt or .bin file holds; no code in it is ever run.
+    """What a .safetensors, .npz, .pth, .pt, .bin, .ckpt or .pth.tar file holds; no code in it is ever run.
 
-    A flipped bit within a number is noticed by the check sums of .npz and .pth (torch 1.6 and later); .safetensors has
-    none.
+    The index of a model in several files (``model.safetensors.index.json``) gives all of them together. A flipped bit
+    within a number is noticed by the check sums of .npz and .pth (torch 1.6 and later); .safetensors has none.
 
     Raises:
         ValueError: another suffix; a file that is damaged, that declares more than it holds, or whose pickle asks for
@@ -102,21 +203,58 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         OSError: it isn't there, or can't be read.
     """
     path = Path(path)
-    readers = {".safetensors": read_safetensors, ".npz": _npz, ".pth": _pickle, ".pt": _pickle, ".bin": _pickle}
-    if path.suffix not in readers:
-        raise ValueError(f"{path} is no file of weights: its name must end in {', '.join(readers)}")
+    reader = _reader(path)
+    if reader is None:
+        raise ValueError(f"{path} is no file of weights: its name must end in {', '.join(READERS)}")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}: check the path, or give a name as in 'timm/NAME'")
     try:
-        return readers[path.suffix](path)
-    except Exception as error:  # on damaged bytes, unpickling and unzipping raise nearly anything
-        if getattr(error, "filename", None) or str(path) in str(error):
+        return reader(path)
+    except Refused as error:  # says all that there is to say
+        raise ValueError(brief(str(error))) from None
+    except OSError as error:
+        if error.filename is not None or isinstance(error, FileNotFoundError):  # the disk's own
             raise
+        raise ValueError(f"{path} is damaged ({' '.join(str(error).split())[:200]}): get it again") from None
+    except Exception as error:  # on damaged bytes, unpickling and unzipping raise nearly anything
         # torch's own advice would be to run the code.
         reason = " ".join(str(error).rpartition("WeightsUnpickler error:")[2].partition("Check the doc")[0].split())
         raise ValueError(
             f"{path} is damaged, or of another kind ({reason[:200]}), and nothing was loaded: get it again"
         ) from None
+
+
+class Refused(ValueError):
+    """A file that can't be read, with its name, the reason and the way out."""
+
+
+def is_weights(path: Path) -> bool:
+    """Whether :func:`read` knows files with such a name."""
+    return _reader(path) is not None
+
+
+def _reader(path: Path) -> Callable[[Path], dict[str, Any]] | None:
+    return next((reader for suffix, reader in READERS.items() if path.name.lower().endswith(suffix)), None)
+
+
+def _shards(path: Path) -> dict[str, Any]:
+    """All tensors of the files that an index names; they lie beside it."""
+    index = read_json(path).get("weight_map")
+    if not isinstance(index, dict) or not index or not all(isinstance(file, str) for file in index.values()):
+        raise Refused(f"{path} is damaged: it has no weight_map from names to files; get it again")
+    state: dict[str, Any] = {}
+    for file in sorted(set(index.values())):
+        if Path(file).name != file or "\\" in file or not file.endswith((".safetensors", ".bin")):
+            raise Refused(
+                f"{path} names {brief(repr(file), 400)}, which is no file of weights beside it: nothing was loaded"
+            )
+        shard = read(path.with_name(file))
+        if twice := [name for name in shard if name in state]:
+            raise Refused(f"{path.with_name(file)} holds {some(twice)} a second time: get it again")
+        state |= shard
+    if lost := [name for name in index if name not in state]:
+        raise Refused(f"{path} lists {len(lost)} tensors that its files lack: {some(lost)}: get them again")
+    return state
 
 
 def _pickle(path: Path) -> dict[str, Any]:
@@ -126,21 +264,28 @@ def _pickle(path: Path) -> dict[str, Any]:
             _no_bomb(archive, path)
             # torch doesn't compare check sums; it can also write files without.
             if any(entry.CRC for entry in archive.infolist()) and (bad := archive.testzip()):
-                raise ValueError(f"{path} is damaged: {bad} doesn't match its check sum; get it again")
+                raise Refused(f"{path} is damaged: {bad} doesn't match its check sum; get it again")
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
+        with path.open("rb") as file:
+            start = file.read(2)
+        if start[:1] == b"\x80" and start[1] > 2:
+            raise Refused(
+                f"{path} is a pickle of protocol {start[1]}, a kind that torch.load can't read safely, and nothing was "
+                "loaded: get a .safetensors file, or one that torch.save wrote"
+            ) from None
         code = re.search(
             r"(?:GLOBAL|Unsupported (?:global|class|operand))[: ]+(?:GLOBAL )?([A-Za-z_][\w.]*)", str(error)
         )
         if code is None:
             raise
-        raise ValueError(
+        raise Refused(
             f"{path} asks for {code[1]}: loading it would run code, so nothing was loaded. Tensors alone are read: "
             "get a .safetensors file, or, if you trust its author, save its state dict anew"
         ) from None
     if not isinstance(loaded, Mapping):
-        raise ValueError(f"{path} holds a {type(loaded).__name__}: a state dict, names and tensors, is needed")
+        raise Refused(f"{path} holds a {type(loaded).__name__}: a state dict, names and tensors, is needed")
     return dict(loaded)
 
 
@@ -155,22 +300,47 @@ def _npz(path: Path) -> dict[str, Any]:
                 # numpy would reserve what the header declares before it reads.
                 if dtype.hasobject or member.tell() + size != entry.file_size:
                     what = "holds a pickle" if dtype.hasobject else f"declares {dtype} {shape} and holds another size"
-                    raise ValueError(f"{path}: {entry.filename} {what}, nothing was loaded: get it again")
+                    raise Refused(f"{path}: {entry.filename} {what}, nothing was loaded: get it again")
     with np.load(path, allow_pickle=False) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+        return {name: _tensor(arrays[name]) for name in arrays.files}
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """NumPy has no bfloat16, and keeps JAX's as two nameless bytes a number."""
+    if array.dtype == np.dtype("V2"):
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+READERS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    ".safetensors.index.json": _shards,
+    ".bin.index.json": _shards,
+    ".safetensors": read_safetensors,
+    ".npz": _npz,
+    ".pth": _pickle,
+    ".pt": _pickle,
+    ".bin": _pickle,
+    ".ckpt": _pickle,
+    ".pth.tar": _pickle,
+}
 
 
 def _no_bomb(archive: zipfile.ZipFile, path: Path) -> None:
     unpacked, packed = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
     if unpacked > 20 * packed + 100_000:  # weights hardly shrink: noise doesn't
-        raise ValueError(f"{path} has {packed:,} bytes and unpacks to {unpacked:,}: no weights do, nothing was loaded")
+        raise Refused(f"{path} has {packed:,} bytes and unpacks to {unpacked:,}: no weights do, nothing was loaded")
 
 
-def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor]) -> ViT:
+def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bool = False) -> ViT:
     """The model with these tensors as its parameters, float32, in evaluation mode; nothing is copied or initialised.
 
+    Args:
+        config: what the model is.
+        state_dict: its tensors, under our names.
+        checked: True if :func:`check_numbers` has seen them; looking at every number again takes as long as the rest.
+
     Raises:
-        ValueError: names that are missing or too many, other shapes, numbers that aren't finite: which.
+        ValueError: names that are missing or too many, other shapes, numbers that aren't finite (in float32): which.
     """
     state = {name: tensor.detach() for name, tensor in state_dict.items()}
     blocks = {name.split(".")[1] for name in state if name.startswith("blocks.")}
@@ -180,8 +350,11 @@ def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor]) -> ViT:
         model = ViT(config)
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     compare(expected, {name: tuple(tensor.shape) for name, tensor in state.items()})
-    check_numbers(state)
-    model.load_state_dict({name: tensor.float() for name, tensor in state.items()}, assign=True)
+    if not checked:
+        check_numbers(state)
+    single = {name: tensor.float() for name, tensor in state.items()}
+    check_numbers({name: tensor for name, tensor in single.items() if state[name].dtype == torch.float64})
+    model.load_state_dict(single, assign=True)
     return model.eval()
 
 
@@ -205,7 +378,7 @@ def check_numbers(state: Mapping[str, Tensor]) -> None:
     """Raise a ValueError that names the tensors which are no plain, finite floating-point numbers."""
     kinds = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     for name, tensor in state.items():
-        if tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in kinds:
+        if tensor.is_nested or tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in kinds:
             raise ValueError(f"{name} is {tensor.dtype} ({tensor.layout}): plain float16, 32 or 64 numbers are needed")
         # A few bytes may claim to be a terabyte, by strides of 0.
         if not tensor.numel() or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
@@ -217,17 +390,19 @@ def check_numbers(state: Mapping[str, Tensor]) -> None:
 
 
 def some(names: Sequence[str], limit: int = 10) -> str:
-    """At most ten names, then a count."""
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+    """At most ten names, each in short, then a count."""
+    short = [name if len(name) <= 100 else f"{name[:60]}…{name[-30:]}" for name in names[:limit]]
+    return ", ".join(short) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 def save(
     folder: str | os.PathLike[str], model: ViT, data: Data, history: History, *, command: str = "",
-    preprocess: Preprocessing | None = None,
+    preprocess: Preprocessing | None = None, recipe: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Write model.safetensors, config.json (all that is needed to use them), history.csv and curves.png.
 
-    ``preprocess`` says how pictures become what the model takes; None: as ``data`` has them.
+    ``preprocess`` says how pictures become what the model takes; None: as ``data`` has them. ``recipe``, plain values,
+    says how it was trained.
     """
     from vit_tutorial import plots
 
@@ -236,6 +411,7 @@ def save(
         "model": asdict(model.config), "classes": list(data.classes),
         **asdict(preprocess or Preprocessing(data.image_size, data.mean, data.std)),
         "data": data.name, "test_accuracy": history[-1]["test_accuracy"], "command": command,
+        "recipe": dict(recipe or {}), "test_files": list(data.test_files),
     }  # fmt: skip
     rows = csv.DictWriter(table, list(history[0]), lineterminator="\n")
     rows.writeheader()
@@ -253,24 +429,34 @@ def save(
 
 
 def write(path: Path, content: bytes | memoryview) -> None:
-    """Put ``content`` in place of the file in one move: killed at any moment, the old file or the new one is there.
+    """Put ``content`` in place of the file, as :func:`replacing` does."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of ``path`` in one move when the block ends well.
+
+    Killed at any moment, the old file or the new one is there; after an error the old one.
 
     Raises:
-        OSError: that names the folder, for a full disk or one without the right to write; the old file stays.
+        OSError: that names the folder, for a full disk or one without the right to write.
     """
     partial_file = path.with_name(f"{path.name}.partial")  # one name: what a kill leaves is overwritten
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial_file.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())  # else a power cut may leave the new name and no content
         partial_file.replace(path)
     except OSError as error:
-        with suppress(OSError):
-            partial_file.unlink(missing_ok=True)
         raise OSError(
             error.errno,
             f"can't write {path.name} to the folder {path.parent} ({error.strerror}): what was saved there before is "
             "untouched; make room, or get the right to write, and resume",
         ) from error
+    finally:
+        with suppress(OSError):
+            partial_file.unlink(missing_ok=True)

@@ -1,8 +1,10 @@
 """Lesson 04: the MLP of an encoder block (section 3.1 of arXiv 2010.11929; GELU: arXiv 1606.08415)."""
 
+from typing import Literal, get_args
+
 from torch import Tensor, nn
 
-GELUS = {"exact": "none", "tanh": "tanh"}  # our name: torch's
+Gelu = Literal["exact", "tanh"]
 
 
 class MLP(nn.Module):
@@ -20,14 +22,14 @@ class MLP(nn.Module):
     Weights start Xavier uniform, biases normal with standard deviation 1e-6 (the paper's code).
     """
 
-    def __init__(self, dim: int, hidden_dim: int, *, dropout: float = 0.0, gelu: str = "exact") -> None:
+    def __init__(self, dim: int, hidden_dim: int, *, dropout: float = 0.0, gelu: Gelu = "exact") -> None:
         super().__init__()
-        if gelu not in GELUS:
-            raise ValueError(f"unknown gelu {gelu!r}: choose one of {', '.join(GELUS)}")
+        if gelu not in get_args(Gelu):
+            raise ValueError(f"unknown gelu {gelu!r}: choose one of {', '.join(get_args(Gelu))}")
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout is a probability in [0, 1), got {dropout}: 0.0 switches it off")
         self.fc1 = nn.Linear(dim, hidden_dim)
-        self.gelu = nn.GELU(approximate=GELUS[gelu])
+        self.gelu = nn.GELU(approximate="tanh" if gelu == "tanh" else "none")
         self.fc2 = nn.Linear(hidden_dim, dim)
         self.dropout = nn.Dropout(dropout)
         for layer in (self.fc1, self.fc2):

@@ -15,8 +15,18 @@ def as_pair(size: Size, name: str) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
+def check_probability(value: float, name: str) -> None:
+    """Raise a ValueError, which calls the value ``name``, unless it lies in [0, 1)."""
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} is a probability in [0, 1), got {value}: 0.0 switches it off")
+
+
 def grid_shape(image_size: Size, patch_size: Size) -> tuple[int, int]:
-    """How many patches fit, (rows, columns), whose product is N. Raises ValueError if they leave a rest."""
+    """How many patches fit, (rows, columns), whose product is N.
+
+    Raises:
+        ValueError: the image isn't a whole number of patches high and wide.
+    """
     (H, W), (P, Q) = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
     if H % P or W % Q:
         fit = f"{max(H // P, 1) * P}x{max(W // Q, 1) * Q}"

@@ -12,43 +12,19 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-# Okabe-Ito, readable with every common colour blindness; each role keeps its colour through the whole series.
-PALETTE = {
-    "query": "#0072B2",
-    "key": "#D55E00",
-    "value": "#009E73",
-    "class": "#CC79A7",
-    "patch": "#56B4E9",
-    "position": "#E69F00",
-    "ink": "#222222",
-    "muted": "#8A8A8A",
-    "paper": "#FFFFFF",
-}
-CYCLE = [PALETTE[role] for role in ("query", "key", "value", "class", "position", "patch", "ink")]
-STYLE: Any = {
-    "figure.facecolor": PALETTE["paper"],
-    "font.size": 11.0,
-    "axes.titlesize": 11.0,
-    "axes.labelsize": 11.0,
-    "axes.edgecolor": PALETTE["muted"],
-    "axes.labelcolor": PALETTE["ink"],
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.prop_cycle": cycler(color=CYCLE),
-    "text.color": PALETTE["ink"],
-    "xtick.color": PALETTE["ink"],
-    "ytick.color": PALETTE["ink"],
-    "legend.frameon": False,
-    "lines.linewidth": 2.0,
-}
-WIDTH = 10.0  # inches: as wide as a notebook's column
+from vit_tutorial.drawings import attention_flow as attention_flow
+from vit_tutorial.drawings import encoder_block as encoder_block
+from vit_tutorial.drawings import tensor_map as tensor_map
+from vit_tutorial.style import CYCLE as CYCLE
+from vit_tutorial.style import PALETTE as PALETTE
+from vit_tutorial.style import STYLE, WIDTH
+
 STEPS = ("Patches", "Linear\nembedding", "Class token,\npositions", "Encoder", "Head")
 Array = Any  # whatever numpy.asarray takes, and torch tensors that require a gradient
 
@@ -257,11 +233,17 @@ def position_similarity(similarity: Array, grid: tuple[int, int], *, every: int 
 
 @_styled
 def attention_over_image(
-    image: Array, maps: Sequence[Array], titles: Sequence[str] = (), *, query: int | None = None, columns: int = 6
+    image: Array,
+    maps: Sequence[Array],
+    titles: Sequence[str] = (),
+    *,
+    query: int | None = None,
+    columns: int = 6,
+    largest: bool = True,
 ) -> Figure:
     """Attention as heat over the image: the photograph first, then one overlay for each map (a head, a layer).
 
-    Each overlay is scaled to its own largest weight, which its title states.
+    Each overlay is scaled to its own largest weight.
 
     Args:
         image: (C, H, W), in [0, 1].
@@ -269,6 +251,7 @@ def attention_over_image(
         titles: one for each map.
         query: index of the patch that is looking, outlined; None for the class token.
         columns: pictures in a row.
+        largest: whether each title states the largest weight.
     """
     picture = _picture(image)
     H, W = picture.shape[:2]
@@ -281,7 +264,8 @@ def attention_over_image(
     for index, weights in enumerate(map(_array, maps)):
         ax = axes[index + 1]
         _draw(ax, _overlay(picture, weights))
-        ax.set_title(f"{titles[index] if index < len(titles) else ''}\nmax {weights.max():.3f}".strip(), fontsize=10)
+        title = titles[index] if index < len(titles) else ""
+        ax.set_title(f"{title}\nmax {weights.max():.3f}".strip() if largest else title, fontsize=10)
     if query is not None:
         grid = _array(maps[0]).shape
         y, x = divmod(query, grid[1])
@@ -377,7 +361,8 @@ def matrices(
         arrays: each (rows, columns), at most about 8 x 12.
         titles: one for each.
         signs: what stands between two of them: "@", "=", "+", "→".
-        roles: the role of PALETTE whose colour each matrix takes; darker cells hold larger values.
+        roles: the role of PALETTE whose colour each matrix takes, the stronger the larger a number is; if some are
+            negative, the stronger the further from zero, and the negative ones in grey.
         digits: decimals; whole numbers are written without.
         cell: the side of a cell, in inches.
     """
@@ -385,11 +370,14 @@ def matrices(
     figure, ax, corners, cell = _side_by_side(values, titles, signs, cell)
     for index, (array, (left, top)) in enumerate(zip(values, corners, strict=True)):
         role = roles[index] if index < len(roles) else "muted"
-        tint = LinearSegmentedColormap.from_list(role, ["#FFFFFF", PALETTE[role]])
-        low, spread = float(array.min()), float(np.ptp(array))
+        positive = LinearSegmentedColormap.from_list(role, ["#FFFFFF", PALETTE[role]])
+        negative = LinearSegmentedColormap.from_list("negative", ["#FFFFFF", "#666666"])
+        low = 0.0 if array.min() < 0 else float(array.min())
+        spread = float(np.abs(array - low).max())
         for (y, x), value in np.ndenumerate(array):
-            shade = 0.08 + 0.55 * (value - low) / spread if spread else 0.25
-            ax.add_patch(Rectangle((left + x, top + y), 1, 1, facecolor=tint(shade), edgecolor="white", linewidth=1.5))
+            shade = 0.08 + 0.55 * abs(value - low) / spread if spread else 0.25
+            tint = positive(shade) if value >= low else negative(shade)
+            ax.add_patch(Rectangle((left + x, top + y), 1, 1, facecolor=tint, edgecolor="white", linewidth=1.5))
             text = f"{value:.0f}" if np.allclose(array, array.round()) else f"{value:.{digits}f}"
             ax.text(left + x + 0.5, top + y + 0.5, text, ha="center", va="center", fontsize=min(11.0, 20 * cell))
     return figure
@@ -606,7 +594,10 @@ def five_steps(
     picture = _picture(image)
     H, W = picture.shape[:2]
     figure = Figure(figsize=(WIDTH * 1.25, 3.1), layout="constrained")
-    axes = figure.subplots(1, 5, width_ratios=[1, 0.9, 1.05, 1, 0.95])
+    axes = figure.subplots(1, 5)
+    for ax in axes:  # as tall as the pictures, and their tops in one line
+        ax.set_box_aspect(H / W)
+        ax.set_anchor("N")
     _draw(axes[0], image)
     _grid_lines(axes[0], (H, W), (patch_size, patch_size))
     for ax, array in ((axes[1], _array(tokens)), (axes[2], _array(embedded))):
@@ -614,11 +605,12 @@ def five_steps(
         ax.imshow(array, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
         ax.set(xticks=[], yticks=[], ylabel=f"{len(array)} tokens", xlabel=f"width D = {array.shape[1]}")
         ax.spines[:].set_visible(False)
-    axes[2].add_patch(Rectangle((-0.5, -0.5), array.shape[1], 1, facecolor=PALETTE["class"], linewidth=0))
-    axes[2].annotate(
-        "class token", (array.shape[1] / 2, 0.5), xytext=(0, -24), textcoords="offset points", ha="center", fontsize=10,
-        color="white", bbox={"facecolor": PALETTE["class"], "linewidth": 0, "boxstyle": "round,pad=0.25"},
-    )  # fmt: skip
+    # One row of 197 would be a hairline: a band of its own above the matrix stands for the class token.
+    band = 0.06 * len(array)
+    axes[2].set_ylim(len(array) - 0.5, -0.5 - band)
+    axes[2].add_patch(Rectangle((-0.5, -0.5 - band), array.shape[1], band, facecolor=PALETTE["class"], linewidth=0))
+    middle = (array.shape[1] / 2, -0.5 - band / 2)
+    axes[2].text(*middle, "class token", ha="center", va="center", fontsize=9, color="white")
     _draw(axes[3], _overlay(picture, _array(attention)))
     axes[4].barh(list(scores), list(scores.values()), color=PALETTE["query"], height=0.7)
     axes[4].invert_yaxis()

@@ -19,9 +19,11 @@ TARGETS = ("disc", "ring", "crescent", "triangle", "square", "cross", "star", "h
 DISTRACTORS = ("bar", "dots", "arc", "grid", "zigzag")
 # Okabe and Ito's colours, and white.
 PAINTS = np.array(
-    [(230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66),
-     (0, 114, 178), (213, 94, 0), (204, 121, 167), (240, 240, 240)]
-)  # fmt: skip
+    [
+        *[(230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66)],
+        *[(0, 114, 178), (213, 94, 0), (204, 121, 167), (240, 240, 240)],
+    ]
+)
 LUMA = np.array([299, 587, 114])  # thousandths: how bright red, green and blue look (ITU-R BT.601)
 STAMP, RADII, TURNS, FINE = 27, range(8, 14), 36, 4  # pixels, pixels, steps of 10 degrees, samples along a pixel
 

@@ -1,17 +1,18 @@
 """Lesson 06: the Vision Transformer (Figure 1, Eq. 1 to 4 and Table 1 of arXiv 2010.11929)."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast, get_args
 
 from torch import Tensor, nn
 
-from vit_tutorial.embeddings import POSITIONS, Embeddings
+from vit_tutorial.embeddings import Embeddings, Position, check_sincos_dim
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.mlp import GELUS
-from vit_tutorial.patches import Size, as_pair, grid_shape
+from vit_tutorial.mlp import Gelu
+from vit_tutorial.patches import Size, as_pair, check_probability, grid_shape
 
-POOLS = {"cls": 1, "mean": 0, "distilled": 2}  # how many tokens stand before the patches
+Pool = Literal["cls", "mean", "distilled"]
 # Table 1, and the two smaller sizes of arXiv 2106.10270: D, L, h, M.
 SIZES = {
     "Ti": (192, 12, 3, 768),
@@ -44,9 +45,9 @@ class ViTConfig:
     attention_dropout: float = 0.0
     drop_path: float = 0.0  # of the last block; it grows linearly from 0 at the first
     norm_eps: float = 1e-6
-    gelu: str = "exact"  # or "tanh"
-    position: str = "learned"  # or "sincos", "none"
-    pool: str = "cls"  # or "mean": no class token then; "distilled": DeiT's second one, and a head on both
+    gelu: Gelu = "exact"  # or "tanh"
+    position: Position = "learned"  # or "sincos", "none"
+    pool: Pool = "cls"  # or "mean": no class token then; "distilled": DeiT's second one, and a head on both
 
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size"):  # a list, as JSON has it, becomes a tuple: configs are hashable
@@ -61,16 +62,16 @@ class ViTConfig:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
         if self.dim % self.num_heads:
             raise ValueError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}: change one of them")
-        if self.position == "sincos" and (self.dim % 4 or self.dim < 8):
-            raise ValueError(f"sincos positions need a dim that is a multiple of 4 and at least 8, got {self.dim}")
         for name in ("dropout", "attention_dropout", "drop_path"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{name} is a probability in [0, 1), got {getattr(self, name)}: 0.0 switches it off")
-        if not self.norm_eps > 0:
-            raise ValueError(f"norm_eps must be positive, got {self.norm_eps}: the paper's code has 1e-6")
-        for name, good in (("gelu", GELUS), ("position", POSITIONS), ("pool", POOLS)):
-            if getattr(self, name) not in good:
-                raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(good)}")
+            check_probability(getattr(self, name), name)
+        if not 0.0 < self.norm_eps < math.inf:
+            raise ValueError(f"norm_eps must be positive and finite, got {self.norm_eps}: the paper's code has 1e-6")
+        for name, choices in (("gelu", Gelu), ("position", Position), ("pool", Pool)):
+            if getattr(self, name) not in get_args(choices):
+                good = ", ".join(get_args(choices))
+                raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {good}")
+        if self.position == "sincos":
+            check_sincos_dim(self.dim)
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -87,13 +88,23 @@ class ViTConfig:
         return grid_shape(self.image_size, self.patch_size)
 
     @property
+    def prefix_tokens(self) -> int:
+        """Tokens before the patches. 1 is the class token alone, 2 DeiT's as well, 0 neither (pooling by the mean)."""
+        return {"mean": 0, "cls": 1, "distilled": 2}[self.pool]
+
+    @property
     def num_tokens(self) -> int:
-        """T: the patches, and the class token if there is one."""
-        return self.grid[0] * self.grid[1] + POOLS[self.pool]
+        """T: the patches, and the tokens before them."""
+        return self.prefix_tokens + self.grid[0] * self.grid[1]
+
+    @property
+    def head_width(self) -> int:
+        """How many numbers the head reads. D, or 2 D with DeiT's second token."""
+        return 2 * self.dim if self.pool == "distilled" else self.dim
 
 
 class ViT(nn.Module):
-    """The Vision Transformer: images (B, C, H, W) -> logits (B, K), or features (B, D) if ``num_classes`` is 0.
+    """The Vision Transformer: images (B, C, H, W) -> logits (B, K); with ``num_classes`` 0, what a head would read.
 
     The head starts as zeros, so that every class is equally likely at first (the paper's code, and its section 3.2);
     the other layers as their modules say. Images that don't fit raise what :class:`PatchEmbedding` raises.
@@ -101,24 +112,44 @@ class ViT(nn.Module):
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
-        c = self.config = config
+        self.config = config
         self.embed = Embeddings(
-            c.image_size, c.patch_size, c.in_channels, c.dim,
-            position=c.position, dropout=c.dropout, class_token=POOLS[c.pool],
-        )  # fmt: skip
-        rates = [c.drop_path * layer / max(c.depth - 1, 1) for layer in range(c.depth)]
-        self.blocks = nn.Sequential(*[EncoderBlock(
-            c.dim, c.num_heads, c.mlp_dim, qkv_bias=c.qkv_bias, norm_eps=c.norm_eps, gelu=c.gelu,
-            dropout=c.dropout, attention_dropout=c.attention_dropout, drop_path=rate,
-        ) for rate in rates])  # fmt: skip
-        self.norm = nn.LayerNorm(c.dim, eps=c.norm_eps)
-        self.head = nn.Linear(c.dim * max(POOLS[c.pool], 1), c.num_classes) if c.num_classes else nn.Identity()
+            config.image_size,
+            config.patch_size,
+            config.in_channels,
+            config.dim,
+            position=config.position,
+            dropout=config.dropout,
+            class_token=config.prefix_tokens >= 1,
+            distillation_token=config.prefix_tokens == 2,
+        )
+        self.blocks = nn.Sequential()
+        for layer in range(config.depth):
+            block = EncoderBlock(
+                config.dim,
+                config.num_heads,
+                config.mlp_dim,
+                dropout=config.dropout,
+                attention_dropout=config.attention_dropout,
+                drop_path=config.drop_path * layer / max(config.depth - 1, 1),
+                norm_eps=config.norm_eps,
+                gelu=config.gelu,
+                qkv_bias=config.qkv_bias,
+            )
+            self.blocks.append(block)
+        self.norm = nn.LayerNorm(config.dim, eps=config.norm_eps)
+        self.head = nn.Linear(config.head_width, config.num_classes) if config.num_classes else nn.Identity()
         for parameter in self.head.parameters():
             nn.init.zeros_(parameter)
 
     def forward(self, images: Tensor) -> Tensor:
         z = self.features(images)  # (B, T, D)
-        y = z.mean(dim=1) if self.config.pool == "mean" else z[:, : POOLS[self.config.pool]].flatten(1)  # (B, D)
+        if self.config.pool == "cls":
+            y = z[:, 0]  # (B, D), the class token
+        elif self.config.pool == "mean":
+            y = z.mean(dim=1)  # (B, D), every patch alike
+        else:  # "distilled"
+            y = z[:, :2].flatten(1)  # (B, 2 D), the class token and DeiT's, end to end
         return self.head(y)  # (B, K), Eq. 4
 
     def features(self, images: Tensor) -> Tensor:
@@ -132,7 +163,10 @@ class ViT(nn.Module):
 
         The forward pass keeps its fused kernel and stops at the last layer asked for; only those layers' weights are
         computed beside it. Layers count from 0, or from the end as -1. Gradients flow: ``torch.inference_mode()``
-        saves their memory. Raises ValueError for a layer that the model doesn't have.
+        saves their memory.
+
+        Raises:
+            ValueError: a layer that the model doesn't have.
         """
         depth = len(self.blocks)
         wanted = list(range(depth) if layers is None else layers)
@@ -150,16 +184,25 @@ class ViT(nn.Module):
 
 def count_parameters(config: ViTConfig) -> int:
     """Parameters by formula: 86,567,656 for B/16. Fixed sine-cosine positions are not learned and don't count."""
-    c, D, M, (P, Q) = config, config.dim, config.mlp_dim, as_pair(config.patch_size, "patch_size")
-    embed = (c.in_channels * P * Q + 1) * D + D * POOLS[c.pool] + c.num_tokens * D * (c.position == "learned")
-    attention = 3 * D * (D + c.qkv_bias) + D * (D + 1)
+    C, D, M, L = config.in_channels, config.dim, config.mlp_dim, config.depth
+    P, Q = as_pair(config.patch_size, "patch_size")
+    patches = (C * P * Q + 1) * D
+    cls_token = config.prefix_tokens * D
+    position = config.num_tokens * D if config.position == "learned" else 0
+    norm = 2 * D
+    attention = 3 * D * (D + config.qkv_bias) + D * (D + 1)
     mlp = M * (D + 1) + D * (M + 1)
-    return embed + c.depth * (2 * D + attention + 2 * D + mlp) + 2 * D + c.num_classes * (D * max(POOLS[c.pool], 1) + 1)
+    head = config.num_classes * (config.head_width + 1)
+    return patches + cls_token + position + L * (norm + attention + norm + mlp) + norm + head
 
 
 def count_macs(config: ViTConfig) -> int:
     """Multiply-accumulates of the matrix products in one image's forward pass, by formula: 17.564e9 for B/16."""
-    c, D, M, (P, Q) = config, config.dim, config.mlp_dim, as_pair(config.patch_size, "patch_size")
-    N, T = c.grid[0] * c.grid[1], c.num_tokens
-    block = T * (4 * D * D + 2 * D * M) + 2 * T * T * D
-    return N * c.in_channels * P * Q * D + c.depth * block + D * max(POOLS[c.pool], 1) * c.num_classes
+    C, D, M, L, T = config.in_channels, config.dim, config.mlp_dim, config.depth, config.num_tokens
+    P, Q = as_pair(config.patch_size, "patch_size")
+    patches = (T - config.prefix_tokens) * C * P * Q * D
+    qkv_and_proj = T * 4 * D * D
+    scores_and_sums = 2 * T * T * D
+    mlp = T * 2 * D * M
+    head = config.head_width * config.num_classes
+    return patches + L * (qkv_and_proj + scores_and_sums + mlp) + head

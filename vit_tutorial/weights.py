@@ -9,13 +9,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -25,21 +24,44 @@ import torch
 from filelock import FileLock
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial import files
+from vit_tutorial import configs, files
+from vit_tutorial.convert import (
+    Converted,
+    State,
+    Told,
+    check_parts,
+    check_preprocess,
+    convert,
+    convert_told,
+    to_huggingface,
+    to_timm,
+    to_torchvision,
+)
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.embeddings import resize_position_embedding, sincos_position_embedding
+from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.files import Trained, read
-from vit_tutorial.names import HALF, Converted, convert, to_huggingface, to_timm, to_torchvision
+from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.vit import POOLS
+from vit_tutorial.vit import ViTConfig
 
 __all__ = ["Converted", "convert", "load", "read", "to_huggingface", "to_timm", "to_torchvision"]
 
-Found = tuple[Converted, tuple[str, ...]]
+Json = dict[str, Any]
 Getter = Callable[[str], Path | None]  # a file of a repository -> where it is now; None: there is none
 GOOGLE_BUCKET = "https://storage.googleapis.com/vit_models/"
 TORCHVISION_MODELS = ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
-INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # as Pillow numbers them
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that makes a model, before it is made."""
+
+    config: ViTConfig
+    state_dict: State
+    preprocess: Preprocessing
+    classes: tuple[str, ...]
+    assumed: dict[str, Any]  # what the file didn't tell
+    about: str  # what an error begins with
 
 
 def load(
@@ -47,9 +69,17 @@ def load(
     *,
     num_classes: int | None = None,
     image_size: Size | None = None,
-    recipe: str = "timm",
+    recipe: ResizeRecipe = "timm",
+    num_heads: int | None = None,
+    gelu: Gelu | None = None,
+    norm_eps: float | None = None,
+    preprocess: Preprocessing | None = None,
 ) -> Trained:
     """A trained model, the names of its classes and its preprocessing.
+
+    What a file doesn't tell is assumed, and a UserWarning says in a sentence what; ``.assumed`` of the answer has it,
+    and the keywords here give it. The config.json in a folder, or beside a file, is honoured key by key or refused. Of
+    raw and averaged weights the average is taken, and the warning says so.
 
     Args:
         name: one of
@@ -57,7 +87,7 @@ def load(
             - "digits" or "shapes": come with the package;
             - a folder that ``python -m vit_tutorial.train`` or transformers' ``save_pretrained`` wrote, or a copy of a
               repository of timm's;
-            - a file: .safetensors, .npz, .pth, .pt or .bin;
+            - a file: .safetensors, .npz, .pth, .pt, .bin, .ckpt, .pth.tar, or the .index.json of several;
             - "torchvision/vit_b_16", or with weights named, "torchvision/vit_b_16.IMAGENET1K_SWAG_E2E_V1";
             - "timm/vit_small_patch16_224.augreg_in21k_ft_in1k", a repository of timm's on the Hugging Face hub;
             - "hf/google/vit-base-patch16-224", one of anybody's, for transformers;
@@ -66,70 +96,112 @@ def load(
             Downloads show their progress, go on where they broke off, and are kept: by huggingface_hub, and in
             torch.hub's folder.
         num_classes: another number of classes than the checkpoint's gives a new head, of zeros; 0 gives none.
-        image_size: H = W, or (H, W), in pixels; learned positions are resized to it.
+        image_size: H = W, or (H, W), in pixels; learned positions are resized to it. Of a file whose positions fill no
+            square it must be the size that they were learned on (:func:`convert` takes that for any file).
         recipe: how (see :func:`resize_position_embedding`).
+        num_heads: h; by default as the file tells, or the published models of its width have it.
+        gelu: "exact" or "tanh"; by default as the file tells, or its library has it.
+        norm_eps: epsilon of the norms, likewise.
+        preprocess: how pictures become what the model takes, likewise.
 
     Raises:
-        ValueError: no such name; weights that are damaged, of another architecture, or beyond ViTConfig: which and why.
+        ValueError: no such name; weights that are damaged, of another architecture, or beyond ViTConfig: which and why;
+            a value out of its range.
+        TypeError: a value of another type.
         OSError: a file isn't there and can't be downloaded: which file to put where.
     """
     text = os.fspath(name)
+    given = Told(num_heads, image_size, gelu, norm_eps, preprocess)
+    with files.refusing():
+        found = _find(text, given)
+    assumed = dict(found.assumed)
+    with files.refusing(found.about):
+        config, state, classes, pixels = found.config, found.state_dict, found.classes, found.preprocess
+        if num_classes is not None and num_classes != config.num_classes:
+            (config, state), classes = with_head(config, state, num_classes), ()
+        if image_size is not None:
+            config, state = with_size(config, state, image_size, recipe)
+            pixels = replace(pixels, image_size=as_pair(image_size, "image_size"))
+        if preprocess is not None:
+            pixels = preprocess
+            assumed.pop("preprocess", None)
+        check_preprocess(pixels, config)
+        classes = classes or tuple(f"class {k}" for k in range(config.num_classes))
+        model = files.assemble(config, state, checked=True)
+    files.warn(repr(text), assumed)
+    return Trained(model, classes, pixels, assumed)
+
+
+def _find(text: str, given: Told) -> Found:
+    """What the name stands for."""
     kind, _, rest = text.partition("/")
     path = Path(text)
     remote = {"torchvision": _torchvision, "timm": _timm_hub, "hf": _huggingface_hub, "google": _google}
-    try:
-        if text in _shipped() or (path.is_dir() and not _is_hub_folder(path)):
-            model, classes, preprocess = files.load(text)
-            found: Found = Converted(model.config, dict(model.state_dict()), preprocess), classes
-        elif path.is_dir():
-            found = _hub_folder(lambda file: path / file if (path / file).is_file() else None, text)
-        elif kind in remote and rest and not path.exists():
-            found = remote[kind](rest)
-        elif path.suffix in (".safetensors", ".npz", ".pth", ".pt", ".bin"):
-            found = convert(read(path)), ()
-        else:
-            raise ValueError(
-                f"{text!r} is neither a model of the package ({', '.join(_shipped())}) nor a folder, nor a file that "
-                f"ends in .safetensors, .npz or .pth, nor {', '.join(f'{kind}/NAME' for kind in remote)}; "
-                "python -m vit_tutorial.train --out FOLDER writes such a folder"
-            )
-        return _adapt(*found, num_classes, image_size, recipe)
-    except ValueError as error:
-        raise ValueError(str(error) if text in str(error) else f"{text!r}: {error}") from error
+    if text in files.shipped():
+        return _own(text, given)
+    if path.is_dir():
+        return _folder(_local(path), text, given) if _is_hub_folder(path) else _own(text, given)
+    if kind in remote and rest and not path.exists():
+        return remote[kind](rest, given)
+    if files.is_weights(path):
+        return _file(path, given)
+    raise ValueError(
+        f"{text!r} is neither a model of the package ({', '.join(files.shipped())}) nor a folder, nor a file that "
+        f"ends in {', '.join(files.READERS)}, nor {', '.join(f'{kind}/NAME' for kind in remote)}; "
+        "python -m vit_tutorial.train --out FOLDER writes such a folder"
+    )
 
 
-def _shipped() -> list[str]:
-    return sorted(folder.name for folder in files.SHIPPED.iterdir())
+def _own(text: str, given: Told) -> Found:
+    """A folder that this package wrote, or came with."""
+    config, state, classes, preprocess = files.load(text)
+    path = files.SHIPPED / text if text in files.shipped() else Path(text)
+    changes = {name: getattr(given, name) for name in ("num_heads", "gelu", "norm_eps")}
+    with files.refusing(files.damaged(path)):
+        config = replace(config, **{name: value for name, value in changes.items() if value is not None})
+        files.check_numbers(state)
+        return Found(config, state, preprocess, classes, {}, files.damaged(path))
 
 
-def _adapt(
-    found: Converted, classes: tuple[str, ...], num_classes: int | None, image_size: Size | None, recipe: str
-) -> Trained:
-    """With another head, or for another image size, if asked."""
-    config, state, preprocess = found.config, dict(found.state_dict), found.preprocess
-    if num_classes is not None and num_classes != config.num_classes:
-        config, classes = replace(config, num_classes=num_classes), ()
-        state = {name: tensor for name, tensor in state.items() if not name.startswith("head.")}
-        if num_classes:
-            state["head.weight"] = torch.zeros(num_classes, config.dim * max(POOLS[config.pool], 1))
-            state["head.bias"] = torch.zeros(num_classes)
-    if image_size is not None:
-        old, config = config, replace(config, image_size=image_size)
-        preprocess = replace(preprocess, image_size=as_pair(image_size, "image_size"))
-        prefix = POOLS[config.pool]
-        if config.position == "learned" and config.grid != old.grid:
-            state["embed.position"] = resize_position_embedding(
-                state["embed.position"], old.grid, config.grid, prefix_tokens=prefix, recipe=recipe
-            )
-        elif config.position == "sincos":
-            grid = sincos_position_embedding(config.grid, config.dim)
-            state["embed.position"] = torch.cat([torch.zeros(1, prefix, config.dim), grid], dim=1)
-    if len(classes) != config.num_classes:
-        classes = tuple(f"class {k}" for k in range(config.num_classes))
-    return Trained(files.assemble(config, state), classes, preprocess)
+def _file(path: Path, given: Told) -> Found:
+    """A file of tensors; a config.json beside it that is timm's or transformers' tells the rest."""
+    state, config = read(path), _beside(path.parent)
+    if config is not None:
+        return _known(state, _processor(_local(path.parent), config), config, str(path), given)
+    with files.refusing(repr(str(path))):
+        told = replace(given, image_size=None, preprocess=None, wanted_size=given.image_size)
+        converted = convert_told(state, "auto", told)
+        return Found(*converted, (), converted.assumed, repr(str(path)))
 
 
-def _torchvision(name: str) -> Found:
+def with_head(config: ViTConfig, state: State, num_classes: int) -> tuple[ViTConfig, State]:
+    """The config and tensors with a new head of zeros for so many classes; 0: with none."""
+    config = replace(config, num_classes=num_classes)
+    state = {name: tensor for name, tensor in state.items() if not name.startswith("head.")}
+    if num_classes:
+        state["head.weight"] = torch.zeros(num_classes, config.head_width)
+        state["head.bias"] = torch.zeros(num_classes)
+    return config, state
+
+
+def with_size(
+    config: ViTConfig, state: State, image_size: Size, recipe: ResizeRecipe = "timm"
+) -> tuple[ViTConfig, State]:
+    """The config and tensors for pictures of another size: learned positions are resized, sines computed anew."""
+    old, config = config, replace(config, image_size=image_size)
+    if config.position == "learned" and config.grid != old.grid:
+        position = resize_position_embedding(
+            state["embed.position"], old.grid, config.grid, prefix_tokens=config.prefix_tokens, recipe=recipe
+        )
+        state = state | {"embed.position": position}
+    elif config.position == "sincos":
+        grid = sincos_position_embedding(config.grid, config.dim)  # (1, N, D)
+        prefix = torch.zeros(1, config.prefix_tokens, config.dim)
+        state = state | {"embed.position": torch.cat([prefix, grid], dim=1)}
+    return config, state
+
+
+def _torchvision(name: str, given: Told) -> Found:
     from torchvision.models import get_model_weights
 
     model, _, version = name.partition(".")
@@ -139,19 +211,38 @@ def _torchvision(name: str) -> Found:
     if version and version not in known.__members__:
         raise ValueError(f"{model} has the weights {', '.join(known.__members__)}, no {version!r}")
     weights = known[version or "DEFAULT"]
-    how, found = weights.transforms(), convert(_download(weights.url, weights.url.rpartition("/")[2]), "torchvision")
-    crop = how.crop_size[0] / how.resize_size[0]
-    size = (how.crop_size[0], how.crop_size[0])
-    preprocess = Preprocessing(size, tuple(how.mean), tuple(how.std), crop, how.interpolation.value)
-    return found._replace(preprocess=preprocess), tuple(weights.meta["categories"])
+    how, size = weights.transforms(), weights.transforms().crop_size[0]
+    crop = size / how.resize_size[0]
+    pixels = Preprocessing((size, size), tuple(how.mean), tuple(how.std), crop, how.interpolation.value)
+    state = _download(weights.url, weights.url.rpartition("/")[2])
+    return _published(state, "torchvision", given, pixels, tuple(weights.meta["categories"]), f"torchvision/{name}")
 
 
-def _google(name: str) -> Found:
+def _google(name: str, given: Told) -> Found:
     if not re.fullmatch(r"([\w+-]+/)?[\w+.-]+\.npz", name):
         raise ValueError("the paper's files are google/NAME.npz or google/FOLDER/NAME.npz")
     name = name if "/" in name else f"augreg/{name}"
-    found = convert(_download(GOOGLE_BUCKET + name, f"vit_models/{name}"), "google")  # folders repeat file names
-    return found, _imagenet() if "imagenet2012" in name and found.config.num_classes == 1000 else ()
+    state = _download(GOOGLE_BUCKET + name, f"vit_models/{name}")  # folders repeat file names
+    return _published(state, "google", given, None, _imagenet() if "imagenet2012" in name else (), f"google/{name}")
+
+
+def _published(
+    state: dict[str, Any],
+    source: str,
+    given: Told,
+    pixels: Preprocessing | None,
+    classes: tuple[str, ...],
+    about: str,
+) -> Found:
+    """A file by its own library's name for it, whose code tells what the tensors don't."""
+    with files.refusing(about):
+        converted = convert_told(state, source, replace(given, image_size=None, preprocess=None))
+    assumed = {key: value for key, value in converted.assumed.items() if key in ("weights", "left_out")}
+    model, tensors, preprocess = converted
+    classes = classes if len(classes) == model.num_classes else ()
+    if pixels is not None:
+        preprocess = replace(pixels, image_size=preprocess.image_size)
+    return Found(model, tensors, preprocess, classes, assumed, about)
 
 
 def _imagenet() -> tuple[str, ...]:
@@ -226,72 +317,79 @@ def _hub(repository: str) -> Getter:
     return get
 
 
-def _timm_hub(name: str) -> Found:
-    found, classes = _hub_folder(_hub(f"timm/{name}"), f"timm/{name}")
-    return found, classes or (_imagenet() if "in1k" in name and found.config.num_classes == 1000 else ())
+def _timm_hub(name: str, given: Told) -> Found:
+    found = _folder(_hub(f"timm/{name}"), f"timm/{name}", given)
+    named = any(not re.fullmatch(r"class \d+", label) for label in found.classes)
+    if not named and "in1k" in name and found.config.num_classes == 1000:
+        return replace(found, classes=_imagenet())
+    return found
 
 
-def _huggingface_hub(name: str) -> Found:
-    return _hub_folder(_hub(name), name)
+def _huggingface_hub(name: str, given: Told) -> Found:
+    return _folder(_hub(name), name, given)
+
+
+def _local(path: Path) -> Getter:
+    """Files of a folder on disk."""
+    return lambda file: path / file if (path / file).is_file() else None
 
 
 def _is_hub_folder(path: Path) -> bool:
     """Whether it is a copy of a repository for transformers or timm; what else it is, files.load will say."""
     try:
-        return bool(_json(path / "config.json").keys() & {"model_type", "architecture"})
+        return _beside(path) is not None
     except (OSError, ValueError):
         return False
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: get it again")
-    return content
+def _beside(folder: Path) -> Json | None:
+    """The folder's config.json, if it is transformers' or timm's."""
+    path = folder / "config.json"
+    if not path.is_file():
+        return None
+    config = files.read_json(path)
+    return config if config.keys() & {"model_type", "architecture"} else None
 
 
-def _hub_folder(get: Getter, name: str) -> Found:
-    """A repository's config.json says whose it is, and all that the shapes don't tell."""
+def _folder(get: Getter, name: str, given: Told) -> Found:
+    """A repository's tensors, and the config.json that says whose they are and all that the shapes don't tell."""
+    names = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
     path = get("config.json")
-    if path is None or (weights := get("model.safetensors") or get("pytorch_model.bin")) is None:
-        raise ValueError(f"{name} needs config.json, and model.safetensors or pytorch_model.bin")
-    config, state = _json(path), read(weights)
-    try:
-        if "architecture" in config:
-            return _from_timm(config, state)
-        other = get("preprocessor_config.json")
-        return _from_transformers(config, state, _json(other) if other else {})
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(
-            f"config.json or preprocessor_config.json of {name} is damaged or unknown: {error!r}"
-        ) from error
+    weights = next((found for file in names if (found := get(file)) is not None), None)
+    if path is None or weights is None:
+        raise ValueError(f"{name} needs config.json, and {', '.join(names[:3:2])}, or an index of several")
+    if weights.name.endswith(".index.json"):
+        index = files.read_json(weights).get("weight_map")
+        for file in sorted(set(index.values())) if isinstance(index, dict) else ():
+            get(str(file))  # downloads it
+    config = files.read_json(path)
+    return _known(read(weights), _processor(get, config), config, name, given)
 
 
-def _from_timm(config: dict[str, Any], state: dict[str, Any]) -> Found:
-    about, more = config["pretrained_cfg"], config.get("model_args", {})
-    name = config["architecture"]
-    # The tensors of those three would fit, and their activation or rotation isn't among them.
-    if not re.match(r"vit_|deit_", name) or re.search(r"quickgelu|siglip|rope", name):
-        raise ValueError(f"timm's {name} is beyond ViTConfig: of vit_* and deit_*, all but quickgelu, siglip and rope")
-    size, heads = tuple(about["input_size"][1:]), {"vit_base_patch16_gap_224": 16}.get(name)
-    found = convert(state, "timm", num_heads=more.get("num_heads", heads), image_size=size)
-    crop = "squeeze" if about.get("crop_mode") == "squash" else about["crop_pct"]
-    preprocess = Preprocessing(size, tuple(about["mean"]), tuple(about["std"]), crop, about["interpolation"])
-    return found._replace(preprocess=preprocess), tuple(config.get("label_names") or about.get("label_names") or ())
+def _processor(get: Getter, config: Json) -> Json | None:
+    """What says how transformers prepares pictures; timm's config does that itself."""
+    if "architecture" in config or (path := get("preprocessor_config.json")) is None:
+        return None
+    return files.read_json(path)
 
 
-def _from_transformers(config: dict[str, Any], state: dict[str, Any], how: dict[str, Any]) -> Found:
-    gelus = {"gelu": "exact", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-    if config.get("model_type") != "vit" or config["hidden_act"] not in gelus:
-        raise ValueError(f"{config.get('model_type')} with {config.get('hidden_act')} is beyond ViTConfig: vit, gelu")
-    size = as_pair(config["image_size"], "image_size")
-    found = convert(state, "huggingface", num_heads=config["num_attention_heads"], image_size=size)
-    changed = replace(found.config, norm_eps=config["layer_norm_eps"], gelu=gelus[config["hidden_act"]])
-    mean, std = tuple(how.get("image_mean", HALF[0])), tuple(how.get("image_std", HALF[1]))
-    mode = INTERPOLATIONS[how.get("resample", 2)]
-    names = config.get("id2label") or {}
-    classes = tuple(names[key] for key in sorted(names, key=int)) if found.config.num_classes else ()
-    return Converted(changed, found.state_dict, Preprocessing(size, mean, std, "squeeze", mode)), classes
+def _known(state: dict[str, Any], processor: Json | None, config: Json, name: str, given: Told) -> Found:
+    """Tensors and a config.json of timm's or transformers'."""
+    with files.refusing(name):
+        try:
+            known = configs.transformers(config, processor) if "model_type" in config else configs.timm(config)
+        except ValueError:
+            check_parts(state)  # what the tensors show says more than a name that isn't known
+            raise
+        told = replace(given, image_size=None, preprocess=None).or_else(known.told)
+        converted = convert_told(state, known.source, told)
+        model, tensors, preprocess = converted
+        known.check(model)
+        assumed = converted.assumed
+        if known.pixels is not None:
+            preprocess = known.pixels
+            assumed = {key: value for key, value in assumed.items() if key != "preprocess"}
+        classes = known.classes(model.num_classes) if model.num_classes else ()
+        if given.image_size is None and known.resized:
+            model, tensors = with_size(model, tensors, preprocess.image_size)
+        return Found(model, tensors, preprocess, classes, assumed, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from torch import Tensor
@@ -120,6 +121,11 @@ class Exercise:
     forbidden: tuple[Any, ...] = ()
     advice: Mapping[str, str] = field(default_factory=dict)
     explain: Callable[[list[tuple[Case, Result, Result]]], str] | None = None
+
+
+def exercises_of(module: ModuleType) -> tuple[Exercise, ...]:
+    """The exercises that a lesson's checks declare, in their order: there is no list of them beside."""
+    return tuple(thing for thing in vars(module).values() if isinstance(thing, Exercise))
 
 
 def joined(first: Any, second: Any) -> Any:

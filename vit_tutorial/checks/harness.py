@@ -58,6 +58,7 @@ __all__ = [
 
 SECONDS = 10.0  # for one student's work, all its inputs together
 QUICK = 0.5  # a work that takes longer is not tried again to find out what it does
+COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
 KEPT = 2000  # characters of what the student's code prints
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 UNWRITTEN = "is not written yet"
@@ -474,11 +475,11 @@ def two_at_once(
 
 @functools.cache
 def _couples(exercise: Exercise) -> list[tuple[Mistake, Mistake, Any, Result | Fault]]:
-    """All pairs of mistakes that can be joined, and what they give on the first input: computed once."""
-    found = []
+    """The likeliest pairs of mistakes that can be joined, and what they give on the first input: computed once."""
+    found: list[tuple[Mistake, Mistake, Any, Result | Fault]] = []
     for first, second in itertools.combinations(exercise.mistakes, 2):
         work = joined(first.wrong, second.wrong)
-        if work is not None:
+        if work is not None and len(found) < COUPLES:
             found.append((first, second, work, _one(exercise, work, exercise.cases()[0])))
     return found
 
@@ -507,8 +508,6 @@ def _on_work(tried: _Tried) -> list[str]:
     wrong = [i for i, verdict in enumerate(tried.verdicts) if verdict]
     if seen := _explained(tried, wrong):
         return [f"What your numbers show: {seen}"]
-    if not any("differ, shape" in tried.verdicts[i] or "has shape" in tried.verdicts[i] for i in wrong):
-        return []
     couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
     if len(couples) == 1:
         a, b = couples[0]

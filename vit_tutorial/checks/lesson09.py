@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial import names
+from vit_tutorial import convert
 from vit_tutorial.checks.compare import kind
 from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Words, answers, call, check, normal
 
@@ -170,7 +170,7 @@ def _rules(table: dict[str, str]) -> dict[str, str]:
 
 
 def _name_cases() -> list[Case]:
-    vision, timm, faces = (_rules(table) for table in (names.TORCHVISION, names.TIMM, names.TRANSFORMERS_4))
+    vision, timm, faces = (_rules(table) for table in (convert.TORCHVISION, convert.TIMM, convert.TRANSFORMERS_4))
     dots = {"layer{i}.fc.*": "blocks.{i}.mlp.fc1.*", "head.*": "head.*"}
     asked = [
         ("encoder.layers.encoder_layer_0.ln_1.weight", vision, "torchvision's rules"),
@@ -787,7 +787,7 @@ def _pixels(H: int, W: int) -> Tensor:
 
 
 def _prepare_cases() -> list[Case]:
-    imagenet, uneven = names.IMAGENET, ((0.5, 0.4, 0.3), (0.25, 0.2, 0.1))
+    imagenet, uneven = convert.IMAGENET, ((0.5, 0.4, 0.3), (0.25, 0.2, 0.1))
     asked = [(2, 1, imagenet), (4, 6, uneven), (5, 3, imagenet), (8, 2, uneven)]
     return [Case(f"{H} × {W} pixels, mean={mean}", (_pixels(H, W), mean, std)) for H, W, (mean, std) in asked]
 
@@ -987,7 +987,7 @@ PREPARE = Exercise(
             "ImageNet's numbers, whatever comes",
             "Use the arguments mean and std: other weights have others.",
             "7 · The pixels belong to the weights",
-            lambda pixels, mean, std: _prepare()(pixels, *names.IMAGENET),
+            lambda pixels, mean, std: _prepare()(pixels, *convert.IMAGENET),
         ),
         Mistake(
             "a whole division",

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from vit_tutorial.checks.compare import as_number, as_tensor, kind
 from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Words, answers, call, check, normal
-from vit_tutorial.embeddings import Grid, resize_position_embedding
+from vit_tutorial.embeddings import Grid, ResizeRecipe, resize_position_embedding
 from vit_tutorial.vit import ViT, ViTConfig
 
 __all__ = [
@@ -789,7 +789,7 @@ def _as_a_line(along: int) -> Position:
     return resized
 
 
-def _recipe(recipe: str) -> Position:
+def _recipe(recipe: ResizeRecipe) -> Position:
     return lambda position, old, new: resize_position_embedding(position, old, new, recipe=recipe)
 
 

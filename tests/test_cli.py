@@ -1,0 +1,124 @@
+"""The command ``vit-tutorial``: what it hands on, and what pip installs."""
+
+import importlib
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+
+import vit_tutorial as vt
+import vit_tutorial_cli as cli
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_each_command_has_the_help_of_its_module(command, capsys):
+    module = importlib.import_module(f"vit_tutorial.{command}")
+    said = []
+    for main, arguments in ((cli.main, [command, "--help"]), (module.main, ["--help"])):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert not caught.value.code
+        said.append(capsys.readouterr().out)
+    ours, theirs = (" ".join(text.split()) for text in said)  # lines break elsewhere after a shorter name
+    assert ours.startswith(f"usage: vit-tutorial {command} [-h]")
+    assert ours.partition(" [-h]")[2] == theirs.partition(" [-h]")[2]
+
+
+@pytest.mark.parametrize("name", ["", *(f".{command}" for command in cli.COMMANDS)])
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
+def test_python_m_starts_it(name, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["", "--help"])
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_module(f"vit_tutorial{name}", run_name="__main__", alter_sys=False)
+    assert not caught.value.code
+    assert capsys.readouterr().out.startswith("usage: ")
+
+
+def test_every_argument_is_handed_on_as_it_is(monkeypatch):
+    got = []
+    monkeypatch.setattr(vt.train, "main", lambda arguments, prog: got.append((prog, arguments)))
+    words = ["--version", "train", "--", "-h", "--data", "digits"]  # none of them is the command's own
+    cli.main(["train", *words])
+    monkeypatch.setattr(sys, "argv", ["vit-tutorial", "train", "--resume"])
+    cli.main()
+    assert got == [("vit-tutorial train", words), ("vit-tutorial train", ["--resume"])]
+
+
+def test_the_exit_status_is_the_command_s(refuses):
+    with refuses(SystemExit, "error: ", "nowhere.png"):
+        cli.main(["predict", "nowhere.png", "--weights", "shapes"])
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_names_the_commands(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert not caught.value.code
+    out = capsys.readouterr().out
+    assert re.findall(r"^  (\w+)  +[a-z]", out, re.MULTILINE) == ["train", "predict", "explorer"]
+    assert max(map(len, out.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["nonsense"]])
+def test_help_does_not_wait_for_torch(arguments):
+    code = (
+        "import sys, vit_tutorial_cli\ntry: vit_tutorial_cli.main(sys.argv[1:])\n"
+        "finally: print('heavy:', *{'torch', 'numpy', 'PIL', 'vit_tutorial'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.stdout.splitlines()[-1] == "heavy:"
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["--nonsense"], ["--", "train"], ["tra"]])
+def test_refuses_what_it_does_not_know(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2
+    assert "vit-tutorial: error: " in capsys.readouterr().err
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert not caught.value.code
+    assert capsys.readouterr().out.startswith(f"vit_tutorial {vt.__version__} (torch {torch.__version__}, Python 3.")
+
+
+def test_what_pip_installs_works_by_itself(tmp_path):
+    """The script and the explorer's pages, from a wheel, far from the sources."""
+    if int(metadata.version("setuptools").partition(".")[0]) < 77:
+        pytest.skip("needs setuptools 77 or newer: without a network, pip builds with what is here")
+    script = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    assert script == {"vit-tutorial": "vit_tutorial_cli:main"}
+    sources = tmp_path / "sources"
+    shutil.copytree(ROOT / "vit_tutorial", sources / "vit_tutorial", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", "vit_tutorial_cli.py"):
+        shutil.copy(ROOT / name, sources)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", tmp_path / "site", sources], check=True, cwd=tmp_path, capture_output=True)
+    shutil.rmtree(sources)
+    code = (
+        "import sys; sys.path.insert(0, 'site'); import vit_tutorial_cli, vit_tutorial\n"
+        "assert vit_tutorial_cli.__file__.startswith(sys.argv[1]) and vit_tutorial.__file__.startswith(sys.argv[1])\n"
+        "from matplotlib import cbook; photo = cbook.get_sample_data('grace_hopper.jpg', asfileobj=False)\n"
+        "vit_tutorial_cli.main(['explorer', str(photo), '--weights', 'shapes', '--out', 'page.html'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page.html").read_text("utf-8")
+    for kind in ("html", "css", "js"):
+        assert (ROOT / "vit_tutorial" / "explorer" / f"explorer.{kind}").read_text("utf-8") in page
+    assert any((tmp_path / "site" / "bin").glob("vit-tutorial*")) or sys.platform == "win32"

@@ -1,0 +1,418 @@
+"""Lesson 09: what a library's config.json says is honoured, with that library's numbers, or refused by name."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import timm
+import torch
+import transformers
+from peers import logits, randomise
+from PIL import Image
+from safetensors.torch import save_file
+from timm.models import save_for_hf
+from torch.testing import assert_close
+
+import vit_tutorial as vt
+from vit_tutorial import configs
+
+PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 71, 3), np.uint8)).resize((130, 90))
+
+
+def load(folder, **told):
+    """vt.load, which must have nothing to say."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return vt.load(folder, **told)
+
+
+def change(folder, file="config.json", **changes):
+    path = folder / file
+    content = json.loads(path.read_text("utf-8"))
+    for key, value in changes.items():
+        inner, _, last = key.rpartition("__")
+        (content[inner] if inner else content)[last] = value
+    path.write_text(json.dumps(content), "utf-8")
+    return folder
+
+
+# ---------------------------------------------------------------------------------------------------------------- timm
+
+
+def timm_folder(folder, name="vit_tiny_patch16_224", overlay=None, **options):
+    sizes = {"img_size": 32, "embed_dim": 24, "depth": 2, "num_heads": 3, "num_classes": 5}
+    theirs = timm.create_model(name, pretrained_cfg_overlay=overlay, **(sizes | options))
+    save_for_hf(randomise(theirs).eval(), folder, safe_serialization=True)
+    return theirs
+
+
+def same_answers(theirs, found, atol=1e-5):
+    images = found.preprocess(PICTURE)
+    with torch.inference_mode():
+        expected = logits(theirs, images)
+        assert expected.std() > 0.05
+        assert_close(found.model(images), expected, rtol=0, atol=atol)
+
+
+TIMM = {
+    "as it comes": {},
+    "gelu": {"act_layer": "gelu"},
+    "tanh": {"act_layer": "gelu_tanh"},
+    "mean": {"global_pool": "avg", "class_token": False, "fc_norm": False},
+    "no class position": {"no_embed_class": True},
+    "no positions": {"pos_embed": "none"},
+    "rectangle": {"img_size": (32, 64)},
+    "grey": {"in_chans": 1},
+    "heads": {"num_heads": 6},
+    "mlp": {"mlp_ratio": 2.5},
+    "prefix": {"pool_include_prefix": True},
+    "dynamic": {"dynamic_img_size": True},
+    "bilinear": {"overlay": {"interpolation": "bilinear", "crop_pct": 0.95}},
+    "squash": {"overlay": {"crop_mode": "squash", "crop_pct": 1.0}},
+    "squash and crop": {"overlay": {"crop_mode": "squash", "crop_pct": 0.8}},
+    "imagenet": {"overlay": {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}},
+}
+
+
+@pytest.mark.parametrize("case", TIMM)
+def test_what_timm_saves_is_honoured(case, tmp_path):
+    theirs = timm_folder(tmp_path, **TIMM[case])
+    found = load(tmp_path)
+    assert found.assumed == {}
+    if theirs.in_chans == 3:
+        about = timm.models._hub.load_model_config_from_path(tmp_path)[0]
+        transform = timm.data.create_transform(**timm.data.resolve_data_config({}, pretrained_cfg=about))
+        assert_close(found.preprocess(PICTURE), transform(PICTURE)[None], rtol=0, atol=1e-6)
+    same_answers(theirs, found)
+
+
+BEYOND = {
+    "relu": {"act_layer": "relu"},
+    "silu": {"act_layer": "silu"},
+    "quick_gelu": {"act_layer": "quick_gelu"},
+    "avgmax": {"global_pool": "avgmax", "fc_norm": False},
+    "max": {"global_pool": "max", "fc_norm": False},
+    "'avg'": {"global_pool": "avg", "fc_norm": False, "class_token": True},
+    "mean": {"global_pool": "avg", "fc_norm": False},
+    "''": {"global_pool": ""},
+    "attention pooling": {"global_pool": "map"},
+    "border": {"overlay": {"crop_mode": "border"}},
+    "register": {"reg_tokens": 1},
+    "norm_layer": {"norm_layer": "rmsnorm"},
+}
+
+
+@pytest.mark.parametrize("words", BEYOND)
+def test_what_timm_saves_and_we_cannot_express_is_refused(words, tmp_path, refuses):
+    timm_folder(tmp_path, **BEYOND[words])
+    with refuses(ValueError, str(tmp_path), words):
+        vt.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_args__new_option": 3}, ["model_args", "new_option"]),
+        ({"pretrained_cfg__resize_mode": "odd"}, ["pretrained_cfg", "resize_mode"]),
+        ({"something": 1}, ["something"]),
+        ({"model_args__block_fn": "ResPostBlock"}, ["block_fn"]),
+        ({"model_args__num_heads": 0}, ["num_heads", "0"]),
+        ({"model_args__num_heads": "3"}, ["num_heads", "'3'"]),
+        ({"model_args__act_layer": ["gelu"]}, ["act_layer"]),
+        ({"model_args__depth": 3}, ["depth=3", "2"]),
+        ({"model_args__embed_dim": 48}, ["dim=48", "24"]),
+        ({"model_args__mlp_ratio": 2}, ["mlp_dim=48", "96"]),
+        ({"model_args__qkv_bias": False}, ["qkv_bias"]),
+        ({"model_args__class_token": False}, ["class_token"]),
+        ({"model_args__img_size": 48}, ["9 patches", "5 tokens"]),
+        ({"pretrained_cfg__input_size": [3, 64, 64]}, ["(64, 64)", "takes 32"]),
+        ({"pretrained_cfg__mean": [0.5, float("nan"), 0.5]}, ["mean", "nan"]),
+        ({"pretrained_cfg__mean": [0.5, 0.5]}, ["mean", "3 channels"]),
+        ({"pretrained_cfg__std": [0.5, 0, 0.5]}, ["std", "above 0"]),
+        ({"pretrained_cfg__crop_pct": -1}, ["crop_pct"]),
+        ({"pretrained_cfg__interpolation": "random"}, ["interpolation", "random"]),
+        ({"pretrained_cfg__label_offset": 1}, ["label_offset"]),
+        ({"label_names": {"a": "cat"}}, ["label_names", "'a'"]),
+        ({"label_names": {"7": "cat"}}, ["class 7", "5 classes"]),
+        ({"label_names": "cat"}, ["label_names", "str"]),
+        ({"global_pool": "avg", "model_args__global_pool": None}, ["pools by mean"]),
+        ({"architecture": "vit_base_patch16_rpn_224"}, ["vit_base_patch16_rpn_224", "beyond ViTConfig"]),
+        ({"architecture": ["vit"]}, ["architecture", "vit"]),
+        ({"pretrained_cfg": [1]}, ["pretrained_cfg"]),
+    ],
+)
+def test_keys_and_values_of_timm_that_are_refused(changes, words, tmp_path, refuses):
+    timm_folder(tmp_path)
+    with refuses(ValueError, str(tmp_path), *words):
+        vt.load(change(tmp_path, **changes))
+
+
+def test_timm_s_class_names(tmp_path):
+    timm_folder(tmp_path)
+    change(tmp_path, label_names={"2": "two", "0": "zero"})
+    assert load(tmp_path).classes == ("zero", "class 1", "two", "class 3", "class 4")
+    change(tmp_path, label_names=["a", "b", "c", "d", "e"])
+    assert load(tmp_path).classes == tuple("abcde")
+    change(tmp_path, pretrained_cfg__mean=[0.25])  # timm takes one for all
+    assert load(tmp_path).preprocess.mean == (0.25,) * 3
+
+
+def plain_names():
+    listed = (name for module in ("vision_transformer", "deit") for name in timm.list_models(module=module))
+    return [name for name in listed if any(configs.re.fullmatch(pattern, name) for pattern in configs.PLAIN)]
+
+
+def test_the_table_of_plain_names_is_timm_s():
+    assert len(plain_names()) >= 45
+    for name in plain_names():
+        with torch.device("meta"):
+            theirs = timm.create_model(name, depth=1)
+        block = theirs.blocks[0]
+        heads, gelu = configs._timm_architecture(name)
+        assert heads == block.attn.num_heads, name
+        assert type(block).__name__ == "Block", name
+        assert block.norm1.eps == 1e-6, name
+        tanh = "Tanh" in type(block.mlp.act).__name__ or getattr(block.mlp.act, "approximate", "none") == "tanh"
+        assert (gelu == "tanh") is tanh, name
+        assert type(block.mlp.act).__name__ in ("GELU", "GELUTanh"), name
+
+
+@pytest.mark.parametrize("name", ["flexivit_small", "vit_base_patch16_gap_224", "vit_base_patch32_siglip_gap_256",
+                                  "deit_tiny_distilled_patch16_224", "test_vit"])  # fmt: skip
+def test_names_that_say_more_than_their_sizes(name, tmp_path):
+    heads = configs._timm_architecture(name)[0]
+    theirs = timm.create_model(name, depth=1, embed_dim=4 * heads, num_classes=5, **({} if name == "test_vit" else {
+        "img_size": 64}))  # fmt: skip
+    save_for_hf(randomise(theirs).eval(), tmp_path, safe_serialization=True)
+    assert "num_heads" not in json.loads((tmp_path / "config.json").read_text())["model_args"]
+    same_answers(theirs, load(tmp_path))
+
+
+def test_an_older_config_of_timm_without_levels(tmp_path):
+    theirs = timm_folder(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    flat = config["pretrained_cfg"] | {"architecture": "vit_tiny_patch16_224", "num_classes": 5}
+    (tmp_path / "config.json").write_text(json.dumps(flat | {"input_size": [3, 32, 32]}))
+    same_answers(theirs, load(tmp_path))
+
+
+# -------------------------------------------------------------------------------------------------------- transformers
+
+
+def hf_folder(folder, kind="ViTForImageClassification", processor=None, **options):
+    kind = getattr(transformers, kind)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    sizes |= {"image_size": 32, "patch_size": 8, "num_labels": 3}
+    theirs = randomise(kind(kind.config_class(**(sizes | options)))).eval()
+    theirs.save_pretrained(folder)
+    name, how = processor or ("ViT", {"size": {"height": 32, "width": 32}})
+    kind = getattr(transformers, f"{name}ImageProcessorPil", None) or getattr(transformers, f"{name}ImageProcessor")
+    theirs.processor = kind(**how)
+    theirs.processor.save_pretrained(folder)
+    return theirs
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"hidden_act": "gelu_new"}, {"hidden_act": "gelu_pytorch_tanh"}, {"layer_norm_eps": 0.01}, {"qkv_bias": False},
+     {"num_attention_heads": 2}, {"kind": "ViTMSNForImageClassification"}, {"kind": "IJepaForImageClassification"},
+     {"kind": "DeiTForImageClassification"}, {"kind": "DeiTForImageClassificationWithTeacher"}],
+    ids=str,
+)  # fmt: skip
+def test_what_transformers_saves_is_honoured(options, tmp_path):
+    theirs = hf_folder(tmp_path, **options)
+    found = load(tmp_path)
+    assert found.assumed == {}
+    same_answers(theirs, found)
+
+
+PROCESSORS = {
+    "as it comes": ("ViT", {"size": {"height": 32, "width": 32}}),
+    "a number": ("ViT", {"size": 32}),
+    "no rescale": ("ViT", {"size": 32, "do_rescale": False}),
+    "another factor": ("ViT", {"size": 32, "rescale_factor": 1 / 128}),
+    "no normalise": ("ViT", {"size": 32, "do_normalize": False}),
+    "neither": ("ViT", {"size": 32, "do_normalize": False, "do_rescale": False}),
+    "nearest": ("ViT", {"size": 32, "resample": 0}),
+    "bicubic": ("ViT", {"size": 32, "resample": 3}),
+    "imagenet": ("ViT", {"size": 32, "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}),
+    "DeiT": ("DeiT", {"size": 40, "crop_size": 32}),
+    "DeiT without a crop": ("DeiT", {"size": 32, "do_center_crop": False}),
+}
+
+
+@pytest.mark.parametrize("case", PROCESSORS)
+def test_pixels_as_transformers_prepares_them(case, tmp_path):
+    theirs = hf_folder(tmp_path, processor=PROCESSORS[case])
+    expected = torch.as_tensor(np.array(theirs.processor(PICTURE, return_tensors="np")["pixel_values"])).float()
+    got = load(tmp_path).preprocess(PICTURE)
+    assert_close(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("processor", "words"),
+    [
+        (("ViT", {"size": 32, "do_resize": False}), ["do_resize"]),
+        (("ViT", {"size": 32, "resample": 4}), ["resample=4"]),
+        (("ViT", {"size": 64}), ["(64, 64)", "takes 32"]),
+        (("DeiT", {"size": 37, "crop_size": 32}), ["(32, 32)", "(37, 37)"]),
+        (("CLIP", {"size": {"shortest_edge": 32}, "crop_size": 32}), ["CLIP"]),
+        (("ConvNext", {"size": {"shortest_edge": 32}, "crop_pct": 0.9}), ["ConvNext"]),
+        (("DPT", {"size": 32, "ensure_multiple_of": 16}), ["ensure_multiple_of"]),
+        (("DPT", {"size": 32, "keep_aspect_ratio": True}), ["keep_aspect_ratio"]),
+    ],
+)
+def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
+    hf_folder(tmp_path, processor=processor)
+    with refuses(ValueError, str(tmp_path), *words):
+        vt.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "words"),
+    [
+        ("config", {"new_option": 1}, ["its config", "new_option", "take it out"]),
+        ("config", {"model_type": "dinov2"}, ["dinov2", "beyond ViTConfig"]),
+        ("config", {"model_type": ["vit"]}, ["beyond ViTConfig"]),
+        ("config", {"hidden_act": "relu"}, ["relu"]),
+        ("config", {"num_attention_heads": 0}, ["num_attention_heads", "0"]),
+        ("config", {"num_attention_heads": 3}, ["num_heads 3"]),
+        ("config", {"layer_norm_eps": float("inf")}, ["layer_norm_eps", "inf"]),
+        ("config", {"layer_norm_eps": "1e-6"}, ["layer_norm_eps"]),
+        ("config", {"hidden_size": 32}, ["dim=32", "16"]),
+        ("config", {"num_hidden_layers": 3}, ["depth=3", "2"]),
+        ("config", {"image_size": 64}, ["64 patches", "17 tokens"]),
+        ("config", {"qkv_bias": False}, ["qkv_bias=False"]),
+        ("config", {"qkv_bias": "yes"}, ["qkv_bias", "'yes'"]),
+        ("config", {"head_dim": 8}, ["head_dim=8"]),
+        ("config", {"quantization_config": {"bits": 4}}, ["quantization_config"]),
+        ("config", {"id2label": {"1": "a", "2": "b", "3": "c"}}, ["class 3", "3 classes"]),
+        ("config", {"id2label": {"a": "b"}}, ["id2label", "'a'"]),
+        ("config", {"id2label": {"0": 5}}, ["id2label", "5"]),
+        ("preprocessor_config", {"new_option": 1}, ["preprocessor_config", "new_option"]),
+        ("preprocessor_config", {"image_mean": [0.5, float("nan"), 0.5]}, ["image_mean", "nan"]),
+        ("preprocessor_config", {"image_std": [0.5, 0.0, 0.5]}, ["std", "above 0"]),
+        ("preprocessor_config", {"image_mean": [0.5, 0.5]}, ["image_mean", "3 channels"]),
+        ("preprocessor_config", {"size": {"longest_edge": 32}}, ["longest_edge"]),
+        ("preprocessor_config", {"rescale_factor": 0}, ["rescale_factor"]),
+        ("preprocessor_config", {"do_pad": True}, ["do_pad"]),
+        ("preprocessor_config", {"do_normalize": 1}, ["do_normalize"]),
+        ("preprocessor_config", {"resample": "bicubic"}, ["resample"]),
+    ],
+)
+def test_keys_and_values_of_transformers_that_are_refused(file, changes, words, tmp_path, refuses):
+    hf_folder(tmp_path)
+    with refuses(ValueError, str(tmp_path), *words):
+        vt.load(change(tmp_path, f"{file}.json", **changes))
+
+
+def test_what_is_not_written_has_transformers_default(tmp_path):
+    theirs = hf_folder(tmp_path, num_attention_heads=4)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for key in ("hidden_act", "layer_norm_eps", "qkv_bias", "num_channels"):
+        del config[key]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    same_answers(theirs, load(tmp_path))
+
+
+def test_without_a_preprocessor_the_pixels_are_assumed(tmp_path):
+    hf_folder(tmp_path)
+    (tmp_path / "preprocessor_config.json").unlink()
+    with pytest.warns(UserWarning, match=r"preprocess=") as said:
+        found = vt.load(tmp_path)
+    assert len(said) == 1
+    assert set(found.assumed) == {"preprocess"}
+    assert load(tmp_path, preprocess=found.preprocess).assumed == {}
+
+
+def test_class_names_by_number(tmp_path):
+    hf_folder(tmp_path)
+    change(tmp_path, id2label={"2": "two", "0": "zero"})
+    assert load(tmp_path).classes == ("zero", "class 1", "two")
+
+
+def test_timm_s_wrapper_in_transformers(tmp_path):
+    options = {"embed_dim": 24, "depth": 2, "img_size": 32, "num_heads": 3}
+    about = timm.models.get_pretrained_cfg("vit_tiny_patch16_224").to_dict() | {"input_size": (3, 32, 32)}
+    config = transformers.TimmWrapperConfig(
+        architecture="vit_tiny_patch16_224", num_labels=5, model_args=options, pretrained_cfg=about
+    )
+    theirs = randomise(transformers.TimmWrapperForImageClassification(config)).eval()
+    theirs.save_pretrained(tmp_path)
+    found = load(tmp_path)
+    assert len(found.classes) == 5
+    same_answers(theirs, found)
+
+
+# --------------------------------------------------------------------------------------------- beside a file, in shards
+
+
+def test_a_config_beside_a_file_is_read(tmp_path):
+    theirs = hf_folder(tmp_path, hidden_act="gelu_new", num_attention_heads=2)
+    same_answers(theirs, load(tmp_path / "model.safetensors"))
+    timm_folder(tmp_path / "timm", act_layer="gelu_tanh")
+    assert load(tmp_path / "timm" / "model.safetensors").model.config.gelu == "tanh"
+    (tmp_path / "config.json").write_text(json.dumps({"lr": 0.1}))  # somebody's options of training
+    with pytest.warns(UserWarning, match="tell all"):
+        vt.load(tmp_path / "model.safetensors", num_heads=2)
+
+
+def test_what_the_caller_says_wins_over_the_config(tmp_path):
+    hf_folder(tmp_path)
+    found = load(tmp_path, num_heads=2, gelu="tanh", norm_eps=0.1)
+    assert (found.model.config.num_heads, found.model.config.gelu, found.model.config.norm_eps) == (2, "tanh", 0.1)
+    assert load(tmp_path, image_size=64).preprocess.image_size == (64, 64)
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
+def test_shards(suffix, tmp_path):
+    theirs = hf_folder(tmp_path)
+    state = vt.weights.read(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    names, stem = sorted(state), "model" if suffix == "safetensors" else "pytorch_model"
+    index = {}
+    for i, part in enumerate((names[::2], names[1::2])):
+        file = f"{stem}-0000{i}-of-00002.{suffix}"
+        tensors = {name: state[name].clone() for name in part}
+        save_file(tensors, tmp_path / file) if suffix == "safetensors" else torch.save(tensors, tmp_path / file)
+        index |= dict.fromkeys(part, file)
+    path = tmp_path / f"{stem}.{suffix}.index.json"
+    path.write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    same_answers(theirs, load(tmp_path))
+    assert vt.weights.read(path).keys() == state.keys()
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "words"),
+    [
+        ({"a": "../x.safetensors"}, ValueError, ["../x.safetensors", "beside"]),
+        ({"a": "/etc/passwd"}, ValueError, ["/etc/passwd"]),
+        ({"a": "x.json"}, ValueError, ["x.json"]),
+        ({"a": 5}, ValueError, ["weight_map"]),
+        ({}, ValueError, ["weight_map"]),
+        ([1], ValueError, ["weight_map"]),
+        ({"a": "absent.safetensors"}, OSError, ["absent.safetensors"]),
+        ({"a": "x.safetensors", "b": "x.safetensors"}, ValueError, ["lists 1", "b"]),
+        ({"a": "x.safetensors", "c": "y.safetensors"}, ValueError, ["a", "second time"]),
+    ],
+)
+def test_an_index_that_is_wrong(index, error, words, tmp_path, refuses):
+    save_file({"a": torch.ones(1)}, tmp_path / "x.safetensors")
+    save_file({"a": torch.ones(1), "c": torch.ones(1)}, tmp_path / "y.safetensors")
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(json.dumps({"weight_map": index}))
+    with refuses(error, *words):
+        vt.weights.read(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, "[]", "", "\x00", '{"model_type": "vit"', "9" * 9000]
+)
+@pytest.mark.parametrize("file", ["config.json", "preprocessor_config.json"])
+def test_a_json_file_that_is_damaged(text, file, tmp_path):
+    hf_folder(tmp_path)
+    (tmp_path / file).write_text(text)
+    with pytest.raises(ValueError, match="damaged") as caught:
+        vt.load(tmp_path)
+    assert len(str(caught.value)) < 2000

@@ -1,0 +1,418 @@
+"""Lesson 09: a state dict tells what its names and shapes tell; the rest is said, given, or refused."""
+
+import dataclasses
+import pickle
+import time
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+import timm
+import torch
+import transformers
+from peers import logits, randomise, timm_vit, torchvision_vit, transformers_vit
+from torch.testing import assert_close
+
+import vit_tutorial as vt
+from vit_tutorial import ViT, ViTConfig, convert
+from vit_tutorial.data import Preprocessing
+
+TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=2, num_heads=4, mlp_dim=40)
+tiny = partial(dataclasses.replace, TINY)
+PIXELS = Preprocessing((16, 16), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+ALL = {"num_heads": 4, "image_size": 16, "gelu": "exact", "norm_eps": 1e-6, "preprocess": PIXELS}
+ASSUMED = "ignore:.*doesn't tell all:UserWarning"
+
+
+def read(state, **told):
+    """Convert with everything told: it must have nothing to say."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return vt.weights.convert(state, **(ALL | told))
+
+
+def answer(converted, images):
+    model = ViT(converted.config).to(images.dtype).eval()
+    model.load_state_dict({name: tensor.to(images.dtype) for name, tensor in converted.state_dict.items()})
+    with torch.inference_mode():
+        return model(images)
+
+
+def under(prefix, state):
+    return {prefix + name: tensor for name, tensor in state.items()}
+
+
+@pytest.fixture
+def images():
+    return torch.randn(2, 3, 16, 16, dtype=torch.float64)
+
+
+@pytest.fixture
+def theirs():
+    return randomise(timm_vit(TINY)).double().eval()
+
+
+# --------------------------------------------------------------------------------------------------------- what is said
+
+
+def test_a_bare_state_dict_says_what_was_assumed_in_one_warning():
+    config = tiny(dim=64, num_heads=1)
+    with pytest.warns(UserWarning, match="this state dict doesn't tell all") as said:
+        found = vt.weights.convert(vt.weights.to_timm(ViT(config)))
+    assert len(said) == 1
+    assert said[0].filename == __file__
+    text = str(said[0].message)
+    assert "\n" not in text
+    for words in ("1 heads (num_heads=)", "the exact GELU", "epsilon 1e-06", "pictures of 16 pixels", "preprocess=)"):
+        assert words in text
+    assert found.assumed == {
+        "num_heads": 1, "gelu": "exact", "norm_eps": 1e-6, "image_size": 16, "preprocess": found.preprocess,
+    }  # fmt: skip
+    assert (found.config, found.preprocess) == found[::2]
+
+
+@pytest.mark.parametrize("key", ALL)
+def test_what_is_told_is_taken_and_not_assumed(key):
+    state = vt.weights.to_timm(ViT(tiny(dim=64, num_heads=1)))
+    other = {"num_heads": 2, "image_size": 16, "gelu": "tanh", "norm_eps": 0.01, "preprocess": PIXELS}[key]
+    with pytest.warns(UserWarning, match="tell all") as said:
+        config, _, preprocess = found = vt.weights.convert(state, **{key: other})
+    assert f"({key}=)" not in str(said[0].message)
+    assert set(found.assumed) == set(ALL) - {key}
+    assert (preprocess if key == "preprocess" else getattr(config, key)) == other
+
+
+def test_all_told_says_nothing(theirs, images):
+    found = read(theirs.state_dict())
+    assert found.assumed == {}
+    assert found.preprocess is PIXELS
+    assert_close(answer(found, images), theirs(images), rtol=0, atol=1e-10)
+
+
+def test_google_s_heads_are_in_the_file_and_no_others_are_taken(refuses):
+    from test_weights import flax_file
+
+    with pytest.warns(UserWarning, match="tell all") as said:
+        found = vt.weights.convert(flax_file())
+    assert "num_heads" not in found.assumed
+    assert "heads" not in str(said[0].message)
+    with refuses(ValueError, "4 heads", "num_heads=8"):
+        vt.weights.convert(flax_file(), num_heads=8)
+
+
+def test_three_values_and_what_goes_with_them():
+    found = read(timm_vit(TINY).state_dict())
+    config, state_dict, preprocess = found
+    assert (config, state_dict, preprocess) == (found.config, found.state_dict, found.preprocess) == tuple(found)
+    found = convert.Converted(config, {}, preprocess, {"gelu": "exact"})
+    changed = found._replace(config=tiny(gelu="tanh"))
+    assert (changed.config.gelu, changed.assumed) == ("tanh", {"gelu": "exact"})
+    assert pickle.loads(pickle.dumps(found)).assumed == {"gelu": "exact"}
+    assert convert.Converted(config, {}, preprocess).assumed == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "error", "words"),
+    [
+        ({"num_heads": 0}, ValueError, ["num_heads", "at least 1"]),
+        ({"num_heads": 3}, ValueError, ["num_heads 3", "dim 16"]),
+        ({"num_heads": "4"}, TypeError, ["num_heads", "'4'"]),
+        ({"num_heads": True}, TypeError, ["num_heads", "True"]),
+        ({"norm_eps": 0}, ValueError, ["norm_eps"]),
+        ({"norm_eps": float("inf")}, ValueError, ["norm_eps", "inf"]),
+        ({"norm_eps": float("nan")}, ValueError, ["norm_eps", "nan"]),
+        ({"norm_eps": "1e-6"}, TypeError, ["norm_eps"]),
+        ({"gelu": "relu"}, ValueError, ["gelu", "'relu'", "exact, tanh"]),
+        ({"image_size": 24}, ValueError, ["image_size 24", "9 patches", "5 tokens", "give the image_size"]),
+        ({"image_size": (8, 16)}, ValueError, ["2 patches", "5 tokens"]),
+        ({"preprocess": dataclasses.replace(PIXELS, image_size=(8, 8))}, ValueError, ["(8, 8)", "takes 16"]),
+        ({"preprocess": dataclasses.replace(PIXELS, mean=(0.5,))}, ValueError, ["mean", "3 channels"]),
+        ({"preprocess": dataclasses.replace(PIXELS, mean=(0.5, float("nan"), 0))}, ValueError, ["mean", "finite"]),
+        ({"preprocess": dataclasses.replace(PIXELS, std=(0.5, 0.0, 1.0))}, ValueError, ["std", "above 0"]),
+        ({"preprocess": dataclasses.replace(PIXELS, std=(0.5, 1.0, float("inf")))}, ValueError, ["std", "finite"]),
+        ({"preprocess": 3}, TypeError, ["preprocess", "int"]),
+        ({"source": "jax"}, ValueError, ["'jax'", "torchvision, timm"]),
+    ],
+)
+def test_values_out_of_their_range(told, error, words, refuses):
+    with refuses(error, *words):
+        vt.weights.convert(timm_vit(TINY).state_dict(), **(ALL | told))
+
+
+@pytest.mark.parametrize(
+    ("thing", "words"),
+    [([1, 2], ["list", "mapping"]), (None, ["NoneType"]), (ViT(TINY), ["ViT", "state_dict()"]), ("x.pth", ["str"])],
+)
+def test_no_mapping(thing, words, refuses):
+    with refuses(TypeError, *words):
+        vt.weights.convert(thing)
+    for there in (vt.weights.to_timm, vt.weights.to_torchvision, vt.weights.to_huggingface):
+        if not isinstance(thing, ViT):
+            with refuses(TypeError, type(thing).__name__):
+                there(thing)
+
+
+# --------------------------------------------------------------------------------------------------- wrappers, averages
+
+WRAPPED = {
+    **{prefix: partial(under, prefix) for prefix in (
+        "module.", "model.", "net.", "encoder.", "student.", "teacher.", "timm_model.", "backbone.", "_orig_mod.",
+        "module.model.", "model._orig_mod.", "model.net.backbone.", "trunk.", "my_own.vit.",
+    )},
+    "inside": lambda state: {name.replace("blocks.", "blocks._orig_mod."): t for name, t in state.items()},
+    "each block": lambda state: {
+        name.replace("attn.", "_orig_mod.attn._checkpoint_wrapped_module."): t for name, t in state.items()
+    },
+    "a head beside": lambda state: {
+        (name if name.startswith("head.") else f"backbone.{name}"): t for name, t in state.items()
+    },
+    "a head beside, both wrapped": lambda state: {
+        (f"model.{name}" if name.startswith("head.") else f"model.backbone.{name}"): t for name, t in state.items()
+    },
+    "lightning": lambda state: {"state_dict": under("model.", state), "epoch": 3, "optimizer_states": [{}]},
+    "averaged": lambda state: {"n_averaged": torch.tensor(7)} | under("module.", state),
+    "student of a distillation": lambda state: {"student": state},
+    "arrays": lambda state: {name: tensor.numpy() for name, tensor in state.items()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRAPPED)
+def test_wrappers_come_off(case, theirs, images):
+    assert_close(answer(read(WRAPPED[case](theirs.state_dict())), images), theirs(images), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("prefix", ["model.", "encoder.", "module.net."])
+@pytest.mark.parametrize("build", [torchvision_vit, transformers_vit, ViT])
+def test_wrappers_of_other_libraries(prefix, build, images):
+    theirs = randomise(build(TINY)).double().eval()
+    found = read(under(prefix, theirs.state_dict()))
+    assert_close(answer(found, images), logits(theirs, images), rtol=0, atol=1e-10)
+
+
+def raw(state):
+    return {name: -tensor for name, tensor in state.items()}
+
+
+AVERAGED = {
+    "state_dict_ema": lambda state: {"state_dict": raw(state), "state_dict_ema": state},
+    "model_ema": lambda state: {"model": raw(state), "model_ema": state, "optimizer": {"state": {}}},
+    "ema": lambda state: {"model": raw(state), "ema": {"module": state}},
+    "teacher": lambda state: {"student": raw(state), "teacher": state},
+    "prefixes": lambda state: under("student.", raw(state)) | under("teacher.", state),
+    "ema_model.": lambda state: {"state_dict": under("model.", raw(state)) | under("ema_model.", state)},
+    "ema beside": lambda state: raw(state) | under("ema.", state),
+}
+
+
+@pytest.mark.parametrize("case", AVERAGED)
+def test_the_average_of_the_weights_is_taken_and_said(case, theirs, images):
+    with pytest.warns(UserWarning, match="the average") as said:
+        found = vt.weights.convert(AVERAGED[case](theirs.state_dict()), **ALL)
+    assert len(said) == 1
+    assert list(found.assumed) == ["weights"]
+    assert_close(answer(found, images), theirs(images), rtol=0, atol=1e-10)
+
+
+def test_an_average_that_is_none(theirs, images, refuses):
+    state = theirs.state_dict()
+    for empty in (None, {}, 0.999):
+        assert_close(answer(read({"model": state, "model_ema": empty}), images), theirs(images), rtol=0, atol=1e-10)
+    with refuses(ValueError, "ema", "without their names"):
+        vt.weights.convert({"model": state, "ema": list(state.values())}, **ALL)
+    with refuses(ValueError, "2 models", "'a.'", "'b.'"):
+        vt.weights.convert(under("a.", state) | under("b.", state), **ALL)
+
+
+# ---------------------------------------------------------------------------------------------------------------- heads
+
+OTHER_HEADS = {
+    "two layers": {"head.0.weight": torch.ones(5, 16), "head.2.weight": torch.ones(5, 5)},
+    "fc": {"head.fc.weight": torch.ones(5, 16), "head.fc.bias": torch.ones(5)},
+    "heads": {"heads.0.weight": torch.ones(5, 16)},
+    "a probe's batch norm": {"head.0.running_mean": torch.ones(16), "head.1.weight": torch.ones(5, 16)},
+    "reparametrised": {"head.parametrizations.weight.original0": torch.ones(5, 1)},
+    "a bias alone": {"head.bias": torch.ones(5)},
+    "classifier": {"classifier.weight": torch.ones(5, 16), "classifier.bias": torch.ones(5)},
+}
+
+
+@pytest.mark.parametrize("origin", ["", "student", "model"])
+@pytest.mark.parametrize("head", OTHER_HEADS)
+def test_a_head_of_another_kind_is_never_dropped(head, origin, refuses):
+    state = timm_vit(tiny(num_classes=0)).state_dict() | OTHER_HEADS[head]
+    with refuses(ValueError, "head"):
+        vt.weights.convert({origin: state} if origin else state, **ALL)
+
+
+def test_dino_s_own_head_goes_without_a_word(theirs, images):
+    state = {name: t for name, t in theirs.state_dict().items() if not name.startswith("head.")}
+    for last in ("weight_g", "weight_v", "parametrizations.weight.original0"):
+        dino = state | {"head.mlp.0.weight": torch.ones(3, 16), f"head.last_layer.{last}": torch.ones(3, 1)}
+        assert read(dino).config.num_classes == 0
+
+
+@pytest.mark.parametrize("name", ["pre_logits.fc.weight", "heads.pre_logits.weight"])
+def test_a_head_behind_pre_logits_is_left_out_aloud(name):
+    state = timm_vit(TINY).state_dict() if name.startswith("pre") else torchvision_vit(TINY).state_dict()
+    with pytest.warns(UserWarning, match="pre_logits and the head"):
+        found = vt.weights.convert(state | {name: torch.ones(16, 16)}, **ALL)
+    assert found.config.num_classes == 0
+    assert found.assumed == {"left_out": "pre_logits and the head behind it"}
+
+
+# --------------------------------------------------------------------------------------- rectangles, and what they hide
+
+
+def rectangle(size, **options):
+    return randomise(timm.models.VisionTransformer(
+        img_size=size, patch_size=16, num_classes=5, embed_dim=16, depth=1, num_heads=4, mlp_ratio=2, **options
+    )).double().eval()  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(224, 256), (32, 96), (16, 48)])
+def test_a_rectangle_that_is_told(size):
+    theirs = rectangle(size)
+    images = torch.randn(1, 3, *size, dtype=torch.float64)
+    found = vt.weights.convert(theirs.state_dict(), num_heads=4, image_size=size)
+    assert found.config.image_size == size
+    assert_close(answer(found, images), theirs(images), rtol=0, atol=1e-10)
+
+
+@pytest.mark.filterwarnings(ASSUMED)
+def test_a_rectangle_that_looks_like_a_square_is_assumed_aloud(refuses):
+    # 14 x 16 patches and the class token are 225 positions, as many as 15 x 15 patches without one.
+    found = vt.weights.convert(rectangle((224, 256)).state_dict(), num_heads=4)
+    assert found.assumed["image_size"] == found.config.image_size == 240
+    with refuses(ValueError, "7 tokens", "no square", "give image_size"):
+        vt.weights.convert(rectangle((32, 48)).state_dict(), num_heads=4)
+
+
+def test_no_position_for_the_class_token(images):
+    theirs = randomise(timm.models.VisionTransformer(
+        img_size=16, patch_size=8, num_classes=5, embed_dim=16, depth=2, num_heads=4, no_embed_class=True
+    )).double().eval()  # fmt: skip
+    assert_close(answer(read(theirs.state_dict()), images), theirs(images), rtol=0, atol=1e-10)
+
+
+# -------------------------------------------------------------------------------------------------- transformers' kin
+
+
+def small(kind, **options):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    config = kind.config_class(image_size=16, patch_size=8, num_labels=5, **(sizes | options))
+    return randomise(kind(config)).double().eval()
+
+
+def test_deit_with_one_classifier_and_with_two(images):
+    for kind in (transformers.DeiTForImageClassification, transformers.DeiTForImageClassificationWithTeacher):
+        theirs = small(kind)
+        found = read(theirs.state_dict(), norm_eps=1e-12)
+        assert found.config.pool == "distilled"
+        with torch.inference_mode():
+            assert_close(answer(found, images), theirs(images).logits, rtol=0, atol=1e-10)
+
+
+def test_msn_and_ijepa(images):
+    for kind, pool in (
+        (transformers.ViTMSNForImageClassification, "cls"),
+        (transformers.IJepaForImageClassification, "mean"),
+    ):
+        theirs = small(kind, layer_norm_eps=1e-6)
+        found = read(theirs.state_dict())
+        assert found.config.pool == pool
+        with torch.inference_mode():
+            assert_close(answer(found, images), theirs(images).logits, rtol=0, atol=1e-10)
+
+
+def test_mae_s_decoder_and_a_pooler_are_left_out_aloud(images):
+    decoder = {"decoder_hidden_size": 16, "decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 2}
+    for kind, options, what in (
+        (transformers.ViTMAEForPreTraining, decoder | {"mask_ratio": 0.0}, "the decoder"),
+        (transformers.ViTModel, {}, "the pooler"),
+    ):
+        theirs = small(kind, **options)
+        with pytest.warns(UserWarning, match=what):
+            found = vt.weights.convert(theirs.state_dict(), **(ALL | {"norm_eps": 1e-12}))
+        assert found.assumed == {"left_out": what}
+        model = ViT(found.config).double().eval()
+        model.load_state_dict(found.state_dict)
+        with torch.inference_mode():
+            rising = torch.linspace(0, 1, 4)[None].expand(2, -1)  # MAE shuffles patches by a noise
+            inner = theirs.vit(images, noise=rising) if "decoder" in what else theirs(images)
+            assert_close(model.features(images), inner.last_hidden_state, rtol=0, atol=1e-10)
+
+
+# ------------------------------------------------------------------------------------------- hostile, long, and strange
+
+
+def test_twenty_thousand_names_take_no_time(refuses):
+    state = {f"blocks.{i}.norm1.weight": torch.ones(1) for i in range(20_000)}
+    more = ("blocks.0.norm1.bias", "blocks.0.attn.proj.bias", "blocks.0.attn.qkv.bias", "norm.bias")
+    begin = time.process_time()
+    with refuses(ValueError, "missing"):
+        vt.weights.convert(state | dict.fromkeys(more, torch.ones(1)), **ALL)
+    assert time.process_time() - begin < 3
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {f"{'x' * 5000}{i}": torch.ones(1) for i in range(20)},
+        timm_vit(TINY).state_dict() | {f"{'x' * 5000}{i}": torch.ones(1) for i in range(20)},
+        timm_vit(TINY).state_dict() | {"norm.bias": "y" * 9000},
+        timm_vit(TINY).state_dict() | {"norm.bias": torch.nested.nested_tensor([torch.ones(3), torch.ones(2)] * 500)},
+        under("z" * 4000 + ".", timm_vit(TINY).state_dict()) | under("y" * 4000 + ".", timm_vit(TINY).state_dict()),
+        timm_vit(TINY).state_dict() | {"norm.bias": np.array(["a" * 5000])},
+        timm_vit(TINY).state_dict() | {("a", "tuple"): torch.ones(1)},
+        timm_vit(TINY).state_dict() | {"pos_embed": torch.ones(1, 5, 16).to_sparse()},
+        timm_vit(TINY).state_dict() | {"patch_embed.proj.weight": torch.ones(16, 3, 0, 0)},
+        {"model": {"model": {"model": {"model": {"model": {"model": {"model": {}}}}}}}},
+    ],
+    ids=range(10),
+)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested")
+def test_strange_state_dicts_get_a_short_answer(state):
+    with pytest.raises(ValueError, match=r".") as caught:
+        vt.weights.convert(state, **ALL)
+    assert len(str(caught.value)) < 2000
+
+
+# -------------------------------------------------------------------------------------------------------- the way back
+
+
+@pytest.mark.parametrize(
+    ("config", "there", "words"),
+    [
+        (tiny(pool="distilled", position="none"), vt.weights.to_timm, ["positions"]),
+        (tiny(image_size=(16, 32)), vt.weights.to_torchvision, ["squares"]),
+        (tiny(image_size=(8, 32)), vt.weights.to_torchvision, ["squares"]),  # 4 patches, in a row
+        (tiny(patch_size=(8, 4)), vt.weights.to_torchvision, ["square patches"]),
+        (tiny(in_channels=1), vt.weights.to_torchvision, ["three channels"]),
+    ],
+)
+def test_what_a_library_would_reject_is_refused(config, there, words, refuses):
+    with refuses(ValueError, *words):
+        there(ViT(config))
+
+
+@pytest.mark.parametrize("there", [vt.weights.to_timm, vt.weights.to_torchvision, vt.weights.to_huggingface])
+def test_a_part_of_a_state_dict_is_refused(there, refuses):
+    state = ViT(TINY).state_dict()
+    with refuses(ValueError, "1 missing", "blocks.1.norm2.bias"):
+        there({name: tensor for name, tensor in state.items() if name != "blocks.1.norm2.bias"})
+    with refuses(ValueError, "blocks.1.mlp.fc2.weight", "(16, 41)"):
+        there(state | {"blocks.1.mlp.fc2.weight": torch.ones(16, 41)})
+    with refuses(ValueError, "norm.scale"):
+        there(state | {"norm.scale": torch.ones(16)})
+
+
+def test_the_former_name():
+    import importlib
+    import sys
+
+    sys.modules.pop("vit_tutorial.names", None)
+    with pytest.warns(DeprecationWarning, match=r"vit_tutorial\.convert"):
+        names = importlib.import_module("vit_tutorial.names")
+    assert names.TIMM is convert.TIMM
+    assert names.rename is convert.rename

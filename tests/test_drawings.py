@@ -1,0 +1,81 @@
+"""Drawings: every number on them is the config's."""
+
+import re
+
+import pytest
+from matplotlib.figure import Figure
+
+import vit_tutorial as vt
+from vit_tutorial import plots
+
+BASE = vt.ViTConfig()
+ODD = vt.ViTConfig(
+    image_size=(12, 20), patch_size=(3, 5), in_channels=2, num_classes=7, dim=24, depth=5, num_heads=3, mlp_dim=50
+)
+
+
+def words_on(figure: Figure) -> str:
+    return "\n".join(text.get_text() for ax in figure.axes for text in ax.texts)
+
+
+def numbers_on(figure: Figure) -> set[int]:
+    return {int(number) for number in re.findall(r"\d+", words_on(figure))}
+
+
+@pytest.mark.parametrize("config", [BASE, ODD])
+def test_the_block_has_the_sizes_of_the_config(config: vt.ViTConfig) -> None:
+    T, D, h, M = config.num_tokens, config.dim, config.num_heads, config.mlp_dim
+    words = words_on(plots.encoder_block(config))
+    assert words.count(f"(B, {T}, {D})") == 8  # in, out and after each branch, twice
+    assert words.count(f"{h} heads of {D // h}") == 2
+    assert words.count(f"{D} → {M} → {D}") == 2
+
+
+def test_the_norms_stand_in_the_branch_or_after_the_sum() -> None:
+    texts = [text for ax in plots.encoder_block(BASE).axes for text in ax.texts]
+    heights = {
+        half: [(t.get_position()[1], t.get_text().split("\n")[0]) for t in texts if (t.get_position()[0] > 6) == half]
+        for half in (False, True)
+    }
+    wanted = ("layer norm", "attention", "MLP", "+")
+    pre, post = ([name for _, name in sorted(heights[half]) if name in wanted] for half in (False, True))
+    assert pre == ["layer norm", "attention", "+", "layer norm", "MLP", "+"]
+    assert post == ["attention", "+", "layer norm", "MLP", "+", "layer norm"]
+
+
+@pytest.mark.parametrize("config", [BASE, ODD])
+def test_attention_has_a_shape_on_every_arrow(config: vt.ViTConfig) -> None:
+    T, D, h = config.num_tokens, config.dim, config.num_heads
+    words = words_on(plots.attention_flow(config))
+    assert words.count(f"(B, {T}, {D})") == 2  # x and the output
+    assert words.count(f"(B, {h}, {T}, {D // h})") == 4  # q, k, v, and the mixed values
+    assert words.count(f"(B, {h}, {T}, {T})") == 2  # scores and weights
+
+
+def test_the_map_follows_the_tensors_of_a_real_model() -> None:
+    shapes = re.findall(r"\(B, [\d, ]+\)", words_on(plots.tensor_map(ODD)))
+    assert shapes == ["(B, 2, 12, 20)", "(B, 16, 30)", "(B, 16, 24)", "(B, 17, 24)", "(B, 17, 24)", "(B, 24)", "(B, 7)"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "missing"),
+    [
+        ({"pool": "mean"}, "the mean of all", "class token"),
+        ({"pool": "distilled"}, "(B, 48)", "mean"),
+        ({"num_classes": 0}, "(B, 24)", "logits"),
+    ],
+)
+def test_the_map_knows_the_kinds_of_pooling(changes: dict[str, str | int], words: str, missing: str) -> None:
+    figure = plots.tensor_map(vt.ViTConfig(**{**vars(ODD), **changes}))
+    assert words in words_on(figure)
+    assert missing not in words_on(figure)
+
+
+def test_nothing_is_written_over_anything_else() -> None:
+    for draw in (plots.encoder_block, plots.attention_flow, plots.tensor_map):
+        figure = draw(BASE)
+        figure.canvas.draw()
+        boxes = [text.get_window_extent() for ax in figure.axes for text in ax.texts if text.get_text()]
+        pairs = [(a, b) for i, a in enumerate(boxes) for b in boxes[:i]]
+        assert not [pair for pair in pairs if pair[0].overlaps(pair[1])], draw.__name__
+        assert numbers_on(figure) <= {2, 3, 4, 6, 7, 12, 16, 64, 196, 197, 224, 768, 1000, 3072, 2017, 0, 1}

@@ -1,0 +1,302 @@
+"""The command line of training: one word for one thing, what a run leaves, two processes, errors of one line."""
+
+import csv
+import json
+import math
+import os
+import re
+import runpy
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from vit_tutorial import ViTConfig, data, precision, runs, train, train_command, weights
+from vit_tutorial.recipe import Recipe
+
+ROOT = Path(__file__).parent.parent
+SMALL = (
+    *("--data", "digits", "--patch-size", "4", "--depth", "1", "--dim", "16", "--num-heads", "2", "--mlp-dim", "16"),
+    *("--epochs", "2", "--batch-size", "128"),
+)
+
+
+def parse(*arguments):
+    arguments = [*arguments, "--out", "x"]
+    return train.parser(arguments).parse_args(arguments)
+
+
+def history_of(folder):
+    with (folder / "history.csv").open() as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+@pytest.fixture(scope="module")
+def digits_run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    train.main([*SMALL, "--out", str(out)])
+    return out
+
+
+# --- what a run leaves ---------------------------------------------------------------------------------------------
+
+
+def test_two_processes_have_the_loss_curve_of_one(digits_run, tmp_path):
+    # --multi_gpu is how accelerate is told of several processes; ACCELERATE_USE_CPU takes the GPUs out again.
+    launch = "-m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no "
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    launch += f"--dynamo_backend no --num_cpu_threads_per_process 1 --main_process_port {port} -m vit_tutorial.train"
+    done = subprocess.run(
+        [sys.executable, *launch.split(), *SMALL, "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"ACCELERATE_USE_CPU": "1"},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "s on 2 x cpu" in done.stdout
+    assert done.stdout.count("test accuracy") == 1  # one of the two speaks
+    assert done.stderr.count("warmup_epochs is 1") == 1
+    one, two = history_of(digits_run), history_of(tmp_path)
+    assert len(one) == len(two) == 2
+    for ours, theirs in zip(one, two, strict=True):
+        for name in ("epoch", "rate", "loss", "test_loss"):
+            assert theirs[name] == pytest.approx(ours[name], abs=1e-4)
+        for name, images in (("accuracy", 1408), ("test_accuracy", 360)):
+            assert theirs[name] == pytest.approx(ours[name], abs=2.5 / images)
+
+
+def test_what_a_run_leaves(digits_run):
+    names = {"state.pt", "model.safetensors", "config.json", "history.csv", "curves.png"}
+    assert {file.name for file in digits_run.iterdir()} == names
+    rows = history_of(digits_run)
+    assert [row["epoch"] for row in rows] == [1, 2]
+    assert list(rows[0]) == ["epoch", "rate", "loss", "accuracy", "test_loss", "test_accuracy", "seconds"]
+    assert (digits_run / "curves.png").read_bytes().startswith(b"\x89PNG")
+    config = json.loads((digits_run / "config.json").read_text())
+    assert config["classes"] == list("0123456789")
+    digits = data.digits()
+    assert (config["data"], config["image_size"]) == ("digits", [8, 8])
+    assert (tuple(config["mean"]), tuple(config["std"])) == (digits.mean, digits.std)
+    assert config["command"] == f"python -m vit_tutorial.train {' '.join(SMALL)} --out {digits_run}"
+    assert config["test_accuracy"] == rows[-1]["test_accuracy"]
+    recipe = Recipe(**config["recipe"])
+    assert (recipe.epochs, recipe.batch_size, recipe.warmup_epochs, recipe.augment) == (2, 128, 1, "affine")
+    assert runs.settings_in(digits_run).items() >= config["recipe"].items()
+
+
+def test_the_checkpoint_is_what_it_claims(digits_run):
+    model, classes, preprocess = weights.load(digits_run)
+    assert (model.config.dim, model.training, classes) == (16, False, tuple("0123456789"))
+    digits = data.digits()
+    assert (preprocess.image_size, preprocess.mean, preprocess.std) == (digits.image_size, digits.mean, digits.std)
+    claimed = history_of(digits_run)[-1]
+    assert train.evaluate(model, digits) == pytest.approx(
+        {name: claimed[name] for name in ("test_loss", "test_accuracy")}
+    )
+    assert claimed["test_accuracy"] > 0.1
+
+
+def test_the_last_line(digits_run, capsys):
+    train.main([*SMALL, "--out", str(digits_run), "--resume"])  # done already: it only says so again
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    accuracy = history_of(digits_run)[-1]["test_accuracy"]
+    assert out.startswith(f"test accuracy {accuracy:.2%} ({round(360 * accuracy)} of 360 images), ")
+    assert out.endswith(f" s on 1 x cpu, saved in {digits_run}\n")
+
+
+@pytest.fixture
+def classes(tmp_path):
+    """Red cats and green dogs, ten of each, without splits."""
+    for name, colour in (("cat", (200, 60, 20)), ("dog", (20, 160, 60))):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for i in range(10):
+            Image.new("RGB", (12, 12), (*colour[:2], i)).save(tmp_path / "pets" / name / f"{i}.png")
+    return tmp_path / "pets"
+
+
+def test_a_folder_of_classes_from_end_to_end(classes, tmp_path, refuses, capsys):
+    tiny = "--image-size 8 --patch-size 4 --depth 1 --dim 12 --num-heads 2 --mlp-dim 12 --epochs 2 --batch-size 4"
+    command = [*tiny.split(), "--data", str(classes), "--out", str(tmp_path / "run")]
+    train.main([*command, "--test-share", "0.3"])
+    assert "of 6 images" in capsys.readouterr().out
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    expected = data.image_folder(classes, 8, 0.3)
+    assert config["test_files"] == list(expected.test_files)
+    assert len(config["test_files"]) == 6
+    assert config["data"] == "pets"
+    train.main([*command, "--test-share", "0.3", "--resume"])
+    with refuses(SystemExit, "test_files=6", "not 4"):
+        train.main([*command, "--test-share", "0.2", "--resume"])
+    (classes / "cat" / "0.png").rename(classes / "cat" / "new.png")
+    with refuses(SystemExit, "test_files=6", "not 6", "another folder"):
+        train.main([*command, "--test-share", "0.3", "--resume"])
+
+
+def test_auto_measures_once_and_the_run_keeps_it(tmp_path, monkeypatch, capsys):
+    measured = []
+
+    def step_seconds(*_, **__):
+        measured.append(1)
+        return {"fp32": 0.02, "bf16": 0.01}
+
+    monkeypatch.setattr(precision, "step_seconds", step_seconds)
+    command = [*SMALL, "--precision", "auto", "--out", str(tmp_path)]
+    train.main(command)
+    assert "so it is bf16" in capsys.readouterr().err
+    assert json.loads((tmp_path / "config.json").read_text())["recipe"]["precision"] == "bf16"
+    train.main([*command, "--resume"])
+    assert len(measured) == 1
+    assert json.loads((tmp_path / "config.json").read_text())["recipe"]["precision"] == "bf16"
+
+
+def test_infinity_can_be_read_by_every_reader_of_json(tmp_path):
+    train.main([*SMALL, "--clip", "inf", "--out", str(tmp_path)])
+    text = (tmp_path / "config.json").read_text()
+    assert "Infinity" not in text
+    assert Recipe(**json.loads(text)["recipe"]).clip == math.inf
+
+
+def test_contributing_s_data_set_trains(tmp_path):
+    """In a copy of the package, what CONTRIBUTING says is done to the letter."""
+    shutil.copytree(ROOT / "vit_tutorial", tmp_path / "vit_tutorial", ignore=shutil.ignore_patterns("__pycache__"))
+    section = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## A data set\n")[1].split("\n## ")[0]
+    function, entry = re.findall(r"```py\n(.*?)```", section, flags=re.DOTALL)
+    module = tmp_path / "vit_tutorial" / "data.py"
+    above, table, below = module.read_text("utf-8").partition("SETS: dict[str, Record] = {\n")
+    module.write_text(f"{above}{function}\n\n{table}{entry}{below}", "utf-8")
+    command = re.search(r"`python (-m vit_tutorial.train .*?)`", section)[1].split()
+    done = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("test accuracy 100.00% (100 of 100 images)")
+    config = json.loads((tmp_path / "runs" / "stripes" / "config.json").read_text())
+    assert (config["classes"], config["recipe"]["augment"]) == (["lying", "standing"], "flip")
+
+
+# --- one word for one thing ----------------------------------------------------------------------------------------
+
+
+def test_the_command_line_has_the_data_set_s_defaults():
+    for name in (*data.SETS, "my/folder"):
+        args, record = parse("--data", name), data.record_of(name)
+        for field in train_command.MODEL:
+            assert getattr(args, field) == getattr(record.model, field)
+        for field in train_command.RECIPE:
+            assert getattr(args, field) == getattr(record.recipe, field)
+    assert vars(parse()) == vars(parse("--data", "digits"))
+    sized = parse("--size", "Ti/4", "--depth", "5", "--data", "cifar10")
+    assert (sized.patch_size, sized.dim, sized.depth, sized.num_heads, sized.mlp_dim) == (4, 192, 5, 3, 768)
+    assert sized.drop_path == data.SETS["cifar10"].model.drop_path
+    assert parse("--epochs", "7", "--data", "shapes").epochs == 7
+    assert parse("--clip", "inf").clip == math.inf
+
+
+def test_every_option_is_called_as_in_the_recipe_and_the_config():
+    options = {option for action in train.parser([])._actions for option in action.option_strings}
+    assert set(train_command.RECIPE) == {field.name for field in fields(Recipe)} - {"mix"}  # which has no name
+    assert set(train_command.MODEL) <= {field.name for field in fields(ViTConfig)}
+    for name in (*train_command.RECIPE, *train_command.MODEL):
+        assert "--" + name.replace("_", "-") in options
+
+
+def test_the_old_names_still_work_and_say_so(capsys):
+    values = dict(zip(train_command.RENAMED, ("2", "8", "32", "16", "0.5", "0.25", "1.5"), strict=True))
+    new = parse(*(word for old, value in values.items() for word in (train_command.RENAMED[old], value)))
+    assert (new.patch_size, new.num_heads, new.mlp_dim, new.batch_size) == (2, 8, 32, 16)
+    assert (new.learning_rate, new.weight_decay, new.warmup_epochs) == (0.5, 0.25, 1.5)
+    assert capsys.readouterr().err == ""
+    old = parse(*(word for pair in values.items() for word in pair))
+    assert vars(old) == vars(new)
+    said = capsys.readouterr().err.splitlines()
+    assert said == [f"note: {before} is now called {now}" for before, now in train_command.RENAMED.items()]
+
+
+def test_a_warm_up_of_more_than_half_is_shortened_and_said(capsys):
+    recipe = train_command.recipe_of(parse("--epochs", "3"))
+    assert recipe.warmup_epochs == 1.5
+    assert capsys.readouterr().err == "note: warmup_epochs is 1.5, half of the 3 epochs, not 5\n"
+    assert train_command.recipe_of(parse("--epochs", "10")).warmup_epochs == 5
+    assert capsys.readouterr().err == ""
+
+
+def test_help_is_for_people(capsys):
+    with pytest.raises(SystemExit):
+        train.main(["--data", "cifar10", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for action in train.parser([])._actions:
+        assert action.help
+        if action.option_strings[0] in train_command.RENAMED:
+            assert f"{action.option_strings[0]} " not in text
+        else:
+            assert action.option_strings[0] in text
+    assert f"passes over the training images (default: {data.SETS['cifar10'].recipe.epochs})" in text
+    assert "default: None" not in text
+    assert "default: False" not in text
+
+
+def test_another_program_may_call_it(capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        train_command.main(["--help"], prog="vit-tutorial train")
+    assert capsys.readouterr().out.startswith("usage: vit-tutorial train ")
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
+def test_python_m_shows_the_same_help(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["train.py", "--help"])
+    with pytest.raises(SystemExit):
+        runpy.run_module("vit_tutorial.train", run_name="__main__")
+    out, err = capsys.readouterr()
+    assert out == train.parser([]).format_help()
+    assert out.startswith("usage: python -m vit_tutorial.train ")
+    assert err == ""
+
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--data", "nonsense"], ["nonsense", "digits", "shapes"]),
+        (["--augment", "nonsense"], ["nonsense", "flip"]),
+        (["--patch-size", "3"], ["8", "3"]),
+        (["--epochs", "0"], ["epochs", "0"]),
+        (["--batch-size", "5000"], ["5000", "1437"]),
+        (["--learning-rate", "nan"], ["learning_rate", "nan"]),
+        (["--test-share", "0.2"], ["digits", "split of its own"]),
+    ],
+)
+def test_errors_are_one_line(tmp_path, refuses, arguments, words):
+    with refuses(SystemExit, "error: ", *words):
+        train.main([*SMALL, "--out", str(tmp_path / "run"), *arguments])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--size", "XXL/2"], ["--precision", "fp16"], ["--heads", "two"]])
+def test_a_wrong_word_is_a_usage_error(capsys, arguments):
+    with pytest.raises(SystemExit):
+        train.main([*arguments, "--out", "x"])
+    assert f"'{arguments[1]}'" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, refuses, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "fit", interrupt)
+    with refuses(SystemExit, "--resume"):
+        train.main([*SMALL, "--out", str(tmp_path)])

@@ -1,0 +1,161 @@
+"""Lesson 07: random changes to training images that leave their labels true.
+
+**affine**, **crop** and **flip** change a whole batch in a few tensor lines. Deciding and doing are two steps: ``draw``
+gives every image of the data set its row of numbers, once an epoch, from (seed, epoch) alone; ``change`` takes the rows
+of a batch's images. So it makes no difference which process loads an image, how many processes there are, or which
+other images are in the batch.
+
+**randaugment** changes one image at a time. **mixup** and **cutmix** mix the images of a batch, and their labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+ImageChange = Callable[[Tensor], Tensor]  # one image (C, H, W) in [0, 1] -> another one
+Mix = Callable[
+    [Tensor, Tensor], tuple[Tensor, Tensor]
+]  # images (B, C, H, W), labels (B,) -> mixed; labels may be (B, K)
+ALL = "crop+flip+randaugment+mixup+cutmix"
+
+
+class Change:
+    """A random change to images: :meth:`draw` decides it for each image, :meth:`change` makes it.
+
+    Called with images alone, one (C, H, W) or a batch (B, C, H, W) in [0, 1], it draws from torch's own generator.
+    """
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """What is to happen to each of ``n`` images: (n, ...), a row an image."""
+        raise NotImplementedError
+
+    def change(self, images: Tensor, drawn: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W); row i of ``drawn``, (B, ...), says what happens to image i."""
+        raise NotImplementedError
+
+    def __call__(self, images: Tensor) -> Tensor:
+        batch = images if images.ndim == 4 else images[None]  # (B, C, H, W)
+        changed = self.change(batch, self.draw(len(batch)))  # (B, C, H, W)
+        return changed if images.ndim == 4 else changed[0]
+
+
+@dataclass(frozen=True)
+class Affine(Change):
+    """Turn, stretch, shear and shift an image a little, by chance: what leaves a digit the digit that it is.
+
+    Every entry of the 2 x 3 matrix, in units of half an image, is normal about the identity's; what comes in is zero.
+
+    Args:
+        strength: standard deviation; 0.1 moves a corner of an 8 x 8 image by some two thirds of a pixel each way.
+    """
+
+    strength: float = 0.1
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """A matrix an image: (n, 2, 3)."""
+        return torch.eye(2, 3) + self.strength * torch.randn(n, 2, 3, generator=generator)
+
+    def change(self, images: Tensor, drawn: Tensor) -> Tensor:
+        """Each image (B, C, H, W), seen through its matrix (B, 2, 3)."""
+        grid = F.affine_grid(drawn, list(images.shape), align_corners=False)  # (B, H, W, 2): where to look
+        return F.grid_sample(images, grid, align_corners=False)  # (B, C, H, W)
+
+
+@dataclass(frozen=True)
+class Crop(Change):
+    """Pad with zeros and cut out the old size again, anywhere: a shift of up to ``padding`` pixels each way.
+
+    Args:
+        padding: (rows, columns), above and below, left and right.
+    """
+
+    padding: tuple[int, int]
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """The top left corner of each cut, in the padded image: (n, 2)."""
+        return torch.stack([torch.randint(2 * p + 1, (n,), generator=generator) for p in self.padding], dim=1)
+
+    def change(self, images: Tensor, drawn: Tensor) -> Tensor:
+        """Each image (B, C, H, W), cut out of its padded self from (row, column), (B, 2)."""
+        (B, _, H, W), (rows, columns) = images.shape, self.padding
+        padded = F.pad(images, (columns, columns, rows, rows))  # (B, C, H + 2 rows, W + 2 columns)
+        windows = padded.unfold(2, H, 1).unfold(3, W, 1)  # (B, C, 2 rows + 1, 2 columns + 1, H, W), a view
+        return windows[torch.arange(B), :, drawn[:, 0], drawn[:, 1]]  # (B, C, H, W)
+
+
+@dataclass(frozen=True)
+class Flip(Change):
+    """Left becomes right, in every second image by chance."""
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Whether each image is mirrored: (n,) bool."""
+        return torch.rand(n, generator=generator) < 0.5
+
+    def change(self, images: Tensor, drawn: Tensor) -> Tensor:
+        """Each image (B, C, H, W), mirrored where ``drawn``, (B,), is True."""
+        return torch.where(drawn[:, None, None, None], images.flip(-1), images)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What happens to training images before they are normalised, in this order."""
+
+    name: str
+    changes: tuple[Change, ...] = ()  # to a whole batch at once
+    each: ImageChange | None = None  # to one image at a time, by chance from torch's own generator
+    batch: Mix | None = None  # to images and labels together, by chance from torch's own generator
+
+    @property
+    def image(self) -> ImageChange | None:
+        """All but the mixing, for one image (C, H, W); None: no change."""
+        from torchvision.transforms import v2
+
+        steps: list[ImageChange] = [*self.changes]
+        if self.each:
+            steps.append(self.each)
+        return v2.Compose(steps) if steps else None
+
+
+def by_name(name: str, image_size: tuple[int, int], num_classes: int) -> Augmentation:
+    """The augmentation that a name stands for.
+
+    Args:
+        name: "none", or any of these, joined by "+": **affine** (see :class:`Affine`), **crop** (pad by an eighth, cut
+            out), **flip** (left and right, every second image), **randaugment** (two of 14 changes at magnitude 9;
+            Cubuk et al. 2020), **mixup** (blend two images; Zhang et al. 2018) and **cutmix** (paste a part of another;
+            Yun et al. 2019). With both of the last two, each batch takes one of them, with DeiT's strengths, 0.8 and
+            1.0 (Table 9 of Touvron et al. 2021). The order is this one, whatever that of the name.
+        image_size: (H, W), in pixels.
+        num_classes: K; mixed labels are (B, K).
+
+    Raises:
+        ValueError: an unknown part.
+    """
+    from torchvision.transforms import v2
+
+    height, width = image_size
+    changes: dict[str, Change] = {
+        "affine": Affine(),
+        "crop": Crop((math.ceil(height / 8), math.ceil(width / 8))),
+        "flip": Flip(),
+    }
+    mixes: dict[str, Mix] = {
+        "mixup": v2.MixUp(alpha=0.8, num_classes=num_classes),
+        "cutmix": v2.CutMix(alpha=1.0, num_classes=num_classes),
+    }
+    parts = [] if name == "none" else name.split("+")
+    if unknown := [part for part in parts if part not in (*changes, "randaugment", *mixes)]:
+        raise ValueError(f"{unknown[0]!r} is no augmentation: use none, default, or some of affine+{ALL}, joined by +")
+    chosen = [mix for part, mix in mixes.items() if part in parts]
+    return Augmentation(
+        name,
+        changes=tuple(change for part, change in changes.items() if part in parts),
+        each=v2.RandAugment(num_ops=2, magnitude=9) if "randaugment" in parts else None,
+        batch=v2.RandomChoice(chosen) if chosen else None,
+    )

@@ -1,0 +1,216 @@
+"""The series' own drawings: the block, attention from x to its output, and the whole ViT, with every tensor's shape.
+
+They are part of :mod:`vit_tutorial.plots`, and read nothing but sizes: a :class:`vit_tutorial.ViTConfig` has them all.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
+
+from vit_tutorial.style import PALETTE, STYLE, WIDTH
+
+Point = tuple[float, float]
+SOFT = {  # the palette's roles, pale enough to write on
+    "query": "#CFE3F1",
+    "key": "#F7DECB",
+    "value": "#CCECE1",
+    "class": "#F4E1EC",
+    "patch": "#DFF1FB",
+    "norm": "#E8E3F2",
+    "plain": "#EFEFEF",
+}
+
+_styled = matplotlib.rc_context(STYLE)
+
+
+class Sizes(Protocol):
+    """What a drawing reads off a config."""
+
+    @property
+    def in_channels(self) -> int: ...
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+    @property
+    def num_heads(self) -> int: ...
+    @property
+    def mlp_dim(self) -> int: ...
+    @property
+    def image_size(self) -> int | tuple[int, int]: ...
+    @property
+    def patch_size(self) -> int | tuple[int, int]: ...
+    @property
+    def grid(self) -> tuple[int, int]: ...
+    @property
+    def prefix_tokens(self) -> int: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def head_width(self) -> int: ...
+
+
+@_styled
+def encoder_block(config: Sizes) -> Figure:
+    """Two blocks side by side, before the norm's move and after: post-norm (2017) and pre-norm, as a ViT has it.
+
+    Read from the bottom up. Every arrow along the stream carries (B, T, D); the branches leave it and come back at a +.
+    """
+    figure, ax = _canvas(WIDTH, 6.6, (0, 12), (0, 8.2))
+    _block(ax, 2.9, config, "pre")
+    _block(ax, 9.1, config, "post")
+    return figure
+
+
+def _block(ax: Axes, x: float, config: Sizes, norm: Literal["pre", "post"]) -> None:
+    stream = f"(B, {config.num_tokens}, {config.dim})"
+    msa = f"attention\n{config.num_heads} heads of {config.dim // config.num_heads}"
+    mlp = f"MLP\n{config.dim} → {config.mlp_dim} → {config.dim}"
+    title = "pre-norm: a ViT's block" if norm == "pre" else "post-norm: the Transformer of 2017"
+    ax.text(x, 8.0, title, ha="center", va="center", weight="bold")
+    ax.text(x, 0.1, f"z  {stream}", ha="center", va="center")
+    y = 0.3
+    for part, face, equation in ((msa, SOFT["query"], "Eq. 2"), (mlp, SOFT["value"], "Eq. 3")):
+        if norm == "pre":
+            boxes = [("layer norm", SOFT["norm"], 0.42, 1.05), (part, face, 0.72, 1.95)]
+            plus, top = y + 2.85, y + 3.3
+        else:
+            boxes = [(part, face, 0.72, 1.1)]
+            plus, top = y + 1.95, y + 3.3
+        below = y
+        for text, colour, height, rise in boxes:
+            _arrow(ax, (x, below), (x, y + rise - height / 2))
+            _box(ax, (x, y + rise), (2.5, height), text, colour)
+            below = y + rise + height / 2
+        _arrow(ax, (x, below), (x, plus - 0.17), stream)
+        _plus(ax, (x, plus))
+        _detour(ax, (x, y + 0.32), (x, plus), x - 1.75)
+        ax.text(x - 1.85, (y + plus) / 2, "unchanged", ha="right", va="center", rotation=90, fontsize=9)
+        if norm == "post":
+            _arrow(ax, (x, plus + 0.17), (x, plus + 0.55))
+            _box(ax, (x, plus + 0.76), (2.5, 0.42), "layer norm", SOFT["norm"])
+            out_of = plus + 0.97
+        else:
+            out_of = plus + 0.17
+        if part is mlp:
+            _arrow(ax, (x, out_of), (x, top + 0.3))
+        else:
+            ax.plot([x, x], [out_of, top + 0.3], color="#555555", linewidth=1.3)
+        if norm == "pre":
+            ax.text(x + 1.5, y + 1.5, equation, ha="left", va="center", color=PALETTE["muted"])
+        y = top + 0.3
+    ax.text(x, y + 0.18, f"out  {stream}", ha="center", va="center")
+
+
+@_styled
+def attention_flow(config: Sizes) -> Figure:
+    """Multi-head self-attention from x to its output, the shape of every tensor on its arrow."""
+    T, D, h = config.num_tokens, config.dim, config.num_heads
+    d = D // h
+    figure, ax = _canvas(WIDTH, 4.7, (0.3, 18.0), (0.2, 7.1))
+    _box(ax, (1.1, 3.6), (1.3, 0.9), "x", SOFT["plain"])
+    ax.text(1.1, 2.9, f"(B, {T}, {D})", ha="center", va="center", fontsize=9)
+    _arrow(ax, (1.75, 3.6), (2.4, 3.6))
+    _box(ax, (3.4, 3.6), (2.0, 1.2), f"linear\n{D} → 3 · {D}", SOFT["plain"])
+    ax.text(4.0, 5.5, f"split into\n{h} heads of {d}", ha="center", va="center", fontsize=9)
+    for name, role, y in (("q", "query", 6.0), ("k", "key", 3.6), ("v", "value", 1.2)):
+        _arrow(ax, (4.4, 3.6), (5.6, y))
+        _box(ax, (6.2, y), (1.2, 0.9), name, SOFT[role], PALETTE[role])
+        ax.text(6.2, y - 0.68, f"(B, {h}, {T}, {d})", ha="center", va="center", fontsize=9)
+    _arrow(ax, (6.8, 6.0), (8.2, 5.0))
+    _arrow(ax, (6.8, 3.6), (8.2, 4.6))
+    _box(ax, (9.1, 4.8), (1.8, 0.9), "q kᵀ / √d", SOFT["plain"])
+    ax.text(9.1, 5.62, "Eq. 6: every query\nwith every key", ha="center", va="center", fontsize=9)
+    _arrow(ax, (10.0, 4.8), (12.1, 4.8), f"(B, {h}, {T}, {T})", "above")
+    _box(ax, (12.9, 4.8), (1.6, 0.9), "softmax", SOFT["plain"])
+    ax.text(12.9, 5.62, "each row\nsums to 1", ha="center", va="center", fontsize=9)
+    _arrow(ax, (12.9, 4.35), (12.9, 2.85), f"(B, {h}, {T}, {T})")
+    _arrow(ax, (6.8, 1.2), (12.0, 2.3))
+    _box(ax, (12.9, 2.4), (1.8, 0.9), "weights · v", SOFT["plain"])
+    ax.text(12.9, 1.62, "Eq. 7: the values,\nmixed", ha="center", va="center", fontsize=9)
+    _arrow(ax, (13.8, 2.4), (16.0, 2.4), f"(B, {h}, {T}, {d})", "above")
+    _box(ax, (16.9, 2.4), (1.8, 1.5), f"join heads,\nlinear\n{D} → {D}", SOFT["plain"])
+    _arrow(ax, (16.9, 3.15), (16.9, 4.35))
+    _box(ax, (16.9, 4.8), (1.8, 0.9), "output", SOFT["plain"])
+    ax.text(16.9, 5.5, f"(B, {T}, {D})", ha="center", va="center", fontsize=9)
+    return figure
+
+
+@_styled
+def tensor_map(config: Sizes) -> Figure:
+    """The whole ViT as one map: every tensor from image to logits, its shape, and what turns it into the next."""
+    (H, W), (P, Q) = _pair(config.image_size), _pair(config.patch_size)
+    N, T, D, K = config.grid[0] * config.grid[1], config.num_tokens, config.dim, config.num_classes
+    added = "class token in front, positions added" if T > N else "positions added"
+    first = {0: "the mean of all", 1: "the class token", 2: "the first two tokens"}[config.prefix_tokens]
+    rows: list[tuple[str, str, str, str]] = [
+        ("image", f"(B, {config.in_channels}, {H}, {W})", "cut and flatten", "plain"),
+        ("patches", f"(B, {N}, {config.in_channels * P * Q})", f"times E: {config.in_channels * P * Q} → {D}", "patch"),
+        ("patch tokens", f"(B, {N}, {D})", added, "patch"),
+        ("z0", f"(B, {T}, {D})", f"{config.depth} encoder blocks", "norm"),
+        ("zL", f"(B, {T}, {D})", f"last norm, then {first}", "norm"),
+        ("y", f"(B, {config.head_width})", f"head: {config.head_width} → {K}", "class"),
+        ("logits", f"(B, {K})", "", "plain"),
+    ]
+    if not K:
+        rows = [*rows[:-2], ("y", f"(B, {config.head_width})", "", "class")]
+    equations = ["", "", "Eq. 1", "Eq. 2 and 3", "Eq. 4", "", ""]
+    figure, ax = _canvas(WIDTH, 0.72 * len(rows) + 0.2, (0, 12), (-len(rows) + 0.45, 0.55))
+    for row, (name, shape, turns, colour) in enumerate(rows):
+        _box(ax, (2.1, -row), (2.6, 0.52), name, SOFT[colour])
+        ax.text(3.6, -row, shape, va="center", family="monospace")
+        if turns:
+            _arrow(ax, (2.1, -row - 0.26), (2.1, -row - 0.74))
+            ax.text(6.3, -row - 0.5, turns, va="center", color="#555555")
+            ax.plot([2.3, 6.15], [-row - 0.5, -row - 0.5], color="#D8D8D8", linewidth=1)
+            ax.text(11.9, -row - 0.5, equations[row], va="center", ha="right", color="#555555")
+    return figure
+
+
+def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else size
+
+
+def _canvas(width: float, height: float, x: Point, y: Point) -> tuple[Figure, Axes]:
+    figure = Figure((width, height))
+    ax = figure.add_axes((0, 0, 1, 1))
+    ax.set(xlim=x, ylim=y)
+    ax.axis("off")
+    return figure, ax
+
+
+def _box(ax: Axes, centre: Point, size: Point, text: str, face: str, edge: str = "#9A9A9A", fontsize: int = 11) -> None:
+    (x, y), (width, height) = centre, size
+    style = "round,pad=0,rounding_size=0.08"
+    corner = (x - width / 2, y - height / 2)
+    ax.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, facecolor=face, edgecolor=edge, linewidth=1.2))
+    ax.text(x, y, text, ha="center", va="center", linespacing=1.2, fontsize=fontsize)
+
+
+def _arrow(ax: Axes, start: Point, end: Point, shape: str = "", place: Literal["right", "above"] = "right") -> None:
+    arrow = FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, shrinkA=0, shrinkB=0)
+    arrow.set(color="#555555", linewidth=1.3)
+    ax.add_patch(arrow)
+    x, y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
+    if place == "right":
+        ax.text(x + 0.12, y, shape, ha="left", va="center", fontsize=9)
+    else:
+        ax.text(x, y + 0.14, shape, ha="center", va="bottom", fontsize=9)
+
+
+def _detour(ax: Axes, start: Point, end: Point, x: float) -> None:
+    """The residual: out of the stream, up beside the branch, and back into the +."""
+    ax.plot([start[0], x, x], [start[1], start[1], end[1]], color="#555555", linewidth=1.3, solid_capstyle="butt")
+    _arrow(ax, (x, end[1]), (end[0] - 0.17, end[1]))
+
+
+def _plus(ax: Axes, centre: Point) -> None:
+    ax.add_patch(Circle(centre, 0.17, facecolor="white", edgecolor="#555555", linewidth=1.3))
+    ax.text(*centre, "+", ha="center", va="center", fontsize=13)

@@ -1,0 +1,116 @@
+"""Lesson 07: one record of every choice that decides what a training run ends with.
+
+``train.fit`` takes it, the command line has an option of the same name for each field, and a run's state keeps it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal, get_args
+
+from torch import nn
+
+from vit_tutorial.augment import Augmentation, ImageChange, Mix
+
+Precision = Literal["fp32", "bf16", "auto"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained: AdamW, a linear warm-up, a cosine, and what else the fields say.
+
+    The defaults are DeiT's recipe (arXiv 2012.12877, table 9) made small; gradients are clipped at a norm of 1 as in
+    the ViT paper's training on ImageNet (table 3).
+
+    Raises:
+        ValueError: a field out of its range: which, and what the range is.
+        TypeError: a field that should be a number and isn't.
+    """
+
+    epochs: int
+    """Passes over the training images; each leaves out the last, smaller batch."""
+
+    batch_size: int = 64
+    """Images a step, over all processes together."""
+
+    learning_rate: float = 1e-3
+    """AdamW's at its peak, after the warm-up."""
+
+    weight_decay: float = 0.05
+    """AdamW's, on matrices and kernels (see :func:`vit_tutorial.train.parameter_groups`)."""
+
+    warmup_epochs: float = 1
+    """In which the rate grows linearly; from 0 to ``epochs``. The command line takes at most half of the epochs."""
+
+    label_smoothing: float = 0.1
+    """Share in [0, 1) of a label's mass spread over all classes (arXiv 1512.00567)."""
+
+    clip: float = 1.0
+    """Largest norm of the gradient; ``math.inf`` for none."""
+
+    ema: float = 0.0
+    """Decay a step in [0, 1) of the weights' moving average, which is what is tested and kept; 0 for none."""
+
+    augment: str | Augmentation | ImageChange | None = None
+    """A name as in "crop+flip" ("default": the data set's own), an augmentation, or a function from an image (C, H, W)
+    in [0, 1] to another one, with torch's generator as its only source of chance; None for none."""
+
+    mix: Mix | None = None
+    """A batch -> a batch, as torchvision's MixUp and CutMix do; each process mixes its own share. None leaves it to
+    ``augment``."""
+
+    seed: int = 0
+    """Of the order, the augmentation and dropout; and of the first weights, on the command line."""
+
+    precision: Precision = "fp32"
+    """Of the numbers in the model: "fp32", "bf16" (autocast), or "auto", whichever of the two makes a step quicker."""
+
+    compile: bool = False
+    """Whether torch.compile makes the forward and backward pass."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} must be a whole number from {least}, got {value!r}")
+        ranges: dict[str, tuple[Callable[[float], bool], str]] = {
+            "learning_rate": (lambda x: 0 < x < math.inf, "above 0; 1e-3 is a good start"),
+            "weight_decay": (lambda x: 0 <= x < math.inf, "0 or more"),
+            "warmup_epochs": (lambda x: 0 <= x <= self.epochs, f"from 0 to the number of epochs, {self.epochs}"),
+            "label_smoothing": (lambda x: 0 <= x < 1, "in [0, 1); 0 switches it off"),
+            "clip": (lambda x: x > 0, "above 0; infinity switches it off"),
+            "ema": (lambda x: 0 <= x < 1, "in [0, 1); 0 switches it off"),
+        }
+        for name, (inside, rule) in ranges.items():
+            value = getattr(self, name)
+            try:
+                number = value if isinstance(value, int) else float(value)  # NumPy's, or "inf" as config.json has it
+            except (TypeError, ValueError):
+                raise TypeError(f"{name} must be a number, got {value!r}") from None
+            if not inside(number):
+                raise ValueError(f"{name} must be {rule}, got {value!r}")
+            object.__setattr__(self, name, number)
+        if self.precision not in get_args(Precision):
+            raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}")
+
+    def settings(self) -> dict[str, Any]:
+        """The fields as plain values, for a file; an augmentation by its name, which is the same in every process."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {"augment": name_of(self.augment), "mix": name_of(self.mix)}
+
+
+def name_of(thing: object) -> str:
+    """What a file remembers of a model or an augmentation: no address, which would differ in the next process."""
+    if thing is None:
+        return "none"
+    if isinstance(thing, str):
+        return thing
+    if isinstance(thing, Augmentation):
+        return thing.name
+    if isinstance(thing, nn.Module):
+        return repr(getattr(thing, "config", thing))
+    if is_dataclass(thing):
+        return repr(thing)
+    return str(getattr(thing, "__qualname__", type(thing).__qualname__))

@@ -1,0 +1,263 @@
+"""What makes a training run repeatable: the order of the images, chance, and the state on disk.
+
+Nothing random is carried from epoch to epoch. The order of the images is a function of (seed, epoch), an augmentation
+of (seed, epoch, image), dropout of (seed, epoch, process). So a run that was killed goes on from the last epoch's state
+to the very weights of a run that was not, whatever the number of loader workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator  # type: ignore[import-untyped]
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from vit_tutorial import files
+from vit_tutorial.augment import Augmentation
+from vit_tutorial.data import Data, Images
+from vit_tutorial.files import History
+from vit_tutorial.recipe import Recipe, name_of
+
+Batch = tuple[Tensor, Tensor]  # images (B, C, H, W), labels (B,) or, mixed, (B, K)
+State = dict[str, Any]  # what a file has: numbers, texts, tensors, and lists and mappings of them
+VERSION = 2  # of the state: a run of another one doesn't go on to the same weights
+Key = tuple[int, list[int]]  # which batch: the epoch, and the images' places in their split
+
+# -------------------------------------------------------------------------------------------- order and chance
+
+
+def seed_of(*words: int) -> int:
+    """One seed from several whole numbers. Zeros at the end don't count: (3, 1) and (3, 1, 0) give the same."""
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
+
+
+@contextmanager
+def chance(*words: int) -> Iterator[None]:
+    """Seed torch's generator for the block, and put it back afterwards: dropout must not notice."""
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed_of(*words))
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
+
+
+class Order(Sampler[Key]):
+    """Each epoch's batches in an order of its own: this process's share of every global batch, all shares equal."""
+
+    def __init__(self, images: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1) -> None:
+        if batch_size > images:
+            raise ValueError(f"batch_size {batch_size} is more than the {images} training images: make it smaller")
+        if batch_size % processes:
+            raise ValueError(
+                f"batch_size {batch_size} is not divisible by the {processes} processes: change one of them"
+            )
+        self.images, self.batch_size, self.seed, self.rank, self.processes = images, batch_size, seed, rank, processes
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return self.images // self.batch_size
+
+    def __iter__(self) -> Iterator[Key]:
+        generator = torch.Generator().manual_seed(seed_of(self.seed, self.epoch))
+        order = torch.randperm(self.images, generator=generator)  # (N,)
+        for batch in order[: len(self) * self.batch_size].view(-1, self.batch_size):
+            yield self.epoch, batch[self.rank :: self.processes].tolist()
+
+
+class Reader(Dataset[Batch]):
+    """What a :data:`Key` stands for: images and labels, augmented alike in whatever process reads them."""
+
+    def __init__(self, images: Images, augmentation: Augmentation | None = None, seed: int = 0) -> None:
+        self.images, self.augmentation, self.seed = images, augmentation or Augmentation("none"), seed
+        self._drawn: tuple[int, list[Tensor]] = (-1, [])
+
+    def __getitem__(self, key: Key) -> Batch:
+        epoch, rows = key
+        images, labels = self._read(rows)  # (B, C, H, W), (B,)
+        for change, drawn in zip(self.augmentation.changes, self.drawn(epoch), strict=True):
+            images = change.change(images, drawn[rows])
+        if each := self.augmentation.each:
+            changed = []
+            for row, image in zip(rows, images, strict=True):
+                with chance(self.seed, epoch, row):
+                    changed.append(each(image))
+            images = torch.stack(changed)
+        return images, labels
+
+    def drawn(self, epoch: int) -> list[Tensor]:
+        """What happens in an epoch to each image of the split, change by change: (N, ...) each."""
+        if self._drawn[0] != epoch:
+            tables = []
+            for place, change in enumerate(self.augmentation.changes):
+                generator = torch.Generator().manual_seed(seed_of(self.seed, epoch, place, 1))
+                tables.append(change.draw(len(self.images), generator))
+            self._drawn = (epoch, tables)
+        return self._drawn[1]
+
+    def _read(self, rows: list[int]) -> Batch:
+        if isinstance(self.images, Images):
+            return self.images.batch(torch.tensor(rows))
+        items = [self.images[row][:2] for row in rows]  # any data set of torch's will do
+        return torch.stack([image for image, _ in items]), torch.tensor([int(label) for _, label in items])
+
+
+def loader(
+    images: Images,
+    order: Any,
+    augmentation: Augmentation | None = None,
+    *,
+    seed: int = 0,
+    workers: int = 0,
+    pin_memory: bool = False,
+) -> DataLoader[Batch]:
+    """The batches of ``order``, an iterable of :data:`Key`, one after the other."""
+    return DataLoader(
+        Reader(images, augmentation, seed),
+        batch_size=None,  # a key is a whole batch
+        sampler=order,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        pin_memory=pin_memory,
+        generator=torch.Generator(),  # else the workers' seeds come from dropout's generator
+    )
+
+
+class Batches:
+    """The training images of each epoch, in batches, augmented, mixed, on their device."""
+
+    def __init__(
+        self,
+        images: Images,
+        recipe: Recipe,
+        augmentation: Augmentation,
+        accelerator: Accelerator,
+        workers: int = 0,
+    ) -> None:
+        rank, processes, device = accelerator.process_index, accelerator.num_processes, accelerator.device
+        self.order = Order(len(images), recipe.batch_size, recipe.seed, rank, processes)
+        self.mix = recipe.mix or augmentation.batch
+        self.device = device
+        pin_memory = device.type == "cuda"
+        self.loader = loader(images, self.order, augmentation, seed=recipe.seed, workers=workers, pin_memory=pin_memory)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def of(self, epoch: int) -> Iterator[Batch]:
+        """The share of this process: images (B, C, H, W) in [0, 1], labels (B,) or, mixed, (B, K)."""
+        self.order.epoch = epoch
+        for images, labels in self.loader:
+            if self.mix:
+                images, labels = self.mix(images, labels)
+            yield images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
+
+
+# ------------------------------------------------------------------------------------------------------ the state
+
+
+def settings(recipe: Recipe, augmentation: Augmentation, data: Data, model: nn.Module) -> dict[str, Any]:
+    """All that decides a run's weights, as plain values: two runs with the same settings are the same run."""
+    files_of_the_test = "\n".join(data.test_files).encode()
+    return recipe.settings() | {
+        "augment": augmentation.name,
+        "data": data.name,
+        "test_files": f"{len(data.test_files)}, SHA-256 {hashlib.sha256(files_of_the_test).hexdigest()[:16]}",
+        "model": name_of(model),
+        "version": VERSION,
+    }
+
+
+def settings_in(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The :func:`settings` of the run in a folder. Raises ValueError for a damaged state, OSError for none."""
+    settings: dict[str, Any] = _read_state(Path(folder) / "state.pt")["settings"]
+    return settings
+
+
+class Store:
+    """The state of a run in the folder ``out``, None for none: read once, written whole after every epoch.
+
+    Args:
+        out: the folder.
+        accelerator: who of the processes writes.
+    """
+
+    def __init__(self, out: str | os.PathLike[str] | None, accelerator: Accelerator) -> None:
+        self.path = Path(out) / "state.pt" if out is not None else None
+        self.accelerator = accelerator
+
+    def read(self, resume: bool) -> State | None:
+        """The state that is there; None where there is none.
+
+        Raises:
+            ValueError: nothing to resume from was named, the state is damaged, or the machines see different ones.
+            FileExistsError: there is one, and ``resume`` is False.
+        """
+        if resume and self.path is None:
+            raise ValueError("resume needs the output folder of the run to go on with")
+        state = None
+        if self.path and self.path.exists():
+            if not resume:
+                raise FileExistsError(f"a run is in {self.path.parent}: resume it, or choose another folder")
+            state = _read_state(self.path)
+        done = torch.tensor([len(state["history"]) if state else -1], device=self.accelerator.device)
+        if len(set(self.accelerator.gather(done).tolist())) > 1:
+            raise ValueError(f"the machines see different states in {self.path}: the folder must be one they share")
+        return state
+
+    def restore(self, state: State | None, settings: State, parts: Mapping[str, Any]) -> History:
+        """Load ``parts`` from the state; the rows of the epochs that are done.
+
+        Without a state a first one is written, which proves that the folder can be. Raises ValueError for a state of
+        other settings: which; OSError that names the folder.
+        """
+        if state is None:
+            self.save(settings, parts, [])
+            return []
+        self._check(state["settings"], settings)
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+        return list(state["history"])
+
+    def save(self, settings: State, parts: Mapping[str, Any], history: History) -> None:
+        """Write the state of ``parts``, anything with a ``state_dict``. Raises OSError that names the folder."""
+        if self.path and self.accelerator.is_main_process:
+            state = {name: part.state_dict() for name, part in parts.items()}
+            buffer = io.BytesIO()
+            torch.save(state | {"settings": settings, "history": history}, buffer)
+            files.write(self.path, buffer.getbuffer())
+
+    def _check(self, before: State, settings: State) -> None:
+        folder = self.path and self.path.parent
+        if "version" not in before:  # begun when augmentations drew other numbers, and "None" stood for none
+            if (before["augment"], settings["augment"]) != ("None", "none"):
+                raise ValueError(
+                    f"the run in {folder} was begun by an older version of vit_tutorial, whose augmentation "
+                    f"({before['augment']}) drew other numbers: finish it with that version, or choose another folder"
+                )
+            before = settings | before | {"augment": "none", "mix": before["mix"].replace("None", "none")}
+        for name, value in settings.items():
+            if before.get(name) != value:
+                raise ValueError(
+                    f"the run in {folder} has {name}={before.get(name)}, not {value}: "
+                    "resume with the same settings, or choose another folder"
+                )
+
+
+def _read_state(path: Path) -> State:
+    try:
+        state: State = torch.load(path, map_location="cpu", weights_only=True)
+        if not (isinstance(state["settings"], dict) and isinstance(state["history"], list)):
+            raise TypeError("no settings, or no history")
+    except Exception as error:
+        raise ValueError(f"{path} is no state of a run, or damaged: move it away to begin anew") from error
+    return state

@@ -1,0 +1,210 @@
+"""Lesson 07's command line: ``python -m vit_tutorial.train --data digits --out runs/digits``.
+
+Each field of the recipe and of the model's config has an option of the same name. What isn't given comes from the
+record of the data set (:data:`vit_tutorial.data.SETS`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+import torch
+from accelerate import Accelerator  # type: ignore[import-untyped]
+
+from vit_tutorial import data as data_sets
+from vit_tutorial import files, runs, train
+from vit_tutorial.data import Data
+from vit_tutorial.recipe import Precision, Recipe
+from vit_tutorial.vit import ViT, ViTConfig, count_parameters
+
+PROG = "python -m vit_tutorial.train"
+MODEL = ("patch_size", "dim", "depth", "num_heads", "mlp_dim", "drop_path")  # the fields of ViTConfig with an option
+RECIPE = (
+    *("epochs", "batch_size", "learning_rate", "weight_decay", "warmup_epochs", "label_smoothing", "clip", "ema"),
+    *("augment", "seed", "precision", "compile"),
+)  # and those of Recipe
+RENAMED = {
+    "--patch": "--patch-size",
+    "--heads": "--num-heads",
+    "--mlp": "--mlp-dim",
+    "--batch": "--batch-size",
+    "--rate": "--learning-rate",
+    "--decay": "--weight-decay",
+    "--warmup": "--warmup-epochs",
+}
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default is None or action.default is False else super()._get_help_string(action)
+
+
+def _note(text: str) -> None:
+    if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
+        print(f"note: {text}", file=sys.stderr)
+
+
+class _Renamed(argparse.Action):
+    """An option's old name: it still works, and says what it is called now."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        _note(f"{option_string} is now called {RENAMED[str(option_string)]}")
+        setattr(namespace, self.dest, values)
+
+
+def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argparse.ArgumentParser:
+    """The command line; its defaults are those of the --data and the --size that ``arguments`` name."""
+    first = argparse.ArgumentParser(add_help=False)
+    first.add_argument("--data", default="digits")
+    first.add_argument("--size")
+    chosen = first.parse_known_args(arguments)[0]
+    p = argparse.ArgumentParser(
+        prog=prog,
+        formatter_class=_Help,
+        description="Train a Vision Transformer. The defaults shown are those of the data set named by --data.",
+        epilog="Several processes: accelerate launch -m vit_tutorial.train ... (the same arguments).",
+    )
+    _add_data(p.add_argument_group("data"))
+    _add_model(p.add_argument_group("model"))
+    _add_recipe(p.add_argument_group("recipe"))
+    _add_run(p.add_argument_group("run"))
+    for old, new in RENAMED.items():
+        action = p._option_string_actions[new]
+        kind = float if action.type is float else int
+        p.add_argument(old, dest=action.dest, type=kind, action=_Renamed, help=argparse.SUPPRESS)
+    record = data_sets.record_of(chosen.data)
+    model = record.model
+    if chosen.size:
+        try:
+            preset = ViTConfig.preset(chosen.size, image_size=10_000)  # divisible by many a patch
+        except ValueError as error:
+            p.error(str(error))
+        model = replace(preset, drop_path=model.drop_path)
+    p.set_defaults(**{name: getattr(model, name) for name in MODEL})
+    p.set_defaults(**{name: getattr(record.recipe, name) for name in RECIPE})
+    return p
+
+
+def _add_data(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--data",
+        default="digits",
+        metavar="NAME",
+        help=f"{', '.join(data_sets.SETS)}, or a folder with train/ and test/ (or val/), a folder a class in each; "
+        "with --test-share, a folder of classes",
+    )
+    group.add_argument("--root", default="data", metavar="FOLDER", help="where downloads go")
+    group.add_argument("--image-size", type=int, metavar="PIXELS", help="of a folder's pictures")
+    group.add_argument(
+        "--test-share",
+        type=float,
+        metavar="SHARE",
+        help="of a folder of classes without splits: the share of each class to test on, as in 0.2",
+    )
+    group.add_argument(
+        "--augment",
+        metavar="PARTS",
+        help="none, default (the data set's own), or parts joined by +: affine, crop, flip, randaugment, mixup, cutmix",
+    )
+    group.add_argument("--workers", type=int, default=0, help="processes that load images; 0: none beside this one")
+
+
+def _add_model(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--size", metavar="PRESET", help="Ti, S, B, L or H and a patch size, as in Ti/4; sets the next five"
+    )
+    group.add_argument("--patch-size", type=int, metavar="P", help="height and width of a patch in pixels")
+    group.add_argument("--dim", type=int, metavar="D", help="width")
+    group.add_argument("--depth", type=int, metavar="L", help="blocks")
+    group.add_argument("--num-heads", type=int, metavar="h", help="attention heads, a divisor of the width")
+    group.add_argument("--mlp-dim", type=int, metavar="M", help="hidden width of the MLP")
+    group.add_argument("--drop-path", type=float, help="stochastic depth: share of the last block's samples")
+
+
+def _add_recipe(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--epochs", type=int, help="passes over the training images")
+    group.add_argument("--batch-size", type=int, help="images a step, over all processes together")
+    group.add_argument("--learning-rate", type=float, help="of AdamW at its peak")
+    group.add_argument("--weight-decay", type=float, help="of AdamW, on matrices and kernels")
+    group.add_argument(
+        "--warmup-epochs",
+        type=float,
+        metavar="EPOCHS",
+        help="epochs in which the rate grows, at most half of all; a cosine follows",
+    )
+    group.add_argument("--label-smoothing", type=float, metavar="SHARE", help="0: none")
+    group.add_argument("--clip", type=float, metavar="NORM", help="largest gradient; inf: no limit")
+    group.add_argument("--ema", type=float, metavar="DECAY", help="moving average of the weights, a step; 0: none")
+    group.add_argument("--seed", type=int, help="of the weights, the order, the augmentation")
+
+
+def _add_run(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--out", required=True, metavar="FOLDER", help="where the state and the results go")
+    group.add_argument("--resume", action="store_true", help="go on from the last epoch in --out, or begin")
+    group.add_argument(
+        "--precision",
+        choices=get_args(Precision),
+        help="bf16: half the memory, less exact; auto: whichever of the two makes a step quicker here",
+    )
+    group.add_argument("--compile", action="store_true", help="torch.compile: minutes of waiting, then faster")
+
+
+def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
+    """Train as the command line says, save, and print one line with the test accuracy."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    args = parser(arguments, prog=prog).parse_args(arguments)
+    try:
+        _run(args, f"{prog} {shlex.join(arguments)}")
+    except (ValueError, FloatingPointError, OSError) as error:
+        raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        raise SystemExit("stopped: the same command with --resume goes on") from None
+
+
+def recipe_of(args: argparse.Namespace) -> Recipe:
+    """The recipe that the options name; its warm-up is at most half of the epochs, and it says so where that bites."""
+    given = {name: getattr(args, name) for name in RECIPE}
+    if given["warmup_epochs"] > args.epochs / 2 > 0:
+        given["warmup_epochs"] = args.epochs / 2
+        _note(f"warmup_epochs is {args.epochs / 2:g}, half of the {args.epochs} epochs, not {args.warmup_epochs:g}")
+    return Recipe(**given)
+
+
+def _model(args: argparse.Namespace, data: Data) -> ViT:
+    config = ViTConfig(
+        image_size=data.image_size,
+        in_channels=data.in_channels,
+        num_classes=len(data.classes),
+        **{name: getattr(args, name) for name in MODEL},
+    )
+    torch.manual_seed(args.seed)
+    return ViT(config)
+
+
+def _run(args: argparse.Namespace, command: str) -> None:
+    recipe = recipe_of(args)
+    data = data_sets.load(args.data, args.root, args.image_size, args.test_share)
+    model = _model(args, data)
+    history = train.fit(model, data, recipe, workers=args.workers, out=args.out, resume=args.resume)
+    accelerator = Accelerator(mixed_precision="no")
+    if accelerator.is_main_process:
+        settings = runs.settings_in(args.out)  # with the precision that "auto" came to
+        # JSON has no infinity.
+        used = {name: "inf" if settings[name] == math.inf else settings[name] for name in RECIPE}
+        files.save(args.out, model, data, history, command=command, recipe=used)
+        seconds, accuracy = sum(row["seconds"] for row in history), history[-1]["test_accuracy"]
+        print(
+            f"test accuracy {accuracy:.2%} ({round(accuracy * len(data.test))} of {len(data.test)} images), "
+            f"{count_parameters(model.config):,} parameters, {seconds:.0f} s on {accelerator.num_processes} x "
+            f"{accelerator.device.type}, saved in {args.out}"
+        )
+    accelerator.wait_for_everyone()
+    if torch.distributed.is_initialized():  # gloo's threads must be joined: a process that just ends may abort instead
+        torch.distributed.destroy_process_group()

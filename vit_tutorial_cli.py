@@ -1,0 +1,61 @@
+"""The command ``vit-tutorial``: training, prediction and the explorer under one name.
+
+It lies beside the package and not in it, because importing the package imports torch: for ``vit-tutorial --help`` you
+would wait a second, and on a slow disk several.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import platform
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {  # a module of the package with a function ``main``: what it does
+    "train": "train a Vision Transformer, on one machine or many",
+    "predict": "name what photographs show, and draw where the model looked",
+    "explorer": "write an interactive page of a model's attention",
+}
+
+
+class _Version(argparse.Action):
+    """Prints the versions that a report of an error needs; imported only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        package, torch = importlib.import_module("vit_tutorial"), importlib.import_module("torch")
+        print(f"vit_tutorial {package.__version__} (torch {torch.__version__}, Python {platform.python_version()})")
+        parser.exit()
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line without the commands' own options."""
+    width = max(map(len, COMMANDS))
+    p = argparse.ArgumentParser(
+        prog="vit-tutorial",
+        usage="%(prog)s COMMAND ...",
+        description="The Vision Transformer, from pixels to published weights.",
+        epilog="commands:\n"
+        + "".join(f"  {name:{width}}  {what}\n" for name, what in COMMANDS.items())
+        + "\nvit-tutorial COMMAND --help explains a command's options; python -m vit_tutorial.COMMAND is the same.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    p.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)
+    p.add_argument("--version", action=_Version, nargs=0, help="show the versions of the package, torch and Python")
+    return p
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Hand the arguments after the command's name on to it."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] in COMMANDS:
+        name, *rest = arguments
+        importlib.import_module(f"vit_tutorial.{name}").main(rest, prog=f"vit-tutorial {name}")
+        return
+    p = parser()
+    p.parse_args(arguments or ["--help"])
+    p.error("the command comes first")
+
+
+if __name__ == "__main__":
+    main()
