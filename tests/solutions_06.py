@@ -881,3 +881,21 @@ BY_LABEL = {
     "count_macs": WRONG_MACS,
     "attention_maps": WRONG_MAPS,
 }
+
+
+# What the check calls the mistake of a wrong submission; one that isn't listed must not be given a name.
+NAMES = {
+    "vit_numbers": {
+        "E: 1040": "the channels forgotten",
+        "the rest of Eq. 1: 400": "the positions counted without the class token",
+        "the rest of Eq. 1: 16": "the class token counted without the positions",
+        "attention: 544": "q, k and v counted as one matrix",
+        "attention: 816": "the output projection forgotten",
+        "attention: 3536": "the heads counted as matrices of their own",
+        "products: 10000": "one of the two products",
+        "products: 80000": "a product for each head at the full width",
+        "first loss: 1.0": "a logarithm to the base 10",
+        "first loss: 0.1": "a probability in place of its loss",
+        "first loss: 0": "a first loss of nothing",
+    },
+}
