@@ -222,15 +222,14 @@ def set_trap(tmp_path: Path) -> tuple[list[Path], socket.socket]:
 
 
 def hostile_class(tmp_path: Path, names: list[str], paths: list[Path], port: int) -> None:
-    """Hand in the hostile notebooks of these names, and two honest ones."""
+    """Hand in the hostile notebooks of these names, and an honest one."""
     codes = hostile.TAMPERING | hostile.READING | hostile.WRITING | hostile.NETWORK | hostile.TAKING
     for name in names:
         code = codes.get(name, "")
         code = code.replace("PATHS", repr([str(path) for path in paths])).replace("PORT", str(port))
         code = hostile.ATTACKING_WORKS.get(name) or f"{code.replace('MARKER', MARKER)}\n{hostile.WRONG}"
         hand_in(copy_of(FIRST), tmp_path / "in", name, hostile.EDITS.get(name), patch_numbers=code, patchify="pass")
-    for honest in ("aaa_honest", "zzz_honest"):
-        hand_in(FIRST, tmp_path / "in", honest)
+    hand_in(FIRST, tmp_path / "in", "honest")
 
 
 def what_went_wrong(tmp_path: Path, names: list[str], paths: list[Path], server: socket.socket) -> list[str]:
@@ -243,9 +242,8 @@ def what_went_wrong(tmp_path: Path, names: list[str], paths: list[Path], server:
         told = row["problem"] + row["noticed"]
         if not told and name not in {*hostile.WRITING, *hostile.TAKING, "outputs_of_its_own"}:
             wrong.append(f"{name}: nothing was noticed")
-    for honest in ("aaa_honest", "zzz_honest"):
-        if float(rows[honest, FIRST.stem]["marks"]) != 17:
-            wrong.append(f"{honest} was disturbed")
+    if float(rows["honest", FIRST.stem]["marks"]) != 17:
+        wrong.append("the honest one was disturbed")
     wrong += [f"{path} was written" for top in paths[:5] for path in top.rglob(f"*{MARKER}*")]
     wrong += [f"{path} was written" for path in (ROOT, Path("/tmp"), Path.home()) if (path / MARKER).exists()]
     for name in {*names} & {*hostile.READING}:

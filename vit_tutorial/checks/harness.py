@@ -506,7 +506,7 @@ def _on_work(tried: _Tried) -> list[str]:
             f'Reread in lesson {mistake.lesson or lesson}: "{mistake.reread}".',
         ]
     wrong = [i for i, verdict in enumerate(tried.verdicts) if verdict]
-    if exercise.explain and (seen := exercise.explain(_compared(tried, wrong))):
+    if seen := _explained(tried, wrong):
         return [f"What your numbers show: {seen}"]
     couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
     if len(couples) == 1:
@@ -526,10 +526,16 @@ def _on_work(tried: _Tried) -> list[str]:
     return [f"What your numbers show: {seen}"] if seen else []
 
 
-def _compared(tried: _Tried, wrong: list[int]) -> list[tuple[Case, Result, Result]]:
-    """The wrong inputs on which the student's work gave a result, with the right one and theirs."""
+def _explained(tried: _Tried, wrong: list[int]) -> str:
+    """What the exercise itself says of the wrong results that it has."""
     rows = zip(tried.cases, tried.right, tried.outcomes, strict=False)
-    return [(case, a, b) for i, (case, a, b) in enumerate(rows) if i in wrong and not isinstance(b, Fault)]
+    compared = [(case, a, b) for i, (case, a, b) in enumerate(rows) if i in wrong and not isinstance(b, Fault)]
+    if not compared or tried.exercise.explain is None:
+        return ""
+    try:
+        return tried.exercise.explain(compared)
+    except Exception:  # a student's result may be anything: then there is nothing to say
+        return ""
 
 
 def _seen(parts: dict[str, list[Pair]], exercise: Exercise, finders: tuple[Finder, ...]) -> str:

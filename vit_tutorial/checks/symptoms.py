@@ -545,7 +545,7 @@ WEAK: tuple[Finder, ...] = (_near, _alike, _some_right)  # too weak to be told w
 def reach(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str | None:
     """Which part of a result another run changed, in words: index by index along the axis that tells most."""
     a, b = (_first_tensor(one.get(name)) for one in (before, after))
-    if a is None or b is None or a.shape != b.shape:
+    if a is None or b is None or a.shape != b.shape or not a.numel():
         return None
     changed = ~((a - b).abs() <= 1e-6 * max(1.0, a.abs().max().item()))
     if not changed.any():
