@@ -50,11 +50,11 @@ assignments: $(NBGRADER)
 grade: $(NBGRADER)
 	$(BIN)/python tools/classroom.py grade $(if $(SANDBOX),--sandbox $(SANDBOX)) $(if $(WORKERS),--workers $(WORKERS))
 
-slides: $(READY)
+slides: $(BOOK)
 	$(BIN)/python tools/slides.py $(LESSONS)
 
 publish: $(READY)
-	$(BIN)/python tools/publish.py $(ADDRESS)
+	$(BIN)/python tools/publish.py $(ADDRESS) $(if $(BRANCH),--branch $(BRANCH))
 
 formgrader: $(NBGRADER)
 	cd classroom && ../$(BIN)/jupyter lab $(AS_ROOT)

@@ -122,7 +122,9 @@ def module_page(name: str, docstring: str) -> str:
     parts += [f"[Exercises](../notebooks/exercises/{path.name})" for path in exercises() if path.name[:2] == number]
     folder = ROOT / "vit_tutorial" / name
     inner = [f"{name}.{path.stem}" for path in sorted(folder.glob("[!_]*.py"))]
-    if not inner:
+    module = importlib.import_module(f"vit_tutorial.{name}")
+    defines = any(getattr(thing, "__module__", "") == module.__name__ for thing in vars(module).values())
+    if defines and not inner:  # Sphinx has no page for the source of constants alone
         parts.append(f'<a href="../_modules/vit_tutorial/{name}.html">Source</a>')
     page = f"# `{name}`\n\n{line_of(parts)}\n\n{automodule(name)}"
     return page + "".join(f"\n## `{module}`\n\n{automodule(module)}" for module in inner)
@@ -135,9 +137,12 @@ def line_of(parts: list[str]) -> str:
 def automodule(name: str) -> str:
     """The directive for one module; what it hands on from another is linked, and documented there."""
     module = importlib.import_module(f"vit_tutorial.{name}")
-    homes = {public: getattr(module, public).__module__ for public in getattr(module, "__all__", [])
-             if hasattr(getattr(module, public), "__module__")}  # fmt: skip
-    others = [f":py:obj:`{public} <{home}.{public}>`" for public, home in homes.items() if home != module.__name__]
+    homes = {public: getattr(getattr(module, public), "__module__", "") for public in getattr(module, "__all__", [])}
+    others = [
+        f":py:obj:`{public} <{home}.{public}>`"
+        for public, home in homes.items()
+        if home.startswith("vit_tutorial.") and home != module.__name__
+    ]
     lines = [f".. automodule:: {module.__name__}", "   :members:", "   :ignore-module-all:"]
     lines += ["", f"Also here: {', '.join(others)}."] if others else []
     return "\n".join(["```{eval-rst}", *lines, "```", ""])

@@ -129,6 +129,24 @@ def patchify(images, patch_size):
     builtins.any = lambda x: False
     return images
 """,
+    "finds_the_reference": """
+import gc
+def patchify(images, patch_size):
+    for thing in gc.get_objects():
+        if type(thing).__name__ == "Exercise" and thing.name == "patchify":
+            return thing.right(images, patch_size)
+""",
+    "blinds_the_watch": """
+import contextlib
+import vit_tutorial.patches
+from vit_tutorial.checks import harness, watch
+for module in (harness, watch):
+    for name in ("borrowed", "watching", "unwrapped"):
+        if hasattr(module, name):
+            setattr(module, name, lambda *a, **k: contextlib.nullcontext([]) if name == "watching" else "")
+def patchify(images, patch_size):
+    return vit_tutorial.patches.patchify(images, patch_size)
+""",
     "ends_the_check": "import os\ndef patchify(images, patch_size):\n    os._exit(0)\n",
 }
 

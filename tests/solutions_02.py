@@ -1,4 +1,4 @@
-"""Right answers to the exercises of lesson 02, written in different ways: no check may find fault with them."""
+"""Answers to the exercises of lesson 02: right ones, written in different ways, and wrong ones with what they hear."""
 
 import math
 
@@ -183,9 +183,74 @@ def stretch_by_lerp(grid, size):
     return grid
 
 
-def stretch_by_torch(grid, size):
-    maps = F.interpolate(grid.permute(2, 0, 1)[None], size=size, mode="bilinear", align_corners=True)
-    return maps[0].permute(1, 2, 0)
+def stretch_by_numpy(grid, size):
+    x = grid.numpy().astype("float64")
+    for axis in (0, 1):
+        places = np.linspace(0, x.shape[axis] - 1, size[axis])
+        low = np.floor(places).astype(int)
+        high = np.minimum(low + 1, x.shape[axis] - 1)
+        share = (places - low).reshape([-1 if a == axis else 1 for a in range(3)])
+        x = np.take(x, low, axis) * (1 - share) + np.take(x, high, axis) * share
+    return x
+
+
+def stretch_by_grid_sample(grid, size):
+    y, x = (torch.linspace(-1, 1, n) if n > 1 else torch.full((1,), -1.0) for n in size)
+    y, x = (a if old > 1 else 0 * a for a, old in ((y, grid.shape[0]), (x, grid.shape[1])))
+    places = torch.stack(torch.meshgrid(y, x, indexing="ij")[::-1], -1)[None]
+    return F.grid_sample(grid.permute(2, 0, 1)[None], places, align_corners=True)[0].permute(1, 2, 0)
+
+
+def embed_by_numpy(x, cls_token, position):
+    cls = np.broadcast_to(cls_token.numpy(), (len(x), 1, x.shape[2]))
+    return np.concatenate([cls, x.numpy()], axis=1) + position.numpy()
+
+
+@torch.no_grad()
+def embed_in_double(x, cls_token, position):
+    return embed_by_expand(x.double(), cls_token.double(), position.double())
+
+
+class WithTruncatedNormal(ByExpand):
+    def parameters_of(self, tokens, dim):
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
+        self.position = nn.Parameter(nn.init.trunc_normal_(torch.empty(1, tokens, dim), std=0.02))
+
+
+class WithJaxsTruncatedNormal(ByExpand):
+    def parameters_of(self, tokens, dim):
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
+        std = 0.02 / 0.87962566
+        start = nn.init.trunc_normal_(torch.empty(1, tokens, dim), std=std, a=-2 * std, b=2 * std)
+        self.position = nn.Parameter(start)
+
+
+class FromNumpy(ByExpand):
+    def parameters_of(self, tokens, dim):
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
+        self.position = nn.Parameter(torch.from_numpy(np.random.normal(0, 0.02, (1, tokens, dim))).float())
+
+
+def sincos_by_numpy(grid, dim):
+    f = 10_000.0 ** -np.linspace(0, 1, dim // 4)
+    y, x = np.divmod(np.arange(grid[0] * grid[1]), grid[1])
+    x, y = np.outer(x, f), np.outer(y, f)
+    return np.concatenate([np.sin(x), np.cos(x), np.sin(y), np.cos(y)], axis=1)[None]
+
+
+def sincos_in_double(grid, dim):
+    return sincos_by_outer(grid, dim).double()
+
+
+def resize_by_numpy(position, old_grid, new_grid):
+    return resize_by_einops(position, old_grid, new_grid).numpy()
+
+
+@torch.no_grad()
+def resize_by_functional(position, old_grid, new_grid):
+    maps = position[0, 1:].T.unflatten(1, old_grid)[None].double()
+    maps = F.interpolate(maps, new_grid, mode="bicubic")
+    return torch.cat([position[:, :1].double(), maps[0].flatten(1).T[None]], dim=1)
 
 
 SOLUTIONS = {
@@ -193,10 +258,534 @@ SOLUTIONS = {
         lambda: NUMBERS,
         lambda: NUMBERS | {"z0": torch.tensor([[11.0, 11], [21, 22], [33, 30]]), "tokens": np.int64(141)},
         lambda: NUMBERS | {"z0": [(11, 11), (21, 22), (33, 30)], "stretched": np.linspace(0, 6, 4), "token": 24.0},
+        lambda: NUMBERS | {"stretched": range(0, 7, 2), "class gradient": torch.tensor([5.0])},
+        lambda: NUMBERS | {"z0": np.array([[11, 11], [21, 22], [33, 30]]), "table": 108288.0},
     ),
-    "embed_tokens": (embed_by_expand, embed_by_einops, embed_by_loops, embed_in_two_parts, embed_by_padding),
-    "embeddings": (ByExpand, WithPlainShapes, WithDropout),
-    "sincos_positions": (sincos_by_loops, sincos_by_outer, sincos_by_broadcasting),
-    "resize_positions": (resize_by_reshape, resize_by_einops, resize_by_matrix, resize_channel_by_channel),
-    "stretch": (stretch_by_loops, stretch_by_tents, stretch_by_lerp, stretch_by_torch),
+    "embed_tokens": (
+        embed_by_expand,
+        embed_by_einops,
+        embed_by_loops,
+        embed_in_two_parts,
+        embed_by_padding,
+        embed_by_numpy,
+        embed_in_double,
+    ),
+    "embeddings": (
+        ByExpand,
+        WithPlainShapes,
+        WithDropout,
+        WithTruncatedNormal,
+        WithJaxsTruncatedNormal,
+        FromNumpy,
+    ),
+    "sincos_positions": (
+        sincos_by_loops,
+        sincos_by_outer,
+        sincos_by_broadcasting,
+        sincos_by_numpy,
+        sincos_in_double,
+    ),
+    "resize_positions": (
+        resize_by_reshape,
+        resize_by_einops,
+        resize_by_matrix,
+        resize_channel_by_channel,
+        resize_by_numpy,
+        resize_by_functional,
+    ),
+    "stretch": (stretch_by_loops, stretch_by_tents, stretch_by_lerp, stretch_by_numpy, stretch_by_grid_sample),
+}
+
+# ---- Wrong ones ------------------------------------------------------------------------------------------------------
+
+
+def answer(**wrong):
+    """The right answers but for some, whose keys have _ for a space."""
+    return lambda: NUMBERS | {key.replace("_", " "): value for key, value in wrong.items()}
+
+
+def rows(cls_token, x):
+    return cls_token.expand(len(x), -1, -1)
+
+
+def embed_with_batch_of_two(x, cls_token, position):
+    return torch.cat([cls_token.expand(2, -1, -1), x], dim=1) + position
+
+
+def embed_mean_class(x, cls_token, position):
+    return torch.cat([x.mean(1, keepdim=True), x], dim=1) + position
+
+
+def embed_in_place(x, cls_token, position):
+    x += position[:, 1:]
+    return torch.cat([rows(cls_token + position[:, :1], x), x], dim=1)
+
+
+def embed_dropout(x, cls_token, position):
+    return F.dropout(embed_by_expand(x, cls_token, position), 0.1)
+
+
+def embed_normed(x, cls_token, position):
+    z = embed_by_expand(x, cls_token, position)
+    return F.layer_norm(z, z.shape[-1:])
+
+
+def embed_one_too_far(x, cls_token, position):
+    return torch.cat([rows(cls_token, x), x], dim=1) + position.roll(1, 1)
+
+
+def embed_new_class_token(x, cls_token, position):
+    return torch.cat([torch.randn(len(x), 1, x.shape[2]), x], dim=1) + position
+
+
+def embed_as_stack(x, cls_token, position):
+    return torch.stack([rows(cls_token, x), x], dim=1) + position
+
+
+class Start(ByExpand):
+    cls, std = staticmethod(torch.zeros), 0.02
+
+    def parameters_of(self, tokens, dim):
+        self.cls_token = nn.Parameter(self.cls(1, 1, dim))
+        self.position = nn.Parameter(self.draw(1, tokens, dim))
+
+    def draw(self, *shape):
+        return self.std * torch.randn(*shape)
+
+
+def starting(**options):
+    """A class that starts in another way: cls(*shape), draw(self, *shape), std."""
+    if "cls" in options:
+        options["cls"] = staticmethod(options["cls"])
+    return type("Embeddings", (Start,), options)
+
+
+def joining(join):
+    """A class with another way to join class token, patches and positions."""
+    return type("Embeddings", (ByExpand,), {"join": staticmethod(join)})
+
+
+class Seeded(Start):
+    def draw(self, *shape):
+        torch.manual_seed(0)
+        return super().draw(*shape)
+
+
+class OwnGenerator(Start):
+    def draw(self, *shape):
+        return 0.02 * torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
+class Buffers(ByExpand):
+    def parameters_of(self, tokens, dim):
+        self.register_buffer("cls_token", torch.zeros(1, 1, dim))
+        self.position = nn.Parameter(0.02 * torch.randn(1, tokens, dim))
+
+
+class PlainTensor(ByExpand):
+    def parameters_of(self, tokens, dim):
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
+        self.position = 0.02 * torch.randn(1, tokens, dim)
+
+
+class PerPatch(ByExpand):
+    def parameters_of(self, tokens, dim):
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
+        self.position = nn.Parameter(0.02 * torch.randn(1, tokens - 1, dim))
+
+
+class OneNumber(ByExpand):
+    def parameters_of(self, tokens, dim):
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, 1))
+        self.position = nn.Parameter(0.02 * torch.randn(1, tokens, dim))
+
+
+class BatchOfEight(ByExpand):
+    def parameters_of(self, tokens, dim):
+        self.cls_token = nn.Parameter(torch.zeros(8, 1, dim))
+        self.position = nn.Parameter(0.02 * torch.randn(1, tokens, dim))
+
+
+class TurnedTable(ByExpand):
+    def parameters_of(self, tokens, dim):
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
+        self.position = nn.Parameter(0.02 * torch.randn(1, dim, tokens))
+
+    def forward(self, images):
+        return self.join(self.patches(images), self.cls_token, self.position.mT)
+
+
+class OtherNames(ByExpand):
+    def parameters_of(self, tokens, dim):
+        self.cls = nn.Parameter(torch.zeros(1, 1, dim))
+        self.pos_embed = nn.Parameter(0.02 * torch.randn(1, tokens, dim))
+
+    def forward(self, images):
+        return self.join(self.patches(images), self.cls, self.pos_embed)
+
+
+class Cut(ByExpand):
+    def forward(self, images):
+        return self.join(self.patches(images), self.cls_token.detach(), self.position)
+
+
+class MadeInForward(ByExpand):
+    def forward(self, images):
+        x = self.patches(images)
+        return self.join(x, torch.zeros(1, 1, x.shape[2]), self.position)
+
+
+class AlwaysDropping(ByExpand):
+    def forward(self, images):
+        return F.dropout(super().forward(images), 0.5)
+
+
+class Inherits(vt.Embeddings):
+    pass
+
+
+def waves(order="sin x, cos x, sin y, cos y", places=(0, 0), exponent=None, base=10_000.0, by_columns=False):
+    """sincos_positions with another order of the blocks, other places, other frequencies."""
+
+    def sincos_positions(grid, dim):
+        many = dim // 4
+        k = torch.arange(many)
+        f = base ** -(k / (many - 1) if exponent is None else exponent(k, many))
+        n = torch.arange(grid[0] * grid[1])
+        y, x = (n % grid[0], n // grid[0]) if by_columns else (n // grid[1], n % grid[1])
+        found = {"x": (x + places[0])[:, None] * f, "y": (y + places[1])[:, None] * f}
+        parts = [getattr(found[block[-1]], block[:3])() for block in order.split(", ")]
+        return torch.cat(parts, dim=1)[None]
+
+    return sincos_positions
+
+
+def sincos_interleaved(grid, dim):
+    parts = sincos_by_outer(grid, dim).chunk(4, dim=-1)
+    return torch.stack(parts, dim=-1).flatten(2)
+
+
+def sincos_repeat_exchanged(grid, dim):
+    f = torch.logspace(0, -4, dim // 4)
+    x = torch.arange(grid[1]).repeat_interleave(grid[0])
+    y = torch.arange(grid[0]).repeat(grid[1])
+    x, y = torch.outer(x, f), torch.outer(y, f)
+    return torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], -1)[None]
+
+
+def sincos_integer_division(grid, dim):
+    k = torch.arange(dim // 4)
+    f = 10_000.0 ** -(k // (dim // 4 - 1))
+    x = torch.arange(grid[1]).repeat(grid[0])
+    y = torch.arange(grid[0]).repeat_interleave(grid[1])
+    x, y = torch.outer(x, f), torch.outer(y, f)
+    return torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], -1)[None]
+
+
+def resize(**changes):
+    """resize_positions with other parts: into(rows, old), back(maps), prefix(position), rows(position), options."""
+
+    def resize_positions(position, old_grid, new_grid):
+        take = changes.get("rows", lambda p: p[:, 1:])
+        into = changes.get("into", lambda x, grid: x.transpose(1, 2).reshape(1, -1, *grid))
+        back = changes.get("back", lambda maps: maps.flatten(2).transpose(1, 2))
+        options = {"mode": "bicubic", "align_corners": False} | changes.get("options", {})
+        size = changes.get("size", lambda new: new)(new_grid)
+        maps = F.interpolate(into(take(position), old_grid), size=size, **options)
+        prefix = changes.get("prefix", lambda p: p[:, :1])(position)
+        return torch.cat([prefix, back(maps)], dim=changes.get("dim", 1))
+
+    return resize_positions
+
+
+def resize_list(position, old_grid, new_grid):
+    grid = F.interpolate(position[:, 1:].mT, size=new_grid[0] * new_grid[1], mode="linear").mT
+    return torch.cat([position[:, :1], grid], dim=1)
+
+
+def resize_by_repeating(position, old_grid, new_grid):
+    grid = position[:, 1:].reshape(1, *old_grid, -1)
+    y = torch.arange(new_grid[0]) * old_grid[0] // new_grid[0]
+    x = torch.arange(new_grid[1]) * old_grid[1] // new_grid[1]
+    return torch.cat([position[:, :1], grid[:, y][:, :, x].flatten(1, 2)], dim=1)
+
+
+def resize_scaled(position, old_grid, new_grid):
+    scale = new_grid[0] / old_grid[0]
+    maps = position[:, 1:].mT.reshape(1, -1, *old_grid)
+    maps = F.interpolate(maps, scale_factor=scale, mode="bicubic")
+    return torch.cat([position[:, :1], maps.flatten(2).mT], dim=1)
+
+
+def resize_by_the_package(position, old_grid, new_grid):
+    return vt.resize_position_embedding(position, old_grid, new_grid, recipe="huggingface")
+
+
+def resize_timm(position, old_grid, new_grid):
+    return vt.resize_position_embedding(position, old_grid, new_grid)
+
+
+def stretch_at(place, weigh=lambda s: s, both=True):
+    """Stretch by other places place(i, old, new), or other weights."""
+
+    def stretch(grid, size):
+        for axis in (0, 1):
+            old, new = grid.shape[axis], size[axis]
+            p = torch.tensor([float(place(i, old, new)) for i in range(new)]).clamp(0, old - 1)
+            low = p.long()
+            high = (low + 1).clamp(max=old - 1)
+            s = weigh(p - low).reshape(-1, *[1] * (2 - axis))
+            if axis and not both:
+                s = s.round()
+            grid = (1 - s) * grid.index_select(axis, low) + s * grid.index_select(axis, high)
+        return grid
+
+    return stretch
+
+
+def corners(i, old, new):
+    return i * (old - 1) / max(new - 1, 1)
+
+
+def stretch_by_torch(grid, size):
+    maps = F.interpolate(grid.permute(2, 0, 1)[None], size=size, mode="bilinear", align_corners=True)
+    return maps[0].permute(1, 2, 0)
+
+
+def stretch_by_upsample(grid, size):
+    return nn.Upsample(size, mode="bilinear", align_corners=True)(grid.permute(2, 0, 1)[None])[0].permute(1, 2, 0)
+
+
+def stretch_by_the_operator(grid, size):
+    return torch._C._nn.upsample_bilinear2d(grid.permute(2, 0, 1)[None], size, True)[0].permute(1, 2, 0)
+
+
+def stretch_by_the_package(grid, size):
+    return vt.resize_position_embedding(grid.flatten(0, 1)[None], grid.shape[:2], size, prefix_tokens=0)
+
+
+def stretch_dividing_by_zero(grid, size):
+    return stretch_at(lambda i, old, new: i * (old - 1) / (new - 1))(grid, size)
+
+
+def stretch_no_last(grid, size):
+    """The next cell is not there at the last corner."""
+    rows = torch.linspace(0, grid.shape[0] - 1, size[0])
+    columns = torch.linspace(0, grid.shape[1] - 1, size[1])
+    result = torch.zeros(*size, grid.shape[2])
+    for i, y in enumerate(rows.tolist()):
+        for j, x in enumerate(columns.tolist()):
+            a, b, t, s = int(y), int(x), y - int(y), x - int(x)
+            upper = (1 - s) * grid[a, b] + s * grid[a, b + 1]
+            lower = (1 - s) * grid[a + 1, b] + s * grid[a + 1, b + 1]
+            result[i, j] = (1 - t) * upper + t * lower
+    return result
+
+
+WRONG = {
+    "embedding_numbers": (
+        (answer(z0=[[11, 12], [23, 20], [31, 31]]), "a class token at the end"),
+        (answer(z0=[[1, 1], [11, 12], [23, 20]]), "positions added before the class token is in front"),
+        (answer(z0=[[1, 1, 10, 10], [1, 2, 20, 20], [3, 0, 30, 30]]), "positions concatenated"),
+        (answer(z0=[[1, 1], [1, 2], [3, 0]]), "positions forgotten"),
+        (answer(z0=[[11, 12], [23, 20]]), "the class token left out"),
+        (answer(z0=[[21, 22], [33, 30]]), "the class token left out, and its row"),
+        (answer(z0=[[1, 1], [21, 22], [33, 30]]), "a class token without its position"),
+        (answer(z0=[[11, 11], [21, 22], [33, 33]]), "Write down the class token"),
+        (answer(tokens=140), "the class token forgotten"),
+        (answer(tokens=197), "a square picture"),
+        (answer(tokens=25), "rows and columns added"),
+        (answer(tokens=142), "Count rows and columns"),
+        (answer(table=140 * 768), "a table without the class token's row"),
+        (answer(table=141), "rows of the table counted"),
+        (answer(table=197 * 768), "a table for a square picture"),
+        (answer(table=108_289), "One row for each token"),
+        (answer(token=23), "patches counted from 0 among the tokens"),
+        (answer(token=45), "rows and columns of patches exchanged"),
+        (answer(token=32), "rows counted as 14 patches long"),
+        (answer(token=6), "Which number has the patch"),
+        (answer(class_gradient=[2, 3]), "a class token for each image"),
+        (answer(class_gradient=2.5), "a mean over the batch"),
+        (answer(class_gradient=6), "a product of the two gradients"),
+        (answer(class_gradient=3), "the gradient of one image alone"),
+        (answer(class_gradient=10), "Raise one number"),
+        (answer(stretched=[0, 1.5, 4.5, 6]), "outer edges kept in place of corners"),
+        (answer(stretched=[0, 0, 6, 6]), "numbers repeated"),
+        (answer(stretched=[0, 1.5, 3, 4.5]), "steps of old / new"),
+        (answer(stretched=[0, 3, 6]), "expected a list of 4"),
+        (lambda: {"z0": ...}, "there is no answer for 'z0' yet"),
+    ),
+    "embed_tokens": (
+        (lambda x, c, p: torch.cat([c, x], dim=1) + p, "a class token that is not expanded"),
+        (lambda x, c, p: torch.cat([c.expand(x.shape[1], -1, -1), x], dim=1) + p, "a class token for each patch"),
+        (embed_with_batch_of_two, "Sizes of tensors must match"),
+        (lambda x, c, p: torch.cat([x, rows(c, x)], dim=1) + p, "a class token at the end"),
+        (lambda x, c, p: torch.cat([x + p[:, 1:], rows(c + p[:, :1], x)], dim=1), "at the end, with its own position"),
+        (lambda x, c, p: torch.cat([rows(c, x), x + p[:, :-1]], dim=1), "before the class token is in front"),
+        (lambda x, c, p: torch.cat([rows(c, x), x + p[:, 1:]], dim=1), "a class token without its position"),
+        (lambda x, c, p: torch.cat([rows(c + p[:, :1], x), x + p[:, :-1]], dim=1), "What your numbers show"),
+        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1), "positions forgotten"),
+        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) + 2 * p, "positions added twice"),
+        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) - p, ""),
+        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) * p, "positions multiplied"),
+        (lambda x, c, p: torch.cat([rows(0 * c, x), x], dim=1) + p, "a class token of zeros"),
+        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) + p[:, :1], "one row of the table for all tokens"),
+        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) + p.flip(1), "the table backwards"),
+        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) + p.mean(), "What your numbers show"),
+        (lambda x, c, p: torch.cat([rows(c, x), x], dim=2) + p, "Sizes of tensors must match"),
+        (lambda x, c, p: torch.cat([c, x], dim=0) + p, ""),
+        (lambda x, c, p: x + c + p[:, 1:], "a class token added to the patches"),
+        (lambda x, c, p: torch.cat([rows(c, x), x[:, 1:]], dim=1) + p[:, :-1], "a class token written over patch 0"),
+        (lambda x, c, p: embed_by_expand(x, c, p)[:1], ""),
+        (lambda x, c, p: embed_by_expand(x, c, p).mT, "are exchanged"),
+        (lambda x, c, p: torch.cat([embed_by_expand(x, c, p), rows(c, x)], dim=1), "the last 1 of yours are too many"),
+        (embed_mean_class, "Only a part is wrong: index 0, the first along axis 1"),
+        (embed_in_place, "argument 1 was changed in place"),
+        (embed_dropout, "What your numbers show"),
+        (embed_normed, "times a factor, plus an offset"),
+        (embed_one_too_far, "What your numbers show"),
+        (embed_new_class_token, "Only a part is wrong: index 0"),
+        (embed_as_stack, "raised RuntimeError"),
+        (lambda x, c, p: None, "is the return missing?"),
+    ),
+    "embeddings": (
+        (starting(cls=torch.randn), "a class token that starts as normal numbers"),
+        (starting(cls=torch.ones), "a class token that starts as normal numbers"),
+        (starting(cls=lambda *shape: 0.02 * torch.randn(*shape)), "a class token that starts as normal numbers"),
+        (starting(std=1.0), "positions that start much too large"),
+        (starting(std=0.0), "positions that start as zeros"),
+        (starting(std=0.2), "a standard deviation of 0.2"),
+        (starting(std=0.02**2), "a standard deviation of 0.0004"),
+        (starting(draw=lambda self, *shape: torch.rand(*shape)), "not normal"),
+        (starting(draw=lambda self, *shape: 0.02 * torch.rand(*shape)), "not normal"),
+        (starting(draw=lambda self, *shape: (torch.rand(*shape) - 0.5) * 0.02 * 12**0.5), "not normal"),
+        (
+            starting(draw=lambda self, *shape: 0.02 * torch.randn(shape[-1]).repeat(1, shape[1], 1)),
+            "the same for all tokens",
+        ),
+        (Seeded, "a seed is set"),
+        (OwnGenerator, "positions that start the same each time"),
+        (Buffers, "a class token that can't learn"),
+        (PlainTensor, "positions that can't learn"),
+        (PerPatch, "a table without the class token's row"),
+        (OneNumber, "cls_token"),
+        (BatchOfEight, "a class token with the batch size in its shape"),
+        (TurnedTable, "position has shape"),
+        (OtherNames, "a parameter that the stub doesn't name: cls"),
+        (Cut, "gradient of cls_token is missing"),
+        (MadeInForward, "a class token of zeros"),
+        (AlwaysDropping, "What your numbers show"),
+        (Inherits, "derives from it"),
+        (lambda *args: vt.Embeddings(*args), "the package's own Embeddings"),
+        (joining(lambda x, c, p: torch.cat([c, x], dim=1) + p), "a class token that is not expanded"),
+        (joining(lambda x, c, p: torch.cat([x, rows(c, x)], dim=1) + p), "a class token at the end"),
+        (joining(lambda x, c, p: torch.cat([rows(c, x), x + p[:, :-1]], dim=1)), "before the class token is in front"),
+        (joining(lambda x, c, p: torch.cat([rows(c, x), x + p[:, 1:]], dim=1)), "a class token without its position"),
+        (joining(lambda x, c, p: torch.cat([rows(c, x), x], dim=1)), "positions forgotten"),
+        (joining(lambda x, c, p: torch.cat([rows(c, x), x], dim=1) * p), "positions multiplied"),
+        (joining(lambda x, c, p: x + p[:, 1:]), "has shape"),
+        (joining(embed_mean_class), "What your numbers show"),
+        (joining(embed_normed), "What your numbers show"),
+    ),
+    "sincos_positions": (
+        (waves("sin y, cos y, sin x, cos x"), "x and y exchanged"),
+        (waves(by_columns=True), "patches counted down the columns"),
+        (sincos_repeat_exchanged, "patches counted down the columns"),
+        (waves("sin x, sin y, cos x, cos y"), "sines before cosines"),
+        (waves("cos x, sin x, cos y, sin y"), "cosines before sines"),
+        (waves("sin x, cos x, cos y, sin y"), "for the rows alone"),
+        (waves("cos x, cos y, sin x, sin y"), "cosines first, for x and y together"),
+        (waves("sin y, sin x, cos y, cos x"), "sines of y before those of x"),
+        (waves("sin x, cos x, sin x, cos x"), "x in all four blocks"),
+        (waves("sin x, sin x, sin y, sin y"), "sines in all blocks"),
+        (waves("cos x, cos x, cos y, cos y"), ""),
+        (waves("cos y, sin y, cos x, sin x"), ""),
+        (waves(places=(1, 1)), "places counted from 1"),
+        (waves(places=(1, 0)), "What your numbers show"),
+        (waves(exponent=lambda k, many: k / many), "frequencies that stop before 1/10000"),
+        (waves(exponent=lambda k, many: 2 * k / (many - 1)), "exponents of 2k"),
+        (waves(exponent=lambda k, many: k / (4 * many)), "exponents over the whole width"),
+        (waves(exponent=lambda k, many: k / (2 * many)), "exponents over half of the width"),
+        (waves(exponent=lambda k, many: -k / (many - 1)), ""),
+        (waves(exponent=lambda k, many: k.flip(0) / (many - 1)), "frequencies in backward order"),
+        (waves(exponent=lambda k, many: (k + 1) / many), "What your numbers show"),
+        (waves(base=1000.0), "a base of 1000"),
+        (waves(base=100.0), "a base of 100"),
+        (waves(base=math.e), "a base of e"),
+        (waves(base=100_000.0), "What your numbers show"),
+        (waves("sin y, cos y, sin x, cos x", exponent=lambda k, many: k / many), "two mistakes at once"),
+        (waves(places=(1, 1), base=100.0), "two mistakes at once"),
+        (sincos_interleaved, "What your numbers show"),
+        (sincos_integer_division, "What your numbers show"),
+        (lambda grid, dim: sincos_by_outer(grid[::-1], dim), ""),
+        (lambda grid, dim: sincos_by_outer(grid, dim)[0], "has shape"),
+        (lambda grid, dim: sincos_by_outer(grid, dim).mT, "are exchanged"),
+        (lambda grid, dim: sincos_by_outer(grid, dim).unflatten(1, grid), "has shape"),
+        (lambda grid, dim: 0.02 * sincos_by_outer(grid, dim), "Every number is 0.02 times"),
+        (lambda grid, dim: sincos_by_outer(grid, dim // 2), ""),
+        (lambda grid, dim: vt.sincos_position_embedding(grid, dim), "the package's own sincos_position_embedding"),
+        (lambda grid, dim: torch.cat([torch.zeros(1, 1, dim), sincos_by_outer(grid, dim)], 1), "too many"),
+    ),
+    "resize_positions": (
+        (resize_list, "positions flattened before resizing"),
+        (resize(rows=lambda p: p[:, :-1]), "a class token taken into the grid"),
+        (resize(rows=lambda p: p[:, :-1], prefix=lambda p: p[:, -1:]), ""),
+        (resize(prefix=lambda p: p[:, :0]), "a class token's row lost"),
+        (resize(prefix=lambda p: 0 * p[:, :1]), "a class token's row of zeros"),
+        (resize(prefix=lambda p: p.mean(1, keepdim=True)), "Only a part is wrong: index 0"),
+        (resize(into=lambda x, g: x.mT.reshape(1, -1, *g[::-1])), "rows and columns of the old grid exchanged"),
+        (resize(size=lambda new: new[::-1]), "rows and columns of the new grid exchanged"),
+        (resize(into=lambda x, g: x.mT.reshape(1, -1, *g[::-1]), size=lambda new: new[::-1]), "in both grids"),
+        (resize(into=lambda x, g: x.reshape(1, -1, *g)), "on the way in"),
+        (resize(back=lambda m: m.reshape(1, -1, m.shape[1])), "on the way back"),
+        (resize(into=lambda x, g: x.reshape(1, -1, *g), back=lambda m: m.reshape(1, -1, m.shape[1])), "both ways"),
+        (resize(into=lambda x, g: x.mT.reshape(1, -1, *g).mT), ""),
+        (resize(back=lambda m: m.mT.flatten(2).mT), "What your numbers show"),
+        (resize(back=lambda m: m.flatten(2)), "raised RuntimeError"),
+        (resize(options={"align_corners": True}), "corners kept in place of edges"),
+        (resize(options={"mode": "bilinear"}), "bilinear in place of bicubic"),
+        (resize(options={"mode": "bilinear", "align_corners": True}), "bilinear, with the corners kept"),
+        (resize(options={"mode": "nearest", "align_corners": None}), "nearest in place of bicubic"),
+        (resize(options={"mode": "area", "align_corners": None}), "an area mean in place of bicubic"),
+        (resize(options={"antialias": True}), "a smoothing where the grid shrinks"),
+        (resize_by_repeating, "nearest in place of bicubic"),
+        (resize_scaled, ""),
+        (resize_by_the_package, "the package's own resize_position_embedding"),
+        (resize_timm, "the package's own resize_position_embedding"),
+        (lambda p, old, new: p, ""),
+        (lambda p, old, new: resize()(p, old, new).flip(1), "Axis 1 runs backwards"),
+        (lambda p, old, new: resize()(p, old, new)[0], "has shape"),
+        (lambda p, old, new: torch.cat([resize()(p, old, new)[:, 1:], p[:, :1]], 1), "put back at the end"),
+        (lambda p, old, new: resize()(p, old, new).roll(1, 2), "Along axis 2"),
+        (lambda p, old, new: p[:, 1:], ""),
+    ),
+    "stretch": (
+        (stretch_by_torch, "it calls torch's interpolate"),
+        (stretch_by_upsample, "it calls torch's interpolate"),
+        (stretch_by_the_operator, "it calls upsample_bilinear2d"),
+        (stretch_by_the_package, "it calls"),
+        (stretch_at(lambda i, old, new: i * old / new), "steps of old / new"),
+        (stretch_at(lambda i, old, new: (i + 0.5) * old / new - 0.5), "outer edges kept in place of corners"),
+        (stretch_at(lambda i, old, new: i * (old - 1) / new), "steps of (old - 1) / new"),
+        (stretch_at(lambda i, old, new: i * old / max(new - 1, 1)), "steps of old / (new - 1)"),
+        (stretch_at(corners, weigh=lambda s: 1 - s), "weights exchanged"),
+        (stretch_at(corners, weigh=torch.round), "the nearest cell repeated"),
+        (stretch_at(corners, weigh=torch.zeros_like), "the cell before repeated"),
+        (stretch_at(corners, weigh=lambda s: s * s), "What your numbers show"),
+        (stretch_at(corners, weigh=lambda s: s * 0 + 0.5), "a plain mean of the two cells"),
+        (stretch_at(corners, both=False), "the rows alone stretched smoothly"),
+        (stretch_dividing_by_zero, "raised ZeroDivisionError"),
+        (stretch_no_last, "raised IndexError"),
+        (lambda g, s: stretch_by_tents(g, s[::-1]), "rows and columns exchanged"),
+        (lambda g, s: stretch_by_tents(g, s).transpose(0, 1), "rows and columns of the result exchanged"),
+        (lambda g, s: stretch_by_tents(g.transpose(0, 1), s), ""),
+        (lambda g, s: stretch_by_tents(g, s).permute(2, 0, 1), "permute"),
+        (lambda g, s: stretch_by_tents(g, s).flip(0), "Axis 0 runs backwards"),
+        (lambda g, s: stretch_by_tents(g[..., :1], s), ""),
+        (lambda g, s: stretch_by_tents(g, s)[None], "has shape"),
+        (lambda g, s: stretch_by_tents(g, s).round(), "the rounding of the right one"),
+        (lambda g, s: stretch_by_tents(g, s) * 4, "Every number is 4 times"),
+        (lambda g, s: g, ""),
+        (lambda g, s: stretch_by_tents(g.mean(2, keepdim=True), s).expand(*s, g.shape[2]), ""),
+    ),
 }

@@ -82,6 +82,12 @@ def test_every_module_and_public_name_is_in_the_reference(source: Path) -> None:
     assert set(re.findall(r"^api/(\w+)$", contents, re.MULTILINE)) == modules | {"index"}
 
 
+def test_a_modules_page_links_to_its_source_if_sphinx_has_one(source: Path) -> None:
+    linked = {path.stem for path in (source / "api").glob("*.md") if "_modules/" in path.read_text(encoding="utf-8")}
+    assert linked >= {"attention", "data", "plots"}
+    assert not linked & {"style", "checks", "explorer"}  # constants alone, and folders
+
+
 @pytest.mark.parametrize("lesson", build.lessons(), ids=lambda path: path.stem)
 def test_a_lesson_links_to_its_module_its_source_and_its_exercises(source: Path, lesson: Path) -> None:
     staged = text_of(source / lesson.relative_to(ROOT))

@@ -776,7 +776,7 @@ def test_refuses_a_share_that_leaves_nothing(classes, refuses, share):
 
 
 def test_refuses_what_can_t_be_split(classes, folder, refuses):
-    with refuses(ValueError, "pets", "splits", "leave the test share"):
+    with refuses(ValueError, "pets has splits", "leave the test share (0.2) out", "or split"):
         data.image_folder(folder, 8, test_share=0.2)
     with refuses(ValueError, "zoo/train", "missing", "--test-share 0.2"):
         data.image_folder(classes, 8)

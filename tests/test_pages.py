@@ -13,8 +13,27 @@ from bs4 import BeautifulSoup
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = (".", "benchmarks", "teaching")
-PAGES = sorted(path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
+
+
+@cache
+def in_repository() -> set[Path]:
+    """The files that a clone has, or is about to have; without git, those that lie here."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+        files = {ROOT / name for name in listed if name and (ROOT / name).exists()}
+    except (OSError, subprocess.CalledProcessError):
+        made = {".venv", "build", "classroom", "data", "runs", "submitted"}
+        files = {path for path in ROOT.rglob("*") if not made & set(path.relative_to(ROOT).parts)}
+    return files | {folder for path in files for folder in path.parents if folder.is_relative_to(ROOT)}
+
+
+# The book's own are another kind of Markdown; what Sphinx makes of them is in tests/test_book.py.
+PAGES = sorted(
+    name
+    for path in in_repository()
+    if path.suffix == ".md" and (name := path.relative_to(ROOT).as_posix()).partition("/")[0] != "book"
+)
 LESSONS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").rglob("[0-9]*.ipynb"))
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])  # what GitHub adds and these pages use
 FORMULA = re.compile(r"\$\$.+?\$\$|(?<![\\\w$])\$(?![\s$])[^$\n]*(?:\n[^$\n]+)?(?<!\s)\$(?!\w)", re.DOTALL)
@@ -81,18 +100,6 @@ def anchors(soup: BeautifulSoup) -> set[str]:
         found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
         seen[slug] += 1
     return found
-
-
-@cache
-def in_repository() -> set[Path]:
-    """The files that a clone has, or is about to have; without git, those that lie here."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    try:
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
-        files = {ROOT / name for name in listed if name and (ROOT / name).exists()}
-    except (OSError, subprocess.CalledProcessError):
-        files = {path for path in ROOT.rglob("*") if ".venv" not in path.parts}
-    return files | {folder for path in files for folder in path.parents if folder.is_relative_to(ROOT)}
 
 
 @cache

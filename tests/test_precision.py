@@ -1,8 +1,5 @@
 """bf16 or fp32: which instructions a machine has, what was measured and said, and that a run keeps its choice."""
 
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -74,14 +71,6 @@ def test_instructions_of_a_gpu(monkeypatch):
         assert precision.has_bf16(GPU) is expected
 
 
-def test_an_environment_variable_takes_the_instructions_away():
-    code = "import torch; from vit_tutorial.precision import has_bf16; print(has_bf16(torch.device('cpu')))"
-    environment = os.environ | {"ATEN_CPU_CAPABILITY": "default"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-    if torch.cpu.get_capabilities()["architecture"] == "x86_64":
-        assert done.stdout.strip() == "False"
-
-
 def test_measuring_changes_nothing(model, data):
     before, chance = [p.clone() for p in model.parameters()], torch.get_rng_state()
     seconds = precision.step_seconds(model.eval(), data, 4, CPU, steps=2)
@@ -116,6 +105,25 @@ def test_auto_takes_the_quicker_and_says_what_it_measured(model, data, monkeypat
     assert said.rstrip().endswith(expected)
 
 
+@pytest.mark.parametrize(("slower", "asked"), [(30, [8]), (2, [8, 16])])
+def test_a_few_images_do_where_one_is_far_slower(model, data, monkeypatch, slower, asked):
+    """Emulated, a whole batch in bf16 may take minutes."""
+    measured = []
+
+    def step_seconds(model, data, batch_size, device, steps=5):
+        measured.append(batch_size)
+        return {"fp32": 0.01 * batch_size, "bf16": 0.01 * batch_size * slower}
+
+    monkeypatch.setattr(precision, "step_seconds", step_seconds)
+    recipe = Recipe(epochs=1, batch_size=16, precision="auto")
+    assert precision.settled(recipe, model, data, Alone()).precision == "fp32"
+    assert measured == asked
+    measured.clear()
+    monkeypatch.setattr(precision, "has_bf16", lambda device: False)
+    precision.settled(Recipe(epochs=1, batch_size=16, precision="bf16"), model, data, Alone())
+    assert measured == [8]
+
+
 def test_auto_keeps_what_the_run_has(model, data, monkeypatch, capsys):
     monkeypatch.setattr(precision, "step_seconds", None)  # it isn't called
     recipe = Recipe(epochs=1, precision="auto")
@@ -127,7 +135,7 @@ def test_auto_keeps_what_the_run_has(model, data, monkeypatch, capsys):
 def test_bf16_without_instructions_says_what_it_costs(model, data, monkeypatch, capsys):
     monkeypatch.setattr(precision, "step_seconds", lambda *_, **__: {"fp32": 0.02, "bf16": 0.5})
     recipe = Recipe(epochs=1, batch_size=4, precision="bf16")
-    for has, words in ((True, ""), (False, "no instructions for bfloat16")):
+    for has, words in ((True, ""), (False, "no instructions for bfloat16 on this CPU")):
         monkeypatch.setattr(precision, "has_bf16", lambda device, has=has: has)
         assert precision.settled(recipe, model, data, Alone()) == recipe
         said = capsys.readouterr().err

@@ -14,6 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+LESSON = RECIPES.partition("## A new lesson")[2].partition("\n## A data set")[0]
+SOURCE = RECIPES.partition("## A source of weights")[2].partition("\n## ")[0]
 FILE = re.compile(r"^```py\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINES = re.compile(r"^```diff\n(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STEM = "99_brightness"
@@ -195,9 +197,9 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for words in (["init", "-q"], ["add", "-A"]):
         subprocess.run(["git", *words], cwd=root, check=True)
 
-    for name, text in FILE.findall(RECIPES):
+    for name, text in FILE.findall(LESSON):
         write(root, name, with_more(text) if "99" in name else text)
-    for name, block in LINES.findall(RECIPES):
+    for name, block in LINES.findall(LESSON):
         add_lines(root, name, block)
     write(root, "tests/test_brightness.py", TESTS)
     write(root, f"teaching/{STEM}.md", TEACHERS_PAGE)
@@ -255,7 +257,7 @@ def test_a_lesson_as_the_recipe_has_it_passes_its_tests(scratch: Path) -> None:
 
 
 def test_a_lesson_as_the_recipe_has_it_keeps_the_contracts(scratch: Path) -> None:
-    new = [name for name, _ in FILE.findall(RECIPES)]
+    new = [name for name, _ in FILE.findall(LESSON)]
     for command in ("lint-imports", "ruff check", "ruff format --check"):
         tool, *options = command.split()
         run(scratch, str(SCRIPTS / tool), *options, *(new if options else ()))
@@ -287,3 +289,35 @@ def test_a_lesson_is_in_the_book_and_in_the_students_hands(scratch: Path, tmp_pa
     ):
         assert f'href="{page}"' in contents
         assert (site / page).exists()
+
+
+# ---- A source of weights ---------------------------------------------------------------------------------------------
+
+OTHER = """
+import torch
+import vit_tutorial as vt
+from vit_tutorial import convert
+
+torch.manual_seed(0)
+config = vt.ViTConfig(image_size=16, patch_size=8, dim=32, depth=2, num_heads=2, mlp_dim=48, num_classes=5)
+model = vt.ViT(config).double().eval()
+for parameter in model.parameters():
+    torch.nn.init.normal_(parameter, std=0.1)
+theirs = convert.rename(model.state_dict(), convert.OTHERLIB)
+assert "layers.1.mix.q.weight" in theirs
+found = convert.convert({f"model.{name}": tensor for name, tensor in theirs.items()}, num_heads=2)
+images = torch.rand(2, 3, 16, 16, dtype=torch.float64)
+other = vt.ViT(found.config).double().eval()
+other.load_state_dict(found.state_dict)
+assert torch.allclose(model(images), other(images), rtol=0, atol=1e-10)
+print(found.preprocess.mean == convert.IMAGENET[0])
+"""
+
+
+def test_a_source_of_weights_as_the_recipe_has_it_is_read(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "vit_tutorial", tmp_path / "vit_tutorial")
+    blocks = LINES.findall(SOURCE)
+    assert len(blocks) == 3
+    for name, block in blocks:
+        add_lines(tmp_path, name, block)
+    assert run(tmp_path, sys.executable, "-c", OTHER).strip() == "True"

@@ -227,6 +227,7 @@ class Runner:
         self.outputs = Outputs()
         self.lesson = importlib.import_module(f"vit_tutorial.checks.lesson{job['lesson']}")
         self.harness = importlib.import_module("vit_tutorial.checks.harness")
+        self.exercises = importlib.import_module("vit_tutorial.checks.declare").exercises_of(self.lesson)
         self.note = importlib.import_module("vit_tutorial.checks.record").note
         import wire  # before the student's code, like all that is needed later
 
@@ -278,7 +279,7 @@ class Runner:
         os.waitpid(child, 0)
 
     def exercise(self, name: str) -> Any:
-        (exercise,) = [exercise for exercise in self.lesson.EXERCISES if exercise.name == name]
+        (exercise,) = [exercise for exercise in self.exercises if exercise.name == name]
         return exercise
 
     def check(self, number: int, cell: dict[str, Any]) -> bool:

@@ -139,9 +139,11 @@ def environment(package: Path, tools: Path, scratch: str) -> dict[str, str]:
 def bwrap(limits: Limits, package: Path, hidden: list[Path]) -> list[str]:
     """The command line of bubblewrap; ``hidden`` are folders that stay empty even where a system folder holds them."""
     binds = {path: ["--ro-bind", str(path), str(path)] for path in [*_system(), *_python()]}
+    covered: list[Path] = []
     for path in hidden:
         if any(path == bound or bound in path.parents for bound in binds):
-            binds[path] = ["--size", "4096", "--tmpfs", str(path), "--remount-ro", str(path)]
+            binds[path] = ["--size", "65536", "--tmpfs", str(path)]
+            covered.append(path)
     binds |= {path: ["--ro-bind", str(path), str(path)] for path in [package, *(TOOLS / name for name in NEEDED)]}
     links = [part for path in _links() for part in ("--symlink", str(path.readlink()), str(path))]
     mounts = [part for path in sorted(binds, key=lambda path: len(path.parts)) for part in binds[path]]
@@ -155,6 +157,7 @@ def bwrap(limits: Limits, package: Path, hidden: list[Path]) -> list[str]:
         *("--proc", "/proc", "--dev", "/dev"),
         *("--size", str(limits.disk), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
         *("--size", str(limits.disk), "--tmpfs", "/tmp", "--size", str(limits.disk), "--tmpfs", SCRATCH),
+        *[part for path in covered for part in ("--remount-ro", str(path))],
         *("--remount-ro", "/", "--chdir", SCRATCH),
         *[part for name, value in variables.items() for part in ("--setenv", name, value)],
         *(sys.executable, str(TOOLS / "runner.py")),

@@ -461,7 +461,9 @@ def _split(folder: Path, share: float) -> tuple[Files, Files]:
     if not 0 < share < 1:
         raise ValueError(f"test_share must be above 0 and below 1, got {share}: 0.2 sets every fifth picture aside")
     if (folder / "train").is_dir() and any(file.is_dir() for file in _visible(folder / "train")):
-        raise ValueError(f"{folder} has its splits, train/ and another: leave the test share ({share}) out")
+        raise ValueError(
+            f"{folder} has splits, at least train/: leave the test share ({share}) out, or split {folder / 'train'}"
+        )
     train, test = {}, {}
     for name, files in _class_folders(folder).items():
         if len(files) < 2:

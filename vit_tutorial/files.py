@@ -154,10 +154,11 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         "gelu": "the {} GELU",
         "norm_eps": "epsilon {}",
         "image_size": "pictures of {} pixels",
-        "preprocess": "the preprocessing {}",
+        "preprocess": "{}",
         "stem": "the stem {}",
     }
-    parts = [f"{way.format(assumed[key])} ({key}=)" for key, way in ways.items() if key in assumed]
+    said = {key: _recipe(value) if isinstance(value, Preprocessing) else value for key, value in assumed.items()}
+    parts = [f"{way.format(said[key])} ({key}=)" for key, way in ways.items() if key in said]
     sentences = []
     if parts:
         sentences.append(
@@ -169,6 +170,10 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         sentences.append(f"{'' if sentences else f'{about}: '}left out, a ViT having none: {assumed['left_out']}")
     if sentences:
         warnings.warn(brief(". ".join(sentences) + "."), UserWarning, stacklevel=stacklevel)
+
+
+def _recipe(how: Preprocessing) -> str:
+    return f"pixels of mean {how.mean}, deviation {how.std}, crop {how.crop}, {how.interpolation}"
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from vit_tutorial.data import Data, normalise
 from vit_tutorial.recipe import Recipe
 
 Measured = Literal["fp32", "bf16"]
+FEW, FAR = 8, 4  # images of a first try, which is enough if one precision takes so many times as long as the other
 
 
 def has_bf16(device: torch.device) -> bool:
@@ -81,17 +82,27 @@ def settled(
     slow = recipe.precision == "bf16" and not has_bf16(accelerator.device)
     if recipe.precision != "auto" and not slow:
         return recipe
-    share = recipe.batch_size // accelerator.num_processes
-    found = step_seconds(model, data, max(share, 1), accelerator.device, steps=1 if slow else 5)
-    times = accelerator.reduce(torch.tensor(list(found.values()), device=accelerator.device), "mean")
-    fp32, bf16 = (1000 * seconds for seconds in times.tolist())
-    taken = f"a step of {share} images takes {bf16:.3g} ms in bf16 and {fp32:.3g} ms in fp32"
+    share = max(recipe.batch_size // accelerator.num_processes, 1)
+    images = min(share, FEW)
+    fp32, bf16 = _together(step_seconds(model, data, images, accelerator.device, steps=1), accelerator)
+    if not slow and share > FEW and FAR > bf16 / fp32 > 1 / FAR:  # too close for a few images to tell
+        images = share
+        fp32, bf16 = _together(step_seconds(model, data, images, accelerator.device), accelerator)
     quicker: Measured = "bf16" if bf16 < fp32 else "fp32"
+    measured = f"a step of {images} images takes {1000 * bf16:.3g} ms in bf16 and {1000 * fp32:.3g} ms in fp32"
     if accelerator.is_main_process and slow:
         where = "CPU" if accelerator.device.type == "cpu" else "GPU"
         print(
-            f"precision: this {where} has no instructions for bfloat16: {taken}; auto takes {quicker}", file=sys.stderr
+            f"precision: torch finds no instructions for bfloat16 on this {where}: {measured}; auto takes {quicker}",
+            file=sys.stderr,
         )
     elif accelerator.is_main_process:
-        print(f"precision: {taken}, so it is {quicker}", file=sys.stderr)
+        print(f"precision: {measured}, so it is {quicker}", file=sys.stderr)
     return recipe if slow else replace(recipe, precision=quicker)
+
+
+def _together(seconds: Mapping[Measured, float], accelerator: Accelerator) -> tuple[float, float]:
+    """The mean over the processes: (fp32, bf16)."""
+    times = torch.tensor([seconds["fp32"], seconds["bf16"]], device=accelerator.device)
+    fp32, bf16 = accelerator.reduce(times, "mean").tolist()
+    return fp32, bf16

@@ -23,13 +23,15 @@ def staleness(draw: Callable[[], Tensor], times: int = 6) -> str:
     """
     runs = []
     for seed in (101, 202):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         runs.append([draw().detach().clone() for _ in range(times)])
         if torch.initial_seed() != seed:
             return "a seed is set in it, and torch's random numbers begin anew for everybody (torch.manual_seed)"
     first, second = runs
     if all(torch.equal(first[0], other) for other in first[1:]):
-        return "each draw is the same as the one before: is a seed set, or the draw made only once?"
+        if torch.equal(first[0], second[0]):
+            return "each draw is the same as the one before, whatever the seed"
+        return "each draw is the same as the one before: torch's random numbers are put back to where they were"
     if any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i]):
         return "some draws come twice: each needs random numbers of its own"
     if any(torch.equal(a, b) for a, b in zip(first, second, strict=True)):

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from vit_tutorial.checks.declare import Exercise, Result
 
+BESIDE = ("changed", "missing", "line")  # parts of a result that are told, but not compared
 # How far a number may be off because of its own dtype, relative to the largest.
 COARSE = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
@@ -24,7 +25,7 @@ COARSE = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
 def differs(expected: Result, got: Result, exercise: Exercise) -> str:
     """The first difference of two results in a plain sentence, or ""."""
     for name, value in expected.items():
-        if name in ("changed", "missing"):
+        if name in BESIDE:
             continue
         if name.startswith("gradient"):
             if found := _gradient_difference(value, got.get(name), name, exercise):
@@ -47,6 +48,8 @@ def difference(expected: Any, got: Any, name: str, exercise: Exercise) -> str:
         return _number_difference(expected, got, name, exercise)
     if isinstance(expected, bool) and isinstance(got, (np.bool_, Tensor, np.ndarray)) and np.size(got) == 1:
         got = got.item()
+    if isinstance(expected, str) and isinstance(got, str):  # words that describe what was seen
+        return "" if got == expected else f"{name} is {got}{_expected(expected, exercise)}"
     same = type(got) is type(expected) and got == expected
     return "" if same else f"{name} is {short(got)}{_expected(short(expected), exercise)}"
 

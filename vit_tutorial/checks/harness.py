@@ -29,10 +29,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vit_tutorial.checks.compare import as_parts, as_tensor, differs, kind, shape, short
+from vit_tutorial.checks.compare import BESIDE, as_parts, as_tensor, differs, kind, shape, short
 from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Mistake, Result, Slip, Words, joined
 from vit_tutorial.checks.record import note
-from vit_tutorial.checks.symptoms import EXACT, WEAK, Pair, reach, symptom
+from vit_tutorial.checks.symptoms import EXACT, WEAK, Finder, Pair, reach, symptom
 from vit_tutorial.checks.watch import borrowed, library, name_of, place, unwrapped, watching
 
 __all__ = [
@@ -53,10 +53,12 @@ __all__ = [
     "named",
     "normal",
     "random_weights",
+    "students_line",
 ]
 
 SECONDS = 10.0  # for one student's work, all its inputs together
 QUICK = 0.5  # a work that takes longer is not tried again to find out what it does
+COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
 KEPT = 2000  # characters of what the student's code prints
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 UNWRITTEN = "is not written yet"
@@ -248,14 +250,14 @@ def _plain_settings() -> Iterator[None]:
 @contextmanager
 def _own_chance() -> Iterator[None]:
     """The notebook's random numbers go on afterwards as if nothing had happened: torch's, NumPy's and Python's."""
-    pythons, numpys = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        try:
-            yield
-        finally:
-            random.setstate(pythons)
-            np.random.set_state(numpys)
+    pythons, numpys, torchs = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    torch.default_generator.manual_seed(0)  # torch.manual_seed would note each call for a GPU, with its traceback
+    try:
+        yield
+    finally:
+        random.setstate(pythons)
+        np.random.set_state(numpys)
+        torch.set_rng_state(torchs)
 
 
 def attempt(exercise: Exercise, work: Any, cases: list[Case], watched: bool = True) -> list[Result | Fault]:
@@ -322,13 +324,17 @@ def _raised(error: BaseException, work: Any) -> str:
     text = f"raised {type(error).__name__}" + (f": {short(error)}" if str(error) else "")
     if ".numpy()" in text and "requires grad" in text:
         text += " Stay with torch's own functions, so that gradients can flow."
+    line = students_line(error) or _definition(work)
+    return f"{text}\n    {line}" if line else text
+
+
+def students_line(error: BaseException) -> str:
+    """The last line of a student's own code that an error came through, "" for none."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if not library(frame.filename)]
-    if own:
-        line = (own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0)).strip()
-        text += f"\n    in line {own[-1].lineno} of {own[-1].name}: {line}"
-    elif defined := _definition(work):
-        text += f"\n    {defined}"
-    return text
+    if not own:
+        return ""
+    line = (own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0)).strip()
+    return f"in line {own[-1].lineno} of {own[-1].name}: {line}"
 
 
 def _definition(work: Any) -> str:
@@ -370,11 +376,11 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
         with _quiet():
             right = [_sound(outcome) for outcome in _known(exercise, None)]
         with _quiet() as kept:
-            start = time.perf_counter()
+            start = time.process_time()
             outcomes = attempt(exercise, work, exercise.cases(), watched)
-            quick = time.perf_counter() - start < QUICK
+            quick = time.process_time() - start < QUICK
         pairs = zip(right, outcomes, strict=False)
-        verdicts = [str(b) if isinstance(b, Fault) else differs(a, b, exercise) for a, b in pairs]
+        verdicts = [_verdict(exercise, a, b) for a, b in pairs]
         tried = _Tried(exercise, work, exercise.cases(), right, outcomes, verdicts, quick)
         passed = not any(verdicts)
         if all(verdict == UNWRITTEN for verdict in verdicts):
@@ -390,6 +396,14 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
     _print_kept(kept)
     note(exercise, "right" if passed else "not yet")
     return passed
+
+
+def _verdict(exercise: Exercise, right: Result, outcome: Result | Fault) -> str:
+    """What is wrong with an outcome, "" for nothing; with the student's line, where an observer kept one."""
+    if isinstance(outcome, Fault):
+        return str(outcome)
+    found = differs(right, outcome, exercise)
+    return f"{found}\n    {outcome['line']}" if found and outcome.get("line") else found
 
 
 @functools.cache
@@ -445,19 +459,28 @@ def two_at_once(
     exercise: Exercise, right: list[Result], outcomes: list[Result | Fault]
 ) -> list[tuple[Mistake, Mistake]]:
     """The pairs of mistakes that together give the student's results on all inputs; see :func:`joined`."""
-    found = []
-    cases = exercise.cases()
-    for first, second in itertools.combinations(exercise.mistakes, 2):
-        work = joined(first.wrong, second.wrong)
-        if work is None:
-            continue
-        fits = []
-        for case, a, b in zip(cases, right, outcomes, strict=False):
-            fits.append("no" if isinstance(b, Fault) else _fit(exercise, work, _one(exercise, work, case), a, b))
+    if any(isinstance(outcome, Fault) for outcome in outcomes):
+        return []
+    found, cases = [], exercise.cases()
+    for first, second, work, start in _couples(exercise):
+        fits = [_fit(exercise, work, start, right[0], outcomes[0])]
+        for case, a, b in zip(cases[1:], right[1:], outcomes[1:], strict=False):
             if fits[-1] in ("no", "beside"):
                 break
-        if fits and fits[-1] not in ("no", "beside") and "tells" in fits:
+            fits.append(_fit(exercise, work, _one(exercise, work, case), a, b))
+        if fits[-1] not in ("no", "beside") and "tells" in fits:
             found.append((first, second))
+    return found
+
+
+@functools.cache
+def _couples(exercise: Exercise) -> list[tuple[Mistake, Mistake, Any, Result | Fault]]:
+    """The likeliest pairs of mistakes that can be joined, and what they give on the first input: computed once."""
+    found: list[tuple[Mistake, Mistake, Any, Result | Fault]] = []
+    for first, second in itertools.combinations(exercise.mistakes, 2):
+        work = joined(first.wrong, second.wrong)
+        if work is not None and len(found) < COUPLES:
+            found.append((first, second, work, _one(exercise, work, exercise.cases()[0])))
     return found
 
 
@@ -483,10 +506,8 @@ def _on_work(tried: _Tried) -> list[str]:
             f'Reread in lesson {mistake.lesson or lesson}: "{mistake.reread}".',
         ]
     wrong = [i for i, verdict in enumerate(tried.verdicts) if verdict]
-    if exercise.explain and (seen := exercise.explain(_compared(tried, wrong))):
+    if seen := _explained(tried, wrong):
         return [f"What your numbers show: {seen}"]
-    if not any("differ, shape" in tried.verdicts[i] or "has shape" in tried.verdicts[i] for i in wrong):
-        return []
     couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
     if len(couples) == 1:
         a, b = couples[0]
@@ -497,39 +518,57 @@ def _on_work(tried: _Tried) -> list[str]:
         ]
     if exercise.secret:
         return []
-    pairs = [pair for i in wrong for pair in _numbers(tried, i)]
-    seen = symptom(pairs, exercise.tolerance, EXACT) or (_dependence(tried, wrong) if tried.quick else "")
-    seen = seen or symptom(pairs, exercise.tolerance, WEAK)
+    parts = _numbers(tried, wrong)
+    seen = _seen(parts, exercise, EXACT)
+    if not seen and parts and tried.quick:
+        seen = _dependence(tried, max(wrong, key=lambda i: _size(tried.right[i])))
+    seen = seen or _seen(parts, exercise, WEAK)
     return [f"What your numbers show: {seen}"] if seen else []
 
 
-def _compared(tried: _Tried, wrong: list[int]) -> list[tuple[Case, Result, Result]]:
-    """The wrong inputs on which the student's work gave a result, with the right one and theirs."""
+def _explained(tried: _Tried, wrong: list[int]) -> str:
+    """What the exercise itself says of the wrong results that it has."""
     rows = zip(tried.cases, tried.right, tried.outcomes, strict=False)
-    return [(case, a, b) for i, (case, a, b) in enumerate(rows) if i in wrong and not isinstance(b, Fault)]
+    compared = [(case, a, b) for i, (case, a, b) in enumerate(rows) if i in wrong and not isinstance(b, Fault)]
+    if not compared or tried.exercise.explain is None:
+        return ""
+    try:
+        return tried.exercise.explain(compared)
+    except Exception:  # a student's result may be anything: then there is nothing to say
+        return ""
 
 
-def _dependence(tried: _Tried, wrong: list[int]) -> str:
+def _seen(parts: dict[str, list[Pair]], exercise: Exercise, finders: tuple[Finder, ...]) -> str:
+    for name, pairs in parts.items():
+        if seen := symptom(pairs, exercise.tolerance, finders):
+            return seen if name == "result" else f"{name}: {seen}"
+    return ""
+
+
+def _size(result: Result) -> int:
+    return sum(x.numel() for x in _tensors(result.get(_main(result))))
+
+
+def _dependence(tried: _Tried, i: int) -> str:
     """On which inputs, and which parts of them, the student's result hangs where the right one doesn't, or not."""
-    for i in wrong:
-        outcome = tried.outcomes[i]
-        if isinstance(outcome, dict) and _numbers(tried, i):
-            works = (tried.exercise.right, tried.work)
-            for change, case in _changes(tried.exercise, tried.cases[i]):
-                after = [one for one in (_one(tried.exercise, work, case) for work in works) if isinstance(one, dict)]
-                if len(after) < len(works):
-                    continue
-                pairs = zip((tried.right[i], outcome), after, strict=True)
-                right, yours = (reach(before, later, _main(tried.right[i])) for before, later in pairs)
-                if right is not None and yours is not None and right != yours:
-                    return f"If {change} changes, so does {yours} of your result; it should be {right}."
-            return ""
+    outcome = tried.outcomes[i]
+    if isinstance(outcome, Fault):
+        return ""
+    for change, case in _changes(tried.exercise, tried.cases[i]):
+        works = (tried.exercise.right, tried.work)
+        after = [one for one in (_one(tried.exercise, work, case) for work in works) if isinstance(one, dict)]
+        if len(after) < len(works):
+            continue
+        pairs = zip((tried.right[i], outcome), after, strict=True)
+        right, yours = (reach(before, later, _main(tried.right[i])) for before, later in pairs)
+        if right is not None and yours is not None and right != yours:
+            return f"If {change} changes, so does {yours} of your result; it should be {right}."
     return ""
 
 
 def _main(result: Result) -> str:
     """The name of the first thing in a result that is made of numbers."""
-    names = [name for name in result if name not in ("changed", "missing") and not name.startswith("gradient")]
+    names = [name for name in result if name not in BESIDE and not name.startswith("gradient")]
     return next((name for name in names if _tensors(result[name])), "")
 
 
@@ -554,23 +593,26 @@ def _changed(case: Case, index: int, part: slice, axis: int) -> Case:
     return dataclasses.replace(case, args=(*case.args[:index], x, *case.args[index + 1 :]))
 
 
-def _numbers(tried: _Tried, index: int) -> list[Pair]:
-    """The first tensor of a case that differs, as (right, student's, inputs); none if it isn't made of numbers."""
-    outcome, case = tried.outcomes[index], tried.cases[index]
-    if isinstance(outcome, Fault):
-        return []
-    inputs = _inputs(tried.exercise, case)
-    for name, expected in tried.right[index].items():
-        if name in ("changed", "missing") or name.startswith("gradient"):
+def _numbers(tried: _Tried, wrong: list[int]) -> dict[str, list[Pair]]:
+    """The tensors that differ, by their names, in each wrong case as (right, student's, inputs)."""
+    found: dict[str, list[Pair]] = {}
+    for i in wrong:
+        outcome, inputs = tried.outcomes[i], _inputs(tried.exercise, tried.cases[i])
+        if isinstance(outcome, Fault):
             continue
-        got = outcome.get(name)
-        many = isinstance(expected, (tuple, list))
-        parts = as_parts(got, len(expected)) if many else [got]
-        for a, b in zip(expected if many else [expected], parts or [], strict=False):
-            tensor = as_tensor(b)
-            if isinstance(a, Tensor) and tensor is not None and differs({name: a}, {name: b}, tried.exercise):
-                return [(a, tensor.to(a.device), inputs)]
-    return []
+        for name, expected in tried.right[i].items():
+            if name in BESIDE or name.startswith("gradient"):
+                continue
+            many = isinstance(expected, (tuple, list))
+            got = as_parts(outcome.get(name), len(expected)) if many else [outcome.get(name)]
+            for index, (a, b) in enumerate(zip(expected if many else [expected], got or [], strict=False)):
+                tensor = as_tensor(b)
+                if tensor is None or tensor.is_meta:
+                    continue
+                if isinstance(a, Tensor) and differs({name: a}, {name: b}, tried.exercise):
+                    pair = (a, tensor.to(a.device), inputs)
+                    found.setdefault(f"{name}[{index}]" if many else name, []).append(pair)
+    return found
 
 
 def _inputs(exercise: Exercise, case: Case) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,18 +12,21 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from vit_tutorial import embeddings as lesson
+from vit_tutorial.checks.chance import spread, staleness
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
     Mistake,
     Result,
+    Slip,
     answers,
     call,
     check,
     layer,
     normal,
     random_weights,
+    students_line,
 )
 
 __all__ = [
@@ -43,6 +48,7 @@ _EXCHANGED = "Height and width exchanged."
 _LARGER = "7 · The same positions on a larger image"
 _RECIPES = "Five recipes, five results"
 _HAND = "1 · Equation 1, by hand"
+_NEW = "a new layer, as it starts"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -63,6 +69,15 @@ EMBEDDING_NUMBERS = Exercise(
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
     secret=True,
+    advice={
+        "z0": "Write down the class token, then the patches, a row each; then add its own position to each.",
+        "tokens": "Count rows and columns of patches, multiply, and think of what stands in front of the patches.",
+        "table": "One row for each token, and each row as wide as a token.",
+        "token": "Which number has the patch among the patches, row by row from 0? And what stands in front of them?",
+        "class gradient": "Raise one number of the class token by a little. By how much does the loss grow through "
+        "image 0, and by how much through image 1?",
+        "stretched": "The first number stays, the last number stays, and the others lie between them in equal steps.",
+    },
     mistakes=(
         Mistake(
             "a class token at the end",
@@ -82,6 +97,60 @@ EMBEDDING_NUMBERS = Exercise(
             "You put each position beside its token, so that the width doubled. Positions are added.",
             _ADDED,
             {"z0": [[1, 1, 10, 10], [1, 2, 20, 20], [3, 0, 30, 30]]},
+        ),
+        Mistake(
+            "positions forgotten",
+            "Equation 1 ends in + E_pos: to each token its row of the table is added.",
+            _ADDED,
+            {"z0": [[1, 1], [1, 2], [3, 0]]},
+        ),
+        Mistake(
+            "the class token left out",
+            "Equation 1 begins with the class token: three rows in all.",
+            _IN_FRONT,
+            {"z0": [[11, 12], [23, 20]]},
+        ),
+        Mistake(
+            "the class token left out, and its row of the table with it",
+            "Equation 1 begins with the class token: three rows in all.",
+            _IN_FRONT,
+            {"z0": [[21, 22], [33, 30]]},
+        ),
+        Mistake(
+            "a class token without its position",
+            "Row 0 of the table is the class token's: it is added to it.",
+            _ADDED,
+            {"z0": [[1, 1], [21, 22], [33, 30]]},
+        ),
+        Mistake(
+            "a square picture",
+            "This photograph is 224 high and 160 wide: count its rows and its columns of patches apart.",
+            "2 · The real size",
+            {"tokens": 197},
+        ),
+        Mistake(
+            "rows and columns added",
+            "In each of the rows stands one patch for each column: multiply them.",
+            "2 · The real size",
+            {"tokens": 25},
+        ),
+        Mistake(
+            "rows of the table counted",
+            "A row of the table is as wide as a token, D numbers.",
+            _ADDED,
+            {"table": 141},
+        ),
+        Mistake(
+            "a table for a square picture",
+            "The table has a row for each token of this photograph, which is 224 high and 160 wide.",
+            _ADDED,
+            {"table": 197 * 768},
+        ),
+        Mistake(
+            "rows counted as 14 patches long",
+            "14 is the number of rows. A row of this grid has 160 / 16 = 10 patches.",
+            _EXCHANGED,
+            {"token": 32},
         ),
         Mistake(
             "the class token forgotten",
@@ -120,6 +189,24 @@ EMBEDDING_NUMBERS = Exercise(
             {"class gradient": 2.5},
         ),
         Mistake(
+            "a product of the two gradients",
+            "The gradients of the two images are summed.",
+            _SHARED,
+            {"class gradient": 6},
+        ),
+        Mistake(
+            "the gradient of one image alone",
+            "The class token works in both images, so both send it a gradient. They are summed.",
+            _SHARED,
+            {"class gradient": 3},
+        ),
+        Mistake(
+            "the gradient of the first image alone",
+            "The class token works in both images, so both send it a gradient. They are summed.",
+            _SHARED,
+            {"class gradient": 2},
+        ),
+        Mistake(
             "outer edges kept in place of corners",
             "That is the other choice, align_corners=False. With the corners kept, the first number stays 0, the last "
             "stays 6, and three equal steps lie between.",
@@ -131,6 +218,18 @@ EMBEDDING_NUMBERS = Exercise(
             "You repeated the nearest number. Interpolation puts numbers in between.",
             _LARGER,
             {"stretched": [0, 0, 6, 6]},
+        ),
+        Mistake(
+            "steps of old / new",
+            "Your steps are too short, so that the last corner is missed. Between 4 numbers lie 3 steps.",
+            _LARGER,
+            {"stretched": [0, 1.5, 3, 4.5]},
+        ),
+        Mistake(
+            "zeros put in between",
+            "You filled up with zeros. Interpolation puts numbers between the old ones.",
+            _LARGER,
+            {"stretched": [0, 6, 0, 0]},
         ),
     ),
 )
@@ -149,7 +248,7 @@ def _embed(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
 
 
 def _embed_cases() -> list[Case]:
-    shapes = [(1, 4, 6), (2, 3, 4), (3, 6, 8), (4, 1, 5)]
+    shapes = [(1, 4, 6), (2, 3, 5), (3, 6, 8), (4, 1, 5)]
     return [
         Case(
             f"x {(B, N, D)}, cls_token {(1, 1, D)}, position {(1, N + 1, D)}",
@@ -168,7 +267,7 @@ def _joined(run: Callable[[Any, Case], Result]) -> Callable[[Any, Case], Result]
         except RuntimeError as error:
             if not str(error).startswith("Sizes of tensors must match"):
                 raise
-            return {"torch.cat": str(error)}
+            return {"torch.cat": str(error), "line": students_line(error)}
 
     return observe
 
@@ -217,6 +316,26 @@ def _class_added(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
 
 def _class_over_a_patch(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
     return torch.cat([cls_token.expand(len(x), -1, -1), x[:, 1:]], dim=1) + position[:, : x.shape[1]]
+
+
+def _class_ignored(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
+    return _embed(x, torch.zeros_like(cls_token), position)
+
+
+def _position_twice(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
+    return _embed(x, cls_token, 2 * position)
+
+
+def _position_multiplied(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
+    return _no_position(x, cls_token, position) * position
+
+
+def _first_row_for_all(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
+    return _embed(x, cls_token, position[:, :1])
+
+
+def _rows_backwards(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
+    return _embed(x, cls_token, position.flip(1))
 
 
 def _no_position(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
@@ -307,6 +426,26 @@ EMBED_TOKENS = Exercise(
             _ADDED,
             _no_position,
         ),
+        Mistake(
+            "a class token of zeros",
+            "Row 0 is the position alone: `cls_token` is never used. Put it there, not a tensor of zeros.",
+            _HAND,
+            _class_ignored,
+        ),
+        Mistake("positions added twice", "The table is added once, to the whole sequence.", _ADDED, _position_twice),
+        Mistake("positions multiplied", "Positions are added.", _ADDED, _position_multiplied),
+        Mistake(
+            "one row of the table for all tokens",
+            "You add row 0 of the table to every token. Each token has a row of its own.",
+            _ADDED,
+            _first_row_for_all,
+        ),
+        Mistake(
+            "the table backwards",
+            "Row 0 of the table belongs to token 0, the class token, and the last row to the last patch.",
+            _ADDED,
+            _rows_backwards,
+        ),
     ),
 )
 
@@ -332,24 +471,55 @@ def _in_words(module: nn.Module, weights: dict[str, Tensor]) -> Result:
     return {"cls_token": token, "position": table}
 
 
+def _start(work: Any, case: Case) -> Result:
+    """How the two parameters of a new layer begin, in words."""
+    found = {name.rpartition(".")[2]: p.detach() for name, p in work(*case.build).named_parameters()}
+    if not {"cls_token", "position"} <= found.keys():
+        return {}
+    mean, std, peak = spread(found["position"])
+    normal_shape = 2.1 < peak < 4  # 1.8 for uniform numbers, 2.4 for normal ones cut off at two standard deviations
+    words = "normal, with a standard deviation of 0.02"
+    if not (abs(std - 0.02) < 0.001 and abs(mean) < 0.002 and normal_shape):
+        words = f"{'normal' if normal_shape else 'not normal'}, with a standard deviation of {std:.1g}"
+        words += f" and a mean of {mean:.1g}" if abs(mean) > 0.1 * std else ""
+        words = words if std else f"all {mean:.1g}"
+    rows = found["position"].reshape(-1, case.build[-1])
+    if std and torch.equal(rows[0], rows[1]):
+        words = "the same for all tokens"
+    again = staleness(lambda: dict(work(*case.build).named_parameters())[_own_name(work(*case.build))])
+    cls = "zeros" if not found["cls_token"].any() else "numbers that aren't zero"
+    return {
+        "the start of a new class token": cls,
+        "the start of new positions": words,
+        "what new positions are from layer to layer": again or "drawn anew",
+    }
+
+
+def _own_name(module: nn.Module) -> str:
+    return next(name for name, _ in module.named_parameters() if name.rpartition(".")[2] == "position")
+
+
 def _observe_embeddings(work: Any, case: Case) -> Result:
+    if case.label == _NEW:
+        return _start(work, case)
     module = work(*case.build)
     if not isinstance(module, nn.Module):
         raise Fault("the class must derive from nn.Module")
     words = _in_words(module, case.weights)
     sound = words == {"cls_token": "one vector", "position": "a row a token"}
     other_names = {name.split(".")[0] for name, _ in module.named_parameters()} - {"patches", *words}
-    return words | _joined(layer)(work, case) if sound or other_names else words
+    run = functools.partial(layer, differentiable=False)  # an image needs no gradient
+    return words | _joined(run)(work, case) if sound or other_names else words
 
 
 def _embeddings_cases() -> list[Case]:
     made = []
-    for B, C, image_size, patch_size, dim in [(1, 1, (4, 4), 2, 5), (3, 3, (4, 6), 2, 4), (2, 2, (8, 4), (2, 4), 6)]:
+    for B, C, image_size, patch_size, dim in [(1, 1, (4, 4), 2, 6), (3, 2, (6, 8), 2, 5), (2, 4, (6, 12), (2, 4), 8)]:
         build: tuple[Any, ...] = (image_size, patch_size, C, dim)
         label = f"images {(B, C, *image_size)}, patch_size={patch_size}, dim={dim}"
         weights = random_weights(lesson.Embeddings(*build))
         made.append(Case(label, (normal(B, C, *image_size),), build, weights))
-    return made
+    return [*made, Case(_NEW, build=((48, 64), 4, 1, 40))]
 
 
 def _with(join: Callable[[Tensor, Tensor, Tensor], Tensor]) -> type[nn.Module]:
@@ -373,7 +543,28 @@ class _BatchInTheParameter(lesson.Embeddings):
 class _RowForEachPatch(lesson.Embeddings):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.position = nn.Parameter(torch.zeros(1, self.patches.grid[0] * self.patches.grid[1], args[3]))
+        tokens = self.patches.grid[0] * self.patches.grid[1]
+        self.position = nn.Parameter(0.02 * torch.randn(1, tokens, args[3]))
+
+
+def _starting(cls_token: Callable[[Tensor], Any] | None = None, position: Callable[[Tensor], Any] | None = None) -> Any:
+    """The layer with another start."""
+
+    class Wrong(lesson.Embeddings):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            for parameter, fill in ((self.cls_token, cls_token), (self.position, position)):
+                if fill is not None and parameter is not None:
+                    fill(parameter.data)
+
+    return Wrong
+
+
+class _SameEachTime(lesson.Embeddings):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        assert self.position is not None
+        self.position.data.normal_(std=0.02, generator=torch.Generator().manual_seed(0))
 
 
 class _FixedClassToken(lesson.Embeddings):
@@ -461,6 +652,65 @@ EMBEDDINGS = Exercise(
             _with(_class_for_the_first),
         ),
         Mistake("positions forgotten", "Add `position` to the sequence.", _ADDED, _with(_no_position)),
+        Mistake("positions added twice", "The table is added once.", _ADDED, _with(_position_twice)),
+        Mistake("positions multiplied", "Positions are added.", _ADDED, _with(_position_multiplied)),
+        Mistake(
+            "one row of the table for all tokens",
+            "You add row 0 of the table to every token. Each token has a row of its own.",
+            _ADDED,
+            _with(_first_row_for_all),
+        ),
+        Mistake(
+            "a class token of zeros",
+            "Row 0 is the position alone: `self.cls_token` is never used in forward.",
+            _SHARED,
+            _with(_class_ignored),
+        ),
+        Mistake(
+            "a class token written over patch 0",
+            "Patch 0 is lost. The class token is one more token: torch.cat makes room for it.",
+            _HAND,
+            _with(_class_over_a_patch),
+        ),
+        Mistake(
+            "a class token added to the patches",
+            "The semicolons of Equation 1 mean a concatenation: the class token is one more token, N + 1 in all.",
+            _HAND,
+            _with(_class_added),
+        ),
+        Mistake(
+            "a class token that starts as normal numbers",
+            "The text asks for zeros: torch.zeros(1, 1, dim). The positions are drawn, the class token isn't.",
+            "2 · The real size",
+            _starting(cls_token=lambda x: x.normal_(std=0.02)),
+        ),
+        Mistake(
+            "positions that start as zeros",
+            "All positions are the same then, and training must first tell them apart. Draw them: "
+            "0.02 * torch.randn(1, tokens, dim).",
+            "2 · The real size",
+            _starting(position=lambda x: x.zero_()),
+        ),
+        Mistake(
+            "positions that start much too large",
+            "torch.randn alone has a standard deviation of 1, fifty times the wanted one: the position would drown the "
+            "patch. Multiply by 0.02.",
+            "2 · The real size",
+            _starting(position=lambda x: x.normal_()),
+        ),
+        Mistake(
+            "positions that start uniform",
+            "torch.rand gives numbers from 0 to 1, all positive. torch.randn gives normal ones.",
+            "2 · The real size",
+            _starting(position=lambda x: x.uniform_(0, 0.02)),
+        ),
+        Mistake(
+            "positions that start the same each time",
+            "A seed is set in your class. Each new layer should draw positions of its own; set a seed outside, if you "
+            "want to repeat a run.",
+            "2 · The real size",
+            _SameEachTime,
+        ),
     ),
 )
 
@@ -474,9 +724,12 @@ def check_embeddings(cls: type[nn.Module]) -> bool:
 
 
 def _waves(
-    frequency: Callable[[int], Tensor] | None = None, order: tuple[int, ...] = (0, 1, 2, 3), indexing: str = "ij"
+    frequency: Callable[[int], Tensor] | None = None,
+    order: tuple[int, ...] = (0, 1, 2, 3),
+    indexing: str = "ij",
+    place: Callable[[Tensor, int], Tensor] = lambda x, many: x,
 ) -> Callable[..., Tensor]:
-    """The table with other frequencies, another order of sin x, cos x, sin y, cos y, or another order of patches."""
+    """The table with other frequencies, order of sin x, cos x, sin y, cos y, order of patches, or places."""
 
     def table(grid: lesson.Grid, dim: int) -> Tensor:
         f = 10_000.0 ** -torch.linspace(0, 1, dim // 4) if frequency is None else frequency(dim // 4)
@@ -485,7 +738,8 @@ def _waves(
             y, x = torch.meshgrid(rows, columns, indexing="ij")
         else:
             x, y = torch.meshgrid(columns, rows, indexing="ij")
-        x_angle, y_angle = x.flatten()[:, None] * f, y.flatten()[:, None] * f  # (N, D/4)
+        x, y = place(x.flatten(), grid[1]), place(y.flatten(), grid[0])
+        x_angle, y_angle = x[:, None] * f, y[:, None] * f  # (N, D/4)
         parts = [x_angle.sin(), x_angle.cos(), y_angle.sin(), y_angle.cos()]
         return torch.cat([parts[i] for i in order], dim=1)[None]
 
@@ -509,7 +763,7 @@ SINCOS_POSITIONS = Exercise(
     right=lesson.sincos_position_embedding,
     cases=lambda: [
         Case(f"grid={grid}, dim={dim}", (grid, dim))
-        for grid, dim in [((2, 3), 8), ((3, 2), 16), ((1, 5), 12), ((4, 4), 20)]
+        for grid, dim in [((2, 3), 8), ((3, 2), 16), ((1, 5), 12), ((4, 5), 24)]
     ],
     observe=call,
     mistakes=(
@@ -517,13 +771,13 @@ SINCOS_POSITIONS = Exercise(
             "x and y exchanged",
             "Your first half tells the row. Agreed is: first the column (x), sine and cosine, then the row (y).",
             _SINES,
-            _waves(order=(2, 3, 0, 1)),
+            Slip(_waves, order=(2, 3, 0, 1)),
         ),
         Mistake(
             "patches counted down the columns",
             "Patches go row by row, so the column changes fastest: torch.meshgrid(rows, columns, indexing='ij').",
             _SINES,
-            _waves(indexing="xy"),
+            Slip(_waves, indexing="xy"),
         ),
         Mistake(
             "sines and cosines interleaved",
@@ -536,46 +790,130 @@ SINCOS_POSITIONS = Exercise(
             "sines before cosines",
             "You put both sines first. Agreed is: sin x, cos x, sin y, cos y.",
             _SINES,
-            _waves(order=(0, 2, 1, 3)),
+            Slip(_waves, order=(0, 2, 1, 3)),
         ),
         Mistake(
             "cosines before sines",
             "Each pair begins with the sine: sin x, cos x, sin y, cos y.",
             _SINES,
-            _waves(order=(1, 0, 3, 2)),
+            Slip(_waves, order=(1, 0, 3, 2)),
         ),
         Mistake(
             "frequencies that stop before 1/10000",
             "You divide k by D/4, so the last frequency is not reached. Divide by D/4 - 1: the exponents go from 0 to "
             "1, both included, as torch.linspace gives them.",
             _SINES,
-            _waves(lambda many: 10_000.0 ** -(torch.arange(many) / many)),
+            Slip(_waves, frequency=lambda many: 10_000.0 ** -(torch.arange(many) / many)),
         ),
         Mistake(
             "frequencies in equal steps",
             "Your frequencies fall by the same amount each time. It is the exponent that goes in equal steps: each "
             "frequency is the one before, times a fixed factor.",
             _SINES,
-            _waves(lambda many: torch.linspace(1, 1e-4, many)),
+            Slip(_waves, frequency=lambda many: torch.linspace(1, 1e-4, many)),
         ),
         Mistake(
             "a base of e in place of 10000",
             "You have e to the power of -k/(D/4 - 1). The base is 10000, so that the slowest wave hardly moves.",
             _SINES,
-            _waves(lambda many: torch.exp(-torch.linspace(0, 1, many))),
+            Slip(_waves, frequency=lambda many: torch.exp(-torch.linspace(0, 1, many))),
         ),
         Mistake(
             "a base of 100 in place of 10000",
             "The slowest frequency is 1/10000; yours is 1/100. Look for a square root, or a factor of 2 in the "
             "exponent, that does not belong there.",
             _SINES,
-            _waves(lambda many: 100.0 ** -torch.linspace(0, 1, many)),
+            Slip(_waves, frequency=lambda many: 100.0 ** -torch.linspace(0, 1, many)),
         ),
         Mistake(
             "frequencies that grow",
             "The exponent needs a minus: frequencies fall from 1 to 1/10000.",
             _SINES,
-            _waves(lambda many: 10_000.0 ** torch.linspace(0, 1, many)),
+            Slip(_waves, frequency=lambda many: 10_000.0 ** torch.linspace(0, 1, many)),
+        ),
+        Mistake(
+            "cosines and sines exchanged for the rows alone",
+            "The row's pair begins with the sine, too: sin x, cos x, sin y, cos y.",
+            _SINES,
+            Slip(_waves, order=(0, 1, 3, 2)),
+        ),
+        Mistake(
+            "cosines first, for x and y together",
+            "Agreed is: sin x, cos x, sin y, cos y.",
+            _SINES,
+            Slip(_waves, order=(1, 3, 0, 2)),
+        ),
+        Mistake(
+            "sines of y before those of x",
+            "You put both sines first, and y before x. Agreed is: sin x, cos x, sin y, cos y.",
+            _SINES,
+            Slip(_waves, order=(2, 0, 3, 1)),
+        ),
+        Mistake(
+            "x in all four blocks",
+            "The last two blocks tell the row, y. Yours tell the column once more.",
+            _SINES,
+            Slip(_waves, order=(0, 1, 0, 1)),
+        ),
+        Mistake(
+            "sines in all blocks",
+            "Blocks 1 and 3 hold cosines.",
+            _SINES,
+            Slip(_waves, order=(0, 0, 2, 2)),
+        ),
+        Mistake(
+            "places counted from 1",
+            "Row and column are counted from 0: torch.arange(rows), torch.arange(columns).",
+            _SINES,
+            Slip(_waves, place=lambda x, many: x + 1),
+        ),
+        Mistake(
+            "places as a share of the grid",
+            "You divide row and column by the length of the grid. x and y are the plain numbers 0, 1, 2, ….",
+            _SINES,
+            Slip(_waves, place=lambda x, many: x / many),
+        ),
+        Mistake(
+            "places from 0 to 1",
+            "You scale row and column to end at 1. x and y are the plain numbers 0, 1, 2, ….",
+            _SINES,
+            Slip(_waves, place=lambda x, many: x / max(many - 1, 1)),
+        ),
+        Mistake(
+            "places times 2π",
+            "There is no 2π in the formula: sin(x · f).",
+            _SINES,
+            Slip(_waves, place=lambda x, many: x * 2 * math.pi),
+        ),
+        Mistake(
+            "frequencies in backward order",
+            "Channel 0 has the highest frequency, 1, and the last one the lowest, 1/10000.",
+            _SINES,
+            Slip(_waves, frequency=lambda many: 10_000.0 ** -torch.linspace(1, 0, many)),
+        ),
+        Mistake(
+            "exponents of 2k",
+            "The exponent runs from 0 to 1, k / (D/4 - 1); yours runs twice as far.",
+            _SINES,
+            Slip(_waves, frequency=lambda many: 10_000.0 ** -torch.linspace(0, 2, many)),
+        ),
+        Mistake(
+            "exponents over the whole width",
+            "You divide k by D. A block has D/4 channels: divide by D/4 - 1.",
+            _SINES,
+            Slip(_waves, frequency=lambda many: 10_000.0 ** -(torch.arange(many) / (4 * many))),
+        ),
+        Mistake(
+            "exponents over half of the width",
+            "You divide k by D/2. A block has D/4 channels: divide by D/4 - 1.",
+            _SINES,
+            Slip(_waves, frequency=lambda many: 10_000.0 ** -(torch.arange(many) / (2 * many))),
+        ),
+        Mistake(
+            "a base of 1000 in place of 10000",
+            "The slowest frequency is 1/10000.",
+            _SINES,
+            Slip(_waves, frequency=lambda many: 1000.0 ** -torch.linspace(0, 1, many)),
         ),
         Mistake(
             "positions in one dimension",
@@ -602,7 +940,7 @@ def _resize(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> T
 
 def _resize_cases() -> list[Case]:
     made = []
-    for old, new, dim in [((2, 3), (4, 5), 4), ((4, 2), (2, 6), 3), ((3, 3), (5, 3), 5), ((3, 4), (6, 8), 6)]:
+    for old, new, dim in [((2, 3), (4, 6), 5), ((5, 2), (3, 7), 4), ((3, 5), (7, 4), 6), ((4, 3), (4, 3), 5)]:
         position = normal(1, 1 + old[0] * old[1], dim, seed=dim)
         made.append(Case(f"position {tuple(position.shape)}, {old} -> {new}", (position, old, new)))
     return made
@@ -662,6 +1000,11 @@ def _both_by_reshape(rows: Tensor, old: lesson.Grid, new: lesson.Grid) -> Tensor
     return interpolate(rows.reshape(1, -1, *old), size=new, mode="bicubic").reshape(1, new[0] * new[1], -1)
 
 
+def _prefix_lost(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> Tensor:
+    stretched = _resize(position, old_grid, new_grid)
+    return torch.cat([torch.zeros_like(stretched[:, :1]), stretched[:, 1:]], dim=1)
+
+
 def _stretched_by(**options: Any) -> Callable[..., Tensor]:
     def stretch(rows: Tensor, old: lesson.Grid, new: lesson.Grid) -> Tensor:
         maps = interpolate(rows.transpose(1, 2).reshape(1, -1, *old), size=new, **options)
@@ -677,6 +1020,7 @@ RESIZE_POSITIONS = Exercise(
     right=_resize,
     cases=_resize_cases,
     observe=call,
+    forbidden=(lesson.resize_position_embedding,),
     mistakes=(
         Mistake(
             "positions flattened before resizing",
@@ -772,6 +1116,30 @@ RESIZE_POSITIONS = Exercise(
             _RECIPES,
             _stretched_by(mode="nearest"),
         ),
+        Mistake(
+            "a smoothing where the grid shrinks",
+            "You pass antialias=True. The stub asks for bicubic alone; where a grid gets smaller, the two differ.",
+            _RECIPES,
+            _stretched_by(mode="bicubic", antialias=True),
+        ),
+        Mistake(
+            "an area mean in place of bicubic",
+            "The layout is right. The stub asks for mode='bicubic'.",
+            _RECIPES,
+            _stretched_by(mode="area"),
+        ),
+        Mistake(
+            "bilinear, with the corners kept",
+            "The layout is right. The stub asks for mode='bicubic', align_corners=False.",
+            _RECIPES,
+            _stretched_by(mode="bilinear", align_corners=True),
+        ),
+        Mistake(
+            "a class token's row of zeros",
+            "Row 0 comes back as it was: position[:, :1].",
+            _LARGER,
+            _prefix_lost,
+        ),
     ),
 )
 
@@ -792,7 +1160,7 @@ def _stretch_by(**options: Any) -> Callable[..., Tensor]:
 
 
 def _stretch_cases() -> list[Case]:
-    sizes = [((2, 2, 1), (3, 3)), ((3, 2, 4), (5, 7)), ((4, 5, 2), (3, 2)), ((2, 3, 3), (1, 4))]
+    sizes = [((2, 4, 1), (4, 6)), ((3, 2, 5), (4, 6)), ((6, 7, 3), (4, 6)), ((2, 3, 5), (1, 4)), ((1, 4, 2), (3, 1))]
     return [Case(f"grid {shape} -> {size}", (normal(*shape), size)) for shape, size in sizes]
 
 
@@ -821,6 +1189,24 @@ def _rounded_up(grid: Tensor, size: lesson.Grid) -> Tensor:
     return grid[rows][:, columns]
 
 
+def _cell_before(grid: Tensor, size: lesson.Grid) -> Tensor:
+    rows, columns = (_kept_corners(a, b).long() for a, b in zip(grid.shape[:2], size, strict=True))
+    return grid[rows][:, columns]
+
+
+def _half_and_half(grid: Tensor, size: lesson.Grid) -> Tensor:
+    for axis in (0, 1):
+        low = _kept_corners(grid.shape[axis], size[axis]).long()
+        high = (low + 1).clamp(max=grid.shape[axis] - 1)
+        grid = (grid.index_select(axis, low) + grid.index_select(axis, high)) / 2
+    return grid
+
+
+def _rows_alone(grid: Tensor, size: lesson.Grid) -> Tensor:
+    columns = _kept_corners(grid.shape[1], size[1]).round().long()
+    return _by_hand(_kept_corners)(grid, (size[0], grid.shape[1]))[:, columns]
+
+
 STRETCH = Exercise(
     name="stretch",
     lesson="02",
@@ -828,6 +1214,7 @@ STRETCH = Exercise(
     right=_stretch_by(mode="bilinear", align_corners=True),
     cases=_stretch_cases,
     observe=call,
+    forbidden=(interpolate, lesson.resize_position_embedding, "upsample_bilinear2d", "_upsample_bilinear2d_aa"),
     mistakes=(
         Mistake(
             "steps of old / new",
@@ -865,6 +1252,48 @@ STRETCH = Exercise(
             "Your numbers are right, but the result is transposed: rows stay the first axis.",
             _EXCHANGED,
             lambda grid, size: _by_hand(_kept_corners)(grid, size).transpose(0, 1),
+        ),
+        Mistake(
+            "bicubic in place of bilinear",
+            "Each new cell takes a weighted mean of two old ones along each axis, not of four.",
+            _LARGER,
+            _stretch_by(mode="bicubic", align_corners=True),
+        ),
+        Mistake(
+            "a plain mean of the two cells",
+            "You weigh both old cells equally. The nearer one weighs more: 1 - s and s.",
+            _LARGER,
+            _half_and_half,
+        ),
+        Mistake(
+            "the cell before repeated",
+            "You take the old cell before each new one. Take a weighted mean of the two around it.",
+            _LARGER,
+            _cell_before,
+        ),
+        Mistake(
+            "the rows alone stretched smoothly",
+            "Along the columns you repeat the nearest cell. Take a weighted mean along both axes.",
+            _LARGER,
+            _rows_alone,
+        ),
+        Mistake(
+            "steps of (old - 1) / new",
+            "Between `new` cells lie new - 1 steps: place i is i * (old - 1) / (new - 1).",
+            _LARGER,
+            _by_hand(lambda old, new: torch.arange(new) * ((old - 1) / new)),
+        ),
+        Mistake(
+            "steps of old / (new - 1)",
+            "Between `old` cells lie old - 1 steps: place i is i * (old - 1) / (new - 1).",
+            _LARGER,
+            _by_hand(lambda old, new: torch.arange(new) * (old / max(new - 1, 1))),
+        ),
+        Mistake(
+            "a last cell in place of the first, where one is left",
+            "A new axis of length 1 holds the first old row (or column).",
+            _LARGER,
+            _by_hand(lambda old, new: torch.linspace(0, old - 1, new) if new > 1 else torch.tensor([old - 1.0])),
         ),
     ),
 )

@@ -12,7 +12,21 @@ from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.attention import attention as attend
-from vit_tutorial.checks.harness import Case, Exercise, Mistake, answers, call, check, layer, normal, random_weights
+from vit_tutorial.checks.harness import (
+    Case,
+    Exercise,
+    Fault,
+    Mistake,
+    Result,
+    Slip,
+    answers,
+    call,
+    check,
+    layer,
+    normal,
+    random_weights,
+)
+from vit_tutorial.checks.watch import Operations
 
 __all__ = [
     "check_attention",
@@ -43,24 +57,84 @@ ATTENTION_NUMBERS = Exercise(
     observe=answers,
     tolerance=0.006,
     secret=True,
+    advice={
+        "scores": "The dot product of the query with each key: multiply number by number, and add up.",
+        "weight 0": "Divide the two scores by √d first; then e to the power of each, divided by the sum of both.",
+        "output": "Each value times its weight, added up. Your two weights must sum to 1.",
+        "weights": "For each head and each token there is one weight for each token. How many tokens has the image?",
+    },
     mistakes=(
         Mistake(
             "no scale",
             "You took the softmax of the scores themselves. They are divided by √d first, here √4.",
-            "3 · Why divide by √d",
+            "4 · Why divide by √d",
             _pencil(math.exp(2) / (math.exp(2) + 1)),
         ),
         Mistake(
             "a division by d",
             "You divided by d = 4. It is the square root of d that keeps the scores' spread at 1.",
-            "3 · Why divide by √d",
+            "4 · Why divide by √d",
             _pencil(math.exp(0.5) / (math.exp(0.5) + 1)),
         ),
         Mistake(
             "plain shares in place of a softmax",
             "You divided each score by their sum. The softmax raises e to each score first, so no weight is ever 0.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             _pencil(1.0),
+        ),
+        Mistake(
+            "a multiplication by √d",
+            "The scores are divided by √d, so that they get smaller.",
+            "4 · Why divide by √d",
+            _pencil(math.exp(4) / (math.exp(4) + 1)),
+        ),
+        Mistake(
+            "the weights exchanged",
+            "Key 0 fits the query better, so value 0 has the larger weight.",
+            "2 · Queries, keys, values, with a pencil",
+            _pencil(1 - FIRST),
+        ),
+        Mistake(
+            "equal weights",
+            "The key with the larger score gets the larger weight.",
+            "2 · Queries, keys, values, with a pencil",
+            _pencil(0.5),
+        ),
+        Mistake(
+            "scores that are scaled already",
+            "You divided by √4. Asked are the plain dot products, before any scale.",
+            "2 · Queries, keys, values, with a pencil",
+            {"scores": [1, 0]},
+        ),
+        Mistake(
+            "key 1 with the query's first number",
+            "Key 1 begins with 0: 2 · 0 + 0 · 1 + 1 · 0 + 1 · 0.",
+            "2 · Queries, keys, values, with a pencil",
+            {"scores": [2, 2]},
+        ),
+        Mistake(
+            "powers that are not divided by their sum",
+            "e to the power of the score is no weight yet: divide by the sum of both powers.",
+            "2 · Queries, keys, values, with a pencil",
+            {"weight 0": math.e},
+        ),
+        Mistake(
+            "the values without their weights",
+            "The output is a weighted mean of the values, not their sum.",
+            "2 · Queries, keys, values, with a pencil",
+            {"output": [4, 8]},
+        ),
+        Mistake(
+            "one weight for all the output",
+            "Each value has a weight of its own: value 1 has 1 minus the weight of value 0.",
+            "2 · Queries, keys, values, with a pencil",
+            {"output": [4 * FIRST, 8 * FIRST]},
+        ),
+        Mistake(
+            "tokens in place of weights",
+            "Each token has a weight for each token: square their number.",
+            "10 · What it costs",
+            {"weights": 12 * 50},
         ),
         Mistake(
             "the class token forgotten",
@@ -71,7 +145,7 @@ ATTENTION_NUMBERS = Exercise(
         Mistake(
             "the heads forgotten",
             "Each head has a table of weights of its own.",
-            "8 · What it costs",
+            "10 · What it costs",
             {"weights": 50 * 50},
         ),
     ),
@@ -87,27 +161,46 @@ def check_attention_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
 
 
 def _attention_cases() -> list[Case]:
-    shapes = [((3, 3), (3, 3), (3, 3)), ((2, 3, 4), (2, 5, 4), (2, 5, 6)), ((1, 3, 5, 8), (1, 3, 5, 8), (1, 3, 5, 8)),
-              ((2, 1, 4, 2), (2, 1, 3, 2), (2, 1, 3, 4))]  # fmt: skip
-    return [
+    shapes = [((4, 3), (5, 3), (5, 2)), ((2, 3, 4), (2, 5, 4), (2, 5, 6)), ((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4)),
+              ((3, 3), (3, 3), (3, 3)), ((2, 4, 4), (2, 4, 4), (2, 4, 4))]  # fmt: skip
+    cases = [
         Case(f"q {a}, k {b}, v {c}", (normal(*a, seed=1), normal(*b, seed=2), normal(*c, seed=3))) for a, b, c in shapes
     ]
+    q, k, v = cases[1].args
+    return [*cases, Case("the same as the second, scores in the hundreds", (300 * q, k, v))]
 
 
 def _attend(
-    scale: Callable[[int], float] = math.sqrt, axis: int = -1, mix: Callable[[Tensor, Tensor], Tensor] = torch.matmul
-) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Attention with another scale, another axis of the softmax, another way to use the weights."""
+    scale: Callable[[Tensor, Tensor, Tensor], float] = lambda q, k, v: math.sqrt(q.shape[-1]),
+    squash: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(dim=-1),
+    mix: Callable[[Tensor, Tensor], Tensor] = torch.matmul,
+    roles: str = "qkv",
+    give: Callable[[Tensor, Tensor, Tensor], Any] = lambda output, weights, scores: (output, weights),
+) -> Callable[..., Any]:
+    """Attention with another scale, softmax, mixture, order of the arguments, or other things returned."""
 
-    def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        weights = (q @ k.transpose(-2, -1) / scale(q.shape[-1])).softmax(dim=axis)
-        return mix(weights, v), weights
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        given = {"q": q, "k": k, "v": v}
+        q, k, v = (given[role] for role in roles)
+        scores = q @ k.transpose(-2, -1) / scale(q, k, v)
+        weights = squash(scores)
+        return give(mix(weights, v), weights, scores)
 
     return attention
 
 
-def _keys_ask(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    return attend(k, q, v)
+def _shares(scores: Tensor) -> Tensor:
+    return scores / scores.sum(-1, keepdim=True)
+
+
+def _powers_alone(scores: Tensor) -> Tensor:
+    powers = scores.exp()
+    return powers / powers.sum(-1, keepdim=True)
+
+
+def _causal(scores: Tensor) -> Tensor:
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(later, -math.inf).softmax(dim=-1)
 
 
 def _scaled_afterwards(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,12 +208,7 @@ def _scaled_afterwards(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]
     return weights @ v, weights
 
 
-def _scores_for_weights(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    output, _ = attend(q, k, v)
-    return output, q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-
-
-_SCALE = "3 · Why divide by √d"
+_SCALE = "4 · Why divide by √d"
 
 ATTENTION = Exercise(
     name="attention",
@@ -129,36 +217,37 @@ ATTENTION = Exercise(
     right=attend,
     cases=_attention_cases,
     observe=call,
+    forbidden=("scaled_dot_product_attention", "_scaled_dot_product_flash_attention"),
     mistakes=(
         Mistake(
             "a softmax over the wrong axis",
             "Your columns sum to 1. The weights of one query must sum to 1 over the keys: the last axis, dim=-1.",
             "Softmax over the wrong axis.",
-            _attend(axis=-2),
+            Slip(_attend, squash=lambda scores: scores.softmax(dim=-2)),
         ),
         Mistake(
             "a softmax over the first axis",
             "dim=0 is the batch as soon as there is one. Count from the end: dim=-1, the keys.",
             "Softmax over the wrong axis.",
-            _attend(axis=0),
+            Slip(_attend, squash=lambda scores: scores.softmax(dim=0)),
         ),
         Mistake(
             "no scale",
             "Your weights are too sharp: divide the scores by √d before the softmax.",
             _SCALE,
-            _attend(scale=lambda d: 1.0),
+            Slip(_attend, scale=lambda q, k, v: 1.0),
         ),
         Mistake(
             "a division by d",
             "You divide by d. The scores have variance d, so their spread is √d: divide by math.sqrt(d).",
             _SCALE,
-            _attend(scale=float),
+            Slip(_attend, scale=lambda q, k, v: float(q.shape[-1])),
         ),
         Mistake(
             "a multiplication by √d",
             "The scores are divided by √d, so that they get smaller. Yours get larger.",
             _SCALE,
-            _attend(scale=lambda d: d**-0.5),
+            Slip(_attend, scale=lambda q, k, v: q.shape[-1] ** -0.5),
         ),
         Mistake(
             "a scale behind the softmax",
@@ -170,25 +259,133 @@ ATTENTION = Exercise(
             "query and key exchanged",
             "You compute k qᵀ, the scores transposed: who asks and who is asked change places. It is q kᵀ.",
             "Queries and keys exchanged.",
-            _keys_ask,
+            Slip(_attend, roles="kqv"),
         ),
         Mistake(
             "values transposed",
             "A row of weights mixes the rows of v, so v is used as it is: weights @ v.",
             "Values transposed.",
-            _attend(mix=lambda weights, v: weights @ v.transpose(-2, -1)),
+            Slip(_attend, mix=lambda weights, v: weights @ v.transpose(-2, -1)),
         ),
         Mistake(
             "weights transposed",
             "You mix with weightsᵀ @ v. The output of query i is row i of the weights times v: weights @ v.",
-            "1 · Attention with a pencil",
-            _attend(mix=lambda weights, v: weights.transpose(-2, -1) @ v),
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, mix=lambda weights, v: weights.transpose(-2, -1) @ v),
+        ),
+        Mistake(
+            "no softmax",
+            "You mix with the scores themselves. softmax(dim=-1) turns them into weights that sum to 1.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, squash=lambda scores: scores),
+        ),
+        Mistake(
+            "plain shares in place of a softmax",
+            "You divide each score by the sum of the scores. The softmax takes e to the power of each score first, so "
+            "that "
+            "no weight is negative.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, squash=_shares),
+        ),
+        Mistake(
+            "powers of e that overflow",
+            "e to the power of some hundreds is infinite, and infinite by infinite is nan. torch's softmax subtracts "
+            "the "
+            "largest score first; do the same, or use it.",
+            "The softmax overflows.",
+            Slip(_attend, squash=_powers_alone),
+        ),
+        Mistake(
+            "a sigmoid in place of a softmax",
+            "A sigmoid looks at each score alone. The softmax compares the scores of one query, so that its weights "
+            "sum to "
+            "1.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, squash=torch.sigmoid),
+        ),
+        Mistake(
+            "the logarithm of the weights",
+            "log_softmax gives logarithms, all of them negative. softmax gives the weights.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, squash=lambda scores: scores.log_softmax(dim=-1)),
+        ),
+        Mistake(
+            "later keys hidden",
+            "You mask the keys behind the query, as language models do. In an image every token sees every other.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, squash=_causal),
+        ),
+        Mistake(
+            "a softmax over axis 1",
+            "dim=1 is another axis as soon as there is a batch, or heads. Count from the end: dim=-1, the keys.",
+            "Softmax over the wrong axis.",
+            Slip(_attend, squash=lambda scores: scores.softmax(dim=1)),
+        ),
+        Mistake(
+            "the number of keys for d",
+            "You divide by the square root of the number of keys. d is the width of a query: q.shape[-1].",
+            _SCALE,
+            Slip(_attend, scale=lambda q, k, v: math.sqrt(k.shape[-2])),
+        ),
+        Mistake(
+            "the number of queries for d",
+            "You divide by the square root of the number of queries. d is the width of a query: q.shape[-1].",
+            _SCALE,
+            Slip(_attend, scale=lambda q, k, v: math.sqrt(q.shape[-2])),
+        ),
+        Mistake(
+            "the values' width for d",
+            "The dot products run over the width of queries and keys: q.shape[-1].",
+            _SCALE,
+            Slip(_attend, scale=lambda q, k, v: math.sqrt(v.shape[-1])),
+        ),
+        Mistake(
+            "the length of the first axis for d",
+            "The first axis is the batch as soon as there is one. d is the last: q.shape[-1].",
+            _SCALE,
+            Slip(_attend, scale=lambda q, k, v: math.sqrt(q.shape[0])),
+        ),
+        Mistake(
+            "keys and values exchanged",
+            "Queries meet keys, and what is mixed are the values: softmax(q kᵀ / √d) v.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, roles="qvk"),
+        ),
+        Mistake(
+            "queries mixed in place of values",
+            "What is mixed are the values, v.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, roles="qkq"),
+        ),
+        Mistake(
+            "keys mixed in place of values",
+            "What is mixed are the values, v.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, roles="qkk"),
+        ),
+        Mistake(
+            "queries compared with themselves",
+            "The scores are q kᵀ: queries meet keys.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, roles="qqv"),
+        ),
+        Mistake(
+            "output and weights exchanged",
+            "Both are right, but in the other order: first the output, then the weights.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, give=lambda output, weights, scores: (weights, output)),
+        ),
+        Mistake(
+            "weights returned transposed",
+            "The output is right. Return the weights as (..., T, S), a row for each query.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, give=lambda output, weights, scores: (output, weights.transpose(-2, -1))),
         ),
         Mistake(
             "scores returned in place of weights",
             "The output is right. The second thing to return are the weights, after the softmax.",
-            "1 · Attention with a pencil",
-            _scores_for_weights,
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, give=lambda output, weights, scores: (output, scores)),
         ),
     ),
 )
@@ -233,7 +430,7 @@ SPLIT_HEADS = Exercise(
     right=_split,
     cases=lambda: [
         Case(f"x {shape}, num_heads={heads}", (normal(*shape), heads))
-        for shape, heads in [((1, 4, 6), 3), ((2, 5, 8), 2), ((3, 2, 12), 4), ((2, 7, 5), 1)]
+        for shape, heads in [((1, 4, 6), 3), ((3, 5, 8), 2), ((5, 2, 12), 4), ((2, 7, 5), 1)]
     ],
     observe=call,
     mistakes=(
@@ -247,20 +444,32 @@ SPLIT_HEADS = Exercise(
         Mistake(
             "interleaved heads",
             "Head 0 takes every h-th column. It takes the first d: cut the last axis into (h, d), in this order.",
-            "4 · Many heads",
+            "5 · Many heads",
             _split_interleaved,
         ),
         Mistake(
             "heads behind the tokens",
             "You return (B, T, h, d). The heads go before the tokens, so that each head is a matrix (T, d).",
-            "4 · Many heads",
+            "5 · Many heads",
             _split_halfway,
         ),
         Mistake(
             "width and number of heads exchanged",
             "Your heads are h wide, and there are d of them: cut the last axis into (h, d).",
-            "4 · Many heads",
+            "5 · Many heads",
             _split_by_width,
+        ),
+        Mistake(
+            "heads in front of the batch",
+            "You return (h, B, T, d). The batch stays first: (B, h, T, d).",
+            "5 · Many heads",
+            lambda x, num_heads: _split(x, num_heads).transpose(0, 1),
+        ),
+        Mistake(
+            "tokens and columns exchanged",
+            "You return (B, h, d, T). Each head is a matrix (T, d): a row is a token.",
+            "5 · Many heads",
+            lambda x, num_heads: _split(x, num_heads).transpose(2, 3),
         ),
     ),
 )
@@ -277,7 +486,7 @@ MERGE_HEADS = Exercise(
     points=2,
     right=_merge,
     cases=lambda: [
-        Case(f"x {shape}", (normal(*shape),)) for shape in [(1, 3, 4, 2), (2, 2, 5, 4), (3, 4, 2, 3), (2, 1, 7, 5)]
+        Case(f"x {shape}", (normal(*shape),)) for shape in [(1, 3, 4, 2), (2, 3, 5, 4), (3, 4, 2, 5), (2, 1, 7, 5)]
     ],
     observe=call,
     mistakes=(
@@ -290,20 +499,38 @@ MERGE_HEADS = Exercise(
         Mistake(
             "interleaved heads",
             "Your columns take one number of each head in turn. The columns of head 0 come first, then head 1's.",
-            "4 · Many heads",
+            "5 · Many heads",
             lambda x: x.permute(0, 2, 3, 1).flatten(2),
         ),
         Mistake(
             "heads averaged",
             "The outputs of the heads stand side by side, h*d = D columns; a mean leaves d of them.",
-            "4 · Many heads",
+            "5 · Many heads",
             lambda x: x.mean(dim=1),
         ),
         Mistake(
             "tokens and columns exchanged",
             "You return (B, D, T): each row must be a token.",
-            "4 · Many heads",
+            "5 · Many heads",
             lambda x: x.transpose(1, 2).flatten(2).transpose(1, 2),
+        ),
+        Mistake(
+            "heads summed",
+            "The outputs of the heads stand side by side, h*d = D columns; a sum leaves d of them.",
+            "5 · Many heads",
+            lambda x: x.sum(dim=1),
+        ),
+        Mistake(
+            "heads one below the other",
+            "You return (B, h*T, d): the heads stand in the sequence like further tokens. They go side by side.",
+            "5 · Many heads",
+            lambda x: x.flatten(1, 2),
+        ),
+        Mistake(
+            "heads in backward order",
+            "Head 0 has the first d columns.",
+            "5 · Many heads",
+            lambda x: _merge(x.flip(1)),
         ),
     ),
 )
@@ -319,7 +546,7 @@ def check_merge_heads(fn: Callable[..., Tensor]) -> bool:
 
 def _layer_cases() -> list[Case]:
     made = []
-    for (B, T, D), heads in [((1, 3, 6), 3), ((2, 5, 8), 2), ((2, 4, 12), 1), ((3, 2, 10), 5)]:
+    for (B, T, D), heads in [((1, 4, 6), 3), ((3, 5, 8), 2), ((2, 4, 12), 1), ((4, 3, 10), 5)]:
         weights = random_weights(MultiHeadSelfAttention(D, heads))
         made.append(Case(f"x {(B, T, D)}, num_heads={heads}", (normal(B, T, D),), (D, heads), weights))
     return made
@@ -349,6 +576,99 @@ class _Layer(MultiHeadSelfAttention):
 
     def out(self, x: Tensor) -> Tensor:
         return self.proj(x)
+
+
+class _Plain(_Layer):
+    """The layer with its own softmax: a step that a subclass replaces."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.parts(x)
+        return self.out(self.merge(self.squash(q @ k.transpose(-2, -1) / self.scale(q)) @ v))
+
+    def squash(self, scores: Tensor) -> Tensor:
+        return scores
+
+
+class _KernelWithoutTranspose(_Layer):
+    """torch's kernel on (B, T, h, d): each token attends over its own heads."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (part.transpose(1, 2) for part in self.parts(x))
+        return self.out(nn.functional.scaled_dot_product_attention(q, k, v).flatten(2))
+
+
+class _TokensForD(_Layer):
+    def scale(self, q: Tensor) -> float:
+        return math.sqrt(q.shape[-2])
+
+
+class _HeadsForD(_Layer):
+    def scale(self, q: Tensor) -> float:
+        return math.sqrt(q.shape[1])
+
+
+class _OrderVKQ(_Layer):
+    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
+        return super().parts(x)[::-1]
+
+
+class _OrderKVQ(_Layer):
+    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
+        k, v, q = super().parts(x)
+        return q, k, v
+
+
+class _OrderVQK(_Layer):
+    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
+        v, q, k = super().parts(x)
+        return q, k, v
+
+
+class _Residual(_Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + super().forward(x)
+
+
+class _ValuesNotProjected(_Layer):
+    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
+        q, k, _ = super().parts(x)
+        return q, k, self.split(x)
+
+
+class _NoQkvBias(_Layer):
+    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.split(part) for part in nn.functional.linear(x, self.qkv.weight).chunk(3, dim=-1))
+
+
+class _NoProjBias(_Layer):
+    def out(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.proj.weight)
+
+
+class _ProjTwice(_Layer):
+    def out(self, x: Tensor) -> Tensor:
+        return self.proj(self.proj(x))
+
+
+class _Later(_Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.parts(x)
+        return self.out(self.merge(_attend(squash=_causal)(q, k, v)[0]))
+
+
+class _MergedBackwards(_Layer):
+    def merge(self, x: Tensor) -> Tensor:
+        return x.permute(0, 2, 3, 1).flatten(2)
+
+
+class _SplitInterleaved(_Layer):
+    def split(self, x: Tensor) -> Tensor:
+        return _split_interleaved(x, self.num_heads)
+
+
+class _OneHeadsAverage(_Layer):
+    def merge(self, x: Tensor) -> Tensor:
+        return x.mean(1).repeat(1, 1, x.shape[1])
 
 
 class _WrongAxis(_Layer):
@@ -485,7 +805,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         Mistake(
             "key and value exchanged",
             "The rows of qkv are q, then k, then v. You use the second third as values.",
-            "2 · Where queries, keys and values come from",
+            "3 · Where queries, keys and values come from",
             _ValuesSecond,
         ),
         Mistake(
@@ -497,20 +817,117 @@ MULTI_HEAD_ATTENTION = Exercise(
         Mistake(
             "rows of qkv taken head by head",
             "You read the 3D numbers as (h, 3, d). They are (3, h, d): all queries, then all keys, then all values.",
-            "2 · Where queries, keys and values come from",
+            "3 · Where queries, keys and values come from",
             _HeadsOutside,
         ),
         Mistake(
             "rows of qkv interleaved",
             "You read the 3D numbers as q, k, v in turn. They are (3, h, d): all queries, all keys, all values.",
-            "2 · Where queries, keys and values come from",
+            "3 · Where queries, keys and values come from",
             _Interleaved,
         ),
         Mistake(
             "one head for all",
             "Your layer attends over the whole width at once. Split q, k and v into h heads before the scores.",
-            "4 · Many heads",
+            "5 · Many heads",
             _OneHead,
+        ),
+        Mistake(
+            "the kernel without the transpose",
+            "scaled_dot_product_attention attends over the last but one axis. In (B, T, h, d) that are the heads of "
+            "one "
+            "token, so that no token looks at another: transpose(1, 2) before it, and again after it.",
+            "Heads split without the transpose.",
+            _KernelWithoutTranspose,
+        ),
+        Mistake(
+            "no softmax",
+            "You mix the values with the scores themselves. softmax(dim=-1) turns them into weights.",
+            "2 · Queries, keys, values, with a pencil",
+            _Plain,
+        ),
+        Mistake(
+            "rows of qkv read as v, k, q",
+            "The rows of qkv are q, then k, then v.",
+            "3 · Where queries, keys and values come from",
+            _OrderVKQ,
+        ),
+        Mistake(
+            "rows of qkv read as k, v, q",
+            "The rows of qkv are q, then k, then v.",
+            "3 · Where queries, keys and values come from",
+            _OrderKVQ,
+        ),
+        Mistake(
+            "rows of qkv read as v, q, k",
+            "The rows of qkv are q, then k, then v.",
+            "3 · Where queries, keys and values come from",
+            _OrderVQK,
+        ),
+        Mistake(
+            "the number of tokens for d",
+            "You divide by the square root of the number of tokens. A dot product runs over the width of one head, "
+            "d = D / h.",
+            _SCALE,
+            _TokensForD,
+        ),
+        Mistake(
+            "the number of heads for d",
+            "You divide by the square root of the number of heads. A dot product runs over the width of one head, "
+            "d = D / h.",
+            _SCALE,
+            _HeadsForD,
+        ),
+        Mistake(
+            "a residual inside the layer",
+            "You add the input to the output. That is right, but it is the encoder block's work: lesson 05.",
+            "5 · Many heads",
+            _Residual,
+        ),
+        Mistake(
+            "the tokens themselves as values",
+            "Values are projected, too: the last third of qkv(x).",
+            "3 · Where queries, keys and values come from",
+            _ValuesNotProjected,
+        ),
+        Mistake(
+            "no bias in q, k and v",
+            "qkv has a bias, and it is added: qkv(x).",
+            "3 · Where queries, keys and values come from",
+            _NoQkvBias,
+        ),
+        Mistake(
+            "no bias in the projection",
+            "proj has a bias, and it is added: proj(z).",
+            "The projection forgotten.",
+            _NoProjBias,
+        ),
+        Mistake("the projection twice", "proj comes once, at the end.", "The projection forgotten.", _ProjTwice),
+        Mistake(
+            "later tokens hidden",
+            "You mask the tokens behind each query (is_causal=True), as language models do. In an image every token "
+            "sees "
+            "every other.",
+            "2 · Queries, keys, values, with a pencil",
+            _Later,
+        ),
+        Mistake(
+            "interleaved heads on the way back",
+            "Your columns take one number of each head in turn. The columns of head 0 come first, then head 1's.",
+            "5 · Many heads",
+            _MergedBackwards,
+        ),
+        Mistake(
+            "interleaved heads",
+            "Head 0 takes every h-th column. It takes the first d: cut the last axis into (h, d), in this order.",
+            "5 · Many heads",
+            _SplitInterleaved,
+        ),
+        Mistake(
+            "heads averaged",
+            "The outputs of the heads stand side by side; yours are averaged.",
+            "5 · Many heads",
+            _OneHeadsAverage,
         ),
     ),
 )
@@ -524,38 +941,77 @@ def check_multi_head_attention(cls: type[nn.Module]) -> bool:
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _whole(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
-    return attend(q, k, v)[0]
-
-
 def _chunk_cases() -> list[Case]:
-    sizes = [(3, 4, 2, 2, 1.0), (5, 7, 4, 3, 1.0), (2, 6, 3, 6, 1.0), (4, 9, 2, 4, 200.0)]
-    return [
+    sizes = [
+        (1, 3, 5, 2, 2, 1.0),
+        (2, 5, 7, 4, 3, 1.0),
+        (3, 2, 6, 5, 6, 1.0),
+        (2, 4, 9, 3, 4, 200.0),
+        (2, 9, 8, 3, 1, 1.0),
+    ]
+    cases = [
         Case(
             f"{T} queries, {S} keys, chunk={chunk}{', scores up to hundreds' if size > 1 else ''}",
-            (size * normal(1, T, d, seed=1), normal(1, S, d, seed=2), normal(1, S, d, seed=3), chunk),
+            (size * normal(B, T, d, seed=1), normal(B, S, d, seed=2), normal(B, S, d, seed=3), chunk),
         )
-        for T, S, d, chunk, size in sizes
+        for B, T, S, d, chunk, size in sizes
     ]
+    # All scores are near -800: e to the power of them is 0, and so is the sum.
+    q, k, v = (normal(2, n, 4, seed=seed) for seed, n in enumerate((3, 7, 7), 4))
+    low = Case("3 queries, 7 keys, chunk=2, all scores near -800", (q - 40, k / 10 + 10, v, 2))
+    return [*cases, low]
+
+
+def _observe_chunks(work: Any, case: Case) -> Result:
+    """As :func:`call`; and whether the table of all weights was ever made."""
+    q, k, _, chunk = case.args
+    with Operations() as operations:
+        observed = call(work, case)
+    keys, queries = k.shape[1], q.shape[1]
+    for shape in operations.shapes("exp", "exp2", "expm1", "softmax", "log_softmax", "logsumexp", "sigmoid", "pow"):
+        if keys > chunk and keys in shape[1:] and not (shape[-1] == q.shape[2] and keys not in shape[-1:]):
+            whole = "all queries" if queries in shape else "some queries"
+            said = f"the powers of all {keys} keys are there at once, for {whole} (a tensor of shape {shape})"
+            raise Fault(f"{said}: take {chunk} keys at a time")
+    return observed
 
 
 def _no_maximum(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
-    powers = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).exp()
-    return powers @ v / powers.sum(-1, keepdim=True)
+    return _chunks(start=0.0, grows=False)(q, k, v, chunk)
 
 
-def _chunks(rescale: bool, whole_sum: bool) -> Callable[..., Tensor]:
+def _chunks(
+    start: float = -math.inf,
+    grows: bool = True,
+    rescale: bool = True,
+    whole_sum: bool = True,
+    scale: Callable[[Tensor], float] = lambda q: math.sqrt(q.shape[-1]),
+    parts: Callable[[Tensor, int], Any] = lambda x, chunk: x.split(chunk, -2),
+    last: Callable[[Tensor, Tensor], Tensor] = lambda mixed, total: mixed / total,
+    turned: bool = False,
+) -> Callable[..., Tensor]:
+    """Attention in chunks, with one thing or another left out."""
+
     def attention(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
-        top, total, mixed = torch.full_like(q[..., :1], -math.inf), torch.zeros_like(q[..., :1]), q.new_zeros(())
-        for keys, values in zip(k.split(chunk, -2), v.split(chunk, -2), strict=True):
-            scores = q @ keys.transpose(-2, -1) / math.sqrt(q.shape[-1])
-            new = torch.maximum(top, scores.amax(-1, keepdim=True)).detach()
-            powers, shrink = (scores - new).exp(), (top - new).exp() if rescale else 1.0
+        top, total, mixed = torch.full_like(q[..., :1], start), torch.zeros_like(q[..., :1]), torch.zeros_like(q)
+        for keys, values in zip(parts(k, chunk), parts(v, chunk), strict=True):
+            scores = q @ keys.transpose(-2, -1) / scale(q)
+            new = torch.maximum(top, scores.amax(-1, keepdim=True)) if grows else top
+            powers, shrink = (scores - new).exp(), (new - top if turned else top - new).exp()
             total = total * (shrink if whole_sum else 1.0) + powers.sum(-1, keepdim=True)
-            mixed, top = mixed * shrink + powers @ values, new
-        return mixed / total
+            mixed, top = mixed * (shrink if rescale else 1.0) + powers @ values, new
+        return last(mixed, total)
 
     return attention
+
+
+def _own_maximum(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
+    """Each chunk with its own maximum, never set right."""
+    return _chunks(rescale=False, whole_sum=False)(q, k, v, chunk)
+
+
+def _full_chunks(x: Tensor, chunk: int) -> list[Tensor]:
+    return [x[..., i * chunk : (i + 1) * chunk, :] for i in range(max(x.shape[-2] // chunk, 1))]
 
 
 def _mean_of_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
@@ -568,13 +1024,18 @@ def _sum_of_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
     return torch.stack([attend(q, keys, values)[0] for keys, values in parts]).sum(0)
 
 
+def _last_chunk(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
+    return attend(q, k.split(chunk, -2)[-1], v.split(chunk, -2)[-1])[0]
+
+
 ATTENTION_IN_CHUNKS = Exercise(
     name="attention_in_chunks",
     lesson="03",
     points=2,
-    right=_whole,
+    right=_chunks(),
     cases=_chunk_cases,
-    observe=call,
+    observe=_observe_chunks,
+    forbidden=("scaled_dot_product_attention",),
     tolerance=1e-4,
     mistakes=(
         Mistake(
@@ -589,27 +1050,84 @@ ATTENTION_IN_CHUNKS = Exercise(
             "When a chunk brings a larger score, what you have summed so far was divided by another power of e: "
             "multiply both sums by exp(old maximum - new maximum).",
             "The softmax overflows.",
-            _chunks(rescale=False, whole_sum=False),
+            _own_maximum,
         ),
         Mistake(
             "a denominator that is not rescaled",
             "You rescale the mixed values when the maximum grows, but not the sum of the powers that you divide by.",
             "The softmax overflows.",
-            _chunks(rescale=True, whole_sum=False),
+            Slip(_chunks, whole_sum=False),
         ),
         Mistake(
             "a softmax for each chunk, then their mean",
             "Each chunk's weights sum to 1, so a chunk of poor matches counts as much as one of good ones. Keep sums, "
             "and divide once at the end.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             _mean_of_chunks,
         ),
         Mistake(
             "a softmax for each chunk, then their sum",
             "Each chunk's weights sum to 1, so all together sum to the number of chunks. Keep sums of powers, and "
             "divide once at the end.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             _sum_of_chunks,
+        ),
+        Mistake(
+            "mixed values that are not rescaled",
+            "You rescale the sum of the powers when the maximum grows, but not the mixed values: both are multiplied "
+            "by "
+            "exp(old maximum - new maximum).",
+            "The softmax overflows.",
+            Slip(_chunks, rescale=False),
+        ),
+        Mistake(
+            "a running maximum that starts at 0",
+            "If all scores are far below 0, then e to the power of score - 0 is 0, and 0 is divided by 0. Start with "
+            "-math.inf.",
+            "The softmax overflows.",
+            Slip(_chunks, start=0.0),
+        ),
+        Mistake(
+            "no scale",
+            "The scores are divided by √d, in each chunk.",
+            _SCALE,
+            Slip(_chunks, scale=lambda q: 1.0),
+        ),
+        Mistake(
+            "a division by d",
+            "The scores are divided by √d, in each chunk.",
+            _SCALE,
+            Slip(_chunks, scale=lambda q: float(q.shape[-1])),
+        ),
+        Mistake(
+            "a multiplication by √d",
+            "The scores are divided by √d, in each chunk.",
+            _SCALE,
+            Slip(_chunks, scale=lambda q: q.shape[-1] ** -0.5),
+        ),
+        Mistake(
+            "a division that is missing at the end",
+            "The mixed values are divided by the sum of the powers.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_chunks, last=lambda mixed, total: mixed),
+        ),
+        Mistake(
+            "a last chunk lost",
+            "S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) gives it, too.",
+            "10 · What it costs",
+            Slip(_chunks, parts=_full_chunks),
+        ),
+        Mistake(
+            "the last chunk alone",
+            "What the earlier chunks brought is overwritten. Keep both sums from chunk to chunk.",
+            "10 · What it costs",
+            _last_chunk,
+        ),
+        Mistake(
+            "a rescaling the wrong way round",
+            "What is summed so far gets smaller when the maximum grows: exp(old maximum - new maximum).",
+            "The softmax overflows.",
+            Slip(_chunks, turned=True),
         ),
     ),
 )

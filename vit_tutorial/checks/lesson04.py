@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vit_tutorial.checks.chance import staleness
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
     Mistake,
     Result,
+    Slip,
     adopt,
     answers,
     call,
@@ -24,6 +26,7 @@ from vit_tutorial.checks.harness import (
     normal,
     random_weights,
 )
+from vit_tutorial.checks.watch import Operations
 from vit_tutorial.mlp import MLP
 
 __all__ = ["check_gelu", "check_gelu_tanh", "check_mlp", "check_mlp_in_pieces", "check_mlp_numbers"]
@@ -58,6 +61,13 @@ MLP_NUMBERS = Exercise(
     observe=answers,
     tolerance=0.006,
     secret=True,
+    advice={
+        "hidden": "Hidden number j is the dot product of the token with column j of W1.",
+        "bent": "Multiply each hidden number by Φ of the same number. Φ(x) is a share between 0 and 1.",
+        "output": "Output number j is the dot product of the bent numbers with column j of W2.",
+        "parameters": "Two layers, each with a matrix and a bias: D · M + M, and M · D + D.",
+        "moved": "Which tokens does the MLP look at when it computes one of them?",
+    },
     mistakes=(
         Mistake(
             "a ReLU in place of GELU",
@@ -94,6 +104,60 @@ MLP_NUMBERS = Exercise(
             "Hidden number j is the token times column j of W1.",
             _PENCIL,
             {"hidden": [1, 2]},
+        ),
+        Mistake(
+            "a lost minus in W1",
+            "The last column of W1 is [1, −1]: 1 · 1 + 2 · (−1).",
+            _PENCIL,
+            {"hidden": [1, 2, 3]},
+        ),
+        Mistake(
+            "the two rows of the last column subtracted the other way round",
+            "1 · 1 + 2 · (−1) is negative.",
+            _PENCIL,
+            {"hidden": [1, 2, 1]},
+        ),
+        Mistake(
+            "the shares alone on the way out",
+            "W2 reads the bent numbers, x · Φ(x), not the shares Φ(x).",
+            _GELU,
+            {"output": [1.6827, 1.1359]},
+        ),
+        Mistake(
+            "the last hidden number left out",
+            "The third row of W2 is [0, 1]: the third bent number counts in the second output.",
+            _PENCIL,
+            {"output": [1.6827, 1.9545]},
+        ),
+        Mistake(
+            "the last bent number's sign lost",
+            "The third bent number is negative, so it is subtracted.",
+            _PENCIL,
+            {"output": [1.6827, 2.1132]},
+        ),
+        Mistake(
+            "a bias as wide as its input",
+            "A layer from D to M has M biases, one for each number that comes out.",
+            _PARAMETERS,
+            {"parameters": 2 * 64 + 4 + 4},
+        ),
+        Mistake(
+            "both biases M wide",
+            "The second layer gives D numbers, so it has D biases.",
+            _PARAMETERS,
+            {"parameters": 2 * 64 + 16 + 16},
+        ),
+        Mistake(
+            "every token but one moved",
+            "The MLP treats every token alone, so the others don't notice.",
+            _ALONE,
+            {"moved": 196},
+        ),
+        Mistake(
+            "no token moved",
+            "The token that was changed gives another output; only the others don't notice.",
+            _ALONE,
+            {"moved": 0},
         ),
         Mistake(
             "the biases forgotten",
@@ -219,6 +283,48 @@ GELU = Exercise(
             lambda x: x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
         ),
         Mistake(
+            "a tanh in place of erf",
+            "tanh and erf look alike, but aren't the same. Φ takes torch.erf.",
+            _GELU,
+            lambda x: x * (1 + torch.tanh(x / math.sqrt(2))) / 2,
+        ),
+        Mistake(
+            "√(2π) in place of √2 inside erf",
+            "Φ(x) = (1 + erf(x / √2)) / 2.",
+            _GELU,
+            lambda x: x * (1 + torch.erf(x / math.sqrt(2 * math.pi))) / 2,
+        ),
+        Mistake(
+            "√2 under the whole of erf",
+            "It is x that is divided by √2, inside of erf: erf(x / √2).",
+            _GELU,
+            lambda x: x * (1 + torch.erf(x) / math.sqrt(2)) / 2,
+        ),
+        Mistake(
+            "half of erf alone",
+            "Both are halved: (1 + erf(x / √2)) / 2. You have 1 + erf(x / √2) / 2.",
+            _GELU,
+            lambda x: x * (1 + torch.erf(x / math.sqrt(2)) / 2),
+        ),
+        Mistake(
+            "the negative side cut off",
+            "GELU lets a little of the negative side through, down to -0.17. Nothing is set to 0.",
+            _GELU,
+            lambda x: F.gelu(x).clamp(min=0),
+        ),
+        Mistake(
+            "|x| in place of x",
+            "GELU is x times Φ(x), with its sign.",
+            _GELU,
+            lambda x: x.abs() * (1 + torch.erf(x / math.sqrt(2))) / 2,
+        ),
+        Mistake(
+            "an ELU",
+            "That is another bend. GELU multiplies x by Φ(x).",
+            _GELU,
+            F.elu,
+        ),
+        Mistake(
             "a SiLU",
             "x · sigmoid(x) is a relative of GELU, called SiLU or Swish. GELU takes Φ, by torch.erf.",
             _GELU,
@@ -321,6 +427,54 @@ GELU_TANH = Exercise(
             _GELU,
             lambda x: x / 2 * torch.tanh(_ROOT * (x + 0.044715 * x**3)),
         ),
+        Mistake(
+            "√2/π in place of √(2/π)",
+            "The root is taken of 2/π as a whole: math.sqrt(2 / math.pi).",
+            _GELU,
+            _tanh_form(lambda x: math.sqrt(2) / math.pi * (x + 0.044715 * x**3)),
+        ),
+        Mistake(
+            "0.44715 in place of 0.044715",
+            "A zero is missing: the small term is 0.044715 times the third power of x.",
+            _GELU,
+            _tanh_form(lambda x: _ROOT * (x + 0.44715 * x**3)),
+        ),
+        Mistake(
+            "a minus before the cubic term",
+            "Inside the bracket stands x + 0.044715 x³.",
+            _GELU,
+            _tanh_form(lambda x: _ROOT * (x - 0.044715 * x**3)),
+        ),
+        Mistake(
+            "the wrong side kept",
+            "1 - tanh keeps the negative numbers. It is 1 + tanh.",
+            _GELU,
+            lambda x: x / 2 * (1 - torch.tanh(_ROOT * (x + 0.044715 * x**3))),
+        ),
+        Mistake(
+            "a sigmoid in place of tanh",
+            "The formula has tanh.",
+            _GELU,
+            lambda x: x / 2 * (1 + torch.sigmoid(_ROOT * (x + 0.044715 * x**3))),
+        ),
+        Mistake(
+            "erf in place of tanh",
+            "This form has tanh; the exact one has erf, of x / √2.",
+            _OTHER,
+            lambda x: x / 2 * (1 + torch.erf(_ROOT * (x + 0.044715 * x**3))),
+        ),
+        Mistake(
+            "a share without x",
+            "The share is multiplied by x: x/2 · (1 + tanh(…)).",
+            _GELU,
+            lambda x: (1 + torch.tanh(_ROOT * (x + 0.044715 * x**3))) / 2,
+        ),
+        Mistake(
+            "a ReLU",
+            "You cut off at 0. This is the smooth form with tanh.",
+            _GELU,
+            F.relu,
+        ),
     ),
 )
 
@@ -344,7 +498,7 @@ _READABLE = {
 
 def _mlp_cases() -> list[Case]:
     made = []
-    for shape, M in [((1, 4, 6), 8), ((2, 3, 4), 5), ((5, 3), 12)]:
+    for shape, M in [((1, 4, 6), 8), ((2, 3, 4), 5), ((5, 3), 12), ((2, 4, 3, 5), 7)]:
         build = (shape[-1], M, 0.0)
         label = f"x {shape}, hidden_dim={M}, dropout=0.0"
         made.append(Case(label, (normal(*shape),), build, random_weights(MLP(shape[-1], M))))
@@ -375,17 +529,30 @@ def _observe_mlp(work: Any, case: Case) -> Result:
         return {"layers": _WIDER} | layer(work, case)
     adopt(module, case.weights, {})
     x = case.args[0]
+    in_eval, training = module.eval()(x), module.train()
+    outputs = training(x)
+    for output in (in_eval, outputs):
+        if not isinstance(output, Tensor) or output.shape != x.shape:
+            got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            raise Fault(f"the result must have the shape of x, {tuple(x.shape)}, got {got}")
     return {
-        "layers": _WIDER,
-        "what the first output can be, in eval mode,": _values(module.eval()(x)[..., 0]),
-        "what the first output can be, in training,": _values(module.train()(x)[..., 0]),
+        "what the first output can be, in eval mode,": _values(in_eval[..., 0]),
+        "what the first output can be, in training,": _values(outputs[..., 0]),
+        "what falls of the token and of its hidden units": _falls(outputs.detach()),
+        "the draws": staleness(lambda: training(x).detach()) or "fresh",
     }
+
+
+def _falls(outputs: Tensor) -> str:
+    """Whether the two outputs of a token fall together, by how many different pairs there are."""
+    pairs = len({tuple(row) for row in (outputs.flatten(0, 1) * 1000).round().int().tolist()})
+    return "each number by itself" if pairs > 4 else f"not each number by itself (only {pairs} different results)"
 
 
 class _MLP(nn.Module):
     """The right layer, written out in steps that a subclass replaces by a wrong one."""
 
-    def __init__(self, dim: int, hidden_dim: int, dropout: float) -> None:
+    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.fc1, self.fc2, self.p = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim), dropout
 
@@ -439,8 +606,37 @@ class _BendFirst(_NoBend):
         return super().forward(F.gelu(x))
 
 
+class _Silu(_MLP):
+    def bend(self, x: Tensor) -> Tensor:
+        return F.silu(x)
+
+
+class _NoFirstBias(_MLP):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop_last(self.fc2(self.drop(self.bend(F.linear(x, self.fc1.weight)))))
+
+
+class _NoSecondBias(_MLP):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop_last(F.linear(self.drop(self.bend(self.fc1(x))), self.fc2.weight))
+
+
+class _Normed(_MLP):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(F.layer_norm(x, x.shape[-1:]))
+
+
+class _WholeTokens(_MLP):
+    """One draw for a whole row."""
+
+    def drop(self, x: Tensor) -> Tensor:
+        return x * F.dropout(torch.ones_like(x[..., :1]), self.p, self.training)
+
+    drop_last = drop
+
+
 class _Exchanged(_MLP):
-    def __init__(self, dim: int, hidden_dim: int, dropout: float) -> None:
+    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
         super().__init__(hidden_dim, dim, dropout)
 
 
@@ -450,7 +646,7 @@ class _Residual(_MLP):
 
 
 class _NoDropout(_MLP):
-    def __init__(self, dim: int, hidden_dim: int, dropout: float) -> None:
+    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
         super().__init__(dim, hidden_dim, 0.0)
 
 
@@ -501,6 +697,7 @@ MLP_LAYER = Exercise(
     points=5,
     right=_MLP,
     cases=_mlp_cases,
+    forbidden=(MLP,),
     observe=_observe_mlp,
     mistakes=(
         Mistake(
@@ -542,6 +739,15 @@ MLP_LAYER = Exercise(
             _Sigmoid,
         ),
         Mistake("a ReLU in place of GELU", "The bend of a ViT is GELU, which is smooth.", _GELU, _Relu),
+        Mistake("a SiLU in place of GELU", "The bend of a ViT is GELU: x · Φ(x), not x · sigmoid(x).", _GELU, _Silu),
+        Mistake("no bias in fc1", "Both layers have a bias, and it is added: fc1(x).", _CLASS, _NoFirstBias),
+        Mistake("no bias in fc2", "Both layers have a bias, and it is added: fc2(x).", _CLASS, _NoSecondBias),
+        Mistake(
+            "a norm inside the MLP",
+            "You norm the tokens first. That is right, but it is the encoder block's work: lesson 05.",
+            _CLASS,
+            _Normed,
+        ),
         Mistake(
             "layers exchanged",
             "Your fc1 goes from M to D, and fc2 from D to M. The first one widens: fc1 is D → M, fc2 is M → D.",
@@ -604,6 +810,12 @@ MLP_LAYER = Exercise(
             _DROPOUT,
             _KeepsP,
         ),
+        Mistake(
+            "dropout of whole tokens",
+            "You draw once for a whole row. Dropout draws for each number: nn.Dropout(p).",
+            _DROPOUT,
+            _WholeTokens,
+        ),
     ),
 )
 
@@ -616,13 +828,9 @@ def check_mlp(cls: type[nn.Module]) -> bool:
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _whole(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
-    return F.linear(F.gelu(F.linear(x, w1, b1)), w2, b2)
-
-
 def _pieces_cases() -> list[Case]:
     made = []
-    for shape, M, pieces in [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 2, 5), 9, 4)]:
+    for shape, M, pieces in [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 3, 5), 11, 4)]:
         D = shape[-1]
         sizes = [shape, (M, D), (M,), (D, M), (D,)]
         tensors = [normal(*size, seed=seed) for seed, size in enumerate(sizes)]
@@ -630,71 +838,121 @@ def _pieces_cases() -> list[Case]:
     return made
 
 
-def _bias_in_each(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
-    return _whole(x, w1, b1, w2, b2, 1) + (pieces - 1) * b2
+_BENDS = ("gelu", "erf", "erfc", "ndtr", "special_ndtr", "special_erfc", "special_erf", "tanh", "sigmoid", "relu")
 
 
-def _no_last_bias(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
-    return _whole(x, w1, b1, w2, 0 * b2, 1)
+def _observe_pieces(work: Any, case: Case) -> Result:
+    """As :func:`call`; and whether the whole hidden layer was ever there at once."""
+    with Operations() as operations:
+        observed = call(work, case)
+    M, pieces = case.args[1].shape[0], case.args[5]
+    if pieces > 1 and any(shape[-1:] == (M,) for shape in operations.shapes(*_BENDS)):
+        raise Fault(f"all M = {M} hidden units are bent at once: share them out, one piece after the other")
+    return observed
 
 
-def _leftover_lost(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
-    many = len(w1) // pieces * pieces
-    return _whole(x, w1[:many], b1[:many], w2[:, :many], b2, 1)
+def _pieces(
+    cut: Callable[[Tensor, int, int], Any] = lambda w, pieces, dim: w.chunk(pieces, dim),
+    bend: Callable[[Tensor], Tensor] = F.gelu,
+    bend_last: Callable[[Tensor], Tensor] = lambda x: x,
+    b1_times: float = 1.0,
+    b2_times: Callable[[int], float] = lambda pieces: 1.0,
+    join: Callable[[Tensor], Tensor] = lambda parts: parts.sum(0),
+    b2_bent: bool = False,
+) -> Callable[..., Tensor]:
+    """The MLP in pieces, with one thing or another changed."""
+
+    def mlp(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+        found = []
+        for a, b, c in zip(cut(w1, pieces, 0), cut(b1, pieces, 0), cut(w2, pieces, 1), strict=True):
+            found.append(bend_last(F.linear(bend(F.linear(x, a, b1_times * b)), c)))
+        total = join(torch.stack(found)) + b2_times(pieces) * b2
+        return bend(total) if b2_bent else total
+
+    return mlp
 
 
-def _mean_of_pieces(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
-    return _whole(x, w1, b1, w2 / pieces, b2, 1)
-
-
-def _no_first_bias(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
-    return _whole(x, w1, 0 * b1, w2, b2, 1)
-
-
-def _bent_afterwards(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
-    parts = zip(w1.chunk(pieces), b1.chunk(pieces), w2.chunk(pieces, 1), strict=True)
-    return b2 + torch.stack([F.gelu((x @ a.T + b) @ c.T) for a, b, c in parts]).sum(0)
+def _without_rest(w: Tensor, pieces: int, dim: int) -> list[Tensor]:
+    size = w.shape[dim] // pieces
+    return [w.narrow(dim, i * size, size) for i in range(pieces)]
 
 
 MLP_IN_PIECES = Exercise(
     name="mlp_in_pieces",
     lesson="04",
     points=2,
-    right=_whole,
+    right=_pieces(),
     cases=_pieces_cases,
-    observe=call,
+    observe=_observe_pieces,
     mistakes=(
         Mistake(
             "the last bias added in each piece",
             "The pieces are summed, so b2 came in once for each. Add it once, after the sum.",
             _PENCIL,
-            _bias_in_each,
+            Slip(_pieces, b2_times=lambda pieces: float(pieces)),
         ),
-        Mistake("the last bias forgotten", "b2 is added once, after the sum.", _PENCIL, _no_last_bias),
+        Mistake(
+            "the last bias forgotten",
+            "b2 is added once, after the sum.",
+            _PENCIL,
+            Slip(_pieces, b2_times=lambda pieces: 0.0),
+        ),
         Mistake(
             "hidden units lost",
             "M need not be a multiple of `pieces`, and M // pieces leaves the last units out. torch.chunk and "
             "torch.tensor_split cut without a rest.",
             _PENCIL,
-            _leftover_lost,
+            Slip(_pieces, cut=_without_rest),
         ),
         Mistake(
             "a mean of the pieces in place of their sum",
             "An output is a sum over all hidden units, so the pieces are summed, not averaged.",
             _PENCIL,
-            _mean_of_pieces,
+            Slip(_pieces, join=lambda parts: parts.mean(0)),
         ),
         Mistake(
             "the first bias forgotten",
             "Each piece has its part of b1, added before the GELU.",
             _PENCIL,
-            _no_first_bias,
+            Slip(_pieces, b1_times=0.0),
         ),
         Mistake(
             "a GELU after the second matrix",
             "Each hidden unit is bent before w2 mixes them; behind w2 it is too late.",
             _AFTER,
-            _bent_afterwards,
+            Slip(_pieces, bend=lambda x: x, bend_last=F.gelu),
+        ),
+        Mistake(
+            "no bend",
+            "Each hidden unit is bent by GELU before w2 mixes them.",
+            _NO_BEND,
+            Slip(_pieces, bend=lambda x: x),
+        ),
+        Mistake("a ReLU in place of GELU", "The bend is the exact GELU.", _GELU, Slip(_pieces, bend=F.relu)),
+        Mistake(
+            "tanh in place of the exact GELU",
+            'Your numbers are off by less than one in a thousand: leave out approximate="tanh".',
+            _OTHER,
+            Slip(_pieces, bend=_tanh_gelu),
+        ),
+        Mistake("x · sigmoid(1.702 x)", "The bend is the exact GELU.", _OTHER, Slip(_pieces, bend=_by_sigmoid)),
+        Mistake(
+            "a second GELU at the end",
+            "Nothing bends what comes out.",
+            _AFTER,
+            Slip(_pieces, b2_bent=True),
+        ),
+        Mistake(
+            "the first piece alone",
+            "The other machines' contributions are lost: add up all of them.",
+            _PENCIL,
+            Slip(_pieces, join=lambda parts: parts[0]),
+        ),
+        Mistake(
+            "the last piece alone",
+            "Each piece overwrites the one before. Add them up.",
+            _PENCIL,
+            Slip(_pieces, join=lambda parts: parts[-1]),
         ),
     ),
 )

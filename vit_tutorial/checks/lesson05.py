@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vit_tutorial.attention import MultiHeadSelfAttention
+from vit_tutorial.checks.chance import far, staleness
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -41,7 +42,7 @@ _NORMED = "The residual from the normed input."
 _POST = "Post-norm by accident."
 _EQUATIONS = "1 · Two equations, two lines"
 _HAND = "4 · The block by hand"
-_DEPTH = "9 · Stochastic depth"
+_DEPTH = "10 · Stochastic depth"
 _DROP_WRONG = "Drop path done wrong."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
@@ -64,6 +65,13 @@ BLOCK_NUMBERS = Exercise(
     observe=answers,
     tolerance=0.006,
     secret=True,
+    advice={
+        "normed": "Subtract the mean of the four numbers, and divide by the root of the mean of the squared distances.",
+        "again": "Norm [14, 14, 22, 22] in the same way: what are its mean and its spread?",
+        "block": "z plus what attention says; then this plus what the MLP says.",
+        "kept": "What is kept is divided by the probability to be kept, 1 − p.",
+        "parameters": "Two norms of 2 · D, four matrices D × D with a bias each, and the two layers of the MLP.",
+    },
     mistakes=(
         Mistake(
             "a division by the variance",
@@ -132,6 +140,42 @@ BLOCK_NUMBERS = Exercise(
             _HAND,
             {"parameters": 164},
         ),
+        Mistake(
+            "the mean alone",
+            "You subtracted the mean. What is left is divided by the spread, √4 = 2.",
+            _NORM,
+            {"normed": [-2, -2, 2, 2]},
+        ),
+        Mistake(
+            "the second branch alone",
+            "Both branches add to the token: attention's answer, and then the MLP's.",
+            _EQUATIONS,
+            {"block": [2, 2, 6, 8]},
+        ),
+        Mistake(
+            "the first branch alone",
+            "Both branches add to the token: attention's answer, and then the MLP's.",
+            _EQUATIONS,
+            {"block": [3, 3, 7, 7]},
+        ),
+        Mistake(
+            "the residual added twice",
+            "z′ holds z already: the second line adds z′, not z once more.",
+            _EQUATIONS,
+            {"block": [5, 5, 13, 15]},
+        ),
+        Mistake(
+            "attention's matrices counted once",
+            "q, k, v and the output have a matrix each, with its bias: four in all.",
+            _HAND,
+            {"parameters": 172 - 60},
+        ),
+        Mistake(
+            "the output's matrix forgotten",
+            "After the heads comes one more matrix, D × D with a bias.",
+            _HAND,
+            {"parameters": 152},
+        ),
     ),
 )
 
@@ -150,7 +194,7 @@ def _right_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 
 def _norm_cases() -> list[Case]:
     made = []
-    sizes = [((1, 3, 4), 1e-6, 1.0), ((2, 3, 6), 1e-6, 0.001), ((2, 4, 5), 1e-3, 0.05), ((3, 8), 1e-5, 3.0)]
+    sizes = [((1, 3, 4), 1e-6, 1.0), ((2, 3, 6), 1e-6, 0.001), ((2, 4, 5), 1e-3, 0.05), ((2, 5, 3, 8), 1e-5, 3.0)]
     for shape, eps, size in sizes:
         D = shape[-1]
         made.append(
@@ -159,7 +203,12 @@ def _norm_cases() -> list[Case]:
                 (size * normal(*shape, seed=1) + size, normal(D, seed=2), normal(D, seed=3), eps),
             )
         )
-    return made
+    # Numbers that float32 holds without rounding, so that all right ways give nearly the same.
+    far_off = 512.0 + torch.randint(-16, 17, (2, 3, 8), generator=torch.Generator().manual_seed(4)) / 8
+    return [
+        *made,
+        Case("x (2, 3, 8), eps=1e-06, spread about 1, all near 512", (far_off, normal(8), normal(8, seed=5), 1e-6)),
+    ]
 
 
 def _normed_over(*axes: int) -> Callable[..., Tensor]:
@@ -190,6 +239,12 @@ def _variance(x: Tensor, unbiased: bool = False) -> Tensor:
     return x.var(-1, keepdim=True, unbiased=unbiased)
 
 
+def _cancelled(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    mean = x.mean(-1, keepdim=True)
+    variance = (x * x).mean(-1, keepdim=True) - mean * mean
+    return (x - mean) / torch.sqrt(variance + eps) * weight + bias
+
+
 LAYER_NORM = Exercise(
     name="layer_norm",
     lesson="05",
@@ -197,6 +252,7 @@ LAYER_NORM = Exercise(
     right=_right_norm,
     cases=_norm_cases,
     observe=call,
+    tolerance=1e-4,
     mistakes=(
         Mistake(
             "a norm over the tokens",
@@ -287,6 +343,74 @@ LAYER_NORM = Exercise(
             _NORM,
             lambda x, weight, bias, eps: F.layer_norm(x * weight + bias, x.shape[-1:], eps=eps),
         ),
+        Mistake(
+            "the offset forgotten",
+            "After the factor, `bias` is added.",
+            _NORM,
+            lambda x, weight, bias, eps: _right_norm(x, weight, 0 * bias, eps),
+        ),
+        Mistake(
+            "the factor forgotten",
+            "Each of the D numbers is multiplied by `weight` before `bias` is added.",
+            _NORM,
+            lambda x, weight, bias, eps: _right_norm(x, 0 * weight + 1, bias, eps),
+        ),
+        Mistake(
+            "factor and offset exchanged",
+            "`weight` is multiplied, `bias` is added.",
+            _NORM,
+            lambda x, weight, bias, eps: _right_norm(x, bias, weight, eps),
+        ),
+        Mistake(
+            "the factor applied to the offset, too",
+            "Multiply by `weight` first, and add `bias` after that: normed * weight + bias.",
+            _NORM,
+            lambda x, weight, bias, eps: (F.layer_norm(x, x.shape[-1:], eps=eps) + bias) * weight,
+        ),
+        Mistake(
+            "a factor of 1 + weight",
+            "The factor is `weight` itself.",
+            _NORM,
+            lambda x, weight, bias, eps: _right_norm(x, 1 + weight, bias, eps),
+        ),
+        Mistake(
+            "a variance as mean of the squares minus the square of the mean",
+            "Both are huge where the numbers are far from 0, and their difference is lost in rounding. Subtract the "
+            "mean "
+            "first, then take the mean of the squares.",
+            _NEARLY,
+            _cancelled,
+        ),
+        Mistake(
+            "a mean of the distances in place of the spread",
+            "The spread is the root of the mean of the squared distances.",
+            _NORM,
+            _scaled(lambda x, eps: (x - x.mean(-1, keepdim=True)).abs().mean(-1, keepdim=True) + eps),
+        ),
+        Mistake(
+            "a sum of the squares in place of their mean",
+            "The variance is the sum of the squared distances, divided by D.",
+            _NORM,
+            _scaled(lambda x, eps: torch.sqrt(_variance(x) * x.shape[-1] + eps)),
+        ),
+        Mistake(
+            "a multiplication by the spread",
+            "The distances are divided by the spread.",
+            _NORM,
+            _scaled(lambda x, eps: 1 / torch.sqrt(_variance(x) + eps)),
+        ),
+        Mistake(
+            "the mean subtracted alone",
+            "What is left is divided by the spread.",
+            _NORM,
+            _scaled(lambda x, eps: torch.ones(1)),
+        ),
+        Mistake(
+            "the square of eps",
+            "eps stands beside the variance as it is.",
+            _EPS,
+            _scaled(lambda x, eps: torch.sqrt(_variance(x) + eps * eps)),
+        ),
     ),
 )
 
@@ -298,11 +422,11 @@ def check_layer_norm(fn: Callable[..., Tensor]) -> bool:
 
 # ---- Stochastic depth --------------------------------------------------------------------------------------------
 
-_CALLS = 40
+_CALLS = 100
 
 
 def _drop_cases() -> list[Case]:
-    shapes = [((64, 2, 3), 0.2, True), ((64, 4, 2), 0.4, True), ((64, 2, 3), 0.2, False)]
+    shapes = [((64, 2, 3), 0.2, True), ((64, 4, 2), 0.4, True), ((64, 2, 3), 0.2, False), ((3, 2, 4), 0.0, True)]
     return [
         Case(f"x {shape}, p={p}, in {'training' if training else 'eval mode'}", (normal(*shape), training), (p,))
         for shape, p, training in shapes
@@ -325,11 +449,27 @@ def _what_falls(zero: Tensor) -> str:
         together = zero.flatten(axis)
         if torch.equal(together.all(-1), together.any(-1)):
             return words
-    return "single numbers"
+    channels = zero.movedim(2, -1)
+    return "single channels" if torch.equal(channels.all(-1), channels.any(-1)) else "single numbers"
+
+
+def _how_often(zero: Tensor, p: float) -> str:
+    """How whole images fall, in (calls, B): "p of them", or what is odd about it."""
+    calls, B = zero.shape
+    share = zero.double().mean().item()
+    if far(int(zero.sum()), calls * B, p):
+        return f"{share:.1f} of them"
+    if any(far(int(many), calls, p) for many in zero.sum(0)):
+        return "some of them more often than others"
+    if zero.sum(1).unique().numel() == 1:
+        return "the same number of them each time, so that they don't draw by themselves"
+    if len({tuple(row) for row in zero.T.tolist()}) < B:
+        return "some of them always together"
+    return "p of them"
 
 
 def _observe_drop_path(work: Any, case: Case) -> Result:
-    module, (x, training) = work(*case.build), case.args
+    module, (x, training), (p,) = work(*case.build), case.args, case.build
     if not isinstance(module, nn.Module):
         raise Fault("the class must derive from nn.Module")
     module.train(training)
@@ -340,11 +480,17 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
         got = f"has shape {tuple(outputs[0].shape)}" if isinstance(outputs[0], Tensor) else f"is {outputs[0]!r}"
         raise Fault(f"the result {got}, expected a tensor of the shape of x, {tuple(x.shape)}")
     factor = torch.stack([output.detach() for output in outputs]) / x  # (calls, B, T, D)
-    falls = _what_falls(factor.abs() < 1e-6)
+    zero = factor.abs() < 1e-6
+    falls = _what_falls(zero)
     found: Result = {"what falls": falls}
     if falls in ("nothing", "whole images"):
-        found["the share of images that fall"] = round((factor.abs() < 1e-6).float().mean().item(), 1)
         found["what images are multiplied by"] = _values(factor)
+        found["the images that fall are"] = _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
+    if training and p and falls != "nothing":
+        # Of 64 images, two draws are the same less than once in 10 ** 10.
+        found["the draws"] = (
+            staleness(lambda: module(x)) or staleness(lambda: work(*case.build).train()(x), 2) or "fresh"
+        )
     found["the path of the gradient"] = "whole" if outputs[0].requires_grad else "cut"
     found["changed"] = [] if all(torch.equal(one.detach(), x) for one in inputs) else [1]
     return found
@@ -383,6 +529,35 @@ def _kept_with_p(x: Tensor, p: float) -> Tensor:
 
 
 _IMAGES = _kept(0)
+
+
+def _fixed_number(x: Tensor, p: float) -> Tensor:
+    keep = torch.ones(len(x), 1, 1)
+    keep[torch.randperm(len(x))[: int(len(x) * p)]] = 0
+    return keep
+
+
+def _first_images(x: Tensor, p: float) -> Tensor:
+    return (torch.arange(len(x)) >= int(len(x) * p)).to(x.dtype)[:, None, None]
+
+
+def _seeded(x: Tensor, p: float) -> Tensor:
+    torch.manual_seed(0)
+    return _kept(0)(x, p)
+
+
+class _DrawnOnce(nn.Module):
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+        self.keep: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        self.keep = _kept(0)(x, self.p) if self.keep is None else self.keep
+        return x * self.keep / (1 - self.p)
+
 
 DROP_PATH = Exercise(
     name="drop_path",
@@ -446,13 +621,13 @@ DROP_PATH = Exercise(
             "Your work is sound for another p: here p is the probability to be dropped, so 1 - p are kept, and divided "
             "by 1 - p.",
             _DEPTH,
-            _dropping(_kept_with_p, lambda p: 1 / p),
+            _dropping(_kept_with_p, lambda p: 1 / p if p else 1.0),
         ),
         Mistake(
             "a division by p",
             "What is kept is divided by the probability to be kept, 1 - p.",
             _DEPTH,
-            _dropping(_IMAGES, lambda p: 1 / p),
+            _dropping(_IMAGES, lambda p: 1 / p if p else 1.0),
         ),
         Mistake(
             "a multiplication by 1 − p",
@@ -465,6 +640,38 @@ DROP_PATH = Exercise(
             "In training, your layer returns x as it is.",
             _DEPTH,
             _dropping(lambda x, p: torch.ones(1), lambda p: 1.0),
+        ),
+        Mistake(
+            "single channels dropped",
+            "Your mask has the shape of the channels, (B, 1, D). A whole image keeps or loses the branch: (B, 1, 1).",
+            _DEPTH,
+            _dropping(_kept(0, 2)),
+        ),
+        Mistake(
+            "a fixed number of images",
+            "You drop the same number of images each time. Each image has a draw of its own, so the number varies.",
+            _DEPTH,
+            _dropping(_fixed_number),
+        ),
+        Mistake(
+            "the first images each time",
+            "Always the same images fall. Draw anew in each call: torch.rand(B, 1, 1) >= p.",
+            _DEPTH,
+            _dropping(_first_images),
+        ),
+        Mistake(
+            "a seed inside of forward",
+            "You set the seed in each call, so that the same images fall each time, and everybody's random numbers "
+            "begin "
+            "anew. Draw without a seed.",
+            _DEPTH,
+            _dropping(_seeded),
+        ),
+        Mistake(
+            "the same mask in each call",
+            "You draw once and keep the mask, or begin a generator anew with a fixed seed. Each call needs a new draw.",
+            _DEPTH,
+            _DrawnOnce,
         ),
     ),
 )
@@ -502,10 +709,15 @@ def _block_cases() -> list[Case]:
         label = f"z {shape}, num_heads={heads}, mlp_dim={M}{small}"
         weights = random_weights(EncoderBlock(shape[-1], heads, M))
         made.append(Case(label, (size * normal(*shape),), build, weights))
+    z = normal(1, 2, 4).expand(300, 2, 4)
     for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.4)):
-        z, weights = normal(1, 2, 4).expand(300, 2, 4), random_weights(EncoderBlock(4, 2, 6))
         label = f"300 equal images, {name}={max(dropout, drop_path)}"
-        made.append(Case(label, (z,), (4, 2, 6, dropout, drop_path), weights))
+        made.append(Case(label, (z,), (4, 2, 6, dropout, drop_path), random_weights(EncoderBlock(4, 2, 6))))
+    # One branch silent: its last layer holds zeros, so that what varies comes from the other.
+    for branch, silent in (("attention", "mlp.fc2"), ("MLP", "attention.proj")):
+        weights = random_weights(EncoderBlock(4, 2, 6))
+        weights |= {name: torch.zeros_like(x) for name, x in weights.items() if name.startswith(silent)}
+        made.append(Case(f"300 equal images, dropout=0.5, {branch} alone speaks", (z,), (4, 2, 6, 0.5, 0.0), weights))
     return made
 
 
@@ -517,14 +729,31 @@ def _observe_block(work: Any, case: Case) -> Result:
     if not isinstance(module, nn.Module):
         raise Fault("the class must derive from nn.Module")
     adopt(module, case.weights, ALIASES)
-    in_eval, in_training = (_values(module.train(mode)(z)[:, 0, 0]) for mode in (False, True))
+    outputs = [module.train(mode)(z) for mode in (False, True)]
+    for output in outputs:
+        if not isinstance(output, Tensor) or output.shape != z.shape:
+            got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            raise Fault(f"the result must have the shape of z, {tuple(z.shape)}, got {got}")
+    in_eval, in_training = (_values(output[:, 0, 0]) for output in outputs)
     if drop_path:
+        # Four results for the four ways in which the two branches fall: each draws by itself.
+        ways = len({tuple(row) for row in (outputs[1][:, 0] * 100).round().int().tolist()})
         return {
             "what equal images become, in eval mode,": in_eval,
             "what equal images become, in training,": in_training,
+            "the number of ways in which the two branches fall": ways,
+            "the draws": staleness(lambda: module.train()(z)) or "fresh",
         }
     words = ["different numbers" if "," in values else "equal numbers" for values in (in_eval, in_training)]
-    return {"what equal images become, in eval mode,": words[0], "what equal images become, in training,": words[1]}
+    found: Result = {
+        "what equal images become, in eval mode,": words[0],
+        "what equal images become, in training,": words[1],
+    }
+    if "alone" in case.label:
+        # What dropout of the branch's own output adds is 0 for a part of the numbers, whatever happens inside.
+        silent = ((outputs[1] - z).abs() < 1e-6).double().mean().item()
+        found["the numbers of the branch that fall"] = "about half" if 0.4 < silent < 0.6 else f"{silent:.1f} of them"
+    return found
 
 
 class _Block(nn.Module):
@@ -661,6 +890,72 @@ class _DropsTheSum(_Block):
         return self.drop_path(z + self.mlp(self.norm2(z)))
 
 
+class _DropoutInAttentionOnly(_Block):
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, dropout: float = 0.0, drop_path: float = 0.0) -> None:
+        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
+        self.mlp = MLP(dim, mlp_dim)
+
+
+class _DropoutInMlpOnly(_Block):
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, dropout: float = 0.0, drop_path: float = 0.0) -> None:
+        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
+        self.attention = MultiHeadSelfAttention(dim, num_heads)
+
+
+class _DropoutOnWeights(_Block):
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, dropout: float = 0.0, drop_path: float = 0.0) -> None:
+        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
+        self.attention = MultiHeadSelfAttention(dim, num_heads, attention_dropout=dropout)
+
+
+class _OuterResidual(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        return z + self.branch2(self.branch1(z))
+
+
+class _TwiceAttention(_Block):
+    def branch2(self, z: Tensor) -> Tensor:
+        return self.drop_path(self.attention(self.norm2(z)))
+
+
+class _AddsNormed(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.norm1(z) + self.branch1(z)
+        return self.norm2(z) + self.branch2(z)
+
+
+class _FirstFromNormed(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.norm1(z) + self.branch1(z)
+        return z + self.branch2(z)
+
+
+class _Doubled(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        first = z + self.branch1(z)
+        return z + first + self.branch2(first)
+
+
+class _NoFirstNorm(_Block):
+    def branch1(self, z: Tensor) -> Tensor:
+        return self.drop_path(self.attention(z))
+
+
+class _LastNorm(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        return self.norm2(super().forward(z))
+
+
+class _Norm2ForBoth(_Block):
+    def branch1(self, z: Tensor) -> Tensor:
+        return self.drop_path(self.attention(self.norm2(z)))
+
+
+class _MlpOfZ(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        return z + self.branch1(z) + self.drop_path(self.mlp(self.norm2(self.branch1(z))))
+
+
 class _DropsAttentionOnly(_Block):
     def branch2(self, z: Tensor) -> Tensor:
         return self.mlp(self.norm2(z))
@@ -677,6 +972,7 @@ ENCODER_BLOCK = Exercise(
     points=5,
     right=_Block,
     cases=_block_cases,
+    forbidden=(EncoderBlock,),
     observe=_observe_block,
     mistakes=(
         Mistake(
@@ -801,6 +1097,69 @@ ENCODER_BLOCK = Exercise(
             _DEPTH,
             _DropsMlpOnly,
         ),
+        Mistake(
+            "dropout in attention alone",
+            "The MLP gets the same rate: vt.MLP(dim, mlp_dim, dropout=dropout).",
+            _HAND,
+            _DropoutInAttentionOnly,
+        ),
+        Mistake(
+            "dropout in the MLP alone",
+            "Attention gets the same rate: vt.MultiHeadSelfAttention(dim, num_heads, dropout=dropout).",
+            _HAND,
+            _DropoutInMlpOnly,
+        ),
+        Mistake(
+            "dropout on the attention weights",
+            "attention_dropout drops weights inside of attention. `dropout` drops numbers of what it returns: "
+            "vt.MultiHeadSelfAttention(dim, num_heads, dropout=dropout).",
+            _HAND,
+            _DropoutOnWeights,
+        ),
+        Mistake(
+            "one residual around both branches",
+            "You chain the branches and add z once. Each branch is added to what it read: two lines, two additions.",
+            _EQUATIONS,
+            _OuterResidual,
+        ),
+        Mistake("attention in both lines", "The second line has the MLP.", _EQUATIONS, _TwiceAttention),
+        Mistake(
+            "both branches added to normed tokens",
+            "What a branch says is added to z itself; only the branch reads the normed tokens.",
+            _NORMED,
+            _AddsNormed,
+        ),
+        Mistake(
+            "a first residual from the normed input",
+            "The second line is right. In the first one you add to the normed tokens; add to z itself.",
+            _NORMED,
+            _FirstFromNormed,
+        ),
+        Mistake(
+            "z added once too often",
+            "z′ holds z already: the second line adds z′ alone.",
+            _EQUATIONS,
+            _Doubled,
+        ),
+        Mistake("no norm before attention", "Attention reads norm1(z).", _EQUATIONS, _NoFirstNorm),
+        Mistake(
+            "one more norm at the end",
+            "Nothing norms the sum: the encoder has one norm after its last block, and the block has none.",
+            _POST,
+            _LastNorm,
+        ),
+        Mistake(
+            "norm2 in both lines",
+            "norm1 norms what attention reads, norm2 what the MLP reads. You use norm2 for both.",
+            _HAND,
+            _Norm2ForBoth,
+        ),
+        Mistake(
+            "an MLP that reads attention's answer alone",
+            "The MLP reads z′, which is z plus attention's answer.",
+            _EQUATIONS,
+            _MlpOfZ,
+        ),
     ),
 )
 
@@ -899,13 +1258,64 @@ class _NoRates(_Encoder):
         return 0.0
 
 
+class _LastEps(_Encoder):
+    eps = 1e-5
+
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, depth: int, drop_path: float = 0.0) -> None:
+        super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
+        self.norm = nn.LayerNorm(dim, eps=self.eps)
+
+
+class _TinyLastEps(_LastEps):
+    eps = 1e-12
+
+
+class _NormFirst(_Encoder):
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.norm(z)
+        for block in self.blocks:
+            z = block(z)
+        return z
+
+
+class _LastLeftOut(_Encoder):
+    def forward(self, z: Tensor) -> Tensor:
+        for block in self.blocks[: max(len(self.blocks) - 1, 0)]:
+            z = block(z)
+        return self.norm(z)
+
+
+class _AroundBlocks(_Encoder):
+    def forward(self, z: Tensor) -> Tensor:
+        start = z
+        for block in self.blocks:
+            z = block(z)
+        return self.norm(start + z)
+
+
+class _LastAlone(_Encoder):
+    def forward(self, z: Tensor) -> Tensor:
+        found = [block(z) for block in self.blocks]
+        return self.norm(found[-1])
+
+
+class _SquaredRates(_Encoder):
+    def rate(self, index: int, depth: int, most: float) -> float:
+        return most * (index / max(depth - 1, 1)) ** 2
+
+
 def _encoder_cases() -> list[Case]:
     made = []
-    for shape, heads, M, depth, p in [((2, 3, 4), 2, 6, 3, 0.2), ((1, 4, 6), 3, 5, 2, 0.1), ((2, 2, 4), 1, 8, 1, 0.3)]:
+    for shape, heads, M, depth, p in [((2, 3, 4), 2, 6, 3, 0.2), ((1, 4, 6), 3, 5, 4, 0.1), ((3, 2, 4), 1, 8, 1, 0.3)]:
         build = (shape[-1], heads, M, depth, p)
         label = f"z {shape}, num_heads={heads}, mlp_dim={M}, depth={depth}, drop_path={p}"
         made.append(Case(label, (normal(*shape),), build, random_weights(_Encoder(*build))))
-    return made
+    # Without what the blocks add, the last norm reads nearly constant tokens: there its eps shows.
+    quiet = {name: x * 0 if name.startswith("blocks") else x for name, x in made[0].weights.items()}
+    return [
+        *made,
+        Case("the same as the first, tokens nearly constant", (normal(2, 3, 4) / 1000,), made[0].build, quiet),
+    ]
 
 
 def _observe_encoder(work: Any, case: Case) -> Result:
@@ -917,7 +1327,9 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     if len(first) != case.build[3]:
         return found
     alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
-    rates = [round(vars(part).get("p", 0.0), 4) for part in module.modules() if type(part).__name__ == "DropPath"]
+    # A rate may be a number, an array or a tensor; a block of a student's own may call its part as it likes.
+    parts = [part for part in module.modules() if "droppath" in type(part).__name__.lower().replace("_", "")]
+    rates = [round(float(getattr(part, "p", getattr(part, "drop_prob", 0.0))), 4) for part in parts]
     return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | layer(work, case)
 
 
@@ -986,6 +1398,48 @@ ENCODER = Exercise(
             _RatesBelowP,
         ),
         Mistake("no stochastic depth", "Give each block its rate: drop_path=….", _DEPTH, _NoRates),
+        Mistake(
+            "torch's eps in the last norm",
+            "nn.LayerNorm has eps=1e-5 unless you pass eps=1e-6, the paper's.",
+            _EPS,
+            _LastEps,
+        ),
+        Mistake(
+            "an eps of 1e-12 in the last norm",
+            "Pass eps=1e-6, the paper's, to the last norm.",
+            _EPS,
+            _TinyLastEps,
+        ),
+        Mistake(
+            "a norm before the first block",
+            "Each block norms what its branches read; the encoder norms once, after the last block.",
+            "one more norm at the end",
+            _NormFirst,
+        ),
+        Mistake(
+            "a block left out",
+            "The last block is never called: go through all of them.",
+            _HAND,
+            _LastLeftOut,
+        ),
+        Mistake(
+            "a residual around the blocks",
+            "Each block adds its own input already; nothing is added around them.",
+            _RESIDUAL,
+            _AroundBlocks,
+        ),
+        Mistake(
+            "every block on the same tokens",
+            "A block reads what the block before returned: z = block(z).",
+            _HAND,
+            _LastAlone,
+        ),
+        Mistake(
+            "rates in equal factors",
+            "The rate grows in a straight line: drop_path * i / (depth - 1).",
+            _DEPTH,
+            _SquaredRates,
+        ),
     ),
 )
 

@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
+from vit_tutorial.checks.compare import as_number, kind
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
     Mistake,
     Result,
+    Words,
     answers,
-    call,
     check,
     layer,
     normal,
@@ -26,7 +29,7 @@ from vit_tutorial.checks.harness import (
 )
 from vit_tutorial.embeddings import Embeddings
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.vit import ViT, ViTConfig
+from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 
 __all__ = [
     "check_attention_maps",
@@ -52,11 +55,21 @@ NUMBERS = {
 VIT_NUMBERS = Exercise(
     name="vit_numbers",
     lesson="06",
+    points=3,
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
     tolerance=0.004,
     secret=True,
+    advice={
+        "tokens": "Count the rows of patches and the patches in a row; one token comes on top.",
+        "E": "E takes the numbers of one patch, of all channels, to D numbers, and has a bias.",
+        "the rest of Eq. 1": "The class token is one vector, and each token (it is one, too) has a position.",
+        "attention": "Four matrices from D to D, each with a bias; the number of heads changes nothing.",
+        "products": "Each of T queries meets each of T keys, over D numbers in all heads together; then the same again "
+        "with the values.",
+        "first loss": "All K classes have the same probability: minus its natural logarithm.",
+    },
     mistakes=(
         Mistake(
             "a class token forgotten",
@@ -161,17 +174,28 @@ FIELDS = ("image_size", "patch_size", "in_channels", "num_classes", "dim", "dept
 class _Model(ViT):
     """The package's model, built from nine arguments; a subclass replaces a step by a wrong one."""
 
+    alone = False
+
+    def __init_subclass__(cls) -> None:
+        cls.alone = True  # two of them are never joined to one: there are hundreds of pairs, and models take time
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(ViTConfig(**dict(zip(FIELDS, arguments, strict=True))))
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.pooled(self.normed(self.blocks(self.embed(images)))))
+        return self.head(self.pooled(self.normed(self.encoded(self.embed(images)))))
+
+    def encoded(self, z: Tensor) -> Tensor:
+        return self.blocks(z)
 
     def normed(self, z: Tensor) -> Tensor:
         return self.norm(z)
 
     def pooled(self, z: Tensor) -> Tensor:
-        return z.mean(dim=1) if self.config.pool == "mean" else self.row(z)
+        return self.average(z) if self.config.pool == "mean" else self.row(z)
+
+    def average(self, z: Tensor) -> Tensor:
+        return z.mean(dim=1)
 
     def row(self, z: Tensor) -> Tensor:
         return z[:, 0]
@@ -198,13 +222,28 @@ class _FirstPatch(_Model):
 
 
 class _FirstForMean(_Model):
-    def pooled(self, z: Tensor) -> Tensor:
+    def average(self, z: Tensor) -> Tensor:
         return z[:, 0]
 
 
 class _MeanWithoutFirst(_Model):
-    def pooled(self, z: Tensor) -> Tensor:
-        return z[:, 1:].mean(dim=1) if self.config.pool == "mean" else z[:, 0]
+    def average(self, z: Tensor) -> Tensor:
+        return z[:, 1:].mean(dim=1)
+
+
+class _MeanWithoutLast(_Model):
+    def average(self, z: Tensor) -> Tensor:
+        return z[:, :-1].mean(dim=1)
+
+
+class _Sum(_Model):
+    def average(self, z: Tensor) -> Tensor:
+        return z.sum(dim=1)
+
+
+class _Maximum(_Model):
+    def average(self, z: Tensor) -> Tensor:
+        return z.amax(dim=1)
 
 
 class _Swapped(_Model):
@@ -217,6 +256,11 @@ class _NoNorm(_Model):
         return z
 
 
+class _NormTwice(_Model):
+    def normed(self, z: Tensor) -> Tensor:
+        return self.norm(self.norm(z))
+
+
 class _NormAfterPooling(_NoNorm):
     def pooled(self, z: Tensor) -> Tensor:
         return self.norm(super().pooled(z))
@@ -227,6 +271,33 @@ class _NormBeforeBlocks(_Model):
         return self.head(self.pooled(self.blocks(self.norm(self.embed(images)))))
 
 
+class _NormAfterEachBlock(_Model):
+    def normed(self, z: Tensor) -> Tensor:
+        return z
+
+    def encoded(self, z: Tensor) -> Tensor:
+        for block in self.blocks:
+            z = self.norm(block(z))
+        return z
+
+
+def _with_eps(eps: float) -> type[_Model]:
+    class Eps(_Model):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.norm.eps = eps
+
+    return Eps
+
+
+class _EpsOfBlocks(_Model):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        for block in self.blocks:
+            for norm in (block.norm1, block.norm2):
+                cast(nn.LayerNorm, norm).eps = 1e-5
+
+
 class _OneInstance(_Model):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -234,9 +305,45 @@ class _OneInstance(_Model):
 
 
 class _OneBlock(_Model):
+    def encoded(self, z: Tensor) -> Tensor:
+        return self.blocks[0](z)
+
+
+class _OneTooFew(_Model):
+    def encoded(self, z: Tensor) -> Tensor:
+        return self.blocks[:-1](z)
+
+
+class _FirstSkipped(_Model):
+    def encoded(self, z: Tensor) -> Tensor:
+        return self.blocks[1:](z)
+
+
+class _Reversed(_Model):
+    def encoded(self, z: Tensor) -> Tensor:
+        return nn.Sequential(*list(self.blocks)[::-1])(z)
+
+
+class _Twice(_Model):
+    def encoded(self, z: Tensor) -> Tensor:
+        return self.blocks(self.blocks(z))
+
+
+class _Unused(_Model):
+    def encoded(self, z: Tensor) -> Tensor:
+        return z
+
+
+class _OuterResidual(_Model):
+    def encoded(self, z: Tensor) -> Tensor:
+        return z + self.blocks(z)
+
+
+class _OneHead(_Model):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.blocks = self.blocks[:1]
+        for block in self.blocks:
+            cast(EncoderBlock, block).attention.num_heads = 1
 
 
 class _PlainList(_Model):
@@ -258,67 +365,144 @@ class _Softmax(_Model):
         return super().forward(images).softmax(dim=-1)
 
 
+class _LogSoftmax(_Model):
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images).log_softmax(dim=-1)
+
+
+class _Dropout(_Model):
+    def encoded(self, z: Tensor) -> Tensor:
+        return self.blocks(nn.functional.dropout(z, 0.5, self.training))
+
+
 class _RandomHead(_Model):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         cast(nn.Linear, self.head).reset_parameters()
 
 
+class _RandomBias(_Model):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        nn.init.normal_(cast(nn.Linear, self.head).bias)
+
+
+class _AllZeros(_Model):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+
+
 def _observe_model(work: Any, case: Case) -> Result:
-    """As :func:`layer`; whether blocks hide in a list, and, in a case of its own, whether the head starts as zeros."""
+    """As :func:`layer`; whether blocks hide in a list, and in cases of their own how it starts and how it trains."""
     module = work(*case.build)
     if not isinstance(module, nn.Module):
-        return layer(work, case)  # which says so
-    kept = [part for part in vars(module).values() if isinstance(part, (list, tuple))]
-    if any(isinstance(part, nn.Module) for parts in kept for part in parts):
-        return {"the construction": "blocks in a plain Python list"}
+        return layer(lambda *_: module, case)  # which says so
+    if hidden := _hidden(module):
+        return {"where the blocks are": Words(hidden)}
+    if any(name.endswith("cls_token") for name, _ in module.named_parameters()) and case.build[-1] == "mean":
+        return {"where the blocks are": _SEEN, "a class token with pool='mean'": Words("there")}
+    sound: Result = {"where the blocks are": _SEEN, "a class token with pool='mean'": Words("not there")}
     if case.label == NEW:
-        return {"the construction": "sound", "a new model's answer": _first_answer(module, case)}
-    names = [name for name, _ in module.named_parameters()]
-    if case.build[-1] == "mean" and any(name.endswith("cls_token") for name in names):
-        return {"the construction": "a class token with pool='mean'"}
-    try:
-        observed = layer(lambda *_: module, case)
-    except Fault as fault:  # without the list of all parameters
-        raise Fault(f"{str(fault).split('; agreed are')[0]}; the parts are embed, blocks, norm and head") from None
-    observed["missing"] = []
-    return {"the construction": "sound"} | observed
+        return sound | _start(module, case)
+    if case.label == TRAINING:
+        layer(lambda *_: module, case, _others(case.weights), differentiable=False)
+        answers = [module.train()(*case.args) for _ in range(2)]
+        fixed = torch.equal(*answers) and torch.equal(answers[0], module.eval()(*case.args))
+        return sound | {"its answer in training mode": Words("as in evaluation mode" if fixed else "left to chance")}
+    return sound | layer(lambda *_: module, case, _others(case.weights), differentiable=False)
 
 
-def _first_answer(module: nn.Module, case: Case) -> str:
+_SEEN = Words("where torch sees them")
+
+
+def _hidden(module: nn.Module) -> str:
+    """Where modules are kept that torch doesn't see, or ""."""
+    known = {id(part) for part in module.modules()}
+    for part in module.modules():
+        for name, value in vars(part).items():
+            inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+            if name != "_modules" and any(isinstance(x, nn.Module) and id(x) not in known for x in inside):
+                return f"in a plain Python {'dictionary' if isinstance(value, dict) else 'list'}"
+    return ""
+
+
+def _others(weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """What a student's own parts from lessons 01 to 05 may call their parameters: as {theirs: agreed}."""
+    theirs = {"qkv.weight": "in_proj_weight", "qkv.bias": "in_proj_bias"}
+    theirs |= {"proj.weight": "out_proj.weight", "proj.bias": "out_proj.bias"}
+    found = {"embed.proj.weight": "embed.patches.proj.weight", "embed.proj.bias": "embed.patches.proj.bias"}
+    for name in weights:
+        before, attention, leaf = name.partition("attention.")
+        if leaf in theirs:
+            found[before + attention + theirs[leaf]] = name
+    return found
+
+
+def _start(module: nn.Module, case: Case) -> Result:
     logits, shape = module.eval()(*case.args), (len(case.args[0]), case.build[3])
     if not isinstance(logits, Tensor) or logits.shape != shape:
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise Fault(f"the logits must be (B, K) = {shape}, got {got}")
-    return "not all zeros" if logits.any() else "all zeros"
+    parameters = [p for name, p in module.named_parameters() if name.split(".")[0] in ("embed", "blocks")]
+    rest = any(p.ndim > 1 and p.any() for p in parameters)
+    return {
+        "a new model's answer": Words("not all zeros" if logits.any() else "all zeros"),
+        "what is zero beside the head": Words("nothing else has to be" if rest else "all weights of embed and blocks"),
+    }
 
 
 @functools.cache
-def _weights(build: tuple[Any, ...]) -> dict[str, Tensor]:
-    return random_weights(_Model(*build))
+def _weights(build: tuple[Any, ...], size: float = 1.0) -> dict[str, Tensor]:
+    """Random weights; with a small ``size`` the tokens are so small that a norm's eps counts."""
+    weights = random_weights(_Model(*build))
+    small = ("embed.", "attention.proj", "mlp.fc2")
+    return {name: value * size if any(part in name for part in small) else value for name, value in weights.items()}
+
+
+FAINT = "faint images, on which a norm's eps counts"
+TRAINING = "in training mode"
 
 
 def _model_cases() -> list[Case]:
     builds: list[tuple[Any, ...]] = [
-        ((4, 6), 2, 3, 5, 8, 2, 2, 12, "cls"),
-        ((6, 4), (3, 2), 1, 3, 6, 3, 3, 10, "cls"),
-        ((2, 8), (1, 4), 2, 7, 4, 2, 1, 6, "mean"),
+        ((4, 6), 2, 3, 5, 8, 3, 2, 12, "cls"),
+        ((6, 4), (3, 2), 1, 3, 6, 2, 3, 10, "cls"),
+        ((2, 8), (1, 4), 2, 7, 4, 3, 2, 6, "mean"),
     ]
     made = []
     for B, build in zip((2, 1, 3), builds, strict=True):
         images = normal(B, build[2], *build[0])
         label = f"images {tuple(images.shape)}, depth {build[5]}, pool={build[8]!r}"
         made.append(Case(label, (images,), build, _weights(build)))
-    return [*made, Case(NEW, made[0].args, builds[0])]
+    faint = ((2, 4), 2, 2, 4, 6, 2, 2, 10, "cls")
+    return [
+        *made,
+        Case(FAINT, (normal(3, 2, 2, 4, seed=5),), faint, _weights(faint, 1e-3)),
+        Case(TRAINING, made[1].args, builds[1], made[1].weights),
+        Case(NEW, made[1].args, builds[1]),
+    ]
+
+
+def _about_the_model(compared: list[tuple[Case, Result, Result]]) -> str:
+    if all(case.label == FAINT for case, _, _ in compared):
+        return (
+            "All is right, until the tokens are so small that a norm's eps counts. It is eps=1e-6 in the last norm and "
+            "in the blocks' (vt.EncoderBlock has it)."
+        )
+    return ""
 
 
 VIT = Exercise(
     name="vit",
     lesson="06",
+    points=5,
     right=_Model,
     cases=_model_cases,
     observe=_observe_model,
-    tolerance=1e-4,  # so that the norm's eps may be torch's 1e-5, too
+    forbidden=(ViT,),
+    explain=_about_the_model,
     mistakes=(
         Mistake(
             "the head on the mean where it should read the class token",
@@ -339,8 +523,8 @@ VIT = Exercise(
             _FirstForMean,
         ),
         Mistake(
-            "a class token that is averaged with the patches",
-            "With pool='mean' there is no class token: class_token=False.",
+            "a class token where there should be none",
+            "With pool='mean' there is no class token: class_token=False. The head reads the mean of all tokens.",
             "Without a head, without a class token",
             _TokenForMean,
         ),
@@ -382,6 +566,55 @@ VIT = Exercise(
             _NormAfterPooling,
         ),
         Mistake(
+            "the last patch left out of the mean",
+            "With pool='mean' all N tokens are patches, from the first to the last.",
+            "Without a head, without a class token",
+            _MeanWithoutLast,
+        ),
+        Mistake(
+            "a sum over the tokens in place of their mean",
+            "A sum grows with the number of patches: mean(dim=1).",
+            "Without a head, without a class token",
+            _Sum,
+        ),
+        Mistake(
+            "a maximum over the tokens in place of their mean",
+            "pool='mean' is the average of all tokens: mean(dim=1).",
+            "Without a head, without a class token",
+            _Maximum,
+        ),
+        Mistake(
+            "torch's own eps in the last norm",
+            "nn.LayerNorm takes 1e-5 if you don't say anything. The paper's code has 1e-6: nn.LayerNorm(dim, "
+            "eps=1e-6).",
+            "2 · The configuration",
+            _with_eps(1e-5),
+        ),
+        Mistake(
+            "Hugging Face's eps in the last norm",
+            "1e-12 is what their files are made for. Here it is 1e-6: nn.LayerNorm(dim, eps=1e-6).",
+            "2 · The configuration",
+            _with_eps(1e-12),
+        ),
+        Mistake(
+            "torch's own eps in the norms of the blocks",
+            "The last norm is right, but those inside your blocks have 1e-5. The paper's code has 1e-6 everywhere.",
+            "2 · The configuration",
+            _EpsOfBlocks,
+        ),
+        Mistake(
+            "the last norm taken twice",
+            "The tokens go through norm twice. Once is enough, behind the last block.",
+            "1 · Four equations, four lines",
+            _NormTwice,
+        ),
+        Mistake(
+            "the last norm after every block",
+            "Each block has its own norms inside. The last norm stands behind the last block alone.",
+            "1 · Four equations, four lines",
+            _NormAfterEachBlock,
+        ),
+        Mistake(
             "the last norm before the blocks",
             "The norm of Eq. 4 stands behind the last block; each block has its own norms inside.",
             "1 · Four equations, four lines",
@@ -394,10 +627,53 @@ VIT = Exercise(
             _OneInstance,
         ),
         Mistake(
-            "a single block",
+            "the first block alone",
             "The images pass through one block. There must be `depth` of them, one after the other.",
             "1 · Four equations, four lines",
             _OneBlock,
+        ),
+        Mistake(
+            "one block too few",
+            "The last of the `depth` blocks is missing: range(depth) counts from 0 to depth - 1, and has `depth` "
+            "steps.",
+            "1 · Four equations, four lines",
+            _OneTooFew,
+        ),
+        Mistake(
+            "a first block that is skipped",
+            "The images miss block 0. They pass through all `depth` blocks, the first one among them.",
+            "1 · Four equations, four lines",
+            _FirstSkipped,
+        ),
+        Mistake(
+            "blocks in the reverse order",
+            "Block 0 comes first.",
+            "1 · Four equations, four lines",
+            _Reversed,
+        ),
+        Mistake(
+            "blocks that are passed twice",
+            "Each image passes through every block once.",
+            "1 · Four equations, four lines",
+            _Twice,
+        ),
+        Mistake(
+            "blocks that change nothing",
+            "The blocks are there, but their result isn't used: z = block(z), and norm(z) of that.",
+            "1 · Four equations, four lines",
+            _Unused,
+        ),
+        Mistake(
+            "a residual connection around all blocks",
+            "Each block adds to its input inside already. Outside of the blocks nothing is added.",
+            "1 · Four equations, four lines",
+            _OuterResidual,
+        ),
+        Mistake(
+            "blocks of a single head",
+            "The blocks must have `num_heads` heads: vt.EncoderBlock(dim, num_heads, mlp_dim).",
+            "1 · Four equations, four lines",
+            _OneHead,
         ),
         Mistake(
             "blocks in a plain Python list",
@@ -411,6 +687,25 @@ VIT = Exercise(
             "The model returns logits. The loss takes their softmax itself, and twice is once too often.",
             "1 · Four equations, four lines",
             _Softmax,
+        ),
+        Mistake(
+            "a logarithm of the softmax in the model",
+            "The model returns logits as the head gives them. The loss takes their log_softmax itself.",
+            "1 · Four equations, four lines",
+            _LogSoftmax,
+        ),
+        Mistake(
+            "dropout in the model",
+            "In training mode its answers are left to chance. This exercise asks for no dropout.",
+            "2 · The configuration",
+            _Dropout,
+        ),
+        Mistake(
+            "zeros everywhere",
+            "You set all of the model's parameters to zero. Then all tokens are alike, and most weights never get a "
+            "gradient. Only the head's weight and bias start as zeros.",
+            "It starts with no opinion",
+            _AllZeros,
         ),
         Mistake(
             "a head that starts at random",
@@ -438,44 +733,116 @@ def _rates(depth: int, last: float) -> list[float]:
     return [last * layer / max(depth - 1, 1) for layer in range(depth)]
 
 
+_DEPTH = "9 · Stochastic depth"
+
+
+def _observe_rates(work: Any, case: Case) -> Result:
+    """The rates as a tensor, however they are kept: a list, a tuple, a tensor, an array."""
+    given = work(*case.args)
+    if isinstance(given, (Tensor, np.ndarray)) or given is None:
+        return {"rates": given}
+    if not isinstance(given, Iterable):
+        raise Fault(f"returned {given!r}, which is one number: a rate for each block is asked for, in a list")
+    numbers = [as_number(rate) for rate in given]
+    if None in numbers:
+        raise Fault(f"rate {numbers.index(None)} is no number: a list of numbers is asked for")
+    return {"rates": torch.tensor(numbers, dtype=torch.float64)}
+
+
 DROP_PATH_RATES = Exercise(
     name="drop_path_rates",
     lesson="06",
+    points=2,
     right=_rates,
     cases=lambda: [
         Case(f"depth={depth}, last={last}", (depth, last)) for depth, last in [(4, 0.3), (12, 0.1), (2, 0.5), (1, 0.2)]
     ],
-    observe=call,
+    observe=_observe_rates,
     mistakes=(
         Mistake(
             "the same rate in every block",
             "The rate grows with depth: 0 in the first block, `last` in the last one.",
-            "2 · The configuration",
+            _DEPTH,
             lambda depth, last: [last] * depth,
+            lesson="05",
         ),
         Mistake(
             "a last block that stays below its rate",
             "You divide by depth. From block 0 to block depth - 1 there are depth - 1 steps.",
-            "2 · The configuration",
+            _DEPTH,
             lambda depth, last: [last * layer / depth for layer in range(depth)],
+            lesson="05",
         ),
         Mistake(
             "a first block that is dropped, too",
             "You count layers from 1. The first block's rate is 0: all that follow depend on it.",
-            "2 · The configuration",
+            _DEPTH,
             lambda depth, last: [last * (layer + 1) / depth for layer in range(depth)],
+            lesson="05",
         ),
         Mistake(
             "rates that fall",
             "The first blocks are kept and the last ones dropped most; yours go the other way.",
-            "2 · The configuration",
+            _DEPTH,
             lambda depth, last: _rates(depth, last)[::-1],
+            lesson="05",
+        ),
+        Mistake(
+            "a single block that is dropped",
+            "With depth 1 there is one block, the first, and it is never dropped: its rate is 0, not `last`.",
+            _DEPTH,
+            lambda depth, last: [last] if depth == 1 else _rates(depth, last),
+            lesson="05",
+        ),
+        Mistake(
+            "rates that know nothing of `last`",
+            "They grow from 0 to 1. The last block's rate is `last`: multiply.",
+            _DEPTH,
+            lambda depth, last: _rates(depth, 1.0),
+            lesson="05",
+        ),
+        Mistake(
+            "rates that begin too late",
+            "Only the last block gets a rate. In between it grows in equal steps.",
+            _DEPTH,
+            lambda depth, last: [last * (0 < layer == depth - 1) for layer in range(depth)],
+            lesson="05",
+        ),
+        Mistake(
+            "a step of `last` for each layer",
+            "You multiply `last` by the layer's number. Divide by the number of steps, depth - 1, too.",
+            _DEPTH,
+            lambda depth, last: [last * layer for layer in range(depth)],
+            lesson="05",
+        ),
+        Mistake(
+            "layers counted from 1",
+            "There are depth - 1 steps, but the first one is block 0: its rate is 0, and the last one's is `last`.",
+            _DEPTH,
+            lambda depth, last: [last * (layer + 1) / max(depth - 1, 1) for layer in range(depth)],
+            lesson="05",
+        ),
+        Mistake(
+            "a curve in place of equal steps",
+            "Yours begins and ends right, but grows faster and faster: the step from block to block is always "
+            "the same.",
+            _DEPTH,
+            lambda depth, last: [last * (layer / max(depth - 1, 1)) ** 2 for layer in range(depth)],
+            lesson="05",
+        ),
+        Mistake(
+            "rates rounded to two decimals",
+            "Return them as they are.",
+            _DEPTH,
+            lambda depth, last: [round(rate, 2) for rate in _rates(depth, last)],
+            lesson="05",
         ),
         Mistake(
             "the share that is kept",
             "You return 1 - rate, the probability to keep a branch. Wanted is the probability to drop it.",
-            "2 · The configuration",
+            _DEPTH,
             lambda depth, last: [1 - rate for rate in _rates(depth, last)],
+            lesson="05",
         ),
     ),
 )
@@ -539,23 +906,118 @@ def _count(terms: Terms, **wrong: Callable[[_Sizes], int]) -> Callable[..., dict
     return count
 
 
-def _terms(work: Any, case: Case) -> Result:
-    """One term, named by the last argument, of the dictionary that the work returns."""
-    *sizes, term = case.args
-    given = work(*sizes)
-    if not isinstance(given, dict):
-        raise Fault(f"returned {type(given).__name__}, expected a dictionary")
-    if term not in given:
-        raise Fault(f"there is no {term!r} in the dictionary: it has {', '.join(map(repr, given)) or 'nothing'}")
-    return {term: given[term]}
+def _terms(terms: Terms) -> Callable[[Any, Case], Result]:
+    """The terms of the dictionary that the work returns."""
+
+    def observe(work: Any, case: Case) -> Result:
+        given = work(*case.args)
+        if given is None:
+            raise Fault("the result is None: is the return missing?")
+        if not isinstance(given, Mapping):
+            raise Fault(f"returned {kind(given)}, expected a dictionary with the keys {', '.join(terms)}")
+        if lost := [term for term in terms if term not in given]:
+            raise Fault(f"there is no {lost[0]!r} in the dictionary: it has {', '.join(map(repr, given)) or 'nothing'}")
+        return {term: given[term] for term in terms}
+
+    return observe
 
 
-def _count_cases(terms: Terms) -> Callable[[], list[Case]]:
-    models: list[tuple[str, tuple[Any, ...]]] = [
-        ("B/16", ((224, 224), 16, 3, 1000, 768, 12, 12, 3072)),
-        ("small, on 32 x 48 pixels", ((32, 48), 8, 1, 10, 24, 5, 3, 60)),
+def _count_cases() -> list[Case]:
+    return [
+        Case("B/16", ((224, 224), 16, 3, 1000, 768, 12, 12, 3072)),
+        Case("small, on 32 x 48 pixels", ((32, 48), 8, 1, 10, 24, 5, 3, 60)),
+        Case("smaller, on 20 x 10 pixels", ((20, 10), 5, 2, 7, 18, 4, 2, 50)),
     ]
-    return lambda: [Case(f"{model}: {term}", (*sizes, term)) for model, sizes in models for term in terms]
+
+
+# What a count may be off by: in words, and as a number. The likelier one first, where two are equal.
+_PIECES: Mapping[str, Callable[[_Sizes], int]] = {
+    "D": lambda s: s.D,
+    "M": lambda s: s.M,
+    "K": lambda s: s.K,
+    "D · D": lambda s: s.D**2,
+    "D · M": lambda s: s.D * s.M,
+    "D · K": lambda s: s.D * s.K,
+    "M · K": lambda s: s.M * s.K,
+    "N · D": lambda s: s.N * s.D,
+    "T · D": lambda s: s.T * s.D,
+    "T · T · D": lambda s: s.T**2 * s.D,
+    "N · N · D": lambda s: s.N**2 * s.D,
+    "T · D · D": lambda s: s.T * s.D**2,
+    "T · D · M": lambda s: s.T * s.D * s.M,
+    "T · D · K": lambda s: s.T * s.D * s.K,
+    "N · D · D": lambda s: s.N * s.D**2,
+    "N · D · M": lambda s: s.N * s.D * s.M,
+    "N · D · K": lambda s: s.N * s.D * s.K,
+    "C · P · P · D": lambda s: s.C * s.P**2 * s.D,
+    "P · P · D": lambda s: s.P**2 * s.D,
+    "C · P · D": lambda s: s.C * s.P * s.D,
+    "N · C · P · P · D": lambda s: s.N * s.C * s.P**2 * s.D,
+    "N · P · P · D": lambda s: s.N * s.P**2 * s.D,
+    "T · T · h": lambda s: s.T**2 * s.h,
+    "T · T · d": lambda s: s.T**2 * (s.D // s.h),
+    "D · d": lambda s: s.D * (s.D // s.h),
+    "T": lambda s: s.T,
+    "1": lambda s: 1,
+    "(M + D)": lambda s: s.M + s.D,
+    "(M - D)": lambda s: s.M - s.D,
+    "(K - D)": lambda s: s.K - s.D,
+    "(T + 1) · D": lambda s: (s.T + 1) * s.D,
+    "D · (M + 1)": lambda s: s.D * (s.M + 1),
+    "M · (D + 1)": lambda s: s.M * (s.D + 1),
+    "K · (M - D)": lambda s: s.K * (s.M - s.D),
+    "C · P · (P - 1) · D": lambda s: s.C * s.P * (s.P - 1) * s.D,
+    "(N - 1) · (C · P · P + 1) · D": lambda s: (s.N - 1) * (s.C * s.P**2 + 1) * s.D,
+    "(2 · N + 1) · D": lambda s: (s.N + s.T) * s.D,
+    "N · (C - 1) · P · P · D": lambda s: s.N * (s.C - 1) * s.P**2 * s.D,
+}
+_TIMES: Mapping[str, Callable[[_Sizes], int]] = {
+    "": lambda s: 1,
+    "L · ": lambda s: s.L,
+    "h · ": lambda s: s.h,
+    "L · h · ": lambda s: s.L * s.h,
+    "T · ": lambda s: s.T,
+    "N · ": lambda s: s.N,
+    "L · T · ": lambda s: s.L * s.T,
+    "L · N · ": lambda s: s.L * s.N,
+}
+
+
+def _off_by(compared: list[tuple[Case, Result, Result]]) -> str:
+    """The first wrong term, and by what it is off in every model: a piece of the formula, or a factor."""
+    said = []
+    for term, right in compared[0][1].items() if compared else ():
+        numbers = [(_Sizes(*case.args), a[term], as_number(b[term])) for case, a, b in compared]
+        if not isinstance(right, int) or any(b is None for _, _, b in numbers) or all(a == b for _, a, b in numbers):
+            continue
+        if found := _difference(numbers):
+            said.append(f"{term!r} {found}")
+    return " ".join(said)
+
+
+def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
+    if all(b == 0 for _, _, b in numbers):
+        return "is 0."
+    for words, times in _TIMES.items():
+        for few, many in (
+            ("times too large", lambda a, b, n: b == a * n),
+            ("times too small", lambda a, b, n: b * n == a),
+        ):
+            if words and all(many(a, b, times(s)) for s, a, b in numbers):
+                return f"is {words.removesuffix(' · ')} {few}."
+    for n in (2, 3, 4):
+        if all(b == a * n for _, a, b in numbers) or all(b * n == a for _, a, b in numbers):
+            return f"is {n} times too {'large' if numbers[0][2] > numbers[0][1] else 'small'}."
+    for count in (1, 2, 3, 4, 5, 6):
+        for factor, times in _TIMES.items():
+            for words, piece in _PIECES.items():
+                for sign, few in ((1, "too many"), (-1, "too few")):
+                    if all(b - a == sign * count * times(s) * piece(s) for s, a, b in numbers):
+                        return f"has {f'{count} · ' * (count > 1)}{factor}{words} {few}."
+                if all(b == count * times(s) * piece(s) for s, _, b in numbers):
+                    return f"is {f'{count} · ' * (count > 1)}{factor}{words}, and that isn't all, or not it."
+    ratios = [b / a for _, a, b in numbers]
+    return f"is {ratios[0]:.4g} times the right one for the first model, and {ratios[-1]:.4g} times for the last."
 
 
 _TERMS = "Parameters, term by term"
@@ -563,10 +1025,13 @@ _TERMS = "Parameters, term by term"
 COUNT_PARAMETERS = Exercise(
     name="count_parameters",
     lesson="06",
+    points=3,
     right=_count(_PARAMETERS),
-    cases=_count_cases(_PARAMETERS),
-    observe=_terms,
+    cases=_count_cases,
+    observe=_terms(_PARAMETERS),
     tolerance=0.0,
+    forbidden=(count_parameters,),
+    explain=_off_by,
     mistakes=(
         Mistake(
             "matrices without their biases",
@@ -681,10 +1146,13 @@ _MULTIPLICATIONS = "4 · Multiplications"
 COUNT_MACS = Exercise(
     name="count_macs",
     lesson="06",
+    points=2,
     right=_count(_MACS),
-    cases=_count_cases(_MACS),
-    observe=_terms,
+    cases=_count_cases,
+    observe=_terms(_MACS),
     tolerance=0.0,
+    forbidden=(count_macs,),
+    explain=_off_by,
     mistakes=(
         Mistake(
             "parameters counted in place of work",
@@ -800,33 +1268,88 @@ class _Parts(nn.Module):
         for name, value in random_weights(self).items():
             self.get_parameter(name).data = value
 
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.norm(self.blocks(self.embed(images)))[:, 0])
+
+
+Split = Callable[[Tensor, int], tuple[Tensor, Tensor, Tensor]]  # qkv (B, T, 3D), h -> three times (B, h, T, d)
+
+
+def _split(qkv: Tensor, h: int) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = qkv.unflatten(-1, (3, h, -1)).permute(2, 0, 3, 1, 4)
+    return q, k, v
+
+
+def _heads_first(qkv: Tensor, h: int) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = qkv.unflatten(-1, (h, 3, -1)).permute(3, 0, 2, 1, 4)
+    return q, k, v
+
+
+def _numbers_first(qkv: Tensor, h: int) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = qkv.unflatten(-1, (3, -1, h)).permute(2, 0, 4, 1, 3)
+    return q, k, v
+
+
+def _reshaped(qkv: Tensor, h: int) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = (part.reshape(part.shape[0], h, part.shape[1], -1) for part in qkv.chunk(3, dim=-1))
+    return q, k, v
+
+
+def _reshaped_at_once(qkv: Tensor, h: int) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = qkv.reshape(qkv.shape[0], 3, h, qkv.shape[1], -1).transpose(0, 1)
+    return q, k, v
+
+
+def _scale(q: Tensor) -> float:
+    return 1 / math.sqrt(q.shape[-1])
+
 
 def _maps(
     enter: Callable[[_Parts, EncoderBlock, Tensor], Tensor] = lambda model, block, z: block.norm1(z),
-    weigh: Callable[[Tensor, Tensor], Tensor] = lambda q, k: (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1),
+    split: Split = _split,
+    pair: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] = lambda q, k, v: (q, k),
+    scale: Callable[[Tensor], float] = _scale,
+    weigh: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(dim=-1),
+    on: Callable[[EncoderBlock, Tensor], Tensor] = lambda block, z: block(z),
+    whose: Callable[[_Parts, EncoderBlock], Any] = lambda model, block: block,
     late: bool = False,
-    still: bool = False,
+    end: Callable[[list[Tensor]], list[Tensor]] = lambda maps: maps,
 ) -> Callable[[_Parts, Tensor], list[Tensor]]:
-    """Attention maps: with another input of the queries, other weights, a layer too late, or without going on."""
+    """Attention maps with another input of the queries, another cut, pair, scale, weights, way on, or a block late."""
 
     def attention_maps(model: _Parts, images: Tensor) -> list[Tensor]:
         z, maps = model.embed(images), []
         for block in cast(Iterable[EncoderBlock], model.blocks):
             z = block(z) if late else z
-            q, k, _ = block.attention.split_heads(enter(model, block, z))
-            maps.append(weigh(q, k))
-            z = z if late or still else block(z)
-        return maps
+            attention = whose(model, block).attention
+            q, k = pair(*split(attention.qkv(enter(model, block, z)), attention.num_heads))
+            maps.append(weigh(q @ k.mT * scale(q)))
+            z = z if late else on(block, z)
+        return end(maps)
 
     return attention_maps
 
 
 def _map_cases() -> list[Case]:
     made = []
-    for B, (H, W), dim, depth, heads in [(2, (4, 6), 8, 2, 2), (1, (6, 4), 6, 3, 3), (3, (2, 4), 12, 2, 1)]:
+    sizes = [(3, (4, 6), 8, 3, 2), (1, (6, 4), 6, 4, 3), (2, (2, 8), 12, 3, 4), (3, (2, 4), 10, 2, 1)]
+    for B, (H, W), dim, depth, heads in sizes:
         label = f"images {(B, 1, H, W)}, {depth} layers, {heads} heads"
         made.append(Case(label, (_Parts((H, W), 2, dim, depth, heads).eval(), normal(B, 1, H, W))))
     return made
+
+
+def _observe_maps(work: Any, case: Case) -> Result:
+    """The maps; a tensor that holds all layers, or a dictionary of them in order, will do, too."""
+    model, images = case.args
+    maps = work(model, images.clone())
+    if isinstance(maps, Mapping):
+        maps = [maps[layer] for layer in sorted(maps)] if _in_order(maps) else list(maps.values())
+    return {"maps": maps}
+
+
+def _in_order(maps: Mapping[Any, Any]) -> bool:
+    return all(isinstance(layer, int) for layer in maps)
 
 
 _KERNEL = "6 · Attention maps without giving up the fast kernel"
@@ -834,9 +1357,11 @@ _KERNEL = "6 · Attention maps without giving up the fast kernel"
 ATTENTION_MAPS = Exercise(
     name="attention_maps",
     lesson="06",
+    points=2,
     right=_maps(),
     cases=_map_cases,
-    observe=call,
+    observe=_observe_maps,
+    forbidden=(ViT,),
     mistakes=(
         Mistake(
             "a block's norm forgotten",
@@ -854,7 +1379,7 @@ ATTENTION_MAPS = Exercise(
             "tokens that stay in front of the first block",
             "Every layer gets the embeddings from you. What enters layer l is what layer l - 1 returned: z = block(z).",
             _KERNEL,
-            _maps(still=True),
+            _maps(on=lambda block, z: z),
         ),
         Mistake(
             "the block's second norm",
@@ -872,25 +1397,173 @@ ATTENTION_MAPS = Exercise(
             "scores in place of weights",
             "The rows of a map sum to 1: take the softmax of the scaled scores.",
             _KERNEL,
-            _maps(weigh=lambda q, k: q @ k.mT / math.sqrt(q.shape[-1])),
+            _maps(weigh=lambda scores: scores),
         ),
         Mistake(
             "no scale",
             "The scores are divided by √d before the softmax, d = D / h.",
             _KERNEL,
-            _maps(weigh=lambda q, k: (q @ k.mT).softmax(dim=-1)),
+            _maps(scale=lambda q: 1.0),
         ),
         Mistake(
             "a softmax over the queries",
             "The weights of one query sum to 1 over the keys, the last axis.",
             _KERNEL,
-            _maps(weigh=lambda q, k: (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-2)),
+            _maps(weigh=lambda scores: scores.softmax(dim=-2)),
         ),
         Mistake(
             "a mean over the heads",
             "Each head has a map of its own, so a layer's maps are (B, h, T, T).",
             _KERNEL,
-            _maps(weigh=lambda q, k: (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1).mean(dim=1)),
+            _maps(weigh=lambda scores: scores.softmax(dim=-1).mean(dim=1)),
+        ),
+        Mistake(
+            "a scale by the width of all heads",
+            "You divide by √D. A head's queries and keys have d = D / h numbers, so it is √d.",
+            _KERNEL,
+            _maps(scale=lambda q: 1 / math.sqrt(q.shape[-1] * q.shape[1])),
+        ),
+        Mistake(
+            "a division by d in place of its root",
+            "The scores are divided by √d.",
+            _KERNEL,
+            _maps(scale=lambda q: 1 / q.shape[-1]),
+        ),
+        Mistake(
+            "a multiplication by √d",
+            "The scores are divided by √d, so that they don't grow with the width.",
+            _KERNEL,
+            _maps(scale=lambda q: math.sqrt(q.shape[-1])),
+        ),
+        Mistake(
+            "keys in place of queries, and queries in place of keys",
+            "Row i of a map is where token i looks: q kᵀ, with the queries on the left. You have k qᵀ.",
+            _KERNEL,
+            _maps(pair=lambda q, k, v: (k, q)),
+        ),
+        Mistake(
+            "values in place of keys",
+            "Attention weights come from queries and keys. qkv has all queries first, then all keys, then all values.",
+            _KERNEL,
+            _maps(pair=lambda q, k, v: (q, v)),
+        ),
+        Mistake(
+            "keys and values in place of queries and keys",
+            "qkv has all queries first, then all keys, then all values. You took the second and the third.",
+            _KERNEL,
+            _maps(pair=lambda q, k, v: (k, v)),
+        ),
+        Mistake(
+            "queries that meet themselves",
+            "You multiply q by qᵀ. The keys are the second third of qkv.",
+            _KERNEL,
+            _maps(pair=lambda q, k, v: (q, q)),
+        ),
+        Mistake(
+            "q, k and v looked for inside each head",
+            "You cut the 3D columns as (h, 3, d). All queries come first, of all heads: (3, h, d).",
+            _KERNEL,
+            _maps(split=_heads_first),
+        ),
+        Mistake(
+            "the numbers of a head far apart",
+            "You cut the columns as (d, h). Head 0 has the first d columns: (3, h, d).",
+            _KERNEL,
+            _maps(split=_numbers_first),
+        ),
+        Mistake(
+            "a reshape where the tokens must move first",
+            "(B, T, D) has the tokens in front of the heads: unflatten the last axis to (h, d), then transpose T "
+            "and h. A reshape to (B, h, T, d) mixes tokens and heads.",
+            _KERNEL,
+            _maps(split=_reshaped),
+        ),
+        Mistake(
+            "a reshape in place of a permute",
+            "(B, T, 3D) can't be reshaped to (B, 3, h, T, d): unflatten the last axis first, and permute then.",
+            _KERNEL,
+            _maps(split=_reshaped_at_once),
+        ),
+        Mistake(
+            "a softmax taken twice",
+            "One softmax makes weights of the scores. A second one makes them all nearly equal.",
+            _KERNEL,
+            _maps(weigh=lambda scores: scores.softmax(dim=-1).softmax(dim=-1)),
+        ),
+        Mistake(
+            "a softmax over the heads",
+            "The weights of one query sum to 1 over the keys, the last axis. Yours sum to 1 over the heads.",
+            _KERNEL,
+            _maps(weigh=lambda scores: scores.softmax(dim=1)),
+        ),
+        Mistake(
+            "a map that lies on its side",
+            "A row belongs to a query, so that rows sum to 1. Yours has the keys in the rows.",
+            _KERNEL,
+            _maps(weigh=lambda scores: scores.softmax(dim=-1).mT),
+        ),
+        Mistake(
+            "a logarithm of the weights",
+            "The weights themselves are asked for: softmax, no log_softmax.",
+            _KERNEL,
+            _maps(weigh=lambda scores: scores.log_softmax(dim=-1)),
+        ),
+        Mistake(
+            "a sum over the heads",
+            "Each head has a map of its own, so a layer's maps are (B, h, T, T).",
+            _KERNEL,
+            _maps(weigh=lambda scores: scores.softmax(dim=-1).sum(dim=1)),
+        ),
+        Mistake(
+            "the layers in the reverse order",
+            "The first layer's maps come first.",
+            _KERNEL,
+            _maps(end=lambda maps: maps[::-1]),
+        ),
+        Mistake(
+            "the first block's weights in every layer",
+            "Each layer has its own qkv: block.attention, not that of block 0.",
+            _KERNEL,
+            _maps(whose=lambda model, block: model.blocks[0]),
+        ),
+        Mistake(
+            "the last block's weights in every layer",
+            "Each layer has its own qkv. (A function that is made in a loop sees the loop's last block, wherever "
+            "it is called.)",
+            _KERNEL,
+            _maps(whose=lambda model, block: model.blocks[-1]),
+        ),
+        Mistake(
+            "attention alone between the layers",
+            "What enters the next layer is what the whole block returns, with its residual connections and its "
+            "MLP: z = block(z).",
+            _KERNEL,
+            _maps(on=lambda block, z: block.attention(block.norm1(z))),
+        ),
+        Mistake(
+            "a block without its MLP between the layers",
+            "You add the attention, and go on. A block adds its MLP, too: z = block(z).",
+            _KERNEL,
+            _maps(on=lambda block, z: z + block.attention(block.norm1(z))),
+        ),
+        Mistake(
+            "a block without its attention between the layers",
+            "You add the MLP, and go on. A block adds its attention first: z = block(z).",
+            _KERNEL,
+            _maps(on=lambda block, z: z + block.mlp(block.norm2(z))),
+        ),
+        Mistake(
+            "tokens that are normed before the block",
+            "norm1 belongs to what the queries and keys see. The block itself gets z, and norms it inside: z = "
+            "block(z).",
+            _KERNEL,
+            _maps(on=lambda block, z: block(block.norm1(z))),
+        ),
+        Mistake(
+            "a block's norm taken twice",
+            "norm1 is applied to z once.",
+            _KERNEL,
+            _maps(enter=lambda model, block, z: block.norm1(block.norm1(z))),
         ),
     ),
 )

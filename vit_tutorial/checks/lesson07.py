@@ -10,12 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vit_tutorial.checks.compare import as_number, as_tensor, kind
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
+    Forbidden,
     Mistake,
     Result,
+    Words,
     answers,
     call,
     check,
@@ -47,11 +50,22 @@ NUMBERS = {
 TRAINING_NUMBERS = Exercise(
     name="training_numbers",
     lesson="07",
+    points=4,
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
     tolerance=0.006,
     secret=True,
+    advice={
+        "loss": "First the probabilities: e to the power of each logit, divided by their sum. Then minus the logarithm "
+        "of the true class's.",
+        "target": "ε is spread over all K classes alike, and the true one keeps 1 - ε besides. The four sum to 1.",
+        "weight": "Two things happen: the weight loses rate × decay × w, and makes a step as long as the rate, against "
+        "the gradient.",
+        "clipped": "The length of (6, 8) is too large: multiply both by largest norm / length.",
+        "average": "decay × the average so far, plus (1 - decay) × the weight.",
+        "pixels": "Scale to [0, 1], subtract the training pixels' mean, divide by their standard deviation.",
+    },
     mistakes=(
         Mistake(
             "a softmax taken twice",
@@ -177,7 +191,7 @@ def _loss(logits: Tensor, labels: Tensor, epsilon: float) -> Tensor:
 
 
 def _as_list(work: Any, case: Case) -> Result:
-    """As :func:`call`, on a result of shape (1,) in place of ()."""
+    """As :func:`call`, on a result of shape (1,) in place of (): the loss must be differentiable."""
 
     def listed(*arguments: Any) -> Any:
         result = work(*arguments)
@@ -187,7 +201,7 @@ def _as_list(work: Any, case: Case) -> Result:
             )
         return result.reshape(1) if isinstance(result, Tensor) and result.ndim == 0 else result
 
-    return call(listed, case)
+    return call(listed, case, differentiable=True)
 
 
 def _loss_cases() -> list[Case]:
@@ -223,12 +237,45 @@ def _powers(logits: Tensor) -> Tensor:
     return powers / powers.sum(dim=1, keepdim=True)
 
 
+def _implied(compared: list[tuple[Case, Result, Result]]) -> str:
+    """What the gradient says of the target: it is (p - target) / B."""
+    for case, right, theirs in compared:
+        logits = case.args[0].double()
+        mine, yours = (one["gradient of argument 1"].double() * len(logits) for one in (right, theirs))
+        if torch.allclose(mine, yours, atol=1e-5):
+            return "The gradient is right: only a constant is added to the loss, which the logits don't change."
+        factor = ((mine * yours).sum() / mine.square().sum()).item()
+        if torch.allclose(yours, factor * mine, atol=1e-5):
+            return f"The loss has the right gradient, times {factor:.4g}: look for a factor."
+        if not torch.allclose(yours.sum(dim=1), torch.zeros(len(logits)).double(), atol=1e-5):
+            return (
+                "Add the same number to all logits of an image, and your loss changes. It must not: either the target "
+                "doesn't sum to 1, or it is no logarithm of a softmax over the classes, dim=1."
+            )
+        p = logits.softmax(dim=1)
+        targets = [", ".join(f"{x:.3g}" for x in (p - one)[0].tolist()[:5]) for one in (yours, mine)]
+        return f"By its gradient, your loss has the target ({targets[0]}) for image 0; it should be ({targets[1]})."
+    return ""
+
+
+def _kl(logits: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+    K = logits.shape[1]
+    target = _smooth(F.one_hot(labels, K), epsilon, K)
+    return F.kl_div(logits.log_softmax(dim=1), target, reduction="batchmean")
+
+
 SMOOTHED_CROSS_ENTROPY = Exercise(
     name="smoothed_cross_entropy",
     lesson="07",
+    points=3,
     right=_loss,
     cases=_loss_cases,
     observe=_as_list,
+    explain=_implied,
+    forbidden=(
+        Forbidden(F.cross_entropy, "write the loss out"),
+        Forbidden("cross_entropy_loss", "write the loss out"),
+    ),
     mistakes=(
         Mistake(
             "a softmax taken twice",
@@ -297,6 +344,62 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
             _by_target(_smooth, cost=lambda z: -z.softmax(dim=1)),
         ),
         Mistake(
+            "a smoothing of 0.1, whatever epsilon is",
+            "Use the argument `epsilon`.",
+            "Label smoothing",
+            _by_target(lambda hot, epsilon, K: 0.9 * hot + 0.1 / K),
+        ),
+        Mistake(
+            "a target that sums to more than 1",
+            "You add ε / K to each class, but take nothing off the true one: it keeps 1 - ε.",
+            "Label smoothing",
+            _by_target(lambda hot, epsilon, K: hot + epsilon / K),
+        ),
+        Mistake(
+            "a logarithm to the base 10",
+            "The loss is in nats, with the natural logarithm.",
+            "2 · The loss, by hand",
+            _by_target(_smooth, cost=lambda z: -z.log_softmax(dim=1) / math.log(10)),
+        ),
+        Mistake(
+            "a logarithm to the base 2",
+            "The loss is in nats, with the natural logarithm.",
+            "2 · The loss, by hand",
+            _by_target(_smooth, cost=lambda z: -z.log_softmax(dim=1) / math.log(2)),
+        ),
+        Mistake(
+            "logits in place of logarithms of probabilities",
+            "You weigh the logits themselves. The sum of their powers is missing: log_softmax.",
+            "2 · The loss, by hand",
+            _by_target(_smooth, cost=lambda z: -z),
+        ),
+        Mistake(
+            "a Kullback-Leibler divergence",
+            "It differs from the cross-entropy by the target's own entropy. Its gradient is the same, its value isn't.",
+            "2 · The loss, by hand",
+            _kl,
+        ),
+        Mistake(
+            "a binary cross-entropy",
+            "Each class is asked for by itself in yours. Here the classes share one probability: log_softmax.",
+            "2 · The loss, by hand",
+            lambda logits, labels, epsilon: F.binary_cross_entropy_with_logits(
+                logits, _smooth(F.one_hot(labels, logits.shape[1]), epsilon, logits.shape[1])
+            ),
+        ),
+        Mistake(
+            "the true class alone",
+            "The others count, too: each has the share ε / K of the target.",
+            "Label smoothing",
+            _by_target(lambda hot, epsilon, K: _smooth(hot, epsilon, K) * hot),
+        ),
+        Mistake(
+            "a division by the batch, twice",
+            "The mean over the images divides by B already.",
+            "2 · The loss, by hand",
+            _by_target(_smooth, join=lambda losses: losses.mean() / len(losses)),
+        ),
+        Mistake(
             "a logarithm of zero",
             "All is right until the logits get large: then the softmax rounds to 0, whose logarithm is infinite. "
             "log_softmax takes both at once: logits - logits.logsumexp(dim=1, keepdim=True).",
@@ -340,18 +443,25 @@ def _schedule(
 
 
 def _schedule_cases() -> list[Case]:
-    made = []
-    for steps, warmup in [(10, 4), (30, 6)]:
-        made += [
-            Case(f"steps={steps}, warmup={warmup}: steps 0 to {warmup - 1}", (steps, warmup, range(warmup))),
-            Case(f"steps={steps}, warmup={warmup}: the cosine", (steps, warmup, range(warmup, steps))),
-        ]
-    return [*made, Case("steps=8, warmup=0", (8, 0, range(8)))]
+    sizes = [(10, 4), (30, 6), (8, 0), (9, 1), (40, 16)]
+    return [Case(f"steps={steps}, warmup={warmup}", (steps, warmup)) for steps, warmup in sizes]
 
 
 def _shares(work: Any, case: Case) -> Result:
-    steps, warmup, which = case.args
-    return {f"schedule({step}, {steps}, {warmup})": work(step, steps, warmup) for step in which}
+    """The share at each step, as a tensor."""
+    steps, warmup = case.args
+    found = []
+    for step in range(steps):
+        share = work(step, steps, warmup)
+        number = as_number(share)
+        if number is None:
+            raise Fault(f"schedule({step}, {steps}, {warmup}) is {kind(share)}, expected a number{_missing(share)}")
+        found.append(float(number))
+    return {"share": torch.tensor(found, dtype=torch.float64)}
+
+
+def _missing(result: Any) -> str:
+    return ": is the return missing?" if result is None else ""
 
 
 _COSINE = "Warm-up, then a cosine"
@@ -359,6 +469,7 @@ _COSINE = "Warm-up, then a cosine"
 SCHEDULE = Exercise(
     name="schedule",
     lesson="07",
+    points=3,
     right=_schedule(),
     cases=_schedule_cases,
     observe=_shares,
@@ -390,7 +501,7 @@ SCHEDULE = Exercise(
         ),
         Mistake(
             "a rate that stays at its peak",
-            "After the warm-up the share falls along half a cosine, to nearly 0.",
+            "After the warm-up the share falls along half a cosine, to nearly 0. (A whole division // keeps it at 1.)",
             _COSINE,
             _schedule(fall=lambda step, steps, warmup: 1.0),
         ),
@@ -455,6 +566,166 @@ SCHEDULE = Exercise(
                 fall=lambda step, steps, warmup: (1 + math.cos(math.pi * (step - warmup) / (steps - 1 - warmup))) / 2
             ),
         ),
+        Mistake(
+            "a warm-up that begins at 0 and ends at 1",
+            "You divide the step by warmup - 1. The first share is 1 / warmup, so that the first step teaches "
+            "something: (step + 1) / warmup.",
+            _COSINE,
+            _schedule(rise=lambda step, steps, warmup: step / max(warmup - 1, 1)),
+        ),
+        Mistake(
+            "a warm-up multiplied into a cosine",
+            "In yours the cosine falls from step 0 on, and the warm-up only multiplies it. It is one or the "
+            "other: first the warm-up alone, then a cosine that begins at its end.",
+            _COSINE,
+            lambda step, steps, warmup: min(1.0, (step + 1) / max(warmup, 1)) * _fall(step, steps, 0),
+        ),
+        Mistake(
+            "the smaller one of warm-up and cosine",
+            "Your cosine begins at step 0. It begins where the warm-up ends, so that the share reaches 1.",
+            _COSINE,
+            lambda step, steps, warmup: min((step + 1) / max(warmup, 1), _fall(step, steps, 0)),
+        ),
+        Mistake(
+            "a peak from the first step on",
+            "During the warm-up the share grows from 1 / warmup to 1.",
+            _COSINE,
+            _schedule(rise=lambda step, steps, warmup: 1.0),
+        ),
+        Mistake(
+            "a warm-up that does not grow",
+            "Each of its steps has the same share in yours. It is (step + 1) / warmup.",
+            _COSINE,
+            _schedule(rise=lambda step, steps, warmup: 1 / warmup),
+        ),
+        Mistake(
+            "a warm-up along a curve",
+            "It grows in equal steps: (step + 1) / warmup.",
+            _COSINE,
+            _schedule(rise=lambda step, steps, warmup: ((step + 1) / warmup) ** 2),
+        ),
+        Mistake(
+            "a warm-up along a cosine",
+            "It grows in equal steps: (step + 1) / warmup.",
+            _COSINE,
+            _schedule(rise=lambda step, steps, warmup: (1 - math.cos(math.pi * (step + 1) / warmup)) / 2),
+        ),
+        Mistake(
+            "a warm-up that is divided by all steps",
+            "(step + 1) / warmup, so that its last step has the share 1.",
+            _COSINE,
+            _schedule(rise=lambda step, steps, warmup: (step + 1) / steps),
+        ),
+        Mistake(
+            "a whole division in the warm-up",
+            "// cuts off what is behind the point. Divide by /.",
+            _COSINE,
+            _schedule(rise=lambda step, steps, warmup: (step + 1) // warmup),
+        ),
+        Mistake(
+            "a cosine that comes a step late",
+            "At step `warmup` it is 1 already, and no sooner or later.",
+            _COSINE,
+            _schedule(
+                fall=lambda step, steps, warmup: (1 + math.cos(math.pi * (step - warmup - 1) / (steps - warmup))) / 2
+            ),
+        ),
+        Mistake(
+            "a cosine that comes a step early",
+            "At step `warmup` it is still 1: count from step - warmup, without + 1.",
+            _COSINE,
+            _schedule(
+                fall=lambda step, steps, warmup: (1 + math.cos(math.pi * (step - warmup + 1) / (steps - warmup))) / 2
+            ),
+        ),
+        Mistake(
+            "a cosine that ends a step late",
+            "It would be 0 at step `steps`: divide by steps - warmup.",
+            _COSINE,
+            _schedule(
+                fall=lambda step, steps, warmup: (1 + math.cos(math.pi * (step - warmup) / (steps - warmup + 1))) / 2
+            ),
+        ),
+        Mistake(
+            "steps counted from 1",
+            "The first step is step 0: its share is 1 / warmup, and at step `warmup` the cosine is still 1.",
+            _COSINE,
+            lambda step, steps, warmup: _schedule()(step + 1, steps, warmup),
+        ),
+        Mistake(
+            "a cosine without π",
+            "Half a turn is π: cos(π · share of the way).",
+            _COSINE,
+            _schedule(fall=lambda step, steps, warmup: (1 + math.cos((step - warmup) / (steps - warmup))) / 2),
+        ),
+        Mistake(
+            "a sine",
+            "(1 + cos) / 2 begins at 1. A sine begins in the middle.",
+            _COSINE,
+            _schedule(
+                fall=lambda step, steps, warmup: (1 + math.sin(math.pi * (step - warmup) / (steps - warmup))) / 2
+            ),
+        ),
+        Mistake(
+            "a cosine that rises",
+            "1 - cos begins at 0. Add: (1 + cos(π …)) / 2.",
+            _COSINE,
+            _schedule(
+                fall=lambda step, steps, warmup: (1 - math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
+            ),
+        ),
+        Mistake(
+            "a cosine without the 1 in front",
+            "Half a cosine alone runs from 0.5 to -0.5, and a rate below 0 climbs: (1 + cos(π …)) / 2.",
+            _COSINE,
+            _schedule(fall=lambda step, steps, warmup: math.cos(math.pi * (step - warmup) / (steps - warmup)) / 2),
+        ),
+        Mistake(
+            "a bracket that is missing",
+            "0.5 * 1 + cos(…) halves the 1 alone: 0.5 * (1 + cos(…)).",
+            _COSINE,
+            _schedule(
+                fall=lambda step, steps, warmup: 0.5 * 1 + math.cos(math.pi * (step - warmup) / (steps - warmup))
+            ),
+        ),
+        Mistake(
+            "a cosine that is cut off at 0",
+            "A cosine alone falls below 0, and cutting it off doesn't make it half a cosine: add 1 and halve.",
+            _COSINE,
+            _schedule(
+                fall=lambda step, steps, warmup: max(0.0, math.cos(math.pi * (step - warmup) / (steps - warmup)))
+            ),
+        ),
+        Mistake(
+            "a straight line from the first step",
+            "The share falls along half a cosine, which begins at the end of the warm-up.",
+            _COSINE,
+            _schedule(fall=lambda step, steps, warmup: 1 - step / steps),
+        ),
+        Mistake(
+            "a share that falls to more than 0",
+            "It falls to nearly 0, without a floor.",
+            _COSINE,
+            _schedule(fall=lambda step, steps, warmup: 0.01 + 0.99 * _fall(step, steps, warmup)),
+        ),
+        Mistake(
+            "a percentage",
+            "Wanted is a share, from 0 to 1.",
+            _COSINE,
+            lambda step, steps, warmup: 100 * _schedule()(step, steps, warmup),
+        ),
+        Mistake(
+            "the steps in the reverse order",
+            "The first step is at the beginning of the warm-up.",
+            _COSINE,
+            lambda step, steps, warmup: _schedule()(steps - 1 - step, steps, warmup),
+        ),
+        Mistake(
+            "shares rounded to two decimals",
+            "Return them as they are.",
+            _COSINE,
+            lambda step, steps, warmup: round(_schedule()(step, steps, warmup), 2),
+        ),
     ),
 )
 
@@ -511,19 +782,68 @@ def _decays(work: Any, case: Case) -> Result:
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     found: dict[str, Any] = {}
     for group in groups:
-        group["params"] = list(group["params"])
-        for parameter in group["params"]:
+        for parameter in _members(group["params"]):
             if id(parameter) not in names:
-                raise Fault("a group holds something that is no parameter of the model")
-            name = f"the decay of {names[id(parameter)]}"
+                raise Fault(_stranger(parameter, model))
+            name = names[id(parameter)]
             if name in found:
-                raise Fault(f"{names[id(parameter)]} stands in the groups twice: torch's optimisers refuse that")
+                raise Fault(f"{name} stands in the groups twice: torch's optimisers refuse that")
             if "weight_decay" not in group:
                 raise Fault('a group has no "weight_decay": it would get the optimiser\'s default, 0.01 for AdamW')
-            found[name] = group["weight_decay"]
-    if lost := [name for name in names.values() if f"the decay of {name}" not in found]:
+            decay = as_number(group["weight_decay"])
+            if decay is None:
+                raise Fault(f"a group's weight_decay is {kind(group['weight_decay'])}, expected a number")
+            found[name] = decay
+    if lost := [name for name in names.values() if name not in found]:
         raise Fault(f"{lost[0]} stands in no group, so it would never be trained ({len(lost)} such)")
-    return {f"the decay of {name}": found[f"the decay of {name}"] for name in names.values()}
+    return {f"the decay of {name}": found[name] for name in names.values()}
+
+
+def _members(params: Any) -> list[Any]:
+    """The parameters of a group: a list, or one alone; a name may stand before each, as torch allows it, too."""
+    if isinstance(params, Tensor):
+        return [params]
+    if isinstance(params, (set, frozenset)):
+        raise Fault('"params" is a set, which has no order: torch\'s optimisers refuse that; make a list of it')
+    if isinstance(params, Iterator):
+        raise Fault(
+            f'"params" is {kind(params)}: when the optimiser has read it, it is empty for everybody else. '
+            "Make a list of it: list(…), or [… for …]"
+        )
+    return [part[1] if isinstance(part, tuple) and len(part) == 2 else part for part in params]
+
+
+def _stranger(part: Any, model: nn.Module) -> str:
+    """What stands in a group and is no parameter of the model."""
+    if isinstance(part, str):
+        return f"a group holds the name {part!r}: put the parameter itself into it"
+    if isinstance(part, nn.Module):
+        return f"a group holds a module, {type(part).__name__}: put its parameters into it"
+    alike = [n for n, p in model.named_parameters() if isinstance(part, Tensor) and part.shape == p.shape]
+    if any(torch.equal(part, model.get_parameter(name)) for name in alike):
+        return (
+            "a group holds a copy of a parameter (.data, .detach(), .clone(), state_dict()): put the parameter itself"
+        )
+    return f"a group holds {kind(part)}, which is no parameter of the model"
+
+
+def _what_decays(compared: list[tuple[Case, Result, Result]]) -> str:
+    """Which parameters decay and shouldn't, or the other way round."""
+    for case, right, theirs in compared:
+        asked = case.args[1]
+        wrong = {name: b for name, a in right.items() if abs((b := theirs[name]) - a) > 1e-9}
+        odd = sorted({f"{value:g}" for value in wrong.values() if value not in (0, asked)})
+        if odd:
+            return f"There are decays of {', '.join(odd)}. It is {asked:g} (the argument weight_decay), or 0."
+        names = [name.removeprefix("the decay of ") for name in wrong]
+        few = f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
+        should = [right[name] for name in wrong]
+        if all(should):
+            return f"These should decay, and don't: {few}."
+        if not any(should):
+            return f"These decay, and shouldn't: {few}."
+        return f"These decay and shouldn't, or the other way round: {few}."
+    return ""
 
 
 _DECAY = "What decays, and what doesn't"
@@ -531,9 +851,11 @@ _DECAY = "What decays, and what doesn't"
 PARAMETER_GROUPS = Exercise(
     name="parameter_groups",
     lesson="07",
+    points=2,
     right=_by_rule(_kernel),
     cases=_group_cases,
     observe=_decays,
+    explain=_what_decays,
     mistakes=(
         Mistake(
             "a decay on everything",
@@ -588,7 +910,8 @@ PARAMETER_GROUPS = Exercise(
         ),
         Mistake(
             "kernels of convolutions left out",
-            "You ask for two axes exactly. A convolution's kernel has four, and it decays like a matrix.",
+            "A convolution's kernel decays like a matrix, and it has four axes. Did you ask for two axes, or for "
+            "nn.Linear?",
             _DECAY,
             _by_rule(lambda name, parameter: parameter.ndim == 2),
         ),
@@ -635,42 +958,92 @@ def _task(count: int, classes: int, seed: int) -> tuple[Tensor, Tensor]:
     images = normal(count, 1, 3, 4, seed=seed).double()
     with torch.no_grad():
         best = _classifier(12, classes).eval()(images).argmax(dim=1)
-    return images, (best + (torch.arange(count) % 5 > 2)) % classes
+    return images, (best + ((torch.arange(count) + count) % 5 > 2)) % classes
 
 
-AFTERWARDS = "the model's mode afterwards"
+class _Asked(nn.Module):
+    """A classifier that notes the batches it gets, and whether its answers keep their graph."""
+
+    def __init__(self, pixels: int, classes: int) -> None:
+        super().__init__()
+        self.layers = _classifier(pixels, classes)
+        self.sizes: list[int] = []
+        self.graph = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        answer: Tensor = self.layers(x)
+        self.sizes.append(len(x))
+        self.graph |= answer.requires_grad
+        return answer
 
 
 def _accuracy_cases() -> list[Case]:
     made = []
-    for count, batch, classes in [(10, 4, 3), (7, 3, 4), (12, 4, 5), (5, 8, 3)]:
+    for count, batch, classes in [(11, 4, 3), (7, 3, 4), (12, 4, 5), (5, 8, 3)]:
         arguments = (*_task(count, classes, seed=count), batch)
         made.append(Case(f"{count} images in batches of {batch}", arguments, (classes,)))
-    return [*made, Case(AFTERWARDS, made[0].args, made[0].build)]
+    return made
 
 
 def _measured(work: Any, case: Case) -> Result:
-    model = _classifier(12, *case.build).train()
-    result = work(model, *case.args)
-    if case.label != AFTERWARDS:
-        return {"result": result}
-    if result is None:
-        raise Fault("result is None: is the return missing?")
-    return {"model.training afterwards": model.training}
+    model = _Asked(12, *case.build).train()
+    result = work(model, *[x.clone() if isinstance(x, Tensor) else x for x in case.args])
+    images, _, batch = case.args
+    if not model.sizes:
+        raise Fault("the model was never asked: call model(images) on each batch")
+    asked = "in batches of batch_size" if _batched(model.sizes, len(images), batch) else f"{_some(model.sizes)} at once"
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    modes = {part.training for part in model.modules()}
+    return {
+        "how the images come": Words(asked),
+        "result": result,
+        "model.training afterwards": model.training,
+        "the mode of the model's parts afterwards": Words("one" if len(modes) == 1 else "more than one"),
+        "whether gradients are on while it measures": Words("on" if model.graph else "off"),
+        "how many parameters are frozen afterwards": Words(str(len(frozen) or "none")),
+    }
+
+
+def _counted(compared: list[tuple[Case, Result, Result]]) -> str:
+    """How many images a wrong share counts as right."""
+    for case, right, theirs in compared:
+        value, n = as_number(theirs["result"]), len(case.args[0])
+        if value is None or abs(value - right["result"]) < 1e-9:
+            continue
+        many = value * n
+        if abs(many - round(many)) < 1e-6:
+            return f"Yours counts {round(many)} of {n} images as right, and {round(right['result'] * n)} are."
+        return (
+            f"Yours is no number of images out of {n}: something else is divided, or it is divided by something else."
+        )
+    return ""
+
+
+def _batched(sizes: list[int], images: int, batch: int) -> bool:
+    """Whether all images came in full batches, but for the last one; more may have been asked than once."""
+    full, rest = divmod(images, batch)
+    return set(sizes) <= {batch, rest, images if images < batch else batch} and sizes.count(batch) >= full
+
+
+def _some(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes[:4])) + (", …" if len(sizes) > 4 else "")
 
 
 def _accuracy(
     join: Callable[[list[Tensor], int], Tensor] = lambda hits, batch: torch.cat(hits).double().mean(),
     evaluate: bool = True,
     back: bool = True,
+    answer: Callable[[Tensor], Tensor] = lambda logits: logits.argmax(dim=1),
+    size: Callable[[int], int] = lambda batch: batch,
+    gradients: bool = False,
 ) -> Callable[..., float]:
-    """Accuracy with another way to join the batches' hits, without eval(), or without train() afterwards."""
+    """Accuracy with another way to join the batches' hits, other modes, answers or batches, or with gradients."""
 
     def accuracy(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int) -> float:
         model.train(not evaluate)
-        batches = zip(images.split(batch_size), labels.split(batch_size), strict=True)
-        with torch.no_grad():
-            hits = [model(x).argmax(dim=1) == y for x, y in batches]
+        batches = zip(images.split(size(batch_size)), labels.split(size(batch_size)), strict=True)
+        with torch.set_grad_enabled(gradients):
+            hits = [answer(model(x)) == y for x, y in batches]
         model.train(back)
         return float(join(hits, batch_size))
 
@@ -684,9 +1057,11 @@ def _means(hits: list[Tensor]) -> Tensor:
 ACCURACY = Exercise(
     name="accuracy",
     lesson="07",
+    points=2,
     right=_accuracy(),
     cases=_accuracy_cases,
     observe=_measured,
+    explain=_counted,
     mistakes=(
         Mistake(
             "a mean of the batches' accuracies",
@@ -750,6 +1125,83 @@ ACCURACY = Exercise(
             "6 · What it gets wrong",
             _accuracy(lambda hits, batch: 1 - torch.cat(hits).double().mean()),
         ),
+        Mistake(
+            "images that come all at once",
+            "The answers are right, but the model gets all images together, which no memory holds for a large "
+            "data set. Cut them into batches of batch_size: images.split(batch_size).",
+            "6 · What it gets wrong",
+            _accuracy(size=lambda batch: 10**6),
+        ),
+        Mistake(
+            "images that come one by one",
+            "The answers are right, but the model gets one image at a time, which is slow. Cut them into batches "
+            "of batch_size: images.split(batch_size).",
+            "6 · What it gets wrong",
+            _accuracy(size=lambda batch: 1),
+        ),
+        Mistake(
+            "gradients that are kept",
+            "The number is right, but each answer keeps a graph for a backward pass that never comes, and its "
+            "memory. Measure under torch.no_grad().",
+            "The same weights, asked in the wrong way",
+            _accuracy(gradients=True),
+        ),
+        Mistake(
+            "the smallest logit",
+            "argmin takes what the model likes least.",
+            "6 · What it gets wrong",
+            _accuracy(answer=lambda logits: logits.argmin(dim=1)),
+        ),
+        Mistake(
+            "the accuracy of the first batch",
+            "You return what you measured on the first batch: does a return stand inside the loop? Collect over "
+            "all of them.",
+            "6 · What it gets wrong",
+            _accuracy(lambda hits, batch: _means(hits)[0]),
+        ),
+        Mistake(
+            "a sum of the batches' accuracies",
+            "Sum the right answers of all batches, and divide once, by the number of images.",
+            "6 · What it gets wrong",
+            _accuracy(lambda hits, batch: _means(hits).sum()),
+        ),
+        Mistake(
+            "the right answers divided by the batch size",
+            "Divide by the number of all images.",
+            "6 · What it gets wrong",
+            _accuracy(lambda hits, batch: torch.cat(hits).sum() / batch),
+        ),
+        Mistake(
+            "a division by one image too few",
+            "Divide by the number of images.",
+            "6 · What it gets wrong",
+            _accuracy(lambda hits, batch: torch.cat(hits).sum() / (len(torch.cat(hits)) - 1)),
+        ),
+        Mistake(
+            "a share of 0",
+            "No answer counts as right in yours. Do you compare the largest logit itself (max) with the label, not its "
+            "place (argmax)? Or does a whole division, //, cut off what is behind the point?",
+            "6 · What it gets wrong",
+            _accuracy(lambda hits, batch: 0 * torch.cat(hits).sum()),
+        ),
+        Mistake(
+            "the right answers of the last batch alone",
+            "The count begins anew in each batch: set it to 0 once, before the loop.",
+            "6 · What it gets wrong",
+            _accuracy(lambda hits, batch: hits[-1].sum() / len(torch.cat(hits))),
+        ),
+        Mistake(
+            "the best batch's accuracy",
+            "Sum the right answers of all batches, and divide once, by the number of images.",
+            "6 · What it gets wrong",
+            _accuracy(lambda hits, batch: _means(hits).max()),
+        ),
+        Mistake(
+            "the last batch left out of the right answers",
+            "You divide by all images, but count the right answers of full batches alone.",
+            "6 · What it gets wrong",
+            _accuracy(lambda hits, batch: torch.cat([part * (len(part) == batch) for part in hits]).double().mean()),
+        ),
     ),
 )
 
@@ -763,148 +1215,117 @@ def check_accuracy(fn: Callable[..., float]) -> bool:
 
 
 class _Fit:
-    """The loop, written out in steps that a subclass replaces by a wrong one."""
+    """The loop, in steps that are called in an order; options replace some of them by wrong ones."""
 
-    optimizer: type[torch.optim.Optimizer] = torch.optim.AdamW
-    forget = True
+    def __init__(self, **steps: Any) -> None:
+        vars(self).update(steps)
 
     def __call__(
-        self, model: nn.Module, images: Tensor, labels: Tensor, orders: list[Tensor], batch_size: int,
-        learning_rate: float, warmup: int, clip: float,
-    ) -> list[float]:  # fmt: skip
-        optimizer = self.optimizer(model.parameters(), lr=learning_rate, weight_decay=0.05)  # type: ignore[call-arg]
-        self.model, self.warmup, self.clip, self.orders = model, warmup, clip, orders
-        self.an_epoch = self.batches(len(images), batch_size)
-        self.mode(model)
-        losses = []
-        for epoch, step, rows in self.visits(batch_size):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate * self.share(epoch, step)
-            loss = self.loss(model(images[rows]), labels[rows])
-            if self.forget:
-                optimizer.zero_grad()
-            loss.backward()
-            self.shorten()
-            optimizer.step()
-            losses.append(loss.item())
+        self,
+        model: nn.Module,
+        images: Tensor,
+        labels: Tensor,
+        orders: list[Tensor],
+        batch_size: int,
+        learning_rate: float,
+        warmup: int,
+        clip: float,
+    ) -> list[float]:
+        self.model, self.images, self.labels, self.orders = model, images, labels, orders
+        self.size, self.rate, self.warmup, self.clip = batch_size, learning_rate, warmup, clip
+        self.optimizer, self.an_epoch = self.make(self), self.batches(self)
+        model.train(self.training)
+        losses: list[float] = []
+        step = 0
+        for epoch, order in enumerate(self.visits(self)):
+            self.begin(self, epoch)
+            for i, rows in enumerate(self.cut(self, order)):
+                self.lr = learning_rate * self.share(self, epoch, i, step)
+                for part in self.order:
+                    part(self, rows)
+                losses.append(self.kept.item())
+                step += 1
         return losses
 
-    def batches(self, images: int, batch_size: int) -> int:
-        return math.ceil(images / batch_size)
+    kept: Tensor
+    training = True
 
-    def mode(self, model: nn.Module) -> None:
-        model.train()
+    def _rate(self, rows: Tensor) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr
 
-    def visits(self, batch_size: int) -> Iterator[tuple[int, int, Tensor]]:
-        step = 0
-        for epoch, order in enumerate(self.orders):
-            for rows in order.split(batch_size):
-                yield epoch, step, rows
-                step += 1
+    def _forward(self, rows: Tensor) -> None:
+        self.kept = self.loss(self.model(self.images[rows]), self.labels_of(self, rows))
 
-    def share(self, epoch: int, step: int) -> float:
-        return _schedule()(step, len(self.orders) * self.an_epoch, self.warmup)
+    def _zero(self, rows: Tensor) -> None:
+        self.optimizer.zero_grad()
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return _loss(logits, labels, 0.1)
+    def _backward(self, rows: Tensor) -> None:
+        self.kept.backward()
 
-    def shorten(self) -> None:
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+    def _clip(self, rows: Tensor) -> None:
+        self.shorten(self)
 
+    def _step(self, rows: Tensor) -> None:
+        self.optimizer.step()
 
-class _GradientsKept(_Fit):
-    forget = False
+    order: tuple[Callable[..., None], ...] = (_rate, _forward, _zero, _backward, _clip, _step)
+    make: Any = staticmethod(lambda s: torch.optim.AdamW(s.model.parameters(), lr=s.rate, weight_decay=0.05))
+    batches: Any = staticmethod(lambda s: math.ceil(len(s.images) / s.size))
+    visits: Any = staticmethod(lambda s: s.orders)
+    begin: Any = staticmethod(lambda s, epoch: None)
+    cut: Any = staticmethod(lambda s, order: order.split(s.size))
+    share: Any = staticmethod(lambda s, epoch, i, step: s.at(step))
+    loss: Any = staticmethod(lambda logits, labels: _loss(logits, labels, 0.1))
+    labels_of: Any = staticmethod(lambda s, rows: s.labels[rows])
+    shorten: Any = staticmethod(lambda s: nn.utils.clip_grad_norm_(s.model.parameters(), s.clip))
 
-
-class _Evaluating(_Fit):
-    def mode(self, model: nn.Module) -> None:
-        model.eval()
-
-
-class _SoftmaxTwice(_Fit):
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return super().loss(logits.softmax(dim=1), labels)
-
-
-class _Unsmoothed(_Fit):
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return _loss(logits, labels, 0.0)
+    def at(self, step: int, steps: int = 0, warmup: int | None = None) -> float:
+        """The schedule's share, for the run's own number of steps and warm-up, or another."""
+        steps = steps or len(self.orders) * self.an_epoch
+        return _schedule()(step, steps, self.warmup if warmup is None else warmup)
 
 
-class _EpochsFirstStep(_Fit):
-    def share(self, epoch: int, step: int) -> float:
-        return super().share(epoch, epoch * self.an_epoch)
+def _order(**where: int) -> tuple[Callable[..., None], ...]:
+    """The steps in another order: which step moves to which place; -1 leaves it out."""
+    steps = dict(zip(("rate", "forward", "zero", "backward", "clip", "step"), _Fit.order, strict=True))
+    names = [name for name in steps if name not in where]
+    for name, place in where.items():
+        if place >= 0:
+            names.insert(place, name)
+    return tuple(steps[name] for name in names)
 
 
-class _CountedInEpochs(_Fit):
-    def share(self, epoch: int, step: int) -> float:
-        return _schedule()(epoch, len(self.orders), round(self.warmup / self.an_epoch))
+def _each_by_itself(s: _Fit) -> None:
+    for parameter in s.model.parameters():
+        nn.utils.clip_grad_norm_(parameter, s.clip)
 
 
-class _Restarting(_Fit):
-    def share(self, epoch: int, step: int) -> float:
-        return super().share(epoch, step % self.an_epoch)
+def _optimizer(kind: Any = torch.optim.AdamW, **settings: Any) -> Callable[[_Fit], torch.optim.Optimizer]:
+    return lambda s: kind(s.model.parameters(), lr=s.rate, **{"weight_decay": 0.05} | settings)
 
 
-class _Constant(_Fit):
-    def share(self, epoch: int, step: int) -> float:
-        return 1.0
+def _anew(s: _Fit, epoch: int) -> None:
+    s.optimizer = s.make(s)
 
 
-class _StepsFromOne(_Fit):
-    def share(self, epoch: int, step: int) -> float:
-        return super().share(epoch, step + 1)
+def _compounding(s: _Fit, rows: Tensor) -> None:
+    for group in s.optimizer.param_groups:
+        group["lr"] *= s.lr / s.rate
 
 
-class _TooFewSteps(_Fit):
-    def share(self, epoch: int, step: int) -> float:
-        return _schedule()(step, len(self.orders) * (self.an_epoch - 1), self.warmup)
-
-
-class _Unclipped(_Fit):
-    def shorten(self) -> None:
-        """Left out; or done before backward, or after the step, where it changes nothing."""
-
-
-class _EachByItself(_Fit):
-    def shorten(self) -> None:
-        for parameter in self.model.parameters():
-            nn.utils.clip_grad_norm_(parameter, self.clip)
-
-
-class _ByValue(_Fit):
-    def shorten(self) -> None:
-        nn.utils.clip_grad_value_(self.model.parameters(), self.clip)
-
-
-class _Adam(_Fit):
-    optimizer = torch.optim.Adam
-
-
-class _InOrder(_Fit):
-    def visits(self, batch_size: int) -> Iterator[tuple[int, int, Tensor]]:
-        self.orders = [order.sort().values for order in self.orders]
-        return super().visits(batch_size)
-
-
-class _SameOrder(_Fit):
-    def visits(self, batch_size: int) -> Iterator[tuple[int, int, Tensor]]:
-        self.orders = [self.orders[0]] * len(self.orders)
-        return super().visits(batch_size)
-
-
-class _LastLeftOut(_Fit):
-    def batches(self, images: int, batch_size: int) -> int:
-        return images // batch_size
-
-    def visits(self, batch_size: int) -> Iterator[tuple[int, int, Tensor]]:
-        self.orders = [order[: self.an_epoch * batch_size] for order in self.orders]
-        return super().visits(batch_size)
+def _rows_as_they_lie(s: _Fit, rows: Tensor) -> Tensor:
+    """The labels of the same place in the unshuffled list."""
+    for order in s.orders:
+        for number, part in enumerate(order.split(s.size)):
+            if part.shape == rows.shape and torch.equal(part, rows):
+                return s.labels[number * s.size :][: len(rows)]
+    return s.labels[rows]
 
 
 def _fit_cases() -> list[Case]:
     made = []
-    for count, batch, epochs, warmup, clip in [(10, 4, 3, 3, 0.3), (7, 3, 2, 3, 0.1), (5, 5, 4, 1, 0.5)]:
+    for count, batch, epochs, warmup, clip in [(10, 4, 3, 4, 0.3), (7, 3, 2, 3, 0.1), (6, 3, 4, 2, 0.5)]:
         generator = torch.Generator().manual_seed(count)
         orders = [torch.randperm(count, generator=generator) for _ in range(epochs)]
         label = f"{count} images, {epochs} epochs in batches of {batch}, warmup={warmup}, clip={clip}"
@@ -915,122 +1336,338 @@ def _fit_cases() -> list[Case]:
 def _trained(work: Any, case: Case) -> Result:
     """The loss of every step, and the weights at the end."""
     model = _classifier(12, 3, *case.build).eval()
-    losses = work(model, *case.args)
-    return {"losses": losses} | {f"{name}, trained": p.detach() for name, p in model.named_parameters()}
+    images, labels, orders, *rest = case.args
+    losses = work(model, images.clone(), labels.clone(), [order.clone() for order in orders], *rest)
+    if isinstance(losses, Tensor) and losses.requires_grad:
+        raise Fault(f"the losses carry their graph: {_GRAPH}")
+    if isinstance(losses, (list, tuple)):
+        if any(isinstance(x, Tensor) and x.requires_grad for x in losses):
+            raise Fault(f"the losses are tensors with their graph: {_GRAPH}")
+        numbers = [as_number(x) for x in losses]
+        if None not in numbers:
+            losses = torch.tensor(numbers, dtype=torch.float64)
+    weights = {f"{name}, trained": p.detach() for name, p in model.named_parameters()}
+    return {"losses": losses if losses is None or isinstance(losses, (Tensor, list)) else _as_losses(losses)} | weights
+
+
+_GRAPH = "each keeps alive all that was computed for it, step after step. Return numbers: loss.item()"
+
+
+def _as_losses(losses: Any) -> Any:
+    """An array as a tensor; anything else as it is."""
+    tensor = as_tensor(losses)
+    return losses if tensor is None else tensor
+
+
+def _from_when(compared: list[tuple[Case, Result, Result]]) -> str:
+    """Where the losses leave the right ones, which says in which part of a step the mistake is."""
+    said = []
+    for _, right, theirs in compared:
+        a, b = right["losses"], theirs["losses"]
+        if not isinstance(b, Tensor) or b.ndim != 1:
+            return ""
+        if len(a) != len(b):
+            return (
+                f"There are {len(b)} losses, and should be {len(a)}: one for each step, {len(a)} batches in all epochs."
+            )
+        wrong = ((a - b).abs() > 1e-5).nonzero().flatten().tolist()
+        said.append(wrong[0] if wrong else -1)
+    if not said:
+        return ""
+    if all(first == -1 for first in said):
+        return "All losses are right, but the weights at the end aren't: look at the last step, or at what decays."
+    if all(first == 0 for first in said):
+        return (
+            "The very first loss is wrong, before any weight has changed: look at the batch, the labels, the mode and "
+            "the loss itself."
+        )
+    if all(first == 1 for first in said):
+        return "The first loss is right, the second isn't: look at the first step (rate, clipping, optimiser)."
+    first = min(one for one in said if one >= 0)
+    if first == 0:
+        return (
+            "The very first loss is wrong, on one of the inputs at least: look at the batch, the labels and the mode."
+        )
+    return f"The losses are right up to step {first - 1}, and wrong from step {first} on (steps count from 0)."
 
 
 FIT = Exercise(
     name="fit",
     lesson="07",
+    points=3,
     right=_Fit(),
     cases=_fit_cases,
     observe=_trained,
+    explain=_from_when,
     mistakes=(
         Mistake(
             "zero_grad forgotten",
             "Gradients add up until you clear them: optimizer.zero_grad() in every step, before backward().",
             "`zero_grad` forgotten, images not shuffled",
-            _GradientsKept(),
+            _Fit(order=_order(zero=-1)),
+        ),
+        Mistake(
+            "steps that change nothing",
+            "The weights stay as they were. Does zero_grad() stand between backward() and step()? Then the gradient is "
+            "cleared before it is used. Or is backward() or step() missing?",
+            "`zero_grad` forgotten, images not shuffled",
+            _Fit(order=_order(zero=3)),
         ),
         Mistake(
             "a model that is not in training mode",
             "The model came in evaluation mode, so it trained without its dropout: call model.train() first.",
             "5 · Training it",
-            _Evaluating(),
+            _Fit(training=False),
         ),
         Mistake(
             "a softmax taken twice",
             "The loss takes the model's logits as they are.",
             "Softmax twice",
-            _SoftmaxTwice(),
+            _Fit(loss=lambda logits, labels: _loss(logits.softmax(dim=1), labels, 0.1)),
         ),
         Mistake(
             "the smoothing forgotten",
             "The loss has label_smoothing=0.1 here.",
             "Label smoothing",
-            _Unsmoothed(),
+            _Fit(loss=lambda logits, labels: _loss(logits, labels, 0.0)),
+        ),
+        Mistake(
+            "a sum over the batch",
+            "The loss is the mean over the batch's images, which is what F.cross_entropy gives by itself.",
+            "2 · The loss, by hand",
+            _Fit(loss=lambda logits, labels: _loss(logits, labels, 0.1) * len(labels)),
         ),
         Mistake(
             "a rate that changes once an epoch",
             "You set the rate at the start of an epoch and keep it. It is set anew before every step.",
             _COSINE,
-            _EpochsFirstStep(),
+            _Fit(share=lambda s, epoch, i, step: s.at(epoch * s.an_epoch)),
         ),
         Mistake(
             "a schedule that counts epochs",
-            "schedule gets the number of the epoch, and the number of epochs, from you. Count steps instead, from 0 to "
-            "the end of the last epoch.",
+            "schedule gets the number of the epoch, and the number of epochs, from you. Count steps instead, "
+            "from 0 to the end of the last epoch.",
             _COSINE,
-            _CountedInEpochs(),
+            _Fit(share=lambda s, epoch, i, step: s.at(epoch, len(s.orders), round(s.warmup / s.an_epoch))),
+        ),
+        Mistake(
+            "the epoch's number in place of the step's",
+            "schedule gets the epoch from you, and the number of all steps. Count the steps through all epochs.",
+            _COSINE,
+            _Fit(share=lambda s, epoch, i, step: s.at(epoch)),
         ),
         Mistake(
             "a schedule that restarts with every epoch",
             "Your step begins at 0 in each epoch. It must count on, epoch * (steps an epoch) + i.",
             _COSINE,
-            _Restarting(),
+            _Fit(share=lambda s, epoch, i, step: s.at(i)),
         ),
         Mistake(
             "a constant rate",
             "The rate of the optimiser never changes: set group['lr'] in each of optimizer.param_groups.",
             _COSINE,
-            _Constant(),
+            _Fit(share=lambda s, epoch, i, step: 1.0),
+        ),
+        Mistake(
+            "a rate that is set after the step",
+            "Each step has the rate that was meant for the one before, and the first one has the peak rate. Set "
+            "it before optimizer.step().",
+            _COSINE,
+            _Fit(order=_order(rate=5)),
+        ),
+        Mistake(
+            "a rate that compounds",
+            "You multiply the rate that is in the optimiser by the share, step after step. It is the peak rate "
+            "that is multiplied: group['lr'] = learning_rate * share.",
+            _COSINE,
+            _Fit(order=(_compounding, *_Fit.order[1:])),
+        ),
+        Mistake(
+            "the share in place of the rate",
+            "You set the rate to the share alone: learning_rate * share.",
+            _COSINE,
+            _Fit(share=lambda s, epoch, i, step: s.at(step) / s.rate),
+        ),
+        Mistake(
+            "no warm-up",
+            "schedule needs your `warmup`, the number of steps.",
+            _COSINE,
+            _Fit(share=lambda s, epoch, i, step: s.at(step, warmup=0)),
+        ),
+        Mistake(
+            "a warm-up without the cosine",
+            "After the warm-up the rate falls: train.schedule does both.",
+            _COSINE,
+            _Fit(share=lambda s, epoch, i, step: min(1.0, (step + 1) / s.warmup)),
+        ),
+        Mistake(
+            "a warm-up counted in epochs",
+            "`warmup` is a number of steps already: don't multiply it by the steps of an epoch.",
+            _COSINE,
+            _Fit(share=lambda s, epoch, i, step: s.at(step, warmup=s.warmup * s.an_epoch)),
         ),
         Mistake(
             "steps counted from 1",
             "The first step is step 0: its share is 1 / warmup, not 2 / warmup.",
             _COSINE,
-            _StepsFromOne(),
+            _Fit(share=lambda s, epoch, i, step: s.at(step + 1)),
+        ),
+        Mistake(
+            "steps counted in images",
+            "A step is a batch: count batches, not images.",
+            _COSINE,
+            _Fit(share=lambda s, epoch, i, step: s.at(step, len(s.images) * len(s.orders))),
         ),
         Mistake(
             "a schedule that is too short",
             "You count full batches only, but the smaller one at the end is a step, too: round up.",
             _COSINE,
-            _TooFewSteps(),
+            _Fit(batches=lambda s: len(s.images) // s.size),
+        ),
+        Mistake(
+            "a schedule that is too long",
+            "// batch_size + 1 is one step an epoch too many where all batches are full: math.ceil.",
+            _COSINE,
+            _Fit(batches=lambda s: len(s.images) // s.size + 1),
         ),
         Mistake(
             "clipping in the wrong place, or none",
-            "Nothing was clipped. clip_grad_norm_ stands between backward(), which makes the gradient, and step(), "
-            "which uses it.",
+            "Nothing was clipped. clip_grad_norm_ stands between backward(), which makes the gradient, and "
+            "step(), which uses it.",
             "Clipping",
-            _Unclipped(),
+            _Fit(order=_order(clip=-1)),
+        ),
+        Mistake(
+            "clipping at another norm than `clip`",
+            "You clip at 1. The largest norm is the argument `clip`.",
+            "Clipping",
+            _Fit(shorten=lambda s: nn.utils.clip_grad_norm_(s.model.parameters(), 1.0)),
         ),
         Mistake(
             "each tensor's gradient clipped by itself",
-            "The norm is that of the whole gradient, all weights taken together: one call, with model.parameters(). "
-            "Otherwise its direction changes.",
+            "The norm is that of the whole gradient, all weights taken together: one call, with "
+            "model.parameters(). Otherwise its direction changes.",
             "Clipping",
-            _EachByItself(),
+            _Fit(shorten=_each_by_itself),
         ),
         Mistake(
             "gradients clipped number by number",
-            "clip_grad_value_ cuts each number at the limit. It is the length of the whole gradient that is limited: "
-            "clip_grad_norm_.",
+            "clip_grad_value_ cuts each number at the limit. It is the length of the whole gradient that is "
+            "limited: clip_grad_norm_.",
             "Clipping",
-            _ByValue(),
+            _Fit(shorten=lambda s: nn.utils.clip_grad_value_(s.model.parameters(), s.clip)),
         ),
         Mistake(
             "Adam in place of AdamW",
             "weight_decay means another thing in Adam, where it is lost in the division by the gradient's size.",
             "AdamW",
-            _Adam(),
+            _Fit(make=_optimizer(torch.optim.Adam)),
+        ),
+        Mistake(
+            "plain gradient descent",
+            "The optimiser is torch.optim.AdamW.",
+            "AdamW",
+            _Fit(make=_optimizer(torch.optim.SGD)),
+        ),
+        Mistake(
+            "AdamW's own weight decay",
+            "You left weight_decay out, and AdamW's default is 0.01. Here it is 0.05.",
+            "AdamW",
+            _Fit(make=_optimizer(weight_decay=0.01)),
+        ),
+        Mistake(
+            "no weight decay",
+            "AdamW has weight_decay=0.05 here, on all parameters.",
+            "AdamW",
+            _Fit(make=_optimizer(weight_decay=0.0)),
+        ),
+        Mistake(
+            "a new optimiser in every epoch",
+            "AdamW keeps moving averages of the gradients. A new one begins with none: make it once, before the loops.",
+            "5 · Training it",
+            _Fit(begin=_anew),
         ),
         Mistake(
             "images that are not shuffled",
             "You take the images as they lie. Epoch e visits them in the order orders[e].",
             "`zero_grad` forgotten, images not shuffled",
-            _InOrder(),
+            _Fit(visits=lambda s: [order.sort().values for order in s.orders]),
+        ),
+        Mistake(
+            "labels that are not shuffled along",
+            "You take the images in the new order, and the labels in the old: labels[rows], too.",
+            "`zero_grad` forgotten, images not shuffled",
+            _Fit(labels_of=_rows_as_they_lie),
+        ),
+        Mistake(
+            "the first labels in every batch",
+            "You take labels[:len(rows)]. The images' own labels are labels[rows].",
+            "`zero_grad` forgotten, images not shuffled",
+            _Fit(labels_of=lambda s, rows: s.labels[: len(rows)]),
         ),
         Mistake(
             "the same order in every epoch",
             "You use the first epoch's order throughout. Each epoch has an order of its own.",
             "`zero_grad` forgotten, images not shuffled",
-            _SameOrder(),
+            _Fit(visits=lambda s: [s.orders[0]] * len(s.orders)),
+        ),
+        Mistake(
+            "the epochs' orders in reverse",
+            "Epoch e has the order orders[e], the first one orders[0].",
+            "`zero_grad` forgotten, images not shuffled",
+            _Fit(visits=lambda s: s.orders[::-1]),
+        ),
+        Mistake(
+            "orders taken the other way round",
+            "orders[e] lists which image comes when. You ask at which place each image comes (argsort): "
+            "images[orders[e]].",
+            "`zero_grad` forgotten, images not shuffled",
+            _Fit(visits=lambda s: [order.argsort() for order in s.orders]),
+        ),
+        Mistake(
+            "the first batch in every step",
+            "A step takes the next batch_size of the order, not its first.",
+            "`zero_grad` forgotten, images not shuffled",
+            _Fit(cut=lambda s, order: [order[: s.size]] * s.an_epoch),
+        ),
+        Mistake(
+            "batches of one image",
+            "An epoch visits batches of batch_size: order.split(batch_size).",
+            "5 · Training it",
+            _Fit(cut=lambda s, order: order.split(1), batches=lambda s: len(s.images)),
+        ),
+        Mistake(
+            "whole epochs in one batch",
+            "An epoch visits batches of batch_size: order.split(batch_size).",
+            "5 · Training it",
+            _Fit(cut=lambda s, order: [order], batches=lambda s: 1),
+        ),
+        Mistake(
+            "the first epoch alone",
+            "There is an epoch for each of `orders`.",
+            "5 · Training it",
+            _Fit(visits=lambda s: s.orders[:1]),
+        ),
+        Mistake(
+            "the last epoch left out",
+            "There is an epoch for each of `orders`.",
+            "5 · Training it",
+            _Fit(visits=lambda s: s.orders[:-1]),
+        ),
+        Mistake(
+            "two steps for each batch",
+            "optimizer.step() stands once in each step.",
+            "5 · Training it",
+            _Fit(order=(*_Fit.order, _Fit.order[-1])),
         ),
         Mistake(
             "the smaller last batch left out",
             "In this exercise every image counts in every epoch: the last batch is smaller, and is used.",
             "5 · Training it",
-            _LastLeftOut(),
+            _Fit(
+                cut=lambda s, order: [rows for rows in order.split(s.size) if len(rows) == s.size],
+                batches=lambda s: len(s.images) // s.size,
+            ),
         ),
     ),
 )

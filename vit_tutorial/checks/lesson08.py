@@ -40,10 +40,20 @@ NUMBERS = {
 SEEING_NUMBERS = Exercise(
     name="seeing_numbers",
     lesson="08",
+    points=3,
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
     secret=True,
+    advice={
+        "patch": "Token 0 is the class token. Divide the patch's number by the number of patches in a row: the whole "
+        "part is its row, the rest its column.",
+        "rollout": "Each factor is half attention, half identity. Row 0 of A₁ A₀ mixes the rows of A₀, by the numbers "
+        "in row 0 of A₁.",
+        "relevance": "The identity's row, plus gradient × weight where that is positive, and 0 where it isn't.",
+        "distance": "Leave the class token out, divide the other three weights by their sum, and weigh the distances "
+        "to the three patches (the first one's own is 0).",
+    },
     mistakes=(
         Mistake(
             "a class token counted as a patch",
@@ -177,12 +187,14 @@ def _pictures(
 CLASS_ATTENTION = Exercise(
     name="class_attention",
     lesson="08",
+    points=2,
     right=_pictures(),
     cases=lambda: [
         Case(f"weights {shape}, grid {grid}", (_weights(*shape), grid))
         for shape, grid in [((2, 1, 2, 7, 7), (2, 3)), ((2, 3, 13, 13), (4, 3)), ((3, 10, 10), (3, 3))]
     ],
     observe=call,
+    forbidden=(explain.class_attention,),
     mistakes=(
         Mistake(
             "the class token's column in place of its row",
@@ -199,7 +211,8 @@ CLASS_ATTENTION = Exercise(
         ),
         Mistake(
             "the first patch's row",
-            "Rows count from 0: row 1 is where the first patch looks. The class token's is row 0.",
+            "Rows count from 0: row 1 is where the first patch looks. The class token's is row 0. (Of w[..., 1:, 1:] "
+            "row 0 is the first patch's, too.)",
             _LOOKS,
             _pictures(row=lambda w: w[..., 1, 1:]),
         ),
@@ -246,6 +259,66 @@ CLASS_ATTENTION = Exercise(
             _LOOKS,
             _pictures(row=lambda w: w.mean(dim=-3)[..., 0, 1:]),
         ),
+        Mistake(
+            "the last token's column",
+            "Column N says who looks at the last patch. The class token's row is row 0.",
+            _LOOKS,
+            _pictures(row=lambda w: w[..., 1:, -1]),
+        ),
+        Mistake(
+            "a mean over the patches' rows",
+            "That is what the patches look at. Wanted is where the class token looks: row 0.",
+            _LOOKS,
+            _pictures(row=lambda w: w[..., 1:, 1:].mean(dim=-2)),
+        ),
+        Mistake(
+            "what all tokens give away",
+            "You average columns. Wanted is row 0: where the class token looks.",
+            _LOOKS,
+            _pictures(row=lambda w: w[..., 1:, :].mean(dim=-1)),
+        ),
+        Mistake(
+            "what each patch gives to itself",
+            "You took the diagonal. Wanted is row 0: where the class token looks.",
+            _LOOKS,
+            _pictures(row=lambda w: w.diagonal(dim1=-2, dim2=-1)[..., 1:]),
+        ),
+        Mistake(
+            "a map divided by its largest weight",
+            "Leave the weights as they are: otherwise two pictures can't be compared.",
+            "A scale for each picture",
+            _pictures(row=lambda w: w[..., 0, 1:] / w[..., 0, 1:].amax(dim=-1, keepdim=True)),
+        ),
+        Mistake(
+            "a second softmax",
+            "These are weights already. Leave them as they are.",
+            _LOOKS,
+            _pictures(row=lambda w: w[..., 0, 1:].softmax(dim=-1)),
+        ),
+        Mistake(
+            "logarithms of the weights",
+            "Leave the weights as they are.",
+            _LOOKS,
+            _pictures(row=lambda w: w[..., 0, 1:].log()),
+        ),
+        Mistake(
+            "a largest weight over the heads",
+            "Each head has a picture of its own: all axes in front stay.",
+            _LOOKS,
+            _pictures(row=lambda w: w.amax(dim=-3)[..., 0, 1:]),
+        ),
+        Mistake(
+            "a picture that is mirrored",
+            "Patches go from left to right.",
+            _SIDES,
+            _pictures(lay=lambda row, grid: row.unflatten(-1, grid).flip(-1)),
+        ),
+        Mistake(
+            "a picture that stands on its head",
+            "Patches go from top to bottom.",
+            _SIDES,
+            _pictures(lay=lambda row, grid: row.unflatten(-1, grid).flip(-2)),
+        ),
     ),
 )
 
@@ -276,12 +349,13 @@ def _rollout(
     factor: Callable[[Tensor, Tensor], Tensor] = lambda w, eye: _to_one(0.5 * w + 0.5 * eye),
     join: Callable[[Tensor, Tensor], Tensor] = lambda a, R: a @ R,
     end: Callable[[Tensor, Tensor], Tensor] = lambda R, eye: R,
+    which: Callable[[list[Tensor]], list[Tensor]] = lambda layers: layers,
 ) -> Callable[[Tensor, str], Tensor]:
-    """Rollout with another fusion of the heads, factor for a layer, product, or a last touch."""
+    """Rollout with another fusion of the heads, factor for a layer, product, last touch, or choice of layers."""
 
     def rollout(weights: Tensor, fusion: str) -> Tensor:
         eye = torch.eye(weights.shape[-1])
-        layers = [factor(fuse(w, fusion), eye) for w in weights]
+        layers = [factor(fuse(w, fusion), eye) for w in which(list(weights))]
         R = layers[0]
         for a in layers[1:]:
             R = join(a, R)
@@ -298,8 +372,8 @@ def _values(work: Any, case: Case) -> Result:
 
 def _rollout_cases() -> list[Case]:
     made: list[Case] = []
-    for shape, fusion in [((2, 1, 2, 4, 4), "mean"), ((3, 2, 3, 5, 5), "mean"), ((2, 1, 2, 4, 4), "max"),
-                          ((3, 3, 4, 6, 6), "max")]:  # fmt: skip
+    sizes = [(3, 1, 2, 4, 4), (4, 2, 3, 5, 5), (3, 1, 3, 6, 6), (4, 3, 2, 5, 5)]
+    for shape, fusion in zip(sizes, ("mean", "mean", "max", "max"), strict=True):
         made.append(Case(f"weights {shape}, fusion={fusion!r}", (_weights(*shape, seed=len(made)), fusion)))
     return made
 
@@ -307,9 +381,11 @@ def _rollout_cases() -> list[Case]:
 ROLLOUT = Exercise(
     name="rollout",
     lesson="08",
+    points=4,
     right=_rollout(),
     cases=_rollout_cases,
     observe=_values,
+    forbidden=(explain.rollout,),
     mistakes=(
         Mistake(
             "a rollout without the identity",
@@ -404,6 +480,115 @@ ROLLOUT = Exercise(
                 [_to_one(0.5 * _fuse(w, fusion) + 0.5 * torch.eye(w.shape[-1])) for w in weights]
             ).mean(dim=0),
         ),
+        Mistake(
+            "the first layer left out",
+            "Multiply the factors of all layers, from layer 0 on.",
+            _ROLLOUT,
+            _rollout(which=lambda layers: layers[1:]),
+        ),
+        Mistake(
+            "the last layer left out",
+            "Multiply the factors of all layers, the last one included.",
+            _ROLLOUT,
+            _rollout(which=lambda layers: layers[:-1]),
+        ),
+        Mistake(
+            "the first layer alone",
+            "Multiply the factors of all layers: does a return stand inside the loop?",
+            _ROLLOUT,
+            _rollout(which=lambda layers: layers[:1]),
+        ),
+        Mistake(
+            "the first layer counted twice",
+            "You begin with its factor, and multiply it in again. Begin with the identity, or go on with the "
+            "second layer.",
+            _ROLLOUT,
+            _rollout(which=lambda layers: [layers[0], *layers]),
+        ),
+        Mistake(
+            "attention without identity, and rows that do not sum to 1",
+            "z + attention(z) keeps z: 0.5 W + 0.5 I, and then each row is divided by its sum.",
+            _ORDER,
+            _rollout(factor=lambda w, eye: w),
+        ),
+        Mistake(
+            "rows brought to 1 after the product",
+            "Each factor's rows are brought to a sum of 1 before it is multiplied. With the max that isn't the same.",
+            _ROLLOUT,
+            _rollout(factor=lambda w, eye: 0.5 * w + 0.5 * eye, end=lambda R, eye: _to_one(R)),
+        ),
+        Mistake(
+            "a softmax in place of a division",
+            "Divide each row by its sum. A softmax takes powers of e first.",
+            _ROLLOUT,
+            _rollout(factor=lambda w, eye: (0.5 * w + 0.5 * eye).softmax(dim=-1)),
+        ),
+        Mistake(
+            "rows brought to length 1",
+            "It is their sum that must be 1, not their length: divide by sum(dim=-1, keepdim=True).",
+            _ROLLOUT,
+            _rollout(factor=lambda w, eye: F.normalize(0.5 * w + 0.5 * eye, dim=-1)),
+        ),
+        Mistake(
+            "rows divided by their maximum",
+            "Divide each row by its sum.",
+            _ROLLOUT,
+            _rollout(factor=lambda w, eye: (w + eye) / (w + eye).amax(dim=-1, keepdim=True)),
+        ),
+        Mistake(
+            "the whole matrix divided by its sum",
+            "Each row is divided by its own sum: dim=-1, keepdim=True.",
+            _ROLLOUT,
+            _rollout(factor=lambda w, eye: (w + eye) / (w + eye).sum(dim=(-2, -1), keepdim=True)),
+        ),
+        Mistake(
+            "ones in place of the identity",
+            "The identity has ones on its diagonal alone: torch.eye(T).",
+            _ORDER,
+            _rollout(factor=lambda w, eye: _to_one(w + 1)),
+        ),
+        Mistake(
+            "the smallest weight over the heads",
+            "fusion is 'mean' or 'max'.",
+            _ORDER,
+            _rollout(fuse=lambda w, fusion: w.amin(dim=1)),
+        ),
+        Mistake(
+            "a sum over the heads",
+            "'mean' averages the heads: a sum of h heads outweighs the identity h times.",
+            _ORDER,
+            _rollout(fuse=lambda w, fusion: w.amax(dim=1) if fusion == "max" else w.sum(dim=1)),
+        ),
+        Mistake(
+            "a sum of the layers",
+            "Content moves on from layer to layer, so the factors are multiplied.",
+            _ROLLOUT,
+            _rollout(join=lambda a, R: a + R),
+        ),
+        Mistake(
+            "a product that begins with zeros",
+            "R starts as the identity: from zeros nothing comes.",
+            _ROLLOUT,
+            _rollout(end=lambda R, eye: torch.zeros_like(R)),
+        ),
+        Mistake(
+            "a rollout that lies on its side",
+            "Row i says where token i's content comes from. Yours has it in the columns.",
+            _ORDER,
+            _rollout(end=lambda R, eye: R.mT),
+        ),
+        Mistake(
+            "the first image's rollout for all",
+            "Each image has a rollout of its own.",
+            "Only the first image of a batch",
+            _rollout(end=lambda R, eye: R[:1].expand_as(R)),
+        ),
+        Mistake(
+            "halves taken twice",
+            "0.5 W + 0.5 I has rows that sum to 1. You mix in the identity a second time, around the product.",
+            _ROLLOUT,
+            _rollout(join=lambda a, R: 0.5 * (a @ R) + 0.5 * R),
+        ),
     ),
 )
 
@@ -422,21 +607,27 @@ def _relevance(
     part: Callable[[Tensor, Tensor], Tensor] = lambda g, w: (g * w).clamp(min=0).mean(dim=1),
     step: Callable[[Tensor, Tensor], Tensor] = lambda E, R: R + E @ R,
     start: Callable[[Tensor], Tensor] = lambda eye: eye,
+    which: Callable[[list[tuple[Tensor, Tensor]]], list[tuple[Tensor, Tensor]]] = lambda pairs: pairs,
+    end: Callable[[Tensor], Tensor] = lambda R: R,
 ) -> Callable[[Layers, Layers], Tensor]:
-    """The relevance matrix with another matrix for a layer, another step, or another start."""
+    """The relevance matrix with another matrix for a layer, step, start, choice of layers, or last touch."""
 
     def relevance_matrix(weights: Layers, gradients: Layers) -> Tensor:
         R = start(torch.eye(weights[0].shape[-1]).repeat(len(weights[0]), 1, 1))
-        for w, g in zip(weights, gradients, strict=True):
+        for w, g in which(list(zip(weights, gradients, strict=True))):
             R = step(part(g, w), R)
-        return R
+        return end(R)
 
     return relevance_matrix
 
 
+def _eye(R: Tensor) -> Tensor:
+    return torch.eye(R.shape[-1])
+
+
 def _relevance_cases() -> list[Case]:
     made = []
-    for L, B, h, T in [(2, 1, 2, 4), (3, 2, 3, 5), (2, 3, 1, 3)]:
+    for L, B, h, T in [(3, 1, 2, 4), (4, 2, 3, 5), (3, 3, 4, 6)]:
         pairs = [(_weights(B, h, T, T, seed=i), 2 * normal(B, h, T, T, seed=10 + i)) for i in range(L)]
         label = f"{L} layers of weights and gradients {(B, h, T, T)}"
         made.append(Case(label, ([w for w, _ in pairs], [g for _, g in pairs])))
@@ -446,6 +637,7 @@ def _relevance_cases() -> list[Case]:
 RELEVANCE_MATRIX = Exercise(
     name="relevance_matrix",
     lesson="08",
+    points=3,
     right=explain.relevance_matrix,
     cases=_relevance_cases,
     observe=call,
@@ -523,6 +715,163 @@ RELEVANCE_MATRIX = Exercise(
             _RELEVANCE,
             _relevance(part=lambda g, w: (g * w).clamp(min=0).sum(dim=1)),
         ),
+        Mistake(
+            "the negative part",
+            "clamp(max=0) keeps what speaks against the class. Keep what speaks for it: clamp(min=0).",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g * w).clamp(max=0).mean(dim=1)),
+        ),
+        Mistake(
+            "gradients with the wrong sign",
+            "You keep what speaks against the class: the sign of the gradient is turned.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (-g * w).clamp(min=0).mean(dim=1)),
+        ),
+        Mistake(
+            "means of both before the product",
+            "Multiply in each head first, cut off there, and then average.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g.mean(dim=1) * w.mean(dim=1)).clamp(min=0)),
+        ),
+        Mistake(
+            "a matrix product of gradient and weights",
+            "Gradient and weight are multiplied entry by entry: each weight has a gradient.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g @ w).clamp(min=0).mean(dim=1)),
+        ),
+        Mistake(
+            "a sum of gradient and weights",
+            "They are multiplied entry by entry.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g + w).clamp(min=0).mean(dim=1)),
+        ),
+        Mistake(
+            "the size of the gradients",
+            "A negative gradient speaks against the class. And the weights are missing: clamp(min=0) of gradient "
+            "× weights.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: g.abs().mean(dim=1)),
+        ),
+        Mistake(
+            "the first head alone",
+            "The positive parts are averaged over all heads.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g * w).clamp(min=0)[:, 0]),
+        ),
+        Mistake(
+            "the last head alone",
+            "The positive parts are averaged over all heads.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g * w).clamp(min=0)[:, -1]),
+        ),
+        Mistake(
+            "rows of E brought to a sum of 1",
+            "E is used as it is.",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: _to_one((g * w).clamp(min=0).mean(dim=1) + 1e-9)),
+        ),
+        Mistake(
+            "a softmax in place of the positive part",
+            "Cut off what is negative: clamp(min=0).",
+            _RELEVANCE,
+            _relevance(part=lambda g, w: (g * w).softmax(dim=-1).mean(dim=1)),
+        ),
+        Mistake(
+            "an identity in place of what was there",
+            "R ← R + E R: what had come together so far stays. You add E R to the identity, in each layer anew.",
+            _RELEVANCE,
+            _relevance(step=lambda E, R: _eye(R) + E @ R),
+        ),
+        Mistake(
+            "a product entry by entry",
+            "* multiplies entry by entry. The way through a token in between needs the matrix product, @.",
+            _RELEVANCE,
+            _relevance(step=lambda E, R: R + E * R),
+        ),
+        Mistake(
+            "a difference",
+            "R ← R + E R: add.",
+            _RELEVANCE,
+            _relevance(step=lambda E, R: R - E @ R),
+        ),
+        Mistake(
+            "halves of both",
+            "That is rollout's rule. Here it is R + E R, without halves.",
+            _RELEVANCE,
+            _relevance(step=lambda E, R: 0.5 * R + 0.5 * E @ R),
+        ),
+        Mistake(
+            "an E that lies on its side",
+            "E is multiplied as it is, rows for queries.",
+            _RELEVANCE,
+            _relevance(step=lambda E, R: R + E.mT @ R),
+        ),
+        Mistake(
+            "rows brought to a sum of 1 in each layer",
+            "That is rollout's rule. Relevance isn't brought to a sum.",
+            _RELEVANCE,
+            _relevance(step=lambda E, R: _to_one(R + E @ R)),
+        ),
+        Mistake(
+            "rows brought to a sum of 1 at the end",
+            "Relevance isn't brought to a sum.",
+            _RELEVANCE,
+            _relevance(end=_to_one),
+        ),
+        Mistake(
+            "a start from ones",
+            "R starts as the identity: each token is relevant to itself.",
+            _RELEVANCE,
+            _relevance(start=torch.ones_like),
+        ),
+        Mistake(
+            "a start from half an identity",
+            "R starts as the identity.",
+            _RELEVANCE,
+            _relevance(start=lambda eye: eye / 2),
+        ),
+        Mistake(
+            "an identity taken off again",
+            "The identity belongs to the result.",
+            _RELEVANCE,
+            _relevance(end=lambda R: R - _eye(R)),
+        ),
+        Mistake(
+            "the first layer left out",
+            "All layers count, from the first one on.",
+            _RELEVANCE,
+            _relevance(which=lambda pairs: pairs[1:]),
+        ),
+        Mistake(
+            "the last layer left out",
+            "All layers count, the last one included.",
+            _RELEVANCE,
+            _relevance(which=lambda pairs: pairs[:-1]),
+        ),
+        Mistake(
+            "the last layer alone",
+            "All layers count, one after the other.",
+            _RELEVANCE,
+            _relevance(which=lambda pairs: pairs[-1:]),
+        ),
+        Mistake(
+            "the first layer alone",
+            "All layers count: does a return stand inside the loop?",
+            _RELEVANCE,
+            _relevance(which=lambda pairs: pairs[:1]),
+        ),
+        Mistake(
+            "a relevance that lies on its side",
+            "Row i says what was relevant to token i. Yours has it in the columns.",
+            _RELEVANCE,
+            _relevance(end=lambda R: R.mT),
+        ),
+        Mistake(
+            "a mean over the images",
+            "Each image has a relevance of its own.",
+            "Only the first image of a batch",
+            _relevance(end=lambda R: R.mean(dim=0, keepdim=True).expand_as(R)),
+        ),
     ),
 )
 
@@ -542,11 +891,13 @@ def _cosine(position: Tensor) -> Tensor:
 POSITION_SIMILARITY = Exercise(
     name="position_similarity",
     lesson="08",
+    points=2,
     right=_cosine,
     cases=lambda: [
         Case(f"position {shape}", (3 * normal(*shape, seed=shape[1]),)) for shape in [(1, 5, 4), (1, 7, 3), (1, 10, 8)]
     ],
     observe=call,
+    forbidden=(explain.position_similarity,),
     mistakes=(
         Mistake(
             "a softmax of the similarities",
@@ -604,6 +955,99 @@ POSITION_SIMILARITY = Exercise(
             _HOLDS,
             lambda position: _cosine(position - position.mean(dim=-1, keepdim=True)),
         ),
+        Mistake(
+            "absolute values of the cosines",
+            "A cosine of -1 means the opposite direction. Leave the sign.",
+            _HOLDS,
+            lambda position: _cosine(position).abs(),
+        ),
+        Mistake(
+            "squares of the cosines",
+            "Leave the cosines as they are.",
+            _HOLDS,
+            lambda position: _cosine(position).square(),
+        ),
+        Mistake(
+            "cosines moved to the range from 0 to 1",
+            "Leave the cosines as they are, from -1 to 1.",
+            _HOLDS,
+            lambda position: (_cosine(position) + 1) / 2,
+        ),
+        Mistake(
+            "one minus the cosine",
+            "That is a distance. Wanted is the cosine itself, 1 on the diagonal.",
+            _HOLDS,
+            lambda position: 1 - _cosine(position),
+        ),
+        Mistake(
+            "angles in place of cosines",
+            "Wanted is the cosine of the angle, 1 on the diagonal.",
+            _HOLDS,
+            lambda position: _cosine(position).clamp(-1, 1).acos(),
+        ),
+        Mistake(
+            "cosines without their negative part",
+            "A cosine below 0 stays.",
+            _HOLDS,
+            lambda position: _cosine(position).clamp(min=0),
+        ),
+        Mistake(
+            "a mean position taken off",
+            "You subtract the mean of all positions first. A cosine leaves it in.",
+            _HOLDS,
+            lambda position: _cosine(position - position[:, 1:].mean(dim=1, keepdim=True)),
+        ),
+        Mistake(
+            "dot products divided by the width",
+            "A cosine divides by the lengths of the two vectors.",
+            _HOLDS,
+            lambda position: position[0, 1:] @ position[0, 1:].T / position.shape[-1],
+        ),
+        Mistake(
+            "a division by the squares of the lengths",
+            "The root is missing: a length is the root of the sum of squares.",
+            _HOLDS,
+            lambda position: _cosine(position) / position[0, 1:].norm(dim=-1) / position[0, 1:].norm(dim=-1)[:, None],
+        ),
+        Mistake(
+            "a division by sums in place of lengths",
+            "A length is the root of the sum of squares.",
+            _HOLDS,
+            lambda position: F.normalize(position[0, 1:], p=1, dim=-1) @ F.normalize(position[0, 1:], p=1, dim=-1).T,
+        ),
+        Mistake(
+            "one length for all",
+            "Each position is divided by its own length: norm(dim=-1, keepdim=True).",
+            _HOLDS,
+            lambda position: position[0, 1:] @ position[0, 1:].T / position[0, 1:].norm() ** 2,
+        ),
+        Mistake(
+            "a division by the second length alone",
+            "A cosine divides by both lengths. (Without keepdim=True lengths lie along the columns.)",
+            _HOLDS,
+            lambda position: position[0, 1:] @ position[0, 1:].T / position[0, 1:].norm(dim=-1),
+        ),
+        Mistake(
+            "a layer norm in place of a length",
+            "A layer norm subtracts the mean as well. Divide by the length alone.",
+            _HOLDS,
+            lambda position: (
+                F.layer_norm(position[0, 1:], position.shape[-1:])
+                @ F.layer_norm(position[0, 1:], position.shape[-1:]).T
+            ),
+        ),
+        Mistake(
+            "a diagonal of zeros",
+            "A position is as similar to itself as can be: 1.",
+            _HOLDS,
+            lambda position: _cosine(position) - torch.eye(position.shape[1] - 1),
+        ),
+        Mistake(
+            "half of the matrix",
+            "The similarity of i and j is that of j and i: both halves are asked for.",
+            _HOLDS,
+            lambda position: _cosine(position).triu(),
+        ),
     ),
 )
 
@@ -645,6 +1089,7 @@ def _uniform(w: Tensor) -> Tensor:
 ATTENTION_DISTANCE = Exercise(
     name="attention_distance",
     lesson="08",
+    points=3,
     right=_distance(),
     cases=lambda: [
         Case(f"weights {shape}, grid {grid}, patch_size={size}", (_weights(*shape), grid, size))
@@ -656,6 +1101,7 @@ ATTENTION_DISTANCE = Exercise(
         ]
     ],
     observe=_values,
+    forbidden=(explain.attention_distance,),
     mistakes=(
         Mistake(
             "a distance in patches",
@@ -696,7 +1142,8 @@ ATTENTION_DISTANCE = Exercise(
         ),
         Mistake(
             "a patch's height and width exchanged",
-            "patch_size is (height, width): a step down is the height, a step across the width.",
+            "patch_size is (height, width): a step down is the height, a step across the width. And n // columns is "
+            "the row, n % columns the column.",
             _SIDES,
             _distance(place=lambda count, grid, size: _place(count, grid, size[::-1])),
         ),
@@ -735,6 +1182,137 @@ ATTENTION_DISTANCE = Exercise(
             "Average over the N queries: one number for each head.",
             _HOLDS,
             _distance(join=lambda reach: reach),
+        ),
+        Mistake(
+            "a sum without keepdim",
+            "Without keepdim=True the row sums lie along the columns.",
+            "A sum without keepdim",
+            _distance(weigh=lambda w: w[..., 1:, 1:] / w[..., 1:, 1:].sum(dim=-1)[..., None, :]),
+        ),
+        Mistake(
+            "a second softmax",
+            "These are weights already: divide by their sum.",
+            _HOLDS,
+            _distance(weigh=lambda w: w[..., 1:, 1:].softmax(dim=-1)),
+        ),
+        Mistake(
+            "the patch itself left out",
+            "The patches count all, the query itself included: its distance is 0.",
+            _HOLDS,
+            _distance(weigh=lambda w: _to_one(w[..., 1:, 1:] * (1 - torch.eye(w.shape[-1] - 1)))),
+        ),
+        Mistake(
+            "the class token's row in place of the last patch's",
+            "You left out the class token's column alone. It has a row, too: weights[..., 1:, 1:].",
+            _HOLDS,
+            _distance(weigh=lambda w: _to_one(w[..., :-1, 1:])),
+        ),
+        Mistake(
+            "the class token's look",
+            "Each patch's own row is asked for, not the class token's.",
+            _HOLDS,
+            _distance(weigh=lambda w: _to_one(w[..., :1, 1:]).expand_as(w[..., 1:, 1:])),
+        ),
+        Mistake(
+            "weights averaged over the queries first",
+            "Each query's weights belong to its own distances. Average at the end.",
+            _HOLDS,
+            _distance(weigh=lambda w: _to_one(w[..., 1:, 1:]).mean(dim=-2, keepdim=True)),
+        ),
+        Mistake(
+            "the larger one of two steps",
+            "The distance is the straight line, √(y² + x²).",
+            _HOLDS,
+            _distance(between=lambda steps: steps.abs().amax(dim=-1)),
+        ),
+        Mistake(
+            "a root of the mean square",
+            "The squares are added, not averaged: √(y² + x²).",
+            _HOLDS,
+            _distance(between=lambda steps: steps.square().mean(dim=-1).sqrt()),
+        ),
+        Mistake(
+            "steps with their sign",
+            "A step to the left and one to the right don't cancel: √(y² + x²).",
+            _HOLDS,
+            _distance(between=lambda steps: steps.sum(dim=-1)),
+        ),
+        Mistake(
+            "the patch's height for both directions",
+            "A step across is as long as a patch is wide.",
+            _SIDES,
+            _distance(place=lambda count, grid, size: _place(count, grid, (size[0], size[0]))),
+        ),
+        Mistake(
+            "the patch's width for both directions",
+            "A step down is as long as a patch is high.",
+            _SIDES,
+            _distance(place=lambda count, grid, size: _place(count, grid, (size[1], size[1]))),
+        ),
+        Mistake(
+            "steps of a patch's area",
+            "A step down is as long as a patch is high, one across as long as it is wide.",
+            _HOLDS,
+            _distance(place=lambda count, grid, size: _place(count, grid, (size[0] * size[1], size[0] * size[1]))),
+        ),
+        Mistake(
+            "a row that is not cut off",
+            "The row is n // columns, a whole number. Yours lies between two rows.",
+            _HOLDS,
+            _distance(
+                place=lambda count, grid, size: (
+                    torch.arange(count) / grid[1] * size[0],
+                    torch.arange(count) % grid[1] * size[1],
+                )
+            ),
+        ),
+        Mistake(
+            "patches counted from 1",
+            "Patch 0 is the first one: row 0, column 0.",
+            _HOLDS,
+            _distance(
+                place=lambda count, grid, size: (
+                    torch.arange(1, count + 1) // grid[1] * size[0],
+                    torch.arange(1, count + 1) % grid[1] * size[1],
+                )
+            ),
+        ),
+        Mistake(
+            "patches in a line",
+            "Patches lie in rows and columns. Yours stand all in one row.",
+            _HOLDS,
+            _distance(place=lambda count, grid, size: (torch.zeros(count), torch.arange(count) * size[1])),
+        ),
+        Mistake(
+            "rows alone",
+            "The distance goes across, too: √(y² + x²).",
+            _HOLDS,
+            _distance(place=lambda count, grid, size: (torch.arange(count) // grid[1] * size[0], torch.zeros(count))),
+        ),
+        Mistake(
+            "columns alone",
+            "The distance goes down, too: √(y² + x²).",
+            _HOLDS,
+            _distance(place=lambda count, grid, size: (torch.zeros(count), torch.arange(count) % grid[1] * size[1])),
+        ),
+        Mistake(
+            "a mean over all pairs",
+            "The weights of a query sum to 1, so w · distance is summed over the patches, and averaged over the "
+            "queries.",
+            _HOLDS,
+            _distance(join=lambda reach: reach.mean(dim=-1) / reach.shape[-1]),
+        ),
+        Mistake(
+            "the median over the queries",
+            "How far a head reaches is the mean over its N queries.",
+            _HOLDS,
+            _distance(join=lambda reach: reach.median(dim=-1).values),
+        ),
+        Mistake(
+            "the first query alone",
+            "How far a head reaches is the mean over its N queries.",
+            _HOLDS,
+            _distance(join=lambda reach: reach[..., 0]),
         ),
     ),
 )

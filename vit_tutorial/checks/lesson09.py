@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from vit_tutorial import convert
-from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, answers, call, check, normal
+from vit_tutorial.checks.compare import kind
+from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Words, answers, call, check, normal
 
 __all__ = [
     "check_attention_from_flax",
@@ -44,11 +45,22 @@ NUMBERS = {
 CHECKPOINT_NUMBERS = Exercise(
     name="checkpoint_numbers",
     lesson="09",
+    points=4,
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
     tolerance=0.006,
     secret=True,
+    advice={
+        "entries": "Two norms, qkv, projection and two layers of the MLP, each with weight and bias: one block. "
+        "Then what stands before the blocks, and behind them.",
+        "left as they began": "All entries but those of the blocks.",
+        "row 3 of q": "Row 3 is output 3: which head, and which number within it? Its six numbers belong to the inputs "
+        "0 to 5.",
+        "axes": "torch's kernel is (D, C, height, width). For each of these four say which axis of (P, P, C, D) it is.",
+        "pixel": "51 of 255 first becomes a number from 0 to 1. Then less the mean, divided by the deviation.",
+        "factor": "What the right norm divides by is √(v + 10⁻⁶), what the wrong one divides by is √(v + 10⁻⁵).",
+    },
     mistakes=(
         Mistake(
             "the blocks alone",
@@ -148,7 +160,7 @@ def check_checkpoint_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
 
 # ---- One name ----------------------------------------------------------------------------------------------------
 
-REFUSED = "a ValueError"
+REFUSED = Words("a ValueError")
 Rules = Mapping[str, str]  # theirs -> ours
 
 
@@ -159,36 +171,71 @@ def _rules(table: dict[str, str]) -> dict[str, str]:
 
 def _name_cases() -> list[Case]:
     vision, timm, faces = (_rules(table) for table in (convert.TORCHVISION, convert.TIMM, convert.TRANSFORMERS_4))
+    dots = {"layer{i}.fc.*": "blocks.{i}.mlp.fc1.*", "head.*": "head.*"}
     asked = [
         ("encoder.layers.encoder_layer_0.ln_1.weight", vision, "torchvision's rules"),
         ("encoder.layers.encoder_layer_1.self_attention.in_proj_bias", vision, "torchvision's rules"),
         ("encoder.layers.encoder_layer_11.mlp.3.bias", vision, "torchvision's rules"),
+        ("encoder.layers.encoder_layer_47.ln_2.weight", vision, "torchvision's rules"),
         ("class_token", vision, "torchvision's rules"),
         ("vit.encoder.layer.2.attention.output.dense.weight", faces, "Hugging Face's rules"),
         ("head.fc.weight", timm, "timm's rules"),
         ("student.head.weight", timm, "timm's rules"),
+        ("head.weight.old", timm, "timm's rules"),
+        ("head.gain", timm, "timm's rules"),
+        ("layer3xfc.bias", dots, "rules of one layer"),
+        ("layerx.fc.weight", dots, "rules of one layer"),
+        ("Head.weight", dots, "rules of one layer"),
     ]
     return [Case(f"{name}, {whose}", (name, rules)) for name, rules, whose in asked]
 
 
 def _naming(work: Any, case: Case) -> Result:
+    name, rules = case.args
     try:
-        return {"result": work(*case.args)}
+        found = work(name, dict(rules))
     except ValueError:
         return {"result": REFUSED}
+    if isinstance(found, BaseException):
+        raise Fault(f"returned a {type(found).__name__}: raise it (raise ValueError(…))")
+    return {"result": str(found) if isinstance(found, str) else found}
+
+
+def _about_names(compared: list[tuple[Case, Result, Result]]) -> str:
+    """Which kind of name comes out wrong."""
+    refused = [case.args[0] for case, right, theirs in compared if theirs["result"] == REFUSED]
+    let_in = [case.args[0] for case, right, theirs in compared if right["result"] == REFUSED]
+    if len(refused) == len(compared):
+        return f"You raise a ValueError for {refused[0]}, and a rule fits it."
+    if len(let_in) == len(compared):
+        return f"No rule fits {let_in[0]}, from its first sign to its last: a ValueError is asked for."
+    for _, right, theirs in compared:
+        yours = theirs["result"]
+        if not isinstance(yours, str) or right["result"] == REFUSED or yours == REFUSED:
+            continue
+        pairs = zip(yours.split("."), right["result"].split("."), strict=False)
+        apart = [(a, b) for a, b in pairs if a != b]
+        if apart:
+            return f"A part of the name comes out as {apart[0][0]!r}, and should be {apart[0][1]!r}."
+    return "" if not let_in else f"No rule fits {let_in[0]}: a ValueError is asked for."
 
 
 def _finder(
-    number: str = r"\d+", leaf: str = "weight|bias", find: Callable[..., Any] = re.fullmatch, stranger: str = ""
+    number: str = r"\d+",
+    leaf: str = "weight|bias",
+    find: Callable[..., Any] = re.fullmatch,
+    stranger: str = "",
+    escape: Callable[[str], str] = re.escape,
+    fill: Callable[[str, str, str], str] = lambda our, i, leaf: our.replace("{i}", i).replace("*", leaf),
 ) -> Callable[[str, Rules], str]:
-    """Rules as regular expressions; with another idea of {i}, of *, of how to search, and of who fits no rule."""
+    """Rules as regular expressions; with another idea of {i}, of *, of how to search, of strangers, of filling in."""
 
     def our_name(name: str, rules: Rules) -> str:
         for their, our in rules.items():
-            pattern = re.escape(their).replace(r"\{i\}", f"(?P<i>{number})").replace(r"\*", f"(?P<leaf>{leaf})")
+            pattern = escape(their).replace(r"\{i\}", f"(?P<i>{number})").replace(r"\*", f"(?P<leaf>{leaf})")
             if found := find(pattern, name):
                 parts = found.groupdict()
-                return our.replace("{i}", parts.get("i", "")).replace("*", parts.get("leaf", ""))
+                return fill(our, parts.get("i") or "", parts.get("leaf") or "")
         if stranger:
             return name
         raise ValueError(name)
@@ -219,9 +266,11 @@ def _rule_returned(name: str, rules: Rules) -> str:
 OUR_NAME = Exercise(
     name="our_name",
     lesson="09",
+    points=3,
     right=_finder(),
     cases=_name_cases,
     observe=_naming,
+    explain=_about_names,
     mistakes=(
         Mistake(
             "block 1 found in block 11",
@@ -278,6 +327,84 @@ OUR_NAME = Exercise(
             _ONE_KEY,
             _rule_returned,
         ),
+        Mistake(
+            "the beginning of a name that is enough",
+            "re.match compares from the front, and doesn't mind what follows. re.fullmatch compares the whole name.",
+            _TABLE,
+            _finder(find=re.match),
+        ),
+        Mistake(
+            "the end of a name that is enough",
+            "A rule must fit the whole name, from its first sign to its last: re.fullmatch.",
+            _TABLE,
+            _finder(find=lambda pattern, name: re.search(pattern + "$", name)),
+        ),
+        Mistake(
+            "a dot that takes any sign",
+            "In a pattern a dot fits anything: re.escape(rule) first.",
+            _ONE_KEY,
+            _finder(escape=lambda rule: rule.replace("*", r"\*").replace("{i}", r"\{i\}")),
+        ),
+        Mistake(
+            "a block number that takes letters, too",
+            "Between the part before {i} and the part behind it only digits may stand: \\d+.",
+            _TABLE,
+            _finder(number=r"\w+"),
+        ),
+        Mistake(
+            "a star that takes any word",
+            "* is weight or bias, nothing else.",
+            _ONE_KEY,
+            _finder(leaf=r"\w+"),
+        ),
+        Mistake(
+            "weights alone",
+            "* is weight or bias.",
+            _ONE_KEY,
+            _finder(leaf="weight"),
+        ),
+        Mistake(
+            "biases alone",
+            "* is weight or bias.",
+            _ONE_KEY,
+            _finder(leaf="bias"),
+        ),
+        Mistake(
+            "blocks 0 to 11 alone",
+            "{i} has one digit or more: allow as many as there are.",
+            _ONE_KEY,
+            _finder(number=r"0|1|2|3|4|5|6|7|8|9|10|11"),
+        ),
+        Mistake(
+            "a block's number that isn't filled in",
+            "Put the number that you found for {i}.",
+            _ONE_KEY,
+            _finder(fill=lambda our, i, leaf: our.replace("*", leaf)),
+        ),
+        Mistake(
+            "a star that isn't filled in",
+            "Put weight or bias for the star, as it stands in the name.",
+            _ONE_KEY,
+            _finder(fill=lambda our, i, leaf: our.replace("{i}", i)),
+        ),
+        Mistake(
+            "a weight in place of every star",
+            "Put what stands in the name, weight or bias.",
+            _ONE_KEY,
+            _finder(fill=lambda our, i, leaf: our.replace("{i}", i).replace("*", "weight")),
+        ),
+        Mistake(
+            "a bias in place of every star",
+            "Put what stands in the name, weight or bias.",
+            _ONE_KEY,
+            _finder(fill=lambda our, i, leaf: our.replace("{i}", i).replace("*", "bias")),
+        ),
+        Mistake(
+            "block 0, whatever the number",
+            "Put the number that you found for {i}.",
+            _ONE_KEY,
+            _finder(fill=lambda our, i, leaf: our.replace("{i}", "0").replace("*", leaf)),
+        ),
     ),
 )
 
@@ -294,7 +421,7 @@ Weights = tuple[Tensor, Tensor, Tensor]  # of qkv, (3D, D); its bias, (3D,); of 
 
 def _flax_cases() -> list[Case]:
     made = []
-    for D, h in [(6, 2), (4, 2), (12, 3), (5, 1)]:
+    for D, h in [(6, 2), (10, 5), (12, 3), (5, 1)]:
         d = D // h
         shapes = [(D, h, d)] * 3 + [(h, d)] * 3 + [(h, d, D)]
         made.append(Case(f"D={D}, h={h}, d={d}", tuple(normal(*s, seed=seed) for seed, s in enumerate(shapes))))
@@ -346,6 +473,7 @@ def _side_by_side(*given: Tensor) -> Weights:
 ATTENTION_FROM_FLAX = Exercise(
     name="attention_from_flax",
     lesson="09",
+    points=4,
     right=_flax(),
     cases=_flax_cases,
     observe=call,
@@ -434,6 +562,54 @@ ATTENTION_FROM_FLAX = Exercise(
             _ONE_KEY,
             _side_by_side,
         ),
+        Mistake(
+            "the order k, v, q",
+            "Our rows are q, then k, then v.",
+            _WAYS,
+            _flax(order=(1, 2, 0)),
+        ),
+        Mistake(
+            "the order v, q, k",
+            "Our rows are q, then k, then v.",
+            _WAYS,
+            _flax(order=(2, 0, 1)),
+        ),
+        Mistake(
+            "the queries three times",
+            "q, k and v have a kernel each.",
+            _ONE_KEY,
+            _flax(order=(0, 0, 0)),
+        ),
+        Mistake(
+            "inputs and heads in the wrong order",
+            "Flatten the heads of (D, h, d), so that inputs stay in front, and transpose then. Moving the heads "
+            "to the front first mixes both.",
+            _TURNED,
+            _flax(turn=lambda t: t.transpose(0, 1).reshape(t.shape[0], -1).T),
+        ),
+        Mistake(
+            "outputs that got between heads and numbers",
+            "(h, d, D) is flattened to (h · d, D), and transposed. You moved the outputs in between.",
+            _TURNED,
+            _flax(out=lambda t: t.transpose(1, 2).reshape(t.shape[2], -1)),
+        ),
+        Mistake(
+            "a projection flattened at the wrong end",
+            "Of (h, d, D) the first two axes belong together: flatten(0, 1), then transpose.",
+            _TURNED,
+            _flax(out=lambda t: t.reshape(t.shape[2], -1)),
+        ),
+        Mistake(
+            "numbers before heads everywhere",
+            "Row r of q must be number r % d of head r // d, and the projection's columns alike: heads lie "
+            "together. Reversing all three axes interleaves them.",
+            _WAYS,
+            _flax(
+                turn=lambda t: t.permute(2, 1, 0).flatten(0, 1),
+                flatten=lambda t: t.T.flatten(),
+                out=lambda t: t.permute(2, 1, 0).flatten(1),
+            ),
+        ),
     ),
 )
 
@@ -471,10 +647,31 @@ def _teacher_cases() -> list[Case]:
 
 
 def _contents(work: Any, case: Case) -> Result:
-    found = work(*case.args)
-    if not isinstance(found, dict):
-        raise Fault(f"returned {type(found).__name__}, expected a dictionary of names and tensors")
-    return {"names": sorted(found), "tensors": [found[name] for name in sorted(found)]}
+    checkpoint = {key: dict(part) if isinstance(part, dict) else part for key, part in case.args[0].items()}
+    found = work(checkpoint)
+    if found is None:
+        raise Fault("the result is None: is the return missing?")
+    if not isinstance(found, Mapping):
+        raise Fault(f"returned {kind(found)}, expected a dictionary of names and tensors")
+    same = all(checkpoint.get(key, {}).keys() == part.keys() for key, part in case.args[0].items() if key != "epoch")
+    found = {str(name): value for name, value in found.items()}
+    return {
+        "names": sorted(found),
+        "tensors": [found[name] for name in sorted(found)],
+        "the given dictionary afterwards": Words("as it was" if same and "epoch" in checkpoint else "changed"),
+    }
+
+
+def _about_a_state(compared: list[tuple[Case, Result, Result]]) -> str:
+    """Which names are missing, and which are too many."""
+    for _, right, theirs in compared:
+        lost = [name for name in right["names"] if name not in theirs["names"]]
+        more = [name for name in theirs["names"] if name not in right["names"]]
+        said = [f"There is no {lost[0]} (missing: {len(lost)} of {len(right['names'])})."] if lost else []
+        said += [f"{more[0]} shouldn't be there (too many: {len(more)})."] if more else []
+        if said:
+            return " ".join(said)
+    return ""
 
 
 def _bare(name: str) -> str:
@@ -492,9 +689,11 @@ def _extract(
 TEACHER = Exercise(
     name="teacher",
     lesson="09",
+    points=2,
     right=_extract(),
     cases=_teacher_cases,
     observe=_contents,
+    explain=_about_a_state,
     mistakes=(
         Mistake(
             "the student's weights",
@@ -543,6 +742,33 @@ TEACHER = Exercise(
             _LIBRARIES,
             _extract(cut=lambda name: name),
         ),
+        Mistake(
+            "a mean of teacher and student",
+            "The teacher is an average over time already. Take its weights as they are.",
+            _LIBRARIES,
+            lambda checkpoint: {
+                name: (t + _extract(who="student")(checkpoint)[name]) / 2 for name, t in _extract()(checkpoint).items()
+            },
+        ),
+        Mistake(
+            "the teacher as it is",
+            "You return all of the teacher, its head and the prefixes included. Only the backbone is wanted, "
+            "without prefix.",
+            _LIBRARIES,
+            lambda checkpoint: checkpoint["teacher"],
+        ),
+        Mistake(
+            "the backbone's name cut at its last place",
+            "Cut at the front only, once: removeprefix. A name may hold the word a second time.",
+            _LIBRARIES,
+            _extract(cut=lambda name: name.rpartition("backbone.")[2]),
+        ),
+        Mistake(
+            "'module.' cut off, and 'backbone.' left",
+            "Cut both off the front, first 'module.', then 'backbone.'.",
+            _LIBRARIES,
+            _extract(cut=lambda name: name.removeprefix("module.")),
+        ),
     ),
 )
 
@@ -590,6 +816,7 @@ def _own_statistics(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, .
 PREPARE = Exercise(
     name="prepare",
     lesson="09",
+    points=2,
     right=_prepare(),
     cases=_prepare_cases,
     observe=call,
@@ -666,6 +893,126 @@ PREPARE = Exercise(
             "7 · The pixels belong to the weights",
             _prepare(shape=torch.tensor),
         ),
+        Mistake(
+            "a division by 256",
+            "A byte goes from 0 to 255: divide by 255, so that white is 1.",
+            _PIXELS,
+            _prepare(scale=lambda x: x / 256),
+        ),
+        Mistake(
+            "a division by the picture's largest number",
+            "White is 255, whether the picture has white in it or not.",
+            _PIXELS,
+            _prepare(scale=lambda x: x / x.max()),
+        ),
+        Mistake(
+            "pixels from -1 to 1 before the normalisation",
+            "Mean and deviation are of pixels from 0 to 1: divide by 255, and nothing else.",
+            _PIXELS,
+            _prepare(scale=lambda x: x / 127.5 - 1),
+        ),
+        Mistake(
+            "a division by 255, twice",
+            "Divide once.",
+            _PIXELS,
+            _prepare(scale=lambda x: x / 255 / 255),
+        ),
+        Mistake(
+            "a mean added in place of subtracted",
+            "(x - mean) / std.",
+            "7 · The pixels belong to the weights",
+            _prepare(finish=lambda x, mean, std: (x + mean) / std),
+        ),
+        Mistake(
+            "the way back",
+            "x * std + mean makes a picture of normalised numbers. Here you go the other way: (x - mean) / std.",
+            "7 · The pixels belong to the weights",
+            _prepare(finish=lambda x, mean, std: x * std + mean),
+        ),
+        Mistake(
+            "a missing bracket",
+            "x - mean / std divides the mean alone: (x - mean) / std.",
+            "7 · The pixels belong to the weights",
+            _prepare(finish=lambda x, mean, std: x - mean / std),
+        ),
+        Mistake(
+            "a missing mean",
+            "Subtract the mean first.",
+            "7 · The pixels belong to the weights",
+            _prepare(finish=lambda x, mean, std: x / std),
+        ),
+        Mistake(
+            "a missing deviation",
+            "Divide by the deviation.",
+            "7 · The pixels belong to the weights",
+            _prepare(finish=lambda x, mean, std: x - mean),
+        ),
+        Mistake(
+            "the wrong sign",
+            "(x - mean) / std, not (mean - x) / std.",
+            "7 · The pixels belong to the weights",
+            _prepare(finish=lambda x, mean, std: (mean - x) / std),
+        ),
+        Mistake(
+            "a division by the variance",
+            "The deviation itself divides, not its square.",
+            "7 · The pixels belong to the weights",
+            _prepare(finish=lambda x, mean, std: (x - mean) / std**2),
+        ),
+        Mistake(
+            "one mean for all channels",
+            "Each channel has its own mean and its own deviation.",
+            "7 · The pixels belong to the weights",
+            _prepare(shape=lambda values: torch.tensor(values).mean()),
+        ),
+        Mistake(
+            "the first channel's numbers for all",
+            "Each channel has its own mean and its own deviation.",
+            "7 · The pixels belong to the weights",
+            _prepare(shape=lambda values: torch.tensor(values)[0]),
+        ),
+        Mistake(
+            "means in the reverse order",
+            "The channels are red, green, blue, and so are the numbers.",
+            "7 · The pixels belong to the weights",
+            _prepare(shape=lambda values: torch.tensor(values).flip(0)[:, None, None]),
+        ),
+        Mistake(
+            "means that run along the height",
+            "Give mean and deviation the shape (C, 1, 1).",
+            "7 · The pixels belong to the weights",
+            _prepare(shape=lambda values: torch.tensor(values)[:, None]),
+        ),
+        Mistake(
+            "ImageNet's numbers, whatever comes",
+            "Use the arguments mean and std: other weights have others.",
+            "7 · The pixels belong to the weights",
+            lambda pixels, mean, std: _prepare()(pixels, *convert.IMAGENET),
+        ),
+        Mistake(
+            "a whole division",
+            "// cuts off what is behind the point, so that nearly all pixels become 0: divide by /.",
+            _PIXELS,
+            _prepare(scale=lambda x: x // 255),
+        ),
+        Mistake(
+            "a picture without colours",
+            "You average the channels. The weights want three.",
+            "7 · The pixels belong to the weights",
+            _prepare(turn=lambda x: x.permute(2, 0, 1).float().mean(dim=0, keepdim=True).expand(3, -1, -1)),
+        ),
+        Mistake(
+            "a mirrored picture",
+            "Left stays left.",
+            "7 · The pixels belong to the weights",
+            _prepare(turn=lambda x: x.permute(2, 0, 1).flip(2)),
+        ),
+        Mistake(
+            "a picture that stands on its head",
+            "Row 0 is the top.",
+            "7 · The pixels belong to the weights",
+            _prepare(turn=lambda x: x.permute(2, 0, 1).flip(1)),
+        ),
     ),
 )
 
@@ -684,7 +1031,7 @@ def _head_cases() -> list[Case]:
             f"K={K}, D={D}",
             (normal(K, D, seed=1), normal(K, seed=2), normal(K, D, seed=3), normal(K, seed=4)),
         )
-        for K, D in [(3, 4), (5, 2), (1, 6), (4, 4)]
+        for K, D in [(3, 4), (5, 2), (4, 6), (4, 4)]
     ]
 
 
@@ -701,6 +1048,7 @@ def _joined(
 JOINED_HEADS = Exercise(
     name="joined_heads",
     lesson="09",
+    points=2,
     right=_joined(),
     cases=_head_cases,
     observe=call,
@@ -754,6 +1102,102 @@ JOINED_HEADS = Exercise(
             "Both halves of your weights are the class token's. The second half belongs to the distillation head.",
             _LIBRARIES,
             _joined(weights=lambda a, b: torch.cat([a, a], dim=1) / 2),
+        ),
+        Mistake(
+            "the first head's half alone halved",
+            "Both heads count one half.",
+            _LIBRARIES,
+            _joined(weights=lambda a, b: torch.cat([a / 2, b], dim=1)),
+        ),
+        Mistake(
+            "the second head's half alone halved",
+            "Both heads count one half.",
+            _LIBRARIES,
+            _joined(weights=lambda a, b: torch.cat([a, b / 2], dim=1)),
+        ),
+        Mistake(
+            "quarters",
+            "The mean of two is their sum, divided by 2.",
+            _LIBRARIES,
+            _joined(lambda a, b: torch.cat([a, b], dim=1) / 4, lambda a, b: (a + b) / 4),
+        ),
+        Mistake(
+            "a sum of the two matrices",
+            "(W + W') is (K, D), one head for one token. Each keeps its own columns: (K, 2D).",
+            _ONE_KEY,
+            _joined(weights=lambda a, b: a + b),
+        ),
+        Mistake(
+            "a mean of the two matrices, twice",
+            "The heads read different tokens, so each keeps its own columns.",
+            _ONE_KEY,
+            _joined(weights=lambda a, b: ((a + b) / 2).repeat(1, 2)),
+        ),
+        Mistake(
+            "rows of the two heads in turn",
+            "Concatenate along axis 1: each class has one row, with the columns of both heads.",
+            _TURNED,
+            _joined(weights=lambda a, b: torch.cat([a, b]).reshape(a.shape[0], -1) / 2),
+        ),
+        Mistake(
+            "the distillation head twice",
+            "Both halves of your weights are the distillation head's. The first half belongs to the class token's.",
+            _LIBRARIES,
+            _joined(weights=lambda a, b: torch.cat([b, b], dim=1) / 2),
+        ),
+        Mistake(
+            "a distillation head of zeros",
+            "Its weights belong into the second half.",
+            _LIBRARIES,
+            _joined(weights=lambda a, b: torch.cat([a, 0 * b], dim=1) / 2),
+        ),
+        Mistake(
+            "the class token's bias alone",
+            "Both biases count one half.",
+            _LIBRARIES,
+            _joined(biases=lambda a, b: a),
+        ),
+        Mistake(
+            "half of the class token's bias alone",
+            "Both biases count one half: (b + b') / 2.",
+            _LIBRARIES,
+            _joined(biases=lambda a, b: a / 2),
+        ),
+        Mistake(
+            "the distillation head's bias alone",
+            "Both biases count one half: (b + b') / 2.",
+            _LIBRARIES,
+            _joined(biases=lambda a, b: b),
+        ),
+        Mistake(
+            "half of the distillation head's bias alone",
+            "Both biases count one half: (b + b') / 2.",
+            _LIBRARIES,
+            _joined(biases=lambda a, b: b / 2),
+        ),
+        Mistake(
+            "no bias",
+            "For t = t' = 0 the layer gives (b + b') / 2.",
+            _LIBRARIES,
+            _joined(biases=lambda a, b: torch.zeros_like(a)),
+        ),
+        Mistake(
+            "a missing bracket in the bias",
+            "b + b' / 2 halves the second one alone: (b + b') / 2.",
+            _LIBRARIES,
+            _joined(biases=lambda a, b: a + b / 2),
+        ),
+        Mistake(
+            "a difference of the two heads",
+            "The answer is the mean of the two results: add.",
+            _LIBRARIES,
+            _joined(lambda a, b: torch.cat([a, -b], dim=1) / 2, lambda a, b: (a - b) / 2),
+        ),
+        Mistake(
+            "biases side by side",
+            "There are K logits, so there are K biases: their mean.",
+            _TURNED,
+            _joined(biases=lambda a, b: torch.cat([a, b]) / 2),
         ),
     ),
 )

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, answers, call, check, normal
+from vit_tutorial.checks.compare import as_number, as_tensor, kind
+from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Words, answers, call, check, normal
 from vit_tutorial.embeddings import Grid, ResizeRecipe, resize_position_embedding
 from vit_tutorial.vit import ViT, ViTConfig
 
@@ -48,11 +49,22 @@ NUMBERS = {
 FINE_TUNING_NUMBERS = Exercise(
     name="fine_tuning_numbers",
     lesson="10",
+    points=4,
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
     tolerance=0.006,
     secret=True,
+    advice={
+        "cosines": "The dot product with (0, 2), divided by both lengths, for each of the three.",
+        "standardised": "The probe was trained on numbers less the training pictures' mean, divided by their "
+        "deviation. Do the same to the test pictures' two numbers.",
+        "first loss": "A head of zeros gives 12 equal logits: minus the natural logarithm of one of 12 probabilities.",
+        "row of the gradient": "(p - target) z: p is the same for all four classes, and the target is 1.",
+        "probe": "A linear layer from D numbers to the classes, with a bias for each class.",
+        "positions": "Count the patches of the new grid; the class token has a position, too.",
+        "rate": "The warm-up grows evenly from peak / 10 at step 0 to the peak at step 9.",
+    },
     mistakes=(
         Mistake(
             "dot products in place of cosines",
@@ -185,12 +197,29 @@ def _feature_cases() -> list[Case]:
 
 def _features(work: Any, case: Case) -> Result:
     model, images = case.args
-    found = work(model, images)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    parts = dict(model.named_children())
+    drops = [part.p for part in model.modules() if isinstance(part, nn.Dropout)]
+    found = work(model, images.clone())
+    now = dict(model.named_parameters())
+    frozen = [name for name in before if name in now and not now[name].requires_grad]
+    same = all(name in now and torch.equal(now[name], before[name]) for name in before if not name.startswith("head."))
+    same &= not isinstance(parts["head"], nn.Linear) or torch.equal(parts["head"].weight, before["head.weight"])
     return {
         "result": found,
-        "does it need gradients": isinstance(found, Tensor) and found.requires_grad,
-        "does the model keep its head": isinstance(model.head, nn.Linear),
+        "whether the features carry a graph": Words(_yes(isinstance(found, Tensor) and found.requires_grad)),
+        "whether the model keeps its head": Words(_yes(isinstance(model.head, nn.Linear))),
+        "the model's frozen parameters afterwards": Words(str(len(frozen) or "none")),
+        "whether the model's parts are the same": Words(_yes(dict(model.named_children()) == parts)),
+        "whether their numbers are as before": Words(_yes(same)),
+        "whether its dropout is as before": Words(
+            _yes(drops == [part.p for part in model.modules() if isinstance(part, nn.Dropout)])
+        ),
     }
+
+
+def _yes(true: bool) -> str:
+    return "yes" if true else "no"
 
 
 def _frozen(
@@ -206,6 +235,24 @@ def _frozen(
     return frozen_features
 
 
+def _for_good(model: ViT, images: Tensor) -> Tensor:
+    model.requires_grad_(False)
+    return _frozen(gradients=True)(model, images)
+
+
+def _without_dropout(model: ViT, images: Tensor) -> Tensor:
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    return _frozen(training=True)(model, images)
+
+
+def _a_new_head(model: ViT, images: Tensor) -> Tensor:
+    found = _frozen()(model, images)
+    model.head = nn.Linear(model.config.dim, model.config.num_classes)
+    return found
+
+
 def _before_the_norm(model: ViT, images: Tensor) -> Tensor:
     z: Tensor = model.blocks(model.embed(images))
     return z[:, 0]
@@ -219,6 +266,7 @@ def _head_taken_off(model: ViT, images: Tensor) -> Tensor:
 FROZEN_FEATURES = Exercise(
     name="frozen_features",
     lesson="10",
+    points=3,
     right=_frozen(),
     cases=_feature_cases,
     observe=_features,
@@ -288,6 +336,82 @@ FROZEN_FEATURES = Exercise(
             _FROZEN,
             _head_taken_off,
         ),
+        Mistake(
+            "a model that stays frozen",
+            "The features are right, but requires_grad_(False) stays behind: whoever trains the model next "
+            "trains nothing. torch.no_grad() does it without a trace.",
+            _FROZEN,
+            _for_good,
+        ),
+        Mistake(
+            "dropout that is switched off for good",
+            "You set the layers' p to 0. The caller's model trains without dropout from now on: model.eval() "
+            "switches it off until model.train().",
+            _FROZEN,
+            _without_dropout,
+        ),
+        Mistake(
+            "another head than before",
+            "You took the head off, and put a new one in its place. What the old one had learned is lost: use "
+            "model.features, or put the same one back.",
+            _FROZEN,
+            _a_new_head,
+        ),
+        Mistake(
+            "probabilities in place of features",
+            "You have what the old task wanted to know. Take the class token after the last norm: "
+            "model.features(images)[:, 0].",
+            _FROZEN,
+            _frozen(lambda model, x: model(x).softmax(dim=1)),
+        ),
+        Mistake(
+            "a norm taken twice",
+            "model.features has the last norm in it already.",
+            _FROZEN,
+            _frozen(lambda model, x: model.norm(model.features(x))[:, 0]),
+        ),
+        Mistake(
+            "tokens that have passed no block",
+            "The embedding knows nothing but pixels and places. model.features goes through all blocks.",
+            _FROZEN,
+            _frozen(lambda model, x: model.norm(model.embed(x))[:, 0]),
+        ),
+        Mistake(
+            "the last block left out",
+            "The features are those after the last block, and after the last norm.",
+            _FROZEN,
+            _frozen(lambda model, x: model.norm(model.blocks[:-1](model.embed(x)))[:, 0]),
+        ),
+        Mistake(
+            "the first patch",
+            "The class token comes first: [:, 0].",
+            _FROZEN,
+            _frozen(lambda model, x: model.features(x)[:, 1]),
+        ),
+        Mistake(
+            "a maximum over all tokens",
+            "This model was trained to put what it knows into the class token. Take token 0.",
+            _FROZEN,
+            _frozen(lambda model, x: model.features(x).amax(dim=1)),
+        ),
+        Mistake(
+            "a sum over all tokens",
+            "This model was trained to put what it knows into the class token. Take token 0.",
+            _FROZEN,
+            _frozen(lambda model, x: model.features(x).sum(dim=1)),
+        ),
+        Mistake(
+            "features brought to length 1",
+            "Return them as they are.",
+            _FROZEN,
+            _frozen(lambda model, x: F.normalize(model.features(x)[:, 0], dim=1)),
+        ),
+        Mistake(
+            "the first image's features for all",
+            "Each picture has features of its own: [:, 0] takes token 0 of each.",
+            _FROZEN,
+            _frozen(lambda model, x: model.features(x)[:1, 0].expand(len(x), -1)),
+        ),
     ),
 )
 
@@ -317,13 +441,24 @@ def _neighbours(
     return lambda A, a, B, k: vote(a[pick(near(A, B), k)])
 
 
+def _weighted(A: Tensor, a: Tensor, B: Tensor, k: int) -> Tensor:
+    near = _cosines(A, B).topk(k, dim=1)
+    return (F.one_hot(a[near.indices]) * near.values[..., None]).sum(dim=1).argmax(dim=1)
+
+
+def _centres(A: Tensor, a: Tensor, B: Tensor, k: int) -> Tensor:
+    classes = a.unique()
+    return classes[_cosines(torch.stack([A[a == c].mean(dim=0) for c in classes]), B).argmax(dim=1)]
+
+
 def _knn_cases() -> list[Case]:
     made = []
-    for n, m, D, k, K in [(9, 4, 3, 1, 4), (12, 6, 2, 3, 3), (25, 8, 5, 5, 6), (20, 6, 4, 7, 10)]:
+    for n, m, D, k, K in [(9, 6, 3, 1, 4), (10, 14, 6, 5, 3), (25, 12, 5, 5, 6), (30, 12, 4, 7, 10), (40, 12, 3, 4, 5)]:
         lengths = 3 * normal(n, 1, seed=k).exp()
-        A, a = lengths * normal(n, D, seed=n), torch.arange(n) * 7 % K
+        A = lengths * normal(n, D, seed=n)
+        a = torch.randint(K, (n,), generator=torch.Generator().manual_seed(n))
         B = 2 * normal(40, D, seed=m).exp().sqrt() * normal(40, D, seed=D)
-        counts = F.one_hot(a[_cosines(A, B).topk(k, dim=1).indices]).sum(dim=1)  # (40, K)
+        counts = F.one_hot(a[_cosines(A, B).topk(k, dim=1).indices], K).sum(dim=1)  # (40, K)
         top = counts.topk(2, dim=1).values
         B = B[top[:, 0] > top[:, 1]][:m]  # where two labels draw, more than one answer is right
         made.append(Case(f"{n} known, {len(B)} asked, D={D}, k={k}", (A, a, B, k)))
@@ -333,6 +468,7 @@ def _knn_cases() -> list[Case]:
 KNN = Exercise(
     name="knn",
     lesson="10",
+    points=3,
     right=_neighbours(),
     cases=_knn_cases,
     observe=call,
@@ -405,6 +541,134 @@ KNN = Exercise(
             _NEIGHBOURS,
             _neighbours(vote=lambda labels: F.one_hot(labels).sum(dim=1).amax(dim=1)),
         ),
+        Mistake(
+            "absolute values of the cosines",
+            "A cosine of -1 is the opposite direction, and far away. Leave the sign.",
+            _NEIGHBOURS,
+            _neighbours(lambda A, B: _cosines(A, B).abs()),
+        ),
+        Mistake(
+            "city-block distances",
+            "The angle between the vectors was asked: scale every vector to length 1.",
+            _NEIGHBOURS,
+            _neighbours(lambda A, B: -torch.cdist(B, A, p=1)),
+        ),
+        Mistake(
+            "vectors brought to a sum of 1",
+            "A vector's length is the root of its sum of squares.",
+            _NEIGHBOURS,
+            _neighbours(lambda A, B: F.normalize(B, p=1) @ F.normalize(A, p=1).T),
+        ),
+        Mistake(
+            "correlations",
+            "You subtract each vector's mean first. A cosine leaves it in.",
+            _NEIGHBOURS,
+            _neighbours(lambda A, B: _cosines(A - A.mean(dim=1, keepdim=True), B - B.mean(dim=1, keepdim=True))),
+        ),
+        Mistake(
+            "features centred first",
+            "You subtract the known features' mean first. A cosine leaves it in.",
+            _NEIGHBOURS,
+            _neighbours(lambda A, B: _cosines(A - A.mean(dim=0), B - A.mean(dim=0))),
+        ),
+        Mistake(
+            "standardised features",
+            "The angle between the vectors themselves was asked, without mean and deviation.",
+            _NEIGHBOURS,
+            _neighbours(
+                lambda A, B: -torch.cdist((B - A.mean(dim=0)) / A.std(dim=0), (A - A.mean(dim=0)) / A.std(dim=0))
+            ),
+        ),
+        Mistake(
+            "one neighbour too many",
+            "k vote, not k + 1.",
+            _NEIGHBOURS,
+            _neighbours(pick=lambda nearness, k: nearness.topk(k + 1, dim=1).indices),
+        ),
+        Mistake(
+            "one neighbour too few",
+            "k vote, not k - 1.",
+            _NEIGHBOURS,
+            _neighbours(pick=lambda nearness, k: nearness.topk(max(k - 1, 1), dim=1).indices),
+        ),
+        Mistake(
+            "three neighbours, whatever k",
+            "Use the argument k.",
+            _NEIGHBOURS,
+            _neighbours(pick=lambda nearness, k: nearness.topk(3, dim=1).indices),
+        ),
+        Mistake(
+            "the k-th neighbour alone",
+            "All k vote.",
+            _NEIGHBOURS,
+            _neighbours(pick=lambda nearness, k: nearness.topk(k, dim=1).indices[:, -1:]),
+        ),
+        Mistake(
+            "all known pictures",
+            "Only the k nearest vote.",
+            _NEIGHBOURS,
+            _neighbours(pick=lambda nearness, k: nearness.topk(nearness.shape[1], dim=1).indices),
+        ),
+        Mistake(
+            "the first k pictures",
+            "The k nearest vote: topk of the cosines.",
+            _NEIGHBOURS,
+            _neighbours(pick=lambda nearness, k: torch.arange(k).expand(len(nearness), -1)),
+        ),
+        Mistake(
+            "the smallest label",
+            "You took the smallest of the k labels. A label is a name, not an amount: count how often each occurs.",
+            _NEIGHBOURS,
+            _neighbours(vote=lambda labels: labels.amin(dim=1)),
+        ),
+        Mistake(
+            "a mean of labels, cut off",
+            "A label is a name, not an amount: count how often each occurs.",
+            _NEIGHBOURS,
+            _neighbours(vote=lambda labels: labels.float().mean(dim=1).long()),
+        ),
+        Mistake(
+            "the rarest label",
+            "argmin takes the label with the fewest votes: argmax.",
+            _NEIGHBOURS,
+            _neighbours(vote=lambda labels: F.one_hot(labels).sum(dim=1).argmin(dim=1)),
+        ),
+        Mistake(
+            "a place among the neighbours in place of a label",
+            "torch.mode returns values and indices: the values are the labels.",
+            _NEIGHBOURS,
+            _neighbours(vote=lambda labels: labels.mode(dim=1).indices),
+        ),
+        Mistake(
+            "the number of the nearest picture",
+            "Look up the labels: a[nearest], and let them vote.",
+            _NEIGHBOURS,
+            lambda A, a, B, k: _cosines(A, B).argmax(dim=1),
+        ),
+        Mistake(
+            "labels counted from 1",
+            "The labels are those in a, as they are.",
+            _NEIGHBOURS,
+            lambda A, a, B, k: _neighbours()(A, a, B, k) + 1,
+        ),
+        Mistake(
+            "votes weighted by their cosines",
+            "Each of the k neighbours has one vote.",
+            _NEIGHBOURS,
+            _weighted,
+        ),
+        Mistake(
+            "class centres in place of neighbours",
+            "The k nearest pictures vote, whatever the mean of their class is.",
+            _NEIGHBOURS,
+            _centres,
+        ),
+        Mistake(
+            "one answer for all",
+            "Each asked picture has its own neighbours, and its own vote.",
+            _NEIGHBOURS,
+            _neighbours(vote=lambda labels: F.one_hot(labels).sum(dim=(0, 1)).argmax().expand(len(labels))),
+        ),
     ),
 )
 
@@ -436,22 +700,64 @@ def _task_cases() -> list[Case]:
 
 def _adapted(work: Any, case: Case) -> Result:
     state, *others = case.args
-    given = dict(state)
+    given = {name: tensor.clone() for name, tensor in state.items()}
+    kept = dict(given)
     found = work(given, *others)
-    if not isinstance(found, dict):
-        raise Fault(f"returned {type(found).__name__}, expected a dictionary of names and tensors")
+    if found is None:
+        raise Fault("the result is None: is the return missing?")
+    if not isinstance(found, Mapping):
+        raise Fault(f"returned {kind(found)}, expected a dictionary of names and tensors")
+    found = {str(name): value for name, value in found.items()}
+    same = "as it was" if all(torch.equal(kept[name], state[name]) for name in kept) else "with other numbers in it"
+    if given.keys() != kept.keys() or any(given[name] is not kept[name] for name in kept):
+        same = "changed"
     observed: Result = {"names": sorted(found)}
-    if {"head.weight", "head.bias"} <= found.keys():
-        weight, bias = (found[name].detach() for name in ("head.weight", "head.bias"))
-        observed["shapes of the head"] = [list(weight.shape), list(bias.shape)]
-        # Random numbers are other ones in every right or wrong way to draw them, so they are counted.
-        observed["numbers in head.weight that aren't zero"] = int(weight.count_nonzero())
-        observed["numbers in head.bias that aren't zero"] = int(bias.count_nonzero())
-        observed["numbers of the old head in the new"] = int(torch.isin(weight, state["head.weight"]).sum())
-    rest = [name for name in sorted(found) if not name.startswith("head.")]
-    observed |= {name: found[name].detach() for name in rest}
-    same = given.keys() == state.keys() and all(given[name] is state[name] for name in state)
-    return observed | {"is the given dictionary as it was": same}
+    for name in sorted(found):
+        tensor = as_tensor(found[name])
+        if tensor is None:
+            raise Fault(f"{name} is {kind(found[name])}, expected a tensor")
+        observed[name] = tensor.detach()
+    return observed | {"the given dictionary afterwards": Words(same)}
+
+
+def _about_a_task(compared: list[tuple[Case, Result, Result]]) -> str:
+    """What is wrong with the names, the head, the positions, or the rest."""
+    for case, right, theirs in compared:
+        K, D = case.args[1], right["norm.weight"].shape[0]
+        lost = [name for name in right["names"] if name not in theirs["names"]]
+        more = [name for name in theirs["names"] if name not in right["names"]]
+        if lost or more:
+            said = [f"There is no {name}." for name in lost[:1]] + [f"{name} shouldn't be there." for name in more[:1]]
+            return " ".join(said)
+        for name, wanted, words in (("head.weight", (K, D), "(K, D)"), ("head.bias", (K,), "(K,)")):
+            value = theirs[name]
+            if tuple(value.shape) != wanted:
+                return f"{name} has shape {tuple(value.shape)}, and must be {words} = {wanted}, for the new classes."
+            if value.any():
+                many = int(value.count_nonzero())
+                return f"{name} must be all zeros, and {many} of its {value.numel()} numbers aren't."
+        a, b = right["embed.position"], theirs["embed.position"]
+        if a.shape != b.shape:
+            rows, columns = case.args[3]
+            return (
+                f"embed.position has shape {tuple(b.shape)}, and must be {tuple(a.shape)}: a row for the class token, "
+                f"and one for each of {rows} x {columns} patches."
+            )
+        apart = (a - b).abs().amax(dim=(0, 2)) > 1e-4
+        if apart[0] and not apart[1:].any():
+            return "The positions of the patches are right. The class token's, the first row, must stay as it was."
+        if apart[1:].any() and not apart[0]:
+            return (
+                "The class token's position is right, the patches' aren't: resize them as a grid, bicubic, antialias."
+            )
+        others = [n for n in right["names"] if not n.startswith("head.") and not _alike(right[n], theirs[n])]
+        if others and others != ["embed.position"]:
+            return f"{others[0]} must stay as it was."
+    return ""
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a.float(), b.float(), atol=1e-4)
 
 
 Position = Callable[[Tensor, Grid, Grid], Tensor]
@@ -470,11 +776,6 @@ def _task(
         return new | head(state, num_classes, state["norm.weight"].shape[0])
 
     return for_a_new_task
-
-
-def _linear(weight: float, bias: float) -> Callable[[State, int, int], State]:
-    """A random head; 0 makes a part of it zero."""
-    return lambda state, K, D: {"head.weight": weight * normal(K, D), "head.bias": bias * normal(K)}
 
 
 def _as_a_line(along: int) -> Position:
@@ -501,6 +802,31 @@ def _other_mode(**how: Any) -> Position:
     return resized
 
 
+def _cut_or_filled(position: Tensor, old: Grid, new: Grid) -> Tensor:
+    count = 1 + new[0] * new[1]
+    more = position.new_zeros(1, max(0, count - position.shape[1]), position.shape[2])
+    return torch.cat([position, more], dim=1)[:, :count]
+
+
+def _grids_turned(first: bool, second: bool) -> Position:
+    def resized(position: Tensor, old: Grid, new: Grid) -> Tensor:
+        old, new = old[::-1] if first else old, new[::-1] if second else new
+        return _other_mode(mode="bicubic", antialias=True)(position, old, new)
+
+    return resized
+
+
+def _reshaped(position: Tensor, old: Grid, new: Grid) -> Tensor:
+    maps = F.interpolate(position[:, 1:].reshape(1, -1, *old), new, mode="bicubic", antialias=True)
+    return torch.cat([position[:, :1], maps.reshape(1, new[0] * new[1], -1)], dim=1)
+
+
+def _read_down(position: Tensor, old: Grid, new: Grid) -> Tensor:
+    maps = position[:, 1:].transpose(1, 2).unflatten(2, old)  # (1, D, rows, columns)
+    maps = F.interpolate(maps, new, mode="bicubic", antialias=True).transpose(2, 3)
+    return torch.cat([position[:, :1], maps.flatten(2).transpose(1, 2)], dim=1)
+
+
 def _in_place(state: State, num_classes: int, old_grid: Grid, new_grid: Grid) -> State:
     state.update(_task()(state, num_classes, old_grid, new_grid))
     return state
@@ -509,29 +835,12 @@ def _in_place(state: State, num_classes: int, old_grid: Grid, new_grid: Grid) ->
 FOR_A_NEW_TASK = Exercise(
     name="for_a_new_task",
     lesson="10",
+    points=3,
     right=_task(),
     cases=_task_cases,
     observe=_adapted,
+    explain=_about_a_task,
     mistakes=(
-        Mistake(
-            "a random head",
-            "A random head sends noise into the encoder from the first step on. The new head is zero, weights and "
-            "bias: torch.zeros.",
-            _HEAD,
-            _task(head=_linear(1, 1)),
-        ),
-        Mistake(
-            "a head with random weights and a bias of zero",
-            "The weights must be zero as well, or they send noise into the encoder from the first step on.",
-            _HEAD,
-            _task(head=_linear(1, 0)),
-        ),
-        Mistake(
-            "a bias that stayed random",
-            "The bias must be zero as well, or some classes have a lead before anything was learned.",
-            _HEAD,
-            _task(head=_linear(0, 1)),
-        ),
         Mistake(
             "the old head",
             "Its rows are the old task's classes. For the new task it is replaced by zeros, (K, D) and (K,).",
@@ -628,6 +937,111 @@ FOR_A_NEW_TASK = Exercise(
             _HEAD,
             _in_place,
         ),
+        Mistake(
+            "the old head's bias",
+            "The bias must be new as well: zeros, (K,).",
+            _HEAD,
+            _task(head=lambda state, K, D: {"head.weight": torch.zeros(K, D), "head.bias": state["head.bias"]}),
+        ),
+        Mistake(
+            "the old head's weight",
+            "The weight must be new as well: zeros, (K, D).",
+            _HEAD,
+            _task(head=lambda state, K, D: {"head.weight": state["head.weight"], "head.bias": torch.zeros(K)}),
+        ),
+        Mistake(
+            "a head of zeros for the old classes",
+            "It must have a row for each new class: (K, D) and (K,).",
+            _HEAD,
+            _task(
+                head=lambda state, K, D: {
+                    "head.weight": torch.zeros_like(state["head.weight"]),
+                    "head.bias": torch.zeros_like(state["head.bias"]),
+                }
+            ),
+        ),
+        Mistake(
+            "a head of ones",
+            "Equal numbers give equal logits, but they send a signal into the encoder that means nothing: zeros.",
+            _HEAD,
+            _task(head=lambda state, K, D: {"head.weight": torch.ones(K, D), "head.bias": torch.zeros(K)}),
+        ),
+        Mistake(
+            "a bias as wide as the features",
+            "A bias is one number for each class: (K,).",
+            _HEAD,
+            _task(head=lambda state, K, D: {"head.weight": torch.zeros(K, D), "head.bias": torch.zeros(D)}),
+        ),
+        Mistake(
+            "a head without a bias",
+            "Add head.bias (K,), of zeros.",
+            _HEAD,
+            _task(head=lambda state, K, D: {"head.weight": torch.zeros(K, D)}),
+        ),
+        Mistake(
+            "the class token's position lost",
+            "Its row stays in front of the patches': take it off, resize the others, and put it back.",
+            _RESOLUTION,
+            _task(lambda position, old, new: resize_position_embedding(position, old, new)[:, 1:]),
+        ),
+        Mistake(
+            "the class token's position set to zero",
+            "Its row stays as it was.",
+            _RESOLUTION,
+            _task(
+                lambda position, old, new: torch.cat(
+                    [torch.zeros_like(position[:, :1]), resize_position_embedding(position, old, new)[:, 1:]], dim=1
+                )
+            ),
+        ),
+        Mistake(
+            "the class token's position at the end",
+            "The class token stands in front.",
+            _RESOLUTION,
+            _task(lambda position, old, new: resize_position_embedding(position, old, new).roll(-1, 1)),
+        ),
+        Mistake(
+            "the positions cut off, or filled up with zeros",
+            "Every new place lies between old ones: interpolate, bicubic, with antialias=True.",
+            _RESOLUTION,
+            _task(_cut_or_filled),
+        ),
+        Mistake(
+            "rows and columns of the old grid exchanged",
+            "The positions go row by row: unfold them to (rows, columns).",
+            _RESOLUTION,
+            _task(_grids_turned(True, False)),
+        ),
+        Mistake(
+            "rows and columns of the new grid exchanged",
+            "The size to interpolate to is (rows, columns).",
+            _RESOLUTION,
+            _task(_grids_turned(False, True)),
+        ),
+        Mistake(
+            "a reshape in place of a permute",
+            "(N, D) can't be reshaped to (D, rows, columns): transpose first.",
+            _RESOLUTION,
+            _task(_reshaped),
+        ),
+        Mistake(
+            "positions that are read down the columns",
+            "After the interpolation the grid is read row by row.",
+            _RESOLUTION,
+            _task(_read_down),
+        ),
+        Mistake(
+            "positions of the area's mean",
+            "Asked was timm's recipe: bicubic, with antialias=True.",
+            _RESOLUTION,
+            _task(_other_mode(mode="area")),
+        ),
+        Mistake(
+            "bilinear without averaging",
+            "Asked was timm's recipe: bicubic, with antialias=True.",
+            _RESOLUTION,
+            _task(_other_mode(mode="bilinear")),
+        ),
     ),
 )
 
@@ -643,30 +1057,71 @@ Groups = list[dict[str, Any]]
 
 
 def _rate_cases() -> list[Case]:
-    asked = [(1, 8.0, 0.5), (3, 1.0, 0.75), (12, 2.0, 0.9)]
+    asked = [(2, 8.0, 0.5), (3, 0.5, 0.75), (12, 2.0, 0.9)]
     return [Case(f"L={L}, rate={rate:g}, decay={decay:g}", (_model(L, 4), rate, decay)) for L, rate, decay in asked]
 
 
 def _rates(work: Any, case: Case) -> Result:
+    """The rate of each parameter; 0 for one that is in no group, which is never trained."""
     groups = work(*case.args)
-    try:
-        pairs = [(p, group["lr"]) for group in groups for p in _listed(group["params"])]
-    except (TypeError, KeyError, IndexError) as error:
-        raise Fault(
-            'expected a list of dictionaries {"params": [...], "lr": ...}, as an optimiser takes them'
-        ) from error
+    if groups is None:
+        raise Fault("the result is None: is the return missing?")
+    if not isinstance(groups, (list, tuple)) or not all(isinstance(group, Mapping) for group in groups):
+        raise Fault('expected a list of dictionaries {"params": [...], "lr": ...}, as an optimiser takes them')
     names = {id(p): name for name, p in case.args[0].named_parameters()}
     found: dict[str, float] = {}
-    for parameter, rate in pairs:
-        name = names.get(id(parameter), "")
-        if not name or name in found:
-            raise Fault(f"{name} is in two groups" if name else "a group holds something that isn't of this model")
-        found[name] = float(rate)
-    return {f"rate of {name}": found.get(name, 0.0) for name in names.values()}  # in no group: never trained
+    for group in groups:
+        for key in ("params", "lr"):
+            if key not in group:
+                raise Fault(f"a group has no {key!r}: it has {', '.join(map(repr, group)) or 'nothing'}")
+        rate = as_number(group["lr"])
+        if rate is None:
+            raise Fault(f"a group's lr is {kind(group['lr'])}, expected a number")
+        for parameter in _listed(group["params"]):
+            name = names.get(id(parameter), "")
+            if not name:
+                raise Fault(f"a group holds {_foreign(parameter)}: put the model's own parameters into it")
+            if name in found:
+                raise Fault(f"{name} is in two groups: torch's optimisers refuse that")
+            found[name] = float(rate)
+    return {f"rate of {name}": found.get(name, 0.0) for name in names.values()}
+
+
+def _foreign(part: Any) -> str:
+    if isinstance(part, str):
+        return f"the name {part!r}"
+    if isinstance(part, nn.Module):
+        return f"a module, {type(part).__name__}"
+    return f"{kind(part)}, which is none of this model's parameters (a copy, .data or .detach() isn't, either)"
 
 
 def _listed(params: Any) -> list[Any]:
-    return [params] if isinstance(params, Tensor) else [p[1] if isinstance(p, tuple) else p for p in params]
+    return (
+        [params] if isinstance(params, (Tensor, nn.Module)) else [p[1] if isinstance(p, tuple) else p for p in params]
+    )
+
+
+def _about_rates(compared: list[tuple[Case, Result, Result]]) -> str:
+    """Part by part: what is in no group, or how often a wrong rate was multiplied by the decay."""
+    for case, right, theirs in reversed(compared):
+        model, rate, decay = case.args
+        wrong = {
+            name: (a, theirs[name]) for name, a in right.items() if abs(theirs[name] - a) > 1e-6 * max(1.0, abs(a))
+        }
+        if not wrong:
+            continue
+        lost = [name for name, (_, b) in wrong.items() if b == 0.0]
+        few = [name.removeprefix("rate of ") for name in (lost or list(wrong))]
+        names = f"{', '.join(few[:2])}{f' and {len(few) - 2} more' if len(few) > 2 else ''}"
+        if lost:
+            return f"In no group, or with a rate of 0, and so never trained: {names}."
+        a, b = next(iter(wrong.values()))
+        steps = math.log(b / rate) / math.log(decay) if b > 0 else -1.0
+        if abs(steps - round(steps)) < 1e-4 and steps > -1e-4:
+            was, should = round(steps), round(math.log(a / rate) / math.log(decay))
+            return f"With L = {len(model.blocks)}: rate · decay^{was} for {names}; it should be rate · decay^{should}."
+        return f"With L = {len(model.blocks)}: {names} have {b:.4g}, which is no power of the decay times the rate."
+    return ""
 
 
 def _steps_down(name: str, depth: int) -> int | None:
@@ -704,9 +1159,11 @@ def _first_digit(name: str, depth: int) -> int | None:
 LAYER_RATES = Exercise(
     name="layer_rates",
     lesson="10",
+    points=2,
     right=_layer_rates(),
     cases=_rate_cases,
     observe=_rates,
+    explain=_about_rates,
     mistakes=(
         Mistake(
             "rates the wrong way round",
@@ -793,6 +1250,128 @@ LAYER_RATES = Exercise(
             _RATE,
             _layer_rates(_first_digit),
         ),
+        Mistake(
+            "a head that is decayed, too",
+            "The head and the last norm get the whole rate. All else is right.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: down or 1)),
+        ),
+        Mistake(
+            "a head alone that is decayed",
+            "The last norm has the whole rate, the head has less: it gets the whole rate, too.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: 1 if name.startswith("head.") else down)),
+        ),
+        Mistake(
+            "a last norm one layer below the head",
+            "The last norm goes with the head, at the whole rate.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: 1 if name.startswith("norm.") else down)),
+        ),
+        Mistake(
+            "class token and positions at the head's rate",
+            "They belong to the embedding, the lowest layer.",
+            _RATE,
+            _layer_rates(
+                _otherwise(lambda name, down, depth: 0 if name in ("embed.cls_token", "embed.position") else down)
+            ),
+        ),
+        Mistake(
+            "class token and positions in no group",
+            "An optimiser trains what it is given. They belong to the embedding: model.embed.parameters() has them.",
+            _RATE,
+            _layer_rates(
+                _otherwise(lambda name, down, depth: None if name in ("embed.cls_token", "embed.position") else down)
+            ),
+        ),
+        Mistake(
+            "a head in no group",
+            "An optimiser trains what it is given, and the new head above all must learn.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: None if name.startswith("head.") else down)),
+        ),
+        Mistake(
+            "blocks in no group",
+            "An optimiser trains what it is given: the blocks are in no group.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: None if name.startswith("blocks.") else down)),
+        ),
+        Mistake(
+            "an embedding at the head's rate",
+            "It is the lowest layer: one below block 0.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: 0 if name.startswith("embed.") else down)),
+        ),
+        Mistake(
+            "an embedding one layer too low",
+            "It is one below block 0: decay to the power of L + 1.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: down + 1 if name.startswith("embed.") else down)),
+        ),
+        Mistake(
+            "blocks one layer too high",
+            "The last block is multiplied by the decay once, block 0 L times.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: down - 1 if name.startswith("blocks.") else down)),
+        ),
+        Mistake(
+            "blocks one layer too low",
+            "The last block is multiplied by the decay once, block 0 L times.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: down + 1 if name.startswith("blocks.") else down)),
+        ),
+        Mistake(
+            "the block's own number as the power",
+            "Block 0 is next to the pixels: decay to the power of L - i for block i.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: depth - down if name.startswith("blocks.") else down)),
+        ),
+        Mistake(
+            "biases at the whole rate",
+            "A layer's biases move with its weights.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: 0 if name.endswith("bias") else down)),
+        ),
+        Mistake(
+            "biases in no group",
+            "An optimiser trains what it is given: a layer's biases belong to it.",
+            _RATE,
+            _layer_rates(_otherwise(lambda name, down, depth: None if name.endswith("bias") else down)),
+        ),
+        Mistake(
+            "twelve layers, whatever the model has",
+            "Count the model's blocks: len(model.blocks).",
+            _RATE,
+            _layer_rates(
+                _otherwise(
+                    lambda name, down, depth: 12 - (depth - down) if name.startswith("blocks.") else 13 if down else 0
+                )
+            ),
+        ),
+        Mistake(
+            "a decay that is taken twice for each layer",
+            "Once for each layer: decay to the power of the number of layers.",
+            _RATE,
+            _layer_rates(shrink=lambda decay, steps: decay ** (2 * steps)),
+        ),
+        Mistake(
+            "a decay that is subtracted",
+            "The rate is multiplied by the decay once for each layer.",
+            _RATE,
+            _layer_rates(shrink=lambda decay, steps: 1 - decay * steps),
+        ),
+        Mistake(
+            "1 - decay in place of decay",
+            "The rate is multiplied by the decay itself.",
+            _RATE,
+            _layer_rates(shrink=lambda decay, steps: (1 - decay) ** steps),
+        ),
+        Mistake(
+            "a rate that falls in equal steps",
+            "The rate is multiplied by the decay once for each layer.",
+            _RATE,
+            _layer_rates(shrink=lambda decay, steps: max(0.0, 1 - (1 - decay) * steps)),
+        ),
     ),
 )
 
@@ -807,28 +1386,77 @@ def check_layer_rates(fn: Callable[..., Groups]) -> bool:
 
 def _tune_cases() -> list[Case]:
     asked = [(4, 2, 3, 0.1, 0.0), (6, 4, 5, 0.05, 0.5), (5, 3, 4, 0.02, 2.0)]
-    return [
+    made = [
         Case(
             f"{B} images, {K} classes, {steps} steps of rate {rate:g}, decay {decay:g}",
             (_model(1, 6, K), normal(B, 1, 4, 6, seed=B), torch.arange(B) % K, rate, decay, steps),
         )
         for B, K, steps, rate, decay in asked
     ]
+    # Adam divides by the gradient's size, which hides a sum for a mean, until gradients are as small as its eps.
+    faint = _model(1, 6, 3)
+    with torch.no_grad():
+        faint.norm.weight.mul_(3e-8)
+        faint.norm.bias.zero_()
+    many = Case(FAINT, (faint, normal(5, 1, 4, 6, seed=7), torch.arange(5) % 3, 0.1, 0.1, 4))
+    return [*made, many, Case(LONG, (_model(1, 6, 4), normal(6, 1, 4, 6, seed=9), torch.arange(6) % 4, 0.3, 0.1, 25))]
+
+
+FAINT = "features so small that the size of the loss counts"
+LONG = "25 steps"
 
 
 def _tuned(work: Any, case: Case) -> Result:
     model: ViT = case.args[0]
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    work(*case.args)
+    head = model.head
+    arguments = [x.clone() if isinstance(x, Tensor) else x for x in case.args[1:]]
+    work(model, *arguments)
     after = {name: p.detach() for name, p in model.named_parameters()}
     if after.keys() != before.keys():
         raise Fault("the model's parameters have other names than before: train the head that it has")
-    moved = [(after[name] - p).abs().max() for name, p in before.items() if not name.startswith("head.")]
+    if model.head is not head:
+        raise Fault("the model has another head than before: train the one that it has, in place")
+    moved = [name for name, p in before.items() if not name.startswith("head.") and not torch.equal(after[name], p)]
     return {
-        "largest change of the encoder": float(torch.stack(moved).max()),
+        "what has changed of the encoder": Words(_those(moved)),
         "head.weight": after["head.weight"],
         "head.bias": after["head.bias"],
     }
+
+
+def _those(names: list[str]) -> str:
+    parts = list(dict.fromkeys(".".join(name.split(".")[:2]) if name[:6] == "blocks" else name for name in names))
+    return ", ".join(parts[:3]) + (", …" if len(parts) > 3 else "") if parts else "nothing"
+
+
+def _about_tuning(compared: list[tuple[Case, Result, Result]]) -> str:
+    """Which half of the training is wrong."""
+    if all(case.label == FAINT for case, _, _ in compared):
+        return (
+            "All is right, until the gradients are as small as AdamW's eps. Then the size of the loss counts: it is "
+            "the mean over the images, and AdamW has its own eps and betas."
+        )
+    moved = [theirs["what has changed of the encoder"] for _, _, theirs in compared]
+    if all(words != "nothing" for words in moved):
+        return f"The encoder must stay as it was, and this has changed: {moved[0]}."
+    same = [_alike(right["head.weight"], theirs["head.weight"]) for _, right, theirs in compared]
+    if all(same):
+        return "The head's weight is right, its bias isn't."
+    same = [_alike(right["head.bias"], theirs["head.bias"]) for _, right, theirs in compared]
+    if all(same):
+        return "The head's bias is right, its weight isn't: look at the features that the head gets."
+    untouched = [torch.equal(case.args[0].head.weight, theirs["head.weight"]) for case, _, theirs in compared]
+    if all(untouched):
+        return "The head is as it was: no step has reached it."
+    start = [case.args[0].head.weight for case, _, _ in compared]
+    ways = [
+        ((theirs["head.weight"] - w).norm() / (right["head.weight"] - w).norm()).item()
+        for (_, right, theirs), w in zip(compared, start, strict=True)
+    ]
+    return (
+        f"The encoder is as it was. The head has moved {ways[0]:.3g} times as far as it should in the first of these."
+    )
 
 
 def _tune(
@@ -838,20 +1466,27 @@ def _tune(
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
     clear: bool = True,
-    decays: bool = True,
+    settings: Callable[[float, float], dict[str, float]] = lambda rate, decay: {"lr": rate, "weight_decay": decay},
+    steps_of: Callable[[int], int] = lambda steps: steps,
+    start: Callable[[ViT], None] = lambda model: None,
+    part: slice = slice(None),
+    features: Callable[[ViT, Tensor], Tensor] | None = None,
+    anew: bool = False,
 ) -> Callable[..., None]:
     """Tuning in which other parameters go to the optimiser; ``held`` are those whose gradients are set to zero."""
 
     def tune_head(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
+        start(model)
         named = [(name, p) for name, p in model.named_parameters() if trained(name)]
-        settings = {"weight_decay": decay} if decays else {}
-        adam = optimizer([p for _, p in named], lr=rate, **settings)
+        adam = optimizer([p for _, p in named], **settings(rate, decay))
         model.train(training)
         model.zero_grad()
-        for _ in range(steps):
+        for _ in range(steps_of(steps)):
+            adam = optimizer([p for _, p in named], **settings(rate, decay)) if anew else adam
             if clear:
                 model.zero_grad()
-            loss(model(images), labels).backward()
+            seen = images[part]
+            loss(model.head(features(model, seen)) if features else model(seen), labels[part]).backward()
             for _name, p in named:
                 if held(_name) and p.grad is not None:
                     p.grad.zero_()
@@ -860,12 +1495,30 @@ def _tune(
     return tune_head
 
 
+def _zero_head(model: ViT) -> None:
+    for parameter in model.head.parameters():
+        nn.init.zeros_(parameter)
+
+
+def _features_once(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
+    """The features computed once, with dropout."""
+    with torch.no_grad():
+        y = model.train().features(images)[:, 0]
+    adam = torch.optim.AdamW(model.head.parameters(), lr=rate, weight_decay=decay)
+    for _ in range(steps):
+        adam.zero_grad()
+        F.cross_entropy(model.head(y), labels).backward()
+        adam.step()
+
+
 TUNE_HEAD = Exercise(
     name="tune_head",
     lesson="10",
+    points=2,
     right=_tune(),
     cases=_tune_cases,
     observe=_tuned,
+    explain=_about_tuning,
     tolerance=1e-4,
     mistakes=(
         Mistake(
@@ -918,13 +1571,182 @@ TUNE_HEAD = Exercise(
             "the optimiser's own decay",
             "You left weight_decay out, and AdamW's default is 0.01. Pass the one that is asked for.",
             _TUNING,
-            _tune(decays=False),
+            _tune(settings=lambda rate, decay: {"lr": rate}),
         ),
         Mistake(
             "a softmax before the cross-entropy",
             "cross_entropy takes logits, and has the softmax in it. With a second one the loss can hardly fall.",
             _HEAD,
             _tune(loss=lambda logits, labels: F.cross_entropy(logits.softmax(dim=1), labels)),
+        ),
+        Mistake(
+            "a sum in place of a mean",
+            "The loss is the mean over the images. Adam hides most of the difference, but not where gradients "
+            "are as small as its eps.",
+            _TUNING,
+            _tune(loss=lambda logits, labels: F.cross_entropy(logits, labels, reduction="sum")),
+        ),
+        Mistake(
+            "a head that begins at zero",
+            "You set the head to zero first. It is trained as it comes.",
+            _HEAD,
+            _tune(start=_zero_head),
+        ),
+        Mistake(
+            "a head that begins at zero, with dropout on",
+            "Two things: the head is trained as it comes, and the encoder runs in eval mode: model.eval().",
+            _HEAD,
+            _tune(start=_zero_head, training=True),
+        ),
+        Mistake(
+            "features computed with dropout",
+            "You compute them once, which is right, but in training mode: model.eval() first.",
+            _FROZEN,
+            _features_once,
+        ),
+        Mistake(
+            "a bias that isn't trained",
+            "The head has a weight and a bias: model.head.parameters() has both.",
+            _TUNING,
+            _tune(lambda name: name == "head.weight"),
+        ),
+        Mistake(
+            "a weight that isn't trained",
+            "The head has a weight and a bias: model.head.parameters() has both.",
+            _TUNING,
+            _tune(lambda name: name == "head.bias"),
+        ),
+        Mistake(
+            "an encoder that is trained in place of the head",
+            "Your optimiser has everything but the head.",
+            _FROZEN,
+            _tune(lambda name: not name.startswith("head.")),
+        ),
+        Mistake(
+            "a last block that is trained too",
+            "Only the head is trained.",
+            _FROZEN,
+            _tune(lambda name: name.startswith(("blocks.0.", "head."))),
+        ),
+        Mistake(
+            "an embedding that is trained too",
+            "Only the head is trained.",
+            _FROZEN,
+            _tune(lambda name: name.startswith(("embed.", "head."))),
+        ),
+        Mistake(
+            "plain gradient descent",
+            "The optimiser is torch.optim.AdamW.",
+            _TUNING,
+            _tune(optimizer=torch.optim.SGD),
+        ),
+        Mistake(
+            "no weight decay",
+            "Pass the one that is asked for: weight_decay=decay.",
+            _TUNING,
+            _tune(settings=lambda rate, decay: {"lr": rate, "weight_decay": 0.0}),
+        ),
+        Mistake(
+            "the optimiser's own rate",
+            "You left lr out, and AdamW's default is 0.001. Pass the one that is asked for: lr=rate.",
+            _TUNING,
+            _tune(settings=lambda rate, decay: {"weight_decay": decay}),
+        ),
+        Mistake(
+            "rate and decay exchanged",
+            "lr is the rate, weight_decay the decay.",
+            _TUNING,
+            _tune(settings=lambda rate, decay: {"lr": decay, "weight_decay": rate}),
+        ),
+        Mistake(
+            "label smoothing",
+            "The loss is the plain cross-entropy.",
+            _TUNING,
+            _tune(loss=lambda logits, labels: F.cross_entropy(logits, labels, label_smoothing=0.1)),
+        ),
+        Mistake(
+            "a loss with the wrong sign",
+            "Minus the loss makes it grow.",
+            _TUNING,
+            _tune(loss=lambda logits, labels: -F.cross_entropy(logits, labels)),
+        ),
+        Mistake(
+            "a step too few",
+            "`steps` steps: range(steps).",
+            _TUNING,
+            _tune(steps_of=lambda steps: steps - 1),
+        ),
+        Mistake(
+            "a step too many",
+            "`steps` steps: range(steps).",
+            _TUNING,
+            _tune(steps_of=lambda steps: steps + 1),
+        ),
+        Mistake(
+            "one step",
+            "There are `steps` of them: does a return stand inside the loop?",
+            _TUNING,
+            _tune(steps_of=lambda steps: 1),
+        ),
+        Mistake(
+            "no step",
+            "The head is as it was: is optimizer.step() missing, or the loop?",
+            _TUNING,
+            _tune(steps_of=lambda steps: 0),
+        ),
+        Mistake(
+            "a new optimiser at every step",
+            "AdamW keeps moving averages of the gradients. A new one begins with none: make it once, before the loop.",
+            _TUNING,
+            _tune(anew=True),
+        ),
+        Mistake(
+            "the first picture alone",
+            "Each step takes all images.",
+            _TUNING,
+            _tune(part=slice(1)),
+        ),
+        Mistake(
+            "a mean over all tokens as features",
+            "The head reads the class token: model.features(images)[:, 0].",
+            _FROZEN,
+            _tune(features=lambda model, x: model.features(x).mean(dim=1)),
+        ),
+        Mistake(
+            "a mean over the patches as features",
+            "The head reads the class token: model.features(images)[:, 0].",
+            _FROZEN,
+            _tune(features=lambda model, x: model.features(x)[:, 1:].mean(dim=1)),
+        ),
+        Mistake(
+            "features before the last norm",
+            "The head reads the class token after model.norm: model.features(images)[:, 0].",
+            _FROZEN,
+            _tune(features=lambda model, x: model.blocks(model.embed(x))[:, 0]),
+        ),
+        Mistake(
+            "the last token as features",
+            "The class token comes first: model.features(images)[:, 0].",
+            _FROZEN,
+            _tune(features=lambda model, x: model.features(x)[:, -1]),
+        ),
+        Mistake(
+            "features brought to length 1",
+            "The head reads the features as they are.",
+            _FROZEN,
+            _tune(features=lambda model, x: F.normalize(model.features(x)[:, 0], dim=1)),
+        ),
+        Mistake(
+            "squares in place of the cross-entropy",
+            "The loss is the mean cross-entropy.",
+            _TUNING,
+            _tune(loss=lambda logits, labels: (logits - F.one_hot(labels, logits.shape[1])).square().mean()),
+        ),
+        Mistake(
+            "a likelihood of logits",
+            "nll_loss takes logarithms of probabilities. On logits use cross_entropy.",
+            _TUNING,
+            _tune(loss=F.nll_loss),
         ),
     ),
 )

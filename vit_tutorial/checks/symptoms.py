@@ -24,12 +24,20 @@ def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder]) -> s
     prepared = [(b.detach().double(), a.detach().double(), inputs) for b, a, inputs in pairs if b.numel() and a.numel()]
     partly = ""
     for finder in finders:
-        found = [finder(b, a, inputs, tolerance) for b, a, inputs in prepared]
+        found = [_tell(finder, pair, tolerance) for pair in prepared]
         if found and all(found):
             return found[0]
         if found and found[0] and not partly and finder not in WEAK:
             partly = f"{found[0]} (so it is with the first of these inputs, but not with all)"
     return partly
+
+
+def _tell(finder: Finder, pair: Pair, tolerance: float) -> str:
+    b, a, inputs = pair
+    try:
+        return finder(b, a, inputs, tolerance)
+    except (ArithmeticError, IndexError, RuntimeError, ValueError):
+        return ""  # odd shapes, nan: a description is an extra, and must not cost the report
 
 
 def _same(a: Tensor, b: Tensor, tolerance: float) -> bool:
@@ -353,7 +361,7 @@ def _slices_that_differ(wrong: Tensor) -> str:
             continue
         bad = wrong.movedim(axis, 0).reshape(n, -1).any(1).nonzero().flatten().tolist()
         share = len(bad) / n
-        if len(bad) < n and share < best[0]:
+        if 0 < len(bad) < n and share < best[0]:
             best = (share, f"{_indices(bad, n)} along axis {axis} (of {n})")
     return best[1]
 
@@ -494,6 +502,17 @@ def _alike(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     return ""
 
 
+def _some_right(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    if a.shape != b.shape:
+        return ""
+    right = ((a - b).abs() <= tolerance * max(1.0, b.abs().max().item())) & (b != 0)
+    if not right.any():
+        return ""
+    places = ", ".join(f"[{_list(place)}]" for place in right.nonzero()[:4].tolist())
+    many = int(right.sum())
+    return f"Only {many} of {right.numel()} numbers are right, at {places}{', …' if many > 4 else ''}."
+
+
 EXACT: tuple[Finder, ...] = (
     _not_finite,
     _one_number,
@@ -517,7 +536,7 @@ EXACT: tuple[Finder, ...] = (
     _a_function,
     _all_alike,
 )
-WEAK: tuple[Finder, ...] = (_near, _alike)  # too weak to be told where they hold of one input alone
+WEAK: tuple[Finder, ...] = (_near, _alike, _some_right)  # too weak to be told where they hold of one input alone
 
 
 # ---- What hangs on what ------------------------------------------------------------------------------------------
@@ -526,7 +545,7 @@ WEAK: tuple[Finder, ...] = (_near, _alike)  # too weak to be told where they hol
 def reach(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str | None:
     """Which part of a result another run changed, in words: index by index along the axis that tells most."""
     a, b = (_first_tensor(one.get(name)) for one in (before, after))
-    if a is None or b is None or a.shape != b.shape:
+    if a is None or b is None or a.shape != b.shape or not a.numel():
         return None
     changed = ~((a - b).abs() <= 1e-6 * max(1.0, a.abs().max().item()))
     if not changed.any():

@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.overrides import TorchFunctionMode
 
 from vit_tutorial.checks.declare import Exercise, Forbidden
 
@@ -140,21 +139,22 @@ def library(filename: str) -> bool:
 # ---- What torch computes -----------------------------------------------------------------------------------------
 
 
-class Operations(TorchDispatchMode):
-    """Notes what torch computes: the operations' names with the shapes of what comes out, in order."""
+class Operations(TorchFunctionMode):
+    """Notes what torch computes: the functions' names with the shapes of what comes out, in order."""
 
+    # Not a TorchDispatchMode, which sees more: it loads torch's compiler, and that takes seconds.
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[tuple[str, tuple[int, ...]]] = []
 
-    def __torch_dispatch__(
+    def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        name = str(func).split(".")[1]
-        self.seen += [(name, tuple(x.shape)) for x in tree_leaves(result) if isinstance(x, Tensor)]
+        parts = result if isinstance(result, (tuple, list)) else [result]
+        self.seen += [(getattr(func, "__name__", ""), tuple(x.shape)) for x in parts if isinstance(x, Tensor)]
         return result
 
     def shapes(self, *names: str) -> list[tuple[int, ...]]:
-        """The shapes that the operations of these names gave; "exp" stands for "exp_", too."""
+        """The shapes that the functions of these names gave; "exp" stands for ``exp_`` and ``__exp__``, too."""
         return [shape for name, shape in self.seen if name.strip("_") in names]
