@@ -397,6 +397,25 @@ def test_a_model_with_a_convolutional_stem_answers_alike_there_and_back(build, w
     assert_same(mine, theirs, size=32)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda s: s.pop("conv_proj.conv_bn_relu_1.1.running_var"), r"1 missing: .*features\.1\.norm\.running_var"),
+        (lambda s: s.update({"conv_proj.conv_bn_relu_1.0.weight": torch.ones(3)}), r"features\.1\.conv.*4 axes"),
+        (lambda s: s.update({"conv_proj.conv_bn_relu_0.1.weight": torch.ones(3)}), r"features\.0\.norm\.weight \(3,\)"),
+        (
+            lambda s: s.update({"conv_proj.conv_bn_relu_0.0.bias": torch.ones(8)}),
+            r"1 unexpected: .*features\.0\.conv\.bias",
+        ),
+    ],
+)
+def test_a_stem_s_tensors_that_do_not_fit_are_named(change, words):
+    state = dict(torchvision_with_conv_stem(config_of(EARLY)).state_dict())
+    change(state)
+    with pytest.raises(ValueError, match=words):
+        ours_from(state, "torchvision", image_size=32, stem=EARLY)
+
+
 def test_strides_that_the_shapes_do_not_tell_are_assumed_aloud():
     halves = hybrid.ConvStem(((8, 3, 2), (12, 3, 2)))
     theirs = torchvision_with_conv_stem(config_of(halves))

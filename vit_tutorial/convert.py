@@ -292,6 +292,9 @@ def stem_of(features: State, told: Stem | None) -> tuple[Stem, int, bool]:
 
     Of a ResNet V2 the shapes tell all. Of a ConvStem they don't tell the strides: 2 each, as in arXiv 2106.14881.
     """
+    for name, tensor in features.items():
+        if re.search(r"conv\d?\.weight$", name) and (tensor.ndim != 4 or tensor.shape[2] != tensor.shape[3]):
+            raise ValueError(f"{name} {tuple(tensor.shape)} must have 4 axes, of a square kernel: (F, C, K, K)")
     if told is not None:
         first = next(name for name in (f"{FEATURES}stem.conv.weight", f"{FEATURES}0.conv.weight") if name in features)
         return told, features[first].shape[1], False
@@ -883,7 +886,14 @@ def _check_shapes(config: ViTConfig, ours: State, rows: dict[str, list[str]]) ->
     with torch.device("meta"):  # one block tells the shapes of all
         model = ViT(replace(config, depth=1)).state_dict()
     expected, found = {}, {}
+    for our, tensor in model.items():
+        if our.startswith(FEATURES) and not our.endswith(files.COUNTER):
+            expected[our] = tuple(tensor.shape)
     for our, tensor in ours.items():
+        if our.startswith(FEATURES):
+            if not our.endswith(files.COUNTER):
+                found[our] = tuple(tensor.shape)
+            continue
         name = f"{files.some(rows.get(our, [our]), 3)}, as {our},"
         expected[name] = tuple(model[re.sub(r"^blocks\.\d+", "blocks.0", our)].shape)
         found[name] = tuple(tensor.shape)
