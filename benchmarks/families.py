@@ -470,7 +470,7 @@ def main() -> None:
 
 def show(counts: dict[str, dict[str, Counter[str]]], cases: Counter[str]) -> None:
     """A row a family; in each route's cell equal / refused / unclear / warned / wrong."""
-    print(f"| family | cases | {' | '.join(ROUTES)} |\n|---|---|---|---|---|")
+    print(f"| family | cases | {' | '.join(ROUTES)} |\n|{'---|' * (len(ROUTES) + 2)}")
     total = {route: Counter[str]() for route in ROUTES}
     for family in sorted(counts):
         cells = [" / ".join(str(counts[family][route][result]) for result in RESULTS) for route in ROUTES]
