@@ -306,6 +306,25 @@ def cifar10(root: str | Path = "data", download: bool = True) -> Data:
     return recorded("cifar10", tuple(train.classes), *splits)
 
 
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def cifar10_pictures() -> Images:
+    """200 of CIFAR-10's test images, 20 a class, that come with the package: enough to look at, not to measure with.
+
+    They were chosen by chance, and come from JPEG copies of the originals. Their classes are :data:`CIFAR10_CLASSES`.
+
+    Returns:
+        (200, 3, 32, 32), class by class.
+    """
+    from PIL import Image
+
+    with Image.open(Path(__file__).parent / "checkpoints" / "cifar10" / "pictures.png") as sheet:
+        pixels = torch.from_numpy(np.array(sheet))  # (10 * 32, 20 * 32, 3): a row a class
+    pictures = pixels.view(10, 32, 20, 32, 3).permute(0, 2, 4, 1, 3)  # (10, 20, 3, 32, 32)
+    return Images(pictures.reshape(200, 3, 32, 32), torch.arange(10).repeat_interleave(20))
+
+
 def fashion_mnist(root: str | Path = "data", download: bool = True) -> Data:
     """Fashion-MNIST (Xiao et al. 2017) through torchvision: 70,000 grey pictures of ten kinds of clothes, 28x28.
 
