@@ -44,7 +44,8 @@ RESULTS = ("equal", "refused", "unclear", "warned", "wrong")
 CAUSES = (
     "which ViTConfig can't express", "beyond ViTConfig", "give num_heads", "give image_size", "give preprocess",
     "a head of another kind", "layers without a bias", "its config says", "its model_args", "no norm after",
-    "Preprocessing can't express", "which this package doesn't know", "pools by", "must have 4 axes", "Give preprocess=",
+    "Preprocessing can't express", "which this package doesn't know", "pools by",
+    "must have 4 axes", "Give preprocess=",
 )  # fmt: skip
 Case = tuple[str, str, Callable[[], nn.Module], Callable[[nn.Module, Path], Any]]  # family, name, build, save
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (70, 101, 3), np.uint8)).resize((300, 210))
@@ -469,7 +470,7 @@ def main() -> None:
 
 def show(counts: dict[str, dict[str, Counter[str]]], cases: Counter[str]) -> None:
     """A row a family; in each route's cell equal / refused / unclear / warned / wrong."""
-    print(f"| family | cases | {' | '.join(ROUTES)} |\n|---|---|---|---|---|")
+    print(f"| family | cases | {' | '.join(ROUTES)} |\n|{'---|' * (len(ROUTES) + 2)}")
     total = {route: Counter[str]() for route in ROUTES}
     for family in sorted(counts):
         cells = [" / ".join(str(counts[family][route][result]) for result in RESULTS) for route in ROUTES]

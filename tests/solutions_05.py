@@ -617,7 +617,7 @@ WRONG = {
         (stack(rate=lambda self, i, depth, p: 0.0), "no stochastic depth"),
         (stack(rate=lambda self, i, depth, p: p * (i / max(depth - 1, 1)) ** 2), "rates in equal factors"),
         (stack(rate=lambda self, i, depth, p: p * i / (depth - 1)), "raised ZeroDivisionError"),
-        (stack(rate=lambda self, i, depth, p: p / 2), "drop path is"),
+        (stack(rate=lambda self, i, depth, p: p / 2), "drop path["),
         (stack(last=lambda self, dim: nn.LayerNorm(dim)), "torch's eps in the last norm"),
         (stack(last=lambda self, dim: nn.LayerNorm(dim, eps=1e-12)), "an eps of 1e-12 in the last norm"),
         (stack(last=lambda self, dim: nn.Identity()), ""),

@@ -232,8 +232,12 @@ def run(
         else:
             command, variables = container(kind, limits, package, name), dict(os.environ)
         # Politely: a teacher's machine is used for other things, and a bomb must not outrun who watches it.
+        command = ["nice", "-n", "10", *command]
+        group = _group_of_processes(limits) if kind in ("bwrap", "none") else None
+        if group:
+            command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group), *command]
         process = subprocess.Popen(
-            ["nice", "-n", "10", *command],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -246,8 +250,36 @@ def run(
             return watch.listen(json.dumps(job).encode())
         finally:
             watch.end()
+            if group:
+                _remove(group)
             if kind in ("podman", "docker"):
                 subprocess.run([kind, "kill", name], capture_output=True, check=False)
+
+
+def _group_of_processes(limits: Limits) -> Path | None:
+    """For root, whom no limit of processes binds: a control group of the kernel's that does, if there is one to be had.
+
+    It counts threads, too, and torch has some of its own: the limit is a wall behind the one that is watched from here.
+    """
+    if os.getuid() != 0:
+        return None
+    for base in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")):  # version 1, version 2
+        group = base / f"vit-{uuid.uuid4().hex[:12]}"
+        with contextlib.suppress(OSError):
+            group.mkdir()
+            if (group / "pids.max").exists():
+                (group / "pids.max").write_text(str(limits.processes + 64))
+                return group
+            group.rmdir()
+    return None
+
+
+def _remove(group: Path) -> None:
+    for _ in range(50):
+        with contextlib.suppress(OSError):
+            group.rmdir()
+            return
+        time.sleep(0.1)  # the last of its processes is still being ended
 
 
 def _own_threads(kind: str) -> int:
