@@ -13,6 +13,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import vit_tutorial
 
@@ -54,7 +55,7 @@ napoleon_use_rtype = False
 napoleon_preprocess_types = False
 nitpicky = True
 # Other libraries' names: their inventories lie on the network.
-LIBRARIES = "PIL|accelerate|argparse|collections|matplotlib|numpy|os|pathlib|torch|typing"
+LIBRARIES = "PIL|accelerate|argparse|collections|matplotlib|numpy|os|pathlib|torch|types|typing"
 nitpick_ignore_regex = [
     ("py:.*", rf"({LIBRARIES})\..*|Tensor|Module|(dict|list|tuple)\[.*|[A-Z]"),
     ("py:data", ".*"),  # constants are named in docstrings, and have no entry of their own
@@ -132,6 +133,14 @@ def before_napoleon(app: Sphinx, what: str, name: str, obj: object, options: obj
     """Keep "Returns: words: more" from being read as a type and its text, and "dim: D." as a list from D on."""
     text = INITIAL.sub(r"\1\\\2", "\n".join(lines))
     lines[:] = RETURNS.sub(lambda found: f":returns:{textwrap.indent(found[1], '    ')}\n", text).splitlines()
+
+
+def whole_attribute(self: GoogleDocstring) -> tuple[str, list[str]]:
+    """An attribute's docstring has no type in front: "Of the numbers in the model: fp32." is a sentence."""
+    return "", self.__class__(self._dedent(self._consume_to_end()), self._config).lines()
+
+
+GoogleDocstring._consume_inline_attribute = whole_attribute
 
 
 def setup(app: Sphinx) -> None:

@@ -274,3 +274,9 @@ def test_the_largest_weight_can_be_left_out(photo: torch.Tensor) -> None:
     titled = plots.attention_over_image(photo, maps, ["head 1"])
     plain = plots.attention_over_image(photo, maps, ["head 1"], largest=False)
     assert [figure.axes[1].get_title() for figure in (titled, plain)] == ["head 1\nmax 0.500", "head 1"]
+
+
+def test_bars_can_say_what_guessing_gives() -> None:
+    (ax,) = plots.bars({"right": 90.0, "wrong": 30.0}, chance=25.0).axes
+    assert [list(line.get_xdata()) for line in ax.lines] == [[25.0, 25.0]]
+    assert not plots.bars({"right": 90.0}).axes[0].lines

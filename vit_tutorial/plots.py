@@ -496,7 +496,13 @@ def cost(image_sizes: Array, costs: Mapping[str, Array], *, ylabel: str = "multi
 
 @_styled
 def bars(
-    values: Mapping[str, float], *, xlabel: str = "", title: str = "", role: str = "query", text: str = "{:.3g}"
+    values: Mapping[str, float],
+    *,
+    xlabel: str = "",
+    title: str = "",
+    role: str = "query",
+    text: str = "{:.3g}",
+    chance: float | None = None,
 ) -> Figure:
     """Horizontal bars from the first, on top, to the last, each with its number.
 
@@ -506,11 +512,14 @@ def bars(
         title: above the axes.
         role: the role of PALETTE whose colour they take.
         text: format of the number at a bar's end.
+        chance: where a dashed line says what guessing gives.
     """
     figure = Figure(figsize=(7.5, 0.38 * len(values) + 0.9), layout="constrained")
     ax = figure.add_subplot()
     drawn = ax.barh(list(values), list(values.values()), color=PALETTE[role], height=0.7)
     ax.bar_label(drawn, [text.format(value) for value in values.values()], padding=4, fontsize=10)
+    if chance is not None:
+        ax.axvline(chance, color=PALETTE["ink"], linestyle="--", linewidth=1.2)
     ax.invert_yaxis()
     ax.margins(x=0.14)
     ax.set(xlabel=xlabel, title=title)
