@@ -135,7 +135,7 @@ def rows() -> list[dict[str, str]]:
 
 
 def by_chance(ours: list[int], others: list[int]) -> float:
-    """How often the runs of both, dealt anew, have means as far apart: an exact permutation test, two-sided."""
+    """The share of all ways to split both into two such groups that put the means as far apart: a permutation test."""
     both, n = ours + others, len(ours)
 
     def apart(dealt: tuple[int, ...]) -> float:
@@ -162,15 +162,17 @@ def table() -> str:
     for recipe, counts in errors.items():
         if counts:
             median, mean = statistics.median(counts), statistics.mean(counts)
-            chance = f"{by_chance(errors['ours'], counts):.2f}" if len(counts) > 1 and recipe != "ours" else ""
+            chance = f"{by_chance(errors['ours'], counts):.3f}" if len(counts) > 1 and recipe != "ours" else ""
             counted = ", ".join(map(str, counts))
             shares = (f"{100 * (1 - wrong / images):.2f} %" for wrong in (median, mean))
             lines.append(f"| {recipe} | {counted} | {' | '.join(shares)} | {chance} |")
     if errors["ours"]:
         median = statistics.median(errors["ours"])
         low, high = interval(median, images)
-        lines.append(f"\nOne error is {100 / images:.2f} %. For other digits by the same writers, {median:g} of "
-                     f"{images} errors leave a 95 % interval of {100 * low:.1f} to {100 * high:.2f} %.")  # fmt: skip
+        lines.append(
+            f"\nOne error is {100 / images:.2f} %. {median:g} of {images} errors leave a 95 % interval (Wilson's) of "
+            f"{100 * low:.1f} to {100 * high:.2f} % for the accuracy on digits by the same writers."
+        )
     return "\n".join(lines)
 
 
@@ -181,7 +183,7 @@ def main() -> None:
     args = parser.parse_args()
     done = {(row["recipe"], int(row["seed"])) for row in rows()}
     wanted = [(recipe, 0) for recipe in CLASSIC]
-    wanted += [(recipe, seed) for seed in range(args.seeds) for recipe in (*CHANGES, *ADAM)]
+    wanted += [(recipe, seed) for recipe in (*CHANGES, *ADAM) for seed in range(args.seeds)]  # row by row
     if not CSV.exists():
         CSV.write_text(",".join(f'"{c}"' if "," in c else c for c in COLUMNS) + "\n")
     context = multiprocessing.get_context("spawn")

@@ -118,22 +118,10 @@ MLP_NUMBERS = Exercise(
             {"hidden": [1, 2, 1]},
         ),
         Mistake(
-            "the shares alone on the way out",
-            "W2 reads the bent numbers, x · Φ(x), not the shares Φ(x).",
-            _GELU,
-            {"output": [1.6827, 1.1359]},
-        ),
-        Mistake(
             "the last hidden number left out",
             "The third row of W2 is [0, 1]: the third bent number counts in the second output.",
             _PENCIL,
             {"output": [1.6827, 1.9545]},
-        ),
-        Mistake(
-            "the last bent number's sign lost",
-            "The third bent number is negative, so it is subtracted.",
-            _PENCIL,
-            {"output": [1.6827, 2.1132]},
         ),
         Mistake(
             "a bias as wide as its input",

@@ -918,12 +918,6 @@ class _TwiceAttention(_Block):
         return self.drop_path(self.attention(self.norm2(z)))
 
 
-class _AddsNormed(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        z = self.norm1(z) + self.branch1(z)
-        return self.norm2(z) + self.branch2(z)
-
-
 class _FirstFromNormed(_Block):
     def forward(self, z: Tensor) -> Tensor:
         z = self.norm1(z) + self.branch1(z)
@@ -1123,12 +1117,6 @@ ENCODER_BLOCK = Exercise(
             _OuterResidual,
         ),
         Mistake("attention in both lines", "The second line has the MLP.", _EQUATIONS, _TwiceAttention),
-        Mistake(
-            "both branches added to normed tokens",
-            "What a branch says is added to z itself; only the branch reads the normed tokens.",
-            _NORMED,
-            _AddsNormed,
-        ),
         Mistake(
             "a first residual from the normed input",
             "The second line is right. In the first one you add to the normed tokens; add to z itself.",

@@ -733,7 +733,7 @@ def _rates(depth: int, last: float) -> list[float]:
     return [last * layer / max(depth - 1, 1) for layer in range(depth)]
 
 
-_DEPTH = "9 · Stochastic depth"
+_DEPTH = "10 · Stochastic depth"
 
 
 def _observe_rates(work: Any, case: Case) -> Result:

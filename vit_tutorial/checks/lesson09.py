@@ -26,7 +26,7 @@ __all__ = [
 _ONE_KEY = "3 · One key by hand"
 _TURNED = "4 · A key that has to be turned"
 _TABLE = "5 · The table"
-_LIBRARIES = "6 · Five libraries, one model"
+_LIBRARIES = "6 · The proof, by modules that we didn't write"
 _PIXELS = "The pixels"
 _WAYS = "Turned the wrong way"
 
@@ -128,7 +128,7 @@ CHECKPOINT_NUMBERS = Exercise(
         Mistake(
             "mean and deviation exchanged",
             "The mean is subtracted, then the deviation divides.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             {"pixel": (0.2 - 0.25) / 0.5},
         ),
         Mistake(
@@ -839,7 +839,7 @@ PREPARE = Exercise(
             "a reshape in place of a permute",
             "reshape reads the numbers as they lie, red, green, blue of one pixel after the other, so your colours are "
             "mixed. permute(2, 0, 1) brings the channels to the front.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(turn=lambda x: x.reshape(x.shape[2], *x.shape[:2])),
         ),
         Mistake(
@@ -864,13 +864,13 @@ PREPARE = Exercise(
         Mistake(
             "a multiplication by the deviation",
             "Divide by the deviation, so that the numbers spread by about 1. Multiplying is the way back to a picture.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(finish=lambda x, mean, std: (x - mean) * std),
         ),
         Mistake(
             "a mean that is subtracted last",
             "You divide first and subtract the mean then. It is (x - mean) / std: mind the brackets.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(finish=lambda x, mean, std: x / std - mean),
         ),
         Mistake(
@@ -883,14 +883,14 @@ PREPARE = Exercise(
             "the picture's own mean and deviation",
             "You normalise each picture by itself, so a dark one becomes as bright as any. The weights come with fixed "
             "numbers: take those.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _own_statistics,
         ),
         Mistake(
             "means that run along the width",
             "A tensor of three numbers is lined up with the last axis, the width; on a picture three pixels wide "
             "nothing complains. Give mean and deviation the shape (C, 1, 1).",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(shape=torch.tensor),
         ),
         Mistake(
@@ -920,73 +920,73 @@ PREPARE = Exercise(
         Mistake(
             "a mean added in place of subtracted",
             "(x - mean) / std.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(finish=lambda x, mean, std: (x + mean) / std),
         ),
         Mistake(
             "the way back",
             "x * std + mean makes a picture of normalised numbers. Here you go the other way: (x - mean) / std.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(finish=lambda x, mean, std: x * std + mean),
         ),
         Mistake(
             "a missing bracket",
             "x - mean / std divides the mean alone: (x - mean) / std.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(finish=lambda x, mean, std: x - mean / std),
         ),
         Mistake(
             "a missing mean",
             "Subtract the mean first.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(finish=lambda x, mean, std: x / std),
         ),
         Mistake(
             "a missing deviation",
             "Divide by the deviation.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(finish=lambda x, mean, std: x - mean),
         ),
         Mistake(
             "the wrong sign",
             "(x - mean) / std, not (mean - x) / std.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(finish=lambda x, mean, std: (mean - x) / std),
         ),
         Mistake(
             "a division by the variance",
             "The deviation itself divides, not its square.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(finish=lambda x, mean, std: (x - mean) / std**2),
         ),
         Mistake(
             "one mean for all channels",
             "Each channel has its own mean and its own deviation.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(shape=lambda values: torch.tensor(values).mean()),
         ),
         Mistake(
             "the first channel's numbers for all",
             "Each channel has its own mean and its own deviation.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(shape=lambda values: torch.tensor(values)[0]),
         ),
         Mistake(
             "means in the reverse order",
             "The channels are red, green, blue, and so are the numbers.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(shape=lambda values: torch.tensor(values).flip(0)[:, None, None]),
         ),
         Mistake(
             "means that run along the height",
             "Give mean and deviation the shape (C, 1, 1).",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(shape=lambda values: torch.tensor(values)[:, None]),
         ),
         Mistake(
             "ImageNet's numbers, whatever comes",
             "Use the arguments mean and std: other weights have others.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             lambda pixels, mean, std: _prepare()(pixels, *convert.IMAGENET),
         ),
         Mistake(
@@ -998,19 +998,19 @@ PREPARE = Exercise(
         Mistake(
             "a picture without colours",
             "You average the channels. The weights want three.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(turn=lambda x: x.permute(2, 0, 1).float().mean(dim=0, keepdim=True).expand(3, -1, -1)),
         ),
         Mistake(
             "a mirrored picture",
             "Left stays left.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(turn=lambda x: x.permute(2, 0, 1).flip(2)),
         ),
         Mistake(
             "a picture that stands on its head",
             "Row 0 is the top.",
-            "7 · The pixels belong to the weights",
+            "The pixels",
             _prepare(turn=lambda x: x.permute(2, 0, 1).flip(1)),
         ),
     ),
