@@ -674,7 +674,7 @@ WRONG = {
         (OtherNames, "a parameter that the stub doesn't name: cls"),
         (Cut, "gradient of cls_token is missing"),
         (MadeInForward, "a class token of zeros"),
-        (AlwaysDropping, "What your numbers show"),
+        (AlwaysDropping, ""),
         (Inherits, "derives from it"),
         (lambda *args: vt.Embeddings(*args), "the package's own Embeddings"),
         (joining(lambda x, c, p: torch.cat([c, x], dim=1) + p), "a class token that is not expanded"),

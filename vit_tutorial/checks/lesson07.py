@@ -158,7 +158,7 @@ TRAINING_NUMBERS = Exercise(
         Mistake(
             "pixels normalised before they are scaled",
             "The mean and standard deviation belong to pixels in [0, 1]: divide the levels by 16 first.",
-            "The same weights, asked in the wrong way",
+            "The same weights, tested in the wrong way",
             {"pixels": [15, 31]},
         ),
         Mistake(
@@ -1073,7 +1073,7 @@ ACCURACY = Exercise(
         Mistake(
             "a model asked in training mode",
             "The answers are those of a model with dropout on: call model.eval() before you ask.",
-            "The same weights, asked in the wrong way",
+            "The same weights, tested in the wrong way",
             _accuracy(evaluate=False),
         ),
         Mistake(
@@ -1143,7 +1143,7 @@ ACCURACY = Exercise(
             "gradients that are kept",
             "The number is right, but each answer keeps a graph for a backward pass that never comes, and its "
             "memory. Measure under torch.no_grad().",
-            "The same weights, asked in the wrong way",
+            "The same weights, tested in the wrong way",
             _accuracy(gradients=True),
         ),
         Mistake(

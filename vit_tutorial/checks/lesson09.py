@@ -594,12 +594,6 @@ ATTENTION_FROM_FLAX = Exercise(
             _flax(out=lambda t: t.transpose(1, 2).reshape(t.shape[2], -1)),
         ),
         Mistake(
-            "a projection flattened at the wrong end",
-            "Of (h, d, D) the first two axes belong together: flatten(0, 1), then transpose.",
-            _TURNED,
-            _flax(out=lambda t: t.reshape(t.shape[2], -1)),
-        ),
-        Mistake(
             "numbers before heads everywhere",
             "Row r of q must be number r % d of head r // d, and the projection's columns alike: heads lie "
             "together. Reversing all three axes interleaves them.",
@@ -976,12 +970,6 @@ PREPARE = Exercise(
             "The channels are red, green, blue, and so are the numbers.",
             "The pixels",
             _prepare(shape=lambda values: torch.tensor(values).flip(0)[:, None, None]),
-        ),
-        Mistake(
-            "means that run along the height",
-            "Give mean and deviation the shape (C, 1, 1).",
-            "The pixels",
-            _prepare(shape=lambda values: torch.tensor(values)[:, None]),
         ),
         Mistake(
             "ImageNet's numbers, whatever comes",
