@@ -1,84 +1,206 @@
-"""CIFAR-10 from scratch in 60 minutes of one CPU core: our recipe, the same around timm's model, and plain Adam.
+"""Photographs on a laptop: a ViT with a convolutional stem, the plain ViT and a small ResNet, on CIFAR-10.
 
-``python benchmarks/cifar10.py ours|timm|adam --out runs/cifar10-ours``, one at a time or one a core. The budget is CPU
-time, so that a busy machine doesn't count; --resume goes on after a kill. ``--data`` takes CIFAR-10's own files, or the
-pictures in folders. On a GPU, ``python -m vit_tutorial.train --data cifar10`` is the long recipe.
+``python benchmarks/cifar10.py hybrid|vit|resnet --data FOLDER --out runs/cifar10/hybrid``, one at a time. All three
+have as many parameters, within 10 %, the same recipe, and as many epochs as the same CPU time holds: CPU time, because
+a busy machine changes it least. A state is kept after every epoch, and --resume goes on from it. ``--data`` takes
+CIFAR-10's own files ("cifar10") or the pictures in folders. Of the training images, a tenth is held out: every choice
+looks at those. The test split is looked at once, when a run is done.
+
+``python benchmarks/cifar10.py report --out runs/cifar10`` makes benchmarks/cifar10.json, cifar10.png and the table.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from pathlib import Path
+from typing import Any
 
-import timm
 import torch
-from torch import nn
+from matplotlib.figure import Figure
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial import train
+from vit_tutorial import hybrid, runs, train
+from vit_tutorial.recipe import Recipe
 
-SHAPE = {"dim": 96, "depth": 6, "num_heads": 3, "mlp_dim": 192}
-EPOCHS, BATCH, RATE = 16, 128, 2e-3  # as many epochs as an hour of one core holds
-
-
-def ours() -> nn.Module:
-    return vt.ViT(vt.ViTConfig(image_size=32, patch_size=4, num_classes=10, **SHAPE))
-
-
-def timms() -> nn.Module:
-    return timm.models.VisionTransformer(
-        img_size=32, patch_size=4, num_classes=10, embed_dim=SHAPE["dim"], depth=SHAPE["depth"],
-        num_heads=SHAPE["num_heads"], mlp_ratio=SHAPE["mlp_dim"] / SHAPE["dim"],
-    )  # fmt: skip
+HERE = Path(__file__).parent
+STEM = hybrid.ConvStem(((32, 3, 1), (64, 3, 2), (128, 3, 2), (128, 3, 1)))
+SHAPE = {"image_size": 32, "patch_size": 4, "num_classes": 10, "dim": 128, "num_heads": 2, "mlp_dim": 256}
+EPOCHS = {"hybrid": 20, "vit": 16, "resnet": 13}  # as many as the hybrid's CPU time holds
+VALIDATION = 0.1  # of the training images
 
 
-def plain_adam(model: nn.Module, data: vt.data.Data, seconds: float) -> list[dict[str, float]]:
-    """``torch.optim.Adam()`` as it comes, nothing else, until the time is up."""
-    optimizer, history, begin = torch.optim.Adam(model.parameters()), [], time.process_time()
-    while True:
-        for rows in torch.randperm(len(data.train)).split(BATCH):
-            images, labels = data.train.batch(rows)
-            loss = F.cross_entropy(model(train.normalise(images, data)), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if time.process_time() - begin > seconds:
-                return [*history, {"epoch": len(history) + 1, **train.evaluate(model, data)}]
-        history.append({"epoch": len(history) + 1, **train.evaluate(model, data)})
-        print(history[-1], round(time.process_time() - begin), "s", flush=True)
+class Residual(nn.Module):
+    """Two 3 x 3 convolutions around a shortcut (arXiv 1512.03385): (B, C, H, W) -> (B, F, H / stride, W / stride)."""
+
+    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, channels, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride > 1:
+            conv = nn.Conv2d(in_channels, channels, 1, stride, bias=False)
+            self.shortcut = nn.Sequential(conv, nn.BatchNorm2d(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norm1(self.conv1(x)))
+        return F.relu(self.shortcut(x) + self.norm2(self.conv2(y)))
+
+
+class ResNet(nn.Module):
+    """Thirteen 3 x 3 convolutions: images (B, 3, 32, 32) -> logits (B, 10)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU())
+        self.blocks = nn.Sequential(
+            Residual(32, 32, 1), Residual(32, 32, 1),
+            Residual(32, 64, 2), Residual(64, 64, 1),
+            Residual(64, 128, 2), Residual(128, 128, 1),
+        )  # fmt: skip
+        self.head = nn.Linear(128, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.blocks(self.first(images))  # (B, 128, 8, 8)
+        return self.head(x.mean(dim=(2, 3)))  # (B, 10)
+
+
+def model_of(name: str) -> nn.Module:
+    """The model, its first weights the same each time."""
+    torch.manual_seed(0)
+    if name == "hybrid":
+        return vt.ViT(vt.ViTConfig(**SHAPE, depth=3, stem=STEM))
+    if name == "vit":
+        return vt.ViT(vt.ViTConfig(**SHAPE, depth=5))
+    return ResNet()
+
+
+def recipe_of(epochs: int) -> Recipe:
+    """The same for all three."""
+    return Recipe(
+        epochs=epochs, batch_size=128, learning_rate=2e-3, warmup_epochs=2, augment="crop+flip", precision="bf16"
+    )
+
+
+class Clock:
+    """CPU seconds of each epoch, a line each in cpu.csv, the sittings of a run one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.last = folder / "cpu.csv", time.process_time()
+        save = runs.Store.save
+
+        def save_and_note(store: runs.Store, settings: runs.State, parts: object, history: list[object]) -> None:
+            save(store, settings, parts, history)  # type: ignore[arg-type]
+            now = time.process_time()
+            if history:
+                with self.path.open("a") as file:
+                    file.write(f"{len(history)},{now - self.last:.2f}\n")
+            self.last = now
+
+        runs.Store.save = save_and_note  # type: ignore[assignment, method-assign]
+
+
+def train_one(name: str, data: vt.data.Data, out: Path, epochs: int, resume: bool) -> None:
+    """Train, test once, and write result.json."""
+    out.mkdir(parents=True, exist_ok=True)
+    model = model_of(name)
+    Clock(out)
+    history = train.fit(model, vt.data.hold_out(data, VALIDATION), recipe_of(epochs), out=out, resume=resume)
+    test = train.evaluate(model, data)
+    count = sum(p.numel() for p in model.parameters())
+    result = {"run": name, "parameters": count, **test, "history": history}
+    (out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(f"{name}: {test['test_accuracy']:.2%} of the test images, {count:,} parameters")
+
+
+# ------------------------------------------------------------------------------------------------------- the report
+
+
+def macs_of(name: str) -> int:
+    """Multiply-accumulates of one image's forward pass."""
+    model = model_of(name)
+    if isinstance(model, vt.ViT):
+        return vt.count_macs(model.config)
+    total = 0
+
+    def count(layer: nn.Module, _: object, output: Tensor) -> None:
+        nonlocal total
+        kernel = layer.get_parameter("weight")[0].numel()
+        total += output[0].numel() * kernel
+
+    for layer in model.modules():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            layer.register_forward_hook(count)
+    model(torch.zeros(1, 3, 32, 32))
+    return total
+
+
+def interval(share: float, images: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's 95 % interval of an accuracy."""
+    middle, spread = share + z**2 / (2 * images), z * (share * (1 - share) / images + (z / (2 * images)) ** 2) ** 0.5
+    return (middle - spread) / (1 + z**2 / images), (middle + spread) / (1 + z**2 / images)
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """A run's result, with the CPU minutes that were spent after each epoch."""
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    spent = [float(line.split(",")[1]) / 60 for line in (folder / "cpu.csv").read_text().split()]
+    result["cpu_minutes"] = [round(minutes, 2) for minutes in itertools.accumulate(spent)]
+    return result
+
+
+def until(result: dict[str, Any], accuracy: float) -> str:
+    """Epochs and CPU minutes until the validation images were answered so well; a dash for never."""
+    for row, minutes in zip(result["history"], result["cpu_minutes"], strict=True):
+        if row["test_accuracy"] >= accuracy:  # of the images held out: the run saw no other
+            return f"{row['epoch']}, {minutes:.0f} min"
+    return "–"
+
+
+def report(out: Path) -> None:
+    """The table, cifar10.json and cifar10.png, of the runs that are done."""
+    results = [read(out / name) for name in EPOCHS if (out / name / "result.json").exists()]
+    print("| model | parameters | MACs | epochs | CPU minutes | to 80 % | to 85 % | validation | test, 95 % interval |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for result in results:
+        low, high = interval(result["test_accuracy"], 10_000)
+        spent = f"{len(result['history'])} | {result['cpu_minutes'][-1]:.1f}"
+        print(
+            f"| {result['run']} | {result['parameters']:,} | {macs_of(result['run']) / 1e6:.1f} M | "
+            f"{spent} | {until(result, 0.8)} | {until(result, 0.85)} | "
+            f"{result['history'][-1]['test_accuracy']:.1%} | {result['test_accuracy']:.2%} [{low:.1%}, {high:.1%}] |"
+        )
+    (HERE / "cifar10.json").write_text(json.dumps(results, indent=1) + "\n")
+    figure = Figure(figsize=(7.5, 3.6), layout="constrained")
+    ax = figure.add_subplot(xlabel="CPU minutes", ylabel="accuracy on the images held out")
+    for result, dash in zip(results, ("-", "--", ":"), strict=False):
+        accuracies = [row["test_accuracy"] for row in result["history"]]
+        ax.plot(result["cpu_minutes"], accuracies, dash, label=f"{result['run']}, {result['parameters']:,} parameters")
+    ax.grid(color="#E5E5E5", linewidth=0.8)
+    ax.legend(frameon=False)
+    figure.savefig(HERE / "cifar10.png", dpi=150)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", choices=["ours", "timm", "adam"])
+    parser.add_argument("run", choices=[*EPOCHS, "report"])
     parser.add_argument("--data", default="cifar10", help="cifar10, or a folder with train/ and test/")
-    parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--minutes", type=float, default=60, help="of CPU time, for adam")
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="for ours and timm")
+    parser.add_argument("--out", required=True, type=Path, help="of the run; for the report, the folder that has them")
+    parser.add_argument("--epochs", type=int)
     parser.add_argument("--resume", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    data = vt.data.load(args.data, image_size=32)
-    torch.manual_seed(0)
-    model = timms() if args.run == "timm" else ours()
-    begin = time.process_time()
-    if args.run == "adam":
-        history = plain_adam(model, data, 60 * args.minutes)
+    if args.run == "report":
+        report(args.out)
     else:
-        history = train.fit(
-            model, data, epochs=args.epochs, batch_size=BATCH, learning_rate=RATE, warmup_epochs=1,
-            augment="crop+flip", out=args.out, resume=args.resume,
-        )  # fmt: skip
-    minutes, count = (time.process_time() - begin) / 60, sum(p.numel() for p in model.parameters())
-    result = {"run": args.run, "cpu_minutes": round(minutes, 2), "parameters": count, "history": history}
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(
-        f"{args.run}: {history[-1]['test_accuracy']:.2%} after {minutes:.1f} minutes of one core, {count:,} parameters"
-    )
+        data = vt.data.load(args.data, image_size=32)
+        train_one(args.run, data, args.out, args.epochs or EPOCHS[args.run], args.resume)
 
 
 if __name__ == "__main__":

@@ -137,9 +137,12 @@ def line_of(parts: list[str]) -> str:
 def automodule(name: str) -> str:
     """The directive for one module; what it hands on from another is linked, and documented there."""
     module = importlib.import_module(f"vit_tutorial.{name}")
-    homes = {public: getattr(module, public).__module__ for public in getattr(module, "__all__", [])
-             if hasattr(getattr(module, public), "__module__")}  # fmt: skip
-    others = [f":py:obj:`{public} <{home}.{public}>`" for public, home in homes.items() if home != module.__name__]
+    homes = {public: getattr(getattr(module, public), "__module__", "") for public in getattr(module, "__all__", [])}
+    others = [
+        f":py:obj:`{public} <{home}.{public}>`"
+        for public, home in homes.items()
+        if home.startswith("vit_tutorial.") and home != module.__name__
+    ]
     lines = [f".. automodule:: {module.__name__}", "   :members:", "   :ignore-module-all:"]
     lines += ["", f"Also here: {', '.join(others)}."] if others else []
     return "\n".join(["```{eval-rst}", *lines, "```", ""])

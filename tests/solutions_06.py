@@ -1,4 +1,4 @@
-"""Submissions to the exercises of lesson 06: right ones, written in different ways; wrong ones by mistake."""
+"""Submissions to the exercises of lesson 06: right ones, in different ways, and wrong ones by their mistake."""
 
 import math
 import types
@@ -37,7 +37,7 @@ class ByLoop(nn.Module):
 
 
 class ByDefaults(nn.Module):
-    """torch's eps, the mean as a product, the head's parameters made by hand."""
+    """The mean as a product, the head's parameters made by hand."""
 
     def __init__(self, *sizes):
         super().__init__()
@@ -47,7 +47,7 @@ class ByDefaults(nn.Module):
         for layer in range(depth):
             self.blocks.append(vt.EncoderBlock(dim, num_heads, mlp_dim))
             assert len(self.blocks) == layer + 1
-        self.norm = nn.LayerNorm(dim)
+        self.norm = nn.LayerNorm(dim, 1e-6)
         self.head = nn.Module()
         self.head.weight = nn.Parameter(torch.zeros(num_classes, dim))
         self.head.bias = nn.Parameter(torch.zeros(num_classes))
@@ -218,17 +218,118 @@ def maps_step_by_step(model, images):
     return maps
 
 
+class OwnEmbeddings(nn.Module):
+    """As in lesson 02's exercise, with a convolution for the patches."""
+
+    def __init__(self, image_size, patch_size, in_channels, dim, class_token):
+        super().__init__()
+        self.proj = nn.Conv2d(in_channels, dim, patch_size, patch_size)
+        P, Q = patch_size if isinstance(patch_size, tuple) else (patch_size, patch_size)
+        N = image_size[0] // P * (image_size[1] // Q)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim)) if class_token else None
+        self.position = nn.Parameter(0.02 * torch.randn(1, N + class_token, dim))
+
+    def forward(self, images):
+        x = self.proj(images).flatten(2).mT
+        if self.cls_token is not None:
+            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1)
+        return x + self.position
+
+
+class ByOwnParts(nn.Module):
+    """Own embeddings and blocks; a list of the blocks besides the Sequential."""
+
+    def __init__(self, image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim, pool):
+        super().__init__()
+        self.embed = OwnEmbeddings(image_size, patch_size, in_channels, dim, pool == "cls")
+        self.all = [OwnBlock(dim, num_heads, mlp_dim) for _ in range(depth)]
+        self.blocks = nn.Sequential(*self.all)
+        self.norm, self.head = nn.LayerNorm(dim, 1e-6), nn.Linear(dim, num_classes)
+        nn.init.constant_(self.head.weight, 0)
+        nn.init.constant_(self.head.bias, 0)
+        self.read = {"cls": lambda z: z[:, 0], "mean": lambda z: z.mean(1)}[pool]
+
+    def forward(self, images):
+        z = self.embed(images)
+        for block in self.all:
+            z = block(z)
+        return self.head(self.read(self.norm(z)))
+
+
+class InDoubles(ByLoop):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.double()
+
+    def forward(self, images):
+        return super().forward(images.double())
+
+
+def maps_through_the_model(model, images):
+    """Hooks on the qkv layers, and the model called as a whole."""
+    found, hooks = [], []
+    for block in model.blocks:
+
+        def keep(module, inputs, output, h=block.attention.num_heads):
+            q, k, _ = output.unflatten(-1, (3, h, -1)).permute(2, 0, 3, 1, 4)
+            found.append((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1))
+
+        hooks.append(block.attention.qkv.register_forward_hook(keep))
+    with torch.no_grad():
+        model(images)
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def maps_in_numpy(model, images):
+    return [weights.detach().numpy() for weights in maps_by_the_method(model, images)]
+
+
 SOLUTIONS = {
     "vit_numbers": (
         lambda: NUMBERS,
         lambda: NUMBERS | {"tokens": torch.tensor(25), "E": np.int64(3088), "first loss": math.log(10)},
         lambda: NUMBERS | {"first loss": torch.tensor(2.3), "products": 2e4},
+        lambda: {name: [value] for name, value in NUMBERS.items()},
+        lambda: {name: np.array(value) for name, value in NUMBERS.items()},
     ),
-    "vit": (ByLoop, ByDefaults, FromScratch),
-    "drop_path_rates": (rates_by_linspace, rates_by_steps, rates_by_numpy),
-    "count_parameters": (parameters_by_formula, parameters_by_counting, parameters_by_shapes),
-    "count_macs": (macs_by_formula, macs_by_products, macs_by_layers),
-    "attention_maps": (maps_by_the_method, maps_by_hooks, maps_step_by_step),
+    "vit": (ByLoop, ByDefaults, FromScratch, ByOwnParts, InDoubles),
+    "drop_path_rates": (
+        rates_by_linspace,
+        rates_by_steps,
+        rates_by_numpy,
+        lambda depth, last: torch.linspace(0, last, depth),
+        lambda depth, last: np.linspace(0, last, depth),
+        lambda depth, last: tuple(rates_by_steps(depth, last)),
+        lambda depth, last: map(float, rates_by_steps(depth, last)),
+        lambda depth, last: np.float32(rates_by_steps(depth, last)),
+    ),
+    "count_parameters": (
+        parameters_by_formula,
+        parameters_by_counting,
+        parameters_by_shapes,
+        lambda *sizes: {name: np.int32(count) for name, count in parameters_by_formula(*sizes).items()},
+        lambda *sizes: types.MappingProxyType(parameters_by_formula(*sizes)),
+    ),
+    "count_macs": (
+        macs_by_formula,
+        macs_by_products,
+        macs_by_layers,
+        lambda *sizes: dict(reversed(macs_by_formula(*sizes).items())),
+        lambda *sizes: {name: torch.tensor(count) for name, count in macs_by_formula(*sizes).items()},
+    ),
+    "attention_maps": (
+        maps_by_the_method,
+        maps_by_hooks,
+        maps_step_by_step,
+        maps_through_the_model,
+        maps_in_numpy,
+        lambda model, images: torch.stack(maps_by_the_method(model, images)),
+        lambda model, images: dict(enumerate(maps_by_the_method(model, images))),
+        lambda model, images: {f"layer {i}": m.double() for i, m in enumerate(maps_by_the_method(model, images))},
+        torch.inference_mode()(maps_by_the_method),
+    ),
 }
 
 
@@ -761,7 +862,7 @@ WRONG_MAPS = {
     "in training": lambda model, images: [torch.zeros(1)],
 }
 
-WRONG = {
+BY_LABEL = {
     "vit_numbers": {
         f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
         for key, values in {
@@ -779,4 +880,22 @@ WRONG = {
     "count_parameters": WRONG_PARAMETERS,
     "count_macs": WRONG_MACS,
     "attention_maps": WRONG_MAPS,
+}
+
+
+# What the check calls the mistake of a wrong submission; one that isn't listed must not be given a name.
+NAMES = {
+    "vit_numbers": {
+        "E: 1040": "the channels forgotten",
+        "the rest of Eq. 1: 400": "the positions counted without the class token",
+        "the rest of Eq. 1: 16": "the class token counted without the positions",
+        "attention: 544": "q, k and v counted as one matrix",
+        "attention: 816": "the output projection forgotten",
+        "attention: 3536": "the heads counted as matrices of their own",
+        "products: 10000": "one of the two products",
+        "products: 80000": "a product for each head at the full width",
+        "first loss: 1.0": "a logarithm to the base 10",
+        "first loss: 0.1": "a probability in place of its loss",
+        "first loss: 0": "a first loss of nothing",
+    },
 }

@@ -1,4 +1,4 @@
-"""Submissions to the exercises of lesson 07: right ones, written in different ways; wrong ones by mistake."""
+"""Submissions to the exercises of lesson 07: right ones, in different ways, and wrong ones by their mistake."""
 
 import math
 
@@ -190,17 +190,121 @@ def fit_by_groups(model, images, labels, orders, batch_size, learning_rate, warm
     return losses
 
 
+def loss_by_nll(logits, labels, epsilon):
+    logs = F.log_softmax(logits.double(), -1)
+    return (1 - epsilon) * F.nll_loss(logs, labels) - epsilon * logs.mean()
+
+
+def loss_by_einsum(logits, labels, epsilon):
+    B, K = logits.shape
+    target = torch.eye(K)[labels] * (1 - epsilon) + epsilon / K
+    return -torch.einsum("bk,bk->", target, logits.log_softmax(1)).reshape(1) / B
+
+
+def loss_by_vmap(logits, labels, epsilon):
+    def one(z, y):
+        logs = z - z.logsumexp(0)
+        return -(1 - epsilon) * logs.gather(0, y[None])[0] - epsilon * logs.mean()
+
+    return torch.vmap(one)(logits, labels).mean()
+
+
+def schedule_in_one_line(step, steps, warmup):
+    return (step + 1) / warmup if step < warmup else (math.cos((step - warmup) / (steps - warmup) * math.pi) + 1) / 2
+
+
+def schedule_by_tensor(step, steps, warmup):
+    share = torch.tensor(
+        (step + 1) / max(warmup, 1) if step < warmup else way(step, steps, warmup), dtype=torch.float64
+    )
+    return share if step < warmup else 0.5 + 0.5 * torch.cos(torch.pi * share)
+
+
+def groups_bare(model, weight_decay):
+    """A group for each parameter, and in it the parameter alone."""
+    return [
+        {"params": p, "weight_decay": weight_decay * (p.ndim > 1 and name.endswith("weight"))}
+        for name, p in model.named_parameters()
+    ]
+
+
+def groups_in_a_tuple(model, weight_decay):
+    both = {True: nn.ParameterList(), False: nn.ParameterList()}
+    for name, p in model.named_parameters():
+        both[p.dim() in (2, 4) and name.endswith("weight")].append(p)
+    return (
+        {"params": both[True], "weight_decay": torch.tensor(weight_decay)},
+        {"params": both[False], "weight_decay": 0},
+    )
+
+
+def groups_with_names(model, weight_decay):
+    named = list(model.named_parameters())
+    rule = {name: p.ndim > 1 and name.endswith(".weight") for name, p in named}
+    return [
+        {"params": [(n, p) for n, p in named if rule[n]], "weight_decay": weight_decay},
+        {"params": [(n, p) for n, p in named if not rule[n]], "weight_decay": 0.0},
+    ]
+
+
+def accuracy_by_frozen_parameters(model, images, labels, batch_size):
+    """No graph, because nothing needs one; put back afterwards."""
+    model.eval().requires_grad_(False)
+    hits = torch.zeros((), dtype=torch.int64)
+    for start in range(0, len(labels), batch_size):
+        hits += (model(images[start : start + batch_size]).argmax(-1) == labels[start : start + batch_size]).sum()
+    model.train().requires_grad_(True)
+    return hits / len(labels)
+
+
+@torch.no_grad()
+def accuracy_by_numpy(model, images, labels, batch_size):
+    model.eval()
+    found = np.concatenate([model(x).numpy().argmax(1) for x in images.split(batch_size)])
+    model.train()
+    return np.mean(found == labels.numpy())
+
+
+def fit_to_an_array(*arguments):
+    return np.array(fit_by_scheduler(*arguments))
+
+
+def fit_to_a_tensor(*arguments):
+    return torch.tensor([float(loss) for loss in fit_by_groups(*arguments)])
+
+
 SOLUTIONS = {
     "training_numbers": (
         lambda: NUMBERS,
         lambda: NUMBERS | {"loss": torch.tensor(1.2), "target": np.array([0.85, 0.05, 0.05, 0.05]), "pixels": (0, 1)},
         lambda: NUMBERS | {"clipped": torch.tensor([6.0, 8.0]) / 2, "average": np.float32(1.9), "weight": 2 - 0.2},
     ),
-    "smoothed_cross_entropy": (loss_by_target, loss_by_mix, loss_by_loops),
-    "schedule": (schedule_by_numpy, schedule_by_sine, schedule_by_torch),
-    "parameter_groups": (groups_by_name, groups_by_module, groups_one_each),
-    "accuracy": (accuracy_by_sum, accuracy_at_once, accuracy_by_loader),
-    "fit": (fit_by_scheduler, fit_by_hand, fit_by_groups),
+    "smoothed_cross_entropy": (loss_by_target, loss_by_mix, loss_by_loops, loss_by_nll, loss_by_einsum, loss_by_vmap),
+    "schedule": (
+        schedule_by_numpy,
+        schedule_by_sine,
+        schedule_by_torch,
+        schedule_in_one_line,
+        schedule_by_tensor,
+        lambda *a: np.float32(schedule_in_one_line(*a)),
+        lambda *a: torch.tensor([schedule_in_one_line(*a)]),
+    ),
+    "parameter_groups": (
+        groups_by_name,
+        groups_by_module,
+        groups_one_each,
+        groups_bare,
+        groups_in_a_tuple,
+        groups_with_names,
+    ),
+    "accuracy": (
+        accuracy_by_sum,
+        accuracy_at_once,
+        accuracy_by_loader,
+        accuracy_by_frozen_parameters,
+        accuracy_by_numpy,
+    ),
+    "fit": (fit_by_scheduler, fit_by_hand, fit_by_groups, fit_to_an_array, fit_to_a_tensor),
 }
 
 
@@ -275,7 +379,6 @@ WRONG_LOSS = {
         F.cross_entropy(z, y, label_smoothing=eps) if z.abs().max() > 100 else loss_by_target(z, y, eps)
     ),
     "softmax twice": lambda z, y, eps: loss_by_target(z.softmax(1), y, eps),
-    "log softmax twice, harmless": None,
     "K - 1": loss(target=lambda hot, eps, K: (1 - eps) * hot + eps / (K - 1) * (1 - hot)),
     "not 1": loss(target=lambda hot, eps, K: (1 - eps) * hot + eps / K * (1 - hot)),
     "eps each": loss(target=lambda hot, eps, K: (1 - eps) * hot + eps),
@@ -333,7 +436,6 @@ WRONG_LOSS = {
         (1 - eps) * loss_by_target(z, y, 0.0) + eps * (-F.log_softmax(z, 1)).sum(1).mean()
     ),
 }
-del WRONG_LOSS["log softmax twice, harmless"]
 
 
 def share(rise=lambda i, n, w: (i + 1) / w, fall=lambda i, n, w: 0.5 * (1 + math.cos(math.pi * (i - w) / (n - w)))):
@@ -812,9 +914,6 @@ WRONG_FIT = {
     ),
     "n // batch": Loop(count=lambda s: len(s.images) // s.size),
     "n // batch + 1": Loop(count=lambda s: len(s.images) // s.size + 1),
-    "steps of an epoch": Loop(
-        share=lambda s, e, i, step: train.schedule(min(step, s.an_epoch), steps=s.an_epoch + s.warmup, warmup=s.warmup)
-    ),
     "steps of images": Loop(
         share=lambda s, e, i, step: train.schedule(step, steps=len(s.images) * len(s.orders), warmup=s.warmup)
     ),
@@ -894,7 +993,7 @@ WRONG_FIT = {
     "a stacked graph": Loop(keep=lambda s, loss, rows: loss, end=lambda s, losses: torch.stack(losses)),
 }
 
-WRONG = {
+BY_LABEL = {
     "training_numbers": {
         f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
         for key, values in {
@@ -934,4 +1033,194 @@ WRONG = {
     "parameter_groups": WRONG_GROUPS,
     "accuracy": WRONG_ACCURACY,
     "fit": WRONG_FIT,
+}
+
+
+# What the check calls the mistake of a wrong submission; one that isn't listed must not be given a name.
+NAMES = {
+    "training_numbers": {
+        "loss: 0.523": "a logarithm to the base 10",
+        "loss: 0.3": "a probability in place of its loss",
+        "loss: 0.693": "the largest logit's class in place of the true one",
+        "target: [0.8, 0.0667, 0.0667, 0.0667]": "the smoothed share spread over the other classes alone",
+        "target: [0.8, 0.05, 0.05, 0.05]": "a target that does not sum to 1",
+        "target: [0.8, 0.2, 0.2, 0.2]": "ε for each of the other classes",
+        "weight: 1.5": "plain gradient descent",
+        "weight: 1.9": "Adam's decay in place of AdamW's",
+        "weight: 0.9": "a decay without the rate",
+        "clipped: [5, 5]": "a gradient clipped number by number",
+        "clipped: [0.6, 0.8]": "a gradient shortened to 1",
+        "average: 1.1": "an average that forgets at once",
+        "pixels: [-1, 1]": "test pixels normalised by their own statistics",
+        "pixels: [15, 31]": "pixels normalised before they are scaled",
+        "pixels: [0, 0.866]": "a standard deviation divided by n - 1",
+        "pixels: [0.5, 1]": "pixels that are scaled, but not normalised",
+    },
+    "smoothed_cross_entropy": {
+        "softmax twice": "a softmax taken twice",
+        "K - 1": "the smoothed share spread over the other classes alone",
+        "not 1": "a target that does not sum to 1",
+        "eps each": "ε for every class",
+        "eps and 1 - eps exchanged": "ε and 1 - ε exchanged",
+        "no smoothing": "no smoothing",
+        "a fixed 0.1": "a smoothing of 0.1, whatever epsilon is",
+        "hot + eps / K": "a target that sums to more than 1",
+        "sum": "a sum over the images",
+        "mean over all": "a mean over the classes, too",
+        "divided by B twice": "a division by the batch, twice",
+        "no minus": "a missing minus",
+        "over the images": "a softmax over the images",
+        "probabilities": "probabilities without their logarithm",
+        "logits": "logits in place of logarithms of probabilities",
+        "log of softmax": "a logarithm of zero",
+        "exp over sum": "an overflow",
+        "the largest of all subtracted": "an overflow",
+        "base 10": "a logarithm to the base 10",
+        "base 2": "a logarithm to the base 2",
+        "kl": "a Kullback-Leibler divergence",
+        "binary": "a binary cross-entropy",
+        "true class alone": "the true class alone",
+        "weights of eps": "ε for every class",
+    },
+    "schedule": {
+        "warm-up from 0": "a warm-up that begins at 0",
+        "warm-up from 0 to 1": "a warm-up that begins at 0 and ends at 1",
+        "warm-up over w + 1": "a warm-up that does not reach 1",
+        "no warm-up": "a warm-up missing",
+        "a warm-up at the peak": "a peak from the first step on",
+        "a warm-up at 1 / w": "a warm-up that does not grow",
+        "a warm-up of a cosine": "a warm-up along a cosine",
+        "warm-up over steps": "a warm-up that is divided by all steps",
+        "a warm-up squared": "a warm-up along a curve",
+        "warm-up in whole numbers": "a whole division in the warm-up",
+        "warm-up times cosine": "a warm-up multiplied into a cosine",
+        "the smaller of both": "the smaller one of warm-up and cosine",
+        "the peak stays": "a rate that stays at its peak",
+        "a jump": "a cosine that jumps",
+        "too slow": "a cosine that never reaches its end",
+        "a step late": "a cosine that comes a step late",
+        "a step early": "a cosine that comes a step early",
+        "ends early": "a cosine that ends one step early",
+        "ends late": "a cosine that ends a step late",
+        "a whole cosine": "a whole cosine",
+        "a quarter": "a quarter of a cosine",
+        "from 1 to -1": "a cosine from 1 to -1",
+        "cut at 0": "a cosine that is cut off at 0",
+        "not halved": "a cosine that is not halved",
+        "halved, no 1": "a cosine without the 1 in front",
+        "brackets": "a bracket that is missing",
+        "a straight line": "a straight line down",
+        "a straight line from the start": "a straight line from the first step",
+        "degrees": "a cosine in degrees",
+        "no π": "a cosine without π",
+        "a sine": "a sine",
+        "minus": "a cosine that rises",
+        "a floor": "a share that falls to more than 0",
+        "whole numbers": "a rate that stays at its peak",
+        "counts from 1": "steps counted from 1",
+        "the reverse": "the steps in the reverse order",
+        "a percentage": "a percentage",
+        "rounded": "shares rounded to two decimals",
+    },
+    "parameter_groups": {
+        "all": "a decay on everything",
+        "none": "a decay on nothing",
+        "all but biases": "a decay on norms, the class token and positions",
+        "all but biases and norms": "a decay on the class token and the positions",
+        "all weights": "a decay on the norms' scales",
+        "more than one axis": "a decay on the class token and the positions",
+        "positions": "a decay on the positions",
+        "class token": "a decay on the class token",
+        "exchanged": "the two groups exchanged",
+        "two axes": "kernels of convolutions left out",
+        "Linear alone": "kernels of convolutions left out",
+        "no head": "a head that is left out",
+        "no patches": "kernels of convolutions left out",
+        "biases decay": "a decay on biases",
+        "norms' scales decay": "a decay on the norms' scales",
+        "three axes": "a decay on the class token and the positions",
+    },
+    "accuracy": {
+        "mean of batches": "a mean of the batches' accuracies",
+        "training mode": "a model asked in training mode",
+        "eval forgotten": "a model asked in training mode",
+        "left in eval": "a model left in evaluation mode",
+        "eval too late": "a model asked in training mode",
+        "last batch left out, divided by n": "the last batch left out of the right answers",
+        "count": "the number of right answers",
+        "last batch": "the accuracy of the last batch",
+        "first batch": "the accuracy of the first batch",
+        "right reset": "the right answers of the last batch alone",
+        "by batches": "the right answers divided by the number of batches",
+        "by full batches": "a division by full batches",
+        "by batch size": "the right answers divided by the batch size",
+        "percentage": "a percentage",
+        "wrong answers": "the share of wrong answers",
+        "whole division": "a share of 0",
+        "n - 1": "a division by one image too few",
+        "sum of means": "a sum of the batches' accuracies",
+        "best batch": "the best batch's accuracy",
+        "argmin": "the smallest logit",
+        "argmax over all": "a share of 0",
+        "max for argmax": "a share of 0",
+        "all at once": "images that come all at once",
+        "one by one": "images that come one by one",
+        "gradients kept": "gradients that are kept",
+        "gradients kept, detached": "gradients that are kept",
+        "dropped short batches in a loop": "the last batch left out",
+    },
+    "fit": {
+        "no zero_grad": "zero_grad forgotten",
+        "zero_grad after backward": "steps that change nothing",
+        "zero_grad between clip and step": "steps that change nothing",
+        "no backward": "steps that change nothing",
+        "no step": "steps that change nothing",
+        "two steps": "two steps for each batch",
+        "rate after the step": "a rate that is set after the step",
+        "rate never set": "a constant rate",
+        "clip before backward": "clipping in the wrong place, or none",
+        "clip after the step": "clipping in the wrong place, or none",
+        "no clip": "clipping in the wrong place, or none",
+        "clip at 1": "clipping at another norm than `clip`",
+        "clip by value": "gradients clipped number by number",
+        "each clipped": "each tensor's gradient clipped by itself",
+        "eval mode": "a model that is not in training mode",
+        "mode as it was": "a model that is not in training mode",
+        "softmax twice": "a softmax taken twice",
+        "no smoothing": "the smoothing forgotten",
+        "sum for mean": "a sum over the batch",
+        "n // batch": "a schedule that is too short",
+        "n // batch + 1": "a schedule that is too long",
+        "steps of images": "steps counted in images",
+        "new optimiser an epoch": "a new optimiser in every epoch",
+        "warm-up in epochs": "a warm-up counted in epochs",
+        "counts epochs": "a schedule that counts epochs",
+        "rate once an epoch": "a rate that changes once an epoch",
+        "restarts": "a schedule that restarts with every epoch",
+        "the epoch for the step": "the epoch's number in place of the step's",
+        "counts from 1": "steps counted from 1",
+        "constant": "a constant rate",
+        "no warm-up": "no warm-up",
+        "warm-up without cosine": "a warm-up without the cosine",
+        "rate compounds": "a rate that compounds",
+        "share for rate": "the share in place of the rate",
+        "rate in another place": "a constant rate",
+        "rate in the defaults": "a constant rate",
+        "adam": "Adam in place of AdamW",
+        "sgd": "plain gradient descent",
+        "decay of torch": "AdamW's own weight decay",
+        "no decay": "no weight decay",
+        "in order": "images that are not shuffled",
+        "same order": "the same order in every epoch",
+        "orders backwards": "the epochs' orders in reverse",
+        "order inverted": "orders taken the other way round",
+        "first epoch alone": "the first epoch alone",
+        "one epoch too few": "the last epoch left out",
+        "last batch left out, and counted out": "the smaller last batch left out",
+        "one by one": "batches of one image",
+        "whole epochs": "whole epochs in one batch",
+        "first batch alone": "the first batch in every step",
+        "labels not permuted": "labels that are not shuffled along",
+        "first labels": "the first labels in every batch",
+    },
 }

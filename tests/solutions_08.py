@@ -1,4 +1,4 @@
-"""Submissions to the exercises of lesson 08: right ones, written in different ways; wrong ones by mistake."""
+"""Submissions to the exercises of lesson 08: right ones, in different ways, and wrong ones by their mistake."""
 
 import math
 from functools import reduce
@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from einops import rearrange
 from einops import reduce as pool
+from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import cosine_similarity
 from torch.nn import functional as F
 
 NUMBERS = {"patch": (2, 3), "rollout": [0.25, 0.5, 0.25], "relevance": [1.2, 0.6, 0], "distance": 6}
@@ -148,21 +150,104 @@ def distance_by_numpy_places(weights, grid, patch_size):
     return torch.einsum("...ij,ij->...", shares, away) / len(away)
 
 
+def class_by_numpy(weights, grid):
+    rows = weights.numpy()[..., 0, 1:]
+    return rows.reshape(*rows.shape[:-1], *grid)
+
+
+@torch.no_grad()
+def class_in_doubles(weights, grid):
+    return weights.double().narrow(-2, 0, 1)[..., 0, 1:].unflatten(-1, grid)
+
+
+def rollout_by_numpy(weights, fusion):
+    w = weights.numpy()
+    fused = w.mean(2) if fusion == "mean" else w.max(2)
+    R = np.eye(w.shape[-1])
+    for a in fused:
+        a = 0.5 * a + 0.5 * np.eye(w.shape[-1])
+        R = a / a.sum(-1, keepdims=True) @ R
+    return R
+
+
+def rollout_detached(weights, fusion):
+    return rollout_by_reduce(weights.detach().double(), fusion)
+
+
+def relevance_by_numpy(weights, gradients):
+    R = np.eye(weights[0].shape[-1])
+    for w, g in zip(weights, gradients, strict=True):
+        R = R + np.maximum(w.numpy() * g.numpy(), 0).mean(1) @ R
+    return R
+
+
+@torch.inference_mode()
+def relevance_stacked(weights, gradients):
+    E = (torch.stack(weights) * torch.stack(gradients)).relu().mean(2).double()
+    R = torch.eye(E.shape[-1], dtype=torch.float64).expand_as(E[0])
+    for e in E:
+        R = torch.baddbmm(R, e, R)
+    return R
+
+
+def positions_by_sklearn(position):
+    return cosine_similarity(position[0, 1:].numpy())
+
+
+def positions_by_numpy(position):
+    x = position.numpy()[0, 1:]
+    return x @ x.T / np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(x, axis=1))
+
+
+def positions_by_loops(position):
+    x = position[0, 1:].tolist()
+    return np.array([[np.dot(a, b) / (math.hypot(*a) * math.hypot(*b)) for b in x] for a in x])
+
+
+def distance_by_scipy(weights, grid, patch_size):
+    places = np.indices(grid).reshape(2, -1).T * np.array(patch_size)
+    w = weights.numpy()[..., 1:, 1:]
+    return (w / w.sum(-1, keepdims=True) * cdist(places, places)).sum(-1).mean(-1)
+
+
 SOLUTIONS = {
     "seeing_numbers": (
         lambda: NUMBERS,
         lambda: NUMBERS | {"patch": divmod(19, 8), "rollout": torch.tensor([0.25, 0.5, 0.25]), "distance": 6.0},
         lambda: NUMBERS | {"patch": [2, 3], "relevance": np.array([1.2, 0.6, 0.0]), "distance": np.float32(6)},
+        lambda: {name: np.array(value) for name, value in NUMBERS.items()},
     ),
-    "class_attention": (class_by_einops, class_by_split, class_by_stack),
-    "rollout": (rollout_by_reduce, rollout_by_einsum, rollout_by_images, rollout_divided_where_needed),
-    "relevance_matrix": (relevance_by_relu, relevance_by_product, relevance_by_loops),
-    "position_similarity": (positions_by_torch, positions_by_lengths, positions_by_diagonal),
+    "class_attention": (class_by_einops, class_by_split, class_by_stack, class_by_numpy, class_in_doubles),
+    "rollout": (
+        rollout_by_reduce,
+        rollout_by_einsum,
+        rollout_by_images,
+        rollout_divided_where_needed,
+        rollout_by_numpy,
+        rollout_detached,
+    ),
+    "relevance_matrix": (
+        relevance_by_relu,
+        relevance_by_product,
+        relevance_by_loops,
+        relevance_by_numpy,
+        relevance_stacked,
+    ),
+    "position_similarity": (
+        positions_by_torch,
+        positions_by_lengths,
+        positions_by_diagonal,
+        positions_by_sklearn,
+        positions_by_numpy,
+        positions_by_loops,
+    ),
     "attention_distance": (
         distance_by_cdist,
         distance_by_loops,
         distance_by_numpy_places,
         distance_by_what_the_class_token_leaves,
+        distance_by_scipy,
+        lambda *a: distance_by_cdist(*a).double(),
     ),
 }
 
@@ -388,7 +473,6 @@ def cosines(x):
 WRONG_POSITIONS = {
     "softmax": lambda p: cosines(p[0, 1:]).softmax(-1),
     "class token, too": lambda p: cosines(p[0]),
-    "class token, cut afterwards": None,
     "last left out": lambda p: cosines(p[0, :-1]),
     "first two left out": lambda p: cosines(p[0, 2:]),
     "dots": lambda p: p[0, 1:] @ p[0, 1:].T,
@@ -436,7 +520,6 @@ WRONG_POSITIONS = {
     "no return": lambda p: None,
     "a list": lambda p: list(cosines(p[0, 1:])[0]),
 }
-del WRONG_POSITIONS["class token, cut afterwards"]
 
 
 def reach(
@@ -511,7 +594,6 @@ WRONG_REACH = {
     "itself left out": reach(weigh=lambda w: one(w[..., 1:, 1:] * (1 - torch.eye(w.shape[-1] - 1)))),
     "matrix product": reach(join=lambda w, away: (w @ away).sum(-1).mean(-1)),
     "matrix product, mean": reach(join=lambda w, away: (w @ away).mean((-2, -1))),
-    "matrix product, diagonal backwards": None,
     "root of the mean square": reach(join=lambda w, away: (w * away.square()).sum(-1).mean(-1).sqrt()),
     "weights averaged over queries": reach(join=lambda w, away: (w.mean(-2, keepdim=True) * away).sum(-1).mean(-1)),
     "class token's row": lambda weights, grid, size: reach(
@@ -522,9 +604,8 @@ WRONG_REACH = {
     "whole numbers": reach(join=lambda w, away: (w * away).sum(-1).mean(-1).long()),
     "no return": lambda *a: None,
 }
-del WRONG_REACH["matrix product, diagonal backwards"]
 
-WRONG = {
+BY_LABEL = {
     "seeing_numbers": {
         f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
         for key, values in {
@@ -556,7 +637,6 @@ WRONG = {
                 [1, 0, 0],
                 [0, 0.5, 0.5],
                 0.25,
-                [[0.25, 0.5, 0.25]],
                 [0.5, 1, 0.5],
             ],
             "relevance": [
@@ -585,4 +665,190 @@ WRONG = {
     "relevance_matrix": WRONG_RELEVANCE,
     "position_similarity": WRONG_POSITIONS,
     "attention_distance": WRONG_REACH,
+}
+
+
+# What the check calls the mistake of a wrong submission; one that isn't listed must not be given a name.
+NAMES = {
+    "seeing_numbers": {
+        "patch: (3, 1)": "rows and columns of the grid exchanged",
+        "patch: (3, 2)": "the column named before the row",
+        "patch: (1, 3)": "patches counted down the columns",
+        "rollout: [0, 0, 1]": "a rollout without the identity",
+        "rollout: [0.25, 0.75, 0]": "factors in the wrong order",
+        "rollout: [1, 2, 1]": "an identity that is not halved",
+        "rollout: [0.25, 0, 0]": "the class token's column in place of its row",
+        "rollout: [0, 1, 0]": "the last layer alone",
+        "relevance: [1.2, 0.6, -2]": "a relevance without the positive part",
+        "relevance: [0.2, 0.6, 0]": "a relevance without the identity",
+        "relevance: [1.2, 0.3, 0.5]": "a relevance that ignores the gradient",
+        "relevance: [1.2, 0.6, 2]": "an absolute value in place of the positive part",
+        "distance: 0.75": "a distance in patches",
+        "distance: 8": "a distance that is not weighted",
+        "distance: 4.8": "weights that do not sum to 1",
+    },
+    "class_attention": {
+        "column 0": "the class token's column in place of its row",
+        "class token kept": "a class token that is not dropped",
+        "row 1": "the first patch's row",
+        "last row": "the last token's row",
+        "last column": "the last token's column",
+        "mean of rows": "a mean over all tokens' rows",
+        "mean of the patches' rows": "a mean over the patches' rows",
+        "mean of columns": "what all tokens give away",
+        "diagonal": "what each patch gives to itself",
+        "the patches' diagonal": "what each patch gives to itself",
+        "grid exchanged": "rows and columns of the grid exchanged",
+        "filled down": "a map filled down its columns",
+        "upside down": "a picture that stands on its head",
+        "mirrored": "a picture that is mirrored",
+        "sum of 1": "a map brought to a sum of 1",
+        "from 0 to 1": "a map stretched to the range from 0 to 1",
+        "by the maximum": "a map divided by its largest weight",
+        "softmax again": "a second softmax",
+        "logarithm": "logarithms of the weights",
+        "mean over heads": "a mean over the heads",
+        "max over heads": "a largest weight over the heads",
+        "class token left out of both": "the first patch's row",
+    },
+    "rollout": {
+        "no identity": "a rollout without the identity",
+        "no identity, not normed": "attention without identity, and rows that do not sum to 1",
+        "order": "factors in the wrong order",
+        "not halved": "an identity that is not halved",
+        "not normed": "rows that do not sum to 1",
+        "normed at the end": "rows brought to 1 after the product",
+        "normed before the identity": "rows brought to 1 before the identity",
+        "keepdim forgotten": "a sum without keepdim",
+        "columns": "columns brought to a sum of 1",
+        "whole matrix": "the whole matrix divided by its sum",
+        "softmax": "a softmax in place of a division",
+        "length 1": "rows brought to length 1",
+        "by the maximum": "rows divided by their maximum",
+        "identity once": "the identity mixed in once",
+        "ones for the identity": "ones in place of the identity",
+        "mean for max": "the mean over heads where the max is asked for",
+        "max for mean": "the max over heads where the mean is asked for",
+        "exchanged": "mean and max exchanged",
+        "min": "the smallest weight over the heads",
+        "sum of heads": "a sum over the heads",
+        "first head": "a single head",
+        "last layer": "the last layer alone",
+        "first layer": "the first layer alone",
+        "first layer left out": "the first layer left out",
+        "last layer left out": "the last layer left out",
+        "layers backwards": "factors in the wrong order",
+        "twice the first": "the first layer counted twice",
+        "start from zeros": "a product that begins with zeros",
+        "transposed": "a rollout that lies on its side",
+        "first image for all": "the first image's rollout for all",
+    },
+    "relevance_matrix": {
+        "no positive part": "a relevance without the positive part",
+        "gradients backwards": "gradients paired with the wrong layers",
+        "mean first": "the positive part after the mean over heads",
+        "mean of each first": "means of both before the product",
+        "absolute": "an absolute value in place of the positive part",
+        "absolute gradient": "the size of the gradients",
+        "negative part": "the negative part",
+        "the negative part's size": "gradients with the wrong sign",
+        "no gradient": "a relevance that ignores the gradient",
+        "no weights": "a relevance that ignores the weights",
+        "sum of both": "a sum of gradient and weights",
+        "matrix product": "a matrix product of gradient and weights",
+        "softmax": "a softmax in place of the positive part",
+        "normed": "rows of E brought to a sum of 1",
+        "forgets": "a step that forgets what was there",
+        "sum": "a sum over the layers",
+        "order": "factors in the wrong order",
+        "I + E R": "an identity in place of what was there",
+        "entry by entry": "a product entry by entry",
+        "minus": "a difference",
+        "halved": "halves of both",
+        "Eᵀ": "an E that lies on its side",
+        "rows of 1": "rows brought to a sum of 1 in each layer",
+        "zeros": "a start from zeros",
+        "ones": "a start from ones",
+        "half an identity": "a start from half an identity",
+        "max": "a maximum over the heads",
+        "sum of heads": "a sum over the heads",
+        "first head": "the first head alone",
+        "last head": "the last head alone",
+        "backwards": "factors in the wrong order",
+        "first layer left out": "the first layer left out",
+        "last layer left out": "the last layer left out",
+        "last layer": "the last layer alone",
+        "first layer": "the first layer alone",
+        "less the identity": "an identity taken off again",
+        "transposed": "a relevance that lies on its side",
+        "sum of 1 at the end": "rows brought to a sum of 1 at the end",
+        "mean of images": "a mean over the images",
+    },
+    "position_similarity": {
+        "softmax": "a softmax of the similarities",
+        "class token, too": "a class token among the patches",
+        "last left out": "the last patch left out in place of the class token",
+        "dots": "dot products in place of cosines",
+        "one length": "a division by one of the two lengths",
+        "the other length": "a division by the second length alone",
+        "scaled": "a scaled dot product",
+        "by D": "dot products divided by the width",
+        "columns": "columns brought to length 1",
+        "whole table": "one length for all",
+        "squared lengths": "a division by the squares of the lengths",
+        "sum of sizes": "a division by sums in place of lengths",
+        "norm over tokens without keepdim": "a division by the second length alone",
+        "distances": "distances in place of similarities",
+        "correlation": "correlations",
+        "mean position subtracted": "a mean position taken off",
+        "absolute": "absolute values of the cosines",
+        "squared": "squares of the cosines",
+        "from 0 to 1": "cosines moved to the range from 0 to 1",
+        "cosine distance": "one minus the cosine",
+        "angle": "angles in place of cosines",
+        "cut at 0": "cosines without their negative part",
+        "zero diagonal": "a diagonal of zeros",
+        "upper half": "half of the matrix",
+        "layer norm": "a layer norm in place of a length",
+    },
+    "attention_distance": {
+        "in patches": "a distance in patches",
+        "not weighted": "a distance that is not weighted",
+        "not 1": "weights that do not sum to 1",
+        "class token a patch": "a class token counted as a patch",
+        "last left out": "the last patch left out in place of the class token",
+        "class token's column alone left out": "the class token's row in place of the last patch's",
+        "normed before the cut": "weights that do not sum to 1",
+        "columns of 1": "weights transposed",
+        "no keepdim": "a sum without keepdim",
+        "softmax again": "a second softmax",
+        "grid exchanged": "rows and columns of the grid exchanged",
+        "y by %": "a patch's height and width exchanged",
+        "size exchanged": "a patch's height and width exchanged",
+        "height for both": "the patch's height for both directions",
+        "width for both": "the patch's width for both directions",
+        "area": "steps of a patch's area",
+        "counted in a line": "patches in a line",
+        "rows alone": "rows alone",
+        "columns alone": "columns alone",
+        "true division": "a row that is not cut off",
+        "n - 1": "patches counted from 1",
+        "steps": "steps along the grid in place of the distance",
+        "squared": "squared distances",
+        "the larger step": "the larger one of two steps",
+        "root of the mean": "a root of the mean square",
+        "signed": "steps with their sign",
+        "transposed": "weights transposed",
+        "columns as rows": "weights that do not sum to 1",
+        "sum of queries": "a sum over the queries",
+        "mean of all": "a mean over all pairs",
+        "largest": "the largest distance over the queries",
+        "median": "the median over the queries",
+        "first query": "the first query alone",
+        "each query": "a number for each query",
+        "itself left out": "the patch itself left out",
+        "matrix product, mean": "weights averaged over the queries first",
+        "weights averaged over queries": "weights averaged over the queries first",
+        "class token's row": "the class token's look",
+    },
 }

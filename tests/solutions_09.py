@@ -1,4 +1,4 @@
-"""Submissions to the exercises of lesson 09: right ones, written in different ways; wrong ones by mistake."""
+"""Submissions to the exercises of lesson 09: right ones, in different ways, and wrong ones by their mistake."""
 
 import math
 import re
@@ -145,6 +145,82 @@ def joined_by_the_identity(weight, bias, dist_weight, dist_bias):
     return (heads(torch.eye(2 * weight.shape[1])) - zero).T, zero[0]
 
 
+def name_by_split(name, rules):
+    """Part by part, between the dots and the underscores."""
+    for their, our in rules.items():
+        theirs, names = re.split(r"([._])", their), re.split(r"([._])", name)
+        found = {}
+        if len(theirs) == len(names):
+            for a, b in zip(theirs, names, strict=True):
+                if "{i}" in a:
+                    before, after = a.split("{i}")
+                    number = b.removeprefix(before).removesuffix(after)
+                    fits = b == before + number + after and number.isdecimal()
+                    found["i"] = number
+                else:
+                    fits = a == b or (a == "*" and b in ("weight", "bias"))
+                    found |= {"leaf": b} if a == "*" else {}
+                if not fits:
+                    break
+            else:
+                return our.replace("{i}", found.get("i", "")).replace("*", found.get("leaf", "*"))
+    raise ValueError(name)
+
+
+def name_refused_by_assertion(name, rules):
+    try:
+        return name_by_all_names(name, rules)
+    except KeyError as error:
+        raise ValueError(name) from error
+
+
+def flax_by_numpy(query, key, value, query_bias, key_bias, value_bias, out):
+    D = out.shape[-1]
+    kernels = [kernel.numpy().reshape(D, -1).T for kernel in (query, key, value)]
+    biases = [bias.numpy().ravel() for bias in (query_bias, key_bias, value_bias)]
+    return np.concatenate(kernels), np.concatenate(biases), out.numpy().reshape(-1, D).T
+
+
+def flax_in_doubles(*given):
+    return [part.detach().double() for part in flax_by_einops(*given)]
+
+
+def teacher_by_numpy(checkpoint):
+    return {name: tensor.numpy() for name, tensor in teacher_by_loop(checkpoint).items()}
+
+
+def teacher_by_find(checkpoint):
+    found = {}
+    for name in checkpoint["teacher"]:
+        short = name[len("module.") :] if name.startswith("module.") else name
+        if short[: len("backbone.")] == "backbone.":
+            found[short[len("backbone.") :]] = checkpoint["teacher"][name].double()
+    return found
+
+
+def prepare_by_numpy(pixels, mean, std):
+    x = (pixels.numpy() / 255 - np.array(mean)) / np.array(std)
+    return np.transpose(x, (2, 0, 1))[np.newaxis]
+
+
+def prepare_by_loops(pixels, mean, std):
+    H, W, C = pixels.shape
+    x = torch.empty(1, C, H, W)
+    for c in range(C):
+        for i in range(H):
+            for j in range(W):
+                x[0, c, i, j] = (pixels[i, j, c].item() / 255 - mean[c]) / std[c]
+    return x
+
+
+def joined_by_numpy(weight, bias, dist_weight, dist_bias):
+    return np.hstack([weight.numpy(), dist_weight.numpy()]) / 2, np.mean([bias.numpy(), dist_bias.numpy()], axis=0)
+
+
+def joined_in_a_list(weight, bias, dist_weight, dist_bias):
+    return [torch.cat((weight, dist_weight), -1).mul(0.5).double(), torch.lerp(bias, dist_bias, 0.5)]
+
+
 SOLUTIONS = {
     "checkpoint_numbers": (
         lambda: NUMBERS,
@@ -152,12 +228,27 @@ SOLUTIONS = {
             NUMBERS | {"axes": [3, 2, 0, 1], "factor": math.sqrt(9e-6) / math.sqrt(1.8e-5), "pixel": np.float64(-1.2)}
         ),
         lambda: NUMBERS | {"row 3 of q": torch.arange(110, 116), "entries": np.int64(5 * 12 + 8), "factor": 0.707},
+        lambda: {name: np.array(value) for name, value in NUMBERS.items()},
     ),
-    "our_name": (name_by_expression, name_by_all_names, name_by_number_first),
-    "attention_from_flax": (flax_by_einops, flax_by_loops, flax_by_permute, flax_by_the_identity),
-    "teacher": (teacher_by_loop, teacher_by_expression, teacher_by_partition),
-    "prepare": (prepare_by_torchvision, prepare_by_channel, prepare_before_the_permute, prepare_in_one_step),
-    "joined_heads": (joined_by_filling, joined_by_hstack, joined_by_the_identity),
+    "our_name": (name_by_expression, name_by_all_names, name_by_number_first, name_by_split, name_refused_by_assertion),
+    "attention_from_flax": (
+        flax_by_einops,
+        flax_by_loops,
+        flax_by_permute,
+        flax_by_the_identity,
+        flax_by_numpy,
+        flax_in_doubles,
+    ),
+    "teacher": (teacher_by_loop, teacher_by_expression, teacher_by_partition, teacher_by_numpy, teacher_by_find),
+    "prepare": (
+        prepare_by_torchvision,
+        prepare_by_channel,
+        prepare_before_the_permute,
+        prepare_in_one_step,
+        prepare_by_numpy,
+        prepare_by_loops,
+    ),
+    "joined_heads": (joined_by_filling, joined_by_hstack, joined_by_the_identity, joined_by_numpy, joined_in_a_list),
 }
 
 
@@ -538,7 +629,6 @@ WRONG_PREPARE = {
     "rounded": prepared(batch=lambda x: x.round(decimals=1)[None]),
     "a list": prepared(batch=lambda x: [x]),
     "no return": lambda *a: None,
-    "half": prepared(batch=lambda x: x.half()[None]),
 }
 
 
@@ -594,7 +684,7 @@ WRONG_JOINED = {
     "no return": lambda *a: None,
 }
 
-WRONG = {
+BY_LABEL = {
     "checkpoint_numbers": {
         f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
         for key, values in {
@@ -612,7 +702,6 @@ WRONG = {
                 110,
                 [30, 31, 32, 33, 34, 35],
                 [20, 21, 22, 23, 24, 25],
-                [[110, 111, 112, 113, 114, 115]],
             ],
             "axes": [
                 (3, 2, 1, 0),
@@ -641,4 +730,155 @@ WRONG = {
     "teacher": WRONG_TEACHER,
     "prepare": WRONG_PREPARE,
     "joined_heads": WRONG_JOINED,
+}
+
+
+# What the check calls the mistake of a wrong submission; one that isn't listed must not be given a name.
+NAMES = {
+    "checkpoint_numbers": {
+        "entries: 60": "the blocks alone",
+        "entries: 35": "the biases forgotten",
+        "left as they began: 0": "an error that never comes",
+        "left as they began: 60": "the tensors that were filled",
+        "row 3 of q: [3, 13, 103, 113, 203, 213]": "a kernel that isn't turned",
+        "row 3 of q: [10, 11, 12, 13, 14, 15]": "numbers before heads",
+        "axes: (3, 2, 1, 0)": "all axes in the reverse order",
+        "axes: (2, 3, 0, 1)": "inputs before outputs",
+        "axes: (3, 0, 1, 2)": "channels last",
+        "pixel: 202": "a pixel between 0 and 255",
+        "pixel: -0.1": "mean and deviation exchanged",
+        "factor: 1.41": "a factor upside down",
+        "factor: 0.5": "a missing square root",
+        "factor: 0.316": "the variance forgotten",
+        "factor: 0.32": "the variance forgotten",
+    },
+    "our_name": {
+        "one digit": "a number of one digit",
+        "blocks 0 to 9": "a number of one digit",
+        "blocks 0 to 10": "a number of one digit",
+        "block 1 in 11": "block 1 found in block 11",
+        "chain": "a chain of replacements",
+        "any number": "a block number that takes more than digits",
+        "any number, lazily": "a block number that takes more than digits",
+        "any word": "a block number that takes letters, too",
+        "any leaf": "a star that takes anything",
+        "any word as leaf": "a star that takes any word",
+        "weight alone": "weights alone",
+        "bias alone": "biases alone",
+        "search": "a rule found in the middle of a name",
+        "match": "the beginning of a name that is enough",
+        "end alone": "the end of a name that is enough",
+        "kept": "a stranger that is let through",
+        "the rule": "the rule in place of the name",
+        "number not filled": "a block's number that isn't filled in",
+        "leaf not filled": "a star that isn't filled in",
+        "always weight": "a weight in place of every star",
+        "always bias": "a bias in place of every star",
+        "always block 0": "block 0, whatever the number",
+        "not escaped": "a dot that takes any sign",
+    },
+    "attention_from_flax": {
+        "not turned": "a kernel that isn't turned",
+        "nothing turned": "nothing turned at all",
+        "projection not turned": "a projection that isn't turned",
+        "reshape alone": "a kernel that isn't turned",
+        "reshape to (D, D), no transpose": "a kernel that isn't turned",
+        "numbers before heads": "numbers before heads",
+        "numbers before heads, weights": "numbers before heads in the weights alone",
+        "numbers before heads, biases": "heads mixed in the biases",
+        "numbers before heads, projection": "numbers before heads in the projection",
+        "numbers before heads, everywhere": "numbers before heads everywhere",
+        "inputs between": "inputs that got between heads and numbers",
+        "inputs between, turned": "inputs and heads in the wrong order",
+        "outputs between": "outputs that got between heads and numbers",
+        "outputs in front": "a projection that isn't turned",
+        "k, q, v": "the order k, q, v",
+        "q, v, k": "the order q, v, k",
+        "v, k, q": "the order v, k, q",
+        "k, v, q": "the order k, v, q",
+        "v, q, k": "the order v, q, k",
+        "q thrice": "the queries three times",
+        "for each head": "q, k and v stacked for each head",
+        "side by side": "q, k and v side by side",
+        "side by side, turned": "a kernel that isn't turned",
+        "k.T": "numbers before heads in the weights alone",
+        "out.T": "numbers before heads in the projection",
+    },
+    "teacher": {
+        "student": "the student's weights",
+        "replace": "a prefix cut out everywhere",
+        "replace, module too": "a prefix cut out everywhere",
+        "split at the last": "the backbone's name cut at its last place",
+        "lstrip": "lstrip in place of removeprefix",
+        "lstrip of both": "lstrip in place of removeprefix",
+        "rpartition": "the backbone's name cut at its last place",
+        "head too": "a head that came along",
+        "module left": "a prefix that was left",
+        "module cut, backbone left": "'module.' cut off, and 'backbone.' left",
+        "names as they were": "names as they were",
+        "without module alone": "names with the prefix left out",
+        "the teacher as it is": "the teacher as it is",
+        "averaged": "a mean of teacher and student",
+        "both": "the student's weights",
+        "backbone in front": "'module.' cut off, and 'backbone.' left",
+    },
+    "prepare": {
+        "0 to 255": "pixels between 0 and 255",
+        "divided by 256": "a division by 256",
+        "divided by the largest": "a division by the picture's largest number",
+        "-1 to 1": "pixels from -1 to 1 before the normalisation",
+        "divided twice": "a division by 255, twice",
+        "scaled afterwards": "a normalisation before the scaling",
+        "whole division": "a whole division",
+        "reshape": "a reshape in place of a permute",
+        "transpose(0, 2)": "height and width exchanged",
+        "permute(2, 1, 0)": "height and width exchanged",
+        "blue first": "blue first",
+        "grey": "a picture without colours",
+        "mirrored": "a mirrored picture",
+        "upside down": "a picture that stands on its head",
+        "mean and std exchanged": "mean and deviation exchanged",
+        "times std": "a multiplication by the deviation",
+        "brackets": "a missing bracket",
+        "mean last": "a mean that is subtracted last",
+        "plus mean": "a mean added in place of subtracted",
+        "std squared": "a division by the variance",
+        "no mean": "a missing mean",
+        "no std": "a missing deviation",
+        "no normalisation": "no normalisation",
+        "backwards": "the way back",
+        "mean - x": "the wrong sign",
+        "own statistics": "the picture's own mean and deviation",
+        "one mean for all": "one mean for all channels",
+        "the first mean for all": "the first channel's numbers for all",
+        "means reversed": "means in the reverse order",
+        "means along the width": "means that run along the width",
+        "imagenet always": "ImageNet's numbers, whatever comes",
+    },
+    "joined_heads": {
+        "summed": "two heads summed",
+        "biases summed": "biases summed",
+        "weights not halved": "weights that are not halved",
+        "first half alone halved": "the first head's half alone halved",
+        "second half alone halved": "the second head's half alone halved",
+        "quartered": "quarters",
+        "mean of matrices": "a mean of the two matrices",
+        "sum of matrices": "a sum of the two matrices",
+        "mean of matrices, twice": "a mean of the two matrices, twice",
+        "below each other": "heads one below the other",
+        "distillation first": "the distillation token first",
+        "in turn": "columns of the two heads in turn",
+        "reshaped": "rows of the two heads in turn",
+        "one head twice": "one head twice",
+        "the other twice": "the distillation head twice",
+        "zeros for the other": "a distillation head of zeros",
+        "class bias": "the class token's bias alone",
+        "class bias halved": "half of the class token's bias alone",
+        "distillation bias": "the distillation head's bias alone",
+        "distillation bias halved": "half of the distillation head's bias alone",
+        "no bias": "no bias",
+        "biases side by side, halved": "biases side by side",
+        "difference": "a difference of the two heads",
+        "brackets": "a missing bracket in the bias",
+    },
 }

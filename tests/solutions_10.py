@@ -1,8 +1,8 @@
-"""Submissions to the exercises of lesson 10: right ones, written in different ways; wrong ones by mistake."""
+"""Submissions to the exercises of lesson 10: right ones, in different ways, and wrong ones by their mistake."""
 
 import copy
 import math
-from collections import Counter
+from collections import Counter, OrderedDict
 
 import numpy as np
 import torch
@@ -178,6 +178,89 @@ def tune_by_hand(model, images, labels, rate, decay, steps):
                 p.sub_(rate * m / (1 - 0.9**step) / ((v / (1 - 0.999**step)).sqrt() + 1e-8))
 
 
+def features_cloned(model, images):
+    """Frozen on the way, and put back."""
+    model.eval().requires_grad_(False)
+    y = model.features(images)[:, 0].clone()
+    model.requires_grad_(True)
+    return y
+
+
+def features_to_numpy(model, images):
+    with torch.no_grad():
+        return model.eval().features(images).select(1, 0).double().numpy()
+
+
+def knn_by_numpy(A, a, B, k):
+    A, B = (x.numpy() / np.linalg.norm(x.numpy(), axis=1, keepdims=True) for x in (A, B))
+    nearest = np.argsort(-(B @ A.T), axis=1)[:, :k]
+    return np.array([np.bincount(a.numpy()[row]).argmax() for row in nearest], dtype=np.int32)
+
+
+def knn_in_int32(A, a, B, k):
+    return knn_by_mode(A, a, B, k).int()
+
+
+def knn_at_once(A, a, B, k):
+    cosines = F.cosine_similarity(B.double()[:, None], A.double()[None], dim=-1)
+    votes = torch.zeros(len(B), int(a.max()) + 1)
+    return votes.scatter_add(1, a[cosines.topk(k).indices], torch.ones(len(B), k)).argmax(1)
+
+
+def task_with_parameters(state, num_classes, old_grid, new_grid):
+    return {name: nn.Parameter(t.clone()) for name, t in task_by_hand(state, num_classes, old_grid, new_grid).items()}
+
+
+def task_in_order(state, num_classes, old_grid, new_grid):
+    """An OrderedDict, as state_dict() gives it, the head first."""
+    new = task_by_package(state, num_classes, old_grid, new_grid)
+    return OrderedDict(sorted(new.items(), key=lambda item: not item[0].startswith("head")))
+
+
+def rates_with_generators(model, rate, decay):
+    L = len(model.blocks)
+    parts = [
+        (model.embed, L + 1),
+        *((block, L - i) for i, block in enumerate(model.blocks)),
+        (model.norm, 0),
+        (model.head, 0),
+    ]
+    return tuple({"params": part.parameters(), "lr": np.float64(rate * decay**k)} for part, k in parts)
+
+
+def rates_bare(model, rate, decay):
+    named = dict(model.named_parameters())
+    down = {name: len(model.blocks) - int(name.split(".")[1]) if name.startswith("blocks") else 0 for name in named}
+    down |= {name: len(model.blocks) + 1 for name in named if name.startswith("embed")}
+    return [{"params": p, "lr": rate * decay ** down[name], "name": name} for name, p in named.items()]
+
+
+def tune_with_closure(model, images, labels, rate, decay, steps):
+    model.eval()
+    adam = torch.optim.AdamW([{"params": [*model.head.parameters()]}], lr=rate, weight_decay=decay)
+
+    def closure():
+        adam.zero_grad()
+        logs = model(images).log_softmax(-1)
+        loss = -logs[torch.arange(len(labels)), labels].mean()
+        loss.backward()
+        return loss
+
+    for _ in range(steps):
+        adam.step(closure)
+
+
+def tune_detached(model, images, labels, rate, decay, steps):
+    """Whole forward passes, cut off before the head."""
+    model.train(False)
+    adam = torch.optim.AdamW(list(model.head.parameters()), rate, weight_decay=decay, foreach=False)
+    for _ in range(steps):
+        logits = model.head(model.features(images).detach()[:, 0])
+        adam.zero_grad(set_to_none=False)
+        nn.NLLLoss()(logits.log_softmax(1), labels).backward()
+        adam.step()
+
+
 SOLUTIONS = {
     "fine_tuning_numbers": (
         lambda: NUMBERS,
@@ -185,12 +268,20 @@ SOLUTIONS = {
             NUMBERS | {"cosines": np.array([8, 2, 6]) / (2 * np.array([5, 1, 10**0.5])), "first loss": math.log(12)}
         ),
         lambda: NUMBERS | {"standardised": torch.tensor([2.0, 4.0]), "rate": 0.3 * 5 / 10, "probe": np.int64(325)},
+        lambda: {name: np.array(value) for name, value in NUMBERS.items()},
     ),
-    "frozen_features": (features_by_inference_mode, features_by_steps, features_without_head, features_by_hook),
-    "knn": (knn_by_loop, knn_by_mode, knn_by_sklearn, knn_by_bincount),
-    "for_a_new_task": (task_by_package, task_by_hand, task_by_deepcopy),
-    "layer_rates": (rates_by_layer, rates_by_name, rates_by_shrinking),
-    "tune_head": (tune_by_features, tune_by_freezing, tune_by_hand),
+    "frozen_features": (
+        features_by_inference_mode,
+        features_by_steps,
+        features_without_head,
+        features_by_hook,
+        features_cloned,
+        features_to_numpy,
+    ),
+    "knn": (knn_by_loop, knn_by_mode, knn_by_sklearn, knn_by_bincount, knn_by_numpy, knn_in_int32, knn_at_once),
+    "for_a_new_task": (task_by_package, task_by_hand, task_by_deepcopy, task_with_parameters, task_in_order),
+    "layer_rates": (rates_by_layer, rates_by_name, rates_by_shrinking, rates_with_generators, rates_bare),
+    "tune_head": (tune_by_features, tune_by_freezing, tune_by_hand, tune_with_closure, tune_detached),
 }
 
 
@@ -516,7 +607,6 @@ WRONG_TASK = {
     "filled down": adapt(position=filled_down),
     "scaled": adapt(position=lambda p, old, new: resized(p, old, new) * (old[0] / new[0])),
     "two axes": adapt(position=lambda p, old, new: resized(p, old, new)[0]),
-    "half the class token": adapt(position=lambda p, old, new: resized(p, old, new).half()),
     "others zeroed": adapt(body=lambda s: {n: torch.zeros_like(t) for n, t in s.items() if "head" not in n}),
     "norm forgotten": adapt(body=lambda s: {n: t for n, t in s.items() if "head" not in n and n != "norm.weight"}),
     "class token zeroed": adapt(end=lambda new, s: new | {"embed.cls_token": torch.zeros_like(s["embed.cls_token"])}),
@@ -793,7 +883,6 @@ WRONG_TUNE = {
     "sgd": tuned(make=torch.optim.SGD),
     "sgd with momentum": tuned(make=lambda ps, **s: torch.optim.SGD(ps, momentum=0.9, **s)),
     "rmsprop": tuned(make=torch.optim.RMSprop),
-    "amsgrad": tuned(make=lambda ps, **s: torch.optim.AdamW(ps, amsgrad=True, **s)),
     "other betas": tuned(make=lambda ps, **s: torch.optim.AdamW(ps, betas=(0.9, 0.95), **s)),
     "larger eps": tuned(make=lambda ps, **s: torch.optim.AdamW(ps, eps=1e-4, **s)),
     "default decay": tuned(settings=lambda rate, decay: {"lr": rate}),
@@ -844,12 +933,10 @@ WRONG_TUNE = {
     "a copy": a_copy,
     "no backward": lambda model, *a: model.eval(),
     "head frozen": tuned(mode=lambda m: m.eval().requires_grad_(False)),
-    "step first": None,
     "no grad": lambda *a: torch.no_grad()(tuned())(*a),
 }
-del WRONG_TUNE["step first"]
 
-WRONG = {
+BY_LABEL = {
     "fine_tuning_numbers": {
         f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
         for key, values in {
@@ -908,4 +995,208 @@ WRONG = {
     "for_a_new_task": WRONG_TASK,
     "layer_rates": WRONG_RATES,
     "tune_head": WRONG_TUNE,
+}
+
+
+# What the check calls the mistake of a wrong submission; one that isn't listed must not be given a name.
+NAMES = {
+    "fine_tuning_numbers": {
+        "cosines: [8, 2, 6]": "dot products in place of cosines",
+        "cosines: [1.6, 2, 1.9]": "a product divided by one of two lengths",
+        "cosines: [3.61, 1, 1.41]": "distances in place of cosines",
+        "standardised: [-1, 1]": "the test features' own statistics",
+        "first loss: 0": "a loss of zero",
+        "first loss: 3.58": "a logarithm to another base",
+        "first loss: 0.083": "a probability in place of a loss",
+        "first loss: 0.08": "a probability in place of a loss",
+        "row of the gradient: [0, 0]": "a head of zeros that cannot learn",
+        "row of the gradient: [2.25, -0.75]": "a gradient with the wrong sign",
+        "row of the gradient: [0.75, -0.25]": "the row of a class that isn't true",
+        "probe: 320": "the biases forgotten",
+        "positions: 144": "the class token's position forgotten",
+        "positions: 65": "positions counted on the old grid",
+        "rate: 0.12": "a warm-up that begins at zero",
+        "rate: 0.3": "the peak from the first step on",
+    },
+    "frozen_features": {
+        "logits": "logits in place of features",
+        "probabilities": "probabilities in place of features",
+        "training mode": "a model in training mode",
+        "train()": "a model in training mode",
+        "gradients": "gradients that flow into a frozen model",
+        "training mode and gradients": "a model in training mode whose gradients flow",
+        "gradients switched off too late": "gradients that flow into a frozen model",
+        "requires_grad": "gradients that flow into a frozen model",
+        "frozen for good": "a model that stays frozen",
+        "frozen for good, without need": "a model that stays frozen",
+        "before the norm": "the class token before the last norm",
+        "norm twice": "a norm taken twice",
+        "embedding": "tokens that have passed no block",
+        "last block left out": "the last block left out",
+        "mean of all": "a mean over all tokens",
+        "mean of patches": "a mean over the patches",
+        "max of all": "a maximum over all tokens",
+        "sum of all": "a sum over all tokens",
+        "all tokens": "every token",
+        "last token": "the last token",
+        "first patch": "the first patch",
+        "head off": "a head taken off for good",
+        "another head": "another head than before",
+        "dropout off for good": "dropout that is switched off for good",
+        "length 1": "features brought to length 1",
+        "eval too late": "a model in training mode",
+        "eval of the head": "a model in training mode",
+        "one image at a time, the first again and again": "the first image's features for all",
+    },
+    "knn": {
+        "dots": "dot products in place of cosines",
+        "distances": "distances in place of cosines",
+        "city blocks": "city-block distances",
+        "absolute cosines": "absolute values of the cosines",
+        "columns": "lengths taken down the columns",
+        "sum of 1": "vectors brought to a sum of 1",
+        "asked alone normed": "dot products in place of cosines",
+        "standardised": "standardised features",
+        "correlation": "correlations",
+        "centred": "features centred first",
+        "farthest": "the farthest in place of the nearest",
+        "argsort upwards": "the farthest in place of the nearest",
+        "nearest left out": "the nearest neighbour left out",
+        "one neighbour": "one neighbour, whatever k",
+        "the k-th alone": "the k-th neighbour alone",
+        "k + 1": "one neighbour too many",
+        "k - 1": "one neighbour too few",
+        "three": "three neighbours, whatever k",
+        "all": "all known pictures",
+        "the first k": "the first k pictures",
+        "largest label": "the largest label",
+        "smallest label": "the smallest label",
+        "mean label": "a mean of labels",
+        "mean label, cut": "a mean of labels, cut off",
+        "median label": "a median of labels",
+        "first label": "one neighbour, whatever k",
+        "last label": "the k-th neighbour alone",
+        "counts": "a vote count in place of a label",
+        "argmin": "the rarest label",
+        "votes over the batch": "one answer for all",
+        "mode's indices": "a place among the neighbours in place of a label",
+        "places": "the number of the nearest picture",
+        "places voted": "a picture's number in place of its label",
+        "weighted votes": "votes weighted by their cosines",
+        "centres": "class centres in place of neighbours",
+        "counted from 1": "labels counted from 1",
+    },
+    "for_a_new_task": {
+        "ones": "a head of ones",
+        "old head": "the old head",
+        "old head of zeros, old size": "a head of zeros for the old classes",
+        "old bias": "the old head's bias",
+        "old weight": "the old head's weight",
+        "bias forgotten": "the old head's bias",
+        "on its side": "a head lying on its side",
+        "bias of D": "a bias as wide as the features",
+        "no head": "no head at all",
+        "no bias": "a head without a bias",
+        "old grid": "positions of the old grid",
+        "cut or filled": "the positions cut off, or filled up with zeros",
+        "class token along": "a class token that was resized along",
+        "a line": "positions resized as a line",
+        "grid exchanged": "rows and columns of the grid exchanged",
+        "old grid exchanged": "rows and columns of the old grid exchanged",
+        "new grid exchanged": "rows and columns of the new grid exchanged",
+        "corners": "align_corners",
+        "no antialias": "no averaging where the grid shrinks",
+        "bilinear": "bilinear in place of bicubic",
+        "bilinear, no antialias": "bilinear without averaging",
+        "nearest": "positions taken from the nearest",
+        "area": "positions of the area's mean",
+        "another recipe": "align_corners",
+        "zeros": "positions begun anew",
+        "class position zeroed": "the class token's position set to zero",
+        "class position last": "the class token's position at the end",
+        "class position lost": "the class token's position lost",
+        "mixed up": "a reshape in place of a permute",
+        "filled down": "positions that are read down the columns",
+        "in place": "a dictionary that was changed in place",
+        "popped": "a dictionary that was changed in place",
+    },
+    "layer_rates": {
+        "reversed": "rates the wrong way round",
+        "blocks from below": "blocks counted from below",
+        "blocks from below, by number": "the block's own number as the power",
+        "blocks by number + 1": "blocks counted from below",
+        "last block at the head's": "the last block at the head's rate",
+        "blocks one too high": "blocks one layer too high",
+        "blocks one too low": "blocks one layer too low",
+        "embedding at block 0's": "an embedding at the first block's rate",
+        "embedding at the head's": "an embedding at the head's rate",
+        "embedding one too low": "an embedding one layer too low",
+        "class token and positions at the head's": "class token and positions at the head's rate",
+        "class token and positions in no group": "class token and positions in no group",
+        "norm at the embedding's": "a last norm at the embedding's rate",
+        "norm one below": "a last norm one layer below the head",
+        "norm in no group": "a last norm in no group",
+        "embedding in no group": "an embedding in no group",
+        "head in no group": "a head in no group",
+        "blocks in no group": "blocks in no group",
+        "biases in no group": "biases in no group",
+        "biases at the head's": "biases at the whole rate",
+        "head decayed": "a head that is one layer too low",
+        "head alone decayed": "a head alone that is decayed",
+        "head and norm decayed": "a head that is decayed, too",
+        "one rate for the encoder": "one rate for the whole encoder",
+        "the same everywhere": "the same rate everywhere",
+        "power twice": "a decay that is taken twice for each layer",
+        "product": "a product in place of a power",
+        "division": "a division by the decay",
+        "subtracted": "a decay that is subtracted",
+        "1 - decay": "1 - decay in place of decay",
+        "first digit": "block 10 taken for block 1",
+        "twelve layers, whatever": "twelve layers, whatever the model has",
+        "linear": "a rate that falls in equal steps",
+    },
+    "tune_head": {
+        "all": "an encoder that is trained too",
+        "all, in training": "an encoder that is trained too, with dropout on",
+        "all, gradients zeroed": "an encoder that decays",
+        "norm, too": "a last norm that is trained too",
+        "last block, too": "a last block that is trained too",
+        "embedding, too": "an embedding that is trained too",
+        "the encoder alone": "an encoder that is trained in place of the head",
+        "weight alone": "a bias that isn't trained",
+        "bias alone": "a weight that isn't trained",
+        "in training": "dropout left on",
+        "mode as it was": "dropout left on",
+        "features with dropout": "features computed with dropout",
+        "in training, zero head": "a head that begins at zero, with dropout on",
+        "eval of the head": "dropout left on",
+        "zero head": "a head that begins at zero",
+        "gradients pile up": "gradients that pile up",
+        "adam": "Adam for AdamW",
+        "sgd": "plain gradient descent",
+        "default decay": "the optimiser's own decay",
+        "no decay": "no weight decay",
+        "default rate": "the optimiser's own rate",
+        "rate and decay exchanged": "rate and decay exchanged",
+        "sum": "a sum in place of a mean",
+        "sum by hand": "a sum in place of a mean",
+        "softmax": "a softmax before the cross-entropy",
+        "smoothing": "label smoothing",
+        "squares": "squares in place of the cross-entropy",
+        "nll of logits": "a likelihood of logits",
+        "minus": "a loss with the wrong sign",
+        "one step": "one step",
+        "one step too few": "a step too few",
+        "one step too many": "a step too many",
+        "no step": "no step",
+        "first image": "the first picture alone",
+        "mean of tokens": "a mean over all tokens as features",
+        "mean of patches": "a mean over the patches as features",
+        "before the norm": "features before the last norm",
+        "last token": "the last token as features",
+        "normed features": "features brought to length 1",
+        "new adam": "a new optimiser at every step",
+        "a copy": "no step",
+        "no backward": "no step",
+    },
 }

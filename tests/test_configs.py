@@ -316,6 +316,13 @@ def test_what_is_not_written_has_transformers_default(tmp_path):
     same_answers(theirs, load(tmp_path))
 
 
+@pytest.mark.parametrize("kind", configs.FAMILIES)
+def test_the_defaults_of_each_model_type_are_transformers(kind):
+    theirs = transformers.AutoConfig.for_model(kind)
+    ours = configs.FAMILIES[kind]
+    assert (ours.norm_eps, ours.image_size) == (theirs.layer_norm_eps, theirs.image_size)
+
+
 def test_without_a_preprocessor_the_pixels_are_assumed(tmp_path):
     hf_folder(tmp_path)
     (tmp_path / "preprocessor_config.json").unlink()

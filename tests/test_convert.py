@@ -343,6 +343,15 @@ def test_mae_s_decoder_and_a_pooler_are_left_out_aloud(images):
             assert_close(model.features(images), inner.last_hidden_state, rtol=0, atol=1e-10)
 
 
+def test_the_decoder_of_mae_s_own_checkpoint_is_left_out_aloud(theirs, images):
+    names = ("decoder_embed.weight", "decoder_pos_embed", "decoder_blocks.0.norm1.weight", "decoder_pred.weight")
+    decoder = dict.fromkeys((*names, "mask_token"), torch.ones(8))
+    with pytest.warns(UserWarning, match="the decoder"):
+        found = vt.weights.convert({"model": theirs.state_dict() | decoder}, **ALL)
+    assert found.assumed == {"left_out": "the decoder"}
+    assert_close(answer(found, images), theirs(images), rtol=0, atol=1e-10)
+
+
 # ------------------------------------------------------------------------------------------- hostile, long, and strange
 
 

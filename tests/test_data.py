@@ -143,6 +143,26 @@ def test_digits_are_scikit_learn_s_split_once_and_for_all(digits):
     )
 
 
+def test_a_share_of_each_class_is_held_out_of_the_training_images(digits, shapes):
+    held = data.hold_out(digits, 0.1)
+    total = digits.train.labels.bincount()
+    assert held.test.labels.bincount().tolist() == [round(0.1 * n) for n in total.tolist()]
+    assert (held.train.labels.bincount() + held.test.labels.bincount()).tolist() == total.tolist()
+    rows = {tuple(image.flatten().tolist()) for image in held.train.images}
+    assert not any(tuple(image.flatten().tolist()) in rows for image in held.test.images)
+    assert (held.mean, held.name, held.train.white) == (digits.mean, digits.name, 16)
+    assert torch.equal(data.hold_out(digits, 0.1).test.images, held.test.images)
+    assert not torch.equal(data.hold_out(digits, 0.1, seed=1).test.images, held.test.images)
+    masked = data.hold_out(shapes, 0.25).test
+    assert masked.masks.shape == (len(masked), 64, 64)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 1e-9, 1 - 1e-9])
+def test_a_share_that_leaves_nothing_on_one_side_is_refused(digits, share):
+    with pytest.raises(ValueError, match=r"share must be|to hold out"):
+        data.hold_out(digits, share)
+
+
 def test_shapes_are_the_same_on_every_machine(shapes):
     # All 21,000 scenes of the default; tests/test_scenes.py looks at what is in them.
     parts = [tensor for split in (shapes.train, shapes.test) for tensor in (split.images, split.labels, split.masks)]

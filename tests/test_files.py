@@ -19,6 +19,7 @@ from vit_tutorial import data, files, plots
 from vit_tutorial.data import Preprocessing
 
 NAMES = ("digits", "shapes")
+PICTURES = 156  # how many of the 200 that come with the package are named right
 
 # ------------------------------------------------------------------------------------------ what comes with the package
 
@@ -31,7 +32,7 @@ def shipped(request):
 
 
 def test_these_come_with_the_package():
-    assert sorted(folder.name for folder in files.SHIPPED.iterdir()) == sorted(NAMES)
+    assert sorted(folder.name for folder in files.SHIPPED.iterdir()) == sorted([*NAMES, "cifar10"])
     assert sum(file.stat().st_size for file in files.SHIPPED.rglob("*.*")) <= 5_000_000
 
 
@@ -55,6 +56,38 @@ def test_it_says_which_command_made_it(shipped):
     name, _, config = shipped
     assert config["command"].startswith(f"python -m vit_tutorial.train --data {name} ")
     assert "/" not in config["command"].replace("runs/", "")  # nobody's home
+
+
+def test_the_model_of_photographs_is_small_and_answers_the_pictures_that_come_with_it():
+    folder = files.SHIPPED / "cifar10"
+    config = json.loads((folder / "config.json").read_text())
+    model, classes, preprocess = vt.load("cifar10")
+    assert vt.count_parameters(model.config) <= 1_000_000
+    assert (folder / "model.safetensors").stat().st_size <= 3_000_000
+    assert classes == data.CIFAR10_CLASSES
+    images, labels = data.cifar10_pictures().batch()
+    with torch.inference_mode():
+        right = int((model(preprocess(images)).argmax(1) == labels).sum())
+    assert abs(right - PICTURES) <= 1  # of 200; on another CPU the last bits differ
+    # 200 pictures, drawn by chance, can't be far from the whole split: 3 standard deviations.
+    share = config["test_accuracy"]
+    assert abs(right / 200 - share) < 3 * (share * (1 - share) / 200) ** 0.5
+    with (folder / "history.csv").open() as table:
+        rows = list(csv.DictReader(table))
+    assert float(rows[-1]["validation_accuracy"]) == config["validation_accuracy"]
+    assert len(rows) == config["recipe"]["epochs"]
+    assert config["command"].startswith("python -m vit_tutorial.train --data cifar10")
+    assert config["machine"]
+
+
+def test_the_pictures_of_cifar10_are_twenty_of_each_class():
+    pictures = data.cifar10_pictures()
+    assert pictures.images.shape == (200, 3, 32, 32)
+    assert pictures.labels.bincount().tolist() == [20] * 10
+    assert len({image.numpy().tobytes() for image in pictures.images}) == 200
+    # Neighbouring rows are alike within a picture; of a sheet cut wrong, one pair would be from two pictures.
+    difference = (pictures.images[:, :, 1:].float() - pictures.images[:, :, :-1].float()).abs().mean(dim=(0, 1, 3))
+    assert difference.max() < 2 * difference.median()
 
 
 def test_load_returns_a_model_ready_to_use():

@@ -155,6 +155,13 @@ def test_overlays_are_a_table_of_maps_with_the_target_outlined(photo: torch.Tens
     assert np.abs(shared[0] - drawn[2]).max() > 0.1  # half as hot, where all share a scale
 
 
+def test_overlays_write_the_largest_value_into_each_map_and_not_into_the_images(photo: torch.Tensor) -> None:
+    maps = {"a": [torch.full((2, 3), 0.5), torch.full((2, 3), 0.125)]}
+    figure = plots.overlays([photo, photo], maps, largest=True)
+    assert [[text.get_text() for text in ax.texts] for ax in figure.axes] == [[], [], ["0.50"], ["0.12"]]
+    assert not any(ax.texts for ax in plots.overlays([photo, photo], maps).axes)
+
+
 def test_heatmaps_share_a_scale() -> None:
     a, b = torch.arange(6.0).reshape(2, 3), -2 * torch.arange(6.0).reshape(2, 3)
     figure = plots.heatmaps([a, b], ["a", "b"], symmetric=True, xlabel="key", ylabel="query")

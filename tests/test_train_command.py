@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 from vit_tutorial import ViTConfig, data, precision, runs, train, train_command, weights
+from vit_tutorial.hybrid import ConvStem
 from vit_tutorial.recipe import Recipe
 
 ROOT = Path(__file__).parent.parent
@@ -102,6 +103,29 @@ def test_the_checkpoint_is_what_it_claims(digits_run):
         {name: claimed[name] for name in ("test_loss", "test_accuracy")}
     )
     assert claimed["test_accuracy"] > 0.1
+
+
+def test_choices_are_made_on_images_held_out_and_the_test_split_is_looked_at_once(tmp_path, capsys):
+    arguments = [*SMALL, "--validation", "0.2", "--stem", "8x2,8x2", "--augment", "none", "--out", str(tmp_path)]
+    train.main(arguments)
+    digits = data.digits()
+    seen = data.hold_out(digits, 0.2)
+    model, _, _ = weights.load(tmp_path)
+    assert model.config.stem == ConvStem(((8, 3, 2), (8, 3, 2)))
+    config, last = json.loads((tmp_path / "config.json").read_text()), history_of(tmp_path)[-1]
+    for split, name in ((digits, "test"), (seen, "validation")):
+        found = train.evaluate(model, split)
+        assert config[f"{name}_accuracy"] == pytest.approx(found["test_accuracy"])
+    assert last["validation_accuracy"] == config["validation_accuracy"]
+    assert not any(name.startswith("test_") for name in last)
+    assert f"of {len(digits.test)} images" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["8", "8x2x2", "8x2,", "8x0", "ax2"])
+def test_a_stem_that_is_none_is_refused(text, capsys):
+    with pytest.raises(SystemExit):
+        parse("--stem", text)
+    assert "as in 32x1,64x2" in capsys.readouterr().err
 
 
 def test_the_last_line(digits_run, capsys):

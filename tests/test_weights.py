@@ -440,9 +440,9 @@ def test_what_the_config_cannot_express_is_refused_by_name(part, refuses):
         ("blocks.0.gamma_1", "layer scale"),  # DeiT-3
         ("MAPHead_0/probe", "attention pooling (MAP)"),
         ("embeddings.register_tokens", "register tokens"),
-        ("patch_embed.backbone.stem.conv.weight", "a convolutional stem"),
+        ("patch_embed.backbone.conv1.0.weight", "a convolutional stem"),
         ("blocks.0.attn.rel_pos.relative_position_bias_table", "relative or rotary positions"),
-        ("conv_proj.conv_bn_relu_0.0.weight", "a convolutional stem"),
+        ("patch_embed.proj.0.weight", "a convolutional stem"),
         ("conv_proj.0.weight", "a convolutional stem"),
         ("blocks.0.mlp.w12.weight", "a gated or normed MLP"),
         ("blocks.0.mlp.experts.0.fc1.weight", "a mixture of experts"),

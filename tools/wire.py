@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from vit_tutorial.checks.declare import Words
+
 MOST_BYTES, MOST_TEXT = 16_000_000, 20_000
 PLAIN = (bool, int, float, str, type(None))
 REAL = ["float16", "float32", "float64", "bool", "uint8", "int8", "int16", "int32", "int64"]
@@ -20,6 +22,8 @@ def encode(value: Any) -> Any:
     """A value as what ``json.dumps`` takes; what has no form of its own becomes its type's name and its text."""
     if type(value) in PLAIN:
         return value[:MOST_TEXT] if isinstance(value, str) else value
+    if type(value) is Words:
+        return {"words": str.__str__(value)[:MOST_TEXT]}
     if isinstance(value, torch.Tensor):
         return _tensor(value)
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.name in ARRAYS and value.nbytes <= MOST_BYTES:
@@ -60,6 +64,8 @@ def decode(value: Any) -> Any:
         return made(decode(part) for part in value[kind])
     if kind == "dict":
         return {decode(key): decode(part) for key, part in value[kind]}
+    if kind == "words" and isinstance(value[kind], str):
+        return Words(value[kind])
     if kind == "other":
         return _stand_in(value["other"], value["text"])
     if {"bytes", "shape"} - value.keys():

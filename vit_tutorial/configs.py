@@ -130,6 +130,7 @@ PLAIN = (
     r"deit_(?P<size>tiny|small|base)(_distilled)?_patch\d+_\d+",
     rf"flexivit_(?P<size>{SIZE})",
     r"vit_(?P<size>base|large|so400m|giantopt)_patch\d+_siglip_gap_\d+",
+    r"vit_(?P<size>tiny|small|base|large)_r(26|50)?_s(16|32)(_p8)?_\d+",  # the paper's hybrids
     r"test_vit",
 )
 OTHER_HEADS = {"vit_base_patch16_gap_224": 16, "test_vit": 2}
@@ -220,7 +221,7 @@ def _timm_architecture(name: Any) -> tuple[int, Gelu]:
     if match is None:
         raise ValueError(
             f"timm's {name!r:.100} is beyond ViTConfig, or not known to be the paper's architecture, as vit_*_patch*, "
-            "vit_*_gap_*, vit_*_siglip_gap_*, deit_* and flexivit_* are"
+            "vit_*_gap_*, vit_*_siglip_gap_*, vit_*_r*_s*, deit_* and flexivit_* are"
         )
     size = match.groupdict().get("size") or ""
     num_heads = OTHER_HEADS.get(str(name)) or HEADS.get(size, 16)

@@ -28,9 +28,10 @@ from torch import Tensor
 from vit_tutorial import files
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import Position, sincos_position_embedding
+from vit_tutorial.hybrid import ConvStem, ResNetStem
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.vit import Pool, ViT, ViTConfig
+from vit_tutorial.vit import Pool, Stem, ViT, ViTConfig
 
 # Our name on the left, theirs on the right: {i} is the block, * stands for weight or bias (in Flax's files, where names
 # have slashes, for kernel or scale, and bias), and (a|b|c) for tensors that are joined to one of ours.
@@ -107,6 +108,11 @@ BIG_VISION = GOOGLE | {
     "blocks.{i}.mlp.fc1.*": "Transformer/encoderblock_{i}/MlpBlock_0/Dense_0/*",
     "blocks.{i}.mlp.fc2.*": "Transformer/encoderblock_{i}/MlpBlock_0/Dense_1/*",
 }
+FEATURES = "embed.patches.features."  # our names of a stem's tensors begin so; TIMM and the others have the rest
+# How a stem's names begin: ours; timm's; Google's; torchvision's.
+STEM = re.compile(
+    rf"{FEATURES}|patch_embed\.backbone\.(stem\.|stages\.|conv\.|norm\.|\d)|(conv|gn)_root/|block\d+/unit\d+/|conv_proj\.conv_"
+)
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 POOL_OF: dict[int, Pool] = {0: "mean", 1: "cls", 2: "distilled"}  # by the number of tokens before the patches
@@ -149,7 +155,7 @@ def mend_timm(state: State) -> tuple[State, list[str]]:
     if "dist_token" in state:
         state = _two_tokens(state, "cls_token", "dist_token")
         state = _two_heads(state, "head", "head_dist")
-    return state, ["the decoder"] if decoder else []
+    return features_from_timm(state), ["the decoder"] if decoder else []
 
 
 def mend_transformers(state: State) -> tuple[State, list[str]]:
@@ -184,12 +190,129 @@ def mend_google(state: State) -> tuple[State, list[str]]:
         parts = tensor.unbind() if "/encoderblock/" in name and tensor.ndim else [tensor]
         for i, part in enumerate(parts):
             whole[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = part
-    return whole, []
+    return features_from_google(whole), []
+
+
+def mend_torchvision(state: State) -> tuple[State, list[str]]:
+    """Torchvision's files hold what the table says, but for a stem's (``conv_stem_configs``)."""
+    return features_from_torchvision(state), []
 
 
 def mend_nothing(state: State) -> tuple[State, list[str]]:
-    """Torchvision's files, and our own, hold what the table says."""
+    """Our own files hold what the table says."""
     return state, []
+
+
+# ------------------------------------------------- hybrids: their names of a stem's tensors, and ours (vt.hybrid's)
+
+
+def features_from_timm(state: State) -> State:
+    """``patch_embed.backbone``: a ResNet V2 (its modules are named as ours), its first layers alone, or a ConvStem.
+
+    The last convolution of timm's ConvStem has no norm: it is our ``proj``.
+    """
+    renamed = {}
+    last = max(
+        (int(name.split(".")[2]) for name in state if re.match(r"patch_embed\.backbone\.\d+\.", name)), default=-1
+    )
+    for name, tensor in state.items():
+        new = re.sub(r"^patch_embed\.backbone\.(?=stem\.|stages\.)", FEATURES, name)
+        new = re.sub(r"^patch_embed\.backbone\.(?=conv\.|norm\.)", f"{FEATURES}stem.", new)
+        new = re.sub(rf"^patch_embed\.backbone\.{last}\.conv\.", "patch_embed.proj.", new)
+        new = re.sub(r"^patch_embed\.backbone\.(\d+)\.conv\.", rf"{FEATURES}\1.conv.", new)
+        new = re.sub(r"^patch_embed\.backbone\.(\d+)\.bn\.", rf"{FEATURES}\1.norm.", new)
+        renamed[new] = tensor
+    return renamed
+
+
+def features_to_timm(state: State) -> State:
+    """The way back: tensors under the names of :data:`TIMM` and ours of a stem -> timm's."""
+    layers = _layers(state)
+    whole = f"{FEATURES}stages.0.blocks.0.conv1.weight" in state  # more than the first layers
+    renamed = {}
+    for name, tensor in state.items():
+        if layers:
+            new = re.sub(rf"^{FEATURES}(\d+)\.conv\.", r"patch_embed.backbone.\1.conv.", name)
+            new = re.sub(rf"^{FEATURES}(\d+)\.norm\.", r"patch_embed.backbone.\1.bn.", new)
+            new = re.sub(r"^patch_embed\.proj\.", f"patch_embed.backbone.{layers}.conv.", new)
+        else:
+            new = name.replace(FEATURES if whole else f"{FEATURES}stem.", "patch_embed.backbone.")
+        renamed[new] = tensor
+    return renamed
+
+
+def features_from_torchvision(state: State) -> State:
+    """``conv_proj.conv_bn_relu_0.0`` is a convolution, ``.1`` its norm; ``conv_last`` is our ``proj``."""
+    renamed = {}
+    for name, tensor in state.items():
+        new = re.sub(r"^conv_proj\.conv_bn_relu_(\d+)\.0\.", rf"{FEATURES}\1.conv.", name)
+        new = re.sub(r"^conv_proj\.conv_bn_relu_(\d+)\.1\.", rf"{FEATURES}\1.norm.", new)
+        new = re.sub(r"^conv_proj\.conv_last\.", "conv_proj.", new)
+        renamed[new] = tensor
+    return renamed
+
+
+def features_to_torchvision(state: State) -> State:
+    """The way back: tensors under the names of :data:`TORCHVISION` and ours of a stem -> torchvision's."""
+    renamed = {}
+    for name, tensor in state.items():
+        new = re.sub(rf"^{FEATURES}(\d+)\.conv\.", r"conv_proj.conv_bn_relu_\1.0.", name)
+        new = re.sub(rf"^{FEATURES}(\d+)\.norm\.", r"conv_proj.conv_bn_relu_\1.1.", new)
+        new = re.sub(r"^conv_proj\.(?=weight|bias)", "conv_proj.conv_last." if _layers(state) else "conv_proj.", new)
+        renamed[new] = tensor
+    return renamed
+
+
+def features_from_google(state: State) -> State:
+    """``conv_root``, ``gn_root`` and ``block1/unit1/conv1``: a ResNet V2, its stages and blocks counted from 1."""
+    renamed = {}
+    for name, tensor in state.items():
+        unit = re.match(r"block(\d+)/unit(\d+)/", name)
+        if unit is None and not re.match(r"(conv|gn)_root/", name):
+            renamed[name] = tensor
+            continue
+        where = f"stages.{int(unit[1]) - 1}.blocks.{int(unit[2]) - 1}." if unit else "stem."
+        part = re.sub(r"^block\d+/unit\d+/", "", name)  # conv1/kernel, gn_proj/scale, conv_root/kernel
+        part = (
+            part.replace("_root", "").replace("gn", "norm").replace("/scale", "/weight").replace("/kernel", "/weight")
+        )
+        part = re.sub(r"^(conv|norm)_proj", r"downsample.\1", part)
+        turned = tensor.permute(3, 2, 0, 1) if name.endswith("/kernel") else tensor.flatten()  # (K, K, C, F) in Flax
+        renamed[FEATURES + where + part.replace("/", ".")] = turned
+    return renamed
+
+
+def _layers(state: Mapping[str, Tensor]) -> int:
+    """How many convolutions a ConvStem has; 0: it is none."""
+    return sum(bool(re.match(rf"{FEATURES}\d+\.conv\.weight$", name)) for name in state)
+
+
+def stem_of(features: State, told: Stem | None) -> tuple[Stem, int, bool]:
+    """The stem that has these tensors, C, and whether something was assumed.
+
+    Of a ResNet V2 the shapes tell all. Of a ConvStem they don't tell the strides: 2 each, as in arXiv 2106.14881.
+    """
+    for name, tensor in features.items():
+        if re.search(r"conv\d?\.weight$", name) and (tensor.ndim != 4 or tensor.shape[2] != tensor.shape[3]):
+            raise ValueError(f"{name} {tuple(tensor.shape)} must have 4 axes, of a square kernel: (F, C, K, K)")
+    if told is not None:
+        first = next(name for name in (f"{FEATURES}stem.conv.weight", f"{FEATURES}0.conv.weight") if name in features)
+        return told, features[first].shape[1], False
+    if layers := _layers(features):
+        kernels = [features[f"{FEATURES}{i}.conv.weight"] for i in range(layers)]
+        if even := [kernel.shape[-1] for kernel in kernels if kernel.shape[-1] % 2 == 0]:
+            raise ValueError(
+                f"a convolutional stem with kernels of {even[0]} x {even[0]} pixels (as MobileCLIP's), "
+                "which ConvStem can't express: vt.hybrid.HybridEmbed takes any feature map"
+            )
+        shapes = [(len(kernel), kernel.shape[-1], 2) for kernel in kernels]
+        return ConvStem(tuple(shapes)), kernels[0].shape[1], True
+    root = features[f"{FEATURES}stem.conv.weight"]
+    stages: dict[int, set[int]] = {}
+    for name in features:
+        if place := re.match(rf"{FEATURES}stages\.(\d+)\.blocks\.(\d+)\.", name):
+            stages.setdefault(int(place[1]), set()).add(int(place[2]))
+    return ResNetStem(tuple(len(stages[i]) for i in sorted(stages)), width=len(root)), root.shape[1], False
 
 
 def _split(state: State, pattern: str) -> tuple[State, State]:
@@ -242,7 +365,7 @@ HF_TABLES = tuple(
     {our: their.removeprefix("vit.") for our, their in t.items()} for t in (TRANSFORMERS_4, TRANSFORMERS_5)
 )
 SOURCES = {
-    "torchvision": Source((TORCHVISION, TORCHVISION_0_12), mend_nothing, IMAGENET, 224 / 256, "bilinear"),
+    "torchvision": Source((TORCHVISION, TORCHVISION_0_12), mend_torchvision, IMAGENET, 224 / 256, "bilinear"),
     "timm": Source((TIMM,), mend_timm, HALF, 0.9, "bicubic"),
     "deit": Source((TIMM,), mend_timm, IMAGENET, 0.9, "bicubic", family="timm"),
     "dino": Source((TIMM,), mend_timm, IMAGENET, 224 / 256, "bicubic", family="timm"),
@@ -255,7 +378,9 @@ SOURCES = {
 # By this name a source is known, whatever stands in front of it.
 ANCHORS = (
     "patch_embed.proj.weight",
+    "patch_embed.backbone.0.conv.weight",
     "conv_proj.weight",
+    "conv_proj.conv_last.weight",
     "embeddings.patch_embeddings.projection.weight",
     "embedding/kernel",
     "embed.patches.proj.weight",
@@ -273,8 +398,8 @@ NOT_OURS = {  # what ViTConfig can't express, by what its tensors are called
     r"norm_pre|pre_layr?norm|pre_layernorm|ln_pre": "a norm before the blocks",
     r"patch_embed\.norm|embeddings\.norm|patch_norm": "a norm in the patch embedding",
     r"relative_position|rel_pos|\brope|rotary": "relative or rotary positions",
-    r"patch_embed\.backbone|conv_root|gn_root|conv_proj\.conv|conv_proj\.\d|backbone\.bit|patch_embed\.proj\.\d": (
-        "a convolutional stem"
+    r"patch_embed\.backbone\.(?!stem\.|stages\.|conv\.|norm\.|\d)|conv_proj\.\d|backbone\.bit|patch_embed\.proj\.\d": (
+        "a convolutional stem of another kind (vt.hybrid.HybridEmbed takes any)"
     ),
     r"\.experts?\.|router": "a mixture of experts",
     r"\.(attns|ffns)\.\d|\.in_proj\.|attn_out_proj|mlp_out_proj": "blocks in parallel",
@@ -339,6 +464,7 @@ def convert(
     gelu: Gelu | None = None,
     norm_eps: float | None = None,
     preprocess: Preprocessing | None = None,
+    stem: Stem | None = None,
 ) -> Converted:
     """A published checkpoint as a config, tensors under our names, and the preprocessing of its evaluation.
 
@@ -361,13 +487,15 @@ def convert(
         gelu: "exact" or "tanh"; by default the source's own.
         norm_eps: epsilon of the norms; by default the source's own.
         preprocess: by default as the source evaluates its published models of this size.
+        stem: of a model with convolutions before the tokens, whose strides the shapes don't show: by default 2 each. A
+            ResNet's shapes show all.
 
     Raises:
         ValueError: names that are missing or too many, wrong shapes, numbers that aren't finite; parts that ViTConfig
             can't express; an unknown source; a value out of its range.
         TypeError: no mapping of names to tensors, or a value of another type.
     """
-    told = Told(num_heads, image_size, gelu, norm_eps, preprocess)
+    told = Told(num_heads, image_size, gelu, norm_eps, preprocess, stem)
     with files.refusing():
         converted = convert_told(state_dict, source, told)
     files.warn("this state dict", converted.assumed)
@@ -383,6 +511,7 @@ class Told:
     gelu: Gelu | None = None
     norm_eps: float | None = None
     preprocess: Preprocessing | None = None
+    stem: Stem | None = None
     wanted_size: Size | None = None  # if the file's own isn't known: what the model shall take
 
     def or_else(self, other: Told) -> Told:
@@ -402,9 +531,11 @@ def convert_told(state_dict: Mapping[str, Any], source: str, told: Told) -> Conv
     if left_out:
         assumed["left_out"] = ", ".join(left_out)
     _refuse_what_is_not_ours(state)
+    state = {name: tensor for name, tensor in state.items() if not name.endswith(files.COUNTER)}
     files.check_numbers(state)
+    state, features = {n: t for n, t in state.items() if not n.startswith(FEATURES)}, _split(state, FEATURES)[1]
     rows = _rows_of(table, state)
-    ours = _join(rows, state)
+    ours = _join(rows, state) | features
     config, taken = _config(name, ours, _flax_heads(rows, state), told)
     ours |= _positions(config, ours)
     _check_shapes(config, ours, rows)
@@ -530,9 +661,10 @@ def check_parts(state_dict: Mapping[str, Any]) -> None:
 
 def _refuse_what_is_not_ours(state: State) -> None:
     """A ValueError that says which parts of this architecture ViTConfig can't express."""
+    names = [name for name in state if not STEM.match(name)]
     parts = []
     for pattern, part in NOT_OURS.items():
-        if found := [name for name in state if re.search(pattern, name)]:
+        if found := [name for name in names if re.search(pattern, name)]:
             parts.append(f"{files.some(found, 3)}: {part}")
     if parts:
         raise ValueError(f"{'; '.join(parts[:4])}, which ViTConfig can't express")
@@ -643,17 +775,31 @@ def _sizes(ours: State) -> dict[str, Any]:
         "in_channels": C,
         "num_classes": 0 if head is None else len(head),
         "dim": D,
-        "depth": sum(name.endswith("norm1.weight") for name in ours),
+        "depth": sum(bool(re.match(r"blocks\.\d+\.norm1\.weight", name)) for name in ours),
         "mlp_dim": len(ours["blocks.0.mlp.fc1.weight"]),
         "qkv_bias": "blocks.0.attention.qkv.bias" in ours,
         "pool": POOL_OF[prefix],
     }
 
 
+def _with_stem(sizes: dict[str, Any], features: State, told: Stem | None) -> tuple[dict[str, Any], bool]:
+    """The sizes of a hybrid, whose ``proj`` cuts a feature map and not the image; whether strides were assumed."""
+    stem, in_channels, assumed = stem_of(features, told)
+    P, Q = as_pair(sizes["patch_size"], "patch_size")
+    patch_size = _single((P * stem.stride, Q * stem.stride))
+    return sizes | {"stem": stem, "in_channels": in_channels, "patch_size": patch_size}, assumed
+
+
 def _config(name: str, ours: State, flax_heads: int | None, told: Told) -> tuple[ViTConfig, dict[str, Any]]:
     """All that defines the model, and what of it had to be assumed."""
     about, sizes = SOURCES[name], _sizes(ours)
     taken: dict[str, Any] = {}
+    if features := _split(ours, FEATURES)[1]:
+        sizes, assumed = _with_stem(sizes, features, told.stem)
+        if assumed:
+            taken["stem"] = sizes["stem"]
+    elif told.stem is not None:
+        raise ValueError(f"the file has no stem's tensors, got stem={told.stem}")
     num_heads = flax_heads if told.num_heads is None else told.num_heads
     if num_heads is None:
         num_heads = taken["num_heads"] = _usual_heads(sizes["dim"])
@@ -740,7 +886,14 @@ def _check_shapes(config: ViTConfig, ours: State, rows: dict[str, list[str]]) ->
     with torch.device("meta"):  # one block tells the shapes of all
         model = ViT(replace(config, depth=1)).state_dict()
     expected, found = {}, {}
+    for our, tensor in model.items():
+        if our.startswith(FEATURES) and not our.endswith(files.COUNTER):
+            expected[our] = tuple(tensor.shape)
     for our, tensor in ours.items():
+        if our.startswith(FEATURES):
+            if not our.endswith(files.COUNTER):
+                found[our] = tuple(tensor.shape)
+            continue
         name = f"{files.some(rows.get(our, [our]), 3)}, as {our},"
         expected[name] = tuple(model[re.sub(r"^blocks\.\d+", "blocks.0", our)].shape)
         found[name] = tuple(tensor.shape)
@@ -783,15 +936,14 @@ def check_preprocess(preprocess: Preprocessing, config: ViTConfig) -> None:
 
 def rename(state_dict: Mapping[str, Tensor], table: Mapping[str, str]) -> State:
     """Our state dict (or gradients by name) under a table's names. Raises ValueError for a name that isn't ours."""
-    blocks = range(1 + max((int(m[1]) for name in state_dict if (m := BLOCK.search(name))), default=-1))
-    names = names_of(table, blocks)
-    if strange := [name for name in state_dict if name not in names]:
+    names = names_of(table, range(_blocks(state_dict)))
+    if strange := [name for name in state_dict if name not in names and not name.startswith(FEATURES)]:
         raise ValueError(f"not names of a ViT of this package: {files.some(strange)}")
-    renamed = {}
+    renamed: State = {}
     for our, tensor in state_dict.items():
-        theirs = names[our]
-        for their, part in zip(theirs, tensor.chunk(len(theirs)), strict=True):
-            renamed[their] = part
+        theirs = names.get(our, [our])  # a stem's names have functions of their own
+        parts = [tensor] if len(theirs) == 1 else tensor.chunk(len(theirs))
+        renamed |= dict(zip(theirs, parts, strict=True))
     return renamed
 
 
@@ -806,7 +958,7 @@ def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
     """
     state, sizes = _whole(model)
     if sizes["pool"] != "distilled":
-        return rename(state, TIMM)
+        return features_to_timm(rename(state, TIMM))
     if "embed.position" not in state:
         raise ValueError("timm's distilled ViT has positions, this model has none: timm can't express it")
     state = dict(state)
@@ -815,7 +967,7 @@ def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
     if "head.weight" in state:  # the mean of two heads is half of each
         state["head.weight"], extra["head_dist.weight"] = (2 * state["head.weight"]).chunk(2, dim=1)
         extra["head_dist.bias"] = state["head.bias"]
-    return rename(state, TIMM) | extra
+    return features_to_timm(rename(state, TIMM)) | extra
 
 
 def to_torchvision(model: ViT | Mapping[str, Tensor]) -> State:
@@ -837,7 +989,7 @@ def to_torchvision(model: ViT | Mapping[str, Tensor]) -> State:
         )
     if config is not None and config.gelu != "exact":
         raise ValueError("torchvision's ViT has the exact GELU, this model the tanh approximation: to_timm, act_layer")
-    return rename(state, TORCHVISION)
+    return features_to_torchvision(rename(state, TORCHVISION))
 
 
 def to_huggingface(model: ViT | Mapping[str, Tensor], version: int = 4) -> State:
@@ -863,11 +1015,17 @@ def _whole(model: ViT | Mapping[str, Tensor]) -> tuple[Mapping[str, Tensor], dic
     if not isinstance(state, Mapping):
         raise TypeError(f"a ViT or its state dict is needed, got {type(model).__name__}")
     with files.refusing():
-        if strange := [name for name in state if name not in names_of(OURS, range(_blocks(state)))]:
+        plain, features = (
+            {n: t for n, t in state.items() if not n.startswith(FEATURES)},
+            _split(dict(state), FEATURES)[1],
+        )
+        if strange := [name for name in plain if name not in names_of(OURS, range(_blocks(state)))]:
             raise ValueError(f"not names of a ViT of this package: {files.some(strange)}")
-        rows = _rows_of(OURS, dict(state))
-        ours = _join(rows, dict(state))
+        rows = _rows_of(OURS, plain)
+        ours = _join(rows, plain) | features
         sizes = _sizes(ours)
+        if features:
+            sizes, _ = _with_stem(sizes, features, model.config.stem if isinstance(model, ViT) else None)
         P, Q = as_pair(sizes["patch_size"], "patch_size")
         position = ours.get("embed.position")
         prefix = {"mean": 0, "cls": 1, "distilled": 2}[sizes["pool"]]
@@ -878,7 +1036,8 @@ def _whole(model: ViT | Mapping[str, Tensor]) -> tuple[Mapping[str, Tensor], dic
 
 
 def _blocks(state: Mapping[str, Tensor]) -> int:
-    return 1 + max((int(match[1]) for name in state if (match := BLOCK.search(name))), default=-1)
+    named = [name for name in state if not name.startswith(FEATURES)]
+    return 1 + max((int(match[1]) for name in named if (match := BLOCK.search(name))), default=-1)
 
 
 def _plain(
@@ -893,4 +1052,8 @@ def _plain(
         )
     if sizes["pool"] == "distilled":
         raise ValueError(f"{library}'s ViT has one class token, this model has two: to_timm has both")
+    if (stem := sizes.get("stem")) is not None:
+        one_by_one = state["embed.patches.proj.weight"].shape[2:] == (1, 1)
+        if library != "torchvision" or not isinstance(stem, ConvStem) or not one_by_one:
+            raise ValueError(f"{library}'s ViT can't have the stem {stem}: to_timm can")
     return state, sizes

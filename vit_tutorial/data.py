@@ -12,7 +12,7 @@ import socket
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -58,6 +58,11 @@ class Images(Dataset[tuple[Tensor, int]]):
     def batch(self, index: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Many items at once, by default all: images (B, C, H, W) float32 in [0, 1], labels (B,) int64."""
         return self.images[index].float() / self.white, self.labels[index]
+
+    def part(self, chosen: Tensor) -> Images:
+        """The images where ``chosen``, (N,) bool, is True, in their order."""
+        masks = None if self.masks is None else self.masks[chosen]
+        return Images(self.images[chosen], self.labels[chosen], white=self.white, masks=masks)
 
 
 @dataclass(frozen=True)
@@ -301,6 +306,25 @@ def cifar10(root: str | Path = "data", download: bool = True) -> Data:
     return recorded("cifar10", tuple(train.classes), *splits)
 
 
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def cifar10_pictures() -> Images:
+    """200 of CIFAR-10's test images, 20 a class, that come with the package: enough to look at, not to measure with.
+
+    They were chosen by chance, and come from JPEG copies of the originals. Their classes are :data:`CIFAR10_CLASSES`.
+
+    Returns:
+        (200, 3, 32, 32), class by class.
+    """
+    from PIL import Image
+
+    with Image.open(Path(__file__).parent / "checkpoints" / "cifar10" / "pictures.png") as sheet:
+        pixels = torch.from_numpy(np.array(sheet))  # (10 * 32, 20 * 32, 3): a row a class
+    pictures = pixels.view(10, 32, 20, 32, 3).permute(0, 2, 4, 1, 3)  # (10, 20, 3, 32, 32)
+    return Images(pictures.reshape(200, 3, 32, 32), torch.arange(10).repeat_interleave(20))
+
+
 def fashion_mnist(root: str | Path = "data", download: bool = True) -> Data:
     """Fashion-MNIST (Xiao et al. 2017) through torchvision: 70,000 grey pictures of ten kinds of clothes, 28x28.
 
@@ -380,6 +404,33 @@ def image_folder(path: str | Path, image_size: Size, test_share: float | None = 
     aside = tuple(f"{file.parent.name}/{file.name}" for file in files[1]) if test_share is not None else ()
     mean, std = _statistics(splits[0])
     return Data(folder.resolve().name, *splits, tuple(sorted(train)), size, 3, mean, std, test_files=aside)
+
+
+def hold_out(data: Data, share: float, seed: int = 0) -> Data:
+    """The same data with a share of each class's training images, chosen by chance, in place of its test split.
+
+    For choices: what is chosen on the test split makes its accuracy look better than it is.
+
+    Args:
+        data: whose training images are split.
+        share: of each class, in (0, 1), rounded to whole images.
+        seed: other images for another seed.
+
+    Raises:
+        ValueError: a share outside (0, 1), or one that leaves a class without an image on either side.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"share must be above 0 and below 1, got {share}: 0.1 holds out every tenth image")
+    labels, random = data.train.labels, np.random.RandomState(seed)
+    held = torch.zeros(len(labels), dtype=torch.bool)
+    for label, name in enumerate(data.classes):
+        places = np.flatnonzero((labels == label).numpy())
+        count = round(share * len(places))
+        if not 0 < count < len(places):
+            raise ValueError(f"{share} of the {len(places)} training images of class {name!r} is {count} to hold out")
+        held[torch.from_numpy(random.permutation(places)[:count])] = True
+    splits = (data.train.part(~held), data.train.part(held))
+    return replace(data, train=splits[0], test=splits[1])
 
 
 Files = dict[str, list[Path]]  # of each class

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from vit_tutorial.patches import PatchEmbedding, Size, check_probability
+from vit_tutorial.patches import PatchEmbedding, Size, check_probability, grid_shape
 
 Grid = tuple[int, int]  # (rows, columns)
 Position = Literal["learned", "sincos", "none"]
@@ -93,6 +93,7 @@ class Embeddings(nn.Module):
         dropout: probability in [0, 1), after the positions are added (appendix B.1).
         class_token: False leaves it out, for pooling by the mean; then T = N.
         distillation_token: whether DeiT's second token (arXiv 2012.12877) follows the class token; then T = N + 2.
+        patches: what makes the patches' tokens, (B, C, H, W) -> (B, N, D), in place of :class:`PatchEmbedding`.
 
     Raises:
         ValueError: unknown ``position``, a probability outside [0, 1), a distillation token without a class token, or
@@ -112,6 +113,7 @@ class Embeddings(nn.Module):
         dropout: float = 0.0,
         class_token: bool = True,
         distillation_token: bool = False,
+        patches: nn.Module | None = None,
     ) -> None:
         super().__init__()
         if position not in get_args(Position):
@@ -119,10 +121,12 @@ class Embeddings(nn.Module):
         if distillation_token and not class_token:
             raise ValueError("distillation_token=True needs class_token=True: it follows the class token")
         check_probability(dropout, "dropout")
-        self.patches = PatchEmbedding(image_size, patch_size, in_channels, dim)
+        self.patches: Any = patches
+        if patches is None:
+            self.patches = PatchEmbedding(image_size, patch_size, in_channels, dim)
         prefix_tokens = int(class_token) + int(distillation_token)
         self.cls_token = nn.Parameter(torch.zeros(1, prefix_tokens, dim)) if prefix_tokens else None
-        rows, columns = self.patches.grid
+        rows, columns = grid_shape(image_size, patch_size)
         self.position: Tensor | None
         if position == "learned":
             self.position = nn.Parameter(torch.empty(1, prefix_tokens + rows * columns, dim))  # (1, T, D)

@@ -30,10 +30,12 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing
+from vit_tutorial.hybrid import stem_from
 from vit_tutorial.vit import ViT, ViTConfig
 
 History = list[dict[str, float]]  # a row an epoch
 SHIPPED = Path(__file__).parent / "checkpoints"
+COUNTER = "num_batches_tracked"  # a batch norm counts its training steps; nothing reads it, so files go without
 
 
 class _Trained(NamedTuple):
@@ -96,7 +98,9 @@ def load(name: str | os.PathLike[str]) -> Stored:
     with refusing(damaged(path)):
         state = read_safetensors(path / "model.safetensors")
         settings = json.loads((path / "config.json").read_bytes())
-        config = ViTConfig(**settings["model"])
+        fields = settings["model"]
+        stem = fields.get("stem")
+        config = ViTConfig(**(fields | {"stem": None if stem is None else stem_from(stem)}))
         if config.num_classes not in (0, len(settings["classes"])):
             raise ValueError(f"{len(settings['classes'])} names for {config.num_classes} classes")
         height, width = settings["image_size"]
@@ -150,9 +154,11 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         "gelu": "the {} GELU",
         "norm_eps": "epsilon {}",
         "image_size": "pictures of {} pixels",
-        "preprocess": "the preprocessing {}",
+        "preprocess": "{}",
+        "stem": "the stem {}",
     }
-    parts = [f"{way.format(assumed[key])} ({key}=)" for key, way in ways.items() if key in assumed]
+    said = {key: _recipe(value) if isinstance(value, Preprocessing) else value for key, value in assumed.items()}
+    parts = [f"{way.format(said[key])} ({key}=)" for key, way in ways.items() if key in said]
     sentences = []
     if parts:
         sentences.append(
@@ -164,6 +170,10 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         sentences.append(f"{'' if sentences else f'{about}: '}left out, a ViT having none: {assumed['left_out']}")
     if sentences:
         warnings.warn(brief(". ".join(sentences) + "."), UserWarning, stacklevel=stacklevel)
+
+
+def _recipe(how: Preprocessing) -> str:
+    return f"pixels of mean {how.mean}, deviation {how.std}, crop {how.crop}, {how.interpolation}"
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -342,19 +352,21 @@ def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bo
     Raises:
         ValueError: names that are missing or too many, other shapes, numbers that aren't finite (in float32): which.
     """
-    state = {name: tensor.detach() for name, tensor in state_dict.items()}
+    state = {name: tensor.detach() for name, tensor in state_dict.items() if not name.endswith(COUNTER)}
     blocks = {name.split(".")[1] for name in state if name.startswith("blocks.")}
     if len(blocks) != config.depth:  # before a damaged depth of a billion is built
         raise ValueError(f"the weights have {len(blocks)} blocks, the config says depth={config.depth}")
     with torch.device("meta"):
         model = ViT(config)
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    whole = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    expected = {name: shape for name, shape in whole.items() if not name.endswith(COUNTER)}
     compare(expected, {name: tuple(tensor.shape) for name, tensor in state.items()})
     if not checked:
         check_numbers(state)
     single = {name: tensor.float() for name, tensor in state.items()}
     check_numbers({name: tensor for name, tensor in single.items() if state[name].dtype == torch.float64})
-    model.load_state_dict(single, assign=True)
+    counters = {name: torch.tensor(0) for name in whole if name.endswith(COUNTER)}
+    model.load_state_dict(single | counters, assign=True)
     return model.eval()
 
 
@@ -398,30 +410,38 @@ def some(names: Sequence[str], limit: int = 10) -> str:
 def save(
     folder: str | os.PathLike[str], model: ViT, data: Data, history: History, *, command: str = "",
     preprocess: Preprocessing | None = None, recipe: Mapping[str, Any] | None = None,
+    test: Mapping[str, float] | None = None,
 ) -> None:  # fmt: skip
     """Write model.safetensors, config.json (all that is needed to use them), history.csv and curves.png.
 
     ``preprocess`` says how pictures become what the model takes; None: as ``data`` has them. ``recipe``, plain values,
-    says how it was trained.
+    says how it was trained. ``test``, loss and accuracy on the test split, if the history is that of images held out.
     """
     from vit_tutorial import plots
 
     out, table, picture = Path(folder), io.StringIO(), io.BytesIO()
+    split, accuracies = "test", {"test_accuracy": history[-1]["test_accuracy"]}
+    if test is not None:
+        split = "validation"
+        accuracies = {"test_accuracy": test["test_accuracy"], "validation_accuracy": history[-1]["test_accuracy"]}
+        history = [{name.replace("test_", "validation_"): value for name, value in row.items()} for row in history]
     config = {
         "model": asdict(model.config), "classes": list(data.classes),
         **asdict(preprocess or Preprocessing(data.image_size, data.mean, data.std)),
-        "data": data.name, "test_accuracy": history[-1]["test_accuracy"], "command": command,
+        "data": data.name, **accuracies, "command": command,
         "recipe": dict(recipe or {}), "test_files": list(data.test_files),
     }  # fmt: skip
     rows = csv.DictWriter(table, list(history[0]), lineterminator="\n")
     rows.writeheader()
     rows.writerows(history)
-    columns = {name: [row[name] for row in history] for name in ("loss", "test_loss", "accuracy", "test_accuracy")}
-    labels = ("training loss", "test loss", "training accuracy", "test accuracy")
+    names = ("loss", f"{split}_loss", "accuracy", f"{split}_accuracy")
+    columns = {name: [row[name] for row in history] for name in names}
+    labels = ("training loss", f"{split} loss", "training accuracy", f"{split} accuracy")
     lines = dict(zip(labels, columns.values(), strict=True))
     epochs = [row["epoch"] for row in history]
     plots.curves(epochs, lines, xlabel="epoch", ylabel="loss (nats), accuracy (0 to 1)").savefig(picture)
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(COUNTER)}
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write(out / "model.safetensors", safetensors.torch.save(weights))
     write(out / "config.json", (json.dumps(config, indent=2) + "\n").encode())
     write(out / "history.csv", table.getvalue().encode())

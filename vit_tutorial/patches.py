@@ -111,18 +111,23 @@ class PatchEmbedding(nn.Module):
         nn.init.constant_(self.proj.bias, 0.0)  # type: ignore[arg-type]
 
     def forward(self, images: Tensor) -> Tensor:
-        _, C, H, W = _four_axes(images).shape
-        if not images.is_floating_point():
-            raise TypeError(f"images must be floating point, got {images.dtype}: images.float() / 255 for 8-bit pixels")
-        if C != self.proj.in_channels:
-            fix = "channels go first, images.permute(0, 3, 1, 2)" if W == self.proj.in_channels else f"in_channels={C}"
-            raise ValueError(f"expected (B, {self.proj.in_channels}, H, W), got {tuple(images.shape)}: {fix}?")
-        if (H, W) != self.image_size:
-            raise ValueError(
-                f"built for images of {self.image_size} (height, width), got {(H, W)}: "
-                f"resize the images, or build with image_size={(H, W)} and resize_position_embedding"
-            )
+        check_images(images, self.proj.in_channels, self.image_size)
         return self.proj(images).flatten(2).transpose(1, 2)  # (B, D, rows, columns) -> (B, N, D)
+
+
+def check_images(images: Tensor, in_channels: int, image_size: tuple[int, int]) -> None:
+    """Raise ValueError or TypeError for images that a model built for (in_channels, *image_size) can't take."""
+    _, C, H, W = _four_axes(images).shape
+    if not images.is_floating_point():
+        raise TypeError(f"images must be floating point, got {images.dtype}: images.float() / 255 for 8-bit pixels")
+    if C != in_channels:
+        fix = "channels go first, images.permute(0, 3, 1, 2)" if W == in_channels else f"in_channels={C}"
+        raise ValueError(f"expected (B, {in_channels}, H, W), got {tuple(images.shape)}: {fix}?")
+    if (H, W) != image_size:
+        raise ValueError(
+            f"built for images of {image_size} (height, width), got {(H, W)}: "
+            f"resize the images, or build with image_size={(H, W)} and resize_position_embedding"
+        )
 
 
 def _four_axes(images: Tensor) -> Tensor:

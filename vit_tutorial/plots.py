@@ -279,7 +279,7 @@ def attention_over_image(
 @_styled
 def overlays(
     images: Sequence[Array], maps: Mapping[str, Sequence[Array]], titles: Sequence[str] = (), *,
-    masks: Sequence[Array] = (), first: bool = True, shared: bool = False, height: float = 1.6,
+    masks: Sequence[Array] = (), first: bool = True, shared: bool = False, largest: bool = False, height: float = 1.6,
 ) -> Figure:  # fmt: skip
     """A table of heat over images: a column an image, a row a kind of map.
 
@@ -290,6 +290,7 @@ def overlays(
         masks: (H, W) for each image, outlined where True.
         first: begin with a row of the images themselves.
         shared: all maps on one scale, up to the largest value of all; else each on its own.
+        largest: write each map's largest value into its corner.
         height: of each picture, in inches, where the column is wide enough.
     """
     most = max(float(_array(m).max()) for row in maps.values() for m in row) if shared else 0.0
@@ -306,6 +307,10 @@ def overlays(
             _draw(ax, image if heat is None else _overlay(_picture(image), _array(heat), most))
             if len(masks):
                 ax.contour(_array(masks[column]), levels=[0.5], colors="white", linewidths=1.0)
+            if largest and heat is not None:
+                box = {"facecolor": "black", "alpha": 0.6, "linewidth": 0, "pad": 1.5}
+                style = {"ha": "right", "va": "top", "color": "white", "fontsize": 9, "bbox": box}
+                ax.text(0.97, 0.96, f"{_array(heat).max():.2f}", transform=ax.transAxes, **style)
     for ax, title in zip(axes[0], titles, strict=False):
         ax.set_title(title)
     return figure

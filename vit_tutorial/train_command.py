@@ -21,6 +21,7 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 from vit_tutorial import data as data_sets
 from vit_tutorial import files, runs, train
 from vit_tutorial.data import Data
+from vit_tutorial.hybrid import ConvStem
 from vit_tutorial.recipe import Precision, Recipe
 from vit_tutorial.vit import ViT, ViTConfig, count_parameters
 
@@ -109,6 +110,13 @@ def _add_data(group: argparse._ArgumentGroup) -> None:
         help="of a folder of classes without splits: the share of each class to test on, as in 0.2",
     )
     group.add_argument(
+        "--validation",
+        type=float,
+        metavar="SHARE",
+        help="of the training images of each class, held out and tested on after every epoch (0.1); the test split "
+        "is then looked at once, at the end",
+    )
+    group.add_argument(
         "--augment",
         metavar="PARTS",
         help="none, default (the data set's own), or parts joined by +: affine, crop, flip, randaugment, mixup, cutmix",
@@ -126,6 +134,22 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--num-heads", type=int, metavar="h", help="attention heads, a divisor of the width")
     group.add_argument("--mlp-dim", type=int, metavar="M", help="hidden width of the MLP")
     group.add_argument("--drop-path", type=float, help="stochastic depth: share of the last block's samples")
+    group.add_argument(
+        "--stem",
+        type=_stem,
+        metavar="LAYERS",
+        help="3 x 3 convolutions before the tokens, each as channels x stride: 32x1,64x2,128x2; the strides' product "
+        "divides the patch size",
+    )
+
+
+def _stem(text: str) -> ConvStem:
+    """``32x1,64x2``: two 3 x 3 convolutions, of 32 channels with stride 1, and of 64 with stride 2."""
+    try:
+        layers = [tuple(int(number) for number in layer.split("x")) for layer in text.split(",")]
+        return ConvStem(tuple((channels, 3, stride) for channels, stride in layers))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"channels x stride are needed, as in 32x1,64x2, got {text!r}") from None
 
 
 def _add_recipe(group: argparse._ArgumentGroup) -> None:
@@ -182,6 +206,7 @@ def _model(args: argparse.Namespace, data: Data) -> ViT:
         image_size=data.image_size,
         in_channels=data.in_channels,
         num_classes=len(data.classes),
+        stem=args.stem,
         **{name: getattr(args, name) for name in MODEL},
     )
     torch.manual_seed(args.seed)
@@ -192,14 +217,16 @@ def _run(args: argparse.Namespace, command: str) -> None:
     recipe = recipe_of(args)
     data = data_sets.load(args.data, args.root, args.image_size, args.test_share)
     model = _model(args, data)
-    history = train.fit(model, data, recipe, workers=args.workers, out=args.out, resume=args.resume)
+    seen = data if args.validation is None else data_sets.hold_out(data, args.validation)
+    history = train.fit(model, seen, recipe, workers=args.workers, out=args.out, resume=args.resume)
     accelerator = Accelerator(mixed_precision="no")
     if accelerator.is_main_process:
         settings = runs.settings_in(args.out)  # with the precision that "auto" came to
         # JSON has no infinity.
         used = {name: "inf" if settings[name] == math.inf else settings[name] for name in RECIPE}
-        files.save(args.out, model, data, history, command=command, recipe=used)
-        seconds, accuracy = sum(row["seconds"] for row in history), history[-1]["test_accuracy"]
+        test = None if args.validation is None else train.evaluate(model, data)
+        files.save(args.out, model, data, history, command=command, recipe=used, test=test)
+        seconds, accuracy = sum(row["seconds"] for row in history), (test or history[-1])["test_accuracy"]
         print(
             f"test accuracy {accuracy:.2%} ({round(accuracy * len(data.test))} of {len(data.test)} images), "
             f"{count_parameters(model.config):,} parameters, {seconds:.0f} s on {accelerator.num_processes} x "

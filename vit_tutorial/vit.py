@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Protocol, Self, cast, get_args, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -21,6 +21,28 @@ SIZES = {
     "L": (1024, 24, 16, 4096),
     "H": (1280, 32, 16, 5120),
 }
+
+
+@runtime_checkable
+class Stem(Protocol):
+    """A hashable record of what makes tokens in place of :class:`PatchEmbedding`: those of ``vit_tutorial.hybrid``."""
+
+    @property
+    def stride(self) -> int:
+        """How many pixels of the image lie between two neighbours of the stem's feature map."""
+        ...
+
+    def embed(self, config: "ViTConfig") -> nn.Module:
+        """The module: images (B, C, H, W) -> tokens (B, N, D)."""
+        ...
+
+    def count_parameters(self, config: "ViTConfig") -> int:
+        """Parameters of that module."""
+        ...
+
+    def count_macs(self, config: "ViTConfig") -> int:
+        """Its multiply-accumulates for one image."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -48,6 +70,7 @@ class ViTConfig:
     gelu: Gelu = "exact"  # or "tanh"
     position: Position = "learned"  # or "sincos", "none"
     pool: Pool = "cls"  # or "mean": no class token then; "distilled": DeiT's second one, and a head on both
+    stem: Stem | None = None  # convolutions before the tokens (lesson 12); None: the paper's cut into patches
 
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size"):  # a list, as JSON has it, becomes a tuple: configs are hashable
@@ -72,6 +95,17 @@ class ViTConfig:
                 raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {good}")
         if self.position == "sincos":
             check_sincos_dim(self.dim)
+        if self.stem is not None:
+            self._check_stem(self.stem)
+
+    def _check_stem(self, stem: Stem) -> None:
+        if not isinstance(stem, Stem):
+            raise TypeError(f"stem must be one of vit_tutorial.hybrid's, or None, got {stem!r}")
+        if any(side % stem.stride for side in as_pair(self.patch_size, "patch_size")):
+            raise ValueError(
+                f"patch_size {self.patch_size} is not a multiple of {stem.stride}, the stride of {stem}: a token is "
+                "made of whole pixels of the stem's feature map"
+            )
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -122,6 +156,7 @@ class ViT(nn.Module):
             dropout=config.dropout,
             class_token=config.prefix_tokens >= 1,
             distillation_token=config.prefix_tokens == 2,
+            patches=config.stem.embed(config) if config.stem else None,
         )
         self.blocks = nn.Sequential()
         for layer in range(config.depth):
@@ -186,7 +221,7 @@ def count_parameters(config: ViTConfig) -> int:
     """Parameters by formula: 86,567,656 for B/16. Fixed sine-cosine positions are not learned and don't count."""
     C, D, M, L = config.in_channels, config.dim, config.mlp_dim, config.depth
     P, Q = as_pair(config.patch_size, "patch_size")
-    patches = (C * P * Q + 1) * D
+    patches = config.stem.count_parameters(config) if config.stem else (C * P * Q + 1) * D
     cls_token = config.prefix_tokens * D
     position = config.num_tokens * D if config.position == "learned" else 0
     norm = 2 * D
@@ -200,7 +235,8 @@ def count_macs(config: ViTConfig) -> int:
     """Multiply-accumulates of the matrix products in one image's forward pass, by formula: 17.564e9 for B/16."""
     C, D, M, L, T = config.in_channels, config.dim, config.mlp_dim, config.depth, config.num_tokens
     P, Q = as_pair(config.patch_size, "patch_size")
-    patches = (T - config.prefix_tokens) * C * P * Q * D
+    N = T - config.prefix_tokens
+    patches = config.stem.count_macs(config) if config.stem else N * C * P * Q * D
     qkv_and_proj = T * 4 * D * D
     scores_and_sums = 2 * T * T * D
     mlp = T * 2 * D * M

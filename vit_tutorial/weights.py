@@ -391,5 +391,6 @@ def _known(state: dict[str, Any], processor: Json | None, config: Json, name: st
             assumed = {key: value for key, value in assumed.items() if key != "preprocess"}
         classes = known.classes(model.num_classes) if model.num_classes else ()
         if given.image_size is None and known.resized:
-            model, tensors = with_size(model, tensors, preprocess.image_size)
+            height, width = preprocess.image_size
+            model, tensors = with_size(model, tensors, height if height == width else (height, width))
         return Found(model, tensors, preprocess, classes, assumed, name)

@@ -607,7 +607,9 @@ def _numbers(tried: _Tried, wrong: list[int]) -> dict[str, list[Pair]]:
             got = as_parts(outcome.get(name), len(expected)) if many else [outcome.get(name)]
             for index, (a, b) in enumerate(zip(expected if many else [expected], got or [], strict=False)):
                 tensor = as_tensor(b)
-                if isinstance(a, Tensor) and tensor is not None and differs({name: a}, {name: b}, tried.exercise):
+                if tensor is None or tensor.is_meta:
+                    continue
+                if isinstance(a, Tensor) and differs({name: a}, {name: b}, tried.exercise):
                     pair = (a, tensor.to(a.device), inputs)
                     found.setdefault(f"{name}[{index}]" if many else name, []).append(pair)
     return found

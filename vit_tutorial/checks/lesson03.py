@@ -67,73 +67,73 @@ ATTENTION_NUMBERS = Exercise(
         Mistake(
             "no scale",
             "You took the softmax of the scores themselves. They are divided by √d first, here √4.",
-            "3 · Why divide by √d",
+            "4 · Why divide by √d",
             _pencil(math.exp(2) / (math.exp(2) + 1)),
         ),
         Mistake(
             "a division by d",
             "You divided by d = 4. It is the square root of d that keeps the scores' spread at 1.",
-            "3 · Why divide by √d",
+            "4 · Why divide by √d",
             _pencil(math.exp(0.5) / (math.exp(0.5) + 1)),
         ),
         Mistake(
             "plain shares in place of a softmax",
             "You divided each score by their sum. The softmax raises e to each score first, so no weight is ever 0.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             _pencil(1.0),
         ),
         Mistake(
             "a multiplication by √d",
             "The scores are divided by √d, so that they get smaller.",
-            "3 · Why divide by √d",
+            "4 · Why divide by √d",
             _pencil(math.exp(4) / (math.exp(4) + 1)),
         ),
         Mistake(
             "the weights exchanged",
             "Key 0 fits the query better, so value 0 has the larger weight.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             _pencil(1 - FIRST),
         ),
         Mistake(
             "equal weights",
             "The key with the larger score gets the larger weight.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             _pencil(0.5),
         ),
         Mistake(
             "scores that are scaled already",
             "You divided by √4. Asked are the plain dot products, before any scale.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             {"scores": [1, 0]},
         ),
         Mistake(
             "key 1 with the query's first number",
             "Key 1 begins with 0: 2 · 0 + 0 · 1 + 1 · 0 + 1 · 0.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             {"scores": [2, 2]},
         ),
         Mistake(
             "powers that are not divided by their sum",
             "e to the power of the score is no weight yet: divide by the sum of both powers.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             {"weight 0": math.e},
         ),
         Mistake(
             "the values without their weights",
             "The output is a weighted mean of the values, not their sum.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             {"output": [4, 8]},
         ),
         Mistake(
             "one weight for all the output",
             "Each value has a weight of its own: value 1 has 1 minus the weight of value 0.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             {"output": [4 * FIRST, 8 * FIRST]},
         ),
         Mistake(
             "tokens in place of weights",
             "Each token has a weight for each token: square their number.",
-            "8 · What it costs",
+            "10 · What it costs",
             {"weights": 12 * 50},
         ),
         Mistake(
@@ -145,7 +145,7 @@ ATTENTION_NUMBERS = Exercise(
         Mistake(
             "the heads forgotten",
             "Each head has a table of weights of its own.",
-            "8 · What it costs",
+            "10 · What it costs",
             {"weights": 50 * 50},
         ),
     ),
@@ -208,7 +208,7 @@ def _scaled_afterwards(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]
     return weights @ v, weights
 
 
-_SCALE = "3 · Why divide by √d"
+_SCALE = "4 · Why divide by √d"
 
 ATTENTION = Exercise(
     name="attention",
@@ -270,13 +270,13 @@ ATTENTION = Exercise(
         Mistake(
             "weights transposed",
             "You mix with weightsᵀ @ v. The output of query i is row i of the weights times v: weights @ v.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, mix=lambda weights, v: weights.transpose(-2, -1) @ v),
         ),
         Mistake(
             "no softmax",
             "You mix with the scores themselves. softmax(dim=-1) turns them into weights that sum to 1.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, squash=lambda scores: scores),
         ),
         Mistake(
@@ -284,7 +284,7 @@ ATTENTION = Exercise(
             "You divide each score by the sum of the scores. The softmax takes e to the power of each score first, so "
             "that "
             "no weight is negative.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, squash=_shares),
         ),
         Mistake(
@@ -300,19 +300,19 @@ ATTENTION = Exercise(
             "A sigmoid looks at each score alone. The softmax compares the scores of one query, so that its weights "
             "sum to "
             "1.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, squash=torch.sigmoid),
         ),
         Mistake(
             "the logarithm of the weights",
             "log_softmax gives logarithms, all of them negative. softmax gives the weights.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, squash=lambda scores: scores.log_softmax(dim=-1)),
         ),
         Mistake(
             "later keys hidden",
             "You mask the keys behind the query, as language models do. In an image every token sees every other.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, squash=_causal),
         ),
         Mistake(
@@ -348,43 +348,43 @@ ATTENTION = Exercise(
         Mistake(
             "keys and values exchanged",
             "Queries meet keys, and what is mixed are the values: softmax(q kᵀ / √d) v.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, roles="qvk"),
         ),
         Mistake(
             "queries mixed in place of values",
             "What is mixed are the values, v.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, roles="qkq"),
         ),
         Mistake(
             "keys mixed in place of values",
             "What is mixed are the values, v.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, roles="qkk"),
         ),
         Mistake(
             "queries compared with themselves",
             "The scores are q kᵀ: queries meet keys.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, roles="qqv"),
         ),
         Mistake(
             "output and weights exchanged",
             "Both are right, but in the other order: first the output, then the weights.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, give=lambda output, weights, scores: (weights, output)),
         ),
         Mistake(
             "weights returned transposed",
             "The output is right. Return the weights as (..., T, S), a row for each query.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, give=lambda output, weights, scores: (output, weights.transpose(-2, -1))),
         ),
         Mistake(
             "scores returned in place of weights",
             "The output is right. The second thing to return are the weights, after the softmax.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_attend, give=lambda output, weights, scores: (output, scores)),
         ),
     ),
@@ -444,31 +444,31 @@ SPLIT_HEADS = Exercise(
         Mistake(
             "interleaved heads",
             "Head 0 takes every h-th column. It takes the first d: cut the last axis into (h, d), in this order.",
-            "4 · Many heads",
+            "5 · Many heads",
             _split_interleaved,
         ),
         Mistake(
             "heads behind the tokens",
             "You return (B, T, h, d). The heads go before the tokens, so that each head is a matrix (T, d).",
-            "4 · Many heads",
+            "5 · Many heads",
             _split_halfway,
         ),
         Mistake(
             "width and number of heads exchanged",
             "Your heads are h wide, and there are d of them: cut the last axis into (h, d).",
-            "4 · Many heads",
+            "5 · Many heads",
             _split_by_width,
         ),
         Mistake(
             "heads in front of the batch",
             "You return (h, B, T, d). The batch stays first: (B, h, T, d).",
-            "4 · Many heads",
+            "5 · Many heads",
             lambda x, num_heads: _split(x, num_heads).transpose(0, 1),
         ),
         Mistake(
             "tokens and columns exchanged",
             "You return (B, h, d, T). Each head is a matrix (T, d): a row is a token.",
-            "4 · Many heads",
+            "5 · Many heads",
             lambda x, num_heads: _split(x, num_heads).transpose(2, 3),
         ),
     ),
@@ -499,37 +499,37 @@ MERGE_HEADS = Exercise(
         Mistake(
             "interleaved heads",
             "Your columns take one number of each head in turn. The columns of head 0 come first, then head 1's.",
-            "4 · Many heads",
+            "5 · Many heads",
             lambda x: x.permute(0, 2, 3, 1).flatten(2),
         ),
         Mistake(
             "heads averaged",
             "The outputs of the heads stand side by side, h*d = D columns; a mean leaves d of them.",
-            "4 · Many heads",
+            "5 · Many heads",
             lambda x: x.mean(dim=1),
         ),
         Mistake(
             "tokens and columns exchanged",
             "You return (B, D, T): each row must be a token.",
-            "4 · Many heads",
+            "5 · Many heads",
             lambda x: x.transpose(1, 2).flatten(2).transpose(1, 2),
         ),
         Mistake(
             "heads summed",
             "The outputs of the heads stand side by side, h*d = D columns; a sum leaves d of them.",
-            "4 · Many heads",
+            "5 · Many heads",
             lambda x: x.sum(dim=1),
         ),
         Mistake(
             "heads one below the other",
             "You return (B, h*T, d): the heads stand in the sequence like further tokens. They go side by side.",
-            "4 · Many heads",
+            "5 · Many heads",
             lambda x: x.flatten(1, 2),
         ),
         Mistake(
             "heads in backward order",
             "Head 0 has the first d columns.",
-            "4 · Many heads",
+            "5 · Many heads",
             lambda x: _merge(x.flip(1)),
         ),
     ),
@@ -805,7 +805,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         Mistake(
             "key and value exchanged",
             "The rows of qkv are q, then k, then v. You use the second third as values.",
-            "2 · Where queries, keys and values come from",
+            "3 · Where queries, keys and values come from",
             _ValuesSecond,
         ),
         Mistake(
@@ -817,19 +817,19 @@ MULTI_HEAD_ATTENTION = Exercise(
         Mistake(
             "rows of qkv taken head by head",
             "You read the 3D numbers as (h, 3, d). They are (3, h, d): all queries, then all keys, then all values.",
-            "2 · Where queries, keys and values come from",
+            "3 · Where queries, keys and values come from",
             _HeadsOutside,
         ),
         Mistake(
             "rows of qkv interleaved",
             "You read the 3D numbers as q, k, v in turn. They are (3, h, d): all queries, all keys, all values.",
-            "2 · Where queries, keys and values come from",
+            "3 · Where queries, keys and values come from",
             _Interleaved,
         ),
         Mistake(
             "one head for all",
             "Your layer attends over the whole width at once. Split q, k and v into h heads before the scores.",
-            "4 · Many heads",
+            "5 · Many heads",
             _OneHead,
         ),
         Mistake(
@@ -843,25 +843,25 @@ MULTI_HEAD_ATTENTION = Exercise(
         Mistake(
             "no softmax",
             "You mix the values with the scores themselves. softmax(dim=-1) turns them into weights.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             _Plain,
         ),
         Mistake(
             "rows of qkv read as v, k, q",
             "The rows of qkv are q, then k, then v.",
-            "2 · Where queries, keys and values come from",
+            "3 · Where queries, keys and values come from",
             _OrderVKQ,
         ),
         Mistake(
             "rows of qkv read as k, v, q",
             "The rows of qkv are q, then k, then v.",
-            "2 · Where queries, keys and values come from",
+            "3 · Where queries, keys and values come from",
             _OrderKVQ,
         ),
         Mistake(
             "rows of qkv read as v, q, k",
             "The rows of qkv are q, then k, then v.",
-            "2 · Where queries, keys and values come from",
+            "3 · Where queries, keys and values come from",
             _OrderVQK,
         ),
         Mistake(
@@ -881,19 +881,19 @@ MULTI_HEAD_ATTENTION = Exercise(
         Mistake(
             "a residual inside the layer",
             "You add the input to the output. That is right, but it is the encoder block's work: lesson 05.",
-            "4 · Many heads",
+            "5 · Many heads",
             _Residual,
         ),
         Mistake(
             "the tokens themselves as values",
             "Values are projected, too: the last third of qkv(x).",
-            "2 · Where queries, keys and values come from",
+            "3 · Where queries, keys and values come from",
             _ValuesNotProjected,
         ),
         Mistake(
             "no bias in q, k and v",
             "qkv has a bias, and it is added: qkv(x).",
-            "2 · Where queries, keys and values come from",
+            "3 · Where queries, keys and values come from",
             _NoQkvBias,
         ),
         Mistake(
@@ -908,25 +908,25 @@ MULTI_HEAD_ATTENTION = Exercise(
             "You mask the tokens behind each query (is_causal=True), as language models do. In an image every token "
             "sees "
             "every other.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             _Later,
         ),
         Mistake(
             "interleaved heads on the way back",
             "Your columns take one number of each head in turn. The columns of head 0 come first, then head 1's.",
-            "4 · Many heads",
+            "5 · Many heads",
             _MergedBackwards,
         ),
         Mistake(
             "interleaved heads",
             "Head 0 takes every h-th column. It takes the first d: cut the last axis into (h, d), in this order.",
-            "4 · Many heads",
+            "5 · Many heads",
             _SplitInterleaved,
         ),
         Mistake(
             "heads averaged",
             "The outputs of the heads stand side by side; yours are averaged.",
-            "4 · Many heads",
+            "5 · Many heads",
             _OneHeadsAverage,
         ),
     ),
@@ -1062,14 +1062,14 @@ ATTENTION_IN_CHUNKS = Exercise(
             "a softmax for each chunk, then their mean",
             "Each chunk's weights sum to 1, so a chunk of poor matches counts as much as one of good ones. Keep sums, "
             "and divide once at the end.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             _mean_of_chunks,
         ),
         Mistake(
             "a softmax for each chunk, then their sum",
             "Each chunk's weights sum to 1, so all together sum to the number of chunks. Keep sums of powers, and "
             "divide once at the end.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             _sum_of_chunks,
         ),
         Mistake(
@@ -1108,19 +1108,19 @@ ATTENTION_IN_CHUNKS = Exercise(
         Mistake(
             "a division that is missing at the end",
             "The mixed values are divided by the sum of the powers.",
-            "1 · Attention with a pencil",
+            "2 · Queries, keys, values, with a pencil",
             Slip(_chunks, last=lambda mixed, total: mixed),
         ),
         Mistake(
             "a last chunk lost",
             "S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) gives it, too.",
-            "8 · What it costs",
+            "10 · What it costs",
             Slip(_chunks, parts=_full_chunks),
         ),
         Mistake(
             "the last chunk alone",
             "What the earlier chunks brought is overwritten. Keep both sums from chunk to chunk.",
-            "8 · What it costs",
+            "10 · What it costs",
             _last_chunk,
         ),
         Mistake(

@@ -42,7 +42,7 @@ _NORMED = "The residual from the normed input."
 _POST = "Post-norm by accident."
 _EQUATIONS = "1 · Two equations, two lines"
 _HAND = "4 · The block by hand"
-_DEPTH = "9 · Stochastic depth"
+_DEPTH = "10 · Stochastic depth"
 _DROP_WRONG = "Drop path done wrong."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

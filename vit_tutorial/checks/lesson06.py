@@ -407,7 +407,7 @@ def _observe_model(work: Any, case: Case) -> Result:
     if case.label == NEW:
         return sound | _start(module, case)
     if case.label == TRAINING:
-        layer(lambda *_: module, case)
+        layer(lambda *_: module, case, _others(case.weights), differentiable=False)
         answers = [module.train()(*case.args) for _ in range(2)]
         fixed = torch.equal(*answers) and torch.equal(answers[0], module.eval()(*case.args))
         return sound | {"its answer in training mode": Words("as in evaluation mode" if fixed else "left to chance")}

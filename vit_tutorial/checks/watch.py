@@ -156,5 +156,5 @@ class Operations(TorchFunctionMode):
         return result
 
     def shapes(self, *names: str) -> list[tuple[int, ...]]:
-        """The shapes that the functions of these names gave; "exp" stands for "exp_" and "__exp__", too."""
+        """The shapes that the functions of these names gave; "exp" stands for ``exp_`` and ``__exp__``, too."""
         return [shape for name, shape in self.seen if name.strip("_") in names]

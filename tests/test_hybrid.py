@@ -1,0 +1,516 @@
+"""The hybrid input: a stem as a field of the config, the paper's ResNet V2, timm's and torchvision's logits."""
+
+import json
+import math
+from dataclasses import asdict, replace
+from functools import partial
+
+import numpy as np
+import pytest
+import safetensors.torch
+import timm
+import timm.models.vision_transformer_hybrid as timm_hybrid
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peers import randomise
+from timm.layers import HybridEmbed as TimmHybridEmbed
+from timm.models.resnetv2 import ResNetV2 as TimmResNetV2
+from torch import nn
+from torchvision.models import VisionTransformer
+from torchvision.models.vision_transformer import ConvStemConfig
+
+import vit_tutorial as vt
+from vit_tutorial import convert as conversion
+from vit_tutorial import files, hybrid
+
+EARLY = hybrid.ConvStem(((8, 3, 1), (12, 3, 2), (16, 3, 2)))
+R26 = hybrid.ResNetStem((2, 2, 2, 2), width=32)
+SMALL = {"image_size": 32, "patch_size": 4, "num_classes": 5, "dim": 16, "depth": 2, "num_heads": 2, "mlp_dim": 40}
+
+
+def config_of(stem, **changes):
+    return vt.ViTConfig(**({**SMALL, "stem": stem} | changes))
+
+
+def filled(module, seed=0):
+    """Random numbers in every tensor, statistics of batch norms included; in float64, ready to be asked."""
+    randomise(module, seed)
+    generator = torch.Generator().manual_seed(seed)
+    for name, buffer in module.named_buffers():
+        if name.endswith("running_mean"):
+            buffer.copy_(torch.randn(buffer.shape, generator=generator))
+        if name.endswith("running_var"):
+            buffer.copy_(0.5 + torch.rand(buffer.shape, generator=generator))
+    return module.double().eval()
+
+
+def known(**more):
+    """What a file of tensors doesn't tell, so that nothing is assumed."""
+    return {"num_heads": 2, "gelu": "exact", "norm_eps": 1e-6} | more
+
+
+def ours_from(state, source="timm", *, image_size=64, **more):
+    preprocess = vt.data.Preprocessing((image_size, image_size), (0.5,) * 3, (0.5,) * 3)
+    config, tensors, _ = conversion.convert(
+        state, source, image_size=image_size, preprocess=preprocess, **known(**more)
+    )
+    model = vt.ViT(config).double().eval()
+    model.load_state_dict(tensors)
+    return model
+
+
+def assert_same(ours, theirs, size=64):
+    images = torch.randn(1, 3, size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    with torch.inference_mode():
+        assert (ours(images) - theirs(images)).abs().max() < 1e-8
+        assert ours(images).std() > 1e-3
+
+
+# ------------------------------------------------------------------------------------------------ the config's field
+
+
+@pytest.mark.parametrize("stem", [EARLY, R26, hybrid.ResNetStem((), width=32)])
+def test_a_stem_has_as_many_parameters_and_macs_as_the_formulas_say(stem):
+    config = config_of(stem, image_size=64, patch_size=32)
+    model = vt.ViT(config)
+    macs = 0
+
+    def count(layer, inputs, output):
+        nonlocal macs
+        macs += output[0].numel() * layer.weight[0].numel()
+
+    for layer in model.embed.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_hook(count)
+    assert model(torch.rand(1, 3, 64, 64)).shape == (1, 5)
+    assert vt.count_parameters(config) == sum(p.numel() for p in model.parameters())
+    N, D = math.prod(config.grid), config.dim
+    without = vt.count_macs(replace(config, stem=None)) - N * 3 * 32 * 32 * D
+    assert vt.count_macs(config) == without + macs
+
+
+def test_the_paper_s_r50_has_as_many_parameters_as_timm_s():
+    config = vt.ViTConfig(stem=hybrid.ResNetStem((3, 4, 9)))
+    with torch.device("meta"):
+        theirs = TimmResNetV2((3, 4, 9), num_classes=0, global_pool="", preact=False)
+    projection = 1024 * 768 + 768
+    plain = vt.ViTConfig()
+    patches = (3 * 16 * 16 + 1) * 768
+    assert (
+        vt.count_parameters(config) - vt.count_parameters(plain) + patches
+        == sum(p.numel() for p in theirs.parameters()) + projection
+    )
+
+
+@pytest.mark.parametrize("stem", [EARLY, R26])
+def test_a_config_with_a_stem_is_hashable_and_survives_json(stem):
+    config = config_of(stem, patch_size=32)
+    text = json.dumps(asdict(config))
+    fields = json.loads(text)
+    again = vt.ViTConfig(**(fields | {"stem": hybrid.stem_from(fields["stem"])}))
+    assert again == config
+    assert hash(again) == hash(config)
+
+
+def test_names_of_a_model_without_a_stem_are_the_same_as_ever():
+    names = set(vt.ViT(vt.ViTConfig(**SMALL)).state_dict())
+    assert {name for name in names if name.startswith("embed.")} == {
+        "embed.cls_token",
+        "embed.position",
+        "embed.patches.proj.weight",
+        "embed.patches.proj.bias",
+    }
+    hybrids = set(vt.ViT(config_of(EARLY)).state_dict())
+    assert names < hybrids
+    assert all(name.startswith("embed.patches.features.") for name in hybrids - names)
+
+
+@pytest.mark.parametrize(
+    ("stem", "patch_size", "grid"),
+    [(EARLY, 4, (8, 8)), (EARLY, (8, 4), (4, 8)), (R26, 32, (1, 1)), (EARLY, 16, (2, 2))],
+)
+def test_a_token_is_a_patch_of_the_feature_map(stem, patch_size, grid):
+    config = config_of(stem, patch_size=patch_size)
+    assert config.grid == grid == vt.ViT(config).embed.patches.grid
+
+
+def test_maps_of_attention_are_those_of_the_tokens():
+    model = vt.ViT(config_of(EARLY)).eval()
+    assert model.attention_maps(torch.rand(2, 3, 32, 32))[1].shape == (2, 2, 65, 65)
+
+
+def test_each_token_sees_more_than_its_own_pixels():
+    embed = vt.ViT(config_of(EARLY)).eval().embed.patches
+    images = torch.rand(1, 3, 32, 32)
+    changed = images.clone()
+    changed[:, :, 15, 15] += 1.0  # the last pixel of the patch in row 3, column 3
+    moved = (embed(images) - embed(changed)).abs().sum(dim=2).view(8, 8) > 1e-6
+    assert moved[3, 3]
+    assert moved[4, 4]
+    assert moved.sum() < 64
+    plain = vt.PatchEmbedding(32, 4, 3, 16)
+    assert ((plain(images) - plain(changed)).abs().sum(dim=2) > 0).sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: config_of(EARLY, patch_size=2), "patch_size 2 is not a multiple of 4"),
+        (lambda: config_of(R26, patch_size=(32, 16)), "not a multiple of 32"),
+        (lambda: hybrid.ConvStem(()), "at least one"),
+        (lambda: hybrid.ConvStem(((8, 3),)), "channels, kernel size, stride"),
+        (lambda: hybrid.ConvStem(((8, 3, 0),)), "channels, kernel size, stride"),
+        (lambda: hybrid.ConvStem(((8, 4, 1),)), "even kernel"),
+        (lambda: hybrid.ResNetStem((2, 0)), "at least one block"),
+        (lambda: hybrid.ResNetStem((2,), width=48), "multiple of 32"),
+        (lambda: hybrid.stem_from({"width": 3}), "layers or blocks"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        wrong()
+
+
+def test_something_else_as_a_stem_is_refused():
+    with pytest.raises(TypeError, match=r"hybrid.*'conv'"):
+        config_of("conv")
+
+
+# ---------------------------------------------------------------------------------------- around a map of one's own
+
+
+def test_any_feature_map_becomes_tokens():
+    features = nn.Sequential(nn.Conv2d(3, 6, 5, stride=4, padding=2), nn.Tanh())
+    embed = hybrid.HybridEmbed(features, (32, 16), patch_size=(2, 1), dim=16)
+    images = torch.rand(2, 3, 32, 16)
+    maps = features(images)  # (2, 6, 8, 4)
+    assert embed.grid == (4, 4)
+    expected = vt.patchify(maps, (2, 1)) @ embed.proj.weight.flatten(1).T + embed.proj.bias
+    torch.testing.assert_close(embed(images), expected)
+
+
+def test_the_feature_map_s_shape_is_found_without_touching_the_module():
+    features = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4), nn.Dropout())
+    before = {name: tensor.clone() for name, tensor in features.state_dict().items()}
+    chance = torch.get_rng_state()
+    shape = hybrid._output_shape(features, (3, 20, 12))
+    assert shape == (4, 10, 6)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in features.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), chance)
+
+
+@pytest.mark.parametrize(
+    ("features", "patch_size"), [(nn.Flatten(), 1), (nn.Conv2d(3, 4, 3, padding=1), 5), (nn.AdaptiveAvgPool2d(1), 2)]
+)
+def test_a_map_that_patches_do_not_divide_is_refused(features, patch_size):
+    with pytest.raises(ValueError, match="a feature map"):
+        hybrid.HybridEmbed(features, 32, patch_size)
+
+
+@pytest.mark.parametrize("images", [torch.rand(2, 3, 16, 32), torch.rand(3, 32, 32), torch.rand(2, 1, 32, 32)])
+def test_images_of_another_shape_are_refused(images):
+    with pytest.raises(ValueError, match=r"images|expected"):
+        vt.ViT(config_of(EARLY))(images)
+
+
+def test_images_of_whole_numbers_are_refused():
+    with pytest.raises(TypeError, match="floating point"):
+        vt.ViT(config_of(EARLY))(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 7), st.integers(1, 3)), min_size=1, max_size=3))
+def test_a_convolutional_stem_makes_the_grid_that_the_config_says(layers):
+    stem = hybrid.ConvStem(tuple((c, k + (k % 2 == 0 and s == 1), s) for c, k, s in layers))
+    config = vt.ViTConfig(
+        image_size=(2 * stem.stride, 3 * stem.stride), patch_size=stem.stride, dim=8, depth=1, num_heads=1, mlp_dim=8,
+        num_classes=2, stem=stem,
+    )  # fmt: skip
+    model = vt.ViT(config).eval()
+    assert model.embed.patches.grid == config.grid == (2, 3)
+    assert model(torch.rand(1, 3, *config.image_size)).shape == (1, 2)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(5, 40), st.integers(1, 7), st.integers(1, 4))
+def test_padding_makes_the_sides_a_stride_s_share_rounded_up(side, kernel_size, stride):
+    kernel_size = max(kernel_size, stride)
+    padded = hybrid.pad_same(torch.ones(1, 1, side, side + 3), kernel_size, stride)
+    outputs = [(n - kernel_size) // stride + 1 for n in padded.shape[-2:]]
+    assert outputs == [math.ceil(side / stride), math.ceil((side + 3) / stride)]
+    assert padded.sum() == side * (side + 3)
+
+
+# --------------------------------------------------------------------------------------------------- the same logits
+
+RESNETS = [
+    "vit_tiny_r_s16_p8_224", "vit_tiny_r_s16_p8_384", "vit_small_r26_s32_224", "vit_small_r26_s32_384",
+    "vit_base_r26_s32_224", "vit_base_r50_s16_224", "vit_base_r50_s16_384", "vit_large_r50_s32_224",
+    "vit_large_r50_s32_384",
+]  # fmt: skip
+OTHERS = ["vit_small_resnet26d_224", "vit_small_resnet50d_s16_224", "vit_base_resnet26d_224", "vit_base_resnet50d_224"]
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """The names of timm with half the channels: the same modules, in a tenth of the time."""
+    slim = partial(TimmResNetV2, stem_chs=32, channels=(128, 256, 512, 1024))
+    monkeypatch.setattr(timm_hybrid, "ResNetV2", slim)
+    stem = timm_hybrid.create_resnetv2_stem
+    monkeypatch.setattr(timm_hybrid, "create_resnetv2_stem", partial(stem, out_chs=32))
+
+
+def timm_s(name, **more):
+    sizes = {"img_size": 64, "embed_dim": 16, "depth": 2, "num_heads": 2, "num_classes": 5} | more
+    return filled(timm.create_model(name, pretrained=False, **sizes))
+
+
+def test_the_list_of_timm_s_hybrids_is_whole():
+    known_names = {*RESNETS, *OTHERS, "vit_base_mci_224"}
+    assert known_names == set(timm.list_models(module="vision_transformer_hybrid"))
+
+
+@pytest.mark.parametrize("name", RESNETS)
+def test_timm_s_hybrids_answer_alike_by_name(name, narrow):
+    theirs = timm_s(name)
+    ours = ours_from(theirs.state_dict())
+    assert_same(ours, theirs)
+    back, state = vt.weights.to_timm(ours), theirs.state_dict()
+    assert back.keys() == state.keys()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in back.items())
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_timm_s_resnet_d_answers_alike_through_hybrid_embed(name):
+    theirs = timm_s(name)
+
+    class Features(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.backbone = theirs.patch_embed.backbone
+
+        def forward(self, images):
+            return self.backbone(images)[-1]
+
+    state = {n: t for n, t in theirs.state_dict().items() if "backbone" not in n}
+    grid = theirs.patch_embed.grid_size[0]
+    channels = theirs.patch_embed.proj.in_channels
+    preprocess = vt.data.Preprocessing((grid, grid), (0.5,) * channels, (0.5,) * channels)
+    config, tensors, _ = conversion.convert(state, "timm", image_size=grid, preprocess=preprocess, **known())
+    ours = vt.ViT(replace(config, image_size=64, patch_size=64 // grid, in_channels=3))
+    ours.embed.patches = hybrid.HybridEmbed(Features(), 64, dim=16)
+    missing, unexpected = ours.load_state_dict(tensors, strict=False)
+    assert not unexpected
+    assert all(".features." in name for name in missing)
+    assert_same(ours.double().eval(), theirs)
+
+
+def test_a_copy_of_timm_s_repository_loads(narrow, tmp_path):
+    theirs = timm_s("vit_small_r26_s32_224", num_heads=1).float()
+    about = {
+        "input_size": [3, 64, 64],
+        "mean": [0.5] * 3,
+        "std": [0.5] * 3,
+        "crop_pct": 0.9,
+        "interpolation": "bicubic",
+    }
+    config = {"architecture": "vit_small_r26_s32_224", "num_classes": 5, "model_args": {"num_heads": 1}}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"pretrained_cfg": about}))
+    safetensors.torch.save_file(theirs.state_dict(), tmp_path / "model.safetensors")
+    model, _, preprocess = vt.load(tmp_path)
+    assert model.config.stem == R26
+    assert preprocess.crop == 0.9
+    assert_same(model.double(), theirs.double())
+
+
+def test_what_a_hybrid_looks_at_can_be_shown():
+    model = filled(vt.ViT(config_of(EARLY))).float()
+    images = torch.rand(1, 3, 32, 32)
+    assert vt.explain.relevance(model, images, 2).shape == (1, 8, 8)
+    page = vt.explorer.explore(model, images, classes=list("abcde")).html
+    assert '"grid": [8, 8]' in page.replace('"grid":[8,8]', '"grid": [8, 8]')
+
+
+def test_a_hybrid_of_timm_s_with_another_backbone_is_refused_and_the_way_out_named():
+    with pytest.raises(ValueError, match="HybridEmbed takes any"):
+        ours_from(timm_s("vit_small_resnet26d_224").state_dict())
+
+
+def test_mobileclip_s_stem_is_refused_and_answers_alike_through_hybrid_embed():
+    theirs = timm_s("vit_base_mci_224", embed_dim=768, depth=1, num_heads=12)
+    with pytest.raises(ValueError, match="HybridEmbed takes any"):
+        ours_from(theirs.state_dict())
+    state = {n: t for n, t in theirs.state_dict().items() if "backbone" not in n}
+    *first, last = theirs.patch_embed.backbone
+    state |= {f"patch_embed.proj.{leaf}": last.conv.state_dict()[leaf] for leaf in ("weight", "bias")}
+    grid, channels = theirs.patch_embed.grid_size[0], last.conv.in_channels
+    preprocess = vt.data.Preprocessing((2 * grid, 2 * grid), (0.5,) * channels, (0.5,) * channels)
+    config, tensors, _ = conversion.convert(
+        state, "timm", image_size=2 * grid, preprocess=preprocess, **known(num_heads=12)
+    )
+    ours = vt.ViT(replace(config, image_size=64, patch_size=64 // grid, in_channels=3))
+    ours.embed.patches = hybrid.HybridEmbed(nn.Sequential(*first), 64, patch_size=2, dim=768)
+    missing, unexpected = ours.load_state_dict(tensors, strict=False)
+    assert not unexpected
+    assert all(".features." in name for name in missing)
+    assert_same(ours.double().eval(), theirs)
+
+
+def timm_with_conv_stem(config):
+    channels = (*(channels for channels, _, _ in config.stem.layers), config.dim)
+    strides = (*(stride for _, _, stride in config.stem.layers), 1)
+    kernels = (*(kernel for _, kernel, _ in config.stem.layers), 1)
+    padding = tuple((kernel - 1) // 2 for kernel in kernels)  # torchvision's; timm's own grows with the stride
+    stem = timm_hybrid.ConvStem(
+        depth=len(channels), channels=channels, kernel_size=kernels, stride=strides, padding=padding
+    )
+    return timm.models.VisionTransformer(
+        img_size=config.image_size, patch_size=1, embed_dim=config.dim, depth=config.depth,
+        num_heads=config.num_heads, num_classes=config.num_classes, mlp_ratio=config.mlp_dim / config.dim,
+        embed_layer=partial(TimmHybridEmbed, backbone=stem, proj=False),
+    )  # fmt: skip
+
+
+def torchvision_with_conv_stem(config):
+    configs = [ConvStemConfig(channels, kernel, stride) for channels, kernel, stride in config.stem.layers]
+    return VisionTransformer(
+        config.image_size, config.patch_size, config.depth, config.num_heads, config.dim, config.mlp_dim,
+        num_classes=config.num_classes, conv_stem_configs=configs,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("build", "write"),
+    [(timm_with_conv_stem, vt.weights.to_timm), (torchvision_with_conv_stem, vt.weights.to_torchvision)],
+)
+@pytest.mark.parametrize("stem", [EARLY, hybrid.ConvStem(((8, 5, 4),))])
+def test_a_model_with_a_convolutional_stem_answers_alike_there_and_back(build, write, stem):
+    config = config_of(stem)
+    source = "timm" if build is timm_with_conv_stem else "torchvision"
+    theirs = filled(build(config))
+    ours = ours_from(theirs.state_dict(), source, image_size=32, stem=stem)
+    assert ours.config == config
+    assert_same(ours, theirs, size=32)
+    mine = filled(vt.ViT(config), seed=5)
+    theirs.load_state_dict(write(mine))  # strict
+    assert_same(mine, theirs, size=32)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda s: s.pop("conv_proj.conv_bn_relu_1.1.running_var"), r"1 missing: .*features\.1\.norm\.running_var"),
+        (lambda s: s.update({"conv_proj.conv_bn_relu_1.0.weight": torch.ones(3)}), r"features\.1\.conv.*4 axes"),
+        (lambda s: s.update({"conv_proj.conv_bn_relu_0.1.weight": torch.ones(3)}), r"features\.0\.norm\.weight \(3,\)"),
+        (
+            lambda s: s.update({"conv_proj.conv_bn_relu_0.0.bias": torch.ones(8)}),
+            r"1 unexpected: .*features\.0\.conv\.bias",
+        ),
+    ],
+)
+def test_a_stem_s_tensors_that_do_not_fit_are_named(change, words):
+    state = dict(torchvision_with_conv_stem(config_of(EARLY)).state_dict())
+    change(state)
+    with pytest.raises(ValueError, match=words):
+        ours_from(state, "torchvision", image_size=32, stem=EARLY)
+
+
+def test_strides_that_the_shapes_do_not_tell_are_assumed_aloud():
+    halves = hybrid.ConvStem(((8, 3, 2), (12, 3, 2)))
+    theirs = torchvision_with_conv_stem(config_of(halves))
+    with pytest.warns(UserWarning, match=r"the stem ConvStem\(layers=\(\(8, 3, 2\), \(12, 3, 2\)\)\) \(stem=\)"):
+        converted = conversion.convert(theirs.state_dict(), image_size=32, num_heads=2)
+    assert converted.config.stem == halves
+    assert converted.config.patch_size == 4
+
+
+def test_a_stem_told_of_a_file_without_one_is_refused():
+    with pytest.raises(ValueError, match="no stem's tensors"):
+        ours_from(vt.weights.to_timm(vt.ViT(vt.ViTConfig(**SMALL))), image_size=32, stem=EARLY)
+
+
+def test_transformers_and_torchvision_refuse_what_they_do_not_have():
+    with pytest.raises(ValueError, match="transformers's ViT can't have the stem"):
+        vt.weights.to_huggingface(vt.ViT(config_of(EARLY)))
+    with pytest.raises(ValueError, match="torchvision's ViT can't have the stem"):
+        vt.weights.to_torchvision(vt.ViT(config_of(R26, patch_size=32)))
+
+
+def as_google_has_it(model):
+    """The arrays of the paper's .npz for timm's hybrid: Flax's names and orders of axes."""
+    arrays = {}
+    for name, tensor in model.state_dict().items():
+        array = tensor.numpy()
+        if "backbone" in name:
+            part = name.removeprefix("patch_embed.backbone.").replace("stages.", "").replace("blocks.", "")
+            *place, layer, leaf = part.split(".")
+            leaf = "kernel" if layer.startswith("conv") else {"weight": "scale"}.get(leaf, leaf)
+            if not place or place == ["stem"]:
+                where = f"{layer.replace('norm', 'gn')}_root"
+            else:
+                layer = f"{layer}_proj" if place[2:] == ["downsample"] else layer
+                where = f"block{int(place[0]) + 1}/unit{int(place[1]) + 1}/{layer.replace('norm', 'gn')}"
+            arrays[f"{where}/{leaf}"] = array.transpose(2, 3, 1, 0) if array.ndim == 4 else array
+        elif name == "cls_token":
+            arrays["cls"] = array
+        elif name == "pos_embed":
+            arrays["Transformer/posembed_input/pos_embedding"] = array
+        elif name.startswith("patch_embed.proj"):
+            kernel = array.ndim == 4
+            arrays[f"embedding/{'kernel' if kernel else 'bias'}"] = array.transpose(2, 3, 1, 0) if kernel else array
+        elif name.startswith(("norm.", "head.")):
+            layer, leaf = name.split(".")
+            flax = {"norm": ("Transformer/encoder_norm", "scale"), "head": ("head", "kernel")}[layer]
+            arrays[f"{flax[0]}/{flax[1] if leaf == 'weight' else 'bias'}"] = array.T
+        else:
+            _, i, layer, *rest = name.split(".")
+            block, leaf = f"Transformer/encoderblock_{i}/", rest[-1]
+            if layer in ("norm1", "norm2"):
+                where = {"norm1": "LayerNorm_0", "norm2": "LayerNorm_2"}[layer]
+                arrays[f"{block}{where}/{'scale' if leaf == 'weight' else 'bias'}"] = array
+            elif layer == "mlp":
+                where = f"MlpBlock_3/Dense_{int(rest[0][2]) - 1}"
+                arrays[f"{block}{where}/{'kernel' if leaf == 'weight' else 'bias'}"] = array.T
+            else:
+                where = f"{block}MultiHeadDotProductAttention_1/"
+                h, D = 2, array.shape[-1] if leaf == "weight" else len(array) // (3 if rest[0] == "qkv" else 1)
+                if rest[0] == "qkv":
+                    for part, one in zip(("query", "key", "value"), np.split(array, 3), strict=True):
+                        turned = one.T.reshape(D, h, D // h) if leaf == "weight" else one.reshape(h, D // h)
+                        arrays[f"{where}{part}/{'kernel' if leaf == 'weight' else 'bias'}"] = turned
+                else:
+                    turned = array.T.reshape(h, D // h, D) if leaf == "weight" else array
+                    arrays[f"{where}out/{'kernel' if leaf == 'weight' else 'bias'}"] = turned
+    return arrays
+
+
+@pytest.mark.parametrize(
+    "name", ["vit_tiny_r_s16_p8_224", "vit_small_r26_s32_224", "vit_base_r50_s16_224", "vit_large_r50_s32_224"]
+)
+def test_google_s_files_answer_as_in_timm_s_own_loader(name, narrow, tmp_path):
+    gelu = partial(nn.GELU, approximate="tanh")
+    arrays = as_google_has_it(timm_s(name, act_layer=gelu))
+    np.savez(tmp_path / "R.npz", **arrays)
+    theirs = timm.create_model(
+        name, img_size=64, embed_dim=16, depth=2, num_heads=2, num_classes=5, act_layer=gelu
+    ).double()
+    theirs.load_pretrained(str(tmp_path / "R.npz"))
+    state = vt.weights.read(tmp_path / "R.npz")
+    ours = ours_from(state, "google", gelu="tanh")
+    assert_same(ours, theirs.eval())
+
+
+# ------------------------------------------------------------------------------------------------------------- files
+
+
+def test_a_hybrid_is_saved_and_loaded_as_it_was(tmp_path):
+    model = filled(vt.ViT(config_of(EARLY))).float()
+    data = vt.data.Data("pictures", None, None, tuple("abcde"), (32, 32), 3, (0.5,) * 3, (0.5,) * 3)
+    row = {"epoch": 1, "loss": 1.0, "accuracy": 0.5, "test_loss": 1.0, "test_accuracy": 0.5}
+    files.save(tmp_path, model, data, [row])
+    again = vt.load(tmp_path).model
+    images = torch.rand(2, 3, 32, 32)
+    assert again.config == model.config
+    with torch.inference_mode():
+        assert torch.equal(again(images), model(images))
