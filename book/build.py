@@ -25,6 +25,7 @@ BUILD = ROOT / "build" / "book"
 LONG = 14  # lines of printed output that stay open
 GUESS = re.compile(r"\bPredict\b|[Bb]efore you (?:run|look|go on)\b|[Mm]ake (?:a|your) guess|\bGuess (?:first|now)\b")
 MODULE = re.compile(r"vit_tutorial/(\w+)\.py")
+TO_BENCHMARKS = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(benchmarks/[^)#\s]+)[^)]*\)")
 OUTWARD_LINK = re.compile(r"(?<=\]\()((?:\.\./)+[^)#\s]*)(?=[)#])")
 
 
@@ -93,6 +94,9 @@ def for_the_book(path: Path) -> nbformat.NotebookNode:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             asked = bool(GUESS.search(cell.source))
+            cell.source = TO_BENCHMARKS.sub(
+                r"\1 (in the repository, `\2`)", cell.source
+            )  # they aren't pages of the book
             cell.source = OUTWARD_LINK.sub(lambda link: redirected(link, path), cell.source)
             continue
         outputs = cell.get("outputs", [])

@@ -31,7 +31,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["README.md", "to_run"]  # partly included in index.md; for download
+exclude_patterns = ["README.md", "assets/CREDITS.md", "to_run"]  # partly included in index.md; for download
 suppress_warnings = ["config.cache", "misc.highlighting_failure"]  # pseudo-code stays plain
 
 nb_execution_mode = "off"

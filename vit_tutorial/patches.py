@@ -116,7 +116,7 @@ class PatchEmbedding(nn.Module):
 
 
 def check_images(images: Tensor, in_channels: int, image_size: tuple[int, int]) -> None:
-    """Raise ValueError or TypeError for images that a model built for (in_channels, *image_size) can't take."""
+    """Raise ValueError or TypeError for images that a model built for these channels and this size can't take."""
     _, C, H, W = _four_axes(images).shape
     if not images.is_floating_point():
         raise TypeError(f"images must be floating point, got {images.dtype}: images.float() / 255 for 8-bit pixels")
