@@ -361,7 +361,7 @@ def test_twenty_thousand_names_take_no_time(refuses):
     begin = time.process_time()
     with refuses(ValueError, "missing"):
         vt.weights.convert(state | dict.fromkeys(more, torch.ones(1)), **ALL)
-    assert time.process_time() - begin < 3
+    assert time.process_time() - begin < 30  # a list searched for each name took 65
 
 
 @pytest.mark.parametrize(

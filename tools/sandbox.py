@@ -152,11 +152,12 @@ def bwrap(limits: Limits, package: Path, hidden: list[Path]) -> list[str]:
         "bwrap",
         *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"),
         *("--uid", "1000", "--gid", "1000", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"),
+        *("--size", str(limits.disk), "--tmpfs", "/tmp"),  # before the rest: a course may lie in /tmp
         *links,
         *mounts,
         *("--proc", "/proc", "--dev", "/dev"),
         *("--size", str(limits.disk), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
-        *("--size", str(limits.disk), "--tmpfs", "/tmp", "--size", str(limits.disk), "--tmpfs", SCRATCH),
+        *("--size", str(limits.disk), "--tmpfs", SCRATCH),
         *[part for path in covered for part in ("--remount-ro", str(path))],
         *("--remount-ro", "/", "--chdir", SCRATCH),
         *[part for name, value in variables.items() for part in ("--setenv", name, value)],
