@@ -540,9 +540,10 @@ def test_bubblewrap_sees_the_package_and_python_and_no_more(tool, tmp_path):
     for path in (ROOT, ROOT / "notebooks", tmp_path, Path.home(), Path("/"), Path("/etc"), Path("/home")):
         assert str(path) not in shown
     assert shown.index("/usr") < shown.index(str(package))
-    assert pairs(command, "--tmpfs") == ["/usr/share", "/dev/shm", "/tmp", "/scratch"]
+    assert pairs(command, "--tmpfs") == ["/tmp", "/usr/share", "/dev/shm", "/scratch"]
     assert command.index("/usr/share") > command.index("/usr")
-    assert pairs(command, "--size")[1:] == ["5000000"] * 3
+    assert pairs(command, "--size") == ["5000000", "65536", "5000000", "5000000"]
+    assert command.index("/tmp") < command.index(str(package)), "an empty /tmp would cover a course that lies in it"
     assert pairs(command, "--remount-ro") == ["/dev", "/usr/share", "/"]
     assert command.index("--remount-ro") > command.index(str(package)), "what lies in a covered folder is mounted first"
 
