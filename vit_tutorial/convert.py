@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial import files
+from vit_tutorial import convert_modern, files
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import Position, sincos_position_embedding
 from vit_tutorial.hybrid import ConvStem, ResNetStem
@@ -465,6 +465,7 @@ def convert(
     norm_eps: float | None = None,
     preprocess: Preprocessing | None = None,
     stem: Stem | None = None,
+    parts: Mapping[str, Any] | None = None,
 ) -> Converted:
     """A published checkpoint as a config, tensors under our names, and the preprocessing of its evaluation.
 
@@ -489,13 +490,15 @@ def convert(
         preprocess: by default as the source evaluates its published models of this size.
         stem: of a model with convolutions before the tokens, whose strides the shapes don't show: by default 2 each. A
             ResNet's shapes show all.
+        parts: of a model of after 2020 (:mod:`vit_tutorial.modern`), fields of its config that no tensor shows, as in
+            ``{"pool": "mean", "rotary": modern.Rotary()}``.
 
     Raises:
         ValueError: names that are missing or too many, wrong shapes, numbers that aren't finite; parts that ViTConfig
             can't express; an unknown source; a value out of its range.
         TypeError: no mapping of names to tensors, or a value of another type.
     """
-    told = Told(num_heads, image_size, gelu, norm_eps, preprocess, stem)
+    told = Told(num_heads, image_size, gelu, norm_eps, preprocess, stem, parts=parts)
     with files.refusing():
         converted = convert_told(state_dict, source, told)
     files.warn("this state dict", converted.assumed)
@@ -513,6 +516,7 @@ class Told:
     preprocess: Preprocessing | None = None
     stem: Stem | None = None
     wanted_size: Size | None = None  # if the file's own isn't known: what the model shall take
+    parts: Mapping[str, Any] | None = None  # fields of modern.ModernConfig that no tensor shows
 
     def or_else(self, other: Told) -> Told:
         """These values, and the other's where there are none."""
@@ -523,6 +527,9 @@ class Told:
 def convert_told(state_dict: Mapping[str, Any], source: str, told: Told) -> Converted:
     """As :func:`convert`, without its warning."""
     state, origin, assumed = _unwrap(state_dict)
+    known = {f.name: getattr(told, f.name) for f in fields(told) if f.name != "stem"}
+    if source not in ("torchvision", "google", "big_vision") and (modern := convert_modern.convert(state, **known)):
+        return Converted(*modern[:3], modern[3] | assumed)
     state = {name: tensor for name, tensor in state.items() if not re.search(r"(^|\.)mask_token$", name)}
     if any("pre_logits" in name for name in state):
         state, _ = _split(state, r"(heads\.)?(pre_logits|head)[./]")

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
@@ -24,7 +24,7 @@ import torch
 from filelock import FileLock
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial import configs, files
+from vit_tutorial import configs_modern, convert_modern, files
 from vit_tutorial.convert import (
     Converted,
     State,
@@ -41,6 +41,7 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.files import Trained, read
 from vit_tutorial.mlp import Gelu
+from vit_tutorial.modern import ModernConfig
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.vit import ViTConfig
 
@@ -74,6 +75,7 @@ def load(
     gelu: Gelu | None = None,
     norm_eps: float | None = None,
     preprocess: Preprocessing | None = None,
+    parts: Mapping[str, Any] | None = None,
 ) -> Trained:
     """A trained model, the names of its classes and its preprocessing.
 
@@ -103,6 +105,7 @@ def load(
         gelu: "exact" or "tanh"; by default as the file tells, or its library has it.
         norm_eps: epsilon of the norms, likewise.
         preprocess: how pictures become what the model takes, likewise.
+        parts: of a model of after 2020, fields of its config that no tensor shows (see :func:`convert`).
 
     Raises:
         ValueError: no such name; weights that are damaged, of another architecture, or beyond ViTConfig: which and why;
@@ -111,7 +114,7 @@ def load(
         OSError: a file isn't there and can't be downloaded: which file to put where.
     """
     text = os.fspath(name)
-    given = Told(num_heads, image_size, gelu, norm_eps, preprocess)
+    given = Told(num_heads, image_size, gelu, norm_eps, preprocess, parts=parts)
     with files.refusing():
         found = _find(text, given)
     assumed = dict(found.assumed)
@@ -188,6 +191,8 @@ def with_size(
     config: ViTConfig, state: State, image_size: Size, recipe: ResizeRecipe = "timm"
 ) -> tuple[ViTConfig, State]:
     """The config and tensors for pictures of another size: learned positions are resized, sines computed anew."""
+    if isinstance(config, ModernConfig):
+        return convert_modern.with_size(config, state, image_size, recipe)
     old, config = config, replace(config, image_size=image_size)
     if config.position == "learned" and config.grid != old.grid:
         position = resize_position_embedding(
@@ -377,7 +382,7 @@ def _known(state: dict[str, Any], processor: Json | None, config: Json, name: st
     """Tensors and a config.json of timm's or transformers'."""
     with files.refusing(name):
         try:
-            known = configs.transformers(config, processor) if "model_type" in config else configs.timm(config)
+            known = configs_modern.read(config, processor)
         except ValueError:
             check_parts(state)  # what the tensors show says more than a name that isn't known
             raise
@@ -392,5 +397,6 @@ def _known(state: dict[str, Any], processor: Json | None, config: Json, name: st
         classes = known.classes(model.num_classes) if model.num_classes else ()
         if given.image_size is None and known.resized:
             height, width = preprocess.image_size
-            model, tensors = with_size(model, tensors, height if height == width else (height, width))
+            size = height if height == width else (height, width)
+            model, tensors = with_size(model, tensors, size, known.recipe)
         return Found(model, tensors, preprocess, classes, assumed, name)
