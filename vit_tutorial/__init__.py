@@ -28,6 +28,7 @@ The map: lesson, module, and what is in it.
 | 15 | modern        | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
 | 15 | convert_modern | Their names for the same weights.
 | 15 | configs_modern | What their config.json tells beside the weights.
+| -- | live          | The model itself in a page: draw, watch each step, change it.
 | -- | files         | Trained models on disk, read without running their code.
 | -- | runs          | What makes a training run repeatable: order, chance and the state on disk.
 | -- | precision     | Whether bfloat16 is quicker here than float32.
@@ -68,6 +69,7 @@ if TYPE_CHECKING:  # for mypy and editors: a line a module that isn't imported a
     from vit_tutorial import explorer as explorer
     from vit_tutorial import files as files
     from vit_tutorial import hybrid as hybrid
+    from vit_tutorial import live as live
     from vit_tutorial import modern as modern
     from vit_tutorial import plots as plots
     from vit_tutorial import precision as precision
