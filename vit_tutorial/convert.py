@@ -30,6 +30,7 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import Position, sincos_position_embedding
 from vit_tutorial.hybrid import ConvStem, ResNetStem
 from vit_tutorial.mlp import Gelu
+from vit_tutorial.modern import ModernViT
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.vit import Pool, Stem, ViT, ViTConfig
 
@@ -957,12 +958,16 @@ def rename(state_dict: Mapping[str, Tensor], table: Mapping[str, str]) -> State:
 def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
     """For ``timm.models.VisionTransformer`` of the same sizes (mean pooling: ``fc_norm=False``), or its distilled twin.
 
-    A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6).
+    A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6). A
+    :class:`vit_tutorial.modern.ModernViT` becomes a ``VisionTransformer``, an ``Eva`` (rotary positions, or biases of q
+    and v alone) or a ``Beit`` (position biases).
 
     Raises:
         ValueError: tensors that aren't a ViT's of this package; two tokens and no positions, which timm's twin has.
         TypeError: neither a model nor a mapping.
     """
+    if isinstance(model, ModernViT):
+        return convert_modern.to_timm(model)
     state, sizes = _whole(model)
     if sizes["pool"] != "distilled":
         return features_to_timm(rename(state, TIMM))
@@ -985,6 +990,8 @@ def to_torchvision(model: ViT | Mapping[str, Tensor]) -> State:
             pictures without three channels: not torchvision's.
         TypeError: neither a model nor a mapping.
     """
+    if isinstance(model, ModernViT):
+        raise ValueError("torchvision's ViT is that of 2020, and this is a ModernViT: to_timm, to_huggingface")
     state, sizes = _plain(model, "torchvision", qkv_bias=True)
     N = state["embed.position"].shape[1] - 1
     config = model.config if isinstance(model, ViT) else None
@@ -1002,6 +1009,9 @@ def to_torchvision(model: ViT | Mapping[str, Tensor]) -> State:
 def to_huggingface(model: ViT | Mapping[str, Tensor], version: int = 4) -> State:
     """For ``transformers.ViTForImageClassification`` of the same sizes, epsilon and GELU.
 
+    A :class:`vit_tutorial.modern.ModernViT` becomes the one of transformers' models that has its parts: DINOv2 (with or
+    without registers), DINOv3, CLIP's or SigLIP's vision model, or BEiT.
+
     Args:
         model: the model, or its state dict.
         version: 4 for the names in files, which ``from_pretrained`` of every version reads; 5 for the live modules of
@@ -1013,6 +1023,8 @@ def to_huggingface(model: ViT | Mapping[str, Tensor], version: int = 4) -> State
     """
     if version not in (4, 5):
         raise ValueError(f"transformers renamed its modules in version 5: version is 4 or 5, got {version!r}")
+    if isinstance(model, ModernViT):
+        return convert_modern.to_huggingface(model, version)
     return rename(_plain(model, "transformers")[0], TRANSFORMERS_4 if version == 4 else TRANSFORMERS_5)
 
 

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from dataclasses import fields as fields_of
 from typing import Any
 
 import numpy as np
@@ -544,6 +545,8 @@ def resize_position_bias(table: Tensor, old_grid: Grid, new_grid: Grid, recipe: 
     R, C = (2 * side - 1 for side in new_grid)
     if table.ndim != 2 or len(table) != r * c + 3:
         raise ValueError(f"a grid of {old_grid} needs a table of {r * c + 3} rows, got {tuple(table.shape)}")
+    if old_grid == new_grid:
+        return table
     maps = table[:-3].mT.reshape(-1, r, c)  # (h, r, c), both of distances
     if recipe == "huggingface":
         maps = interpolate(maps[None], size=(R, C), mode="bilinear")[0]  # (h, R, C)
@@ -555,8 +558,6 @@ def resize_position_bias(table: Tensor, old_grid: Grid, new_grid: Grid, recipe: 
 
 def _between(old: int, new: int) -> Tensor:
     """(new, old): how much of each old distance a new one is made of."""
-    if old == new:
-        return torch.eye(old)
     half, low, high = old // 2, 1.01, 1.5
     while high - low > 1e-6:  # the ratio with which old // 2 steps reach new // 2
         ratio = (low + high) / 2
@@ -565,3 +566,199 @@ def _between(old: int, new: int) -> Tensor:
     places = np.concatenate([-far[::-1], [0.0], far])  # (old,)
     wanted = np.arange(new) - new // 2
     return torch.from_numpy(np.stack([np.interp(wanted, places, row) for row in np.eye(old)], axis=1))
+
+
+# -------------------------------------------------------------------------------------------------- the way back
+
+
+def to_timm(model: ModernViT) -> State:
+    """As :func:`vit_tutorial.weights.to_timm`. Registers have no positions in timm's names: ``no_embed_class``.
+
+    Raises:
+        ValueError: parts that none of timm's classes has together.
+    """
+    config, ours = model.config, dict(model.state_dict())
+    eva = config.rotary is not None or "blocks.0.attention.bias" in ours
+    if config.pool == "cls+mean":
+        raise ValueError("timm reads the class token or the mean, this model's head both: to_huggingface has that")
+    if config.stem is not None or (config.position_bias and (config.rotary is not None or config.qk_norm)):
+        raise ValueError(f"no class of timm's has the parts of {config}")
+    if config.rotary is not None:
+        ours = reorder_pairs(ours, config.num_heads, config.rotary.coordinates == "index", False, back=True)
+    if "embed.position" in ours and config.registers and config.class_token:  # theirs are the patches' alone
+        ours["embed.cls_token"] = ours["embed.cls_token"] + ours["embed.position"][:, :1]
+        ours["embed.position"] = ours["embed.position"][:, 1:]
+    names = {
+        r"embed\.(cls_token)": r"\1",
+        r"embed\.registers": "reg_token",
+        r"embed\.position": "pos_embed",
+        r"embed\.patches": "patch_embed",
+        r"embed\.norm": "norm_pre",
+        r"pool_norm": "fc_norm",
+        r"pool\.probe": "attn_pool.latent",
+        r"pool\.": "attn_pool.",
+        r"(blocks\.\d+\.)attention\.position_bias": r"\1attn.relative_position_bias_table",
+        r"(blocks\.\d+\.)attention\.": r"\1attn.",
+        r"(blocks\.\d+\.)scale(\d)\.gamma": r"\1gamma_\2" if eva or config.position_bias else r"\1ls\2.gamma",
+    }
+    theirs: State = {}
+    for name, tensor in ours.items():
+        new = _renamed(name, names)
+        if not name.endswith("attention.bias"):
+            theirs[new] = tensor
+        elif not config.q_bias or config.k_bias or not config.v_bias:
+            raise ValueError("timm has biases of q and v, of all three, or none")
+        else:
+            theirs[f"{new.removesuffix('bias')}q_bias"], theirs[f"{new.removesuffix('bias')}v_bias"] = tensor
+    return {name: tensor.contiguous() for name, tensor in theirs.items()}
+
+
+def _renamed(name: str, names: Mapping[str, str]) -> str:
+    for pattern, new in names.items():
+        if re.match(pattern, name):
+            return re.sub(rf"^{pattern}", new, name, count=1)
+    return name
+
+
+COMMON = {  # transformers' names in files
+    r"embed\.cls_token": "embeddings.cls_token",
+    r"embed\.registers": "embeddings.register_tokens",
+    r"embed\.position": "embeddings.position_embeddings",
+    r"embed\.patches\.proj": "embeddings.patch_embeddings.projection",
+    r"norm\.": "layernorm.",
+    r"head\.": "classifier.",
+}
+DINOV2 = COMMON | {
+    r"blocks\.(\d+)\.attention\.proj": r"encoder.layer.\1.attention.output.dense",
+    r"blocks\.(\d+)\.scale(\d)\.gamma": r"encoder.layer.\1.layer_scale\2.lambda1",
+    r"blocks\.": "encoder.layer.",
+}
+BEIT = COMMON | {
+    r"blocks\.(\d+)\.attention\.position_bias": (
+        r"encoder.layer.\1.attention.attention.relative_position_bias.relative_position_bias_table"
+    ),
+    r"blocks\.(\d+)\.attention\.proj": r"encoder.layer.\1.attention.output.dense",
+    r"blocks\.(\d+)\.scale(\d)\.gamma": r"encoder.layer.\1.lambda_\2",
+    r"blocks\.(\d+)\.norm1": r"encoder.layer.\1.layernorm_before",
+    r"blocks\.(\d+)\.norm2": r"encoder.layer.\1.layernorm_after",
+    r"blocks\.(\d+)\.mlp\.fc1": r"encoder.layer.\1.intermediate.dense",
+    r"blocks\.(\d+)\.mlp\.fc2": r"encoder.layer.\1.output.dense",
+    r"pool_norm": "pooler.layernorm",
+}
+DINOV3 = {
+    r"embed\.cls_token": "embeddings.cls_token",
+    r"embed\.registers": "embeddings.register_tokens",
+    r"embed\.patches\.proj": "embeddings.patch_embeddings",
+    r"blocks\.(\d+)\.attention\.proj": r"layer.\1.attention.o_proj",
+    r"blocks\.(\d+)\.scale(\d)\.gamma": r"layer.\1.layer_scale\2.lambda1",
+    r"blocks\.(\d+)\.mlp\.fc1": r"layer.\1.mlp.up_proj",
+    r"blocks\.(\d+)\.mlp\.fc2": r"layer.\1.mlp.down_proj",
+    r"blocks\.": "layer.",
+}
+CLIP = {
+    r"embed\.cls_token": "vision_model.embeddings.class_embedding",
+    r"embed\.position": "vision_model.embeddings.position_embedding.weight",
+    r"embed\.patches\.proj": "vision_model.embeddings.patch_embedding",
+    r"embed\.norm": "vision_model.pre_layrnorm",
+    r"blocks\.(\d+)\.attention\.proj": r"vision_model.encoder.layers.\1.self_attn.out_proj",
+    r"blocks\.(\d+)\.norm(\d)": r"vision_model.encoder.layers.\1.layer_norm\2",
+    r"blocks\.": "vision_model.encoder.layers.",
+    r"norm\.": "vision_model.post_layernorm.",
+    r"pool\.probe": "vision_model.head.probe",
+    r"pool\.proj": "vision_model.head.attention.out_proj",
+    r"pool\.norm": "vision_model.head.layernorm",
+    r"pool\.mlp": "vision_model.head.mlp",
+    r"head\.weight": "visual_projection.weight",
+}
+
+
+def to_huggingface(model: ModernViT, version: int = 4) -> State:
+    """As :func:`vit_tutorial.weights.to_huggingface`, in the names of files, which every version reads.
+
+    Raises:
+        ValueError: parts that none of transformers' models has together, or version 5's names.
+    """
+    if version != 4:
+        raise ValueError(f"a ModernViT is written under the names of files, version=4, got {version!r}")
+    config, ours = model.config, dict(model.state_dict())
+    kind = _transformers_kind(config)
+    q, k, v = ("q_proj", "k_proj", "v_proj") if kind in ("DINOv3", "CLIP", "SigLIP") else ("query", "key", "value")
+    inner = {"DINOv3": "attention", "CLIP": "self_attn", "SigLIP": "self_attn"}.get(kind, "attention.attention")
+    names = {"DINOv2": DINOV2, "DINOv3": DINOV3, "BEiT": BEIT}.get(kind, CLIP)
+    start = {"DINOv3": "layer", "CLIP": "vision_model.encoder.layers", "SigLIP": "vision_model.encoder.layers"}
+    theirs: State = {}
+    for name, tensor in ours.items():
+        block = re.match(r"blocks\.(\d+)\.", name)
+        layer = f"{start.get(kind, 'encoder.layer')}.{block[1]}." if block else ""
+        if re.search(r"attention\.(qkv\.(weight|bias)|bias)$", name):
+            leaf = name.rpartition(".")[2]
+            there = [part for part, has in zip((q, k, v), _biased(config), strict=True) if has or leaf == "weight"]
+            parts = tensor.unbind() if name.endswith("attention.bias") else tensor.chunk(3)
+            theirs |= {f"{layer}{inner}.{part}.{leaf}": t for part, t in zip(there, parts, strict=True)}
+        elif config.gated and re.search(r"mlp\.fc1", name):
+            leaf = name.rpartition(".")[2]
+            if kind == "DINOv2":
+                theirs[f"{layer}mlp.weights_in.{leaf}"] = tensor
+            else:
+                theirs[f"{layer}mlp.gate_proj.{leaf}"], theirs[f"{layer}mlp.up_proj.{leaf}"] = tensor.chunk(2)
+        elif config.gated and kind == "DINOv2" and re.search(r"mlp\.fc2", name):
+            theirs[f"{layer}mlp.weights_out.{name.rpartition('.')[2]}"] = tensor
+        elif name.startswith("pool.q.") or name.startswith("pool.kv."):
+            leaf = name.rpartition(".")[2]
+            both = torch.cat([ours[f"pool.q.{leaf}"], ours[f"pool.kv.{leaf}"]])
+            theirs[f"vision_model.head.attention.in_proj_{leaf}"] = both
+        else:
+            theirs[_renamed(name, names)] = tensor
+    if kind == "DINOv3" and not config.registers:  # which it has always
+        theirs["embeddings.register_tokens"] = ours["embed.cls_token"][:, :0]
+    if kind in ("CLIP", "SigLIP"):
+        if "head.bias" in theirs and theirs.pop("head.bias").any():
+            raise ValueError("CLIP's projection has no bias, and this head's isn't zero")
+        for name in ("class_embedding", "position_embedding.weight"):
+            if (whole := f"vision_model.embeddings.{name}") in theirs:
+                theirs[whole] = theirs[whole].squeeze(0).squeeze(0) if "class" in name else theirs[whole].squeeze(0)
+    whose = {"DINOv2": "dinov2_with_registers." if config.registers else "dinov2.", "BEiT": "beit."}.get(kind, "")
+    if config.num_classes and whose:
+        theirs = {name if name.startswith("classifier.") else whose + name: t for name, t in theirs.items()}
+    return {name: tensor.contiguous() for name, tensor in theirs.items()}
+
+
+def _biased(config: ModernConfig) -> tuple[bool, bool, bool]:
+    q, k, v = config.q_bias, config.k_bias, config.v_bias
+    return config.qkv_bias and q, config.qkv_bias and k, config.qkv_bias and v
+
+
+def _transformers_kind(config: ModernConfig) -> str:
+    """Which of transformers' models has just these parts."""
+    plain = {f.name: f.default for f in fields_of(ModernConfig)}
+    free = {
+        "image_size",
+        "patch_size",
+        "in_channels",
+        "num_classes",
+        "dim",
+        "depth",
+        "num_heads",
+        "mlp_dim",
+        "qkv_bias",
+    }
+    free |= {"dropout", "attention_dropout", "drop_path", "norm_eps", "gelu"}
+    used = {name for name, default in plain.items() if name not in free and getattr(config, name) != default}
+    biases = {"q_bias", "k_bias", "v_bias"}
+    if config.rotary is not None and used <= {"rotary", "position", "registers", "layer_scale", "gated"} | biases:
+        if config.rotary.coordinates == "centred" and config.layer_scale is not None and not config.num_classes:
+            return "DINOv3"
+    elif config.layer_scale is not None and used <= {"registers", "layer_scale", "gated", "pool"}:
+        if config.pool == "cls+mean" or (config.pool == "cls" and not config.num_classes):
+            return "DINOv2"
+    elif used <= {"position", "position_bias", "layer_scale", "pool", "pool_norm", "final_norm", "k_bias"}:
+        if not config.k_bias and config.pool == "mean" and config.pool_norm and not config.final_norm:
+            return "BEiT"
+    elif used == {"pre_norm"}:
+        return "CLIP"
+    elif used <= {"class_token", "pool", "pool_mlp_dim"} and config.pool == "attention" and not config.num_classes:
+        return "SigLIP"
+    raise ValueError(
+        f"none of transformers' models has the parts {files.some(sorted(used))} together: DINOv2, DINOv3, CLIP, SigLIP "
+        "and BEiT have those of their own; to_timm may"
+    )

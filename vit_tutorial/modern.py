@@ -472,6 +472,27 @@ class ModernViT(ViT):
         return {layer: weights[layer % depth] for layer in wanted}
 
 
+# The parts of well-known models: ``ModernConfig.preset("S/16", **ARCHITECTURES["dinov3"])``.
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "deit3": {"layer_scale": 1e-6},
+    "beit": {
+        **{"position": "none", "position_bias": True, "k_bias": False, "layer_scale": 0.1},
+        **{"pool": "mean", "final_norm": False, "pool_norm": True},
+    },
+    "clip": {"pre_norm": True, "gelu": "quick", "norm_eps": 1e-5},
+    "siglip": {"class_token": False, "pool": "attention", "gelu": "tanh"},
+    "eva02": {
+        **{"rotary": Rotary("index", 10_000.0, (16, 16)), "k_bias": False, "gated": True, "mlp_norm": True},
+        **{"pool": "mean", "final_norm": False, "pool_norm": True},
+    },
+    "dinov2": {"registers": 4, "layer_scale": 1e-5},
+    "dinov3": {
+        **{"position": "none", "rotary": Rotary(), "k_bias": False, "registers": 4, "layer_scale": 1e-5},
+        **{"norm_eps": 1e-5},
+    },
+}
+
+
 def build(config: ViTConfig) -> ViT:
     """The model of a config, plain or modern."""
     return ModernViT(config) if isinstance(config, ModernConfig) else ViT(config)
