@@ -332,7 +332,7 @@ def join(ours: State) -> State:
 
 def _take(state: State, name: str) -> Tensor:
     if name not in state:
-        raise ValueError(f"1 missing: {name}")
+        raise ValueError(f"queries, keys and values apart, or gate and value, and one of them is missing: {name}")
     return state.pop(name)
 
 
@@ -488,6 +488,8 @@ def reorder_pairs(ours: State, num_heads: int, neighbours: bool, columns_first: 
 
 def check(config: ModernConfig, ours: State) -> None:
     """Raise a ValueError that lists what is missing, too many or of another shape."""
+    if "blocks.0.scale1.gamma" in ours and "blocks.0.scale2.gamma" not in ours:
+        raise ValueError("layer scale after attention alone, which ModernConfig can't express")
     with torch.device("meta"):
         model = ModernViT(replace(config, depth=1)).state_dict()
     expected = {name: tuple(tensor.shape) for name, tensor in model.items()}
