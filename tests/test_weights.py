@@ -985,7 +985,7 @@ def bomb(path, kind):
         path.write_bytes(b"\x80\x02]" + b"]" * 1_100_000 + b"a" * 1_100_000 + b".")
     elif kind == "a table of a million names":
         with path.open("wb") as file:
-            file.write(struct.pack("<Q", 11_000_000) + b"{")
+            file.write(struct.pack("<Q", 1_700_000) + b"{")
             file.truncate(12_000_000)
     elif kind == "fifty thousand parts":
         with zipfile.ZipFile(path, "w") as archive:
@@ -1009,7 +1009,7 @@ def bomb(path, kind):
         ("a header's length", ".safetensors", ["damaged"]),
         ("a pickle of lists", ".pth", ["too long a pickle", "nothing was loaded"]),
         ("a bare pickle of lists", ".pth", ["too long a pickle", "nothing was loaded"]),
-        ("a table of a million names", ".safetensors", ["11,000,000 bytes of names"]),
+        ("a table of a million names", ".safetensors", ["1,700,000 bytes of names"]),
         ("fifty thousand parts", ".npz", ["50,001 parts"]),
         ("twice its size", ".npz", ["unpacks to 7,500,000"]),
     ],
