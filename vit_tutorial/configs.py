@@ -450,7 +450,11 @@ PROCESSOR_HARMLESS = {  # pictures are made RGB here as well; labels of segmenta
 
 
 def _pixels(how: Json, family: Family, channels: int) -> Preprocessing:
-    """As transformers' image processors prepare pictures: resize, crop, scale, normalise."""
+    """As transformers' image processors prepare pictures: resize, crop, scale, normalise.
+
+    In Pillow's numbers. The processors that resize by torchvision round a few pixels in a thousand to the next of 256
+    levels.
+    """
     kind = how.get("image_processor_type") or how.get("feature_extractor_type") or family.processor
     kind = re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", str(kind))
     if kind not in PROCESSORS:
