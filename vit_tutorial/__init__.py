@@ -26,6 +26,7 @@ The map: lesson, module, and what is in it.
 | 09 | weights       | Published weights as a model of this package.
 | 09 | predict       | What is in a photograph, from the command line.
 | 12 | hybrid        | Tokens from the feature map of a convolutional network.
+| -- | live          | The model itself in a page: draw, watch each step, change it.
 | -- | files         | Trained models on disk, read without running their code.
 | -- | runs          | What makes a training run repeatable: order, chance and the state on disk.
 | -- | precision     | Whether bfloat16 is quicker here than float32.
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # for mypy and editors: a line a module that isn't imported a
     from vit_tutorial import explorer as explorer
     from vit_tutorial import files as files
     from vit_tutorial import hybrid as hybrid
+    from vit_tutorial import live as live
     from vit_tutorial import plots as plots
     from vit_tutorial import precision as precision
     from vit_tutorial import predict as predict
