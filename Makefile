@@ -1,7 +1,7 @@
 # make lab      JupyterLab on lesson 00        make test     the tests, the notebooks included, on up to four processors
 # make run      the series, headless           make refresh  run the lessons and keep their outputs (LESSONS="01 03")
 # make book     the series as a website       (in build/book/html)
-# make slow     the tests that take minutes: every notebook graded, a lesson added to a copy of all this
+# make slow     the tests that take minutes: every notebook graded, hostile ones, a lesson added to a copy of all this
 # make grade    mark what is in submitted/     make assignments   the students' copies of the exercises
 # make slides   a deck a lesson, in build/slides (LESSONS="01 03")
 # make publish  links to Binder and Colab for your copy of all this (ADDRESS=https://…/vit_tutorial; without it, no links)
@@ -16,8 +16,10 @@ READY := $(VENV)/.ready
 NBGRADER := $(VENV)/.nbgrader
 BOOK := $(VENV)/.book
 CPU_INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
-# A file is one process's, as a notebook's cells need; one thread each, or they'd fight for the processors.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# A file is one process's, as a notebook's cells need; one thread each, or they'd fight for the processors. One process
+# more than there are processors, as some wait for a browser or a sandbox.
+PROCESSES = $(shell $(PYTHON) -c "import os; print(min(4, os.cpu_count() + 1))")
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: lab test slow run refresh assignments grade formgrader slides publish book setup check bench pins hero clean

@@ -12,10 +12,21 @@ hypothesis.settings.register_profile("tutorial", max_examples=40, deadline=None,
 hypothesis.settings.load_profile("tutorial")
 
 
+LONG = ("test_grading.py", "test_checks.py", "test_explorer.py", "test_hybrid.py", "test_weights.py", "test_vit.py")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Several processes begin with the lessons, the later and longer ones first, so that they end at the same time."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.path.name if item.path.parent.name == "notebooks" else "", reverse=True)
+    """Several processes begin with what takes long, a file each, so that they end at the same time."""
+    if not hasattr(config, "workerinput"):
+        return
+
+    def place(item: pytest.Item) -> tuple[int, int]:
+        name = item.path.name
+        if item.path.parent.name == "notebooks":
+            return 1, -int(name[:2])  # the later lessons are the longer ones
+        return (0, LONG.index(name)) if name in LONG[:2] else (2, LONG.index(name)) if name in LONG else (3, 0)
+
+    items.sort(key=place)
 
 
 @pytest.fixture(autouse=True)
@@ -24,9 +35,9 @@ def _seed() -> None:
 
 
 @contextmanager
-def _refuses(kind: type[Exception], *words: str) -> Iterator[None]:
+def _refuses(kind: type[Exception], *words: str) -> Iterator[pytest.ExceptionInfo[Exception]]:
     with pytest.raises(kind) as caught:
-        yield
+        yield caught
     missing = [word for word in words if word not in str(caught.value)]
     assert not missing, f"{caught.value!r} doesn't say {missing}"
 

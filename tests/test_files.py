@@ -80,6 +80,13 @@ def test_the_model_of_photographs_is_small_and_answers_the_pictures_that_come_wi
     assert config["machine"]
 
 
+def test_the_cat_of_the_readme_is_named():
+    model, classes, preprocess = vt.load("cifar10", image_size=64)
+    with torch.inference_mode():
+        answer = model(preprocess(data.photograph(64, "cat"))).argmax()
+    assert classes[answer] == "cat"
+
+
 def test_the_pictures_of_cifar10_are_twenty_of_each_class():
     pictures = data.cifar10_pictures()
     assert pictures.images.shape == (200, 3, 32, 32)

@@ -237,6 +237,7 @@ def test_a_lesson_touches_at_most_six_files_and_adds_lines_alone(scratch: Path) 
     assert all(gone == 0 and added <= 4 for added, gone in touched.values()), touched
 
 
+@pytest.mark.slow
 def test_a_lesson_as_the_recipe_has_it_passes_its_tests(scratch: Path) -> None:
     assert "1 of 1 lessons ok" in run(scratch, sys.executable, "tools/lessons.py", "refresh", "99")
     run(scratch, sys.executable, "tools/classroom.py", "refresh", "99")

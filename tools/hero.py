@@ -3,27 +3,30 @@
 from pathlib import Path
 
 import torch
+from PIL import Image
 
 import vit_tutorial as vt
-from vit_tutorial import plots
+from vit_tutorial import explain, plots
 
 PICTURE = Path(__file__).resolve().parent.parent / "assets" / "hero.png"
+SIDE = 64  # pixels that the model is shown: twice those of its training, for twice as many patches a side
 
 
 @torch.inference_mode()
 def main() -> None:
-    torch.manual_seed(0)
-    photo = vt.data.photograph(224)  # (3, 224, 224)
-    model = vt.ViT(vt.ViTConfig.preset("Ti/16", num_classes=5)).eval()
-    tokens = model.embed.patches(photo[None])[0]  # (N, D)
-    embedded = model.embed(photo[None])[0]  # (T, D)
-    # Untrained projections look everywhere alike, so the pixels themselves are query and key: patches like the cheek's.
-    pixels = vt.patchify(photo[None], 16)[0]  # (N, 768)
-    pixels = 5 * torch.nn.functional.normalize(pixels - pixels.mean(), dim=1)
-    _, weights = vt.attention(pixels, pixels, pixels)  # (N, N)
-    probabilities = model(photo[None]).softmax(-1)[0]  # (K,)
-    scores = {f"class {k}": p.item() for k, p in enumerate(probabilities)}
-    figure = plots.five_steps(photo, 16, tokens, embedded, weights[7 * 14 + 6].reshape(14, 14), scores)
+    model, classes, preprocess = vt.load("cifar10", image_size=SIDE)
+    with Image.open(vt.data.photograph_file("cat")) as picture:
+        images = preprocess(picture.convert("RGB"))  # (1, 3, 64, 64)
+    tokens = model.embed.patches(images)[0]  # (N, D)
+    embedded = model.embed(images)[0]  # (T, D)
+    maps = model.attention_maps(images)  # {layer: (1, h, T, T)}
+    looked_at = explain.class_attention(explain.rollout(maps), model.config.grid)[0]  # (rows, columns)
+    probabilities = model(images).softmax(-1)[0]  # (K,)
+    likeliest, order = probabilities.topk(5)
+    scores = {classes[k]: p for k, p in zip(order.tolist(), likeliest.tolist(), strict=True)}
+    drawn = vt.data.photograph(4 * SIDE, "cat")  # the same crop, drawn finer than the model sees it
+    patch = 4 * SIDE // model.config.grid[0]
+    figure = plots.five_steps(drawn, patch, tokens, embedded, looked_at, scores)
     PICTURE.parent.mkdir(exist_ok=True)
     figure.savefig(PICTURE, dpi=120, facecolor="white", bbox_inches="tight")
     print(f"wrote {PICTURE.relative_to(Path.cwd()) if PICTURE.is_relative_to(Path.cwd()) else PICTURE}")

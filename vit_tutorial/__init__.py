@@ -20,6 +20,7 @@ The map: lesson, module, and what is in it.
 | 07 | train_command | Training from the command line.
 | 08 | explain       | What a trained model looks at, and how well that points.
 | 08 | explorer      | The same as a page to explore: every patch, layer and head.
+| 09 | unwrap        | The weights inside a training checkpoint.
 | 09 | convert       | Every library's names for the same weights.
 | 09 | configs       | What a library's config.json tells beside the weights, key by key.
 | 09 | weights       | Published weights as a model of this package.
@@ -74,6 +75,7 @@ if TYPE_CHECKING:  # for mypy and editors: a line a module that isn't imported a
     from vit_tutorial import style as style
     from vit_tutorial import train as train
     from vit_tutorial import train_command as train_command
+    from vit_tutorial import unwrap as unwrap
     from vit_tutorial import weights as weights
     from vit_tutorial.weights import load as load
 

@@ -211,7 +211,7 @@ def timm(config: Json) -> Known:
     if about.get("label_offset") or config.get("label_offset"):
         raise ValueError("its label_offset shifts the classes, which this package doesn't")
     labels = next((at[key] for key in ("label_names", "labels") for at in (config, about) if at.get(key)), None)
-    told = Told(num_heads, _size(image_size, "img_size"), gelu, 1e-6)
+    told = Told(num_heads, _size(image_size, "img_size"), gelu, 1e-6, plain=True)
     pools = _timm_pools(str(name), config, args)
     return Known("timm", told, fields, pools, _labels(labels, "label_names"), pixels, resized)
 
@@ -345,7 +345,7 @@ HF_GELUS: dict[str, Gelu] = {
 HF_READ = {
     "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act", "layer_norm_eps",
     "image_size", "patch_size", "num_channels", "qkv_bias", "id2label", "num_labels", "_num_labels", "head_dim",
-    "is_hybrid", "backbone_config", "backbone", "quantization_config", "pruned_heads",
+    "is_hybrid", "backbone_config", "backbone", "quantization_config", "pruned_heads", "auto_map",
 }  # fmt: skip
 HF_HARMLESS = {  # of training, of generating text, of other outputs, and where it is from
     "model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path", "name_or_path",
@@ -355,7 +355,7 @@ HF_HARMLESS = {  # of training, of generating text, of other outputs, and where 
     "use_return_dict", "chunk_size_feed_forward", "is_encoder_decoder", "is_decoder", "gradient_checkpointing",
     "attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "finetuning_task",
     "task_specific_params", "torchscript", "use_bfloat16", "use_cache", "tie_word_embeddings", "tie_encoder_decoder",
-    "tf_legacy_loss", "cross_attention_hidden_size", "add_cross_attention", "tokenizer_class", "prefix", "auto_map",
+    "tf_legacy_loss", "cross_attention_hidden_size", "add_cross_attention", "tokenizer_class", "prefix",
     "bos_token_id", "pad_token_id", "eos_token_id", "sep_token_id", "decoder_start_token_id", "max_length",
     "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature",
     "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
@@ -385,9 +385,10 @@ def transformers(config: Json, processor: Json | None) -> Known:
         )
     family = FAMILIES[kind]
     _refuse_unknown(config, HF_READ | HF_HARMLESS | family.own_keys, "its config")
-    for key in ("is_hybrid", "backbone_config", "backbone", "quantization_config", "pruned_heads"):
+    for key in ("is_hybrid", "backbone_config", "backbone", "quantization_config", "pruned_heads", "auto_map"):
         if config.get(key):
-            raise ValueError(f"its config has {key}, which is beyond ViTConfig")
+            why = ": code of its own" if key == "auto_map" else ""
+            raise ValueError(f"its config has {key}{why}, which is beyond ViTConfig")
     act = config.get("hidden_act", "gelu")
     if not isinstance(act, str) or act not in HF_GELUS:
         raise ValueError(f"its config has hidden_act={act!r:.100}, which is beyond ViTConfig: {', '.join(HF_GELUS)}")
@@ -406,6 +407,8 @@ def transformers(config: Json, processor: Json | None) -> Known:
         "in_channels": channels,
         "qkv_bias": _flag(config.get("qkv_bias", True), "qkv_bias"),
     }
+    if config.get("num_labels") is not None and "Classification" in str(config.get("architectures")):
+        fields["num_classes"] = _whole(config["num_labels"], "num_labels", 0)
     pixels = None if processor is None else _pixels(processor, family, channels)
     labels = _labels(config.get("id2label"), "id2label")
     return Known("huggingface", told, fields, (family.pool,), labels, pixels)
@@ -435,11 +438,12 @@ PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # as Pillow 
 PROCESSOR_READ = {
     "do_resize", "size", "resample", "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize",
     "image_mean", "image_std", "do_pad", "ensure_multiple_of", "keep_aspect_ratio", "do_flip_channel_order",
+    "default_to_square", "auto_map",
 }  # fmt: skip
 PROCESSOR_HARMLESS = {  # pictures are made RGB here as well; labels of segmentation; where and in what form it answers
     "image_processor_type", "feature_extractor_type", "do_convert_rgb", "do_reduce_labels", "reduce_labels",
     "_valid_processor_keys", "data_format", "input_data_format", "device", "return_tensors", "disable_grouping",
-    "default_to_square", "processor_class", "pad_size", "size_divisor", "auto_map", "image_seq_length",
+    "processor_class", "pad_size", "size_divisor", "image_seq_length",
     "_processor_class",
 }  # fmt: skip
 
@@ -451,9 +455,17 @@ def _pixels(how: Json, family: Family, channels: int) -> Preprocessing:
     if kind not in PROCESSORS:
         raise ValueError(f"its image processor is {kind!r:.100}: {', '.join(PROCESSORS)} are known. Give preprocess=")
     _refuse_unknown(how, PROCESSOR_READ | PROCESSOR_HARMLESS, "its preprocessor_config")
+    if how.get("auto_map"):
+        raise ValueError("its preprocessor has auto_map: code of its own, which isn't run. Give preprocess=")
+    for key in ("do_resize", "do_rescale", "do_normalize", "do_center_crop"):
+        if key in how and how[key] is None and PROCESSORS[kind].get(key, key != "do_center_crop"):
+            raise ValueError(
+                f"its preprocessor has {key}=null, on in one version of transformers, off in another: give preprocess="
+            )
     how = PROCESSORS[kind] | {key: value for key, value in how.items() if value is not None}
     for key, good in (
         ("do_resize", True),
+        ("default_to_square", True),
         ("do_pad", False),
         ("keep_aspect_ratio", False),
         ("do_flip_channel_order", False),

@@ -55,8 +55,9 @@ def difference(expected: Any, got: Any, name: str, exercise: Exercise) -> str:
 
 
 def _sequence_difference(expected: tuple[Any, ...] | list[Any], got: Any, name: str, exercise: Exercise) -> str:
-    numbers, theirs = flat(expected), flat(got)
-    if all(isinstance(x, numeric.Number) for x in numbers) and len(numbers) == len(theirs):
+    numbers = flat(expected) if _holds_numbers_alone(expected) else []
+    theirs = flat(got) if numbers else []
+    if numbers and len(numbers) == len(theirs):
         pairs = enumerate(zip(numbers, theirs, strict=True))  # nested or not: it is the same numbers in the same order
         apart = [_number_difference(a, b, f"{name}[{i}]", exercise) for i, (a, b) in pairs]
         return next(filter(None, apart), "")
@@ -75,6 +76,13 @@ def _sequence_difference(expected: tuple[Any, ...] | list[Any], got: Any, name: 
         if not any(turned):
             return f"the two parts of {name} are right, but exchanged: {first}"
     return first
+
+
+def _holds_numbers_alone(x: Any) -> bool:
+    """Whether no leaf of nested sequences is a tensor, a word or the like; it ends at the first that is."""
+    if isinstance(x, (list, tuple, range)):
+        return all(map(_holds_numbers_alone, x))
+    return isinstance(x, (numeric.Number, np.ndarray))
 
 
 def flat(x: Any) -> list[Any]:
