@@ -103,7 +103,7 @@
         slots.push([place, (s) => view.show({ ...MAPS[place.dataset.map](s), tokenName, clicked: chooseToken })]);
       }
       for (const place of $$("[data-text]")) if (TEXTS[place.dataset.text]) slots.push([place, (s) => { place.textContent = TEXTS[place.dataset.text](s); }]);
-      $(".sizes").textContent = `${config.parameters.toLocaleString("en")} learned numbers, ${L} blocks, ${h} heads, width ${D}. Nothing leaves this page.`;
+      $(".sizes").textContent = `${config.parameters.toLocaleString("en")} learned numbers, ${classes.length} possible answers.`;
     }
 
     function draw() {

@@ -216,7 +216,7 @@
     contentName: ({ token, data: { config } }) => (token < config.prefix ? "The class token, learned" : "x E, the token of the patch"),
     scale: ({ data: { config }, changes, d }) => {
       const by = [changes.scale === false ? "" : ` ÷ √d = ${digits(Math.sqrt(d))}`, (changes.temperature ?? 1) === 1 ? "" : ` ÷ ${changes.temperature}`];
-      return by.join("") || "Not divided";
+      return by.join("") ? `The same${by.join("")}` : "The same, not divided";
     },
     active({ block, token, M }) {
       const on = rowOf(block.mlp.before, token, M).reduce((sum, v) => sum + (v > 0), 0);
