@@ -960,9 +960,23 @@ def test_objects_in_a_npz_are_refused(tmp_path, refuses):
     assert not (tmp_path / "trace").exists()
 
 
-def npy_header(shape):
+def test_an_object_of_eight_bytes_in_a_npz_is_refused(tmp_path, refuses):  # as many as its pointer would have
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("cls.npy", npy_header((1,), "|O") + b"\x80\x02]q\x00...")
+    with refuses(ValueError, "x.npz", "cls.npy holds a pickle"):
+        vt.load(tmp_path / "x.npz")
+
+
+def test_numpy_too_is_told_to_load_no_objects(tmp_path, monkeypatch):  # should the look at the headers ever miss one
+    told, load = [], np.load
+    monkeypatch.setattr(np, "load", lambda *args, **options: told.append(options) or load(*args, **options))
+    assert same(vt.load(write(tmp_path / "x.npz", small())).model, small())
+    assert told == [{"allow_pickle": False}]
+
+
+def npy_header(shape, kind="<f4"):
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": shape})
     return header.getvalue()
 
 
@@ -1580,6 +1594,18 @@ def test_the_hub_s_older_files(web, monkeypatch, tmp_path, refuses):
         vt.load("hf/google/vit-tiny")
 
 
+def test_the_hub_s_shards(web):
+    folder = hf_folder(web.folder / "google" / "vit-tiny" / "resolve" / "main")
+    state = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    index = {}
+    for i, part in enumerate((sorted(state)[::2], sorted(state)[1::2])):
+        save_file({name: state[name] for name in part}, folder / f"{i}.safetensors")
+        index |= dict.fromkeys(part, f"{i}.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    assert same(vt.load("hf/google/vit-tiny").model, small())
+
+
 def test_google_s_bucket(web):
     (web.folder / "vit_models" / "augreg").mkdir(parents=True)
     (web.folder / "vit_models" / "sam").mkdir()
@@ -1625,6 +1651,7 @@ def test_torchvision_by_name(vit_b_16, tmp_path):
         assert found.preprocess.image_size == (8, 8)
         assert found.preprocess.mean == (0.485, 0.456, 0.406)
         assert found.preprocess.std == (0.229, 0.224, 0.225)
+        assert found.assumed == {}  # its code tells what the tensors don't
     assert (tmp_path / "torch" / "hub" / "checkpoints" / path.name).exists()
 
 
