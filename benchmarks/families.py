@@ -6,7 +6,8 @@
 
 Each name of timm's ViT families and each vision class of transformers is built small (the architecture's own heads, 16
 numbers a head, two blocks), every parameter and buffer is random, and its checkpoint is read four ways: as a bare state
-dict; as one with all told that its folder's config tells; as a file; and as the folder that the library itself saves.
+dict; as one with heads, GELU, epsilon, size and pixels told, as their modules have them ("told", whether ViTConfig can
+express the architecture or not); as a file; and as the folder that the library itself saves.
 Our answer to an image is compared with theirs, and for folders a photograph's preprocessing, too. A case is
 
 - equal: the same numbers to 1e-4 of their spread (a warning or not);
@@ -33,6 +34,7 @@ import transformers
 from PIL import Image
 from safetensors.torch import save_file
 from timm.models import save_for_hf
+from timm.models.vision_transformer import ResPostBlock
 from torch import Tensor, nn
 
 import vit_tutorial as vt
@@ -45,7 +47,8 @@ CAUSES = (
     "which ViTConfig can't express", "beyond ViTConfig", "give num_heads", "give image_size", "give preprocess",
     "a head of another kind", "layers without a bias", "its config says", "its model_args", "no norm after",
     "Preprocessing can't express", "which this package doesn't know", "pools by",
-    "must have 4 axes", "Give preprocess=",
+    "must have 4 axes", "Give preprocess=", "isn't read here",
+    "which ConvStem can't express",
 )  # fmt: skip
 Case = tuple[str, str, Callable[[], nn.Module], Callable[[nn.Module, Path], Any]]  # family, name, build, save
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (70, 101, 3), np.uint8)).resize((300, 210))
@@ -102,6 +105,10 @@ def save_timm(model: nn.Module, folder: Path) -> Any:
     return lambda picture: timm.data.create_transform(**about)(picture)[None]
 
 
+def save_nothing(model: nn.Module, folder: Path) -> None:
+    """For what timm's config.json can't say."""
+
+
 def saved_cfg(folder: Path) -> dict[str, Any]:
     return timm.models._hub.load_model_config_from_path(folder)[0]
 
@@ -128,6 +135,7 @@ VARIANTS: dict[str, dict[str, Any]] = {  # what model_args and pretrained_cfg ma
     "grey": {"in_chans": 1},
     "other heads": {"num_heads": 6},
     "other mlp": {"mlp_ratio": 2.5},
+    "norms behind": {"block_fn": ResPostBlock},  # which timm doesn't write into a folder
     "dynamic size": {"dynamic_img_size": True},
     "no head": {"num_classes": 0},
     "crop border": {"cfg": {"crop_mode": "border"}},
@@ -157,7 +165,8 @@ def timm_cases() -> Iterator[Case]:
                 family = f"eva, {kind[0].rstrip('_')}" if kind else "eva"
             yield f"timm {family}", name, lambda name=name: timm_model(name), save_timm
     for name, changes in VARIANTS.items():
-        yield "timm, options of vit_tiny", name, lambda changes=changes: timm_variant(changes), save_timm
+        save = save_nothing if "block_fn" in changes else save_timm
+        yield "timm, options of vit_tiny", name, lambda changes=changes: timm_variant(changes), save
 
 
 # -------------------------------------------------------------------------------------------------------- transformers
@@ -410,6 +419,36 @@ def judge(load: Callable[[], Any], theirs: nn.Module, pixels: Any = None) -> tup
     return "warned" if told else "wrong", f"{text}{largest:.1e}"
 
 
+GELUS = {
+    "GELU": "exact", "GELUActivation": "exact", "GELUTanh": "tanh", "NewGELUActivation": "tanh",
+    "PytorchGELUTanh": "tanh", "GELUTanhActivation": "tanh", "FastGELUActivation": "tanh",
+}  # fmt: skip
+
+
+def all_told(theirs: nn.Module) -> dict[str, Any]:
+    """What a user who has their module can tell of it."""
+    config = getattr(theirs, "config", None)
+    told: dict[str, Any] = {}
+    heads = [m.num_heads for m in theirs.modules() if isinstance(getattr(m, "num_heads", None), int)]
+    heads += [getattr(config, "num_attention_heads", None)]
+    if isinstance(heads[0], int):
+        told["num_heads"] = heads[0]
+    told["norm_eps"] = next((m.eps for m in theirs.modules() if isinstance(m, nn.LayerNorm)), 1e-6)
+    for module in theirs.modules():
+        if type(module).__name__ in GELUS:
+            tanh = getattr(module, "approximate", "none") == "tanh"
+            told["gelu"] = "tanh" if tanh else GELUS[type(module).__name__]
+            break
+    cut = getattr(theirs, "patch_embed", None)
+    size = getattr(cut, "img_size", None) or getattr(config, "image_size", None)
+    if isinstance(size, int | tuple | list):
+        told["image_size"] = size if isinstance(size, int) else tuple(size)
+        height, width = vt.patches.as_pair(told["image_size"], "image_size")
+        channels = getattr(config, "num_channels", getattr(theirs, "in_chans", 3))
+        told["preprocess"] = vt.data.Preprocessing((height, width), (0.5,) * channels, (0.5,) * channels)
+    return told
+
+
 def run(case: Case, folder: Path) -> dict[str, tuple[str, str]]:
     _, _, build, save = case
     torch.manual_seed(0)
@@ -421,17 +460,11 @@ def run(case: Case, folder: Path) -> dict[str, tuple[str, str]]:
     pixels = save(theirs, folder / "folder")
     results = {
         "state dict": judge(lambda: vt.weights.convert(state), theirs),
+        "told": judge(lambda: vt.weights.convert(state, **all_told(theirs)), theirs),
         "file": judge(lambda: vt.load(file), theirs),
-        "folder": judge(lambda: vt.load(folder / "folder"), theirs, pixels),
     }
-    if results["folder"][0] == "equal":
-        config = vt.load(folder / "folder").model.config
-        told = {key: getattr(config, key) for key in ("num_heads", "gelu", "norm_eps")}
-        if (
-            isinstance(config.image_size, tuple) or config.position == "none"
-        ):  # a square needs no telling, and load may have resized it
-            told["image_size"] = config.image_size
-        results["told"] = judge(lambda: vt.weights.convert(state, **told), theirs)
+    if (folder / "folder").exists():
+        results["folder"] = judge(lambda: vt.load(folder / "folder"), theirs, pixels)
     return results
 
 

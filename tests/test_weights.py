@@ -3,11 +3,13 @@
 import argparse
 import contextlib
 import dataclasses
+import gzip
 import hashlib
 import io
 import json
 import os
 import pickle
+import random
 import re
 import shutil
 import struct
@@ -169,7 +171,8 @@ def backbone(seed):
 
 
 def projector(prefix):  # DINO's own head, with the batch norm that some have
-    return {f"{prefix}head.mlp.0.weight": torch.ones(3, 16), f"{prefix}head.mlp.1.num_batches_tracked": torch.tensor(3)}
+    return {f"{prefix}head.mlp.0.weight": torch.ones(3, 16), f"{prefix}head.mlp.1.num_batches_tracked": torch.tensor(3),
+            f"{prefix}head.last_layer.weight_v": torch.ones(9, 3)}  # fmt: skip
 
 
 def under(prefix, state):
@@ -629,6 +632,7 @@ def test_the_way_back_refuses(refuses):
 # ------------------------------------------------------------------------------------------------------ preprocessing
 
 
+@cache
 def picture(size=(300, 400)):
     """The photograph, (height, width)."""
     return Image.fromarray((photograph(size) * 255).round().byte().permute(1, 2, 0).numpy())
@@ -829,8 +833,9 @@ def test_a_bare_file_says_what_was_assumed_once(tmp_path):
     assert len(said) == 1
     assert said[0].filename == __file__
     assert str(path) in str(said[0].message)
-    assert set(found.assumed) == {"num_heads", "gelu", "norm_eps", "image_size", "preprocess"}
+    assert set(found.assumed) == {"num_heads", "gelu", "norm_eps", "image_size", "preprocess", "plain"}
     told = {"num_heads": 1, "gelu": "exact", "norm_eps": 1e-6, "image_size": 8, "preprocess": found.preprocess}
+    told["plain"] = True
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         silent = vt.load(path, **told)
@@ -973,6 +978,22 @@ def bomb(path, kind):
     elif kind == "a safetensors header":
         header = b'{"cls_token":{"dtype":"F32","shape":[1,1,1000000000000],"data_offsets":[0,4]}}'
         path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    elif kind == "a pickle of lists":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a/data.pkl", b"\x80\x02]" + b"]" * 1_100_000 + b"a" * 1_100_000 + b".")
+    elif kind == "a bare pickle of lists":
+        path.write_bytes(b"\x80\x02]" + b"]" * 1_100_000 + b"a" * 1_100_000 + b".")
+    elif kind == "a table of a million names":
+        with path.open("wb") as file:
+            file.write(struct.pack("<Q", 1_700_000) + b"{")
+            file.truncate(12_000_000)
+    elif kind == "fifty thousand parts":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("0.npy", b"")
+            archive.filelist *= 50_001  # the table of contents alone: the same part again and again
+    elif kind == "twice its size":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("a.npy", random.Random(0).randbytes(2_000_000) + bytes(5_500_000))
     elif kind == "a header's length":
         path.write_bytes(struct.pack("<Q", 2**60) + b"{}")
 
@@ -986,6 +1007,11 @@ def bomb(path, kind):
         ("an array's header", ".npz", ["cls", "(10000000000,)", "another size"]),
         ("a safetensors header", ".safetensors", ["damaged"]),
         ("a header's length", ".safetensors", ["damaged"]),
+        ("a pickle of lists", ".pth", ["too long a pickle", "nothing was loaded"]),
+        ("a bare pickle of lists", ".pth", ["too long a pickle", "nothing was loaded"]),
+        ("a table of a million names", ".safetensors", ["1,700,000 bytes of names"]),
+        ("fifty thousand parts", ".npz", ["50,001 parts"]),
+        ("twice its size", ".npz", ["unpacks to 7,500,000"]),
     ],
 )
 def test_bombs_are_refused_before_they_are_unpacked(kind, suffix, words, tmp_path, refuses):
@@ -1122,8 +1148,10 @@ def test_the_check_sum_finds_a_flipped_bit_within_a_number(suffix, tmp_path, ref
 @pytest.mark.parametrize("content", [b"", b"{}", b"text", bytes(1000), b"PK\x05\x06" + bytes(18)])
 def test_read_names_the_file(suffix, content, tmp_path, refuses):
     (tmp_path / f"x{suffix}").write_bytes(content)
-    empty_archive = suffix == ".npz" and content.startswith(b"PK")
-    with refuses(ValueError, *(["0 names"] if empty_archive else [str(tmp_path / f"x{suffix}"), "damaged"])):
+    words = [str(tmp_path / f"x{suffix}"), "damaged"]
+    if content.startswith(b"PK"):  # an archive, and nothing in it
+        words = {".npz": ["0 names"], ".safetensors": ["x.safetensors is a zip"]}.get(suffix, words)
+    with refuses(ValueError, *words):
         convert(weights.read(tmp_path / f"x{suffix}"))
 
 
@@ -1144,6 +1172,92 @@ def test_a_disk_s_error_stays_one(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "load", denied)
     with pytest.raises(PermissionError, match=r"x\.pth"):  # and isn't called damage
         vt.load(path)
+
+
+def scripted(path):
+    torch.jit.script(torch.nn.Linear(2, 2)).save(str(path))
+
+
+KINDS = {
+    "TorchScript": ("x.pt", scripted, ["TorchScript", "state_dict()"]),
+    "a pointer": (
+        "x.safetensors",
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+        ["git lfs pull"],
+    ),
+    "a pointer's pickle": ("x.bin", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", ["git lfs"]),
+    "a page": ("x.pth", b"<!DOCTYPE html><html>", ["a web page"]),
+    "packed": ("x.pth", gzip.compress(b"a" * 99), ["gzip"]),
+    "a zip": ("x.safetensors", lambda path: torch.save({}, path), ["a zip", "call it .pth"]),
+    "safetensors": ("x.bin", lambda path: save_file({"a": torch.ones(1)}, path), ["the format of .safetensors"]),
+    "text": ("x.npz", lambda path: np.savez(path, a=np.array(["text"])), ["a is an array of <U4"]),
+    "records": ("x.npz", lambda path: np.savez(path, a=np.zeros(3, dtype=[("b", "f4")])), ["an array of", "'b'"]),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("case", KINDS)
+def test_a_file_of_another_kind_is_called_what_it_is(case, tmp_path, refuses):
+    name, content, words = KINDS[case]
+    (tmp_path / name).write_bytes(content) if isinstance(content, bytes) else content(tmp_path / name)
+    with refuses(ValueError, name, *words) as caught:
+        weights.read(tmp_path / name)
+    assert "damaged" not in str(caught.value)
+
+
+def test_numbers_of_another_byte_order(tmp_path):
+    np.savez(tmp_path / "x.npz", **{name: array.astype(">f4") for name, array in flax(small()).items()})
+    assert same(vt.load(tmp_path / "x.npz").model, small())
+
+
+def test_a_folder_without_a_model_says_what_there_is(tmp_path, refuses):
+    with refuses(OSError, str(tmp_path), "no config.json and no model.safetensors"):
+        vt.load(tmp_path)
+    write(tmp_path / "last.pth", small())
+    write(tmp_path / "best.safetensors", small())
+    with refuses(OSError, str(tmp_path), "name one: best.safetensors, last.pth"):
+        vt.load(tmp_path)
+    write(tmp_path / "model.safetensors", small())
+    (tmp_path / "config.json").write_text('{"lr": 0.1}')  # somebody's options
+    with refuses(ValueError, str(tmp_path), "isn't this package's", "name their file"):
+        vt.load(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+@pytest.mark.parametrize("name", ["x" * 5000, "x" * 5000 + ".pth", "a\nb\x1b[31m.pth", "\udcff.pth", "a\0b.pth"])
+def test_strange_names_of_files_get_a_short_answer_on_one_line(name, tmp_path):
+    for path in (name, str(tmp_path / name)):
+        with pytest.raises((ValueError, OSError)) as caught:
+            vt.load(path)
+        assert len(str(caught.value)) < 2000
+        assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("target", ["nothing", "itself.pth", "/dev/zero", "a pipe"])
+def test_what_is_no_plain_file_isn_t_waited_for(target, tmp_path, refuses):
+    path = tmp_path / "itself.pth"
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("Windows has no pipes on disk")
+    os.mkfifo(path) if target == "a pipe" else path.symlink_to(target)
+    with refuses(OSError, "itself.pth"):
+        vt.load(path)
+
+
+@pytest.mark.parametrize(
+    ("told", "error", "words"),
+    [
+        ({"num_classes": True}, TypeError, ["num_classes", "True"]),
+        ({"num_classes": 2.5}, TypeError, ["num_classes", "2.5"]),
+        ({"num_classes": "5"}, TypeError, ["num_classes", "'5'"]),
+        ({"recipe": "mine"}, ValueError, ["recipe", "'mine'", "torchvision"]),
+        ({"image_size": "16"}, ValueError, ["image_size", "'16'"]),
+        ({"image_size": 0}, ValueError, ["image_size", "0"]),
+        ({"plain": False}, ValueError, ["plain is True"]),
+    ],
+)
+def test_values_that_load_refuses(told, error, words, tmp_path, refuses):
+    with refuses(error, *words):
+        vt.load(write(tmp_path / "x.safetensors", small()), **told)
 
 
 def test_other_files_are_refused(tmp_path, refuses):

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.request import Request, urlopen
 
 import torch
@@ -27,7 +27,6 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from vit_tutorial import configs, files
 from vit_tutorial.convert import (
     Converted,
-    State,
     Told,
     check_parts,
     check_preprocess,
@@ -42,6 +41,7 @@ from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sin
 from vit_tutorial.files import Trained, read
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
+from vit_tutorial.unwrap import State
 from vit_tutorial.vit import ViTConfig
 
 __all__ = ["Converted", "convert", "load", "read", "to_huggingface", "to_timm", "to_torchvision"]
@@ -74,6 +74,7 @@ def load(
     gelu: Gelu | None = None,
     norm_eps: float | None = None,
     preprocess: Preprocessing | None = None,
+    plain: bool | None = None,
 ) -> Trained:
     """A trained model, the names of its classes and its preprocessing.
 
@@ -103,6 +104,7 @@ def load(
         gelu: "exact" or "tanh"; by default as the file tells, or its library has it.
         norm_eps: epsilon of the norms, likewise.
         preprocess: how pictures become what the model takes, likewise.
+        plain: True if you know that a file with timm's names is the paper's architecture (see :func:`convert`).
 
     Raises:
         ValueError: no such name; weights that are damaged, of another architecture, or beyond ViTConfig: which and why;
@@ -110,8 +112,12 @@ def load(
         TypeError: a value of another type.
         OSError: a file isn't there and can't be downloaded: which file to put where.
     """
-    text = os.fspath(name)
-    given = Told(num_heads, image_size, gelu, norm_eps, preprocess)
+    text = os.fsdecode(name)
+    if num_classes is not None and (isinstance(num_classes, bool) or not isinstance(num_classes, int)):
+        raise TypeError(f"num_classes must be an int, got {num_classes!r:.100}")
+    if recipe not in get_args(ResizeRecipe):
+        raise ValueError(f"unknown recipe {recipe!r:.100}: choose one of {', '.join(get_args(ResizeRecipe))}")
+    given = Told(num_heads, image_size, gelu, norm_eps, preprocess, plain=plain)
     with files.refusing():
         found = _find(text, given)
     assumed = dict(found.assumed)
@@ -140,6 +146,7 @@ def _find(text: str, given: Told) -> Found:
     if text in files.shipped():
         return _own(text, given)
     if path.is_dir():
+        _refuse_folder_without_model(path)
         return _folder(_local(path), text, given) if _is_hub_folder(path) else _own(text, given)
     if kind in remote and rest and not path.exists():
         return remote[kind](rest, given)
@@ -149,6 +156,18 @@ def _find(text: str, given: Told) -> Found:
         f"{text!r} is neither a model of the package ({', '.join(files.shipped())}) nor a folder, nor a file that "
         f"ends in {', '.join(files.READERS)}, nor {', '.join(f'{kind}/NAME' for kind in remote)}; "
         "python -m vit_tutorial.train --out FOLDER writes such a folder"
+    )
+
+
+def _refuse_folder_without_model(path: Path) -> None:
+    """A FileNotFoundError for a folder with neither a config nor weights by the usual names: what there is instead."""
+    there = sorted(file.name for file in path.iterdir())
+    if "config.json" in there or any(name.startswith(("model.safetensors", "pytorch_model.bin")) for name in there):
+        return
+    weights = [name for name in there if files.is_weights(Path(name))]
+    instead = f"; of these files of weights, name one: {files.some(weights)}" if weights else ""
+    raise FileNotFoundError(
+        files.brief(f"the folder {path} has no config.json and no model.safetensors{instead}", 1000)
     )
 
 
@@ -359,9 +378,8 @@ def _folder(get: Getter, name: str, given: Told) -> Found:
     if path is None or weights is None:
         raise ValueError(f"{name} needs config.json, and {', '.join(names[:3:2])}, or an index of several")
     if weights.name.endswith(".index.json"):
-        index = files.read_json(weights).get("weight_map")
-        for file in sorted(set(index.values())) if isinstance(index, dict) else ():
-            get(str(file))  # downloads it
+        for file in sorted(set(files.weight_map(weights).values())):
+            get(file)  # downloads it
     config = files.read_json(path)
     return _known(read(weights), _processor(get, config), config, name, given)
 
