@@ -91,7 +91,6 @@ def test_what_timm_saves_is_honoured(case, tmp_path):
 BEYOND = {
     "relu": {"act_layer": "relu"},
     "silu": {"act_layer": "silu"},
-    "quick_gelu": {"act_layer": "quick_gelu"},
     "avgmax": {"global_pool": "avgmax", "fc_norm": False},
     "max": {"global_pool": "max", "fc_norm": False},
     "'avg'": {"global_pool": "avg", "fc_norm": False, "class_token": True},

@@ -1,9 +1,9 @@
 
   // ------------------------------------------------------------------------------------------------- the page
 
-  const STATIONS = { patches: "1 Patches", embedding: "2 Embedding", positions: "3 Class token, positions", attention: "4 Attention",
+  const STATIONS = { patches: "1 Patches", embedding: "2 Embedding", positions: "3 Positions", attention: "4 Attention",
     mlp: "4 MLP", head: "5 Head", layers: "Layer by layer", "what-if": "What if?" };
-  const WITHOUT_TOKEN = ["what-if-none"], WITH_LAYER = ["attention", "mlp"], WITH_HEAD = ["attention"];
+  const WITH_LAYER = ["attention", "mlp"], WITH_HEAD = ["attention"];
   const NOTHING = { off: [], scale: true, temperature: 1, position: "learned", answer: 1, order: null, hidden: [] };
 
   // The guided tour: where each stop is, what lights up, and one sentence.
@@ -74,6 +74,7 @@
       remember();
       Object.assign(state, { picture, sample });
       $(".message").textContent = "";
+      forgetTried();
       pad.show(picture);
       compute();
       draw();
@@ -102,7 +103,7 @@
         slots.push([place, (s) => view.show({ ...MAPS[place.dataset.map](s), tokenName, clicked: chooseToken })]);
       }
       for (const place of $$("[data-text]")) if (TEXTS[place.dataset.text]) slots.push([place, (s) => { place.textContent = TEXTS[place.dataset.text](s); }]);
-      $(".sizes").textContent = `${config.parameters.toLocaleString("en")} learned numbers, ${L} blocks, ${h} heads, width ${D}. Nothing leaves this page.`;
+      $(".sizes").textContent = `${config.parameters.toLocaleString("en")} learned numbers, ${classes.length} possible answers.`;
     }
 
     function draw() {
@@ -131,6 +132,7 @@
         bars.children[i].className = k === top ? "top" : "";
       });
       $(".said").textContent = `${classes[top]}, ${percent(now.probabilities[top])}`;
+      $(".mini").textContent = `It says ${$(".said").textContent}`;
       $(".changed").classList.toggle("hidden", !isChanged());
       $(".list").textContent = isChanged() ? `${describe(state.changes).join("; ")}.` : "";
       const was = best(before), [a, b] = [before.probabilities[was], now.probabilities[was]];
@@ -279,10 +281,13 @@
       const which = kind === "patches" ? `patch ${most}` : kind === "heads" ? `head ${most % per} of block ${Math.floor(most / per)}` : `the ${most % 2 ? "MLP" : "attention"} of block ${Math.floor(most / 2)}`;
       const text = `${classes[k]} has ${percent(was)}. In points of a hundred, this is how far it falls without each. Most: ${which}, by ${(100 * drops[most]).toFixed(1)}.`;
       $('[data-text="tried"]').textContent = text;
-      tried = JSON.stringify([[...state.picture].slice(0, 0), state.changes]);
       return drops;
     }
-    let tried = "";
+
+    function forgetTried() { // it was about another picture
+      $(".tried").replaceChildren();
+      $('[data-text="tried"]').textContent = "";
+    }
 
     function toggle(part) {
       const { off } = state.changes;
@@ -305,7 +310,7 @@
       draw();
     }
 
-    function stop(number) { // of the tour
+    function stop(number, scroll = false) { // of the tour
       state.stop = number;
       $$(".spot").forEach((element) => element.classList.remove("spot"));
       const touring = number >= 0;
@@ -314,6 +319,7 @@
         go(station);
         const element = $(`.station:not(.hidden) ${spot}`) ?? $(spot);
         element?.classList.add("spot");
+        if (scroll) element?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
         $(".sentence").textContent = sentence({ N, D, h, M, L, length: now.embed.patches.length / N, prefix, draws: C === 1 && H <= 32 });
       }
       $(".count").textContent = touring ? `${number + 1} of ${TOUR.length}` : "";
@@ -402,8 +408,8 @@
         try { await navigator.clipboard.writeText(url); } catch { text = "The link is in the address bar: copy it from there."; }
         $(".copied").textContent = text;
       },
-      back: () => stop(state.stop - 1),
-      next: () => stop(state.stop + 1),
+      back: () => stop(state.stop - 1, true),
+      next: () => stop(state.stop + 1, true),
       hide() {
         const patch = state.token - prefix, { hidden } = state.changes;
         change({ hidden: hidden.includes(patch) ? hidden.filter((n) => n !== patch) : [...hidden, patch] });
@@ -493,19 +499,18 @@
     // ------------------------------------------------------------------------------------------------- the link
 
     function pack() { // all of the state as text for an address
-      const { sample, changes, station, token, layer, head, picture } = state;
-      const drawn = sample < 0 ? btoa(String.fromCharCode(...Uint8Array.from(picture, (v) => Math.round(255 * v)))) : undefined;
-      const levels255 = white === 255 ? drawn : sample < 0 ? btoa(String.fromCharCode(...Uint8Array.from(picture, (v) => Math.round(white * v)))) : undefined;
-      const text = JSON.stringify({ id, sample, changes, station, token, layer, head, picture: levels255 });
-      return `live=${btoa(unescape(encodeURIComponent(text))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
+      const { sample, changes, station, token, layer, head } = state;
+      const levels = Uint8Array.from(state.picture, (v) => Math.round(white * v));
+      const picture = sample < 0 ? btoa(String.fromCharCode(...levels)) : undefined;
+      const text = btoa(JSON.stringify({ id, sample, changes, station, token, layer, head, picture }));
+      return `live=${text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
     }
 
     function restore() { // what the address says, if it is about this model
       const found = /[#&]live=([\w-]+)/.exec(location.hash);
       if (!found) return false;
       try {
-        const text = decodeURIComponent(escape(atob(found[1].replaceAll("-", "+").replaceAll("_", "/"))));
-        const kept = JSON.parse(text);
+        const kept = JSON.parse(atob(found[1].replaceAll("-", "+").replaceAll("_", "/")));
         if (kept.id !== id) return false;
         const picture = kept.picture ? Float32Array.from(bytes(kept.picture), (v) => v / white) : samples[kept.sample];
         if (picture?.length !== size || !(kept.station in STATIONS) || !(kept.token < T) || !(kept.layer < L) || !(kept.head < h)) return false;
@@ -519,13 +524,16 @@
     }
 
     data.blue = getComputedStyle(host).getPropertyValue("--query").trim() || "#0072B2";
-    let stroke = null; // the picture before the stroke that is being drawn
     const pad = drawingPad($(".pad canvas"), config.shape, white, (picture, final) => {
-      if (!picture) { remember(); return; }
+      if (!picture) return remember();
       Object.assign(state, { picture, sample: -1 });
       $(".message").textContent = "";
-      later();
-      if (final) say(spokenAnswer());
+      forgetTried();
+      if (!final) return later();
+      compute();
+      draw();
+      if (C === 1 && pad.filled() < 0.75) $(".message").textContent = "That is small. The digits it learned from fill the frame: press Fit.";
+      say(spokenAnswer());
     }, say);
     radios($(".colours"), "pen", (C === 1 ? ["white", "black"] : Object.keys(COLOURS)).map((name) => {
       const swatch = make("span", { title: C === 1 ? { white: "Draw", black: "Erase" }[name] : name, textContent: C === 1 ? { white: "Draw", black: "Erase" }[name] : "" });
@@ -542,7 +550,7 @@
     wire();
     pad.show(state.picture);
     compute();
-    $(".pad .hint").textContent = C === 1 ? "· draw on it" : "· paint on it, drop or paste one";
+    $(".pad .hint").textContent = C === 1 ? "· draw on it" : "· paint on it, or drop one";
     const station = state.station;
     stop(0);
     if (restored) { leaveTour(); go(station); $$('[name="layer"]')[state.layer].checked = true; $$('[name="head"]')[state.head].checked = true; }
