@@ -44,7 +44,8 @@ MODULES = ("vision_transformer", "deit", "beit", "eva", "cait", "naflexvit", "vi
 ROUTES = ("state dict", "told", "file", "folder")
 RESULTS = ("equal", "refused", "unclear", "warned", "wrong")
 CAUSES = (
-    "which ViTConfig can't express", "beyond ViTConfig", "give num_heads", "give image_size", "give preprocess",
+    "which ViTConfig can't express", "beyond ViTConfig", "which ModernConfig can't express", "beyond ModernConfig",
+    "give num_heads", "give image_size", "give preprocess",
     "a head of another kind", "layers without a bias", "its config says", "its model_args", "no norm after",
     "Preprocessing can't express", "which this package doesn't know", "pools by",
     "must have 4 axes", "Give preprocess=", "isn't read here",
@@ -230,6 +231,7 @@ SMALL = {
     "decoder_num_attention_heads": 2, "decoder_intermediate_size": 16, "mask_ratio": 0.0,
     "neck_hidden_sizes": [8, 8, 8, 8], "fusion_hidden_size": 8, "backbone_out_indices": [0, 0, 1, 1],
 }  # fmt: skip
+TOWER = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "image_size", "patch_size")
 OPTIONS: dict[str, dict[str, Any]] = {
     **{f"hidden_act {act}": {"hidden_act": act}
        for act in ("gelu_new", "gelu_pytorch_tanh", "gelu_fast", "quick_gelu", "relu", "silu")},
@@ -264,6 +266,9 @@ PROCESSORS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def transformers_model(name: str, **changes: Any) -> nn.Module:
     kind = getattr(transformers, name)
+    if "vision_config" in getattr(kind.config_class, "sub_configs", {}):
+        tower = {key: value for key, value in SMALL.items() if key in TOWER}
+        return kind(kind.config_class(vision_config=tower, num_labels=SMALL["num_labels"]))
     wanted = {key: value for key, value in SMALL.items() if hasattr(kind.config_class(), key)} | changes
     if name.startswith("DPT"):  # a neck takes four layers
         wanted |= {"num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3]}
@@ -290,7 +295,7 @@ def save_transformers(processor: tuple[str, dict[str, Any]]) -> Callable[[nn.Mod
 
 
 def size_of(model: nn.Module) -> tuple[str, dict[str, Any]]:
-    size = getattr(model.config, "image_size", 32)
+    size = getattr(getattr(model.config, "vision_config", model.config), "image_size", 32)
     height, width = (size, size) if isinstance(size, int) else size
     return "ViT", {"size": {"height": height, "width": width}}
 
@@ -344,10 +349,14 @@ def answers(model: nn.Module, images: Tensor) -> list[Tensor]:
         return [found]
     if isinstance(found, (tuple, list)):
         return [found[0]]
-    names = ("logits", "last_hidden_state")
+    if re.match(r"(Alt|Chinese)?CLIP", type(model).__name__):  # its tokens are those before the last norm
+        names: tuple[str, ...] = ("logits", "image_embeds", "pooler_output")
+    else:
+        names = ("logits", "last_hidden_state")
     good = [getattr(found, name) for name in names if isinstance(getattr(found, name, None), Tensor)]
     inner = getattr(model, getattr(model, "base_model_prefix", ""), None)
-    if isinstance(inner, nn.Module) and inner is not model and not type(model).__name__.endswith("Classification"):
+    whole = re.search(r"(Classification|Projection|DINOv3ViTModel)$", type(model).__name__)
+    if isinstance(inner, nn.Module) and inner is not model and not whole:
         good = answers(inner, images)  # of a model with a decoder or a neck, the encoder
     return good
 
@@ -403,7 +412,7 @@ def judge(load: Callable[[], Any], theirs: nn.Module, pixels: Any = None) -> tup
             return "wrong", f"{type(error).__name__}: {str(error)[:200]}"
     model = loaded[0]
     if not isinstance(model, vt.ViT):  # convert's
-        model = vt.ViT(loaded.config).eval()
+        model = vt.modern.build(loaded.config).eval()
         model.load_state_dict({name: tensor.float() for name, tensor in loaded.state_dict.items()})
     H, W = vt.patches.as_pair(model.config.image_size, "image_size")
     images = torch.randn(2, model.config.in_channels, H, W, generator=torch.Generator().manual_seed(1))
@@ -465,6 +474,11 @@ def run(case: Case, folder: Path) -> dict[str, tuple[str, str]]:
     }
     if (folder / "folder").exists():
         results["folder"] = judge(lambda: vt.load(folder / "folder"), theirs, pixels)
+        parts = None
+        if results["folder"][0] == "equal":  # what its config tells of a model of after 2020
+            parts = vt.configs_modern.read(vt.files.read_json(folder / "folder" / "config.json"), None).told.parts
+        if parts:
+            results["told"] = judge(lambda: vt.weights.convert(state, **all_told(theirs), parts=parts), theirs)
     return results
 
 

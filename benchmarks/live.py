@@ -4,8 +4,8 @@
     python benchmarks/live.py --rounds 50   more forward passes
 
 A forward pass is the whole model with every number on the way kept. While a line is drawn across the pad, one move of
-the pen a frame, the time from each frame to the next is measured, with the station "attention" open; a screen's own
-pace is 17 ms. Chromium is the system's (``apt-get install chromium``), driven by playwright.
+the pen a frame, the time from each frame to the next is measured, with the station "attention" open; 17 ms is the pace
+of the screen. Chromium is the system's (``apt-get install chromium``), driven by playwright.
 """
 
 import argparse

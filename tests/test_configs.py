@@ -91,7 +91,6 @@ def test_what_timm_saves_is_honoured(case, tmp_path):
 BEYOND = {
     "relu": {"act_layer": "relu"},
     "silu": {"act_layer": "silu"},
-    "quick_gelu": {"act_layer": "quick_gelu"},
     "avgmax": {"global_pool": "avgmax", "fc_norm": False},
     "max": {"global_pool": "max", "fc_norm": False},
     "'avg'": {"global_pool": "avg", "fc_norm": False, "class_token": True},
@@ -340,6 +339,20 @@ def test_what_is_not_written_has_transformers_default(tmp_path):
     for key in ("hidden_act", "layer_norm_eps", "qkv_bias", "num_channels"):
         del config[key]
     (tmp_path / "config.json").write_text(json.dumps(config))
+    found = load(tmp_path)
+    assert found.model.config.norm_eps == theirs.config.layer_norm_eps == 1e-12
+    same_answers(theirs, found)
+
+
+def test_what_is_not_written_has_timm_s_default(tmp_path):
+    theirs = timm_folder(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for key in ("crop_mode", "crop_pct", "interpolation", "mean", "std"):
+        del config["pretrained_cfg"][key]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    about = timm.models._hub.load_model_config_from_path(tmp_path)[0]
+    transform = timm.data.create_transform(**timm.data.resolve_data_config({}, pretrained_cfg=about))
+    assert_close(load(tmp_path).preprocess(PICTURE), transform(PICTURE)[None], rtol=0, atol=1e-6)
     same_answers(theirs, load(tmp_path))
 
 
@@ -440,7 +453,8 @@ def test_shards(suffix, tmp_path):
     [
         ({"a": "../x.safetensors"}, ValueError, ["../x.safetensors", "beside"]),
         ({"a": "/etc/passwd"}, ValueError, ["/etc/passwd"]),
-        ({"a": "x.json"}, ValueError, ["x.json"]),
+        ({"a": "x.json"}, ValueError, ["x.json", "no file of weights beside it"]),
+        ({"a": "model.safetensors.index.json"}, ValueError, ["index.json'", "no file of weights beside it"]),
         ({"a": 5}, ValueError, ["weight_map"]),
         ({}, ValueError, ["weight_map"]),
         ([1], ValueError, ["weight_map"]),

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from vit_tutorial.convert import HALF, IMAGENET, Told
-from vit_tutorial.data import Preprocessing
+from vit_tutorial.convert_modern import OPENAI
+from vit_tutorial.data import Corner, Preprocessing
+from vit_tutorial.embeddings import ResizeRecipe
 from vit_tutorial.files import short, some
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
@@ -33,6 +35,7 @@ class Known:
     labels: Mapping[int, str] = field(default_factory=dict)  # class names by their number
     pixels: Preprocessing | None = None  # None: nothing is said of them
     resized: bool = False  # whether the library itself resizes positions to these pixels
+    recipe: ResizeRecipe = "timm"  # and how
 
     def check(self, config: ViTConfig) -> None:
         """Raise a ValueError if the tensors are another model's than the config says."""
@@ -434,6 +437,24 @@ PROCESSORS: dict[str, Json] = {  # what isn't written in a preprocessor_config.j
     "DeiT": {"size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
     "Beit": {"size": 224, "resample": 3},
     "DPT": {"size": 384, "resample": 3},
+    "CLIP": {
+        "size": {"shortest_edge": 224},
+        "resample": 3,
+        "do_center_crop": True,
+        "crop_size": 224,
+        "image_mean": OPENAI[0],
+        "image_std": OPENAI[1],
+    },
+    "Bit": {
+        "size": {"shortest_edge": 224},
+        "resample": 3,
+        "do_center_crop": True,
+        "crop_size": 224,
+        "image_mean": OPENAI[0],
+        "image_std": OPENAI[1],
+    },
+    "Siglip": {"size": 224, "resample": 3},
+    "DINOv3ViT": {"size": 224, "resample": 2, "image_mean": IMAGENET[0], "image_std": IMAGENET[1]},
 }
 PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # as Pillow numbers them
 PROCESSOR_READ = {
@@ -486,11 +507,14 @@ def _pixels(how: Json, family: Family, channels: int) -> Preprocessing:
     resample = _whole(how["resample"], "resample", 0)
     if resample not in PILLOW:
         raise ValueError(f"its preprocessor has resample={resample}: {PILLOW} are known. Give preprocess=")
-    return Preprocessing(size, mean, std, crop, PILLOW[resample], squeeze=squeeze)
+    corner: Corner = "rounded" if isinstance(crop, str) or squeeze else "floored"  # transformers' middle is another
+    return Preprocessing(size, mean, std, crop, PILLOW[resample], squeeze=squeeze, corner=corner)
 
 
 def _resize(how: Json) -> tuple[tuple[int, int], float | str, bool]:
     """The size that a model gets, the share of the resized picture that it is, and whether that lost its shape."""
+    if isinstance(how["size"], dict) and how["size"].keys() == {"shortest_edge"}:
+        return _short_side(how)
     resized = _height_width(how["size"], "size")
     if not _flag(how.get("do_center_crop", False), "do_center_crop"):
         return resized, "squeeze", False
@@ -505,6 +529,20 @@ def _resize(how: Json) -> tuple[tuple[int, int], float | str, bool]:
             f"its preprocessor cuts {cut} out of {resized}, which Preprocessing can't express: give preprocess="
         )
     return cut, share, True
+
+
+def _short_side(how: Json) -> tuple[tuple[int, int], float | str, bool]:
+    """As :func:`_resize`, of a picture whose shorter side gets a length, before a square is cut out."""
+    short = _whole(how["size"]["shortest_edge"], "shortest_edge")
+    if not _flag(how.get("do_center_crop", False), "do_center_crop"):
+        raise ValueError("its preprocessor cuts no square, which Preprocessing can't express: give preprocess=")
+    cut = _height_width(how.get("crop_size", short), "crop_size")
+    if cut[0] != cut[1] or cut[0] > short:
+        raise ValueError(
+            f"its preprocessor cuts {cut} out of a short side of {short}, which Preprocessing can't express: give "
+            "preprocess="
+        )
+    return cut, cut[0] / short, False
 
 
 def _height_width(size: Any, name: str) -> tuple[int, int]:

@@ -23,11 +23,12 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from vit_tutorial import files
+from vit_tutorial import convert_modern, files
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import Position, sincos_position_embedding
 from vit_tutorial.hybrid import ConvStem, ResNetStem
 from vit_tutorial.mlp import Gelu
+from vit_tutorial.modern import ModernViT
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.unwrap import AVERAGE, HEAD, State, unwrap
 from vit_tutorial.vit import Pool, Stem, ViT, ViTConfig
@@ -472,6 +473,7 @@ def convert(
     norm_eps: float | None = None,
     preprocess: Preprocessing | None = None,
     stem: Stem | None = None,
+    parts: Mapping[str, Any] | None = None,
     plain: bool | None = None,
 ) -> Converted:
     """A published checkpoint as a config, tensors under our names, and the preprocessing of its evaluation.
@@ -496,6 +498,8 @@ def convert(
         preprocess: by default as the source evaluates its published models of this size.
         stem: of a model with convolutions before the tokens, whose strides the shapes don't show: by default 2 each. A
             ResNet's shapes show all.
+        parts: of a model of after 2020 (:mod:`vit_tutorial.modern`), fields of its config that no tensor shows, as in
+            ``{"pool": "mean", "rotary": modern.Rotary()}``.
         plain: True if you know that the architecture is the paper's: norms before attention and MLP, the class token
             read out (without one, the mean). timm's names and shapes are the same with norms behind (``ResPostBlock``),
             another pooling or order of q, k and v; the other libraries' stand for one architecture.
@@ -505,7 +509,7 @@ def convert(
             can't express; an unknown source; a value out of its range.
         TypeError: no mapping of names to tensors, or a value of another type.
     """
-    told = Told(num_heads, image_size, gelu, norm_eps, preprocess, stem, plain)
+    told = Told(num_heads, image_size, gelu, norm_eps, preprocess, stem, plain, parts=parts)
     with files.refusing():
         converted = convert_told(state_dict, source, told)
     files.warn("this state dict", converted.assumed)
@@ -524,6 +528,7 @@ class Told:
     stem: Stem | None = None
     plain: bool | None = None
     wanted_size: Size | None = None  # if the file's own isn't known: what the model shall take
+    parts: Mapping[str, Any] | None = None  # fields of modern.ModernConfig that no tensor shows
 
     def or_else(self, other: Told) -> Told:
         """These values, and the other's where there are none."""
@@ -534,6 +539,9 @@ class Told:
 def convert_told(state_dict: Mapping[str, Any], source: str, told: Told) -> Converted:
     """As :func:`convert`, without its warning."""
     state, origin, assumed = unwrap(state_dict, ANCHORS)
+    known = {f.name: getattr(told, f.name) for f in fields(told) if f.name not in ("stem", "plain")}
+    if source not in ("torchvision", "google", "big_vision") and (modern := convert_modern.convert(state, **known)):
+        return Converted(*modern[:3], modern[3] | assumed)
     state = {name: tensor for name, tensor in state.items() if not re.search(r"(^|\.)mask_token$", name)}
     if any("pre_logits" in name for name in state):
         state, _ = _split(state, r"(heads\.)?(pre_logits|head)[./]")
@@ -921,12 +929,16 @@ def rename(state_dict: Mapping[str, Tensor], table: Mapping[str, str]) -> State:
 def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
     """For ``timm.models.VisionTransformer`` of the same sizes (mean pooling: ``fc_norm=False``), or its distilled twin.
 
-    A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6).
+    A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6). A
+    :class:`vit_tutorial.modern.ModernViT` becomes a ``VisionTransformer``, an ``Eva`` (rotary positions, or biases of q
+    and v alone) or a ``Beit`` (position biases).
 
     Raises:
         ValueError: tensors that aren't a ViT's of this package; two tokens and no positions, which timm's twin has.
         TypeError: neither a model nor a mapping.
     """
+    if isinstance(model, ModernViT):
+        return convert_modern.to_timm(model)
     state, sizes = _whole(model)
     if sizes["pool"] != "distilled":
         return features_to_timm(rename(state, TIMM))
@@ -949,6 +961,8 @@ def to_torchvision(model: ViT | Mapping[str, Tensor]) -> State:
             pictures without three channels: not torchvision's.
         TypeError: neither a model nor a mapping.
     """
+    if isinstance(model, ModernViT):
+        raise ValueError("torchvision's ViT is that of 2020, and this is a ModernViT: to_timm, to_huggingface")
     state, sizes = _plain(model, "torchvision", qkv_bias=True)
     N = state["embed.position"].shape[1] - 1
     config = model.config if isinstance(model, ViT) else None
@@ -966,6 +980,9 @@ def to_torchvision(model: ViT | Mapping[str, Tensor]) -> State:
 def to_huggingface(model: ViT | Mapping[str, Tensor], version: int = 4) -> State:
     """For ``transformers.ViTForImageClassification`` of the same sizes, epsilon and GELU.
 
+    A :class:`vit_tutorial.modern.ModernViT` becomes the one of transformers' models that has its parts: DINOv2 (with or
+    without registers), DINOv3, CLIP's or SigLIP's vision model, or BEiT.
+
     Args:
         model: the model, or its state dict.
         version: 4 for the names in files, which ``from_pretrained`` of every version reads; 5 for the live modules of
@@ -977,6 +994,8 @@ def to_huggingface(model: ViT | Mapping[str, Tensor], version: int = 4) -> State
     """
     if version not in (4, 5):
         raise ValueError(f"transformers renamed its modules in version 5: version is 4 or 5, got {version!r}")
+    if isinstance(model, ModernViT):
+        return convert_modern.to_huggingface(model, version)
     return rename(_plain(model, "transformers")[0], TRANSFORMERS_4 if version == 4 else TRANSFORMERS_5)
 
 

@@ -32,6 +32,7 @@ from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing
 from vit_tutorial.hybrid import stem_from
+from vit_tutorial.modern import ModernConfig, build
 from vit_tutorial.vit import ViT, ViTConfig
 
 History = list[dict[str, float]]  # a row an epoch
@@ -105,11 +106,12 @@ def load(name: str | os.PathLike[str]) -> Stored:
             )
         fields = settings["model"]
         stem = fields.get("stem")
-        config = ViTConfig(**(fields | {"stem": None if stem is None else stem_from(stem)}))
+        kind = ModernConfig if "registers" in fields else ViTConfig
+        config = kind(**(fields | {"stem": None if stem is None else stem_from(stem)}))
         if config.num_classes not in (0, len(settings["classes"])):
             raise ValueError(f"{len(settings['classes'])} names for {config.num_classes} classes")
         height, width = settings["image_size"]
-        how = {field: settings[field] for field in ("crop", "interpolation", "squeeze") if field in settings}
+        how = {field: settings[field] for field in ("crop", "interpolation", "squeeze", "corner") if field in settings}
         preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]), **how)
         return Stored(config, state, tuple(settings["classes"]), preprocess)
 
@@ -165,10 +167,13 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         "image_size": "pictures of {} pixels",
         "preprocess": "{}",
         "stem": "the stem {}",
+        "rotary": "rotary positions {}",
+        "pool": "pooling by {}",
         "plain": "the paper's architecture, {}",
     }
     said = {key: _recipe(value) if isinstance(value, Preprocessing) else value for key, value in assumed.items()}
-    parts = [f"{way.format(said[key])} ({key}=)" for key, way in ways.items() if key in said]
+    keys = {"rotary": "parts", "pool": "parts"}
+    parts = [f"{way.format(said[key])} ({keys.get(key, key)}=)" for key, way in ways.items() if key in said]
     sentences = []
     if parts:
         sentences.append(
@@ -188,7 +193,7 @@ def _recipe(how: Preprocessing) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A file's JSON object. Raises ValueError for a damaged one, OSError for one that can't be read."""
-    text = path.read_bytes() if path.stat().st_size < 5_000_000 else b""  # names of 20,000 classes take one million
+    text = path.read_bytes() if path.stat().st_size < 4_000_000 else b""  # names of 20,000 classes, both ways, take two
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -459,7 +464,7 @@ def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bo
     if len(blocks) != config.depth:  # before a damaged depth of a billion is built
         raise ValueError(f"the weights have {len(blocks)} blocks, the config says depth={config.depth}")
     with torch.device("meta"):
-        model = ViT(config)
+        model = build(config)
     whole = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     expected = {name: shape for name, shape in whole.items() if not name.endswith(COUNTER)}
     compare(expected, {name: tuple(tensor.shape) for name, tensor in state.items()})

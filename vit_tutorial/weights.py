@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
@@ -24,7 +24,7 @@ import torch
 from filelock import FileLock
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial import configs, files
+from vit_tutorial import configs_modern, convert_modern, files
 from vit_tutorial.convert import (
     Converted,
     Told,
@@ -40,6 +40,7 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.files import Trained, read
 from vit_tutorial.mlp import Gelu
+from vit_tutorial.modern import ModernConfig
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.unwrap import State
 from vit_tutorial.vit import ViTConfig
@@ -74,6 +75,7 @@ def load(
     gelu: Gelu | None = None,
     norm_eps: float | None = None,
     preprocess: Preprocessing | None = None,
+    parts: Mapping[str, Any] | None = None,
     plain: bool | None = None,
 ) -> Trained:
     """A trained model, the names of its classes and its preprocessing.
@@ -104,6 +106,7 @@ def load(
         gelu: "exact" or "tanh"; by default as the file tells, or its library has it.
         norm_eps: epsilon of the norms, likewise.
         preprocess: how pictures become what the model takes, likewise.
+        parts: of a model of after 2020, fields of its config that no tensor shows (see :func:`convert`).
         plain: True if you know that a file with timm's names is the paper's architecture (see :func:`convert`).
 
     Raises:
@@ -117,7 +120,7 @@ def load(
         raise TypeError(f"num_classes must be an int, got {num_classes!r:.100}")
     if recipe not in get_args(ResizeRecipe):
         raise ValueError(f"unknown recipe {recipe!r:.100}: choose one of {', '.join(get_args(ResizeRecipe))}")
-    given = Told(num_heads, image_size, gelu, norm_eps, preprocess, plain=plain)
+    given = Told(num_heads, image_size, gelu, norm_eps, preprocess, plain=plain, parts=parts)
     with files.refusing():
         found = _find(text, given)
     assumed = dict(found.assumed)
@@ -207,6 +210,8 @@ def with_size(
     config: ViTConfig, state: State, image_size: Size, recipe: ResizeRecipe = "timm"
 ) -> tuple[ViTConfig, State]:
     """The config and tensors for pictures of another size: learned positions are resized, sines computed anew."""
+    if isinstance(config, ModernConfig):
+        return convert_modern.with_size(config, state, image_size, recipe)
     old, config = config, replace(config, image_size=image_size)
     if config.position == "learned" and config.grid != old.grid:
         position = resize_position_embedding(
@@ -395,7 +400,7 @@ def _known(state: dict[str, Any], processor: Json | None, config: Json, name: st
     """Tensors and a config.json of timm's or transformers'."""
     with files.refusing(name):
         try:
-            known = configs.transformers(config, processor) if "model_type" in config else configs.timm(config)
+            known = configs_modern.read(config, processor)
         except ValueError:
             check_parts(state)  # what the tensors show says more than a name that isn't known
             raise
@@ -410,5 +415,6 @@ def _known(state: dict[str, Any], processor: Json | None, config: Json, name: st
         classes = known.classes(model.num_classes) if model.num_classes else ()
         if given.image_size is None and known.resized:
             height, width = preprocess.image_size
-            model, tensors = with_size(model, tensors, height if height == width else (height, width))
+            size = height if height == width else (height, width)
+            model, tensors = with_size(model, tensors, size, known.recipe)
         return Found(model, tensors, preprocess, classes, assumed, name)

@@ -24,6 +24,8 @@ from torch import Tensor
 from vit_tutorial import explain
 from vit_tutorial.data import Data, Preprocessing, denormalise
 from vit_tutorial.files import write
+from vit_tutorial.modern import ModernConfig
+from vit_tutorial.patches import grid_shape
 from vit_tutorial.plots import PALETTE
 from vit_tutorial.vit import ViT
 
@@ -107,8 +109,13 @@ def explore(
         )
     heat = matplotlib.colormaps["magma"](np.arange(256), bytes=True)[:, :3].tobytes().hex()
     special = SPECIAL[: c.prefix_tokens]
-    data = {"grid": c.grid, "special": special, "layers": c.depth, "heads": c.num_heads, "heat": heat}
-    return Explorer(_fill(data | {"pictures": pictures}, figures), B, c.depth, c.num_heads, c.num_tokens)
+    if isinstance(c, ModernConfig):
+        special = (*SPECIAL[: int(c.class_token)], *(f"register {i + 1}" for i in range(c.registers)))
+    grid = grid_shape((images.shape[-2], images.shape[-1]), c.patch_size)  # some models take every size
+    data = {"grid": grid, "special": special, "layers": c.depth, "heads": c.num_heads, "heat": heat}
+    return Explorer(
+        _fill(data | {"pictures": pictures}, figures), B, c.depth, c.num_heads, c.prefix_tokens + grid[0] * grid[1]
+    )
 
 
 def quantise(weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -42,7 +42,7 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
 SETS: dict[str, Callable[[], Images]] = {  # the test pictures of each model that comes with the package
     "digits": lambda: data.digits().test,
     "digits-patch2": lambda: data.digits().test,
-    "shapes": lambda: data.shapes(train=1, test=40).test,
+    "shapes": lambda: data.shapes(train=1, test=200).test,
     "cifar10": data.cifar10_pictures,
 }
 

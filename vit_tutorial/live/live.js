@@ -1,7 +1,7 @@
 
   // ------------------------------------------------------------------------------------------------- the page
 
-  const STATIONS = { patches: "1 Patches", embedding: "2 Embedding", positions: "3 Class token, positions", attention: "4 Attention",
+  const STATIONS = { patches: "1 Patches", embedding: "2 Embedding", positions: "3 Positions", attention: "4 Attention",
     mlp: "4 MLP", head: "5 Head", layers: "Layer by layer", "what-if": "What if?" };
   const WITH_LAYER = ["attention", "mlp"], WITH_HEAD = ["attention"];
   const NOTHING = { off: [], scale: true, temperature: 1, position: "learned", answer: 1, order: null, hidden: [] };
@@ -319,7 +319,7 @@
         go(station);
         const element = $(`.station:not(.hidden) ${spot}`) ?? $(spot);
         element?.classList.add("spot");
-        if (scroll) element?.scrollIntoView({ block: "center", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+        if (scroll) element?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
         $(".sentence").textContent = sentence({ N, D, h, M, L, length: now.embed.patches.length / N, prefix, draws: C === 1 && H <= 32 });
       }
       $(".count").textContent = touring ? `${number + 1} of ${TOUR.length}` : "";

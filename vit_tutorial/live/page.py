@@ -17,6 +17,7 @@ from torch import Tensor
 from vit_tutorial.data import Data, Preprocessing, normalise
 from vit_tutorial.explorer.page import Page, as_seen, assemble, figure
 from vit_tutorial.hybrid import ConvStem
+from vit_tutorial.modern import ModernConfig
 from vit_tutorial.patches import as_pair
 from vit_tutorial.vit import ViT, count_macs
 
@@ -112,6 +113,8 @@ def _check(
     c = model.config
     if not c.num_classes:
         raise ValueError("the model has no head, so it has no answer to show: vt.load(..., num_classes=K) gives it one")
+    if isinstance(c, ModernConfig):
+        raise ValueError("the page runs the ViT of 2020, and this is a later one: vit_tutorial.explorer shows it")
     if c.stem is not None and not isinstance(c.stem, ConvStem):
         raise ValueError(f"the page runs plain ViTs and those with a ConvStem, got the stem {c.stem}")
     if (count := sum(parameter.numel() for parameter in model.parameters())) > MOST:
