@@ -39,9 +39,10 @@ SECTIONS = ("What goes wrong", "Check yourself", "Summary", "Further reading")
 
 
 def cells(path: Path, kind: str = "") -> list[dict[str, Any]]:
-    """The cells of a notebook, each source joined to one string."""
+    """The cells of a notebook, each source joined to one string; without the one that `make publish` puts in front."""
     found = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return [cell | {"source": "".join(cell["source"])} for cell in found if kind in ("", cell["cell_type"])]
+    own = [cell for cell in found if cell.get("id") != "published-install"]
+    return [cell | {"source": "".join(cell["source"])} for cell in own if kind in ("", cell["cell_type"])]
 
 
 def outputs(path: Path) -> list[dict[str, Any]]:
