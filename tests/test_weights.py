@@ -112,8 +112,13 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
-@pytest.mark.parametrize("case", SOURCES)
+SINGLE = ("torchvision", "timm", "deit distilled", "hf 5")  # of each library one in single precision, too
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype", "atol"),
+    [(case, torch.float64, 1e-10) for case in SOURCES] + [(case, torch.float32, 1e-5) for case in SINGLE],
+)
 def test_their_logits(case, dtype, atol, tmp_path):
     build, config, names, options = SOURCES[case]
     theirs = randomise(build(config)).to(dtype).eval()
@@ -388,7 +393,7 @@ def test_heads_of_published_sizes(dim, heads):
 )
 def test_heads_of_timm_s_large_models(name, monkeypatch):
     with torch.device("meta"):
-        theirs = timm.create_model(name)
+        theirs = timm.create_model(name, depth=1)
     monkeypatch.setattr(files, "check_numbers", lambda state: None)  # there are none
     assert convert(theirs.state_dict(), "timm").config.num_heads == theirs.blocks[0].attn.num_heads
 
@@ -620,7 +625,7 @@ def picture(size=(300, 400)):
 PICTURES = [(300, 400), (400, 300), (131, 517), (64, 64)]
 
 
-@pytest.mark.parametrize("size", PICTURES)
+@pytest.mark.parametrize("size", PICTURES[1:3])
 @pytest.mark.parametrize("name", [
     f"{model}.{version}"
     for model in ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
@@ -973,9 +978,9 @@ def bomb(path, kind):
         path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
     elif kind == "a pickle of lists":
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("a/data.pkl", b"\x80\x02]" + b"]" * 1_100_000 + b"a" * 1_100_000 + b".")
+            archive.writestr("a/data.pkl", b"\x80\x02]" + b"]" * 300_000 + b"a" * 300_000 + b".")
     elif kind == "a bare pickle of lists":
-        path.write_bytes(b"\x80\x02]" + b"]" * 1_100_000 + b"a" * 1_100_000 + b".")
+        path.write_bytes(b"\x80\x02]" + b"]" * 300_000 + b"a" * 300_000 + b".")
     elif kind == "a table of a million names":
         with path.open("wb") as file:
             file.write(struct.pack("<Q", 1_700_000) + b"{")

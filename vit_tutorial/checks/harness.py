@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 SECONDS = 10.0  # of computing, for one student's work, all its inputs together
-PATIENCE = 6.0  # times as long may it take by the clock, on a busy machine, or asleep
+PATIENCE = 3.0  # times as long may it take by the clock, on a busy machine, or asleep
 QUICK = 0.5  # a work that takes longer is not tried again to find out what it does
 COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
 KEPT = 2000  # characters of what the student's code prints

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -762,6 +762,8 @@ def _observe_rates(work: Any, case: Case) -> Result:
     given = work(*case.args)
     if isinstance(given, (Tensor, np.ndarray)) or given is None:
         return {"rates": given}
+    if isinstance(given, Iterator):
+        raise Fault(f"the result is {kind(given)}: make a list of it")
     if not isinstance(given, Iterable):
         raise Fault(f"returned {given!r}, which is one number: a rate for each block is asked for, in a list")
     numbers = [as_number(rate) for rate in given]

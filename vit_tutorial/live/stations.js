@@ -59,7 +59,7 @@
       const most = next.most ?? (values.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-12));
       for (let i = 0; i < values.length; i++) {
         const share = Math.min(Math.max(values[i] / most, -1), 1);
-        const rgb = colours === "grey" ? 0x010101 * Math.round(255 * Math.max(share, 0))
+        const rgb = colours === "grey" ? (1 + 256 + 65536) * Math.round(255 * Math.max(share, 0))
           : colours === "heat" ? colour(heat, Math.round(255 * Math.max(share, 0))) : colour(signed, Math.round(127.5 + 127.5 * share));
         pixels[i] = ((255 << 24) | ((rgb & 255) << 16) | (rgb & 0xff00) | (rgb >> 16)) >>> 0;
       }
