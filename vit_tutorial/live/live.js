@@ -253,38 +253,52 @@
 
     // ------------------------------------------------------------------------------------------------- which part matters?
 
-    function tryEach(kind) {
-      const k = best(now), was = now.probabilities[k], drops = [];
-      const parts = { heads: (layer) => Array.from({ length: h }, (_, head) => `blocks.${layer}.attention.heads.${head}`),
-        parts: (layer) => [`blocks.${layer}.attention`, `blocks.${layer}.mlp`] }[kind];
-      const place = $(".tried");
-      const drop = (changes) => was - run(state.picture, { ...state.changes, ...changes }).probabilities[k];
-      if (kind === "patches") {
-        for (let n = 0; n < N; n++) drops.push(drop({ hidden: [...state.changes.hidden, n] }));
-        place.replaceChildren();
-        cells(place, "What each patch is worth", data, say).show({ values: Float32Array.from(drops), columns, square: true,
-          name: (i) => `patch ${i}, hidden: ${classes[k]} falls by`, clicked: (i) => chooseToken(i + prefix) });
-      } else {
-        const names = Array.from({ length: L }, (_, layer) => parts(layer));
-        const most = Math.max(...names.flat().map((part) => { drops.push(drop({ off: [...state.changes.off, part] })); return drops.at(-1); }), 0.005);
-        place.replaceChildren(...names.map((line, layer) => make("div", { className: "tried-row" }, make("span", { className: "when", textContent: `block ${layer}` }),
-          ...line.map((part, i) => {
-            const fall = drops[layer * line.length + i], button = make("button", { type: "button", className: "drop", title: "Switch it off, or on" });
-            button.append(make("span", { textContent: kind === "heads" ? `head ${i}` : ["attention", "MLP"][i] }), make("b", { textContent: `${fall > 0 ? "−" : "+"}${Math.abs(100 * fall).toFixed(1)}` }));
-            button.style.setProperty("--share", `${Math.max(0, (100 * fall) / most)}%`);
-            button.onclick = () => toggle(part);
-            return button;
-          }))));
+    let trying = 0; // how often something was tried: whoever is not the last gives up
+    async function tryEach(kind) {
+      const k = best(now), was = now.probabilities[k], { picture, changes } = state, mine = ++trying;
+      const blocks = [...Array(L).keys()], parts = {
+        heads: () => blocks.flatMap((layer) => Array.from({ length: h }, (_, head) => ({ off: `blocks.${layer}.attention.heads.${head}`, name: `head ${head}` }))),
+        parts: () => blocks.flatMap((layer) => [{ off: `blocks.${layer}.attention`, name: "attention" }, { off: `blocks.${layer}.mlp`, name: "MLP" }]),
+        patches: () => Array.from({ length: N }, (_, hide) => ({ hide })),
+      }[kind](), falls = []; // how far the answer falls without each, in points of a hundred
+      let last = performance.now();
+      for (const { off, hide } of parts) {
+        const without = off ? { off: [...changes.off, off] } : { hidden: [...changes.hidden, hide] };
+        falls.push(100 * (was - run(picture, { ...changes, ...without }).probabilities[k]));
+        if (performance.now() - last < 50) continue;
+        $('[data-text="tried"]').textContent = `${falls.length} of ${parts.length} …`;
+        await new Promise((done) => { setTimeout(done); }); // the page stays alive
+        if (mine !== trying) return;
+        last = performance.now();
       }
-      place.dataset.kind = kind;
-      const most = drops.indexOf(Math.max(...drops)), per = drops.length / L;
-      const which = kind === "patches" ? `patch ${most}` : kind === "heads" ? `head ${most % per} of block ${Math.floor(most / per)}` : `the ${most % 2 ? "MLP" : "attention"} of block ${Math.floor(most / 2)}`;
-      const text = `${classes[k]} has ${percent(was)}. In points of a hundred, this is how far it falls without each. Most: ${which}, by ${(100 * drops[most]).toFixed(1)}.`;
-      $('[data-text="tried"]').textContent = text;
-      return drops;
+      drawTried(kind, parts, falls);
+      const most = falls.indexOf(Math.max(...falls)), { off, hide } = parts[most], which = off ? partName(off).replace(" off", "") : `patch ${hide}`;
+      $('[data-text="tried"]').textContent = `${classes[k]} has ${percent(was)}. This is how far it falls without each, in points of a hundred. The most: ${which}, ${falls[most].toFixed(1)}.`;
+    }
+
+    function drawTried(kind, parts, falls) {
+      const place = $(".tried"), most = Math.max(...falls, 0.5);
+      place.replaceChildren();
+      if (kind === "patches") {
+        cells(place, "What each patch is worth", data, say).show({ values: Float32Array.from(falls), columns, square: true,
+          picture: rearrange(state.picture, data, state.changes), shape: config.shape,
+          name: (i) => `without patch ${i} it falls by`, clicked: (i) => chooseToken(i + prefix) });
+        return;
+      }
+      const across = parts.length / L;
+      for (let layer = 0; layer < L; layer++) {
+        place.append(make("div", { className: "tried-row" }, make("span", { className: "when", textContent: `block ${layer}` }),
+          ...parts.slice(layer * across, (layer + 1) * across).map(({ off, name }, i) => {
+            const fall = falls[layer * across + i], button = make("button", { type: "button", className: "drop", title: "Switch it off, or on", onclick: () => toggle(off) });
+            button.append(make("span", { textContent: name }), make("b", { textContent: `${fall > 0 ? "−" : "+"}${Math.abs(fall).toFixed(1)}` }));
+            button.style.setProperty("--share", `${Math.max(0, (100 * fall) / most)}%`);
+            return button;
+          })));
+      }
     }
 
     function forgetTried() { // it was about another picture
+      trying++;
       $(".tried").replaceChildren();
       $('[data-text="tried"]').textContent = "";
     }
@@ -555,7 +569,7 @@
     stop(0);
     if (restored) { leaveTour(); go(station); $$('[name="layer"]')[state.layer].checked = true; $$('[name="head"]')[state.head].checked = true; }
     // In the browser's console: $0.live.run(picture) gives every number of a pass, as the package names them.
-    host.live = { config, samples, state, run, lens: (one) => lens(one, weights, config), fitPhoto: (rgba, box) => fitPhoto(rgba, box, data), tryEach };
+    host.live = { config, samples, state, run, lens: (one) => lens(one, weights, config), fitPhoto: (rgba, size) => fitPhoto(rgba, size, data) };
   }
 
   // theme.js
