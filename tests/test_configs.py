@@ -16,7 +16,7 @@ from timm.models import save_for_hf
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial import configs
+from vit_tutorial import configs, configs_modern
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 71, 3), np.uint8)).resize((130, 90))
 
@@ -96,10 +96,7 @@ BEYOND = {
     "'avg'": {"global_pool": "avg", "fc_norm": False, "class_token": True},
     "mean": {"global_pool": "avg", "fc_norm": False},
     "''": {"global_pool": ""},
-    "attention pooling": {"global_pool": "map"},
     "border": {"overlay": {"crop_mode": "border"}},
-    "register": {"reg_tokens": 1},
-    "norm_layer": {"norm_layer": "rmsnorm"},
 }
 
 
@@ -185,6 +182,22 @@ def test_the_table_of_plain_names_is_timm_s():
         assert type(block.mlp.act).__name__ in ("GELU", "GELUTanh"), name
 
 
+@pytest.mark.slow
+def test_the_heads_and_epsilons_of_later_names_are_timm_s():
+    listed = (
+        name for module in ("vision_transformer", "deit", "beit", "eva") for name in timm.list_models(module=module)
+    )
+    known = configs_modern.TIMM.items()
+    for name in listed:
+        ours = next((about for pattern, about in known if configs.re.fullmatch(pattern, name)), None)
+        if ours is not None:
+            with torch.device("meta"):
+                theirs = timm.create_model(name, depth=1)
+            heads = next(module.num_heads for module in theirs.modules() if hasattr(module, "num_heads"))
+            assert heads == (ours.num_heads or configs_modern.HEADS[configs_modern._size_in(name)]), name
+            assert {m.eps for m in theirs.blocks.modules() if hasattr(m, "eps")} == {ours.norm_eps}, name
+
+
 @pytest.mark.parametrize("name", ["flexivit_small", "vit_base_patch16_gap_224", "vit_base_patch32_siglip_gap_256",
                                   "deit_tiny_distilled_patch16_224", "test_vit"])  # fmt: skip
 def test_names_that_say_more_than_their_sizes(name, tmp_path):
@@ -264,7 +277,8 @@ def test_pixels_as_transformers_prepares_them(case, tmp_path):
         (("ViT", {"size": 32, "resample": 4}), ["resample=4"]),
         (("ViT", {"size": 64}), ["(64, 64)", "takes 32"]),
         (("DeiT", {"size": 37, "crop_size": 32}), ["(32, 32)", "(37, 37)"]),
-        (("CLIP", {"size": {"shortest_edge": 32}, "crop_size": 32}), ["CLIP"]),
+        (("CLIP", {"size": {"shortest_edge": 32}, "crop_size": 40}), ["(40, 40)", "short side of 32"]),
+        (("CLIP", {"size": {"shortest_edge": 32}, "do_center_crop": False}), ["cuts no square"]),
         (("ConvNext", {"size": {"shortest_edge": 32}, "crop_pct": 0.9}), ["ConvNext"]),
         (("DPT", {"size": 32, "ensure_multiple_of": 16}), ["ensure_multiple_of"]),
         (("DPT", {"size": 32, "keep_aspect_ratio": True}), ["keep_aspect_ratio"]),
@@ -280,7 +294,7 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
     ("file", "changes", "words"),
     [
         ("config", {"new_option": 1}, ["its config", "new_option", "take it out"]),
-        ("config", {"model_type": "dinov2"}, ["dinov2", "beyond ViTConfig"]),
+        ("config", {"model_type": "dinov2"}, ["layer_scale", "belong together"]),
         ("config", {"model_type": ["vit"]}, ["beyond ViTConfig"]),
         ("config", {"hidden_act": "relu"}, ["relu"]),
         ("config", {"num_attention_heads": 0}, ["num_attention_heads", "0"]),

@@ -184,6 +184,16 @@ def test_load_names_a_missing_file(folder, refuses, name):
         vt.load(folder)
 
 
+def test_names_messages_and_values_are_cut_each_by_itself():
+    assert files.some(["x" * 5000]) == "x" * 60 + "…" + "x" * 30
+    assert files.some([str(k) for k in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert files.brief("y" * 1500) == "y" * 1500
+    assert files.brief("y" * 9000) == "y" * 1200 + " … " + "y" * 290
+    assert files.brief("a\nb\x1b[0m\udcff") == r"a\nb\x1b[0m\udcff"
+    assert files.short({"a": [1, "b"]}) == "{'a': [1, 'b']}"
+    assert len(files.short(["z" * 9000] * 9000)) <= 200
+
+
 # ------------------------------------------------------------------------------------------------------- preprocessing
 
 COLOUR = Preprocessing((4, 6), (0.5, 0.4, 0.3), (0.2, 0.25, 0.5))
