@@ -46,8 +46,8 @@ TOLD = (
     "changed in place", "gradient of", "it calls", "is the package's", "the stub doesn't name", "there is no answer",
     "The class has no", "of dtype", "holds", "in eval mode,", "in training,",
     "Sizes of tensors must match", "the start of", "cls_token is", "drop path[", "the number of blocks",
-    "what falls is", "what images are multiplied by", "of them, expected", "the draws", "the images that fall are",
-    "the path of the gradient", "at once", "from layer to layer",
+    "what falls is", "what images are multiplied by", "what share of", "each draw is",
+    "the path of the gradient", "at once", "table of positions is",
 )  # fmt: skip
 UNTOLD = {  # where some get no more than the first difference
     (name, "")
@@ -397,6 +397,58 @@ def test_an_endless_loop_ends(swallow, capsys, monkeypatch):
         if thread.name == "check":
             thread.join(5)
     assert len(calls) == 1
+
+
+def test_a_fault_without_a_word_is_a_fault(capsys):
+    def empty(images, patch_size):
+        raise harness.Fault("")
+
+    assert not checks.check_patchify(empty)
+    assert "raised a Fault without a word" in said(capsys)
+
+
+def test_a_busy_machine_refuses_nobody_and_who_sleeps_is_stopped(capsys, monkeypatch):
+    monkeypatch.setattr(harness, "SECONDS", 0.15)
+    monkeypatch.setattr(harness, "PATIENCE", 8.0)
+
+    def waits(images, patch_size):  # as one does whom the processor is taken from
+        time.sleep(0.1)
+        return right(images, patch_size)
+
+    assert checks.check_patchify(waits)
+    assert not checks.check_patchify(lambda *a: time.sleep(60))
+    assert "took more than 0 seconds" in said(capsys)
+
+
+def test_an_import_is_not_cut_off(tmp_path, capsys, monkeypatch):
+    """A module that is half loaded would stay broken for the whole session."""
+    (tmp_path / "slow_to_load.py").write_text("import time\ntime.sleep(0.1)\nsum(range(20_000_000))\nloaded = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(harness, "SECONDS", 0.2)
+    monkeypatch.setattr(harness, "PATIENCE", 1.0)
+
+    def loads(images, patch_size):
+        import slow_to_load
+
+        assert slow_to_load.loaded
+        return right(images, patch_size)
+
+    checks.check_patchify(loads)
+    said(capsys)
+    assert sys.modules["slow_to_load"].loaded
+
+
+def test_numbers_left_to_chance_are_called_so(capsys):
+    def shaky(images, patch_size):
+        return right(images, patch_size) + 0.1 * torch.rand(1)
+
+    assert not checks.check_patchify(shaky)
+    assert "something in it is random" in said(capsys)
+
+
+def test_a_change_in_place_is_told_beside_wrong_numbers(capsys):
+    assert not checks.check_patchify(lambda images, patch_size: right(images.mul_(3), patch_size))
+    assert "Besides, argument 1 was changed in place" in said(capsys)
 
 
 def test_the_notebook_stays_as_it_was(capsys):

@@ -16,7 +16,7 @@ from timm.models import save_for_hf
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial import configs
+from vit_tutorial import configs, configs_modern
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 71, 3), np.uint8)).resize((130, 90))
 
@@ -182,6 +182,22 @@ def test_the_table_of_plain_names_is_timm_s():
         assert type(block.mlp.act).__name__ in ("GELU", "GELUTanh"), name
 
 
+@pytest.mark.slow
+def test_the_heads_and_epsilons_of_later_names_are_timm_s():
+    listed = (
+        name for module in ("vision_transformer", "deit", "beit", "eva") for name in timm.list_models(module=module)
+    )
+    known = configs_modern.TIMM.items()
+    for name in listed:
+        ours = next((about for pattern, about in known if configs.re.fullmatch(pattern, name)), None)
+        if ours is not None:
+            with torch.device("meta"):
+                theirs = timm.create_model(name, depth=1)
+            heads = next(module.num_heads for module in theirs.modules() if hasattr(module, "num_heads"))
+            assert heads == (ours.num_heads or configs_modern.HEADS[configs_modern._size_in(name)]), name
+            assert {m.eps for m in theirs.blocks.modules() if hasattr(m, "eps")} == {ours.norm_eps}, name
+
+
 @pytest.mark.parametrize("name", ["flexivit_small", "vit_base_patch16_gap_224", "vit_base_patch32_siglip_gap_256",
                                   "deit_tiny_distilled_patch16_224", "test_vit"])  # fmt: skip
 def test_names_that_say_more_than_their_sizes(name, tmp_path):
@@ -261,6 +277,8 @@ def test_pixels_as_transformers_prepares_them(case, tmp_path):
         (("ViT", {"size": 32, "resample": 4}), ["resample=4"]),
         (("ViT", {"size": 64}), ["(64, 64)", "takes 32"]),
         (("DeiT", {"size": 37, "crop_size": 32}), ["(32, 32)", "(37, 37)"]),
+        (("CLIP", {"size": {"shortest_edge": 32}, "crop_size": 40}), ["(40, 40)", "short side of 32"]),
+        (("CLIP", {"size": {"shortest_edge": 32}, "do_center_crop": False}), ["cuts no square"]),
         (("ConvNext", {"size": {"shortest_edge": 32}, "crop_pct": 0.9}), ["ConvNext"]),
         (("DPT", {"size": 32, "ensure_multiple_of": 16}), ["ensure_multiple_of"]),
         (("DPT", {"size": 32, "keep_aspect_ratio": True}), ["keep_aspect_ratio"]),
@@ -335,6 +353,20 @@ def test_what_is_not_written_has_transformers_default(tmp_path):
     for key in ("hidden_act", "layer_norm_eps", "qkv_bias", "num_channels"):
         del config[key]
     (tmp_path / "config.json").write_text(json.dumps(config))
+    found = load(tmp_path)
+    assert found.model.config.norm_eps == theirs.config.layer_norm_eps == 1e-12
+    same_answers(theirs, found)
+
+
+def test_what_is_not_written_has_timm_s_default(tmp_path):
+    theirs = timm_folder(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for key in ("crop_mode", "crop_pct", "interpolation", "mean", "std"):
+        del config["pretrained_cfg"][key]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    about = timm.models._hub.load_model_config_from_path(tmp_path)[0]
+    transform = timm.data.create_transform(**timm.data.resolve_data_config({}, pretrained_cfg=about))
+    assert_close(load(tmp_path).preprocess(PICTURE), transform(PICTURE)[None], rtol=0, atol=1e-6)
     same_answers(theirs, load(tmp_path))
 
 
@@ -435,7 +467,8 @@ def test_shards(suffix, tmp_path):
     [
         ({"a": "../x.safetensors"}, ValueError, ["../x.safetensors", "beside"]),
         ({"a": "/etc/passwd"}, ValueError, ["/etc/passwd"]),
-        ({"a": "x.json"}, ValueError, ["x.json"]),
+        ({"a": "x.json"}, ValueError, ["x.json", "no file of weights beside it"]),
+        ({"a": "model.safetensors.index.json"}, ValueError, ["index.json'", "no file of weights beside it"]),
         ({"a": 5}, ValueError, ["weight_map"]),
         ({}, ValueError, ["weight_map"]),
         ([1], ValueError, ["weight_map"]),

@@ -345,7 +345,7 @@ WHY = {
     "quantised": (also(blocks__0__attn__qkv__SCB=(48,)), ["quantised weights"]),
     "pruned": (renamed("head.weight", "head.weight_orig"), ["reparametrised", "prune.remove"]),
     "FSDP's pieces": (lambda state: {"_fsdp_wrapped_module._flat_param": torch.ones(9)}, ["FSDP"]),
-    "queries apart": (renamed("attn.qkv", "attn.q_proj"), ["queries, keys and values apart"]),
+    "queries apart": (renamed("attn.qkv", "attn.q"), ["queries, keys and values apart"]),
     "OpenMMLab": (renamed("mlp.fc1", "ffn.layers.0.0"), ["OpenMMLab", "isn't read"]),
     "vit-pytorch": (renamed("patch_embed.proj", "to_patch_embedding.1"), ["vit-pytorch"]),
     "no biases": (

@@ -32,7 +32,7 @@ def shipped(request):
 
 
 def test_these_come_with_the_package():
-    assert sorted(folder.name for folder in files.SHIPPED.iterdir()) == sorted([*NAMES, "cifar10"])
+    assert sorted(folder.name for folder in files.SHIPPED.iterdir()) == sorted([*NAMES, "cifar10", "digits-patch2"])
     assert sum(file.stat().st_size for file in files.SHIPPED.rglob("*.*")) <= 5_000_000
 
 
@@ -127,7 +127,7 @@ def test_a_shipped_name_wins_over_a_folder(tmp_path, monkeypatch):
 
 
 def test_load_refuses_an_unknown_name(refuses):
-    with refuses(ValueError, "'dogs'", "digits, shapes", "--out"):
+    with refuses(ValueError, "'dogs'", "digits", "shapes", "--out"):
         vt.load("dogs")
 
 
@@ -182,6 +182,16 @@ def test_load_names_a_missing_file(folder, refuses, name):
     (folder / name).unlink()
     with refuses(OSError, str(folder / name)):
         vt.load(folder)
+
+
+def test_names_messages_and_values_are_cut_each_by_itself():
+    assert files.some(["x" * 5000]) == "x" * 60 + "…" + "x" * 30
+    assert files.some([str(k) for k in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert files.brief("y" * 1500) == "y" * 1500
+    assert files.brief("y" * 9000) == "y" * 1200 + " … " + "y" * 290
+    assert files.brief("a\nb\x1b[0m\udcff") == r"a\nb\x1b[0m\udcff"
+    assert files.short({"a": [1, "b"]}) == "{'a': [1, 'b']}"
+    assert len(files.short(["z" * 9000] * 9000)) <= 200
 
 
 # ------------------------------------------------------------------------------------------------------- preprocessing

@@ -234,6 +234,11 @@ def test_more_names_than_any_model_has(refuses):
         opened({f"norm{i}": one for i in range(50_001)})
 
 
+def test_a_name_longer_than_any(state, refuses):
+    with refuses(ValueError, "2,001 characters", "xxx…xxx"):
+        opened(state | {"x" * 2001: torch.ones(1)})
+
+
 def test_text_among_the_tensors(state, refuses):
     with refuses(ValueError, "1 entries are no tensors: norm.bias", "pass the state dict within"):
         opened(state | {"norm.bias": "text"})

@@ -112,8 +112,13 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
-@pytest.mark.parametrize("case", SOURCES)
+SINGLE = ("torchvision", "timm", "deit distilled", "hf 5")  # of each library one in single precision, too
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype", "atol"),
+    [(case, torch.float64, 1e-10) for case in SOURCES] + [(case, torch.float32, 1e-5) for case in SINGLE],
+)
 def test_their_logits(case, dtype, atol, tmp_path):
     build, config, names, options = SOURCES[case]
     theirs = randomise(build(config)).to(dtype).eval()
@@ -388,7 +393,7 @@ def test_heads_of_published_sizes(dim, heads):
 )
 def test_heads_of_timm_s_large_models(name, monkeypatch):
     with torch.device("meta"):
-        theirs = timm.create_model(name)
+        theirs = timm.create_model(name, depth=1)
     monkeypatch.setattr(files, "check_numbers", lambda state: None)  # there are none
     assert convert(theirs.state_dict(), "timm").config.num_heads == theirs.blocks[0].attn.num_heads
 
@@ -620,7 +625,7 @@ def picture(size=(300, 400)):
 PICTURES = [(300, 400), (400, 300), (131, 517), (64, 64)]
 
 
-@pytest.mark.parametrize("size", PICTURES)
+@pytest.mark.parametrize("size", PICTURES[1:3])
 @pytest.mark.parametrize("name", [
     f"{model}.{version}"
     for model in ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
@@ -939,9 +944,23 @@ def test_objects_in_a_npz_are_refused(tmp_path, refuses):
     assert not (tmp_path / "trace").exists()
 
 
-def npy_header(shape):
+def test_an_object_of_eight_bytes_in_a_npz_is_refused(tmp_path, refuses):  # as many as its pointer would have
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("cls.npy", npy_header((1,), "|O") + b"\x80\x02]q\x00...")
+    with refuses(ValueError, "x.npz", "cls.npy holds a pickle"):
+        vt.load(tmp_path / "x.npz")
+
+
+def test_numpy_too_is_told_to_load_no_objects(tmp_path, monkeypatch):  # should the look at the headers ever miss one
+    told, load = [], np.load
+    monkeypatch.setattr(np, "load", lambda *args, **options: told.append(options) or load(*args, **options))
+    assert same(vt.load(write(tmp_path / "x.npz", small())).model, small())
+    assert told == [{"allow_pickle": False}]
+
+
+def npy_header(shape, kind="<f4"):
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": shape})
     return header.getvalue()
 
 
@@ -959,12 +978,12 @@ def bomb(path, kind):
         path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
     elif kind == "a pickle of lists":
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("a/data.pkl", b"\x80\x02]" + b"]" * 1_100_000 + b"a" * 1_100_000 + b".")
+            archive.writestr("a/data.pkl", b"\x80\x02]" + b"]" * 300_000 + b"a" * 300_000 + b".")
     elif kind == "a bare pickle of lists":
-        path.write_bytes(b"\x80\x02]" + b"]" * 1_100_000 + b"a" * 1_100_000 + b".")
+        path.write_bytes(b"\x80\x02]" + b"]" * 300_000 + b"a" * 300_000 + b".")
     elif kind == "a table of a million names":
         with path.open("wb") as file:
-            file.write(struct.pack("<Q", 11_000_000) + b"{")
+            file.write(struct.pack("<Q", 1_700_000) + b"{")
             file.truncate(12_000_000)
     elif kind == "fifty thousand parts":
         with zipfile.ZipFile(path, "w") as archive:
@@ -988,7 +1007,7 @@ def bomb(path, kind):
         ("a header's length", ".safetensors", ["damaged"]),
         ("a pickle of lists", ".pth", ["too long a pickle", "nothing was loaded"]),
         ("a bare pickle of lists", ".pth", ["too long a pickle", "nothing was loaded"]),
-        ("a table of a million names", ".safetensors", ["11,000,000 bytes of names"]),
+        ("a table of a million names", ".safetensors", ["1,700,000 bytes of names"]),
         ("fifty thousand parts", ".npz", ["50,001 parts"]),
         ("twice its size", ".npz", ["unpacks to 7,500,000"]),
     ],
@@ -1568,6 +1587,18 @@ def test_the_hub_s_older_files(web, monkeypatch, tmp_path, refuses):
         vt.load("hf/google/vit-tiny")
 
 
+def test_the_hub_s_shards(web):
+    folder = hf_folder(web.folder / "google" / "vit-tiny" / "resolve" / "main")
+    state = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    index = {}
+    for i, part in enumerate((sorted(state)[::2], sorted(state)[1::2])):
+        save_file({name: state[name] for name in part}, folder / f"{i}.safetensors")
+        index |= dict.fromkeys(part, f"{i}.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    assert same(vt.load("hf/google/vit-tiny").model, small())
+
+
 def test_google_s_bucket(web):
     (web.folder / "vit_models" / "augreg").mkdir(parents=True)
     (web.folder / "vit_models" / "sam").mkdir()
@@ -1613,6 +1644,7 @@ def test_torchvision_by_name(vit_b_16, tmp_path):
         assert found.preprocess.image_size == (8, 8)
         assert found.preprocess.mean == (0.485, 0.456, 0.406)
         assert found.preprocess.std == (0.229, 0.224, 0.225)
+        assert found.assumed == {}  # its code tells what the tensors don't
     assert (tmp_path / "torch" / "hub" / "checkpoints" / path.name).exists()
 
 

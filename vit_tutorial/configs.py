@@ -16,7 +16,7 @@ from vit_tutorial.convert import HALF, IMAGENET, Told
 from vit_tutorial.convert_modern import OPENAI
 from vit_tutorial.data import Corner, Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe
-from vit_tutorial.files import some
+from vit_tutorial.files import short, some
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.vit import Pool, ViTConfig
@@ -76,14 +76,14 @@ def _number(value: Any, name: str, least: float = -math.inf) -> float:
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= least
     if not good:
         raise ValueError(
-            f"{name} must be a number{'' if least == -math.inf else f' from {least:g}'}, got {value!r:.100}"
+            f"{name} must be a number{'' if least == -math.inf else f' from {least:g}'}, got {short(value)}"
         )
     return float(value)
 
 
 def _whole(value: Any, name: str, least: int = 1) -> int:
     if int(_number(value, name, least)) != value:
-        raise ValueError(f"{name} must be a whole number, got {value!r:.100}")
+        raise ValueError(f"{name} must be a whole number, got {short(value)}")
     return int(value)
 
 
@@ -94,7 +94,7 @@ def _size(value: Any, name: str) -> Size:
 
 def _flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, got {value!r:.100}")
+        raise ValueError(f"{name} must be true or false, got {short(value)}")
     return value
 
 
@@ -117,7 +117,7 @@ def _labels(names: Any, where: str) -> dict[int, str]:
     labels = {}
     for key, name in pairs:
         if not re.fullmatch(r"\d{1,9}", str(key)) or not isinstance(name, str):
-            raise ValueError(f"{where} must map numbers to names, got {key!r:.100}: {name!r:.100}")
+            raise ValueError(f"{where} must map numbers to names, got {short(key)}: {short(name)}")
         labels[int(key)] = name
     return labels
 
@@ -195,14 +195,14 @@ def timm(config: Json) -> Known:
     _refuse_unknown(args, TIMM_ARGS | TIMM_HARMLESS_ARGS | set(TIMM_OFF), "its model_args")
     for key, good in TIMM_OFF.items():
         if key in args and not any(args[key] is value or args[key] == value for value in good):
-            raise ValueError(f"its model_args have {key}={args[key]!r:.100}, which is beyond ViTConfig")
+            raise ValueError(f"its model_args have {key}={short(args[key])}, which is beyond ViTConfig")
     name = config.get("architecture")
     num_heads, gelu = _timm_architecture(name)
     if "num_heads" in args:
         num_heads = _whole(args["num_heads"], "num_heads")
     act_layer = args.get("act_layer")
     if not isinstance(act_layer, str | None) or act_layer not in TIMM_GELUS:
-        raise ValueError(f"its model_args have act_layer={act_layer!r:.100}: ViTConfig has gelu and gelu_tanh")
+        raise ValueError(f"its model_args have act_layer={short(act_layer)}: ViTConfig has gelu and gelu_tanh")
     gelu = TIMM_GELUS[act_layer] or gelu
     fields = _timm_fields(config, args)
     channels = fields["in_channels"] or _input(about)[0]
@@ -220,10 +220,11 @@ def timm(config: Json) -> Known:
 
 
 def _timm_architecture(name: Any) -> tuple[int, Gelu]:
-    match = next((m for pattern in PLAIN if (m := re.fullmatch(pattern, str(name)))), None)
+    called = name if isinstance(name, str) else ""
+    match = next((m for pattern in PLAIN if (m := re.fullmatch(pattern, called))), None)
     if match is None:
         raise ValueError(
-            f"timm's {name!r:.100} is beyond ViTConfig, or not known to be the paper's architecture, as vit_*_patch*, "
+            f"timm's {short(name)} is beyond ViTConfig, or not known to be the paper's architecture, as vit_*_patch*, "
             "vit_*_gap_*, vit_*_siglip_gap_*, vit_*_r*_s*, deit_* and flexivit_* are"
         )
     size = match.groupdict().get("size") or ""
@@ -236,7 +237,7 @@ def _timm_pools(name: str, config: Json, args: Json) -> tuple[Pool, ...]:
     pools = [at["global_pool"] for at in (args, config) if at.get("global_pool") is not None]
     if strange := [pool for pool in pools if pool not in ("token", "avg")]:
         raise ValueError(
-            f"it pools by {strange[0]!r:.100} (global_pool): ViTConfig reads the class token, or the mean without one"
+            f"it pools by {short(strange[0])} (global_pool): ViTConfig reads the class token, or the mean without one"
         )
     pool, class_token = pools[0] if pools else None, args.get("class_token")
     mean = "_gap_" in name if pool is None else pool == "avg"
@@ -264,7 +265,7 @@ def _timm_fields(config: Json, args: Json) -> dict[str, Any]:
 def _input(about: Json) -> tuple[int, int, int]:
     size = about.get("input_size", (3, 224, 224))
     if not isinstance(size, (list, tuple)) or len(size) != 3:
-        raise ValueError(f"input_size must be channels, height and width, got {size!r:.100}")
+        raise ValueError(f"input_size must be channels, height and width, got {short(size)}")
     channels, height, width = (_whole(value, "input_size") for value in size)
     return channels, height, width
 
@@ -278,7 +279,7 @@ def _timm_pixels(about: Json, channels: int) -> Preprocessing:
     interpolation = about.get("interpolation") or "bicubic"
     if mode not in ("center", "squash"):
         raise ValueError(
-            f"it cuts pictures by crop_mode={mode!r:.100}, which Preprocessing can't express: center, squash"
+            f"it cuts pictures by crop_mode={short(mode)}, which Preprocessing can't express: center, squash"
         )
     if mode == "squash" and share == 1:
         return Preprocessing((height, width), mean, std, "squeeze", interpolation)
@@ -383,7 +384,7 @@ def transformers(config: Json, processor: Json | None) -> Known:
         return _timm_wrapper(config)
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise ValueError(
-            f"transformers' {kind!r:.100} is beyond ViTConfig, which can express the model types "
+            f"transformers' {short(kind)} is beyond ViTConfig, which can express the model types "
             f"{', '.join(FAMILIES)}, timm_wrapper"
         )
     family = FAMILIES[kind]
@@ -394,11 +395,11 @@ def transformers(config: Json, processor: Json | None) -> Known:
             raise ValueError(f"its config has {key}{why}, which is beyond ViTConfig")
     act = config.get("hidden_act", "gelu")
     if not isinstance(act, str) or act not in HF_GELUS:
-        raise ValueError(f"its config has hidden_act={act!r:.100}, which is beyond ViTConfig: {', '.join(HF_GELUS)}")
+        raise ValueError(f"its config has hidden_act={short(act)}, which is beyond ViTConfig: {', '.join(HF_GELUS)}")
     dim = _whole(config.get("hidden_size", 768), "hidden_size")
     num_heads = _whole(config.get("num_attention_heads", 12), "num_attention_heads")
     if config.get("head_dim") not in (None, dim / num_heads):
-        raise ValueError(f"its config has head_dim={config['head_dim']!r:.100}, and D / h is {dim / num_heads:g}")
+        raise ValueError(f"its config has head_dim={short(config['head_dim'])}, and D / h is {dim / num_heads:g}")
     channels = _whole(config.get("num_channels", 3), "num_channels")
     eps = _number(config.get("layer_norm_eps", family.norm_eps), "layer_norm_eps", 0)
     told = Told(num_heads, _size(config.get("image_size", family.image_size), "image_size"), HF_GELUS[act], eps)
@@ -470,11 +471,15 @@ PROCESSOR_HARMLESS = {  # pictures are made RGB here as well; labels of segmenta
 
 
 def _pixels(how: Json, family: Family, channels: int) -> Preprocessing:
-    """As transformers' image processors prepare pictures: resize, crop, scale, normalise."""
+    """As transformers' image processors prepare pictures: resize, crop, scale, normalise.
+
+    In Pillow's numbers. The processors that resize by torchvision round a few pixels in a thousand to the next of 256
+    levels.
+    """
     kind = how.get("image_processor_type") or how.get("feature_extractor_type") or family.processor
     kind = re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", str(kind))
     if kind not in PROCESSORS:
-        raise ValueError(f"its image processor is {kind!r:.100}: {', '.join(PROCESSORS)} are known. Give preprocess=")
+        raise ValueError(f"its image processor is {short(kind)}: {', '.join(PROCESSORS)} are known. Give preprocess=")
     _refuse_unknown(how, PROCESSOR_READ | PROCESSOR_HARMLESS, "its preprocessor_config")
     if how.get("auto_map"):
         raise ValueError("its preprocessor has auto_map: code of its own, which isn't run. Give preprocess=")
@@ -545,7 +550,7 @@ def _height_width(size: Any, name: str) -> tuple[int, int]:
         size = (size["height"], size["width"])
     if isinstance(size, dict):
         raise ValueError(
-            f"its preprocessor has {name}={size!r:.100}, which Preprocessing can't express: give preprocess="
+            f"its preprocessor has {name}={short(size)}, which Preprocessing can't express: give preprocess="
         )
     height, width = as_pair(tuple(size) if isinstance(size, list) else size, name)
     return _whole(height, name), _whole(width, name)

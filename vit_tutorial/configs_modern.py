@@ -75,8 +75,8 @@ DINOV3_ROTARY = {"rotary": Rotary()}
 EVA = ROPE | {"rotary": EVA_ROTARY}
 # timm's names in full, the first that fits; those of other block types (18x2, xp, rpn, diff, mixed) are none of these.
 TIMM: dict[str, Architecture] = {
-    r"vit_base_patch16_plus_clip_240": Architecture(norm_eps=1e-5, shown=PRE_NORM, num_heads=14),
-    rf"vit_({S})_patch\d+_clip_\d+": Architecture(norm_eps=1e-5, shown=PRE_NORM),
+    r"vit_base_patch\d+_plus_clip_\d+": Architecture(norm_eps=1e-5, shown=PRE_NORM, num_heads=14),
+    rf"vit_({S})_patch\d+(_plus)?_clip_\d+": Architecture(norm_eps=1e-5, shown=PRE_NORM),
     rf"vit_({S})_patch\d+_clip_quickgelu_\d+": Architecture(norm_eps=1e-5, gelu="quick", shown=PRE_NORM),
     r"vit_base_patch32_siglip_256|vit_large_patch16_siglip_512|vit_(so400m|giantopt)_patch16_siglip_\d+": (
         Architecture("attention", gelu="tanh")
@@ -102,6 +102,7 @@ TIMM: dict[str, Architecture] = {
     r"vit_giant_patch16_radio_v3": Architecture(num_heads=24),
     rf"vit_({S})_patch16_radio_v\d": Architecture(),
     r"vit_intern300m_patch14_448": Architecture(any_size=True),
+    r"vit_base_patch16_gap_\d+": Architecture("mean", num_heads=16),
     rf"vit_({S})_patch16(_reg\d)?_gap_\d+": Architecture("mean"),
     r"vit_base_patch(16|32)_plus_\d+": Architecture(num_heads=14),
     r"vit_small_patch16_36x1_224": Architecture(),
@@ -371,7 +372,7 @@ def transformers(config: Json, processor: Json | None) -> Known:
         parts["rotary"] = Rotary("centred", configs._number(config.get("rope_theta", 100.0), "rope_theta"))
     if kind in ("beit", "data2vec-vision"):
         parts["pool"] = "mean" if configs._flag(config.get("use_mean_pooling", True), "use_mean_pooling") else "cls"
-    fields = {
+    fields: dict[str, Any] = {
         "dim": configs._whole(config.get("hidden_size", family.dim), "hidden_size"),
         "depth": configs._whole(config.get("num_hidden_layers", family.depth), "num_hidden_layers"),
         "patch_size": configs._size(config.get("patch_size", family.patch_size), "patch_size"),
@@ -379,6 +380,8 @@ def transformers(config: Json, processor: Json | None) -> Known:
         "gated": gated,
         **family.shown,
     }
+    if kind.startswith("dino"):
+        fields["layer_scale"] = 1e-5  # as sizes() shows that there is one
     pixels = None if processor is None else _pixels(processor, family, channels)
     if pixels is not None and kind == "dinov3_vit":
         size = configs._size(pixels.image_size, "image_size")

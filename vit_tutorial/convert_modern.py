@@ -488,8 +488,8 @@ def reorder_pairs(ours: State, num_heads: int, neighbours: bool, columns_first: 
 
 def check(config: ModernConfig, ours: State) -> None:
     """Raise a ValueError that lists what is missing, too many or of another shape."""
-    if "blocks.0.scale1.gamma" in ours and "blocks.0.scale2.gamma" not in ours:
-        raise ValueError("layer scale after attention alone, which ModernConfig can't express")
+    if any(name.endswith("scale1.gamma") for name in ours) and not any(name.endswith("scale2.gamma") for name in ours):
+        raise ValueError("layer scale behind the attention alone, which ModernConfig can't express")
     with torch.device("meta"):
         model = ModernViT(replace(config, depth=1)).state_dict()
     expected = {name: tuple(tensor.shape) for name, tensor in model.items()}

@@ -16,6 +16,7 @@ import math
 import os
 import pickle
 import re
+import reprlib
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -192,7 +193,7 @@ def _recipe(how: Preprocessing) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A file's JSON object. Raises ValueError for a damaged one, OSError for one that can't be read."""
-    text = path.read_bytes() if path.stat().st_size < 5_000_000 else b""  # names of 20,000 classes take one million
+    text = path.read_bytes() if path.stat().st_size < 4_000_000 else b""  # names of 20,000 classes, both ways, take two
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -255,7 +256,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 NAMES = 50_000  # tensors of a file; the largest models have a few thousand
-TABLE = 10_000_000  # bytes of names and shapes before the numbers of a .safetensors
 TOO_LONG = (
     "names and shapes take less, so nothing was loaded. If it is a checkpoint with a history, save its state dict anew"
 )
@@ -273,7 +273,7 @@ def _refuse_other_kind(path: Path) -> None:
         start = file.read(40)
     kind = next((kind for begins, kind in KINDS.items() if start.startswith(begins)), "")
     suffix, length = path.suffix.lower(), int.from_bytes(start[:8], "little")
-    if suffix == ".safetensors" and start[8:9] == b"{" and TABLE < length < path.stat().st_size:
+    if suffix == ".safetensors" and start[8:9] == b"{" and _most(path, 1_000_000) < length < path.stat().st_size:
         raise Refused(
             f"{path} begins with {length:,} bytes of names and shapes: no model has so many, nothing was loaded"
         )
@@ -440,7 +440,12 @@ def _no_bomb(archive: zipfile.ZipFile, path: Path) -> None:
 
 def _pickled(path: Path) -> int:
     """How many bytes a pickle may have, without the numbers; each can become 80 in memory. B/16 has 25,000."""
-    return min(1_000_000, 100_000 + path.stat().st_size // 20)
+    return min(1_000_000, _most(path, 250_000))
+
+
+def _most(path: Path, least: int) -> int:
+    """How many bytes names and shapes may have: much less than the numbers, in a file of some size."""
+    return least + path.stat().st_size // 20
 
 
 def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bool = False) -> ViT:
@@ -501,6 +506,15 @@ def check_numbers(state: Mapping[str, Tensor]) -> None:
     bad = [name for name, tensor in state.items() if not (tensor.sum().isfinite() or tensor.isfinite().all())]
     if bad:
         raise ValueError(f"{len(bad)} with NaN or infinity: {some(bad)}")
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 100
+
+
+def short(value: Any) -> str:
+    """The value as Python writes it, cut where it is long."""
+    return _SHORT.repr(value)[:200]
 
 
 def some(names: Sequence[str], limit: int = 10) -> str:

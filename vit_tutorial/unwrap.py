@@ -232,6 +232,10 @@ def _tensors(chosen: Node, nodes: list[Node], anchors: tuple[str, ...], assumed:
         )
     if len(names) > files.NAMES:
         raise ValueError(f"{len(names):,} tensors are more than any model has: the first are {files.some(names)}")
+    if long := [name for name in map(str, names) if len(name) > 2000]:
+        raise ValueError(
+            f"a name has {len(long[0]):,} characters: {files.some(long)}. No tensor of a model is called so"
+        )
     names = [name for name in names if name != "n_averaged"]  # torch's AveragedModel counts
     shapes = [tuple(content[name].shape) for name in names]
     tensors: State = {}

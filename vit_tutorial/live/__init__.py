@@ -6,7 +6,7 @@ The weights are in the page, and the forward pass is plain JavaScript whose func
 nothing is asked of a network, a server or a kernel: a notebook, an exported page and a USB stick will all do.
 """
 
-from vit_tutorial.live.command import main, parser
+from vit_tutorial.live.command import main, parser, shipped
 from vit_tutorial.live.page import MOST, Live, page
 
-__all__ = ["MOST", "Live", "main", "page", "parser"]
+__all__ = ["MOST", "Live", "main", "page", "parser", "shipped"]

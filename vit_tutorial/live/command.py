@@ -11,9 +11,8 @@ from torch import Tensor
 
 from vit_tutorial import data
 from vit_tutorial.data import Images, denormalise
-from vit_tutorial.live.page import page
+from vit_tutorial.live.page import Live, page
 from vit_tutorial.predict import find, open_photo
-from vit_tutorial.scenes import TARGETS
 from vit_tutorial.weights import load
 
 PROG = "python -m vit_tutorial.live"
@@ -40,26 +39,37 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
     return p
 
 
-# Of each shipped model: its test pictures, and the names of their classes.
-SETS: dict[str, Callable[[], tuple[Images, tuple[str, ...]]]] = {
-    "digits": lambda: (data.digits().test, data.digits().classes),
-    "digits-patch2": lambda: (data.digits().test, data.digits().classes),
-    "shapes": lambda: (data.shapes(train=1, test=40).test, TARGETS),
-    "cifar10": lambda: (data.cifar10_pictures(), data.CIFAR10_CLASSES),
+SETS: dict[str, Callable[[], Images]] = {  # the test pictures of each model that comes with the package
+    "digits": lambda: data.digits().test,
+    "digits-patch2": lambda: data.digits().test,
+    "shapes": lambda: data.shapes(train=1, test=200).test,
+    "cifar10": data.cifar10_pictures,
 }
 
 
-def samples_of(weights: str) -> tuple[Tensor, tuple[str, ...]]:
-    """A test picture of each class of a shipped model's data, (K, C, H, W) in [0, 1], and their names.
+def shipped(name: str = "digits") -> Live:
+    """The page of a model that comes with the package, with a test picture of each class to begin with.
+
+    Args:
+        name: "digits" (the one with 4 x 4 patches, ``vt.load("digits-patch2")``), "shapes" or "cifar10".
 
     Raises:
-        ValueError: a model that has none of its own.
+        ValueError: another name.
     """
+    weights = MODELS.get(name, name)
     if weights not in SETS:
-        raise ValueError(f"{weights} has no pictures of its own here: name some to begin with, as in live photo.jpg")
-    images, classes = SETS[weights]()
-    first = [int((images.labels == label).nonzero()[0]) for label in range(len(classes))]
-    return images.batch(torch.tensor(first))[0], classes
+        raise ValueError(
+            f"{name!r} has no pictures of its own here: use digits, shapes or cifar10, or give page() yours"
+        )
+    model, classes, preprocess = load(weights)
+    return page(model, samples_of(weights), classes, preprocess, titles=classes)
+
+
+def samples_of(weights: str) -> Tensor:
+    """The first test picture of each class: (K, C, H, W) in [0, 1], of a name in ``SETS``."""
+    images = SETS[weights]()
+    first = [int((images.labels == label).nonzero()[0]) for label in range(int(images.labels.max()) + 1)]
+    return images.batch(torch.tensor(first))[0]
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
@@ -70,14 +80,15 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
         if wrong:
             raise ValueError("; ".join(wrong))
         weights = MODELS.get(args.weights, args.weights)
-        model, classes, preprocess = load(weights)
         if files:
+            model, classes, preprocess = load(weights)
             images = torch.cat([preprocess(open_photo(path)) for path in files])  # (B, C, H, W)
+            titles = [Path(path).name.encode(errors="replace").decode() for path in files]
             samples = denormalise(images, preprocess).clamp(0, 1)
-            titles = tuple(Path(path).name.encode(errors="replace").decode() for path in files)
+            made = page(model, samples, classes or None, preprocess, titles=titles)
         else:
-            samples, titles = samples_of(weights)
-        page(model, samples, classes or None, preprocess, titles=titles).save(args.out)
+            made = shipped(weights)
+        made.save(args.out)
         print(f"{args.out}: {weights}, {args.out.stat().st_size / 1e6:.1f} MB, open it in a browser")
     except (ValueError, OSError) as error:
         raise SystemExit(f"error: {error}") from error

@@ -45,15 +45,27 @@
       draw();
     }
 
-    function fit() { // what was drawn, as high or as wide as the frame, as the digits it learned from are
-      let [top, bottom, left, right] = [h, -1, w, -1];
+    function extent() { // [top, bottom, left, right] of what was drawn, in pixels of the pad; null: nothing
+      const found = [h, -1, w, -1];
       for (let i = 0; i < h * w; i++) {
         if (ink[i] < 0.25) continue;
-        [top, bottom] = [Math.min(top, Math.floor(i / w)), Math.max(bottom, Math.floor(i / w))];
-        [left, right] = [Math.min(left, i % w), Math.max(right, i % w)];
+        const y = Math.floor(i / w), x = i % w;
+        found[0] = Math.min(found[0], y);
+        found[1] = Math.max(found[1], y);
+        found[2] = Math.min(found[2], x);
+        found[3] = Math.max(found[3], x);
       }
-      if (bottom < 0) return;
-      const scale = Math.max((bottom - top + 1) / h, (right - left + 1) / w), old = ink.slice();
+      return found[1] < 0 ? null : found;
+    }
+
+    const filled = () => { // which share of the frame's height or width is drawn on
+      const [top, bottom, left, right] = extent() ?? [0, h, 0, w];
+      return Math.max((bottom - top + 1) / h, (right - left + 1) / w);
+    };
+
+    function fit() { // what was drawn, as high or as wide as the frame, as the digits it learned from are
+      if (!extent()) return;
+      const [top, bottom, left, right] = extent(), scale = filled(), old = ink.slice();
       for (let i = 0; i < h * w; i++) {
         const y = Math.round((top + bottom) / 2 + (Math.floor(i / w) - (h - 1) / 2) * scale);
         const x = Math.round((left + right) / 2 + ((i % w) - (w - 1) / 2) * scale);
@@ -136,5 +148,5 @@
       draw();
     });
     new ResizeObserver(draw).observe(canvas);
-    return { show, fit, clear, choose: (colour) => { pen.colour = C === 1 ? [COLOURS[colour][0]] : COLOURS[colour]; } };
+    return { show, fit, filled, clear, choose: (colour) => { pen.colour = C === 1 ? [COLOURS[colour][0]] : COLOURS[colour]; } };
   }

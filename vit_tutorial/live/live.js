@@ -1,9 +1,9 @@
 
   // ------------------------------------------------------------------------------------------------- the page
 
-  const STATIONS = { patches: "1 Patches", embedding: "2 Embedding", positions: "3 Class token, positions", attention: "4 Attention",
+  const STATIONS = { patches: "1 Patches", embedding: "2 Embedding", positions: "3 Positions", attention: "4 Attention",
     mlp: "4 MLP", head: "5 Head", layers: "Layer by layer", "what-if": "What if?" };
-  const WITHOUT_TOKEN = ["what-if-none"], WITH_LAYER = ["attention", "mlp"], WITH_HEAD = ["attention"];
+  const WITH_LAYER = ["attention", "mlp"], WITH_HEAD = ["attention"];
   const NOTHING = { off: [], scale: true, temperature: 1, position: "learned", answer: 1, order: null, hidden: [] };
 
   // The guided tour: where each stop is, what lights up, and one sentence.
@@ -74,6 +74,7 @@
       remember();
       Object.assign(state, { picture, sample });
       $(".message").textContent = "";
+      forgetTried();
       pad.show(picture);
       compute();
       draw();
@@ -102,7 +103,7 @@
         slots.push([place, (s) => view.show({ ...MAPS[place.dataset.map](s), tokenName, clicked: chooseToken })]);
       }
       for (const place of $$("[data-text]")) if (TEXTS[place.dataset.text]) slots.push([place, (s) => { place.textContent = TEXTS[place.dataset.text](s); }]);
-      $(".sizes").textContent = `${config.parameters.toLocaleString("en")} learned numbers, ${L} blocks, ${h} heads, width ${D}. Nothing leaves this page.`;
+      $(".sizes").textContent = `${config.parameters.toLocaleString("en")} learned numbers, ${classes.length} possible answers.`;
     }
 
     function draw() {
@@ -131,6 +132,7 @@
         bars.children[i].className = k === top ? "top" : "";
       });
       $(".said").textContent = `${classes[top]}, ${percent(now.probabilities[top])}`;
+      $(".mini").textContent = `It says ${$(".said").textContent}`;
       $(".changed").classList.toggle("hidden", !isChanged());
       $(".list").textContent = isChanged() ? `${describe(state.changes).join("; ")}.` : "";
       const was = best(before), [a, b] = [before.probabilities[was], now.probabilities[was]];
@@ -251,38 +253,55 @@
 
     // ------------------------------------------------------------------------------------------------- which part matters?
 
-    function tryEach(kind) {
-      const k = best(now), was = now.probabilities[k], drops = [];
-      const parts = { heads: (layer) => Array.from({ length: h }, (_, head) => `blocks.${layer}.attention.heads.${head}`),
-        parts: (layer) => [`blocks.${layer}.attention`, `blocks.${layer}.mlp`] }[kind];
-      const place = $(".tried");
-      const drop = (changes) => was - run(state.picture, { ...state.changes, ...changes }).probabilities[k];
-      if (kind === "patches") {
-        for (let n = 0; n < N; n++) drops.push(drop({ hidden: [...state.changes.hidden, n] }));
-        place.replaceChildren();
-        cells(place, "What each patch is worth", data, say).show({ values: Float32Array.from(drops), columns, square: true,
-          name: (i) => `patch ${i}, hidden: ${classes[k]} falls by`, clicked: (i) => chooseToken(i + prefix) });
-      } else {
-        const names = Array.from({ length: L }, (_, layer) => parts(layer));
-        const most = Math.max(...names.flat().map((part) => { drops.push(drop({ off: [...state.changes.off, part] })); return drops.at(-1); }), 0.005);
-        place.replaceChildren(...names.map((line, layer) => make("div", { className: "tried-row" }, make("span", { className: "when", textContent: `block ${layer}` }),
-          ...line.map((part, i) => {
-            const fall = drops[layer * line.length + i], button = make("button", { type: "button", className: "drop", title: "Switch it off, or on" });
-            button.append(make("span", { textContent: kind === "heads" ? `head ${i}` : ["attention", "MLP"][i] }), make("b", { textContent: `${fall > 0 ? "−" : "+"}${Math.abs(100 * fall).toFixed(1)}` }));
-            button.style.setProperty("--share", `${Math.max(0, (100 * fall) / most)}%`);
-            button.onclick = () => toggle(part);
-            return button;
-          }))));
+    let trying = 0; // how often something was tried: whoever is not the last gives up
+    async function tryEach(kind) {
+      const k = best(now), was = now.probabilities[k], { picture, changes } = state, mine = ++trying;
+      const blocks = [...Array(L).keys()], parts = {
+        heads: () => blocks.flatMap((layer) => Array.from({ length: h }, (_, head) => ({ off: `blocks.${layer}.attention.heads.${head}`, name: `head ${head}` }))),
+        parts: () => blocks.flatMap((layer) => [{ off: `blocks.${layer}.attention`, name: "attention" }, { off: `blocks.${layer}.mlp`, name: "MLP" }]),
+        patches: () => Array.from({ length: N }, (_, hide) => ({ hide })),
+      }[kind](), falls = []; // how far the answer falls without each, in points of a hundred
+      let last = performance.now();
+      for (const { off, hide } of parts) {
+        const without = off ? { off: [...changes.off, off] } : { hidden: [...changes.hidden, hide] };
+        falls.push(100 * (was - run(picture, { ...changes, ...without }).probabilities[k]));
+        if (performance.now() - last < 50) continue;
+        $('[data-text="tried"]').textContent = `${falls.length} of ${parts.length} …`;
+        await new Promise((done) => { setTimeout(done); }); // the page stays alive
+        if (mine !== trying) return;
+        last = performance.now();
       }
-      place.dataset.kind = kind;
-      const most = drops.indexOf(Math.max(...drops)), per = drops.length / L;
-      const which = kind === "patches" ? `patch ${most}` : kind === "heads" ? `head ${most % per} of block ${Math.floor(most / per)}` : `the ${most % 2 ? "MLP" : "attention"} of block ${Math.floor(most / 2)}`;
-      const text = `${classes[k]} has ${percent(was)}. In points of a hundred, this is how far it falls without each. Most: ${which}, by ${(100 * drops[most]).toFixed(1)}.`;
-      $('[data-text="tried"]').textContent = text;
-      tried = JSON.stringify([[...state.picture].slice(0, 0), state.changes]);
-      return drops;
+      drawTried(kind, parts, falls);
+      const most = falls.indexOf(Math.max(...falls)), { off, hide } = parts[most], which = off ? partName(off).replace(" off", "") : `patch ${hide}`;
+      $('[data-text="tried"]').textContent = `${classes[k]} has ${percent(was)}. This is how far it falls without each, in points of a hundred. The most: ${which}, ${falls[most].toFixed(1)}.`;
     }
-    let tried = "";
+
+    function drawTried(kind, parts, falls) {
+      const place = $(".tried"), most = Math.max(...falls, 0.5);
+      place.replaceChildren();
+      if (kind === "patches") {
+        cells(place, "What each patch is worth", data, say).show({ values: Float32Array.from(falls), columns, square: true,
+          picture: rearrange(state.picture, data, state.changes), shape: config.shape,
+          name: (i) => `without patch ${i} it falls by`, clicked: (i) => chooseToken(i + prefix) });
+        return;
+      }
+      const across = parts.length / L;
+      for (let layer = 0; layer < L; layer++) {
+        place.append(make("div", { className: "tried-row" }, make("span", { className: "when", textContent: `block ${layer}` }),
+          ...parts.slice(layer * across, (layer + 1) * across).map(({ off, name }, i) => {
+            const fall = falls[layer * across + i], button = make("button", { type: "button", className: "drop", title: "Switch it off, or on", onclick: () => toggle(off) });
+            button.append(make("span", { textContent: name }), make("b", { textContent: `${fall > 0 ? "−" : "+"}${Math.abs(fall).toFixed(1)}` }));
+            button.style.setProperty("--share", `${Math.max(0, (100 * fall) / most)}%`);
+            return button;
+          })));
+      }
+    }
+
+    function forgetTried() { // it was about another picture
+      trying++;
+      $(".tried").replaceChildren();
+      $('[data-text="tried"]').textContent = "";
+    }
 
     function toggle(part) {
       const { off } = state.changes;
@@ -305,7 +324,7 @@
       draw();
     }
 
-    function stop(number) { // of the tour
+    function stop(number, scroll = false) { // of the tour
       state.stop = number;
       $$(".spot").forEach((element) => element.classList.remove("spot"));
       const touring = number >= 0;
@@ -314,6 +333,7 @@
         go(station);
         const element = $(`.station:not(.hidden) ${spot}`) ?? $(spot);
         element?.classList.add("spot");
+        if (scroll) element?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
         $(".sentence").textContent = sentence({ N, D, h, M, L, length: now.embed.patches.length / N, prefix, draws: C === 1 && H <= 32 });
       }
       $(".count").textContent = touring ? `${number + 1} of ${TOUR.length}` : "";
@@ -402,8 +422,8 @@
         try { await navigator.clipboard.writeText(url); } catch { text = "The link is in the address bar: copy it from there."; }
         $(".copied").textContent = text;
       },
-      back: () => stop(state.stop - 1),
-      next: () => stop(state.stop + 1),
+      back: () => stop(state.stop - 1, true),
+      next: () => stop(state.stop + 1, true),
       hide() {
         const patch = state.token - prefix, { hidden } = state.changes;
         change({ hidden: hidden.includes(patch) ? hidden.filter((n) => n !== patch) : [...hidden, patch] });
@@ -493,19 +513,18 @@
     // ------------------------------------------------------------------------------------------------- the link
 
     function pack() { // all of the state as text for an address
-      const { sample, changes, station, token, layer, head, picture } = state;
-      const drawn = sample < 0 ? btoa(String.fromCharCode(...Uint8Array.from(picture, (v) => Math.round(255 * v)))) : undefined;
-      const levels255 = white === 255 ? drawn : sample < 0 ? btoa(String.fromCharCode(...Uint8Array.from(picture, (v) => Math.round(white * v)))) : undefined;
-      const text = JSON.stringify({ id, sample, changes, station, token, layer, head, picture: levels255 });
-      return `live=${btoa(unescape(encodeURIComponent(text))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
+      const { sample, changes, station, token, layer, head } = state;
+      const levels = Uint8Array.from(state.picture, (v) => Math.round(white * v));
+      const picture = sample < 0 ? btoa(String.fromCharCode(...levels)) : undefined;
+      const text = btoa(JSON.stringify({ id, sample, changes, station, token, layer, head, picture }));
+      return `live=${text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
     }
 
     function restore() { // what the address says, if it is about this model
       const found = /[#&]live=([\w-]+)/.exec(location.hash);
       if (!found) return false;
       try {
-        const text = decodeURIComponent(escape(atob(found[1].replaceAll("-", "+").replaceAll("_", "/"))));
-        const kept = JSON.parse(text);
+        const kept = JSON.parse(atob(found[1].replaceAll("-", "+").replaceAll("_", "/")));
         if (kept.id !== id) return false;
         const picture = kept.picture ? Float32Array.from(bytes(kept.picture), (v) => v / white) : samples[kept.sample];
         if (picture?.length !== size || !(kept.station in STATIONS) || !(kept.token < T) || !(kept.layer < L) || !(kept.head < h)) return false;
@@ -519,13 +538,16 @@
     }
 
     data.blue = getComputedStyle(host).getPropertyValue("--query").trim() || "#0072B2";
-    let stroke = null; // the picture before the stroke that is being drawn
     const pad = drawingPad($(".pad canvas"), config.shape, white, (picture, final) => {
-      if (!picture) { remember(); return; }
+      if (!picture) return remember();
       Object.assign(state, { picture, sample: -1 });
       $(".message").textContent = "";
-      later();
-      if (final) say(spokenAnswer());
+      forgetTried();
+      if (!final) return later();
+      compute();
+      draw();
+      if (C === 1 && pad.filled() < 0.75) $(".message").textContent = "That is small. The digits it learned from fill the frame: press Fit.";
+      say(spokenAnswer());
     }, say);
     radios($(".colours"), "pen", (C === 1 ? ["white", "black"] : Object.keys(COLOURS)).map((name) => {
       const swatch = make("span", { title: C === 1 ? { white: "Draw", black: "Erase" }[name] : name, textContent: C === 1 ? { white: "Draw", black: "Erase" }[name] : "" });
@@ -542,12 +564,12 @@
     wire();
     pad.show(state.picture);
     compute();
-    $(".pad .hint").textContent = C === 1 ? "· draw on it" : "· paint on it, drop or paste one";
+    $(".pad .hint").textContent = C === 1 ? "· draw on it" : "· paint on it, or drop one";
     const station = state.station;
     stop(0);
     if (restored) { leaveTour(); go(station); $$('[name="layer"]')[state.layer].checked = true; $$('[name="head"]')[state.head].checked = true; }
     // In the browser's console: $0.live.run(picture) gives every number of a pass, as the package names them.
-    host.live = { config, samples, state, run, lens: (one) => lens(one, weights, config), fitPhoto: (rgba, box) => fitPhoto(rgba, box, data), tryEach };
+    host.live = { config, samples, state, run, lens: (one) => lens(one, weights, config), fitPhoto: (rgba, size) => fitPhoto(rgba, size, data) };
   }
 
   // theme.js

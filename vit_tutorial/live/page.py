@@ -77,6 +77,8 @@ def page(
         "mean": list(preprocess.mean) if preprocess is not None else [0.0] * c.in_channels,
         "std": list(preprocess.std) if preprocess is not None else [1.0] * c.in_channels,
         "crop": getattr(preprocess, "crop", "middle"),
+        "interpolation": getattr(preprocess, "interpolation", "bicubic"),
+        "squeeze": getattr(preprocess, "squeeze", False),
         "samples": _pixels(samples),
         "titles": [str(title) for title in titles],
         "weights": {
@@ -87,7 +89,7 @@ def page(
         "signed": _colours("RdBu_r"),
     }
     figures = [
-        figure(picture, titles[i] if titles else f"sample {i}", answer)
+        figure(picture, titles[i] if titles else f"sample {i}", answer, width=72)
         for i, (picture, answer) in enumerate(
             zip(as_seen(samples, None), _answers(model, samples, names, preprocess), strict=True)
         )

@@ -21,23 +21,30 @@
     return unpatchify(out, shape, patch_size);
   }
 
-  // Pillow's bicubic with antialiasing, along one axis: how much of which numbers each new one holds.
-  function cubicWeights(start, length, size, limit) {
-    const scale = Math.max(length / size, 1), reach = 2 * scale, kernels = [];
-    const cubic = (x) => (x < 1 ? (1.5 * x - 2.5) * x * x + 1 : x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0);
-    for (let i = 0; i < size; i++) {
+  const sinc = (x) => (x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x));
+  const KERNELS = { // how far each reaches, and its weight at a distance
+    bilinear: [1, (x) => 1 - x],
+    bicubic: [2, (x) => (x < 1 ? (1.5 * x - 2.5) * x * x + 1 : ((-0.5 * x + 2.5) * x - 4) * x + 2)],
+    lanczos: [3, (x) => sinc(x) * sinc(x / 3)],
+  };
+
+  // As Pillow does it, along one axis: which of the old numbers each new one is made of, and in which shares.
+  function kernels(start, length, size, limit, interpolation) {
+    return Array.from({ length: size }, (_, i) => {
       const centre = start + ((i + 0.5) * length) / size;
-      const first = Math.max(0, Math.floor(centre - reach + 0.5)), end = Math.min(limit, Math.floor(centre + reach + 0.5));
-      const shares = Array.from({ length: end - first }, (_, j) => cubic(Math.abs((first + j + 0.5 - centre) / scale)));
-      const sum = shares.reduce((a, b) => a + b, 0);
-      kernels.push({ first, shares: shares.map((share) => share / sum) });
-    }
-    return kernels;
+      if (interpolation === "nearest") return { first: Math.min(Math.floor(centre), limit - 1), shares: [1] };
+      const [reach, weight] = KERNELS[interpolation], scale = Math.max(length / size, 1);
+      const first = Math.max(0, Math.floor(centre - reach * scale + 0.5)), end = Math.min(limit, Math.floor(centre + reach * scale + 0.5));
+      const away = (j) => Math.abs((first + j + 0.5 - centre) / scale);
+      const shares = Array.from({ length: end - first }, (_, j) => (away(j) < reach ? weight(away(j)) : 0));
+      const sum = shares.reduce((x, y) => x + y, 0);
+      return { first, shares: shares.map((share) => share / sum) };
+    });
   }
 
-  // A box of an image's channel (height, width), levels from 0 to 255, as (H, W): across first, then down, as Pillow does.
-  function resize(channel, [height, width], box, [H, W]) {
-    const across = cubicWeights(box.left, box.width, W, width), down = cubicWeights(box.top, box.height, H, height);
+  // A box of an image's channel (height, width), levels from 0 to 255, as (H, W): first across, then down.
+  function resize(channel, [height, width], box, [H, W], interpolation) {
+    const across = kernels(box.left, box.width, W, width, interpolation), down = kernels(box.top, box.height, H, height, interpolation);
     const level = (v) => Math.min(Math.max(Math.round(v), 0), 255), wide = new Float32Array(height * W), out = new Float32Array(H * W);
     for (let y = 0; y < height; y++) {
       across.forEach(({ first, shares }, x) => {
@@ -50,21 +57,32 @@
     return out;
   }
 
+  const half = (x) => (x % 1 === 0.5 ? 2 * Math.round(x / 2) : Math.round(x)); // to the even number, as Python rounds
+
   // What of a picture (height, width) the model's preprocessing keeps.
-  function cropBox([height, width], crop, [H, W]) {
+  function cropBox([height, width], { crop, squeeze, config: { shape: [, H, W] } }) {
     if (crop === "squeeze") return { left: 0, top: 0, width, height };
-    const share = typeof crop === "number" ? crop : 1, unit = Math.min(height / H, width / W) * share;
-    return { left: (width - W * unit) / 2, top: (height - H * unit) / 2, width: W * unit, height: H * unit };
+    if (crop === "middle") {
+      const unit = Math.min(height / H, width / W);
+      return { left: (width - W * unit) / 2, top: (height - H * unit) / 2, width: W * unit, height: H * unit };
+    }
+    // The whole picture resized, so that the model's size is a share of it; then its middle.
+    const [h, w] = [H, W].map((side) => Math.floor(side / crop + 1e-6)), scale = Math.max(h / height, w / width);
+    let [rows, columns] = [half(height * scale), half(width * scale)];
+    if (squeeze) [rows, columns] = [h, w];
+    else if (h === w) [rows, columns] = [height, width].map((side) => Math.floor((h * side) / Math.min(height, width)));
+    const [top, left] = [half((rows - H) / 2), half((columns - W) / 2)], [y, x] = [height / rows, width / columns];
+    return { left: left * x, top: top * y, width: W * x, height: H * y };
   }
 
   // A photograph's pixels as the model takes them: cropped, resized, and grey if it is. rgba: (height, width, 4).
-  function fitPhoto(rgba, size, { crop, config: { shape: [C, H, W] } }) {
-    const box = cropBox(size, crop, [H, W]), out = new Float32Array(C * H * W);
+  function fitPhoto(rgba, size, data) {
+    const [C, H, W] = data.config.shape, box = cropBox(size, data), out = new Float32Array(C * H * W);
     const channels = [0, 1, 2].map((c) => Float32Array.from({ length: size[0] * size[1] }, (_, i) => {
       const opaque = rgba[4 * i + 3] / 255; // on white, as the package does
       return Math.round(rgba[4 * i + c] * opaque + 255 * (1 - opaque));
     }));
-    const small = channels.map((channel) => resize(channel, size, box, [H, W]));
+    const small = channels.map((channel) => resize(channel, size, box, [H, W], data.interpolation));
     for (let c = 0; c < C; c++) {
       for (let i = 0; i < H * W; i++) {
         out[c * H * W + i] = (C === 1 ? small.reduce((sum, channel, k) => sum + LUMA[k] * channel[i], 0) : small[c][i]) / 255;

@@ -19,7 +19,8 @@
     const canvas = make("canvas", { tabIndex: 0 }), reading = make("p", { className: "reading" }, "\u00a0");
     canvas.setAttribute("role", "application");
     canvas.setAttribute("aria-roledescription", "numbers");
-    const box = make("div", { className: "cells" }, canvas), mark = make("i", { className: "mark" });
+    const under = make("canvas", { className: "under", ariaHidden: "true" }); // the picture, where cells lie over it
+    const box = make("div", { className: "cells" }, under, canvas), mark = make("i", { className: "mark" });
     const texts = make("div", { className: "texts", ariaHidden: "true" });
     box.append(texts, mark);
     place.append(box, reading);
@@ -50,13 +51,15 @@
       shown = next;
       const { values, columns, colours = "signed", square } = next, rows = values.length / columns;
       if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
+      box.classList.toggle("over", Boolean(next.picture));
+      if (next.picture) paint(under, next.picture, next.shape);
       box.style.aspectRatio = square ? `${columns} / ${rows}` : "";
       box.style.setProperty("--rows", rows);
       const image = new ImageData(columns, rows), pixels = new Uint32Array(image.data.buffer);
       const most = next.most ?? (values.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-12));
       for (let i = 0; i < values.length; i++) {
         const share = Math.min(Math.max(values[i] / most, -1), 1);
-        const rgb = colours === "grey" ? 0x010101 * Math.round(255 * Math.max(share, 0))
+        const rgb = colours === "grey" ? (1 + 256 + 65536) * Math.round(255 * Math.max(share, 0))
           : colours === "heat" ? colour(heat, Math.round(255 * Math.max(share, 0))) : colour(signed, Math.round(127.5 + 127.5 * share));
         pixels[i] = ((255 << 24) | ((rgb & 255) << 16) | (rgb & 0xff00) | (rgb >> 16)) >>> 0;
       }
@@ -72,14 +75,14 @@
       read();
     }
 
-    const under = ({ clientX, clientY }) => {
+    const pointedAt = ({ clientX, clientY }) => {
       const { left, top, width, height } = canvas.getBoundingClientRect(), { values, columns } = shown, rows = values.length / columns;
       const [x, y] = [Math.floor(((clientX - left) / width) * columns), Math.floor(((clientY - top) / height) * rows)];
       return Math.min(Math.max(y, 0), rows - 1) * columns + Math.min(Math.max(x, 0), columns - 1);
     };
-    canvas.addEventListener("pointermove", (event) => { at = under(event); read(); shown.pointed?.(at); });
+    canvas.addEventListener("pointermove", (event) => { at = pointedAt(event); read(); shown.pointed?.(at); });
     canvas.addEventListener("pointerleave", () => { at = null; read(); });
-    canvas.addEventListener("click", (event) => shown.clicked?.(under(event)));
+    canvas.addEventListener("click", (event) => shown.clicked?.(pointedAt(event)));
     canvas.addEventListener("blur", () => { at = null; read(); });
     canvas.addEventListener("keydown", (event) => {
       const { values, columns } = shown;
@@ -87,7 +90,8 @@
       if (event.key === "Enter" && at !== null) shown.clicked?.(at);
       if (by === undefined || event.shiftKey || event.ctrlKey || event.altKey || event.metaKey) return;
       event.preventDefault();
-      at = at === null ? 0 : Math.min(Math.max(at + by, 0), values.length - 1);
+      const from = at ?? (Number.isFinite(by) ? -by : 0); // the first arrow reads the first number
+      at = Math.min(Math.max(from + by, 0), values.length - 1);
       read();
       shown.pointed?.(at);
       say(reading.textContent);
@@ -169,7 +173,9 @@
     },
     scores: ({ one, token, T }) => ({ values: rowOf(one.scores, token, T) }),
     scaled: ({ one, token, T }) => ({ values: rowOf(one.scaled, token, T) }),
-    weights: ({ one, token, T }) => ({ values: rowOf(one.weights, token, T), colours: "heat" }),
+    weights({ one, token, T, picture, data }) {
+      return { values: rowOf(one.weights, token, T), colours: "heat", picture, shape: data.config.shape };
+    },
   };
 
   // A map of all tokens: those before the patches as cells of their own, then the patches as a grid.
@@ -179,12 +185,12 @@
     if (prefix) place.append(special);
     const rest = cells(place, `${label}, patches`, data, say);
     place.classList.add("token-map");
-    return { show({ values, colours = "signed", most, tokenName, clicked }) {
+    return { show({ values, colours = "signed", most, tokenName, clicked, picture, shape }) {
       const all = most ?? values.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-12);
       const name = (i) => tokenName(i + prefix), pick = (i) => clicked?.(i + prefix);
       first?.show({ values: values.subarray(0, prefix), columns: prefix, colours, most: all, name: tokenName, clicked,
         about: `class token ${digits(values[0])}` });
-      rest.show({ values: values.subarray(prefix), columns: grid[1], colours, most: all, name, clicked: pick, square: true });
+      rest.show({ values: values.subarray(prefix), columns: grid[1], colours, most: all, name, clicked: pick, square: true, picture, shape });
     } };
   }
 
@@ -210,7 +216,7 @@
     contentName: ({ token, data: { config } }) => (token < config.prefix ? "The class token, learned" : "x E, the token of the patch"),
     scale: ({ data: { config }, changes, d }) => {
       const by = [changes.scale === false ? "" : ` ÷ √d = ${digits(Math.sqrt(d))}`, (changes.temperature ?? 1) === 1 ? "" : ` ÷ ${changes.temperature}`];
-      return by.join("") || "Not divided";
+      return by.join("") ? `The same${by.join("")}` : "The same, not divided";
     },
     active({ block, token, M }) {
       const on = rowOf(block.mlp.before, token, M).reduce((sum, v) => sum + (v > 0), 0);

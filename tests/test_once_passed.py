@@ -1,0 +1,160 @@
+"""Wrong submissions that once passed a check, one for each kind, and what the reports say of them now."""
+
+import contextlib
+import io
+
+import pytest
+import torch
+from solutions_02 import starting
+from solutions_05 import Block
+from solutions_06 import ByLoop
+from torch import nn
+from torch.nn import functional as F
+
+import vit_tutorial as vt
+from vit_tutorial import checks, train
+
+
+def one_number_a_token(self, *shape):
+    return 0.02 * torch.randn(1, shape[1], 1).repeat(1, 1, shape[2])
+
+
+def more_keys_than_a_chunk(q, k, v, chunk):
+    top, total, mixed = torch.full_like(q[..., :1], -torch.inf), 0, 0
+    for keys, values in zip(k.split(chunk + 1, 1), v.split(chunk + 1, 1), strict=True):
+        scores = q @ keys.mT / q.shape[-1] ** 0.5
+        new = torch.maximum(top, scores.amax(-1, keepdim=True))
+        powers = (scores - new).exp()
+        total = total * (top - new).exp() + powers.sum(-1, keepdim=True)
+        mixed, top = mixed * (top - new).exp() + powers @ values, new
+    return mixed / total
+
+
+def hidden_units_joined(x, w1, b1, w2, b2, pieces):
+    parts = zip(w1.chunk(pieces), b1.chunk(pieces), strict=True)
+    return F.linear(torch.cat([F.gelu(F.linear(x, a, b)) for a, b in parts], -1), w2, b2)
+
+
+class OneNormWithTorchsEps(Block):
+    def __init__(self, dim, *sizes, **rates):
+        super().__init__(dim, *sizes, **rates)
+        self.norm2 = nn.LayerNorm(dim)
+
+
+class DrawnAnew(ByLoop):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        for layer in self.blocks.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.normal_(layer.weight)
+
+
+class SeededBlocks(ByLoop):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        for block in self.blocks:
+            block.load_state_dict(self.blocks[0].state_dict())
+
+
+def relevance_in_place(weights, gradients):
+    R = torch.eye(weights[0].shape[-1])
+    for w, g in zip(weights, gradients, strict=True):
+        R = R + w.mul_(g).clamp(min=0).mean(1) @ R
+    return R
+
+
+def teacher(keep, base=lambda checkpoint: checkpoint["teacher"]):
+    """The teacher's names, cut and chosen in another way."""
+    return lambda checkpoint: {
+        name.removeprefix("module.").removeprefix("backbone."): tensor
+        for name, tensor in base(checkpoint).items()
+        if keep(name.removeprefix("module."))
+    }
+
+
+def new_head(state, K):
+    return {"head.weight": torch.zeros(K, state["norm.weight"].shape[0]), "head.bias": torch.zeros(K)}
+
+
+def positions_if_their_number_changes(state, num_classes, old_grid, new_grid):
+    position = state["embed.position"]
+    if old_grid[0] * old_grid[1] != new_grid[0] * new_grid[1]:
+        position = vt.resize_position_embedding(position, old_grid, new_grid)
+    return state | new_head(state, num_classes) | {"embed.position": position}
+
+
+def in_half(state, num_classes, old_grid, new_grid):
+    position = vt.resize_position_embedding(state["embed.position"], old_grid, new_grid)
+    return {
+        name: tensor.half()
+        for name, tensor in (state | new_head(state, num_classes) | {"embed.position": position}).items()
+    }
+
+
+def rates_of_a_frozen_embedding(model, rate, decay):
+    model.embed.requires_grad_(False)
+    above = [*model.head.parameters(), *model.norm.parameters()]
+    blocks = [(block, len(model.blocks) - i) for i, block in enumerate(model.blocks)]
+    parts = [*blocks, (model.embed, len(model.blocks) + 1)]
+    return [{"params": above, "lr": rate}] + [{"params": [*p.parameters()], "lr": rate * decay**n} for p, n in parts]
+
+
+def tuned(optimizer=torch.optim.AdamW, drop=0.3, **settings):
+    """Tuning of the head with other settings, or with the model's dropout changed."""
+
+    def tune_head(model, images, labels, rate, decay, steps):
+        for layer in model.modules():
+            if isinstance(layer, nn.Dropout):
+                layer.p = drop
+        model.eval()
+        features = model.features(images)[:, 0].detach()
+        adam = optimizer(model.head.parameters(), lr=rate, weight_decay=decay, **settings)
+        for _ in range(steps):
+            adam.zero_grad()
+            F.cross_entropy(model.head(features), labels).backward()
+            adam.step()
+
+    return tune_head
+
+
+def of_both(checkpoint):
+    return checkpoint["student"] | checkpoint["teacher"]
+
+
+ONCE_PASSED = [
+    ("embeddings", starting(draw=one_number_a_token), "the same for all channels"),
+    ("attention_in_chunks", more_keys_than_a_chunk, "the powers of 3 keys are there at once"),
+    ("mlp_in_pieces", hidden_units_joined, "hidden units are there at once"),
+    ("encoder_block", OneNormWithTorchsEps, "torch's eps in the second norm"),
+    ("vit", DrawnAnew, "times as far"),
+    ("vit", SeededBlocks, "the same numbers in two blocks"),
+    ("drop_path_rates", lambda depth, last: (last * i / max(depth - 1, 1) for i in range(depth)), "a generator"),
+    ("schedule", lambda i, n, warmup: train.schedule(i, steps=n, warmup=warmup), "the package's own schedule"),
+    ("parameter_groups", lambda *a: train.parameter_groups(*a), "the package's own parameter_groups"),
+    ("relevance_matrix", relevance_in_place, "argument 1 was changed in place"),
+    ("teacher", teacher(lambda name: "head" not in name), "There is no blocks.0.head_norm.weight"),
+    ("teacher", teacher(lambda name: "backbone" in name), "head.backbone.weight shouldn't be there"),
+    ("teacher", teacher(lambda name: name.startswith("backbone."), of_both), "mask_token shouldn't be there"),
+    ("for_a_new_task", positions_if_their_number_changes, "the patches' aren't"),
+    ("for_a_new_task", in_half, "is of dtype torch.float16 now"),
+    ("layer_rates", rates_of_a_frozen_embedding, "has frozen parameters afterwards"),
+    ("tune_head", tuned(amsgrad=True), "leave its betas, eps, amsgrad"),
+    ("tune_head", tuned(betas=(0.9, 0.99)), "leave its betas, eps, amsgrad"),
+    ("tune_head", tuned(torch.optim.NAdam), "the optimiser is torch.optim.AdamW"),
+    ("tune_head", tuned(drop=0.0), "dropout has another p than before"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "work", "words"), ONCE_PASSED)
+def test_what_once_passed_is_refused_and_told_why(name, work, words):
+    report = io.StringIO()
+    with contextlib.redirect_stdout(report):
+        assert getattr(checks, f"check_{name}")(work) is False
+    assert words in " ".join(report.getvalue().split())
+
+
+def test_the_same_works_without_their_mistake_are_right():
+    assert checks.check_encoder_block(Block)
+    assert checks.check_vit(ByLoop)
+    assert checks.check_teacher(teacher(lambda name: name.startswith("backbone.")))
+    assert checks.check_tune_head(tuned())
