@@ -311,6 +311,7 @@ TIMM = {  # name: (architecture, sizes): parts as timm's own functions build the
     "SigLIP": ("vit_base_patch16_siglip_224", {"img_size": 64}),
     "SigLIP 2": ("vit_so400m_patch16_siglip_256", {"img_size": (64, 32)}),
     "EVA-02 small": ("eva02_small_patch14_224", {"img_size": (56, 28)}),
+    "EVA-02, q and k normed": ("eva02_small_patch14_224", {"img_size": (56, 28), "qk_norm": True}),
     "EVA-02 base": ("eva02_base_patch14_224", {"img_size": (56, 28)}),
     "EVA-02 CLIP": ("eva02_base_patch16_clip_224", {"img_size": (64, 32)}),
     "EVA": ("eva_giant_patch14_224", {"img_size": 56}),
@@ -785,6 +786,18 @@ def test_back_to_transformers(case, tmp_path, refuses):
     with torch.no_grad():
         assert_close(what_it_answers(again.eval(), x), wanted, rtol=1e-5, atol=1e-5)
     assert stored
+
+
+def test_a_class_token_s_position_goes_into_the_token_beside_registers():
+    ours = model_of(registers=4, layer_scale=0.5)  # its class token has a position, timm's has none
+    theirs = timm.create_model(
+        "vit_small_patch14_reg4_dinov2", **V | {"img_size": 32, "patch_size": 8, "mlp_ratio": 1.5}
+    )
+    theirs = theirs.double().eval()
+    theirs.load_state_dict(vt.weights.to_timm(ours))
+    x = images()
+    with torch.no_grad():
+        same(theirs(x), ours(x))
 
 
 def test_what_cannot_go_back_is_refused(refuses):
