@@ -185,13 +185,20 @@ def as_seen(images: Tensor, preprocess: Preprocessing | Data | None) -> np.ndarr
     return (255 * images).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
 
 
-def figure(picture: np.ndarray, title: str, *answer: str) -> str:
-    """A picture (H, W, 3) with its caption; as BMP, whose bytes are the same on every machine."""
+def figure(picture: np.ndarray, title: str, *answer: str, width: int = 0) -> str:
+    """A picture (H, W, 3) with its caption; as BMP, whose bytes are the same on every machine.
+
+    ``width``, in pixels, enlarges it, and lets several stand side by side; 0: as large as it is, on a line of its own.
+    """
     out = io.BytesIO()
     Image.fromarray(picture).save(out, format="BMP")
     source = f"data:image/bmp;base64,{base64.b64encode(out.getvalue()).decode()}"
     caption = escape(": ".join([title, *answer]))
-    return f'<figure><img src="{source}" alt="{escape(title)}"><figcaption>{caption}</figcaption></figure>'
+    beside = ' style="display: inline-block; margin: 4px 12px 4px 0"' if width else ""
+    larger = f' width="{width}" style="image-rendering: pixelated"' if width else ""
+    return (
+        f'<figure{beside}><img src="{source}" alt="{escape(title)}"{larger}><figcaption>{caption}</figcaption></figure>'
+    )
 
 
 def _fill(data: dict[str, Any], figures: Sequence[str]) -> str:

@@ -89,7 +89,7 @@ def page(
         "signed": _colours("RdBu_r"),
     }
     figures = [
-        figure(picture, titles[i] if titles else f"sample {i}", answer)
+        figure(picture, titles[i] if titles else f"sample {i}", answer, width=72)
         for i, (picture, answer) in enumerate(
             zip(as_seen(samples, None), _answers(model, samples, names, preprocess), strict=True)
         )
