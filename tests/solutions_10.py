@@ -1156,6 +1156,7 @@ NAMES = {
         "linear": "a rate that falls in equal steps",
     },
     "tune_head": {
+        "a schedule": "a rate that falls",
         "all": "an encoder that is trained too",
         "all, in training": "an encoder that is trained too, with dropout on",
         "all, gradients zeroed": "an encoder that decays",

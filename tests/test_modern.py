@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from functools import partial
 
 import pytest
@@ -641,6 +642,39 @@ def test_configs_that_are_refused(tmp_path, refuses):
     ):
         with refuses(ValueError, key):
             vt.configs_modern.read({"model_type": "dinov3_vit", key: value}, None)
+
+
+def timm_names():
+    listed = (
+        name for module in ("vision_transformer", "deit", "beit", "eva") for name in timm.list_models(module=module)
+    )
+    return [name for name in listed if any(re.fullmatch(pattern, name) for pattern in vt.configs_modern.TIMM)]
+
+
+def test_the_table_of_names_is_timms():
+    """Heads, epsilon, GELU, pooling and rotary positions, as timm builds each name."""
+    assert len(timm_names()) > 150
+    for name in timm_names():
+        with torch.device("meta"):
+            theirs = timm.create_model(name, depth=1)
+        block, told = theirs.blocks[0], vt.configs_modern.timm({"architecture": name}).told
+        assert told.num_heads == block.attn.num_heads, name
+        assert told.norm_eps == block.norm1.eps, name
+        act = type(block.mlp.act).__name__ + str(getattr(block.mlp.act, "approximate", ""))
+        assert act in {"exact": ("GELUnone", "SiLU"), "tanh": ("GELUTanh", "GELUtanh"), "quick": ("QuickGELU",)}[
+            told.parts["gelu"]
+        ] or (act == "GELUTanhtanh" and told.parts["gelu"] == "tanh"), (name, act)
+        assert {"token": "cls", "avg": "mean", "map": "attention"}[theirs.global_pool] == told.parts["pool"], name
+        rope, ours = getattr(theirs, "rope", None), told.parts.get("rotary")
+        assert (rope is None) == (ours is None), name
+        if ours is not None:
+            assert (ours.temperature, ours.offset) == (rope.temperature, rope.grid_offset), name
+            assert (ours.coordinates == "centred") == hasattr(rope, "periods"), name
+            assert ours.reference == (tuple(rope.ref_feat_shape) if getattr(rope, "ref_feat_shape", None) else None), (
+                name
+            )
+            assert told.parts.get("columns_first", False) == (rope.grid_indexing == "xy"), name
+            assert told.parts.get("neighbours", False) == (not rope.rotate_half), name
 
 
 def test_pixels_of_transformers_clip_are_its_own(tmp_path):

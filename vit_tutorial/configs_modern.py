@@ -168,18 +168,18 @@ def timm(config: Json) -> Known:
     found = next((a for pattern, a in TIMM.items() if re.fullmatch(pattern, name)), None)
     architecture = found or _plain(name)
     norm, act = args.get("norm_layer") or "layernorm", args.get("act_layer")
-    if norm not in NORMS:
+    if not isinstance(norm, str) or norm not in NORMS:
         raise ValueError(
             f"its model_args have norm_layer={norm!r:.100}, which is beyond ModernConfig: layernorm, rmsnorm"
         )
-    if act not in (None, "", *GELUS):
+    if not isinstance(act, str | None) or act not in (None, "", *GELUS):
         raise ValueError(
             f"its model_args have act_layer={act!r:.100}, which is beyond ModernConfig: {', '.join(GELUS)}"
         )
     parts = dict(architecture.parts) | {"pool": _pool(config, args, architecture.pool)}
     if "pool_include_prefix" in args:
         parts["pool_prefix"] = configs._flag(args["pool_include_prefix"], "pool_include_prefix")
-    heads = architecture.num_heads or HEADS.get(_size_in(name), 16)
+    heads = architecture.num_heads or configs.OTHER_HEADS.get(name) or HEADS.get(_size_in(name), 16)
     if "num_heads" in args:
         heads = configs._whole(args["num_heads"], "num_heads")
     channels = (
@@ -212,7 +212,7 @@ def _pool(config: Json, args: Json, usual: str) -> str:
     """What is read out, by model_args, else by the config, else by the architecture."""
     for at in (args, config):
         if (pool := at.get("global_pool")) is not None:
-            if pool not in POOLS:
+            if not isinstance(pool, str) or pool not in POOLS:
                 raise ValueError(
                     f"it pools by {pool!r:.100} (global_pool), which is beyond ModernConfig: {', '.join(POOLS)}"
                 )
@@ -248,6 +248,7 @@ class HFFamily:
     image_size: int = 224
     patch_size: int = 16
     resized: bool = False  # whether transformers resizes positions without being asked
+    shown: Mapping[str, Any] = field(default_factory=dict)  # what tensors must show
     read: frozenset[str] = frozenset()
     harmless: frozenset[str] = frozenset()
 
@@ -309,17 +310,18 @@ TOWER = frozenset(
         "vision_use_head",
     }
 )
-CLIP_VISION = HFFamily("CLIP", 1e-5, "quick_gelu", patch_size=32, harmless=TOWER)
-SIGLIP_VISION = HFFamily("Siglip", gelu="gelu_pytorch_tanh", harmless=TOWER)
+CLIP_VISION = HFFamily("CLIP", 1e-5, "quick_gelu", patch_size=32, shown=PRE_NORM, harmless=TOWER)
+SIGLIP_VISION = HFFamily("Siglip", gelu="gelu_pytorch_tanh", shown={"class_token": False}, harmless=TOWER)
 FAMILIES = {
-    "dinov2": HFFamily("Bit", patch_size=14, resized=True, read=DINOV2, harmless=BACKBONE),
-    "dinov2_with_registers": HFFamily("Bit", resized=True, read=DINOV2, harmless=BACKBONE),
+    "dinov2": HFFamily("Bit", patch_size=14, resized=True, shown=SCALED, read=DINOV2, harmless=BACKBONE),
+    "dinov2_with_registers": HFFamily("Bit", resized=True, shown=SCALED, read=DINOV2, harmless=BACKBONE),
     "dinov3_vit": HFFamily(
         "DINOv3ViT",
         1e-5,
         dim=384,
         heads=6,
         resized=True,
+        shown=SCALED | NO_POSITION,
         read=DINOV3,
         harmless=BACKBONE | {"pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale", "attention_dropout"},
     ),
@@ -329,8 +331,8 @@ FAMILIES = {
     "clip": CLIP_VISION,
     "siglip_vision_model": SIGLIP_VISION,
     "siglip": SIGLIP_VISION,
-    "beit": HFFamily("Beit", 1e-12, read=BEIT, harmless=BEIT_OTHER),
-    "data2vec-vision": HFFamily("Beit", 1e-12, read=BEIT, harmless=BEIT_OTHER),
+    "beit": HFFamily("Beit", 1e-12, shown={"k_bias": False}, read=BEIT, harmless=BEIT_OTHER),
+    "data2vec-vision": HFFamily("Beit", 1e-12, shown={"k_bias": False}, read=BEIT, harmless=BEIT_OTHER),
 }
 HF_GELUS = configs.HF_GELUS | {"quick_gelu": "quick"}
 
@@ -359,7 +361,7 @@ def transformers(config: Json, processor: Json | None) -> Known:
     )
     if gated and kind == "dinov3_vit" and act not in ("silu", "swish"):
         raise ValueError(f"its config has hidden_act={act!r:.100} for a gated MLP, which is beyond ModernConfig: silu")
-    if not gated and act not in HF_GELUS:
+    if not gated and (not isinstance(act, str) or act not in HF_GELUS):
         raise ValueError(f"its config has hidden_act={act!r:.100}, which is beyond ModernConfig: {', '.join(HF_GELUS)}")
     heads = configs._whole(config.get("num_attention_heads", family.heads), "num_attention_heads")
     channels = configs._whole(config.get("num_channels", 3), "num_channels")
@@ -376,6 +378,7 @@ def transformers(config: Json, processor: Json | None) -> Known:
         "patch_size": configs._size(config.get("patch_size", family.patch_size), "patch_size"),
         "in_channels": channels,
         "gated": gated,
+        **family.shown,
     }
     if kind.startswith("dino"):
         fields["layer_scale"] = 1e-5  # as sizes() shows that there is one

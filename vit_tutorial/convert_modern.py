@@ -332,7 +332,7 @@ def join(ours: State) -> State:
 
 def _take(state: State, name: str) -> Tensor:
     if name not in state:
-        raise ValueError(f"1 missing: {name}")
+        raise ValueError(f"queries, keys and values apart, or gate and value, and one of them is missing: {name}")
     return state.pop(name)
 
 
