@@ -833,6 +833,11 @@ def test_relevance_and_explorer_take_it(name):
     assert ("register 4" in page.html) == (name in ("dinov2", "dinov3"))
 
 
+def test_relevance_of_a_mean_is_that_of_the_patches_rows():
+    model = model_of(depth=1, **ARCHITECTURES["eva02"])  # whose class token nobody reads
+    assert vt.explain.relevance(model, images()).max() > 0
+
+
 def test_relevance_of_a_modern_model_is_the_plain_ones():
     plain = randomise(vt.ViT(vt.ViTConfig(**TINY))).double().eval()
     ours = ModernViT(tiny()).double().eval()
@@ -853,3 +858,29 @@ def test_every_architecture_is_a_preset_and_trains_a_step(arch):
     model = ModernViT(config).train()
     model(images(dtype=torch.float32)).logsumexp(1).sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_the_command_line_trains_them(capsys):
+    from vit_tutorial import train_command
+
+    for arch, kind in {"vit": vt.ViT, "dinov3": ModernViT, "beit": ModernViT}.items():
+        args = train_command.parser([]).parse_args(["--data", "digits", "--out", "x", "--arch", arch])
+        model = train_command._model(args, vt.data.digits())
+        assert type(model) is kind
+        assert model.config.dim == 64
+    assert model.config.position_bias
+    with pytest.raises(SystemExit):
+        train_command.parser([]).parse_args(["--out", "x", "--arch", "resnet"])
+    assert "dinov3" in capsys.readouterr().err
+
+
+def test_a_file_loads_with_what_is_told(tmp_path):
+    theirs, size = timm_peer("EVA-02 base", torch.float32)
+    save_file(theirs.state_dict(), tmp_path / "model.safetensors")
+    told = parts_of("eva02_base_patch14_224")
+    with pytest.warns(UserWarning, match="doesn't tell all"):
+        found = vt.load(tmp_path / "model.safetensors", num_heads=4, image_size=size, parts=told.parts)
+    assert found.model.config.rotary == Rotary("index", 10_000.0, (16, 16))
+    x = images(size, torch.float32)
+    with torch.no_grad():
+        assert_close(found.model(x), theirs(x), rtol=1e-4, atol=1e-4)

@@ -419,12 +419,15 @@ def image_size_of(
     elif table is not None:
         side = (math.isqrt(len(table) - 3) + 1) // 2
         counts = [side**2] if (2 * side - 1) ** 2 == len(table) - 3 else []
-    for N in counts:
+    pair = None if wanted is None else as_pair(wanted, "image_size")
+    for N in counts:  # published files are squares; a rectangle must be the size that is wanted
         side = math.isqrt(max(N, 0))
         if side and side**2 == N:
             size = (side * P, side * Q)
-            return size[0] if P == Q else size, wanted is not None and as_pair(wanted, "image_size") == size
-    if wanted is not None:
+            return size[0] if P == Q else size, pair == size
+        if pair is not None and (pair[0] // P) * (pair[1] // Q) == N:
+            return pair, True
+    if wanted is not None and not counts:
         return wanted, True
     if counts or position is not None or table is not None:
         raise ValueError(
