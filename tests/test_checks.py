@@ -420,12 +420,21 @@ def test_a_busy_machine_refuses_nobody_and_who_sleeps_is_stopped(capsys, monkeyp
     assert "took more than 0 seconds" in said(capsys)
 
 
+def test_one_that_can_t_be_stopped_spoils_no_later_check(capsys, monkeypatch):
+    monkeypatch.setattr(harness, "SECONDS", 0.1)
+    monkeypatch.setattr(harness, "PATIENCE", 2.0)
+    assert not checks.check_patchify(lambda *a: time.sleep(4))
+    assert "restart the kernel" in said(capsys)
+    monkeypatch.setattr(harness, "SECONDS", 1.0)
+    assert checks.check_patchify(lambda images, patch_size: right(images, patch_size)), said(capsys)
+
+
 def test_an_import_is_not_cut_off(tmp_path, capsys, monkeypatch):
     """A module that is half loaded would stay broken for the whole session."""
     (tmp_path / "slow_to_load.py").write_text("import time\ntime.sleep(0.1)\nsum(range(20_000_000))\nloaded = True\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(harness, "SECONDS", 0.2)
-    monkeypatch.setattr(harness, "PATIENCE", 1.0)
+    monkeypatch.setattr(harness, "PATIENCE", 50.0)
 
     def loads(images, patch_size):
         import slow_to_load

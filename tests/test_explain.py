@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vit_tutorial import ViT, ViTConfig, explain, sincos_position_embedding
+from vit_tutorial import ViT, ViTConfig, data, explain, load, sincos_position_embedding
 
 same = partial(assert_close, rtol=0, atol=1e-12)
 double = partial(torch.randn, dtype=torch.float64)
@@ -620,3 +620,16 @@ def test_maps_that_don_t_fit(refuses):
     for name, share in product(("discard", "residual"), (-0.1, 1.0, math.nan)):
         with refuses(ValueError, name, "[0, 1)", str(share)):
             explain.rollout(maps, **{name: share})
+
+
+def test_relevance_follows_the_class_from_one_photograph_to_the_one_beside_it():
+    # A model with a convolutional stem, on a grid of 8 x 16 that it was not trained on.
+    model, _, preprocess = load("cifar10", image_size=(32, 64))
+    pictures, kinds = data.cifar10_pictures().batch(torch.arange(0, 200, 10))  # two of each class
+    beside = preprocess(torch.cat([pictures, pictures.flip(0)], dim=3))  # (B, 3, 32, 64)
+    in_left = []
+    for asked in (kinds, kinds.flip(0)):
+        maps = explain.relevance(model, beside, asked)  # (B, 8, 16)
+        assert maps.shape == (20, 8, 16)
+        in_left.append(maps[:, :, :8].sum(dim=(1, 2)) / maps.sum(dim=(1, 2)))
+    assert (in_left[0] > in_left[1]).float().mean() > 0.8

@@ -203,6 +203,17 @@ def spelt(changes, config):
 
 # ------------------------------------------------------------------------------------------------------ in a browser
 
+MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
+
+
+def wait(page, condition):
+    """Until an expression is true. Playwright's own waiting evaluates text, which the page's policy forbids."""
+    for _ in range(600):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never came true: {condition}")
+
 
 @pytest.fixture(scope="module")
 def chromium():
@@ -235,7 +246,7 @@ def show(chromium, tmp_path):
             content.save(path)
         page.goto(path.as_uri() + fragment)
         if ready:
-            page.wait_for_function(f"document.querySelectorAll('[data-ready]').length === {ready}")
+            wait(page, f"document.querySelectorAll('[data-ready]').length === {ready}")
         return page
 
     yield open_page
@@ -736,7 +747,7 @@ def test_which_head_matters(show, digits):
         "Try each attention and MLP": [f"blocks.{i}.{part}" for i in range(4) for part in ("attention", "mlp")],
     }.items():
         page.get_by_text(button).click()
-        page.wait_for_function(f"{TRIED}.includes('The most')")
+        wait(page, f"{TRIED}.includes('The most')")
         found = [float(b.replace("−", "-")) for b in page.locator(".drop b").all_text_contents()]
         right = [
             100 * (stations(model, samples[0], preprocess, {"off": [part]})["probabilities"] - plain)[plain.argmax()]
@@ -745,7 +756,7 @@ def test_which_head_matters(show, digits):
         assert np.allclose(found, right, atol=0.06)
         page.evaluate(f"{TRIED.removesuffix('.textContent')}.textContent = ''")
     page.get_by_text("Hide each patch").click()
-    page.wait_for_function(f"{TRIED}.includes('The most')")
+    wait(page, f"{TRIED}.includes('The most')")
     canvas = page.locator(".tried canvas:not(.under)")
     for key, patch in (("Home", 0), ("End", 15)):
         canvas.press(key)
@@ -767,7 +778,7 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
     go(page, "attention")
     page.locator('.layers input[value="0"]').check(force=True)
     page.get_by_text("Copy link").click()
-    page.wait_for_function("location.hash.length > 100")
+    wait(page, "location.hash.length > 100")
     fragment, said, picture = page.evaluate("location.hash"), text(page, ".said"), picture_in(page, model)
     again = show(live_page, fragment=fragment)
     assert (text(again, ".said"), text(again, ".list")) == (said, "block 2 off; no positions.")
@@ -815,7 +826,7 @@ def test_a_photograph_is_taken_and_what_is_none_gets_a_sentence(show):
     page, double = show(live.page(model, samples, classes, preprocess, titles=titles)), copy.deepcopy(model).double()
     pixels = np.random.RandomState(0).randint(0, 256, (80, 100, 3)).astype(np.uint8)
     drop(page, "noise.png", "image/png", png(pixels))
-    page.wait_for_function("document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent")
+    wait(page, MESSAGE)
     assert "noise.png" in text(page, ".message")
     right = vt.data.denormalise(preprocess(Image.fromarray(pixels)), preprocess)[0]
     assert (picture_in(page, double) - right).abs().max() < 2.01 / 255
@@ -826,10 +837,7 @@ def test_a_photograph_is_taken_and_what_is_none_gets_a_sentence(show):
         ("large.png", "image/png", png(np.zeros((5000, 10000), np.uint8)), ("50 megapixels", "at most 40")),
     ]:
         drop(page, name, kind, content)
-        page.wait_for_function(
-            "name => document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
-            ".includes(name)", arg=name,
-        )  # fmt: skip
+        wait(page, f"{MESSAGE}.includes('{name}')")
         assert all(word in text(page, ".message") for word in words), text(page, ".message")
         assert torch.equal(picture_in(page, double), before)
 
@@ -840,7 +848,7 @@ def test_a_dark_digit_on_paper_becomes_white_ink(show, digits):
     page, paper = show(live_page), np.full((64, 64), 230, np.uint8)
     paper[4:60, 28:36] = 20
     drop(page, "one.png", "image/png", png(paper))
-    page.wait_for_function("document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent")
+    wait(page, MESSAGE)
     picture = picture_in(page, model)[0]
     assert picture[:, 0].max() < 0.1
     assert picture[2:6, 3:5].min() > 0.5
@@ -857,12 +865,11 @@ def test_dropped_and_pasted(show, small):
       section.dispatchEvent(type === "drop" ? new DragEvent("drop", { dataTransfer: data, cancelable: true })
         : new ClipboardEvent("paste", { clipboardData: data }));
     }"""
-    said = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
     for kind, empty in (("drop", "not a file"), ("paste", "not a picture")):
         page.evaluate(give, [kind, "", None])
-        assert empty in page.evaluate(said)
+        assert empty in page.evaluate(MESSAGE)
         page.evaluate(give, [kind, f"{kind}.png", list(png(np.full((20, 20, 3), 51, np.uint8)))])
-        page.wait_for_function(f"{said}.includes('{kind}.png')")
+        wait(page, f"{MESSAGE}.includes('{kind}.png')")
         assert torch.allclose(picture_in(page, small[0]), torch.tensor(0.2))
 
 
