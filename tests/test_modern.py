@@ -897,3 +897,9 @@ def test_a_file_loads_with_what_is_told(tmp_path):
     x = images(size, torch.float32)
     with torch.no_grad():
         assert_close(found.model(x), theirs(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [vt.count_parameters, vt.count_macs])
+def test_the_plain_model_s_formulas_refuse_to_count_another(count, refuses):
+    with refuses(TypeError, "ModernConfig", "its module"):
+        count(modern.ModernConfig.preset("Ti/16", **modern.ARCHITECTURES["dinov2"]))

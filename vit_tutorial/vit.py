@@ -217,8 +217,15 @@ class ViT(nn.Module):
         return {layer: weights[layer % depth] for layer in wanted}
 
 
+def _must_be_plain(config: ViTConfig) -> None:
+    if type(config) is not ViTConfig:
+        kind = type(config).__name__
+        raise TypeError(f"a {kind} has parts that this formula doesn't know: count with the function of its module")
+
+
 def count_parameters(config: ViTConfig) -> int:
     """Parameters by formula: 86,567,656 for B/16. Fixed sine-cosine positions are not learned and don't count."""
+    _must_be_plain(config)
     C, D, M, L = config.in_channels, config.dim, config.mlp_dim, config.depth
     P, Q = as_pair(config.patch_size, "patch_size")
     patches = config.stem.count_parameters(config) if config.stem else (C * P * Q + 1) * D
@@ -233,6 +240,7 @@ def count_parameters(config: ViTConfig) -> int:
 
 def count_macs(config: ViTConfig) -> int:
     """Multiply-accumulates of the matrix products in one image's forward pass, by formula: 17.564e9 for B/16."""
+    _must_be_plain(config)
     C, D, M, L, T = config.in_channels, config.dim, config.mlp_dim, config.depth, config.num_tokens
     P, Q = as_pair(config.patch_size, "patch_size")
     N = T - config.prefix_tokens
