@@ -31,7 +31,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["README.md", "assets/CREDITS.md", "to_run"]  # partly included in index.md; for download
+exclude_patterns = ["README.md", "to_run"]  # partly included in index.md; for download
 suppress_warnings = ["config.cache", "misc.highlighting_failure"]  # pseudo-code stays plain
 
 nb_execution_mode = "off"
@@ -57,7 +57,7 @@ nitpicky = True
 # Other libraries' names: their inventories lie on the network.
 LIBRARIES = "PIL|accelerate|argparse|collections|matplotlib|numpy|os|pathlib|torch|types|typing"
 nitpick_ignore_regex = [
-    ("py:.*", rf"({LIBRARIES})\..*|Tensor|Module|(dict|list|tuple)\[.*|[A-Z]"),
+    ("py:.*", rf"({LIBRARIES})\..*|Tensor|Module|State|(dict|list|tuple)\[.*|[A-Z]"),
     ("py:data", ".*"),  # constants are named in docstrings, and have no entry of their own
 ]
 
