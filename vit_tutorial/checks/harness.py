@@ -336,32 +336,10 @@ def _stop(thread: threading.Thread) -> bool:
     for _ in range(5):
         if not thread.is_alive():
             return True
-        _raise_in(thread.ident, ctypes.py_object(_TimeUp))
+        if hasattr(ctypes, "pythonapi") and thread.ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_TimeUp))
         thread.join(0.2)
-    if thread.is_alive():
-        _withdraw(thread.ident)
     return not thread.is_alive()
-
-
-def _raise_in(ident: int | None, error: ctypes.py_object[type[BaseException]] | None) -> None:
-    """Have a thread raise an error as soon as it runs Python again; None takes it back."""
-    if hasattr(ctypes, "pythonapi") and ident is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), error)
-
-
-def _withdraw(ident: int | None) -> None:
-    """Take back an error that a thread hasn't raised.
-
-    While one is pending, CPython 3.11 runs no other thread that is watched by sys.setprofile, so every later check
-    would seem endless. Its note that something is pending goes only when some thread raises: so this one does.
-    """
-    _raise_in(ident, None)
-    try:
-        _raise_in(threading.get_ident(), ctypes.py_object(_TimeUp))
-        for _ in range(1000):
-            time.sleep(0)
-    except _TimeUp:
-        pass
 
 
 def _one(exercise: Exercise, work: Any, case: Case, watched: bool = False, seed: int = 0) -> Result | Fault:
