@@ -302,7 +302,6 @@ SOLUTIONS = {
         lambda depth, last: torch.linspace(0, last, depth),
         lambda depth, last: np.linspace(0, last, depth),
         lambda depth, last: tuple(rates_by_steps(depth, last)),
-        lambda depth, last: map(float, rates_by_steps(depth, last)),
         lambda depth, last: np.float32(rates_by_steps(depth, last)),
     ),
     "count_parameters": (
