@@ -135,7 +135,8 @@ def test_the_mask_lies_on_the_target(drawn):
 def test_every_item_stands_out(drawn):
     """The paint of all five is 64 levels lighter than the ground, which is textured but never by as much."""
     random = np.random.RandomState(1)
-    ground, level = scenes._ground(lambda *a: random.randint(*a), 200)
+    tint, knots = scenes._ground(lambda *a: random.randint(*a), 200)
+    ground, level = scenes._clouds(tint, knots), tint @ scenes.LUMA // 1000
     paint = scenes._paint(lambda *a: random.randint(*a), level)
     assert (paint @ scenes.LUMA // 1000 - level[:, None] >= 64).all()
     assert abs(luma(ground).mean((1, 2)) - level).max() < 8
@@ -161,7 +162,7 @@ def test_nothing_but_the_figure_gives_the_class_away(drawn):
 def test_a_smooth_ground_reaches_every_pixel():
     """Clouds of coarse knots are interpolated: neighbours differ little, blocks don't show."""
     random = np.random.RandomState(2)
-    ground, _ = scenes._ground(lambda *a: random.randint(*a), 100)
+    ground = scenes._clouds(*scenes._ground(lambda *a: random.randint(*a), 100))
     steps = abs(np.diff(ground.astype(int), axis=-1)).mean((0, 1, 2))  # (63,) between neighbouring columns
     assert steps.max() < 5
     assert steps.min() > 0.5
