@@ -84,7 +84,7 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
             names[one.what if isinstance(one.what, str) else one.what.__name__] = one
     reference = set(_codes(exercise.right))
 
-    def look(frame: FrameType, event: str, arg: Any) -> None:
+    def look(frame: FrameType, event: str, arg: Any) -> None:  # pragma: no cover (nothing sees a profiler run)
         if event == "call":
             one = codes.get(frame.f_code)
             if one is None and frame.f_code.co_name in places:
@@ -114,7 +114,7 @@ def _codes(what: Any) -> list[CodeType]:
     return [function.__code__] if inspect.isfunction(function) else []
 
 
-def _sentence(one: Forbidden, frame: FrameType) -> str:
+def _sentence(one: Forbidden, frame: FrameType) -> str:  # pragma: no cover (as look, which calls it)
     name = one.what.rpartition(".")[2] if isinstance(one.what, str) else name_of(one.what)
     if name == "__init__":  # of a class whose other functions may be wrapped alike in all classes
         name = one.what.__qualname__.split(".")[-2]
@@ -126,7 +126,7 @@ def _sentence(one: Forbidden, frame: FrameType) -> str:
     return said if back is None else f"{said}\n    {place(back.f_code, back.f_lineno)}"
 
 
-def _by_a_student(frame: FrameType | None) -> bool:
+def _by_a_student(frame: FrameType | None) -> bool:  # pragma: no cover (as look)
     return frame is not None and not library(frame.f_code.co_filename)
 
 
@@ -148,7 +148,7 @@ def library(filename: str) -> bool:
     return filename.startswith(("<frozen", "<string", "<__array_function__", *folders))
 
 
-def _settings_of_its_own(given: Mapping[str, Any]) -> bool:
+def _settings_of_its_own(given: Mapping[str, Any]) -> bool:  # pragma: no cover (as look)
     """Whether AdamW is built with other settings than its own, but for rate and decay."""
     usual = given.get("betas", (0.9, 0.999)), given.get("eps", 1e-8)
     return usual != ((0.9, 0.999), 1e-8) or bool(given.get("amsgrad") or given.get("maximize"))
