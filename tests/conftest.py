@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import hypothesis
 import pytest
 import torch
+from browser import CHROMIUM, FLAGS
 
 # The same examples on every machine, and no deadline: a shared runner may stall for a second.
 hypothesis.settings.register_profile("tutorial", max_examples=40, deadline=None, derandomize=True, database=None)
@@ -46,3 +48,14 @@ def _refuses(kind: type[Exception], *words: str) -> Iterator[pytest.ExceptionInf
 def refuses():
     """What to open around a call that must raise: the error, then the words that its message must hold."""
     return _refuses
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Debian's Chromium, one for a file."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()

@@ -3,12 +3,10 @@
 import base64
 import copy
 import hashlib
-import importlib.util
 import io
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +15,7 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+from browser import browser_only, wait
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -27,14 +26,6 @@ from vit_tutorial import explain
 from vit_tutorial.explorer import explore, main, quantise
 
 ROOT = Path(__file__).parent.parent
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-WHY = "needs playwright" if importlib.util.find_spec("playwright") is None else "" if CHROMIUM else "needs chromium"
-browser_only = pytest.mark.skipif(bool(WHY), reason=f"{WHY}: apt-get install chromium, pip install playwright")
-# No traffic of the browser's own, and it runs in a container.
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-]
 HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
 SMALL = {"dim": 24, "depth": 3, "num_heads": 2, "mlp_dim": 24, "patch_size": 8, "num_classes": 3}
 CONFIGS = {
@@ -260,16 +251,6 @@ def test_command_line_takes_folders_and_refuses_half_of_what_was_asked(photo, tm
 # ------------------------------------------------------------------------------------------------------ in a browser
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def show(chromium, tmp_path):
     """Opens HTML or an explorer's page; at the end, nothing was asked of a network and nothing was complained of."""
@@ -291,7 +272,7 @@ def show(chromium, tmp_path):
             content.save(path)
         page.goto(path.as_uri())
         if ready:
-            page.wait_for_function(f"document.querySelectorAll('[data-ready]').length === {ready}")
+            wait(page, f"document.querySelectorAll('[data-ready]').length === {ready}")
         return page
 
     yield open_page
@@ -578,7 +559,7 @@ def test_follows_the_theme_of_the_page_else_the_system_s(show, shapes):
 
     def becomes(theme, change):
         page.evaluate(change)
-        page.wait_for_function(f"{look} === '{theme}'")
+        wait(page, f"{look} === '{theme}'")
 
     becomes("dark", "0")
     becomes("light", "document.body.dataset.jpThemeLight = 'true'")

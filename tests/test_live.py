@@ -2,11 +2,9 @@
 
 import base64
 import copy
-import importlib.util
 import io
 import json
 import re
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+from browser import browser_only, wait
 from PIL import Image
 
 import vit_tutorial as vt
@@ -23,14 +22,6 @@ from vit_tutorial.live.command import SETS as TEST_PICTURES
 from vit_tutorial.live.command import samples_of
 
 ROOT = Path(__file__).parent.parent
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-WHY = "needs playwright" if importlib.util.find_spec("playwright") is None else "" if CHROMIUM else "needs chromium"
-browser_only = pytest.mark.skipif(bool(WHY), reason=f"{WHY}: apt-get install chromium, pip install playwright")
-# No traffic of the browser's own, and it runs in a container.
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-]
 HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
 SMALL = {"image_size": 16, "patch_size": 4, "dim": 24, "depth": 2, "num_heads": 3, "mlp_dim": 20, "num_classes": 3}
 CONFIGS = {
@@ -204,25 +195,6 @@ def spelt(changes, config):
 # ------------------------------------------------------------------------------------------------------ in a browser
 
 MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
-
-
-def wait(page, condition):
-    """Until an expression is true. Playwright's own waiting evaluates text, which the page's policy forbids."""
-    for _ in range(600):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never came true: {condition}")
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
