@@ -572,15 +572,4 @@
     host.live = { config, samples, state, run, lens: (one) => lens(one, weights, config), fitPhoto: (rgba, size) => fitPhoto(rgba, size, data) };
   }
 
-  // theme.js
-
-  for (const host of document.querySelectorAll('[data-vit-live="1"]')) {
-    if (host.shadowRoot) continue;
-    const root = host.attachShadow({ mode: "open" });
-    root.innerHTML = "<slot></slot>"; // the pictures and answers, until all is ready
-    Promise.all([...host.querySelectorAll("img")].map((image) => image.decode())).then(() => {
-      follow(host);
-      start(host, root);
-      host.dataset.ready = "true";
-    });
-  }
+  begin("live", start);
