@@ -76,6 +76,15 @@
 
   const plus = (x, y) => x.map((v, i) => v + y[i]);
 
+  // (rows, columns) -> (columns, rows).
+  function transpose(x, rows) {
+    const columns = x.length / rows, y = new Float32Array(x.length);
+    for (let row = 0; row < rows; row++) {
+      for (let column = 0; column < columns; column++) y[column * rows + row] = x[row * columns + column];
+    }
+    return y; // (columns, rows)
+  }
+
   // ------------------------------------------------------------------------------------------------- Eq. 1
 
   // Where in an image (C, H, W) the numbers of its patches (N, C*P*Q) stand: row by row, each by channel, row, column.
@@ -118,9 +127,8 @@
         }
       }
     }
-    const y = linear(seen, { weight }, rows * columns), map = new Float32Array(y.length); // (h*w, F) -> (F, h*w)
-    for (let i = 0; i < y.length; i++) map[(i % F) * rows * columns + Math.floor(i / F)] = y[i];
-    return { map, shape: [F, rows, columns] };
+    const y = linear(seen, { weight }, rows * columns); // (h*w, F)
+    return { map: transpose(y, rows * columns), shape: [F, rows, columns] };
   }
 
   // A convolution's map after its batch norm and ReLU.
@@ -179,14 +187,7 @@
     const scores = linear(q, { weight: k }, T); // (T, T), q kᵀ
     const scaled = scores.map((score) => score / divisor); // (T, T)
     const weights = softmax(scaled, T); // (T, T)
-    const sums = new Float32Array(T * d); // weights v
-    for (let t = 0; t < T; t++) {
-      for (let i = 0; i < d; i++) {
-        let sum = 0;
-        for (let s = 0; s < T; s++) sum += weights[t * T + s] * v[s * d + i];
-        sums[t * d + i] = sum;
-      }
-    }
+    const sums = linear(weights, { weight: transpose(v, T) }, T); // (T, d), weights v
     return { scores, scaled, weights, sums };
   }
 
