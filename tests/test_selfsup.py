@@ -1,0 +1,208 @@
+"""Lesson 13's module: what is hidden, what is asked for, and that the encoder learns and is a plain ViT."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import vit_tutorial as vt
+from vit_tutorial import selfsup
+from vit_tutorial.patches import patchify
+
+CONFIG = vt.ViTConfig(image_size=16, patch_size=4, dim=32, depth=2, num_heads=2, mlp_dim=48)
+TARGETS = ("mean colour", "small patch", "pixels")
+
+
+# ---- What is asked for -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("colour", "number"), [((0.0, 0.0, 0.0), 0), ((1.0, 1.0, 1.0), 511), ((0.0, 0.0, 0.13), 1), ((0.99, 0.0, 0.0), 448)]
+)
+def test_a_colour_s_class_is_three_bits_a_channel(colour, number):
+    assert selfsup.colour_classes(torch.tensor(colour)) == number
+
+
+@given(st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_a_class_s_colour_has_that_class_and_lies_near(channels, seed):
+    colours = torch.rand(5, channels, generator=torch.Generator().manual_seed(seed))
+    classes = selfsup.colour_classes(colours)
+    drawn = selfsup.class_colours(classes, channels)
+    assert torch.equal(selfsup.colour_classes(drawn), classes)
+    assert (drawn - colours).abs().max() <= 1 / 16 + 1e-6
+
+
+def test_the_mean_colour_is_that_of_each_patch():
+    images = torch.rand(2, 3, 8, 12)
+    by_hand = [
+        [selfsup.colour_classes(image[:, r : r + 4, c : c + 4].mean(dim=(1, 2))) for r in (0, 4) for c in (0, 4, 8)]
+        for image in images
+    ]
+    assert selfsup.targets(images, 4, "mean colour")[..., 0].tolist() == [[int(n) for n in row] for row in by_hand]
+
+
+def test_the_small_patch_has_a_colour_for_each_of_its_sixteen_places():
+    images = torch.rand(2, 3, 8, 16)
+    small = selfsup.targets(images, 8, "small patch")
+    assert small.shape == (2, 2, 16)
+    place = images[1, :, 2:4, 8 + 6 : 8 + 8].mean(dim=(1, 2))  # row 1, column 3 of the second patch
+    assert small[1, 1, 1 * 4 + 3] == selfsup.colour_classes(place)
+
+
+def test_pixels_are_the_patches():
+    images = torch.rand(2, 3, 8, 8)
+    assert torch.equal(selfsup.targets(images, 4, "pixels"), patchify(images, 4))
+
+
+def test_a_target_that_there_is_not_or_that_does_not_fit_is_refused(refuses):
+    with refuses(ValueError, "edges", "mean colour", "pixels"):
+        selfsup.targets(torch.rand(1, 3, 8, 8), 4, "edges")
+    with refuses(ValueError, "edges", "mean colour"):
+        selfsup.MaskedViT(CONFIG, "edges")
+    with refuses(ValueError, "6 x 6", "multiple"):
+        selfsup.targets(torch.rand(1, 3, 12, 12), 6, "small patch")
+
+
+# ---- What is hidden ------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(2, 40), st.floats(0.05, 0.95))
+def test_as_many_patches_of_each_image_are_chosen(N, share):
+    count = round(share * N)
+    if 0 < count < N:
+        assert (selfsup.choose(3, N, share).sum(dim=1) == count).all()
+
+
+def test_each_patch_is_chosen_as_often_as_any():
+    often = selfsup.choose(4000, 8, 0.25).double().mean(dim=0)  # (N,): a quarter, give or take 0.007
+    assert (often - 0.25).abs().max() < 0.035
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.99, 1.0, -0.5])
+def test_a_share_that_leaves_nothing_to_do_is_refused(share, refuses):
+    with refuses(ValueError, str(share)):
+        selfsup.choose(2, 16, share)
+
+
+def test_of_the_chosen_eighty_percent_are_masked_ten_swapped_and_ten_kept():
+    B, N, D = 400, 50, 4
+    tokens, mask = torch.rand(B, N, D), torch.full((D,), -1.0)
+    chosen = selfsup.choose(B, N, 0.5)
+    spoilt = selfsup.corrupt(tokens, chosen, mask)
+    assert torch.equal(spoilt[~chosen], tokens[~chosen])
+    same = (spoilt == tokens).all(dim=2)[chosen].double().mean()
+    masked = (spoilt == mask).all(dim=2)[chosen].double().mean()
+    assert abs(masked - 0.8) < 0.02
+    assert abs(same - 0.1) < 0.02
+    swapped = chosen & (spoilt != tokens).any(dim=2) & (spoilt != mask).any(dim=2)
+    for b, n in swapped.nonzero()[:50].tolist():
+        assert (tokens[b] == spoilt[b, n]).all(dim=1).any()  # another patch of the same image
+
+
+def test_what_is_kept_is_put_back_where_it_was():
+    tokens, hidden = torch.rand(3, 16, 5), selfsup.choose(3, 16, 0.75)
+    kept = selfsup.keep_some(tokens, hidden)
+    assert kept.shape == (3, 4, 5)
+    back = selfsup.put_back(kept, hidden, torch.full((5,), -1.0))
+    assert torch.equal(back[~hidden], tokens[~hidden])
+    assert (back[hidden] == -1).all()
+
+
+# ---- The models ----------------------------------------------------------------------------------------------------
+
+
+def test_with_nothing_spoilt_the_tokens_are_the_plain_model_s():
+    model = selfsup.MaskedViT(CONFIG).eval()
+    nn.init.normal_(model.encoder.embed.cls_token)
+    images = torch.rand(2, 3, 16, 16)
+    none = torch.zeros(2, 16, dtype=torch.bool)
+    features = model.encoder.features((images - 0.5) / 0.5)[:, 1:]
+    torch.testing.assert_close(model.say(images, none), model.predict(features))
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+@pytest.mark.parametrize("position", ["learned", "sincos", "none"])
+def test_the_pieces_of_eq_1_are_those_of_embeddings(pool, position):
+    embed = vt.ViT(
+        vt.ViTConfig(image_size=8, patch_size=4, dim=8, depth=1, num_heads=1, pool=pool, position=position)
+    ).embed
+    images = torch.rand(2, 3, 8, 8)
+    pieces = selfsup.placed(embed, embed.patches(images))
+    assert torch.equal(torch.cat(pieces, dim=1), embed(images))
+
+
+def test_the_autoencoder_s_encoder_sees_nothing_of_what_is_hidden():
+    model = selfsup.MaskedAutoencoder(CONFIG, decoder_dim=32).eval()
+    images, hidden = torch.rand(2, 3, 16, 16), selfsup.choose(2, 16, 0.75)
+    patches = patchify(images, 4)
+    other = torch.where(hidden[..., None], torch.rand_like(patches), patches)
+    others = vt.unpatchify(other, 4, (16, 16))
+    assert not torch.equal(images, others)
+    assert torch.equal(model.say(images, hidden), model.say(others, hidden))
+    with torch.no_grad():
+        other[~hidden] += 0.1
+    assert not torch.equal(model.say(images, hidden), model.say(vt.unpatchify(other, 4, (16, 16)), hidden))
+
+
+def test_normalised_patches_have_mean_0_and_spread_1():
+    patches = selfsup.normalised_patches(3 + 5 * torch.rand(2, 4, 48))
+    torch.testing.assert_close(patches.mean(dim=2), torch.zeros(2, 4), atol=1e-5, rtol=0)
+    torch.testing.assert_close(patches.std(dim=2), torch.ones(2, 4), atol=1e-4, rtol=0)
+
+
+MODELS = [
+    *(pytest.param(lambda t=target: selfsup.MaskedViT(CONFIG, t), id=target) for target in TARGETS),
+    pytest.param(lambda: selfsup.MaskedAutoencoder(CONFIG, decoder_dim=32), id="mae"),
+    pytest.param(lambda: selfsup.MaskedAutoencoder(CONFIG, decoder_dim=32, normalise_patches=False), id="mae, plain"),
+]
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_it_learns_and_every_parameter_that_matters_gets_a_gradient(build):
+    model, images = build(), torch.rand(8, 3, 1, 1).expand(8, 3, 16, 16).contiguous()  # one colour an image
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(30):
+        loss = model(images)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    if not getattr(model, "normalise_patches", False):  # a patch of one colour has nothing left to be asked for
+        assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
+    without = {name for name, p in model.named_parameters() if p.grad is None}
+    assert without == set()
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_what_was_not_hidden_is_painted_as_it_is(build):
+    model, images = build().eval(), torch.rand(2, 3, 16, 16)
+    hidden = selfsup.choose(2, 16, 0.5)
+    painted = selfsup.painted(model, images, hidden)
+    assert painted.shape == images.shape
+    assert painted.min() >= 0
+    assert painted.max() <= 1
+    assert torch.equal(patchify(painted, 4)[~hidden], patchify(images, 4)[~hidden])
+    assert not torch.equal(patchify(painted, 4)[hidden], patchify(images, 4)[hidden])
+
+
+def test_a_small_patch_is_painted_in_its_own_sixteen_colours():
+    model, images = selfsup.MaskedViT(CONFIG, "small patch"), torch.rand(1, 3, 16, 16)
+    wanted = selfsup.targets(images, 4, "small patch")  # (1, N, 16): a patch of 4 has a colour a pixel
+    model.say = lambda *_: nn.functional.one_hot(wanted, 512).float().flatten(2)
+    everything = torch.ones(1, 16, dtype=torch.bool)
+    assert (selfsup.painted(model, images, everything) - images).abs().max() <= 1 / 16 + 1e-6
+
+
+def test_the_encoder_is_a_plain_model_that_can_be_fine_tuned():
+    for model in (selfsup.MaskedViT(CONFIG), selfsup.MaskedAutoencoder(CONFIG, decoder_dim=32)):
+        fresh = vt.ViT(CONFIG)
+        missing, unexpected = fresh.load_state_dict(model.encoder.state_dict(), strict=False)
+        assert missing == ["head.weight", "head.bias"]
+        assert not unexpected
+
+
+def test_a_decoder_s_width_that_its_heads_do_not_divide_is_refused(refuses):
+    with refuses(ValueError, "40", "16"):
+        selfsup.MaskedAutoencoder(CONFIG, decoder_dim=40)
