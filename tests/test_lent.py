@@ -1,6 +1,7 @@
 """What is lent to a student's work is as it was afterwards: a model, a dictionary, the settings of torch."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import checks
+from vit_tutorial.checks import lesson09
 from vit_tutorial.checks.lent import AS_IT_WAS, Lent
 
 
@@ -129,10 +131,22 @@ def accuracy(model, images, labels, batch_size, hit=lambda logits, y: logits.arg
     return share
 
 
-def makes_all_trainable(model, *task):
-    share = accuracy(model, *task)
-    model.requires_grad_(True)
-    return share
+def freezes(model, *task):
+    model.requires_grad_(False)
+    return accuracy(model, *task)
+
+
+def any_number(name, rules):
+    for their, our in rules.items():
+        pattern = re.escape(their).replace(r"\{i\}", r"(?P<i>\d*)").replace(r"\*", "(?P<leaf>weight|bias)")
+        if found := re.fullmatch(pattern, name):
+            parts = {"i": "", "leaf": ""} | found.groupdict()
+            return our.replace("{i}", parts["i"]).replace("*", parts["leaf"])
+    raise ValueError(name)
+
+
+def without_blanks(name, rules):
+    return lesson09._finder()(name.strip(), rules)
 
 
 def counts_confident_answers(model, *task):
@@ -206,7 +220,9 @@ def rates_and_a_hook(model, rate, decay):
         ("vit", Seeded, "the same in every model (your code sets a seed, for everybody)"),
         ("parameter_groups", freezes_the_rest, "what is frozen afterwards is"),
         ("parameter_groups", groups, ""),
-        ("accuracy", makes_all_trainable, "what is frozen afterwards is nothing"),
+        ("accuracy", freezes, "what is frozen afterwards is layers."),
+        ("our_name", any_number, "No rule fits encoder.layers.encoder_layer_.mlp.3.bias"),
+        ("our_name", without_blanks, "head.weight , rules of one layer wrong"),
         ("accuracy", counts_confident_answers, "Yours counts"),
         ("accuracy", switches_gradients_off, "gradients stay switched off afterwards"),
         ("accuracy", on_a_copy, ""),

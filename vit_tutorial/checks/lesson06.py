@@ -406,7 +406,7 @@ def _observe_model(work: Any, case: Case) -> Result:
         return {"where the blocks are": _SEEN, "a class token with pool='mean'": Words("there")}
     sound: Result = {"where the blocks are": _SEEN, "a class token with pool='mean'": Words("not there")}
     if case.label == NEW:
-        torch.default_generator.manual_seed(1)
+        torch.default_generator.manual_seed(271)
         return sound | _start(module, work(*case.build), case)
     if case.label == TRAINING:
         layer(lambda *_: module, case, _others(case.weights), differentiable=False)
@@ -469,7 +469,7 @@ def _kept_start(module: nn.Module, another: nn.Module, case: Case) -> str:
     for name, p in found.items():
         if p.ndim > 1 and p.numel() >= 48 and usual.get(name):
             ratio = p.std().item() / usual[name]
-            if not 0.5 < ratio < 2:
+            if not 0.35 < ratio < 2:  # the paper's start and torch's own are 0.52 apart in the second matrix of an MLP
                 return f"another one than its parts have: {name} is spread {ratio:.2g} times as far"
     first = [p for name, p in found.items() if name.endswith("mlp.fc1.weight")]
     alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])

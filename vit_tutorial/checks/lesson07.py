@@ -1001,13 +1001,12 @@ class _Notes:
 
 
 class _Asked(nn.Module):
-    """A classifier that takes notes. The largest of its logits may be negative, and one parameter of it is frozen."""
+    """A classifier that takes notes. The largest of its logits may be negative."""
 
     def __init__(self, pixels: int, classes: int) -> None:
         super().__init__()
         self.layers = _classifier(pixels, classes)
         self.notes = _Notes()
-        next(self.parameters()).requires_grad_(False)
 
     def forward(self, x: Tensor) -> Tensor:
         answer: Tensor = self.layers(x) - 1.0

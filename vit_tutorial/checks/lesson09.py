@@ -186,7 +186,7 @@ def _name_cases() -> list[Case]:
         ("layer3xfc.bias", dots, "rules of one layer"),
         ("layerx.fc.weight", dots, "rules of one layer"),
         ("Head.weight", dots, "rules of one layer"),
-        ("layer.fc.weight", dots, "rules of one layer"),
+        ("encoder.layers.encoder_layer_.mlp.3.bias", vision, "torchvision's rules"),
         ("head.weight ", dots, "rules of one layer"),
     ]
     return [Case(f"{name}, {whose}", (name, rules)) for name, rules, whose in asked]
