@@ -206,6 +206,15 @@ def as_float32(state, num_classes, old_grid, new_grid):
     return new | {"embed.position": vt.resize_position_embedding(new["embed.position"], old_grid, new_grid)}
 
 
+def trains_with_a_hook(model, *task):
+    model.register_forward_hook(lambda *a: None)
+    return checks.CATALOGUE["fit"].right(model, *task)
+
+
+def parts_exchanged(weight, bias, dist_weight, dist_bias):
+    return (bias + dist_bias) / 2, torch.cat([weight, dist_weight], dim=1) / 2
+
+
 def rates(model, rate, decay, lowest=None):
     L = len(model.blocks)
     found = [{"params": [*model.norm.parameters(), *model.head.parameters()], "lr": rate}]
@@ -253,6 +262,8 @@ def test_a_head_that_is_trained_otherwise_is_told_from_when(work, words, capsys)
 @pytest.mark.parametrize(
     ("name", "work", "words"),
     [
+        ("fit", trains_with_a_hook, "a hook is left on it"),
+        ("joined_heads", parts_exchanged, "the two parts of result are right, but exchanged"),
         ("attention_maps", leaves_a_hook, "the model afterwards is not as it was: a hook is left on blocks.0"),
         ("attention_maps", patches_the_model, "norm.forward has been replaced"),
         ("attention_maps", changes_numbers, "head.weight has other numbers"),
