@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
+from vit_tutorial import modern
 
 NUMBERS = {
     "gated width": 128, "tokens": 145, "rms": [0.333, -0.333, 1, 1.667], "turned": [-4, 3], "layer scale": 9216,
@@ -252,6 +253,21 @@ def layer_norm(x, weight, eps):
     return F.layer_norm(x, (x.shape[-1],), weight, eps=eps)
 
 
+def gated_by_the_package(x, w1, b1, w2, b2):
+    mlp = modern.ModernMLP(modern.ModernConfig(dim=len(b2), num_heads=1), w2.shape[1], gated=True)
+    mlp.fc1.weight.data, mlp.fc1.bias.data, mlp.fc2.weight.data, mlp.fc2.bias.data = w1, b1, w2, b2
+    return mlp(x)
+
+
+def angles_by_the_package(rows, columns, head_dim, temperature):
+    return modern.Rotary("index", temperature).angles((rows, columns), head_dim, like=torch.zeros(1))
+
+
+def turn_by_the_package(x, angles):
+    angles = F.pad(angles, (0, 0, x.shape[-2] - len(angles), 0))
+    return modern.rotate(x, angles.cos(), angles.sin())
+
+
 def gated_along_the_tokens(x, w1, b1, w2, b2):
     gate, value = F.linear(x, w1, b1).chunk(2)
     return F.linear(F.silu(gate) * value, w2, b2)
@@ -371,6 +387,7 @@ WRONG = {
         (lambda x, weight, eps: rms_by_root(x, weight, eps).mT, ""),
     ),
     "gated_mlp": (
+        (gated_by_the_package, "it calls the package's own ModernMLP: write your own"),
         (gated_along_the_tokens, "raised"),
         (gated_geglu_exchanged, "at once"),
         (gated_not_transposed, "raised RuntimeError"),
@@ -382,6 +399,7 @@ WRONG = {
         (lambda x, *rest: gated_by_chunk(x + 0.1 * torch.rand_like(x), *rest), "something in it is random"),
     ),
     "rotary_angles": (
+        (angles_by_the_package, "it calls the package's own angles: write your own"),
         (angles_as_a_grid, "has shape"),
         (angles_as_a_list, "the numbers are right, but"),
         (angles_for_the_whole_width, "has shape"),
@@ -394,6 +412,7 @@ WRONG = {
         (lambda *given: angles_by_meshgrid(*given).long(), "What your numbers show"),
     ),
     "turn": (
+        (turn_by_the_package, "it calls the package's own rotate: write your own"),
         (turn_in_place, "changed in place"),
         (turn_of_patches_alone, "raised RuntimeError"),
         (turn_as_a_pair, "expected a"),

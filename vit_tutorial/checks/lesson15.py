@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, silu
 
+from vit_tutorial import modern
 from vit_tutorial.checks.harness import Case, Exercise, Forbidden, Mistake, Slip, answers, call, check, normal
 
 __all__ = [
@@ -304,6 +305,12 @@ RMS_NORM = Exercise(
             Slip(_rms, size=lambda x, eps: (x.square().mean(-2, keepdim=True) + eps).sqrt()),
         ),
         Mistake(
+            "one size for all tokens of an image",
+            "You average over the last two axes. Each token has its own size: mean over axis -1 alone.",
+            _RMS,
+            Slip(_rms, size=lambda x, eps: (x.square().mean((-2, -1), keepdim=True) + eps).sqrt()),
+        ),
+        Mistake(
             "a mean over the first axis",
             "Axis 0 is the batch as soon as there is one. Each token is normalised by itself: axis -1.",
             _RMS,
@@ -427,6 +434,7 @@ GATED_MLP = Exercise(
     right=_gated(),
     cases=_gated_cases,
     observe=call,
+    forbidden=(modern.ModernMLP,),
     mistakes=(
         Mistake(
             "gate and value exchanged",
@@ -463,6 +471,18 @@ GATED_MLP = Exercise(
             "x · sigmoid(1.702 x) is CLIP's GELU. The SiLU has no factor: x · sigmoid(x).",
             _GATED,
             Slip(_gated, mix=lambda gate, value: gate * (1.702 * gate).sigmoid() * value),
+        ),
+        Mistake(
+            "a softmax on the gate",
+            "The numbers of the gate don't compete. SwiGLU has a SiLU: x · sigmoid(x), number by number.",
+            _GATED,
+            Slip(_gated, mix=lambda gate, value: gate.softmax(dim=-1) * value),
+        ),
+        Mistake(
+            "the sigmoid of the value",
+            "The SiLU is of the gate alone: gate · sigmoid(gate), then times the value.",
+            _GATED,
+            Slip(_gated, mix=lambda gate, value: gate * value.sigmoid()),
         ),
         Mistake(
             "a gate without a bend",
@@ -616,6 +636,7 @@ ROTARY_ANGLES = Exercise(
     right=_angles(),
     cases=_angle_cases,
     observe=call,
+    forbidden=(modern.Rotary.angles,),
     mistakes=(
         Mistake(
             "columns before rows",
@@ -821,6 +842,13 @@ def _each_angle_twice(x: Tensor, angles: Tensor) -> Tensor:
     return x * angles.cos() + torch.cat([-b, a], dim=-1) * angles.sin()
 
 
+def _neighbours_exchanged(x: Tensor, angles: Tensor) -> Tensor:
+    """Cosine and sine with the row of angles twice, as halves need it, and neighbours exchanged."""
+    angles = _first_ones_still(angles, x.shape[-2]).repeat(1, 2)  # (T, d)
+    a, b = _neighbours(x)
+    return x * angles.cos() + _zipped(-b, a) * angles.sin()
+
+
 TURN = Exercise(
     name="turn",
     lesson="15",
@@ -828,6 +856,7 @@ TURN = Exercise(
     right=_turn(),
     cases=_turn_cases,
     observe=call,
+    forbidden=(modern.rotate,),
     mistakes=(
         Mistake(
             "a turn the other way",
@@ -860,6 +889,13 @@ TURN = Exercise(
             "is the whole row of angles that comes twice.",
             "Neighbours or halves.",
             _each_angle_twice,
+        ),
+        Mistake(
+            "neighbours exchanged",
+            "You repeat the row of angles, as halves need it, and exchange neighbours. Number i belongs to number "
+            "i + d / 2: exchange the halves.",
+            "Neighbours or halves.",
+            _neighbours_exchanged,
         ),
         Mistake(
             "the last tokens left alone",
@@ -1032,6 +1068,7 @@ ATTENTION_POOL = Exercise(
     right=_pooled(),
     cases=_pool_cases,
     observe=call,
+    forbidden=(modern.AttentionPool,),
     mistakes=(
         Mistake(
             "the mean of the values",
@@ -1105,6 +1142,12 @@ ATTENTION_POOL = Exercise(
             "You take the token with the highest score. The softmax mixes all of them.",
             _POOL,
             Slip(_pooled, squash=lambda s: (s == s.amax(-1, keepdim=True)).to(s.dtype)),
+        ),
+        Mistake(
+            "one set of weights for all heads",
+            "You average the heads' weights. Each head has weights of its own.",
+            _POOL,
+            Slip(_pooled, squash=lambda scores: scores.softmax(-1).mean(1, keepdim=True).expand_as(scores)),
         ),
         Mistake(
             "the probe among the tokens",
