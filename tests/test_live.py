@@ -359,8 +359,11 @@ FAULTS = [
     ("columns = W / Q, length", "columns = H / P, length"),
     ("(c * P + (y % P)) * Q + (x % Q)", "(c * P + (x % P)) * Q + (y % Q)"),
     ("(c * P + (y % P)) * Q + (x % Q)", "((y % P) * Q + (x % Q)) * C + c"),
-    ("let sum = b;", "let sum = 0;"),
-    ("b = bias ? bias[o] : 0", "b = 0"),
+    ("let o0 = bias ? bias[o] : 0", "let o0 = 0"),
+    ("let p0 = bias ? bias[p] : 0", "let p0 = bias ? bias[o] : 0"),
+    ("row1 = Math.min(row + 1, rows - 1)", "row1 = Math.min(row + 2, rows - 1)"),
+    ("p = Math.min(o + 1, outputs - 1)", "p = o + 1"),
+    ("y[row2 * outputs + p] = p2", "y[row2 * outputs + p] = o2"),
     ("1 / Math.sqrt(variance + eps)", "1 / (Math.sqrt(variance) + eps)"),
     ("(x[start + i] - mean) ** 2 / D", "(x[start + i] - mean) ** 2 / (D - 1)"),
     ("scale * weight[i] + bias[i]", "scale * weight[i]"),
@@ -378,7 +381,9 @@ FAULTS = [
     ("(scale ? Math.sqrt(d) : 1) * temperature", "(scale ? d : 1) * temperature"),
     ("(scale ? Math.sqrt(d) : 1) * temperature", "(scale ? Math.sqrt(d) : 1) / temperature"),
     ("linear(q, { weight: k }, T)", "linear(k, { weight: q }, T)"),
-    ("weights[t * T + s] * v[s * d + i]", "weights[s * T + t] * v[s * d + i]"),
+    ("linear(weights, { weight: transpose", "linear(transpose(weights, T), { weight: transpose"),
+    ("linear(weights, { weight: transpose(v, T) }, T)", "linear(weights, { weight: v }, T)"),
+    ("y[column * rows + row] = x[row * columns + column]", "y[row * columns + column] = x[column * rows + row]"),
     ("part * D + head * d, d", "(head * 3 + part) * d, d"),
     ("t * D + head * d", "t * D + (num_heads - 1 - head) * d"),
     ("if (!on(`heads.${head}`)) continue;", ""),
@@ -441,8 +446,8 @@ AGREES = """(source) => {
 
 
 def source():
-    folder = ROOT / "vit_tutorial" / "live"
-    return "".join((folder / name).read_text("utf-8") for name in ("model.js", "pictures.js"))
+    names = ("explorer/page.js", "live/model.js", "live/pictures.js")
+    return "".join((ROOT / "vit_tutorial" / name).read_text("utf-8") for name in names)
 
 
 @browser_only

@@ -45,13 +45,25 @@
     const isChanged = () => JSON.stringify(state.changes) !== JSON.stringify(NOTHING);
     const run = (picture, changes = {}) => vit(normalise(rearrange(picture, data, changes), data), weights, config, changes);
 
-    let now = run(state.picture), before = now, waiting = 0; // before: of the model as it was trained
+    let now, before, waiting = 0; // before: of the model as it was trained
+    const of = { now: null, before: null }; // which picture each of them is of
     function compute() {
-      before = run(state.picture);
+      if (of.before !== state.picture) before = run(of.before = state.picture);
       now = isChanged() ? run(state.picture, state.changes) : before;
+      of.now = state.picture;
     }
-    function later() { // at most once a frame
-      waiting ||= requestAnimationFrame(() => { waiting = 0; compute(); draw(); });
+    function later() { // within a stroke: one run a frame, of the changed model first, so that the pen is followed
+      waiting ||= requestAnimationFrame(() => {
+        waiting = 0;
+        if (isChanged() && of.now !== state.picture) {
+          now = run(of.now = state.picture, state.changes);
+          later();
+        } else if (of.before !== state.picture) {
+          before = run(of.before = state.picture);
+          if (!isChanged()) now = before;
+        }
+        draw();
+      });
     }
 
     function remember() {
@@ -265,7 +277,7 @@
       for (const { off, hide } of parts) {
         const without = off ? { off: [...changes.off, off] } : { hidden: [...changes.hidden, hide] };
         falls.push(100 * (was - run(picture, { ...changes, ...without }).probabilities[k]));
-        if (performance.now() - last < 50) continue;
+        if (performance.now() - last < 30) continue;
         $('[data-text="tried"]').textContent = `${falls.length} of ${parts.length} …`;
         await new Promise((done) => { setTimeout(done); }); // the page stays alive
         if (mine !== trying) return;
@@ -572,15 +584,4 @@
     host.live = { config, samples, state, run, lens: (one) => lens(one, weights, config), fitPhoto: (rgba, size) => fitPhoto(rgba, size, data) };
   }
 
-  // theme.js
-
-  for (const host of document.querySelectorAll('[data-vit-live="1"]')) {
-    if (host.shadowRoot) continue;
-    const root = host.attachShadow({ mode: "open" });
-    root.innerHTML = "<slot></slot>"; // the pictures and answers, until all is ready
-    Promise.all([...host.querySelectorAll("img")].map((image) => image.decode())).then(() => {
-      follow(host);
-      start(host, root);
-      host.dataset.ready = "true";
-    });
-  }
+  begin("live", start);

@@ -1,11 +1,6 @@
 
   // ------------------------------------------------------------------------------------------------- what is shown
 
-  const make = (tag, properties = {}, ...children) => {
-    const element = Object.assign(document.createElement(tag), properties);
-    element.append(...children);
-    return element;
-  };
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const digits = (value) => (value === 0 ? "0" : Math.abs(value) < 1e-3 || Math.abs(value) >= 1e5
     ? value.toExponential(2) : value.toPrecision(4)).replace("-", "−");
