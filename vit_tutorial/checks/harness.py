@@ -64,6 +64,8 @@ COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
 KEPT = 2000  # characters of what the student's code prints
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 UNWRITTEN = "is not written yet"
+SECOND = "the result of a second call, with other numbers,"
+TRAINING = "the result in training mode, compared with evaluation mode,"
 
 
 class _TimeUp(BaseException):
@@ -92,9 +94,17 @@ def call(work: Any, case: Case, differentiable: bool = False) -> Result:
     return observed
 
 
-def layer(work: Any, case: Case, aliases: dict[str, str] | None = None, differentiable: bool = True) -> Result:
+def layer(
+    work: Any,
+    case: Case,
+    aliases: dict[str, str] | None = None,
+    differentiable: bool = True,
+    chance: bool = False,
+) -> Result:
     """Build ``work(*build)``, copy the weights in, call it in eval mode: its result, and the parameters' gradients.
 
+    The gradients belong to a second call with other numbers: nothing of the first call may stay in the layer. Before
+    it, a call in training mode shows whether that changes the result, unless ``chance`` says that it may.
     ``aliases`` are other names that a parameter may have, as {theirs: agreed}. See :func:`adopt`. With
     ``differentiable``, the gradients in the arguments are observed, too: a layer between others must let them through.
     """
@@ -105,12 +115,24 @@ def layer(work: Any, case: Case, aliases: dict[str, str] | None = None, differen
         )
     parameters = adopt(module, case.weights, aliases or {})
     observed = call(module.eval(), case, differentiable)
-    result = module(*[x.clone() if isinstance(x, Tensor) else x for x in case.args])
+    others = [x.roll(1) if isinstance(x, Tensor) else x for x in case.args]
+    with torch.no_grad():
+        trained = None if chance else module.train()(*map(_copy, others))
+    result = module.eval()(*map(_copy, others))
+    observed[SECOND] = result
+    if not chance:
+        observed[TRAINING] = Words("the same" if _alike(trained, result) else "another one")
     for name, gradient in zip(parameters, _gradients(result, list(parameters.values())), strict=True):
         if gradient is not None:
             observed[f"gradient of {name}"] = gradient.reshape(case.weights[name].shape)
     observed["missing"] = [name for name in case.weights if name not in parameters]
     return observed
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two results hold the same numbers; the way of computing them may differ in training mode."""
+    pairs = zip(_tensors(a), _tensors(b), strict=False)
+    return all(x.shape == y.shape and torch.allclose(x, y, rtol=1e-4, atol=1e-4, equal_nan=True) for x, y in pairs)
 
 
 def answers(work: Any, case: Case) -> Result:
@@ -309,15 +331,16 @@ def _wait(thread: threading.Thread) -> None:
     once, so it must have lasted as long by the clock, too. A thread that sleeps ends with our patience. Imports don't
     count: they are no work of the student's, and cut off in the middle a module would stay broken for everybody.
     """
-    began, spent = time.monotonic(), 0.0
-    clock, work, modules = began, time.process_time(), len(sys.modules)
+    spent, waited = 0.0, 0.0
+    clock, work, modules = time.monotonic(), time.process_time(), len(sys.modules)
     while thread.is_alive() and spent <= SECONDS:
         thread.join(0.05)
         now, worked, loaded = time.monotonic(), time.process_time(), len(sys.modules)
         importing = loaded > modules or _imports(thread)  # loading may keep us from looking until it is done
-        spent += 0.0 if importing else min(now - clock, worked - work)
+        if not importing:
+            spent, waited = spent + min(now - clock, worked - work), waited + now - clock
         clock, work, modules = now, worked, loaded
-        if now - began > PATIENCE * SECONDS and not importing:
+        if waited > PATIENCE * SECONDS:
             return
 
 
@@ -567,6 +590,11 @@ def _on_work(tried: _Tried) -> list[str]:
         return []
     if tried.quick and (seen := _unsteady(tried, wrong[0])):
         return [f"What your numbers show: {seen}"]
+    if _stale(tried, wrong):
+        return [
+            "What your numbers show: The first call is right, and the next one, with other numbers, isn't. Something "
+            "of the first call stays in the layer, or a call changes its parameters."
+        ]
     parts = _numbers(tried, wrong)
     seen = _seen(parts, exercise, EXACT)
     if not seen and parts and tried.quick:
@@ -588,6 +616,18 @@ def _unsteady(tried: _Tried, i: int) -> str:
     if not any(a.shape != b.shape or not torch.equal(a, b) for a, b in kept):
         return ""
     return "The same input gives other numbers in another call: something in it is random. Is there dropout?"
+
+
+def _stale(tried: _Tried, wrong: list[int]) -> bool:
+    """Whether only the second call of a layer goes wrong."""
+    pairs = [(tried.right[i], tried.outcomes[i]) for i in wrong]
+    return all(
+        isinstance(b, dict)
+        and SECOND in a
+        and not differs({"result": a["result"]}, b, tried.exercise)
+        and differs({SECOND: a[SECOND]}, b, tried.exercise)
+        for a, b in pairs
+    )
 
 
 def _explained(tried: _Tried, wrong: list[int]) -> str:

@@ -203,6 +203,11 @@ def _causal(scores: Tensor) -> Tensor:
     return scores.masked_fill(later, -math.inf).softmax(dim=-1)
 
 
+def _but_itself(scores: Tensor) -> Tensor:
+    itself = torch.eye(*scores.shape[-2:], dtype=torch.bool)
+    return scores.masked_fill(itself, -math.inf).softmax(dim=-1)
+
+
 def _scaled_afterwards(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     weights = (q @ k.transpose(-2, -1)).softmax(dim=-1) / math.sqrt(q.shape[-1])
     return weights @ v, weights
@@ -320,6 +325,12 @@ ATTENTION = Exercise(
             "dim=1 is another axis as soon as there is a batch, or heads. Count from the end: dim=-1, the keys.",
             "Softmax over the wrong axis.",
             Slip(_attend, squash=lambda scores: scores.softmax(dim=1)),
+        ),
+        Mistake(
+            "weights that fall where the score rises",
+            "There is a minus before the scores. The larger a score, the larger its weight.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, squash=lambda scores: (-scores).softmax(dim=-1)),
         ),
         Mistake(
             "the number of keys for d",
@@ -744,6 +755,32 @@ class _OneHead(_Layer):
         return x[:, None]
 
 
+class _HeadsAndWidth(_Layer):
+    def split(self, x: Tensor) -> Tensor:
+        return _split(x, x.shape[-1] // self.num_heads)
+
+
+class _NormedInput(_Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(nn.functional.layer_norm(x, x.shape[-1:]))
+
+
+class _InterleavedThroughout(_SplitInterleaved, _MergedBackwards):
+    pass
+
+
+class _NotItself(_Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.parts(x)
+        return self.out(self.merge(_attend(squash=_but_itself)(q, k, v)[0]))
+
+
+class _UnitVectors(_Layer):
+    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
+        q, k, v = super().parts(x)
+        return nn.functional.normalize(q, dim=-1), nn.functional.normalize(k, dim=-1), v
+
+
 # nn.MultiheadAttention keeps the same numbers under these names.
 SAME = {"in_proj_weight": "qkv.weight", "in_proj_bias": "qkv.bias", "out_proj.weight": "proj.weight",
         "out_proj.bias": "proj.bias"}  # fmt: skip
@@ -929,6 +966,37 @@ MULTI_HEAD_ATTENTION = Exercise(
             "5 · Many heads",
             _OneHeadsAverage,
         ),
+        Mistake(
+            "width and number of heads exchanged",
+            "Your heads are h wide, and there are d of them: cut the last axis into (h, d), in this order.",
+            "5 · Many heads",
+            _HeadsAndWidth,
+        ),
+        Mistake(
+            "interleaved heads, there and back",
+            "Head 0 takes every h-th column, and gives it back there. It takes the first d: cut the last axis into "
+            "(h, d), in this order, and join it in the same one.",
+            "5 · Many heads",
+            _InterleavedThroughout,
+        ),
+        Mistake(
+            "a norm inside the layer",
+            "You norm the input. That is right, but it is the encoder block's work: lesson 05.",
+            "5 · Many heads",
+            _NormedInput,
+        ),
+        Mistake(
+            "each token hidden from itself",
+            "You mask the diagonal of the scores. A token attends to itself, too.",
+            "2 · Queries, keys, values, with a pencil",
+            _NotItself,
+        ),
+        Mistake(
+            "queries and keys of length 1",
+            "You norm q and k. The scores are their dot products as they are, divided by √d.",
+            _SCALE,
+            _UnitVectors,
+        ),
     ),
 )
 
@@ -993,6 +1061,7 @@ def _chunks(
     parts: Callable[[Tensor, int], Any] = lambda x, chunk: x.split(chunk, -2),
     last: Callable[[Tensor, Tensor], Tensor] = lambda mixed, total: mixed / total,
     turned: bool = False,
+    own: bool = False,
 ) -> Callable[..., Tensor]:
     """Attention in chunks, with one thing or another left out."""
 
@@ -1001,7 +1070,8 @@ def _chunks(
         for keys, values in zip(parts(k, chunk), parts(v, chunk), strict=True):
             scores = q @ keys.transpose(-2, -1) / scale(q)
             new = torch.maximum(top, scores.amax(-1, keepdim=True)) if grows else top
-            powers, shrink = (scores - new).exp(), (new - top if turned else top - new).exp()
+            powers = (scores - (scores.amax(-1, keepdim=True) if own else new)).exp()
+            shrink = (new - top if turned else top - new).exp()
             total = total * (shrink if whole_sum else 1.0) + powers.sum(-1, keepdim=True)
             mixed, top = mixed * (shrink if rescale else 1.0) + powers @ values, new
         return last(mixed, total)
@@ -1085,9 +1155,16 @@ ATTENTION_IN_CHUNKS = Exercise(
             Slip(_chunks, rescale=False),
         ),
         Mistake(
-            "a running maximum that starts at 0",
-            "If all scores are far below 0, then e to the power of score - 0 is 0, and 0 is divided by 0. Start with "
-            "-math.inf.",
+            "powers under each chunk's own maximum",
+            "You rescale the sums to the largest score so far, but the new powers have the largest score of their own "
+            "chunk subtracted. It is the same number everywhere: the largest so far.",
+            "The softmax overflows.",
+            Slip(_chunks, own=True),
+        ),
+        Mistake(
+            "powers that vanish where all scores are far below 0",
+            "e to the power of some hundreds below 0 is 0, and 0 is divided by 0. Subtract the largest score so far, "
+            "and start it with -math.inf: any other start, such as 0, is above all such scores.",
             "The softmax overflows.",
             Slip(_chunks, start=0.0),
         ),

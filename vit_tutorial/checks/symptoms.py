@@ -441,7 +441,8 @@ def _sums(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     for axis in range(a.ndim - 1):
         if a.shape[axis] > 1 and _same(a.sum(axis), ones.double().expand(a.sum(axis).shape), 1e-4):
             return f"The rows should sum to 1 along the last axis; yours sum to 1 along axis {axis}."
-    return f"The rows should sum to 1; yours sum to {_number(sums.flatten()[0].item())} and the like."
+    worst = sums.flatten()[(sums.flatten() - 1).abs().argmax()].item()
+    return f"The rows should sum to 1; yours don't: one sums to {worst:.7g}."
 
 
 def _all_alike(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
