@@ -21,7 +21,7 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -499,15 +499,16 @@ def named(exercise: Exercise, right: list[Result], outcomes: list[Result | Fault
     """
     found = []
     for mistake in exercise.mistakes:
-        telling, beside = 0, False
+        telling, beside, shapes = 0, False, 0
         for wrong, a, b in zip(_known(exercise, mistake), right, outcomes, strict=False):
             fit = _fit(exercise, mistake.wrong, wrong, a, b)
             if fit == "no":
                 break
             telling += fit == "tells"
             beside |= fit == "beside"
+            shapes += fit == "beside" and not isinstance(b, Fault)
         else:
-            if telling >= (2 if beside else 1):
+            if telling >= (2 if beside else 1) and telling > shapes:
                 found.append((mistake, telling if beside else 0))
     sure = [pair for pair in found if not pair[1]]
     return sure if sure else found if len(found) == 1 else []
@@ -576,7 +577,7 @@ def _on_work(tried: _Tried) -> list[str]:
             f'Reread in lesson {mistake.lesson or lesson}: "{mistake.reread}".',
         ]
     wrong = [i for i, verdict in enumerate(tried.verdicts) if verdict]
-    if seen := _explained(tried, wrong):
+    if seen := _told(tried, exercise.explain, wrong):
         return [f"What your numbers show: {seen}"]
     couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
     if len(couples) == 1:
@@ -599,7 +600,7 @@ def _on_work(tried: _Tried) -> list[str]:
     seen = _seen(parts, exercise, EXACT)
     if not seen and parts and tried.quick:
         seen = _dependence(tried, max(wrong, key=lambda i: _size(tried.right[i])))
-    seen = seen or _seen(parts, exercise, WEAK)
+    seen = seen or _told(tried, exercise.locate) or _seen(parts, exercise, WEAK)
     return [f"What your numbers show: {seen}"] if seen else []
 
 
@@ -630,14 +631,16 @@ def _stale(tried: _Tried, wrong: list[int]) -> bool:
     )
 
 
-def _explained(tried: _Tried, wrong: list[int]) -> str:
-    """What the exercise itself says of the wrong results that it has."""
-    rows = zip(tried.cases, tried.right, tried.outcomes, strict=False)
-    compared = [(case, a, b) for i, (case, a, b) in enumerate(rows) if i in wrong and not isinstance(b, Fault)]
-    if not compared or tried.exercise.explain is None:
+def _told(
+    tried: _Tried, tell: Callable[[list[tuple[Case, Result, Result]]], str] | None, only: list[int] | None = None
+) -> str:
+    """What the exercise itself says of the results, or of some of them."""
+    rows = enumerate(zip(tried.cases, tried.right, tried.outcomes, strict=False))
+    compared = [(case, a, b) for i, (case, a, b) in rows if not isinstance(b, Fault) and (only is None or i in only)]
+    if not compared or tell is None:
         return ""
     try:
-        return tried.exercise.explain(compared)
+        return tell(compared)
     except Exception:  # a student's result may be anything: then there is nothing to say
         return ""
 

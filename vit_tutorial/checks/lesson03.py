@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.attention import attention as attend
+from vit_tutorial.checks.compare import differs, equal
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -26,6 +27,7 @@ from vit_tutorial.checks.harness import (
     normal,
     random_weights,
 )
+from vit_tutorial.checks.symptoms import EXACT, symptom
 from vit_tutorial.checks.watch import Operations
 
 __all__ = [
@@ -215,6 +217,55 @@ def _scaled_afterwards(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]
 
 _SCALE = "4 · Why divide by √d"
 
+
+def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
+    """Weights or mixture, and what scores the weights would belong to."""
+    case, right, theirs = next(row for row in rows if differs(row[1], row[2], ATTENTION))
+    output, weights = (x.double() for x in theirs["result"])
+    if equal(weights, right["result"][1], ATTENTION):
+        return "Your weights are right. What you do with them and the values isn't: the output is weights @ v."
+    mixed = equal(output, weights @ case.args[2].double(), ATTENTION)
+    rest = "your output is these weights times v, as it should be" if mixed else "nor is your output these weights @ v"
+    if bool((weights == 0).any()) and bool((right["result"][1] > 1e-6).all()):
+        return f"{int((weights == 0).sum())} of {weights.numel()} weights are 0: no key is left out. Besides, {rest}."
+    if bool((weights > 0).all()):
+        # Up to a number for each row, the logarithm of a softmax is what was put in.
+        a, b = (x.log() - x.log().mean(-1, keepdim=True) for x in (weights, right["result"][1].double()))
+        factor = ((a * b).sum() / (b * b).sum()).item()
+        if torch.allclose(a, factor * b, atol=1e-3):
+            return f"Your weights belong to scores that are {factor:.3g} times the right ones; {rest}."
+    return f"It is the weights that are wrong: they aren't the softmax of q kᵀ / √d; {rest}."
+
+
+def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
+    """What stands before the last projection, and which heads of it are right."""
+    case, right, theirs = next(row for row in rows if differs(row[1], row[2], MULTI_HEAD_ATTENTION))
+    weight, heads = case.weights["proj.weight"].double(), case.build[1]
+    a, b = (
+        torch.linalg.solve(weight, (one["result"].detach().double() - case.weights["proj.bias"]).mT).mT
+        for one in (theirs, right)
+    )
+    a, b = (x.unflatten(-1, (heads, -1)).movedim(2, 0) for x in (a, b))
+    some = [str(i) for i in range(heads) if torch.allclose(a[i], b[i], atol=1e-3)]
+    if some:
+        return f"In front of the projection only head {', '.join(some)} of {heads} is right."
+    inputs = {"the right heads": b}
+    seen = symptom([(b, a, inputs)], 1e-3, EXACT)
+    if seen:
+        return f"In front of the projection, with axes (h, B, T, d): {seen}"
+    thirds = nn.functional.linear(case.args[0], case.weights["qkv.weight"], case.weights["qkv.bias"])
+    values = _split(thirds.chunk(3, dim=-1)[2], heads)
+    low, high = values.double().amin(2).movedim(1, 0), values.double().amax(2).movedim(1, 0)
+    inside = bool(((a > low.unsqueeze(2) - 1e-3) & (a < high.unsqueeze(2) + 1e-3)).all())
+    return (
+        "In front of the projection, your heads are within the range of the right values: look at the scores, the "
+        "scale and the softmax."
+        if inside
+        else "In front of the projection, your heads hold numbers that no weighted mean of their values can give: look "
+        "at the order of q, k, v, at the cut into heads, and at the softmax."
+    )
+
+
 ATTENTION = Exercise(
     name="attention",
     lesson="03",
@@ -222,6 +273,7 @@ ATTENTION = Exercise(
     right=attend,
     cases=_attention_cases,
     observe=call,
+    locate=_where_attention_goes_wrong,
     forbidden=("scaled_dot_product_attention", "_scaled_dot_product_flash_attention"),
     mistakes=(
         Mistake(
@@ -792,6 +844,7 @@ MULTI_HEAD_ATTENTION = Exercise(
     right=MultiHeadSelfAttention,
     cases=_layer_cases,
     observe=functools.partial(layer, aliases=SAME),
+    locate=_where_the_layer_goes_wrong,
     mistakes=(
         Mistake(
             "heads split without the transpose",

@@ -510,10 +510,13 @@ def _mlp_cases() -> list[Case]:
         build = (shape[-1], M, 0.0)
         label = f"x {shape}, hidden_dim={M}, dropout=0.0"
         made.append(Case(label, (normal(*shape),), build, random_weights(MLP(shape[-1], M))))
-    tokens = torch.tensor([[[0.8, -0.6]]]).expand(400, 1, 2)
+    tokens = torch.tensor([0.8, -0.6])
     return [
         *made,
-        *(Case(f"400 equal tokens, dropout={p}", (tokens,), (2, 3, p), _READABLE) for p in (0.25, 0.4)),
+        *(
+            Case(f"400 equal tokens, dropout={p}", (tokens.expand(*many, 2),), (2, 3, p), _READABLE)
+            for many, p in (((20, 20), 0.25), ((400,), 0.4))
+        ),
     ]
 
 
@@ -553,7 +556,7 @@ def _observe_mlp(work: Any, case: Case) -> Result:
 
 def _falls(outputs: Tensor) -> str:
     """Whether the two outputs of a token fall together, by how many different pairs there are."""
-    pairs = len({tuple(row) for row in (outputs.flatten(0, 1) * 1000).round().int().tolist()})
+    pairs = len({tuple(row) for row in (outputs.flatten(0, -2) * 1000).round().int().tolist()})
     return "each number by itself" if pairs > 4 else f"not each number by itself (only {pairs} different results)"
 
 

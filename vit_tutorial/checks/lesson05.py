@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.checks.chance import far, staleness
+from vit_tutorial.checks.compare import equal
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -28,6 +29,7 @@ from vit_tutorial.checks.harness import (
     normal,
     random_weights,
 )
+from vit_tutorial.checks.symptoms import EXACT, symptom
 from vit_tutorial.encoder import DropPath, EncoderBlock
 from vit_tutorial.mlp import MLP
 
@@ -470,7 +472,9 @@ def _what_falls(zero: Tensor) -> str:
     for words, axis in (("whole batches", 1), ("whole images", 2), ("single tokens", 3))[zero.shape[1] == 1 :]:
         together = zero.flatten(axis)
         if torch.equal(together.all(-1), together.any(-1)):
-            return words
+            alike = words == "single tokens" and len({tuple(t.tolist()) for t in zero[..., 0].movedim(2, 0).flatten(1)})
+            never = not zero.flatten(0, 1).any(0).all()
+            return "a part of the tokens" if alike and (alike < zero.shape[2] or never) else words
     channels = zero.movedim(2, -1)
     return "single channels" if torch.equal(channels.all(-1), channels.any(-1)) else "single numbers"
 
@@ -734,6 +738,10 @@ def _block_cases() -> list[Case]:
     # Where attention says nothing, the second norm reads nearly constant tokens, too: there its eps shows.
     quiet = {name: x * 0 if name.startswith("attention.proj") else x for name, x in made[-1].weights.items()}
     made.append(Case("the same, attention silent", made[-1].args, made[-1].build, quiet))
+    # One branch silent: what the other one adds can be told.
+    for branch, silent in (("attention", "mlp.fc2"), ("MLP", "attention.proj")):
+        quiet = {name: x * 0 if name.startswith(silent) else x for name, x in made[1].weights.items()}
+        made.append(Case(f"as the second, {branch} alone speaks", made[1].args, made[1].build, quiet))
     z = normal(1, 2, 4).expand(300, 2, 4)
     for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.4)):
         label = f"300 equal images, {name}={max(dropout, drop_path)}"
@@ -1026,6 +1034,23 @@ class _OneDraw(_Block):
         return z + keep * self.mlp(self.norm2(z))
 
 
+def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
+    """What each branch adds where the other one is silent."""
+    found = []
+    for case, right, theirs in rows:
+        branch = case.label.removeprefix("as the second, ").removesuffix(" alone speaks")
+        if branch not in ("attention", "MLP"):
+            continue
+        added = [one["result"].detach() - case.args[0] for one in (right, theirs)]
+        if equal(added[1], added[0], ENCODER_BLOCK):
+            found.append(f"What {branch} adds is right where the other branch is silent.")
+        elif seen := symptom([(*added, {"z": case.args[0]})], ENCODER_BLOCK.tolerance, EXACT):
+            found.append(f"Of what {branch} adds, alone: {seen}")
+        else:
+            found.append(f"What {branch} adds is wrong, even where the other branch is silent: what does it read?")
+    return " ".join(found)
+
+
 ENCODER_BLOCK = Exercise(
     name="encoder_block",
     lesson="05",
@@ -1034,6 +1059,7 @@ ENCODER_BLOCK = Exercise(
     cases=_block_cases,
     forbidden=(EncoderBlock,),
     observe=_observe_block,
+    locate=_where_the_block_goes_wrong,
     mistakes=(
         Mistake(
             "post-norm in place of pre-norm",
@@ -1452,6 +1478,21 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | run
 
 
+def _where_the_encoder_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
+    """Whether it is the rates, the norm, or the way through the blocks."""
+    for case, right, theirs in rows:
+        if right["drop path"] != theirs.get("drop path"):
+            rates = ", ".join(f"{rate:g}" for rate in theirs["drop path"])
+            return (
+                f"Your rates are {rates}. Over {case.build[3]} block{'s' * (case.build[3] > 1)} they grow from 0 in "
+                f"equal steps, up to {case.build[4]:g} in the last of several."
+            )
+    _, right, theirs = rows[-1]  # where the blocks add nothing
+    if equal(theirs["result"], right["result"], ENCODER):
+        return "Where the blocks add nothing, your result is right: look at the way of the tokens through the blocks."
+    return "Even where the blocks add nothing, your result is wrong: look at the last norm, and at what it reads."
+
+
 ENCODER = Exercise(
     name="encoder",
     lesson="05",
@@ -1459,6 +1500,7 @@ ENCODER = Exercise(
     right=_Encoder,
     cases=_encoder_cases,
     observe=_observe_encoder,
+    locate=_where_the_encoder_goes_wrong,
     mistakes=(
         Mistake(
             "one block used again and again",

@@ -148,8 +148,21 @@ def _plus_an_input(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> st
             return f"What is missing is {name}: added to yours, it gives the right numbers."
         if abs(times + 1) < 1e-4:
             return f"{name} is added once too often: without it your numbers are right."
-        if abs(times - round(times)) < 1e-4:
-            return f"Yours and the right numbers differ by {_number(abs(times))} times {name}."
+        return f"Yours and the right numbers differ by {_number(abs(times))} times {name}."
+    return ""
+
+
+def _mixed_with_an_input(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    """The right one times a number, plus an input times a number."""
+    if a.shape != b.shape or a.numel() < 8:
+        return ""
+    for name, x in _broadcast(inputs, b):
+        columns = torch.stack([b.flatten(), x.flatten()], dim=1)
+        found = torch.linalg.lstsq(columns, a.flatten()[:, None]).solution
+        if bool((found.abs() > 1e-3).all()) and _same((columns @ found).reshape(a.shape), a, tolerance):
+            return (
+                f"Yours is {_number(found[0].item())} times the right one plus {_number(found[1].item())} times {name}."
+            )
     return ""
 
 
@@ -551,6 +564,7 @@ EXACT: tuple[Finder, ...] = (
     _sums,
     _row_by_row,
     _line,
+    _mixed_with_an_input,
     _a_function,
     _all_alike,
 )
