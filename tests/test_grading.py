@@ -97,13 +97,13 @@ def feedback(course: Path, student: str, source: Path = FIRST) -> str:
     return html.unescape(page)
 
 
-def by_hand(source: Path) -> int:
-    (points,) = [
-        cell["metadata"]["nbgrader"]["points"]
+def by_hand(source: Path) -> list[int]:
+    """The points of each answer that a teacher marks."""
+    return [
+        int(cell["metadata"]["nbgrader"]["points"])
         for cell in json.loads(source.read_text("utf-8"))["cells"]
         if cell["metadata"].get("nbgrader", {}).get("grade") and cell["metadata"]["nbgrader"]["solution"]
     ]
-    return int(points)
 
 
 # ---- Marks -------------------------------------------------------------------------------------------------------
@@ -122,8 +122,8 @@ def solved_and_untouched(tool: ModuleType, tmp_path: Path, kind: str, sources: l
     rows = marks(tmp_path / "course")
     for source in sources:
         solved, untouched = rows["solved", source.stem], rows["untouched", source.stem]
-        assert (float(solved["marks"]), float(solved["of"])) == (20 - by_hand(source), 20)
-        assert (solved["by hand"], solved["problem"], solved["noticed"]) == ("1", "", "")
+        assert (float(solved["marks"]), float(solved["of"])) == (20 - sum(by_hand(source)), 20)
+        assert (solved["by hand"], solved["problem"], solved["noticed"]) == (str(len(by_hand(source))), "", "")
         assert (float(untouched["marks"]), untouched["by hand"], untouched["problem"]) == (0, "0", "")
         assert untouched["noticed"] == ""
 
