@@ -21,7 +21,7 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +64,8 @@ COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
 KEPT = 2000  # characters of what the student's code prints
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 UNWRITTEN = "is not written yet"
+SECOND = "the result of a second call, with other numbers,"
+TRAINING = "the result in training mode, compared with evaluation mode,"
 
 
 class _TimeUp(BaseException):
@@ -92,9 +94,17 @@ def call(work: Any, case: Case, differentiable: bool = False) -> Result:
     return observed
 
 
-def layer(work: Any, case: Case, aliases: dict[str, str] | None = None, differentiable: bool = True) -> Result:
+def layer(
+    work: Any,
+    case: Case,
+    aliases: dict[str, str] | None = None,
+    differentiable: bool = True,
+    chance: bool = False,
+) -> Result:
     """Build ``work(*build)``, copy the weights in, call it in eval mode: its result, and the parameters' gradients.
 
+    The gradients belong to a second call with other numbers: nothing of the first call may stay in the layer. Before
+    it, a call in training mode shows whether that changes the result, unless ``chance`` says that it may.
     ``aliases`` are other names that a parameter may have, as {theirs: agreed}. See :func:`adopt`. With
     ``differentiable``, the gradients in the arguments are observed, too: a layer between others must let them through.
     """
@@ -105,12 +115,24 @@ def layer(work: Any, case: Case, aliases: dict[str, str] | None = None, differen
         )
     parameters = adopt(module, case.weights, aliases or {})
     observed = call(module.eval(), case, differentiable)
-    result = module(*[x.clone() if isinstance(x, Tensor) else x for x in case.args])
+    others = [x.roll(1) if isinstance(x, Tensor) else x for x in case.args]
+    with torch.no_grad():
+        trained = None if chance else module.train()(*map(_copy, others))
+    result = module.eval()(*map(_copy, others))
+    observed[SECOND] = result
+    if not chance:
+        observed[TRAINING] = Words("the same" if _alike(trained, result) else "another one")
     for name, gradient in zip(parameters, _gradients(result, list(parameters.values())), strict=True):
         if gradient is not None:
             observed[f"gradient of {name}"] = gradient.reshape(case.weights[name].shape)
     observed["missing"] = [name for name in case.weights if name not in parameters]
     return observed
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two results hold the same numbers; the way of computing them may differ in training mode."""
+    pairs = zip(_tensors(a), _tensors(b), strict=False)
+    return all(x.shape == y.shape and torch.allclose(x, y, rtol=1e-4, atol=1e-4, equal_nan=True) for x, y in pairs)
 
 
 def answers(work: Any, case: Case) -> Result:
@@ -503,15 +525,16 @@ def named(exercise: Exercise, right: list[Result], outcomes: list[Result | Fault
     """
     found = []
     for mistake in exercise.mistakes:
-        telling, beside = 0, False
+        telling, beside, shapes = 0, False, 0
         for a, b, wrong in zip(right, outcomes, known(exercise, mistake), strict=False):
             fit = _fit(exercise, mistake.wrong, wrong, a, b)
             if fit == "no":
                 break
             telling += fit == "tells"
             beside |= fit == "beside"
+            shapes += fit == "beside" and not isinstance(b, Fault)
         else:
-            if telling >= (2 if beside else 1):
+            if telling >= (2 if beside else 1) and telling > shapes:
                 found.append((mistake, telling if beside else 0))
     sure = [pair for pair in found if not pair[1]]
     return sure if sure else found if len(found) == 1 else []
@@ -580,7 +603,7 @@ def _on_work(tried: _Tried) -> list[str]:
             f'Reread in lesson {mistake.lesson or lesson}: "{mistake.reread}".',
         ]
     wrong = [i for i, verdict in enumerate(tried.verdicts) if verdict]
-    if seen := _explained(tried, wrong):
+    if seen := _told(tried, exercise.explain, wrong):
         return [f"What your numbers show: {seen}"]
     couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
     if len(couples) == 1:
@@ -594,11 +617,16 @@ def _on_work(tried: _Tried) -> list[str]:
         return []
     if tried.quick and (seen := _unsteady(tried, wrong[0])):
         return [f"What your numbers show: {seen}"]
+    if _stale(tried, wrong):
+        return [
+            "What your numbers show: The first call is right, and the next one, with other numbers, isn't. Something "
+            "of the first call stays in the layer, or a call changes its parameters."
+        ]
     parts = _numbers(tried, wrong)
     seen = _seen(parts, exercise, EXACT)
     if not seen and parts and tried.quick:
         seen = _dependence(tried, max(wrong, key=lambda i: _size(tried.right[i])))
-    seen = seen or _seen(parts, exercise, WEAK)
+    seen = seen or _told(tried, exercise.locate) or _seen(parts, exercise, WEAK)
     return [f"What your numbers show: {seen}"] if seen else []
 
 
@@ -617,14 +645,28 @@ def _unsteady(tried: _Tried, i: int) -> str:
     return "The same input gives other numbers in another call: something in it is random. Is there dropout?"
 
 
-def _explained(tried: _Tried, wrong: list[int]) -> str:
-    """What the exercise itself says of the wrong results that it has."""
-    rows = zip(tried.cases, tried.right, tried.outcomes, strict=False)
-    compared = [(case, a, b) for i, (case, a, b) in enumerate(rows) if i in wrong and not isinstance(b, Fault)]
-    if not compared or tried.exercise.explain is None:
+def _stale(tried: _Tried, wrong: list[int]) -> bool:
+    """Whether only the second call of a layer goes wrong."""
+    pairs = [(tried.right[i], tried.outcomes[i]) for i in wrong]
+    return all(
+        isinstance(b, dict)
+        and SECOND in a
+        and not differs({"result": a["result"]}, b, tried.exercise)
+        and differs({SECOND: a[SECOND]}, b, tried.exercise)
+        for a, b in pairs
+    )
+
+
+def _told(
+    tried: _Tried, tell: Callable[[list[tuple[Case, Result, Result]]], str] | None, only: list[int] | None = None
+) -> str:
+    """What the exercise itself says of the results, or of some of them."""
+    rows = enumerate(zip(tried.cases, tried.right, tried.outcomes, strict=False))
+    compared = [(case, a, b) for i, (case, a, b) in rows if not isinstance(b, Fault) and (only is None or i in only)]
+    if not compared or tell is None:
         return ""
     try:
-        return tried.exercise.explain(compared)
+        return tell(compared)
     except Exception:  # a student's result may be anything: then there is nothing to say
         return ""
 
