@@ -743,7 +743,7 @@ ROTARY_ANGLES = Exercise(
         ),
         Mistake(
             "centred coordinates",
-            "These are DINOv3's, from one edge of the image to the other. Asked are EVA-02's: 0, 1, 2, …",
+            "These are DINOv3's, from one edge of the image to the other. Asked are EVA-02's, 0, 1, 2 and so on.",
             _ROTARY,
             Slip(_angles, places=_centred),
         ),
