@@ -47,7 +47,8 @@ TOLD = (
     "The class has no", "of dtype", "holds", "in eval mode,", "in training,",
     "Sizes of tensors must match", "the start of", "cls_token is", "drop path[", "the number of blocks",
     "what falls is", "what images are multiplied by", "what share of", "each draw is",
-    "the path of the gradient", "at once", "table of positions is",
+    "the path of the gradient", "at once", "table of positions is", "how the two branches fall", "in training mode",
+    "in one step",
 )  # fmt: skip
 UNTOLD = {  # where some get no more than the first difference
     (name, "")
