@@ -337,7 +337,7 @@ def test_progress_says_what_is_done_and_what_is_open(capsys, monkeypatch):
     assert (
         "patchify 5 points done unpatchify 3 points open (not yet) patch_embedding 4 points open (not checked" in text
     )
-    assert text.endswith("The question that your teacher marks gives 3 more.")
+    assert text.endswith("What your teacher marks gives 3 more.")
     checks.check_patchify(unknown)  # what was right and is no longer is open again
     said(capsys)
     checks.progress("01")

@@ -208,19 +208,23 @@ def _differentiable(x: Any) -> bool:
 
 
 def _copy(x: Any) -> Any:
-    """A tensor, or a list of them, of its own: what a work does to it is seen in comparison."""
+    """A tensor, a list or a dictionary of its own: what a work does to it is seen in comparison."""
     if isinstance(x, Tensor):
         return x.clone()
+    if type(x) is dict:
+        return {name: _copy(part) for name, part in x.items()}
     return [_copy(part) for part in x] if type(x) is list else x
 
 
 def _unchanged(a: Any, b: Any) -> bool:
-    """Whether an argument, a tensor or a list of them, is still what it was."""
+    """Whether an argument, a tensor or a list or dictionary of anything, is still what it was."""
     if isinstance(b, Tensor):
-        return a.shape == b.shape and torch.equal(a.detach(), b.detach())
+        return isinstance(a, Tensor) and a.shape == b.shape and torch.equal(a.detach(), b.detach())
     if type(b) is list:
         return len(a) == len(b) and all(_unchanged(x, y) for x, y in zip(a, b, strict=True))
-    return True
+    if type(b) is dict:
+        return list(a) == list(b) and all(_unchanged(a[name], b[name]) for name in b)
+    return bool(a == b) if isinstance(b, (str, int, float)) else True
 
 
 def _tensors(result: Any) -> list[Tensor]:
@@ -331,17 +335,15 @@ def _wait(thread: threading.Thread) -> None:
     once, so it must have lasted as long by the clock, too. A thread that sleeps ends with our patience. Imports don't
     count: they are no work of the student's, and cut off in the middle a module would stay broken for everybody.
     """
-    spent, waited = 0.0, 0.0
+    spent = waited = 0.0
     clock, work, modules = time.monotonic(), time.process_time(), len(sys.modules)
-    while thread.is_alive() and spent <= SECONDS:
+    while thread.is_alive() and spent <= SECONDS and waited <= PATIENCE * SECONDS:
         thread.join(0.05)
         now, worked, loaded = time.monotonic(), time.process_time(), len(sys.modules)
-        importing = loaded > modules or _imports(thread)  # loading may keep us from looking until it is done
-        if not importing:
-            spent, waited = spent + min(now - clock, worked - work), waited + now - clock
+        if loaded == modules and not _imports(thread):  # loading may keep us from looking until it is done
+            waited += now - clock
+            spent += min(now - clock, worked - work)
         clock, work, modules = now, worked, loaded
-        if waited > PATIENCE * SECONDS:
-            return
 
 
 def _imports(thread: threading.Thread) -> bool:
@@ -370,6 +372,10 @@ def _one(exercise: Exercise, work: Any, case: Case, watched: bool = False, seed:
     with torch.enable_grad(), _own_chance(seed), _calls(exercise, watched) as calls:
         try:
             outcome: Result | Fault = exercise.observe(work, case)
+            if not torch.is_grad_enabled():
+                outcome = Fault(
+                    "gradients stay switched off afterwards: `with torch.no_grad():` switches them on again"
+                )
         except _TimeUp:
             if not calls:
                 raise
@@ -424,11 +430,15 @@ class _Tried:
 
     exercise: Exercise
     work: Any
-    cases: list[Case]
     right: list[Result]
     outcomes: list[Result | Fault]
     verdicts: list[str]  # "" for right
     quick: bool  # whether it can be tried again and again
+
+    @functools.cached_property
+    def cases(self) -> list[Case]:
+        """The inputs once more, untouched."""
+        return self.exercise.cases()
 
 
 def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
@@ -442,7 +452,7 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
         return False
     with _plain_settings():
         with _quiet():
-            right = [_sound(outcome) for outcome in _known(exercise, None)]
+            right = [_sound(outcome) for outcome in known(exercise, None)]
         with _quiet() as kept:
             began, worked = time.monotonic(), time.process_time()
             outcomes = attempt(exercise, work, exercise.cases(), watched)
@@ -450,7 +460,7 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
             quick = time.process_time() - worked < QUICK and time.monotonic() - began < PATIENCE * QUICK
         pairs = zip(right, outcomes, strict=False)
         verdicts = [_verdict(exercise, a, b) for a, b in pairs]
-        tried = _Tried(exercise, work, exercise.cases(), right, outcomes, verdicts, quick)
+        tried = _Tried(exercise, work, right, outcomes, verdicts, quick)
         passed = not any(verdicts)
         if all(verdict == UNWRITTEN for verdict in verdicts):
             print(f"{exercise.name}: not written yet")
@@ -475,11 +485,27 @@ def _verdict(exercise: Exercise, right: Result, outcome: Result | Fault) -> str:
     return f"{found}\n    {outcome['line']}" if found and outcome.get("line") else found
 
 
+class _Known:
+    """What a work of the checks' own gives on each input: computed when it is asked for, and only once."""
+
+    def __init__(self, exercise: Exercise, work: Any) -> None:
+        self.exercise, self.work, self.outcomes = exercise, work, list[Result | Fault]()
+        self.cases = exercise.cases()
+
+    def __iter__(self) -> Iterator[Result | Fault]:
+        for index, case in enumerate(self.cases):
+            if index == len(self.outcomes):
+                self.outcomes.append(_one(self.exercise, self.work, case))
+            yield self.outcomes[index]
+
+
 @functools.cache
-def _known(exercise: Exercise, mistake: Mistake | None) -> list[Result | Fault]:
-    """What the reference, or a wrong implementation, gives: computed once, since a check is run again and again."""
-    work = mistake.wrong if mistake else exercise.right
-    return [_one(exercise, work, case) for case in exercise.cases()]
+def known(exercise: Exercise, mistake: Mistake | None) -> _Known:
+    """What the reference gives, or a wrong implementation: kept, since a check is run again and again.
+
+    Most mistakes don't fit from the first input on; what they would give on the others is never computed.
+    """
+    return _Known(exercise, mistake.wrong if mistake else exercise.right)
 
 
 def _sound(outcome: Result | Fault) -> Result:
@@ -500,7 +526,7 @@ def named(exercise: Exercise, right: list[Result], outcomes: list[Result | Fault
     found = []
     for mistake in exercise.mistakes:
         telling, beside, shapes = 0, False, 0
-        for wrong, a, b in zip(_known(exercise, mistake), right, outcomes, strict=False):
+        for a, b, wrong in zip(right, outcomes, known(exercise, mistake), strict=False):
             fit = _fit(exercise, mistake.wrong, wrong, a, b)
             if fit == "no":
                 break
@@ -779,10 +805,11 @@ def _wrap(text: str) -> str:
 
 
 def _print_tried(tried: _Tried) -> None:
-    wide = max(len(case.label) for case in tried.cases)
-    for index, case in enumerate(tried.cases):
+    labels = [case.label for case in known(tried.exercise, None).cases]
+    wide = max(map(len, labels))
+    for index, label in enumerate(labels):
         word = "not tried" if index >= len(tried.verdicts) else _word(tried.verdicts[index])
-        print(f"    {case.label:<{wide}}  {word}")
+        print(f"    {label:<{wide}}  {word}")
 
 
 def _word(verdict: str) -> str:

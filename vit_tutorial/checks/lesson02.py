@@ -589,7 +589,7 @@ class _FixedPositions(lesson.Embeddings):
 EMBEDDINGS = Exercise(
     name="embeddings",
     lesson="02",
-    points=4,
+    points=3,
     right=lesson.Embeddings,
     cases=_embeddings_cases,
     observe=_observe_embeddings,
@@ -766,7 +766,7 @@ def _one_dimension(grid: lesson.Grid, dim: int) -> Tensor:
 SINCOS_POSITIONS = Exercise(
     name="sincos_positions",
     lesson="02",
-    points=3,
+    points=2,
     right=lesson.sincos_position_embedding,
     cases=lambda: [
         Case(f"grid={grid}, dim={dim}", (grid, dim))

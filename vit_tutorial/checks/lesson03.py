@@ -269,7 +269,7 @@ def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
 ATTENTION = Exercise(
     name="attention",
     lesson="03",
-    points=4,
+    points=3,
     right=attend,
     cases=_attention_cases,
     observe=call,
@@ -840,7 +840,7 @@ SAME = {"in_proj_weight": "qkv.weight", "in_proj_bias": "qkv.bias", "out_proj.we
 MULTI_HEAD_ATTENTION = Exercise(
     name="multi_head_attention",
     lesson="03",
-    points=4,
+    points=3,
     right=MultiHeadSelfAttention,
     cases=_layer_cases,
     observe=functools.partial(layer, aliases=SAME),

@@ -588,7 +588,7 @@ class _DrawnOnce(nn.Module):
 DROP_PATH = Exercise(
     name="drop_path",
     lesson="05",
-    points=4,
+    points=3,
     right=DropPath,
     cases=_drop_cases,
     observe=_observe_drop_path,
@@ -1054,7 +1054,7 @@ def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
 ENCODER_BLOCK = Exercise(
     name="encoder_block",
     lesson="05",
-    points=5,
+    points=4,
     right=_Block,
     cases=_block_cases,
     forbidden=(EncoderBlock,),

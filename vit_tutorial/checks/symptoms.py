@@ -101,7 +101,7 @@ def _shifted(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     if a.shape != b.shape or a.numel() < 2:
         return ""
     shift = (a - b).mean().item()
-    if not _same(a - shift, b, tolerance):
+    if abs(shift) < tolerance or not _same(a - shift, b, tolerance):
         return ""
     return f"Every number is {_number(abs(shift))} too {'large' if shift > 0 else 'small'}."
 
