@@ -747,6 +747,7 @@ WRONG = {
     ),
     "resize_positions": (
         (resize_where_it_grows, "What your numbers show"),
+        (lambda p, old, new: resize_by_reshape(p, old, new) if new != old else None, "is the return missing?"),
         (resize_unless_as_many, "a table that stays where there are as many patches"),
         (resize_list, "positions flattened before resizing"),
         (resize(rows=lambda p: p[:, :-1]), "a class token taken into the grid"),
