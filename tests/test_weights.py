@@ -481,7 +481,6 @@ def test_heads_that_cannot_be_known(refuses):
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("MAPHead_0/probe", "attention pooling (MAP)"),
         ("patch_embed.backbone.conv1.0.weight", "a convolutional stem"),
         ("patch_embed.proj.0.weight", "a convolutional stem"),
         ("conv_proj.0.weight", "a convolutional stem"),
