@@ -64,7 +64,7 @@ class GridPosition(nn.Module):
 
     def forward(self) -> Tensor:
         if self.kind == "1d":
-            patches = self.place  # (1, N, D)
+            patches: Tensor = self.place  # (1, N, D)
         elif self.kind == "2d":
             rows, columns = self.grid
             halves = [self.row.expand(-1, columns, -1), self.column.expand(rows, -1, -1)]  # (rows, columns, D / 2) each
