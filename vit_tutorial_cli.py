@@ -1,4 +1,4 @@
-"""The command ``vit-tutorial``: training, prediction and the explorer under one name.
+"""The command ``vit-tutorial``: training, prediction and the two pages under one name.
 
 It lies beside the package and not in it, because importing the package imports torch: for ``vit-tutorial --help`` you
 would wait a second, and on a slow disk several.
@@ -16,6 +16,7 @@ COMMANDS = {  # a module of the package with a function ``main``: what it does
     "train": "train a Vision Transformer, on one machine or many",
     "predict": "name what photographs show, and draw where the model looked",
     "explorer": "write an interactive page of a model's attention",
+    "live": "write a page that runs a model: draw, watch each step, change it",
 }
 
 

@@ -6,7 +6,8 @@
 
 Each name of timm's ViT families and each vision class of transformers is built small (the architecture's own heads, 16
 numbers a head, two blocks), every parameter and buffer is random, and its checkpoint is read four ways: as a bare state
-dict; as one with all told that its folder's config tells; as a file; and as the folder that the library itself saves.
+dict; as one with heads, GELU, epsilon, size and pixels told, as their modules have them ("told", whether ViTConfig can
+express the architecture or not); as a file; and as the folder that the library itself saves.
 Our answer to an image is compared with theirs, and for folders a photograph's preprocessing, too. A case is
 
 - equal: the same numbers to 1e-4 of their spread (a warning or not);
@@ -33,6 +34,7 @@ import transformers
 from PIL import Image
 from safetensors.torch import save_file
 from timm.models import save_for_hf
+from timm.models.vision_transformer import ResPostBlock
 from torch import Tensor, nn
 
 import vit_tutorial as vt
@@ -42,10 +44,12 @@ MODULES = ("vision_transformer", "deit", "beit", "eva", "cait", "naflexvit", "vi
 ROUTES = ("state dict", "told", "file", "folder")
 RESULTS = ("equal", "refused", "unclear", "warned", "wrong")
 CAUSES = (
-    "which ViTConfig can't express", "beyond ViTConfig", "give num_heads", "give image_size", "give preprocess",
+    "which ViTConfig can't express", "beyond ViTConfig", "which ModernConfig can't express", "beyond ModernConfig",
+    "give num_heads", "give image_size", "give preprocess",
     "a head of another kind", "layers without a bias", "its config says", "its model_args", "no norm after",
     "Preprocessing can't express", "which this package doesn't know", "pools by",
-    "must have 4 axes", "Give preprocess=",
+    "must have 4 axes", "Give preprocess=", "isn't read here",
+    "which ConvStem can't express",
 )  # fmt: skip
 Case = tuple[str, str, Callable[[], nn.Module], Callable[[nn.Module, Path], Any]]  # family, name, build, save
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (70, 101, 3), np.uint8)).resize((300, 210))
@@ -102,6 +106,10 @@ def save_timm(model: nn.Module, folder: Path) -> Any:
     return lambda picture: timm.data.create_transform(**about)(picture)[None]
 
 
+def save_nothing(model: nn.Module, folder: Path) -> None:
+    """For what timm's config.json can't say."""
+
+
 def saved_cfg(folder: Path) -> dict[str, Any]:
     return timm.models._hub.load_model_config_from_path(folder)[0]
 
@@ -128,6 +136,7 @@ VARIANTS: dict[str, dict[str, Any]] = {  # what model_args and pretrained_cfg ma
     "grey": {"in_chans": 1},
     "other heads": {"num_heads": 6},
     "other mlp": {"mlp_ratio": 2.5},
+    "norms behind": {"block_fn": ResPostBlock},  # which timm doesn't write into a folder
     "dynamic size": {"dynamic_img_size": True},
     "no head": {"num_classes": 0},
     "crop border": {"cfg": {"crop_mode": "border"}},
@@ -157,7 +166,8 @@ def timm_cases() -> Iterator[Case]:
                 family = f"eva, {kind[0].rstrip('_')}" if kind else "eva"
             yield f"timm {family}", name, lambda name=name: timm_model(name), save_timm
     for name, changes in VARIANTS.items():
-        yield "timm, options of vit_tiny", name, lambda changes=changes: timm_variant(changes), save_timm
+        save = save_nothing if "block_fn" in changes else save_timm
+        yield "timm, options of vit_tiny", name, lambda changes=changes: timm_variant(changes), save
 
 
 # -------------------------------------------------------------------------------------------------------- transformers
@@ -221,6 +231,7 @@ SMALL = {
     "decoder_num_attention_heads": 2, "decoder_intermediate_size": 16, "mask_ratio": 0.0,
     "neck_hidden_sizes": [8, 8, 8, 8], "fusion_hidden_size": 8, "backbone_out_indices": [0, 0, 1, 1],
 }  # fmt: skip
+TOWER = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "image_size", "patch_size")
 OPTIONS: dict[str, dict[str, Any]] = {
     **{f"hidden_act {act}": {"hidden_act": act}
        for act in ("gelu_new", "gelu_pytorch_tanh", "gelu_fast", "quick_gelu", "relu", "silu")},
@@ -255,6 +266,9 @@ PROCESSORS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def transformers_model(name: str, **changes: Any) -> nn.Module:
     kind = getattr(transformers, name)
+    if "vision_config" in getattr(kind.config_class, "sub_configs", {}):
+        tower = {key: value for key, value in SMALL.items() if key in TOWER}
+        return kind(kind.config_class(vision_config=tower, num_labels=SMALL["num_labels"]))
     wanted = {key: value for key, value in SMALL.items() if hasattr(kind.config_class(), key)} | changes
     if name.startswith("DPT"):  # a neck takes four layers
         wanted |= {"num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3]}
@@ -281,7 +295,7 @@ def save_transformers(processor: tuple[str, dict[str, Any]]) -> Callable[[nn.Mod
 
 
 def size_of(model: nn.Module) -> tuple[str, dict[str, Any]]:
-    size = getattr(model.config, "image_size", 32)
+    size = getattr(getattr(model.config, "vision_config", model.config), "image_size", 32)
     height, width = (size, size) if isinstance(size, int) else size
     return "ViT", {"size": {"height": height, "width": width}}
 
@@ -335,10 +349,14 @@ def answers(model: nn.Module, images: Tensor) -> list[Tensor]:
         return [found]
     if isinstance(found, (tuple, list)):
         return [found[0]]
-    names = ("logits", "last_hidden_state")
+    if re.match(r"(Alt|Chinese)?CLIP", type(model).__name__):  # its tokens are those before the last norm
+        names: tuple[str, ...] = ("logits", "image_embeds", "pooler_output")
+    else:
+        names = ("logits", "last_hidden_state")
     good = [getattr(found, name) for name in names if isinstance(getattr(found, name, None), Tensor)]
     inner = getattr(model, getattr(model, "base_model_prefix", ""), None)
-    if isinstance(inner, nn.Module) and inner is not model and not type(model).__name__.endswith("Classification"):
+    whole = re.search(r"(Classification|Projection|DINOv3ViTModel)$", type(model).__name__)
+    if isinstance(inner, nn.Module) and inner is not model and not whole:
         good = answers(inner, images)  # of a model with a decoder or a neck, the encoder
     return good
 
@@ -394,7 +412,7 @@ def judge(load: Callable[[], Any], theirs: nn.Module, pixels: Any = None) -> tup
             return "wrong", f"{type(error).__name__}: {str(error)[:200]}"
     model = loaded[0]
     if not isinstance(model, vt.ViT):  # convert's
-        model = vt.ViT(loaded.config).eval()
+        model = vt.modern.build(loaded.config).eval()
         model.load_state_dict({name: tensor.float() for name, tensor in loaded.state_dict.items()})
     H, W = vt.patches.as_pair(model.config.image_size, "image_size")
     images = torch.randn(2, model.config.in_channels, H, W, generator=torch.Generator().manual_seed(1))
@@ -410,6 +428,36 @@ def judge(load: Callable[[], Any], theirs: nn.Module, pixels: Any = None) -> tup
     return "warned" if told else "wrong", f"{text}{largest:.1e}"
 
 
+GELUS = {
+    "GELU": "exact", "GELUActivation": "exact", "GELUTanh": "tanh", "NewGELUActivation": "tanh",
+    "PytorchGELUTanh": "tanh", "GELUTanhActivation": "tanh", "FastGELUActivation": "tanh",
+}  # fmt: skip
+
+
+def all_told(theirs: nn.Module) -> dict[str, Any]:
+    """What a user who has their module can tell of it."""
+    config = getattr(theirs, "config", None)
+    told: dict[str, Any] = {}
+    heads = [m.num_heads for m in theirs.modules() if isinstance(getattr(m, "num_heads", None), int)]
+    heads += [getattr(config, "num_attention_heads", None)]
+    if isinstance(heads[0], int):
+        told["num_heads"] = heads[0]
+    told["norm_eps"] = next((m.eps for m in theirs.modules() if isinstance(m, nn.LayerNorm)), 1e-6)
+    for module in theirs.modules():
+        if type(module).__name__ in GELUS:
+            tanh = getattr(module, "approximate", "none") == "tanh"
+            told["gelu"] = "tanh" if tanh else GELUS[type(module).__name__]
+            break
+    cut = getattr(theirs, "patch_embed", None)
+    size = getattr(cut, "img_size", None) or getattr(config, "image_size", None)
+    if isinstance(size, int | tuple | list):
+        told["image_size"] = size if isinstance(size, int) else tuple(size)
+        height, width = vt.patches.as_pair(told["image_size"], "image_size")
+        channels = getattr(config, "num_channels", getattr(theirs, "in_chans", 3))
+        told["preprocess"] = vt.data.Preprocessing((height, width), (0.5,) * channels, (0.5,) * channels)
+    return told
+
+
 def run(case: Case, folder: Path) -> dict[str, tuple[str, str]]:
     _, _, build, save = case
     torch.manual_seed(0)
@@ -421,17 +469,16 @@ def run(case: Case, folder: Path) -> dict[str, tuple[str, str]]:
     pixels = save(theirs, folder / "folder")
     results = {
         "state dict": judge(lambda: vt.weights.convert(state), theirs),
+        "told": judge(lambda: vt.weights.convert(state, **all_told(theirs)), theirs),
         "file": judge(lambda: vt.load(file), theirs),
-        "folder": judge(lambda: vt.load(folder / "folder"), theirs, pixels),
     }
-    if results["folder"][0] == "equal":
-        config = vt.load(folder / "folder").model.config
-        told = {key: getattr(config, key) for key in ("num_heads", "gelu", "norm_eps")}
-        if (
-            isinstance(config.image_size, tuple) or config.position == "none"
-        ):  # a square needs no telling, and load may have resized it
-            told["image_size"] = config.image_size
-        results["told"] = judge(lambda: vt.weights.convert(state, **told), theirs)
+    if (folder / "folder").exists():
+        results["folder"] = judge(lambda: vt.load(folder / "folder"), theirs, pixels)
+        parts = None
+        if results["folder"][0] == "equal":  # what its config tells of a model of after 2020
+            parts = vt.configs_modern.read(vt.files.read_json(folder / "folder" / "config.json"), None).told.parts
+        if parts:
+            results["told"] = judge(lambda: vt.weights.convert(state, **all_told(theirs), parts=parts), theirs)
     return results
 
 

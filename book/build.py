@@ -187,6 +187,7 @@ def stage(source: Path) -> None:
     pages = "\n".join(f"api/{name}" for name in modules())
     (source / "index.md").write_text(index.replace("{modules}", pages), encoding="utf-8")
     shutil.copytree(BOOK / "static", source / "static")
+    live_pages(source)
     for name in ("README.md", "TEACHING.md"):
         shutil.copy(ROOT / name, source)
     for name in ("assets", "teaching"):
@@ -196,6 +197,16 @@ def stage(source: Path) -> None:
         target = source / "static" / "mathjax" / Path(name).name
         target.parent.mkdir(exist_ok=True)
         target.write_bytes((mathjax / name).read_bytes())
+
+
+def live_pages(source: Path) -> None:
+    """The page on which a model runs, and those of the other two models, each as a file of its own."""
+    from vit_tutorial import live
+
+    shutil.copy(BOOK / "live.md", source)
+    (source / "live.html").write_text(live.shipped("digits").html, encoding="utf-8")
+    for name in ("shapes", "cifar10"):
+        live.shipped(name).save(source / "static" / "live" / f"{name}.html")
 
 
 def main() -> int:

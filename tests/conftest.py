@@ -35,9 +35,9 @@ def _seed() -> None:
 
 
 @contextmanager
-def _refuses(kind: type[Exception], *words: str) -> Iterator[None]:
+def _refuses(kind: type[Exception], *words: str) -> Iterator[pytest.ExceptionInfo[Exception]]:
     with pytest.raises(kind) as caught:
-        yield
+        yield caught
     missing = [word for word in words if word not in str(caught.value)]
     assert not missing, f"{caught.value!r} doesn't say {missing}"
 

@@ -86,3 +86,8 @@ def logits(model: nn.Module, images: Tensor) -> Tensor:
     """What the model answers, also where the answer is an object around it (transformers)."""
     answer = model(images)
     return getattr(answer, "logits", answer)
+
+
+def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors, their names behind a prefix."""
+    return {prefix + name: tensor for name, tensor in state.items()}

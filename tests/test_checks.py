@@ -46,8 +46,8 @@ TOLD = (
     "changed in place", "gradient of", "it calls", "is the package's", "the stub doesn't name", "there is no answer",
     "The class has no", "of dtype", "holds", "in eval mode,", "in training,",
     "Sizes of tensors must match", "the start of", "cls_token is", "drop path[", "the number of blocks",
-    "what falls is", "what images are multiplied by", "of them, expected", "the draws", "the images that fall are",
-    "the path of the gradient", "at once", "from layer to layer",
+    "what falls is", "what images are multiplied by", "what share of", "each draw is",
+    "the path of the gradient", "at once", "table of positions is",
 )  # fmt: skip
 UNTOLD = {  # where some get no more than the first difference
     (name, "")

@@ -64,7 +64,7 @@ def test_help_names_the_commands(arguments, capsys):
         cli.main(arguments)
     assert not caught.value.code
     out = capsys.readouterr().out
-    assert re.findall(r"^  (\w+)  +[a-z]", out, re.MULTILINE) == ["train", "predict", "explorer"]
+    assert re.findall(r"^  (\w+)  +[a-z]", out, re.MULTILINE) == ["train", "predict", "explorer", "live"]
     assert max(map(len, out.splitlines())) <= 120
 
 
@@ -96,7 +96,7 @@ def test_version(capsys):
 
 
 def test_what_pip_installs_works_by_itself(tmp_path):
-    """The script and the explorer's pages, from a wheel, far from the sources."""
+    """The script and its pages, from a wheel, far from the sources."""
     if int(metadata.version("setuptools").partition(".")[0]) < 77:
         pytest.skip("needs setuptools 77 or newer: without a network, pip builds with what is here")
     script = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
@@ -112,13 +112,14 @@ def test_what_pip_installs_works_by_itself(tmp_path):
         "import sys; sys.path.insert(0, 'site'); import vit_tutorial_cli, vit_tutorial\n"
         "assert vit_tutorial_cli.__file__.startswith(sys.argv[1]) and vit_tutorial.__file__.startswith(sys.argv[1])\n"
         "from matplotlib import cbook; photo = cbook.get_sample_data('grace_hopper.jpg', asfileobj=False)\n"
-        "vit_tutorial_cli.main(['explorer', str(photo), '--weights', 'shapes', '--out', 'page.html'])"
+        "vit_tutorial_cli.main(['explorer', str(photo), '--weights', 'shapes', '--out', 'explorer.html'])\n"
+        "vit_tutorial_cli.main(['live', '--weights', 'shapes', '--out', 'live.html'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "page.html").read_text("utf-8")
-    for kind in ("html", "css", "js"):
-        assert (ROOT / "vit_tutorial" / "explorer" / f"explorer.{kind}").read_text("utf-8") in page
+    for command, names in (("explorer", ("explorer.html", "theme.js")), ("live", ("live.css", "model.js"))):
+        page = (tmp_path / f"{command}.html").read_text("utf-8")
+        assert all((ROOT / "vit_tutorial" / command / name).read_text("utf-8") in page for name in names)
     assert any((tmp_path / "site" / "bin").glob("vit-tutorial*")) or sys.platform == "win32"

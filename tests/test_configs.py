@@ -1,5 +1,6 @@
 """Lesson 09: what a library's config.json says is honoured, with that library's numbers, or refused by name."""
 
+import dataclasses
 import json
 import warnings
 
@@ -90,7 +91,6 @@ def test_what_timm_saves_is_honoured(case, tmp_path):
 BEYOND = {
     "relu": {"act_layer": "relu"},
     "silu": {"act_layer": "silu"},
-    "quick_gelu": {"act_layer": "quick_gelu"},
     "avgmax": {"global_pool": "avgmax", "fc_norm": False},
     "max": {"global_pool": "max", "fc_norm": False},
     "'avg'": {"global_pool": "avg", "fc_norm": False, "class_token": True},
@@ -131,6 +131,13 @@ def test_what_timm_saves_and_we_cannot_express_is_refused(words, tmp_path, refus
         ({"pretrained_cfg__mean": [0.5, 0.5]}, ["mean", "3 channels"]),
         ({"pretrained_cfg__std": [0.5, 0, 0.5]}, ["std", "above 0"]),
         ({"pretrained_cfg__crop_pct": -1}, ["crop_pct"]),
+        ({"pretrained_cfg__crop_pct": 1.1}, ["crop", "1.1"]),
+        ({"pretrained_cfg__crop_pct": "0.9"}, ["crop_pct", "'0.9'"]),
+        ({"pretrained_cfg__input_size": None}, ["input_size", "None"]),
+        ({"model_args__use_naflex": True}, ["use_naflex"]),
+        ({"model_args__init_values": 0}, ["init_values=0"]),
+        ({"model_args__pos_embed": "rope"}, ["position", "learned"]),
+        ({"label_names": list("abcdefghi")}, ["class 5", "5 classes"]),
         ({"pretrained_cfg__interpolation": "random"}, ["interpolation", "random"]),
         ({"pretrained_cfg__label_offset": 1}, ["label_offset"]),
         ({"label_names": {"a": "cat"}}, ["label_names", "'a'"]),
@@ -287,6 +294,13 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
         ("config", {"qkv_bias": "yes"}, ["qkv_bias", "'yes'"]),
         ("config", {"head_dim": 8}, ["head_dim=8"]),
         ("config", {"quantization_config": {"bits": 4}}, ["quantization_config"]),
+        ("config", {"auto_map": {"AutoModel": "modelling.Mine"}}, ["auto_map", "code of its own"]),
+        ("config", {"num_labels": 7}, ["num_classes=7", "3", "belong together"]),
+        ("config", {"pruned_heads": {"0": [1]}}, ["pruned_heads"]),
+        ("config", {"layer_norm_eps": None}, ["layer_norm_eps", "None"]),
+        ("config", {"image_size": None}, ["image_size", "None"]),
+        ("config", {"num_attention_heads": True}, ["num_attention_heads", "True"]),
+        ("config", {"architecture": "vit_tiny_patch16_224"}, ["architecture"]),
         ("config", {"id2label": {"1": "a", "2": "b", "3": "c"}}, ["class 3", "3 classes"]),
         ("config", {"id2label": {"a": "b"}}, ["id2label", "'a'"]),
         ("config", {"id2label": {"0": 5}}, ["id2label", "5"]),
@@ -299,6 +313,18 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
         ("preprocessor_config", {"do_pad": True}, ["do_pad"]),
         ("preprocessor_config", {"do_normalize": 1}, ["do_normalize"]),
         ("preprocessor_config", {"resample": "bicubic"}, ["resample"]),
+        ("preprocessor_config", {"resample": 5}, ["resample=5", "lanczos"]),
+        ("preprocessor_config", {"do_resize": None}, ["do_resize=null", "version"]),
+        ("preprocessor_config", {"do_normalize": None}, ["do_normalize=null"]),
+        ("preprocessor_config", {"size": 32, "default_to_square": False}, ["default_to_square"]),
+        ("preprocessor_config", {"auto_map": {"A": "b.C"}}, ["auto_map", "code of its own"]),
+        ("preprocessor_config", {"offset": True}, ["offset"]),
+        ("preprocessor_config", {"crop_pct": 0.9}, ["crop_pct"]),
+        ("preprocessor_config", {"size": [32, 32, 3]}, ["size", "(32, 32, 3)"]),
+        ("preprocessor_config", {"size": "32"}, ["size", "'32'"]),
+        ("preprocessor_config", {"size": {"height": 32, "width": 32, "depth": 3}}, ["depth"]),
+        ("preprocessor_config", {"do_center_crop": True, "crop_size": 32, "size": 16}, ["(32, 32)", "(16, 16)"]),
+        ("preprocessor_config", {"rescale_factor": float("inf")}, ["rescale_factor", "inf"]),
     ],
 )
 def test_keys_and_values_of_transformers_that_are_refused(file, changes, words, tmp_path, refuses):
@@ -313,6 +339,20 @@ def test_what_is_not_written_has_transformers_default(tmp_path):
     for key in ("hidden_act", "layer_norm_eps", "qkv_bias", "num_channels"):
         del config[key]
     (tmp_path / "config.json").write_text(json.dumps(config))
+    found = load(tmp_path)
+    assert found.model.config.norm_eps == theirs.config.layer_norm_eps == 1e-12
+    same_answers(theirs, found)
+
+
+def test_what_is_not_written_has_timm_s_default(tmp_path):
+    theirs = timm_folder(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for key in ("crop_mode", "crop_pct", "interpolation", "mean", "std"):
+        del config["pretrained_cfg"][key]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    about = timm.models._hub.load_model_config_from_path(tmp_path)[0]
+    transform = timm.data.create_transform(**timm.data.resolve_data_config({}, pretrained_cfg=about))
+    assert_close(load(tmp_path).preprocess(PICTURE), transform(PICTURE)[None], rtol=0, atol=1e-6)
     same_answers(theirs, load(tmp_path))
 
 
@@ -321,6 +361,24 @@ def test_the_defaults_of_each_model_type_are_transformers(kind):
     theirs = transformers.AutoConfig.for_model(kind)
     ours = configs.FAMILIES[kind]
     assert (ours.norm_eps, ours.image_size) == (theirs.layer_norm_eps, theirs.image_size)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [
+        ("config", {"id2label": None, "pruned_heads": {}, "auto_map": None, "num_labels": 3, "dtype": "bfloat16"}),
+        ("config", {"num_hidden_layers": 2.0}),
+        ("preprocessor_config", {"do_center_crop": None, "crop_size": None, "resample": None, "image_mean": None}),
+        ("preprocessor_config", {"image_processor_type": "ViTImageProcessorFast", "default_to_square": True}),
+        ("preprocessor_config", {"do_center_crop": True, "crop_size": {"height": 32, "width": 32}, "device": None}),
+    ],
+)
+def test_keys_that_change_nothing(file, changes, tmp_path):
+    theirs = hf_folder(tmp_path)
+    before = load(tmp_path).preprocess
+    found = load(change(tmp_path, f"{file}.json", **changes))
+    assert dataclasses.replace(found.preprocess, crop=before.crop) == before
+    same_answers(theirs, found)
 
 
 def test_without_a_preprocessor_the_pixels_are_assumed(tmp_path):
@@ -395,7 +453,8 @@ def test_shards(suffix, tmp_path):
     [
         ({"a": "../x.safetensors"}, ValueError, ["../x.safetensors", "beside"]),
         ({"a": "/etc/passwd"}, ValueError, ["/etc/passwd"]),
-        ({"a": "x.json"}, ValueError, ["x.json"]),
+        ({"a": "x.json"}, ValueError, ["x.json", "no file of weights beside it"]),
+        ({"a": "model.safetensors.index.json"}, ValueError, ["index.json'", "no file of weights beside it"]),
         ({"a": 5}, ValueError, ["weight_map"]),
         ({}, ValueError, ["weight_map"]),
         ([1], ValueError, ["weight_map"]),
@@ -411,6 +470,38 @@ def test_an_index_that_is_wrong(index, error, words, tmp_path, refuses):
     path.write_text(json.dumps({"weight_map": index}))
     with refuses(error, *words):
         vt.weights.read(path)
+
+
+def test_a_damaged_shard_is_named_once(tmp_path, refuses):
+    save_file({"a": torch.ones(9)}, tmp_path / "x.safetensors")
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(json.dumps({"weight_map": {"a": "x.safetensors"}}))
+    content = (tmp_path / "x.safetensors").read_bytes()
+    (tmp_path / "x.safetensors").write_bytes(content[:-4])
+    with refuses(ValueError, "x.safetensors is damaged") as caught:
+        vt.weights.read(path)
+    assert "index.json" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [5, None])
+def test_a_file_in_an_index_that_is_no_name(value, tmp_path, refuses):
+    hf_folder(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    index = {"a": "x.safetensors", "b": value}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    with refuses(ValueError, "index.json", "weight_map"):
+        vt.load(tmp_path)
+
+
+def test_a_json_file_of_a_gigabyte_isn_t_read(tmp_path, refuses):
+    hf_folder(tmp_path)
+    with (tmp_path / "config.json").open("wb") as file:
+        file.write(b'{"model_type": "vit"')
+        file.truncate(10**9)  # a hole, which takes no disk
+    with refuses(ValueError, "config.json is damaged"):
+        vt.load(tmp_path)
+    with refuses(ValueError, "config.json is damaged"):
+        vt.load(tmp_path / "model.safetensors")
 
 
 @pytest.mark.parametrize(

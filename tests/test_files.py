@@ -32,7 +32,7 @@ def shipped(request):
 
 
 def test_these_come_with_the_package():
-    assert sorted(folder.name for folder in files.SHIPPED.iterdir()) == sorted([*NAMES, "cifar10"])
+    assert sorted(folder.name for folder in files.SHIPPED.iterdir()) == sorted([*NAMES, "cifar10", "digits-patch2"])
     assert sum(file.stat().st_size for file in files.SHIPPED.rglob("*.*")) <= 5_000_000
 
 
@@ -127,7 +127,7 @@ def test_a_shipped_name_wins_over_a_folder(tmp_path, monkeypatch):
 
 
 def test_load_refuses_an_unknown_name(refuses):
-    with refuses(ValueError, "'dogs'", "digits, shapes", "--out"):
+    with refuses(ValueError, "'dogs'", "digits", "shapes", "--out"):
         vt.load("dogs")
 
 

@@ -230,6 +230,44 @@ def test_cells_that_only_draw_are_folded_and_no_others(lesson: Path) -> None:
         assert one.metadata == other.metadata, f"make refresh, or tools/lessons.py fold: {one.source[:80]}"
 
 
+def test_what_draws_stands_in_a_cell_of_its_own(lesson: Path) -> None:
+    # So that it can be folded, and its caption doesn't tell what the figure shows before it is seen.
+    for cell in cells(lesson, "code"):
+        if "plots.show(" in cell["source"]:
+            assert tool.FOLDED in cell["metadata"].get("tags", []), cell["source"][:80]
+
+
+def numbered(prose: str) -> list[str]:
+    """What is wrong with the numbers of a lesson's sections, and with the places that name one."""
+    sections = [int(number) for number in re.findall(r"^## (\d+) ·", prose, re.MULTILINE)]
+    wrong = [f"sections {sections}"] * (sections != list(range(1, len(sections) + 1)))
+    named = re.findall(r"^(?:.*[^\w.])?sections? (\d+)(?![.\d])(?! of the paper)", prose, re.MULTILINE | re.IGNORECASE)
+    return wrong + [f"section {number} is named" for number in named if int(number) not in sections]
+
+
+def test_sections_are_numbered_without_a_gap_and_those_that_are_named_exist(lesson: Path) -> None:
+    # A heading is easily lost with the cell that it stands in.
+    assert not numbered("\n".join(cell["source"] for cell in cells(lesson)))
+
+
+@pytest.mark.parametrize(
+    "prose",
+    ["## 1 · A\n## 3 · B", "## 2 · B", "## 1 · A\nas section 4 shows", "## 1 · A\n(Section 2 measures it.)"],
+)
+def test_a_lost_heading_is_found(prose: str) -> None:
+    assert numbered(prose)
+
+
+def test_numbers_of_sections_that_are_right_are_left_alone() -> None:
+    assert not numbered("## 1 · A\n## 2 · B\nsection 2 says so (section 3.1 of the paper, too)\n## Summary")
+
+
+def test_figures_are_numbered_without_a_gap(lesson: Path) -> None:
+    drawn = "\n".join(cell["source"] for cell in cells(lesson, "code"))
+    found = re.findall(r"\*\*Figure (\d+)\.(\d+)\.\*\*", drawn)
+    assert found == [(str(int(lesson.name[:2])), str(number)) for number in range(1, len(found) + 1)]
+
+
 def test_the_reading_time_holds(lesson: Path) -> None:
     minutes = tool.minutes(nbformat.read(lesson, as_version=4))
     stated = int(re.search(r"^\| (\d+) minutes \|", cells(lesson)[0]["source"], re.MULTILINE)[1])

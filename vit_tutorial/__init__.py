@@ -20,11 +20,16 @@ The map: lesson, module, and what is in it.
 | 07 | train_command | Training from the command line.
 | 08 | explain       | What a trained model looks at, and how well that points.
 | 08 | explorer      | The same as a page to explore: every patch, layer and head.
+| 09 | unwrap        | The weights inside a training checkpoint.
 | 09 | convert       | Every library's names for the same weights.
 | 09 | configs       | What a library's config.json tells beside the weights, key by key.
 | 09 | weights       | Published weights as a model of this package.
 | 09 | predict       | What is in a photograph, from the command line.
 | 12 | hybrid        | Tokens from the feature map of a convolutional network.
+| 15 | modern        | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
+| 15 | convert_modern | Their names for the same weights.
+| 15 | configs_modern | What their config.json tells beside the weights.
+| -- | live          | The model itself in a page: draw, watch each step, change it.
 | -- | files         | Trained models on disk, read without running their code.
 | -- | runs          | What makes a training run repeatable: order, chance and the state on disk.
 | -- | precision     | Whether bfloat16 is quicker here than float32.
@@ -56,13 +61,17 @@ if TYPE_CHECKING:  # for mypy and editors: a line a module that isn't imported a
     from vit_tutorial import augment as augment
     from vit_tutorial import checks as checks
     from vit_tutorial import configs as configs
+    from vit_tutorial import configs_modern as configs_modern
     from vit_tutorial import convert as convert
+    from vit_tutorial import convert_modern as convert_modern
     from vit_tutorial import data as data
     from vit_tutorial import drawings as drawings
     from vit_tutorial import explain as explain
     from vit_tutorial import explorer as explorer
     from vit_tutorial import files as files
     from vit_tutorial import hybrid as hybrid
+    from vit_tutorial import live as live
+    from vit_tutorial import modern as modern
     from vit_tutorial import plots as plots
     from vit_tutorial import precision as precision
     from vit_tutorial import predict as predict
@@ -72,6 +81,7 @@ if TYPE_CHECKING:  # for mypy and editors: a line a module that isn't imported a
     from vit_tutorial import style as style
     from vit_tutorial import train as train
     from vit_tutorial import train_command as train_command
+    from vit_tutorial import unwrap as unwrap
     from vit_tutorial import weights as weights
     from vit_tutorial.weights import load as load
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from vit_tutorial.convert import HALF, IMAGENET, Told
-from vit_tutorial.data import Preprocessing
-from vit_tutorial.files import some
+from vit_tutorial.convert_modern import OPENAI
+from vit_tutorial.data import Corner, Preprocessing
+from vit_tutorial.embeddings import ResizeRecipe
+from vit_tutorial.files import short, some
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.vit import Pool, ViTConfig
@@ -33,6 +35,7 @@ class Known:
     labels: Mapping[int, str] = field(default_factory=dict)  # class names by their number
     pixels: Preprocessing | None = None  # None: nothing is said of them
     resized: bool = False  # whether the library itself resizes positions to these pixels
+    recipe: ResizeRecipe = "timm"  # and how
 
     def check(self, config: ViTConfig) -> None:
         """Raise a ValueError if the tensors are another model's than the config says."""
@@ -73,14 +76,14 @@ def _number(value: Any, name: str, least: float = -math.inf) -> float:
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= least
     if not good:
         raise ValueError(
-            f"{name} must be a number{'' if least == -math.inf else f' from {least:g}'}, got {value!r:.100}"
+            f"{name} must be a number{'' if least == -math.inf else f' from {least:g}'}, got {short(value)}"
         )
     return float(value)
 
 
 def _whole(value: Any, name: str, least: int = 1) -> int:
     if int(_number(value, name, least)) != value:
-        raise ValueError(f"{name} must be a whole number, got {value!r:.100}")
+        raise ValueError(f"{name} must be a whole number, got {short(value)}")
     return int(value)
 
 
@@ -91,7 +94,7 @@ def _size(value: Any, name: str) -> Size:
 
 def _flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, got {value!r:.100}")
+        raise ValueError(f"{name} must be true or false, got {short(value)}")
     return value
 
 
@@ -114,7 +117,7 @@ def _labels(names: Any, where: str) -> dict[int, str]:
     labels = {}
     for key, name in pairs:
         if not re.fullmatch(r"\d{1,9}", str(key)) or not isinstance(name, str):
-            raise ValueError(f"{where} must map numbers to names, got {key!r:.100}: {name!r:.100}")
+            raise ValueError(f"{where} must map numbers to names, got {short(key)}: {short(name)}")
         labels[int(key)] = name
     return labels
 
@@ -192,14 +195,14 @@ def timm(config: Json) -> Known:
     _refuse_unknown(args, TIMM_ARGS | TIMM_HARMLESS_ARGS | set(TIMM_OFF), "its model_args")
     for key, good in TIMM_OFF.items():
         if key in args and not any(args[key] is value or args[key] == value for value in good):
-            raise ValueError(f"its model_args have {key}={args[key]!r:.100}, which is beyond ViTConfig")
+            raise ValueError(f"its model_args have {key}={short(args[key])}, which is beyond ViTConfig")
     name = config.get("architecture")
     num_heads, gelu = _timm_architecture(name)
     if "num_heads" in args:
         num_heads = _whole(args["num_heads"], "num_heads")
     act_layer = args.get("act_layer")
     if not isinstance(act_layer, str | None) or act_layer not in TIMM_GELUS:
-        raise ValueError(f"its model_args have act_layer={act_layer!r:.100}: ViTConfig has gelu and gelu_tanh")
+        raise ValueError(f"its model_args have act_layer={short(act_layer)}: ViTConfig has gelu and gelu_tanh")
     gelu = TIMM_GELUS[act_layer] or gelu
     fields = _timm_fields(config, args)
     channels = fields["in_channels"] or _input(about)[0]
@@ -211,16 +214,17 @@ def timm(config: Json) -> Known:
     if about.get("label_offset") or config.get("label_offset"):
         raise ValueError("its label_offset shifts the classes, which this package doesn't")
     labels = next((at[key] for key in ("label_names", "labels") for at in (config, about) if at.get(key)), None)
-    told = Told(num_heads, _size(image_size, "img_size"), gelu, 1e-6)
+    told = Told(num_heads, _size(image_size, "img_size"), gelu, 1e-6, plain=True)
     pools = _timm_pools(str(name), config, args)
     return Known("timm", told, fields, pools, _labels(labels, "label_names"), pixels, resized)
 
 
 def _timm_architecture(name: Any) -> tuple[int, Gelu]:
-    match = next((m for pattern in PLAIN if (m := re.fullmatch(pattern, str(name)))), None)
+    called = name if isinstance(name, str) else ""
+    match = next((m for pattern in PLAIN if (m := re.fullmatch(pattern, called))), None)
     if match is None:
         raise ValueError(
-            f"timm's {name!r:.100} is beyond ViTConfig, or not known to be the paper's architecture, as vit_*_patch*, "
+            f"timm's {short(name)} is beyond ViTConfig, or not known to be the paper's architecture, as vit_*_patch*, "
             "vit_*_gap_*, vit_*_siglip_gap_*, vit_*_r*_s*, deit_* and flexivit_* are"
         )
     size = match.groupdict().get("size") or ""
@@ -233,7 +237,7 @@ def _timm_pools(name: str, config: Json, args: Json) -> tuple[Pool, ...]:
     pools = [at["global_pool"] for at in (args, config) if at.get("global_pool") is not None]
     if strange := [pool for pool in pools if pool not in ("token", "avg")]:
         raise ValueError(
-            f"it pools by {strange[0]!r:.100} (global_pool): ViTConfig reads the class token, or the mean without one"
+            f"it pools by {short(strange[0])} (global_pool): ViTConfig reads the class token, or the mean without one"
         )
     pool, class_token = pools[0] if pools else None, args.get("class_token")
     mean = "_gap_" in name if pool is None else pool == "avg"
@@ -261,7 +265,7 @@ def _timm_fields(config: Json, args: Json) -> dict[str, Any]:
 def _input(about: Json) -> tuple[int, int, int]:
     size = about.get("input_size", (3, 224, 224))
     if not isinstance(size, (list, tuple)) or len(size) != 3:
-        raise ValueError(f"input_size must be channels, height and width, got {size!r:.100}")
+        raise ValueError(f"input_size must be channels, height and width, got {short(size)}")
     channels, height, width = (_whole(value, "input_size") for value in size)
     return channels, height, width
 
@@ -275,7 +279,7 @@ def _timm_pixels(about: Json, channels: int) -> Preprocessing:
     interpolation = about.get("interpolation") or "bicubic"
     if mode not in ("center", "squash"):
         raise ValueError(
-            f"it cuts pictures by crop_mode={mode!r:.100}, which Preprocessing can't express: center, squash"
+            f"it cuts pictures by crop_mode={short(mode)}, which Preprocessing can't express: center, squash"
         )
     if mode == "squash" and share == 1:
         return Preprocessing((height, width), mean, std, "squeeze", interpolation)
@@ -345,7 +349,7 @@ HF_GELUS: dict[str, Gelu] = {
 HF_READ = {
     "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act", "layer_norm_eps",
     "image_size", "patch_size", "num_channels", "qkv_bias", "id2label", "num_labels", "_num_labels", "head_dim",
-    "is_hybrid", "backbone_config", "backbone", "quantization_config", "pruned_heads",
+    "is_hybrid", "backbone_config", "backbone", "quantization_config", "pruned_heads", "auto_map",
 }  # fmt: skip
 HF_HARMLESS = {  # of training, of generating text, of other outputs, and where it is from
     "model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path", "name_or_path",
@@ -355,7 +359,7 @@ HF_HARMLESS = {  # of training, of generating text, of other outputs, and where 
     "use_return_dict", "chunk_size_feed_forward", "is_encoder_decoder", "is_decoder", "gradient_checkpointing",
     "attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "finetuning_task",
     "task_specific_params", "torchscript", "use_bfloat16", "use_cache", "tie_word_embeddings", "tie_encoder_decoder",
-    "tf_legacy_loss", "cross_attention_hidden_size", "add_cross_attention", "tokenizer_class", "prefix", "auto_map",
+    "tf_legacy_loss", "cross_attention_hidden_size", "add_cross_attention", "tokenizer_class", "prefix",
     "bos_token_id", "pad_token_id", "eos_token_id", "sep_token_id", "decoder_start_token_id", "max_length",
     "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature",
     "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
@@ -380,21 +384,22 @@ def transformers(config: Json, processor: Json | None) -> Known:
         return _timm_wrapper(config)
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise ValueError(
-            f"transformers' {kind!r:.100} is beyond ViTConfig, which can express the model types "
+            f"transformers' {short(kind)} is beyond ViTConfig, which can express the model types "
             f"{', '.join(FAMILIES)}, timm_wrapper"
         )
     family = FAMILIES[kind]
     _refuse_unknown(config, HF_READ | HF_HARMLESS | family.own_keys, "its config")
-    for key in ("is_hybrid", "backbone_config", "backbone", "quantization_config", "pruned_heads"):
+    for key in ("is_hybrid", "backbone_config", "backbone", "quantization_config", "pruned_heads", "auto_map"):
         if config.get(key):
-            raise ValueError(f"its config has {key}, which is beyond ViTConfig")
+            why = ": code of its own" if key == "auto_map" else ""
+            raise ValueError(f"its config has {key}{why}, which is beyond ViTConfig")
     act = config.get("hidden_act", "gelu")
     if not isinstance(act, str) or act not in HF_GELUS:
-        raise ValueError(f"its config has hidden_act={act!r:.100}, which is beyond ViTConfig: {', '.join(HF_GELUS)}")
+        raise ValueError(f"its config has hidden_act={short(act)}, which is beyond ViTConfig: {', '.join(HF_GELUS)}")
     dim = _whole(config.get("hidden_size", 768), "hidden_size")
     num_heads = _whole(config.get("num_attention_heads", 12), "num_attention_heads")
     if config.get("head_dim") not in (None, dim / num_heads):
-        raise ValueError(f"its config has head_dim={config['head_dim']!r:.100}, and D / h is {dim / num_heads:g}")
+        raise ValueError(f"its config has head_dim={short(config['head_dim'])}, and D / h is {dim / num_heads:g}")
     channels = _whole(config.get("num_channels", 3), "num_channels")
     eps = _number(config.get("layer_norm_eps", family.norm_eps), "layer_norm_eps", 0)
     told = Told(num_heads, _size(config.get("image_size", family.image_size), "image_size"), HF_GELUS[act], eps)
@@ -406,6 +411,8 @@ def transformers(config: Json, processor: Json | None) -> Known:
         "in_channels": channels,
         "qkv_bias": _flag(config.get("qkv_bias", True), "qkv_bias"),
     }
+    if config.get("num_labels") is not None and "Classification" in str(config.get("architectures")):
+        fields["num_classes"] = _whole(config["num_labels"], "num_labels", 0)
     pixels = None if processor is None else _pixels(processor, family, channels)
     labels = _labels(config.get("id2label"), "id2label")
     return Known("huggingface", told, fields, (family.pool,), labels, pixels)
@@ -430,30 +437,61 @@ PROCESSORS: dict[str, Json] = {  # what isn't written in a preprocessor_config.j
     "DeiT": {"size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
     "Beit": {"size": 224, "resample": 3},
     "DPT": {"size": 384, "resample": 3},
+    "CLIP": {
+        "size": {"shortest_edge": 224},
+        "resample": 3,
+        "do_center_crop": True,
+        "crop_size": 224,
+        "image_mean": OPENAI[0],
+        "image_std": OPENAI[1],
+    },
+    "Bit": {
+        "size": {"shortest_edge": 224},
+        "resample": 3,
+        "do_center_crop": True,
+        "crop_size": 224,
+        "image_mean": OPENAI[0],
+        "image_std": OPENAI[1],
+    },
+    "Siglip": {"size": 224, "resample": 3},
+    "DINOv3ViT": {"size": 224, "resample": 2, "image_mean": IMAGENET[0], "image_std": IMAGENET[1]},
 }
 PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # as Pillow numbers them
 PROCESSOR_READ = {
     "do_resize", "size", "resample", "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize",
     "image_mean", "image_std", "do_pad", "ensure_multiple_of", "keep_aspect_ratio", "do_flip_channel_order",
+    "default_to_square", "auto_map",
 }  # fmt: skip
 PROCESSOR_HARMLESS = {  # pictures are made RGB here as well; labels of segmentation; where and in what form it answers
     "image_processor_type", "feature_extractor_type", "do_convert_rgb", "do_reduce_labels", "reduce_labels",
     "_valid_processor_keys", "data_format", "input_data_format", "device", "return_tensors", "disable_grouping",
-    "default_to_square", "processor_class", "pad_size", "size_divisor", "auto_map", "image_seq_length",
+    "processor_class", "pad_size", "size_divisor", "image_seq_length",
     "_processor_class",
 }  # fmt: skip
 
 
 def _pixels(how: Json, family: Family, channels: int) -> Preprocessing:
-    """As transformers' image processors prepare pictures: resize, crop, scale, normalise."""
+    """As transformers' image processors prepare pictures: resize, crop, scale, normalise.
+
+    In Pillow's numbers. The processors that resize by torchvision round a few pixels in a thousand to the next of 256
+    levels.
+    """
     kind = how.get("image_processor_type") or how.get("feature_extractor_type") or family.processor
     kind = re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", str(kind))
     if kind not in PROCESSORS:
-        raise ValueError(f"its image processor is {kind!r:.100}: {', '.join(PROCESSORS)} are known. Give preprocess=")
+        raise ValueError(f"its image processor is {short(kind)}: {', '.join(PROCESSORS)} are known. Give preprocess=")
     _refuse_unknown(how, PROCESSOR_READ | PROCESSOR_HARMLESS, "its preprocessor_config")
+    if how.get("auto_map"):
+        raise ValueError("its preprocessor has auto_map: code of its own, which isn't run. Give preprocess=")
+    for key in ("do_resize", "do_rescale", "do_normalize", "do_center_crop"):
+        if key in how and how[key] is None and PROCESSORS[kind].get(key, key != "do_center_crop"):
+            raise ValueError(
+                f"its preprocessor has {key}=null, on in one version of transformers, off in another: give preprocess="
+            )
     how = PROCESSORS[kind] | {key: value for key, value in how.items() if value is not None}
     for key, good in (
         ("do_resize", True),
+        ("default_to_square", True),
         ("do_pad", False),
         ("keep_aspect_ratio", False),
         ("do_flip_channel_order", False),
@@ -469,11 +507,14 @@ def _pixels(how: Json, family: Family, channels: int) -> Preprocessing:
     resample = _whole(how["resample"], "resample", 0)
     if resample not in PILLOW:
         raise ValueError(f"its preprocessor has resample={resample}: {PILLOW} are known. Give preprocess=")
-    return Preprocessing(size, mean, std, crop, PILLOW[resample], squeeze=squeeze)
+    corner: Corner = "rounded" if isinstance(crop, str) or squeeze else "floored"  # transformers' middle is another
+    return Preprocessing(size, mean, std, crop, PILLOW[resample], squeeze=squeeze, corner=corner)
 
 
 def _resize(how: Json) -> tuple[tuple[int, int], float | str, bool]:
     """The size that a model gets, the share of the resized picture that it is, and whether that lost its shape."""
+    if isinstance(how["size"], dict) and how["size"].keys() == {"shortest_edge"}:
+        return _short_side(how)
     resized = _height_width(how["size"], "size")
     if not _flag(how.get("do_center_crop", False), "do_center_crop"):
         return resized, "squeeze", False
@@ -490,12 +531,26 @@ def _resize(how: Json) -> tuple[tuple[int, int], float | str, bool]:
     return cut, share, True
 
 
+def _short_side(how: Json) -> tuple[tuple[int, int], float | str, bool]:
+    """As :func:`_resize`, of a picture whose shorter side gets a length, before a square is cut out."""
+    short = _whole(how["size"]["shortest_edge"], "shortest_edge")
+    if not _flag(how.get("do_center_crop", False), "do_center_crop"):
+        raise ValueError("its preprocessor cuts no square, which Preprocessing can't express: give preprocess=")
+    cut = _height_width(how.get("crop_size", short), "crop_size")
+    if cut[0] != cut[1] or cut[0] > short:
+        raise ValueError(
+            f"its preprocessor cuts {cut} out of a short side of {short}, which Preprocessing can't express: give "
+            "preprocess="
+        )
+    return cut, cut[0] / short, False
+
+
 def _height_width(size: Any, name: str) -> tuple[int, int]:
     if isinstance(size, dict) and size.keys() == {"height", "width"}:
         size = (size["height"], size["width"])
     if isinstance(size, dict):
         raise ValueError(
-            f"its preprocessor has {name}={size!r:.100}, which Preprocessing can't express: give preprocess="
+            f"its preprocessor has {name}={short(size)}, which Preprocessing can't express: give preprocess="
         )
     height, width = as_pair(tuple(size) if isinstance(size, list) else size, name)
     return _whole(height, name), _whole(width, name)

@@ -1,16 +1,15 @@
 """Lesson 09: published checkpoints under our names, and ours under theirs: a table of names and a function a library.
 
 >>> import vit_tutorial as vt
->>> theirs = vt.weights.to_timm(vt.load("digits").model)
->>> config, state_dict, preprocess = vt.weights.convert(
-...     theirs, num_heads=4, image_size=8, gelu="exact", norm_eps=1e-6, preprocess=vt.load("digits").preprocess
-... )
+>>> model, _, pixels = vt.load("digits")
+>>> told = {"num_heads": 4, "image_size": 8, "gelu": "exact", "norm_eps": 1e-6, "preprocess": pixels, "plain": True}
+>>> config, state_dict, preprocess = vt.weights.convert(vt.weights.to_timm(model), **told)
 >>> config.image_size, config.dim, config.depth
 (8, 64, 4)
 
-A file is read in five steps: wrappers off (:func:`_unwrap`), whose names are these (:func:`_identify`), that library's
-oddities (``mend_...``), its table (:func:`names_of`), and the config that the shapes tell. A new library is a table, a
-function if it has oddities, and a line in ``SOURCES``.
+A file is read in five steps: wrappers off (:mod:`vit_tutorial.unwrap`), whose names are these (:func:`_identify`), that
+library's oddities (``mend_...``), its table (:func:`names_of`), and the config that the shapes tell. A new library is a
+table, a function if it has oddities, and a line in ``SOURCES``.
 """
 
 from __future__ import annotations
@@ -21,16 +20,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial import files
+from vit_tutorial import convert_modern, files
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import Position, sincos_position_embedding
 from vit_tutorial.hybrid import ConvStem, ResNetStem
 from vit_tutorial.mlp import Gelu
+from vit_tutorial.modern import ModernViT
 from vit_tutorial.patches import Size, as_pair
+from vit_tutorial.unwrap import AVERAGE, HEAD, State, unwrap
 from vit_tutorial.vit import Pool, Stem, ViT, ViTConfig
 
 # Our name on the left, theirs on the right: {i} is the block, * stands for weight or bias (in Flax's files, where names
@@ -116,7 +116,6 @@ STEM = re.compile(
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 POOL_OF: dict[int, Pool] = {0: "mean", 1: "cls", 2: "distilled"}  # by the number of tokens before the patches
-State = dict[str, Tensor]
 
 
 def from_flax(our: str, tensor: Tensor) -> Tensor:
@@ -149,10 +148,15 @@ def mend_timm(state: State) -> tuple[State, list[str]]:
     - MAE's full checkpoint has the decoder that paints the masked patches. The encoder is the model.
     - DeiT's distilled models have a second token and a second head, and answer the mean of both heads.
     """
-    if any(re.match(r"head\.(mlp|last_layer)\b", name) for name in state):
-        state = {name: tensor for name, tensor in state.items() if not re.match(r"head\.(mlp|last_layer)\b", name)}
+    projector = r"head\.(mlp|last_layer|last_norm)\d*\."
+    if all(any(name.startswith(part) for name in state) for part in ("head.mlp.", "head.last_layer.")):
+        state, _ = _split(state, projector)
     state, decoder = _split(state, r"decoder_")
     if "dist_token" in state:
+        if "head.weight" in state and "head_dist.weight" not in state:
+            raise ValueError(
+                "dist_token and head without head_dist: two tokens and one head, which ViTConfig can't express"
+            )
         state = _two_tokens(state, "cls_token", "dist_token")
         state = _two_heads(state, "head", "head_dist")
     return features_from_timm(state), ["the decoder"] if decoder else []
@@ -359,6 +363,7 @@ class Source:
     norm_eps: float = 1e-6
     gelu: Gelu = "exact"
     family: str = ""  # whose name it goes by as well
+    plain: bool = True  # whether these names stand for the paper's architecture alone
 
 
 HF_TABLES = tuple(
@@ -366,9 +371,9 @@ HF_TABLES = tuple(
 )
 SOURCES = {
     "torchvision": Source((TORCHVISION, TORCHVISION_0_12), mend_torchvision, IMAGENET, 224 / 256, "bilinear"),
-    "timm": Source((TIMM,), mend_timm, HALF, 0.9, "bicubic"),
-    "deit": Source((TIMM,), mend_timm, IMAGENET, 0.9, "bicubic", family="timm"),
-    "dino": Source((TIMM,), mend_timm, IMAGENET, 224 / 256, "bicubic", family="timm"),
+    "timm": Source((TIMM,), mend_timm, HALF, 0.9, "bicubic", plain=False),
+    "deit": Source((TIMM,), mend_timm, IMAGENET, 0.9, "bicubic", family="timm", plain=False),
+    "dino": Source((TIMM,), mend_timm, IMAGENET, 224 / 256, "bicubic", family="timm", plain=False),
     "huggingface": Source(HF_TABLES, mend_transformers, HALF, "squeeze", "bilinear", norm_eps=1e-12),
     # JAX's GELU is the tanh approximation.
     "google": Source((GOOGLE,), mend_google, HALF, "squeeze", "bilinear", gelu="tanh"),
@@ -411,18 +416,21 @@ NOT_OURS = {  # what ViTConfig can't express, by what its tensors are called
     r"embeddings\.(class_embedding|patch_embedding)\b": "a tower of a model of images and text (CLIP, SigLIP, BLIP)",
     r"\bstages\.\d|patch_embeddings\.\d|encoder\.block\.\d+\.\d": "stages of several resolutions (Swin, PVT, Hiera)",
     r"^embeddings\.projection\.": "positions of a pretraining grid (VitDet)",
-    r"parametrizations|weight_[gv]$": "a reparametrised layer (torch's remove_parametrizations makes it a plain one)",
+    r"parametrizations|weight_[guv]$|_(orig|mask)$": (
+        "a reparametrised layer (torch's remove_parametrizations, or prune.remove, makes it a plain one)"
+    ),
+    r"\battn\.(q|k|v)(_proj)?\.": "queries, keys and values apart",
+    r"lora_|base_layer|modules_to_save|original_module|adapt(er|mlp)|\bia3_": (
+        "an adapter beside the weights (LoRA and the like: merge it first)"
+    ),
+    r"prompt": "prompt tokens",
+    r"flat_param": "pieces of a model that FSDP cut up (save its full state dict)",
+    r"SCB$|_packed_params|absmax|quant_|qweight|qzeros|zero_point|weight_scale|scale_inv$": "quantised weights",
 }
-AVERAGES = ("teacher", "state_dict_ema", "model_ema", "ema_state_dict", "ema_model", "ema", "shadow", "averaged_model")
-WRAPPERS = (
-    *AVERAGES, "state_dict", "model", "model_state_dict", "model_state", "module", "net", "network", "encoder",
-    "backbone", "weights", "student",
-)  # fmt: skip
-AVERAGE = re.compile(r"(^|[._/])(ema|teacher|averaged?|momentum|shadow)([._/]|$)")
-INSIDE = re.compile(r"(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")  # torch's own, anywhere in a name
-WRAPPING = re.compile(
-    r"^((module|model|net|encoder|backbone|student|teacher|timm_model|vit|deit|ijepa|dpt)\.|opt/target/|params/(img/)?)+"
-)
+NO_TABLE = {  # architectures that might be ours, under names that no table here has
+    r"\bffn\.layers\.\d": "OpenMMLab's",
+    r"\bto_patch_embedding\b": "vit-pytorch's (whose patches have norms that ViTConfig can't express)",
+}
 BLOCK = re.compile(r"\b(?:blocks|layers?|encoder_layer|encoderblock)[._](\d{1,6})[./]")
 
 
@@ -436,8 +444,8 @@ class Converted(_Converted):
     """What :func:`convert` returns: ``config, state_dict, preprocess``, and ``assumed``.
 
     ``ViT(config).load_state_dict(state_dict)`` is the model. ``assumed`` maps what the tensors didn't tell
-    ("num_heads", "gelu", "norm_eps", "image_size", "preprocess") to what was taken; "weights" stands in it if there was
-    a choice, and "left_out" if there were parts that a ViT doesn't have.
+    ("num_heads", "gelu", "norm_eps", "image_size", "preprocess", "plain", "stem") to what was taken; "weights" stands
+    in it if there was a choice, and "left_out" if there were parts that a ViT doesn't have.
     """
 
     assumed: dict[str, Any]
@@ -465,13 +473,14 @@ def convert(
     norm_eps: float | None = None,
     preprocess: Preprocessing | None = None,
     stem: Stem | None = None,
+    parts: Mapping[str, Any] | None = None,
+    plain: bool | None = None,
 ) -> Converted:
     """A published checkpoint as a config, tensors under our names, and the preprocessing of its evaluation.
 
     Sizes are read off the shapes. Tensors keep their dtype and, where nothing had to be joined or turned, their memory.
     What a file of tensors can't tell is taken from its source's published models, and a UserWarning says so in a
-    sentence; give what you know, and there is nothing to warn of. That the blocks are the paper's (norms first) can't
-    be seen either, nor given.
+    sentence; give what you know, and there is nothing to warn of.
 
     Wrappers of training (``module.``, ``model.``, ``_orig_mod.`` and the like) are taken off. Of raw and averaged
     weights (EMA, DINO's teacher) the average is taken, as timm does; ``checkpoint["model"]`` gives the other. A head
@@ -489,13 +498,18 @@ def convert(
         preprocess: by default as the source evaluates its published models of this size.
         stem: of a model with convolutions before the tokens, whose strides the shapes don't show: by default 2 each. A
             ResNet's shapes show all.
+        parts: of a model of after 2020 (:mod:`vit_tutorial.modern`), fields of its config that no tensor shows, as in
+            ``{"pool": "mean", "rotary": modern.Rotary()}``.
+        plain: True if you know that the architecture is the paper's: norms before attention and MLP, the class token
+            read out (without one, the mean). timm's names and shapes are the same with norms behind (``ResPostBlock``),
+            another pooling or order of q, k and v; the other libraries' stand for one architecture.
 
     Raises:
         ValueError: names that are missing or too many, wrong shapes, numbers that aren't finite; parts that ViTConfig
             can't express; an unknown source; a value out of its range.
         TypeError: no mapping of names to tensors, or a value of another type.
     """
-    told = Told(num_heads, image_size, gelu, norm_eps, preprocess, stem)
+    told = Told(num_heads, image_size, gelu, norm_eps, preprocess, stem, plain, parts=parts)
     with files.refusing():
         converted = convert_told(state_dict, source, told)
     files.warn("this state dict", converted.assumed)
@@ -512,7 +526,9 @@ class Told:
     norm_eps: float | None = None
     preprocess: Preprocessing | None = None
     stem: Stem | None = None
+    plain: bool | None = None
     wanted_size: Size | None = None  # if the file's own isn't known: what the model shall take
+    parts: Mapping[str, Any] | None = None  # fields of modern.ModernConfig that no tensor shows
 
     def or_else(self, other: Told) -> Told:
         """These values, and the other's where there are none."""
@@ -522,7 +538,10 @@ class Told:
 
 def convert_told(state_dict: Mapping[str, Any], source: str, told: Told) -> Converted:
     """As :func:`convert`, without its warning."""
-    state, origin, assumed = _unwrap(state_dict)
+    state, origin, assumed = unwrap(state_dict, ANCHORS)
+    known = {f.name: getattr(told, f.name) for f in fields(told) if f.name not in ("stem", "plain")}
+    if source not in ("torchvision", "google", "big_vision") and (modern := convert_modern.convert(state, **known)):
+        return Converted(*modern[:3], modern[3] | assumed)
     state = {name: tensor for name, tensor in state.items() if not re.search(r"(^|\.)mask_token$", name)}
     if any("pre_logits" in name for name in state):
         state, _ = _split(state, r"(heads\.)?(pre_logits|head)[./]")
@@ -532,9 +551,9 @@ def convert_told(state_dict: Mapping[str, Any], source: str, told: Told) -> Conv
         assumed["left_out"] = ", ".join(left_out)
     _refuse_what_is_not_ours(state)
     state = {name: tensor for name, tensor in state.items() if not name.endswith(files.COUNTER)}
-    files.check_numbers(state)
-    state, features = {n: t for n, t in state.items() if not n.startswith(FEATURES)}, _split(state, FEATURES)[1]
+    state, features = _split(state, FEATURES)
     rows = _rows_of(table, state)
+    files.check_numbers(state | features)
     ours = _join(rows, state) | features
     config, taken = _config(name, ours, _flax_heads(rows, state), told)
     ours |= _positions(config, ours)
@@ -545,88 +564,6 @@ def convert_told(state_dict: Mapping[str, Any], source: str, told: Told) -> Conv
     check_preprocess(preprocess, config)
     contiguous = {our: tensor.contiguous() for our, tensor in ours.items()}
     return Converted(config, contiguous, preprocess, taken | assumed)
-
-
-def _unwrap(state_dict: Mapping[str, Any]) -> tuple[State, str, dict[str, Any]]:
-    """The tensors inside a training checkpoint, without prefixes; what they were in; and what was chosen."""
-    if not isinstance(state_dict, Mapping):
-        way_out = ": pass its state_dict()" if hasattr(state_dict, "state_dict") else ""
-        raise TypeError(f"names and tensors are needed, a mapping, got {type(state_dict).__name__}{way_out}")
-    state, origin, assumed = state_dict, "", {}
-    for _ in range(5):
-        inside = [wrapper for wrapper in WRAPPERS if _holds_tensors(state, wrapper)]
-        if not inside:
-            break
-        origin = inside[0]
-        if origin in AVERAGES and len(inside) > 1:
-            assumed["weights"] = f"{origin} of {', '.join(inside)}, the average"
-        state = state[origin]
-    names = [name for name in state if name != "n_averaged"]  # torch's AveragedModel counts
-    if others := [name for name in names if not isinstance(state[name], (Tensor, np.ndarray))]:
-        raise ValueError(
-            f"{len(others)} entries are no tensors: {files.some([str(name) for name in others])}: pass the state dict "
-            "within"
-        )
-    tensors: State = {}
-    for name, new in zip(names, _without_prefix([str(name) for name in names], assumed), strict=True):
-        value = state[name]
-        if new is not None and new in tensors:
-            raise ValueError(f"{len(names)} names, of which two differ in what wraps them alone: {files.some([new])}")
-        if new is not None:
-            tensors[new] = _tensor(value, new)
-    if not tensors:
-        raise ValueError(f"a state dict with names and tensors is needed, got {len(names)} names")
-    return tensors, origin, assumed
-
-
-def _tensor(value: Any, name: str) -> Tensor:
-    if isinstance(value, Tensor):
-        return value.detach()
-    if value.dtype.kind not in "fiub":
-        raise ValueError(f"{files.some([name])} is an array of {value.dtype}: numbers are needed")
-    return torch.from_numpy(value)
-
-
-def _holds_tensors(state: Mapping[str, Any], wrapper: str) -> bool:
-    inner = state.get(wrapper)
-    if wrapper in AVERAGES and isinstance(inner, (list, tuple)) and any(isinstance(x, Tensor) for x in inner):
-        raise ValueError(f"{wrapper} holds an average of the weights without their names: pass a state dict")
-    return isinstance(inner, Mapping) and any(isinstance(x, (Tensor, np.ndarray, Mapping)) for x in inner.values())
-
-
-def _without_prefix(names: list[str], assumed: dict[str, Any]) -> list[str | None]:
-    """The names without what training wrapped around them; None: of a second model in the same dictionary.
-
-    What stands before a source's anchor is the wrapper. Names that share its first part lose that: of
-    ``model.vit.embeddings`` and ``model.classifier``, ``model.vit.`` and ``model.``.
-    """
-    names = [INSIDE.sub("", name) for name in names]
-    found = {name[: -len(a)]: None for name in names for a in ANCHORS if name.endswith(a)}
-    prefixes = [prefix for prefix in found if not prefix or prefix[-1] in "./"]
-    if not prefixes:
-        return [WRAPPING.sub("", name) for name in names]
-    prefix, others = prefixes[0], prefixes[1:]
-    if others:
-        averages = [prefix for prefix in prefixes if AVERAGE.search(prefix)]
-        if len(averages) != 1:
-            raise ValueError(
-                f"{len(prefixes)} models are in this state dict, under {files.some([repr(p) for p in prefixes])}: pass "
-                "the names and tensors of one of them"
-            )
-        prefix, others = averages[0], [p for p in prefixes if p != averages[0] and p]
-        assumed["weights"] = f"those under {prefix!r} of {', '.join(map(repr, prefixes))}, the average"
-        if "" in prefixes:
-            return [name.removeprefix(prefix) if name.startswith(prefix) else None for name in names]
-    parts = re.findall(r"[^./]+[./]", prefix)
-    return [None if name.startswith(tuple(others)) else _strip(name, parts) for name in names]
-
-
-def _strip(name: str, parts: list[str]) -> str:
-    for part in parts:
-        if not name.startswith(part):
-            break
-        name = name[len(part) :]
-    return name
 
 
 def _identify(state: State, source: str, origin: str) -> tuple[str, dict[str, str], State, list[str]]:
@@ -645,7 +582,10 @@ def _identify(state: State, source: str, origin: str) -> tuple[str, dict[str, st
     if best[0] < 4:
         _refuse_what_is_not_ours(state)
         whose = "a known library" if source == "auto" else source
-        raise ValueError(f"this is no Vision Transformer of {whose}; {len(state)} names: {files.some(list(state))}")
+        raise ValueError(
+            f"this is no Vision Transformer of {whose}, none of whose names are among these {len(state)}: "
+            f"{files.some(list(state))}"
+        )
     name = best[1]
     if (source, name) == ("auto", "timm"):
         by_origin = {"teacher": "dino", "student": "dino", "model": "deit"}
@@ -656,12 +596,17 @@ def _identify(state: State, source: str, origin: str) -> tuple[str, dict[str, st
 
 def check_parts(state_dict: Mapping[str, Any]) -> None:
     """Raise a ValueError that names parts of a checkpoint which ViTConfig can't express, if their names show any."""
-    _refuse_what_is_not_ours(_unwrap(state_dict)[0])
+    _refuse_what_is_not_ours(unwrap(state_dict, ANCHORS).state)
 
 
 def _refuse_what_is_not_ours(state: State) -> None:
     """A ValueError that says which parts of this architecture ViTConfig can't express."""
     names = [name for name in state if not STEM.match(name)]
+    for pattern, whose in NO_TABLE.items():
+        if found := [name for name in names if re.search(pattern, name)]:
+            raise ValueError(
+                f"{files.some(found, 3)}: names as {whose}, which isn't read here: timm may have a converter"
+            )
     parts = []
     for pattern, part in NOT_OURS.items():
         if found := [name for name in names if re.search(pattern, name)]:
@@ -709,20 +654,31 @@ def _rows_of(table: dict[str, str], state: State) -> dict[str, list[str]]:
             rows = {our: theirs for our, theirs in rows.items() if our not in names}
     expected = {their: None for theirs in rows.values() for their in theirs}
     missing, unexpected = [n for n in expected if n not in state], [n for n in state if n not in expected]
-    if missing and all(name.endswith("bias") for name in missing) and not unexpected and len(missing) >= depth:
-        raise ValueError(f"{len(missing)} missing: {files.some(missing)}: layers without a bias, or norms (RMSNorm)")
-    if missing and missing == rows.get("norm.weight", []) + rows.get("norm.bias", []) and not unexpected:
-        raise ValueError(
-            f"2 missing: {files.some(missing)}: no norm after the last block, which ViTConfig can't express"
-        )
-    heads = [name for name in unexpected if re.match(r"(head|heads|classifier|fc|cls_classifier)\b", name)]
-    if heads and len(heads) == len(unexpected):
-        raise ValueError(
-            f"{len(heads)} unexpected: {files.some(heads)}: a head of another kind. ViTConfig's is one linear layer; "
-            "pass the names without the head's, and the model returns the features"
-        )
-    files.compare(expected, {name: tuple(tensor.shape) for name, tensor in state.items()})
+    if missing or unexpected:
+        lists = {"missing": missing, "unexpected": unexpected}
+        found = "; ".join(f"{len(names)} {what}: {files.some(names)}" for what, names in lists.items() if names)
+        raise ValueError(f"{found}: {_why_not(missing, unexpected, rows, depth)}")
     return rows
+
+
+def _why_not(missing: list[str], unexpected: list[str], rows: dict[str, list[str]], depth: int) -> str:
+    """What names that are missing or too many are a sign of."""
+    if not unexpected and len(missing) >= depth and all(name.endswith("bias") for name in missing):
+        return "layers without a bias, or norms (RMSNorm), which ViTConfig can't express"
+    if not unexpected and missing == rows.get("norm.weight", []) + rows.get("norm.bias", []):
+        return "no norm after the last block, which ViTConfig can't express"
+    if not unexpected:
+        return "the file isn't whole, or of another architecture"
+    if all(HEAD.search(name) for name in unexpected) and not missing:
+        return (
+            "a head of another kind. ViTConfig's is one linear layer; pass the names without the head's, and the model "
+            "returns the features"
+        )
+    if all(AVERAGE.search(name) for name in unexpected):
+        return "an average of the weights by names of its own: pass the tensors of one of the two"
+    if not missing:
+        return "parts of another architecture, or of training: if they change no answer, pass the names without them"
+    return "another architecture, or a file that isn't whole"
 
 
 def _join(rows: dict[str, list[str]], state: State) -> State:
@@ -741,6 +697,12 @@ def _join(rows: dict[str, list[str]], state: State) -> State:
     for our, rank in (ranks | {"blocks.0.mlp.fc1.weight": 2, "blocks.0.mlp.fc2.weight": 2}).items():
         if our in ours and ours[our].ndim != rank:
             raise ValueError(f"{rows[our][0]} {tuple(state[rows[our][0]].shape)} must have {rank} axes")
+    D = len(ours["norm.weight"]) if ours["norm.weight"].ndim else 0
+    for our, axis in {"embed.patches.proj.weight": 0, "embed.position": 2, "embed.cls_token": 2}.items():
+        if our in ours and ours[our].shape[axis] != D:
+            shape = "(1, T, D)" if axis else "(D, C, P, P)"
+            found = tuple(state[rows[our][0]].shape)
+            raise ValueError(f"{rows[our][0]} {found} must be {shape}, and by {rows['norm.weight'][0]} D is {D}")
     if len(ours["blocks.0.mlp.fc1.weight"]) == 2 * ours["blocks.0.mlp.fc2.weight"].shape[-1]:
         raise ValueError(f"{rows['blocks.0.mlp.fc1.weight'][0]}: a gated MLP (SwiGLU), which ViTConfig can't express")
     return ours
@@ -816,6 +778,12 @@ def _config(name: str, ours: State, flax_heads: int | None, told: Told) -> tuple
     position: Position = "learned"
     if "embed.position" not in ours:
         position = "sincos" if name == "big_vision" else "none"
+    if told.plain not in (None, True):
+        raise ValueError(
+            f"plain is True, if the architecture is the paper's: another is beyond ViTConfig, got {told.plain!r}"
+        )
+    if not about.plain and told.plain is None:
+        taken["plain"] = _architecture(sizes, position)
     for what, value in (("num_heads", num_heads), ("norm_eps", norm_eps)):
         if isinstance(value, bool) or not isinstance(value, int if what == "num_heads" else (int, float)):
             raise TypeError(f"{what} must be a number, got {value!r}")
@@ -823,6 +791,14 @@ def _config(name: str, ours: State, flax_heads: int | None, told: Told) -> tuple
         image_size=image_size, num_heads=num_heads, gelu=gelu, norm_eps=norm_eps, position=position, **sizes
     )
     return config, taken
+
+
+def _architecture(sizes: dict[str, Any], position: Position) -> str:
+    """What the same names and shapes could also be otherwise."""
+    read = {"cls": "the class token", "mean": "the mean of all tokens", "distilled": "the mean of both heads"}
+    parts = ["norms first in each block", f"{read[sizes['pool']]} read out"]
+    parts += ["no positions"] * (position == "none")
+    return " and ".join(parts)
 
 
 def _image_size(name: str, ours: State, patch_size: Size, told: Told) -> tuple[Size, bool]:
@@ -897,7 +873,10 @@ def _check_shapes(config: ViTConfig, ours: State, rows: dict[str, list[str]]) ->
         name = f"{files.some(rows.get(our, [our]), 3)}, as {our},"
         expected[name] = tuple(model[re.sub(r"^blocks\.\d+", "blocks.0", our)].shape)
         found[name] = tuple(tensor.shape)
-    files.compare(expected, found)
+    try:
+        files.compare(expected, found)
+    except ValueError as error:
+        raise ValueError(f"{error}: another architecture, or tensors laid out in another way") from None
 
 
 def _preprocess(name: str, config: ViTConfig) -> Preprocessing:
@@ -950,12 +929,16 @@ def rename(state_dict: Mapping[str, Tensor], table: Mapping[str, str]) -> State:
 def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
     """For ``timm.models.VisionTransformer`` of the same sizes (mean pooling: ``fc_norm=False``), or its distilled twin.
 
-    A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6).
+    A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6). A
+    :class:`vit_tutorial.modern.ModernViT` becomes a ``VisionTransformer``, an ``Eva`` (rotary positions, or biases of q
+    and v alone) or a ``Beit`` (position biases).
 
     Raises:
         ValueError: tensors that aren't a ViT's of this package; two tokens and no positions, which timm's twin has.
         TypeError: neither a model nor a mapping.
     """
+    if isinstance(model, ModernViT):
+        return convert_modern.to_timm(model)
     state, sizes = _whole(model)
     if sizes["pool"] != "distilled":
         return features_to_timm(rename(state, TIMM))
@@ -978,6 +961,8 @@ def to_torchvision(model: ViT | Mapping[str, Tensor]) -> State:
             pictures without three channels: not torchvision's.
         TypeError: neither a model nor a mapping.
     """
+    if isinstance(model, ModernViT):
+        raise ValueError("torchvision's ViT is that of 2020, and this is a ModernViT: to_timm, to_huggingface")
     state, sizes = _plain(model, "torchvision", qkv_bias=True)
     N = state["embed.position"].shape[1] - 1
     config = model.config if isinstance(model, ViT) else None
@@ -995,6 +980,9 @@ def to_torchvision(model: ViT | Mapping[str, Tensor]) -> State:
 def to_huggingface(model: ViT | Mapping[str, Tensor], version: int = 4) -> State:
     """For ``transformers.ViTForImageClassification`` of the same sizes, epsilon and GELU.
 
+    A :class:`vit_tutorial.modern.ModernViT` becomes the one of transformers' models that has its parts: DINOv2 (with or
+    without registers), DINOv3, CLIP's or SigLIP's vision model, or BEiT.
+
     Args:
         model: the model, or its state dict.
         version: 4 for the names in files, which ``from_pretrained`` of every version reads; 5 for the live modules of
@@ -1006,6 +994,8 @@ def to_huggingface(model: ViT | Mapping[str, Tensor], version: int = 4) -> State
     """
     if version not in (4, 5):
         raise ValueError(f"transformers renamed its modules in version 5: version is 4 or 5, got {version!r}")
+    if isinstance(model, ModernViT):
+        return convert_modern.to_huggingface(model, version)
     return rename(_plain(model, "transformers")[0], TRANSFORMERS_4 if version == 4 else TRANSFORMERS_5)
 
 

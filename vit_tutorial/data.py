@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from PIL import Image as PILImage
 
 Split = Literal["train", "test"]
+Corner = Literal["rounded", "floored"]
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # the place of each is its number in Pillow
 LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
 
@@ -114,6 +115,7 @@ class Preprocessing:
         interpolation: "bicubic", "bilinear", "lanczos" or "nearest".
         squeeze: with a number for ``crop``: the whole picture is resized, whatever its shape, before the middle is cut
             out (transformers' DeiT, timm's "squash").
+        corner: half a pixel of the middle's corner is "rounded" (torchvision, timm) or "floored" (transformers).
 
     Raises:
         ValueError: another crop or interpolation.
@@ -125,6 +127,7 @@ class Preprocessing:
     crop: float | str = "middle"
     interpolation: str = "bicubic"
     squeeze: bool = False
+    corner: Corner = "rounded"
 
     def __post_init__(self) -> None:
         share = isinstance(self.crop, (int, float)) and 0 < self.crop <= 1
@@ -181,7 +184,10 @@ class Preprocessing:
         elif height != width:
             scale = max(height / picture.height, width / picture.width)
             resized = [round(picture.height * scale), round(picture.width * scale)]
-        return np.array(F.center_crop(F.resize(picture, resized, mode), [H, W]))
+        picture = F.resize(picture, resized, mode)
+        if self.corner == "floored":
+            return np.array(F.crop(picture, (picture.height - H) // 2, (picture.width - W) // 2, H, W))
+        return np.array(F.center_crop(picture, [H, W]))
 
 
 def normalise(images: Tensor, data: Data | Preprocessing) -> Tensor:

@@ -5,7 +5,7 @@ Pure functions on tensors; :func:`relevance` alone runs a model. L layers, B ima
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -14,7 +14,8 @@ from torch.nn.functional import normalize
 from vit_tutorial.attention import MultiHeadSelfAttention, attention
 from vit_tutorial.embeddings import Grid
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.patches import Size, as_pair
+from vit_tutorial.modern import ModernAttention
+from vit_tutorial.patches import Size, as_pair, grid_shape
 from vit_tutorial.vit import ViT
 
 Maps = Mapping[int, Tensor] | Tensor  # what model.attention_maps returns, or its values stacked: (L, B, h, T, T)
@@ -140,7 +141,11 @@ def relevance(model: ViT, images: Tensor, classes: int | Sequence[int] | Tensor 
         gradients = torch.autograd.grad(score, weights)
     R = relevance_matrix([w.detach() for w in weights], gradients)  # (B, T, T)
     R = R - torch.eye(R.shape[-1], dtype=R.dtype, device=R.device)
-    return class_attention(R, model.config.grid, prefix_tokens=model.config.prefix_tokens)
+    grid = grid_shape((images.shape[-2], images.shape[-1]), model.config.patch_size)
+    prefix_tokens = model.config.prefix_tokens
+    if model.config.pool in ("mean", "attention"):  # no class token is read: the patches' rows
+        R, prefix_tokens = R[:, prefix_tokens:, prefix_tokens:], 0
+    return class_attention(R, grid, prefix_tokens=prefix_tokens)
 
 
 def relevance_matrix(weights: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
@@ -169,9 +174,13 @@ def _kept_weights(model: ViT) -> Iterator[list[Tensor]]:
     """Inside, each layer's attention runs step by step, and the list receives its weights (B, h, T, T)."""
     kept: list[Tensor] = []
 
-    def step_by_step(module: MultiHeadSelfAttention, inputs: tuple[Tensor], _: Tensor) -> Tensor:
+    def step_by_step(module: MultiHeadSelfAttention, inputs: tuple[Any, ...], _: Tensor) -> Tensor:
         # With every parameter frozen nothing needs a gradient: the first layer's input then starts the graph.
         x = inputs[0] if inputs[0].requires_grad else inputs[0].detach().requires_grad_()
+        if isinstance(module, ModernAttention):
+            y, weights = module.step_by_step(x, *inputs[1:])  # (B, T, D), (B, h, T, T)
+            kept.append(weights)
+            return y
         z, weights = attention(*module.split_heads(x))  # (B, h, T, d), (B, h, T, T)
         kept.append(weights)
         return module.proj(z.transpose(1, 2).flatten(2))  # (B, T, D), in place of the fused kernel's

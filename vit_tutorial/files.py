@@ -16,6 +16,7 @@ import math
 import os
 import pickle
 import re
+import reprlib
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing
 from vit_tutorial.hybrid import stem_from
+from vit_tutorial.modern import ModernConfig, build
 from vit_tutorial.vit import ViT, ViTConfig
 
 History = list[dict[str, float]]  # a row an epoch
@@ -97,14 +99,19 @@ def load(name: str | os.PathLike[str]) -> Stored:
         )
     with refusing(damaged(path)):
         state = read_safetensors(path / "model.safetensors")
-        settings = json.loads((path / "config.json").read_bytes())
+        settings = read_json(path / "config.json")
+        if "model" not in settings:
+            raise ValueError(
+                "config.json has no 'model', so it isn't this package's; the tensors alone: name their file"
+            )
         fields = settings["model"]
         stem = fields.get("stem")
-        config = ViTConfig(**(fields | {"stem": None if stem is None else stem_from(stem)}))
+        kind = ModernConfig if "registers" in fields else ViTConfig
+        config = kind(**(fields | {"stem": None if stem is None else stem_from(stem)}))
         if config.num_classes not in (0, len(settings["classes"])):
             raise ValueError(f"{len(settings['classes'])} names for {config.num_classes} classes")
         height, width = settings["image_size"]
-        how = {field: settings[field] for field in ("crop", "interpolation", "squeeze") if field in settings}
+        how = {field: settings[field] for field in ("crop", "interpolation", "squeeze", "corner") if field in settings}
         preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]), **how)
         return Stored(config, state, tuple(settings["classes"]), preprocess)
 
@@ -129,8 +136,10 @@ def refusing(about: str = "") -> Iterator[None]:
     start = f"{about}: " if about else ""
     try:
         yield
-    except OSError:
-        raise
+    except OSError as error:
+        if error.filename is None or brief(str(error)) == str(error):
+            raise
+        raise type(error)(error.errno, error.strerror, brief(str(error.filename), 1000)) from None
     except ValueError as error:
         raise ValueError(brief(f"{start}{error}")) from error
     except TypeError as error:
@@ -143,7 +152,9 @@ def refusing(about: str = "") -> Iterator[None]:
 
 
 def brief(text: str, limit: int = 1500) -> str:
-    """The text, cut in its middle where it is longer."""
+    """The text on one line, cut in its middle where it is longer; what can't be printed is written as its code."""
+    if not text.isprintable():  # a name may hold anything: line ends, codes that colour a terminal
+        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     return text if len(text) <= limit else f"{text[: limit - 300]} … {text[-290:]}"
 
 
@@ -156,9 +167,13 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         "image_size": "pictures of {} pixels",
         "preprocess": "{}",
         "stem": "the stem {}",
+        "rotary": "rotary positions {}",
+        "pool": "pooling by {}",
+        "plain": "the paper's architecture, {}",
     }
     said = {key: _recipe(value) if isinstance(value, Preprocessing) else value for key, value in assumed.items()}
-    parts = [f"{way.format(said[key])} ({key}=)" for key, way in ways.items() if key in said]
+    keys = {"rotary": "parts", "pool": "parts"}
+    parts = [f"{way.format(said[key])} ({keys.get(key, key)}=)" for key, way in ways.items() if key in said]
     sentences = []
     if parts:
         sentences.append(
@@ -178,7 +193,7 @@ def _recipe(how: Preprocessing) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A file's JSON object. Raises ValueError for a damaged one, OSError for one that can't be read."""
-    text = path.read_bytes()
+    text = path.read_bytes() if path.stat().st_size < 4_000_000 else b""  # names of 20,000 classes, both ways, take two
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -194,7 +209,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     The format has no checksum: of a flipped bit within a number, nothing tells. Raises ValueError for a file that is
     damaged or of another kind, OSError for one that can't be read.
     """
-    path.open("rb").close()  # whose errors name the file
+    _refuse_other_kind(path)
     try:
         return safetensors.torch.load_file(path)
     except safetensors.SafetensorError as error:
@@ -212,26 +227,62 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             code: it is named, and nothing of it was loaded.
         OSError: it isn't there, or can't be read.
     """
-    path = Path(path)
+    with refusing():
+        return _read(Path(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
     reader = _reader(path)
     if reader is None:
         raise ValueError(f"{path} is no file of weights: its name must end in {', '.join(READERS)}")
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: check the path, or give a name as in 'timm/NAME'")
+        raise FileNotFoundError(
+            f"there is no file {brief(str(path), 1000)}: check the path, or give a name as in 'timm/NAME'"
+        )
     try:
         return reader(path)
-    except Refused as error:  # says all that there is to say
-        raise ValueError(brief(str(error))) from None
+    except Refused:  # says all that there is to say
+        raise
     except OSError as error:
         if error.filename is not None or isinstance(error, FileNotFoundError):  # the disk's own
             raise
-        raise ValueError(f"{path} is damaged ({' '.join(str(error).split())[:200]}): get it again") from None
+        raise Refused(f"{path} is damaged ({' '.join(str(error).split())[:200]}): get it again") from None
     except Exception as error:  # on damaged bytes, unpickling and unzipping raise nearly anything
         # torch's own advice would be to run the code.
         reason = " ".join(str(error).rpartition("WeightsUnpickler error:")[2].partition("Check the doc")[0].split())
-        raise ValueError(
+        raise Refused(
             f"{path} is damaged, or of another kind ({reason[:200]}), and nothing was loaded: get it again"
         ) from None
+
+
+NAMES = 50_000  # tensors of a file; the largest models have a few thousand
+TOO_LONG = (
+    "names and shapes take less, so nothing was loaded. If it is a checkpoint with a history, save its state dict anew"
+)
+KINDS = {  # what files begin with that go by a wrong name
+    b"version https://git-lfs": "a pointer of Git LFS in the place of the file: git lfs pull brings it",
+    b"<": "a web page: get the file itself",
+    b"\x1f\x8b": "packed by gzip: unpack it first",
+    b"\xfd7zXZ": "packed by xz: unpack it first",
+}
+
+
+def _refuse_other_kind(path: Path) -> None:
+    """A ValueError that says what the file is, if that isn't what its name says."""
+    with path.open("rb") as file:  # whose errors name it
+        start = file.read(40)
+    kind = next((kind for begins, kind in KINDS.items() if start.startswith(begins)), "")
+    suffix, length = path.suffix.lower(), int.from_bytes(start[:8], "little")
+    if suffix == ".safetensors" and start[8:9] == b"{" and _most(path, 1_000_000) < length < path.stat().st_size:
+        raise Refused(
+            f"{path} begins with {length:,} bytes of names and shapes: no model has so many, nothing was loaded"
+        )
+    if suffix == ".safetensors" and start.startswith(b"PK"):
+        kind = "a zip, as torch.save or numpy.savez writes it: call it .pth or .npz"
+    elif suffix != ".safetensors" and start[8:9] == b"{" and length < path.stat().st_size:
+        kind = "in the format of .safetensors: call it so"
+    if kind:
+        raise Refused(f"{path} is {kind}. Nothing was loaded")
 
 
 class Refused(ValueError):
@@ -247,18 +298,24 @@ def _reader(path: Path) -> Callable[[Path], dict[str, Any]] | None:
     return next((reader for suffix, reader in READERS.items() if path.name.lower().endswith(suffix)), None)
 
 
-def _shards(path: Path) -> dict[str, Any]:
-    """All tensors of the files that an index names; they lie beside it."""
+def weight_map(path: Path) -> dict[str, str]:
+    """What an index says: the file of each tensor. They lie beside it. Raises ValueError for another content."""
     index = read_json(path).get("weight_map")
     if not isinstance(index, dict) or not index or not all(isinstance(file, str) for file in index.values()):
         raise Refused(f"{path} is damaged: it has no weight_map from names to files; get it again")
-    state: dict[str, Any] = {}
     for file in sorted(set(index.values())):
         if Path(file).name != file or "\\" in file or not file.endswith((".safetensors", ".bin")):
             raise Refused(
                 f"{path} names {brief(repr(file), 400)}, which is no file of weights beside it: nothing was loaded"
             )
-        shard = read(path.with_name(file))
+    return index
+
+
+def _shards(path: Path) -> dict[str, Any]:
+    """All tensors of the files that an index names."""
+    index, state = weight_map(path), dict[str, Any]()
+    for file in sorted(set(index.values())):
+        shard = _read(path.with_name(file))
         if twice := [name for name in shard if name in state]:
             raise Refused(f"{path.with_name(file)} holds {some(twice)} a second time: get it again")
         state |= shard
@@ -268,15 +325,22 @@ def _shards(path: Path) -> dict[str, Any]:
 
 
 def _pickle(path: Path) -> dict[str, Any]:
+    _refuse_other_kind(path)
     torch.serialization.add_safe_globals([argparse.Namespace])  # inert; DeiT's and DINO's files hold their options
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             _no_bomb(archive, path)
+            if any(name.endswith("/constants.pkl") for name in archive.namelist()):
+                raise Refused(
+                    f"{path} is a TorchScript archive, a model with its code, and nothing was loaded: save its "
+                    "state_dict() with torch.save, or get a .safetensors file"
+                )
             # torch doesn't compare check sums; it can also write files without.
             if any(entry.CRC for entry in archive.infolist()) and (bad := archive.testzip()):
                 raise Refused(f"{path} is damaged: {bad} doesn't match its check sum; get it again")
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        with _Metered(path) as file:
+            loaded = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         with path.open("rb") as file:
             start = file.read(2)
@@ -312,14 +376,22 @@ def _npz(path: Path) -> dict[str, Any]:
                     what = "holds a pickle" if dtype.hasobject else f"declares {dtype} {shape} and holds another size"
                     raise Refused(f"{path}: {entry.filename} {what}, nothing was loaded: get it again")
     with np.load(path, allow_pickle=False) as arrays:
-        return {name: _tensor(arrays[name]) for name in arrays.files}
+        try:
+            return {name: from_numpy(arrays[name], name) for name in arrays.files}
+        except Refused as error:
+            raise Refused(f"{path}: {error}") from None
 
 
-def _tensor(array: np.ndarray) -> Tensor:
-    """NumPy has no bfloat16, and keeps JAX's as two nameless bytes a number."""
-    if array.dtype == np.dtype("V2"):
+def from_numpy(array: np.ndarray, name: str) -> Tensor:
+    """The array's numbers, in its own memory where torch can use that. Raises ValueError for what are no numbers."""
+    if array.dtype == np.dtype("V2"):  # NumPy has no bfloat16, and keeps JAX's as two nameless bytes a number
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+        raise Refused(f"{some([name])} is an array of {array.dtype}: plain float16, 32 or 64 numbers are needed")
+    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(
+        array.shape
+    )  # of one number, it makes a row
+    return torch.from_numpy(plain if plain.flags.writeable else plain.copy())
 
 
 READERS: dict[str, Callable[[Path], dict[str, Any]]] = {
@@ -335,10 +407,45 @@ READERS: dict[str, Callable[[Path], dict[str, Any]]] = {
 }
 
 
+class _Metered(io.BufferedReader):
+    """A file of which Python reads so many bytes at most: its pickles. Tensors' numbers are read past it, by C."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path))
+        self.left = _pickled(path)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self._counted(super().read(size))
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        return self._counted(super().readline(size))
+
+    def _counted(self, content: bytes) -> bytes:
+        self.left -= len(content)
+        if self.left < 0:
+            raise Refused(f"{self.name} has too long a pickle: {TOO_LONG}")
+        return content
+
+
 def _no_bomb(archive: zipfile.ZipFile, path: Path) -> None:
-    unpacked, packed = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
-    if unpacked > 20 * packed + 100_000:  # weights hardly shrink: noise doesn't
+    entries, packed = archive.infolist(), path.stat().st_size
+    unpacked = sum(entry.file_size for entry in entries)
+    if unpacked > 2 * packed + 1_000_000:  # weights hardly shrink: noise doesn't
         raise Refused(f"{path} has {packed:,} bytes and unpacks to {unpacked:,}: no weights do, nothing was loaded")
+    if len(entries) > NAMES:
+        raise Refused(f"{path} has {len(entries):,} parts: no model has so many, nothing was loaded")
+    if any(entry.filename.endswith(".pkl") and entry.file_size > _pickled(path) for entry in entries):
+        raise Refused(f"{path} has too long a pickle: {TOO_LONG}")
+
+
+def _pickled(path: Path) -> int:
+    """How many bytes a pickle may have, without the numbers; each can become 80 in memory. B/16 has 25,000."""
+    return min(1_000_000, _most(path, 250_000))
+
+
+def _most(path: Path, least: int) -> int:
+    """How many bytes names and shapes may have: much less than the numbers, in a file of some size."""
+    return least + path.stat().st_size // 20
 
 
 def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bool = False) -> ViT:
@@ -357,7 +464,7 @@ def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bo
     if len(blocks) != config.depth:  # before a damaged depth of a billion is built
         raise ValueError(f"the weights have {len(blocks)} blocks, the config says depth={config.depth}")
     with torch.device("meta"):
-        model = ViT(config)
+        model = build(config)
     whole = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     expected = {name: shape for name, shape in whole.items() if not name.endswith(COUNTER)}
     compare(expected, {name: tuple(tensor.shape) for name, tensor in state.items()})
@@ -399,6 +506,15 @@ def check_numbers(state: Mapping[str, Tensor]) -> None:
     bad = [name for name, tensor in state.items() if not (tensor.sum().isfinite() or tensor.isfinite().all())]
     if bad:
         raise ValueError(f"{len(bad)} with NaN or infinity: {some(bad)}")
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 100
+
+
+def short(value: Any) -> str:
+    """The value as Python writes it, cut where it is long."""
+    return _SHORT.repr(value)[:200]
 
 
 def some(names: Sequence[str], limit: int = 10) -> str:

@@ -31,6 +31,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from vit_tutorial import explain, plots
 from vit_tutorial.data import Preprocessing, denormalise
 from vit_tutorial.files import Trained, replacing, write
+from vit_tutorial.modern import ModernConfig
 from vit_tutorial.weights import load
 
 PROG = "python -m vit_tutorial.predict"
@@ -275,7 +276,10 @@ def where_it_looked(trained: Trained, seen: Sequence[Answer]) -> bytes:
     device, heat = next(model.parameters()).device, []
     for answer in seen:  # one by one: the maps of all layers and heads are many times as large as the picture
         maps = model.attention_maps(answer.picture.to(device))  # {layer: (1, h, T, T)}
-        pictures = explain.class_attention(maps, model.config.grid, prefix_tokens=model.config.prefix_tokens)
+        prefix = model.config.prefix_tokens
+        if isinstance(model.config, ModernConfig) and not model.config.class_token:  # registers stand for nothing
+            maps, prefix = {layer: weights[..., prefix:, prefix:] for layer, weights in maps.items()}, 0
+        pictures = explain.class_attention(maps, model.config.grid, prefix_tokens=prefix)
         heat.append(pictures.mean(dim=(0, 1, 2)).cpu())  # (rows, columns)
     images = denormalise(torch.cat([answer.picture for answer in seen]), preprocess)  # (B, C, H, W)
     titles = [answer.ranked[0][0] for answer in seen]

@@ -22,8 +22,9 @@ from vit_tutorial import data as data_sets
 from vit_tutorial import files, runs, train
 from vit_tutorial.data import Data
 from vit_tutorial.hybrid import ConvStem
+from vit_tutorial.modern import ARCHITECTURES, ModernConfig, build
 from vit_tutorial.recipe import Precision, Recipe
-from vit_tutorial.vit import ViT, ViTConfig, count_parameters
+from vit_tutorial.vit import ViT, ViTConfig
 
 PROG = "python -m vit_tutorial.train"
 MODEL = ("patch_size", "dim", "depth", "num_heads", "mlp_dim", "drop_path")  # the fields of ViTConfig with an option
@@ -128,6 +129,12 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--size", metavar="PRESET", help="Ti, S, B, L or H and a patch size, as in Ti/4; sets the next five"
     )
+    group.add_argument(
+        "--arch",
+        choices=("vit", *ARCHITECTURES),
+        default="vit",
+        help="vit: the paper's; another: with the parts of that model of after 2020 (lesson 15)",
+    )
     group.add_argument("--patch-size", type=int, metavar="P", help="height and width of a patch in pixels")
     group.add_argument("--dim", type=int, metavar="D", help="width")
     group.add_argument("--depth", type=int, metavar="L", help="blocks")
@@ -202,15 +209,17 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
 
 
 def _model(args: argparse.Namespace, data: Data) -> ViT:
-    config = ViTConfig(
+    kind, parts = (ViTConfig, {}) if args.arch == "vit" else (ModernConfig, ARCHITECTURES[args.arch])
+    config = kind(
         image_size=data.image_size,
         in_channels=data.in_channels,
         num_classes=len(data.classes),
         stem=args.stem,
         **{name: getattr(args, name) for name in MODEL},
+        **parts,
     )
     torch.manual_seed(args.seed)
-    return ViT(config)
+    return build(config)
 
 
 def _run(args: argparse.Namespace, command: str) -> None:
@@ -226,10 +235,11 @@ def _run(args: argparse.Namespace, command: str) -> None:
         used = {name: "inf" if settings[name] == math.inf else settings[name] for name in RECIPE}
         test = None if args.validation is None else train.evaluate(model, data)
         files.save(args.out, model, data, history, command=command, recipe=used, test=test)
+        size = sum(parameter.numel() for parameter in model.parameters())
         seconds, accuracy = sum(row["seconds"] for row in history), (test or history[-1])["test_accuracy"]
         print(
             f"test accuracy {accuracy:.2%} ({round(accuracy * len(data.test))} of {len(data.test)} images), "
-            f"{count_parameters(model.config):,} parameters, {seconds:.0f} s on {accelerator.num_processes} x "
+            f"{size:,} parameters, {seconds:.0f} s on {accelerator.num_processes} x "
             f"{accelerator.device.type}, saved in {args.out}"
         )
     accelerator.wait_for_everyone()

@@ -13,21 +13,20 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.request import Request, urlopen
 
 import torch
 from filelock import FileLock
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial import configs, files
+from vit_tutorial import configs_modern, convert_modern, files
 from vit_tutorial.convert import (
     Converted,
-    State,
     Told,
     check_parts,
     check_preprocess,
@@ -41,7 +40,9 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.files import Trained, read
 from vit_tutorial.mlp import Gelu
+from vit_tutorial.modern import ModernConfig
 from vit_tutorial.patches import Size, as_pair
+from vit_tutorial.unwrap import State
 from vit_tutorial.vit import ViTConfig
 
 __all__ = ["Converted", "convert", "load", "read", "to_huggingface", "to_timm", "to_torchvision"]
@@ -74,6 +75,8 @@ def load(
     gelu: Gelu | None = None,
     norm_eps: float | None = None,
     preprocess: Preprocessing | None = None,
+    parts: Mapping[str, Any] | None = None,
+    plain: bool | None = None,
 ) -> Trained:
     """A trained model, the names of its classes and its preprocessing.
 
@@ -103,6 +106,8 @@ def load(
         gelu: "exact" or "tanh"; by default as the file tells, or its library has it.
         norm_eps: epsilon of the norms, likewise.
         preprocess: how pictures become what the model takes, likewise.
+        parts: of a model of after 2020, fields of its config that no tensor shows (see :func:`convert`).
+        plain: True if you know that a file with timm's names is the paper's architecture (see :func:`convert`).
 
     Raises:
         ValueError: no such name; weights that are damaged, of another architecture, or beyond ViTConfig: which and why;
@@ -110,8 +115,12 @@ def load(
         TypeError: a value of another type.
         OSError: a file isn't there and can't be downloaded: which file to put where.
     """
-    text = os.fspath(name)
-    given = Told(num_heads, image_size, gelu, norm_eps, preprocess)
+    text = os.fsdecode(name)
+    if num_classes is not None and (isinstance(num_classes, bool) or not isinstance(num_classes, int)):
+        raise TypeError(f"num_classes must be an int, got {num_classes!r:.100}")
+    if recipe not in get_args(ResizeRecipe):
+        raise ValueError(f"unknown recipe {recipe!r:.100}: choose one of {', '.join(get_args(ResizeRecipe))}")
+    given = Told(num_heads, image_size, gelu, norm_eps, preprocess, plain=plain, parts=parts)
     with files.refusing():
         found = _find(text, given)
     assumed = dict(found.assumed)
@@ -140,6 +149,7 @@ def _find(text: str, given: Told) -> Found:
     if text in files.shipped():
         return _own(text, given)
     if path.is_dir():
+        _refuse_folder_without_model(path)
         return _folder(_local(path), text, given) if _is_hub_folder(path) else _own(text, given)
     if kind in remote and rest and not path.exists():
         return remote[kind](rest, given)
@@ -149,6 +159,18 @@ def _find(text: str, given: Told) -> Found:
         f"{text!r} is neither a model of the package ({', '.join(files.shipped())}) nor a folder, nor a file that "
         f"ends in {', '.join(files.READERS)}, nor {', '.join(f'{kind}/NAME' for kind in remote)}; "
         "python -m vit_tutorial.train --out FOLDER writes such a folder"
+    )
+
+
+def _refuse_folder_without_model(path: Path) -> None:
+    """A FileNotFoundError for a folder with neither a config nor weights by the usual names: what there is instead."""
+    there = sorted(file.name for file in path.iterdir())
+    if "config.json" in there or any(name.startswith(("model.safetensors", "pytorch_model.bin")) for name in there):
+        return
+    weights = [name for name in there if files.is_weights(Path(name))]
+    instead = f"; of these files of weights, name one: {files.some(weights)}" if weights else ""
+    raise FileNotFoundError(
+        files.brief(f"the folder {path} has no config.json and no model.safetensors{instead}", 1000)
     )
 
 
@@ -188,6 +210,8 @@ def with_size(
     config: ViTConfig, state: State, image_size: Size, recipe: ResizeRecipe = "timm"
 ) -> tuple[ViTConfig, State]:
     """The config and tensors for pictures of another size: learned positions are resized, sines computed anew."""
+    if isinstance(config, ModernConfig):
+        return convert_modern.with_size(config, state, image_size, recipe)
     old, config = config, replace(config, image_size=image_size)
     if config.position == "learned" and config.grid != old.grid:
         position = resize_position_embedding(
@@ -359,9 +383,8 @@ def _folder(get: Getter, name: str, given: Told) -> Found:
     if path is None or weights is None:
         raise ValueError(f"{name} needs config.json, and {', '.join(names[:3:2])}, or an index of several")
     if weights.name.endswith(".index.json"):
-        index = files.read_json(weights).get("weight_map")
-        for file in sorted(set(index.values())) if isinstance(index, dict) else ():
-            get(str(file))  # downloads it
+        for file in sorted(set(files.weight_map(weights).values())):
+            get(file)  # downloads it
     config = files.read_json(path)
     return _known(read(weights), _processor(get, config), config, name, given)
 
@@ -377,7 +400,7 @@ def _known(state: dict[str, Any], processor: Json | None, config: Json, name: st
     """Tensors and a config.json of timm's or transformers'."""
     with files.refusing(name):
         try:
-            known = configs.transformers(config, processor) if "model_type" in config else configs.timm(config)
+            known = configs_modern.read(config, processor)
         except ValueError:
             check_parts(state)  # what the tensors show says more than a name that isn't known
             raise
@@ -392,5 +415,6 @@ def _known(state: dict[str, Any], processor: Json | None, config: Json, name: st
         classes = known.classes(model.num_classes) if model.num_classes else ()
         if given.image_size is None and known.resized:
             height, width = preprocess.image_size
-            model, tensors = with_size(model, tensors, height if height == width else (height, width))
+            size = height if height == width else (height, width)
+            model, tensors = with_size(model, tensors, size, known.recipe)
         return Found(model, tensors, preprocess, classes, assumed, name)

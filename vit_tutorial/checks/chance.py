@@ -15,7 +15,7 @@ SPREADS = 6.0  # how many standard deviations a share may be off: 2 in a billion
 
 
 def staleness(draw: Callable[[], Tensor], times: int = 6) -> str:
-    """What is wrong with the freshness of draws, in words, or "" if every one of them is new.
+    """What each draw is, in words that fit after "each draw is", or "" if every one of them is fresh.
 
     Args:
         draw: makes one draw; two fair ones must be equal less than once in 10 ** 9.
@@ -26,16 +26,16 @@ def staleness(draw: Callable[[], Tensor], times: int = 6) -> str:
         torch.default_generator.manual_seed(seed)
         runs.append([draw().detach().clone() for _ in range(times)])
         if torch.initial_seed() != seed:
-            return "a seed is set in it, and torch's random numbers begin anew for everybody (torch.manual_seed)"
+            return "begun anew by a seed that your code sets, for everybody (torch.manual_seed)"
     first, second = runs
     if all(torch.equal(first[0], other) for other in first[1:]):
         if torch.equal(first[0], second[0]):
-            return "each draw is the same as the one before, whatever the seed"
-        return "each draw is the same as the one before: torch's random numbers are put back to where they were"
+            return "the same as the one before, whatever the seed"
+        return "the same as the one before: torch's random numbers are put back to where they were"
     if any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i]):
-        return "some draws come twice: each needs random numbers of its own"
+        return "sometimes one that came before: each needs random numbers of its own"
     if any(torch.equal(a, b) for a, b in zip(first, second, strict=True)):
-        return "the draws begin anew in the same way: is a generator made with a fixed seed?"
+        return "begun anew in the same way: is a generator made with a fixed seed?"
     return ""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers as numeric
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,8 @@ def as_parts(got: Any, many: int) -> list[Any] | None:
     if isinstance(got, Mapping):
         in_order = list(got) == list(range(many))
         return list(got.values()) if in_order else None
-    if isinstance(got, (set, frozenset, str, bytes)) or not isinstance(got, Iterable):
+    once = isinstance(got, Iterator)  # a generator is empty for whoever reads it next
+    if once or isinstance(got, (set, frozenset, str, bytes)) or not isinstance(got, Iterable):
         return None
     parts = list(got)
     return parts if len(parts) == many else None
@@ -215,7 +216,7 @@ def _gradient_difference(expected: Tensor | None, got: Tensor | None, name: str,
     if got is None:
         return (
             f"the numbers are right, but {name} is missing: something cuts the graph "
-            "(detach, .data, .item(), .tolist(), torch.tensor(…), torch.no_grad)"
+            "(detach, .data, .item(), .tolist(), torch.tensor(…), torch.no_grad, requires_grad=False)"
         )
     found = _tensor_difference(expected, got, name, exercise)
     return f"the numbers are right, but {found}" if found else ""

@@ -78,7 +78,8 @@ class Forbidden:
     """What an exercise's text asks to do without.
 
     Args:
-        what: a Python function or class, or the name of a built-in function ("scaled_dot_product_attention").
+        what: a Python function or class, the name of a built-in function ("scaled_dot_product_attention"), or the full
+            name of a function whose module the checks need not load ("vit_tutorial.train.schedule").
         instead: what to do, or why, as an end of the sentence "It calls …: ".
         when: which calls count, by the function's arguments as it got them; all for None.
     """

@@ -16,6 +16,7 @@ import itertools
 import linecache
 import math
 import random
+import sys
 import textwrap
 import threading
 import time
@@ -56,7 +57,8 @@ __all__ = [
     "students_line",
 ]
 
-SECONDS = 10.0  # for one student's work, all its inputs together
+SECONDS = 10.0  # of computing, for one student's work, all its inputs together
+PATIENCE = 6.0  # times as long may it take by the clock, on a busy machine, or asleep
 QUICK = 0.5  # a work that takes longer is not tried again to find out what it does
 COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
 KEPT = 2000  # characters of what the student's code prints
@@ -78,7 +80,7 @@ def call(work: Any, case: Case, differentiable: bool = False) -> Result:
     exercise whose text says that the work must be differentiable.
     """
     leaves = [_leaf(x, differentiable) for x in case.args]
-    given = [x.clone() if isinstance(x, Tensor) else x for x in leaves]
+    given = [_copy(x) for x in leaves]
     result = work(*given)
     observed = {"result": result}
     if differentiable:
@@ -86,7 +88,7 @@ def call(work: Any, case: Case, differentiable: bool = False) -> Result:
             if _differentiable(leaf):
                 observed[f"gradient of argument {index + 1}"] = gradient
     pairs = zip(given, leaves, strict=True)
-    observed["changed"] = [i + 1 for i, (a, b) in enumerate(pairs) if isinstance(b, Tensor) and not _unchanged(a, b)]
+    observed["changed"] = [i + 1 for i, (a, b) in enumerate(pairs) if not _unchanged(a, b)]
     return observed
 
 
@@ -174,7 +176,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 def _leaf(x: Any, differentiable: bool) -> Any:
     if not isinstance(x, Tensor):
-        return x
+        return _copy(x)
     copy = x.detach().clone()
     return copy.requires_grad_() if differentiable and _differentiable(x) else copy
 
@@ -183,8 +185,20 @@ def _differentiable(x: Any) -> bool:
     return isinstance(x, Tensor) and x.is_floating_point()
 
 
-def _unchanged(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(a.detach(), b.detach())
+def _copy(x: Any) -> Any:
+    """A tensor, or a list of them, of its own: what a work does to it is seen in comparison."""
+    if isinstance(x, Tensor):
+        return x.clone()
+    return [_copy(part) for part in x] if type(x) is list else x
+
+
+def _unchanged(a: Any, b: Any) -> bool:
+    """Whether an argument, a tensor or a list of them, is still what it was."""
+    if isinstance(b, Tensor):
+        return a.shape == b.shape and torch.equal(a.detach(), b.detach())
+    if type(b) is list:
+        return len(a) == len(b) and all(_unchanged(x, y) for x, y in zip(a, b, strict=True))
+    return True
 
 
 def _tensors(result: Any) -> list[Tensor]:
@@ -248,10 +262,10 @@ def _plain_settings() -> Iterator[None]:
 
 
 @contextmanager
-def _own_chance() -> Iterator[None]:
+def _own_chance(seed: int) -> Iterator[None]:
     """The notebook's random numbers go on afterwards as if nothing had happened: torch's, NumPy's and Python's."""
     pythons, numpys, torchs = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    torch.default_generator.manual_seed(0)  # torch.manual_seed would note each call for a GPU, with its traceback
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed would note each call for a GPU, with its traceback
     try:
         yield
     finally:
@@ -277,7 +291,7 @@ def attempt(exercise: Exercise, work: Any, cases: list[Case], watched: bool = Tr
     thread = threading.Thread(target=job, name="check", daemon=True)
     thread.start()
     try:
-        thread.join(SECONDS)
+        _wait(thread)
     finally:  # Interrupt in Jupyter arrives here, too
         given_up.set()
         stopped = _stop(thread)
@@ -286,6 +300,34 @@ def attempt(exercise: Exercise, work: Any, cases: list[Case], watched: bool = Tr
         more = "" if stopped else " It can't be stopped from here and still runs: restart the kernel."
         done.append(Fault(f"took more than {SECONDS:.0f} seconds: is there a loop that doesn't end?{more}"))
     return done
+
+
+def _wait(thread: threading.Thread) -> None:
+    """Until a thread ends, or its time is over.
+
+    What counts is the work of this process, so that a busy machine refuses nobody; but several processors may work at
+    once, so it must have lasted as long by the clock, too. A thread that sleeps ends with our patience. Imports don't
+    count: they are no work of the student's, and cut off in the middle a module would stay broken for everybody.
+    """
+    began, spent = time.monotonic(), 0.0
+    clock, work = began, time.process_time()
+    while thread.is_alive() and spent <= SECONDS:
+        thread.join(0.05)
+        now, worked, importing = time.monotonic(), time.process_time(), _imports(thread)
+        spent += 0.0 if importing else min(now - clock, worked - work)
+        clock, work = now, worked
+        if now - began > PATIENCE * SECONDS and not importing:
+            return
+
+
+def _imports(thread: threading.Thread) -> bool:
+    """Whether a thread is in the middle of an import."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _stop(thread: threading.Thread) -> bool:
@@ -299,13 +341,15 @@ def _stop(thread: threading.Thread) -> bool:
     return not thread.is_alive()
 
 
-def _one(exercise: Exercise, work: Any, case: Case, watched: bool = False) -> Result | Fault:
+def _one(exercise: Exercise, work: Any, case: Case, watched: bool = False, seed: int = 0) -> Result | Fault:
     # The notebook may have switched gradients off.
-    with torch.enable_grad(), _own_chance(), _calls(exercise, watched) as calls:
+    with torch.enable_grad(), _own_chance(seed), _calls(exercise, watched) as calls:
         try:
             outcome: Result | Fault = exercise.observe(work, case)
         except _TimeUp:
-            raise
+            if not calls:
+                raise
+            outcome = Fault(calls[0])  # what is forbidden may also be what took so long
         except Fault as fault:
             outcome = fault
         except NotImplementedError as error:
@@ -401,7 +445,7 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
 def _verdict(exercise: Exercise, right: Result, outcome: Result | Fault) -> str:
     """What is wrong with an outcome, "" for nothing; with the student's line, where an observer kept one."""
     if isinstance(outcome, Fault):
-        return str(outcome)
+        return str(outcome) or "raised a Fault without a word"
     found = differs(right, outcome, exercise)
     return f"{found}\n    {outcome['line']}" if found and outcome.get("line") else found
 
@@ -493,6 +537,7 @@ def _report(tried: _Tried) -> str:
         lines = _on_work(tried)
         lines += f"First seen with {tried.cases[first].label}: {tried.verdicts[first]}".split("\n")
         lines += _on_what_is_missing(tried, first) if not lines[0].startswith("It looks like") else []
+        lines += _on_what_is_changed(tried, first)
     return "\n".join(_wrap(line) for line in lines)
 
 
@@ -518,12 +563,26 @@ def _on_work(tried: _Tried) -> list[str]:
         ]
     if exercise.secret:
         return []
+    if tried.quick and (seen := _unsteady(tried, wrong[0])):
+        return [f"What your numbers show: {seen}"]
     parts = _numbers(tried, wrong)
     seen = _seen(parts, exercise, EXACT)
     if not seen and parts and tried.quick:
         seen = _dependence(tried, max(wrong, key=lambda i: _size(tried.right[i])))
     seen = seen or _seen(parts, exercise, WEAK)
     return [f"What your numbers show: {seen}"] if seen else []
+
+
+def _unsteady(tried: _Tried, i: int) -> str:
+    """Whether a work gives other numbers when torch's random numbers are others."""
+    again, outcome = _one(tried.exercise, tried.work, tried.cases[i], seed=1), tried.outcomes[i]
+    name = _main(tried.right[i])
+    if isinstance(again, Fault) or isinstance(outcome, Fault):
+        return ""
+    pairs = zip(_tensors(outcome.get(name)), _tensors(again.get(name)), strict=False)
+    if not any(a.shape != b.shape or not torch.equal(a, b) for a, b in pairs if not a.isnan().any()):
+        return ""
+    return "The same input gives other numbers in another call: something in it is random. Is there dropout?"
 
 
 def _explained(tried: _Tried, wrong: list[int]) -> str:
@@ -562,7 +621,7 @@ def _dependence(tried: _Tried, i: int) -> str:
         pairs = zip((tried.right[i], outcome), after, strict=True)
         right, yours = (reach(before, later, _main(tried.right[i])) for before, later in pairs)
         if right is not None and yours is not None and right != yours:
-            return f"If {change} changes, so does {yours} of your result; it should be {right}."
+            return f"Where {change} changes, your result changes in {yours}; it should in {right}."
     return ""
 
 
@@ -631,6 +690,15 @@ def _on_what_is_missing(tried: _Tried, first: int) -> list[str]:
     if seen and (missing := seen[0].get("missing")):
         return [f"The class has no {', no '.join(missing)}; {_agreed(tried.cases[first].weights)}."]
     return []
+
+
+def _on_what_is_changed(tried: _Tried, first: int) -> list[str]:
+    """Arguments that were changed in place, where the numbers are wrong besides."""
+    outcome = tried.outcomes[first]
+    changed = outcome.get("changed") if isinstance(outcome, dict) else None
+    if not changed or "changed in place" in tried.verdicts[first]:
+        return []
+    return [f"Besides, argument {changed[0]} was changed in place: make a new tensor, the caller needs the old."]
 
 
 def _on_answers(tried: _Tried) -> list[str]:

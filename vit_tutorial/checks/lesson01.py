@@ -789,6 +789,3 @@ OVERLAPPING_PATCHES = Exercise(
 def check_overlapping_patches(fn: Callable[..., Tensor]) -> bool:
     """Check ``fn(images, patch_size, stride)``: (B, C, H, W) -> (B, N, C*P*P), patches ``stride`` pixels apart."""
     return check(OVERLAPPING_PATCHES, fn)
-
-
-EXERCISES = (PATCH_NUMBERS, PATCHIFY, UNPATCHIFY, PATCH_EMBEDDING, OVERLAPPING_PATCHES)

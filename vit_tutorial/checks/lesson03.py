@@ -967,11 +967,15 @@ def _observe_chunks(work: Any, case: Case) -> Result:
     q, k, _, chunk = case.args
     with Operations() as operations:
         observed = call(work, case)
-    keys, queries = k.shape[1], q.shape[1]
+    keys, queries, apart = k.shape[1], q.shape[1], {q.shape[1], q.shape[2], case.args[2].shape[2]}
     for shape in operations.shapes("exp", "exp2", "expm1", "softmax", "log_softmax", "logsumexp", "sigmoid", "pow"):
         if keys > chunk and keys in shape[1:] and not (shape[-1] == q.shape[2] and keys not in shape[-1:]):
             whole = "all queries" if queries in shape else "some queries"
             said = f"the powers of all {keys} keys are there at once, for {whole} (a tensor of shape {shape})"
+            raise Fault(f"{said}: take {chunk} keys at a time")
+        # Between a chunk and all: told from other tables by its axis of queries.
+        if len(shape) > 2 and chunk < shape[-1] < keys and (shape[-2] == queries or shape[-1] not in apart):
+            said = f"the powers of {shape[-1]} keys are there at once (a tensor of shape {shape})"
             raise Fault(f"{said}: take {chunk} keys at a time")
     return observed
 
@@ -1136,6 +1140,3 @@ ATTENTION_IN_CHUNKS = Exercise(
 def check_attention_in_chunks(fn: Callable[..., Tensor]) -> bool:
     """Check ``fn(q, k, v, chunk)``: attention's output (B, T, d), with ``chunk`` keys at a time."""
     return check(ATTENTION_IN_CHUNKS, fn)
-
-
-EXERCISES = (ATTENTION_NUMBERS, ATTENTION, SPLIT_HEADS, MERGE_HEADS, MULTI_HEAD_ATTENTION, ATTENTION_IN_CHUNKS)

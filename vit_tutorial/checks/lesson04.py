@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vit_tutorial.checks.chance import staleness
+from vit_tutorial.checks.compare import as_tensor
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -195,6 +196,23 @@ def _by_sigmoid(x: Tensor) -> Tensor:
     return x * torch.sigmoid(1.702 * x)
 
 
+def _multiplied_by(wrong: list[tuple[Case, Result, Result]]) -> str:
+    """By what a wrong GELU multiplies x, at a few x: there it shows whether the share is wrong, and on which side."""
+    case, right, outcome = wrong[0]
+    x, y, got = case.args[0], right["result"].double(), as_tensor(outcome["result"])
+    if x.ndim > 1 or got is None or got.shape != x.shape or not got.isfinite().all():
+        return ""
+    got = got.detach().double()
+    if torch.allclose(got * (y @ y), y * (got @ y), atol=1e-5):  # a factor for all: that is told elsewhere
+        return ""
+    at = [i for i, number in enumerate(x.tolist()) if number in (-2, -1, 1, 2)]
+    yours, wanted = (", ".join(f"{(z[i] / x[i]).item():.3f}" for i in at) for z in (got, y))
+    return (
+        f"GELU multiplies x by a share between 0 and 1. At x = -2, -1, 1, 2 you multiply by {yours}; it should be "
+        f"{wanted}."
+    )
+
+
 GELU = Exercise(
     name="gelu",
     lesson="04",
@@ -202,6 +220,7 @@ GELU = Exercise(
     right=F.gelu,
     cases=_gelu_cases,
     observe=call,
+    explain=_multiplied_by,
     mistakes=(
         Mistake(
             "tanh in place of the exact form",
@@ -341,6 +360,7 @@ GELU_TANH = Exercise(
     right=_tanh_gelu,
     cases=_gelu_cases,
     observe=call,
+    explain=_multiplied_by,
     mistakes=(
         Mistake(
             "the exact form in place of tanh",
@@ -527,7 +547,7 @@ def _observe_mlp(work: Any, case: Case) -> Result:
         "what the first output can be, in eval mode,": _values(in_eval[..., 0]),
         "what the first output can be, in training,": _values(outputs[..., 0]),
         "what falls of the token and of its hidden units": _falls(outputs.detach()),
-        "the draws": staleness(lambda: training(x).detach()) or "fresh",
+        "each draw": staleness(lambda: training(x).detach()) or "fresh",
     }
 
 
@@ -826,16 +846,16 @@ def _pieces_cases() -> list[Case]:
     return made
 
 
-_BENDS = ("gelu", "erf", "erfc", "ndtr", "special_ndtr", "special_erfc", "special_erf", "tanh", "sigmoid", "relu")
-
-
 def _observe_pieces(work: Any, case: Case) -> Result:
     """As :func:`call`; and whether the whole hidden layer was ever there at once."""
     with Operations() as operations:
         observed = call(work, case)
-    M, pieces = case.args[1].shape[0], case.args[5]
-    if pieces > 1 and any(shape[-1:] == (M,) for shape in operations.shapes(*_BENDS)):
-        raise Fault(f"all M = {M} hidden units are bent at once: share them out, one piece after the other")
+    tokens, M, pieces = math.prod(case.args[0].shape[:-1]), case.args[1].shape[0], case.args[5]
+    # In no case is D the number of tokens, so that only a hidden layer has this last axis and as many numbers.
+    whole = [shape for _, shape in operations.seen if shape[-1:] == (M,) and math.prod(shape) == tokens * M]
+    if pieces > 1 and whole:
+        said = f"all M = {M} hidden units are there at once (a tensor of shape {whole[0]})"
+        raise Fault(f"{said}: share them out, one piece after the other")
     return observed
 
 
@@ -863,6 +883,16 @@ def _pieces(
 def _without_rest(w: Tensor, pieces: int, dim: int) -> list[Tensor]:
     size = w.shape[dim] // pieces
     return [w.narrow(dim, i * size, size) for i in range(pieces)]
+
+
+def _w2_backwards(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    parts = zip(w1.chunk(pieces), b1.chunk(pieces), w2.chunk(pieces, 1)[::-1], strict=True)
+    return torch.stack([F.linear(F.gelu(F.linear(x, a, b)), c) for a, b, c in parts]).sum(0) + b2
+
+
+def _first_of_b1(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
+    parts = zip(w1.chunk(pieces), w2.chunk(pieces, 1), strict=True)
+    return torch.stack([F.linear(F.gelu(F.linear(x, a, b1[: len(a)])), c) for a, c in parts]).sum(0) + b2
 
 
 MLP_IN_PIECES = Exercise(
@@ -931,6 +961,48 @@ MLP_IN_PIECES = Exercise(
             Slip(_pieces, b2_bent=True),
         ),
         Mistake(
+            "the last piece left out",
+            "The last machine's contribution is missing: add up all of them.",
+            _PENCIL,
+            Slip(_pieces, join=lambda parts: parts[:-1].sum(0)),
+        ),
+        Mistake(
+            "a GELU on the sum in place of the hidden units",
+            "Each hidden unit is bent before w2 mixes them. You bend the sum, which comes too late.",
+            _AFTER,
+            Slip(_pieces, bend=lambda x: x, join=lambda parts: F.gelu(parts.sum(0))),
+        ),
+        Mistake(
+            "the last bias divided by the number of pieces",
+            "b2 is added once, after the sum; each of `pieces` machines might add its part, but then all of them do.",
+            _PENCIL,
+            Slip(_pieces, b2_times=lambda pieces: 1 / pieces),
+        ),
+        Mistake(
+            "a product of the pieces",
+            "An output is a sum over all hidden units, so the pieces are summed.",
+            _PENCIL,
+            Slip(_pieces, join=lambda parts: parts.prod(0)),
+        ),
+        Mistake(
+            "the pieces of w2 in another order",
+            "Piece i of w1 makes the hidden units that piece i of w2 reads: take the two in the same order.",
+            _PENCIL,
+            _w2_backwards,
+        ),
+        Mistake(
+            "`pieces` taken for the size of a piece",
+            "split(pieces) cuts pieces of that size. `pieces` is how many there are: chunk(pieces).",
+            _PENCIL,
+            Slip(_pieces, cut=lambda w, pieces, dim: w.split(pieces, dim)[:pieces]),
+        ),
+        Mistake(
+            "the first numbers of b1 in every piece",
+            "Each piece has its own numbers of b1, as it has its own rows of w1.",
+            _PENCIL,
+            _first_of_b1,
+        ),
+        Mistake(
             "the first piece alone",
             "The other machines' contributions are lost: add up all of them.",
             _PENCIL,
@@ -949,6 +1021,3 @@ MLP_IN_PIECES = Exercise(
 def check_mlp_in_pieces(fn: Callable[..., Tensor]) -> bool:
     """Check ``fn(x, w1, b1, w2, b2, pieces)``: the MLP's output (..., D), hidden units cut into ``pieces``."""
     return check(MLP_IN_PIECES, fn)
-
-
-EXERCISES = (MLP_NUMBERS, GELU, GELU_TANH, MLP_LAYER, MLP_IN_PIECES)

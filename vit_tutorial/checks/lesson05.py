@@ -454,18 +454,18 @@ def _what_falls(zero: Tensor) -> str:
 
 
 def _how_often(zero: Tensor, p: float) -> str:
-    """How whole images fall, in (calls, B): "p of them", or what is odd about it."""
+    """Which share of whole images falls, in (calls, B): "p", or what is odd about it."""
     calls, B = zero.shape
     share = zero.double().mean().item()
     if far(int(zero.sum()), calls * B, p):
-        return f"{share:.1f} of them"
+        return f"{share:.2g}"
     if any(far(int(many), calls, p) for many in zero.sum(0)):
-        return "some of them more often than others"
+        return "another one for some images than for others"
     if zero.sum(1).unique().numel() == 1:
-        return "the same number of them each time, so that they don't draw by themselves"
+        return "the same number of them each time: they don't draw by themselves"
     if len({tuple(row) for row in zero.T.tolist()}) < B:
-        return "some of them always together"
-    return "p of them"
+        return "one in which some images always fall together"
+    return "p"
 
 
 def _observe_drop_path(work: Any, case: Case) -> Result:
@@ -485,10 +485,10 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
     found: Result = {"what falls": falls}
     if falls in ("nothing", "whole images"):
         found["what images are multiplied by"] = _values(factor)
-        found["the images that fall are"] = _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
+        found["what share of the images falls"] = _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
     if training and p and falls != "nothing":
         # Of 64 images, two draws are the same less than once in 10 ** 10.
-        found["the draws"] = (
+        found["each draw"] = (
             staleness(lambda: module(x)) or staleness(lambda: work(*case.build).train()(x), 2) or "fresh"
         )
     found["the path of the gradient"] = "whole" if outputs[0].requires_grad else "cut"
@@ -654,8 +654,8 @@ DROP_PATH = Exercise(
             _dropping(_fixed_number),
         ),
         Mistake(
-            "the first images each time",
-            "Always the same images fall. Draw anew in each call: torch.rand(B, 1, 1) >= p.",
+            "the same images each time",
+            "Always the same images fall, the first ones or others. Draw anew in each call: torch.rand(B, 1, 1) >= p.",
             _DEPTH,
             _dropping(_first_images),
         ),
@@ -709,6 +709,9 @@ def _block_cases() -> list[Case]:
         label = f"z {shape}, num_heads={heads}, mlp_dim={M}{small}"
         weights = random_weights(EncoderBlock(shape[-1], heads, M))
         made.append(Case(label, (size * normal(*shape),), build, weights))
+    # Where attention says nothing, the second norm reads nearly constant tokens, too: there its eps shows.
+    quiet = {name: x * 0 if name.startswith("attention.proj") else x for name, x in made[-1].weights.items()}
+    made.append(Case("the same, attention silent", made[-1].args, made[-1].build, quiet))
     z = normal(1, 2, 4).expand(300, 2, 4)
     for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.4)):
         label = f"300 equal images, {name}={max(dropout, drop_path)}"
@@ -742,7 +745,7 @@ def _observe_block(work: Any, case: Case) -> Result:
             "what equal images become, in eval mode,": in_eval,
             "what equal images become, in training,": in_training,
             "the number of ways in which the two branches fall": ways,
-            "the draws": staleness(lambda: module.train()(z)) or "fresh",
+            "each draw": staleness(lambda: module.train()(z)) or "fresh",
         }
     words = ["different numbers" if "," in values else "equal numbers" for values in (in_eval, in_training)]
     found: Result = {
@@ -752,7 +755,7 @@ def _observe_block(work: Any, case: Case) -> Result:
     if "alone" in case.label:
         # What dropout of the branch's own output adds is 0 for a part of the numbers, whatever happens inside.
         silent = ((outputs[1] - z).abs() < 1e-6).double().mean().item()
-        found["the numbers of the branch that fall"] = "about half" if 0.4 < silent < 0.6 else f"{silent:.1f} of them"
+        found["what share of the branch's numbers falls"] = "about half" if 0.4 < silent < 0.6 else f"{silent:.1f}"
     return found
 
 
@@ -864,6 +867,18 @@ class _TorchsEps(_Block):
 
 class _TinyEps(_Block):
     eps = 1e-12
+
+
+class _TorchsEpsInOne(_Block):
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__(*sizes)
+        self.norm2 = nn.LayerNorm(sizes[0])
+
+
+class _TorchsEpsInTheOther(_Block):
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__(*sizes)
+        self.norm1 = nn.LayerNorm(sizes[0])
 
 
 class _DropoutInEval(_Block):
@@ -1046,6 +1061,18 @@ ENCODER_BLOCK = Exercise(
             "Your numbers are off for nearly constant tokens: nn.LayerNorm has eps=1e-5 unless you pass eps=1e-6.",
             _EPS,
             _TorchsEps,
+        ),
+        Mistake(
+            "torch's eps in the second norm",
+            "norm2 has eps=1e-5 unless you pass eps=1e-6 to it, too.",
+            _EPS,
+            _TorchsEpsInOne,
+        ),
+        Mistake(
+            "torch's eps in the first norm",
+            "norm1 has eps=1e-5 unless you pass eps=1e-6 to it, too.",
+            _EPS,
+            _TorchsEpsInTheOther,
         ),
         Mistake(
             "an eps of 1e-12",
@@ -1423,7 +1450,7 @@ ENCODER = Exercise(
             _LastAlone,
         ),
         Mistake(
-            "rates in equal factors",
+            "rates that grow with the square",
             "The rate grows in a straight line: drop_path * i / (depth - 1).",
             _DEPTH,
             _SquaredRates,
@@ -1435,6 +1462,3 @@ ENCODER = Exercise(
 def check_encoder(cls: type[nn.Module]) -> bool:
     """Check ``cls(dim, num_heads, mlp_dim, depth, drop_path)`` with ``blocks`` and ``norm``: (B, T, D) -> (B, T, D)."""
     return check(ENCODER, cls)
-
-
-EXERCISES = (BLOCK_NUMBERS, LAYER_NORM, DROP_PATH, ENCODER_BLOCK, ENCODER)

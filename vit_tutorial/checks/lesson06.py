@@ -447,10 +447,31 @@ def _start(module: nn.Module, case: Case) -> Result:
         raise Fault(f"the logits must be (B, K) = {shape}, got {got}")
     parameters = [p for name, p in module.named_parameters() if name.split(".")[0] in ("embed", "blocks")]
     rest = any(p.ndim > 1 and p.any() for p in parameters)
-    return {
+    found: Result = {
         "a new model's answer": Words("not all zeros" if logits.any() else "all zeros"),
         "what is zero beside the head": Words("nothing else has to be" if rest else "all weights of embed and blocks"),
     }
+    return found | {"the start of embed and blocks": Words(_kept_start(module, case))} if rest else found
+
+
+@functools.cache
+def _usual_start(build: tuple[Any, ...]) -> dict[str, float]:
+    """How far the numbers of each matrix of a new model are spread. (The reference is tried first, and unwatched.)"""
+    return {name: p.detach().std().item() for name, p in _Model(*build).named_parameters() if p.ndim > 1}
+
+
+def _kept_start(module: nn.Module, case: Case) -> str:
+    """Whether embed and blocks start as their parts do, and each block by its own draw."""
+    usual = _usual_start(case.build)
+    found = {name: p.detach() for name, p in module.named_parameters()}
+    for name, p in found.items():
+        if p.ndim > 1 and p.numel() >= 48 and usual.get(name):
+            ratio = p.std().item() / usual[name]
+            if not 0.5 < ratio < 2:
+                return f"another one than its parts have: {name} is spread {ratio:.2g} times as far"
+    first = [p for name, p in found.items() if name.endswith("mlp.fc1.weight")]
+    alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
+    return "the same numbers in two blocks (is a seed set, or a block copied?)" if alike else "as its parts have it"
 
 
 @functools.cache
@@ -1017,6 +1038,9 @@ def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
                 if all(b == count * times(s) * piece(s) for s, _, b in numbers):
                     return f"is {f'{count} · ' * (count > 1)}{factor}{words}, and that isn't all, or not it."
     ratios = [b / a for _, a, b in numbers]
+    if all(abs(ratio - 1) < 0.001 for ratio in ratios):
+        apart = [b - a for _, a, b in numbers]
+        return f"is off by {apart[0]:.4g} for the first model, and by {apart[-1]:.4g} for the last."
     return f"is {ratios[0]:.4g} times the right one for the first model, and {ratios[-1]:.4g} times for the last."
 
 
@@ -1572,6 +1596,3 @@ ATTENTION_MAPS = Exercise(
 def check_attention_maps(fn: Callable[..., list[Tensor]]) -> bool:
     """Check ``fn(model, images)``: a list of every layer's attention weights (B, h, T, T), the first layer first."""
     return check(ATTENTION_MAPS, fn)
-
-
-EXERCISES = (VIT_NUMBERS, VIT, DROP_PATH_RATES, COUNT_PARAMETERS, COUNT_MACS, ATTENTION_MAPS)

@@ -394,6 +394,18 @@ ROLLOUT = Exercise(
             _rollout(factor=lambda w, eye: _to_one(w)),
         ),
         Mistake(
+            "another share of the identity than half",
+            "Attention and identity count half each: 0.5 W + 0.5 I. Yours gives attention nine tenths.",
+            _ORDER,
+            _rollout(factor=lambda w, eye: _to_one(0.9 * w + 0.1 * eye)),
+        ),
+        Mistake(
+            "a small share of attention",
+            "Attention and identity count half each: 0.5 W + 0.5 I. Yours gives attention a tenth.",
+            _ORDER,
+            _rollout(factor=lambda w, eye: _to_one(0.1 * w + 0.9 * eye)),
+        ),
+        Mistake(
             "factors in the wrong order",
             "A later layer stands on the left: R = A @ R. Yours follows attention from the last layer to the first.",
             _ORDER,
@@ -1022,6 +1034,34 @@ POSITION_SIMILARITY = Exercise(
             lambda position: position[0, 1:] @ position[0, 1:].T / position[0, 1:].norm() ** 2,
         ),
         Mistake(
+            "a similarity of the channels",
+            "You compare the D columns. It is the N positions, the rows, that are compared: A @ A.T, (N, N).",
+            _HOLDS,
+            lambda position: F.normalize(position[0, 1:], dim=-1).T @ F.normalize(position[0, 1:], dim=-1),
+        ),
+        Mistake(
+            "a division by the roots of the lengths",
+            "The dot product is divided by both lengths themselves.",
+            _HOLDS,
+            lambda position: (
+                position[0, 1:]
+                @ position[0, 1:].T
+                / (position[0, 1:].norm(dim=-1) * position[0, 1:].norm(dim=-1)[:, None]).sqrt()
+            ),
+        ),
+        Mistake(
+            "one length squared in place of both",
+            "The dot product of i and j is divided by the length of i and by the length of j.",
+            _HOLDS,
+            lambda position: position[0, 1:] @ position[0, 1:].T / position[0, 1:].norm(dim=-1, keepdim=True) ** 2,
+        ),
+        Mistake(
+            "one minus a distance",
+            "Wanted is the cosine of the angle: the dot product divided by both lengths.",
+            _HOLDS,
+            lambda position: 1 - torch.cdist(position[0, 1:], position[0, 1:]),
+        ),
+        Mistake(
             "a division by the second length alone",
             "A cosine divides by both lengths. (Without keepdim=True lengths lie along the columns.)",
             _HOLDS,
@@ -1082,6 +1122,23 @@ def _place(count: int, grid: Grid, patch_size: Grid) -> tuple[Tensor, Tensor]:
     return n // grid[1] * patch_size[0], n % grid[1] * patch_size[1]
 
 
+def _down_the_columns(count: int, grid: Grid, patch_size: Grid) -> tuple[Tensor, Tensor]:
+    n = torch.arange(count)
+    return n % grid[0] * patch_size[0], n // grid[0] * patch_size[1]
+
+
+def _largest(w: Tensor) -> Tensor:
+    inner = w[..., 1:, 1:]
+    return F.one_hot(inner.argmax(dim=-1), inner.shape[-1]).to(w.dtype)
+
+
+def _way_of_the_mean(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
+    """How far the mean place that a query looks at is away from it."""
+    w = _to_one(weights[..., 1:, 1:])
+    places = torch.stack(_place(w.shape[-1], grid, patch_size), dim=1).to(w.dtype)  # (N, 2)
+    return (w @ places - places).norm(dim=-1).mean(dim=-1)
+
+
 def _uniform(w: Tensor) -> Tensor:
     return torch.full_like(w[..., 1:, 1:], 1 / (w.shape[-1] - 1))
 
@@ -1114,6 +1171,50 @@ ATTENTION_DISTANCE = Exercise(
             "You average all distances alike, so every head gets the same number. Weigh them by the attention.",
             _HOLDS,
             _distance(weigh=_uniform),
+        ),
+        Mistake(
+            "patches counted down the columns",
+            "Patches go like words on a page: patch n stands in row n // columns and column n % columns.",
+            _HOLDS,
+            _distance(place=_down_the_columns),
+        ),
+        Mistake(
+            "weights brought to a sum of 1 over all queries",
+            "Each query's weights are brought to a sum of 1 by themselves, sum(dim=-1, keepdim=True). Yours weigh a "
+            "query less that looks more at the class token.",
+            _HOLDS,
+            _distance(weigh=lambda w: w[..., 1:, 1:] / w[..., 1:, 1:].mean(dim=-2, keepdim=True).sum(-1, keepdim=True)),
+        ),
+        Mistake(
+            "a division by the largest weight",
+            "Divide a row by its sum, so that it sums to 1.",
+            _HOLDS,
+            _distance(weigh=lambda w: w[..., 1:, 1:] / w[..., 1:, 1:].amax(dim=-1, keepdim=True)),
+        ),
+        Mistake(
+            "the distance to the most attended patch",
+            "Every patch counts, weighted by its attention, not the one with the largest weight alone.",
+            _HOLDS,
+            _distance(weigh=_largest),
+        ),
+        Mistake(
+            "the distance to the mean place",
+            "First the distance to each patch, then their weighted mean. You take the mean of the places first: left "
+            "and right cancel.",
+            _HOLDS,
+            _way_of_the_mean,
+        ),
+        Mistake(
+            "the root of a mean of squares",
+            "Take the root of each distance first, then the weighted mean.",
+            _HOLDS,
+            _distance(between=lambda steps: steps.square().sum(dim=-1), join=lambda reach: reach.sqrt().mean(dim=-1)),
+        ),
+        Mistake(
+            "the root of a mean of squares over all queries",
+            "Take the root of each distance first, then the weighted means.",
+            _HOLDS,
+            _distance(between=lambda steps: steps.square().sum(dim=-1), join=lambda reach: reach.mean(dim=-1).sqrt()),
         ),
         Mistake(
             "weights that do not sum to 1",
@@ -1321,6 +1422,3 @@ ATTENTION_DISTANCE = Exercise(
 def check_attention_distance(fn: Callable[..., Tensor]) -> bool:
     """Check ``fn(weights, grid, patch_size)``: (..., T, T), (rows, columns), (height, width) -> (...), in pixels."""
     return check(ATTENTION_DISTANCE, fn)
-
-
-EXERCISES = (SEEING_NUMBERS, CLASS_ATTENTION, ROLLOUT, RELEVANCE_MATRIX, POSITION_SIMILARITY, ATTENTION_DISTANCE)

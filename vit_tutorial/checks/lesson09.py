@@ -623,14 +623,22 @@ State = dict[str, Tensor]
 
 def _dino(prefix: str, student: str) -> dict[str, Any]:
     """A small checkpoint as DINO's training writes it."""
-    body = ("cls_token", "patch_embed.backbone.conv.weight", "blocks.0.norm1.weight", "norm.weight", "norm.bias")
-    heads = ("head.mlp.0.weight", "head.last_layer.weight")
+    body = (
+        "cls_token",
+        "patch_embed.backbone.conv.weight",
+        "blocks.0.norm1.weight",
+        "norm.weight",
+        "norm.bias",
+        "blocks.0.head_norm.weight",
+    )
+    heads = ("head.mlp.0.weight", "head.last_layer.weight", "head.backbone.weight")
 
     def network(before: str, seed: int) -> State:
         rows = {f"{before}backbone.{name}": normal(2, 3, seed=seed + i) for i, name in enumerate(body)}
         return rows | {f"{before}{name}": normal(4, seed=seed + i) for i, name in enumerate(heads)}
 
-    return {"student": network(student, 0), "teacher": network(prefix, 100), "epoch": 300}
+    masked = {f"{student}backbone.mask_token": normal(1, 3, seed=99)}  # the student alone has one
+    return {"student": network(student, 0) | masked, "teacher": network(prefix, 100), "epoch": 300}
 
 
 def _teacher_cases() -> list[Case]:
@@ -1194,6 +1202,3 @@ JOINED_HEADS = Exercise(
 def check_joined_heads(fn: Callable[..., tuple[Tensor, Tensor]]) -> bool:
     """Check ``fn(weight, bias, dist_weight, dist_bias)``: (K, D), (K,), twice -> (K, 2D) and (K,)."""
     return check(JOINED_HEADS, fn)
-
-
-EXERCISES = (CHECKPOINT_NUMBERS, OUR_NAME, ATTENTION_FROM_FLAX, TEACHER, PREPARE, JOINED_HEADS)

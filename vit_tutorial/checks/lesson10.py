@@ -12,7 +12,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vit_tutorial.checks.compare import as_number, as_tensor, kind
-from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Words, answers, call, check, normal
+from vit_tutorial.checks.harness import (
+    Case,
+    Exercise,
+    Fault,
+    Mistake,
+    Result,
+    Words,
+    answers,
+    call,
+    check,
+    normal,
+    random_weights,
+)
+from vit_tutorial.checks.watch import NOT_ADAMW
 from vit_tutorial.embeddings import Grid, ResizeRecipe, resize_position_embedding
 from vit_tutorial.vit import ViT, ViTConfig
 
@@ -177,7 +190,10 @@ def check_fine_tuning_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
 # ---- Frozen features ---------------------------------------------------------------------------------------------
 
 
-def _model(depth: int = 2, dim: int = 8, classes: int = 3, dropout: float = 0.3) -> ViT:
+_DROPPED = 0.3
+
+
+def _model(depth: int = 2, dim: int = 8, classes: int = 3, dropout: float = _DROPPED) -> ViT:
     """A tiny model with random numbers everywhere, in training mode."""
     config = ViTConfig((4, 6), 2, 1, classes, dim, depth, num_heads=2, mlp_dim=6, dropout=dropout)
     model = ViT(config).train()
@@ -691,7 +707,8 @@ def _state(grid: Grid, D: int, classes: int) -> State:
 
 
 def _task_cases() -> list[Case]:
-    asked = [(4, 3, 5, (2, 3), (2, 3)), (6, 5, 2, (2, 3), (4, 5)), (5, 2, 7, (3, 2), (3, 6)), (4, 3, 3, (6, 4), (3, 2))]
+    asked = [(4, 3, 5, (2, 3), (2, 3)), (6, 5, 2, (2, 3), (4, 5)), (5, 2, 7, (3, 2), (3, 6)), (4, 3, 3, (6, 4), (3, 2)),
+             (3, 2, 4, (2, 6), (4, 3))]  # fmt: skip
     return [
         Case(f"D={D}, {old} classes to {new}, grid {a} to {b}", (_state(a, D, old), new, a, b))
         for D, old, new, a, b in asked
@@ -716,6 +733,8 @@ def _adapted(work: Any, case: Case) -> Result:
         tensor = as_tensor(found[name])
         if tensor is None:
             raise Fault(f"{name} is {kind(found[name])}, expected a tensor")
+        if name in state and not name.startswith(("head.", "embed.pos")) and tensor.dtype != state[name].dtype:
+            raise Fault(f"{name} is of dtype {tensor.dtype} now, and must stay as it was, {state[name].dtype}")
         observed[name] = tensor.detach()
     return observed | {"the given dictionary afterwards": Words(same)}
 
@@ -1084,6 +1103,8 @@ def _rates(work: Any, case: Case) -> Result:
             if name in found:
                 raise Fault(f"{name} is in two groups: torch's optimisers refuse that")
             found[name] = float(rate)
+    if any(not p.requires_grad for p in case.args[0].parameters()):
+        raise Fault("the model has frozen parameters afterwards: give them a rate, and leave requires_grad as it is")
     return {f"rate of {name}": found.get(name, 0.0) for name in names.values()}
 
 
@@ -1417,6 +1438,8 @@ def _tuned(work: Any, case: Case) -> Result:
         raise Fault("the model's parameters have other names than before: train the head that it has")
     if model.head is not head:
         raise Fault("the model has another head than before: train the one that it has, in place")
+    if any(part.p != _DROPPED for part in model.modules() if isinstance(part, nn.Dropout)):
+        raise Fault("the model's dropout has another p than before: switch it off by model.eval() alone")
     moved = [name for name, p in before.items() if not name.startswith("head.") and not torch.equal(after[name], p)]
     return {
         "what has changed of the encoder": Words(_those(moved)),
@@ -1445,17 +1468,17 @@ def _about_tuning(compared: list[tuple[Case, Result, Result]]) -> str:
         return "The head's weight is right, its bias isn't."
     same = [_alike(right["head.bias"], theirs["head.bias"]) for _, right, theirs in compared]
     if all(same):
-        return "The head's bias is right, its weight isn't: look at the features that the head gets."
+        return "The head's bias is right, its weight isn't."
     untouched = [torch.equal(case.args[0].head.weight, theirs["head.weight"]) for case, _, theirs in compared]
     if all(untouched):
-        return "The head is as it was: no step has reached it."
+        return "The head is as it was: no step has reached it. Was it a copy that you trained?"
     start = [case.args[0].head.weight for case, _, _ in compared]
     ways = [
         ((theirs["head.weight"] - w).norm() / (right["head.weight"] - w).norm()).item()
         for (_, right, theirs), w in zip(compared, start, strict=True)
     ]
     return (
-        f"The encoder is as it was. The head has moved {ways[0]:.3g} times as far as it should in the first of these."
+        f"The encoder is as it was. The head has moved {ways[0]:.4g} times as far as it should in the first of these."
     )
 
 
@@ -1511,6 +1534,50 @@ def _features_once(model: ViT, images: Tensor, labels: Tensor, rate: float, deca
         adam.step()
 
 
+def _head_anew(model: ViT) -> None:
+    for name, value in random_weights(model.head, 5).items():
+        model.head.get_parameter(name).data = value
+
+
+def _with_a_schedule(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
+    adam = torch.optim.AdamW(model.head.parameters(), lr=rate, weight_decay=decay)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
+    for _ in range(steps):
+        _step(model, adam, images, labels)
+        schedule.step()
+
+
+def _decaying_the_weight_alone(
+    model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int
+) -> None:
+    groups: Groups = [{"params": [model.head.weight]}, {"params": [model.head.bias], "weight_decay": 0.0}]
+    adam = torch.optim.AdamW(groups, lr=rate, weight_decay=decay)
+    for _ in range(steps):
+        _step(model, adam, images, labels)
+
+
+def _half_of_them(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
+    _tune()(model, images[: len(images) // 2], labels[: len(labels) // 2], rate, decay, steps)
+
+
+def _one_by_one(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
+    adam = torch.optim.AdamW(model.head.parameters(), lr=rate, weight_decay=decay)
+    for i in range(steps):
+        at = i % len(images)
+        _step(model, adam, images[at : at + 1], labels[at : at + 1])
+
+
+def _step(model: ViT, adam: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> None:
+    model.eval().zero_grad()
+    F.cross_entropy(model(images), labels).backward()
+    adam.step()
+
+
+def _standardised(model: ViT, x: Tensor) -> Tensor:
+    z = model.features(x)[:, 0]
+    return (z - z.mean(dim=0)) / z.std(dim=0)
+
+
 TUNE_HEAD = Exercise(
     name="tune_head",
     lesson="10",
@@ -1518,6 +1585,7 @@ TUNE_HEAD = Exercise(
     right=_tune(),
     cases=_tune_cases,
     observe=_tuned,
+    forbidden=NOT_ADAMW,
     explain=_about_tuning,
     tolerance=1e-4,
     mistakes=(
@@ -1690,7 +1758,7 @@ TUNE_HEAD = Exercise(
         ),
         Mistake(
             "no step",
-            "The head is as it was: is optimizer.step() missing, or the loop?",
+            "The head is as it was: is optimizer.step() missing, or the loop, or did you train a copy of the model?",
             _TUNING,
             _tune(steps_of=lambda steps: 0),
         ),
@@ -1737,6 +1805,42 @@ TUNE_HEAD = Exercise(
             _tune(features=lambda model, x: F.normalize(model.features(x)[:, 0], dim=1)),
         ),
         Mistake(
+            "a rate that falls",
+            "Each step has the same rate: no schedule is asked for.",
+            _TUNING,
+            _with_a_schedule,
+        ),
+        Mistake(
+            "a decay on the weight alone",
+            "Weight and bias of the head both get the decay: give AdamW model.head.parameters() in one group.",
+            _TUNING,
+            _decaying_the_weight_alone,
+        ),
+        Mistake(
+            "a head that begins anew",
+            "You draw the head's weights again first. It is trained as it comes.",
+            _HEAD,
+            _tune(start=_head_anew),
+        ),
+        Mistake(
+            "half of the pictures",
+            "Each step takes all images.",
+            _TUNING,
+            _half_of_them,
+        ),
+        Mistake(
+            "one picture a step",
+            "Each step takes all images, and the mean of their losses.",
+            _TUNING,
+            _one_by_one,
+        ),
+        Mistake(
+            "features that are standardised",
+            "The head reads the features as they are.",
+            _FROZEN,
+            _tune(features=_standardised),
+        ),
+        Mistake(
             "squares in place of the cross-entropy",
             "The loss is the mean cross-entropy.",
             _TUNING,
@@ -1755,6 +1859,3 @@ TUNE_HEAD = Exercise(
 def check_tune_head(fn: Callable[..., object]) -> bool:
     """Check ``fn(model, images, labels, rate, decay, steps)``: trains the head with AdamW, in place, nothing else."""
     return check(TUNE_HEAD, fn)
-
-
-EXERCISES = (FINE_TUNING_NUMBERS, FROZEN_FEATURES, KNN, FOR_A_NEW_TASK, LAYER_RATES, TUNE_HEAD)

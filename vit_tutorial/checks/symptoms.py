@@ -90,6 +90,8 @@ def _scaled(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     factor = ((a * b).sum() / (b * b).sum()).item()
     if not math.isfinite(factor) or factor == 0.0 or not _same(a / factor, b, tolerance):
         return ""
+    if abs(factor - 1) < tolerance:  # right in its numbers: it is another kind of number
+        return ""
     if abs(factor + 1) < tolerance:
         return "Every number is right but for its sign."
     return f"Every number is {_number(factor)} times the right one{_origin(factor, b, inputs)}."
@@ -254,24 +256,39 @@ def _flipped_or_rolled(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -
 
 
 def _slices_in_another_order(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
-    if a.shape != b.shape or a.ndim < 2:
+    if a.shape != b.shape:
         return ""
     scale = max(1.0, b.abs().max().item())
     for axis, n in enumerate(a.shape):
         if not 1 < n <= 200:
             continue
         yours, right = a.movedim(axis, 0).reshape(n, -1), b.movedim(axis, 0).reshape(n, -1)
-        if yours.shape[1] < 2:
+        if yours.shape[1] < 2 and (a.ndim > 1 or b.unique().numel() < n):
             continue
         match = torch.cdist(yours, right, p=math.inf) <= tolerance * scale
         if not match.any(1).all():
             continue
         order = match.double().argmax(1).tolist()
         shown = ", ".join(map(str, order[:12])) + (", …" if n > 12 else "")
+        if parts := _in_parts(order):
+            order_of = f"of {len(parts)} parts, yours are {_list(parts)}"
+            return f"Along axis {axis} all is there, but in another order: {order_of}."
         if len(set(order)) == n:
             return f"Along axis {axis} the slices are right, but in another order: yours are the right {shown}."
         return f"Along axis {axis} each slice is a right one, but some come twice and some never: yours are {shown}."
     return ""
+
+
+def _in_parts(order: list[int]) -> list[int]:
+    """The order of a few long parts, if it is only they that stand in another one; [] else."""
+    n = len(order)
+    for many in range(2, n // 2 + 1):
+        size = n // many
+        if n % many == 0 and all(order[i] // size == order[i - i % size] // size for i in range(n)):
+            parts = [order[i] // size for i in range(0, n, size)]
+            kept = all(order[i] % size == i % size for i in range(n))
+            return parts if kept and sorted(parts) == list(range(many)) and parts != sorted(parts) else []
+    return []
 
 
 def _shuffled(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
@@ -286,8 +303,8 @@ def _shuffled(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
                 within.append(axis)
     if not within:
         return (
-            "The right numbers are all there, but in other places: an axis was cut or joined in the wrong order "
-            f"(a reshape where an axis must move first).{_trace(b, a, inputs)}"
+            "The right numbers are all there, but in other places. Was an axis cut or joined where another one must "
+            f"move first?{_trace(b, a, inputs)}"
         )
     return (
         f"The right numbers are all there, and each index of {_axes(*within)} has its own, but within it they stand in "

@@ -10,7 +10,7 @@ import inspect
 import linecache
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -37,6 +37,8 @@ def forbidden(exercise: Exercise) -> list[Forbidden]:
 
 
 def _is_ours(work: Any) -> bool:
+    if isinstance(work, str):
+        return work.startswith("vit_tutorial.")
     module = str(getattr(work, "__module__", ""))
     return module.startswith("vit_tutorial") and not module.startswith("vit_tutorial.checks") and callable(work)
 
@@ -71,7 +73,12 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
     seen: list[str] = []
     codes: dict[CodeType, Forbidden] = {}
     names: dict[str, Forbidden] = {}
+    places: dict[str, tuple[str, Forbidden]] = {}  # by a function's own name, since that is compared at each call
     for one in forbidden(exercise):
+        if isinstance(one.what, str) and "." in one.what:
+            module, _, own = one.what.rpartition(".")
+            places[own] = module, one
+            continue
         codes |= dict.fromkeys(_codes(one.what), one)
         if not _codes(one.what):
             names[one.what if isinstance(one.what, str) else one.what.__name__] = one
@@ -80,6 +87,9 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
     def look(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
             one = codes.get(frame.f_code)
+            if one is None and frame.f_code.co_name in places:
+                module, found = places[frame.f_code.co_name]
+                one = found if frame.f_globals.get("__name__") == module else None
             if one is None and frame.f_code in reference and _by_a_student(frame.f_back):
                 one = Forbidden("the check's own answer", "write your own in the cell above")
             if one and (one.when is None or one.when(frame.f_locals)):
@@ -105,7 +115,9 @@ def _codes(what: Any) -> list[CodeType]:
 
 
 def _sentence(one: Forbidden, frame: FrameType) -> str:
-    name = one.what if isinstance(one.what, str) else name_of(one.what)
+    name = one.what.rpartition(".")[2] if isinstance(one.what, str) else name_of(one.what)
+    if name == "__init__":  # of a class whose other functions may be wrapped alike in all classes
+        name = one.what.__qualname__.split(".")[-2]
     whose = "the package's own" if _is_ours(one.what) else "torch's" if not isinstance(one.what, str) else ""
     said = f"it calls {' '.join(filter(None, (whose, name)))}: {one.instead}"
     back: FrameType | None = frame
@@ -134,6 +146,24 @@ def library(filename: str) -> bool:
     """Whether a file belongs to Python, an installed package or this one: no line of a student's."""
     folders = [*sysconfig.get_paths().values(), str(Path(torch.__file__).parent), str(Path(CHECKS).parent)]
     return filename.startswith(("<frozen", "<string", "<__array_function__", *folders))
+
+
+def _settings_of_its_own(given: Mapping[str, Any]) -> bool:
+    """Whether AdamW is built with other settings than its own, but for rate and decay."""
+    usual = given.get("betas", (0.9, 0.999)), given.get("eps", 1e-8)
+    return usual != ((0.9, 0.999), 1e-8) or bool(given.get("amsgrad") or given.get("maximize"))
+
+
+# For exercises that compare each step with AdamW's: what else would come out nearly the same.
+NOT_ADAMW = (
+    Forbidden(
+        torch.optim.AdamW.__init__, "leave its betas, eps, amsgrad and maximize as they are", when=_settings_of_its_own
+    ),
+    *(
+        Forbidden(one.__init__, "the optimiser is torch.optim.AdamW")
+        for one in (torch.optim.NAdam, torch.optim.RAdam, torch.optim.Adamax, torch.optim.RMSprop, torch.optim.Adagrad)
+    ),
+)
 
 
 # ---- What torch computes -----------------------------------------------------------------------------------------

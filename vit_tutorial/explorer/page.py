@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import matplotlib
 import numpy as np
@@ -24,6 +24,8 @@ from torch import Tensor
 from vit_tutorial import explain
 from vit_tutorial.data import Data, Preprocessing, denormalise
 from vit_tutorial.files import write
+from vit_tutorial.modern import ModernConfig
+from vit_tutorial.patches import grid_shape
 from vit_tutorial.plots import PALETTE
 from vit_tutorial.vit import ViT
 
@@ -34,14 +36,11 @@ POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-s
 
 
 @dataclass(frozen=True)
-class Explorer:
-    """What :func:`explore` returns: shown by a notebook as it is, and by :meth:`save` as a page."""
+class Page:
+    """HTML that a notebook shows as it is, and that :meth:`save` makes a page of its own."""
 
+    title: ClassVar[str]
     html: str = field(repr=False)  # to be put into any page, several on one as well
-    pictures: int
-    layers: int
-    heads: int
-    tokens: int
 
     def _repr_html_(self) -> str:
         return self.html
@@ -49,13 +48,24 @@ class Explorer:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as a page of its own, to open in a browser. Raises OSError that names the folder."""
         page = (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Attention explorer</title>\n'
+            f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{self.title}</title>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
             "<style>:root { color-scheme: light dark; } body { margin: 16px; }</style>\n"
             f"</head>\n<body>\n<main>\n{self.html}\n</main>\n</body>\n</html>\n"
         )
         write(Path(path), page.encode())
+
+
+@dataclass(frozen=True)
+class Explorer(Page):
+    """What :func:`explore` returns: shown by a notebook as it is, and by ``save`` as a page."""
+
+    title: ClassVar[str] = "Attention explorer"
+    pictures: int
+    layers: int
+    heads: int
+    tokens: int
 
 
 def explore(
@@ -91,16 +101,21 @@ def explore(
     twin = copy.deepcopy(model).to("cpu", torch.float64).eval()
     images = images.detach().to("cpu", torch.float64)
     pictures, figures = [], []
-    for i, (image, picture) in enumerate(zip(images[:, None], _shown(images, preprocess), strict=True)):
+    for i, (image, picture) in enumerate(zip(images[:, None], as_seen(images, preprocess), strict=True)):
         title, top = titles[i] if titles else "", _answers(twin, image, names)
         pictures.append({"title": title, "top": top} | _weights(twin, image))
         figures.append(
-            _figure(picture, title or f"image {i}", *(f"{name} {100 * share:.1f} %" for name, share in top[:1]))
+            figure(picture, title or f"image {i}", *(f"{name} {100 * share:.1f} %" for name, share in top[:1]))
         )
     heat = matplotlib.colormaps["magma"](np.arange(256), bytes=True)[:, :3].tobytes().hex()
     special = SPECIAL[: c.prefix_tokens]
-    data = {"grid": c.grid, "special": special, "layers": c.depth, "heads": c.num_heads, "heat": heat}
-    return Explorer(_fill(data | {"pictures": pictures}, figures), B, c.depth, c.num_heads, c.num_tokens)
+    if isinstance(c, ModernConfig):
+        special = (*SPECIAL[: int(c.class_token)], *(f"register {i + 1}" for i in range(c.registers)))
+    grid = grid_shape((images.shape[-2], images.shape[-1]), c.patch_size)  # some models take every size
+    data = {"grid": grid, "special": special, "layers": c.depth, "heads": c.num_heads, "heat": heat}
+    return Explorer(
+        _fill(data | {"pictures": pictures}, figures), B, c.depth, c.num_heads, c.prefix_tokens + grid[0] * grid[1]
+    )
 
 
 def quantise(weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,7 +174,7 @@ def _answers(model: ViT, image: Tensor, names: Sequence[str]) -> list[tuple[str,
     return [(str(names[k]), round(share, 3)) for k, share in islice(likeliest, min(TOP, len(names)))]
 
 
-def _shown(images: Tensor, preprocess: Preprocessing | Data | None) -> np.ndarray:
+def as_seen(images: Tensor, preprocess: Preprocessing | Data | None) -> np.ndarray:
     """Images (B, C, H, W) as one sees them: (B, H, W, 3), uint8."""
     if preprocess is not None:
         images = denormalise(images, preprocess)  # (B, C, H, W)
@@ -170,7 +185,7 @@ def _shown(images: Tensor, preprocess: Preprocessing | Data | None) -> np.ndarra
     return (255 * images).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
 
 
-def _figure(picture: np.ndarray, title: str, *answer: str) -> str:
+def figure(picture: np.ndarray, title: str, *answer: str) -> str:
     """A picture (H, W, 3) with its caption; as BMP, whose bytes are the same on every machine."""
     out = io.BytesIO()
     Image.fromarray(picture).save(out, format="BMP")
@@ -183,10 +198,23 @@ def _fill(data: dict[str, Any], figures: Sequence[str]) -> str:
     """The three files beside this one, with the data in them."""
     folder = files("vit_tutorial.explorer")
     markup, style, script = (folder.joinpath(f"explorer.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
+    return assemble("explorer", "Attention explorer", data, figures, markup, style, script)
+
+
+def assemble(
+    kind: str, title: str, data: dict[str, Any], figures: Sequence[str], markup: str, style: str, script: str
+) -> str:
+    """The HTML of a page: what is shown without its script, the data, and the markup, style and script.
+
+    The script makes a shadow root of ``data-vit-KIND`` and puts the markup into it; "// theme.js" in it stands for the
+    function that follows the theme of the page around.
+    """
     colours = "".join(f"--{role}: {colour}; " for role, colour in PALETTE.items())
+    theme = files("vit_tutorial.explorer").joinpath("theme.js").read_text("utf-8")
+    script = script.replace("  // theme.js\n", theme)
     return (
-        '<div data-vit-explorer="1" data-lm-suppress-shortcuts="true">\n'
-        "<p>Attention explorer. It needs its script, which runs once you trust this notebook, and in an exported page. "
+        f'<div data-vit-{kind}="1" data-lm-suppress-shortcuts="true">\n'
+        f"<p>{title}. It needs its script, which runs once you trust this notebook, and in an exported page. "
         "Without it, here is what the model was shown:</p>\n"
         + "\n".join(figures)
         # Within a script nothing but "<" can end it.

@@ -1,0 +1,1064 @@
+"""The live page: its numbers against PyTorch's, and what Chromium makes of it (skipped where there is none)."""
+
+import base64
+import copy
+import importlib.util
+import io
+import json
+import re
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vit_tutorial as vt
+from vit_tutorial import hybrid, live
+from vit_tutorial.data import normalise
+from vit_tutorial.live.command import SETS as TEST_PICTURES
+from vit_tutorial.live.command import samples_of
+
+ROOT = Path(__file__).parent.parent
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+WHY = "needs playwright" if importlib.util.find_spec("playwright") is None else "" if CHROMIUM else "needs chromium"
+browser_only = pytest.mark.skipif(bool(WHY), reason=f"{WHY}: apt-get install chromium, pip install playwright")
+# No traffic of the browser's own, and it runs in a container.
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+]
+HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
+SMALL = {"image_size": 16, "patch_size": 4, "dim": 24, "depth": 2, "num_heads": 3, "mlp_dim": 20, "num_classes": 3}
+CONFIGS = {
+    "plain": {},
+    "rectangle": {"image_size": (12, 20), "patch_size": (3, 4), "in_channels": 1},
+    "mean": {"pool": "mean", "position": "sincos"},
+    "distilled": {"pool": "distilled", "gelu": "tanh"},
+    "bare": {"position": "none", "qkv_bias": False, "norm_eps": 0.1, "in_channels": 2},
+    "stem": {"stem": hybrid.ConvStem(((6, 3, 2), (5, 2, 2), (7, 5, 1)))},
+    "stem, larger patches": {"patch_size": 8, "stem": hybrid.ConvStem(((6, 3, 2),))},
+}
+# What can be changed: {name: changes as the page has them}.
+CHANGES = {
+    "as trained": {},
+    "a head off": {"off": ["blocks.0.attention.heads.1"]},
+    "a block off": {"off": ["blocks.1"]},
+    "an attention off": {"off": ["blocks.1.attention"]},
+    "an MLP off": {"off": ["blocks.0.mlp"]},
+    "the shortcut beside attention off": {"off": ["blocks.1.attention.residual"]},
+    "the shortcut beside an MLP off": {"off": ["blocks.0.mlp.residual"]},
+    "attention and its shortcut off": {"off": ["blocks.0.attention", "blocks.0.attention.residual"]},
+    "no scale": {"scale": False},
+    "warm attention": {"temperature": 2.5},
+    "no positions": {"position": "none"},
+    "reversed positions": {"position": "reversed"},
+    "a warm answer": {"answer": 3},
+    "hidden patches": {"hidden": [2, 3]},
+    "moved patches": {"order": "reversed"},
+    "repeated patches": {"order": "repeated", "hidden": [0]},
+    "many at once": {"off": ["blocks.0.attention.heads.0", "blocks.1.mlp"], "scale": False, "temperature": 0.5},
+}
+
+
+def model_of(**changes):
+    """A small random model none of whose numbers is zero."""
+    torch.manual_seed(0)
+    model = vt.ViT(vt.ViTConfig(**(SMALL | changes)))
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.is_floating_point() and tensor.abs().max() <= 1:
+            torch.nn.init.normal_(tensor, std=0.4)
+    for name, tensor in model.state_dict().items():
+        if "running_var" in name or ("norm" in name.split(".")[-2] and name.endswith("weight")):
+            tensor.abs_().add_(0.5)
+    if model.config.position == "sincos":  # a buffer: back to what it is
+        model.embed.position.copy_(vt.ViT(model.config).embed.position)
+    return model.eval()
+
+
+def pictures_of(model, count):
+    c = model.config
+    height, width = (c.image_size, c.image_size) if isinstance(c.image_size, int) else c.image_size
+    return torch.randint(0, 256, (count, c.in_channels, height, width)) / 255
+
+
+# -------------------------------------------------------------------------------------------- the same in PyTorch
+
+
+def hooked(model, changes, seen):
+    """The model with forward hooks that note every number in ``seen`` and make the changes; close it to undo them."""
+    stack, off = ExitStack(), set(changes.get("off", []))
+    c = model.config
+
+    def after(module, hook):
+        stack.callback(module.register_forward_hook(lambda m, inputs, output: hook(inputs[0], output)).remove)
+
+    def note(name):
+        return lambda x, y: seen.update({name: y[0]})
+
+    def embedded(images, z):
+        position = model.embed.position
+        content = z if position is None else z - position
+        if changes.get("position") == "none":
+            z = content
+        if changes.get("position") == "reversed" and position is not None:
+            p = c.prefix_tokens
+            z = content + torch.cat([position[:, :p], position[:, p:].flip(1)], dim=1)
+        seen.update({"embed.content": content[0], "embed.position": (z - content)[0], "embed.tokens": z[0]})
+        return z
+
+    def divide(x, qkv):  # the kernel divides by √d alone, so the rest goes into q
+        q, k, v = qkv.chunk(3, dim=-1)
+        factor = (1 if changes.get("scale", True) else (c.dim // c.num_heads) ** 0.5) / changes.get("temperature", 1)
+        return torch.cat([q * factor, k, v], dim=-1)
+
+    after(model.embed.patches, note("embed.projected"))
+    after(model.embed, embedded)
+    for layer, block in enumerate(model.blocks):
+        at = f"blocks.{layer}"
+        after(block.norm1, lambda x, y, at=at: seen.update({f"{at}.input": x[0], f"{at}.norm1": y[0]}))
+        after(block.attention.qkv, note(f"{at}.qkv"))
+        after(block.attention.qkv, divide)
+
+        def mute(module, inputs, at=at):
+            joined = inputs[0].clone()
+            for head in range(c.num_heads):
+                d = c.dim // c.num_heads
+                seen[f"{at}.attention.heads.{head}.sums"] = joined[0, :, head * d : (head + 1) * d].clone()
+                if f"{at}.attention.heads.{head}" in off:
+                    joined[..., head * d : (head + 1) * d] = 0
+            seen[f"{at}.attention.joined"] = joined[0]
+            return (joined,)
+
+        stack.callback(block.attention.proj.register_forward_pre_hook(mute).remove)
+        after(block.attention.proj, note(f"{at}.attention.out"))
+        after(block.norm2, lambda x, y, at=at: seen.update({f"{at}.middle": x[0], f"{at}.norm2": y[0]}))
+        after(block.mlp.fc1, note(f"{at}.mlp.before"))
+        after(block.mlp.gelu, note(f"{at}.mlp.hidden"))
+        after(block.mlp.fc2, note(f"{at}.mlp.out"))
+
+        def branch(name, shortcut, at=at):
+            def change(x, y):
+                y = y * 0 if f"{at}.{name}" in off else y
+                return y - seen[f"{at}.{shortcut}"][None] if f"{at}.{name}.residual" in off else y  # + z follows
+
+            return change
+
+        after(block.attention, branch("attention", "input"))
+        after(block.mlp, branch("mlp", "middle"))
+        after(block, lambda x, y, at=at: x if at in off else y)
+        after(block, note(f"{at}.out"))
+    after(model.norm, note("norm"))
+    after(model.head, lambda x, y: seen.update(pooled=x[0], logits=y[0]))
+    return stack
+
+
+@torch.no_grad()
+def stations(model, picture, preprocess, changes):
+    """{name: array}: every number that the page shows, from the model in float64 with the same changes by hooks."""
+    c, seen = model.config, {}
+    image = rearranged(c, picture[None].double(), preprocess, changes)
+    image = image if preprocess is None else normalise(image, preprocess)
+    with hooked(model, changes, seen):
+        model(image)
+    seen["image"], seen["embed.patches"] = image[0], vt.patchify(image, c.patch_size)[0]
+    seen["probabilities"] = (seen["logits"] / changes.get("answer", 1)).softmax(dim=0)
+    d = c.dim // c.num_heads
+    divisor = (d**0.5 if changes.get("scale", True) else 1) * changes.get("temperature", 1)
+    for layer in range(c.depth):
+        qkv = seen.pop(f"blocks.{layer}.qkv").unflatten(-1, (3, c.num_heads, d))  # (T, 3, h, d)
+        for head in range(c.num_heads):
+            q, k, v = qkv[:, :, head].unbind(1)  # (T, d)
+            one = {"q": q, "k": k, "v": v, "scores": q @ k.T, "scaled": q @ k.T / divisor}
+            one["weights"] = one["scaled"].softmax(dim=-1)
+            seen.update({f"blocks.{layer}.attention.heads.{head}.{name}": array for name, array in one.items()})
+    return {name: array.numpy().ravel() for name, array in seen.items()}
+
+
+def rearranged(config, images, preprocess, changes):
+    patches = vt.patchify(images, config.patch_size).clone()
+    if changes.get("order"):
+        patches = patches[:, changes["order"]]
+    mean = torch.tensor(preprocess.mean if preprocess else [0.0] * config.in_channels).double()
+    patches[:, changes.get("hidden", [])] = mean.repeat_interleave(patches.shape[2] // config.in_channels)
+    return vt.unpatchify(patches, config.patch_size, images.shape[-2:])
+
+
+def data_of(html):
+    return json.loads(re.search(r'<script type="application/json">(.*?)</script>', html, re.DOTALL)[1])
+
+
+def spelt(changes, config):
+    """The changes with the orders of this model's patches in them."""
+    N = config.grid[0] * config.grid[1]
+    orders = {"reversed": [*range(N)][::-1], "repeated": [1] * N}
+    return changes | ({"order": orders[changes["order"]]} if isinstance(changes.get("order"), str) else {})
+
+
+# ------------------------------------------------------------------------------------------------------ in a browser
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def show(chromium, tmp_path):
+    """Opens HTML or a live page; at the end, nothing was asked of a network and nothing was complained of."""
+    contexts, heard = [], []
+
+    def open_page(content, *, ready=1, strict=True, fragment="", **context):
+        context = chromium.new_context(**({"viewport": {"width": 1200, "height": 900}} | context))
+        page = context.new_page()
+        contexts.append(context)
+        page.on("pageerror", lambda error: heard.append(str(error)))
+        if strict:
+            page.on("console", lambda message: heard.append(message.text))
+            page.on("request", lambda request: heard.append(request.url) if "://" in request.url[5:] else None)
+        page.route("http*://**", lambda route: route.abort())
+        path = tmp_path / f"page {len(contexts)}.html"
+        if isinstance(content, str):
+            path.write_text(content, "utf-8")
+        else:
+            content.save(path)
+        page.goto(path.as_uri() + fragment)
+        if ready:
+            page.wait_for_function(f"document.querySelectorAll('[data-ready]').length === {ready}")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert heard == []
+
+
+# A run's arrays by name, each as base64 of float32.
+RUN = """([values, changes, lens]) => {
+  const live = document.querySelector("[data-vit-live]").live, found = {};
+  const text = (array) => {
+    let out = "";
+    const b = new Uint8Array(Float32Array.from(array).buffer);
+    for (let i = 0; i < b.length; i += 32768) out += String.fromCharCode(...b.subarray(i, i + 32768));
+    return btoa(out);
+  };
+  const walk = (thing, name) => {
+    if (ArrayBuffer.isView(thing)) found[name] = text(thing);
+    else if (thing && typeof thing === "object") {
+      for (const key in thing) walk(thing[key], name ? `${name}.${key}` : key);
+    }
+  };
+  const result = live.run(Float32Array.from(values), changes);
+  walk(lens ? live.lens(result) : result, "");
+  return found;
+}"""
+
+
+def run_in(page, picture, changes, *, lens=False):
+    found = page.evaluate(RUN, [picture.flatten().tolist(), changes, lens])
+    return {name: np.frombuffer(base64.b64decode(text), "<f4") for name, text in found.items()}
+
+
+def compare(found, right, tolerance=1e-4):
+    assert set(right) <= set(found), set(right) - set(found)
+    extra = {name for name in set(found) - set(right) if not re.match(r"embed\.(maps|cut)", name)}
+    assert not extra
+    for name, array in right.items():
+        assert found[name].shape == array.shape, name
+        assert np.abs(found[name] - array).max() <= tolerance * max(np.abs(array).max(), 1e-6), name
+
+
+def shipped(name):
+    model, classes, preprocess = vt.load(name)
+    return model, classes, preprocess, samples_of(name), classes
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A small model, four random pictures, and their page."""
+    model, pictures = model_of(), pictures_of(model_of(), 4)
+    return model, pictures, live.page(model, pictures, ["one", "two", "three"])
+
+
+@browser_only
+@pytest.mark.parametrize("changes", CONFIGS.values(), ids=CONFIGS)
+def test_every_number_of_every_kind_of_model_is_pytorch_s(show, changes):
+    model = model_of(**changes)
+    pictures = pictures_of(model, 2)
+    page, double = show(live.page(model, pictures)), copy.deepcopy(model).double()
+    for picture in pictures:
+        compare(run_in(page, picture, {}), stations(double, picture, None, {}))
+
+
+@browser_only
+@pytest.mark.parametrize("kind", ["plain", "mean", "stem"])
+def test_every_number_after_each_change_is_pytorch_s(show, kind):
+    model = model_of(**CONFIGS[kind])
+    pictures = pictures_of(model, 1)
+    page, double = show(live.page(model, pictures)), copy.deepcopy(model).double()
+    plain = stations(double, pictures[0], None, {})
+    for name, change in CHANGES.items():
+        changes = spelt(change, model.config)
+        right = stations(double, pictures[0], None, changes)
+        compare(run_in(page, pictures[0], changes), right)
+        if name != "as trained":
+            assert np.abs(right["probabilities"] - plain["probabilities"]).max() > 1e-4, name
+
+
+@browser_only
+@pytest.mark.parametrize("name", ["digits-patch2", "shapes", "cifar10"])
+def test_every_number_of_the_shipped_models_is_pytorch_s(show, name):
+    model, classes, preprocess, samples, titles = shipped(name)
+    page = show(live.page(model, samples, classes, preprocess, titles=titles))
+    double = copy.deepcopy(model).double()
+    for picture, changes in zip(samples[:3], list(CHANGES.values())[::6], strict=True):
+        changes = spelt(changes, model.config)
+        compare(run_in(page, picture, changes), stations(double, picture, preprocess, changes))
+
+
+@browser_only
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["digits-patch2", "shapes", "cifar10"])
+def test_the_logits_of_a_hundred_pictures_and_all_numbers_of_twenty_are_pytorch_s(show, name):
+    model, classes, preprocess, samples, titles = shipped(name)
+    page = show(live.page(model, samples, classes, preprocess, titles=titles))
+    double, pictures = copy.deepcopy(model).double(), TEST_PICTURES[name]().batch(slice(0, 200, 2))[0]
+    with torch.inference_mode():
+        right = double(preprocess(pictures).double()).numpy()
+    script = "values => [...document.querySelector('[data-vit-live]').live.run(Float32Array.from(values)).logits]"
+    for picture, logits in zip(pictures, right, strict=True):
+        found = page.evaluate(script, picture.flatten().tolist())
+        assert np.abs(found - logits).max() <= 1e-4 * np.abs(logits).max()
+    for number, picture in enumerate(pictures[:20]):
+        some = [{}, spelt([*CHANGES.values()][1 + number % (len(CHANGES) - 1)], model.config)]
+        for changes in some:
+            compare(run_in(page, picture, changes), stations(double, picture, preprocess, changes))
+
+
+@browser_only
+@pytest.mark.parametrize("kind", ["cls", "mean", "distilled"])
+def test_the_logit_lens_is_the_head_after_each_layer(show, kind):
+    model = model_of(pool=kind)
+    picture, c = pictures_of(model, 1), model.config
+    found = run_in(show(live.page(model, picture)), picture, {}, lens=True)
+    with torch.inference_mode():
+        z = model.embed(picture)
+        steps = [z, *(z := block(z) for block in model.blocks)]
+        for step, z in enumerate(map(model.norm, steps)):
+            pooled = {"cls": z[:, 0], "mean": z.mean(dim=1), "distilled": z[:, :2].flatten(1)}[kind]
+            right = model.head(pooled).softmax(dim=-1)[0].numpy()
+            assert np.allclose(found[f"{step}.answer"], right, atol=1e-5)
+            if kind != "distilled":  # its head reads two tokens at once
+                right = model.head(z).softmax(dim=-1)[0].numpy().ravel()
+                assert np.allclose(found[f"{step}.tokens"], right, atol=1e-5)
+    assert len(steps) == c.depth + 1 == sum(name.endswith("answer") for name in found)
+
+
+# Faults that a careful eye might pass over, each of which the comparison with PyTorch must notice: what to write where.
+FAULTS = [
+    ("Math.floor(y / P) * columns + Math.floor(x / Q)", "Math.floor(x / Q) * columns + Math.floor(y / P)"),
+    ("columns = W / Q, length", "columns = H / P, length"),
+    ("(c * P + (y % P)) * Q + (x % Q)", "(c * P + (x % P)) * Q + (y % Q)"),
+    ("(c * P + (y % P)) * Q + (x % Q)", "((y % P) * Q + (x % Q)) * C + c"),
+    ("let sum = b;", "let sum = 0;"),
+    ("b = bias ? bias[o] : 0", "b = 0"),
+    ("1 / Math.sqrt(variance + eps)", "1 / (Math.sqrt(variance) + eps)"),
+    ("(x[start + i] - mean) ** 2 / D", "(x[start + i] - mean) ** 2 / (D - 1)"),
+    ("scale * weight[i] + bias[i]", "scale * weight[i]"),
+    ("gelu(before, config.gelu)", 'gelu(before, "exact")'),
+    ("gelu(before, config.gelu)", 'gelu(before, "tanh")'),
+    ("0.5 * v * (1 + erf(v / Math.SQRT2))", "Math.max(v, 0)"),
+    ("0.5 * v * (1 + erf(v / Math.SQRT2))", "v / (1 + Math.exp(-1.702 * v))"),
+    ("return Math.sign(x) * (1 - ", "return 1 - ("),
+    ("content.set(weights.cls_token)", "content.fill(0)"),
+    ("if (prefix) content.set(weights.cls_token)", "if (prefix) content.set(weights.cls_token, 0 * D + 1)"),
+    ("content.set(projected, prefix * D)", "content.set(projected, D)"),
+    ("tokens: plus(content, position)", "tokens: content"),
+    ("(T - 1 - n + prefix) * D, (T - n + prefix) * D", "(T - 1 - n) * D, (T - n) * D"),
+    ("(scale ? Math.sqrt(d) : 1) * temperature", "Math.sqrt(d) * temperature"),
+    ("(scale ? Math.sqrt(d) : 1) * temperature", "(scale ? d : 1) * temperature"),
+    ("(scale ? Math.sqrt(d) : 1) * temperature", "(scale ? Math.sqrt(d) : 1) / temperature"),
+    ("linear(q, { weight: k }, T)", "linear(k, { weight: q }, T)"),
+    ("weights[t * T + s] * v[s * d + i]", "weights[s * T + t] * v[s * d + i]"),
+    ("part * D + head * d, d", "(head * 3 + part) * d, d"),
+    ("t * D + head * d", "t * D + (num_heads - 1 - head) * d"),
+    ("if (!on(`heads.${head}`)) continue;", ""),
+    ("layerNorm(middle, weights.norm2", "layerNorm(middle, weights.norm1"),
+    ("layerNorm(middle, weights.norm2", "layerNorm(z, weights.norm2"),
+    ("residual(middle, expanded.out", "residual(z, expanded.out"),
+    ('on("mlp"), on("mlp.residual")', 'on("mlp"), on("attention.residual")'),
+    ('out: on("") ? out : z', "out"),
+    ("return hasShortcut ? plus(z, branch) : branch;", "return plus(z, branch);"),
+    ("layerNorm(blocks.at(-1).out, weights.norm", "layerNorm(blocks.at(-1).middle, weights.norm"),
+    ("return z.slice(0, 2 * D)", "return z.slice(D, 3 * D)"),
+    ("mean[i % D] += z[i] / T", "mean[i % D] += z[i] / (T - 1)"),
+    ("logit / (changes.answer ?? 1)", "logit * (changes.answer ?? 1)"),
+    ("config.norm_eps); // (T, D)\n    const pooled", "1e-6); // (T, D)\n    const pooled"),
+    ("pad = (K - 1) >> 1", "pad = K >> 1"),
+    ("* stride - pad, left", "* stride, left"),
+    ("Math.sqrt(running_var[f] + 1e-5)", "Math.sqrt(running_var[f] + 1e-1)"),
+    ("return Math.max(0, (v - running_mean[f]) * scale + bias[f])", "return (v - running_mean[f]) * scale + bias[f]"),
+    ("maps.at(-1) ?? { map: image, shape }", "maps[0] ?? { map: image, shape }"),
+]
+
+
+@pytest.fixture(scope="module")
+def models_in_a_page(chromium):
+    """A page with each small model's data and two pictures; and what is right, with and without some changes."""
+    page, cases = chromium.new_page(), []
+    for kind, changes in CONFIGS.items():
+        model = model_of(**changes)
+        picture = pictures_of(model, 1)
+        data = json.loads(
+            re.search(r'<script type="application/json">(.*?)</script>', live.page(model, picture).html)[1]
+        )
+        some = [{}, {"position": "reversed"}]
+        if kind == "plain":
+            some += [CHANGES[name] for name in ("the shortcut beside an MLP off", "a block off", "warm attention")]
+            some += [CHANGES["many at once"], CHANGES["a warm answer"]]
+        for change in some:
+            changes = spelt(change, model.config)
+            right = stations(copy.deepcopy(model).double(), picture[0], None, changes)
+            arrays = [right[name].tolist() for name in ("probabilities", "logits", "norm", "embed.tokens")]
+            cases.append((data, picture[0].flatten().tolist(), changes, arrays))
+    page.evaluate("cases => { window.cases = cases }", cases)
+    yield page
+    page.close()
+
+
+# Whether a source agrees with PyTorch in every case; the first that doesn't is enough.
+AGREES = """(source) => {
+  const names = "{ unpack, vit, normalise, rearrange }";
+  const { unpack, vit, normalise, rearrange } = new Function(`${source}; return ${names}`)();
+  const most = (array) => array.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
+  return window.cases.every(([data, values, changes, right]) => {
+    data.tree ??= unpack(data.weights);
+    const picture = rearrange(Float32Array.from(values), data, changes);
+    const run = vit(normalise(picture, data), data.tree, data.config, changes);
+    const found = [run.probabilities, run.logits, run.norm, run.embed.tokens];
+    return found.every((array, i) => most(right[i].map((v, j) => v - array[j])) <= 1e-4 * most(right[i]));
+  });
+}"""
+
+
+def source():
+    folder = ROOT / "vit_tutorial" / "live"
+    return "".join((folder / name).read_text("utf-8") for name in ("model.js", "pictures.js"))
+
+
+@browser_only
+def test_each_of_many_planted_faults_is_noticed(models_in_a_page):
+    assert models_in_a_page.evaluate(AGREES, source())
+    missed = []
+    for old, new in FAULTS:
+        assert old in source(), old
+        try:
+            agrees = models_in_a_page.evaluate(AGREES, source().replace(old, new, 1))
+        except Exception:  # it doesn't even run
+            agrees = False
+        if agrees:
+            missed.append((old, new))
+    assert missed == []
+    assert len(FAULTS) >= 30
+
+
+@browser_only
+def test_a_photograph_is_cropped_and_resized_as_the_package_does(show):
+    random = np.random.RandomState(0)
+    for (height, width), crop, size, channels, how in [
+        ((40, 70), "middle", (16, 16), 3, {}),
+        ((90, 50), 0.875, (16, 16), 3, {"interpolation": "bilinear"}),
+        ((51, 40), 0.8, (12, 20), 3, {"interpolation": "lanczos"}),
+        ((40, 50), 0.9, (12, 20), 3, {"squeeze": True}),
+        ((33, 47), "squeeze", (12, 20), 1, {}),
+        ((7, 9), "middle", (12, 20), 1, {"interpolation": "nearest"}),
+    ]:
+        pixels = random.randint(0, 256, (height, width, 3)).astype(np.uint8)
+        preprocess = vt.data.Preprocessing(size, (0.0,) * channels, (1.0,) * channels, crop, **how)
+        model = model_of(image_size=size, patch_size=4, in_channels=channels)
+        page = show(live.page(model, pictures_of(model, 1), None, preprocess))
+        rgba = np.dstack([pixels, np.full((height, width), 255, np.uint8)])
+        found = page.evaluate(
+            "([rgba, size]) => [...document.querySelector('[data-vit-live]').live.fitPhoto(rgba, size)]",
+            [rgba.ravel().tolist(), [height, width]],
+        )
+        right = preprocess(Image.fromarray(pixels)).numpy().ravel()
+        assert np.abs(np.array(found) - right).max() <= 2.01 / 255, (crop, size, how)
+
+
+# -------------------------------------------------------------------------------------------------- what it shows
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """The digits model with 4 x 4 patches, its page, and the model in float64 with its preprocessing."""
+    model, classes, preprocess, samples, titles = shipped("digits-patch2")
+    page = live.page(model, samples, classes, preprocess, titles=titles)
+    return page, copy.deepcopy(model).double(), preprocess, samples
+
+
+def text(page, selector):
+    return page.locator(selector).first.text_content()
+
+
+def go(page, station):
+    page.locator(f'[data-to="{station}"]').click()
+
+
+def picture_in(page, model):
+    values = page.evaluate("[...document.querySelector('[data-vit-live]').live.state.picture]")
+    c = model.config
+    return torch.tensor(values).reshape(c.in_channels, *vt.patches.as_pair(c.image_size, "image_size"))
+
+
+def answer_of(model, picture, preprocess, changes=None):
+    shares = stations(model, picture, preprocess, changes or {})["probabilities"]
+    return f"{shares.argmax()}, {100 * shares.max():.1f} %"
+
+
+def draw(page, points):
+    box = page.locator(".pad > canvas").bounding_box()
+    (x, y), *rest = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in points]
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for x, y in rest:
+        page.mouse.move(x, y, steps=4)
+    page.mouse.up()
+
+
+SEVEN = [(0.25, 0.12), (0.75, 0.12), (0.45, 0.9)]
+
+
+@browser_only
+def test_the_answer_follows_the_pen(show, digits):
+    page, (live_page, model, preprocess, samples) = None, digits
+    page = show(live_page)
+    assert text(page, ".said") == answer_of(model, samples[0], preprocess)
+    page.get_by_text("Clear", exact=True).click()
+    assert float(picture_in(page, model).sum()) == 0
+    draw(page, SEVEN)
+    picture = picture_in(page, model)
+    assert 4 < float(picture.sum()) < 30
+    assert ((16 * picture) % 1 == 0).all()  # in the steps of the pictures that it learned from
+    assert text(page, ".said") == answer_of(model, picture, preprocess)
+    assert text(page, ".said").startswith("7, ")
+    page.get_by_text("Erase", exact=True).click()
+    draw(page, [(0.2, 0.12), (0.8, 0.12)])
+    assert float(picture_in(page, model).sum()) < float(picture.sum()) - 2
+    for _ in range(2):
+        page.get_by_text("Undo", exact=True).click()
+    assert float(picture_in(page, model).sum()) == 0
+    page.get_by_text("Undo", exact=True).click()
+    assert torch.allclose(picture_in(page, model), samples[0])
+    page.get_by_text("Clear", exact=True).click()
+    page.get_by_text("Draw", exact=True).click()
+    draw(page, [(0.4, 0.4), (0.6, 0.4), (0.5, 0.65)])
+    assert "press Fit" in text(page, ".message")
+    page.get_by_text("Fit", exact=True).click()
+    picture = picture_in(page, model)[0]
+    assert picture[0].sum() > 0.5
+    assert picture[-1].sum() > 0.2
+
+
+@browser_only
+def test_draws_with_the_keyboard_alone(show, digits):
+    live_page, model, preprocess, _ = digits
+    page = show(live_page)
+    page.keyboard.press("Tab")  # the tour's next stop
+    page.keyboard.press("Tab")
+    for key in ["Delete", *["ArrowUp"] * 7, " ", *["ArrowDown"] * 14, " "]:
+        page.keyboard.press(key)
+    picture = picture_in(page, model)
+    assert picture[0, :, 3:5].sum() > 0.8 * picture.sum() > 3
+    assert text(page, ".said") == answer_of(model, picture, preprocess)
+    assert text(page, ".live-region").startswith(("It says 1", "Pen up"))
+
+
+@browser_only
+def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
+    live_page, model, preprocess, samples = digits
+    page, c = show(live_page), model.config
+    T, D, d = c.num_tokens, c.dim, c.dim // c.num_heads
+    page.locator(".samples button").nth(3).click()
+    page.locator(".picker canvas").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    token = 1 + 3 * 4 + 3
+    assert (text(page, ".picker .name"), text(page, ".picker .place")) == ("patch 15", "row 3, column 3")
+    right = stations(model, samples[3], preprocess, {})
+    block, head = "blocks.1", "blocks.1.attention.heads.2"
+    projection, tokens = model.embed.patches.proj.weight, right["embed.projected"].reshape(-1, D)
+    shown = {
+        "patches": {"x": right["embed.patches"].reshape(16, -1)[token - 1]},
+        "embedding": {"E": projection, "projected": tokens[token - 1]},
+        "positions": {
+            **{"content": "embed.content", "position": "embed.position", "z0": "embed.tokens"},
+            **{"all": right["embed.tokens"]},
+        },
+        "attention": {
+            **{"z": f"{block}.input", "norm1": f"{block}.norm1", "joined": f"{block}.attention.joined"},
+            **{"attended": f"{block}.attention.out", "middle": f"{block}.middle"},
+            **{name: f"{head}.{name}" for name in ("q", "k", "v", "sums")},
+        },
+        "mlp": {
+            **{"middle": f"{block}.middle", "norm2": f"{block}.norm2", "before": f"{block}.mlp.before"},
+            **{"hidden": f"{block}.mlp.hidden", "mlp": f"{block}.mlp.out", "out": f"{block}.out"},
+        },
+        "head": {
+            **{"last": "blocks.3.out", "norm": "norm"},
+            **{name: right[name] for name in ("pooled", "logits", "probabilities")},
+        },
+    }
+    maps = {"scores": f"{head}.scores", "scaled": f"{head}.scaled", "weights": f"{head}.weights"}
+
+    def row(array):
+        if isinstance(array, str):
+            return right[array].reshape(T, -1)[token]
+        return array.detach().numpy().ravel() if isinstance(array, torch.Tensor) else array
+
+    def check(canvas, reading, values):
+        for key, value in (("Home", values[0]), ("ArrowRight", values[min(1, len(values) - 1)]), ("End", values[-1])):
+            canvas.press(key)
+            found = float(reading.text_content().rpartition(" ")[2].replace("−", "-"))
+            assert found == pytest.approx(float(value), rel=1e-3, abs=1e-4 * np.abs(values).max()), (
+                reading.text_content()
+            )
+            assert text(page, ".live-region") == reading.text_content()
+
+    for station, names in shown.items():
+        go(page, station)
+        if station == "attention":
+            page.locator('.layers input[value="1"]').check(force=True)
+            page.locator('.heads input[value="2"]').check(force=True)
+            for name, array in maps.items():
+                place = page.locator(f'[data-map="{name}"]')
+                values = row(array)
+                check(place.locator("canvas:not(.under)").nth(1), place.locator(".reading").nth(1), values[1:])
+                assert float(place.locator(".reading").first.text_content().rpartition(" ")[2].replace("−", "-")) == (
+                    pytest.approx(float(values[0]), rel=1e-3, abs=1e-4)
+                )
+        for name, array in names.items():
+            place = page.locator(f'[data-station="{station}"] [data-show="{name}"]')
+            assert place.is_visible()
+            check(place.locator("canvas:not(.under)"), place.locator(".reading"), row(array))
+    go(page, "mlp")
+    norms = page.locator('[data-show="lengths"] canvas:not(.under)')
+    norms.press("End")
+    assert f"{np.linalg.norm(row('blocks.3.out')):.3g}"[:4] in text(page, '[data-show="lengths"] .reading')
+    go(page, "embedding")
+    page.locator('[data-show="projected"] canvas:not(.under)').press("End")
+    assert text(page, ".sum").startswith(f"Number {D - 1} = ")
+    assert d * c.num_heads == D
+
+
+@browser_only
+def test_each_switch_changes_the_model_as_hooks_do(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    go(page, "what-if")
+    done = {}
+
+    def now(**changes):
+        done.update(changes)
+        assert text(page, ".said") == answer_of(model, samples[0], preprocess, spelt(done, model.config)), changes
+        assert page.locator(".changed").is_visible()
+
+    page.get_by_label("block 1, head 2", exact=True).click()
+    now(off=["blocks.1.attention.heads.2"])
+    assert text(page, ".list") == "head 2 of block 1 off."
+    page.get_by_label("block 3, shortcut beside the MLP", exact=True).click()
+    now(off=["blocks.1.attention.heads.2", "blocks.3.mlp.residual"])
+    page.get_by_label("block 3, shortcut beside the MLP", exact=True).click()
+    now(off=["blocks.1.attention.heads.2"])
+    page.locator('[name="scale"]').uncheck()
+    now(scale=False)
+    page.locator('[name="temperature"]').press("ArrowRight")
+    now(temperature=1.3)
+    page.locator('[name="answer"]').press("ArrowLeft")
+    now(answer=0.79)
+    page.locator(".modes").get_by_text("reversed").click()
+    now(position="reversed")
+    page.get_by_text("Hide the chosen patch").click()
+    now(hidden=[10])
+    page.get_by_text("Swap it with …").click()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    swapped = [*range(16)]
+    swapped[10], swapped[6] = 6, 10
+    now(order=swapped)
+    page.get_by_text("Shuffle all").click()
+    order = page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order")
+    assert sorted(order) == [*range(16)]
+    assert order != swapped
+    now(order=order)
+    page.get_by_text("Undo", exact=True).click()
+    now(order=swapped)
+    page.get_by_text("Repeat it everywhere").click()
+    order = page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order")
+    assert len(set(order)) == 1
+    now(order=order)
+    page.get_by_text("Put all back").click()
+    now(order=None, hidden=[])
+    page.get_by_text("Reset", exact=True).click()
+    assert text(page, ".said") == answer_of(model, samples[0], preprocess)
+    assert not page.locator(".changed").is_visible()
+    page.get_by_text("Undo", exact=True).click()
+    now()
+
+
+@browser_only
+def test_which_head_matters(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    go(page, "what-if")
+    plain = stations(model, samples[0], preprocess, {})["probabilities"]
+    for button, parts in {
+        "Try each head": [f"blocks.{i}.attention.heads.{j}" for i in range(4) for j in range(4)],
+        "Try each attention and MLP": [f"blocks.{i}.{part}" for i in range(4) for part in ("attention", "mlp")],
+    }.items():
+        page.get_by_text(button).click()
+        found = [float(b.replace("−", "-")) for b in page.locator(".drop b").all_text_contents()]
+        right = [
+            100 * (stations(model, samples[0], preprocess, {"off": [part]})["probabilities"] - plain)[plain.argmax()]
+            for part in parts
+        ]
+        assert np.allclose(found, right, atol=0.06)
+    page.get_by_text("Hide each patch").click()
+    canvas = page.locator(".tried canvas:not(.under)")
+    for key, patch in (("Home", 0), ("End", 15)):
+        canvas.press(key)
+        hidden = stations(model, samples[0], preprocess, {"hidden": [patch]})["probabilities"]
+        found = float(text(page, ".tried .reading").rpartition(" ")[2].replace("−", "-"))
+        assert found == pytest.approx((plain - hidden)[plain.argmax()], abs=1e-4)
+
+
+@browser_only
+def test_a_link_brings_the_same_state_back(show, digits, small):
+    live_page, model, *_ = digits
+    page = show(live_page)
+    page.get_by_text("Clear", exact=True).click()
+    draw(page, SEVEN)
+    go(page, "what-if")
+    page.get_by_label("block 2", exact=True).click()
+    page.locator(".modes").get_by_text("taken away").click()
+    page.locator(".picker canvas").press("ArrowLeft")
+    go(page, "attention")
+    page.locator('.layers input[value="0"]').check(force=True)
+    page.get_by_text("Copy link").click()
+    page.wait_for_function("location.hash.length > 100")
+    fragment, said, picture = page.evaluate("location.hash"), text(page, ".said"), picture_in(page, model)
+    again = show(live_page, fragment=fragment)
+    assert (text(again, ".said"), text(again, ".list")) == (said, "block 2 off; no positions.")
+    assert torch.equal(picture_in(again, model), picture)
+    assert (text(again, ".picker .name"), again.locator('.layers input[value="0"]').is_checked()) == ("patch 9", True)
+    assert again.locator('[data-station="attention"]').is_visible()
+    for other, broken in ((small[2], fragment), (live_page, fragment[:-40]), (live_page, "#live=e30")):
+        fresh = show(other, fragment=broken)
+        assert not fresh.locator(".changed").is_visible()
+
+
+@browser_only
+def test_the_guided_tour_goes_through_all_stations_and_back(show, digits):
+    page, seen, sentences = show(digits[0]), [], set()
+    for number in range(1, 14):
+        assert text(page, ".count") == f"{number} of 13"
+        sentences.add(text(page, ".sentence"))
+        assert page.locator(".spot").count() == 1
+        assert page.locator(".spot").is_visible()
+        seen.append(page.locator('[aria-selected="true"]').get_attribute("data-to"))
+        if number < 13:
+            page.get_by_text("Next", exact=True).click()
+    assert len(sentences) == 13
+    assert set(seen) == {"patches", "embedding", "positions", "attention", "mlp", "layers", "head", "what-if"}
+    assert page.get_by_text("Next", exact=True).is_disabled()
+    page.get_by_text("Back", exact=True).click()
+    assert text(page, ".count") == "12 of 13"
+    go(page, "patches")
+    assert page.locator(".spot").count() == 0
+
+
+def drop(page, name, kind, content):
+    page.locator("input[type=file]").set_input_files({"name": name, "mimeType": kind, "buffer": content})
+
+
+def png(pixels):
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, format="PNG")
+    return out.getvalue()
+
+
+@browser_only
+def test_a_photograph_is_taken_and_what_is_none_gets_a_sentence(show):
+    model, classes, preprocess, samples, titles = shipped("shapes")
+    page, double = show(live.page(model, samples, classes, preprocess, titles=titles)), copy.deepcopy(model).double()
+    pixels = np.random.RandomState(0).randint(0, 256, (80, 100, 3)).astype(np.uint8)
+    drop(page, "noise.png", "image/png", png(pixels))
+    page.wait_for_function("document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent")
+    assert "noise.png" in text(page, ".message")
+    right = vt.data.denormalise(preprocess(Image.fromarray(pixels)), preprocess)[0]
+    assert (picture_in(page, double) - right).abs().max() < 2.01 / 255
+    before = picture_in(page, double)
+    for name, kind, content, words in [
+        ("notes.txt", "text/plain", b"hello", ("notes.txt is not a picture", "JPEG")),
+        ("half.png", "image/png", png(pixels)[:300], ("half.png is damaged",)),
+        ("large.png", "image/png", png(np.zeros((5000, 10000), np.uint8)), ("50 megapixels", "at most 40")),
+    ]:
+        drop(page, name, kind, content)
+        page.wait_for_function(
+            "name => document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
+            ".includes(name)", arg=name,
+        )  # fmt: skip
+        assert all(word in text(page, ".message") for word in words), text(page, ".message")
+        assert torch.equal(picture_in(page, double), before)
+
+
+@browser_only
+def test_a_dark_digit_on_paper_becomes_white_ink(show, digits):
+    live_page, model, *_ = digits
+    page, paper = show(live_page), np.full((64, 64), 230, np.uint8)
+    paper[4:60, 28:36] = 20
+    drop(page, "one.png", "image/png", png(paper))
+    page.wait_for_function("document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent")
+    picture = picture_in(page, model)[0]
+    assert picture[:, 0].max() < 0.1
+    assert picture[2:6, 3:5].min() > 0.5
+    assert text(page, ".said").startswith("1, ")
+
+
+@browser_only
+def test_dropped_and_pasted(show, small):
+    page = show(small[2])
+    give = """([type, name, bytes]) => {
+      const data = new DataTransfer(), { shadowRoot } = document.querySelector("[data-vit-live]");
+      const section = shadowRoot.querySelector(".live");
+      if (bytes) data.items.add(new File([Uint8Array.from(bytes)], name, { type: "image/png" }));
+      section.dispatchEvent(type === "drop" ? new DragEvent("drop", { dataTransfer: data, cancelable: true })
+        : new ClipboardEvent("paste", { clipboardData: data }));
+    }"""
+    said = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
+    for kind, empty in (("drop", "not a file"), ("paste", "not a picture")):
+        page.evaluate(give, [kind, "", None])
+        assert empty in page.evaluate(said)
+        page.evaluate(give, [kind, f"{kind}.png", list(png(np.full((20, 20, 3), 51, np.uint8)))])
+        page.wait_for_function(f"{said}.includes('{kind}.png')")
+        assert torch.allclose(picture_in(page, small[0]), torch.tensor(0.2))
+
+
+@browser_only
+def test_several_on_a_page_are_independent_and_leave_no_global(show, small, digits):
+    page = show(f"<!doctype html><body>{small[2].html}{digits[0].html}{small[2].html}", ready=3)
+    page.locator('[data-to="what-if"]').nth(1).click()
+    page.locator('[data-part="blocks.0"]').nth(1).click()
+    assert [page.locator(".changed").nth(i).is_visible() for i in range(3)] == [False, True, False]
+    mine = page.evaluate("Object.keys(window)")
+    assert set(mine) == set(show("<!doctype html><body>", ready=0).evaluate("Object.keys(window)"))
+
+
+@browser_only
+def test_in_an_exported_notebook(show, small):
+    from nbconvert import HTMLExporter
+
+    output = nbformat.v4.new_output("display_data", {"text/html": small[2].html, "text/plain": repr(small[2])})
+    cell = nbformat.v4.new_code_cell("live.page(model, pictures)", outputs=[output], execution_count=1)
+    html, _ = HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
+    page = show(html, strict=False)  # the export itself asks a network for its formulas
+    go(page, "head")
+    assert page.locator('[data-show="logits"]').is_visible()
+
+
+# How JupyterLab and VS Code run the scripts of an output that they put into their page.
+PUT = {"JupyterLab": "script.replaceWith(copy)", "VS Code": "place.append(copy); copy.remove()"}
+
+
+@browser_only
+@pytest.mark.parametrize("put", PUT.values(), ids=PUT)
+def test_put_into_a_page_by_a_notebook(show, small, put):
+    page = show("<!doctype html><body class='vscode-dark'><div></div>", ready=0)
+    page.evaluate(
+        "html => { const place = document.querySelector('div'); place.innerHTML = html;"
+        "for (const script of [...place.querySelectorAll('script')]) {"
+        "const copy = document.createElement('script'); copy.type = script.type; copy.text = script.text; "
+        + put
+        + " } }",
+        small[2].html,
+    )
+    page.wait_for_selector("[data-ready]")
+    assert page.locator("[data-theme]").get_attribute("data-theme") == "dark"
+    go(page, "mlp")
+    assert page.locator('[data-show="hidden"]').is_visible()
+
+
+@browser_only
+def test_labels_are_shown_as_text(show):
+    model = model_of()
+    page = show(live.page(model, pictures_of(model, 2), HOSTILE, titles=HOSTILE[:2]))
+    assert page.locator(".bars li span").all_text_contents() == HOSTILE
+    go(page, "layers")
+    go(page, "what-if")
+    page.get_by_text("Try each head").click()
+    assert [image.get_attribute("alt") for image in page.locator(".samples img").all()] == HOSTILE[:2]
+    assert page.evaluate("window.pwned") is None
+
+
+@browser_only
+def test_without_its_script_the_pictures_and_answers_remain(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page.html, ready=0, java_script_enabled=False)
+    assert page.locator("img").count() == 10
+    said = answer_of(model, samples[7], preprocess)
+    assert page.locator("figcaption").nth(7).inner_text() == "7: " + said.replace(",", "")
+    body = page.locator("body").inner_text()
+    assert body.startswith("Watch a Vision Transformer think")
+    assert len(body) < 500  # no data, no code
+
+
+STATIONS = ("patches", "embedding", "positions", "attention", "mlp", "head", "layers", "what-if")
+
+
+@browser_only
+@pytest.mark.parametrize("width", [400, 640, 800, 1200, 1600])
+def test_fits_its_column(show, digits, width):
+    page = show(digits[0], viewport={"width": width, "height": 900})
+    for station in STATIONS:
+        go(page, station)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, station
+        wide = page.evaluate(
+            "() => { const root = document.querySelector('[data-vit-live]').shadowRoot;"
+            "const right = root.querySelector('.live').getBoundingClientRect().right;"
+            "return [...root.querySelectorAll('*')].filter(e => e.checkVisibility() && !e.closest('.spoken, input') &&"
+            "  e.getBoundingClientRect().right > right + 1).map(e => e.outerHTML.slice(0, 80)) }"
+        )
+        assert wide == [], station
+
+
+@browser_only
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(show, digits, scheme):
+    axe = pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python")
+    page = show(digits[0], color_scheme=scheme, bypass_csp=True, reduced_motion="reduce")
+    page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text("utf-8"))
+    bad = set()
+    for station in STATIONS if scheme == "light" else ("attention", "layers", "what-if"):
+        go(page, station)
+        if station == "what-if":
+            page.get_by_text("Try each head").click()
+            page.get_by_label("block 1, MLP", exact=True).click()
+        found = page.evaluate("axe.run()")
+        assert len(found["passes"]) > 15
+        bad |= {f"{v['id']}: {n['html'][:200]}" for v in found["violations"] for n in v["nodes"][:3]
+                if v["impact"] in ("serious", "critical")}  # fmt: skip
+    assert bad == set()
+
+
+@browser_only
+def test_moves_nothing_where_the_reader_asked_for_none(show, small):
+    durations = "e => [...e.getRootNode().querySelectorAll('*')].map(x => getComputedStyle(x).transitionDuration)"
+    for wish, moves in (("reduce", False), ("no-preference", True)):
+        page = show(small[2], reduced_motion=wish)
+        assert (set(page.locator(".live").evaluate(durations)) != {"0s"}) is moves
+
+
+# ---------------------------------------------------------------------------------------------------- what it holds
+
+
+def test_the_digits_model_is_what_it_claims():
+    model, classes, preprocess = vt.load("digits-patch2")
+    folder = ROOT / "vit_tutorial" / "checkpoints" / "digits-patch2"
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    images, labels = vt.data.digits().test.batch()
+    with torch.inference_mode():
+        right = int((model(preprocess(images)).argmax(1) == labels).sum())
+    assert abs(right - round(360 * config["test_accuracy"])) <= 1
+    assert right >= 0.985 * 360
+    assert model.config.grid == (4, 4)
+    assert len(classes) == 10
+    assert config["command"].startswith("python -m vit_tutorial.train --data digits --validation ")
+    assert (folder / "model.safetensors").stat().st_size < 500_000
+
+
+def test_pages_are_small(digits):
+    assert len(digits[0].html) <= 1_500_000
+    for name, most in (("shapes", 1_500_000), ("cifar10", 5_000_000)):
+        model, classes, preprocess, samples, titles = shipped(name)
+        assert len(live.page(model, samples, classes, preprocess, titles=titles).html) <= most
+
+
+def test_holds_the_weights_and_the_pictures_as_they_are(digits):
+    live_page, model, _, samples = digits
+    data, state = data_of(live_page.html), model.state_dict()
+    values = np.frombuffer(base64.b64decode(data["weights"]["values"]), "<f4")
+    assert [name for name, _ in data["weights"]["names"]] == list(state)
+    assert np.array_equal(values, np.concatenate([tensor.numpy().ravel() for tensor in state.values()]))
+    pixels = np.frombuffer(base64.b64decode(data["samples"]["values"]), np.uint8) / data["samples"]["white"]
+    assert np.array_equal(pixels, samples.double().numpy().ravel())
+    assert repr(live_page) == "Live(parameters=77530, patches=(4, 4), layers=4, heads=4)"
+
+
+def test_leaves_the_model_as_it_is_and_is_the_same_each_time():
+    model = model_of(dropout=0.5, attention_dropout=0.5).train()
+    before, pictures = copy.deepcopy(model.state_dict()), pictures_of(model, 2)
+    page = live.page(model, pictures)
+    assert model.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert page == live.page(model.eval(), pictures)  # no dropout
+
+
+def test_labels_stay_text():
+    model = model_of()
+    html = live.page(model, pictures_of(model, 1), HOSTILE, titles=[HOSTILE[0]]).html
+    assert html.count("</script>") == 3  # the data's, the template's, the code's
+    assert html.count("<img") == 1
+    assert "<!--" not in html.partition("text/template")[0]
+    assert data_of(html)["classes"] == HOSTILE
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda m, x: (torch.nn.Identity(), x), TypeError, ("Identity", "unwrap")),
+        (lambda m, x: (m, [x]), TypeError, ("list", "(B, C, H, W)")),
+        (lambda m, x: (m, x.to(torch.uint8)), TypeError, ("torch.uint8",)),
+        (lambda m, x: (m, x[0]), ValueError, ("(3, 16, 16)", "(B, 3, 16, 16)")),
+        (lambda m, x: (m, x[:0]), ValueError, ("at least one", "(0, 3, 16, 16)")),
+        (lambda m, x: (m, x - 1), ValueError, ("[0, 1]", "before preprocess")),
+        (lambda m, x: (m, x * float("nan")), ValueError, ("[0, 1]", "nan")),
+        (lambda m, x: (m, x, ["a", "b"]), ValueError, ("3 classes", "2 names")),
+        (lambda m, x: (m, x, None, vt.data.Preprocessing((16, 16), (0.5,), (0.5,))), ValueError, ("1 channels",)),
+        (lambda m, x: (model_of(num_classes=0), x), ValueError, ("no head", "num_classes")),
+        (lambda m, x: (model_of(image_size=16, stem=hybrid.ResNetStem((), 32)), x), ValueError, ("ConvStem",)),
+        (lambda m, x: (model_of(dim=600, mlp_dim=6000), x), ValueError, ("17,", "93 MB", "Ti/16")),
+    ],
+)  # fmt: skip
+def test_refuses(refuses, change, error, words):
+    model = model_of()
+    with refuses(error, *words):
+        live.page(*change(model, pictures_of(model, 2)))
+    if error is TypeError:
+        torch.nn.init.constant_(model.head.weight, float("nan"))
+        with refuses(ValueError, "head.weight isn't finite"):
+            live.page(model, pictures_of(model, 2))
+        with refuses(ValueError, "2 samples", "got 1"):
+            live.page(model, pictures_of(model, 2), titles=["one"])
+
+
+def test_command_line(tmp_path, capsys, refuses):
+    live.main(["--out", str(out := tmp_path / "new" / "page.html")])
+    assert capsys.readouterr().out.startswith(f"{out}: digits-patch2, 0.5 MB")
+    assert out.read_text("utf-8").startswith("<!doctype html>")
+    Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(photo := tmp_path / "a 'photo' & more.png")
+    live.main([str(photo), "--weights", "shapes", "--out", str(out)])
+    assert data_of(out.read_text("utf-8"))["titles"] == ["a 'photo' & more.png"]
+    for words in (["nowhere.png"], ["--weights", "cats"], ["--weights", "torchvision/vit_b_99"]):
+        with refuses(SystemExit, "error: ", words[-1]):
+            live.main([*words, "--out", str(out)])
+    with refuses(SystemExit, "error: ", "no 'vit_b_99'"):
+        live.main([str(photo), "--weights", "torchvision/vit_b_99", "--out", str(out)])
+    assert live.shipped("shapes").patches == (8, 8)

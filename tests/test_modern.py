@@ -1,0 +1,821 @@
+"""Lesson 15: the model of today against timm's and transformers' own, and the plain ViT as its special case."""
+
+import dataclasses
+import math
+from functools import partial
+
+import pytest
+import timm
+import torch
+import transformers
+from peers import randomise
+from safetensors.torch import load_file, save_file
+from timm.layers.pos_embed_sincos import build_rotary_pos_embed
+from timm.models import save_for_hf
+from torch.testing import assert_close
+from transformers.models.dinov3_vit import modeling_dinov3_vit
+
+import vit_tutorial as vt
+from vit_tutorial import modern
+from vit_tutorial.convert_modern import resize_position_bias
+from vit_tutorial.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*doesn't tell all", "ignore:.*left out")
+same = partial(assert_close, rtol=0, atol=1e-8)
+TINY = {"image_size": 32, "patch_size": 8, "num_classes": 5, "dim": 32, "depth": 2, "num_heads": 4, "mlp_dim": 48}
+PARTS = {  # one at a time, and together
+    "layer scale": {"layer_scale": 0.5},
+    "registers": {"registers": 3},
+    "norm before the blocks": {"pre_norm": True},
+    "quick gelu": {"gelu": "quick"},
+    "gated": {"gated": True},
+    "gated, normed": {"gated": True, "mlp_norm": True},
+    "rms": {"norm": "rms", "qk_norm": True},
+    "attention norm": {"attention_norm": True},
+    "mean and its norm": {"pool": "mean", "pool_norm": True, "final_norm": False},
+    "attention pooling": {"pool": "attention", "class_token": False, "pool_heads": 2, "pool_mlp_dim": 20},
+    "both": {"pool": "cls+mean"},
+    "rotary": {"position": "none", "rotary": Rotary()},
+    "rotary by index": {"rotary": Rotary("index", 10_000.0, (2, 3), 1.0), "registers": 1},
+    "position bias": {"position": "none", "position_bias": True},
+    "biases of q and v": {"k_bias": False},
+    "bias of q": {"k_bias": False, "v_bias": False},
+    "bias of k": {"q_bias": False, "v_bias": False},
+    "none": {"qkv_bias": False},
+    **ARCHITECTURES,
+}
+
+
+def tiny(**changes):
+    return ModernConfig(**TINY | changes)
+
+
+def model_of(*, dtype=torch.float64, seed=0, **changes):
+    return randomise(ModernViT(tiny(**changes)), seed).to(dtype).eval()
+
+
+def images(size=(32, 32), dtype=torch.float64, batch=2):
+    return torch.randn(batch, 3, *size, dtype=dtype)
+
+
+# ---------------------------------------------------------------------------------------------------- the special case
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"qkv_bias": False, "gelu": "tanh"}, {"position": "sincos", "image_size": (16, 40)}, {"position": "none"}],
+)
+def test_with_every_option_left_alone_it_is_the_plain_vit(changes):
+    plain = randomise(vt.ViT(vt.ViTConfig(**TINY | changes))).double().eval()
+    ours = ModernViT(tiny(**changes)).double().eval()
+    ours.load_state_dict(plain.state_dict())  # the same names
+    size = vt.patches.as_pair(plain.config.image_size, "image_size")
+    x = images(size)
+    assert_close(ours(x), plain(x), rtol=0, atol=0)
+    assert_close(ours.features(x), plain.features(x), rtol=0, atol=0)
+    assert_close(ours.attention_maps(x, [-1, 0]), plain.attention_maps(x, [-1, 0]), rtol=0, atol=0)
+    assert modern.count_parameters(ours.config) == vt.count_parameters(plain.config)
+    assert modern.count_macs(ours.config) == vt.count_macs(plain.config)
+    assert ours.config.num_tokens == plain.config.num_tokens
+
+
+def test_mean_pooling_without_a_class_token_is_the_plain_one():
+    plain = randomise(vt.ViT(vt.ViTConfig(**TINY, pool="mean"))).eval()
+    ours = ModernViT(tiny(pool="mean", class_token=False)).eval()
+    ours.load_state_dict(plain.state_dict())
+    x = images(dtype=torch.float32)
+    assert_close(ours(x), plain(x), rtol=0, atol=0)
+
+
+def test_it_starts_as_the_plain_one():
+    torch.manual_seed(1)
+    plain = vt.ViT(vt.ViTConfig(**TINY)).state_dict()
+    torch.manual_seed(1)
+    assert_close(ModernViT(tiny()).state_dict(), plain, rtol=0, atol=0)
+
+
+# ------------------------------------------------------------------------------------------------------------ the parts
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_fused_pass_the_steps_and_the_maps_agree(part):
+    model = model_of(**PARTS[part])
+    x = images()
+    maps = model.attention_maps(x)
+    z = model.embed(x)
+    place = model.place(x, z)
+    T = model.config.num_tokens
+    for layer, block in enumerate(model.blocks):
+        y, weights = block.attention.step_by_step(block.norm1(z), place)
+        same(y, block.attention(block.norm1(z), place))
+        assert maps[layer].shape == (2, 4, T, T)
+        same(weights, maps[layer])
+        same(weights.sum(-1), torch.ones(2, 4, T, dtype=torch.float64))
+        z = block(z, place)
+    same(model.norm(z), model.features(x))
+    assert model(x).shape == (2, 5)
+    with pytest.raises(ValueError, match="no layer 2"):
+        model.attention_maps(x, [2])
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_tensor_matters_and_every_count_is_right(part):
+    model = model_of(**PARTS[part])
+    assert modern.count_parameters(model.config) == sum(p.numel() for p in model.parameters())
+    loss = model(images()).square().sum()
+    loss.backward()
+    for name, parameter in model.named_parameters():
+        q_of_the_probe = name in ("pool.probe", "pool.q.weight", "pool.q.bias")
+        if (
+            "kv.bias" not in name
+            and "qkv.bias" not in name
+            and not q_of_the_probe
+            and name != "blocks.0.attention.bias"
+        ):
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().max() > 0, name
+
+
+def test_a_bias_of_the_keys_changes_nothing():
+    model = model_of()
+    x = images()
+    before = model(x)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attention.qkv.bias[32:64] += torch.randn(32, dtype=torch.float64)
+    same(model(x), before)
+
+
+@pytest.mark.parametrize("absent", ["q", "k", "v"])
+def test_an_absent_bias_is_one_of_zeros(absent):
+    whole, ours = model_of(), model_of(**{f"{absent}_bias": False})
+    state = whole.state_dict()
+    for i in range(2):
+        q, k, v = state[f"blocks.{i}.attention.qkv.bias"].chunk(3)
+        parts = {"q": q, "k": k, "v": v}
+        parts[absent].zero_()
+        state[f"blocks.{i}.attention.bias"] = torch.stack([p for name, p in parts.items() if name != absent])
+    expected = whole(images(batch=1).fill_(0.3))
+    ours.load_state_dict({name: t for name, t in state.items() if "qkv.bias" not in name})
+    same(ours(images(batch=1).fill_(0.3)), expected)
+
+
+def test_rotary_scores_depend_on_the_distance_alone():
+    rotary = Rotary("index", 100.0)
+    q, k = torch.randn(8, dtype=torch.float64), torch.randn(8, dtype=torch.float64)
+    angles = rotary.angles((3, 4), 8, like=q)  # (12, 4)
+    turned = [modern.rotate(x.expand(12, 8), angles.cos(), angles.sin()) for x in (q, k)]
+    scores = (turned[0] @ turned[1].T).view(3, 4, 3, 4)
+    same(scores[0, 0, 1, 2], scores[1, 1, 2, 3])
+    same(scores[2, 3, 0, 1], scores[2, 2, 0, 0])
+    assert (scores[0, 0, 1, 2] - scores[0, 0, 2, 1]).abs() > 1e-3
+    same(turned[0].norm(dim=1), q.norm().expand(12))
+
+
+def test_rotary_angles_by_hand():
+    centred = Rotary().angles((2, 4), 8, torch.zeros(1, dtype=torch.float64))  # (8, 4): row, row, column, column
+    slow = 100.0**-0.5
+    same(centred[0], math.pi * torch.tensor([-1, -slow, -1.5, -1.5 * slow], dtype=torch.float64))
+    same(centred[-1], -centred[0])
+    index = Rotary("index", 100.0, (4, 4), 1.0).angles((2, 4), 8, torch.zeros(1, dtype=torch.float64))
+    same(index[5], torch.tensor([4, 4 * slow, 2, 2 * slow], dtype=torch.float64))
+
+
+def test_centred_coordinates_end_at_the_same_angle_for_every_size():
+    small, large = (Rotary().angles((n, n), 8, torch.zeros(1)) for n in (4, 400))
+    assert_close(large[-1] / small[-1], torch.full((4,), (399 / 400) / (3 / 4)))
+
+
+def test_every_size_that_the_patches_divide():
+    for changes in ({"position": "none"}, ARCHITECTURES["dinov3"]):
+        model = model_of(**changes)
+        assert model.config.any_size
+        for size in ((32, 32), (16, 56), (64, 8)):
+            N = size[0] * size[1] // 64
+            assert model.features(images(size)).shape == (2, N + model.config.prefix_tokens, 32)
+        with pytest.raises(ValueError, match="not divisible"):
+            model(images((30, 32)))
+        with pytest.raises(ValueError, match="expected"):
+            model(images()[:, :1])
+    for changes in ({}, {"position": "none", "position_bias": True}, {"rotary": Rotary()}):
+        model = model_of(**changes)
+        assert not model.config.any_size
+        with pytest.raises(ValueError, match="built for images"):
+            model(images((16, 16)))
+
+
+def test_position_bias_indices_are_timms():
+    from timm.models.beit import gen_relative_position_index
+
+    for grid in ((2, 3), (4, 4), (1, 5)):
+        assert (modern.relative_index(grid) == gen_relative_position_index(grid)).all()
+
+
+def test_rms_norm_and_quick_gelu_are_the_librarys():
+    x = torch.randn(4, 32, dtype=torch.float64)
+    same(modern.QuickGELU()(x), timm.layers.quick_gelu(x))
+    norm = modern.norm_layer(tiny(norm="rms", norm_eps=1e-3), 32).double()
+    same(norm(x), timm.layers.RmsNorm(32, eps=1e-3).double()(x))
+
+
+# ------------------------------------------------------------------------------------------------ compiled, exported, …
+
+WHOLE = {
+    **ARCHITECTURES["dinov3"],
+    **{"gated": True, "mlp_norm": True, "qk_norm": True, "pool": "attention", "attention_norm": True},
+}
+
+
+@pytest.mark.parametrize("changes", [WHOLE, ARCHITECTURES["beit"]], ids=["rotary", "bias"])
+def test_compiles_and_exports_as_one_graph(changes):
+    model = model_of(dtype=torch.float32, **changes)
+    x = images(dtype=torch.float32)
+    assert_close(torch.compile(model, fullgraph=True, backend="aot_eager")(x), model(x))
+    assert_close(torch.export.export(model, (x,)).module()(x), model(x))
+
+
+@pytest.mark.parametrize("part", ["dinov3", "eva02", "beit", "siglip"])
+def test_bfloat16_stays_close(part):
+    model = model_of(dtype=torch.float32, **PARTS[part])
+    x = images(dtype=torch.float32)
+    wanted = model(x)
+    got = model.bfloat16()(x.bfloat16())
+    assert got.dtype == torch.bfloat16
+    assert (got.float() - wanted).abs().max() < 0.1 * wanted.abs().max()
+    maps = model.attention_maps(x.bfloat16(), [0])[0]
+    assert_close(maps.float().sum(-1), torch.ones(maps.shape[:-1]), rtol=0, atol=0.05)
+
+
+def test_meta_builds_without_memory_and_a_state_dict_fills_it():
+    full = model_of(dtype=torch.float32, **WHOLE)
+    with torch.device("meta"):
+        empty = ModernViT(full.config)
+    empty.load_state_dict(full.state_dict(), assign=True)  # no buffer is left behind
+    x = images(dtype=torch.float32)
+    assert_close(empty.eval()(x), full(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gelu": "relu"}, ["gelu", "relu", "quick"]),
+        ({"pool": "max"}, ["pool", "max", "attention"]),
+        ({"norm": "batch"}, ["norm", "batch"]),
+        ({"registers": -1}, ["registers", "-1"]),
+        ({"registers": 1.5}, ["registers", "1.5"]),
+        ({"class_token": False}, ["pool='cls'", "class_token=True"]),
+        ({"class_token": False, "pool": "cls+mean"}, ["pool='cls+mean'"]),
+        ({"rotary": Rotary(), "dim": 24}, ["divisible by 4", "24 / 4"]),
+        ({"position_bias": True, "registers": 1}, ["position_bias"]),
+        ({"position_bias": True, "class_token": False, "pool": "mean"}, ["position_bias"]),
+        ({"pool": "attention", "pool_heads": 5}, ["pool_heads 5"]),
+        ({"dim": 30}, ["dim 30", "num_heads 4"]),
+        ({"image_size": 30}, ["30x30"]),
+    ],
+)
+def test_fields_that_do_not_go_together(changes, words, refuses):
+    with refuses(ValueError, *words):
+        tiny(**changes)
+
+
+def test_rotary_fields(refuses):
+    with refuses(ValueError, "coordinates", "polar"):
+        Rotary("polar")
+    with refuses(ValueError, "temperature", "1.0"):
+        Rotary(temperature=1.0)
+
+
+def test_a_config_is_hashable_and_survives_json():
+    import json
+
+    config = tiny(image_size=[32, 16], rotary=Rotary("index", 100.0, (4, 4)))
+    back = ModernConfig(**json.loads(json.dumps(dataclasses.asdict(config))))
+    assert back == config
+    assert hash(back) == hash(config)
+
+
+# ---------------------------------------------------------------------------------------------- weights: the libraries'
+
+V = {"embed_dim": 32, "depth": 2, "num_heads": 4, "num_classes": 5, "mlp_ratio": 1.5}
+TIMM = {  # name: (architecture, sizes): parts as timm's own functions build them, small
+    "DINOv2": ("vit_small_patch14_dinov2", {"img_size": 56}),
+    "DINOv2, wide": ("vit_small_patch14_dinov2", {"img_size": (28, 56)}),
+    "DINOv2 with registers": ("vit_small_patch14_reg4_dinov2", {"img_size": (28, 56)}),
+    "DINOv2 giant": ("vit_giant_patch14_dinov2", {"img_size": 56, "mlp_ratio": 3}),
+    "DINOv3": ("vit_small_patch16_dinov3", {}),
+    "DINOv3 with biases": ("vit_small_patch16_dinov3_qkvb", {}),
+    "DINOv3 plus": ("vit_small_plus_patch16_dinov3", {"swiglu_align_to": 8}),
+    "CLIP": ("vit_base_patch16_clip_224", {"img_size": 64}),
+    "OpenAI's CLIP": ("vit_base_patch16_clip_quickgelu_224", {"img_size": (32, 64)}),
+    "SigLIP": ("vit_base_patch16_siglip_224", {"img_size": 64}),
+    "SigLIP 2": ("vit_so400m_patch16_siglip_256", {"img_size": (64, 32)}),
+    "EVA-02 small": ("eva02_small_patch14_224", {"img_size": (56, 28)}),
+    "EVA-02 base": ("eva02_base_patch14_224", {"img_size": (56, 28)}),
+    "EVA-02 CLIP": ("eva02_base_patch16_clip_224", {"img_size": (64, 32)}),
+    "EVA": ("eva_giant_patch14_224", {"img_size": 56}),
+    "BEiT": ("beit_base_patch16_224", {"img_size": 64}),
+    "BEiT v2, wide": ("beitv2_base_patch16_224", {"img_size": (32, 64)}),
+    "DeiT-3": ("deit3_small_patch16_224", {"img_size": (64, 32)}),
+    "MAE, fine-tuned": ("vit_base_patch16_224", {"img_size": 64, "global_pool": "avg"}),
+    "registers, mean": ("vit_medium_patch16_reg4_gap_256", {"img_size": 64}),
+    "positions of registers": ("vit_so150m_patch16_reg4_map_256", {"img_size": 64}),
+    "RMS": ("test_vit4", {"img_size": 64}),
+    "rotary, columns first": ("vit_small_patch16_rope_224", {}),
+    "Perception Encoder": ("vit_pe_core_tiny_patch16_384", {"img_size": (64, 32)}),
+}
+
+
+def timm_peer(case, dtype=torch.float64):
+    """Timm's own model, every tensor random; and the size of its pictures. Frequencies get all of float64's digits."""
+    name, changes = TIMM[case]
+    any_size = {} if "img_size" in changes else {"dynamic_img_size": True}
+    theirs = randomise(timm.create_model(name, **V | any_size | changes)).to(dtype).eval()
+    P = theirs.patch_embed.patch_size[0]
+    size = changes.get("img_size", (4 * P, 2 * P))
+    rope = getattr(theirs, "rope", None)
+    if rope is not None and dtype == torch.float64:
+        k = torch.arange(2, dtype=dtype)  # d / 4 frequencies
+        if hasattr(rope, "periods"):
+            rope.periods = float(rope.temperature) ** (k / 2)
+        else:
+            bands = float(rope.temperature) ** (-k / 2)
+            where = {"grid_offset": rope.grid_offset, "grid_indexing": rope.grid_indexing, "in_pixels": False}
+            reference = rope.ref_feat_shape
+            both = build_rotary_pos_embed([4, 2], bands=bands, ref_feat_shape=reference, dtype=dtype, **where)
+            table = torch.cat(both, dim=-1)
+            rope.get_embed = lambda *args, **kwargs: table
+    return theirs, (size, size) if isinstance(size, int) else size
+
+
+def parts_of(name):
+    return vt.configs_modern.timm({"architecture": name}).told
+
+
+def converted(state, told, size):
+    found = vt.weights.convert(
+        state, num_heads=4, image_size=size, norm_eps=told.norm_eps, parts=dict(told.parts), gelu=told.gelu
+    )
+    ours = ModernViT(found.config).to(next(iter(found.state_dict.values())).dtype).eval()
+    ours.load_state_dict(found.state_dict)
+    return found, ours
+
+
+@pytest.mark.parametrize("case", TIMM)
+def test_timm_gives_the_same_numbers(case):
+    theirs, size = timm_peer(case)
+    told = parts_of(TIMM[case][0])
+    if case == "MAE, fine-tuned":
+        told = dataclasses.replace(told, parts={"pool": "mean", "gelu": "exact"})
+    found, ours = converted(theirs.state_dict(), told, size)
+    x = images(size)
+    with torch.no_grad():
+        same(ours(x), theirs(x))
+        same(ours.features(x), theirs.forward_features(x))
+    assert found.config.image_size in (size, size[0])
+
+
+@pytest.mark.parametrize("case", ["DINOv3", "EVA-02 base", "rotary, columns first", "Perception Encoder"])
+def test_rotary_positions_are_timms_own_in_float32(case):
+    theirs, size = timm_peer(case, torch.float32)
+    _, ours = converted(theirs.state_dict(), parts_of(TIMM[case][0]), size)
+    P = theirs.patch_embed.patch_size[0]
+    for grid in ((4, 2), (3, 5)) if ours.config.any_size else ((4, 2),):
+        x = images((grid[0] * P, grid[1] * P), torch.float32)
+        with torch.no_grad():
+            assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-4)
+
+
+HF = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "image_size": 32,
+    "patch_size": 8, "num_labels": 5, "layer_norm_eps": 1e-3, "projection_dim": 7, "mlp_ratio": 2,
+}  # fmt: skip
+TRANSFORMERS = {
+    "DINOv2": ("Dinov2Model", {}),
+    "DINOv2, classifier": ("Dinov2ForImageClassification", {}),
+    "DINOv2, gated": ("Dinov2ForImageClassification", {"use_swiglu_ffn": True}),
+    "DINOv2 with registers": ("Dinov2WithRegistersForImageClassification", {"num_register_tokens": 3}),
+    "DINOv3": ("DINOv3ViTModel", {"num_register_tokens": 3}),
+    "DINOv3 plus": ("DINOv3ViTModel", {"use_gated_mlp": True, "hidden_act": "silu", "num_register_tokens": 4}),
+    "DINOv3, biases one by one": ("DINOv3ViTModel", {"query_bias": False, "key_bias": True, "value_bias": False}),
+    "CLIP": ("CLIPVisionModel", {}),
+    "CLIP with its projection": ("CLIPVisionModelWithProjection", {}),
+    "CLIP, classifier": ("CLIPForImageClassification", {}),
+    "SigLIP": ("SiglipVisionModel", {}),
+    "SigLIP, classifier": ("SiglipForImageClassification", {}),
+    "BEiT": ("BeitForImageClassification", {"use_relative_position_bias": True}),
+    "BEiT, shared": (
+        "BeitForImageClassification",
+        {"use_shared_relative_position_bias": True, "use_relative_position_bias": True},
+    ),
+    "BEiT, absolute": ("BeitModel", {"use_absolute_position_embeddings": True, "use_mean_pooling": False}),
+}
+
+
+def transformers_peer(case):
+    name, changes = TRANSFORMERS[case]
+    kind = getattr(transformers, name)
+    wanted = HF | changes
+    if "vision_config" in getattr(kind.config_class, "sub_configs", {}):
+        tower = {
+            key: value for key, value in wanted.items() if key not in ("num_labels", "mlp_ratio", "projection_dim")
+        }
+        config = kind.config_class(vision_config=tower, num_labels=5)
+    else:
+        config = kind.config_class(**{k: v for k, v in wanted.items() if hasattr(kind.config_class(), k)})
+    theirs = randomise(kind(config)).double().eval()
+    if (rope := getattr(theirs, "rope_embeddings", None)) is not None:
+        rope.inv_freq = 100.0 ** (-torch.arange(2, dtype=torch.float64) / 2)
+    return theirs
+
+
+def what_it_answers(theirs, x):
+    found = theirs(x)
+    names = ("logits", "image_embeds", "pooler_output")
+    return next(getattr(found, name) for name in names if getattr(found, name, None) is not None)
+
+
+@pytest.mark.parametrize("case", TRANSFORMERS)
+def test_a_folder_of_transformers_gives_the_same_numbers(case, tmp_path, monkeypatch):
+    coordinates = modeling_dinov3_vit.get_patches_center_coordinates  # in float32, however exact the rest is
+    exact = lambda rows, columns, dtype, device: coordinates(rows, columns, torch.float64, device)  # noqa: E731
+    monkeypatch.setattr(modeling_dinov3_vit, "get_patches_center_coordinates", exact)
+    theirs = transformers_peer(case)
+    theirs.save_pretrained(tmp_path)
+    found = vt.load(tmp_path)
+    ours, x = found.model.double(), images()
+    with torch.no_grad():
+        same(ours(x), what_it_answers(theirs, x))
+        if case in ("DINOv3", "DINOv3 plus"):  # every size
+            x = images((64, 16))
+            same(ours.features(x), theirs(x).last_hidden_state)
+    state = theirs.state_dict()  # the live names
+    told = vt.configs_modern.read(vt.files.read_json(tmp_path / "config.json"), None).told
+    _, again = converted(state, told, 32)
+    assert again.config == dataclasses.replace(ours.config, image_size=again.config.image_size)
+    assert_close(again.state_dict(), ours.state_dict(), rtol=0, atol=1e-6)
+
+
+def test_a_folder_of_timm_gives_the_same_numbers(tmp_path):
+    for case in ("DINOv2 with registers", "DINOv3", "EVA-02 base", "BEiT v2, wide"):
+        theirs, size = timm_peer(case, torch.float32)
+        folder = tmp_path / TIMM[case][0]
+        save_for_hf(theirs, folder, safe_serialization=True)
+        found = vt.load(folder, num_heads=4, image_size=size)
+        x = images(size, torch.float32)
+        with torch.no_grad():
+            assert_close(found.model(x), theirs(x), rtol=1e-4, atol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------- weights: the authors' own
+
+
+def test_the_authors_names_give_the_same_numbers():
+    """Timm's names turned into those of the authors' files, as timm's own filters read them."""
+    x = images((32, 32))
+    gated = {"gated": True, "mlp_norm": True, "k_bias": False}
+    cases = {
+        "DINOv2": (
+            {"registers": 2, "layer_scale": 1.0, "gated": True},
+            {"reg_token": "register_tokens", "fc1": "w12", "fc2": "w3"},
+        ),
+        "DINOv3": (ARCHITECTURES["dinov3"], {"reg_token": "storage_tokens", "gamma_": "ls"}),
+        "EVA-02": (gated, {"mlp.norm": "mlp.ffn_ln", "fc2": "w3"}),
+        "DeiT-3": ({"layer_scale": 1.0}, {"ls1.gamma": "gamma_1", "ls2.gamma": "gamma_2"}),
+    }
+    for name, (changes, names) in cases.items():
+        model = model_of(**changes)
+        with torch.no_grad():
+            if model.config.position == "learned":
+                model.embed.position[:, :1] = 0
+        state = vt.weights.to_timm(model)
+        for timms, theirs in names.items():
+            state = {key.replace(timms, theirs): tensor for key, tensor in state.items()}
+        if name == "DINOv3":
+            state = {key + ".gamma" if key.rpartition(".")[2] in ("ls1", "ls2") else key: t for key, t in state.items()}
+            for i in range(2):
+                q, v = state.pop(f"blocks.{i}.attn.q_bias"), state.pop(f"blocks.{i}.attn.v_bias")
+                state[f"blocks.{i}.attn.qkv.bias"] = torch.cat([q, torch.full_like(q, 9.0), v])
+                state[f"blocks.{i}.attn.qkv.bias_mask"] = torch.ones(96)
+            state |= {"rope_embed.periods": torch.ones(2), "mask_token": torch.ones(1, 32)}
+        if name == "EVA-02":
+            for i in range(2):
+                for leaf in ("weight", "bias"):
+                    gate, value = state.pop(f"blocks.{i}.mlp.fc1.{leaf}").chunk(2)
+                    state |= {f"blocks.{i}.mlp.w1.{leaf}": gate, f"blocks.{i}.mlp.w2.{leaf}": value}
+                state[f"blocks.{i}.attn.rope.freqs_cos"] = torch.ones(4, 4)
+        parts = {"pool": "cls", "rotary": model.config.rotary, "neighbours": False}
+        found = vt.weights.convert(state, num_heads=4, image_size=32, norm_eps=model.config.norm_eps, parts=parts)
+        ours = ModernViT(found.config).double().eval()
+        ours.load_state_dict(found.state_dict)
+        same(ours(x), model(x))
+
+
+def test_openais_clip_with_both_towers():
+    model = model_of(pre_norm=True, gelu="quick", num_classes=7, norm_eps=1e-5)
+    with torch.no_grad():
+        model.head.bias.zero_()
+    ours = model.state_dict()
+    swaps = [
+        ("embed.patches.proj", "conv1"),
+        ("embed.norm", "ln_pre"),
+        ("blocks.", "transformer.resblocks."),
+        ("norm1", "ln_1"),
+    ]
+    swaps += [
+        ("norm2", "ln_2"),
+        ("attention.qkv.", "attn.in_proj_"),
+        ("attention.proj", "attn.out_proj"),
+        ("mlp.fc1", "mlp.c_fc"),
+    ]
+    swaps += [
+        ("mlp.fc2", "mlp.c_proj"),
+        ("embed.cls_token", "class_embedding"),
+        ("embed.position", "positional_embedding"),
+    ]
+    theirs = {}
+    for name, tensor in ours.items():
+        for a, b in swaps:
+            name = name.replace(a, b)
+        name = name.replace("norm.", "ln_post.") if name.startswith("norm.") else name
+        theirs[f"visual.{name}"] = tensor.squeeze(0).squeeze(0) if name.endswith("_embedding") else tensor
+    theirs["visual.proj"] = theirs.pop("visual.head.weight").mT
+    del theirs["visual.head.bias"]
+    theirs |= {"positional_embedding": torch.ones(7, 32), "transformer.resblocks.0.ln_1.weight": torch.ones(32)}
+    theirs |= {"logit_scale": torch.ones(()), "text_projection": torch.ones(32, 32)}
+    with pytest.warns(UserWarning, match="the text tower"):
+        found = vt.weights.convert(theirs, num_heads=4)
+    assert found.assumed["gelu"] == "quick"
+    again = ModernViT(found.config).double().eval()
+    again.load_state_dict(found.state_dict)
+    x = images()
+    same(again(x), model(x))
+
+
+def test_both_towers_of_transformers_clip(tmp_path):
+    vision = {key: HF[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")}
+    text = vision | {"vocab_size": 11, "max_position_embeddings": 5}
+    config = transformers.CLIPConfig(
+        vision_config=vision | {"image_size": 32, "patch_size": 8}, text_config=text, projection_dim=7
+    )
+    theirs = randomise(transformers.CLIPModel(config)).eval()
+    theirs.save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match="the text tower"):
+        found = vt.load(tmp_path)
+    x = images(dtype=torch.float32)
+    with torch.no_grad():
+        wanted = theirs.get_image_features(pixel_values=x)
+    wanted = getattr(wanted, "pooler_output", wanted)
+    assert_close(found.model(x), wanted, rtol=1e-4, atol=1e-5)
+
+
+# ----------------------------------------------------------------------------------------------- weights: what is said
+
+
+def state_of(case="DINOv2"):
+    return timm_peer(case, torch.float32)[0].state_dict()
+
+
+def test_what_a_bare_state_dict_does_not_tell_is_said():
+    with pytest.warns(UserWarning, match="GELU.*epsilon.*rotary positions.*pooling by"):
+        found = vt.weights.convert(state_of(), num_heads=4)
+    assert set(found.assumed) == {"gelu", "norm_eps", "rotary", "pool", "image_size", "preprocess"}
+    assert found.assumed["rotary"] is None
+    assert found.config.image_size == 56
+    dinov3 = vt.weights.convert(state_of("DINOv3"), num_heads=4)
+    assert dinov3.config.rotary == dinov3.assumed["rotary"] == Rotary()
+    assert dinov3.config.norm_eps == 1e-5
+    eva = vt.weights.convert(state_of("EVA-02 base"), num_heads=4, image_size=(56, 28))
+    assert eva.config.rotary == Rotary("index", 10_000.0, (16, 16))
+    beit = vt.weights.convert(state_of("BEiT"))
+    assert beit.config.num_heads == 4  # its tables show it
+    assert "num_heads" not in beit.assumed
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda s: s | {"blocks.0.mystery.weight": torch.ones(2)},
+            ["blocks.0.mystery.weight", "ModernConfig can't express"],
+        ),
+        (lambda s: s | {"rope.freqs": torch.ones(2)}, ["rope.freqs", "ModernConfig can't express"]),
+        (lambda s: {n: t for n, t in s.items() if n != "blocks.1.ls2.gamma"}, ["missing", "blocks.1.scale2.gamma"]),
+        (lambda s: s | {"blocks.1.ls1.gamma": torch.ones(3)}, ["blocks.1.scale1.gamma (3,)"]),
+        (lambda s: s | {"blocks.1.ls1.gamma": torch.full((32,), float("nan"))}, ["NaN", "blocks.1.scale1.gamma"]),
+        (lambda s: s | {"pos_embed": torch.ones(1, 12, 32)}, ["no square", "image_size"]),
+        (lambda s: s | {"gamma_1": torch.ones(1)}, ["gamma_1"]),
+        (lambda s: {n: t for n, t in s.items() if "patch_embed" not in n}, ["embed.patches.proj.weight"]),
+        (lambda s: s | {"patch_embed.proj.weight": torch.ones(32, 9)}, ["must have 4 axes"]),
+    ],
+)
+def test_state_dicts_that_are_refused(change, words, refuses):
+    with refuses(ValueError, *words):
+        vt.weights.convert(change(state_of()), num_heads=4)
+
+
+def test_parts_that_do_not_go_with_the_tensors_are_refused(refuses):
+    with refuses(ValueError, "gated=True", "False"):
+        vt.weights.convert(state_of(), num_heads=4, parts={"gated": True})
+    with refuses(ValueError, "num_heads=4", "2"):
+        vt.weights.convert(state_of("BEiT"), num_heads=2)
+    with refuses(ValueError, "8 x 4 = 32 patches", "17 tokens"):
+        vt.weights.convert(state_of(), num_heads=4, image_size=(112, 56))
+
+
+def test_configs_that_are_refused(tmp_path, refuses):
+    told = {"architecture": "vit_small_patch14_dinov2"}
+    for args, word in (
+        ({"act_layer": "relu"}, "relu"),
+        ({"global_pool": "max"}, "max"),
+        ({"proj_bias": False}, "proj_bias"),
+        ({"norm_layer": "groupnorm"}, "groupnorm"),
+        ({"mystery": 1}, "mystery"),
+    ):
+        with refuses(ValueError, word):
+            vt.configs_modern.read(told | {"model_args": args}, None)
+    for key, value in (
+        ("hidden_act", "relu"),
+        ("mystery", 1),
+        ("mlp_bias", False),
+        ("quantization_config", {"bits": 4}),
+    ):
+        with refuses(ValueError, key):
+            vt.configs_modern.read({"model_type": "dinov3_vit", key: value}, None)
+
+
+def test_pixels_of_transformers_clip_are_its_own(tmp_path):
+    import numpy as np
+    from PIL import Image
+
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (41, 60, 3), np.uint8))
+    for processor in (
+        transformers.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}),
+        transformers.BitImageProcessorPil(size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32}),
+    ):
+        theirs = transformers_peer("CLIP").float()
+        theirs.save_pretrained(tmp_path)
+        processor.save_pretrained(tmp_path)
+        ours = vt.load(tmp_path).preprocess
+        for width in (60, 61, 62, 63):  # half a pixel is floored
+            wanted = processor(picture.resize((width, 41)), return_tensors="np")["pixel_values"]
+            assert_close(ours(picture.resize((width, 41))), torch.as_tensor(np.array(wanted)), rtol=0, atol=1e-5)
+
+
+# -------------------------------------------------------------------------------------------------------- another size
+
+
+def test_positions_are_resized_as_the_library_does(tmp_path):
+    theirs = transformers_peer("DINOv2").float()
+    theirs.save_pretrained(tmp_path)
+    found = vt.load(tmp_path, image_size=(48, 64), recipe="huggingface")
+    x = images((48, 64), torch.float32)
+    with torch.no_grad():
+        assert_close(found.model(x), what_it_answers(theirs, x), rtol=1e-4, atol=1e-4)
+    timms, _ = timm_peer("DINOv2 with registers", torch.float32)
+    found = vt.weights.convert(timms.state_dict(), num_heads=4, image_size=(28, 56), parts={"pool": "cls"})
+    config, state = vt.weights.with_size(found.config, found.state_dict, (56, 56))
+    timms.set_input_size((56, 56))
+    ours, x = vt.files.assemble(config, state), images((56, 56), torch.float32)
+    with torch.no_grad():
+        assert_close(ours(x), timms(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("old", "new"), [((4, 4), (6, 6)), ((4, 4), (3, 7)), ((2, 5), (6, 5)), ((4, 6), (4, 6))])
+def test_position_biases_are_resized_as_the_libraries_do(old, new, refuses):
+    from timm.layers.pos_embed_rel import resize_rel_pos_bias_table
+
+    rows = lambda grid: (2 * grid[0] - 1) * (2 * grid[1] - 1) + 3  # noqa: E731
+    table = torch.randn(rows(old), 3)
+    wanted = resize_rel_pos_bias_table(table, new, (rows(new), 3), old)
+    assert_close(resize_position_bias(table, old, new), wanted, rtol=0, atol=1e-4)
+    if old[0] == old[1]:
+        config = transformers.BeitConfig(image_size=(8 * old[0], 8 * old[1]), patch_size=8, num_attention_heads=3)
+        theirs = transformers.models.beit.modeling_beit.BeitRelativePositionBias(config)
+        theirs.relative_position_bias_table.data = table
+        ours = resize_position_bias(table, old, new, "huggingface")[modern.relative_index(new)].permute(2, 0, 1)
+        assert_close(ours, theirs(new)[0].detach(), rtol=0, atol=1e-5)
+    with refuses(ValueError, "table of", str(rows(new))):
+        resize_position_bias(table[1:], new, old)
+
+
+# -------------------------------------------------------------------------------------------------------- the way back
+
+
+# timm has several names for some models (q, k and v apart), and positions with or without those of other tokens.
+BACK = {
+    "DeiT-3": {"no_embed_class": False},
+    "RMS": {"no_embed_class": True},
+    "positions of registers": {"no_embed_class": True},
+}
+SPLIT = ("DINOv3 plus", "EVA-02 base", "EVA-02 CLIP", "rotary, columns first", "Perception Encoder")
+
+
+@pytest.mark.parametrize("case", [case for case in TIMM if case not in SPLIT])
+def test_back_to_timm(case):
+    theirs, size = timm_peer(case)
+    told = parts_of(TIMM[case][0])
+    if case == "MAE, fine-tuned":
+        told = dataclasses.replace(told, parts={"pool": "mean", "gelu": "exact"})
+    _, ours = converted(theirs.state_dict(), told, size)
+    x = images(size)
+    with torch.no_grad():
+        wanted = theirs(x)
+        if case in BACK:
+            name, changes = TIMM[case]
+            theirs = timm.create_model(name, **V | changes | BACK[case]).double().eval()
+        theirs.load_state_dict(vt.weights.to_timm(ours))  # strict
+        same(theirs(x), wanted)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in TRANSFORMERS if "shared" not in c and ("classifier" not in c or "DINOv2" in c)]
+)
+def test_back_to_transformers(case, tmp_path, refuses):
+    theirs = transformers_peer(case).float()
+    theirs.save_pretrained(tmp_path)
+    ours = vt.load(tmp_path).model
+    if case == "BEiT, absolute":
+        with refuses(ValueError, "none of transformers' models"):
+            vt.weights.to_huggingface(ours)
+        return
+    x = images(dtype=torch.float32)
+    with torch.no_grad():
+        wanted = what_it_answers(theirs, x)
+    file = tmp_path / "model.safetensors"
+    stored = load_file(file)
+    save_file(vt.weights.to_huggingface(ours), file, metadata={"format": "pt"})
+    again, told = type(theirs).from_pretrained(tmp_path, output_loading_info=True)
+    left = [name for name in told["missing_keys"] if "mask_token" not in name and "rope" not in name]
+    assert not left
+    assert not told["unexpected_keys"]
+    with torch.no_grad():
+        assert_close(what_it_answers(again.eval(), x), wanted, rtol=1e-5, atol=1e-5)
+    assert stored
+
+
+def test_what_cannot_go_back_is_refused(refuses):
+    with refuses(ValueError, "ModernViT", "to_timm"):
+        vt.weights.to_torchvision(model_of(layer_scale=1.0))
+    with refuses(ValueError, "both"):
+        vt.weights.to_timm(model_of(pool="cls+mean"))
+    with refuses(ValueError, "biases"):
+        vt.weights.to_timm(model_of(v_bias=False))
+    with refuses(ValueError, "none of transformers' models", "gated"):
+        vt.weights.to_huggingface(model_of(gated=True))
+    with refuses(ValueError, "version=4"):
+        vt.weights.to_huggingface(model_of(layer_scale=1.0, num_classes=0), version=5)
+
+
+# ---------------------------------------------------------------------------------------------- the rest of the package
+
+
+def test_a_saved_model_comes_back(tmp_path):
+    data = vt.data.digits()
+    changes = {"image_size": 8, "patch_size": 4, "in_channels": 1, "num_classes": 10}
+    model = model_of(dtype=torch.float32, **changes, **ARCHITECTURES["dinov3"])
+    row = {"epoch": 1, "loss": 1.0, "test_loss": 1.0, "accuracy": 0.5, "test_accuracy": 0.5}
+    vt.files.save(tmp_path, model, data, [row])
+    found = vt.load(tmp_path)
+    assert found.model.config == model.config
+    x = torch.rand(4, 1, 8, 8)
+    assert_close(found.model(x), model(x), rtol=0, atol=0)
+    ours = vt.weights.convert(model.state_dict(), num_heads=4, image_size=8, parts={"rotary": Rotary(), "pool": "cls"})
+    assert_close(ours.state_dict, dict(model.state_dict()), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["dinov2", "dinov3", "eva02", "beit", "siglip"])
+def test_relevance_and_explorer_take_it(name):
+    model = model_of(**ARCHITECTURES[name])
+    size = (32, 48) if model.config.any_size else (32, 32)
+    x = images(size)
+    before = model(x)
+    found = vt.explain.relevance(model, x)
+    assert found.shape == (2, size[0] // 8, size[1] // 8)
+    assert (found >= 0).all()
+    assert found.max() > 0
+    same(model(x), before)
+    page = vt.explorer.explore(model, x[:1])
+    assert page.tokens == model.config.prefix_tokens + size[0] * size[1] // 64
+    assert ("register 4" in page.html) == (name in ("dinov2", "dinov3"))
+
+
+def test_relevance_of_a_modern_model_is_the_plain_ones():
+    plain = randomise(vt.ViT(vt.ViTConfig(**TINY))).double().eval()
+    ours = ModernViT(tiny()).double().eval()
+    ours.load_state_dict(plain.state_dict())
+    x = images()
+    same(vt.explain.relevance(ours, x), vt.explain.relevance(plain, x))
+
+
+def test_the_live_page_says_that_it_cannot_run_it(refuses):
+    model = model_of(dtype=torch.float32, layer_scale=1.0)
+    with refuses(ValueError, "2020", "explorer"):
+        vt.live.page(model, images(dtype=torch.float32), None)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_every_architecture_is_a_preset_and_trains_a_step(arch):
+    config = ModernConfig.preset("Ti/16", image_size=32, depth=1, num_classes=3, **ARCHITECTURES[arch])
+    model = ModernViT(config).train()
+    model(images(dtype=torch.float32)).logsumexp(1).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)

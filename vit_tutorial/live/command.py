@@ -1,0 +1,96 @@
+"""The live page's command line: weights in, a page out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vit_tutorial import data
+from vit_tutorial.data import Images, denormalise
+from vit_tutorial.live.page import Live, page
+from vit_tutorial.predict import find, open_photo
+from vit_tutorial.weights import load
+
+PROG = "python -m vit_tutorial.live"
+MODELS = {"digits": "digits-patch2"}  # the lessons' digits model has 2 x 2 patches, too few to watch
+
+
+def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
+    """The command line: weights, photographs to begin with, where to write."""
+    p = argparse.ArgumentParser(
+        prog=prog,
+        description="Write a page that runs a model: draw or drop a picture, watch each step, change the model.",
+    )
+    p.add_argument(
+        "photos", nargs="*", metavar="PHOTO", help="pictures to begin with; none: some of the model's own test split"
+    )
+    p.add_argument(
+        "--weights",
+        default="digits",
+        metavar="NAME",
+        help="digits (the model with 4 x 4 patches, digits-patch2), shapes, cifar10, or as for python -m "
+        "vit_tutorial.predict (default: digits)",
+    )
+    p.add_argument("--out", type=Path, default=Path("live.html"), help="the page (default: live.html)")
+    return p
+
+
+SETS: dict[str, Callable[[], Images]] = {  # the test pictures of each model that comes with the package
+    "digits": lambda: data.digits().test,
+    "digits-patch2": lambda: data.digits().test,
+    "shapes": lambda: data.shapes(train=1, test=200).test,
+    "cifar10": data.cifar10_pictures,
+}
+
+
+def shipped(name: str = "digits") -> Live:
+    """The page of a model that comes with the package, with a test picture of each class to begin with.
+
+    Args:
+        name: "digits" (the one with 4 x 4 patches, ``vt.load("digits-patch2")``), "shapes" or "cifar10".
+
+    Raises:
+        ValueError: another name.
+    """
+    weights = MODELS.get(name, name)
+    if weights not in SETS:
+        raise ValueError(
+            f"{name!r} has no pictures of its own here: use digits, shapes or cifar10, or give page() yours"
+        )
+    model, classes, preprocess = load(weights)
+    return page(model, samples_of(weights), classes, preprocess, titles=classes)
+
+
+def samples_of(weights: str) -> Tensor:
+    """The first test picture of each class: (K, C, H, W) in [0, 1], of a name in ``SETS``."""
+    images = SETS[weights]()
+    first = [int((images.labels == label).nonzero()[0]) for label in range(int(images.labels.max()) + 1)]
+    return images.batch(torch.tensor(first))[0]
+
+
+def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
+    """Write the page, and say where."""
+    args = parser(prog=prog).parse_args(arguments)
+    try:
+        files, wrong = find(args.photos) if args.photos else ([], [])
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        weights = MODELS.get(args.weights, args.weights)
+        if files:
+            model, classes, preprocess = load(weights)
+            images = torch.cat([preprocess(open_photo(path)) for path in files])  # (B, C, H, W)
+            titles = [Path(path).name.encode(errors="replace").decode() for path in files]
+            samples = denormalise(images, preprocess).clamp(0, 1)
+            made = page(model, samples, classes or None, preprocess, titles=titles)
+        else:
+            made = shipped(weights)
+        made.save(args.out)
+        print(f"{args.out}: {weights}, {args.out.stat().st_size / 1e6:.1f} MB, open it in a browser")
+    except (ValueError, OSError) as error:
+        raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        raise SystemExit("stopped") from None

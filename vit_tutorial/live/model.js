@@ -1,0 +1,293 @@
+  // The Vision Transformer's forward pass. Each function is named as in the package: patchify, embed, attention, ...
+  // A tensor is a Float32Array, row by row; its shape stands at the end of its line. Sums are kept in float64.
+
+  // ------------------------------------------------------------------------------------------------- small parts
+
+  // x Wᵀ + b, for each of the rows: (rows, in) -> (rows, out).
+  function linear(x, { weight, bias }, rows) {
+    const inputs = x.length / rows, outputs = weight.length / inputs, y = new Float32Array(rows * outputs);
+    for (let o = 0; o < outputs; o++) {
+      const start = o * inputs, b = bias ? bias[o] : 0;
+      let row = 0;
+      for (; row + 4 <= rows; row += 4) { // four rows at once, which takes a processor half the time
+        const row0 = row * inputs, row1 = row0 + inputs, row2 = row1 + inputs, row3 = row2 + inputs;
+        let sum0 = b, sum1 = b, sum2 = b, sum3 = b;
+        for (let i = 0; i < inputs; i++) {
+          const w = weight[start + i];
+          sum0 += w * x[row0 + i];
+          sum1 += w * x[row1 + i];
+          sum2 += w * x[row2 + i];
+          sum3 += w * x[row3 + i];
+        }
+        y[row * outputs + o] = sum0;
+        y[(row + 1) * outputs + o] = sum1;
+        y[(row + 2) * outputs + o] = sum2;
+        y[(row + 3) * outputs + o] = sum3;
+      }
+      for (; row < rows; row++) {
+        let sum = b;
+        for (let i = 0; i < inputs; i++) sum += weight[start + i] * x[row * inputs + i];
+        y[row * outputs + o] = sum;
+      }
+    }
+    return y; // (rows, out)
+  }
+
+  // Each row with mean 0 and variance 1, then stretched and shifted: (rows, D) -> (rows, D).
+  function layerNorm(x, { weight, bias }, eps) {
+    const D = weight.length, y = new Float32Array(x.length);
+    for (let start = 0; start < x.length; start += D) {
+      let mean = 0, variance = 0;
+      for (let i = 0; i < D; i++) mean += x[start + i] / D;
+      for (let i = 0; i < D; i++) variance += (x[start + i] - mean) ** 2 / D;
+      const scale = 1 / Math.sqrt(variance + eps);
+      for (let i = 0; i < D; i++) y[start + i] = (x[start + i] - mean) * scale * weight[i] + bias[i];
+    }
+    return y; // (rows, D)
+  }
+
+  function erf(x) { // off by at most 1.5e-7 (Abramowitz and Stegun, 7.1.26)
+    const t = 1 / (1 + 0.3275911 * Math.abs(x));
+    const series = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t;
+    return Math.sign(x) * (1 - series * Math.exp(-x * x));
+  }
+
+  function gelu(x, kind) {
+    if (kind === "tanh") return x.map((v) => 0.5 * v * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (v + 0.044715 * v ** 3))));
+    return x.map((v) => 0.5 * v * (1 + erf(v / Math.SQRT2)));
+  }
+
+  // Rows of numbers as shares that sum to 1: (rows, width) -> (rows, width).
+  function softmax(x, width) {
+    const y = new Float32Array(x.length);
+    for (let start = 0; start < x.length; start += width) {
+      let most = -Infinity, sum = 0;
+      for (let i = 0; i < width; i++) most = Math.max(most, x[start + i]);
+      for (let i = 0; i < width; i++) sum += Math.exp(x[start + i] - most);
+      for (let i = 0; i < width; i++) y[start + i] = Math.exp(x[start + i] - most) / sum;
+    }
+    return y; // (rows, width)
+  }
+
+  const plus = (x, y) => x.map((v, i) => v + y[i]);
+
+  // ------------------------------------------------------------------------------------------------- Eq. 1
+
+  // Where in an image (C, H, W) the numbers of its patches (N, C*P*Q) stand: row by row, each by channel, row, column.
+  function patchIndices([C, H, W], [P, Q]) {
+    const columns = W / Q, length = C * P * Q, out = new Int32Array(C * H * W);
+    for (let c = 0; c < C; c++) {
+      for (let y = 0; y < H; y++) {
+        for (let x = 0; x < W; x++) {
+          const patch = Math.floor(y / P) * columns + Math.floor(x / Q);
+          out[patch * length + (c * P + (y % P)) * Q + (x % Q)] = (c * H + y) * W + x;
+        }
+      }
+    }
+    return out; // (N, C*P*Q)
+  }
+
+  // Cut an image (C, H, W) into patches and flatten each one: (N, C*P*Q).
+  function patchify(image, shape, patchSize) {
+    return Float32Array.from(patchIndices(shape, patchSize), (place) => image[place]);
+  }
+
+  // Put patches (N, C*P*Q) back together: (C, H, W).
+  function unpatchify(patches, shape, patchSize) {
+    const image = new Float32Array(patches.length);
+    patchIndices(shape, patchSize).forEach((place, i) => { image[place] = patches[i]; });
+    return image; // (C, H, W)
+  }
+
+  // (C, H, W) -> (F, H / stride, W / stride), with half a kernel of zeros around: a linear layer on what each kernel sees.
+  function conv2d(x, [C, H, W], weight, [F, K, stride]) {
+    const pad = (K - 1) >> 1, [rows, columns] = [H, W].map((side) => Math.floor((side + 2 * pad - K) / stride) + 1);
+    const seen = new Float32Array(rows * columns * C * K * K); // (h*w, C*K*K)
+    for (let place = 0, i = 0; place < rows * columns; place++) {
+      const top = Math.floor(place / columns) * stride - pad, left = (place % columns) * stride - pad;
+      for (let c = 0; c < C; c++) {
+        for (let y = top; y < top + K; y++) {
+          for (let column = left; column < left + K; column++, i++) {
+            if (y >= 0 && y < H && column >= 0 && column < W) seen[i] = x[(c * H + y) * W + column];
+          }
+        }
+      }
+    }
+    const y = linear(seen, { weight }, rows * columns), map = new Float32Array(y.length); // (h*w, F) -> (F, h*w)
+    for (let i = 0; i < y.length; i++) map[(i % F) * rows * columns + Math.floor(i / F)] = y[i];
+    return { map, shape: [F, rows, columns] };
+  }
+
+  // A convolution's map after its batch norm and ReLU.
+  function normAndRelu(map, { weight, bias, running_mean, running_var }) {
+    const size = map.length / weight.length;
+    return map.map((v, i) => {
+      const f = Math.floor(i / size), scale = weight[f] / Math.sqrt(running_var[f] + 1e-5);
+      return Math.max(0, (v - running_mean[f]) * scale + bias[f]);
+    });
+  }
+
+  // The convolutions before the cut (lesson 12): the maps after each of them.
+  function convStem(image, shape, layers, features) {
+    const maps = [];
+    layers.forEach(([channels, kernel, stride], i) => {
+      const before = maps.at(-1) ?? { map: image, shape };
+      const after = conv2d(before.map, before.shape, features[i].conv.weight, [channels, kernel, stride]);
+      maps.push({ map: normAndRelu(after.map, features[i].norm), shape: after.shape });
+    });
+    return maps;
+  }
+
+  // The vectors that the positions add to the tokens, (T, D), as they are or changed.
+  function positionOf({ position }, config, change) {
+    const { dim: D, tokens: T, prefix } = config;
+    if (!position || change === "none") return new Float32Array(T * D);
+    if (change !== "reversed") return position;
+    const out = position.slice(); // the class token keeps its own
+    for (let n = prefix; n < T; n++) out.set(position.subarray((T - 1 - n + prefix) * D, (T - n + prefix) * D), n * D);
+    return out; // (T, D)
+  }
+
+  // Eq. 1: an image (C, H, W) becomes tokens (T, D).
+  function embed(image, weights, config, change) {
+    const { dim: D, prefix, shape, patch_size, stem } = config;
+    const patches = patchify(image, shape, patch_size); // (N, C*P*Q)
+    const maps = stem ? convStem(image, shape, stem.layers, weights.patches.features) : [];
+    let cut = patches; // what E multiplies: with a stem, patches of its last map
+    if (stem) {
+      const [, rows, columns] = maps.at(-1).shape, [P, Q] = [rows / config.grid[0], columns / config.grid[1]];
+      cut = patchify(maps.at(-1).map, maps.at(-1).shape, [P, Q]); // (N, F*P*Q)
+    }
+    const projected = linear(cut, weights.patches.proj, config.patches); // (N, D), x E
+    const content = new Float32Array(config.tokens * D); // (T, D), before the positions
+    if (prefix) content.set(weights.cls_token);
+    content.set(projected, prefix * D);
+    const position = positionOf(weights, config, change); // (T, D)
+    return { patches, maps, cut, projected, content, position, tokens: plus(content, position) };
+  }
+
+  // ------------------------------------------------------------------------------------------------- Eq. 2 and 3
+
+  // softmax(q kᵀ / √d) v, step by step, for one head: q, k, v (T, d).
+  function attention(q, k, v, T, { scale = true, temperature = 1 } = {}) {
+    const d = q.length / T, divisor = (scale ? Math.sqrt(d) : 1) * temperature;
+    const scores = linear(q, { weight: k }, T); // (T, T), q kᵀ
+    const scaled = scores.map((score) => score / divisor); // (T, T)
+    const weights = softmax(scaled, T); // (T, T)
+    const sums = new Float32Array(T * d); // weights v
+    for (let t = 0; t < T; t++) {
+      for (let i = 0; i < d; i++) {
+        let sum = 0;
+        for (let s = 0; s < T; s++) sum += weights[t * T + s] * v[s * d + i];
+        sums[t * d + i] = sum;
+      }
+    }
+    return { scores, scaled, weights, sums };
+  }
+
+  // Columns from start to start + width of a matrix (T, any): (T, width).
+  function columnsOf(x, T, start, width) {
+    const across = x.length / T, out = new Float32Array(T * width);
+    for (let t = 0; t < T; t++) out.set(x.subarray(t * across + start, t * across + start + width), t * width);
+    return out;
+  }
+
+  // Eq. 5 to 8: h attentions side by side, then one projection: (T, D) -> (T, D).
+  function multiHeadSelfAttention(x, weights, config, on, changes) {
+    const { dim: D, tokens: T, num_heads } = config, d = D / num_heads;
+    const qkv = linear(x, weights.qkv, T); // (T, 3 D)
+    const heads = [], joined = new Float32Array(T * D);
+    for (let head = 0; head < num_heads; head++) {
+      const [q, k, v] = [0, 1, 2].map((part) => columnsOf(qkv, T, part * D + head * d, d)); // each (T, d)
+      heads.push({ q, k, v, ...attention(q, k, v, T, changes) });
+      if (!on(`heads.${head}`)) continue;
+      for (let t = 0; t < T; t++) joined.set(heads[head].sums.subarray(t * d, (t + 1) * d), t * D + head * d);
+    }
+    return { heads, joined, out: linear(joined, weights.proj, T) };
+  }
+
+  // Two linear layers, a GELU between: (T, D) -> (T, D).
+  function mlp(x, weights, config) {
+    const before = linear(x, weights.fc1, config.tokens); // (T, M)
+    const hidden = gelu(before, config.gelu); // (T, M)
+    return { before, hidden, out: linear(hidden, weights.fc2, config.tokens) };
+  }
+
+  // z + branch; without the branch, or without z, where one of them is switched off.
+  function residual(z, branch, hasBranch, hasShortcut) {
+    if (!hasBranch) return hasShortcut ? z : z.map(() => 0);
+    return hasShortcut ? plus(z, branch) : branch;
+  }
+
+  // Eq. 2 and 3: tokens (T, D) -> (T, D).
+  function block(z, weights, config, on, changes) {
+    const norm1 = layerNorm(z, weights.norm1, config.norm_eps); // (T, D)
+    const within = (part) => on(`attention.${part}`);
+    const attended = multiHeadSelfAttention(norm1, weights.attention, config, within, changes);
+    const middle = residual(z, attended.out, on("attention"), on("attention.residual")); // (T, D), z'
+    const norm2 = layerNorm(middle, weights.norm2, config.norm_eps); // (T, D)
+    const expanded = mlp(norm2, weights.mlp, config);
+    const out = residual(middle, expanded.out, on("mlp"), on("mlp.residual")); // (T, D)
+    return { input: z, norm1, attention: attended, middle, norm2, mlp: expanded, out: on("") ? out : z };
+  }
+
+  // ------------------------------------------------------------------------------------------------- Eq. 4
+
+  // What the head reads of tokens (T, D), after the last norm.
+  function pool(z, { dim: D, tokens: T, pool: kind }) {
+    if (kind === "cls") return z.slice(0, D); // (D,)
+    if (kind === "distilled") return z.slice(0, 2 * D); // (2 D,)
+    const mean = new Float64Array(D);
+    for (let i = 0; i < z.length; i++) mean[i % D] += z[i] / T;
+    return Float32Array.from(mean); // (D,)
+  }
+
+  // The whole model: an image (C, H, W), normalised -> every number on the way.
+  // changes: {off: names of parts, scale, temperature, position, answer}; what isn't named stays as it was trained.
+  function vit(image, weights, config, changes = {}) {
+    const off = new Set(changes.off);
+    const start = embed(image, weights.embed, config, changes.position);
+    const blocks = [];
+    for (let layer = 0, z = start.tokens; layer < config.depth; layer++) {
+      const on = (part) => !off.has(part ? `blocks.${layer}.${part}` : `blocks.${layer}`);
+      blocks.push(block(z, weights.blocks[layer], config, on, changes));
+      z = blocks[layer].out; // (T, D)
+    }
+    const norm = layerNorm(blocks.at(-1).out, weights.norm, config.norm_eps); // (T, D)
+    const pooled = pool(norm, config); // (D,)
+    const logits = linear(pooled, weights.head, 1); // (K,)
+    const probabilities = softmax(logits.map((logit) => logit / (changes.answer ?? 1)), logits.length); // (K,)
+    return { image, embed: start, blocks, norm, pooled, logits, probabilities };
+  }
+
+  // What the head would say after each layer, and of each token alone (the logit lens): [{answer (K,), tokens (T, K)}].
+  function lens(run, weights, config) {
+    const K = run.logits.length;
+    return [run.embed.tokens, ...run.blocks.map(({ out }) => out)].map((z) => {
+      const norm = layerNorm(z, weights.norm, config.norm_eps); // (T, D)
+      const answer = softmax(linear(pool(norm, config), weights.head, 1), K); // (K,)
+      const tokens = config.pool === "distilled" ? null : softmax(linear(norm, weights.head, config.tokens), K); // (T, K)
+      return { answer, tokens };
+    });
+  }
+
+  // ------------------------------------------------------------------------------------------------- weights
+
+  function bytes(base64) {
+    const text = atob(base64), out = new Uint8Array(text.length);
+    for (let i = 0; i < out.length; i++) out[i] = text.charCodeAt(i);
+    return out;
+  }
+
+  // {names: [[name in the state dict, how many numbers]], values} as a tree: blocks[0].attention.qkv.weight.
+  function unpack({ names, values }) {
+    const numbers = new Float32Array(bytes(values).buffer), tree = {};
+    let start = 0;
+    for (const [name, length] of names) {
+      const path = name.split("."), last = path.pop();
+      let branch = tree;
+      for (const part of path) branch = branch[part] ??= {};
+      branch[last] = numbers.subarray(start, start += length);
+    }
+    return tree;
+  }

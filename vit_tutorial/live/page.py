@@ -1,0 +1,186 @@
+"""The live page's HTML: a model's weights in float32, pictures to begin with, and the scripts that run it."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, ClassVar
+
+import matplotlib
+import numpy as np
+import torch
+from torch import Tensor
+
+from vit_tutorial.data import Data, Preprocessing, normalise
+from vit_tutorial.explorer.page import Page, as_seen, assemble, figure
+from vit_tutorial.hybrid import ConvStem
+from vit_tutorial.modern import ModernConfig
+from vit_tutorial.patches import as_pair
+from vit_tutorial.vit import ViT, count_macs
+
+MOST = 12_000_000  # parameters of a model that a page may hold: 64 MB of text
+SCRIPTS = ("model.js", "pictures.js", "drawing.js", "stations.js", "live.js")
+
+
+@dataclass(frozen=True)
+class Live(Page):
+    """What :func:`page` returns: shown by a notebook as it is, and by ``save`` as a page."""
+
+    title: ClassVar[str] = "Watch a Vision Transformer think"
+    parameters: int
+    patches: tuple[int, int]
+    layers: int
+    heads: int
+
+
+def page(
+    model: ViT,
+    samples: Tensor,
+    classes: Sequence[str] | None = None,
+    preprocess: Preprocessing | Data | None = None,
+    *,
+    titles: Sequence[str] = (),
+) -> Live:
+    """A page that runs the model on what you draw or choose, shows every number on the way, and lets you change it.
+
+    The page holds the weights in float32 and computes in JavaScript; its numbers differ from PyTorch's by less than
+    1e-4 of the largest. Without its script, in a notebook that isn't trusted, the samples and their answers are shown.
+
+    Args:
+        model: as it is; nothing of it changes. Any :class:`ViT` with a head, and no stem or a :class:`ConvStem`.
+        samples: (B, C, H, W) in [0, 1], pictures to begin with, **not** normalised: the page does that.
+        classes: the names of the K classes; None: "class 0", "class 1", ...
+        preprocess: what ``vt.load`` returns, or a data set: its mean and std are taken off each picture, and it says
+            how a photograph is cropped. None: pixels go in as they are.
+        titles: a name for each sample; none: they are counted.
+
+    Raises:
+        ValueError: samples that don't fit, aren't in [0, 1] or are none; too many or too few names; a model without a
+            head, with a ResNet before its tokens, with weights that aren't finite or are more than 12 million.
+        TypeError: not a :class:`ViT`, or samples that aren't a tensor of floating-point numbers.
+    """
+    _check(model, samples, classes, preprocess, titles)
+    c = model.config
+    names = [str(name) for name in classes] if classes is not None else [f"class {k}" for k in range(c.num_classes)]
+    samples = samples.detach().to("cpu", torch.float64)
+    state = {  # a batch norm also counts its batches
+        name: tensor.detach().to("cpu", torch.float32)
+        for name, tensor in model.state_dict().items()
+        if tensor.is_floating_point()
+    }
+    data = {
+        "config": _config(model),
+        "classes": names,
+        "mean": list(preprocess.mean) if preprocess is not None else [0.0] * c.in_channels,
+        "std": list(preprocess.std) if preprocess is not None else [1.0] * c.in_channels,
+        "crop": getattr(preprocess, "crop", "middle"),
+        "interpolation": getattr(preprocess, "interpolation", "bicubic"),
+        "squeeze": getattr(preprocess, "squeeze", False),
+        "samples": _pixels(samples),
+        "titles": [str(title) for title in titles],
+        "weights": {
+            "names": [[name, tensor.numel()] for name, tensor in state.items()],
+            "values": _base64(np.concatenate([tensor.flatten().numpy() for tensor in state.values()])),
+        },
+        "heat": _colours("magma"),
+        "signed": _colours("RdBu_r"),
+    }
+    figures = [
+        figure(picture, titles[i] if titles else f"sample {i}", answer)
+        for i, (picture, answer) in enumerate(
+            zip(as_seen(samples, None), _answers(model, samples, names, preprocess), strict=True)
+        )
+    ]
+    folder = files("vit_tutorial.live")
+    markup, style = (folder.joinpath(f"live.{kind}").read_text("utf-8") for kind in ("html", "css"))
+    script = "\n".join(folder.joinpath(name).read_text("utf-8") for name in SCRIPTS)
+    html = assemble("live", Live.title, data, figures, markup, style, f'(() => {{\n  "use strict";\n\n{script}}})();\n')
+    return Live(html, sum(parameter.numel() for parameter in model.parameters()), c.grid, c.depth, c.num_heads)
+
+
+def _check(
+    model: ViT,
+    samples: Tensor,
+    classes: Sequence[str] | None,
+    preprocess: Preprocessing | Data | None,
+    titles: Sequence[str],
+) -> None:
+    if not isinstance(model, ViT):
+        raise TypeError(f"page needs a ViT, got {type(model).__name__}: unwrap a compiled or distributed model")
+    c = model.config
+    if not c.num_classes:
+        raise ValueError("the model has no head, so it has no answer to show: vt.load(..., num_classes=K) gives it one")
+    if isinstance(c, ModernConfig):
+        raise ValueError("the page runs the ViT of 2020, and this is a later one: vit_tutorial.explorer shows it")
+    if c.stem is not None and not isinstance(c.stem, ConvStem):
+        raise ValueError(f"the page runs plain ViTs and those with a ConvStem, got the stem {c.stem}")
+    if (count := sum(parameter.numel() for parameter in model.parameters())) > MOST:
+        raise ValueError(
+            f"the model has {count:,} parameters, which would make a page of {count * 16 / 3 / 1e6:,.0f} MB: at most "
+            f"{MOST:,} (Ti/16 has 5.7 million). The explorer takes any size: vit_tutorial.explorer"
+        )
+    if not isinstance(samples, Tensor) or not samples.is_floating_point():
+        kind = samples.dtype if isinstance(samples, Tensor) else type(samples).__name__
+        raise TypeError(f"samples must be a floating-point tensor (B, C, H, W) in [0, 1], got {kind}")
+    shape = (c.in_channels, *as_pair(c.image_size, "image_size"))
+    if samples.ndim != 4 or not len(samples) or samples.shape[1:] != shape:
+        raise ValueError(f"samples must be (B, {', '.join(map(str, shape))}), at least one, got {tuple(samples.shape)}")
+    low, high = samples.aminmax()
+    if not (low >= 0 and high <= 1):
+        raise ValueError(
+            f"samples must lie in [0, 1], got values from {low:.3g} to {high:.3g}: give them before preprocess does"
+        )
+    if classes is not None and len(classes) != c.num_classes:
+        raise ValueError(f"the model has {c.num_classes} classes, got {len(classes)} names for them")
+    if preprocess is not None and len(preprocess.mean) != c.in_channels:
+        raise ValueError(
+            f"preprocess has {len(preprocess.mean)} channels, the model {c.in_channels}: take the model's own"
+        )
+    if titles and len(titles) != len(samples):
+        raise ValueError(f"{len(samples)} samples need as many titles, or none, got {len(titles)}")
+    if bad := [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
+        raise ValueError(f"{bad[0]} isn't finite: some of its weights are NaN or infinite")
+
+
+def _config(model: ViT) -> dict[str, Any]:
+    """The config's fields that the forward pass reads, with what follows from them."""
+    c = model.config
+    fields = ("dim", "depth", "num_heads", "mlp_dim", "num_classes", "norm_eps", "gelu", "position", "pool")
+    return {name: getattr(c, name) for name in fields} | {
+        "shape": [c.in_channels, *as_pair(c.image_size, "image_size")],
+        "patch_size": as_pair(c.patch_size, "patch_size"),
+        "grid": c.grid,
+        "patches": c.grid[0] * c.grid[1],
+        "prefix": c.prefix_tokens,
+        "tokens": c.num_tokens,
+        "stem": {"layers": c.stem.layers} if isinstance(c.stem, ConvStem) else None,
+        "macs": count_macs(c),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def _pixels(samples: Tensor) -> dict[str, Any]:
+    """Samples (B, C, H, W) in [0, 1] as whole numbers up to ``white``: 16 if that is exact, as for digits, else 255."""
+    white = 16 if (16 * samples).frac().eq(0).all() else 255
+    return {"white": white, "values": _base64((white * samples).round().to(torch.uint8).numpy()), "count": len(samples)}
+
+
+def _base64(array: np.ndarray) -> str:
+    return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
+
+
+def _colours(name: str) -> str:
+    """A colour map as 256 colours of six hexadecimal digits."""
+    return matplotlib.colormaps[name](np.arange(256), bytes=True)[:, :3].tobytes().hex()
+
+
+@torch.inference_mode()
+def _answers(model: ViT, samples: Tensor, names: Sequence[str], preprocess: Preprocessing | Data | None) -> list[str]:
+    """Each sample's likeliest class and its probability, in float64: the same on every machine."""
+    twin = copy.deepcopy(model).to("cpu", torch.float64).eval()
+    images = samples if preprocess is None else normalise(samples, preprocess)
+    shares, order = twin(images).softmax(dim=-1).max(dim=-1)  # (B,), (B,)
+    return [f"{names[k]} {100 * share:.1f} %" for k, share in zip(order.tolist(), shares.tolist(), strict=True)]

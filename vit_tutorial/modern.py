@@ -1,0 +1,513 @@
+"""Lesson 15: the Vision Transformer of today, the one of 2020 with what has come since, each part an option.
+
+>>> import torch
+>>> from vit_tutorial import modern
+>>> config = modern.ModernConfig.preset("S/14", image_size=98, registers=4, layer_scale=1e-5, num_classes=0)  # DINOv2's
+>>> modern.ModernViT(config)(torch.rand(1, 3, 98, 98)).shape
+torch.Size([1, 384])
+
+What is not said here is as in :mod:`vit_tutorial.vit`, and with every option left alone it is the same model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, scaled_dot_product_attention
+
+from vit_tutorial.attention import MultiHeadSelfAttention, attention, steps_are_faster
+from vit_tutorial.embeddings import Embeddings, Grid
+from vit_tutorial.encoder import DropPath
+from vit_tutorial.mlp import MLP
+from vit_tutorial.patches import PatchEmbedding, as_pair, check_images, grid_shape
+from vit_tutorial.vit import ViT, ViTConfig
+
+Activation = Literal["exact", "tanh", "quick"]
+Pooling = Literal["cls", "mean", "cls+mean", "attention"]
+Norm = Literal["layer", "rms"]
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """How a patch's place turns its queries and keys (RoPE, arXiv 2104.09864, in two dimensions).
+
+    Of a head's d / 2 pairs of numbers, half turn with the row and half with the column: pair k of d / 4 by
+    ``coordinate / temperature ** (4 k / d)`` radians. Coordinates are "centred", from -2 pi at an edge of the image to
+    2 pi at the other, whatever its size (DINOv3, arXiv 2508.10104), or an "index", 0, 1, 2, ... (EVA-02, 2303.11331).
+
+    Raises:
+        ValueError: unknown ``coordinates``, or a temperature that isn't above 1.
+    """
+
+    coordinates: Literal["centred", "index"] = "centred"
+    temperature: float = 100.0
+    reference: Grid | None = None  # "index" is stretched to this grid, that of the pretraining (EVA-02's)
+    offset: float = 0.0  # added to "index"
+
+    def __post_init__(self) -> None:
+        if self.coordinates not in ("centred", "index"):
+            raise ValueError(f"unknown coordinates {self.coordinates!r}: choose centred or index")
+        if not 1.0 < self.temperature < math.inf:
+            raise ValueError(f"temperature must be above 1 and finite, got {self.temperature}")
+        if isinstance(self.reference, list):  # as JSON has it
+            object.__setattr__(self, "reference", tuple(self.reference))
+
+    def angles(self, grid: Grid, head_dim: int, like: Tensor) -> Tensor:
+        """By how much each pair of numbers turns at each patch, in radians: (N, d / 2)."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        steps = [torch.arange(side, dtype=dtype, device=like.device) for side in grid]
+        if self.coordinates == "centred":
+            places = [2 * math.pi * (2 * (i + 0.5) / side - 1) for i, side in zip(steps, grid, strict=True)]
+        else:
+            reference = self.reference or grid
+            places = [(i + self.offset) / side * to for i, side, to in zip(steps, grid, reference, strict=True)]
+        k = torch.arange(head_dim // 4, dtype=dtype, device=like.device)
+        frequency = self.temperature ** (-4 * k / head_dim)  # (d/4,)
+        y, x = torch.meshgrid(*places, indexing="ij")  # (rows, columns) each
+        return torch.cat([y.flatten()[:, None] * frequency, x.flatten()[:, None] * frequency], dim=1)  # (N, d/2)
+
+
+@dataclass(frozen=True)
+class ModernConfig(ViTConfig):
+    """Everything that defines a model but its weights: the fields of :class:`ViTConfig`, and one for each newer part.
+
+    Raises:
+        ValueError: a field out of its range, or two that don't go together; the message names them.
+        TypeError: a size or a count that isn't an int.
+    """
+
+    gelu: Activation = "exact"  # type: ignore[assignment]  # more choices; "quick" is x * sigmoid(1.702 x), OpenAI's CLIP
+    pool: Pooling = "cls"  # type: ignore[assignment]  # "attention": a learned query asks all patches (SigLIP's MAP head)
+    class_token: bool = True
+    registers: int = 0  # tokens without a place or a task, after the class token (arXiv 2309.16588)
+    pre_norm: bool = False  # a norm before the first block; the patch embedding has no bias then (CLIP)
+    norm: Norm = "layer"  # or "rms", without mean and bias (arXiv 1910.07467)
+    q_bias: bool = True  # of ``qkv_bias``'s three, one by one
+    k_bias: bool = True  # the softmax takes no notice of it: BEiT, EVA and DINOv3 have none
+    v_bias: bool = True
+    qk_norm: bool = False  # queries and keys normalised, each head's d numbers (arXiv 2302.05442)
+    attention_norm: bool = False  # a norm before attention's projection (EVA-02's CLIP, BEiT-3)
+    layer_scale: float | None = None  # each branch times a learned vector that starts so (arXiv 2103.17239)
+    gated: bool = False  # MLP: silu(x W1) * (x W2) in place of gelu(x W1) (SwiGLU, arXiv 2002.05202)
+    mlp_norm: bool = False  # a norm before the MLP's second layer (EVA-02, BEiT-3)
+    rotary: Rotary | None = None
+    position_bias: bool = False  # a learned number a head for each distance of two patches (BEiT, arXiv 2106.08254)
+    final_norm: bool = True  # after the last block
+    pool_prefix: bool = False  # whether class token and registers take part in "mean" and "attention"
+    pool_norm: bool = False  # a norm after pooling
+    pool_heads: int | None = None  # of "attention"; None: num_heads
+    pool_mlp_dim: int | None = None  # of "attention"; None: mlp_dim
+
+    def __post_init__(self) -> None:
+        for name, choices in (("gelu", Activation), ("pool", Pooling), ("norm", Norm)):
+            if getattr(self, name) not in get_args(choices):
+                good = ", ".join(get_args(choices))
+                raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {good}")
+        # What both configs have is checked by the plain one.
+        shared = {f.name: getattr(self, f.name) for f in fields(ViTConfig)}
+        plain = ViTConfig(**shared | {"gelu": "exact", "pool": "cls"})
+        object.__setattr__(self, "image_size", plain.image_size)
+        object.__setattr__(self, "patch_size", plain.patch_size)
+        if isinstance(self.rotary, dict):  # as JSON has it
+            object.__setattr__(self, "rotary", Rotary(**self.rotary))
+        if not isinstance(self.registers, int) or self.registers < 0:
+            raise ValueError(f"registers must be a whole number from 0, got {self.registers!r}")
+        if not self.class_token and "cls" in self.pool:
+            raise ValueError(f"pool={self.pool!r} reads the class token: class_token=True, or pool='mean'")
+        if self.rotary is not None and self.head_dim % 4:
+            raise ValueError(f"rotary positions need D / h divisible by 4, got {self.dim} / {self.num_heads}")
+        if self.position_bias and (not self.class_token or self.registers):
+            raise ValueError("position_bias is for a class token and patches (BEiT's): class_token=True, registers=0")
+        heads = self.num_heads if self.pool_heads is None else self.pool_heads
+        if self.pool == "attention" and (heads < 1 or self.dim % heads):
+            raise ValueError(f"dim {self.dim} is not divisible by pool_heads {heads}: change one of them")
+
+    @property
+    def head_dim(self) -> int:
+        """How many numbers a head has, d = D / h."""
+        return self.dim // self.num_heads
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Tokens before the patches: the class token and the registers."""
+        return int(self.class_token) + self.registers
+
+    @property
+    def head_width(self) -> int:
+        """How many numbers the head reads: D, or 2 D of the class token and the mean."""
+        return 2 * self.dim if self.pool == "cls+mean" else self.dim
+
+    @property
+    def any_size(self) -> bool:
+        """Whether images of every size that the patches divide go through: no position is tied to a grid."""
+        return self.position == "none" and not self.position_bias and self.stem is None
+
+
+class Place(NamedTuple):
+    """Where the tokens are, as the blocks need it; made once for all of them."""
+
+    angles: tuple[Tensor, Tensor] | None = None  # cos and sin (T, d / 2); a token without a place has angles of 0
+    distances: Tensor | None = None  # (T, T): which of the position bias's rows is each pair's
+
+
+def norm_layer(config: ModernConfig, width: int) -> nn.Module:
+    """A norm of so many numbers."""
+    if config.norm == "rms":
+        return nn.RMSNorm(width, eps=config.norm_eps)
+    return nn.LayerNorm(width, eps=config.norm_eps)
+
+
+# ------------------------------------------------------------------------------------------------ pixels -> tokens
+
+
+class AnySizePatches(PatchEmbedding):
+    """:class:`PatchEmbedding` for images of every size that the patches divide."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        size = (images.shape[-2], images.shape[-1])
+        check_images(images, self.proj.in_channels, size)
+        grid_shape(size, self.patch_size)
+        return self.proj(images).flatten(2).transpose(1, 2)  # (B, N, D)
+
+
+class ModernEmbeddings(Embeddings):
+    """Eq. 1, then the registers, then a norm: images (B, C, H, W) -> (B, T, D)."""
+
+    def __init__(self, config: ModernConfig) -> None:
+        sizes = (config.image_size, config.patch_size, config.in_channels, config.dim)
+        patches: nn.Module = AnySizePatches(*sizes) if config.any_size else PatchEmbedding(*sizes)
+        if config.stem is not None:
+            patches = config.stem.embed(config)
+        super().__init__(
+            *sizes,
+            position=config.position,
+            dropout=config.dropout,
+            class_token=config.class_token,
+            patches=patches,
+        )
+        if config.pre_norm:
+            self.patches.proj.register_parameter("bias", None)
+        self.class_tokens = int(config.class_token)
+        self.registers = nn.Parameter(torch.empty(1, config.registers, config.dim)) if config.registers else None
+        if self.registers is not None:
+            nn.init.normal_(self.registers, std=0.02)
+        self.norm = norm_layer(config, config.dim) if config.pre_norm else nn.Identity()
+
+    def forward(self, images: Tensor) -> Tensor:
+        z = super().forward(images)  # (B, 1 + N, D), or (B, N, D) without a class token
+        if self.registers is not None:
+            registers = self.registers.expand(len(z), -1, -1)
+            z = torch.cat([z[:, : self.class_tokens], registers, z[:, self.class_tokens :]], dim=1)  # (B, T, D)
+        return self.norm(z)  # (B, T, D)
+
+
+# ---------------------------------------------------------------------------------------------------- attention
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the pairs (i, i + d / 2) of queries or keys (..., T, d) by angles whose cos and sin are (T, d / 2)."""
+    a, b = x.chunk(2, dim=-1)  # (..., T, d/2) each
+    turned = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)  # (..., T, d)
+    return turned.to(x.dtype)
+
+
+def relative_index(grid: Grid, device: torch.device | None = None) -> Tensor:
+    """Which row of a position bias belongs to each pair of tokens, (T, T), T = 1 + N (BEiT's order).
+
+    One row for each distance, rows first; the last three are for class token to patch, patch to class token, and the
+    class token to itself.
+    """
+    rows, columns = grid
+    y, x = torch.meshgrid(torch.arange(rows, device=device), torch.arange(columns, device=device), indexing="ij")
+    dy = y.flatten()[:, None] - y.flatten() + rows - 1  # (N, N), from 0 to 2 rows - 2
+    dx = x.flatten()[:, None] - x.flatten() + columns - 1  # (N, N)
+    distances = (2 * rows - 1) * (2 * columns - 1)
+    index = torch.nn.functional.pad(dy * (2 * columns - 1) + dx, (1, 0, 1, 0), value=distances)  # (T, T)
+    index[1:, 0] = distances + 1
+    index[0, 0] = distances + 2
+    return index
+
+
+class ModernAttention(MultiHeadSelfAttention):
+    """Self-attention (B, T, D) -> (B, T, D), its tokens' places known."""
+
+    def __init__(self, config: ModernConfig) -> None:
+        self.biased = [config.qkv_bias and bias for bias in (config.q_bias, config.k_bias, config.v_bias)]
+        super().__init__(
+            config.dim,
+            config.num_heads,
+            qkv_bias=all(self.biased),
+            attention_dropout=config.attention_dropout,
+            dropout=config.dropout,
+        )
+        some = any(self.biased) and not all(self.biased)
+        self.bias = nn.Parameter(torch.zeros(sum(self.biased), config.dim)) if some else None
+        self.q_norm = norm_layer(config, config.head_dim) if config.qk_norm else nn.Identity()
+        self.k_norm = norm_layer(config, config.head_dim) if config.qk_norm else nn.Identity()
+        self.norm = norm_layer(config, config.dim) if config.attention_norm else nn.Identity()
+        rows, columns = config.grid
+        distances = (2 * rows - 1) * (2 * columns - 1) + 3
+        self.position_bias = nn.Parameter(torch.zeros(distances, config.num_heads)) if config.position_bias else None
+
+    def forward(self, x: Tensor, place: Place = Place()) -> Tensor:  # noqa: B008  (nothing can change it)
+        q, k, v = self.queries_keys_values(x, place)  # each (B, h, T, d)
+        bias = self.bias_of(place, q)  # (1, h, T, T), or None
+        p = self.attention_dropout if self.training else 0.0
+        if p == 0.0 and bias is None and steps_are_faster(q):
+            z, _ = attention(q.contiguous(), k.contiguous(), v.contiguous())  # (B, h, T, d)
+        else:
+            z = scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p)  # (B, h, T, d)
+        return self.join_heads(z)  # (B, T, D)
+
+    def queries_keys_values(self, x: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
+        """Of tokens (B, T, D): q and k, normed and turned, and v, each (B, h, T, d)."""
+        if self.bias is None:
+            qkv = self.split_heads(x)  # (3, B, h, T, d)
+        else:
+            given, zeros = iter(self.bias), self.bias.new_zeros(x.shape[-1])
+            bias = torch.cat([next(given) if biased else zeros for biased in self.biased])  # (3 D,)
+            qkv = linear(x, self.qkv.weight, bias).reshape(*x.shape[:2], 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv.unbind()  # each (B, h, T, d)
+        q, k = self.q_norm(q), self.k_norm(k)
+        if place.angles is not None:
+            q, k = rotate(q, *place.angles), rotate(k, *place.angles)
+        return q, k, v
+
+    def bias_of(self, place: Place, like: Tensor) -> Tensor | None:
+        """What is added to the scores before the softmax, (1, h, T, T)."""
+        if self.position_bias is None:
+            return None
+        return self.position_bias[place.distances].permute(2, 0, 1)[None].to(like.dtype)
+
+    def join_heads(self, z: Tensor) -> Tensor:
+        """(B, h, T, d) -> (B, T, D): the heads end to end, and the projection."""
+        return self.dropout(self.proj(self.norm(z.transpose(1, 2).flatten(2))))
+
+    def step_by_step(self, x: Tensor, place: Place) -> tuple[Tensor, Tensor]:
+        """What :meth:`forward` gives for ``x`` (B, T, D), before dropout, and the weights (B, h, T, T)."""
+        q, k, v = self.queries_keys_values(x, place)  # each (B, h, T, d)
+        bias = self.bias_of(place, q)
+        if bias is None:
+            z, weights = attention(q, k, v)  # (B, h, T, d), (B, h, T, T)
+        else:
+            weights = ((q / q.shape[-1] ** 0.5) @ k.mT + bias).softmax(dim=-1)  # (B, h, T, T)
+            z = weights @ v  # (B, h, T, d)
+        return self.proj(self.norm(z.transpose(1, 2).flatten(2))), weights
+
+    def attention_weights(self, x: Tensor, place: Place = Place()) -> Tensor:  # noqa: B008
+        """The weights (B, h, T, T) that :meth:`forward` uses for ``x`` (B, T, D), before dropout; rows sum to 1."""
+        return self.step_by_step(x, place)[1]
+
+
+# --------------------------------------------------------------------------------------------------- MLP and block
+
+
+class QuickGELU(nn.Module):
+    """x * sigmoid(1.702 x): GELU's first approximation, which OpenAI's CLIP was trained with."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(1.702 * x)
+
+
+class ModernMLP(MLP):
+    """The MLP (..., D) -> (..., D), gated or not, with a norm inside or not.
+
+    A gated one has gate and value in one layer: ``fc1`` has 2 M rows, the gate's first.
+    """
+
+    def __init__(self, config: ModernConfig, hidden_dim: int, *, gated: bool = False, norm: bool = False) -> None:
+        gelu: Any = "tanh" if config.gelu == "tanh" else "exact"
+        super().__init__(config.dim, hidden_dim, dropout=config.dropout, gelu=gelu)
+        self.gated = gated
+        if gated:
+            self.fc1 = nn.Linear(config.dim, 2 * hidden_dim)
+            self.silu = nn.SiLU()
+            nn.init.xavier_uniform_(self.fc1.weight[:hidden_dim])
+            nn.init.xavier_uniform_(self.fc1.weight[hidden_dim:])
+            nn.init.zeros_(self.fc1.bias)
+        self.act: nn.Module = QuickGELU() if config.gelu == "quick" else self.gelu
+        self.norm = norm_layer(config, hidden_dim) if norm else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.gated:
+            gate, value = self.fc1(x).chunk(2, dim=-1)  # (..., M) each
+            x = self.silu(gate) * value  # (..., M)
+        else:
+            x = self.act(self.fc1(x))  # (..., M)
+        return self.dropout(self.fc2(self.norm(self.dropout(x))))  # (..., D)
+
+
+class LayerScale(nn.Module):
+    """Each of D numbers times its own learned factor: a new block begins close to doing nothing."""
+
+    def __init__(self, dim: int, start: float) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((dim,), float(start)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gamma  # (B, T, D)
+
+
+class ModernBlock(nn.Module):
+    """Eq. 2 and 3, each branch scaled: (B, T, D) -> (B, T, D)."""
+
+    def __init__(self, config: ModernConfig, drop_path: float) -> None:
+        super().__init__()
+        self.norm1 = norm_layer(config, config.dim)
+        self.attention = ModernAttention(config)
+        self.norm2 = norm_layer(config, config.dim)
+        self.mlp = ModernMLP(config, config.mlp_dim, gated=config.gated, norm=config.mlp_norm)
+        start = config.layer_scale
+        self.scale1 = nn.Identity() if start is None else LayerScale(config.dim, start)
+        self.scale2 = nn.Identity() if start is None else LayerScale(config.dim, start)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, z: Tensor, place: Place = Place()) -> Tensor:  # noqa: B008
+        z = z + self.drop_path(self.scale1(self.attention(self.norm1(z), place)))  # (B, T, D), Eq. 2
+        return z + self.drop_path(self.scale2(self.mlp(self.norm2(z))))  # (B, T, D), Eq. 3
+
+
+class AttentionPool(nn.Module):
+    """One learned query, the probe, asks all tokens; then an MLP with its shortcut: (B, S, D) -> (B, D).
+
+    Multihead attention pooling (arXiv 2106.04560, SigLIP's head).
+    """
+
+    def __init__(self, config: ModernConfig) -> None:
+        super().__init__()
+        D = config.dim
+        self.num_heads = config.pool_heads or config.num_heads
+        self.probe = nn.Parameter(torch.empty(1, 1, D))
+        nn.init.normal_(self.probe, std=D**-0.5)
+        self.q, self.kv, self.proj = nn.Linear(D, D), nn.Linear(D, 2 * D), nn.Linear(D, D)
+        self.norm = norm_layer(config, D)
+        self.mlp = ModernMLP(config, config.pool_mlp_dim or config.mlp_dim)
+
+    def forward(self, z: Tensor) -> Tensor:
+        q = self.q(self.probe).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (1, h, 1, d)
+        kv = self.kv(z).reshape(*z.shape[:2], 2, self.num_heads, -1)  # (B, S, 2, h, d)
+        k, v = kv.permute(2, 0, 3, 1, 4).unbind()  # (B, h, S, d) each
+        y = scaled_dot_product_attention(q.expand(len(z), -1, -1, -1), k, v)  # (B, h, 1, d)
+        y = self.proj(y.transpose(1, 2).flatten(2))  # (B, 1, D)
+        return (y + self.mlp(self.norm(y)))[:, 0]  # (B, D)
+
+
+# -------------------------------------------------------------------------------------------------- the whole model
+
+
+class ModernViT(ViT):
+    """Images (B, C, H, W) -> logits (B, K), or with ``num_classes`` 0 what a head would read.
+
+    Where no position is tied to a grid (``config.any_size``), H and W are any multiples of the patch. Else images that
+    don't fit raise what :class:`PatchEmbedding` raises.
+    """
+
+    config: ModernConfig
+
+    def __init__(self, config: ModernConfig) -> None:
+        nn.Module.__init__(self)  # and not ViT's own, which would build the blocks of 2020
+        self.config = config
+        self.embed = ModernEmbeddings(config)
+        self.blocks = nn.Sequential()
+        for layer in range(config.depth):
+            self.blocks.append(ModernBlock(config, config.drop_path * layer / max(config.depth - 1, 1)))
+        self.norm = norm_layer(config, config.dim) if config.final_norm else nn.Identity()  # type: ignore[assignment]
+        self.pool = AttentionPool(config) if config.pool == "attention" else None
+        self.pool_norm = norm_layer(config, config.head_width) if config.pool_norm else nn.Identity()
+        self.head = nn.Linear(config.head_width, config.num_classes) if config.num_classes else nn.Identity()
+        for parameter in self.head.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, images: Tensor) -> Tensor:
+        z = self.features(images)  # (B, T, D)
+        patches = z if self.config.pool_prefix else z[:, self.config.prefix_tokens :]  # (B, N, D)
+        if self.config.pool == "cls":
+            y = z[:, 0]  # (B, D)
+        elif self.config.pool == "mean":
+            y = patches.mean(dim=1)  # (B, D)
+        elif self.config.pool == "cls+mean":
+            y = torch.cat([z[:, 0], patches.mean(dim=1)], dim=1)  # (B, 2 D)
+        else:  # "attention"
+            y = cast(AttentionPool, self.pool)(patches)  # (B, D)
+        return self.head(self.pool_norm(y))  # (B, K), Eq. 4
+
+    def features(self, images: Tensor) -> Tensor:
+        """Every token after the last norm: (B, C, H, W) -> (B, T, D)."""
+        z = self.embed(images)  # (B, T, D), Eq. 1
+        place = self.place(images, z)
+        for block in self.blocks:
+            z = block(z, place)  # (B, T, D)
+        return self.norm(z)  # (B, T, D)
+
+    def place(self, images: Tensor, z: Tensor) -> Place:
+        """Where the tokens ``z`` of these images are."""
+        grid = grid_shape((images.shape[-2], images.shape[-1]), self.config.patch_size)
+        if self.config.rotary is not None:
+            angles = self.config.rotary.angles(grid, self.config.head_dim, like=z)  # (N, d/2)
+            angles = torch.nn.functional.pad(angles, (0, 0, self.config.prefix_tokens, 0))  # (T, d/2)
+            return Place(angles=(angles.cos(), angles.sin()))
+        if self.config.position_bias:
+            return Place(distances=relative_index(grid, z.device))
+        return Place()
+
+    def attention_maps(self, images: Tensor, layers: Iterable[int] | None = None) -> dict[int, Tensor]:
+        """The attention weights of the layers asked for, ``{layer: (B, h, T, T)}``, as :meth:`ViT.attention_maps`."""
+        depth = len(self.blocks)
+        wanted = list(range(depth) if layers is None else layers)
+        if bad := [layer for layer in wanted if not -depth <= layer < depth]:
+            raise ValueError(f"there is no layer {bad[0]}: the model has layers 0 to {depth - 1}")
+        indices, weights = {layer % depth for layer in wanted}, {}
+        z = self.embed(images)  # (B, T, D)
+        place = self.place(images, z)
+        for index, block in enumerate(cast("Iterable[ModernBlock]", self.blocks)):
+            if index in indices:
+                weights[index] = block.attention.attention_weights(block.norm1(z), place)  # (B, h, T, T)
+            if len(weights) < len(indices):
+                z = block(z, place)  # (B, T, D)
+        return {layer: weights[layer % depth] for layer in wanted}
+
+
+# The parts of well-known models: ``ModernConfig.preset("S/16", **ARCHITECTURES["dinov3"])``.
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "deit3": {"layer_scale": 1e-6},
+    "beit": {
+        **{"position": "none", "position_bias": True, "k_bias": False, "layer_scale": 0.1},
+        **{"pool": "mean", "final_norm": False, "pool_norm": True},
+    },
+    "clip": {"pre_norm": True, "gelu": "quick", "norm_eps": 1e-5},
+    "siglip": {"class_token": False, "pool": "attention", "gelu": "tanh"},
+    "eva02": {
+        **{"rotary": Rotary("index", 10_000.0, (16, 16)), "k_bias": False, "gated": True, "mlp_norm": True},
+        **{"pool": "mean", "final_norm": False, "pool_norm": True},
+    },
+    "dinov2": {"registers": 4, "layer_scale": 1e-5},
+    "dinov3": {
+        **{"position": "none", "rotary": Rotary(), "k_bias": False, "registers": 4, "layer_scale": 1e-5},
+        **{"norm_eps": 1e-5},
+    },
+}
+
+
+def build(config: ViTConfig) -> ViT:
+    """The model of a config, plain or modern."""
+    return ModernViT(config) if isinstance(config, ModernConfig) else ViT(config)
+
+
+def count_parameters(config: ModernConfig) -> int:
+    """How many numbers are learned, by building the model without memory."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in ModernViT(config).parameters())
+
+
+def count_macs(config: ModernConfig) -> int:
+    """Multiply-accumulates of the matrix products in one image's forward pass, as :func:`vit_tutorial.count_macs`."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        ModernViT(config).eval()(torch.empty(1, config.in_channels, *as_pair(config.image_size, "image_size")))
+    return int(counter.get_total_flops()) // 2
