@@ -1,9 +1,11 @@
 """Lesson 11: five ways to say where patches lie."""
 
 import pytest
+import timm
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from timm.layers.pos_embed_rel import RelPosBias, gen_relative_position_index
 
 import vit_tutorial as vt
 from vit_tutorial import positions
@@ -34,6 +36,57 @@ def test_once_in_one_dimension_is_the_plain_model():
     images = torch.randn(2, 1, 8, 12, dtype=torch.float64)
     assert torch.allclose(ours(images), plain(images), rtol=0, atol=1e-12)
     assert torch.allclose(ours.attention_maps(images)[2], plain.attention_maps(images)[2], rtol=0, atol=1e-12)
+
+
+def test_sines_added_once_are_the_plain_model_s():
+    ours = filled(PositionViT(CONFIG, "sincos"))
+    plain = vt.ViT(vt.ViTConfig(**{**vars(CONFIG), "position": "sincos"})).double().eval()
+    state = {name: tensor for name, tensor in ours.state_dict().items() if not name.startswith("positions.")}
+    told = plain.load_state_dict(state, strict=False)
+    assert set(told.missing_keys) <= {"embed.position"}
+    assert not told.unexpected_keys
+    images = torch.randn(2, 1, 8, 12, dtype=torch.float64)
+    assert torch.allclose(ours(images), plain(images), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["1d", "2d", "sincos"])
+def test_added_in_every_layer_is_added_in_front_of_each_block(kind):
+    model = filled(PositionViT(CONFIG, kind, "every layer"))
+    images = torch.randn(2, 1, 8, 12, dtype=torch.float64)
+    z = model.embed(images)
+    for block, position in zip(model.blocks, model.positions, strict=True):
+        z = block(z + position())
+    assert torch.allclose(model.features(images), model.norm(z), rtol=0, atol=1e-12)
+    shared = filled(PositionViT(CONFIG, kind, "every layer, shared"))
+    z = shared.embed(images)
+    for block in shared.blocks:
+        z = block(z + shared.positions[0]())
+    assert torch.allclose(shared.features(images), shared.norm(z), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "place"), [("none", "once"), *WAYS[-2:]])
+def test_whole_patches_moved_on_plain_ground_without_an_edge_in_reach(kind, place):
+    """No places told: moved by whole patches the answer stays. Told by ways, it stays only nearly: ground is cut off."""
+    config = vt.ViTConfig(
+        image_size=16, patch_size=4, in_channels=1, num_classes=3, dim=16, depth=2, num_heads=2, mlp_dim=24
+    )
+    model = filled(PositionViT(config, kind, place))
+    images = torch.zeros(1, 1, 16, 16, dtype=torch.float64)
+    images[..., 4:8, 4:12] = torch.randn(4, 8, dtype=torch.float64)
+    same = torch.allclose(model(images), model(images.roll(4, dims=2)), rtol=0, atol=1e-9)
+    assert same == (kind == "none")
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+@pytest.mark.parametrize(("kind", "place"), WAYS)
+def test_settings_of_the_config_reach_every_layer(kind, place, pool):
+    settings = {"qkv_bias": False, "dropout": 0.1, "attention_dropout": 0.2, "pool": pool}
+    model = PositionViT(vt.ViTConfig(**{**vars(CONFIG), **settings}), kind, place)
+    for block in model.blocks:
+        attention = block.attention
+        assert attention.qkv.bias is None
+        assert (attention.attention_dropout, attention.dropout.p) == (0.2, 0.1)
+    assert model(torch.zeros(2, 1, 8, 12)).shape == (2, 3)
 
 
 @pytest.mark.parametrize(("kind", "place"), WAYS)
@@ -84,6 +137,33 @@ def test_a_relative_bias_sees_offsets_alone_and_begins_at_zero():
     assert torch.equal(b[:, 0, 1:], b[:, 0, 1:2].expand(-1, 9))
     assert bias.maps().shape == (2, 5, 5)
     assert torch.equal(bias.maps()[:, 2, 3], b[:, 1, 2])
+
+
+@pytest.mark.parametrize("grid", [(2, 3), (3, 2), (4, 4)])
+def test_the_relative_bias_is_beits(grid):
+    """timm's counts the way from the other end, and keeps the three numbers of the class token in the same order."""
+    assert torch.equal(offsets(grid), gen_relative_position_index(grid).T)
+    theirs, ours = RelPosBias(grid, num_heads=2, prefix_tokens=1), RelativeBias(grid, 2)
+    torch.nn.init.normal_(theirs.relative_position_bias_table)
+    table = theirs.relative_position_bias_table.detach().T  # (h, ways + 3)
+    with torch.no_grad():
+        ours.table.copy_(torch.cat([table[:, :-3].flip(1), table[:, -3:]], dim=1))
+    assert torch.equal(ours(), theirs.get_bias()[0])
+
+
+def test_attention_with_a_bias_is_beits():
+    theirs = timm.models.beit.Attention(16, num_heads=2, qkv_bias=True, window_size=(2, 3)).double().eval()
+    ours = positions.BiasedAttention(16, 2, RelativeBias((2, 3), 2)).double().eval()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    table = theirs.relative_position_bias_table.detach().T  # (h, ways + 3)
+    with torch.no_grad():
+        ours.bias.table.copy_(torch.cat([table[:, :-3].flip(1), table[:, -3:]], dim=1))
+        ours.qkv.weight.copy_(theirs.qkv.weight)
+        ours.qkv.bias.copy_(torch.cat([theirs.q_bias, theirs.k_bias, theirs.v_bias]))
+        ours.proj.load_state_dict(theirs.proj.state_dict())
+    x = torch.randn(3, 7, 16, dtype=torch.float64)
+    assert torch.allclose(ours(x), theirs(x), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "numbers"), [("1d", 7 * 16), ("2d", 16 + (2 + 3) * 8), ("sincos", 0)])

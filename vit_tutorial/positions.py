@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.embeddings import sincos_position_embedding
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.patches import grid_shape
 from vit_tutorial.vit import ViT, ViTConfig
 
 Kind = Literal["none", "1d", "2d", "sincos", "relative"]
@@ -30,14 +29,15 @@ class GridPosition(nn.Module):
 
     Args:
         grid: (rows, columns) of patches.
-        dim: D, even for "2d", a multiple of 4 for "sincos".
+        dim: D, even for "2d", a multiple of 4 and at least 8 for "sincos".
         kind: "1d", "2d" or "sincos".
         prefix_tokens: tokens in front of the patches; each learns a vector of its own ("sincos": zeros).
 
     Raises:
-        ValueError: an unknown kind, or a width that can't be halved.
+        ValueError: an unknown kind, or a width that can't be halved or quartered.
 
-    What is learned starts normal with standard deviation 0.02. "1d" learns N D numbers, "2d" (rows + columns) D / 2.
+    What is learned starts normal with standard deviation 0.02. For its patches "1d" learns N D numbers, "2d"
+    (rows + columns) D / 2.
     """
 
     prefix: Tensor
@@ -75,9 +75,13 @@ class GridPosition(nn.Module):
 
 
 def offsets(grid: tuple[int, int]) -> Tensor:
-    """Which offset leads from each patch to each other: (N, N) int64, from 0 to (2 rows - 1)(2 columns - 1) - 1.
+    """The number of the way from each patch to each other: (N, N) int64, from 0 to (2 rows - 1)(2 columns - 1) - 1.
 
-    Pairs of patches with the same way between them, so many rows down and so many columns to the right, share a number.
+    Entry [i, j] is the way from patch i, which looks, to patch j, which is looked at. Pairs of patches with the same
+    way between them, so many rows down and so many columns to the right, share a number.
+
+    Args:
+        grid: (rows, columns) of patches.
     """
     rows, columns = grid
     row, column = torch.arange(rows).repeat_interleave(columns), torch.arange(columns).repeat(rows)  # (N,) each
@@ -91,6 +95,12 @@ class RelativeBias(nn.Module):
 
     The prefix tokens lie at no offset from anything: each head learns a number for their looking at a patch, one for
     being looked at by a patch, and one among themselves. All start at zero, so that at first every place is alike.
+    BEiT's (arXiv 2106.08254) is the same, with the way counted from the other end.
+
+    Args:
+        grid: (rows, columns) of patches.
+        num_heads: h.
+        prefix_tokens: tokens in front of the patches.
     """
 
     index: Tensor
@@ -117,20 +127,27 @@ class RelativeBias(nn.Module):
 
 
 class BiasedAttention(MultiHeadSelfAttention):
-    """Self-attention whose scores get a bias before the softmax: softmax(q kᵀ / √d + b) v."""
+    """Self-attention whose scores get a bias before the softmax: softmax(q kᵀ / √d + b) v.
 
-    def __init__(self, dim: int, num_heads: int, bias: RelativeBias, *, attention_dropout: float = 0.0) -> None:
-        super().__init__(dim, num_heads, attention_dropout=attention_dropout)
+    Args:
+        dim: D.
+        num_heads: h, a divisor of D.
+        bias: gives b, (h, T, T), at each call.
+        **settings: of :class:`vit_tutorial.attention.MultiHeadSelfAttention`.
+    """
+
+    def __init__(self, dim: int, num_heads: int, bias: RelativeBias, **settings: Any) -> None:
+        super().__init__(dim, num_heads, **settings)
         self.bias = bias
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.split_heads(x).unbind()  # each (B, h, T, d)
+        q, k, v = self.split_heads(x)  # each (B, h, T, d)
         p = self.attention_dropout if self.training else 0.0
         z = scaled_dot_product_attention(q, k, v, self.bias().to(q.dtype), dropout_p=p)  # (B, h, T, d)
         return self.dropout(self.proj(z.transpose(1, 2).flatten(2)))  # (B, T, D)
 
     def attention_weights(self, x: Tensor) -> Tensor:
-        q, k, _ = self.split_heads(x).unbind()  # each (B, h, T, d)
+        q, k, _ = self.split_heads(x)  # each (B, h, T, d)
         scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (B, h, T, T)
         return (scores + self.bias()).softmax(dim=-1)
 
@@ -139,7 +156,7 @@ class PositionViT(ViT):
     """A ViT that is told its patches' places in one of five ways, in one of three places.
 
     Args:
-        config: of the rest; its own ``position`` is not used.
+        config: of the rest; its own ``position`` is not used. Its dropout acts on the tokens before places are added.
         kind: "none", "1d", "2d", "sincos" or "relative".
         place: "once" before the first block, or in front of "every layer", or of "every layer, shared". Relative
             biases lie inside the attention: "every layer" learns one a layer, "every layer, shared" one for all.
@@ -158,7 +175,7 @@ class PositionViT(ViT):
             raise ValueError("relative positions lie in the attention: place='every layer', or 'every layer, shared'")
         super().__init__(replace(config, position="none"))
         self.kind, self.place = kind, place
-        grid, prefix = grid_shape(config.image_size, config.patch_size), config.prefix_tokens
+        grid, prefix = config.grid, config.prefix_tokens
         many = config.depth if place == "every layer" else 1
         self.positions = nn.ModuleList()
         for _ in range(0 if kind == "none" else many):
@@ -170,13 +187,24 @@ class PositionViT(ViT):
             for layer, block in enumerate(cast("list[EncoderBlock]", self.blocks)):
                 bias = cast(RelativeBias, self.positions[layer % many])
                 block.attention = BiasedAttention(
-                    config.dim, config.num_heads, bias, attention_dropout=config.attention_dropout
+                    config.dim,
+                    config.num_heads,
+                    bias,
+                    qkv_bias=config.qkv_bias,
+                    attention_dropout=config.attention_dropout,
+                    dropout=config.dropout,
                 )
+
+    def placed(self, z: Tensor, layer: int) -> Tensor:
+        """The tokens (B, T, D) as they enter this layer: with the vectors that are added in front of it, if any are."""
+        if self.kind in ("none", "relative") or (self.place == "once" and layer > 0):
+            return z
+        return z + self.positions[layer % len(self.positions)]()  # (B, T, D)
 
     def features(self, images: Tensor) -> Tensor:
         z = self.embed(images)  # (B, T, D)
         for layer, block in enumerate(self.blocks):
-            z = block(self._placed(z, layer))  # (B, T, D)
+            z = block(self.placed(z, layer))  # (B, T, D)
         return self.norm(z)  # (B, T, D)
 
     def attention_maps(self, images: Tensor, layers: Iterable[int] | None = None) -> dict[int, Tensor]:
@@ -187,13 +215,8 @@ class PositionViT(ViT):
             raise ValueError(f"there is no layer {bad[0]}: the model has layers 0 to {depth - 1}")
         z, weights = self.embed(images), {}  # (B, T, D)
         for layer, block in enumerate(cast("list[EncoderBlock]", self.blocks)):
-            z = self._placed(z, layer)  # (B, T, D)
+            z = self.placed(z, layer)  # (B, T, D)
             weights[layer] = block.attention.attention_weights(block.norm1(z))  # (B, h, T, T)
             z = block(z)  # (B, T, D)
         return {layer: weights[layer % depth] for layer in wanted}
 
-    def _placed(self, z: Tensor, layer: int) -> Tensor:
-        """``z`` with the vectors that are added in front of this layer."""
-        if self.kind in ("none", "relative") or (self.place == "once" and layer > 0):
-            return z
-        return z + self.positions[layer % len(self.positions)]()  # (B, T, D)
