@@ -332,16 +332,10 @@ OFFSET_INDEX = Exercise(
         ),
         Mistake(
             "differences along the list",
-            "j - i is one number for two steps: the end of a row and the beginning of the next look like neighbours. "
-            "Take rows and columns apart.",
+            "Your numbers are j - i, moved up: the end of a row and the beginning of the next look like neighbours. Take "
+            "rows and columns apart, and let a step down skip all 2 · columns - 1 ways to the right.",
             _LIST,
             _along_the_list,
-        ),
-        Mistake(
-            "too few numbers in a row of ways",
-            "To the right there are 2 · columns - 1 ways: with as many as columns, two different ways get the same number.",
-            _WAYS,
-            _make_ways(functools.partial(_numbered, base=lambda grid: grid[1])),
         ),
         Mistake(
             "the rows' number of ways for the columns",
