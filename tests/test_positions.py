@@ -66,7 +66,7 @@ def test_added_in_every_layer_is_added_in_front_of_each_block(kind):
 
 @pytest.mark.parametrize(("kind", "place"), [("none", "once"), *WAYS[-2:]])
 def test_whole_patches_moved_on_plain_ground_without_an_edge_in_reach(kind, place):
-    """No places told: moved by whole patches the answer stays. Told by ways, it stays only nearly: ground is cut off."""
+    """No places told: moved by whole patches the answer stays. Told by ways, it only nearly does: ground is cut off."""
     config = vt.ViTConfig(
         image_size=16, patch_size=4, in_channels=1, num_classes=3, dim=16, depth=2, num_heads=2, mlp_dim=24
     )
@@ -141,7 +141,7 @@ def test_a_relative_bias_sees_offsets_alone_and_begins_at_zero():
 
 @pytest.mark.parametrize("grid", [(2, 3), (3, 2), (4, 4)])
 def test_the_relative_bias_is_beits(grid):
-    """timm's counts the way from the other end, and keeps the three numbers of the class token in the same order."""
+    """It counts the way from the other end in timm, and keeps the class token's three numbers in the same order."""
     assert torch.equal(offsets(grid), gen_relative_position_index(grid).T)
     theirs, ours = RelPosBias(grid, num_heads=2, prefix_tokens=1), RelativeBias(grid, 2)
     torch.nn.init.normal_(theirs.relative_position_bias_table)

@@ -219,4 +219,3 @@ class PositionViT(ViT):
             weights[layer] = block.attention.attention_weights(block.norm1(z))  # (B, h, T, T)
             z = block(z)  # (B, T, D)
         return {layer: weights[layer % depth] for layer in wanted}
-

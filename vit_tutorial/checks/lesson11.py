@@ -332,8 +332,8 @@ OFFSET_INDEX = Exercise(
         ),
         Mistake(
             "differences along the list",
-            "Your numbers are j - i, moved up: the end of a row and the beginning of the next look like neighbours. Take "
-            "rows and columns apart, and let a step down skip all 2 · columns - 1 ways to the right.",
+            "Your numbers are j - i, moved up: the end of a row and the beginning of the next look like neighbours. "
+            "Take rows and columns apart, and let a step down skip all 2 · columns - 1 ways to the right.",
             _LIST,
             _along_the_list,
         ),
@@ -345,8 +345,8 @@ OFFSET_INDEX = Exercise(
         ),
         Mistake(
             "rows and columns exchanged",
-            "You number the ways column by column. The step down counts in steps of 2 · columns - 1, the step to the right in "
-            "steps of one.",
+            "You number the ways column by column. The step down counts in steps of 2 · columns - 1, the step to the right "
+            "in steps of one.",
             _SWAPPED,
             _make_ways(lambda down, right, grid: (right + grid[1] - 1) * (2 * grid[0] - 1) + down + grid[0] - 1),
         ),
@@ -496,7 +496,7 @@ BIASED_ATTENTION = Exercise(
 
 
 def check_biased_attention(fn: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> bool:
-    """Check ``fn(q, k, v, bias)``: (B, h, T, d) each, (h, T, T) -> the output (B, h, T, d), the weights (B, h, T, T)."""
+    """Check ``fn(q, k, v, bias)``: (B, h, T, d) each, (h, T, T) -> output (B, h, T, d), weights (B, h, T, T)."""
     return check(BIASED_ATTENTION, fn)
 
 
@@ -551,8 +551,8 @@ RELATIVE_BIAS = Exercise(
     mistakes=(
         Mistake(
             "looking and being looked at exchanged",
-            "The first of the three is for the class token that looks at a patch: row 0. The second is for a patch that "
-            "looks at it: column 0.",
+            "The first of the three is for the class token that looks at a patch: row 0. The second is for a patch "
+            "that looks at it: column 0.",
             _WAYS,
             Slip(_bias, order=(1, 0, 2)),
         ),
