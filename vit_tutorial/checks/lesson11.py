@@ -345,8 +345,8 @@ OFFSET_INDEX = Exercise(
         ),
         Mistake(
             "rows and columns exchanged",
-            "You number the ways column by column. The step down counts in steps of 2 · columns - 1, the step to the right "
-            "in steps of one.",
+            "You number the ways column by column. The step down counts in steps of 2 · columns - 1, the step "
+            "to the right in steps of one.",
             _SWAPPED,
             _make_ways(lambda down, right, grid: (right + grid[1] - 1) * (2 * grid[0] - 1) + down + grid[0] - 1),
         ),
