@@ -365,6 +365,12 @@ def joining(join):
     return type("Embeddings", (ByExpand,), {"join": staticmethod(join)})
 
 
+def zero_for_the_class_token(self, *shape):
+    start = 0.02 * torch.randn(*shape)
+    start[:, :2] = 0
+    return start
+
+
 class Seeded(Start):
     def draw(self, *shape):
         torch.manual_seed(0)
@@ -663,6 +669,7 @@ WRONG = {
             starting(draw=lambda self, *shape: 0.02 * torch.randn(shape[-1]).repeat(1, shape[1], 1)),
             "the same for all tokens",
         ),
+        (starting(draw=zero_for_the_class_token), "another one for some tokens than for others"),
         (Seeded, "begun anew by a seed"),
         (OwnGenerator, "positions that start the same each time"),
         (Buffers, "a class token that can't learn"),

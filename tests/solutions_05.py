@@ -335,6 +335,11 @@ def pairs_mask(self, x):
     return (torch.rand(len(x) // 2, 1, 1) >= self.p).float().repeat_interleave(2, 0) if len(x) % 2 == 0 else 1
 
 
+def never_all(self, x):
+    drawn = torch.rand(len(x), 1, 1)
+    return (drawn >= min(self.p, drawn.max().item())).float()
+
+
 class InPlace(Drop):
     def forward(self, x):
         return x.mul_(self.mask(x) * self.scale()) if self.training else x
@@ -484,7 +489,7 @@ WRONG = {
         (norm(spread=lambda x, eps: x.std(-1, keepdim=True, unbiased=False)), "no eps"),
         (norm(spread=lambda x, eps: x.std(-1, keepdim=True)), ""),
         (lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b), "another eps than the one asked for"),
-        (lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, 1e-6), "What your numbers show"),
+        (lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, 1e-6), "an eps of 1e-6, whatever is asked for"),
         (norm(spread=lambda x, eps: x.var(-1, keepdim=True, unbiased=False) + eps), "a division by the variance"),
         (norm(spread=lambda x, eps: (x.var(-1, keepdim=True, unbiased=False) + eps**2).sqrt()), "the square of eps"),
         (norm(mean=lambda x: 0), "a mean that is not subtracted"),
@@ -540,6 +545,8 @@ WRONG = {
         (drop(forward=lambda self, x: Drop.forward(self, x)[0]), "the result has shape"),
         (drop(forward=lambda self, x: None), "the result is None"),
         (InPlace, ""),
+        (drop(forward=lambda self, x: x if len(x) == 1 else Drop.forward(self, x)), "what falls is nothing"),
+        (drop(mask=never_all), "what falls is nothing"),
         (lambda p: vt.DropPath(p), "the package's own DropPath"),
         (lambda p: nn.Dropout(p), "plain dropout"),
     ),
@@ -587,7 +594,7 @@ WRONG = {
             block(one=lambda self, z: self.attention(self.norm1(z)), two=lambda self, z: self.mlp(self.norm2(z))),
             "no drop path",
         ),
-        (block(forward=lambda self, z: self.drop_path(B.forward(self, z))), "in training,"),
+        (block(forward=lambda self, z: self.drop_path(B.forward(self, z))), "how the two branches fall in training"),
         (block(forward=lambda self, z: B.forward(self, z).detach()), "gradient of"),
         (block(forward=lambda self, z: None), "is the return missing?"),
         (built(lambda self, dim, *rest: setattr(self, "norm3", nn.LayerNorm(dim))), "doesn't name: norm3.weight"),

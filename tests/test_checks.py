@@ -47,7 +47,8 @@ TOLD = (
     "The class has no", "of dtype", "holds", "in eval mode,", "in training,",
     "Sizes of tensors must match", "the start of", "cls_token is", "drop path[", "the number of blocks",
     "what falls is", "what images are multiplied by", "what share of", "each draw is",
-    "the path of the gradient", "at once", "table of positions is",
+    "the path of the gradient", "at once", "table of positions is", "how the two branches fall", "in training mode",
+    "in one step",
 )  # fmt: skip
 UNTOLD = {  # where some get no more than the first difference
     (name, "")
@@ -336,7 +337,7 @@ def test_progress_says_what_is_done_and_what_is_open(capsys, monkeypatch):
     assert (
         "patchify 5 points done unpatchify 3 points open (not yet) patch_embedding 4 points open (not checked" in text
     )
-    assert text.endswith("The question that your teacher marks gives 3 more.")
+    assert text.endswith("What your teacher marks gives 3 more.")
     checks.check_patchify(unknown)  # what was right and is no longer is open again
     said(capsys)
     checks.progress("01")

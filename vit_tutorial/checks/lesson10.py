@@ -25,6 +25,7 @@ from vit_tutorial.checks.harness import (
     normal,
     random_weights,
 )
+from vit_tutorial.checks.lent import AS_IT_WAS, Lent
 from vit_tutorial.checks.watch import NOT_ADAMW
 from vit_tutorial.embeddings import Grid, ResizeRecipe, resize_position_embedding
 from vit_tutorial.vit import ViT, ViTConfig
@@ -216,6 +217,7 @@ def _features(work: Any, case: Case) -> Result:
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     parts = dict(model.named_children())
     drops = [part.p for part in model.modules() if isinstance(part, nn.Dropout)]
+    lent = Lent(model)
     found = work(model, images.clone())
     now = dict(model.named_parameters())
     frozen = [name for name in before if name in now and not now[name].requires_grad]
@@ -231,6 +233,7 @@ def _features(work: Any, case: Case) -> Result:
         "whether its dropout is as before": Words(
             _yes(drops == [part.p for part in model.modules() if isinstance(part, nn.Dropout)])
         ),
+        "the model afterwards": lent.afterwards(),
     }
 
 
@@ -477,7 +480,8 @@ def _knn_cases() -> list[Case]:
         counts = F.one_hot(a[_cosines(A, B).topk(k, dim=1).indices], K).sum(dim=1)  # (40, K)
         top = counts.topk(2, dim=1).values
         B = B[top[:, 0] > top[:, 1]][:m]  # where two labels draw, more than one answer is right
-        made.append(Case(f"{n} known, {len(B)} asked, D={D}, k={k}", (A, a, B, k)))
+        a = 7 * a if K == 10 else a  # a label is a name: nobody says how large it may be
+        made.append(Case(f"{n} known, {len(B)} asked, D={D}, k={k}, labels to {int(a.max())}", (A, a, B, k)))
     return made
 
 
@@ -709,10 +713,12 @@ def _state(grid: Grid, D: int, classes: int) -> State:
 def _task_cases() -> list[Case]:
     asked = [(4, 3, 5, (2, 3), (2, 3)), (6, 5, 2, (2, 3), (4, 5)), (5, 2, 7, (3, 2), (3, 6)), (4, 3, 3, (6, 4), (3, 2)),
              (3, 2, 4, (2, 6), (4, 3))]  # fmt: skip
-    return [
+    made = [
         Case(f"D={D}, {old} classes to {new}, grid {a} to {b}", (_state(a, D, old), new, a, b))
         for D, old, new, a, b in asked
     ]
+    double = {name: tensor.double() for name, tensor in _state((3, 4), 4, 2).items()}
+    return [*made, Case("D=4, 2 classes to 3, grid (3, 4) to (5, 4), float64", (double, 3, (3, 4), (5, 4)))]
 
 
 def _adapted(work: Any, case: Case) -> Result:
@@ -1081,7 +1087,8 @@ def _rate_cases() -> list[Case]:
 
 
 def _rates(work: Any, case: Case) -> Result:
-    """The rate of each parameter; 0 for one that is in no group, which is never trained."""
+    """The rate of each parameter, in words for one that is in no group."""
+    lent = Lent(case.args[0])
     groups = work(*case.args)
     if groups is None:
         raise Fault("the result is None: is the return missing?")
@@ -1105,7 +1112,12 @@ def _rates(work: Any, case: Case) -> Result:
             found[name] = float(rate)
     if any(not p.requires_grad for p in case.args[0].parameters()):
         raise Fault("the model has frozen parameters afterwards: give them a rate, and leave requires_grad as it is")
-    return {f"rate of {name}": found.get(name, 0.0) for name in names.values()}
+    if (afterwards := lent.afterwards()) != AS_IT_WAS:
+        raise Fault(f"the model is {afterwards}")
+    return {f"rate of {name}": found.get(name, _LOST) for name in names.values()}
+
+
+_LOST = Words("none: it is in no group, and never trained")
 
 
 def _foreign(part: Any) -> str:
@@ -1126,9 +1138,8 @@ def _about_rates(compared: list[tuple[Case, Result, Result]]) -> str:
     """Part by part: what is in no group, or how often a wrong rate was multiplied by the decay."""
     for case, right, theirs in reversed(compared):
         model, rate, decay = case.args
-        wrong = {
-            name: (a, theirs[name]) for name, a in right.items() if abs(theirs[name] - a) > 1e-6 * max(1.0, abs(a))
-        }
+        rates = {name: 0.0 if isinstance(b, str) else b for name, b in theirs.items()}
+        wrong = {name: (a, rates[name]) for name, a in right.items() if abs(rates[name] - a) > 1e-6 * max(1.0, abs(a))}
         if not wrong:
             continue
         lost = [name for name, (_, b) in wrong.items() if b == 0.0]
@@ -1430,7 +1441,7 @@ LONG = "25 steps"
 def _tuned(work: Any, case: Case) -> Result:
     model: ViT = case.args[0]
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    head = model.head
+    head, lent = model.head, Lent(model)
     arguments = [x.clone() if isinstance(x, Tensor) else x for x in case.args[1:]]
     work(model, *arguments)
     after = {name: p.detach() for name, p in model.named_parameters()}
@@ -1445,6 +1456,7 @@ def _tuned(work: Any, case: Case) -> Result:
         "what has changed of the encoder": Words(_those(moved)),
         "head.weight": after["head.weight"],
         "head.bias": after["head.bias"],
+        "the model afterwards": lent.afterwards(),
     }
 
 

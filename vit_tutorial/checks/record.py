@@ -40,4 +40,4 @@ def _print_lesson(lesson: str) -> None:
         word = "done" if verdict == "right" else f"open ({verdict})"
         print(f"    {exercise.name:<{wide}}  {exercise.points} points  {word}")
     if most < IN_ALL:
-        print(f"    The question that your teacher marks gives {IN_ALL - most} more.")
+        print(f"    What your teacher marks gives {IN_ALL - most} more.")

@@ -1,22 +1,9 @@
-// The attention explorer. One run starts every explorer on the page that hasn't started; it leaves no global name.
-(() => {
-  "use strict";
+  // ------------------------------------------------------------------------------------------------- the explorer
 
   const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 2 : 1)} %`;
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
   const largest = (row) => row.reduce((most, weight) => Math.max(most, weight), 1e-12);
   const ranked = (row) => [...row.keys()].sort((a, b) => row[b] - row[a] || a - b);
-  const make = (tag, properties = {}, ...children) => {
-    const element = Object.assign(document.createElement(tag), properties);
-    element.append(...children);
-    return element;
-  };
-
-  function bytes(base64) {
-    const text = atob(base64), out = new Uint8Array(text.length);
-    for (let i = 0; i < out.length; i++) out[i] = text.charCodeAt(i);
-    return out;
-  }
 
   // The weights of one picture. A layer is decoded when it is first asked for; the chunk after the last is the rollout.
   function reader(picture, layers, heads, tokens) {
@@ -323,16 +310,4 @@
     choose(0);
   }
 
-  // theme.js
-
-  for (const host of document.querySelectorAll('[data-vit-explorer="1"]')) {
-    if (host.shadowRoot) continue;
-    const root = host.attachShadow({ mode: "open" });
-    root.innerHTML = "<slot></slot>"; // the pictures and answers, until all is ready
-    Promise.all([...host.querySelectorAll("img")].map((image) => image.decode())).then(() => {
-      follow(host);
-      start(host, root);
-      host.dataset.ready = "true";
-    });
-  }
-})();
+  begin("explorer", start);

@@ -213,12 +213,11 @@ def assemble(
 ) -> str:
     """The HTML of a page: what is shown without its script, the data, and the markup, style and script.
 
-    The script makes a shadow root of ``data-vit-KIND`` and puts the markup into it; "// theme.js" in it stands for the
-    function that follows the theme of the page around.
+    The script ends with ``begin(KIND, start)`` of page.js, which stands before it: that makes a shadow root of
+    ``data-vit-KIND``, for ``start`` to put the markup into.
     """
     colours = "".join(f"--{role}: {colour}; " for role, colour in PALETTE.items())
-    theme = files("vit_tutorial.explorer").joinpath("theme.js").read_text("utf-8")
-    script = script.replace("  // theme.js\n", theme)
+    shared = files("vit_tutorial.explorer").joinpath("page.js").read_text("utf-8")
     return (
         f'<div data-vit-{kind}="1" data-lm-suppress-shortcuts="true">\n'
         f"<p>{title}. It needs its script, which runs once you trust this notebook, and in an exported page. "
@@ -227,5 +226,5 @@ def assemble(
         # Within a script nothing but "<" can end it.
         + f'\n<script type="application/json">{json.dumps(data).replace("<", chr(92) + "u003c")}</script>\n'
         f'<script type="text/template"><style>:host {{ {colours}}}\n{style}</style>\n{markup}</script>\n'
-        f"</div>\n<script>\n{script}</script>"
+        f'</div>\n<script>\n(() => {{\n  "use strict";\n\n{shared}{script}}})();\n</script>'
     )

@@ -97,7 +97,7 @@ def page(
     folder = files("vit_tutorial.live")
     markup, style = (folder.joinpath(f"live.{kind}").read_text("utf-8") for kind in ("html", "css"))
     script = "\n".join(folder.joinpath(name).read_text("utf-8") for name in SCRIPTS)
-    html = assemble("live", Live.title, data, figures, markup, style, f'(() => {{\n  "use strict";\n\n{script}}})();\n')
+    html = assemble("live", Live.title, data, figures, markup, style, script)
     return Live(html, sum(parameter.numel() for parameter in model.parameters()), c.grid, c.depth, c.num_heads)
 
 
