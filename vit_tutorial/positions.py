@@ -196,7 +196,7 @@ class PositionViT(ViT):
                 )
 
     def placed(self, z: Tensor, layer: int) -> Tensor:
-        """The tokens (B, T, D) as they enter this layer: with the vectors that are added in front of it, if any are."""
+        """The tokens (B, T, D) as they enter this layer, with what is added in front of it."""
         if self.kind in ("none", "relative") or (self.place == "once" and layer > 0):
             return z
         return z + self.positions[layer % len(self.positions)]()  # (B, T, D)
