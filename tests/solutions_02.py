@@ -504,6 +504,16 @@ def resize(**changes):
     return resize_positions
 
 
+def resize_where_it_grows(position, old_grid, new_grid):
+    shrinks = math.prod(new_grid) < math.prod(old_grid)
+    return position[:, : 1 + math.prod(new_grid)] if shrinks else resize_by_reshape(position, old_grid, new_grid)
+
+
+def resize_unless_as_many(position, old_grid, new_grid):
+    same = math.prod(new_grid) == math.prod(old_grid)
+    return position if same else resize_by_reshape(position, old_grid, new_grid)
+
+
 def resize_list(position, old_grid, new_grid):
     grid = F.interpolate(position[:, 1:].mT, size=new_grid[0] * new_grid[1], mode="linear").mT
     return torch.cat([position[:, :1], grid], dim=1)
@@ -622,6 +632,8 @@ WRONG = {
         (lambda: {"z0": ...}, "there is no answer for 'z0' yet"),
     ),
     "embed_tokens": (
+        (lambda x, c, p: embed_by_expand(x, c, p / 2), "differ by 0.5 times position"),
+        (lambda x, c, p: (embed_by_expand(x, c, p) + 3 * p) / 2, "0.5 times the right one plus 1.5 times position"),
         (lambda x, c, p: torch.cat([c, x], dim=1) + p, "a class token that is not expanded"),
         (lambda x, c, p: torch.cat([c.expand(x.shape[1], -1, -1), x], dim=1) + p, "a class token for each patch"),
         (embed_with_batch_of_two, "Sizes of tensors must match"),
@@ -734,6 +746,9 @@ WRONG = {
         (lambda grid, dim: torch.cat([torch.zeros(1, 1, dim), sincos_by_outer(grid, dim)], 1), "too many"),
     ),
     "resize_positions": (
+        (resize_where_it_grows, "What your numbers show"),
+        (lambda p, old, new: resize_by_reshape(p, old, new) if new != old else None, "is the return missing?"),
+        (resize_unless_as_many, "a table that stays where there are as many patches"),
         (resize_list, "positions flattened before resizing"),
         (resize(rows=lambda p: p[:, :-1]), "a class token taken into the grid"),
         (resize(rows=lambda p: p[:, :-1], prefix=lambda p: p[:, -1:]), ""),

@@ -452,6 +452,20 @@ WRONG = {
         (lambda x: None, "is the return missing?"),
     ),
     "mlp": (
+        (
+            with_steps(
+                forward=lambda self, x: self.fc2(self.bend(self.fc1(x))) if x.ndim < 3 else Layer.forward(self, x)
+            ),
+            "in training,",
+        ),
+        (
+            with_steps(
+                forward=lambda self, x: (lambda hidden: hidden * self.drop(torch.ones_like(hidden[:1])))(
+                    self.fc2(self.bend(self.fc1(x)))
+                )
+            ),
+            "in training,",
+        ),
         (with_steps(bend=lambda self, x: F.relu(x)), "a ReLU in place of GELU"),
         (with_steps(bend=lambda self, x: F.silu(x)), "a SiLU in place of GELU"),
         (with_steps(bend=lambda self, x: tanh_by_formula(x)), "tanh in place of the exact GELU"),

@@ -514,6 +514,10 @@ WRONG = {
         (lambda x, w, b, eps: None, "is the return missing?"),
     ),
     "drop_path": (
+        (
+            drop(forward=lambda self, x: torch.cat([x[:, :1], Drop.forward(self, x)[:, 1:]], 1)),
+            "what falls is a part of the tokens",
+        ),
         (drop(scale=lambda self: 1), "drop path without rescaling"),
         (drop(scale=lambda self: 1 / self.p if self.p else 1), "a division by p"),
         (drop(scale=lambda self: 1 - self.p), "a multiplication by 1 − p"),
@@ -551,6 +555,8 @@ WRONG = {
         (lambda p: nn.Dropout(p), "plain dropout"),
     ),
     "encoder_block": (
+        (block(two=lambda self, z: -B.two(self, z)), "Of what MLP adds, alone: Every number is right but for its sign"),
+        (block(one=lambda self, z: self.attention(self.attention(self.norm1(z)))), "What attention adds is wrong"),
         (block(forward=lambda self, z: self.norm2((y := self.norm1(z + self.attention(z))) + self.mlp(y))), ""),
         (
             block(one=lambda self, z: self.norm1(self.attention(z)), two=lambda self, z: self.norm2(self.mlp(z))),
@@ -604,6 +610,9 @@ WRONG = {
         ),
     ),
     "encoder": (
+        (stack(rate=lambda self, i, depth, p: p * (i % 2)), "Your rates are 0, 0.2, 0."),
+        (stack(forward=lambda self, z: E.forward(self, z) + self.norm(z)), "Even where the blocks add nothing"),
+        (stack(forward=lambda self, z: self.norm((each(self, z) + z) / 2)), "look at the way of the tokens"),
         (stack(make=lambda self, block, rates: nn.ModuleList([block(rates[-1])] * len(rates))), "again and again"),
         (stack(make=lambda self, block, rates: [block(rate) for rate in rates]), "blocks in a plain list"),
         (stack(make=copies), "copies of one block"),

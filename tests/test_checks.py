@@ -17,7 +17,7 @@ from torch import nn
 
 import vit_tutorial as vt
 from vit_tutorial import checks
-from vit_tutorial.checks import harness, record
+from vit_tutorial.checks import harness, record, symptoms
 from vit_tutorial.checks.lesson01 import PATCH_EMBEDDING, PATCH_NUMBERS, PATCHIFY
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
@@ -144,6 +144,16 @@ def test_an_exercise_is_declared_in_full(exercise):
         assert re.search(r"[.?]\)?$", mistake.says), mistake.says
         assert "!" not in mistake.says + mistake.name
         assert not re.match(r"(A|An|The|You|It)\b|.*\.$", mistake.name), "it goes on after: It looks like"
+
+
+def test_numbers_that_are_none_leave_stderr_empty(capfd):
+    right, nothing = torch.arange(12.0).view(3, 4), torch.full((3, 4), torch.nan)
+    for a, x in ((nothing, right), (right + 1, torch.full((3, 4), torch.inf)), (2 * right, nothing)):
+        symptoms.symptom([(right, a, {"x": x})], 1e-5, (symptoms._mixed_with_an_input,))
+    mixed = 2 * right + 3 * right.square()
+    seen = symptoms.symptom([(right, mixed, {"x": right.square()})], 1e-5, (symptoms._mixed_with_an_input,))
+    assert seen == "Yours is 2 times the right one plus 3 times x."
+    assert capfd.readouterr().err == ""  # of the libraries below Python, too
 
 
 # ---- What a student's code may do --------------------------------------------------------------------------------
@@ -430,7 +440,7 @@ def test_an_import_is_not_cut_off(tmp_path, capsys, monkeypatch):
     (tmp_path / "slow_to_load.py").write_text("import time\ntime.sleep(0.1)\nsum(range(20_000_000))\nloaded = True\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(harness, "SECONDS", 0.2)
-    monkeypatch.setattr(harness, "PATIENCE", 50.0)
+    monkeypatch.setattr(harness, "PATIENCE", 0.5)  # neither the work of an import counts, nor the time that it takes
 
     def loads(images, patch_size):
         import slow_to_load

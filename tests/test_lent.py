@@ -41,6 +41,8 @@ def patch_forward(m):
         (lambda m: m.append(nn.GELU()), "its part 3 is not the one that it had"),
         (lambda m: m.__setitem__(1, nn.Identity()), "its part 1 is not the one that it had"),
         (replace_a_parameter, "its parameter 0.weight is not the one that it had"),
+        (lambda m: nn.init.zeros_(m[0].weight), "0.weight has other numbers"),
+        (lambda m: m[2].requires_grad_(False), "requires_grad of 2.weight is False"),
     ],
 )
 def test_what_has_changed_is_named(change, words):
@@ -55,14 +57,20 @@ def test_what_has_changed_is_named(change, words):
         lambda m: m(torch.ones(1, 2)).sum().backward(),
         lambda m: m.eval(),
         lambda m: m[0].register_forward_hook(lambda *a: None).remove(),
-        lambda m: m.requires_grad_(False),
         lambda m: copy.deepcopy(m).append(nn.GELU()),
-        lambda m: nn.init.zeros_(m[0].weight),
+        lambda m: m.zero_grad(),
     ],
 )
 def test_what_may_change_is_not(use):
     lent = Lent(one := model())
     use(one)
+    assert lent.afterwards() == AS_IT_WAS
+
+
+def test_a_model_that_is_to_be_trained_may_have_other_numbers():
+    lent = Lent(one := model(), trained=True)
+    nn.init.zeros_(one[0].weight)
+    one[2].requires_grad_(False)
     assert lent.afterwards() == AS_IT_WAS
 
 
@@ -113,6 +121,11 @@ def groups(model, weight_decay):
     kernels = [p for name, p in model.named_parameters() if name.endswith("weight") and p.ndim > 1]
     rest = [p for p in model.parameters() if not any(p is kernel for kernel in kernels)]
     return [{"params": kernels, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
+
+
+def begins_anew(model, weight_decay):
+    nn.init.zeros_(next(model.parameters()))
+    return groups(model, weight_decay)
 
 
 def freezes_the_rest(model, weight_decay):
@@ -193,6 +206,15 @@ def as_float32(state, num_classes, old_grid, new_grid):
     return new | {"embed.position": vt.resize_position_embedding(new["embed.position"], old_grid, new_grid)}
 
 
+def trains_with_a_hook(model, *task):
+    model.register_forward_hook(lambda *a: None)
+    return checks.CATALOGUE["fit"].right(model, *task)
+
+
+def parts_exchanged(weight, bias, dist_weight, dist_bias):
+    return (bias + dist_bias) / 2, torch.cat([weight, dist_weight], dim=1) / 2
+
+
 def rates(model, rate, decay, lowest=None):
     L = len(model.blocks)
     found = [{"params": [*model.norm.parameters(), *model.head.parameters()], "lr": rate}]
@@ -210,12 +232,42 @@ def rates_and_a_hook(model, rate, decay):
     return rates(model, rate, decay)
 
 
+def trained(model, images, labels, rate, decay, steps, loss=F.cross_entropy, share=lambda step: 1.0):
+    adam = torch.optim.AdamW(model.head.parameters(), lr=rate, weight_decay=decay)
+    model.eval()
+    for step in range(steps):
+        adam.param_groups[0]["lr"] = rate * share(step)
+        adam.zero_grad()
+        loss(model(images), labels).backward()
+        adam.step()
+
+
+def on_other_labels(*task):
+    trained(*task, loss=lambda logits, labels: F.cross_entropy(logits, (labels + 1) % logits.shape[1]))
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (on_other_labels, "numbers of the head's weight go the wrong way: look at"),
+        (lambda *task: trained(*task, share=lambda step: 0.7), "goes the right way, and is 0.7 times as long"),
+        (lambda *task: trained(*task, share=lambda step: 1 - 0.1 * step), "the head's first step is right. One of the"),
+    ],
+)
+def test_a_head_that_is_trained_otherwise_is_told_from_when(work, words, capsys):
+    assert not checks.check_tune_head(work)
+    assert words in said(capsys)
+
+
 @pytest.mark.parametrize(
     ("name", "work", "words"),
     [
+        ("fit", trains_with_a_hook, "a hook is left on it"),
+        ("joined_heads", parts_exchanged, "the two parts of result are right, but exchanged"),
         ("attention_maps", leaves_a_hook, "the model afterwards is not as it was: a hook is left on blocks.0"),
         ("attention_maps", patches_the_model, "norm.forward has been replaced"),
-        ("attention_maps", changes_numbers, "its numbers are others"),
+        ("attention_maps", changes_numbers, "head.weight has other numbers"),
+        ("parameter_groups", begins_anew, "has other numbers"),
         ("attention_maps", maps, ""),
         ("vit", Seeded, "the same in every model (your code sets a seed, for everybody)"),
         ("parameter_groups", freezes_the_rest, "what is frozen afterwards is"),

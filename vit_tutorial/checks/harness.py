@@ -613,7 +613,7 @@ def _on_work(tried: _Tried) -> list[str]:
             f"It looks like two mistakes at once: {a.name}; and {b.name}. {a.says} {b.says}",
             f"Reread in lesson {lesson}: {places}.",
         ]
-    if exercise.secret:
+    if exercise.secret or "are right, but exchanged" in tried.verdicts[wrong[0]]:
         return []
     if tried.quick and (seen := _unsteady(tried, wrong[0])):
         return [f"What your numbers show: {seen}"]

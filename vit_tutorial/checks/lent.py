@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 
 from vit_tutorial.checks.declare import Words
@@ -13,17 +14,24 @@ MODE = "training"  # the exercises say themselves in which mode a model has to b
 
 
 class Lent:
-    """A model's parts, parameters, hooks and settings as they are now, to be compared afterwards."""
+    """A model as it is now, its numbers, parts, hooks and settings, to be compared afterwards.
 
-    def __init__(self, model: nn.Module) -> None:
+    Args:
+        model: what a work is about to get.
+        trained: whether the work is to train it; then its numbers, and what of it is frozen, are not looked at.
+    """
+
+    def __init__(self, model: nn.Module, trained: bool = False) -> None:
         self.model = model
+        self.numbers = {} if trained else {name: value.clone() for name, value in model.state_dict().items()}
+        self.frozen = {} if trained else {name: not p.requires_grad for name, p in model.named_parameters()}
         self.parts = dict(model.named_modules())
         self.parameters = dict(model.named_parameters())
         self.hooks = {name: _hooks(part) for name, part in self.parts.items()}
         self.settings = {name: _settings(part) for name, part in self.parts.items()}
 
     def afterwards(self) -> Words:
-        """What has changed, or :data:`AS_IT_WAS`. Numbers, gradients and modes are not looked at."""
+        """What has changed, or :data:`AS_IT_WAS`. Modes and gradients are not looked at."""
         parts, parameters = dict(self.model.named_modules()), dict(self.model.named_parameters())
         for words, before, now in (("part", self.parts, parts), ("parameter", self.parameters, parameters)):
             for name in {**before, **now}:
@@ -36,6 +44,11 @@ class Lent:
             for key in {**self.settings[name], **settings}:
                 if settings.get(key) != self.settings[name].get(key):
                     return Words(f"not as it was: {f'{name}.{key}'.lstrip('.')} has been replaced")
+        now = self.model.state_dict()
+        if others := [name for name, value in self.numbers.items() if not torch.equal(now[name], value)]:
+            return Words(f"not as it was: {others[0]} has other numbers")
+        if others := [name for name, frozen in self.frozen.items() if parameters[name].requires_grad is frozen]:
+            return Words(f"not as it was: requires_grad of {others[0]} is {parameters[others[0]].requires_grad}")
         return AS_IT_WAS
 
 

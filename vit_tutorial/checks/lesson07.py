@@ -1001,7 +1001,7 @@ class _Notes:
 
 
 class _Asked(nn.Module):
-    """A classifier that takes notes. The largest of its logits may be negative."""
+    """A classifier that takes notes. Its logits are small, and the largest may be negative."""
 
     def __init__(self, pixels: int, classes: int) -> None:
         super().__init__()
@@ -1009,7 +1009,7 @@ class _Asked(nn.Module):
         self.notes = _Notes()
 
     def forward(self, x: Tensor) -> Tensor:
-        answer: Tensor = self.layers(x) - 1.0
+        answer: Tensor = self.layers(x) / 8 - 0.2
         self.notes.sizes.append(len(x))
         self.notes.graph |= answer.requires_grad
         return answer
@@ -1376,6 +1376,7 @@ def _trained(work: Any, case: Case) -> Result:
     """The loss of every step, and the weights at the end."""
     model = _classifier(12, 3, *case.build).eval()
     images, labels, orders, *rest = case.args
+    lent = Lent(model, trained=True)
     losses = work(model, images.clone(), labels.clone(), [order.clone() for order in orders], *rest)
     if isinstance(losses, Tensor) and losses.requires_grad:
         raise Fault(f"the losses carry their graph: {_GRAPH}")
@@ -1386,7 +1387,8 @@ def _trained(work: Any, case: Case) -> Result:
         if None not in numbers:
             losses = torch.tensor(numbers, dtype=torch.float64)
     weights = {f"{name}, trained": p.detach() for name, p in model.named_parameters()}
-    return {"losses": losses if losses is None or isinstance(losses, (Tensor, list)) else _as_losses(losses)} | weights
+    losses = losses if losses is None or isinstance(losses, (Tensor, list)) else _as_losses(losses)
+    return {"losses": losses} | weights | {"the model afterwards": lent.afterwards()}
 
 
 _GRAPH = "each keeps alive all that was computed for it, step after step. Return numbers: loss.item()"

@@ -176,6 +176,7 @@ def _name_cases() -> list[Case]:
         ("encoder.layers.encoder_layer_0.ln_1.weight", vision, "torchvision's rules"),
         ("encoder.layers.encoder_layer_1.self_attention.in_proj_bias", vision, "torchvision's rules"),
         ("encoder.layers.encoder_layer_11.mlp.3.bias", vision, "torchvision's rules"),
+        ("encoder.layers.encoder_layer_12.mlp.0.bias", vision, "torchvision's rules"),
         ("encoder.layers.encoder_layer_47.ln_2.weight", vision, "torchvision's rules"),
         ("class_token", vision, "torchvision's rules"),
         ("vit.encoder.layer.2.attention.output.dense.weight", faces, "Hugging Face's rules"),

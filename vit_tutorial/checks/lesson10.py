@@ -1417,10 +1417,10 @@ def check_layer_rates(fn: Callable[..., Groups]) -> bool:
 
 
 def _tune_cases() -> list[Case]:
-    asked = [(4, 2, 3, 0.1, 0.0), (6, 4, 5, 0.05, 0.5), (5, 3, 4, 0.02, 2.0)]
+    asked = [(4, 3, 1, 0.1, 0.0), (6, 4, 5, 0.05, 0.5), (5, 3, 4, 0.02, 2.0)]
     made = [
         Case(
-            f"{B} images, {K} classes, {steps} steps of rate {rate:g}, decay {decay:g}",
+            f"{B} images, {K} classes, {steps} step{'s' * (steps > 1)} of rate {rate:g}, decay {decay:g}",
             (_model(1, 6, K), normal(B, 1, 4, 6, seed=B), torch.arange(B) % K, rate, decay, steps),
         )
         for B, K, steps, rate, decay in asked
@@ -1431,17 +1431,17 @@ def _tune_cases() -> list[Case]:
         faint.norm.weight.mul_(3e-8)
         faint.norm.bias.zero_()
     many = Case(FAINT, (faint, normal(5, 1, 4, 6, seed=7), torch.arange(5) % 3, 0.1, 0.1, 4))
-    return [*made, many, Case(LONG, (_model(1, 6, 4), normal(6, 1, 4, 6, seed=9), torch.arange(6) % 4, 0.3, 0.1, 25))]
+    return [*made, many, Case(LONG, (_model(1, 6, 4), normal(6, 1, 4, 6, seed=9), torch.arange(6) % 4, 0.3, 0.1, 12))]
 
 
 FAINT = "features so small that the size of the loss counts"
-LONG = "25 steps"
+LONG = "12 steps"
 
 
 def _tuned(work: Any, case: Case) -> Result:
     model: ViT = case.args[0]
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    head, lent = model.head, Lent(model)
+    head, lent = model.head, Lent(model, trained=True)
     arguments = [x.clone() if isinstance(x, Tensor) else x for x in case.args[1:]]
     work(model, *arguments)
     after = {name: p.detach() for name, p in model.named_parameters()}
@@ -1484,13 +1484,23 @@ def _about_tuning(compared: list[tuple[Case, Result, Result]]) -> str:
     untouched = [torch.equal(case.args[0].head.weight, theirs["head.weight"]) for case, _, theirs in compared]
     if all(untouched):
         return "The head is as it was: no step has reached it. Was it a copy that you trained?"
-    start = [case.args[0].head.weight for case, _, _ in compared]
-    ways = [
-        ((theirs["head.weight"] - w).norm() / (right["head.weight"] - w).norm()).item()
-        for (_, right, theirs), w in zip(compared, start, strict=True)
-    ]
+    case, right, theirs = compared[0]
+    if case.args[-1] > 1:
+        return "The encoder is as it was, and the head's first step is right. One of the steps that follow isn't."
+    return f"The encoder is as it was. {_first_step(case.args[0].head.weight, right, theirs, case.args[3])}"
+
+
+def _first_step(start: Tensor, right: Result, theirs: Result, rate: float) -> str:
+    """What is wrong with a first step. AdamW's is as long as the rate in each number, against the gradient's sign."""
+    wanted, moved = ((found["head.weight"] - start) / rate for found in (right, theirs))
+    share = (moved.norm() / wanted.norm()).item()
+    against = int((wanted.sign() != moved.sign()).sum())
+    if not against:
+        return f"The head's first step goes the right way, and is {share:.4g} times as long as it should be."
+    long = "" if abs(share - 1) < 1e-3 else f", and the step is {share:.4g} times as long as it should be"
     return (
-        f"The encoder is as it was. The head has moved {ways[0]:.4g} times as far as it should in the first of these."
+        f"In the first step {against} of {moved.numel()} numbers of the head's weight go the wrong way{long}: look at "
+        "the images, the features, the labels and the loss that the gradient comes from, and at the head's start."
     )
 
 

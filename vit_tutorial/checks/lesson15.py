@@ -743,7 +743,7 @@ ROTARY_ANGLES = Exercise(
         ),
         Mistake(
             "centred coordinates",
-            "These are DINOv3's, from one edge of the image to the other. Asked are EVA-02's: 0, 1, 2, …",
+            "These are DINOv3's, from one edge of the image to the other. Asked are EVA-02's, 0, 1, 2 and so on.",
             _ROTARY,
             Slip(_angles, places=_centred),
         ),
@@ -824,7 +824,9 @@ def _turn(
 
     def turn(x: Tensor, angles: Tensor) -> Tensor:
         given = spread(angles, x.shape[-2])  # (T, d/2)
-        turned = join(*rotation(*pairs(x), *waves(given)))
+        a, b = pairs(x)
+        cos, sin = waves(given)
+        turned = join(*rotation(a, b, cos, sin))
         return give(turned, x, x.shape[-2] - len(angles))
 
     return turn
