@@ -33,8 +33,9 @@ RIGHT = [
     for name, works in importlib.import_module(f"solutions_{lesson}").SOLUTIONS.items()
     for index, work in enumerate(works)
 ]
+# Every third of the wrong answers here, all of them in `make slow`: they are many, and more of a kind than the mistakes.
 WRONG = [
-    pytest.param(CATALOGUE[name], work, words, id=f"{name}-{index}")
+    pytest.param(CATALOGUE[name], work, words, id=f"{name}-{index}", marks=[pytest.mark.slow] if index % 3 else [])
     for lesson in sorted({exercise.lesson for exercise in CATALOGUE.values()})
     for name, works in getattr(importlib.import_module(f"solutions_{lesson}"), "WRONG", {}).items()
     if not isinstance(works, dict)  # those of lessons 06 to 10 are kept by names, with tests of their own
