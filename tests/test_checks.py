@@ -33,7 +33,7 @@ RIGHT = [
     for name, works in importlib.import_module(f"solutions_{lesson}").SOLUTIONS.items()
     for index, work in enumerate(works)
 ]
-# Every third of the wrong answers here, all of them in `make slow`: they are many, and more of a kind than the mistakes.
+# Every third of the wrong answers here, all of them in `make slow`: there are many, and several of a kind.
 WRONG = [
     pytest.param(CATALOGUE[name], work, words, id=f"{name}-{index}", marks=[pytest.mark.slow] if index % 3 else [])
     for lesson in sorted({exercise.lesson for exercise in CATALOGUE.values()})
