@@ -153,9 +153,10 @@ def hooked(model, changes, seen):
 
 @torch.no_grad()
 def stations(model, picture, preprocess, changes):
-    """{name: array}: every number that the page shows, from the model in float64 with the same changes by hooks."""
+    """{name: array}: every number that the page shows, from the model, with the same changes by hooks."""
     c, seen = model.config, {}
     image = rearranged(c, picture[None].double(), preprocess, changes)
+    image = image.to(next(model.parameters()).dtype)
     image = image if preprocess is None else normalise(image, preprocess)
     with hooked(model, changes, seen):
         model(image)
@@ -320,7 +321,11 @@ def test_the_logits_of_a_hundred_pictures_and_all_numbers_of_twenty_are_pytorch_
     for number, picture in enumerate(pictures[:20]):
         some = [{}, spelt([*CHANGES.values()][1 + number % (len(CHANGES) - 1)], model.config)]
         for changes in some:
-            compare(run_in(page, picture, changes), stations(double, picture, preprocess, changes))
+            right, rounded = (stations(m, picture, preprocess, changes) for m in (double, model))
+            # Scores 16 times as large (no scale, half the temperature) make the softmax magnify a last bit: as much as
+            # torch's own float32 is off, three times, is allowed.
+            own = max(np.abs(rounded[n] - x).max() / max(np.abs(x).max(), 1e-6) for n, x in right.items())
+            compare(run_in(page, picture, changes), right, tolerance=max(1e-4, 3 * own))
 
 
 @browser_only
