@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 import torch
-from browser import CHROMIUM, FLAGS
+from browser import CHROMIUM, FLAGS, Tabs
 
 # The same examples on every machine, and no deadline: a shared runner may stall for a second.
 hypothesis.settings.register_profile("tutorial", max_examples=40, deadline=None, derandomize=True, database=None)
@@ -59,3 +60,17 @@ def chromium() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def tabs(chromium: Any) -> Tabs:
+    """Its tabs, which are used again."""
+    return Tabs(chromium)
+
+
+@pytest.fixture
+def show(tabs: Tabs, tmp_path: Path) -> Iterator[Any]:
+    """Tabs.show for a test, at whose end nothing was asked of a network and nothing was complained of."""
+    tabs.heard.clear()
+    yield lambda content, **how: tabs.show(content, tmp_path, **how)
+    assert tabs.heard == []

@@ -517,6 +517,29 @@ def overlap_by_loops(first, last=1):
     return overlapping_patches
 
 
+class KeepsTheFirst(ByConvolution):
+    """What the first batch became, for all batches."""
+
+    kept = None
+
+    def forward(self, images):
+        if self.kept is None:
+            self.kept = super().forward(images)
+        return self.kept
+
+
+class MovesItsWeights(ByConvolution):
+    def forward(self, images):
+        tokens = super().forward(images)
+        self.proj.weight.data *= 0.5
+        return tokens
+
+
+class DropsInTraining(ByConvolution):
+    def forward(self, images):
+        return F.dropout(super().forward(images), 0.1, self.training)
+
+
 WRONG = {
     "patch_numbers": (
         (answer(patch_1=[6, 7, 8, 9, 10, 11]), "a reshape in place of cutting"),
@@ -663,8 +686,12 @@ WRONG = {
         (lambda *args: nn.Sequential(vt.PatchEmbedding(*args)), "the package's own PatchEmbedding"),
         (functools.partial(vt.PatchEmbedding), "is the package's, or derives from it"),
         (lambda *args: patchify_by_loops, "expected an nn.Module"),
+        (KeepsTheFirst, "The first call is right, and the next one"),
+        (MovesItsWeights, "The first call is right, and the next one"),
+        (DropsInTraining, "the result in training mode, compared with evaluation mode, is another one"),
     ),
     "overlapping_patches": (
+        (lambda i, p, s: overlapping_by_unfold(i, p, 2 * s), "Where index 0 along axis"),  # in two cases 2 s is P
         (overlap_by_loops("rows", last=0), "the last row and column of patches lost"),
         (overlap_by_loops("columns"), "rows and columns of patches exchanged"),
         (lambda i, p, s: overlapping_by_unfold(i, p, p), "steps of a whole patch"),

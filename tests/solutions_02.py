@@ -365,6 +365,12 @@ def joining(join):
     return type("Embeddings", (ByExpand,), {"join": staticmethod(join)})
 
 
+def zero_for_the_class_token(self, *shape):
+    start = 0.02 * torch.randn(*shape)
+    start[:, :2] = 0
+    return start
+
+
 class Seeded(Start):
     def draw(self, *shape):
         torch.manual_seed(0)
@@ -498,6 +504,16 @@ def resize(**changes):
     return resize_positions
 
 
+def resize_where_it_grows(position, old_grid, new_grid):
+    shrinks = math.prod(new_grid) < math.prod(old_grid)
+    return position[:, : 1 + math.prod(new_grid)] if shrinks else resize_by_reshape(position, old_grid, new_grid)
+
+
+def resize_unless_as_many(position, old_grid, new_grid):
+    same = math.prod(new_grid) == math.prod(old_grid)
+    return position if same else resize_by_reshape(position, old_grid, new_grid)
+
+
 def resize_list(position, old_grid, new_grid):
     grid = F.interpolate(position[:, 1:].mT, size=new_grid[0] * new_grid[1], mode="linear").mT
     return torch.cat([position[:, :1], grid], dim=1)
@@ -616,6 +632,8 @@ WRONG = {
         (lambda: {"z0": ...}, "there is no answer for 'z0' yet"),
     ),
     "embed_tokens": (
+        (lambda x, c, p: embed_by_expand(x, c, p / 2), "differ by 0.5 times position"),
+        (lambda x, c, p: (embed_by_expand(x, c, p) + 3 * p) / 2, "0.5 times the right one plus 1.5 times position"),
         (lambda x, c, p: torch.cat([c, x], dim=1) + p, "a class token that is not expanded"),
         (lambda x, c, p: torch.cat([c.expand(x.shape[1], -1, -1), x], dim=1) + p, "a class token for each patch"),
         (embed_with_batch_of_two, "Sizes of tensors must match"),
@@ -663,6 +681,7 @@ WRONG = {
             starting(draw=lambda self, *shape: 0.02 * torch.randn(shape[-1]).repeat(1, shape[1], 1)),
             "the same for all tokens",
         ),
+        (starting(draw=zero_for_the_class_token), "another one for some tokens than for others"),
         (Seeded, "begun anew by a seed"),
         (OwnGenerator, "positions that start the same each time"),
         (Buffers, "a class token that can't learn"),
@@ -727,6 +746,9 @@ WRONG = {
         (lambda grid, dim: torch.cat([torch.zeros(1, 1, dim), sincos_by_outer(grid, dim)], 1), "too many"),
     ),
     "resize_positions": (
+        (resize_where_it_grows, "What your numbers show"),
+        (lambda p, old, new: resize_by_reshape(p, old, new) if new != old else None, "is the return missing?"),
+        (resize_unless_as_many, "a table that stays where there are as many patches"),
         (resize_list, "positions flattened before resizing"),
         (resize(rows=lambda p: p[:, :-1]), "a class token taken into the grid"),
         (resize(rows=lambda p: p[:, :-1], prefix=lambda p: p[:, -1:]), ""),

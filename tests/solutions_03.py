@@ -474,6 +474,14 @@ WRONG = {
         (lambda: NUMBERS["scores"], "expected a dictionary of answers"),
     ),
     "attention": (
+        (attend(scale=lambda d: 2 * d**0.5), "scores that are 0.5 times the right ones; your output is these weights"),
+        (attend(mix=lambda w, v: w @ v.flip(-2)), "Your weights are right."),
+        (attend(squash=lambda s: (s + s.flip(-1)).softmax(-1)), "It is the weights that are wrong"),
+        (attend(scale=lambda d: 2 * d**0.5, mix=lambda w, v: w @ v.flip(-2)), "nor is your output these weights"),
+        (
+            attend(squash=lambda s: s.masked_fill(s < s.topk(2).values[..., -1:], -math.inf).softmax(-1)),
+            "weights are 0",
+        ),
         (attention_by_the_kernel, "it calls scaled_dot_product_attention"),
         (lambda q, k, v: vt.attention(q, k, v), "the package's own attention"),
         (vt.attention, "is the package's"),
@@ -574,6 +582,16 @@ WRONG = {
         (lambda x: None, "is the return missing?"),
     ),
     "multi_head_attention": (
+        (
+            with_steps(merge=lambda self, x: merge_by_view(x - x.mean(1, keepdim=True))),
+            "In front of the projection, with",
+        ),
+        (with_steps(split=lambda self, x: split_by_view(x, 2)), "In front of the projection"),
+        (with_steps(squash=lambda s, x: (2 * x).softmax(-1)), "within the range of the right values"),
+        (with_steps(squash=lambda s, x: (2 * x).softmax(-1) - x), "no weighted mean of their values"),
+        (with_steps(merge=lambda self, x: merge_by_view(x * torch.arange(x.shape[1])[:, None, None])), "In front of"),
+        (with_steps(merge=lambda self, x: merge_by_view(torch.cat([x[:, :1], x[:, 1:] ** 3], 1))), "only head 0 of"),
+        (with_steps(forward=lambda self, x: F.dropout(Layer.forward(self, x), 0.1, self.training)), "in training mode"),
         (with_steps(split=lambda self, x: x.reshape(len(x), self.h, x.shape[1], -1)), "heads split without"),
         (with_steps(merge=lambda self, x: x.reshape(len(x), x.shape[2], -1)), "heads merged without"),
         (
@@ -638,8 +656,8 @@ WRONG = {
         (chunks(both=(False, False)), "old sums left under an old maximum"),
         (chunks(both=(False, True)), "a denominator that is not rescaled"),
         (chunks(both=(True, False)), "mixed values that are not rescaled"),
-        (chunks(start=0.0), "a running maximum that starts at 0"),
-        (chunks(start=-10.0), ""),
+        (chunks(start=0.0), "powers that vanish where all scores are far below 0"),
+        (chunks(start=-10.0), "powers that vanish where all scores are far below 0"),
         (chunks(sign=-1), ""),
         (chunks(scale=lambda d: 1), "no scale"),
         (chunks(scale=lambda d: d), "a division by d"),

@@ -452,6 +452,20 @@ WRONG = {
         (lambda x: None, "is the return missing?"),
     ),
     "mlp": (
+        (
+            with_steps(
+                forward=lambda self, x: self.fc2(self.bend(self.fc1(x))) if x.ndim < 3 else Layer.forward(self, x)
+            ),
+            "in training,",
+        ),
+        (
+            with_steps(
+                forward=lambda self, x: (lambda hidden: hidden * self.drop(torch.ones_like(hidden[:1])))(
+                    self.fc2(self.bend(self.fc1(x)))
+                )
+            ),
+            "in training,",
+        ),
         (with_steps(bend=lambda self, x: F.relu(x)), "a ReLU in place of GELU"),
         (with_steps(bend=lambda self, x: F.silu(x)), "a SiLU in place of GELU"),
         (with_steps(bend=lambda self, x: tanh_by_formula(x)), "tanh in place of the exact GELU"),
@@ -491,7 +505,7 @@ WRONG = {
         (OtherNames, "a parameter that the stub doesn't name"),
         (NoBias, ""),
         (HalfRate, "in training,"),
-        (FixedRate, "in training,"),
+        (FixedRate, "a dropout of 0.1, whatever is asked for"),
         (Seeded, "begun anew by a seed"),
         (OneMask, "each draw is the same as the one before"),
         (Inherits, "derives from it"),
@@ -510,6 +524,7 @@ WRONG = {
         (pieces(bias=lambda b, n: n * b), "the last bias added in each piece"),
         (pieces(bias=lambda b, n: 0), "the last bias forgotten"),
         (pieces(bias=lambda b, n: b / n), ""),
+        (pieces(cut=lambda x, n, dim: x.split(n, dim)), "hidden units are bent in one step"),
         (pieces(cut=pieces_by_floor), "hidden units lost"),
         (pieces(join=lambda parts: torch.stack(parts).mean(0)), "a mean of the pieces in place of their sum"),
         (pieces(join=lambda parts: torch.cat(parts, dim=-1)), "raised RuntimeError"),

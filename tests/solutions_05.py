@@ -335,6 +335,11 @@ def pairs_mask(self, x):
     return (torch.rand(len(x) // 2, 1, 1) >= self.p).float().repeat_interleave(2, 0) if len(x) % 2 == 0 else 1
 
 
+def never_all(self, x):
+    drawn = torch.rand(len(x), 1, 1)
+    return (drawn >= min(self.p, drawn.max().item())).float()
+
+
 class InPlace(Drop):
     def forward(self, x):
         return x.mul_(self.mask(x) * self.scale()) if self.training else x
@@ -484,7 +489,7 @@ WRONG = {
         (norm(spread=lambda x, eps: x.std(-1, keepdim=True, unbiased=False)), "no eps"),
         (norm(spread=lambda x, eps: x.std(-1, keepdim=True)), ""),
         (lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b), "another eps than the one asked for"),
-        (lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, 1e-6), "What your numbers show"),
+        (lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, 1e-6), "an eps of 1e-6, whatever is asked for"),
         (norm(spread=lambda x, eps: x.var(-1, keepdim=True, unbiased=False) + eps), "a division by the variance"),
         (norm(spread=lambda x, eps: (x.var(-1, keepdim=True, unbiased=False) + eps**2).sqrt()), "the square of eps"),
         (norm(mean=lambda x: 0), "a mean that is not subtracted"),
@@ -509,6 +514,10 @@ WRONG = {
         (lambda x, w, b, eps: None, "is the return missing?"),
     ),
     "drop_path": (
+        (
+            drop(forward=lambda self, x: torch.cat([x[:, :1], Drop.forward(self, x)[:, 1:]], 1)),
+            "what falls is a part of the tokens",
+        ),
         (drop(scale=lambda self: 1), "drop path without rescaling"),
         (drop(scale=lambda self: 1 / self.p if self.p else 1), "a division by p"),
         (drop(scale=lambda self: 1 - self.p), "a multiplication by 1 − p"),
@@ -540,10 +549,14 @@ WRONG = {
         (drop(forward=lambda self, x: Drop.forward(self, x)[0]), "the result has shape"),
         (drop(forward=lambda self, x: None), "the result is None"),
         (InPlace, ""),
+        (drop(forward=lambda self, x: x if len(x) == 1 else Drop.forward(self, x)), "what falls is nothing"),
+        (drop(mask=never_all), "what falls is nothing"),
         (lambda p: vt.DropPath(p), "the package's own DropPath"),
         (lambda p: nn.Dropout(p), "plain dropout"),
     ),
     "encoder_block": (
+        (block(two=lambda self, z: -B.two(self, z)), "Of what MLP adds, alone: Every number is right but for its sign"),
+        (block(one=lambda self, z: self.attention(self.attention(self.norm1(z)))), "What attention adds is wrong"),
         (block(forward=lambda self, z: self.norm2((y := self.norm1(z + self.attention(z))) + self.mlp(y))), ""),
         (
             block(one=lambda self, z: self.norm1(self.attention(z)), two=lambda self, z: self.norm2(self.mlp(z))),
@@ -587,7 +600,7 @@ WRONG = {
             block(one=lambda self, z: self.attention(self.norm1(z)), two=lambda self, z: self.mlp(self.norm2(z))),
             "no drop path",
         ),
-        (block(forward=lambda self, z: self.drop_path(B.forward(self, z))), "in training,"),
+        (block(forward=lambda self, z: self.drop_path(B.forward(self, z))), "how the two branches fall in training"),
         (block(forward=lambda self, z: B.forward(self, z).detach()), "gradient of"),
         (block(forward=lambda self, z: None), "is the return missing?"),
         (built(lambda self, dim, *rest: setattr(self, "norm3", nn.LayerNorm(dim))), "doesn't name: norm3.weight"),
@@ -597,6 +610,9 @@ WRONG = {
         ),
     ),
     "encoder": (
+        (stack(rate=lambda self, i, depth, p: p * (i % 2)), "Your rates are 0, 0.2, 0."),
+        (stack(forward=lambda self, z: E.forward(self, z) + self.norm(z)), "Even where the blocks add nothing"),
+        (stack(forward=lambda self, z: self.norm((each(self, z) + z) / 2)), "look at the way of the tokens"),
         (stack(make=lambda self, block, rates: nn.ModuleList([block(rates[-1])] * len(rates))), "again and again"),
         (stack(make=lambda self, block, rates: [block(rate) for rate in rates]), "blocks in a plain list"),
         (stack(make=copies), "copies of one block"),

@@ -3,10 +3,12 @@
 import re
 
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 
 import vit_tutorial as vt
-from vit_tutorial import plots
+from vit_tutorial import drawings, modern, plots
 
 BASE = vt.ViTConfig()
 ODD = vt.ViTConfig(
@@ -79,3 +81,44 @@ def test_nothing_is_written_over_anything_else() -> None:
         pairs = [(a, b) for i, a in enumerate(boxes) for b in boxes[:i]]
         assert not [pair for pair in pairs if pair[0].overlaps(pair[1])], draw.__name__
         assert numbers_on(figure) <= {2, 3, 4, 6, 7, 12, 16, 64, 196, 197, 224, 768, 1000, 3072, 2017, 0, 1}
+
+
+def parts_on(figure: Figure) -> list[list[tuple[str, bool]]]:
+    """Of each block, from the bottom up: what stands in its boxes, and whether it is framed as new."""
+    (ax,) = figure.axes
+    frames = {
+        (round(box.get_x() + box.get_width() / 2, 3), round(box.get_y() + box.get_height() / 2, 3)): box
+        for box in ax.patches
+        if isinstance(box, FancyBboxPatch)
+    }
+    columns: dict[float, list[tuple[float, str, bool]]] = {}
+    for text in ax.texts:
+        x, y = (round(place, 3) for place in text.get_position())
+        if box := frames.get((x, y)):
+            new = to_hex(box.get_edgecolor()) == drawings.NEW.lower()
+            columns.setdefault(x, []).append((y, text.get_text(), new))
+    return [[(words, new) for _, words, new in sorted(column)] for _, column in sorted(columns.items())]
+
+
+def test_blocks_of_today_have_the_parts_of_their_configs_and_frame_what_is_new() -> None:
+    every = {"qk_norm": True, "position_bias": True, "attention_norm": True, "layer_scale": 0.1, "norm": "rms"}
+    every |= {"gated": True, "mlp_norm": True, "k_bias": False, "rotary": modern.Rotary()}
+    sizes = {"dim": 24, "num_heads": 3, "mlp_dim": 50}
+    configs = {
+        "2020": modern.ModernConfig(**sizes),
+        "CLIP": modern.ModernConfig(**sizes, gelu="quick"),
+        "all": modern.ModernConfig(**sizes, **every),
+    }
+    figure = plots.modern_blocks(configs)
+    plain, clip, whole = parts_on(figure)
+    assert [words for words, _ in plain] == [
+        "layer norm", "q, k, v", "attention, 3 heads", "projection 24", "layer norm", "24 → 50", "GELU", "50 → 24",
+    ]  # fmt: skip
+    assert not any(new for _, new in plain)
+    assert [words for words, new in clip if new] == ["QuickGELU"]
+    assert [words for words, new in whole if new] == [
+        "RMS norm", "q, k, v: no bias of k", "q and k normed", "q and k turned", "attention + bias, 3 heads", "norm",
+        "times γ", "RMS norm", "24 → 2 · 50", "silu(gate) · value", "norm", "times γ",
+    ]  # fmt: skip
+    assert [words for words, new in whole if not new] == ["projection 24", "50 → 24"]
+    assert words_on(figure).count("(B, 197, 24)") == 3

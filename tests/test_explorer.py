@@ -251,36 +251,6 @@ def test_command_line_takes_folders_and_refuses_half_of_what_was_asked(photo, tm
 # ------------------------------------------------------------------------------------------------------ in a browser
 
 
-@pytest.fixture
-def show(chromium, tmp_path):
-    """Opens HTML or an explorer's page; at the end, nothing was asked of a network and nothing was complained of."""
-    pages, heard = [], []
-
-    def open_page(content, *, ready=1, strict=True, **context):
-        context = chromium.new_context(**({"viewport": {"width": 1100, "height": 900}} | context))
-        page = context.new_page()
-        pages.append(context)
-        page.on("pageerror", lambda error: heard.append(str(error)))
-        if strict:
-            page.on("console", lambda message: heard.append(message.text))
-            page.on("request", lambda request: heard.append(request.url) if "://" in request.url[5:] else None)
-        page.route("http*://**", lambda route: route.abort())
-        path = tmp_path / f"page {len(pages)}.html"
-        if isinstance(content, str):
-            path.write_text(content, "utf-8")
-        else:
-            content.save(path)
-        page.goto(path.as_uri())
-        if ready:
-            wait(page, f"document.querySelectorAll('[data-ready]').length === {ready}")
-        return page
-
-    yield open_page
-    for context in pages:
-        context.close()
-    assert heard == []
-
-
 def point(page, panel, patch, grid, act="hover"):
     row, column = divmod(patch, grid[1])
     canvas = page.locator(f".{panel} > canvas")
@@ -600,7 +570,7 @@ def test_axe_finds_nothing_serious(show, shapes, kind, scheme):
 @browser_only
 @pytest.mark.parametrize("width", [400, 720, 1100])
 def test_fits_its_column(show, shapes, width):
-    page = show(shapes[0], viewport={"width": width, "height": 900})
+    page = show(shapes[0], size=(width, 900))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     from_box, to_box = (page.locator(f".{panel} > canvas").bounding_box() for panel in ("from", "to"))
     assert (from_box["y"] == to_box["y"]) is (width > 520)  # side by side, or one above the other

@@ -19,7 +19,7 @@ from vit_tutorial import data, files, plots
 from vit_tutorial.data import Preprocessing
 
 NAMES = ("digits", "shapes")
-PICTURES = 156  # how many of the 200 that come with the package are named right
+PICTURES = 170  # how many of the 200 that come with the package are named right
 
 # ------------------------------------------------------------------------------------------ what comes with the package
 

@@ -271,7 +271,10 @@ def test_the_list_of_timm_s_hybrids_is_whole():
     assert known_names == set(timm.list_models(module="vision_transformer_hybrid"))
 
 
-@pytest.mark.parametrize("name", RESNETS)
+# Made for images of one size, those of 384 pixels are the modules of 224 once more.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name.endswith("384") else []) for name in RESNETS]
+)
 def test_timm_s_hybrids_answer_alike_by_name(name, narrow):
     theirs = timm_s(name)
     ours = ours_from(theirs.state_dict())

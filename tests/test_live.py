@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import functools
 import io
 import json
 import re
@@ -152,9 +153,10 @@ def hooked(model, changes, seen):
 
 @torch.no_grad()
 def stations(model, picture, preprocess, changes):
-    """{name: array}: every number that the page shows, from the model in float64 with the same changes by hooks."""
+    """{name: array}: every number that the page shows, from the model, with the same changes by hooks."""
     c, seen = model.config, {}
     image = rearranged(c, picture[None].double(), preprocess, changes)
+    image = image.to(next(model.parameters()).dtype)
     image = image if preprocess is None else normalise(image, preprocess)
     with hooked(model, changes, seen):
         model(image)
@@ -197,39 +199,9 @@ def spelt(changes, config):
 MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
 
 
-@pytest.fixture
-def show(chromium, tmp_path):
-    """Opens HTML or a live page; at the end, nothing was asked of a network and nothing was complained of."""
-    contexts, heard = [], []
-
-    def open_page(content, *, ready=1, strict=True, fragment="", **context):
-        context = chromium.new_context(**({"viewport": {"width": 1200, "height": 900}} | context))
-        page = context.new_page()
-        contexts.append(context)
-        page.on("pageerror", lambda error: heard.append(str(error)))
-        if strict:
-            page.on("console", lambda message: heard.append(message.text))
-            page.on("request", lambda request: heard.append(request.url) if "://" in request.url[5:] else None)
-        page.route("http*://**", lambda route: route.abort())
-        path = tmp_path / f"page {len(contexts)}.html"
-        if isinstance(content, str):
-            path.write_text(content, "utf-8")
-        else:
-            content.save(path)
-        page.goto(path.as_uri() + fragment)
-        if ready:
-            wait(page, f"document.querySelectorAll('[data-ready]').length === {ready}")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert heard == []
-
-
 # A run's arrays by name, each as base64 of float32.
-RUN = """([values, changes, lens]) => {
-  const live = document.querySelector("[data-vit-live]").live, found = {};
+RUN = """([values, changes, lens, host]) => {
+  const { live } = document.querySelectorAll("[data-vit-live]")[host], found = {};
   const text = (array) => {
     let out = "";
     const b = new Uint8Array(Float32Array.from(array).buffer);
@@ -248,8 +220,8 @@ RUN = """([values, changes, lens]) => {
 }"""
 
 
-def run_in(page, picture, changes, *, lens=False):
-    found = page.evaluate(RUN, [picture.flatten().tolist(), changes, lens])
+def run_in(page, picture, changes, *, lens=False, host=0):
+    found = page.evaluate(RUN, [picture.flatten().tolist(), changes, lens, host])
     return {name: np.frombuffer(base64.b64decode(text), "<f4") for name, text in found.items()}
 
 
@@ -262,9 +234,16 @@ def compare(found, right, tolerance=1e-4):
         assert np.abs(found[name] - array).max() <= tolerance * max(np.abs(array).max(), 1e-6), name
 
 
+@functools.cache
 def shipped(name):
     model, classes, preprocess = vt.load(name)
-    return model, classes, preprocess, samples_of(name), classes
+    samples, titles = samples_of(name), classes
+    return model, preprocess, samples, live.page(model, samples, classes, preprocess, titles=titles)
+
+
+def together(pages):
+    """Several pages on one."""
+    return f"<!doctype html><body>{''.join(page.html for page in pages)}"
 
 
 @pytest.fixture(scope="module")
@@ -274,42 +253,53 @@ def small():
     return model, pictures, live.page(model, pictures, ["one", "two", "three"])
 
 
-@browser_only
-@pytest.mark.parametrize("changes", CONFIGS.values(), ids=CONFIGS)
-def test_every_number_of_every_kind_of_model_is_pytorch_s(show, changes):
-    model = model_of(**changes)
-    pictures = pictures_of(model, 2)
-    page, double = show(live.page(model, pictures)), copy.deepcopy(model).double()
-    for picture in pictures:
-        compare(run_in(page, picture, {}), stations(double, picture, None, {}))
-    for station in STATIONS:  # each can show such a model, with its first and its last token
-        go(page, station)
-        for key in ("ArrowDown", *["ArrowUp"] * 4):
-            page.locator(".picker canvas").press(key)
-        assert page.locator(f'[data-station="{station}"] h3').is_visible()
+# Every station, with tokens from the middle up to the first: which of the headings was seen.
+WALK = """(host) => {
+  const root = document.querySelectorAll("[data-vit-live]")[host].shadowRoot;
+  const canvas = root.querySelector(".picker canvas");
+  return [...root.querySelectorAll(".stations button")].map((tab) => {
+    tab.click();
+    for (const key of ["ArrowDown", ...Array(4).fill("ArrowUp")]) {
+      canvas.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    }
+    return root.querySelector(`[data-station="${tab.dataset.to}"] h3`).checkVisibility() && tab.dataset.to;
+  });
+}"""
 
 
 @browser_only
-@pytest.mark.parametrize("kind", ["plain", "mean", "stem"])
-def test_every_number_after_each_change_is_pytorch_s(show, kind):
-    model = model_of(**CONFIGS[kind])
-    pictures = pictures_of(model, 1)
-    page, double = show(live.page(model, pictures)), copy.deepcopy(model).double()
-    plain = stations(double, pictures[0], None, {})
-    for name, change in CHANGES.items():
-        changes = spelt(change, model.config)
-        right = stations(double, pictures[0], None, changes)
-        compare(run_in(page, pictures[0], changes), right)
-        if name != "as trained":
-            assert np.abs(right["probabilities"] - plain["probabilities"]).max() > 1e-4, name
+def test_every_number_of_every_kind_of_model_is_pytorch_s(show):
+    models = [model_of(**changes) for changes in CONFIGS.values()]
+    pictures = [pictures_of(model, 2) for model in models]
+    page = show(together(map(live.page, models, pictures)), ready=len(CONFIGS))
+    for host, model in enumerate(models):
+        double = copy.deepcopy(model).double()
+        for picture in pictures[host]:
+            compare(run_in(page, picture, {}, host=host), stations(double, picture, None, {}))
+        assert tuple(page.evaluate(WALK, host)) == STATIONS
+
+
+@browser_only
+def test_every_number_after_each_change_is_pytorch_s(show):
+    models = [model_of(**CONFIGS[kind]) for kind in ("plain", "mean", "stem")]
+    pictures = [pictures_of(model, 1) for model in models]
+    page = show(together(map(live.page, models, pictures)), ready=3)
+    for host, (model, (picture,)) in enumerate(zip(models, pictures, strict=True)):
+        double = copy.deepcopy(model).double()
+        plain = stations(double, picture, None, {})
+        for name, change in CHANGES.items():
+            changes = spelt(change, model.config)
+            right = stations(double, picture, None, changes)
+            compare(run_in(page, picture, changes, host=host), right)
+            if name != "as trained":
+                assert np.abs(right["probabilities"] - plain["probabilities"]).max() > 1e-4, name
 
 
 @browser_only
 @pytest.mark.parametrize("name", ["digits-patch2", "shapes", "cifar10"])
 def test_every_number_of_the_shipped_models_is_pytorch_s(show, name):
-    model, classes, preprocess, samples, titles = shipped(name)
-    page = show(live.page(model, samples, classes, preprocess, titles=titles))
-    double = copy.deepcopy(model).double()
+    model, preprocess, samples, live_page = shipped(name)
+    page, double = show(live_page), copy.deepcopy(model).double()
     for picture, changes in zip(samples[:3], list(CHANGES.values())[::6], strict=True):
         changes = spelt(changes, model.config)
         compare(run_in(page, picture, changes), stations(double, picture, preprocess, changes))
@@ -319,8 +309,8 @@ def test_every_number_of_the_shipped_models_is_pytorch_s(show, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["digits-patch2", "shapes", "cifar10"])
 def test_the_logits_of_a_hundred_pictures_and_all_numbers_of_twenty_are_pytorch_s(show, name):
-    model, classes, preprocess, samples, titles = shipped(name)
-    page = show(live.page(model, samples, classes, preprocess, titles=titles))
+    model, preprocess, _, live_page = shipped(name)
+    page = show(live_page)
     double, pictures = copy.deepcopy(model).double(), TEST_PICTURES[name]().batch(slice(0, 200, 2))[0]
     with torch.inference_mode():
         right = double(preprocess(pictures).double()).numpy()
@@ -331,16 +321,21 @@ def test_the_logits_of_a_hundred_pictures_and_all_numbers_of_twenty_are_pytorch_
     for number, picture in enumerate(pictures[:20]):
         some = [{}, spelt([*CHANGES.values()][1 + number % (len(CHANGES) - 1)], model.config)]
         for changes in some:
-            compare(run_in(page, picture, changes), stations(double, picture, preprocess, changes))
+            right, rounded = (stations(m, picture, preprocess, changes) for m in (double, model))
+            # Scores 16 times as large (no scale, half the temperature) make the softmax magnify a last bit: as much as
+            # torch's own float32 is off, three times, is allowed.
+            own = max(np.abs(rounded[n] - x).max() / max(np.abs(x).max(), 1e-6) for n, x in right.items())
+            compare(run_in(page, picture, changes), right, tolerance=max(1e-4, 3 * own))
 
 
 @browser_only
-@pytest.mark.parametrize("kind", ["cls", "mean", "distilled"])
-def test_the_logit_lens_is_the_head_after_each_layer(show, kind):
-    model = model_of(pool=kind)
-    picture, c = pictures_of(model, 1), model.config
-    found = run_in(show(live.page(model, picture)), picture, {}, lens=True)
-    with torch.inference_mode():
+@torch.inference_mode()
+def test_the_logit_lens_is_the_head_after_each_layer(show):
+    models = [model_of(pool=kind) for kind in ("cls", "mean", "distilled")]
+    pictures = [pictures_of(model, 1) for model in models]
+    page = show(together(map(live.page, models, pictures)), ready=3)
+    for host, (model, picture) in enumerate(zip(models, pictures, strict=True)):
+        found, kind = run_in(page, picture, {}, lens=True, host=host), model.config.pool
         z = model.embed(picture)
         steps = [z, *(z := block(z) for block in model.blocks)]
         for step, z in enumerate(map(model.norm, steps)):
@@ -350,7 +345,7 @@ def test_the_logit_lens_is_the_head_after_each_layer(show, kind):
             if kind != "distilled":  # its head reads two tokens at once
                 right = model.head(z).softmax(dim=-1)[0].numpy().ravel()
                 assert np.allclose(found[f"{step}.tokens"], right, atol=1e-5)
-    assert len(steps) == c.depth + 1 == sum(name.endswith("answer") for name in found)
+        assert len(steps) == model.config.depth + 1 == sum(name.endswith("answer") for name in found)
 
 
 # Faults that a careful eye might pass over, each of which the comparison with PyTorch must notice: what to write where.
@@ -468,7 +463,7 @@ def test_each_of_many_planted_faults_is_noticed(models_in_a_page):
 
 @browser_only
 def test_a_photograph_is_cropped_and_resized_as_the_package_does(show):
-    random = np.random.RandomState(0)
+    random, cases, pages = np.random.RandomState(0), [], []
     for (height, width), crop, size, channels, how in [
         ((40, 70), "middle", (16, 16), 3, {}),
         ((90, 50), 0.875, (16, 16), 3, {"interpolation": "bilinear"}),
@@ -480,14 +475,17 @@ def test_a_photograph_is_cropped_and_resized_as_the_package_does(show):
         pixels = random.randint(0, 256, (height, width, 3)).astype(np.uint8)
         preprocess = vt.data.Preprocessing(size, (0.0,) * channels, (1.0,) * channels, crop, **how)
         model = model_of(image_size=size, patch_size=4, in_channels=channels)
-        page = show(live.page(model, pictures_of(model, 1), None, preprocess))
-        rgba = np.dstack([pixels, np.full((height, width), 255, np.uint8)])
+        pages.append(live.page(model, pictures_of(model, 1), None, preprocess))
+        cases.append((pixels, preprocess))
+    page = show(together(pages), ready=len(pages))
+    for host, (pixels, preprocess) in enumerate(cases):
+        rgba = np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)])
         found = page.evaluate(
-            "([rgba, size]) => [...document.querySelector('[data-vit-live]').live.fitPhoto(rgba, size)]",
-            [rgba.ravel().tolist(), [height, width]],
+            "([host, rgba, size]) => [...document.querySelectorAll('[data-vit-live]')[host].live.fitPhoto(rgba, size)]",
+            [host, rgba.ravel().tolist(), pixels.shape[:2]],
         )
         right = preprocess(Image.fromarray(pixels)).numpy().ravel()
-        assert np.abs(np.array(found) - right).max() <= 2.01 / 255, (crop, size, how)
+        assert np.abs(np.array(found) - right).max() <= 2.01 / 255, preprocess
 
 
 # -------------------------------------------------------------------------------------------------- what it shows
@@ -496,8 +494,7 @@ def test_a_photograph_is_cropped_and_resized_as_the_package_does(show):
 @pytest.fixture(scope="module")
 def digits():
     """The digits model with 4 x 4 patches, its page, and the model in float64 with its preprocessing."""
-    model, classes, preprocess, samples, titles = shipped("digits-patch2")
-    page = live.page(model, samples, classes, preprocess, titles=titles)
+    model, preprocess, samples, page = shipped("digits-patch2")
     return page, copy.deepcopy(model).double(), preprocess, samples
 
 
@@ -578,6 +575,21 @@ def test_draws_with_the_keyboard_alone(show, digits):
     assert text(page, ".live-region").startswith(("It says 1", "Pen up"))
 
 
+# What three keys read of the cells of a place, and what is said aloud: its first number, the second, and the last.
+READ = """(place, number) => {
+  const canvas = place.querySelectorAll("canvas:not(.under)")[number];
+  const reading = place.querySelectorAll(".reading")[number];
+  return ["Home", "ArrowRight", "End"].map((key) => {
+    canvas.dispatchEvent(new KeyboardEvent("keydown", { key }));
+    return [reading.textContent, place.getRootNode().querySelector(".live-region").textContent];
+  });
+}"""
+
+
+def number_in(reading):
+    return float(reading.rpartition(" ")[2].replace("−", "-"))
+
+
 @browser_only
 def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
     live_page, model, preprocess, samples = digits
@@ -620,14 +632,12 @@ def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
             return right[array].reshape(T, -1)[token]
         return array.detach().numpy().ravel() if isinstance(array, torch.Tensor) else array
 
-    def check(canvas, reading, values):
-        for key, value in (("Home", values[0]), ("ArrowRight", values[min(1, len(values) - 1)]), ("End", values[-1])):
-            canvas.press(key)
-            found = float(reading.text_content().rpartition(" ")[2].replace("−", "-"))
-            assert found == pytest.approx(float(value), rel=1e-3, abs=1e-4 * np.abs(values).max()), (
-                reading.text_content()
-            )
-            assert text(page, ".live-region") == reading.text_content()
+    def check(place, values, number=0):
+        assert place.is_visible()
+        said = place.evaluate(READ, number)
+        for (shown, spoken), value in zip(said, (values[0], values[min(1, len(values) - 1)], values[-1]), strict=True):
+            assert number_in(shown) == pytest.approx(float(value), rel=1e-3, abs=1e-4 * np.abs(values).max()), shown
+            assert spoken == shown
 
     for station, names in shown.items():
         go(page, station)
@@ -637,14 +647,11 @@ def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
             for name, array in maps.items():
                 place = page.locator(f'[data-map="{name}"]')
                 values = row(array)
-                check(place.locator("canvas:not(.under)").nth(1), place.locator(".reading").nth(1), values[1:])
-                assert float(place.locator(".reading").first.text_content().rpartition(" ")[2].replace("−", "-")) == (
-                    pytest.approx(float(values[0]), rel=1e-3, abs=1e-4)
-                )
+                check(place, values[1:], number=1)
+                class_token = number_in(place.locator(".reading").first.text_content())
+                assert class_token == pytest.approx(float(values[0]), rel=1e-3, abs=1e-4)
         for name, array in names.items():
-            place = page.locator(f'[data-station="{station}"] [data-show="{name}"]')
-            assert place.is_visible()
-            check(place.locator("canvas:not(.under)"), place.locator(".reading"), row(array))
+            check(page.locator(f'[data-station="{station}"] [data-show="{name}"]'), row(array))
     go(page, "mlp")
     norms = page.locator('[data-show="lengths"] canvas:not(.under)')
     norms.press("End")
@@ -799,8 +806,8 @@ def png(pixels):
 
 @browser_only
 def test_a_photograph_is_taken_and_what_is_none_gets_a_sentence(show):
-    model, classes, preprocess, samples, titles = shipped("shapes")
-    page, double = show(live.page(model, samples, classes, preprocess, titles=titles)), copy.deepcopy(model).double()
+    model, preprocess, _, live_page = shipped("shapes")
+    page, double = show(live_page), copy.deepcopy(model).double()
     pixels = np.random.RandomState(0).randint(0, 256, (80, 100, 3)).astype(np.uint8)
     drop(page, "noise.png", "image/png", png(pixels))
     wait(page, MESSAGE)
@@ -918,20 +925,26 @@ def test_without_its_script_the_pictures_and_answers_remain(show, digits):
     assert len(body) < 500  # no data, no code
 
 
+# What is wider than the window, or stands out to the right, at each station.
+WIDE = """() => {
+  const section = document.querySelector("[data-vit-live]").shadowRoot.querySelector(".live");
+  return [...section.querySelectorAll(".stations button")].flatMap((tab) => {
+    tab.click();
+    const { right } = section.getBoundingClientRect();
+    const out = [...section.querySelectorAll("*")].filter((e) => e.getBoundingClientRect().right > right + 1 &&
+      e.checkVisibility() && !e.closest(".spoken, input")).map((e) => e.outerHTML.slice(0, 80));
+    if (document.documentElement.scrollWidth > innerWidth) out.push("the page");
+    return out.map((what) => `${tab.textContent}: ${what}`);
+  });
+}"""
+
+
 @browser_only
-@pytest.mark.parametrize("width", [400, 640, 800, 1200, 1600])
-def test_fits_its_column(show, digits, width):
-    page = show(digits[0], viewport={"width": width, "height": 900})
-    for station in STATIONS:
-        go(page, station)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, station
-        wide = page.evaluate(
-            "() => { const root = document.querySelector('[data-vit-live]').shadowRoot;"
-            "const right = root.querySelector('.live').getBoundingClientRect().right;"
-            "return [...root.querySelectorAll('*')].filter(e => e.checkVisibility() && !e.closest('.spoken, input') &&"
-            "  e.getBoundingClientRect().right > right + 1).map(e => e.outerHTML.slice(0, 80)) }"
-        )
-        assert wide == [], station
+def test_fits_its_column(show, digits):
+    page = show(digits[0])
+    for width in (400, 640, 800, 1200, 1600):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(WIDE) == [], width
 
 
 @browser_only
@@ -946,8 +959,10 @@ def test_axe_finds_nothing_serious(show, digits, scheme):
         if station == "what-if":
             page.get_by_text("Try each head").click()
             page.get_by_label("block 1, MLP", exact=True).click()
-        found = page.evaluate("axe.run()")
-        assert len(found["passes"]) > 15
+        # What stands beside the panel is the same at each station, so twice is enough for it.
+        where = "document" if station in ("attention", "what-if") else "{fromShadowDom: ['[data-vit-live]', '.panel']}"
+        found = page.evaluate(f"axe.run({where}, {{ resultTypes: ['violations'] }})")
+        assert len(found["passes"]) > 5
         bad |= {f"{v['id']}: {n['html'][:200]}" for v in found["violations"] for n in v["nodes"][:3]
                 if v["impact"] in ("serious", "critical")}  # fmt: skip
     assert bad == set()
@@ -982,8 +997,7 @@ def test_the_digits_model_is_what_it_claims():
 def test_pages_are_small(digits):
     assert len(digits[0].html) <= 1_500_000
     for name, most in (("shapes", 1_500_000), ("cifar10", 5_000_000)):
-        model, classes, preprocess, samples, titles = shipped(name)
-        assert len(live.page(model, samples, classes, preprocess, titles=titles).html) <= most
+        assert len(shipped(name)[3].html) <= most
 
 
 def test_holds_the_weights_and_the_pictures_as_they_are(digits):

@@ -377,6 +377,59 @@ def test_google_equals_timm_s_own_loader(case, tmp_path):
         assert (ours(converted)(images) - expected).abs().max() > 1e-6  # the other GELU shows
 
 
+def siglip_file(scan=False, D=16, h=4, M=40):
+    """SigLIP as big_vision saves it: the image tower with its attention pooling, a text tower, the loss's t and b."""
+    arrays = flax_file("big_vision", gap=True, head=False, D=D, h=h, M=M)
+    block = {n: a for n, a in arrays.items() if n.startswith("Transformer/encoderblock_2/")}
+    renamed = {n.replace("Transformer/encoderblock_2", "MAPHead_0"): a for n, a in block.items()}
+    renamed |= {n.replace("LayerNorm_1", "LayerNorm_0"): a for n, a in renamed.items() if "LayerNorm_1" in n}
+    pooling = {n: 1.5 * a for n, a in renamed.items() if "LayerNorm_1" not in n}
+    arrays = (stacked(arrays) if scan else arrays) | pooling
+    arrays["MAPHead_0/probe"] = np.random.default_rng(1).normal(0, 1, (1, 1, D)).astype(np.float32)
+    text = {"txt/Embed_0/embedding": np.ones((9, D), np.float32), "txt/head/bias": np.ones(D, np.float32)}
+    return under("params/img/", arrays) | under("params/", text | {"t": np.ones(1), "b": np.ones(1)})
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_siglip_of_big_vision_equals_timm_s_own_loader(scan, tmp_path):
+    np.savez(tmp_path / "x.npz", **siglip_file(scan))
+    theirs = timm.models.VisionTransformer(
+        img_size=16, patch_size=8, num_classes=0, embed_dim=16, depth=3, num_heads=4, mlp_ratio=2.5,
+        class_token=False, global_pool="map", fc_norm=False, act_layer="gelu_tanh",
+    )  # fmt: skip
+    theirs.load_pretrained(str(tmp_path / "x.npz"))
+    with pytest.warns(UserWarning, match="the text tower"):
+        converted = convert(weights.read(tmp_path / "x.npz"))
+    assert converted.assumed["gelu"] == "tanh"
+    assert "num_heads" not in converted.assumed
+    assert (converted.preprocess.mean, converted.preprocess.interpolation) == ((0.5, 0.5, 0.5), "bicubic")
+    images = images_for(TINY)
+    with torch.inference_mode():
+        model = vt.modern.build(converted.config).double().eval()
+        model.load_state_dict(converted.state_dict)
+        assert_close(model(images), theirs.eval().double()(images), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"params/img/MAPHead_0/LayerNorm_0/scale": None}, "missing: MAPHead_0/LayerNorm_0/scale"),
+        ({"params/img/MAPHead_0/more": np.ones(1)}, "unexpected: MAPHead_0/more"),
+        ({"params/img/embedding/kernel": np.ones((192, 16), np.float32)}, "embedding/kernel (192, 16): NaFlex"),
+    ],
+)
+def test_siglip_files_that_are_not_whole_are_refused(change, words, refuses):
+    arrays = {name: array for name, array in (siglip_file() | change).items() if array is not None}
+    with refuses(ValueError, words):
+        convert({name: torch.as_tensor(array) for name, array in arrays.items()})
+
+
+def test_siglip_has_the_heads_of_its_file(refuses):
+    state = {name: torch.as_tensor(array) for name, array in siglip_file().items()}
+    with refuses(ValueError, "the file has 4 heads, on an axis of their own, got num_heads=2"):
+        convert(state, num_heads=2)
+
+
 # --------------------------------------------------------------------------------------------------- heads and refusals
 
 
@@ -428,7 +481,6 @@ def test_heads_that_cannot_be_known(refuses):
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("MAPHead_0/probe", "attention pooling (MAP)"),
         ("patch_embed.backbone.conv1.0.weight", "a convolutional stem"),
         ("patch_embed.proj.0.weight", "a convolutional stem"),
         ("conv_proj.0.weight", "a convolutional stem"),

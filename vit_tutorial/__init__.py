@@ -25,6 +25,7 @@ The map: lesson, module, and what is in it.
 | 09 | configs       | What a library's config.json tells beside the weights, key by key.
 | 09 | weights       | Published weights as a model of this package.
 | 09 | predict       | What is in a photograph, from the command line.
+| 11 | positions     | Five ways to tell a ViT where its patches lie, in three places.
 | 12 | hybrid        | Tokens from the feature map of a convolutional network.
 | 15 | modern        | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
 | 15 | convert_modern | Their names for the same weights.
@@ -73,6 +74,7 @@ if TYPE_CHECKING:  # for mypy and editors: a line a module that isn't imported a
     from vit_tutorial import live as live
     from vit_tutorial import modern as modern
     from vit_tutorial import plots as plots
+    from vit_tutorial import positions as positions
     from vit_tutorial import precision as precision
     from vit_tutorial import predict as predict
     from vit_tutorial import recipe as recipe

@@ -108,6 +108,16 @@ BIG_VISION = GOOGLE | {
     "blocks.{i}.mlp.fc1.*": "Transformer/encoderblock_{i}/MlpBlock_0/Dense_0/*",
     "blocks.{i}.mlp.fc2.*": "Transformer/encoderblock_{i}/MlpBlock_0/Dense_1/*",
 }
+# SigLIP's image tower in big_vision's files; MAPHead_0 is its attention pooling.
+SIGLIP = BIG_VISION | {
+    "pool.probe": "MAPHead_0/probe",
+    "pool.q.*": "MAPHead_0/MultiHeadDotProductAttention_0/query/*",
+    "pool.kv.*": "MAPHead_0/MultiHeadDotProductAttention_0/(key|value)/*",
+    "pool.proj.*": "MAPHead_0/MultiHeadDotProductAttention_0/out/*",
+    "pool.norm.*": "MAPHead_0/LayerNorm_0/*",
+    "pool.mlp.fc1.*": "MAPHead_0/MlpBlock_0/Dense_0/*",
+    "pool.mlp.fc2.*": "MAPHead_0/MlpBlock_0/Dense_1/*",
+}
 FEATURES = "embed.patches.features."  # our names of a stem's tensors begin so; TIMM and the others have the rest
 # How a stem's names begin: ours; timm's; Google's; torchvision's.
 STEM = re.compile(
@@ -126,11 +136,11 @@ def from_flax(our: str, tensor: Tensor) -> Tensor:
     """
     if our.endswith("patches.proj.weight"):
         return tensor.permute(3, 2, 0, 1)  # (P, P, C, D) -> (D, C, P, P)
-    if our.endswith("attention.qkv.weight"):
+    if our.endswith(("attention.qkv.weight", "pool.q.weight", "pool.kv.weight")):
         return tensor.flatten(1).mT  # (D, h, d) -> (D, D)
-    if our.endswith("attention.qkv.bias"):
+    if our.endswith(("attention.qkv.bias", "pool.q.bias", "pool.kv.bias")):
         return tensor.flatten()  # (h, d) -> (D,)
-    if our.endswith("attention.proj.weight"):
+    if our.endswith(("attention.proj.weight", "pool.proj.weight")):
         return tensor.flatten(0, 1).mT  # (h, d, D) -> (D, D)
     if our.endswith(("fc1.weight", "fc2.weight", "head.weight")):
         return tensor.mT  # (in, out) -> (out, in)
@@ -195,6 +205,21 @@ def mend_google(state: State) -> tuple[State, list[str]]:
         for i, part in enumerate(parts):
             whole[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = part
     return features_from_google(whole), []
+
+
+def siglip_from_google(state: State) -> tuple[State, int | None, list[str]]:
+    """SigLIP's image tower under our names, its number of heads, and what was left out.
+
+    One file keeps both towers: ``img/``, which is the model, and ``txt/``. ``t`` and ``b`` are the loss's.
+    """
+    state, text = _split(state, r"txt/|[tb]$")
+    if state["embedding/kernel"].ndim == 2:
+        shape = tuple(state["embedding/kernel"].shape)
+        raise ValueError(f"embedding/kernel {shape}: NaFlex, SigLIP 2 for pictures of any shape, which isn't read here")
+    state, _ = mend_google(state)
+    rows = _rows_of(SIGLIP, state)
+    files.check_numbers(state)
+    return _join(rows, state), _flax_heads(rows, state), ["the text tower"] if text else []
 
 
 def mend_torchvision(state: State) -> tuple[State, list[str]]:
@@ -539,6 +564,11 @@ class Told:
 def convert_told(state_dict: Mapping[str, Any], source: str, told: Told) -> Converted:
     """As :func:`convert`, without its warning."""
     state, origin, assumed = unwrap(state_dict, ANCHORS)
+    if source in ("auto", "google", "big_vision") and any(name.startswith("MAPHead_0/") for name in state):
+        state, heads, left_out = siglip_from_google(state)
+        told = replace(told, num_heads=_heads(heads, told))
+        assumed |= {"left_out": ", ".join(left_out)} if left_out else {}
+        source = "auto"
     known = {f.name: getattr(told, f.name) for f in fields(told) if f.name not in ("stem", "plain")}
     if source not in ("torchvision", "google", "big_vision") and (modern := convert_modern.convert(state, **known)):
         return Converted(*modern[:3], modern[3] | assumed)
@@ -718,6 +748,13 @@ def _flax_heads(rows: dict[str, list[str]], state: State) -> int | None:
     return state[query].shape[1]
 
 
+def _heads(flax_heads: int | None, told: Told) -> int | None:
+    """H, by the file or by what is told; None if neither says it."""
+    if None not in (flax_heads, told.num_heads) and flax_heads != told.num_heads:
+        raise ValueError(f"the file has {flax_heads} heads, on an axis of their own, got num_heads={told.num_heads}")
+    return flax_heads if told.num_heads is None else told.num_heads
+
+
 def _usual_heads(D: int) -> int:
     """H of the published models of this width: 64 numbers a head, but for So400m, H, g and G, with 72 to 104."""
     if D % 64:
@@ -762,11 +799,9 @@ def _config(name: str, ours: State, flax_heads: int | None, told: Told) -> tuple
             taken["stem"] = sizes["stem"]
     elif told.stem is not None:
         raise ValueError(f"the file has no stem's tensors, got stem={told.stem}")
-    num_heads = flax_heads if told.num_heads is None else told.num_heads
+    num_heads = _heads(flax_heads, told)
     if num_heads is None:
         num_heads = taken["num_heads"] = _usual_heads(sizes["dim"])
-    elif flax_heads not in (None, num_heads):
-        raise ValueError(f"the file has {flax_heads} heads, on an axis of their own, got num_heads={num_heads}")
     gelu, norm_eps = told.gelu, told.norm_eps
     if gelu is None:
         gelu = taken["gelu"] = about.gelu

@@ -231,7 +231,7 @@ def family_of(state: State) -> str:
         return "OpenAI's CLIP"
     if has(r"norm_pre\."):
         return "CLIP"
-    if has(r"head\.probe|attn_pool\.latent|embeddings\.position_embedding\."):
+    if has(r"head\.probe|attn_pool\.latent|pool\.probe|embeddings\.position_embedding\."):
         return "SigLIP"
     if has(r"\b[qv]_bias$|attn\.q_proj\."):
         gated = has(r"mlp\.(w1|fc1_g)\.") or _twice(state)

@@ -1,10 +1,11 @@
-"""The series' own drawings: the block, attention from x to its output, and the whole ViT, with every tensor's shape.
+"""The series' own drawings: blocks, attention from x to its output, and the whole ViT, with every tensor's shape.
 
 They are part of :mod:`vit_tutorial.plots`, and read nothing but sizes: a :class:`vit_tutorial.ViTConfig` has them all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 import matplotlib
@@ -24,6 +25,7 @@ SOFT = {  # the palette's roles, pale enough to write on
     "norm": "#E8E3F2",
     "plain": "#EFEFEF",
 }
+NEW = "#C1272D"  # the frame of what came after 2020
 
 _styled = matplotlib.rc_context(STYLE)
 
@@ -55,6 +57,31 @@ class Sizes(Protocol):
     def num_tokens(self) -> int: ...
     @property
     def head_width(self) -> int: ...
+
+
+class ModernSizes(Sizes, Protocol):
+    """The same with what came after 2020: a :class:`vit_tutorial.modern.ModernConfig` has them all."""
+
+    @property
+    def gelu(self) -> str: ...
+    @property
+    def norm(self) -> str: ...
+    @property
+    def k_bias(self) -> bool: ...
+    @property
+    def qk_norm(self) -> bool: ...
+    @property
+    def rotary(self) -> object: ...
+    @property
+    def position_bias(self) -> bool: ...
+    @property
+    def attention_norm(self) -> bool: ...
+    @property
+    def layer_scale(self) -> float | None: ...
+    @property
+    def gated(self) -> bool: ...
+    @property
+    def mlp_norm(self) -> bool: ...
 
 
 @_styled
@@ -141,6 +168,68 @@ def attention_flow(config: Sizes) -> Figure:
     _box(ax, (16.9, 4.8), (1.8, 0.9), "output", SOFT["plain"])
     ax.text(16.9, 5.5, f"(B, {T}, {D})", ha="center", va="center", fontsize=9)
     return figure
+
+
+@_styled
+def modern_blocks(configs: Mapping[str, ModernSizes]) -> Figure:
+    """Blocks side by side, one a config, read from the bottom up; what a ViT of 2020 has not is framed in red."""
+    figure, ax = _canvas(WIDTH, 7.4, (0, 3.1 * len(configs)), (-0.2, 9.0))
+    for index, (name, config) in enumerate(configs.items()):
+        x, y = 3.1 * index + 1.7, 0.2
+        ax.text(x, 8.8, name, ha="center", va="center", weight="bold")
+        ax.text(x, 0, f"(B, {config.num_tokens}, {config.dim})", ha="center", va="center", fontsize=9)
+        for parts in (_attention_branch(config), _mlp_branch(config)):
+            bottom = y
+            for text, face, new in parts:
+                _arrow(ax, (x, y), (x, y + 0.2))
+                _box(ax, (x, y + 0.41), (2.3, 0.42), text, SOFT[face], NEW if new else "#9A9A9A", fontsize=9)
+                y += 0.62
+            _arrow(ax, (x, y), (x, y + 0.18))
+            y += 0.35
+            _plus(ax, (x, y))
+            _detour(ax, (x, bottom + 0.07), (x, y), x - 1.35)
+            y += 0.17
+            ax.plot([x, x], [y, y + 0.12], color="#555555", linewidth=1.3)
+            y += 0.1
+    return figure
+
+
+Part = tuple[str, str, bool]  # what stands in the box, a colour of SOFT, whether it came after 2020
+
+
+def _attention_branch(config: ModernSizes) -> list[Part]:
+    parts = [_norm(config), ("q, k, v" if config.k_bias else "q, k, v: no bias of k", "query", not config.k_bias)]
+    if config.qk_norm:
+        parts.append(("q and k normed", "norm", True))
+    if config.rotary is not None:
+        parts.append(("q and k turned", "key", True))
+    bias = " + bias" if config.position_bias else ""
+    parts.append((f"attention{bias}, {config.num_heads} heads", "query", config.position_bias))
+    if config.attention_norm:
+        parts.append(("norm", "norm", True))
+    parts.append((f"projection {config.dim}", "plain", False))
+    return parts + _scale(config)
+
+
+def _mlp_branch(config: ModernSizes) -> list[Part]:
+    D, M = config.dim, config.mlp_dim
+    bend = {"exact": "GELU", "tanh": "GELU, by tanh", "quick": "QuickGELU"}[config.gelu]
+    if config.gated:
+        parts = [_norm(config), (f"{D} → 2 · {M}", "value", True), ("silu(gate) · value", "value", True)]
+    else:
+        parts = [_norm(config), (f"{D} → {M}", "value", False), (bend, "value", config.gelu == "quick")]
+    if config.mlp_norm:
+        parts.append(("norm", "norm", True))
+    parts.append((f"{M} → {D}", "value", False))
+    return parts + _scale(config)
+
+
+def _norm(config: ModernSizes) -> Part:
+    return f"{config.norm} norm".replace("rms", "RMS"), "norm", config.norm != "layer"
+
+
+def _scale(config: ModernSizes) -> list[Part]:
+    return [] if config.layer_scale is None else [("times γ", "class", True)]
 
 
 @_styled

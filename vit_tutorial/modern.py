@@ -18,12 +18,12 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, scaled_dot_product_attention
+from torch.nn.functional import linear, pad, scaled_dot_product_attention, silu
 
 from vit_tutorial.attention import MultiHeadSelfAttention, attention, steps_are_faster
 from vit_tutorial.embeddings import Embeddings, Grid
 from vit_tutorial.encoder import DropPath
-from vit_tutorial.mlp import MLP
+from vit_tutorial.mlp import MLP, Gelu
 from vit_tutorial.patches import PatchEmbedding, as_pair, check_images, grid_shape
 from vit_tutorial.vit import ViT, ViTConfig
 
@@ -162,9 +162,6 @@ def norm_layer(config: ModernConfig, width: int) -> nn.Module:
     return nn.LayerNorm(width, eps=config.norm_eps)
 
 
-# ------------------------------------------------------------------------------------------------ pixels -> tokens
-
-
 class AnySizePatches(PatchEmbedding):
     """:class:`PatchEmbedding` for images of every size that the patches divide."""
 
@@ -180,9 +177,11 @@ class ModernEmbeddings(Embeddings):
 
     def __init__(self, config: ModernConfig) -> None:
         sizes = (config.image_size, config.patch_size, config.in_channels, config.dim)
-        patches: nn.Module = AnySizePatches(*sizes) if config.any_size else PatchEmbedding(*sizes)
+        patches: nn.Module | None = None  # those of Embeddings
         if config.stem is not None:
             patches = config.stem.embed(config)
+        elif config.any_size:
+            patches = AnySizePatches(*sizes)
         super().__init__(
             *sizes,
             position=config.position,
@@ -206,9 +205,6 @@ class ModernEmbeddings(Embeddings):
         return self.norm(z)  # (B, T, D)
 
 
-# ---------------------------------------------------------------------------------------------------- attention
-
-
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn the pairs (i, i + d / 2) of queries or keys (..., T, d) by angles whose cos and sin are (T, d / 2)."""
     a, b = x.chunk(2, dim=-1)  # (..., T, d/2) each
@@ -227,7 +223,7 @@ def relative_index(grid: Grid, device: torch.device | None = None) -> Tensor:
     dy = y.flatten()[:, None] - y.flatten() + rows - 1  # (N, N), from 0 to 2 rows - 2
     dx = x.flatten()[:, None] - x.flatten() + columns - 1  # (N, N)
     distances = (2 * rows - 1) * (2 * columns - 1)
-    index = torch.nn.functional.pad(dy * (2 * columns - 1) + dx, (1, 0, 1, 0), value=distances)  # (T, T)
+    index = pad(dy * (2 * columns - 1) + dx, (1, 0, 1, 0), value=distances)  # (T, T)
     index[1:, 0] = distances + 1
     index[0, 0] = distances + 2
     return index
@@ -262,7 +258,7 @@ class ModernAttention(MultiHeadSelfAttention):
             z, _ = attention(q.contiguous(), k.contiguous(), v.contiguous())  # (B, h, T, d)
         else:
             z = scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p)  # (B, h, T, d)
-        return self.join_heads(z)  # (B, T, D)
+        return self.dropout(self.join_heads(z))  # (B, T, D)
 
     def queries_keys_values(self, x: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
         """Of tokens (B, T, D): q and k, normed and turned, and v, each (B, h, T, d)."""
@@ -286,25 +282,19 @@ class ModernAttention(MultiHeadSelfAttention):
 
     def join_heads(self, z: Tensor) -> Tensor:
         """(B, h, T, d) -> (B, T, D): the heads end to end, and the projection."""
-        return self.dropout(self.proj(self.norm(z.transpose(1, 2).flatten(2))))
+        return self.proj(self.norm(z.transpose(1, 2).flatten(2)))
 
     def step_by_step(self, x: Tensor, place: Place) -> tuple[Tensor, Tensor]:
         """What :meth:`forward` gives for ``x`` (B, T, D), before dropout, and the weights (B, h, T, T)."""
         q, k, v = self.queries_keys_values(x, place)  # each (B, h, T, d)
+        scores = (q / q.shape[-1] ** 0.5) @ k.mT  # (B, h, T, T)
         bias = self.bias_of(place, q)
-        if bias is None:
-            z, weights = attention(q, k, v)  # (B, h, T, d), (B, h, T, T)
-        else:
-            weights = ((q / q.shape[-1] ** 0.5) @ k.mT + bias).softmax(dim=-1)  # (B, h, T, T)
-            z = weights @ v  # (B, h, T, d)
-        return self.proj(self.norm(z.transpose(1, 2).flatten(2))), weights
+        weights = (scores if bias is None else scores + bias).softmax(dim=-1)  # (B, h, T, T)
+        return self.join_heads(weights @ v), weights
 
     def attention_weights(self, x: Tensor, place: Place = Place()) -> Tensor:  # noqa: B008
         """The weights (B, h, T, T) that :meth:`forward` uses for ``x`` (B, T, D), before dropout; rows sum to 1."""
         return self.step_by_step(x, place)[1]
-
-
-# --------------------------------------------------------------------------------------------------- MLP and block
 
 
 class QuickGELU(nn.Module):
@@ -321,24 +311,24 @@ class ModernMLP(MLP):
     """
 
     def __init__(self, config: ModernConfig, hidden_dim: int, *, gated: bool = False, norm: bool = False) -> None:
-        gelu: Any = "tanh" if config.gelu == "tanh" else "exact"
+        gelu: Gelu = "tanh" if config.gelu == "tanh" else "exact"
         super().__init__(config.dim, hidden_dim, dropout=config.dropout, gelu=gelu)
         self.gated = gated
         if gated:
             self.fc1 = nn.Linear(config.dim, 2 * hidden_dim)
-            self.silu = nn.SiLU()
-            nn.init.xavier_uniform_(self.fc1.weight[:hidden_dim])
-            nn.init.xavier_uniform_(self.fc1.weight[hidden_dim:])
+            for weight in self.fc1.weight.chunk(2):
+                nn.init.xavier_uniform_(weight)
             nn.init.zeros_(self.fc1.bias)
-        self.act: nn.Module = QuickGELU() if config.gelu == "quick" else self.gelu
+        if config.gelu == "quick":
+            self.gelu = QuickGELU()  # type: ignore[assignment]
         self.norm = norm_layer(config, hidden_dim) if norm else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         if self.gated:
             gate, value = self.fc1(x).chunk(2, dim=-1)  # (..., M) each
-            x = self.silu(gate) * value  # (..., M)
+            x = silu(gate) * value  # (..., M)
         else:
-            x = self.act(self.fc1(x))  # (..., M)
+            x = self.gelu(self.fc1(x))  # (..., M)
         return self.dropout(self.fc2(self.norm(self.dropout(x))))  # (..., D)
 
 
@@ -397,9 +387,6 @@ class AttentionPool(nn.Module):
         return (y + self.mlp(self.norm(y)))[:, 0]  # (B, D)
 
 
-# -------------------------------------------------------------------------------------------------- the whole model
-
-
 class ModernViT(ViT):
     """Images (B, C, H, W) -> logits (B, K), or with ``num_classes`` 0 what a head would read.
 
@@ -449,7 +436,7 @@ class ModernViT(ViT):
         grid = grid_shape((images.shape[-2], images.shape[-1]), self.config.patch_size)
         if self.config.rotary is not None:
             angles = self.config.rotary.angles(grid, self.config.head_dim, like=z)  # (N, d/2)
-            angles = torch.nn.functional.pad(angles, (0, 0, self.config.prefix_tokens, 0))  # (T, d/2)
+            angles = pad(angles, (0, 0, self.config.prefix_tokens, 0))  # (T, d/2)
             return Place(angles=(angles.cos(), angles.sin()))
         if self.config.position_bias:
             return Place(distances=relative_index(grid, z.device))
@@ -474,22 +461,29 @@ class ModernViT(ViT):
 
 # The parts of well-known models: ``ModernConfig.preset("S/16", **ARCHITECTURES["dinov3"])``.
 ARCHITECTURES: dict[str, dict[str, Any]] = {
-    "deit3": {"layer_scale": 1e-6},
-    "beit": {
-        **{"position": "none", "position_bias": True, "k_bias": False, "layer_scale": 0.1},
-        **{"pool": "mean", "final_norm": False, "pool_norm": True},
-    },
-    "clip": {"pre_norm": True, "gelu": "quick", "norm_eps": 1e-5},
-    "siglip": {"class_token": False, "pool": "attention", "gelu": "tanh"},
-    "eva02": {
-        **{"rotary": Rotary("index", 10_000.0, (16, 16)), "k_bias": False, "gated": True, "mlp_norm": True},
-        **{"pool": "mean", "final_norm": False, "pool_norm": True},
-    },
-    "dinov2": {"registers": 4, "layer_scale": 1e-5},
-    "dinov3": {
-        **{"position": "none", "rotary": Rotary(), "k_bias": False, "registers": 4, "layer_scale": 1e-5},
-        **{"norm_eps": 1e-5},
-    },
+    "deit3": dict(layer_scale=1e-6),
+    "beit": dict(
+        position="none",
+        position_bias=True,
+        k_bias=False,
+        layer_scale=0.1,
+        pool="mean",
+        final_norm=False,
+        pool_norm=True,
+    ),
+    "clip": dict(pre_norm=True, gelu="quick", norm_eps=1e-5),
+    "siglip": dict(class_token=False, pool="attention", gelu="tanh"),
+    "eva02": dict(
+        rotary=Rotary("index", 10_000.0, (16, 16)),
+        k_bias=False,
+        gated=True,
+        mlp_norm=True,
+        pool="mean",
+        final_norm=False,
+        pool_norm=True,
+    ),
+    "dinov2": dict(registers=4, layer_scale=1e-5),
+    "dinov3": dict(position="none", rotary=Rotary(), k_bias=False, registers=4, layer_scale=1e-5, norm_eps=1e-5),
 }
 
 

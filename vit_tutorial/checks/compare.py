@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.declare import Exercise, Result
+from vit_tutorial.checks.declare import Exercise, Result, Words
 
 BESIDE = ("changed", "missing", "line")  # parts of a result that are told, but not compared
 # How far a number may be off because of its own dtype, relative to the largest.
@@ -128,6 +128,8 @@ def _tensor_difference(expected: Tensor, got: Any, name: str, exercise: Exercise
         found = "" if exercise.secret else _right_but_for_its_shape(expected, tensor, exercise)
         return said + found
     a, b = tensor.detach().to(expected.device), expected.detach()
+    if _near(a, b, exercise.tolerance):
+        return ""
     if _kind_of_numbers(a, b):
         right = "" if _wrong(a.to(b.dtype), b, exercise).any() else "the numbers are right, but "
         return f"{right}{name} is of dtype {a.dtype}, expected {_kind_of_numbers(a, b)}"
@@ -152,6 +154,13 @@ def _kind_of_numbers(a: Tensor, b: Tensor) -> str:
     if a.dtype == torch.bool or a.is_complex():
         return str(b.dtype)
     return "whole numbers, such as torch.int64" if a.is_floating_point() and not b.is_floating_point() else ""
+
+
+def _near(a: Tensor, b: Tensor, tolerance: float) -> bool:
+    """Whether no number is off by more than the least tolerance there is: quick, and False where it can't tell."""
+    if a.dtype != b.dtype or not a.is_floating_point() or not a.numel():
+        return False
+    return bool((a - b).abs().max() <= tolerance)
 
 
 def _wrong(a: Tensor, b: Tensor, exercise: Exercise) -> Tensor:
@@ -194,6 +203,8 @@ def _right_but_for_its_shape(expected: Tensor, got: Tensor, exercise: Exercise) 
 
 def _number_difference(expected: Any, got: Any, name: str, exercise: Exercise) -> str:
     value = as_number(got[0] if isinstance(got, (list, tuple)) and len(got) == 1 else got)
+    if isinstance(got, Words):
+        return f"{name} is {got}"
     if value is None:
         return f"{name} is {kind(got)}, expected a number"
     # Of whole numbers that were counted none is nearly right.

@@ -108,6 +108,8 @@ class Exercise:
         advice: for questions: what to say to an answer that no mistake explains.
         explain: what to say of wrong results that no mistake explains, given (case, right result, student's) of each
             wrong input, or "".
+        locate: where in the work the numbers go wrong, given the same of all inputs, right or wrong, or "": asked where
+            nothing exact is seen.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Exercise:
     forbidden: tuple[Any, ...] = ()
     advice: Mapping[str, str] = field(default_factory=dict)
     explain: Callable[[list[tuple[Case, Result, Result]]], str] | None = None
+    locate: Callable[[list[tuple[Case, Result, Result]]], str] | None = None
 
 
 def exercises_of(module: ModuleType) -> tuple[Exercise, ...]:

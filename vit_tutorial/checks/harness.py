@@ -21,7 +21,7 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +64,8 @@ COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
 KEPT = 2000  # characters of what the student's code prints
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 UNWRITTEN = "is not written yet"
+SECOND = "the result of a second call, with other numbers,"
+TRAINING = "the result in training mode, compared with evaluation mode,"
 
 
 class _TimeUp(BaseException):
@@ -92,9 +94,17 @@ def call(work: Any, case: Case, differentiable: bool = False) -> Result:
     return observed
 
 
-def layer(work: Any, case: Case, aliases: dict[str, str] | None = None, differentiable: bool = True) -> Result:
+def layer(
+    work: Any,
+    case: Case,
+    aliases: dict[str, str] | None = None,
+    differentiable: bool = True,
+    chance: bool = False,
+) -> Result:
     """Build ``work(*build)``, copy the weights in, call it in eval mode: its result, and the parameters' gradients.
 
+    The gradients belong to a second call with other numbers: nothing of the first call may stay in the layer. Before
+    it, a call in training mode shows whether that changes the result, unless ``chance`` says that it may.
     ``aliases`` are other names that a parameter may have, as {theirs: agreed}. See :func:`adopt`. With
     ``differentiable``, the gradients in the arguments are observed, too: a layer between others must let them through.
     """
@@ -105,12 +115,24 @@ def layer(work: Any, case: Case, aliases: dict[str, str] | None = None, differen
         )
     parameters = adopt(module, case.weights, aliases or {})
     observed = call(module.eval(), case, differentiable)
-    result = module(*[x.clone() if isinstance(x, Tensor) else x for x in case.args])
+    others = [x.roll(1) if isinstance(x, Tensor) else x for x in case.args]
+    with torch.no_grad():
+        trained = None if chance else module.train()(*map(_copy, others))
+    result = module.eval()(*map(_copy, others))
+    observed[SECOND] = result
+    if not chance:
+        observed[TRAINING] = Words("the same" if _alike(trained, result) else "another one")
     for name, gradient in zip(parameters, _gradients(result, list(parameters.values())), strict=True):
         if gradient is not None:
             observed[f"gradient of {name}"] = gradient.reshape(case.weights[name].shape)
     observed["missing"] = [name for name in case.weights if name not in parameters]
     return observed
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two results hold the same numbers; the way of computing them may differ in training mode."""
+    pairs = zip(_tensors(a), _tensors(b), strict=False)
+    return all(x.shape == y.shape and torch.allclose(x, y, rtol=1e-4, atol=1e-4, equal_nan=True) for x, y in pairs)
 
 
 def answers(work: Any, case: Case) -> Result:
@@ -186,19 +208,23 @@ def _differentiable(x: Any) -> bool:
 
 
 def _copy(x: Any) -> Any:
-    """A tensor, or a list of them, of its own: what a work does to it is seen in comparison."""
+    """A tensor, a list or a dictionary of its own: what a work does to it is seen in comparison."""
     if isinstance(x, Tensor):
         return x.clone()
+    if type(x) is dict:
+        return {name: _copy(part) for name, part in x.items()}
     return [_copy(part) for part in x] if type(x) is list else x
 
 
 def _unchanged(a: Any, b: Any) -> bool:
-    """Whether an argument, a tensor or a list of them, is still what it was."""
+    """Whether an argument, a tensor or a list or dictionary of anything, is still what it was."""
     if isinstance(b, Tensor):
-        return a.shape == b.shape and torch.equal(a.detach(), b.detach())
+        return isinstance(a, Tensor) and a.shape == b.shape and torch.equal(a.detach(), b.detach())
     if type(b) is list:
         return len(a) == len(b) and all(_unchanged(x, y) for x, y in zip(a, b, strict=True))
-    return True
+    if type(b) is dict:
+        return list(a) == list(b) and all(_unchanged(a[name], b[name]) for name in b)
+    return bool(a == b) if isinstance(b, (str, int, float)) else True
 
 
 def _tensors(result: Any) -> list[Tensor]:
@@ -309,16 +335,15 @@ def _wait(thread: threading.Thread) -> None:
     once, so it must have lasted as long by the clock, too. A thread that sleeps ends with our patience. Imports don't
     count: they are no work of the student's, and cut off in the middle a module would stay broken for everybody.
     """
-    began, spent = time.monotonic(), 0.0
-    clock, work, modules = began, time.process_time(), len(sys.modules)
-    while thread.is_alive() and spent <= SECONDS:
+    spent = waited = 0.0
+    clock, work, modules = time.monotonic(), time.process_time(), len(sys.modules)
+    while thread.is_alive() and spent <= SECONDS and waited <= PATIENCE * SECONDS:
         thread.join(0.05)
         now, worked, loaded = time.monotonic(), time.process_time(), len(sys.modules)
-        importing = loaded > modules or _imports(thread)  # loading may keep us from looking until it is done
-        spent += 0.0 if importing else min(now - clock, worked - work)
+        if loaded == modules and not _imports(thread):  # loading may keep us from looking until it is done
+            waited += now - clock
+            spent += min(now - clock, worked - work)
         clock, work, modules = now, worked, loaded
-        if now - began > PATIENCE * SECONDS and not importing:
-            return
 
 
 def _imports(thread: threading.Thread) -> bool:
@@ -347,6 +372,10 @@ def _one(exercise: Exercise, work: Any, case: Case, watched: bool = False, seed:
     with torch.enable_grad(), _own_chance(seed), _calls(exercise, watched) as calls:
         try:
             outcome: Result | Fault = exercise.observe(work, case)
+            if not torch.is_grad_enabled():
+                outcome = Fault(
+                    "gradients stay switched off afterwards: `with torch.no_grad():` switches them on again"
+                )
         except _TimeUp:
             if not calls:
                 raise
@@ -401,11 +430,15 @@ class _Tried:
 
     exercise: Exercise
     work: Any
-    cases: list[Case]
     right: list[Result]
     outcomes: list[Result | Fault]
     verdicts: list[str]  # "" for right
     quick: bool  # whether it can be tried again and again
+
+    @functools.cached_property
+    def cases(self) -> list[Case]:
+        """The inputs once more, untouched."""
+        return self.exercise.cases()
 
 
 def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
@@ -419,7 +452,7 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
         return False
     with _plain_settings():
         with _quiet():
-            right = [_sound(outcome) for outcome in _known(exercise, None)]
+            right = [_sound(outcome) for outcome in known(exercise, None)]
         with _quiet() as kept:
             began, worked = time.monotonic(), time.process_time()
             outcomes = attempt(exercise, work, exercise.cases(), watched)
@@ -427,7 +460,7 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True) -> bool:
             quick = time.process_time() - worked < QUICK and time.monotonic() - began < PATIENCE * QUICK
         pairs = zip(right, outcomes, strict=False)
         verdicts = [_verdict(exercise, a, b) for a, b in pairs]
-        tried = _Tried(exercise, work, exercise.cases(), right, outcomes, verdicts, quick)
+        tried = _Tried(exercise, work, right, outcomes, verdicts, quick)
         passed = not any(verdicts)
         if all(verdict == UNWRITTEN for verdict in verdicts):
             print(f"{exercise.name}: not written yet")
@@ -452,11 +485,27 @@ def _verdict(exercise: Exercise, right: Result, outcome: Result | Fault) -> str:
     return f"{found}\n    {outcome['line']}" if found and outcome.get("line") else found
 
 
+class _Known:
+    """What a work of the checks' own gives on each input: computed when it is asked for, and only once."""
+
+    def __init__(self, exercise: Exercise, work: Any) -> None:
+        self.exercise, self.work, self.outcomes = exercise, work, list[Result | Fault]()
+        self.cases = exercise.cases()
+
+    def __iter__(self) -> Iterator[Result | Fault]:
+        for index, case in enumerate(self.cases):
+            if index == len(self.outcomes):
+                self.outcomes.append(_one(self.exercise, self.work, case))
+            yield self.outcomes[index]
+
+
 @functools.cache
-def _known(exercise: Exercise, mistake: Mistake | None) -> list[Result | Fault]:
-    """What the reference, or a wrong implementation, gives: computed once, since a check is run again and again."""
-    work = mistake.wrong if mistake else exercise.right
-    return [_one(exercise, work, case) for case in exercise.cases()]
+def known(exercise: Exercise, mistake: Mistake | None) -> _Known:
+    """What the reference gives, or a wrong implementation: kept, since a check is run again and again.
+
+    Most mistakes don't fit from the first input on; what they would give on the others is never computed.
+    """
+    return _Known(exercise, mistake.wrong if mistake else exercise.right)
 
 
 def _sound(outcome: Result | Fault) -> Result:
@@ -476,15 +525,16 @@ def named(exercise: Exercise, right: list[Result], outcomes: list[Result | Fault
     """
     found = []
     for mistake in exercise.mistakes:
-        telling, beside = 0, False
-        for wrong, a, b in zip(_known(exercise, mistake), right, outcomes, strict=False):
+        telling, beside, shapes = 0, False, 0
+        for a, b, wrong in zip(right, outcomes, known(exercise, mistake), strict=False):
             fit = _fit(exercise, mistake.wrong, wrong, a, b)
             if fit == "no":
                 break
             telling += fit == "tells"
             beside |= fit == "beside"
+            shapes += fit == "beside" and not isinstance(b, Fault)
         else:
-            if telling >= (2 if beside else 1):
+            if telling >= (2 if beside else 1) and telling > shapes:
                 found.append((mistake, telling if beside else 0))
     sure = [pair for pair in found if not pair[1]]
     return sure if sure else found if len(found) == 1 else []
@@ -553,7 +603,7 @@ def _on_work(tried: _Tried) -> list[str]:
             f'Reread in lesson {mistake.lesson or lesson}: "{mistake.reread}".',
         ]
     wrong = [i for i, verdict in enumerate(tried.verdicts) if verdict]
-    if seen := _explained(tried, wrong):
+    if seen := _told(tried, exercise.explain, wrong):
         return [f"What your numbers show: {seen}"]
     couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
     if len(couples) == 1:
@@ -563,15 +613,20 @@ def _on_work(tried: _Tried) -> list[str]:
             f"It looks like two mistakes at once: {a.name}; and {b.name}. {a.says} {b.says}",
             f"Reread in lesson {lesson}: {places}.",
         ]
-    if exercise.secret:
+    if exercise.secret or "are right, but exchanged" in tried.verdicts[wrong[0]]:
         return []
     if tried.quick and (seen := _unsteady(tried, wrong[0])):
         return [f"What your numbers show: {seen}"]
+    if _stale(tried, wrong):
+        return [
+            "What your numbers show: The first call is right, and the next one, with other numbers, isn't. Something "
+            "of the first call stays in the layer, or a call changes its parameters."
+        ]
     parts = _numbers(tried, wrong)
     seen = _seen(parts, exercise, EXACT)
     if not seen and parts and tried.quick:
         seen = _dependence(tried, max(wrong, key=lambda i: _size(tried.right[i])))
-    seen = seen or _seen(parts, exercise, WEAK)
+    seen = seen or _told(tried, exercise.locate) or _seen(parts, exercise, WEAK)
     return [f"What your numbers show: {seen}"] if seen else []
 
 
@@ -590,14 +645,28 @@ def _unsteady(tried: _Tried, i: int) -> str:
     return "The same input gives other numbers in another call: something in it is random. Is there dropout?"
 
 
-def _explained(tried: _Tried, wrong: list[int]) -> str:
-    """What the exercise itself says of the wrong results that it has."""
-    rows = zip(tried.cases, tried.right, tried.outcomes, strict=False)
-    compared = [(case, a, b) for i, (case, a, b) in enumerate(rows) if i in wrong and not isinstance(b, Fault)]
-    if not compared or tried.exercise.explain is None:
+def _stale(tried: _Tried, wrong: list[int]) -> bool:
+    """Whether only the second call of a layer goes wrong."""
+    pairs = [(tried.right[i], tried.outcomes[i]) for i in wrong]
+    return all(
+        isinstance(b, dict)
+        and SECOND in a
+        and not differs({"result": a["result"]}, b, tried.exercise)
+        and differs({SECOND: a[SECOND]}, b, tried.exercise)
+        for a, b in pairs
+    )
+
+
+def _told(
+    tried: _Tried, tell: Callable[[list[tuple[Case, Result, Result]]], str] | None, only: list[int] | None = None
+) -> str:
+    """What the exercise itself says of the results, or of some of them."""
+    rows = enumerate(zip(tried.cases, tried.right, tried.outcomes, strict=False))
+    compared = [(case, a, b) for i, (case, a, b) in rows if not isinstance(b, Fault) and (only is None or i in only)]
+    if not compared or tell is None:
         return ""
     try:
-        return tried.exercise.explain(compared)
+        return tell(compared)
     except Exception:  # a student's result may be anything: then there is nothing to say
         return ""
 
@@ -736,10 +805,11 @@ def _wrap(text: str) -> str:
 
 
 def _print_tried(tried: _Tried) -> None:
-    wide = max(len(case.label) for case in tried.cases)
-    for index, case in enumerate(tried.cases):
+    labels = [case.label for case in known(tried.exercise, None).cases]
+    wide = max(map(len, labels))
+    for index, label in enumerate(labels):
         word = "not tried" if index >= len(tried.verdicts) else _word(tried.verdicts[index])
-        print(f"    {case.label:<{wide}}  {word}")
+        print(f"    {label:<{wide}}  {word}")
 
 
 def _word(verdict: str) -> str:

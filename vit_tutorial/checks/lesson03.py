@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.attention import attention as attend
+from vit_tutorial.checks.compare import differs, equal
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -26,6 +27,7 @@ from vit_tutorial.checks.harness import (
     normal,
     random_weights,
 )
+from vit_tutorial.checks.symptoms import EXACT, symptom
 from vit_tutorial.checks.watch import Operations
 
 __all__ = [
@@ -203,12 +205,66 @@ def _causal(scores: Tensor) -> Tensor:
     return scores.masked_fill(later, -math.inf).softmax(dim=-1)
 
 
+def _but_itself(scores: Tensor) -> Tensor:
+    itself = torch.eye(*scores.shape[-2:], dtype=torch.bool)
+    return scores.masked_fill(itself, -math.inf).softmax(dim=-1)
+
+
 def _scaled_afterwards(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     weights = (q @ k.transpose(-2, -1)).softmax(dim=-1) / math.sqrt(q.shape[-1])
     return weights @ v, weights
 
 
 _SCALE = "4 · Why divide by √d"
+
+
+def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
+    """Weights or mixture, and what scores the weights would belong to."""
+    case, right, theirs = next(row for row in rows if differs(row[1], row[2], ATTENTION))
+    output, weights = (x.double() for x in theirs["result"])
+    if equal(weights, right["result"][1], ATTENTION):
+        return "Your weights are right. What you do with them and the values isn't: the output is weights @ v."
+    mixed = equal(output, weights @ case.args[2].double(), ATTENTION)
+    rest = "your output is these weights times v, as it should be" if mixed else "nor is your output these weights @ v"
+    if bool((weights == 0).any()) and bool((right["result"][1] > 1e-6).all()):
+        return f"{int((weights == 0).sum())} of {weights.numel()} weights are 0: no key is left out. Besides, {rest}."
+    if bool((weights > 0).all()):
+        # Up to a number for each row, the logarithm of a softmax is what was put in.
+        a, b = (x.log() - x.log().mean(-1, keepdim=True) for x in (weights, right["result"][1].double()))
+        factor = ((a * b).sum() / (b * b).sum()).item()
+        if torch.allclose(a, factor * b, atol=1e-3):
+            return f"Your weights belong to scores that are {factor:.3g} times the right ones; {rest}."
+    return f"It is the weights that are wrong: they aren't the softmax of q kᵀ / √d; {rest}."
+
+
+def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
+    """What stands before the last projection, and which heads of it are right."""
+    case, right, theirs = next(row for row in rows if differs(row[1], row[2], MULTI_HEAD_ATTENTION))
+    weight, heads = case.weights["proj.weight"].double(), case.build[1]
+    a, b = (
+        torch.linalg.solve(weight, (one["result"].detach().double() - case.weights["proj.bias"]).mT).mT
+        for one in (theirs, right)
+    )
+    a, b = (x.unflatten(-1, (heads, -1)).movedim(2, 0) for x in (a, b))
+    some = [str(i) for i in range(heads) if torch.allclose(a[i], b[i], atol=1e-3)]
+    if some:
+        return f"In front of the projection only head {', '.join(some)} of {heads} is right."
+    inputs = {"the right heads": b}
+    seen = symptom([(b, a, inputs)], 1e-3, EXACT)
+    if seen:
+        return f"In front of the projection, with axes (h, B, T, d): {seen}"
+    thirds = nn.functional.linear(case.args[0], case.weights["qkv.weight"], case.weights["qkv.bias"])
+    values = _split(thirds.chunk(3, dim=-1)[2], heads)
+    low, high = values.double().amin(2).movedim(1, 0), values.double().amax(2).movedim(1, 0)
+    inside = bool(((a > low.unsqueeze(2) - 1e-3) & (a < high.unsqueeze(2) + 1e-3)).all())
+    return (
+        "In front of the projection, your heads are within the range of the right values: look at the scores, the "
+        "scale and the softmax."
+        if inside
+        else "In front of the projection, your heads hold numbers that no weighted mean of their values can give: look "
+        "at the order of q, k, v, at the cut into heads, and at the softmax."
+    )
+
 
 ATTENTION = Exercise(
     name="attention",
@@ -217,6 +273,7 @@ ATTENTION = Exercise(
     right=attend,
     cases=_attention_cases,
     observe=call,
+    locate=_where_attention_goes_wrong,
     forbidden=("scaled_dot_product_attention", "_scaled_dot_product_flash_attention"),
     mistakes=(
         Mistake(
@@ -320,6 +377,12 @@ ATTENTION = Exercise(
             "dim=1 is another axis as soon as there is a batch, or heads. Count from the end: dim=-1, the keys.",
             "Softmax over the wrong axis.",
             Slip(_attend, squash=lambda scores: scores.softmax(dim=1)),
+        ),
+        Mistake(
+            "weights that fall where the score rises",
+            "There is a minus before the scores. The larger a score, the larger its weight.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, squash=lambda scores: (-scores).softmax(dim=-1)),
         ),
         Mistake(
             "the number of keys for d",
@@ -744,6 +807,32 @@ class _OneHead(_Layer):
         return x[:, None]
 
 
+class _HeadsAndWidth(_Layer):
+    def split(self, x: Tensor) -> Tensor:
+        return _split(x, x.shape[-1] // self.num_heads)
+
+
+class _NormedInput(_Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(nn.functional.layer_norm(x, x.shape[-1:]))
+
+
+class _InterleavedThroughout(_SplitInterleaved, _MergedBackwards):
+    pass
+
+
+class _NotItself(_Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.parts(x)
+        return self.out(self.merge(_attend(squash=_but_itself)(q, k, v)[0]))
+
+
+class _UnitVectors(_Layer):
+    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
+        q, k, v = super().parts(x)
+        return nn.functional.normalize(q, dim=-1), nn.functional.normalize(k, dim=-1), v
+
+
 # nn.MultiheadAttention keeps the same numbers under these names.
 SAME = {"in_proj_weight": "qkv.weight", "in_proj_bias": "qkv.bias", "out_proj.weight": "proj.weight",
         "out_proj.bias": "proj.bias"}  # fmt: skip
@@ -755,6 +844,7 @@ MULTI_HEAD_ATTENTION = Exercise(
     right=MultiHeadSelfAttention,
     cases=_layer_cases,
     observe=functools.partial(layer, aliases=SAME),
+    locate=_where_the_layer_goes_wrong,
     mistakes=(
         Mistake(
             "heads split without the transpose",
@@ -929,6 +1019,37 @@ MULTI_HEAD_ATTENTION = Exercise(
             "5 · Many heads",
             _OneHeadsAverage,
         ),
+        Mistake(
+            "width and number of heads exchanged",
+            "Your heads are h wide, and there are d of them: cut the last axis into (h, d), in this order.",
+            "5 · Many heads",
+            _HeadsAndWidth,
+        ),
+        Mistake(
+            "interleaved heads, there and back",
+            "Head 0 takes every h-th column, and gives it back there. It takes the first d: cut the last axis into "
+            "(h, d), in this order, and join it in the same one.",
+            "5 · Many heads",
+            _InterleavedThroughout,
+        ),
+        Mistake(
+            "a norm inside the layer",
+            "You norm the input. That is right, but it is the encoder block's work: lesson 05.",
+            "5 · Many heads",
+            _NormedInput,
+        ),
+        Mistake(
+            "each token hidden from itself",
+            "You mask the diagonal of the scores. A token attends to itself, too.",
+            "2 · Queries, keys, values, with a pencil",
+            _NotItself,
+        ),
+        Mistake(
+            "queries and keys of length 1",
+            "You norm q and k. The scores are their dot products as they are, divided by √d.",
+            _SCALE,
+            _UnitVectors,
+        ),
     ),
 )
 
@@ -993,6 +1114,7 @@ def _chunks(
     parts: Callable[[Tensor, int], Any] = lambda x, chunk: x.split(chunk, -2),
     last: Callable[[Tensor, Tensor], Tensor] = lambda mixed, total: mixed / total,
     turned: bool = False,
+    own: bool = False,
 ) -> Callable[..., Tensor]:
     """Attention in chunks, with one thing or another left out."""
 
@@ -1001,7 +1123,8 @@ def _chunks(
         for keys, values in zip(parts(k, chunk), parts(v, chunk), strict=True):
             scores = q @ keys.transpose(-2, -1) / scale(q)
             new = torch.maximum(top, scores.amax(-1, keepdim=True)) if grows else top
-            powers, shrink = (scores - new).exp(), (new - top if turned else top - new).exp()
+            powers = (scores - (scores.amax(-1, keepdim=True) if own else new)).exp()
+            shrink = (new - top if turned else top - new).exp()
             total = total * (shrink if whole_sum else 1.0) + powers.sum(-1, keepdim=True)
             mixed, top = mixed * (shrink if rescale else 1.0) + powers @ values, new
         return last(mixed, total)
@@ -1085,9 +1208,16 @@ ATTENTION_IN_CHUNKS = Exercise(
             Slip(_chunks, rescale=False),
         ),
         Mistake(
-            "a running maximum that starts at 0",
-            "If all scores are far below 0, then e to the power of score - 0 is 0, and 0 is divided by 0. Start with "
-            "-math.inf.",
+            "powers under each chunk's own maximum",
+            "You rescale the sums to the largest score so far, but the new powers have the largest score of their own "
+            "chunk subtracted. It is the same number everywhere: the largest so far.",
+            "The softmax overflows.",
+            Slip(_chunks, own=True),
+        ),
+        Mistake(
+            "powers that vanish where all scores are far below 0",
+            "e to the power of some hundreds below 0 is 0, and 0 is divided by 0. Subtract the largest score so far, "
+            "and start it with -math.inf: any other start, such as 0, is above all such scores.",
             "The softmax overflows.",
             Slip(_chunks, start=0.0),
         ),

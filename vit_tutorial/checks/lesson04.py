@@ -510,10 +510,13 @@ def _mlp_cases() -> list[Case]:
         build = (shape[-1], M, 0.0)
         label = f"x {shape}, hidden_dim={M}, dropout=0.0"
         made.append(Case(label, (normal(*shape),), build, random_weights(MLP(shape[-1], M))))
-    tokens = torch.tensor([[[0.8, -0.6]]]).expand(400, 1, 2)
+    tokens = torch.tensor([0.8, -0.6])
     return [
         *made,
-        *(Case(f"400 equal tokens, dropout={p}", (tokens,), (2, 3, p), _READABLE) for p in (0.25, 0.4)),
+        *(
+            Case(f"400 equal tokens, dropout={p}", (tokens.expand(*many, 2),), (2, 3, p), _READABLE)
+            for many, p in (((20, 20), 0.25), ((400,), 0.4))
+        ),
     ]
 
 
@@ -553,7 +556,7 @@ def _observe_mlp(work: Any, case: Case) -> Result:
 
 def _falls(outputs: Tensor) -> str:
     """Whether the two outputs of a token fall together, by how many different pairs there are."""
-    pairs = len({tuple(row) for row in (outputs.flatten(0, 1) * 1000).round().int().tolist()})
+    pairs = len({tuple(row) for row in (outputs.flatten(0, -2) * 1000).round().int().tolist()})
     return "each number by itself" if pairs > 4 else f"not each number by itself (only {pairs} different results)"
 
 
@@ -699,6 +702,37 @@ class _KeepsP(_MLP):
     drop_last = drop
 
 
+class _FixedRate(_MLP):
+    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
+        super().__init__(dim, hidden_dim, 0.1)
+
+
+class _ScaledInEval(_MLP):
+    def drop(self, x: Tensor) -> Tensor:
+        return super().drop(x) if self.training else x * (1 - self.p)
+
+    drop_last = drop
+
+
+class _WholeChannels(_MLP):
+    """One draw for a whole column."""
+
+    def drop(self, x: Tensor) -> Tensor:
+        return x * F.dropout(torch.ones(x.shape[-1]), self.p, self.training)
+
+    drop_last = drop
+
+
+class _DropsInputAndLast(_MLP):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(self.fc2(self.bend(self.fc1(self.drop(x)))))
+
+
+class _DropsThrice(_MLP):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(F.dropout(x, self.p, self.training))
+
+
 MLP_LAYER = Exercise(
     name="mlp",
     lesson="04",
@@ -824,6 +858,36 @@ MLP_LAYER = Exercise(
             _DROPOUT,
             _WholeTokens,
         ),
+        Mistake(
+            "dropout of whole channels",
+            "You draw once for all tokens. Dropout draws for each number: nn.Dropout(p).",
+            _DROPOUT,
+            _WholeChannels,
+        ),
+        Mistake(
+            "a dropout of 0.1, whatever is asked for",
+            "The probability is the argument `dropout`: nn.Dropout(dropout).",
+            _DROPOUT,
+            _FixedRate,
+        ),
+        Mistake(
+            "a factor of 1 − p in evaluation",
+            "What survives in training is divided by 1 - p already, so that after eval() nothing is left to do.",
+            _DROPOUT,
+            _ScaledInEval,
+        ),
+        Mistake(
+            "dropout of the input in place of the hidden units",
+            "Dropout comes after the GELU and after the second layer; what comes in is left as it is.",
+            _DROPOUT,
+            _DropsInputAndLast,
+        ),
+        Mistake(
+            "a third dropout, of the input",
+            "Dropout comes after the GELU and after the second layer; what comes in is left as it is.",
+            _DROPOUT,
+            _DropsThrice,
+        ),
     ),
 )
 
@@ -861,6 +925,10 @@ def _observe_pieces(work: Any, case: Case) -> Result:
     if pieces > 1 and whole:
         said = f"all M = {M} hidden units are there at once (a tensor of shape {whole[0]})"
         raise Fault(f"{said}: share them out, one piece after the other")
+    most = math.ceil(M / pieces)
+    if large := [shape for shape in operations.shapes(*_BENDS) if math.prod(shape) > tokens * most]:
+        said = f"{math.prod(large[0]) // tokens} hidden units are bent in one step (a tensor of shape {large[0]})"
+        raise Fault(f"{said}: {pieces} pieces of M = {M} have at most {most}")
     return observed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +13,14 @@ from torch.nn import functional as F
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.checks.chance import far, staleness
+from vit_tutorial.checks.compare import equal
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
     Mistake,
     Result,
+    Words,
     adopt,
     answers,
     call,
@@ -27,6 +29,7 @@ from vit_tutorial.checks.harness import (
     normal,
     random_weights,
 )
+from vit_tutorial.checks.symptoms import EXACT, symptom
 from vit_tutorial.encoder import DropPath, EncoderBlock
 from vit_tutorial.mlp import MLP
 
@@ -197,10 +200,12 @@ def _norm_cases() -> list[Case]:
     sizes = [((1, 3, 4), 1e-6, 1.0), ((2, 3, 6), 1e-6, 0.001), ((2, 4, 5), 1e-3, 0.05), ((2, 5, 3, 8), 1e-5, 3.0)]
     for shape, eps, size in sizes:
         D = shape[-1]
+        x = size * normal(*shape, seed=1) + size
+        x[-1, -1] = x[-1, -1].mean()  # a token without any spread, and in one case an image without
         made.append(
             Case(
                 f"x {shape}, eps={eps:.0e}, spread about {size:g}",
-                (size * normal(*shape, seed=1) + size, normal(D, seed=2), normal(D, seed=3), eps),
+                (x, normal(D, seed=2), normal(D, seed=3), eps),
             )
         )
     # Numbers that float32 holds without rounding, so that all right ways give nearly the same.
@@ -406,6 +411,24 @@ LAYER_NORM = Exercise(
             _scaled(lambda x, eps: torch.ones(1)),
         ),
         Mistake(
+            "eps as the smallest spread",
+            "You divide by the spread, or by eps if that is larger. eps is added to the variance, always.",
+            _EPS,
+            _scaled(lambda x, eps: torch.sqrt(_variance(x)).clamp(min=eps)),
+        ),
+        Mistake(
+            "eps as the smallest variance",
+            "You take the variance, or eps if that is larger. eps is added to the variance, always.",
+            _EPS,
+            _scaled(lambda x, eps: torch.sqrt(_variance(x).clamp(min=eps))),
+        ),
+        Mistake(
+            "an eps of 1e-6, whatever is asked for",
+            "The paper's eps is 1e-6, but here it is an argument: add `eps`.",
+            _EPS,
+            _scaled(lambda x, eps: torch.sqrt(_variance(x) + 1e-6)),
+        ),
+        Mistake(
             "the square of eps",
             "eps stands beside the variance as it is.",
             _EPS,
@@ -426,7 +449,8 @@ _CALLS = 100
 
 
 def _drop_cases() -> list[Case]:
-    shapes = [((64, 2, 3), 0.2, True), ((64, 4, 2), 0.4, True), ((64, 2, 3), 0.2, False), ((3, 2, 4), 0.0, True)]
+    shapes = [((64, 2, 3), 0.2, True), ((64, 4, 2), 0.4, True), ((1, 2, 3), 0.4, True), ((64, 2, 3), 0.2, False),
+              ((3, 2, 4), 0.0, True)]  # fmt: skip
     return [
         Case(f"x {shape}, p={p}, in {'training' if training else 'eval mode'}", (normal(*shape), training), (p,))
         for shape, p, training in shapes
@@ -445,10 +469,12 @@ def _what_falls(zero: Tensor) -> str:
     """What is zero together, in (calls, B, T, D)."""
     if not zero.any():
         return "nothing"
-    for words, axis in (("whole batches", 1), ("whole images", 2), ("single tokens", 3)):
+    for words, axis in (("whole batches", 1), ("whole images", 2), ("single tokens", 3))[zero.shape[1] == 1 :]:
         together = zero.flatten(axis)
         if torch.equal(together.all(-1), together.any(-1)):
-            return words
+            alike = words == "single tokens" and len({tuple(t.tolist()) for t in zero[..., 0].movedim(2, 0).flatten(1)})
+            never = not zero.flatten(0, 1).any(0).all()
+            return "a part of the tokens" if alike and (alike < zero.shape[2] or never) else words
     channels = zero.movedim(2, -1)
     return "single channels" if torch.equal(channels.all(-1), channels.any(-1)) else "single numbers"
 
@@ -461,7 +487,7 @@ def _how_often(zero: Tensor, p: float) -> str:
         return f"{share:.2g}"
     if any(far(int(many), calls, p) for many in zero.sum(0)):
         return "another one for some images than for others"
-    if zero.sum(1).unique().numel() == 1:
+    if B > 1 and zero.sum(1).unique().numel() == 1:
         return "the same number of them each time: they don't draw by themselves"
     if len({tuple(row) for row in zero.T.tolist()}) < B:
         return "one in which some images always fall together"
@@ -474,7 +500,7 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
         raise Fault("the class must derive from nn.Module")
     module.train(training)
     given = x.clone().requires_grad_()
-    inputs = [given.clone() for _ in range(_CALLS)]
+    inputs = [given.clone() for _ in range(_CALLS if p else 3)]
     outputs = [module(one) for one in inputs]
     if not isinstance(outputs[0], Tensor) or outputs[0].shape != x.shape:
         got = f"has shape {tuple(outputs[0].shape)}" if isinstance(outputs[0], Tensor) else f"is {outputs[0]!r}"
@@ -486,7 +512,7 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
     if falls in ("nothing", "whole images"):
         found["what images are multiplied by"] = _values(factor)
         found["what share of the images falls"] = _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
-    if training and p and falls != "nothing":
+    if training and p and falls != "nothing" and len(x) > 1:
         # Of 64 images, two draws are the same less than once in 10 ** 10.
         found["each draw"] = (
             staleness(lambda: module(x)) or staleness(lambda: work(*case.build).train()(x), 2) or "fresh"
@@ -712,6 +738,10 @@ def _block_cases() -> list[Case]:
     # Where attention says nothing, the second norm reads nearly constant tokens, too: there its eps shows.
     quiet = {name: x * 0 if name.startswith("attention.proj") else x for name, x in made[-1].weights.items()}
     made.append(Case("the same, attention silent", made[-1].args, made[-1].build, quiet))
+    # One branch silent: what the other one adds can be told.
+    for branch, silent in (("attention", "mlp.fc2"), ("MLP", "attention.proj")):
+        quiet = {name: x * 0 if name.startswith(silent) else x for name, x in made[1].weights.items()}
+        made.append(Case(f"as the second, {branch} alone speaks", made[1].args, made[1].build, quiet))
     z = normal(1, 2, 4).expand(300, 2, 4)
     for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.4)):
         label = f"300 equal images, {name}={max(dropout, drop_path)}"
@@ -722,6 +752,9 @@ def _block_cases() -> list[Case]:
         weights |= {name: torch.zeros_like(x) for name, x in weights.items() if name.startswith(silent)}
         made.append(Case(f"300 equal images, dropout=0.5, {branch} alone speaks", (z,), (4, 2, 6, 0.5, 0.0), weights))
     return made
+
+
+_WAYS = {1: Words("not at all"), 2: Words("both at once, or one alone"), 4: Words("each by itself")}
 
 
 def _observe_block(work: Any, case: Case) -> Result:
@@ -743,8 +776,8 @@ def _observe_block(work: Any, case: Case) -> Result:
         ways = len({tuple(row) for row in (outputs[1][:, 0] * 100).round().int().tolist()})
         return {
             "what equal images become, in eval mode,": in_eval,
+            "how the two branches fall in training": _WAYS.get(ways, f"in {ways} ways, as if there were more of them"),
             "what equal images become, in training,": in_training,
-            "the number of ways in which the two branches fall": ways,
             "each draw": staleness(lambda: module.train()(z)) or "fresh",
         }
     words = ["different numbers" if "," in values else "equal numbers" for values in (in_eval, in_training)]
@@ -975,6 +1008,49 @@ class _DropsMlpOnly(_Block):
         return self.attention(self.norm1(z))
 
 
+class _MlpTwice(_Block):
+    def branch2(self, z: Tensor) -> Tensor:
+        once = super().branch2(z)
+        return once + super().branch2(z + once)
+
+
+class _Averaged(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        return (z + super().forward(z)) / 2
+
+
+class _BranchesInputFalls(_Block):
+    def branch1(self, z: Tensor) -> Tensor:
+        return cast(Tensor, self.attention(self.drop_path(self.norm1(z))))
+
+    def branch2(self, z: Tensor) -> Tensor:
+        return cast(Tensor, self.mlp(self.drop_path(self.norm2(z))))
+
+
+class _OneDraw(_Block):
+    def forward(self, z: Tensor) -> Tensor:
+        keep = self.drop_path(torch.ones_like(z[:, :1, :1]))
+        z = z + keep * self.attention(self.norm1(z))
+        return z + keep * self.mlp(self.norm2(z))
+
+
+def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
+    """What each branch adds where the other one is silent."""
+    found = []
+    for case, right, theirs in rows:
+        branch = case.label.removeprefix("as the second, ").removesuffix(" alone speaks")
+        if branch not in ("attention", "MLP"):
+            continue
+        added = [one["result"].detach() - case.args[0] for one in (right, theirs)]
+        if equal(added[1], added[0], ENCODER_BLOCK):
+            found.append(f"What {branch} adds is right where the other branch is silent.")
+        elif seen := symptom([(*added, {"z": case.args[0]})], ENCODER_BLOCK.tolerance, EXACT):
+            found.append(f"Of what {branch} adds, alone: {seen}")
+        else:
+            found.append(f"What {branch} adds is wrong, even where the other branch is silent: what does it read?")
+    return " ".join(found)
+
+
 ENCODER_BLOCK = Exercise(
     name="encoder_block",
     lesson="05",
@@ -983,6 +1059,7 @@ ENCODER_BLOCK = Exercise(
     cases=_block_cases,
     forbidden=(EncoderBlock,),
     observe=_observe_block,
+    locate=_where_the_block_goes_wrong,
     mistakes=(
         Mistake(
             "post-norm in place of pre-norm",
@@ -1175,6 +1252,25 @@ ENCODER_BLOCK = Exercise(
             _EQUATIONS,
             _MlpOfZ,
         ),
+        Mistake("the MLP twice", "Each branch comes once, with its own residual.", _EQUATIONS, _MlpTwice),
+        Mistake(
+            "the mean of the tokens before and after",
+            "What a branch says is added to z. Nothing is divided by 2, and z comes in once in each line.",
+            _RESIDUAL,
+            _Averaged,
+        ),
+        Mistake(
+            "drop path on what a branch reads",
+            "It is the branch's answer that falls, before it is added: z + drop_path(attention(norm1(z))).",
+            _DEPTH,
+            _BranchesInputFalls,
+        ),
+        Mistake(
+            "one draw of drop path for both branches",
+            "An image of yours loses both branches or none. Call drop_path in each line, so that each draws by itself.",
+            _DEPTH,
+            _OneDraw,
+        ),
     ),
 )
 
@@ -1258,6 +1354,11 @@ class _FallingRates(_Encoder):
         return most * (depth - 1 - index) / max(depth - 1, 1)
 
 
+class _FallingByLinspace(_FallingRates):
+    def rate(self, index: int, depth: int, most: float) -> float:
+        return super().rate(index, depth, most) if depth > 1 else most  # torch.linspace(most, 0, 1)
+
+
 class _RatesFromOne(_Encoder):
     def rate(self, index: int, depth: int, most: float) -> float:
         return most * (index + 1) / depth
@@ -1283,6 +1384,33 @@ class _LastEps(_Encoder):
 
 class _TinyLastEps(_LastEps):
     eps = 1e-12
+
+
+class _NormFirstAndLast(_Encoder):
+    def forward(self, z: Tensor) -> Tensor:
+        return super().forward(self.norm(z))
+
+
+class _BlocksTwice(_Encoder):
+    def forward(self, z: Tensor) -> Tensor:
+        for block in self.blocks:
+            z = block(z)
+        return super().forward(z)
+
+
+class _SingleRate(_Encoder):
+    def rate(self, index: int, depth: int, most: float) -> float:
+        return super().rate(index, depth, most) if depth > 1 else most
+
+
+class _LastRateAlone(_Encoder):
+    def rate(self, index: int, depth: int, most: float) -> float:
+        return most if depth > 1 and index == depth - 1 else 0.0
+
+
+class _RoundedRates(_Encoder):
+    def rate(self, index: int, depth: int, most: float) -> float:
+        return round(super().rate(index, depth, most), 1)
 
 
 class _NormFirst(_Encoder):
@@ -1345,7 +1473,24 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     # A rate may be a number, an array or a tensor; a block of a student's own may call its part as it likes.
     parts = [part for part in module.modules() if "droppath" in type(part).__name__.lower().replace("_", "")]
     rates = [round(float(getattr(part, "p", getattr(part, "drop_prob", 0.0))), 4) for part in parts]
-    return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | layer(work, case)
+    # With stochastic depth, training mode is left to chance.
+    run = layer(work, case, chance=bool(case.build[4]))
+    return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | run
+
+
+def _where_the_encoder_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
+    """Whether it is the rates, the norm, or the way through the blocks."""
+    for case, right, theirs in rows:
+        if right["drop path"] != theirs.get("drop path"):
+            rates = ", ".join(f"{rate:g}" for rate in theirs["drop path"])
+            return (
+                f"Your rates are {rates}. Over {case.build[3]} block{'s' * (case.build[3] > 1)} they grow from 0 in "
+                f"equal steps, up to {case.build[4]:g} in the last of several."
+            )
+    _, right, theirs = rows[-1]  # where the blocks add nothing
+    if equal(theirs["result"], right["result"], ENCODER):
+        return "Where the blocks add nothing, your result is right: look at the way of the tokens through the blocks."
+    return "Even where the blocks add nothing, your result is wrong: look at the last norm, and at what it reads."
 
 
 ENCODER = Exercise(
@@ -1355,6 +1500,7 @@ ENCODER = Exercise(
     right=_Encoder,
     cases=_encoder_cases,
     observe=_observe_encoder,
+    locate=_where_the_encoder_goes_wrong,
     mistakes=(
         Mistake(
             "one block used again and again",
@@ -1454,6 +1600,42 @@ ENCODER = Exercise(
             "The rate grows in a straight line: drop_path * i / (depth - 1).",
             _DEPTH,
             _SquaredRates,
+        ),
+        Mistake(
+            "a norm before the first block, and one at the end",
+            "The one at the end is right. In front, nothing norms the tokens: each block norms what its branches read.",
+            _POST,
+            _NormFirstAndLast,
+        ),
+        Mistake(
+            "every block twice",
+            "The tokens go through all blocks once.",
+            _HAND,
+            _BlocksTwice,
+        ),
+        Mistake(
+            "rates that fall, and one for a single block",
+            "The rate grows: 0 in the first block, drop_path in the last. A single block is the first.",
+            _DEPTH,
+            _FallingByLinspace,
+        ),
+        Mistake(
+            "a rate for a single block",
+            "A single block is the first one, and the first one has rate 0.",
+            _DEPTH,
+            _SingleRate,
+        ),
+        Mistake(
+            "a rate for the last block alone",
+            "The rate grows in a straight line, from block to block: drop_path * i / (depth - 1).",
+            _DEPTH,
+            _LastRateAlone,
+        ),
+        Mistake(
+            "rates that are rounded",
+            "Leave the rates as they come out: drop_path * i / (depth - 1).",
+            _DEPTH,
+            _RoundedRates,
         ),
     ),
 )

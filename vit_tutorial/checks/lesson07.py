@@ -25,6 +25,7 @@ from vit_tutorial.checks.harness import (
     normal,
     random_weights,
 )
+from vit_tutorial.checks.lent import Lent
 from vit_tutorial.checks.watch import NOT_ADAMW
 from vit_tutorial.vit import ViT, ViTConfig
 
@@ -208,7 +209,9 @@ def _as_list(work: Any, case: Case) -> Result:
             )
         return result.reshape(1) if isinstance(result, Tensor) and result.ndim == 0 else result
 
-    return call(listed, case, differentiable=True)
+    observed = call(listed, case, differentiable=True)
+    observed["changed"] += call(listed, case)["changed"]  # what needs no gradient may be changed in other places
+    return observed
 
 
 def _loss_cases() -> list[Case]:
@@ -792,6 +795,7 @@ def _group_cases() -> list[Case]:
 def _decays(work: Any, case: Case) -> Result:
     """The decay of each parameter, by its name."""
     model, weight_decay = case.args
+    lent = Lent(model)
     groups = work(model, weight_decay)
     if not isinstance(groups, (list, tuple)) or not all(isinstance(g, dict) and "params" in g for g in groups):
         raise Fault('expected a list of dictionaries, each with "params" and "weight_decay"')
@@ -812,7 +816,14 @@ def _decays(work: Any, case: Case) -> Result:
             found[name] = decay
     if lost := [name for name in names.values() if name not in found]:
         raise Fault(f"{lost[0]} stands in no group, so it would never be trained ({len(lost)} such)")
-    return {f"the decay of {name}": found[name] for name in names.values()}
+    decays = {f"the decay of {name}": found[name] for name in names.values()}
+    kept = {"what is frozen afterwards": _frozen(model), "the model afterwards": lent.afterwards()}
+    return decays | kept
+
+
+def _frozen(model: nn.Module) -> Words:
+    names = [name for name, p in model.named_parameters() if not p.requires_grad]
+    return Words(", ".join(names[:3]) + (", …" if len(names) > 3 else "") or "nothing")
 
 
 def _members(params: Any) -> list[Any]:
@@ -978,19 +989,29 @@ def _task(count: int, classes: int, seed: int) -> tuple[Tensor, Tensor]:
     return images, (best + ((torch.arange(count) + count) % 5 > 2)) % classes
 
 
+class _Notes:
+    """The sizes of the batches that a model got, and whether answers kept their graph; its copies write in it, too."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.graph = False
+
+    def __deepcopy__(self, memo: Any) -> _Notes:
+        return self
+
+
 class _Asked(nn.Module):
-    """A classifier that notes the batches it gets, and whether its answers keep their graph."""
+    """A classifier that takes notes. Its logits are small, and the largest may be negative."""
 
     def __init__(self, pixels: int, classes: int) -> None:
         super().__init__()
         self.layers = _classifier(pixels, classes)
-        self.sizes: list[int] = []
-        self.graph = False
+        self.notes = _Notes()
 
     def forward(self, x: Tensor) -> Tensor:
-        answer: Tensor = self.layers(x)
-        self.sizes.append(len(x))
-        self.graph |= answer.requires_grad
+        answer: Tensor = self.layers(x) / 8 - 0.2
+        self.notes.sizes.append(len(x))
+        self.notes.graph |= answer.requires_grad
         return answer
 
 
@@ -1004,20 +1025,21 @@ def _accuracy_cases() -> list[Case]:
 
 def _measured(work: Any, case: Case) -> Result:
     model = _Asked(12, *case.build).train()
+    lent, sizes = Lent(model), model.notes.sizes
     result = work(model, *[x.clone() if isinstance(x, Tensor) else x for x in case.args])
     images, _, batch = case.args
-    if not model.sizes:
+    if not sizes:
         raise Fault("the model was never asked: call model(images) on each batch")
-    asked = "in batches of batch_size" if _batched(model.sizes, len(images), batch) else f"{_some(model.sizes)} at once"
-    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    asked = "in batches of batch_size" if _batched(sizes, len(images), batch) else f"{_some(sizes)} at once"
     modes = {part.training for part in model.modules()}
     return {
         "how the images come": Words(asked),
         "result": result,
         "model.training afterwards": model.training,
         "the mode of the model's parts afterwards": Words("one" if len(modes) == 1 else "more than one"),
-        "whether gradients are on while it measures": Words("on" if model.graph else "off"),
-        "how many parameters are frozen afterwards": Words(str(len(frozen) or "none")),
+        "whether gradients are on while it measures": Words("on" if model.notes.graph else "off"),
+        "what is frozen afterwards": _frozen(model),
+        "the model afterwards": lent.afterwards(),
     }
 
 
@@ -1354,6 +1376,7 @@ def _trained(work: Any, case: Case) -> Result:
     """The loss of every step, and the weights at the end."""
     model = _classifier(12, 3, *case.build).eval()
     images, labels, orders, *rest = case.args
+    lent = Lent(model, trained=True)
     losses = work(model, images.clone(), labels.clone(), [order.clone() for order in orders], *rest)
     if isinstance(losses, Tensor) and losses.requires_grad:
         raise Fault(f"the losses carry their graph: {_GRAPH}")
@@ -1364,7 +1387,8 @@ def _trained(work: Any, case: Case) -> Result:
         if None not in numbers:
             losses = torch.tensor(numbers, dtype=torch.float64)
     weights = {f"{name}, trained": p.detach() for name, p in model.named_parameters()}
-    return {"losses": losses if losses is None or isinstance(losses, (Tensor, list)) else _as_losses(losses)} | weights
+    losses = losses if losses is None or isinstance(losses, (Tensor, list)) else _as_losses(losses)
+    return {"losses": losses} | weights | {"the model afterwards": lent.afterwards()}
 
 
 _GRAPH = "each keeps alive all that was computed for it, step after step. Return numbers: loss.item()"

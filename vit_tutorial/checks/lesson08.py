@@ -906,7 +906,8 @@ POSITION_SIMILARITY = Exercise(
     points=2,
     right=_cosine,
     cases=lambda: [
-        Case(f"position {shape}", (3 * normal(*shape, seed=shape[1]),)) for shape in [(1, 5, 4), (1, 7, 3), (1, 10, 8)]
+        Case(f"position {shape}, spread {spread:g}", (spread * normal(*shape, seed=shape[1]),))
+        for shape, spread in [((1, 5, 4), 3.0), ((1, 7, 3), 3.0), ((1, 10, 8), 3.0), ((1, 6, 5), 0.02)]
     ],
     observe=call,
     forbidden=(explain.position_similarity,),

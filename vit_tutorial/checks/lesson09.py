@@ -176,6 +176,7 @@ def _name_cases() -> list[Case]:
         ("encoder.layers.encoder_layer_0.ln_1.weight", vision, "torchvision's rules"),
         ("encoder.layers.encoder_layer_1.self_attention.in_proj_bias", vision, "torchvision's rules"),
         ("encoder.layers.encoder_layer_11.mlp.3.bias", vision, "torchvision's rules"),
+        ("encoder.layers.encoder_layer_12.mlp.0.bias", vision, "torchvision's rules"),
         ("encoder.layers.encoder_layer_47.ln_2.weight", vision, "torchvision's rules"),
         ("class_token", vision, "torchvision's rules"),
         ("vit.encoder.layer.2.attention.output.dense.weight", faces, "Hugging Face's rules"),
@@ -186,19 +187,24 @@ def _name_cases() -> list[Case]:
         ("layer3xfc.bias", dots, "rules of one layer"),
         ("layerx.fc.weight", dots, "rules of one layer"),
         ("Head.weight", dots, "rules of one layer"),
+        ("encoder.layers.encoder_layer_.mlp.3.bias", vision, "torchvision's rules"),
+        ("head.weight ", dots, "rules of one layer"),
     ]
     return [Case(f"{name}, {whose}", (name, rules)) for name, rules, whose in asked]
 
 
 def _naming(work: Any, case: Case) -> Result:
     name, rules = case.args
+    given = dict(rules)
     try:
-        found = work(name, dict(rules))
+        found = work(name, given)
     except ValueError:
-        return {"result": REFUSED}
+        found = REFUSED
     if isinstance(found, BaseException):
         raise Fault(f"returned a {type(found).__name__}: raise it (raise ValueError(…))")
-    return {"result": str(found) if isinstance(found, str) else found}
+    afterwards = Words("as they were" if given == dict(rules) else "changed")
+    found = str(found) if isinstance(found, str) and found is not REFUSED else found
+    return {"result": found, "the rules afterwards": afterwards}
 
 
 def _about_names(compared: list[tuple[Case, Result, Result]]) -> str:

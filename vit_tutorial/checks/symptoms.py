@@ -101,7 +101,7 @@ def _shifted(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     if a.shape != b.shape or a.numel() < 2:
         return ""
     shift = (a - b).mean().item()
-    if not _same(a - shift, b, tolerance):
+    if abs(shift) < tolerance or not _same(a - shift, b, tolerance):
         return ""
     return f"Every number is {_number(abs(shift))} too {'large' if shift > 0 else 'small'}."
 
@@ -148,8 +148,23 @@ def _plus_an_input(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> st
             return f"What is missing is {name}: added to yours, it gives the right numbers."
         if abs(times + 1) < 1e-4:
             return f"{name} is added once too often: without it your numbers are right."
-        if abs(times - round(times)) < 1e-4:
-            return f"Yours and the right numbers differ by {_number(abs(times))} times {name}."
+        return f"Yours and the right numbers differ by {_number(abs(times))} times {name}."
+    return ""
+
+
+def _mixed_with_an_input(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
+    """The right one times a number, plus an input times a number."""
+    if a.shape != b.shape or a.numel() < 8:
+        return ""
+    for name, x in _broadcast(inputs, b):
+        columns = torch.stack([b.flatten(), x.flatten()], dim=1)
+        if not (columns.isfinite().all() and a.isfinite().all()):  # the library behind lstsq would write to stderr
+            continue
+        found = torch.linalg.lstsq(columns, a.flatten()[:, None]).solution
+        if bool((found.abs() > 1e-3).all()) and _same((columns @ found).reshape(a.shape), a, tolerance):
+            return (
+                f"Yours is {_number(found[0].item())} times the right one plus {_number(found[1].item())} times {name}."
+            )
     return ""
 
 
@@ -441,7 +456,8 @@ def _sums(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     for axis in range(a.ndim - 1):
         if a.shape[axis] > 1 and _same(a.sum(axis), ones.double().expand(a.sum(axis).shape), 1e-4):
             return f"The rows should sum to 1 along the last axis; yours sum to 1 along axis {axis}."
-    return f"The rows should sum to 1; yours sum to {_number(sums.flatten()[0].item())} and the like."
+    worst = sums.flatten()[(sums.flatten() - 1).abs().argmax()].item()
+    return f"The rows should sum to 1; yours don't: one sums to {worst:.7g}."
 
 
 def _all_alike(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
@@ -550,6 +566,7 @@ EXACT: tuple[Finder, ...] = (
     _sums,
     _row_by_row,
     _line,
+    _mixed_with_an_input,
     _a_function,
     _all_alike,
 )

@@ -20,7 +20,7 @@
     ["attention", "[data-spot=sums]", ({ h }) => `It takes over the values of what it looks at, in these shares. ${h} heads do this side by side, each with its own way of looking.`],
     ["mlp", "[data-spot=hidden]", ({ M }) => `Then every token works alone: ${M} hidden units, each switched on by something it has learned to find.`],
     ["layers", "[data-spot=lens]", ({ L }) => `Attention and MLP make a block, and there are ${L}. Here is what the answer would be after each of them.`],
-    ["head", "[data-spot=probabilities]", ({ prefix }) => `Last, ${prefix ? "one token, the class token," : "the mean of all tokens"} is turned into one score a class, and softmax makes probabilities of them: the answer.`],
+    ["head", "[data-spot=probabilities]", ({ prefix }) => `Last, ${prefix ? "one more token, which belongs to no patch and has collected the answer (the class token)," : "the mean of all tokens"} is turned into one score for each class. Softmax makes probabilities of them.`],
     ["what-if", "[data-spot=switches]", () => "Is all of this needed? Switch a part off, shuffle the patches, take the positions away, and watch the answer."],
     ["what-if", "[data-spot=matters]", () => "Which head matters for this picture? Let the page try each of them. After that, walk where you like."],
   ];
@@ -35,7 +35,7 @@
     const samples = Array.from({ length: data.samples.count }, (_, i) => Float32Array.from(levels.subarray(i * size, (i + 1) * size), (v) => v / white));
     const id = [...data.weights.values.slice(-4000)].reduce((hash, letter) => (31 * hash + letter.charCodeAt(0)) >>> 0, 7).toString(36);
     const state = { picture: samples[0], sample: 0, changes: { ...NOTHING }, station: "patches", stop: 0,
-      token: prefix + Math.floor(rows / 2) * columns + Math.floor(columns / 2), layer: L - 1, head: 0, row: 0, read: null, swapping: false };
+      token: prefix + Math.floor(rows / 2) * columns + Math.floor(columns / 2), layer: 0, head: 0, row: 0, read: null, swapping: false };
     const past = []; // pictures and changes to go back to
     const say = (text) => { $(".live-region").textContent = text; };
 
@@ -98,7 +98,7 @@
     const model = { follow: (row) => { if (row !== state.row) { state.row = row; draw(); } }, row: () => state.row };
     const scene = () => {
       const block = now.blocks[state.layer], patch = Math.max(state.token - prefix, 0);
-      return { run: now, weights, data, changes: state.changes, picture: rearrange(state.picture, data, state.changes), token: state.token, patch,
+      return { run: now, weights, data, changes: state.changes, picture: rearrange(state.picture, data, state.changes), token: state.token, layer: state.layer, patch,
         block, one: block.attention.heads[state.head], D, d, M, T, model, tokenName, clicked: chooseToken,
         across: (c) => (C === 3 ? `${["red", "green", "blue"][c]}, ` : C > 1 ? `channel ${c}, ` : "") };
     };
@@ -205,7 +205,7 @@
         change({ order });
       }
       Object.assign(state, { token, swapping: false });
-      $(".picker .note:last-child").textContent = "Click a patch to follow it.";
+      $(".picker .note:last-child").textContent = "Click a patch to follow it. Counting begins at 0.";
       draw();
       say(`${tokenName(token)}, ${placeOf(token)}`);
     }
@@ -285,7 +285,7 @@
       }
       drawTried(kind, parts, falls);
       const most = falls.indexOf(Math.max(...falls)), { off, hide } = parts[most], which = off ? partName(off).replace(" off", "") : `patch ${hide}`;
-      $('[data-text="tried"]').textContent = `${classes[k]} has ${percent(was)}. This is how far it falls without each, in points of a hundred. The most: ${which}, ${falls[most].toFixed(1)}.`;
+      $('[data-text="tried"]').textContent = `When this was tried, ${classes[k]} had ${percent(was)}. Without each, it falls by so many points of a hundred. The most: ${which}, ${falls[most].toFixed(1)}.`;
     }
 
     function drawTried(kind, parts, falls) {
@@ -302,7 +302,7 @@
         place.append(make("div", { className: "tried-row" }, make("span", { className: "when", textContent: `block ${layer}` }),
           ...parts.slice(layer * across, (layer + 1) * across).map(({ off, name }, i) => {
             const fall = falls[layer * across + i], button = make("button", { type: "button", className: "drop", title: "Switch it off, or on", onclick: () => toggle(off) });
-            button.append(make("span", { textContent: name }), make("b", { textContent: `${fall > 0 ? "−" : "+"}${Math.abs(fall).toFixed(1)}` }));
+            button.append(make("span", { textContent: name }), make("b", { textContent: Math.abs(fall) < 0.05 ? "0.0" : `${fall > 0 ? "−" : "+"}${Math.abs(fall).toFixed(1)}` }));
             button.style.setProperty("--share", `${Math.max(0, (100 * fall) / most)}%`);
             return button;
           })));
@@ -412,6 +412,7 @@
 
     function leaveTour() {
       $$(".spot").forEach((element) => element.classList.remove("spot"));
+      $(".sentence").textContent = state.stop < TOUR.length - 1 ? "You walk on your own. Next goes on with the tour." : "You walk on your own.";
     }
 
     const actions = {

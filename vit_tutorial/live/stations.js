@@ -193,9 +193,10 @@
   const TEXTS = {
     grid: ({ data: { config: { grid, patches } } }) => `${grid[0]} × ${grid[1]} = ${patches}`,
     channels: ({ data: { config: { shape } } }) => (shape[0] > 1 ? ", first all red, then all green, then all blue" : ""),
-    normalise: ({ data: { mean, std } }) => `(x − ${mean[0].toFixed(3)}) / ${std[0].toFixed(3)}${mean.length > 1 ? " for red" : ""}`,
+    normalise: ({ data: { mean, std } }) => `(pixel − ${mean[0].toFixed(3)}) / ${std[0].toFixed(3)}${mean.length > 1 ? " for red" : ""}`,
     dim: ({ D }) => `D = ${D}`,
     mlpDim: ({ M }) => `M = ${M}`,
+    block: ({ data: { config: { depth } }, layer }) => `Attention and MLP together are a block. This model has ${depth}, one after the other; you are in block ${layer}.`,
     stem({ data: { config }, run }) {
       if (!config.stem) return "";
       const maps = run.embed.maps.map(({ shape: [F, h, w] }) => `${F} × ${h} × ${w}`);
@@ -204,13 +205,13 @@
     sum({ run, weights, data: { config }, patch, D, model }) {
       const { weight, bias } = weights.embed.patches.proj, length = weight.length / D, j = model.row();
       const terms = Array.from({ length }, (_, i) => [run.embed.cut[patch * length + i], weight[j * length + i]]);
-      const some = terms.slice(0, 2).map(([a, b]) => `${digits(a)} · ${digits(b)}`).join(" + ");
-      return `Number ${j} = ${some}${length > 2 ? " + …" : ""} (${length} products) + ${digits(bias[j])} = ${digits(run.embed.projected[patch * D + j])}`;
+      const some = terms.slice(0, 2).map(([a, b]) => `${digits(a)} · (${digits(b)})`).join(" + ");
+      return `Number ${j} = ${some}${length > 2 ? " + …" : ""} (${length} products), and the learned offset ${digits(bias[j])}: ${digits(run.embed.projected[patch * D + j])}`;
     },
     classToken: ({ data: { config } }) => (config.prefix ? "One more token, the class token, comes first. It belongs to no patch, and will collect the answer." : "This model has no class token: in the end it takes the mean of all patches."),
     contentName: ({ token, data: { config } }) => (token < config.prefix ? "The class token, learned" : "x E, the token of the patch"),
     scale: ({ data: { config }, changes, d }) => {
-      const by = [changes.scale === false ? "" : ` ÷ √d = ${digits(Math.sqrt(d))}`, (changes.temperature ?? 1) === 1 ? "" : ` ÷ ${changes.temperature}`];
+      const by = [changes.scale === false ? "" : ` ÷ √d = √${d}`, (changes.temperature ?? 1) === 1 ? "" : ` ÷ ${changes.temperature}`];
       return by.join("") ? `The same${by.join("")}` : "The same, not divided";
     },
     active({ block, token, M }) {

@@ -1,0 +1,307 @@
+"""What is lent to a student's work is as it was afterwards: a model, a dictionary, the settings of torch."""
+
+import copy
+import re
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import vit_tutorial as vt
+from vit_tutorial import checks
+from vit_tutorial.checks import lesson09
+from vit_tutorial.checks.lent import AS_IT_WAS, Lent
+
+
+def said(capsys) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def model() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.3), nn.LayerNorm(3))
+
+
+def replace_a_parameter(m):
+    m[0].weight = nn.Parameter(m[0].weight.detach().clone())
+
+
+def patch_forward(m):
+    m[2].forward = lambda x: x
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m[0].register_forward_hook(lambda *a: None), "a hook is left on 0 (take it off: handle.remove())"),
+        (lambda m: m.register_forward_pre_hook(lambda *a: None), "a hook is left on it"),
+        (patch_forward, "2.forward has been replaced"),
+        (lambda m: setattr(m[1], "p", 0.0), "1.p has been replaced"),
+        (lambda m: setattr(m, "answer", []), "not as it was: answer has been replaced"),
+        (lambda m: m.append(nn.GELU()), "its part 3 is not the one that it had"),
+        (lambda m: m.__setitem__(1, nn.Identity()), "its part 1 is not the one that it had"),
+        (replace_a_parameter, "its parameter 0.weight is not the one that it had"),
+        (lambda m: nn.init.zeros_(m[0].weight), "0.weight has other numbers"),
+        (lambda m: m[2].requires_grad_(False), "requires_grad of 2.weight is False"),
+    ],
+)
+def test_what_has_changed_is_named(change, words):
+    lent = Lent(one := model())
+    change(one)
+    assert words in lent.afterwards()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda m: m(torch.ones(1, 2)).sum().backward(),
+        lambda m: m.eval(),
+        lambda m: m[0].register_forward_hook(lambda *a: None).remove(),
+        lambda m: copy.deepcopy(m).append(nn.GELU()),
+        lambda m: m.zero_grad(),
+    ],
+)
+def test_what_may_change_is_not(use):
+    lent = Lent(one := model())
+    use(one)
+    assert lent.afterwards() == AS_IT_WAS
+
+
+def test_a_model_that_is_to_be_trained_may_have_other_numbers():
+    lent = Lent(one := model(), trained=True)
+    nn.init.zeros_(one[0].weight)
+    one[2].requires_grad_(False)
+    assert lent.afterwards() == AS_IT_WAS
+
+
+# ---- In the checks -----------------------------------------------------------------------------------------------
+
+
+def maps(model, images):
+    z, found = model.embed(images), []
+    for block in model.blocks:
+        q, k, _ = block.attention.qkv(block.norm1(z)).unflatten(-1, (3, block.attention.num_heads, -1)).unbind(2)
+        found.append((q.transpose(1, 2) @ k.permute(0, 2, 3, 1) / q.shape[-1] ** 0.5).softmax(-1))
+        z = block(z)
+    return found
+
+
+def leaves_a_hook(model, images):
+    model.blocks[0].register_forward_hook(lambda *a: None)
+    return maps(model, images)
+
+
+def patches_the_model(model, images):
+    model.norm.forward = lambda x: x
+    return maps(model, images)
+
+
+def changes_numbers(model, images):
+    found = maps(model, images)
+    nn.init.zeros_(model.head.weight)
+    return found
+
+
+class Seeded(nn.Module):
+    def __init__(self, image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim, pool):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = vt.Embeddings(image_size, patch_size, in_channels, dim, class_token=pool == "cls")
+        self.blocks = nn.Sequential(*[vt.EncoderBlock(dim, num_heads, mlp_dim) for _ in range(depth)])
+        self.norm, self.head, self.pool = nn.LayerNorm(dim, eps=1e-6), nn.Linear(dim, num_classes), pool
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, images):
+        z = self.norm(self.blocks(self.embed(images)))
+        return self.head(z[:, 0] if self.pool == "cls" else z.mean(dim=1))
+
+
+def groups(model, weight_decay):
+    kernels = [p for name, p in model.named_parameters() if name.endswith("weight") and p.ndim > 1]
+    rest = [p for p in model.parameters() if not any(p is kernel for kernel in kernels)]
+    return [{"params": kernels, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
+
+
+def begins_anew(model, weight_decay):
+    nn.init.zeros_(next(model.parameters()))
+    return groups(model, weight_decay)
+
+
+def freezes_the_rest(model, weight_decay):
+    found = groups(model, weight_decay)
+    for parameter in found[1]["params"]:
+        parameter.requires_grad_(False)
+    return found
+
+
+def accuracy(model, images, labels, batch_size, hit=lambda logits, y: logits.argmax(1) == y):
+    model.eval()
+    with torch.no_grad():
+        pairs = zip(images.split(batch_size), labels.split(batch_size), strict=True)
+        share = torch.cat([hit(model(x), y) for x, y in pairs]).double().mean().item()
+    model.train()
+    return share
+
+
+def freezes(model, *task):
+    model.requires_grad_(False)
+    return accuracy(model, *task)
+
+
+def any_number(name, rules):
+    for their, our in rules.items():
+        pattern = re.escape(their).replace(r"\{i\}", r"(?P<i>\d*)").replace(r"\*", "(?P<leaf>weight|bias)")
+        if found := re.fullmatch(pattern, name):
+            parts = {"i": "", "leaf": ""} | found.groupdict()
+            return our.replace("{i}", parts["i"]).replace("*", parts["leaf"])
+    raise ValueError(name)
+
+
+def without_blanks(name, rules):
+    return lesson09._finder()(name.strip(), rules)
+
+
+def counts_confident_answers(model, *task):
+    return accuracy(model, *task, hit=lambda logits, y: (logits.argmax(1) == y) & (logits.amax(1) > 0))
+
+
+def switches_gradients_off(model, *task):
+    torch.set_grad_enabled(False)
+    return accuracy(model, *task)
+
+
+def on_a_copy(model, *task):
+    return accuracy(copy.deepcopy(model), *task)
+
+
+def smoothed(logits, labels, epsilon):
+    if not logits.requires_grad:
+        logits -= logits.amax(1, keepdim=True)
+    K = logits.shape[1]
+    return -((epsilon / K + (1 - epsilon) * F.one_hot(labels, K)) * logits.log_softmax(1)).sum(1).mean()
+
+
+def takes_a_rule_out(name, rules):
+    our = checks.CATALOGUE["our_name"].right(name, rules)
+    del rules[next(iter(rules))]
+    return our
+
+
+def of_clamped_lengths(position):
+    x = position[0, 1:]
+    x = x / x.norm(dim=-1, keepdim=True).clamp(min=1e-1)
+    return x @ x.T
+
+
+def neighbours(A, a, B, k):
+    nearest = (F.normalize(B, dim=1) @ F.normalize(A, dim=1).T).topk(k, dim=1).indices
+    return F.one_hot(a[nearest], 10).sum(1).argmax(1)
+
+
+def as_float32(state, num_classes, old_grid, new_grid):
+    new = {name: tensor.float() for name, tensor in state.items()}
+    D = new["head.weight"].shape[1]
+    new |= {"head.weight": torch.zeros(num_classes, D), "head.bias": torch.zeros(num_classes)}
+    return new | {"embed.position": vt.resize_position_embedding(new["embed.position"], old_grid, new_grid)}
+
+
+def trains_with_a_hook(model, *task):
+    model.register_forward_hook(lambda *a: None)
+    return checks.CATALOGUE["fit"].right(model, *task)
+
+
+def parts_exchanged(weight, bias, dist_weight, dist_bias):
+    return (bias + dist_bias) / 2, torch.cat([weight, dist_weight], dim=1) / 2
+
+
+def rates(model, rate, decay, lowest=None):
+    L = len(model.blocks)
+    found = [{"params": [*model.norm.parameters(), *model.head.parameters()], "lr": rate}]
+    found += [{"params": list(b.parameters()), "lr": rate * decay ** (L - i)} for i, b in enumerate(model.blocks)]
+    lowest = rate * decay ** (L + 1) if lowest is None else lowest
+    return [*found, {"params": list(model.embed.parameters()), "lr": lowest}]
+
+
+def no_rate_for_the_embedding(model, rate, decay):
+    return rates(model, rate, decay, lowest=0.0)
+
+
+def rates_and_a_hook(model, rate, decay):
+    model.register_forward_hook(lambda *a: None)
+    return rates(model, rate, decay)
+
+
+def trained(model, images, labels, rate, decay, steps, loss=F.cross_entropy, share=lambda step: 1.0):
+    adam = torch.optim.AdamW(model.head.parameters(), lr=rate, weight_decay=decay)
+    model.eval()
+    for step in range(steps):
+        adam.param_groups[0]["lr"] = rate * share(step)
+        adam.zero_grad()
+        loss(model(images), labels).backward()
+        adam.step()
+
+
+def on_other_labels(*task):
+    trained(*task, loss=lambda logits, labels: F.cross_entropy(logits, (labels + 1) % logits.shape[1]))
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (on_other_labels, "numbers of the head's weight go the wrong way: look at"),
+        (lambda *task: trained(*task, share=lambda step: 0.7), "goes the right way, and is 0.7 times as long"),
+        (lambda *task: trained(*task, share=lambda step: 1 - 0.1 * step), "the head's first step is right. One of the"),
+    ],
+)
+def test_a_head_that_is_trained_otherwise_is_told_from_when(work, words, capsys):
+    assert not checks.check_tune_head(work)
+    assert words in said(capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "work", "words"),
+    [
+        ("fit", trains_with_a_hook, "a hook is left on it"),
+        ("joined_heads", parts_exchanged, "the two parts of result are right, but exchanged"),
+        ("attention_maps", leaves_a_hook, "the model afterwards is not as it was: a hook is left on blocks.0"),
+        ("attention_maps", patches_the_model, "norm.forward has been replaced"),
+        ("attention_maps", changes_numbers, "head.weight has other numbers"),
+        ("parameter_groups", begins_anew, "has other numbers"),
+        ("attention_maps", maps, ""),
+        ("vit", Seeded, "the same in every model (your code sets a seed, for everybody)"),
+        ("parameter_groups", freezes_the_rest, "what is frozen afterwards is"),
+        ("parameter_groups", groups, ""),
+        ("accuracy", freezes, "what is frozen afterwards is layers."),
+        ("our_name", any_number, "No rule fits encoder.layers.encoder_layer_.mlp.3.bias"),
+        ("our_name", without_blanks, "head.weight , rules of one layer wrong"),
+        ("accuracy", counts_confident_answers, "Yours counts"),
+        ("accuracy", switches_gradients_off, "gradients stay switched off afterwards"),
+        ("accuracy", on_a_copy, ""),
+        ("smoothed_cross_entropy", smoothed, "argument 1 was changed in place"),
+        ("our_name", takes_a_rule_out, "the check's own answer"),
+        ("position_similarity", of_clamped_lengths, "spread 0.02"),
+        ("knn", neighbours, "raised RuntimeError"),
+        ("for_a_new_task", as_float32, "is of dtype torch.float32 now, and must stay as it was, torch.float64"),
+        ("layer_rates", no_rate_for_the_embedding, "with a rate of 0"),
+        ("layer_rates", rates_and_a_hook, "a hook is left on it"),
+        ("layer_rates", rates, ""),
+    ],
+)
+def test_a_work_that_leaves_something_else_behind(name, work, words, capsys):
+    passed = getattr(checks, f"check_{name}")(work)
+    text = said(capsys)
+    assert passed is (words == ""), text
+    assert words in text
+
+
+def test_a_rate_of_0_is_not_a_parameter_in_no_group(capsys):
+    checks.check_layer_rates(no_rate_for_the_embedding)
+    assert "an embedding in no group" not in said(capsys)
+
+
+def test_a_dictionary_that_is_lent_is_compared(capsys):
+    """Behind the check's own answer the rules are what it is about."""
+    observe = checks.CATALOGUE["our_name"].observe
+    case = checks.CATALOGUE["our_name"].cases()[0]
+    assert observe(takes_a_rule_out, case)["the rules afterwards"] == "changed"

@@ -1,0 +1,218 @@
+"""Lesson 11: five ways to say where patches lie."""
+
+import pytest
+import timm
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from timm.layers.pos_embed_rel import RelPosBias, gen_relative_position_index
+
+import vit_tutorial as vt
+from vit_tutorial import positions
+from vit_tutorial.positions import GridPosition, PositionViT, RelativeBias, offsets
+
+CONFIG = vt.ViTConfig(
+    image_size=(8, 12), patch_size=4, in_channels=1, num_classes=3, dim=16, depth=3, num_heads=2, mlp_dim=24
+)
+WAYS = [
+    ("none", "once"),
+    *[(kind, place) for kind in ("1d", "2d", "sincos") for place in ("once", "every layer", "every layer, shared")],
+    ("relative", "every layer"),
+    ("relative", "every layer, shared"),
+]
+
+
+def filled(model):
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model.double().eval()
+
+
+def test_once_in_one_dimension_is_the_plain_model():
+    ours, plain = filled(PositionViT(CONFIG, "1d")), vt.ViT(CONFIG).double().eval()
+    state = ours.state_dict()
+    place = torch.cat([state.pop("positions.0.prefix"), state.pop("positions.0.place")], dim=1)
+    plain.load_state_dict(state | {"embed.position": place})
+    images = torch.randn(2, 1, 8, 12, dtype=torch.float64)
+    assert torch.allclose(ours(images), plain(images), rtol=0, atol=1e-12)
+    assert torch.allclose(ours.attention_maps(images)[2], plain.attention_maps(images)[2], rtol=0, atol=1e-12)
+
+
+def test_sines_added_once_are_the_plain_model_s():
+    ours = filled(PositionViT(CONFIG, "sincos"))
+    plain = vt.ViT(vt.ViTConfig(**{**vars(CONFIG), "position": "sincos"})).double().eval()
+    state = {name: tensor for name, tensor in ours.state_dict().items() if not name.startswith("positions.")}
+    told = plain.load_state_dict(state, strict=False)
+    assert set(told.missing_keys) <= {"embed.position"}
+    assert not told.unexpected_keys
+    images = torch.randn(2, 1, 8, 12, dtype=torch.float64)
+    assert torch.allclose(ours(images), plain(images), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["1d", "2d", "sincos"])
+def test_added_in_every_layer_is_added_in_front_of_each_block(kind):
+    model = filled(PositionViT(CONFIG, kind, "every layer"))
+    images = torch.randn(2, 1, 8, 12, dtype=torch.float64)
+    z = model.embed(images)
+    for block, position in zip(model.blocks, model.positions, strict=True):
+        z = block(z + position())
+    assert torch.allclose(model.features(images), model.norm(z), rtol=0, atol=1e-12)
+    shared = filled(PositionViT(CONFIG, kind, "every layer, shared"))
+    z = shared.embed(images)
+    for block in shared.blocks:
+        z = block(z + shared.positions[0]())
+    assert torch.allclose(shared.features(images), shared.norm(z), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "place"), [("none", "once"), *WAYS[-2:]])
+def test_whole_patches_moved_on_plain_ground_without_an_edge_in_reach(kind, place):
+    """No places told: moved by whole patches the answer stays. Told by ways, it only nearly does: ground is cut off."""
+    config = vt.ViTConfig(
+        image_size=16, patch_size=4, in_channels=1, num_classes=3, dim=16, depth=2, num_heads=2, mlp_dim=24
+    )
+    model = filled(PositionViT(config, kind, place))
+    images = torch.zeros(1, 1, 16, 16, dtype=torch.float64)
+    images[..., 4:8, 4:12] = torch.randn(4, 8, dtype=torch.float64)
+    same = torch.allclose(model(images), model(images.roll(4, dims=2)), rtol=0, atol=1e-9)
+    assert same == (kind == "none")
+
+
+@pytest.mark.parametrize("pool", ["cls", "mean"])
+@pytest.mark.parametrize(("kind", "place"), WAYS)
+def test_settings_of_the_config_reach_every_layer(kind, place, pool):
+    settings = {"qkv_bias": False, "dropout": 0.1, "attention_dropout": 0.2, "pool": pool}
+    model = PositionViT(vt.ViTConfig(**{**vars(CONFIG), **settings}), kind, place)
+    for block in model.blocks:
+        attention = block.attention
+        assert attention.qkv.bias is None
+        assert (attention.attention_dropout, attention.dropout.p) == (0.2, 0.1)
+    assert model(torch.zeros(2, 1, 8, 12)).shape == (2, 3)
+
+
+@pytest.mark.parametrize(("kind", "place"), WAYS)
+def test_the_order_of_patches_counts_where_places_are_told(kind, place):
+    model = filled(PositionViT(CONFIG, kind, place))
+    images = torch.randn(2, 1, 8, 12, dtype=torch.float64)
+    patches = vt.patchify(images, 4)[:, [3, 0, 5, 1, 4, 2]]
+    shuffled = vt.unpatchify(patches, 4, (8, 12))
+    same = torch.allclose(model(images), model(shuffled), rtol=0, atol=1e-9)
+    assert same == (kind == "none")
+
+
+@pytest.mark.parametrize(("kind", "place"), WAYS)
+def test_maps_are_those_that_the_forward_pass_uses(kind, place):
+    """Values of one make any weights that sum to 1 give one; a value at one token reads that token's weight."""
+    model = filled(PositionViT(CONFIG, kind, place))
+    images = torch.randn(1, 1, 8, 12, dtype=torch.float64)
+    seen = []
+    block = model.blocks[1]
+    block.attention.register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
+    maps = model.attention_maps(images, layers=[1])[1]  # (1, h, T, T)
+    (x, out), *_ = seen
+    v = block.attention.split_heads(x)[2]  # (1, h, T, d)
+    by_hand = block.attention.proj((maps @ v).transpose(1, 2).flatten(2))
+    assert torch.allclose(out, by_hand, rtol=0, atol=1e-10)
+
+
+@given(st.integers(1, 4), st.integers(1, 4))
+def test_offsets_number_the_ways_from_patch_to_patch(rows, columns):
+    index = offsets((rows, columns))
+    places = [(row, column) for row in range(rows) for column in range(columns)]
+    ways = [[(b[0] - a[0], b[1] - a[1]) for b in places] for a in places]
+    flat = [way for line in ways for way in line]
+    assert len(set(index.flatten().tolist())) == len(set(flat))
+    assert len({*zip(flat, index.flatten().tolist(), strict=True)}) == len(set(flat))
+    assert 0 <= index.min()
+    assert index.max() < (2 * rows - 1) * (2 * columns - 1)
+
+
+def test_a_relative_bias_sees_offsets_alone_and_begins_at_zero():
+    bias = RelativeBias((3, 3), 2)
+    assert bias().shape == (2, 10, 10)
+    assert not bias().any()
+    torch.nn.init.normal_(bias.table)
+    b = bias()
+    assert torch.equal(b[:, 1, 2], b[:, 5, 6]), "one to the right"
+    assert not torch.equal(b[:, 1, 2], b[:, 2, 1])
+    assert torch.equal(b[:, 0, 1:], b[:, 0, 1:2].expand(-1, 9))
+    assert bias.maps().shape == (2, 5, 5)
+    assert torch.equal(bias.maps()[:, 2, 3], b[:, 1, 2])
+
+
+@pytest.mark.parametrize("grid", [(2, 3), (3, 2), (4, 4)])
+def test_the_relative_bias_is_beits(grid):
+    """It counts the way from the other end in timm, and keeps the class token's three numbers in the same order."""
+    assert torch.equal(offsets(grid), gen_relative_position_index(grid).T)
+    theirs, ours = RelPosBias(grid, num_heads=2, prefix_tokens=1), RelativeBias(grid, 2)
+    torch.nn.init.normal_(theirs.relative_position_bias_table)
+    table = theirs.relative_position_bias_table.detach().T  # (h, ways + 3)
+    with torch.no_grad():
+        ours.table.copy_(torch.cat([table[:, :-3].flip(1), table[:, -3:]], dim=1))
+    assert torch.equal(ours(), theirs.get_bias()[0])
+
+
+def test_attention_with_a_bias_is_beits():
+    theirs = timm.models.beit.Attention(16, num_heads=2, qkv_bias=True, window_size=(2, 3)).double().eval()
+    ours = positions.BiasedAttention(16, 2, RelativeBias((2, 3), 2)).double().eval()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    table = theirs.relative_position_bias_table.detach().T  # (h, ways + 3)
+    with torch.no_grad():
+        ours.bias.table.copy_(torch.cat([table[:, :-3].flip(1), table[:, -3:]], dim=1))
+        ours.qkv.weight.copy_(theirs.qkv.weight)
+        ours.qkv.bias.copy_(torch.cat([theirs.q_bias, theirs.k_bias, theirs.v_bias]))
+        ours.proj.load_state_dict(theirs.proj.state_dict())
+    x = torch.randn(3, 7, 16, dtype=torch.float64)
+    assert torch.allclose(ours(x), theirs(x), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "numbers"), [("1d", 7 * 16), ("2d", 16 + (2 + 3) * 8), ("sincos", 0)])
+def test_so_many_numbers_are_learned(kind, numbers):
+    position = GridPosition((2, 3), 16, kind)
+    assert sum(parameter.numel() for parameter in position.parameters()) == numbers
+    assert position().shape == (1, 7, 16)
+
+
+def test_two_dimensions_share_rows_and_columns():
+    place = GridPosition((2, 3), 16, "2d")()[0, 1:].unflatten(0, (2, 3))  # (2, 3, D)
+    assert torch.equal(place[0, :, :8], place[0, :1, :8].expand(3, -1))
+    assert torch.equal(place[:, 1, 8:], place[:1, 1, 8:].expand(2, -1))
+
+
+def test_sines_are_the_embedding_s():
+    assert torch.equal(GridPosition((2, 3), 16, "sincos")()[:, 1:], vt.sincos_position_embedding((2, 3), 16))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("3d", "once"), ("'3d'", "choose one of none, 1d, 2d, sincos, relative")),
+        (("1d", "twice"), ("'twice'", "every layer")),
+        (("none", "every layer"), ("'none'", "'once'")),
+        (("relative", "once"), ("relative", "every layer")),
+    ],
+)
+def test_what_makes_no_sense_is_refused(refuses, arguments, words):
+    with refuses(ValueError, *words):
+        PositionViT(CONFIG, *arguments)
+
+
+def test_other_refusals(refuses):
+    with refuses(ValueError, "15", "even"):
+        GridPosition((2, 2), 15, "2d")
+    with refuses(ValueError, "'relative'", "sincos"):
+        GridPosition((2, 2), 16, "relative")
+    model = PositionViT(CONFIG, "relative", "every layer")
+    with refuses(ValueError, "layer 7", "0 to 2"):
+        model.attention_maps(torch.zeros(1, 1, 8, 12), layers=[7])
+
+
+@pytest.mark.parametrize("place", ["every layer", "every layer, shared"])
+def test_each_layer_learns_its_own_or_all_learn_one(place):
+    model = PositionViT(CONFIG, "relative", place)
+    torch.nn.init.normal_(model.head.weight)
+    model(torch.randn(2, 1, 8, 12)).square().sum().backward()
+    tables = [p for name, p in model.named_parameters() if name.endswith("table")]
+    assert len(tables) == (3 if place == "every layer" else 1)
+    assert all(table.grad is not None and table.grad.any() for table in tables)
+    assert positions.BiasedAttention is type(model.blocks[0].attention)
