@@ -27,6 +27,7 @@ The map: lesson, module, and what is in it.
 | 09 | predict       | What is in a photograph, from the command line.
 | 11 | positions     | Five ways to tell a ViT where its patches lie, in three places.
 | 12 | hybrid        | Tokens from the feature map of a convolutional network.
+| 13 | selfsup       | Learning without labels: masked patches, and a masked autoencoder.
 | 15 | modern        | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
 | 15 | convert_modern | Their names for the same weights.
 | 15 | configs_modern | What their config.json tells beside the weights.
@@ -80,6 +81,7 @@ if TYPE_CHECKING:  # for mypy and editors: a line a module that isn't imported a
     from vit_tutorial import recipe as recipe
     from vit_tutorial import runs as runs
     from vit_tutorial import scenes as scenes
+    from vit_tutorial import selfsup as selfsup
     from vit_tutorial import style as style
     from vit_tutorial import train as train
     from vit_tutorial import train_command as train_command
