@@ -122,8 +122,9 @@ def train_one(name: str, data: vt.data.Data, out: Path, epochs: int, resume: boo
 # ------------------------------------------------------------------------------------------------------- the report
 
 
-def macs_of(model: nn.Module) -> int:
-    """Multiply-accumulates of one image's forward pass, 3 x 32 x 32: a ViT's by formula, a CNN's as they happen."""
+def macs_of(name: str) -> int:
+    """Multiply-accumulates of one image's forward pass."""
+    model = model_of(name)
     if isinstance(model, vt.ViT):
         return vt.count_macs(model.config)
     total = 0
@@ -171,7 +172,7 @@ def report(out: Path) -> None:
         low, high = interval(result["test_accuracy"], 10_000)
         spent = f"{len(result['history'])} | {result['cpu_minutes'][-1]:.1f}"
         print(
-            f"| {result['run']} | {result['parameters']:,} | {macs_of(model_of(result['run'])) / 1e6:.1f} M | "
+            f"| {result['run']} | {result['parameters']:,} | {macs_of(result['run']) / 1e6:.1f} M | "
             f"{spent} | {until(result, 0.8)} | {until(result, 0.85)} | "
             f"{result['history'][-1]['test_accuracy']:.1%} | {result['test_accuracy']:.2%} [{low:.1%}, {high:.1%}] |"
         )
