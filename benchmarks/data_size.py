@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cifar10 import Residual
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import hybrid, runs, train
+from vit_tutorial.resnet import ResNet
 
 HERE = Path(__file__).parent
 CSV = HERE / "data_size.csv"
@@ -42,29 +42,14 @@ FIRST_STEPS = 1400  # on the five classes before
 RATES_IMAGES, RATES_STEPS = 5000, 300
 RATES = {"adamw": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2), "sgd": (3e-3, 1e-2, 3e-2, 1e-1, 3e-1)}
 SHAPE: dict[str, Any] = {"image_size": 32, "patch_size": 4, "dim": 96, "num_heads": 3, "mlp_dim": 192}
+BLOCKS = ((24, 1), (48, 2), (48, 1), (96, 2))  # of the ResNet: channels, stride
 STEM = hybrid.ConvStem(((24, 3, 1), (48, 3, 2), (96, 3, 2)))
-
-
-class ResNet(nn.Module):
-    """Nine 3 x 3 convolutions: images (B, 3, 32, 32) -> logits (B, K)."""
-
-    def __init__(self, num_classes: int) -> None:
-        super().__init__()
-        self.first = nn.Sequential(nn.Conv2d(3, 24, 3, padding=1, bias=False), nn.BatchNorm2d(24), nn.ReLU())
-        self.blocks = nn.Sequential(
-            Residual(24, 24, 1), Residual(24, 48, 2), Residual(48, 48, 1), Residual(48, 96, 2),
-        )  # fmt: skip
-        self.head = nn.Linear(96, num_classes)
-
-    def forward(self, images: Tensor) -> Tensor:
-        x = self.blocks(self.first(images))  # (B, 96, 8, 8)
-        return self.head(x.mean(dim=(2, 3)))  # (B, K)
 
 
 def model_of(name: str, num_classes: int, seed: int) -> nn.Module:
     torch.manual_seed(seed)
     if name == "resnet":
-        return ResNet(num_classes)
+        return ResNet(BLOCKS, num_classes)
     if name == "vit":
         return vt.ViT(vt.ViTConfig(**SHAPE, num_classes=num_classes, depth=3))
     return vt.ViT(vt.ViTConfig(**SHAPE, num_classes=num_classes, depth=2, stem=STEM))
@@ -87,9 +72,7 @@ def macs_of(model: nn.Module) -> int:
     return total
 
 
-def fit(
-    model: nn.Module, data: vt.data.Data, augment: str, optimizer: str, rate: float, seed: int, steps: int
-) -> None:
+def fit(model: nn.Module, data: vt.data.Data, augment: str, optimizer: str, rate: float, seed: int, steps: int) -> None:
     """So many steps whatever the number of images: a warm-up, then a cosine."""
     groups = train.parameter_groups(model, 0.05 if optimizer == "adamw" else 5e-4)
     steps_of = torch.optim.AdamW(groups) if optimizer == "adamw" else torch.optim.SGD(groups, momentum=0.9)
