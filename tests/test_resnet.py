@@ -31,8 +31,10 @@ def test_a_block_is_torchvisions_basic_block(in_channels, channels, stride):
         downsample = nn.Sequential(conv, nn.BatchNorm2d(channels))
     theirs = BasicBlock(in_channels, channels, stride, downsample).double().eval()
     names = {"norm1": "bn1", "norm2": "bn2", "shortcut": "downsample"}
-    state = {f"{names.get(name.split('.')[0], name.split('.')[0])}.{name.split('.', 1)[1]}": tensor
-             for name, tensor in ours.state_dict().items()}  # fmt: skip
+    state = {
+        f"{names.get(name.split('.')[0], name.split('.')[0])}.{name.split('.', 1)[1]}": tensor
+        for name, tensor in ours.state_dict().items()
+    }
     theirs.load_state_dict(state)
     x = torch.randn(2, in_channels, 9, 6, dtype=torch.float64)
     assert torch.allclose(ours(x), theirs(x), rtol=0, atol=1e-12)

@@ -10,20 +10,29 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
+from matplotlib.ticker import NullFormatter
 
 from vit_tutorial.style import CYCLE, PALETTE, STYLE, WIDTH
 
 Kind = Literal["convolution", "cut", "attention", "head"]
 FACES: dict[Kind, str] = {
-    "convolution": PALETTE["value"], "cut": PALETTE["patch"], "attention": PALETTE["query"], "head": PALETTE["class"],
-}  # fmt: skip
+    "convolution": PALETTE["value"],
+    "cut": PALETTE["patch"],
+    "attention": PALETTE["query"],
+    "head": PALETTE["class"],
+}
 
 
 def runs_by_number(
-    panels: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]], *, xlabel: str = "", ylabel: str = "",
+    panels: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
+    *,
+    xlabel: str = "",
+    ylabel: str = "",
     columns: int = 4,
-) -> Figure:  # fmt: skip
+) -> Figure:
     """Repeated runs over a logarithmic axis: a small dot for each run, a line through the means, panels side by side.
+
+    Panels of one row share their vertical axis.
 
     Args:
         panels: {title: {series: {number: the values of its runs}}}; a series keeps its colour in all panels.
@@ -36,7 +45,7 @@ def runs_by_number(
     rows = -(-len(panels) // columns)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(min(WIDTH, 3.6 * columns + 1.4), 3.3 * rows), layout="constrained")
-        axes = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        axes = figure.subplots(rows, columns, sharey="row", squeeze=False)
         for ax, (title, panel) in zip(axes.flat, panels.items(), strict=False):
             _panel(ax, panel, names)
             ax.set(title=title, xlabel=xlabel, ylabel=ylabel if ax in axes[:, 0] else "")
@@ -49,6 +58,7 @@ def runs_by_number(
 
 def _panel(ax: Axes, panel: Mapping[str, Mapping[float, Sequence[float]]], names: Sequence[str]) -> None:
     ax.set_xscale("log")
+    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.grid(color="#E5E5E5", linewidth=0.8)
     for name, series in panel.items():
         colour, numbers = CYCLE[names.index(name) % len(CYCLE)], sorted(series)
@@ -79,8 +89,15 @@ def pipelines(models: Mapping[str, Sequence[tuple[str, str, Kind]]]) -> Figure:
 
 
 def _part(ax: Axes, column: int, row: int, text: str, shape: str, face: str) -> None:
-    box = FancyBboxPatch((column + 0.06, row - 0.28), 0.82, 0.44, boxstyle="round,pad=0,rounding_size=0.06",
-                         facecolor=face, alpha=0.28, edgecolor=PALETTE["muted"])  # fmt: skip
+    box = FancyBboxPatch(
+        (column + 0.06, row - 0.28),
+        0.82,
+        0.44,
+        boxstyle="round,pad=0,rounding_size=0.06",
+        facecolor=face,
+        alpha=0.28,
+        edgecolor=PALETTE["muted"],
+    )
     ax.add_patch(box)
     ax.text(column + 0.47, row - 0.06, text, ha="center", va="center", fontsize=9.5)
     ax.text(column + 0.47, row + 0.3, shape, ha="center", va="center", fontsize=9, color=PALETTE["muted"])
