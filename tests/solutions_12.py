@@ -215,9 +215,9 @@ def heads_channels_first(x, weight, grid):
 
 WRONG = {
     "conv_matrix": ((matrix_of_the_upper_half, "has shape"), (matrix_doubled, "2 times")),
-    "receptive_field": ((field_of_one_side, ""), (field_as_an_area, "")),
+    "receptive_field": ((field_of_one_side, "one side"), (field_as_an_area, "an area")),
     "fair_comparison": (
-        (fair_without_rates, "expected two numbers"),
+        (fair_without_rates, "expected a pair"),
         (fair_of_one_model, "has no"),
         (fair_the_other_way_round, ""),
     ),

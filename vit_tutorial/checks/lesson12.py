@@ -364,6 +364,14 @@ def _receptive_field(
     return receptive_field
 
 
+def _one_side(layers: Sequence[Layer]) -> int:
+    return _receptive_field()(layers) // 2
+
+
+def _area(layers: Sequence[Layer]) -> int:
+    return int(_receptive_field()(layers) ** 2)
+
+
 def _from_the_front(layers: Sequence[Layer]) -> int:
     """The recursion that belongs to the last layer first, run from the first."""
     r = 1
@@ -438,6 +446,18 @@ RECEPTIVE_FIELD = Exercise(
             Slip(_receptive_field, grow=lambda r, step: r * (step + 1), jump=lambda jump, s: 1),
         ),
         Mistake(
+            "one side alone",
+            "You count the pixels on one side of the middle. Count both, and the middle.",
+            _SEES,
+            _one_side,
+        ),
+        Mistake(
+            "an area",
+            "You count all pixels that are seen. The question is how many in each direction: the root of yours.",
+            _SEES,
+            _area,
+        ),
+        Mistake(
             "layers in the wrong order",
             "r · stride + kernel - stride is right from the last layer to the first. You go from the first "
             "to the last.",
@@ -504,7 +524,7 @@ def _of_each_model(work: Any, case: Case) -> Result:
     result = call(work, case)
     given, names = result["result"], sorted({run["model"] for run in case.args[0]})
     if not isinstance(given, dict):
-        raise Fault(f"returned {type(given).__name__}, expected a dictionary: {{model: (rate, test accuracy)}}")
+        raise Fault(f"returned {type(given).__name__}, expected a dictionary, {{model: (rate, test accuracy)}}")
     if missing := [name for name in names if name not in given]:
         raise Fault(f"the dictionary has no {missing[0]!r}: the models are {', '.join(names)}")
     if more := [name for name in given if name not in names]:
@@ -513,7 +533,7 @@ def _of_each_model(work: Any, case: Case) -> Result:
     for name in names:
         pair = given[name].tolist() if hasattr(given[name], "tolist") else given[name]
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise Fault(f"{name!r} has {pair!r}, expected two numbers: the rate, and the test accuracy")
+            raise Fault(f"{name!r} has {pair!r}, expected a pair: the rate, and the test accuracy")
         found |= {f"the rate of {name!r}": pair[0], f"the test accuracy of {name!r}": pair[1]}
     return found | {"changed": result["changed"]}
 
