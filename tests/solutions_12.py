@@ -188,8 +188,29 @@ def field_as_an_area(layers):
     return field_by_loop(layers) ** 2
 
 
+def field_with_two_more(layers):
+    return field_by_loop(layers) + 2
+
+
+def field_as_a_list(layers):
+    return [field_by_loop(layers[:i]) for i in range(len(layers))]
+
+
 def fair_without_rates(runs):
     return {model: accuracy for model, (_, accuracy) in fair_by_groups(runs).items()}
+
+
+def fair_of_the_worst_seed(runs):
+    found = fair_by_groups(runs)
+    return {
+        model: (rate, sorted(run["test"] for run in runs if (run["model"], run["rate"]) == (model, rate))[0])
+        for model, (rate, _) in found.items()
+    }
+
+
+def fair_in_place(runs):
+    runs.sort(key=lambda run: run["seed"])
+    return fair_by_groups(runs)
 
 
 def fair_of_one_model(runs):
@@ -205,6 +226,11 @@ def heads_by_convolution(x, weight, grid):
     return F.conv2d(images, weight, padding=1).flatten(2).transpose(1, 2)
 
 
+def heads_by_another_name(x, weight, grid):
+    images = x.transpose(1, 2).unflatten(2, grid)
+    return torch.convolution(images, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1).flatten(2).transpose(1, 2)
+
+
 def heads_cut_off(x, weight, grid):
     return heads_by_einsum(x, weight.detach(), grid)
 
@@ -215,14 +241,22 @@ def heads_channels_first(x, weight, grid):
 
 WRONG = {
     "conv_matrix": ((matrix_of_the_upper_half, "has shape"), (matrix_doubled, "2 times")),
-    "receptive_field": ((field_of_one_side, "one side"), (field_as_an_area, "an area")),
+    "receptive_field": (
+        (field_of_one_side, "one side"),
+        (field_as_an_area, "an area"),
+        (field_with_two_more, "the sum is"),
+        (field_as_a_list, "expected a"),
+    ),
     "fair_comparison": (
         (fair_without_rates, "expected a pair"),
-        (fair_of_one_model, "has no"),
-        (fair_the_other_way_round, ""),
+        (fair_of_one_model, "there is no answer"),
+        (fair_the_other_way_round, "is no rate"),
+        (fair_of_the_worst_seed, "The rates are right"),
+        (fair_in_place, "changed in place"),
     ),
     "nine_heads": (
         (heads_by_convolution, "conv2d"),
+        (heads_by_another_name, "convolution"),
         (heads_cut_off, "gradient"),
         (heads_channels_first, ""),
     ),

@@ -372,6 +372,35 @@ def _area(layers: Sequence[Layer]) -> int:
     return int(_receptive_field()(layers) ** 2)
 
 
+def _sum_of_kernels(layers: Sequence[Layer]) -> int:
+    return sum(k for k, _ in layers)
+
+
+def _product_of_strides(layers: Sequence[Layer]) -> int:
+    return math.prod(s for _, s in layers)
+
+
+def _all_strides(layers: Sequence[Layer]) -> int:
+    return 1 + sum(k - 1 for k, _ in layers) * _product_of_strides(layers)
+
+
+def _first_stride_left_out(layers: Sequence[Layer]) -> int:
+    return _receptive_field()([(k, s if i else 1) for i, (k, s) in enumerate(layers)])
+
+
+def _exchanged(layers: Sequence[Layer]) -> int:
+    return _receptive_field()([(s, k) for k, s in layers])
+
+
+def _terms(wrong: list[tuple[Case, Result, Result]]) -> str:
+    """The sum of the first wrong input, term by term."""
+    layers, right = wrong[0][0].args[0], wrong[0][1]["result"]
+    float(wrong[0][2]["result"])  # what is no number hears that it should be one
+    before = [math.prod(s for _, s in layers[:i]) for i in range(len(layers))]
+    terms = [f"{k - 1} · {pixels}" for (k, _), pixels in zip(layers, before, strict=True)]
+    return f"For {layers} the sum is {' + '.join(['1', *terms])} = {right}." if len(terms) > 1 else ""
+
+
 def _from_the_front(layers: Sequence[Layer]) -> int:
     """The recursion that belongs to the last layer first, run from the first."""
     r = 1
@@ -396,6 +425,7 @@ RECEPTIVE_FIELD = Exercise(
         )
     ],
     observe=call,
+    explain=_terms,
     mistakes=(
         Mistake(
             "a layer's own stride counted",
@@ -444,6 +474,54 @@ RECEPTIVE_FIELD = Exercise(
             "Each layer adds (k - 1) times the strides before it. It doesn't multiply what is seen.",
             _SEES,
             Slip(_receptive_field, grow=lambda r, step: r * (step + 1), jump=lambda jump, s: 1),
+        ),
+        Mistake(
+            "a sum of kernels",
+            "Take one off each kernel, and multiply by the strides before it.",
+            _SEES,
+            _sum_of_kernels,
+        ),
+        Mistake(
+            "a product of strides",
+            "That is how many pixels two neighbours of the last map lie apart. What one of them sees is the sum.",
+            _SEES,
+            _product_of_strides,
+        ),
+        Mistake(
+            "all strides for every layer",
+            "Each kernel is multiplied by the strides of the layers before it alone.",
+            _SEES,
+            _all_strides,
+        ),
+        Mistake(
+            "a layer's own stride in place of those before it",
+            "A layer's own stride acts on what comes after. Multiply by all strides before.",
+            _SEES,
+            Slip(_receptive_field, step=lambda k, s, jump: (k - 1) * s, jump=lambda jump, s: 1),
+        ),
+        Mistake(
+            "the first layer's stride left out",
+            "The second layer already lies on a map whose neighbours are the first stride apart.",
+            _SEES,
+            _first_stride_left_out,
+        ),
+        Mistake(
+            "even kernels taken for odd",
+            "k // 2 on both sides is k - 1 for an odd kernel alone. A kernel of 4 sees 4 pixels.",
+            _SEES,
+            Slip(_receptive_field, step=lambda k, s, jump: 2 * (k // 2) * jump),
+        ),
+        Mistake(
+            "kernel and stride exchanged",
+            "A layer is (kernel size, stride), in this order.",
+            _SEES,
+            _exchanged,
+        ),
+        Mistake(
+            "one taken off behind the product",
+            "Take one off the kernel first, then multiply: (k - 1) · strides.",
+            _SEES,
+            Slip(_receptive_field, step=lambda k, s, jump: k * jump - 1),
         ),
         Mistake(
             "one side alone",
@@ -526,7 +604,7 @@ def _of_each_model(work: Any, case: Case) -> Result:
     if not isinstance(given, dict):
         raise Fault(f"returned {type(given).__name__}, expected a dictionary, {{model: (rate, test accuracy)}}")
     if missing := [name for name in names if name not in given]:
-        raise Fault(f"the dictionary has no {missing[0]!r}: the models are {', '.join(names)}")
+        raise Fault(f"there is no answer for the model {missing[0]!r}: the models are {', '.join(names)}")
     if more := [name for name in given if name not in names]:
         raise Fault(f"the dictionary has {more[0]!r}, which is no model: the models are {', '.join(names)}")
     found: Result = {}
@@ -536,6 +614,28 @@ def _of_each_model(work: Any, case: Case) -> Result:
             raise Fault(f"{name!r} has {pair!r}, expected a pair: the rate, and the test accuracy")
         found |= {f"the rate of {name!r}": pair[0], f"the test accuracy of {name!r}": pair[1]}
     return found | {"changed": result["changed"]}
+
+
+def _what_is_chosen(wrong: list[tuple[Case, Result, Result]]) -> str:
+    """The first rate that isn't the one to choose, with the means to choose by; or that the rates are right."""
+    for case, right, given in wrong:
+        for key, rate in right.items():
+            if not key.startswith("the rate of") or abs(given[key] - rate) < 1e-9:
+                continue
+            name = key.removeprefix("the rate of ").strip("'")
+            own = [run for run in case.args[0] if run["model"] == name]
+            means = {
+                r: _mean([run for run in own if run["rate"] == r], "held_out") for r in {run["rate"] for run in own}
+            }
+            if not any(abs(given[key] - r) < 1e-9 for r in means):
+                return f"{given[key]:g} is no rate that {name!r} was tried at."
+            listed = ", ".join(f"{r:g}: {mean:.2f}" for r, mean in sorted(means.items()))
+            return f"The means of held_out of {name!r} are {listed}. You chose {given[key]:g}."
+        if any(abs(given[key] - number) > 1e-3 for key, number in right.items() if key.startswith("the test")):
+            return (
+                "The rates are right, the accuracies aren't. Tell the mean of test over all seeds at the chosen rate."
+            )
+    return ""
 
 
 FAIR_COMPARISON = Exercise(
@@ -554,6 +654,7 @@ FAIR_COMPARISON = Exercise(
     ],
     observe=_of_each_model,
     tolerance=1e-4,
+    explain=_what_is_chosen,
     mistakes=(
         Mistake(
             "a rate that is chosen by the test images",
@@ -698,7 +799,7 @@ NINE_HEADS = Exercise(
         for B, R, C, channels, F in ((1, 3, 4, 2, 3), (2, 4, 3, 3, 2), (1, 1, 5, 2, 2), (2, 5, 5, 1, 4))
     ],
     observe=functools.partial(call, differentiable=True),
-    forbidden=("conv2d", "unfold"),
+    forbidden=("conv2d", "convolution", "unfold"),
     mistakes=(
         Mistake(
             "heads that look the other way",
