@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
+from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import hybrid, runs, train
+from vit_tutorial.hybrid_figures import runs_by_number
 from vit_tutorial.resnet import ResNet
 
 HERE = Path(__file__).parent
@@ -214,33 +215,57 @@ def series(name: str, part: str, model: str, augment: str) -> dict[int, list[flo
     return dict(sorted(found.items()))
 
 
+ARMS = {
+    "augmented": ("sizes", "crop+flip"),
+    "not augmented": ("sizes", "none"),
+    "five classes, from scratch": ("five", "crop+flip"),
+    "five classes, after five others": ("five, pretrained", "crop+flip"),
+}
+
+
+def cell(values: list[float]) -> str:
+    """Their mean, from three on with half of Student's 95 % interval; how many, if there are fewer."""
+    if not values:
+        return "–"
+    mean = statistics.mean(values)
+    if len(values) < 3:
+        return f"{mean:.1f} ({len(values)})"
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
+    return f"{mean:.1f} ± {half:.1f}"
+
+
 def report(name: str) -> None:
+    """Tables in Markdown, and the curves as a picture."""
+    print("| model | parameters | multiply-accumulates |\n|---|---|---|")
     for model in MODELS:
         made = model_of(model, 10, 0)
-        print(f"{model}: {sum(p.numel() for p in made.parameters()):,} parameters, {macs_of(made) / 1e6:.1f} M MACs")
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
-    arms = [("sizes", "crop+flip"), ("sizes", "none"), ("five", "crop+flip"), ("five, pretrained", "crop+flip")]
-    for ax, (part, augment) in zip(figure.subplots(1, 4, sharey=True), arms, strict=True):
-        ax.set(title=f"{part}, {augment}", xlabel="training images", xscale="log")
+        print(f"| {model} | {sum(p.numel() for p in made.parameters()):,} | {macs_of(made) / 1e6:.1f} M |")
+    panels: dict[str, dict[str, dict[float, list[float]]]] = {}
+    for arm, (part, augment) in ARMS.items():
+        found = {model: series(name, part, model, augment) for model in MODELS}
+        if not any(found.values()):
+            print(f"\n{arm}: not run yet")
+            continue
+        panels[arm] = {model: {float(n): values for n, values in points.items()} for model, points in found.items()}
+        sizes = sorted({n for points in found.values() for n in points})
+        print(f"\n| {arm} | " + " | ".join(f"{n:,}" for n in sizes) + " |\n|---|" + "---|" * len(sizes))
         for model in MODELS:
-            points = series(name, part, model, augment)
-            if not points:
-                continue
-            ax.plot(list(points), [statistics.mean(p) for p in points.values()], "o-", label=model)
-            cells = [f"{n:,}: {statistics.mean(p):.1f} ({min(p):.1f} to {max(p):.1f})" for n, p in points.items()]
-            print(f"{part}, {augment}, {model}: " + "; ".join(cells))
-        ax.legend(frameon=False)
-    figure.savefig(HERE / "data_size.png", dpi=150)
-    print("| rates | " + " | ".join(f"{o} {r:g}" for o, several in RATES.items() for r in several) + " |")
+            print(f"| {model} | " + " | ".join(cell(found[model].get(n, [])) for n in sizes) + " |")
+    if panels:
+        figure = runs_by_number(panels, xlabel="training images", ylabel="test accuracy (%)")
+        figure.savefig(HERE / "data_size.png", dpi=150)
+    print("\n| held out | " + " | ".join(f"{o} {r:g}" for o, several in RATES.items() for r in several) + " |")
+    print("|---|" + "---|" * sum(map(len, RATES.values())))
     for model in MODELS:
-        found = {
+        held_out = {
             (row["optimizer"], float(row["rate"])): f"{100 * float(row['held_out']):.1f}"
             for row in rows()
             if (row["data"], row["part"], row["model"]) == (name, "rates", model)
         }
-        print(
-            f"| {model} | " + " | ".join(found.get((o, r), "–") for o, several in RATES.items() for r in several) + " |"
-        )
+        cells = [held_out.get((o, r), "–") for o, several in RATES.items() for r in several]
+        print(f"| {model} | " + " | ".join(cells) + " |")
+    minutes = sum(float(row["cpu_seconds"]) for row in rows() if row["data"] == name) / 60
+    print(f"\n{sum(row['data'] == name for row in rows())} runs, {minutes:.0f} CPU minutes")
 
 
 def main() -> None:
