@@ -74,10 +74,8 @@ class ResNet(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """The last feature map (B, F, h, w); each stride of 2 halves the sides, rounded up."""
-        maps: Tensor = self.blocks(self.first(images))  # (B, F, h, w)
-        return maps
+        return self.blocks(self.first(images))  # (B, F, h, w)
 
     def forward(self, images: Tensor) -> Tensor:
         pooled = self.features(images).mean(dim=(2, 3))  # (B, F)
-        logits: Tensor = self.head(pooled)  # (B, K)
-        return logits
+        return self.head(pooled)  # (B, K)
