@@ -4,11 +4,14 @@
     python benchmarks/scaling.py together --data cifar10-jpeg   all in proportion, five sizes
     python benchmarks/scaling.py predict --data cifar10-jpeg    what the next size will reach, before it runs
     python benchmarks/scaling.py next --data cifar10-jpeg       that size
+    python benchmarks/scaling.py speed                          images a second, on an otherwise idle machine
     python benchmarks/scaling.py report --data cifar10-jpeg     the tables, and scaling.png
 
 Every run sees the same images in the same order, two epochs, one recipe; the loss is that of the training images held
 out, without label smoothing. The test split is looked at once a run; nothing is chosen by it. A row a run goes to
-benchmarks/scaling.csv as soon as it is done; rows that are there are not run again. One thread.
+benchmarks/scaling.csv as soon as it is done; rows that are there are not run again. One thread. The column
+images_per_second is of that moment, with whatever else the machine did; `speed` measures it again, all models in turns,
+into benchmarks/scaling_speed.csv, which the tables use.
 """
 
 from __future__ import annotations
@@ -22,16 +25,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from matplotlib.figure import Figure
-from scipy import optimize
 
 import vit_tutorial as vt
-from vit_tutorial import train
+from vit_tutorial import scaling, train
+from vit_tutorial.patches import as_pair
 
 HERE = Path(__file__).parent
-CSV, FORETOLD = HERE / "scaling.csv", HERE / "scaling.json"
+CSV, SPEED, FORETOLD = HERE / "scaling.csv", HERE / "scaling_speed.csv", HERE / "scaling.json"
 COLUMNS = [
     "data", "part", "value", "seed", "parameters", "macs", "images_per_second", "held_out_loss", "held_out", "test",
     "cpu_seconds",
@@ -47,16 +49,13 @@ SHAPES: dict[str, tuple[Any, ...]] = {
     "patch_size": (2, 8, 16),
     "image_size": (16, 24, 48),
 }
-# In proportion: depth, dim, MLP; the width of a head is 16 throughout.
-TOGETHER = {0.5: (2, 32), 0.75: (3, 48), 1.0: (4, 64), 1.5: (6, 96), 2.0: (8, 128)}
-NEXT = {2.5: (10, 160)}
+# In proportion, by scaling.grown: depth, heads (16 wide throughout), dim, MLP.
+TOGETHER = (0.5, 0.75, 1.0, 1.5, 2.0)
+NEXT = 2.5
 
 
 def config_of(part: str, value: Any) -> vt.ViTConfig:
-    if part == "together":
-        depth, dim = (TOGETHER | NEXT)[value]
-        return replace(BASE, depth=depth, dim=dim, num_heads=dim // 16, mlp_dim=2 * dim)
-    return replace(BASE, **{part: value})
+    return scaling.grown(BASE, value) if part == "together" else replace(BASE, **{part: value})
 
 
 def resized(data: vt.data.Data, size: int) -> vt.data.Data:
@@ -114,72 +113,85 @@ def one(name: str, data: vt.data.Data, part: str, value: Any, seed: int) -> None
     print(*row, flush=True)
 
 
-# ------------------------------------------------------------------------------------------------------ the power law
+# ----------------------------------------------------------------------------------------------- the law, foretold
 
 
-def law(macs: np.ndarray, a: float, b: float, c: float) -> np.ndarray:
-    """Log L, where L = a (MACs / 1e6) ** -b + c: what can't be learned stays."""
-    return np.log(np.exp(a) * (macs / 1e6) ** -b + np.exp(c))
-
-
-def fitted(macs: np.ndarray, losses: np.ndarray) -> np.ndarray:
-    """a, b and c by least squares of log L."""
-    found, _ = optimize.curve_fit(law, macs, np.log(losses), p0=(0.0, 0.3, -1.0), maxfev=20_000)
-    return np.asarray(found)
-
-
-def measured(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """MACs and losses of the sizes that the law is fitted to: one number a run."""
+def measured(name: str) -> tuple[list[float], list[float]]:
+    """Millions of MACs and losses of the sizes that the law is fitted to: one number a run."""
     chosen = [row for row in rows() if row["data"] == name and row["part"] == "together"]
     chosen = [row for row in chosen if float(row["value"]) in TOGETHER]
-    return np.array([float(row["macs"]) for row in chosen]), np.array([float(row["held_out_loss"]) for row in chosen])
+    return [float(row["macs"]) / 1e6 for row in chosen], [float(row["held_out_loss"]) for row in chosen]
 
 
 def predict(name: str) -> None:
-    """Fit the law, draw the runs again a thousand times for intervals, and write down what the next size will reach."""
+    """Fit the law to the sizes that have run, and write down what the next one will reach."""
+    if FORETOLD.exists():
+        raise SystemExit(f"{FORETOLD.name} is written: a prediction isn't changed afterwards")
+    if any(row["value"] == str(NEXT) for row in rows() if row["part"] == "together"):
+        raise SystemExit("the next size has run already: it can't be foretold any more")
     macs, losses = measured(name)
-    (value,) = NEXT
-    ahead = np.array([vt.count_macs(config_of("together", value))])
-    random, drawn, exponents = np.random.default_rng(0), [], []
-    best = fitted(macs, losses)
-    for _ in range(1000):
-        again = random.integers(0, len(macs), len(macs))
-        try:
-            found = fitted(macs[again], losses[again])
-        except RuntimeError:  # no law goes through these
-            continue
-        drawn.append(float(np.exp(law(ahead, *found))[0]))
-        exponents.append(float(found[1]))
+    ahead = vt.count_macs(config_of("together", NEXT))
+    found = scaling.foretell(macs, losses, ahead / 1e6)
     foretold = {
         "data": name,
-        "size": value,
-        "macs": int(ahead[0]),
+        "size": NEXT,
+        "macs": ahead,
         "runs": len(macs),
-        "loss": float(np.exp(law(ahead, *best))[0]),
-        "loss_interval": np.percentile(drawn, [2.5, 97.5]).round(4).tolist(),
-        "exponent": float(best[1]),
-        "exponent_interval": np.percentile(exponents, [2.5, 97.5]).round(3).tolist(),
+        "law": {name: round(value, 4) for name, value in vars(found.law).items()},
+        "loss": round(found.loss, 4),
+        "run_interval": [round(value, 4) for value in found.run],
+        "exponent_interval": [round(value, 2) for value in found.exponent],
+        "floor_interval": [round(value, 3) for value in found.floor],
     }
     FORETOLD.write_text(json.dumps(foretold, indent=1) + "\n")
-    print(json.dumps(foretold, indent=1))
+    print(FORETOLD.read_text())
+
+
+# ------------------------------------------------------------------------------------------------------- real speed
+
+
+def speeds(rounds: int = 15) -> None:
+    """Images a second of every model, forward, float32, one thread; the best of three batch sizes, and of all rounds.
+
+    All models take turns: what else the machine does slows none of them alone.
+    """
+    parts = [(part, value) for part, values in {"together": (*TOGETHER, NEXT), **SHAPES}.items() for value in values]
+    configs = {(part, value): config_of(part, value) for part, value in parts}
+    models = {key: vt.ViT(config).eval() for key, config in configs.items()}
+    best: dict[Any, tuple[float, int]] = dict.fromkeys(configs, (0.0, 0))
+    for _ in range(rounds):
+        for key, model in models.items():
+            for batch in (8, 32, 128):
+                images = torch.rand(batch, 3, *as_pair(configs[key].image_size, "image_size"))
+                best[key] = max(best[key], (scaling.images_per_second(model, images, rounds=1), batch))
+    with SPEED.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["part", "value", "parameters", "macs", "batch_size", "images_per_second"])
+        for (part, value), config in configs.items():
+            quick, batch = best[part, value]
+            table.writerow([part, value, vt.count_parameters(config), vt.count_macs(config), batch, f"{quick:.0f}"])
+    print(SPEED.read_text())
 
 
 def report(name: str) -> None:
+    """The table, a row a model, with the means over its seeds; what was foretold; scaling.png."""
     found = [row for row in rows() if row["data"] == name]
-    print("| part | value | parameters | MACs | images/s | loss held out | held out | test |")
-    print("|---|---|---|---|---|---|---|---|")
-    keys = list(dict.fromkeys((row["part"], row["value"]) for row in found))
+    with SPEED.open(newline="") as file:
+        quick = {(row["part"], row["value"]): float(row["images_per_second"]) for row in csv.DictReader(file)}
+    print("| part | value | parameters | MACs | images/s | runs | loss held out | held out | test | CPU s |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    drawn: dict[str, list[tuple[float, float]]] = {}
+    for part, value in dict.fromkeys((row["part"], row["value"]) for row in found):
+        several = [row for row in found if (row["part"], row["value"]) == (part, value)]
+        mean = {c: statistics.mean(float(row[c]) for row in several) for c in COLUMNS[4:]}
+        drawn.setdefault(part, []).append((mean["macs"] / 1e6, mean["held_out_loss"]))
+        size = f"{mean['parameters']:,.0f} | {mean['macs'] / 1e6:.1f} M | {quick[part, value]:,.0f}"
+        reached = f"{mean['held_out_loss']:.3f} | {mean['held_out']:.1%} | {mean['test']:.1%}"
+        print(f"| {part} | {value} | {size} | {len(several)} | {reached} | {mean['cpu_seconds']:.0f} |")
     figure = Figure(figsize=(7.5, 4), layout="constrained")
-    ax = figure.add_subplot(xlabel="multiply-accumulates an image", ylabel="loss on the images held out", xscale="log")
-    for part in dict.fromkeys(part for part, _ in keys):
-        points = []
-        for value in [value for p, value in keys if p == part]:
-            several = [row for row in found if (row["part"], row["value"]) == (part, value)]
-            mean = {c: statistics.mean(float(row[c]) for row in several) for c in COLUMNS[4:]}
-            points.append((mean["macs"], mean["held_out_loss"]))
-            size = f"{mean['parameters']:,.0f} | {mean['macs'] / 1e6:.1f} M | {mean['images_per_second']:.0f}"
-            reached = f"{mean['held_out_loss']:.3f} | {mean['held_out']:.1%} | {mean['test']:.1%}"
-            print(f"| {part} | {value} | {size} | {reached} |")
+    ax = figure.add_subplot(xlabel="multiply-accumulates an image (millions)", xscale="log")
+    ax.set_ylabel("loss on the images held out")
+    for part, points in drawn.items():
         ax.plot(*zip(*sorted(points), strict=True), "o-", label=part)
     ax.legend(frameon=False)
     figure.savefig(HERE / "scaling.png", dpi=150)
@@ -189,7 +201,7 @@ def report(name: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["shapes", "together", "predict", "next", "report"])
+    parser.add_argument("what", choices=["shapes", "together", "predict", "next", "speed", "report"])
     parser.add_argument("--data", default="cifar10", help="cifar10, or a folder with train/ and test/")
     parser.add_argument("--seeds", type=int, default=2)
     args = parser.parse_args()
@@ -198,6 +210,8 @@ def main() -> None:
         return report(args.data)
     if args.what == "predict":
         return predict(args.data)
+    if args.what == "speed":
+        return speeds()
     data = vt.data.load(args.data, image_size=32)
     if args.what == "next" and not FORETOLD.exists():
         raise SystemExit("run `predict` first: what is foretold must stand in benchmarks/scaling.json beforehand")
@@ -207,7 +221,7 @@ def main() -> None:
                 for value in values:
                     one(args.data, data, part, value, seed)
         else:
-            for value in TOGETHER if args.what == "together" else NEXT:
+            for value in TOGETHER if args.what == "together" else (NEXT,):
                 one(args.data, data, "together", value, seed)
 
 
