@@ -17,7 +17,7 @@ NUMBERS = {
 
 
 def line_by_polyfit(cost, loss, floor):
-    slope, intercept = np.polyfit(np.log(cost), np.log(loss - floor), 1)
+    slope, intercept = np.polyfit(cost.log(), (loss - floor).log(), 1)
     return np.exp(intercept), -slope
 
 
@@ -167,6 +167,11 @@ def grown_by_the_package(sizes, factor):
     return {name: getattr(config, name) for name in sizes}
 
 
+def grown_in_place(sizes, factor):
+    sizes.update(grown_by_hand(dict(sizes), factor))
+    return sizes
+
+
 def grown_to_a_config(sizes, factor):
     return ViTConfig(**grown_by_hand(sizes, factor))
 
@@ -204,7 +209,8 @@ WRONG = {
         (lambda cost, loss, exponents: fit_by_polyfit(cost / 2, loss, exponents), ""),
     ),
     "grown_sizes": (
-        (grown_to_a_config, ""),
+        (grown_in_place, "changed in place"),
+        (grown_to_a_config, "in a dictionary"),
         (changed(grown_by_hand, lambda new: {name: new[name] for name in ("depth", "dim")}), ""),
         (changed(grown_by_hand, lambda new: tuple(new.values())), ""),
         (changed(grown_by_hand, lambda new: new | {"depth": new["depth"] + 1}), "depth is 9 and should be 8"),
