@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 import vit_tutorial as vt
-from vit_tutorial import scaling
+from vit_tutorial import plots, scaling
 from vit_tutorial.scaling import EXPONENTS, PowerLaw, fit_law, foretell, frontier, grown, interval, lines
 
 COST = np.array([1.7, 4.6, 9.9, 30.0, 77.0])
@@ -206,3 +206,50 @@ def test_other_refusals(refuses):
         foretell([1, 2, 3], [3, 2, 1], 4)
     with refuses(ValueError, "positive", "-1"):
         grown(BASE, -1)
+
+
+# ---- Figures -----------------------------------------------------------------------------------------------------
+
+
+def test_a_law_is_drawn_through_its_runs():
+    law = PowerLaw(1.0, 0.5, 0.5)
+    figure = plots.law_curves(
+        {"runs": (COST, law(COST))}, {"law": (COST, law(COST))}, xlabel="MACs", ylabel="loss",
+        band=(COST, law(COST) - 0.1, law(COST) + 0.1), foretold=(147.0, 0.5, 0.7),
+    )  # fmt: skip
+    (ax,) = figure.axes
+    dots, line = ax.lines
+    assert np.array_equal(dots.get_ydata(), law(COST))
+    assert np.array_equal(line.get_ydata(), law(COST))
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["laws drawn again, 95 %", "runs", "law", "foretold, 95 %"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(11.9, 22.5), (0.05, 1.4), (3, 90), (1, 1e6)])
+def test_logarithmic_axes_have_readable_ticks(low, high):
+    figure = plots.law_curves({"runs": (COST, np.geomspace(low, high, 5))}, xlabel="MACs", ylabel="loss")
+    ticks = figure.axes[0].get_yticks()
+    assert 3 <= len(ticks) <= 20
+    assert all(f"{tick:.2g}" == f"{tick:.10g}" for tick in ticks / 10 ** np.floor(np.log10(ticks)))
+
+
+def test_the_best_exponent_is_marked_in_both_panels():
+    exponents, errors, floors = np.array([0.2, 0.4, 0.6]), np.array([2.0, 1.0, 3.0]), np.array([0.1, 0.5, 0.9])
+    figure = plots.law_profile(exponents, errors, floors, (0.3, 0.5))
+    assert [ax.lines[-1].get_xydata().tolist() for ax in figure.axes] == [[[0.4, 1.0]], [[0.4, 0.5]]]
+
+
+def test_each_way_to_grow_has_its_line_in_each_panel():
+    parts = {"depth": ([1, 2, 4], [3, 2, 1]), "width": ([1, 4, 16], [3, 2, 1.5])}
+    figure = plots.cost_panels({"MACs": parts, "time": parts}, ylabel="loss", base={"MACs": (2, 2), "time": (2, 2)})
+    for ax in figure.axes:
+        assert [line.get_label() for line in ax.lines] == ["depth", "width", "the base"]
+        assert ax.lines[1].get_ydata().tolist() == [3, 2, 1.5]
+
+
+def test_models_are_drawn_to_scale():
+    figure = plots.model_sizes({"small": (1, 8), "large": (4, 64)})
+    bars = figure.axes[0].patches
+    assert [bar.get_width() for bar in bars] == [8, 64, 64, 64, 64]
+    assert len({bar.get_y() for bar in bars[1:]}) == 4

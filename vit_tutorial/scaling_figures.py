@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib
@@ -16,6 +16,7 @@ from vit_tutorial.style import CYCLE, PALETTE, STYLE, WIDTH
 
 Array = Any
 MARKERS = "osD^vPX"
+TICKS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))
 
 _styled = matplotlib.rc_context(STYLE)
 
@@ -130,13 +131,16 @@ def model_sizes(models: Mapping[str, tuple[int, int]]) -> Figure:
 
 
 def _plain_numbers(ax: Axes, log: str, few: bool = False) -> None:
-    """Logarithmic axes whose ticks are numbers that one reads: 1, 2, 5, 10, ...; with ``few`` 1, 10, 100."""
+    """Logarithmic axes whose ticks are numbers that one reads, at least three if there is room, round ones first."""
     for name in log:
         getattr(ax, f"set_{name}scale")("log")
         axis = ax.xaxis if name == "x" else ax.yaxis
         low, high = axis.get_view_interval()
-        steps: Sequence[float] = (1,) if few and high / low > 12 else (1, 2, 5)
-        ticks = [step * 10.0**power for power in range(-6, 13) for step in steps if low <= step * 10.0**power <= high]
+        for steps in TICKS if few else TICKS[1:]:
+            ticks = [step * 10.0**power for power in range(-6, 13) for step in steps]
+            ticks = [tick for tick in ticks if low <= tick <= high]
+            if len(ticks) >= 3:
+                break
         axis.set_major_locator(FixedLocator(ticks))
         axis.set_major_formatter(FixedFormatter([f"{tick:,.10g}" for tick in ticks]))
         axis.set_minor_locator(NullLocator())
