@@ -123,6 +123,16 @@ def test_the_interval_is_of_the_laws_that_were_drawn():
     assert found.law.b == fit_law(COST, noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3)).b
 
 
+def test_misses_are_drawn_again_and_widened_because_the_fit_has_followed_them():
+    losses = noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3)
+    law, random = fit_law(COST, losses), np.random.default_rng(7)
+    factors = (losses / law(COST)) ** math.sqrt(5 / 2)  # five runs, three fitted numbers
+    laws = [fit_law(COST, law(COST) * random.choice(factors, 5)) for _ in range(10)]
+    found = foretell(COST, losses, 147.0, draws=10, seed=7)
+    assert [law.c for law in found.laws] == pytest.approx([law.c for law in laws], rel=1e-9)
+    assert found.run == pytest.approx(interval([float(law(147.0)) * random.choice(factors) for law in laws]))
+
+
 def test_the_same_seed_foretells_the_same():
     losses = noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3)
     one, same, other = (foretell(COST, losses, 147.0, draws=50, seed=seed) for seed in (0, 0, 1))
