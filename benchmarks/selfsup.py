@@ -58,7 +58,8 @@ def model_of(way: str, data: vt.data.Data) -> selfsup.MaskedViT | selfsup.Masked
 def batches(images: vt.data.Images, size: int, data: vt.data.Data, seed: int) -> Iterator[runs.Batch]:
     """Images (B, C, H, W) in [0, 1], cropped and mirrored anew in each epoch, and labels; without an end."""
     order, changes = runs.Order(len(images), size, seed), vt.data.augmentation("crop+flip", data)
-    for order.epoch in itertools.count():
+    for epoch in itertools.count():
+        order.epoch = epoch
         yield from runs.loader(images, order, changes, seed=seed)
 
 
@@ -216,7 +217,8 @@ def report(name: str) -> None:
             cells = [f"{statistics.mean(p):.1f} ({min(p):.1f} to {max(p):.1f})" if p else "–" for p in points]
             print(f"| {way}, {how} | {' | '.join(cells)} |")
             drawn = [(n or 4750, statistics.mean(p)) for n, p in zip(LABELS, points, strict=True) if p]
-            ax.plot(*zip(*drawn, strict=True), "o-", label=way) if drawn else None
+            if drawn:
+                ax.plot(*zip(*drawn, strict=True), "o-", label=way)
         ax.legend(frameon=False)
     figure.savefig(HERE / "selfsup.png", dpi=150)
 
