@@ -598,6 +598,17 @@ def stretch_no_last(grid, size):
     return result
 
 
+def stretch_to_the_middle(grid, size):
+    tall = grid if size[0] > 1 else middle_row(grid)
+    wide = tall if size[1] > 1 else middle_row(tall.transpose(0, 1)).transpose(0, 1)
+    return stretch_by_loops(wide, size)
+
+
+def middle_row(grid):
+    rows = len(grid)
+    return (grid[(rows - 1) // 2] + grid[rows // 2])[None] / 2
+
+
 WRONG = {
     "embedding_numbers": (
         (answer(z0=[[11, 12], [23, 20], [31, 31]]), "a class token at the end"),
@@ -749,6 +760,8 @@ WRONG = {
         (resize_where_it_grows, "What your numbers show"),
         (lambda p, old, new: resize_by_reshape(p, old, new) if new != old else None, "is the return missing?"),
         (resize_unless_as_many, "a table that stays where there are as many patches"),
+        (lambda p, old, new: p if old[0] == new[0] else resize_by_reshape(p, old, new), "has shape"),
+        (lambda p, old, new: p if old[1] == new[1] else resize_by_reshape(p, old, new), "has shape"),
         (resize_list, "positions flattened before resizing"),
         (resize(rows=lambda p: p[:, :-1]), "a class token taken into the grid"),
         (resize(rows=lambda p: p[:, :-1], prefix=lambda p: p[:, -1:]), ""),
@@ -782,6 +795,7 @@ WRONG = {
         (lambda p, old, new: p[:, 1:], ""),
     ),
     "stretch": (
+        (stretch_to_the_middle, "the middle, where one is left"),
         (stretch_by_torch, "it calls torch's interpolate"),
         (stretch_by_upsample, "it calls torch's interpolate"),
         (stretch_by_the_operator, "it calls upsample_bilinear2d"),

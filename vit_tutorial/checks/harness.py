@@ -50,6 +50,7 @@ __all__ = [
     "attempt",
     "call",
     "check",
+    "filled",
     "layer",
     "named",
     "normal",
@@ -127,6 +128,17 @@ def layer(
             observed[f"gradient of {name}"] = gradient.reshape(case.weights[name].shape)
     observed["missing"] = [name for name in case.weights if name not in parameters]
     return observed
+
+
+def filled(work: Any, case: Case, *defaults: Any) -> Case:
+    """A case that leaves ``defaults`` out, with them where the class asks for them: that it has none is no mistake."""
+    try:
+        inspect.signature(work).bind(*case.build)
+    except TypeError:
+        return dataclasses.replace(case, build=(*case.build, *defaults))
+    except ValueError:  # nothing is known of its arguments
+        pass
+    return case
 
 
 def _alike(a: Any, b: Any) -> bool:
@@ -642,7 +654,8 @@ def _unsteady(tried: _Tried, i: int) -> str:
     kept = [(a, b) for a, b in pairs if not a.is_meta and not a.isnan().any()]
     if not any(a.shape != b.shape or not torch.equal(a, b) for a, b in kept):
         return ""
-    return "The same input gives other numbers in another call: something in it is random. Is there dropout?"
+    said = "The same input gives other numbers in another call: something in it is random. Is there dropout?"
+    return f"{said} Or a weight that isn't one of the agreed parameters?" if tried.cases[i].build else said
 
 
 def _stale(tried: _Tried, wrong: list[int]) -> bool:

@@ -948,6 +948,7 @@ def _resize(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> T
 def _resize_cases() -> list[Case]:
     made = []
     sizes = [((2, 3), (4, 6), 5), ((5, 2), (3, 7), 4), ((3, 5), (4, 2), 6), ((4, 3), (2, 6), 5), ((4, 3), (4, 3), 5)]
+    sizes += [((3, 4), (3, 6), 5), ((5, 2), (3, 2), 6)]  # one of the two axes stays as long as it was
     for old, new, dim in sizes:
         position = normal(1, 1 + old[0] * old[1], dim, seed=dim)
         made.append(Case(f"position {tuple(position.shape)}, {old} -> {new}", (position, old, new)))
@@ -1326,6 +1327,12 @@ STRETCH = Exercise(
             "A new axis of length 1 holds the first old row (or column).",
             _LARGER,
             _by_hand(lambda old, new: torch.linspace(0, old - 1, new) if new > 1 else torch.tensor([old - 1.0])),
+        ),
+        Mistake(
+            "the middle, where one is left",
+            "A new axis of length 1 holds the first old row (or column), not what lies in the middle.",
+            _LARGER,
+            _by_hand(lambda old, new: torch.linspace(0, old - 1, new) if new > 1 else torch.tensor([(old - 1) / 2])),
         ),
     ),
 )

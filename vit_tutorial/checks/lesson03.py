@@ -220,7 +220,10 @@ _SCALE = "4 · Why divide by √d"
 
 def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     """Weights or mixture, and what scores the weights would belong to."""
-    case, right, theirs = next(row for row in rows if differs(row[1], row[2], ATTENTION))
+    wrong = [row for row in rows if differs({"result": row[1]["result"]}, row[2] | {"changed": []}, ATTENTION)]
+    if not wrong:  # an argument was changed, no more
+        return ""
+    case, right, theirs = wrong[0]
     output, weights = (x.double() for x in theirs["result"])
     if equal(weights, right["result"][1], ATTENTION):
         return "Your weights are right. What you do with them and the values isn't: the output is weights @ v."
@@ -239,7 +242,12 @@ def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
 
 def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     """What stands before the last projection, and which heads of it are right."""
-    case, right, theirs = next(row for row in rows if differs(row[1], row[2], MULTI_HEAD_ATTENTION))
+    wrong = [
+        row for row in rows if differs({"result": row[1]["result"]}, row[2] | {"changed": []}, MULTI_HEAD_ATTENTION)
+    ]
+    if not wrong:  # it is the gradients, or what the layer does in training
+        return ""
+    case, right, theirs = wrong[0]
     weight, heads = case.weights["proj.weight"].double(), case.build[1]
     a, b = (
         torch.linalg.solve(weight, (one["result"].detach().double() - case.weights["proj.bias"]).mT).mT
@@ -1141,6 +1149,11 @@ def _full_chunks(x: Tensor, chunk: int) -> list[Tensor]:
     return [x[..., i * chunk : (i + 1) * chunk, :] for i in range(max(x.shape[-2] // chunk, 1))]
 
 
+def _filled_up(x: Tensor, chunk: int) -> Any:
+    """The last chunk filled up with zeros."""
+    return nn.functional.pad(x, (0, 0, 0, -x.shape[-2] % chunk)).split(chunk, -2)
+
+
 def _mean_of_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
     parts = zip(k.split(chunk, -2), v.split(chunk, -2), strict=True)
     return torch.stack([attend(q, keys, values)[0] for keys, values in parts]).mean(0)
@@ -1250,6 +1263,13 @@ ATTENTION_IN_CHUNKS = Exercise(
             "S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) gives it, too.",
             "10 · What it costs",
             Slip(_chunks, parts=_full_chunks),
+        ),
+        Mistake(
+            "a last chunk filled up with zeros",
+            "A key of zeros has the score 0, and e to the power of 0 is 1: it takes a weight from the others. The last "
+            "chunk may be shorter.",
+            "10 · What it costs",
+            Slip(_chunks, parts=_filled_up),
         ),
         Mistake(
             "the last chunk alone",

@@ -252,7 +252,7 @@ def _implied(compared: list[tuple[Case, Result, Result]]) -> str:
     weight = normal(seed=1).double()  # the number that a loss is multiplied by before its gradient is taken
     for case, right, theirs in compared:
         logits = case.args[0].double()
-        if theirs["result"].numel() > 1:
+        if theirs["result"].numel() > 1 or torch.allclose(theirs["result"].double(), right["result"].double()):
             return ""
         mine, yours = (one["gradient of argument 1"].double() * len(logits) / weight for one in (right, theirs))
         if not yours.isfinite().all():
@@ -1001,11 +1001,12 @@ class _Notes:
 
 
 class _Asked(nn.Module):
-    """A classifier that takes notes. Its logits are small, and the largest may be negative."""
+    """A classifier that takes notes, with a frozen bias. Its logits are small, and the largest may be negative."""
 
     def __init__(self, pixels: int, classes: int) -> None:
         super().__init__()
         self.layers = _classifier(pixels, classes)
+        self.layers.get_parameter("1.bias").requires_grad_(False)  # whoever thaws all afterwards thaws this one, too
         self.notes = _Notes()
 
     def forward(self, x: Tensor) -> Tensor:

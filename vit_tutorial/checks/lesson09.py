@@ -636,8 +636,10 @@ def _dino(prefix: str, student: str) -> dict[str, Any]:
         "norm.weight",
         "norm.bias",
         "blocks.0.head_norm.weight",
+        "blocks.0.head.module.weight",
+        "backbone.proj.weight",
     )
-    heads = ("head.mlp.0.weight", "head.last_layer.weight", "head.backbone.weight")
+    heads = ("head.mlp.0.weight", "head.last_layer.weight", "head.backbone.weight", "backbones.weight", "loss.center")
 
     def network(before: str, seed: int) -> State:
         rows = {f"{before}backbone.{name}": normal(2, 3, seed=seed + i) for i, name in enumerate(body)}
@@ -1033,7 +1035,7 @@ def _head_cases() -> list[Case]:
             f"K={K}, D={D}",
             (normal(K, D, seed=1), normal(K, seed=2), normal(K, D, seed=3), normal(K, seed=4)),
         )
-        for K, D in [(3, 4), (5, 2), (4, 6), (4, 4)]
+        for K, D in [(3, 5), (5, 3), (7, 6), (6, 6)]  # no length of 2 or 4: a half would look like 1 / 2 or 1 / √4
     ]
 
 

@@ -1082,7 +1082,7 @@ Groups = list[dict[str, Any]]
 
 
 def _rate_cases() -> list[Case]:
-    asked = [(2, 8.0, 0.5), (3, 0.5, 0.75), (12, 2.0, 0.9)]
+    asked = [(2, 8.0, 0.5), (3, 0.5, 0.75), (1, 0.02, 0.5), (12, 2.0, 0.9)]
     return [Case(f"L={L}, rate={rate:g}, decay={decay:g}", (_model(L, 4), rate, decay)) for L, rate, decay in asked]
 
 
