@@ -272,8 +272,6 @@ SOLUTIONS = {
     ),
     "embeddings": (
         ByExpand,
-        WithPlainShapes,
-        WithDropout,
         WithTruncatedNormal,
         WithJaxsTruncatedNormal,
         FromNumpy,
@@ -598,6 +596,16 @@ def stretch_no_last(grid, size):
     return result
 
 
+def kept_by_shape(work):
+    """What it gave for numbers of a shape is given for others of that shape, too."""
+    found = {}
+
+    def keeps(x, *rest):
+        return found.setdefault((x.shape, *rest), work(x, *rest))
+
+    return keeps
+
+
 def stretch_to_the_middle(grid, size):
     tall = grid if size[0] > 1 else middle_row(grid)
     wide = tall if size[1] > 1 else middle_row(tall.transpose(0, 1)).transpose(0, 1)
@@ -678,6 +686,8 @@ WRONG = {
         (lambda x, c, p: None, "is the return missing?"),
     ),
     "embeddings": (
+        (WithPlainShapes, "cls_token is one vector, but of shape (6,), expected (1, 1, 6)"),
+        (WithDropout, "in training mode"),
         (starting(cls=torch.randn), "a class token that doesn't start as zeros"),
         (starting(cls=torch.ones), "a class token that doesn't start as zeros"),
         (starting(cls=lambda *shape: 0.02 * torch.randn(*shape)), "a class token that doesn't start as zeros"),
@@ -700,7 +710,7 @@ WRONG = {
         (PerPatch, "a table without the class token's row"),
         (OneNumber, "cls_token"),
         (BatchOfEight, "a class token with the batch size in its shape"),
-        (TurnedTable, "position has shape"),
+        (TurnedTable, "position is a row a token, but of shape"),
         (OtherNames, "a parameter that the stub doesn't name: cls"),
         (Cut, "gradient of cls_token is missing"),
         (MadeInForward, "a class token of zeros"),
@@ -796,6 +806,7 @@ WRONG = {
     ),
     "stretch": (
         (stretch_to_the_middle, "the middle, where one is left"),
+        (kept_by_shape(stretch_by_loops), "of the first call is kept"),
         (stretch_by_torch, "it calls torch's interpolate"),
         (stretch_by_upsample, "it calls torch's interpolate"),
         (stretch_by_the_operator, "it calls upsample_bilinear2d"),

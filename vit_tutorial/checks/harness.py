@@ -77,11 +77,18 @@ class _TimeUp(BaseException):
 
 
 def call(work: Any, case: Case, differentiable: bool = False) -> Result:
-    """Call ``work(*args)``: its result, and which arguments it changed.
+    """Call ``work(*args)``: its result, that of a second call with other numbers, and which arguments it changed.
 
-    With ``differentiable``, also the gradient of a fixed combination of the result in each argument: only for an
-    exercise whose text says that the work must be differentiable.
+    Nothing of the first call may stay for the second. With ``differentiable``, also the gradient of a fixed combination
+    of the result in each argument: only for an exercise whose text says that the work must be differentiable.
     """
+    observed = _called(work, case, differentiable)
+    if any(isinstance(x, Tensor) for x in case.args):
+        observed[SECOND] = _once_more(work, case, observed["result"])
+    return observed
+
+
+def _called(work: Any, case: Case, differentiable: bool) -> Result:
     leaves = [_leaf(x, differentiable) for x in case.args]
     given = [_copy(x) for x in leaves]
     result = work(*given)
@@ -93,6 +100,26 @@ def call(work: Any, case: Case, differentiable: bool = False) -> Result:
     pairs = zip(given, leaves, strict=True)
     observed["changed"] = [i + 1 for i, (a, b) in enumerate(pairs) if not _unchanged(a, b)]
     return observed
+
+
+def _once_more(work: Any, case: Case, result: Any) -> Any:
+    """The result of a second call, with the arguments' images, tokens or the like in another order.
+
+    Raises:
+        Fault: it changes the first one.
+    """
+    first = [(x, x.detach().clone()) for x in _tensors(result)]
+    with torch.no_grad():
+        again = work(*(_turned(x) if isinstance(x, Tensor) else _copy(x) for x in case.args))
+    if any(not torch.equal(x.detach(), before) and not before.isnan().any() for x, before in first):
+        raise Fault("a second call changes the result of the first: make a new tensor in each call")
+    return again
+
+
+def _turned(x: Tensor) -> Tensor:
+    """A tensor rolled along its first axis that is longer than 1: what holds of its last axes goes on holding."""
+    axis = next((axis for axis, length in enumerate(x.shape) if length > 1), None)
+    return x.clone() if axis is None else x.detach().roll(1, axis)
 
 
 def layer(
@@ -115,7 +142,7 @@ def layer(
             f"{name_of(work)}(...) gives {kind(module)}, expected an nn.Module: derive the class from nn.Module"
         )
     parameters = adopt(module, case.weights, aliases or {})
-    observed = call(module.eval(), case, differentiable)
+    observed = _called(module.eval(), case, differentiable)
     others = [x.roll(1) if isinstance(x, Tensor) else x for x in case.args]
     with torch.no_grad():
         trained = None if chance else module.train()(*map(_copy, others))
@@ -632,7 +659,11 @@ def _on_work(tried: _Tried) -> list[str]:
     if _stale(tried, wrong):
         return [
             "What your numbers show: The first call is right, and the next one, with other numbers, isn't. Something "
-            "of the first call stays in the layer, or a call changes its parameters."
+            + (
+                "of the first call stays in the layer, or a call changes its parameters."
+                if tried.cases[wrong[0]].build
+                else "of the first call is kept for the next."
+            )
         ]
     parts = _numbers(tried, wrong)
     seen = _seen(parts, exercise, EXACT)

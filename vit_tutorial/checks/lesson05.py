@@ -741,6 +741,12 @@ ALIASES = {
 }
 
 
+@functools.cache
+def _weights(cls: type[nn.Module], *build: Any) -> dict[str, Tensor]:
+    """Made once: building a layer takes longer than calling it."""
+    return random_weights(cls(*build))
+
+
 def _block_cases() -> list[Case]:
     made = []
     sizes = [((1, 3, 6), 3, 8, 5.0), ((2, 4, 8), 2, 5, 5.0), ((3, 2, 4), 1, 12, 9.0), ((2, 3, 8), 4, 6, 0.001)]
@@ -748,7 +754,7 @@ def _block_cases() -> list[Case]:
         build = (shape[-1], heads, M)  # both rates are 0 unless something else is said
         small = ", nearly constant" if size < 0.1 else ""
         label = f"z {shape}, num_heads={heads}, mlp_dim={M}{small}"
-        weights = random_weights(EncoderBlock(shape[-1], heads, M))
+        weights = _weights(EncoderBlock, shape[-1], heads, M)
         made.append(Case(label, (size * normal(*shape),), build, weights))
     # Where attention says nothing, the second norm reads nearly constant tokens, too: there its eps shows.
     quiet = {name: x * 0 if name.startswith("attention.proj") else x for name, x in made[-1].weights.items()}
@@ -758,13 +764,13 @@ def _block_cases() -> list[Case]:
         quiet = {name: x * 0 if name.startswith(silent) else x for name, x in made[1].weights.items()}
         made.append(Case(f"as the second, {branch} alone speaks", made[1].args, made[1].build, quiet))
     z = normal(1, 2, 4).expand(300, 2, 4)
-    for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.4)):
+    for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.3)):
         label = f"300 equal images, {name}={max(dropout, drop_path)}"
-        made.append(Case(label, (z,), (4, 2, 6, dropout, drop_path), random_weights(EncoderBlock(4, 2, 6))))
+        made.append(Case(label, (z,), (4, 2, 6, dropout, drop_path), _weights(EncoderBlock, 4, 2, 6)))
     # One branch silent: its last layer holds zeros, so that what varies comes from the other.
     for branch, silent in (("attention", "mlp.fc2"), ("MLP", "attention.proj")):
-        weights = random_weights(EncoderBlock(4, 2, 6))
-        weights |= {name: torch.zeros_like(x) for name, x in weights.items() if name.startswith(silent)}
+        weights = _weights(EncoderBlock, 4, 2, 6)
+        weights = weights | {name: torch.zeros_like(x) for name, x in weights.items() if name.startswith(silent)}
         made.append(Case(f"300 equal images, dropout=0.5, {branch} alone speaks", (z,), (4, 2, 6, 0.5, 0.0), weights))
     return made
 
@@ -789,11 +795,14 @@ def _observe_block(work: Any, case: Case) -> Result:
     if drop_path:
         # Four results for the four ways in which the two branches fall: each draws by itself.
         ways = len({tuple(row) for row in (outputs[1][:, 0] * 100).round().int().tolist()})
+        both = int(((outputs[1] - z).abs().amax((1, 2)) < 1e-5).sum())
+        share = both / len(z) if far(both, len(z), drop_path**2) else drop_path**2
         return {
             "what equal images become, in eval mode,": in_eval,
             "how the two branches fall in training": _WAYS.get(ways, f"in {ways} ways, as if there were more of them"),
             "what equal images become, in training,": in_training,
-            "each draw": staleness(lambda: module.train()(z)) or "fresh",
+            "what share of the images loses both branches": f"about {share:.2f}",
+            "each draw": staleness(lambda: module.train()(z), 4) or "fresh",
         }
     words = ["different numbers" if "," in values else "equal numbers" for values in (in_eval, in_training)]
     found: Result = {
@@ -1483,7 +1492,7 @@ def _encoder_cases() -> list[Case]:
     for shape, heads, M, depth, p in [((2, 3, 4), 2, 6, 3, 0.2), ((1, 4, 6), 3, 5, 4, 0.1), ((3, 2, 4), 1, 8, 1, 0.3)]:
         build = (shape[-1], heads, M, depth, p)
         label = f"z {shape}, num_heads={heads}, mlp_dim={M}, depth={depth}, drop_path={p}"
-        made.append(Case(label, (normal(*shape),), build, random_weights(_Encoder(*build))))
+        made.append(Case(label, (normal(*shape),), build, _weights(_Encoder, *build)))
     # Without what the blocks add, the last norm reads nearly constant tokens: there its eps shows.
     quiet = {name: x * 0 if name.startswith("blocks") else x for name, x in made[0].weights.items()}
     return [
@@ -1511,7 +1520,7 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     parts = [part for part in module.modules() if "droppath" in type(part).__name__.lower().replace("_", "")]
     rates = [round(float(getattr(part, "p", getattr(part, "drop_prob", 0.0))), 4) for part in parts]
     # With stochastic depth, training mode is left to chance.
-    run = layer(work, case, chance=chance)
+    run = layer(lambda *_: module, case, chance=chance)
     return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | run
 
 

@@ -1097,6 +1097,13 @@ ATTENTION_POOL = Exercise(
             Slip(_pooled, scale=lambda D, h: 1.0),
         ),
         Mistake(
+            "one head of width D",
+            "You leave num_heads out. Cut queries, keys and values into h heads of d = D / h numbers: each has weights "
+            "of its own, and its scores are divided by √d.",
+            _POOL,
+            lambda z, probe, wq, wk, wv, num_heads: _pooled()(z, probe, wq, wk, wv, 1),
+        ),
+        Mistake(
             "√D for √d",
             "Each head has d = D / h numbers: divide by √d.",
             _POOL,
