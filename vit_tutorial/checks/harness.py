@@ -21,7 +21,7 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +49,9 @@ __all__ = [
     "answers",
     "attempt",
     "call",
+    "changed",
     "check",
+    "copied",
     "filled",
     "layer",
     "named",
@@ -90,16 +92,26 @@ def call(work: Any, case: Case, differentiable: bool = False) -> Result:
 
 def _called(work: Any, case: Case, differentiable: bool) -> Result:
     leaves = [_leaf(x, differentiable) for x in case.args]
-    given = [_copy(x) for x in leaves]
+    given = copied(leaves)
     result = work(*given)
     observed = {"result": result}
     if differentiable:
         for index, (gradient, leaf) in enumerate(zip(_gradients(result, leaves), leaves, strict=True)):
             if _differentiable(leaf):
                 observed[f"gradient of argument {index + 1}"] = gradient
-    pairs = zip(given, leaves, strict=True)
-    observed["changed"] = [i + 1 for i, (a, b) in enumerate(pairs) if not _unchanged(a, b)]
+    observed["changed"] = changed(given, leaves)
     return observed
+
+
+def copied(args: Iterable[Any]) -> list[Any]:
+    """Arguments of a work's own: tensors, and lists and dictionaries of them."""
+    return [_copy(x) for x in args]
+
+
+def changed(given: Iterable[Any], before: Iterable[Any], first: int = 1) -> list[int]:
+    """Which arguments a work has changed, by their numbers; ``first`` is the first one's."""
+    pairs = enumerate(zip(given, before, strict=True), first)
+    return [number for number, (a, b) in pairs if not _unchanged(a, b)]
 
 
 def _once_more(work: Any, case: Case, result: Any) -> Any:

@@ -21,7 +21,9 @@ from vit_tutorial.checks.harness import (
     Words,
     answers,
     call,
+    changed,
     check,
+    copied,
     normal,
     random_weights,
 )
@@ -218,7 +220,8 @@ def _features(work: Any, case: Case) -> Result:
     parts = dict(model.named_children())
     drops = [part.p for part in model.modules() if isinstance(part, nn.Dropout)]
     lent = Lent(model)
-    found = work(model, images.clone())
+    given = copied([images])
+    found = work(model, *given)
     now = dict(model.named_parameters())
     frozen = [name for name in before if name in now and not now[name].requires_grad]
     same = all(name in now and torch.equal(now[name], before[name]) for name in before if not name.startswith("head."))
@@ -234,6 +237,7 @@ def _features(work: Any, case: Case) -> Result:
             _yes(drops == [part.p for part in model.modules() if isinstance(part, nn.Dropout)])
         ),
         "the model afterwards": lent.afterwards(),
+        "changed": changed(given, [images], first=2),
     }
 
 
@@ -1442,8 +1446,8 @@ def _tuned(work: Any, case: Case) -> Result:
     model: ViT = case.args[0]
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     head, lent = model.head, Lent(model, trained=True)
-    arguments = [x.clone() if isinstance(x, Tensor) else x for x in case.args[1:]]
-    work(model, *arguments)
+    given = copied(case.args[1:])
+    work(model, *given)
     after = {name: p.detach() for name, p in model.named_parameters()}
     if after.keys() != before.keys():
         raise Fault("the model's parameters have other names than before: train the head that it has")
@@ -1457,6 +1461,7 @@ def _tuned(work: Any, case: Case) -> Result:
         "head.weight": after["head.weight"],
         "head.bias": after["head.bias"],
         "the model afterwards": lent.afterwards(),
+        "changed": changed(given, case.args[1:], first=2),
     }
 
 
