@@ -694,6 +694,7 @@ WRONG = {
         (starting(std=1.0), "positions that start much too large"),
         (starting(std=0.0), "positions that start as zeros"),
         (starting(std=0.2), "a standard deviation of 0.2"),
+        (starting(std=0.0176), "a standard deviation of 0.01"),
         (starting(std=0.02**2), "a standard deviation of 0.0004"),
         (starting(draw=lambda self, *shape: torch.rand(*shape)), "not normal"),
         (starting(draw=lambda self, *shape: 0.02 * torch.rand(*shape)), "not normal"),

@@ -453,6 +453,14 @@ class AnotherDefaultRate(E):
         super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
 
 
+class WithDropout(E):
+    def make(self, block, rates):
+        made = super().make(block, rates)
+        for one in made:
+            one.mlp.dropout = nn.Dropout(0.3)
+        return made
+
+
 class OneTooFew(E):
     def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
         super().__init__(dim, num_heads, mlp_dim, depth - 1, drop_path)
@@ -624,7 +632,7 @@ WRONG = {
         (AnotherDefault, "another default than 0"),
     ),
     "encoder": (
-        (stack(rate=lambda self, i, depth, p: p * (i % 2)), "Your rates are 0, 0.2, 0."),
+        (stack(rate=lambda self, i, depth, p: p * (i % 2)), "Your rates are 0, 0.2, 0, 0.2."),
         (stack(forward=lambda self, z: E.forward(self, z) + self.norm(z)), "Even where the blocks add nothing"),
         (stack(forward=lambda self, z: self.norm((each(self, z) + z) / 2)), "look at the way of the tokens"),
         (stack(make=lambda self, block, rates: nn.ModuleList([block(rates[-1])] * len(rates))), "again and again"),
@@ -653,6 +661,8 @@ WRONG = {
         (stack(last=lambda self, dim: nn.Identity()), ""),
         (OneTooFew, "the number of blocks"),
         (AnotherDefaultRate, "another default than 0"),
+        (WithDropout, "in training mode"),
+        (stack(rate=lambda self, i, depth, p: p * i / max(depth - 1, 2)), "Your rates are 0, 0.05."),
         (
             stack(rate=lambda self, i, depth, p: p, forward=lambda self, z: each(self, z)),
             "two mistakes at once",

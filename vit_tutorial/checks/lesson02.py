@@ -489,7 +489,7 @@ def _start(work: Any, case: Case) -> Result:
     normal_shape = 2.1 < peak < 4  # 1.8 for uniform numbers, 2.4 for normal ones cut off at two standard deviations
     words = "normal, with a standard deviation of 0.02"
     if not (abs(std - 0.02) < 0.001 and abs(mean) < 0.002 and normal_shape):
-        words = f"{'normal' if normal_shape else 'not normal'}, with a standard deviation of {std:.1g}"
+        words = f"{'normal' if normal_shape else 'not normal'}, with a standard deviation of {std:.2g}"
         words += f" and a mean of {mean:.1g}" if abs(mean) > 0.1 * std else ""
         words = words if std else f"all {mean:.1g}"
     rows = found["position"].reshape(-1, case.build[-1])

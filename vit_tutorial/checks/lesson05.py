@@ -1489,7 +1489,7 @@ class _SquaredRates(_Encoder):
 
 def _encoder_cases() -> list[Case]:
     made = []
-    for shape, heads, M, depth, p in [((2, 3, 4), 2, 6, 3, 0.2), ((1, 4, 6), 3, 5, 4, 0.1), ((3, 2, 4), 1, 8, 1, 0.3)]:
+    for shape, heads, M, depth, p in [((2, 3, 4), 2, 6, 4, 0.2), ((1, 4, 6), 3, 5, 2, 0.1), ((3, 2, 4), 1, 8, 1, 0.3)]:
         build = (shape[-1], heads, M, depth, p)
         label = f"z {shape}, num_heads={heads}, mlp_dim={M}, depth={depth}, drop_path={p}"
         made.append(Case(label, (normal(*shape),), build, _weights(_Encoder, *build)))
@@ -1507,7 +1507,7 @@ def _encoder_cases() -> list[Case]:
 
 
 def _observe_encoder(work: Any, case: Case) -> Result:
-    chance, case = len(case.build) > 4, filled(work, case, 0.0)
+    case = filled(work, case, 0.0)
     module = work(*case.build)
     if not isinstance(module, nn.Module):
         raise Fault("the class must derive from nn.Module")
@@ -1519,8 +1519,8 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     # A rate may be a number, an array or a tensor; a block of a student's own may call its part as it likes.
     parts = [part for part in module.modules() if "droppath" in type(part).__name__.lower().replace("_", "")]
     rates = [round(float(getattr(part, "p", getattr(part, "drop_prob", 0.0))), 4) for part in parts]
-    # With stochastic depth, training mode is left to chance.
-    run = layer(lambda *_: module, case, chance=chance)
+    # With stochastic depth, training mode is left to chance. A single block has none.
+    run = layer(lambda *_: module, case, chance=any(rates))
     return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | run
 
 

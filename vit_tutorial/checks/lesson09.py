@@ -184,7 +184,7 @@ def _name_cases() -> list[Case]:
         ("student.head.weight", timm, "timm's rules"),
         ("head.weight.old", timm, "timm's rules"),
         ("head.gain", timm, "timm's rules"),
-        ("encoder.weight", vision, "torchvision's rules"),
+        ("class_weight", vision, "torchvision's rules"),
         ("layer3xfc.bias", dots, "rules of one layer"),
         ("layerx.fc.weight", dots, "rules of one layer"),
         ("Head.weight", dots, "rules of one layer"),
