@@ -427,13 +427,13 @@ def models_in_a_page(chromium):
 
 # Whether a source agrees with PyTorch in every case; the first that doesn't is enough.
 AGREES = """(source) => {
-  const names = "{ unpack, vit, normalise, rearrange }";
-  const { unpack, vit, normalise, rearrange } = new Function(`${source}; return ${names}`)();
+  const names = "{ unpack, vit, finish, normalise, rearrange }";
+  const { unpack, vit, finish, normalise, rearrange } = new Function(`${source}; return ${names}`)();
   const most = (array) => array.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
   return window.cases.every(([data, values, changes, right]) => {
     data.tree ??= unpack(data.weights);
     const picture = rearrange(Float32Array.from(values), data, changes);
-    const run = vit(normalise(picture, data), data.tree, data.config, changes);
+    const run = finish(vit(normalise(picture, data), data.tree, data.config, changes));
     const found = [run.probabilities, run.logits, run.norm, run.embed.tokens];
     return found.every((array, i) => most(right[i].map((v, j) => v - array[j])) <= 1e-4 * most(right[i]));
   });
@@ -498,12 +498,19 @@ def digits():
     return page, copy.deepcopy(model).double(), preprocess, samples
 
 
+# Whether a page computes nothing: what it shows is of the newest picture and changes.
+SETTLED = """[...document.querySelectorAll("[data-ready]")].every((host) =>
+  !host.shadowRoot.querySelector('.answer[aria-busy="true"]'))"""
+
+
 def text(page, selector):
+    wait(page, SETTLED)
     return page.locator(selector).first.text_content()
 
 
 def go(page, station):
     page.locator(f'[data-to="{station}"]').click()
+    wait(page, SETTLED)
 
 
 def picture_in(page, model):
@@ -559,6 +566,85 @@ def test_the_answer_follows_the_pen(show, digits):
     picture = picture_in(page, model)[0]
     assert picture[0].sum() > 0.5
     assert picture[-1].sum() > 0.2
+
+
+# A clock by which each step of a pass takes longer than its slice, so that a pass takes many frames on any machine.
+SLOW_CLOCK = """() => {
+  let time = 0;
+  performance.now = () => { time += 50; return time; };
+}"""
+FRAME = "const frame = () => new Promise(requestAnimationFrame), shown = [];"
+
+
+@browser_only
+def test_the_newest_picture_and_changes_win(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    page.evaluate(SLOW_CLOCK)
+    shown = page.evaluate(f"""async () => {{
+      {FRAME}
+      const root = document.querySelector("[data-ready]").shadowRoot;
+      const click = (number) => root.querySelectorAll(".samples button")[number].click();
+      const part = root.querySelector('[data-part="blocks.0.mlp"]');
+      for (const [act, frames] of [[() => click(1), 2], [() => click(2), 30], [() => part.click(), 3],
+        [() => click(3), 1], [() => {{ click(4); click(5); part.click(); }}, 2], [() => click(6), 30],
+        [() => part.click(), 60]]) {{
+        act();
+        for (let i = 0; i < frames; i++) {{
+          await frame();
+          shown.push([".said", ".list", ".difference"].map((name) => root.querySelector(name).textContent));
+        }}
+      }}
+      return shown;
+    }}""")
+    without = {"off": ["blocks.0.mlp"]}
+    right = {(answer_of(model, picture, preprocess), "") for picture in samples[:7]}
+    right |= {(answer_of(model, picture, preprocess, without), "MLP of block 0 off.") for picture in samples[:7]}
+    assert {(said, changes) for said, changes, _ in shown} <= right  # never a mixture of two
+    assert answer_of(model, samples[1], preprocess) not in {said for said, *_ in shown}  # given up on the way
+    assert shown[31][0] == answer_of(model, samples[2], preprocess)
+    assert shown[-1][:2] == [answer_of(model, samples[6], preprocess, without), "MLP of block 0 off."]
+    was = answer_of(model, samples[6], preprocess).replace(",", " was")
+    assert shown[-1][2].startswith(f"{was} and is ")
+    go(page, "head")
+    page.locator('[data-show="logits"] canvas:not(.under)').press("Home")
+    logits = stations(model, samples[6], preprocess, without)["logits"]
+    assert number_in(text(page, '[data-show="logits"] .reading')) == pytest.approx(logits[0], rel=1e-3)
+
+
+@browser_only
+def test_the_answer_follows_a_pen_that_never_rests(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    page.evaluate(SLOW_CLOCK)
+    pictures, shown = page.evaluate(f"""async () => {{
+      {FRAME}
+      const host = document.querySelector("[data-ready]"), root = host.shadowRoot, pictures = [];
+      const canvas = root.querySelector(".pad > canvas");
+      const {{ left, top, width, height }} = canvas.getBoundingClientRect();
+      canvas.setPointerCapture = () => {{}};
+      canvas.hasPointerCapture = () => true;
+      const send = (kind, part) => {{
+        const [x, y] = [0.5 + 0.4 * Math.cos(6 * part), 0.5 + 0.4 * Math.sin(7 * part)];
+        const place = {{ clientX: left + x * width, clientY: top + y * height, pointerId: 1 }};
+        canvas.dispatchEvent(new PointerEvent(kind, place));
+      }};
+      send("pointerdown", 0);
+      for (let i = 1; i <= 60; i++) {{
+        send("pointermove", i / 60);
+        pictures.push([...host.live.state.picture]);
+        await frame();
+        shown.push(root.querySelector(".said").textContent);
+      }}
+      send("pointerup", 1);
+      return [pictures, shown];
+    }}""")
+    c = model.config
+    drawn = [torch.tensor(values).reshape(1, *c.image_size) for values in pictures]
+    right = [answer_of(model, picture, preprocess) for picture in (samples[0], *drawn)]
+    assert set(shown) <= set(right)
+    assert len(set(shown)) >= 3
+    assert text(page, ".said") == answer_of(model, picture_in(page, model), preprocess) == right[-1]
 
 
 @browser_only

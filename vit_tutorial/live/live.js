@@ -4,6 +4,8 @@
   const STATIONS = { patches: "1 Patches", embedding: "2 Embedding", positions: "3 Positions", attention: "4 Attention",
     mlp: "4 MLP", head: "5 Head", layers: "Layer by layer", "what-if": "What if?" };
   const WITH_LAYER = ["attention", "mlp"], WITH_HEAD = ["attention"];
+  const SLICE = 12; // milliseconds of computing at a time: a frame has 17
+  const nextFrame = () => new Promise(requestAnimationFrame);
   const NOTHING = { off: [], scale: true, temperature: 1, position: "learned", answer: 1, order: null, hidden: [] };
 
   // The guided tour: where each stop is, what lights up, and one sentence.
@@ -42,54 +44,74 @@
     const at = (token) => [Math.floor((token - prefix) / columns), (token - prefix) % columns]; // row, column
     const tokenName = (token) => (token < prefix ? ["class token", "distillation token"][token] : `patch ${token - prefix}`);
     const placeOf = (token) => (token < prefix ? "before the patches" : `row ${at(token)[0]}, column ${at(token)[1]}`);
-    const isChanged = () => JSON.stringify(state.changes) !== JSON.stringify(NOTHING);
-    const run = (picture, changes = {}) => vit(normalise(rearrange(picture, data, changes), data), weights, config, changes);
+    const isChanged = (changes) => JSON.stringify(changes) !== JSON.stringify(NOTHING);
 
-    let now, before, waiting = 0; // before: of the model as it was trained
-    const of = { now: null, before: null }; // which picture each of them is of
-    function compute() {
-      if (of.before !== state.picture) before = run(of.before = state.picture);
-      now = isChanged() ? run(state.picture, state.changes) : before;
-      of.now = state.picture;
+    // ------------------------------------------------------------------------------------------------- computing it
+
+    const pass = (picture, changes = {}) => vit(normalise(rearrange(picture, data, changes), data), weights, config, changes);
+    const run = (picture, changes) => finish(pass(picture, changes));
+
+    let now, before, of = {}; // what the page shows: a pass, another of the model as it was trained, and what both are of
+    function* bothPasses({ picture, changes }) {
+      const plain = of.picture === picture ? before : yield* pass(picture);
+      return { now: isChanged(changes) ? yield* pass(picture, changes) : plain, before: plain, of: { picture, changes } };
     }
-    function later() { // within a stroke: one run a frame, of the changed model first, so that the pen is followed
-      waiting ||= requestAnimationFrame(() => {
-        waiting = 0;
-        if (isChanged() && of.now !== state.picture) {
-          now = run(of.now = state.picture, state.changes);
-          later();
-        } else if (of.before !== state.picture) {
-          before = run(of.before = state.picture);
-          if (!isChanged()) now = before;
-        }
-        draw();
-      });
+
+    // A pass may take longer than a frame: so it is made in slices, and between them the page draws and hears the reader.
+    async function inSlices(steps, isWanted) { // null: it wasn't wanted any more
+      for (let start = performance.now(); ;) {
+        const { done, value } = steps.next();
+        if (done) return value;
+        if (performance.now() - start < SLICE) continue;
+        await nextFrame();
+        if (!isWanted()) return null;
+        start = performance.now();
+      }
+    }
+
+    // Until the page shows the newest picture and changes. A pass for older ones is given up, but not while a line is
+    // drawn: it shows where the pen was a moment ago, and without it nothing would be seen before the pen is lifted.
+    let drawing = false, catching = null; // the promise of one that is under way
+    const isNewest = ({ picture, changes }) => picture === state.picture && changes === state.changes;
+    async function catchUp() {
+      while (!isNewest(of)) await (catching ??= catchUpOnce().finally(() => { catching = null; }));
+      $(".answer").ariaBusy = "false";
+    }
+    async function catchUpOnce() {
+      $(".answer").ariaBusy = "true";
+      if (drawing) await nextFrame();
+      const wanted = { picture: state.picture, changes: state.changes };
+      const found = await inSlices(bothPasses(wanted), () => drawing || isNewest(wanted));
+      if (!found) return;
+      ({ now, before, of } = found);
+      draw();
     }
 
     function remember() {
-      past.push({ picture: state.picture, sample: state.sample, changes: structuredClone(state.changes) });
+      past.push({ picture: state.picture, sample: state.sample, changes: state.changes });
       if (past.length > 200) past.shift();
     }
 
-    function change(changes) { // of the model or the patches
+    async function change(changes) { // of the model or the patches
       remember();
-      Object.assign(state.changes, structuredClone(changes));
-      compute();
-      draw();
+      state.changes = { ...state.changes, ...changes };
+      drawPicker();
+      drawSwitches();
+      await catchUp();
       say(`${$(".list").textContent || "As trained"}. ${spokenAnswer()}`);
     }
 
     const spokenAnswer = () => `It says ${classes[best(now)]}, ${percent(now.probabilities[best(now)])}`;
     const best = ({ probabilities }) => probabilities.indexOf(Math.max(...probabilities));
 
-    function choosePicture(picture, sample = -1) {
-      remember();
+    async function choosePicture(picture, sample = -1) {
+      if (picture !== state.picture) remember();
       Object.assign(state, { picture, sample });
       $(".message").textContent = "";
       forgetTried();
       pad.show(picture);
-      compute();
-      draw();
+      drawPicker();
+      await catchUp();
       say(spokenAnswer());
     }
 
@@ -98,7 +120,7 @@
     const model = { follow: (row) => { if (row !== state.row) { state.row = row; draw(); } }, row: () => state.row };
     const scene = () => {
       const block = now.blocks[state.layer], patch = Math.max(state.token - prefix, 0);
-      return { run: now, weights, data, changes: state.changes, picture: rearrange(state.picture, data, state.changes), token: state.token, layer: state.layer, patch,
+      return { run: now, weights, data, changes: of.changes, picture: rearrange(of.picture, data, of.changes), token: state.token, layer: state.layer, patch,
         block, one: block.attention.heads[state.head], D, d, M, T, model, tokenName, clicked: chooseToken,
         across: (c) => (C === 3 ? `${["red", "green", "blue"][c]}, ` : C > 1 ? `channel ${c}, ` : "") };
     };
@@ -134,23 +156,23 @@
       if (bars.childElementCount !== order.length) {
         bars.replaceChildren(...order.map(() => make("li", {}, make("span"), make("i"), make("b"))));
       }
-      const top = best(now);
+      const top = best(now), changed = isChanged(of.changes);
       order.forEach((k, i) => {
         const [label, bar, number] = bars.children[i].children, share = now.probabilities[k], old = before.probabilities[k];
         Object.assign(label, { textContent: classes[k], title: classes[k] });
         number.textContent = percent(share);
         bar.style.setProperty("--share", `${100 * share}%`);
-        bar.style.setProperty("--before", isChanged() ? `${100 * old}%` : "-10%");
+        bar.style.setProperty("--before", changed ? `${100 * old}%` : "-10%");
         bars.children[i].className = k === top ? "top" : "";
       });
       $(".said").textContent = `${classes[top]}, ${percent(now.probabilities[top])}`;
       $(".mini").textContent = `It says ${$(".said").textContent}`;
-      $(".changed").classList.toggle("hidden", !isChanged());
-      $(".list").textContent = isChanged() ? `${describe(state.changes).join("; ")}.` : "";
+      $(".changed").classList.toggle("hidden", !changed);
+      $(".list").textContent = changed ? `${describe(of.changes).join("; ")}.` : "";
       const was = best(before), [a, b] = [before.probabilities[was], now.probabilities[was]];
       $(".difference").textContent = `${classes[was]} was ${percent(a)} and is ${percent(b)}${was === top ? "" : `; now it says ${classes[top]}`}.`;
       $('[data-do="undo"]').disabled = !past.length;
-      $('[data-do="reset"]').disabled = !isChanged();
+      $('[data-do="reset"]').disabled = !isChanged(state.changes);
     }
 
     function describe({ off, scale, temperature, position, answer, order, hidden }) {
@@ -267,22 +289,24 @@
 
     let trying = 0; // how often something was tried: whoever is not the last gives up
     async function tryEach(kind) {
-      const k = best(now), was = now.probabilities[k], { picture, changes } = state, mine = ++trying;
+      const mine = ++trying;
+      await catchUp();
+      const k = best(now), was = now.probabilities[k], { picture, changes } = of;
       const blocks = [...Array(L).keys()], parts = {
         heads: () => blocks.flatMap((layer) => Array.from({ length: h }, (_, head) => ({ off: `blocks.${layer}.attention.heads.${head}`, name: `head ${head}` }))),
         parts: () => blocks.flatMap((layer) => [{ off: `blocks.${layer}.attention`, name: "attention" }, { off: `blocks.${layer}.mlp`, name: "MLP" }]),
         patches: () => Array.from({ length: N }, (_, hide) => ({ hide })),
       }[kind](), falls = []; // how far the answer falls without each, in points of a hundred
-      let last = performance.now();
-      for (const { off, hide } of parts) {
-        const without = off ? { off: [...changes.off, off] } : { hidden: [...changes.hidden, hide] };
-        falls.push(100 * (was - run(picture, { ...changes, ...without }).probabilities[k]));
-        if (performance.now() - last < 30) continue;
-        $('[data-text="tried"]').textContent = `${falls.length} of ${parts.length} …`;
-        await new Promise((done) => { setTimeout(done); }); // the page stays alive
-        if (mine !== trying) return;
-        last = performance.now();
+      function* tryAll() {
+        for (const { off, hide } of parts) {
+          const without = off ? { off: [...changes.off, off] } : { hidden: [...changes.hidden, hide] };
+          const { probabilities } = yield* pass(picture, { ...changes, ...without });
+          falls.push(100 * (was - probabilities[k]));
+          $('[data-text="tried"]').textContent = `${falls.length} of ${parts.length} …`;
+        }
+        return falls;
       }
+      if (!await inSlices(tryAll(), () => mine === trying)) return;
       drawTried(kind, parts, falls);
       const most = falls.indexOf(Math.max(...falls)), { off, hide } = parts[most], which = off ? partName(off).replace(" off", "") : `patch ${hide}`;
       $('[data-text="tried"]').textContent = `When this was tried, ${classes[k]} had ${percent(was)}. Without each, it falls by so many points of a hundred. The most: ${which}, ${falls[most].toFixed(1)}.`;
@@ -293,7 +317,7 @@
       place.replaceChildren();
       if (kind === "patches") {
         cells(place, "What each patch is worth", data, say).show({ values: Float32Array.from(falls), columns, square: true,
-          picture: rearrange(state.picture, data, state.changes), shape: config.shape,
+          picture: rearrange(of.picture, data, of.changes), shape: config.shape,
           name: (i) => `without patch ${i} it falls by`, clicked: (i) => chooseToken(i + prefix) });
         return;
       }
@@ -419,12 +443,12 @@
       clear: () => { remember(); pad.clear(); },
       fit: () => { remember(); pad.fit(); },
       open: () => $("input[type=file]").click(),
-      undo() {
-        const { picture, sample, changes } = past.pop();
-        Object.assign(state, { picture, sample, changes });
-        pad.show(picture);
-        compute();
-        draw();
+      async undo() {
+        Object.assign(state, past.pop());
+        pad.show(state.picture);
+        drawPicker();
+        drawSwitches();
+        await catchUp();
         say(spokenAnswer());
       },
       reset: () => change(NOTHING),
@@ -551,16 +575,14 @@
     }
 
     data.blue = getComputedStyle(host).getPropertyValue("--query").trim() || "#0072B2";
-    const pad = drawingPad($(".pad canvas"), config.shape, white, (picture, final) => {
+    const pad = drawingPad($(".pad canvas"), config.shape, white, async (picture, final) => {
       if (!picture) return remember();
       Object.assign(state, { picture, sample: -1 });
-      $(".message").textContent = "";
+      $(".message").textContent = final && C === 1 && pad.filled() < 0.75 ? "That is small. The digits it learned from fill the frame: press Fit." : "";
       forgetTried();
-      if (!final) return later();
-      compute();
-      draw();
-      if (C === 1 && pad.filled() < 0.75) $(".message").textContent = "That is small. The digits it learned from fill the frame: press Fit.";
-      say(spokenAnswer());
+      drawing = !final;
+      await catchUp();
+      if (final) say(spokenAnswer());
     }, say);
     radios($(".colours"), "pen", (C === 1 ? ["white", "black"] : Object.keys(COLOURS)).map((name) => {
       const swatch = make("span", { title: C === 1 ? { white: "Draw", black: "Erase" }[name] : name, textContent: C === 1 ? { white: "Draw", black: "Erase" }[name] : "" });
@@ -576,7 +598,7 @@
     buildControls();
     wire();
     pad.show(state.picture);
-    compute();
+    ({ now, before, of } = finish(bothPasses(state)));
     $(".pad .hint").textContent = C === 1 ? "· draw on it" : "· paint on it, or drop one";
     const station = state.station;
     stop(0);
