@@ -13,9 +13,9 @@
     ["patches", ".pad canvas", ({ draws }) => draws
       ? "Draw a digit here, or choose one below: the model’s answer follows while you draw."
       : "Choose a picture below, or drop one of your own: the model’s answer stands beside it. You may also paint on it."],
-    ["patches", ".picker canvas", ({ N }) => `The model never sees the whole picture: it sees ${N} small patches. Click one.`],
-    ["patches", "[data-spot=flat]", ({ length }) => `To the model a patch is just ${length} numbers in a row, one for each pixel${length > 63 ? " and colour" : ""}.`],
-    ["embedding", "[data-spot=token]", ({ D }) => `A learned matrix turns every patch into ${D} numbers. This list is called a token: it is what the model works on from here.`],
+    ["patches", ".picker canvas", ({ N, stem }) => `${stem ? "The picture is cut into" : "The model never sees the whole picture: it sees"} ${N} small patches. Click one.`],
+    ["patches", "[data-spot=flat]", ({ length, C }) => `A patch is just ${length} numbers in a row, one for each pixel${C > 1 ? " and colour" : ""}.`],
+    ["embedding", "[data-spot=token]", ({ D, stem }) => `${stem ? "This model first looks at the picture through small filters. A learned matrix turns what they find in a patch" : "A learned matrix turns every patch"} into ${D} numbers. This list is called a token: it is what the model works on from here.`],
     ["positions", "[data-spot=position]", () => "The list doesn’t say where the patch was, so a learned list for its place is added."],
     ["attention", "[data-spot=qkv]", () => "Now tokens talk to each other. From every token come three lists: a query (what it looks for), a key (what it has) and a value (what it would tell)."],
     ["attention", "[data-spot=weights]", () => "Where the query fits a key, the score is high. Softmax makes shares of 100 % of the scores: this is where the token looks."],
@@ -166,7 +166,7 @@
         bars.children[i].className = k === top ? "top" : "";
       });
       $(".said").textContent = `${classes[top]}, ${percent(now.probabilities[top])}`;
-      $(".mini").textContent = `It says ${$(".said").textContent}`;
+      $(".mini").textContent = `It says ${$(".said").textContent.replaceAll(" ", "\u00a0")}`; // breaks after "says" alone
       $(".changed").classList.toggle("hidden", !changed);
       $(".list").textContent = changed ? `${describe(of.changes).join("; ")}.` : "";
       const was = best(before), [a, b] = [before.probabilities[was], now.probabilities[was]];
@@ -370,7 +370,7 @@
         const element = $(`.station:not(.hidden) ${spot}`) ?? $(spot);
         element?.classList.add("spot");
         if (scroll) element?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
-        $(".sentence").textContent = sentence({ N, D, h, M, L, length: now.embed.patches.length / N, prefix, draws: C === 1 && H <= 32 });
+        $(".sentence").textContent = sentence({ N, D, h, M, L, length: now.embed.patches.length / N, C, stem: config.stem, prefix, draws: C === 1 && H <= 32 });
       }
       $(".count").textContent = touring ? `${number + 1} of ${TOUR.length}` : "";
       $('[data-do="back"]').disabled = number <= 0;
