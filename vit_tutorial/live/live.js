@@ -367,10 +367,11 @@
       if (touring) {
         const [station, spot, sentence] = TOUR[number];
         go(station);
+        $(".sentence").textContent = sentence({ N, D, h, M, L, length: now.embed.patches.length / N, C, stem: config.stem, prefix, draws: C === 1 && H <= 32 });
         const element = $(`.station:not(.hidden) ${spot}`) ?? $(spot);
         element?.classList.add("spot");
+        $(".live").style.setProperty("--tour-height", `${$(".tour").offsetHeight}px`); // which covers what is scrolled under it
         if (scroll) element?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
-        $(".sentence").textContent = sentence({ N, D, h, M, L, length: now.embed.patches.length / N, C, stem: config.stem, prefix, draws: C === 1 && H <= 32 });
       }
       $(".count").textContent = touring ? `${number + 1} of ${TOUR.length}` : "";
       $('[data-do="back"]').disabled = number <= 0;
