@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from vit_tutorial import live
@@ -51,6 +52,8 @@ def main() -> None:
         page.mouse.move(0, 0)
         page.locator(".live").screenshot(path=OUT)
         browser.close()
+    with Image.open(OUT) as picture:
+        picture.convert("RGB").quantize(256).save(OUT, optimize=True)  # a third of its size
 
 
 if __name__ == "__main__":
