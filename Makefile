@@ -6,6 +6,7 @@
 # make slides   a deck a lesson, in build/slides (LESSONS="01 03")
 # make publish  links to Binder and Colab for your copy of all this (ADDRESS=https://…/vit_tutorial; without it, no links)
 #
+# COVERAGE=1 with make test slow counts the lines that both reach, and fails below 98 %.
 # PYTHON=python3.12  another interpreter       CPU=1         the small CPU-only build of torch, for Linux laptops and class rooms
 
 PYTHON ?= python3
@@ -20,6 +21,8 @@ CPU_INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
 # more than there are processors, as some wait for a browser or a sandbox.
 PROCESSES = $(shell $(PYTHON) -c "import os; print(min(4, os.cpu_count() + 1))")
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+COVERED := $(if $(COVERAGE),--cov=vit_tutorial --cov-report=)
+AND_SLOW := $(if $(COVERAGE),--cov=vit_tutorial --cov-append --cov-report=term:skip-covered --cov-fail-under=98)
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: lab test slow run refresh assignments grade formgrader slides publish book setup check bench pins hero clean
@@ -27,11 +30,14 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab: $(READY)
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
-test: check $(NBGRADER)
-	$(PYTEST) --cov=vit_tutorial --cov-report=term:skip-covered --cov-fail-under=98
+# The checks run beside the tests, while these are collected; what they say stands at the end.
+test: $(NBGRADER)
+	@$(MAKE) --no-print-directory check > $(VENV)/check.log 2>&1 & CHECK=$$!; \
+	$(PYTEST) $(COVERED); TESTS=$$?; \
+	wait $$CHECK; CHECKS=$$?; cat $(VENV)/check.log; exit $$((TESTS + CHECKS))
 
 slow: $(NBGRADER) $(BOOK)
-	$(PYTEST) tests -m slow
+	$(PYTEST) tests -m slow $(AND_SLOW)
 
 check: $(READY)
 	$(BIN)/ruff check .

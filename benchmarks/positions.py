@@ -1,7 +1,7 @@
 """The paper's table 8 at the size of a laptop: five ways to tell a ViT where its patches lie, in three places.
 
     python benchmarks/positions.py --data digits                                    60 runs of half a minute
-    python benchmarks/positions.py --data digits --epochs 12 --seeds 3              what lesson 11 shows: 5 minutes
+    python benchmarks/positions.py --data digits --epochs 12                        what lesson 11 shows: 8 minutes
     python benchmarks/positions.py --data cifar10 --epochs 15 --seeds 3             photographs: hours
     python benchmarks/positions.py --data path/of/folders --image-size 32           your own
 

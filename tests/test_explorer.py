@@ -149,6 +149,7 @@ def test_is_small():
     assert 7_000_000 < len(explore(narrow, torch.rand(1, 3, 224, 224)).html) <= 8_000_000
 
 
+@pytest.mark.slow
 def test_is_the_same_on_another_processor():
     # Without vector instructions the last bits of float32 differ; nbval compares the lessons' HTML as it is.
     code = (
@@ -568,7 +569,7 @@ def test_axe_finds_nothing_serious(show, shapes, kind, scheme):
 
 
 @browser_only
-@pytest.mark.parametrize("width", [400, 720, 1100])
+@pytest.mark.parametrize("width", [400, pytest.param(720, marks=pytest.mark.slow), 1100])
 def test_fits_its_column(show, shapes, width):
     page = show(shapes[0], size=(width, 900))
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -137,6 +137,7 @@ def test_solutions_get_full_marks_and_stubs_none(tool, sandboxed, tmp_path, caps
     solved_and_untouched(tool, tmp_path, sandboxed, SOLUTIONS)
 
 
+@pytest.mark.slow
 def test_one_that_crashes_or_hangs_spoils_only_itself(tool, sandboxed, limits, tmp_path, capsys, monkeypatch):
     source, folder, course = FIRST, tmp_path / "in", tmp_path / "course"
     hand_in(source, folder, "ada", patchify=RESHAPED)

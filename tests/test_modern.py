@@ -227,7 +227,10 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("changes", [WHOLE, ARCHITECTURES["beit"]], ids=["rotary", "bias"])
+@pytest.mark.parametrize(
+    "changes",
+    [pytest.param(WHOLE, id="rotary"), pytest.param(ARCHITECTURES["beit"], id="bias", marks=pytest.mark.slow)],
+)
 def test_compiles_and_exports_as_one_graph(changes):
     model = model_of(dtype=torch.float32, **changes)
     x = images(dtype=torch.float32)

@@ -47,6 +47,7 @@ def digits_run(tmp_path_factory):
 # --- what a run leaves ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_loss_curve_of_one(digits_run, tmp_path):
     # --multi_gpu is how accelerate is told of several processes; ACCELERATE_USE_CPU takes the GPUs out again.
     launch = "-m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no "

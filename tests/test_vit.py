@@ -81,7 +81,7 @@ def test_gradients_equal_the_peers(case):
     assert not gradients
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64])
 def test_b16_logits_equal_the_peers(dtype):
     ours, images = randomise(ViT(ViTConfig.preset("B/16"))).to(dtype).eval(), torch.randn(1, 3, 224, 224, dtype=dtype)
     for peer in PEERS:
@@ -502,6 +502,7 @@ def test_compiles_into_one_graph(config):
         assert_close(one, other)
 
 
+@pytest.mark.slow
 def test_compiles_in_training_with_everything_random():
     model = ViT(tiny(dropout=0.1, attention_dropout=0.1, drop_path=0.5))
     compiled = torch.compile(model.train(), fullgraph=True, backend="aot_eager")
