@@ -749,6 +749,27 @@ def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
 
 
 @browser_only
+def test_a_tap_reads_a_number_and_a_finger_draws(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page, has_touch=True, size=(390, 844))
+    patches = stations(model, samples[0], preprocess, {})["embed.patches"].reshape(16, 4)
+    cells = page.locator('[data-station="patches"] [data-show="x"] canvas:not(.under)')
+    cells.tap(position={"x": 0.6 * cells.bounding_box()["width"], "y": 5})
+    reading = text(page, '[data-show="x"] .reading')
+    assert reading.startswith("number 2 (")
+    assert number_in(reading) == pytest.approx(patches[10, 2], rel=1e-3)
+    page.get_by_text("Clear", exact=True).tap()
+    box = page.locator(".pad > canvas").bounding_box()
+    finger = page.context.new_cdp_session(page)
+    for kind, (x, y) in zip(("touchStart", "touchMove", "touchMove"), SEVEN, strict=True):
+        point = {"x": box["x"] + x * box["width"], "y": box["y"] + y * box["height"]}
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    assert float(picture_in(page, model).sum()) > 4
+    assert text(page, ".said") == answer_of(model, picture_in(page, model), preprocess)
+
+
+@browser_only
 def test_each_switch_changes_the_model_as_hooks_do(show, digits):
     live_page, model, preprocess, samples = digits
     page = show(live_page)

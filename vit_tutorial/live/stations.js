@@ -75,8 +75,14 @@
       const [x, y] = [Math.floor(((clientX - left) / width) * columns), Math.floor(((clientY - top) / height) * rows)];
       return Math.min(Math.max(y, 0), rows - 1) * columns + Math.min(Math.max(x, 0), columns - 1);
     };
-    canvas.addEventListener("pointermove", (event) => { at = pointedAt(event); read(); shown.pointed?.(at); });
-    canvas.addEventListener("pointerleave", () => { at = null; read(); });
+    for (const kind of ["pointermove", "pointerdown"]) {
+      canvas.addEventListener(kind, (event) => { at = pointedAt(event); read(); shown.pointed?.(at); });
+    }
+    canvas.addEventListener("pointerleave", ({ pointerType }) => {
+      if (pointerType === "touch") return; // a finger has left when it is lifted, and then its number is read
+      at = null;
+      read();
+    });
     canvas.addEventListener("click", (event) => shown.clicked?.(pointedAt(event)));
     canvas.addEventListener("blur", () => { at = null; read(); });
     canvas.addEventListener("keydown", (event) => {
