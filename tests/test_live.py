@@ -817,6 +817,12 @@ def test_each_switch_changes_the_model_as_hooks_do(show, digits):
     now(order=order)
     page.get_by_text("Put all back").click()
     now(order=None, hidden=[])
+    page.locator(".modes").get_by_text("taken away").click()
+    now(position="none")
+    assert "can’t tell" not in text(page, ".difference")
+    page.get_by_text("Shuffle all").click()
+    now(order=page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order"))
+    assert "without positions it can’t tell" in text(page, ".difference")
     page.get_by_text("Reset", exact=True).click()
     assert text(page, ".said") == answer_of(model, samples[0], preprocess)
     assert not page.locator(".changed").is_visible()
@@ -838,7 +844,7 @@ def test_which_head_matters(show, digits):
         "Try each attention and MLP": [f"blocks.{i}.{part}" for i in range(4) for part in ("attention", "mlp")],
     }.items():
         page.get_by_text(button).click()
-        wait(page, f"{TRIED}.includes('The most')")
+        wait(page, f"{TRIED}.includes('The change without each')")
         found = [float(b.replace("−", "-")) for b in page.locator(".drop b").all_text_contents()]
         right = [
             100 * (stations(model, samples[0], preprocess, {"off": [part]})["probabilities"] - plain)[plain.argmax()]
@@ -847,13 +853,13 @@ def test_which_head_matters(show, digits):
         assert np.allclose(found, right, atol=0.06)
         page.evaluate(f"{TRIED.removesuffix('.textContent')}.textContent = ''")
     page.get_by_text("Hide each patch").click()
-    wait(page, f"{TRIED}.includes('The most')")
+    wait(page, f"{TRIED}.includes('The change without each')")
     canvas = page.locator(".tried canvas:not(.under)")
     for key, patch in (("Home", 0), ("End", 15)):
         canvas.press(key)
         hidden = stations(model, samples[0], preprocess, {"hidden": [patch]})["probabilities"]
-        found = float(text(page, ".tried .reading").rpartition(" ")[2].replace("−", "-"))
-        assert found == pytest.approx(100 * (plain - hidden)[plain.argmax()], abs=1e-2)
+        found = number_in(text(page, ".tried .reading"))
+        assert found == pytest.approx(100 * (hidden - plain)[plain.argmax()], abs=1e-2)
 
 
 @browser_only
@@ -883,22 +889,68 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
 
 @browser_only
 def test_the_guided_tour_goes_through_all_stations_and_back(show, digits):
-    page, seen, sentences = show(digits[0]), [], set()
-    for number in range(1, 14):
-        assert text(page, ".count") == f"{number} of 13"
+    page, seen, sentences, followed = show(digits[0]), [], set(), []
+    for number in range(1, 15):
+        assert text(page, ".count") == f"{number} of 14"
         sentences.add(text(page, ".sentence"))
         assert page.locator(".spot").count() == 1
         assert page.locator(".spot").is_visible()
         seen.append(page.locator('[aria-selected="true"]').get_attribute("data-to"))
-        if number < 13:
+        followed.append(text(page, ".picker .name"))
+        if number < 14:
             page.get_by_text("Next", exact=True).click()
-    assert len(sentences) == 13
+    assert len(sentences) == 14
     assert set(seen) == {"patches", "embedding", "positions", "attention", "mlp", "layers", "head", "what-if"}
-    assert page.get_by_text("Next", exact=True).is_disabled()
+    assert followed == [*["patch 10"] * 5, *["class token"] * 7, *["patch 10"] * 2]
     page.get_by_text("Back", exact=True).click()
-    assert text(page, ".count") == "12 of 13"
+    assert text(page, ".count") == "13 of 14"
+    page.get_by_text("Next", exact=True).click()
+    page.get_by_text("Start again", exact=True).click()
+    assert text(page, ".count") == "1 of 14"
     go(page, "patches")
     assert page.locator(".spot").count() == 0
+
+
+@browser_only
+def test_the_class_token_has_no_pixels(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    page.get_by_role("button", name="class token").click()
+    for station in ("patches", "embedding"):
+        assert "belongs to no patch" in page.locator(f'[data-station="{station}"] .of-class').inner_text()
+        assert page.locator(f'[data-station="{station}"] .of-patch').is_hidden()
+        go(page, "embedding")
+    page.locator('.of-class [data-show="content"] canvas:not(.under)').press("End")
+    learned = stations(model, samples[0], preprocess, {})["embed.content"][model.config.dim - 1]
+    assert number_in(text(page, '.of-class [data-show="content"] .reading')) == pytest.approx(learned, rel=1e-3)
+    page.locator(".picker canvas").press("ArrowDown")
+    assert page.locator('[data-station="embedding"] .of-patch').is_visible()
+    assert page.locator('[data-station="embedding"] .of-class').is_hidden()
+
+
+# What is drawn on the pad.
+INK = """() => document.querySelector("[data-ready]").shadowRoot.querySelector(".pad > canvas").toDataURL()"""
+
+
+@browser_only
+def test_undo_and_a_link_bring_the_drawing_back_as_it_was_drawn(show, digits):
+    page = show(digits[0])
+    page.get_by_text("Clear", exact=True).click()
+    assert "must name something" in text(page, ".message")
+    draw(page, SEVEN)
+    drawn = page.evaluate(INK)
+    page.locator(".samples button").nth(4).click()
+    assert text(page, ".pad .hint") == "· its label: 4"
+    assert page.evaluate(INK) != drawn
+    page.get_by_text("Undo", exact=True).click()
+    assert page.evaluate(INK) == drawn
+    page.get_by_text("Copy link").click()
+    wait(page, "location.hash.length > 100")
+    again = show(digits[0], fragment=page.evaluate("location.hash"))
+    assert again.evaluate(INK) == drawn
+    again.locator(".samples button").nth(4).click()
+    draw(again, SEVEN)
+    assert "Clear gives you an empty pad" in text(again, ".message")
 
 
 def drop(page, name, kind, content):

@@ -1,30 +1,31 @@
 
   // ------------------------------------------------------------------------------------------------- the page
 
-  const STATIONS = { patches: "1 Patches", embedding: "2 Embedding", positions: "3 Positions", attention: "4 Attention",
-    mlp: "4 MLP", head: "5 Head", layers: "Layer by layer", "what-if": "What if?" };
+  const STATIONS = { patches: "1 Patches", embedding: "2 Embedding", positions: "3 Positions", attention: "4a Attention",
+    mlp: "4b MLP", head: "5 Head", layers: "Layer by layer", "what-if": "What if?" };
   const WITH_LAYER = ["attention", "mlp"], WITH_HEAD = ["attention"];
   const SLICE = 12; // milliseconds of computing at a time: a frame has 17
   const nextFrame = () => new Promise(requestAnimationFrame);
   const NOTHING = { off: [], scale: true, temperature: 1, position: "learned", answer: 1, order: null, hidden: [] };
 
-  // The guided tour: where each stop is, what lights up, and one sentence.
+  // The guided tour: where each stop is, what lights up, which token is followed, and a sentence; no sentence, no stop.
   const TOUR = [
-    ["patches", ".pad canvas", ({ draws }) => draws
-      ? "Draw a digit here, or choose one below: the model’s answer follows while you draw."
+    ["patches", ".pad canvas", "patch", ({ draws }) => draws
+      ? "Press Clear and draw a digit here, or choose one below: the model’s answer follows while you draw."
       : "Choose a picture below, or drop one of your own: the model’s answer stands beside it. You may also paint on it."],
-    ["patches", ".picker canvas", ({ N, stem }) => `${stem ? "The picture is cut into" : "The model never sees the whole picture: it sees"} ${N} small patches. Click one.`],
-    ["patches", "[data-spot=flat]", ({ length, C }) => `A patch is just ${length} numbers in a row, one for each pixel${C > 1 ? " and colour" : ""}.`],
-    ["embedding", "[data-spot=token]", ({ D, stem }) => `${stem ? "This model first looks at the picture through small filters. A learned matrix turns what they find in a patch" : "A learned matrix turns every patch"} into ${D} numbers. This list is called a token: it is what the model works on from here.`],
-    ["positions", "[data-spot=position]", () => "The list doesn’t say where the patch was, so a learned list for its place is added."],
-    ["attention", "[data-spot=qkv]", () => "Now tokens talk to each other. From every token come three lists: a query (what it looks for), a key (what it has) and a value (what it would tell)."],
-    ["attention", "[data-spot=weights]", () => "Where the query fits a key, the score is high. Softmax makes shares of 100 % of the scores: this is where the token looks."],
-    ["attention", "[data-spot=sums]", ({ h }) => `It takes over the values of what it looks at, in these shares. ${h} heads do this side by side, each with its own way of looking.`],
-    ["mlp", "[data-spot=hidden]", ({ M }) => `Then every token works alone: ${M} hidden units, each switched on by something it has learned to find.`],
-    ["layers", "[data-spot=lens]", ({ L }) => `Attention and MLP make a block, and there are ${L}. Here is what the answer would be after each of them.`],
-    ["head", "[data-spot=probabilities]", ({ prefix }) => `Last, ${prefix ? "one more token, which belongs to no patch and has collected the answer (the class token)," : "the mean of all tokens"} is turned into one score for each class. Softmax makes probabilities of them.`],
-    ["what-if", "[data-spot=switches]", () => "Is all of this needed? Switch a part off, shuffle the patches, take the positions away, and watch the answer."],
-    ["what-if", "[data-spot=matters]", () => "Which head matters for this picture? Let the page try each of them. After that, walk where you like."],
+    ["patches", ".picker canvas", "patch", ({ N, stem }) => `${stem ? "The picture is cut into" : "The model never sees the whole picture: it sees"} ${N} small patches. Click one.`],
+    ["patches", "[data-spot=flat]", "patch", ({ length, C }) => `A patch is just ${length} numbers in a row, one for each pixel${C > 1 ? " and colour" : ""}.`],
+    ["embedding", "[data-spot=token]", "patch", ({ D, stem }) => `${stem ? "This model first looks at the picture through small filters. A learned matrix turns what they find in a patch" : "A learned matrix turns every patch"} into ${D} numbers. This list is called a token: it is what the model works on from here.`],
+    ["positions", "[data-spot=position]", "patch", () => "The list doesn’t say where the patch was, so a learned list for its place is added."],
+    ["positions", ".special", "class", ({ prefix }) => prefix && "One more token comes first, the class token. It belongs to no patch: it will collect the answer, so from here we follow it."],
+    ["attention", "[data-spot=qkv]", "class", () => "Now tokens talk to each other. From every token come three lists: a query (what it looks for), a key (what it has) and a value (what it would tell)."],
+    ["attention", "[data-spot=weights]", "class", ({ prefix }) => `Where the query fits a key, the score is high. Softmax makes shares of 100 % of the scores: this is where the ${prefix ? "class " : ""}token looks.`],
+    ["attention", "[data-spot=sums]", "class", ({ h }) => `It takes over the values of what it looks at, in these shares. ${h} heads do this side by side, each in its own way: choose another one under “Head”.`],
+    ["mlp", "[data-spot=hidden]", "class", ({ M }) => `Then every token works alone: ${M} hidden units, each switched on by something it has learned to find.`],
+    ["layers", "[data-spot=lens]", "class", ({ L }) => `Attention and MLP make a block, and there are ${L}. Here is what the answer would be after each of them.`],
+    ["head", "[data-spot=probabilities]", "class", ({ prefix }) => `Last comes the model’s own head, which has only its name in common with the heads of attention: it turns ${prefix ? "the class token" : "the mean of all tokens"} into one score for each class, and softmax turns the scores into probabilities.`],
+    ["what-if", "[data-spot=switches]", "patch", () => "Is all of this needed? Switch a part off, shuffle the patches, take the positions away, and watch the answer."],
+    ["what-if", "[data-spot=matters]", "patch", () => "Which head matters for this picture? Let the page try each of them. After that, walk where you like."],
   ];
 
   function start(host, root) {
@@ -36,8 +37,9 @@
     const levels = bytes(data.samples.values), white = data.samples.white, size = C * H * W;
     const samples = Array.from({ length: data.samples.count }, (_, i) => Float32Array.from(levels.subarray(i * size, (i + 1) * size), (v) => v / white));
     const id = [...data.weights.values.slice(-4000)].reduce((hash, letter) => (31 * hash + letter.charCodeAt(0)) >>> 0, 7).toString(36);
+    const middle = prefix + Math.floor(rows / 2) * columns + Math.floor(columns / 2); // a patch
     const state = { picture: samples[0], sample: 0, changes: { ...NOTHING }, station: "patches", stop: 0,
-      token: prefix + Math.floor(rows / 2) * columns + Math.floor(columns / 2), layer: 0, head: 0, row: 0, read: null, swapping: false };
+      token: middle, layer: 0, head: 0, row: 0, read: null, swapping: false };
     const past = []; // pictures and changes to go back to
     const say = (text) => { $(".live-region").textContent = text; };
 
@@ -88,7 +90,7 @@
     }
 
     function remember() {
-      past.push({ picture: state.picture, sample: state.sample, changes: state.changes });
+      past.push({ picture: state.picture, sample: state.sample, changes: state.changes, ink: pad.ink() });
       if (past.length > 200) past.shift();
     }
 
@@ -125,6 +127,7 @@
         across: (c) => (C === 3 ? `${["red", "green", "blue"][c]}, ` : C > 1 ? `channel ${c}, ` : "") };
     };
 
+    const labelOf = (sample) => (classes.includes(data.titles[sample]) ? `its label: ${data.titles[sample]}` : data.titles[sample] ?? "");
     const slots = []; // [element, what it shows]
     function build() {
       $$(config.stem ? ".plain" : ".stem").forEach((element) => element.remove());
@@ -137,12 +140,15 @@
         slots.push([place, (s) => view.show({ ...MAPS[place.dataset.map](s), tokenName, clicked: chooseToken })]);
       }
       for (const place of $$("[data-text]")) if (TEXTS[place.dataset.text]) slots.push([place, (s) => { place.textContent = TEXTS[place.dataset.text](s); }]);
-      $(".sizes").textContent = `${config.parameters.toLocaleString("en")} learned numbers, ${classes.length} possible answers.`;
+      const names = classes.length <= 12 ? `one of these: ${classes.join(", ")}` : `one of ${classes.length.toLocaleString("en")} names`;
+      $(".sizes").textContent = `It has ${config.parameters.toLocaleString("en")} learned numbers, and to whatever it is shown it answers with ${names}.`;
     }
 
     function draw() {
       drawAnswer();
       drawPicker();
+      $$(".of-patch").forEach((element) => element.classList.toggle("hidden", state.token < prefix));
+      $$(".of-class").forEach((element) => element.classList.toggle("hidden", state.token >= prefix));
       const s = scene();
       for (const [place, show] of slots) if (place.closest(".station").dataset.station === state.station) show(s);
       if (state.station === "attention") drawHeads();
@@ -171,9 +177,14 @@
       $(".list").textContent = changed ? `${describe(of.changes).join("; ")}.` : "";
       const was = best(before), [a, b] = [before.probabilities[was], now.probabilities[was]];
       $(".difference").textContent = `${classes[was]} was ${percent(a)} and is ${percent(b)}${was === top ? "" : `; now it says ${classes[top]}`}.`;
+      if (isInvisible(of.changes)) $(".difference").textContent += " The patches moved, but without positions it can’t tell: moved or in place, it says the same.";
+      $(".pad .hint").textContent = state.sample < 0 ? C === 1 ? "· draw on it" : "· paint on it, or drop one" : `· ${labelOf(state.sample)}`;
       $('[data-do="undo"]').disabled = !past.length;
       $('[data-do="reset"]').disabled = !isChanged(state.changes);
     }
+
+    // A new order of all patches, in a model to which they are a bag.
+    const isInvisible = ({ position, order, hidden }) => position === "none" && order && new Set(order).size === N && !hidden.length && !config.stem;
 
     function describe({ off, scale, temperature, position, answer, order, hidden }) {
       const words = off.map(partName);
@@ -309,16 +320,21 @@
       if (!await inSlices(tryAll(), () => mine === trying)) return;
       drawTried(kind, parts, falls);
       const most = falls.indexOf(Math.max(...falls)), { off, hide } = parts[most], which = off ? partName(off).replace(" off", "") : `patch ${hide}`;
-      $('[data-text="tried"]').textContent = `When this was tried, ${classes[k]} had ${percent(was)}. Without each, it falls by so many points of a hundred. The most: ${which}, ${falls[most].toFixed(1)}.`;
+      const grey = kind === "patches" ? " (A hidden patch is painted over, not made empty: so a corner in which there was nothing can matter, too.)" : "";
+      $('[data-text="tried"]').textContent = `${classes[k]} had ${percent(was)}. Without ${which} it has ${percent(was - falls[most] / 100)}, a change of ${points(-falls[most])}: nothing else matters as much. The change without each one, in points of a hundred:${grey}`;
+      reveal($('[data-spot="matters"]'));
     }
+
+    const points = (change) => (Math.abs(change) < 0.05 ? "0.0" : `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(1)}`);
+    const reveal = (element) => element.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
 
     function drawTried(kind, parts, falls) {
       const place = $(".tried"), most = Math.max(...falls, 0.5);
       place.replaceChildren();
       if (kind === "patches") {
-        cells(place, "What each patch is worth", data, say).show({ values: Float32Array.from(falls), columns, square: true,
+        cells(place, "What each patch is worth", data, say).show({ values: Float32Array.from(falls, (fall) => -fall), columns, square: true,
           picture: rearrange(of.picture, data, of.changes), shape: config.shape,
-          name: (i) => `without patch ${i} it falls by`, clicked: (i) => chooseToken(i + prefix) });
+          name: (i) => `without patch ${i}`, clicked: (i) => chooseToken(i + prefix) });
         return;
       }
       const across = parts.length / L;
@@ -326,7 +342,7 @@
         place.append(make("div", { className: "tried-row" }, make("span", { className: "when", textContent: `block ${layer}` }),
           ...parts.slice(layer * across, (layer + 1) * across).map(({ off, name }, i) => {
             const fall = falls[layer * across + i], button = make("button", { type: "button", className: "drop", title: "Switch it off, or on", onclick: () => toggle(off) });
-            button.append(make("span", { textContent: name }), make("b", { textContent: Math.abs(fall) < 0.05 ? "0.0" : `${fall > 0 ? "−" : "+"}${Math.abs(fall).toFixed(1)}` }));
+            button.append(make("span", { textContent: name }), make("b", { textContent: points(-fall) }));
             button.style.setProperty("--share", `${Math.max(0, (100 * fall) / most)}%`);
             return button;
           })));
@@ -360,23 +376,24 @@
       draw();
     }
 
+    const facts = { N, D, h, M, L, C, length: size / N, stem: config.stem, prefix, draws: C === 1 && H <= 32 };
+    const tour = TOUR.filter(([, , , sentence]) => sentence(facts));
     function stop(number, scroll = false) { // of the tour
       state.stop = number;
       $$(".spot").forEach((element) => element.classList.remove("spot"));
-      const touring = number >= 0;
-      if (touring) {
-        const [station, spot, sentence] = TOUR[number];
-        go(station);
-        $(".sentence").textContent = sentence({ N, D, h, M, L, length: now.embed.patches.length / N, C, stem: config.stem, prefix, draws: C === 1 && H <= 32 });
-        const element = $(`.station:not(.hidden) ${spot}`) ?? $(spot);
-        element?.classList.add("spot");
-        $(".live").style.setProperty("--tour-height", `${$(".tour").offsetHeight}px`); // which covers what is scrolled under it
-        if (scroll) element?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
-      }
-      $(".count").textContent = touring ? `${number + 1} of ${TOUR.length}` : "";
-      $('[data-do="back"]').disabled = number <= 0;
-      $('[data-do="next"]').disabled = number === TOUR.length - 1;
+      const [station, spot, follow, sentence] = tour[number];
+      if (follow === "class" ? prefix : state.token < prefix) state.token = follow === "class" ? 0 : middle;
+      go(station);
+      $(".sentence").textContent = sentence(facts);
+      const element = $(`.station:not(.hidden) ${spot}`) ?? $(spot);
+      element.classList.add("spot");
+      measureTour();
+      if (scroll) reveal(element);
+      $(".count").textContent = `${number + 1} of ${tour.length}`;
+      $('[data-do="back"]').disabled = number === 0;
+      $('[data-do="next"]').textContent = number === tour.length - 1 ? "Start again" : "Next";
     }
+    const measureTour = () => $(".live").style.setProperty("--tour-height", `${$(".tour").offsetHeight}px`); // it covers what is under it
 
     function radios(place, name, texts, chosen, choose) {
       place.append(...texts.map((text, i) => {
@@ -437,7 +454,7 @@
 
     function leaveTour() {
       $$(".spot").forEach((element) => element.classList.remove("spot"));
-      $(".sentence").textContent = state.stop < TOUR.length - 1 ? "You walk on your own. Next goes on with the tour." : "You walk on your own.";
+      $(".sentence").textContent = state.stop < tour.length - 1 ? "You walk on your own. Next goes on with the tour." : "You walk on your own.";
     }
 
     const actions = {
@@ -445,8 +462,9 @@
       fit: () => { remember(); pad.fit(); },
       open: () => $("input[type=file]").click(),
       async undo() {
-        Object.assign(state, past.pop());
-        pad.show(state.picture);
+        const { ink, ...before } = past.pop();
+        Object.assign(state, before);
+        pad.show(ink);
         drawPicker();
         drawSwitches();
         await catchUp();
@@ -461,7 +479,7 @@
         $(".copied").textContent = text;
       },
       back: () => stop(state.stop - 1, true),
-      next: () => stop(state.stop + 1, true),
+      next: () => stop((state.stop + 1) % tour.length, true),
       hide() {
         const patch = state.token - prefix, { hidden } = state.changes;
         change({ hidden: hidden.includes(patch) ? hidden.filter((n) => n !== patch) : [...hidden, patch] });
@@ -553,11 +571,12 @@
     function pack() { // all of the state as text for an address
       const { sample, changes, station, token, layer, head } = state;
       const levels = Uint8Array.from(state.picture, (v) => Math.round(white * v));
-      const picture = sample < 0 ? btoa(String.fromCharCode(...levels)) : undefined;
-      const text = btoa(JSON.stringify({ id, sample, changes, station, token, layer, head, picture }));
+      const [picture, ink] = sample < 0 ? [levels, Uint8Array.from(pad.ink(), (v) => Math.round(255 * v))].map((array) => btoa(String.fromCharCode(...array))) : [];
+      const text = btoa(JSON.stringify({ id, sample, changes, station, token, layer, head, picture, ink }));
       return `live=${text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
     }
 
+    let restoredInk = null; // finer than the picture
     function restore() { // what the address says, if it is about this model
       const found = /[#&]live=([\w-]+)/.exec(location.hash);
       if (!found) return false;
@@ -568,6 +587,7 @@
         if (picture?.length !== size || !(kept.station in STATIONS) || !(kept.token < T) || !(kept.layer < L) || !(kept.head < h)) return false;
         Object.assign(state, { sample: kept.sample, picture, changes: { ...NOTHING, ...kept.changes }, station: kept.station, token: kept.token, layer: kept.layer, head: kept.head });
         run(state.picture, state.changes);
+        if (kept.ink) restoredInk = Float32Array.from(bytes(kept.ink), (v) => v / 255);
         return true;
       } catch { // an address cut short, or someone else's
         Object.assign(state, { changes: { ...NOTHING }, picture: samples[0], sample: 0 });
@@ -576,15 +596,24 @@
     }
 
     data.blue = getComputedStyle(host).getPropertyValue("--query").trim() || "#0072B2";
+    let over = false; // a sample
     const pad = drawingPad($(".pad canvas"), config.shape, white, async (picture, final) => {
-      if (!picture) return remember();
+      if (!picture) {
+        over = state.sample >= 0;
+        return remember();
+      }
       Object.assign(state, { picture, sample: -1 });
-      $(".message").textContent = final && C === 1 && pad.filled() < 0.75 ? "That is small. The digits it learned from fill the frame: press Fit." : "";
+      $(".message").textContent = !final || C > 1 ? ""
+        : pad.isEmpty() ? "The pad is empty. The model must name something even so."
+        : over ? "You drew on top of the picture that was there: Clear gives you an empty pad."
+        : pad.filled() < 0.75 ? "That is small. The digits it learned from fill the frame: press Fit." : "";
+      if (final) over = false;
       forgetTried();
       drawing = !final;
       await catchUp();
       if (final) say(spokenAnswer());
     }, say);
+    new ResizeObserver(measureTour).observe($(".tour"));
     radios($(".colours"), "pen", (C === 1 ? ["white", "black"] : Object.keys(COLOURS)).map((name) => {
       const swatch = make("span", { title: C === 1 ? { white: "Draw", black: "Erase" }[name] : name, textContent: C === 1 ? { white: "Draw", black: "Erase" }[name] : "" });
       if (C > 1) { swatch.style.background = `rgb(${COLOURS[name].map((v) => Math.round(255 * v)).join(" ")})`; swatch.append(make("span", { className: "spoken", textContent: name })); }
@@ -598,9 +627,8 @@
     build();
     buildControls();
     wire();
-    pad.show(state.picture);
+    pad.show(restoredInk ?? state.picture);
     ({ now, before, of } = finish(bothPasses(state)));
-    $(".pad .hint").textContent = C === 1 ? "· draw on it" : "· paint on it, or drop one";
     const station = state.station;
     stop(0);
     if (restored) { leaveTour(); go(station); $$('[name="layer"]')[state.layer].checked = true; $$('[name="head"]')[state.head].checked = true; }
