@@ -1,4 +1,4 @@
-"""Takes README's picture of the live page: a drawn seven at the tour's seventh stop.
+"""Takes README's picture of the live page: a drawn seven at the tour's eighth stop.
 
     python tools/live_picture.py            writes assets/live.png
 
@@ -43,7 +43,7 @@ def main() -> None:
         page.wait_for_selector("[data-ready]")
         page.get_by_text("Clear", exact=True).click()
         draw(page)
-        for _ in range(6):
+        for _ in range(7):
             page.get_by_text("Next", exact=True).click()
         page.get_by_role("button", name="class token").click()
         page.locator('.layers input[value="3"]').check(force=True)

@@ -204,7 +204,7 @@
     grid: ({ data: { config: { grid, patches } } }) => `${grid[0]} × ${grid[1]} = ${patches}`,
     brightest: ({ data: { config: { shape } } }) => (shape[0] > 1 ? "full" : "white"),
     count: ({ D }) => String(D),
-    divided: ({ d }) => `Without ÷ √d (d = ${d} is how many numbers a query has) the scores would be so far apart that a token looks at one place only.`,
+    divided: ({ d }) => `÷ √d keeps the scores from growing with d, which is ${d} here: how many numbers a query has.`,
     unread({ token, tokenName, data: { config: { pool, prefix } } }) {
       return pool === "cls" && token >= prefix ? `You follow ${tokenName(token)}, which the head doesn’t read: choose the class token to see what it reads.` : "";
     },
