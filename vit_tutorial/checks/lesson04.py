@@ -921,7 +921,7 @@ def check_mlp(cls: type[nn.Module]) -> bool:
 
 def _pieces_cases() -> list[Case]:
     made = []
-    for shape, M, pieces in [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 3, 5), 11, 4)]:
+    for shape, M, pieces in [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 3, 5), 11, 4), ((3, 4), 5, 4)]:
         D = shape[-1]
         sizes = [shape, (M, D), (M,), (D, M), (D,)]
         tensors = [normal(*size, seed=seed) for seed, size in enumerate(sizes)]

@@ -471,6 +471,8 @@ def _kept_start(module: nn.Module, another: nn.Module, case: Case) -> str:
     for name, p in found.items():
         if name.endswith("cls_token") and p.any():
             return f"another one than its parts have: {name} starts as zeros in them"
+        if p.ndim == 1 and "norm" in name and name.endswith("weight") and (p != 1).any():
+            return f"another one than its parts have: {name} starts as ones in a norm"
         if p.ndim > 1 and p.numel() >= 30 and usual.get(name):
             ratio = p.std().item() / usual[name]
             if not 0.35 < ratio < 2:  # the paper's start and torch's own are 0.52 apart in the second matrix of an MLP
@@ -788,7 +790,7 @@ DROP_PATH_RATES = Exercise(
     points=2,
     right=_rates,
     cases=lambda: [
-        Case(f"depth={depth}, last={last}", (depth, last)) for depth, last in [(4, 0.3), (12, 0.1), (2, 0.5), (1, 0.2)]
+        Case(f"depth={depth}, last={last}", (depth, last)) for depth, last in [(4, 0.3), (18, 0.1), (2, 0.5), (1, 0.2)]
     ],
     observe=_observe_rates,
     mistakes=(

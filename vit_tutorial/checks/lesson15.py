@@ -394,6 +394,7 @@ def _gated_cases() -> list[Case]:
         D = shape[-1]
         weights = [normal(*size, seed=i + 1) for i, size in enumerate([(2 * M, D), (2 * M,), (D, M), (D,)])]
         made.append(Case(f"x {shape}, M={M}", (2 * normal(*shape), *weights)))
+    made.append(Case("x (6, 2), M=3, large numbers", (200 * normal(6, 2), *weights)))  # exp(x) is more than float32 has
     return made
 
 
@@ -1037,6 +1038,8 @@ def _pool_cases() -> list[Case]:
         given = [normal(*size, seed=i + 1) for i, size in enumerate([(D,), (D, D), (D, D), (D, D)])]
         given[1] = given[1] / math.sqrt(D)  # soft weights, so that each token counts in each image
         made.append(Case(f"z {(B, S, D)}, num_heads={heads}", (normal(B, S, D), *given, heads)))
+    hard = [300 * given[0], *given[1:]]  # exp of these scores is more than float32 has
+    made.append(Case("z (5, 5, 8), num_heads=2, large scores", (normal(5, 5, 8), *hard, 2)))
     return made
 
 

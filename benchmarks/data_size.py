@@ -1,0 +1,287 @@
+"""CNN or Transformer? A small ResNet, a plain ViT and a ViT on convolutions, by the number of training images.
+
+    python benchmarks/data_size.py sizes --data cifar10-jpeg        six sizes, with augmentation and without
+    python benchmarks/data_size.py pretrained --data cifar10-jpeg   five classes first, then the other five
+    python benchmarks/data_size.py rates --data cifar10-jpeg        which rates work, by AdamW and by SGD
+    python benchmarks/data_size.py report --data cifar10-jpeg       the tables, and data_size.png
+
+All three have 0.22 to 0.24 M parameters and take the same number of steps at a size: more of them for more images, from
+85 epochs of 150 images to 2 epochs of 45,000. Each rate of "sizes" and "pretrained" was chosen by "rates", on a tenth
+of the training images that is held out; the test split is looked at once a run. A row a run goes to
+benchmarks/data_size.csv as soon as it is done; rows that are there are not run again. One thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from scipy import stats
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import vit_tutorial as vt
+from vit_tutorial import hybrid, runs, train
+from vit_tutorial.hybrid_figures import runs_by_number
+from vit_tutorial.resnet import ResNet
+
+HERE = Path(__file__).parent
+CSV = HERE / "data_size.csv"
+COLUMNS = ["data", "part", "model", "images", "augment", "optimizer", "rate", "seed", "held_out", "test", "cpu_seconds"]
+MODELS = ("resnet", "vit", "hybrid")
+BATCH = 64
+# Training images, as many of each class -> steps.
+SIZES = {150: 200, 500: 250, 1500: 400, 5000: 600, 15_000: 900, 45_000: 1400}
+FIVE = {50: 200, 250: 250, 1000: 300, 5000: 600}  # the same, of five classes
+FIRST_STEPS = 1400  # on the five classes before
+RATES_IMAGES, RATES_STEPS = 5000, 300
+RATES = {"adamw": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2), "sgd": (3e-3, 1e-2, 3e-2, 1e-1, 3e-1)}
+SHAPE: dict[str, Any] = {"image_size": 32, "patch_size": 4, "dim": 96, "num_heads": 3, "mlp_dim": 192}
+BLOCKS = ((24, 1), (48, 2), (48, 1), (96, 2))  # of the ResNet: channels, stride
+STEM = hybrid.ConvStem(((24, 3, 1), (48, 3, 2), (96, 3, 2)))
+
+
+def model_of(name: str, num_classes: int, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    if name == "resnet":
+        return ResNet(BLOCKS, num_classes)
+    if name == "vit":
+        return vt.ViT(vt.ViTConfig(**SHAPE, num_classes=num_classes, depth=3))
+    return vt.ViT(vt.ViTConfig(**SHAPE, num_classes=num_classes, depth=2, stem=STEM))
+
+
+def macs_of(model: nn.Module) -> int:
+    """Multiply-accumulates of one image's forward pass."""
+    if isinstance(model, vt.ViT):
+        return vt.count_macs(model.config)
+    total = 0
+
+    def count(layer: nn.Module, _: object, output: Tensor) -> None:
+        nonlocal total
+        total += output[0].numel() * layer.get_parameter("weight")[0].numel()
+
+    for layer in model.modules():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            layer.register_forward_hook(count)
+    model.eval()(torch.zeros(1, 3, 32, 32))
+    return total
+
+
+def fit(model: nn.Module, data: vt.data.Data, augment: str, optimizer: str, rate: float, seed: int, steps: int) -> None:
+    """So many steps whatever the number of images: a warm-up, then a cosine."""
+    groups = train.parameter_groups(model, 0.05 if optimizer == "adamw" else 5e-4)
+    steps_of = torch.optim.AdamW(groups) if optimizer == "adamw" else torch.optim.SGD(groups, momentum=0.9)
+    order, step = runs.Order(len(data.train), min(BATCH, len(data.train)), seed), 0
+    model.train().to(memory_format=torch.channels_last)
+    while step < steps:
+        for images, labels in runs.loader(data.train, order, vt.data.augmentation(augment, data), seed=seed):
+            train.set_rate(steps_of, rate * train.schedule(step, steps=steps, warmup=steps // 10))
+            with torch.autocast("cpu", torch.bfloat16):
+                logits = model(vt.data.normalise(images, data))  # (B, K)
+            loss = F.cross_entropy(logits.float(), labels, label_smoothing=0.1)
+            steps_of.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            steps_of.step()
+            step += 1
+            if step == steps:
+                break
+        order.epoch += 1
+
+
+def few(data: vt.data.Data, images: int, seed: int) -> vt.data.Data:
+    """So many training images, as many of each class, drawn by the seed."""
+    generator, chosen = torch.Generator().manual_seed(seed), torch.zeros(len(data.train), dtype=torch.bool)
+    for label in data.train.labels.unique():
+        places = (data.train.labels == label).nonzero().flatten()
+        drawn = torch.randperm(len(places), generator=generator)[: images // len(data.classes)]
+        chosen[places[drawn]] = True
+    return replace(data, train=data.train.part(chosen))
+
+
+def of_classes(data: vt.data.Data, first: int, count: int) -> vt.data.Data:
+    """The data set of ``count`` classes alone, numbered from 0."""
+
+    def part(images: vt.data.Images) -> vt.data.Images:
+        there = (images.labels >= first) & (images.labels < first + count)
+        chosen = images.part(there)
+        chosen.labels = chosen.labels - first
+        return chosen
+
+    classes = data.classes[first : first + count]
+    return replace(data, classes=classes, train=part(data.train), test=part(data.test))
+
+
+def rows() -> list[dict[str, str]]:
+    if not CSV.exists():
+        return []
+    with CSV.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def is_done(*row: object) -> bool:
+    """Whether the row that begins so is in the file."""
+    return any(list(known.values())[: len(row)] == [str(value) for value in row] for known in rows())
+
+
+def note(*row: object) -> None:
+    if not CSV.exists():
+        CSV.write_text(",".join(COLUMNS) + "\n")
+    with CSV.open("a", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerow(row)
+    print(*row, flush=True)
+
+
+def best_rate(name: str, model: str) -> float:
+    """Of AdamW's rates, the one that did best on what was held out."""
+    found = [row for row in rows() if (row["data"], row["part"], row["model"]) == (name, "rates", model)]
+    adamw = [row for row in found if row["optimizer"] == "adamw"]
+    if len(adamw) < len(RATES["adamw"]):
+        raise SystemExit("run `rates` first: the other parts take the rate that it finds for each model")
+    return float(max(adamw, key=lambda row: float(row["held_out"]))["rate"])
+
+
+def accuracy(model: nn.Module, data: vt.data.Data) -> float:
+    with torch.autocast("cpu", torch.bfloat16):
+        return train.evaluate(model, data)["test_accuracy"]
+
+
+def one(
+    part: str, name: str, model_name: str, data: vt.data.Data, images: int, steps: int, augment: str, optimizer: str,
+    rate: float, seed: int, start: dict[str, Tensor] | None = None,
+) -> None:  # fmt: skip
+    """One row, unless it is there."""
+    known = (name, part, model_name, images, augment, optimizer, rate, seed)
+    if is_done(*known):
+        return
+    begin, model = time.process_time(), model_of(model_name, len(data.classes), seed)
+    if start:
+        model.load_state_dict({n: t for n, t in start.items() if not n.startswith("head.")}, strict=False)
+    held = vt.data.hold_out(data, 0.1)
+    fit(model, few(held, images, seed), augment, optimizer, rate, seed, steps)
+    # What is chosen needs the images held out alone; what is told, the test split alone.
+    held_out = f"{accuracy(model, held):.4f}" if part == "rates" else ""
+    test = "" if part == "rates" else f"{accuracy(model, data):.4f}"
+    note(*known, held_out, test, f"{time.process_time() - begin:.0f}")
+
+
+def rates(name: str, data: vt.data.Data) -> None:
+    for optimizer, several in RATES.items():
+        for rate in several:
+            for model in MODELS:
+                one("rates", name, model, data, RATES_IMAGES, RATES_STEPS, "crop+flip", optimizer, rate, 0)
+
+
+def sizes(name: str, data: vt.data.Data, seeds: int) -> None:
+    for seed in range(seeds):
+        for augment in ("crop+flip", "none"):
+            for images, steps in SIZES.items():
+                for model in MODELS:
+                    one("sizes", name, model, data, images, steps, augment, "adamw", best_rate(name, model), seed)
+
+
+def pretrained(name: str, data: vt.data.Data, seeds: int) -> None:
+    """On the last five classes: from scratch, and from weights that learned the first five."""
+    before, after = of_classes(data, 0, 5), of_classes(data, 5, 5)
+    for seed in range(seeds):
+        for model_name in MODELS:
+            rate, model = best_rate(name, model_name), model_of(model_name, 5, seed)
+            done = [(row["part"], row["seed"]) for row in rows() if (row["data"], row["model"]) == (name, model_name)]
+            if done.count(("five, pretrained", str(seed))) == len(FIVE):
+                continue
+            fit(model, vt.data.hold_out(before, 0.1), "crop+flip", "adamw", rate, seed, FIRST_STEPS)
+            start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+            for images, steps in FIVE.items():
+                one("five", name, model_name, after, images, steps, "crop+flip", "adamw", rate, seed)
+                known = (model_name, after, images, steps, "crop+flip", "adamw", rate, seed)
+                one("five, pretrained", name, *known, start)
+
+
+# ------------------------------------------------------------------------------------------------------- the report
+
+
+def series(name: str, part: str, model: str, augment: str) -> dict[int, list[float]]:
+    """Test accuracies in percent by the number of training images."""
+    found: dict[int, list[float]] = {}
+    for row in rows():
+        if (row["data"], row["part"], row["model"], row["augment"]) == (name, part, model, augment):
+            found.setdefault(int(row["images"]), []).append(100 * float(row["test"]))
+    return dict(sorted(found.items()))
+
+
+ARMS = {
+    "augmented": ("sizes", "crop+flip"),
+    "not augmented": ("sizes", "none"),
+    "five classes, from scratch": ("five", "crop+flip"),
+    "five classes, after five others": ("five, pretrained", "crop+flip"),
+}
+
+
+def cell(values: list[float]) -> str:
+    """Their mean, from three on with half of Student's 95 % interval; how many, if there are fewer."""
+    if not values:
+        return "–"
+    mean = statistics.mean(values)
+    if len(values) < 3:
+        return f"{mean:.1f} ({len(values)})"
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
+    return f"{mean:.1f} ± {half:.1f}"
+
+
+def report(name: str) -> None:
+    """Tables in Markdown, and the curves as a picture."""
+    print("| model | parameters | multiply-accumulates |\n|---|---|---|")
+    for model in MODELS:
+        made = model_of(model, 10, 0)
+        print(f"| {model} | {sum(p.numel() for p in made.parameters()):,} | {macs_of(made) / 1e6:.1f} M |")
+    panels: dict[str, dict[str, dict[float, list[float]]]] = {}
+    for arm, (part, augment) in ARMS.items():
+        found = {model: series(name, part, model, augment) for model in MODELS}
+        if not any(found.values()):
+            print(f"\n{arm}: not run yet")
+            continue
+        panels[arm] = {model: {float(n): values for n, values in points.items()} for model, points in found.items()}
+        sizes = sorted({n for points in found.values() for n in points})
+        print(f"\n| {arm} | " + " | ".join(f"{n:,}" for n in sizes) + " |\n|---|" + "---|" * len(sizes))
+        for model in MODELS:
+            print(f"| {model} | " + " | ".join(cell(found[model].get(n, [])) for n in sizes) + " |")
+    if panels:
+        figure = runs_by_number(panels, xlabel="training images", ylabel="test accuracy (%)")
+        figure.savefig(HERE / "data_size.png", dpi=150)
+    print("\n| held out | " + " | ".join(f"{o} {r:g}" for o, several in RATES.items() for r in several) + " |")
+    print("|---|" + "---|" * sum(map(len, RATES.values())))
+    for model in MODELS:
+        held_out = {
+            (row["optimizer"], float(row["rate"])): f"{100 * float(row['held_out']):.1f}"
+            for row in rows()
+            if (row["data"], row["part"], row["model"]) == (name, "rates", model)
+        }
+        cells = [held_out.get((o, r), "–") for o, several in RATES.items() for r in several]
+        print(f"| {model} | " + " | ".join(cells) + " |")
+    minutes = sum(float(row["cpu_seconds"]) for row in rows() if row["data"] == name) / 60
+    print(f"\n{sum(row['data'] == name for row in rows())} runs, {minutes:.0f} CPU minutes")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["rates", "sizes", "pretrained", "report"])
+    parser.add_argument("--data", default="cifar10", help="cifar10, or a folder with train/ and test/")
+    parser.add_argument("--seeds", type=int, default=3)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.part == "report":
+        return report(args.data)
+    data = vt.data.load(args.data, image_size=32)
+    if args.part == "rates":
+        return rates(args.data, data)
+    return (sizes if args.part == "sizes" else pretrained)(args.data, data, args.seeds)
+
+
+if __name__ == "__main__":
+    main()

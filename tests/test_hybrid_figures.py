@@ -1,0 +1,42 @@
+"""The figures of lesson 12 show the numbers that they are given."""
+
+import numpy as np
+from matplotlib.colors import to_hex
+
+from vit_tutorial import plots
+from vit_tutorial.style import CYCLE
+
+PANELS = {
+    "one": {"a": {10: [1.0, 3.0], 100: [5.0]}, "b": {100: [7.0], 10: [2.0]}},
+    "two": {"b": {10: [4.0, 6.0]}},
+}
+
+
+def test_a_line_goes_through_the_means_and_each_run_is_a_dot():
+    axes = plots.runs_by_number(PANELS, xlabel="images", ylabel="right (%)").axes
+    one, two = axes[0], axes[1]
+    lines = {line.get_label(): line for line in one.get_lines() if line.get_label() in ("a", "b")}
+    assert np.allclose(lines["a"].get_xydata(), [[10, 2], [100, 5]])
+    assert np.allclose(lines["b"].get_xydata(), [[10, 2], [100, 7]])
+    dots = {tuple(point) for line in one.get_lines() if line.get_marker() == "o" for point in line.get_xydata()}
+    assert dots == {(10, 1), (10, 3), (100, 5), (10, 2), (100, 7)}
+    assert [one.get_title(), two.get_title(), one.get_xscale()] == ["one", "two", "log"]
+
+
+def test_a_series_keeps_its_colour_in_every_panel():
+    axes = plots.runs_by_number(PANELS).axes
+    assert {to_hex(line.get_color()).upper() for line in axes[1].get_lines()} == {CYCLE[1].upper()}
+
+
+def test_a_panel_that_is_left_over_is_empty():
+    figure = plots.runs_by_number(PANELS | {"three": PANELS["two"]}, columns=2)
+    assert [ax.axison for ax in figure.axes] == [True, True, True, False]
+
+
+def test_pipelines_have_each_part_and_its_shape():
+    figure = plots.pipelines(
+        {"ViT": [("cut", "(4, 8)", "cut"), ("head", "(3,)", "head")], "CNN": [("conv", "(2, 2)", "convolution")]}
+    )
+    texts = [text.get_text() for text in figure.axes[0].texts if text.get_text()]
+    assert texts == ["ViT", "cut", "(4, 8)", "head", "(3,)", "CNN", "conv", "(2, 2)"]
+    assert len(figure.axes[0].patches) == 3

@@ -1,0 +1,871 @@
+"""Checks of lesson 12: a convolution as a matrix, what one place sees, a fair choice of rates, nine heads."""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Slip, answers, call, check, normal
+
+__all__ = [
+    "check_bias_numbers",
+    "check_conv_matrix",
+    "check_fair_comparison",
+    "check_nine_heads",
+    "check_receptive_field",
+]
+
+_KNOWS = "1 · What a convolution knows"
+_HEADS = "2 · Nine heads can be a convolution"
+_MODELS = "3 · Three models"
+_SEES = "4 · What one place sees"
+_RATE = "5 · Which rate?"
+_ONE_RATE = "One rate for all."
+_ONE_RUN = "Counting one run as a result."
+
+Size = tuple[int, int]
+Layer = tuple[int, int]  # kernel size, stride
+Run = dict[str, Any]
+
+# ---- With a pencil -----------------------------------------------------------------------------------------------
+
+NUMBERS = {
+    "convolution": 648,
+    "patches": 4608,
+    "convolution's work": 663_552,
+    "patches' work": 294_912,
+    "matrix": 100,
+    "different": 9,
+    "field": 11,
+    "heads": 25,
+}
+
+BIAS_NUMBERS = Exercise(
+    name="bias_numbers",
+    lesson="12",
+    points=4,
+    right=NUMBERS,
+    cases=lambda: [Case(question, (question,)) for question in NUMBERS],
+    observe=answers,
+    secret=True,
+    advice={
+        "convolution": "A kernel of 3 × 3 for each pair of an input and an output channel.",
+        "patches": "E takes all the numbers of a patch, and makes D of them.",
+        "convolution's work": "Each of its numbers is used once at each place of the map that comes out.",
+        "patches' work": "Each number of E is used once for each patch.",
+        "matrix": "A row has nine numbers, fewer for a place at the edge. Or: along one axis 3 · 4 - 2 pairs are "
+        "neighbours.",
+        "different": "All places use the same kernel.",
+        "field": "Begin with 1. Each layer adds its kernel less one, times all strides before it.",
+        "heads": "One head for each place of the kernel.",
+    },
+    mistakes=(
+        Mistake(
+            "one kernel for all input channels",
+            "Each output channel has a kernel of its own for each of the 3 input channels.",
+            _MODELS,
+            {"convolution": 216},
+        ),
+        Mistake(
+            "kernels of one output channel",
+            "That is what one output channel needs. There are 24 of them.",
+            _MODELS,
+            {"convolution": 27},
+        ),
+        Mistake(
+            "a bias that isn't there",
+            "You count one number more for each output. Both layers are without bias here.",
+            _MODELS,
+            {"convolution": 672, "patches": 4704},
+        ),
+        Mistake(
+            "a patch of one channel", "A patch has 4 · 4 pixels of 3 channels: 48 numbers.", _MODELS, {"patches": 1536}
+        ),
+        Mistake(
+            "E once for each patch",
+            "All patches share one E. Its numbers are counted once, and used 64 times.",
+            _KNOWS,
+            {"patches": 294_912},
+        ),
+        Mistake(
+            "the work of one channel",
+            "You count the nine numbers of one kernel at 1,024 places. There are 3 · 24 kernels.",
+            _MODELS,
+            {"convolution's work": 9216},
+        ),
+        Mistake(
+            "work at the inner places alone",
+            "With a padding of one the map that comes out has 32 · 32 places, too.",
+            _MODELS,
+            {"convolution's work": 583_200},
+        ),
+        Mistake(
+            "parameters in place of work",
+            "That is how many numbers there are. Each is used at every place: multiply.",
+            _MODELS,
+            {"convolution's work": 648, "patches' work": 4608},
+        ),
+        Mistake(
+            "work at each pixel",
+            "E isn't applied at each pixel, but once for each patch: 8 · 8 of them.",
+            _MODELS,
+            {"patches' work": 4_718_592},
+        ),
+        Mistake(
+            "nine numbers in each row",
+            "At the edge part of the kernel lies outside, on the padding, and has no column.",
+            _KNOWS,
+            {"matrix": 144},
+        ),
+        Mistake("all entries", "That is how many entries the matrix has. Most are zero.", _KNOWS, {"matrix": 256}),
+        Mistake(
+            "the inner places alone",
+            "Four places have the whole kernel. The others have a part of it, and count as well.",
+            _KNOWS,
+            {"matrix": 36},
+        ),
+        Mistake(
+            "each entry as a number of its own",
+            "The entries repeat: every row has the same nine numbers, at other columns.",
+            _KNOWS,
+            {"different": 100},
+        ),
+        Mistake(
+            "zero counted with the kernel",
+            "The nine of the kernel; the question leaves out zero.",
+            _KNOWS,
+            {"different": 10},
+        ),
+        Mistake(
+            "kernels that are added without strides",
+            "Behind a stride of 2, one place of the map counts as two pixels of the picture.",
+            _SEES,
+            {"field": 7},
+        ),
+        Mistake(
+            "a layer's own stride counted",
+            "A stride acts on what comes after: its own layer's kernel still lies on the map before it.",
+            _SEES,
+            {"field": 17},
+        ),
+        Mistake(
+            "the last stride alone",
+            "Strides multiply: before the third layer there are 2 · 1.",
+            _SEES,
+            {"field": 9},
+        ),
+        Mistake("a head for each direction of the 3 × 3 kernel", "The kernel is 5 × 5 here.", _HEADS, {"heads": 9}),
+        Mistake(
+            "heads for the neighbours alone",
+            "The place itself is one of the kernel's, too, and needs its head.",
+            _HEADS,
+            {"heads": 24},
+        ),
+        Mistake(
+            "one head for each row",
+            "A head looks at one place: one head for each entry of the kernel.",
+            _HEADS,
+            {"heads": 5},
+        ),
+    ),
+)
+
+
+def check_bias_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
+    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
+    return check(BIAS_NUMBERS, fn)
+
+
+# ---- A convolution as a matrix -----------------------------------------------------------------------------------
+
+
+def _matrix(
+    kernel: Tensor,
+    size: Size,
+    place: Callable[[int, int, Size], int | None],
+    start: int | None = None,
+) -> Tensor:
+    """(N, N): entry [i, j] of the kernel lies at (y + i - start, x + j - start); ``place`` numbers it, or leaves it."""
+    (H, W), k = size, kernel.shape[0]
+    before = k // 2 if start is None else start
+    matrix = torch.zeros(H * W, H * W, dtype=kernel.dtype)
+    for y in range(H):
+        for x in range(W):
+            row = place(y, x, size)
+            for i in range(k):
+                for j in range(k):
+                    column = place(y + i - before, x + j - before, size)
+                    if row is not None and column is not None:
+                        matrix[row, column] += kernel[i, j]
+    return matrix
+
+
+def _by_rows(y: int, x: int, size: Size) -> int | None:
+    return y * size[1] + x if 0 <= y < size[0] and 0 <= x < size[1] else None
+
+
+def _by_columns(y: int, x: int, size: Size) -> int | None:
+    return x * size[0] + y if 0 <= y < size[0] and 0 <= x < size[1] else None
+
+
+def _along_the_list(y: int, x: int, size: Size) -> int | None:
+    number = y * size[1] + x
+    return number if 0 <= number < size[0] * size[1] else None
+
+
+def _round_the_picture(y: int, x: int, size: Size) -> int | None:
+    return (y % size[0]) * size[1] + x % size[1]
+
+
+def _at_the_edge(y: int, x: int, size: Size) -> int | None:
+    return min(max(y, 0), size[0] - 1) * size[1] + min(max(x, 0), size[1] - 1)
+
+
+def _conv_matrix(
+    turn: Callable[[Tensor], Tensor] = lambda kernel: kernel,
+    place: Callable[[int, int, Size], int | None] = _by_rows,
+    start: int | None = None,
+) -> Callable[[Tensor, Size], Tensor]:
+    def conv_matrix(kernel: Tensor, size: Size) -> Tensor:
+        return _matrix(turn(kernel), size, place, start)
+
+    return conv_matrix
+
+
+def _inner_rows(kernel: Tensor, size: Size) -> Tensor:
+    (H, W), edge = size, kernel.shape[0] // 2
+    whole: Tensor = _matrix(kernel, size, _by_rows).unflatten(0, size)
+    return whole[edge : H - edge, edge : W - edge].flatten(0, 1)
+
+
+def _zero_edge(kernel: Tensor, size: Size) -> Tensor:
+    (H, W), edge = size, kernel.shape[0] // 2
+    whole = _matrix(kernel, size, _by_rows).unflatten(0, size)
+    inner = torch.zeros_like(whole)
+    inner[edge : H - edge, edge : W - edge] = whole[edge : H - edge, edge : W - edge]
+    return inner.flatten(0, 1)
+
+
+def _four_axes(kernel: Tensor, size: Size) -> Tensor:
+    return _matrix(kernel, size, _by_rows).view(*size, *size)
+
+
+CONV_MATRIX = Exercise(
+    name="conv_matrix",
+    lesson="12",
+    points=4,
+    right=_conv_matrix(),
+    cases=lambda: [
+        Case(f"a kernel of {k} × {k}, a picture of {H} × {W}", (normal(k, k, seed=k), (H, W)))
+        for k, H, W in ((3, 3, 4), (3, 5, 3), (1, 2, 3), (5, 5, 6))
+    ],
+    observe=call,
+    mistakes=(
+        Mistake(
+            "a kernel that is turned by 180 degrees",
+            "Row n is what place n takes: entry [0, 0] of the kernel belongs to the pixel up and to the left of it. "
+            "You have the matrix's transpose, or the flipped kernel of mathematics; torch doesn't flip.",
+            _KNOWS,
+            Slip(_conv_matrix, turn=lambda kernel: kernel.flip(0, 1)),
+        ),
+        Mistake(
+            "neighbours along the list",
+            "You go left and right by one in the list of pixels, so the end of a row and the beginning of the next are "
+            "neighbours. Look at row and column apart: what lies beside the picture is padding.",
+            _KNOWS,
+            Slip(_conv_matrix, place=_along_the_list),
+        ),
+        Mistake(
+            "a picture that goes on at the other side",
+            "What leaves on one side comes in on the other in your matrix. Outside lies padding, zero. (A negative "
+            "index counts from the end, too.)",
+            _KNOWS,
+            Slip(_conv_matrix, place=_round_the_picture),
+        ),
+        Mistake(
+            "an edge that is repeated",
+            "You take the nearest pixel of the picture for what lies outside. The padding is zero: leave it out.",
+            _KNOWS,
+            Slip(_conv_matrix, place=_at_the_edge),
+        ),
+        Mistake(
+            "a kernel that isn't centred",
+            "Its first entry lies on the place itself. Move it up and to the left by k // 2.",
+            _KNOWS,
+            Slip(_conv_matrix, start=0),
+        ),
+        Mistake(
+            "a kernel that is centred for 3 × 3 alone",
+            "You move it by 1 whatever its size. Its middle is at k // 2.",
+            _KNOWS,
+            Slip(_conv_matrix, start=1),
+        ),
+        Mistake(
+            "rows and columns of the kernel exchanged",
+            "kernel[i, j] lies i rows down and j columns to the right.",
+            _KNOWS,
+            Slip(_conv_matrix, turn=lambda kernel: kernel.T),
+        ),
+        Mistake(
+            "pixels numbered column by column",
+            "Pixels are numbered row by row: pixel (y, x) is number y · W + x.",
+            _KNOWS,
+            Slip(_conv_matrix, place=_by_columns),
+        ),
+        Mistake(
+            "places at the edge left out",
+            "With padding there is a row for every place of the picture, N of them.",
+            _KNOWS,
+            _inner_rows,
+        ),
+        Mistake(
+            "rows of zeros for places at the edge",
+            "A place at the edge has the part of the kernel that lies inside the picture.",
+            _KNOWS,
+            _zero_edge,
+        ),
+        Mistake(
+            "a matrix that isn't flattened",
+            "The numbers are right, with an axis each for y and x. Pixels are a list here: (N, N).",
+            _KNOWS,
+            _four_axes,
+        ),
+    ),
+)
+
+
+def check_conv_matrix(fn: Callable[[Tensor, Size], Tensor]) -> bool:
+    """Check ``fn(kernel, size)``: (k, k), (H, W) -> (N, N), the convolution with padding as a matrix."""
+    return check(CONV_MATRIX, fn)
+
+
+# ---- What one place sees -----------------------------------------------------------------------------------------
+
+
+def _receptive_field(
+    grow: Callable[[int, int], int] = lambda r, step: r + step,
+    step: Callable[[int, int, int], int] = lambda k, s, jump: (k - 1) * jump,
+    jump: Callable[[int, int], int] = lambda jump, s: jump * s,
+    begin: int = 1,
+) -> Callable[[Sequence[Layer]], int]:
+    def receptive_field(layers: Sequence[Layer]) -> int:
+        r, pixels = begin, 1
+        for k, s in layers:
+            r = grow(r, step(k, s, pixels))
+            pixels = jump(pixels, s)
+        return r
+
+    return receptive_field
+
+
+def _one_side(layers: Sequence[Layer]) -> int:
+    return _receptive_field()(layers) // 2
+
+
+def _area(layers: Sequence[Layer]) -> int:
+    return int(_receptive_field()(layers) ** 2)
+
+
+def _sum_of_kernels(layers: Sequence[Layer]) -> int:
+    return sum(k for k, _ in layers)
+
+
+def _product_of_strides(layers: Sequence[Layer]) -> int:
+    return math.prod(s for _, s in layers)
+
+
+def _all_strides(layers: Sequence[Layer]) -> int:
+    return 1 + sum(k - 1 for k, _ in layers) * _product_of_strides(layers)
+
+
+def _first_stride_left_out(layers: Sequence[Layer]) -> int:
+    return _receptive_field()([(k, s if i else 1) for i, (k, s) in enumerate(layers)])
+
+
+def _exchanged(layers: Sequence[Layer]) -> int:
+    return _receptive_field()([(s, k) for k, s in layers])
+
+
+def _terms(wrong: list[tuple[Case, Result, Result]]) -> str:
+    """The sum of the first wrong input, term by term."""
+    layers, right = wrong[0][0].args[0], wrong[0][1]["result"]
+    float(wrong[0][2]["result"])  # what is no number hears that it should be one
+    before = [math.prod(s for _, s in layers[:i]) for i in range(len(layers))]
+    terms = [f"{k - 1} · {pixels}" for (k, _), pixels in zip(layers, before, strict=True)]
+    return f"For {layers} the sum is {' + '.join(['1', *terms])} = {right}." if len(terms) > 1 else ""
+
+
+def _from_the_front(layers: Sequence[Layer]) -> int:
+    """The recursion that belongs to the last layer first, run from the first."""
+    r = 1
+    for k, s in layers:
+        r = r * s + k - s
+    return r
+
+
+RECEPTIVE_FIELD = Exercise(
+    name="receptive_field",
+    lesson="12",
+    points=3,
+    right=_receptive_field(),
+    cases=lambda: [
+        Case("(kernel, stride): " + ", ".join(map(str, layers)) if layers else "no layer", (layers,))
+        for layers in (
+            [(3, 1), (3, 2), (3, 2)],
+            [(3, 2), (5, 1), (3, 3), (2, 2), (3, 1)],
+            [(4, 4)],
+            [(7, 2), (3, 2), (1, 1), (3, 1)],
+            [],
+        )
+    ],
+    observe=call,
+    explain=_terms,
+    mistakes=(
+        Mistake(
+            "a layer's own stride counted",
+            "A stride acts on the layers after it. Add first, then multiply by the stride.",
+            _SEES,
+            Slip(_receptive_field, step=lambda k, s, jump: (k - 1) * jump * s),
+        ),
+        Mistake(
+            "strides left out",
+            "Behind a stride of 2, neighbours on the map are two pixels apart: multiply by all strides before.",
+            _SEES,
+            Slip(_receptive_field, jump=lambda jump, s: 1),
+        ),
+        Mistake(
+            "only the stride of the layer before",
+            "Strides multiply, from the first layer on.",
+            _SEES,
+            Slip(_receptive_field, jump=lambda jump, s: s),
+        ),
+        Mistake(
+            "strides that are added",
+            "Behind two strides of 2, neighbours are 2 · 2 pixels apart: multiply them.",
+            _SEES,
+            Slip(_receptive_field, jump=lambda jump, s: jump + s - 1),
+        ),
+        Mistake(
+            "whole kernels added",
+            "A kernel of k reaches k - 1 places further, as one of its places was seen before.",
+            _SEES,
+            Slip(_receptive_field, step=lambda k, s, jump: k * jump),
+        ),
+        Mistake(
+            "half the kernel",
+            "You add what a kernel reaches on one side. It reaches as far on the other: k - 1 in all.",
+            _SEES,
+            Slip(_receptive_field, step=lambda k, s, jump: (k // 2) * jump),
+        ),
+        Mistake(
+            "a start at zero",
+            "Without any layer a place sees one pixel, itself.",
+            _SEES,
+            Slip(_receptive_field, begin=0),
+        ),
+        Mistake(
+            "kernels that are multiplied",
+            "Each layer adds (k - 1) times the strides before it. It doesn't multiply what is seen.",
+            _SEES,
+            Slip(_receptive_field, grow=lambda r, step: r * (step + 1), jump=lambda jump, s: 1),
+        ),
+        Mistake(
+            "a sum of kernels",
+            "Take one off each kernel, and multiply by the strides before it.",
+            _SEES,
+            _sum_of_kernels,
+        ),
+        Mistake(
+            "a product of strides",
+            "That is how many pixels two neighbours of the last map lie apart. What one of them sees is the sum.",
+            _SEES,
+            _product_of_strides,
+        ),
+        Mistake(
+            "all strides for every layer",
+            "Each kernel is multiplied by the strides of the layers before it alone.",
+            _SEES,
+            _all_strides,
+        ),
+        Mistake(
+            "a layer's own stride in place of those before it",
+            "A layer's own stride acts on what comes after. Multiply by all strides before.",
+            _SEES,
+            Slip(_receptive_field, step=lambda k, s, jump: (k - 1) * s, jump=lambda jump, s: 1),
+        ),
+        Mistake(
+            "the first layer's stride left out",
+            "The second layer already lies on a map whose neighbours are the first stride apart.",
+            _SEES,
+            _first_stride_left_out,
+        ),
+        Mistake(
+            "even kernels taken for odd",
+            "k // 2 on both sides is k - 1 for an odd kernel alone. A kernel of 4 sees 4 pixels.",
+            _SEES,
+            Slip(_receptive_field, step=lambda k, s, jump: 2 * (k // 2) * jump),
+        ),
+        Mistake(
+            "kernel and stride exchanged",
+            "A layer is (kernel size, stride), in this order.",
+            _SEES,
+            _exchanged,
+        ),
+        Mistake(
+            "one taken off behind the product",
+            "Take one off the kernel first, then multiply: (k - 1) · strides.",
+            _SEES,
+            Slip(_receptive_field, step=lambda k, s, jump: k * jump - 1),
+        ),
+        Mistake(
+            "one side alone",
+            "You count the pixels on one side of the middle. Count both, and the middle.",
+            _SEES,
+            _one_side,
+        ),
+        Mistake(
+            "an area",
+            "You count all pixels that are seen. The question is how many in each direction: the root of yours.",
+            _SEES,
+            _area,
+        ),
+        Mistake(
+            "layers in the wrong order",
+            "r · stride + kernel - stride is right from the last layer to the first. You go from the first "
+            "to the last.",
+            _SEES,
+            _from_the_front,
+        ),
+    ),
+)
+
+
+def check_receptive_field(fn: Callable[[Sequence[Layer]], int]) -> bool:
+    """Check ``fn(layers)``: (kernel size, stride) of each, the first one first -> pixels in each direction."""
+    return check(RECEPTIVE_FIELD, fn)
+
+
+# ---- A fair comparison -------------------------------------------------------------------------------------------
+
+
+def _runs(seed: int, models: Sequence[str], rates: Sequence[float], seeds: int) -> list[Run]:
+    """Runs in mixed order: what is best by one run, by the test images, or for all models, isn't what is best."""
+    held = normal(len(models), len(rates), seeds, seed=seed)
+    test = 0.5 * held + 0.8 * normal(len(models), len(rates), seeds, seed=seed + 100)
+    percent = [(60 + 8 * numbers).round(decimals=2).tolist() for numbers in (held, test)]
+    runs = [
+        {"model": name, "rate": rate, "seed": s, "held_out": percent[0][m][r][s], "test": percent[1][m][r][s]}
+        for m, name in enumerate(models)
+        for r, rate in enumerate(rates)
+        for s in range(seeds)
+    ]
+    order = torch.randperm(len(runs), generator=torch.Generator().manual_seed(seed)).tolist()
+    return [runs[i] for i in order]
+
+
+def _mean(runs: Iterable[Run], key: str) -> float:
+    return statistics.fmean(run[key] for run in runs)
+
+
+def _best(runs: list[Run]) -> float:
+    return _by_rate(runs, lambda of_rate: _mean(of_rate, "held_out"))
+
+
+def _by_rate(runs: list[Run], score: Callable[[list[Run]], float]) -> float:
+    rates: list[float] = sorted({run["rate"] for run in runs})
+    return max(rates, key=lambda rate: score([run for run in runs if run["rate"] == rate]))
+
+
+def _fair(
+    choose: Callable[[list[Run], list[Run]], float] = lambda own, runs: _best(own),
+    tell: Callable[[list[Run], list[Run]], float] = lambda at_rate, own: _mean(at_rate, "test"),
+) -> Callable[[list[Run]], dict[str, tuple[float, float]]]:
+    def fair_comparison(runs: list[Run]) -> dict[str, tuple[float, float]]:
+        found = {}
+        for name in sorted({run["model"] for run in runs}):
+            own = [run for run in runs if run["model"] == name]
+            rate = choose(own, runs)
+            found[name] = (rate, tell([run for run in own if run["rate"] == rate], own))
+        return found
+
+    return fair_comparison
+
+
+def _of_each_model(work: Any, case: Case) -> Result:
+    """The rate and the accuracy that ``work`` gives for each model."""
+    result = call(work, case)
+    given, names = result["result"], sorted({run["model"] for run in case.args[0]})
+    if not isinstance(given, dict):
+        raise Fault(f"returned {type(given).__name__}, expected a dictionary, {{model: (rate, test accuracy)}}")
+    if missing := [name for name in names if name not in given]:
+        raise Fault(f"there is no answer for the model {missing[0]!r}: the models are {', '.join(names)}")
+    if more := [name for name in given if name not in names]:
+        raise Fault(f"the dictionary has {more[0]!r}, which is no model: the models are {', '.join(names)}")
+    found: Result = {}
+    for name in names:
+        pair = given[name].tolist() if hasattr(given[name], "tolist") else given[name]
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise Fault(f"{name!r} has {pair!r}, expected a pair: the rate, and the test accuracy")
+        found |= {f"the rate of {name!r}": pair[0], f"the test accuracy of {name!r}": pair[1]}
+    return found | {"changed": result["changed"]}
+
+
+def _what_is_chosen(wrong: list[tuple[Case, Result, Result]]) -> str:
+    """The first rate that isn't the one to choose, with the means to choose by; or that the rates are right."""
+    for case, right, given in wrong:
+        for key, rate in right.items():
+            if not key.startswith("the rate of") or abs(given[key] - rate) < 1e-9:
+                continue
+            name = key.removeprefix("the rate of ").strip("'")
+            own = [run for run in case.args[0] if run["model"] == name]
+            means = {
+                r: _mean([run for run in own if run["rate"] == r], "held_out") for r in {run["rate"] for run in own}
+            }
+            if not any(abs(given[key] - r) < 1e-9 for r in means):
+                return f"{given[key]:g} is no rate that {name!r} was tried at."
+            listed = ", ".join(f"{r:g}: {mean:.2f}" for r, mean in sorted(means.items()))
+            return f"The means of held_out of {name!r} are {listed}. You chose {given[key]:g}."
+        if any(abs(given[key] - number) > 1e-3 for key, number in right.items() if key.startswith("the test")):
+            return (
+                "The rates are right, the accuracies aren't. Tell the mean of test over all seeds at the chosen rate."
+            )
+    return ""
+
+
+FAIR_COMPARISON = Exercise(
+    name="fair_comparison",
+    lesson="12",
+    points=4,
+    right=_fair(),
+    cases=lambda: [
+        Case(f"{len(models)} models, {len(rates)} rates, {seeds} seeds", (_runs(seed, models, rates, seeds),))
+        for seed, models, rates, seeds in (
+            (1, ("resnet", "vit"), (0.001, 0.01, 0.1), 3),
+            (2, ("cnn", "hybrid", "vit"), (0.0003, 0.003, 0.03, 0.3), 2),
+            (3, ("vit",), (0.1, 0.01, 0.001, 0.0001), 4),
+            (4, ("a", "b", "c", "d"), (0.01, 0.02), 5),
+        )
+    ],
+    observe=_of_each_model,
+    tolerance=1e-4,
+    explain=_what_is_chosen,
+    mistakes=(
+        Mistake(
+            "a rate that is chosen by the test images",
+            "What is chosen on the test images looks better on them than it is. Choose by held_out, and look at test "
+            "afterwards.",
+            _RATE,
+            Slip(_fair, choose=lambda own, runs: _by_rate(own, lambda group: _mean(group, "test"))),
+        ),
+        Mistake(
+            "one rate for all models",
+            "You take the rate that is best on the average of all models. Each model gets its own.",
+            _ONE_RATE,
+            Slip(_fair, choose=lambda own, runs: _best(runs)),
+        ),
+        Mistake(
+            "a rate that is chosen by its best run",
+            "One lucky seed decides. Take the mean over a rate's seeds first, then the best mean.",
+            _ONE_RUN,
+            Slip(_fair, choose=lambda own, runs: max(own, key=lambda run: run["held_out"])["rate"]),
+        ),
+        Mistake(
+            "a rate that is chosen by its best test run",
+            "The test images may not choose, and least of all by one lucky run. Choose by the mean of held_out.",
+            _RATE,
+            Slip(_fair, choose=lambda own, runs: max(own, key=lambda run: run["test"])["rate"]),
+        ),
+        Mistake(
+            "the images held out in place of the test images",
+            "The rate is right, and you tell its accuracy on the images that it was chosen by. That is flattered: tell "
+            "test.",
+            _RATE,
+            Slip(_fair, tell=lambda at_rate, own: _mean(at_rate, "held_out")),
+        ),
+        Mistake(
+            "the best seed's accuracy",
+            "You tell the best of the runs at this rate. Tell their mean.",
+            _ONE_RUN,
+            Slip(_fair, tell=lambda at_rate, own: max(run["test"] for run in at_rate)),
+        ),
+        Mistake(
+            "the accuracy of the run that was best on the images held out",
+            "You tell one run's test accuracy. Tell the mean over all seeds at this rate.",
+            _ONE_RUN,
+            Slip(_fair, tell=lambda at_rate, own: max(at_rate, key=lambda run: run["held_out"])["test"]),
+        ),
+        Mistake(
+            "the mean over all rates",
+            "The accuracy is that of the chosen rate's runs alone.",
+            _ONE_RATE,
+            Slip(_fair, tell=lambda at_rate, own: _mean(own, "test")),
+        ),
+        Mistake(
+            "the first seed alone",
+            "You choose by seed 0. Take the mean over all seeds of a rate.",
+            _ONE_RUN,
+            Slip(_fair, choose=lambda own, runs: _best([run for run in own if run["seed"] == 0])),
+        ),
+        Mistake(
+            "the accuracy of the first seed",
+            "You tell the test accuracy of seed 0. Tell the mean over the seeds.",
+            _ONE_RUN,
+            Slip(_fair, tell=lambda at_rate, own: next(run["test"] for run in at_rate if run["seed"] == 0)),
+        ),
+        Mistake(
+            "the worst rate",
+            "Accuracies are better when they are larger: take the largest mean.",
+            _RATE,
+            Slip(_fair, choose=lambda own, runs: _by_rate(own, lambda group: -_mean(group, "held_out"))),
+        ),
+        Mistake(
+            "the sum over the seeds",
+            "The test accuracy is a mean: divide by the number of seeds.",
+            _ONE_RUN,
+            Slip(_fair, tell=lambda at_rate, own: math.fsum(run["test"] for run in at_rate)),
+        ),
+    ),
+)
+
+
+def check_fair_comparison(fn: Callable[[list[Run]], Mapping[str, tuple[float, float]]]) -> bool:
+    """Check ``fn(runs)``: a list of runs -> {model: (the rate chosen by held_out, mean test accuracy at it)}."""
+    return check(FAIR_COMPARISON, fn)
+
+
+# ---- The challenge -----------------------------------------------------------------------------------------------
+
+
+def _one_step(grid: Size, down: int, right: int, place: Callable[[int, int, Size], int | None] = _by_rows) -> Tensor:
+    """(N, N): each patch looks one step in one direction; who has nobody there looks at nothing."""
+    whole = torch.zeros(grid[0] * grid[1], grid[0] * grid[1])
+    for y in range(grid[0]):
+        for x in range(grid[1]):
+            row, column = place(y, x, grid), place(y + down, x + right, grid)
+            if row is not None and column is not None:
+                whole[row, column] = 1
+    return whole
+
+
+def _nine(
+    turn: Callable[[Tensor], Tensor] = lambda weight: weight,
+    place: Callable[[int, int, Size], int | None] = _by_rows,
+    lost: Callable[[Tensor], Tensor] = lambda heads: heads,
+    joined: Callable[[Tensor], Tensor] = lambda parts: parts.sum(dim=0),
+) -> Callable[[Tensor, Tensor, Size], Tensor]:
+    def nine_heads(x: Tensor, weight: Tensor, grid: Size) -> Tensor:
+        kernels = turn(weight)  # (F, C, 3, 3)
+        parts = []
+        for i in range(3):
+            for j in range(3):
+                heads = lost(_one_step(grid, i - 1, j - 1, place)).to(x.dtype)  # (N, N)
+                parts.append(heads @ x @ kernels[:, :, i, j].T)  # (B, N, F)
+        return joined(torch.stack(parts))
+
+    return nine_heads
+
+
+def _mean_of_all(heads: Tensor) -> Tensor:
+    """What a softmax over equal scores gives to who finds nobody."""
+    alone = heads.sum(dim=1, keepdim=True) == 0
+    return torch.where(alone, torch.full_like(heads, 1 / len(heads)), heads)
+
+
+def _itself(heads: Tensor) -> Tensor:
+    alone = heads.sum(dim=1) == 0
+    return heads + torch.diag(alone.to(heads.dtype))
+
+
+def _middle_alone(x: Tensor, weight: Tensor, grid: Size) -> Tensor:
+    return x @ weight[:, :, 1, 1].T
+
+
+NINE_HEADS = Exercise(
+    name="nine_heads",
+    lesson="12",
+    points=2,
+    right=_nine(),
+    cases=lambda: [
+        Case(
+            f"x ({B}, {R * C}, {channels}), weight ({F}, {channels}, 3, 3), {R} rows, {C} columns",
+            (normal(B, R * C, channels, seed=R), normal(F, channels, 3, 3, seed=C), (R, C)),
+        )
+        for B, R, C, channels, F in ((1, 3, 4, 2, 3), (2, 4, 3, 3, 2), (1, 1, 5, 2, 2), (2, 5, 5, 1, 4))
+    ],
+    observe=functools.partial(call, differentiable=True),
+    forbidden=("conv2d", "convolution", "unfold"),
+    mistakes=(
+        Mistake(
+            "heads that look the other way",
+            "kernel[0, 0] belongs to the patch up and to the left of the one that looks. Yours takes the one down "
+            "and to the right: rows of a head are the patches that look.",
+            _HEADS,
+            Slip(_nine, turn=lambda weight: weight.flip(2, 3)),
+        ),
+        Mistake(
+            "the mean of all patches where there is no neighbour",
+            "That is what a softmax over equal scores gives. Zero padding means: who has no neighbour there gets zero.",
+            _HEADS,
+            Slip(_nine, lost=_mean_of_all),
+        ),
+        Mistake(
+            "the patch itself where there is no neighbour",
+            "Zero padding means: who has no neighbour there gets zero, not its own value.",
+            _HEADS,
+            Slip(_nine, lost=_itself),
+        ),
+        Mistake(
+            "neighbours along the list",
+            "The end of a row and the beginning of the next are no neighbours: look at row and column apart.",
+            _KNOWS,
+            Slip(_nine, place=_along_the_list),
+        ),
+        Mistake(
+            "a grid that goes on at the other side",
+            "torch.roll brings back on one side what leaves on the other. There is nobody outside the picture.",
+            _KNOWS,
+            Slip(_nine, place=_round_the_picture),
+        ),
+        Mistake(
+            "an edge that is repeated",
+            "Outside the picture there is nobody; the nearest patch doesn't stand in.",
+            _KNOWS,
+            Slip(_nine, place=_at_the_edge),
+        ),
+        Mistake(
+            "rows and columns of the kernel exchanged",
+            "weight[:, :, i, j] lies i rows down and j columns to the right.",
+            _KNOWS,
+            Slip(_nine, turn=lambda weight: weight.transpose(2, 3)),
+        ),
+        Mistake(
+            "a mean over the nine heads",
+            "The heads' contributions are added, as the output projection of attention adds them.",
+            _HEADS,
+            Slip(_nine, joined=lambda parts: parts.mean(dim=0)),
+        ),
+        Mistake(
+            "nine heads that are not joined",
+            "You return each head's part. Add the nine.",
+            _HEADS,
+            Slip(_nine, joined=lambda parts: parts),
+        ),
+        Mistake(
+            "the middle head alone",
+            "Each patch only sees itself in your result. The other eight heads bring the neighbours.",
+            _HEADS,
+            _middle_alone,
+        ),
+    ),
+)
+
+
+def check_nine_heads(fn: Callable[[Tensor, Tensor, Size], Tensor]) -> bool:
+    """Check ``fn(x, weight, grid)``: (B, N, C), (F, C, 3, 3), (rows, columns) -> (B, N, F)."""
+    return check(NINE_HEADS, fn)
