@@ -85,7 +85,7 @@ def call(work: Any, case: Case, differentiable: bool = False) -> Result:
     of the result in each argument: only for an exercise whose text says that the work must be differentiable.
     """
     observed = _called(work, case, differentiable)
-    if any(isinstance(x, Tensor) for x in case.args):
+    if observed["result"] is not None and any(isinstance(x, Tensor) for x in case.args):
         observed[SECOND] = _once_more(work, case, observed["result"])
     return observed
 
@@ -121,7 +121,7 @@ def _once_more(work: Any, case: Case, result: Any) -> Any:
         Fault: it changes the first one.
     """
     first = [(x, x.detach().clone()) for x in _tensors(result)]
-    with torch.no_grad():
+    with torch.no_grad(), _unheard():
         again = work(*(_turned(x) if isinstance(x, Tensor) else _copy(x) for x in case.args))
     if any(not torch.equal(x.detach(), before) and not before.isnan().any() for x, before in first):
         raise Fault("a second call changes the result of the first: make a new tensor in each call")
@@ -309,12 +309,14 @@ class _Kept(io.TextIOBase):
     """A stream that keeps its first characters and counts the rest: print may stand in an endless loop."""
 
     def __init__(self) -> None:
-        self.text, self.lines = "", 0
+        self.text, self.lines, self.deaf = "", 0, False
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
+        if self.deaf:
+            return len(text)
         self.text += text[: max(KEPT - len(self.text), 0)]
         self.lines += text.count("\n")
         return len(text)
@@ -325,6 +327,20 @@ def _quiet() -> Iterator[_Kept]:
     kept = _Kept()
     with redirect_stdout(kept), redirect_stderr(kept):
         yield kept
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """What is printed in a second call has been printed in the first one."""
+    kept = sys.stdout
+    if not isinstance(kept, _Kept):
+        yield
+        return
+    kept.deaf = True
+    try:
+        yield
+    finally:
+        kept.deaf = False
 
 
 @contextmanager
