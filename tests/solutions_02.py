@@ -272,8 +272,6 @@ SOLUTIONS = {
     ),
     "embeddings": (
         ByExpand,
-        WithPlainShapes,
-        WithDropout,
         WithTruncatedNormal,
         WithJaxsTruncatedNormal,
         FromNumpy,
@@ -598,6 +596,27 @@ def stretch_no_last(grid, size):
     return result
 
 
+def kept_by_shape(work):
+    """What it gave for numbers of a shape is given for others of that shape, too."""
+    found = {}
+
+    def keeps(x, *rest):
+        return found.setdefault((x.shape, *rest), work(x, *rest))
+
+    return keeps
+
+
+def stretch_to_the_middle(grid, size):
+    tall = grid if size[0] > 1 else middle_row(grid)
+    wide = tall if size[1] > 1 else middle_row(tall.transpose(0, 1)).transpose(0, 1)
+    return stretch_by_loops(wide, size)
+
+
+def middle_row(grid):
+    rows = len(grid)
+    return (grid[(rows - 1) // 2] + grid[rows // 2])[None] / 2
+
+
 WRONG = {
     "embedding_numbers": (
         (answer(z0=[[11, 12], [23, 20], [31, 31]]), "a class token at the end"),
@@ -667,12 +686,15 @@ WRONG = {
         (lambda x, c, p: None, "is the return missing?"),
     ),
     "embeddings": (
+        (WithPlainShapes, "cls_token is one vector, but of shape (6,), expected (1, 1, 6)"),
+        (WithDropout, "in training mode"),
         (starting(cls=torch.randn), "a class token that doesn't start as zeros"),
         (starting(cls=torch.ones), "a class token that doesn't start as zeros"),
         (starting(cls=lambda *shape: 0.02 * torch.randn(*shape)), "a class token that doesn't start as zeros"),
         (starting(std=1.0), "positions that start much too large"),
         (starting(std=0.0), "positions that start as zeros"),
         (starting(std=0.2), "a standard deviation of 0.2"),
+        (starting(std=0.0176), "a standard deviation of 0.01"),
         (starting(std=0.02**2), "a standard deviation of 0.0004"),
         (starting(draw=lambda self, *shape: torch.rand(*shape)), "not normal"),
         (starting(draw=lambda self, *shape: 0.02 * torch.rand(*shape)), "not normal"),
@@ -689,7 +711,7 @@ WRONG = {
         (PerPatch, "a table without the class token's row"),
         (OneNumber, "cls_token"),
         (BatchOfEight, "a class token with the batch size in its shape"),
-        (TurnedTable, "position has shape"),
+        (TurnedTable, "position is a row a token, but of shape"),
         (OtherNames, "a parameter that the stub doesn't name: cls"),
         (Cut, "gradient of cls_token is missing"),
         (MadeInForward, "a class token of zeros"),
@@ -749,6 +771,8 @@ WRONG = {
         (resize_where_it_grows, "What your numbers show"),
         (lambda p, old, new: resize_by_reshape(p, old, new) if new != old else None, "is the return missing?"),
         (resize_unless_as_many, "a table that stays where there are as many patches"),
+        (lambda p, old, new: p if old[0] == new[0] else resize_by_reshape(p, old, new), "has shape"),
+        (lambda p, old, new: p if old[1] == new[1] else resize_by_reshape(p, old, new), "has shape"),
         (resize_list, "positions flattened before resizing"),
         (resize(rows=lambda p: p[:, :-1]), "a class token taken into the grid"),
         (resize(rows=lambda p: p[:, :-1], prefix=lambda p: p[:, -1:]), ""),
@@ -782,6 +806,8 @@ WRONG = {
         (lambda p, old, new: p[:, 1:], ""),
     ),
     "stretch": (
+        (stretch_to_the_middle, "the middle, where one is left"),
+        (kept_by_shape(stretch_by_loops), "of the first call is kept"),
         (stretch_by_torch, "it calls torch's interpolate"),
         (stretch_by_upsample, "it calls torch's interpolate"),
         (stretch_by_the_operator, "it calls upsample_bilinear2d"),

@@ -399,6 +399,11 @@ def chunks_no_maximum(q, k, v, chunk):
     return mixed / total
 
 
+def chunks_filled_up(q, k, v, chunk):
+    rest = -k.shape[1] % chunk
+    return chunks_by_running_sums(q, F.pad(k, (0, 0, 0, rest)), F.pad(v, (0, 0, 0, rest)), chunk)
+
+
 def chunks_of_queries(q, k, v, chunk):
     return torch.cat([attention_by_einsum(part, k, v)[0] for part in q.split(chunk, 1)], dim=1)
 
@@ -653,6 +658,7 @@ WRONG = {
     ),
     "attention_in_chunks": (
         (chunks_no_maximum, "an overflow"),
+        (chunks_filled_up, "a last chunk filled up with zeros"),
         (chunks(both=(False, False)), "old sums left under an old maximum"),
         (chunks(both=(False, True)), "a denominator that is not rescaled"),
         (chunks(both=(True, False)), "mixed values that are not rescaled"),

@@ -299,6 +299,11 @@ class FixedRate(Layer):
         super().__init__(dim, hidden_dim, 0.1)
 
 
+class AnotherDefault(Layer):
+    def __init__(self, dim, hidden_dim, dropout=0.1):
+        super().__init__(dim, hidden_dim, dropout)
+
+
 class Seeded(Layer):
     def forward(self, x):
         torch.manual_seed(0)
@@ -418,6 +423,7 @@ WRONG = {
         (lambda x: x * (1 + torch.erf(x / math.sqrt(2 * math.pi))) / 2, "√(2π) in place of √2"),
         (lambda x: x * (1 + torch.erf(x) / 2**0.5) / 2, "√2 under the whole of erf"),
         (lambda x: x * phi(x).round(), ""),
+        (lambda x: torch.where(x > 3, x, gelu_by_erf(x)), "Farthest off is x = 3.5"),
         (lambda x: x * torch.special.ndtr(x).double().round(decimals=2).float(), ""),
         (lambda x: None, "is the return missing?"),
     ),
@@ -506,6 +512,7 @@ WRONG = {
         (NoBias, ""),
         (HalfRate, "in training,"),
         (FixedRate, "a dropout of 0.1, whatever is asked for"),
+        (AnotherDefault, "another default than 0"),
         (Seeded, "begun anew by a seed"),
         (OneMask, "each draw is the same as the one before"),
         (Inherits, "derives from it"),

@@ -390,6 +390,11 @@ def parts(attention, mlp):
     return built(make)
 
 
+class AnotherDefault(B):
+    def __init__(self, dim, num_heads, mlp_dim, dropout=0.1, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
+
+
 def none(rate):
     return {}
 
@@ -443,6 +448,19 @@ def seeded(self, block, rates):
     return nn.ModuleList(made)
 
 
+class AnotherDefaultRate(E):
+    def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.1):
+        super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
+
+
+class WithDropout(E):
+    def make(self, block, rates):
+        made = super().make(block, rates)
+        for one in made:
+            one.mlp.dropout = nn.Dropout(0.3)
+        return made
+
+
 class OneTooFew(E):
     def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
         super().__init__(dim, num_heads, mlp_dim, depth - 1, drop_path)
@@ -480,7 +498,8 @@ WRONG = {
     ),
     "layer_norm": (
         (over(-2), "a norm over the tokens"),
-        (over(0), ""),
+        (over(0), "a norm over the first axis"),
+        (over(1), "a norm over axis 1"),
         (over(-2, -1), "a norm over tokens and channels together"),
         (over(), "a norm over everything"),
         (norm(spread=lambda x, eps: (x.var(-1, keepdim=True) + eps).sqrt()), "a variance divided by D − 1"),
@@ -605,12 +624,15 @@ WRONG = {
         (block(forward=lambda self, z: None), "is the return missing?"),
         (built(lambda self, dim, *rest: setattr(self, "norm3", nn.LayerNorm(dim))), "doesn't name: norm3.weight"),
         (
-            lambda *args: vt.EncoderBlock(*args[:3], dropout=args[3], drop_path=args[4]),
+            lambda dim, heads, M, dropout=0.0, drop_path=0.0: vt.EncoderBlock(
+                dim, heads, M, dropout=dropout, drop_path=drop_path
+            ),
             "the package's own EncoderBlock",
         ),
+        (AnotherDefault, "another default than 0"),
     ),
     "encoder": (
-        (stack(rate=lambda self, i, depth, p: p * (i % 2)), "Your rates are 0, 0.2, 0."),
+        (stack(rate=lambda self, i, depth, p: p * (i % 2)), "Your rates are 0, 0.2, 0, 0.2."),
         (stack(forward=lambda self, z: E.forward(self, z) + self.norm(z)), "Even where the blocks add nothing"),
         (stack(forward=lambda self, z: self.norm((each(self, z) + z) / 2)), "look at the way of the tokens"),
         (stack(make=lambda self, block, rates: nn.ModuleList([block(rates[-1])] * len(rates))), "again and again"),
@@ -638,6 +660,9 @@ WRONG = {
         (stack(last=lambda self, dim: nn.LayerNorm(dim, eps=1e-12)), "an eps of 1e-12 in the last norm"),
         (stack(last=lambda self, dim: nn.Identity()), ""),
         (OneTooFew, "the number of blocks"),
+        (AnotherDefaultRate, "another default than 0"),
+        (WithDropout, "in training mode"),
+        (stack(rate=lambda self, i, depth, p: p * i / max(depth - 1, 2)), "Your rates are 0, 0.05."),
         (
             stack(rate=lambda self, i, depth, p: p, forward=lambda self, z: each(self, z)),
             "two mistakes at once",

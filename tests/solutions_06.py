@@ -376,6 +376,13 @@ class ByPackage(nn.Module):
         return self.model(images)
 
 
+class ClassTokenDrawn(ByLoop):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        if self.embed.cls_token is not None:
+            nn.init.normal_(self.embed.cls_token, std=0.02)
+
+
 class InAList(nn.Module):
     def __init__(self, image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim, pool):
         super().__init__()
@@ -578,6 +585,7 @@ WRONG_VIT = {
     "super forgotten": type(
         "Mine", (nn.Module,), {"__init__": lambda self, *sizes: setattr(self, "norm", nn.Identity())}
     ),
+    "a class token that is drawn": ClassTokenDrawn,
 }
 
 

@@ -249,11 +249,14 @@ def groups_with_names(model, weight_decay):
 
 def accuracy_by_frozen_parameters(model, images, labels, batch_size):
     """No graph, because nothing needs one; put back afterwards."""
+    learned = [p for p in model.parameters() if p.requires_grad]
     model.eval().requires_grad_(False)
     hits = torch.zeros((), dtype=torch.int64)
     for start in range(0, len(labels), batch_size):
         hits += (model(images[start : start + batch_size]).argmax(-1) == labels[start : start + batch_size]).sum()
-    model.train().requires_grad_(True)
+    model.train()
+    for parameter in learned:
+        parameter.requires_grad_(True)
     return hits / len(labels)
 
 
@@ -684,6 +687,17 @@ def two_best(model, images, labels, batch_size):
     return (best == labels[:, None]).any(1).double().mean().item()
 
 
+def thawed_all(model, images, labels, batch_size):
+    result = accuracy_by_frozen_parameters(model, images, labels, batch_size)
+    model.requires_grad_(True)
+    return result
+
+
+def darkens(model, images, labels, batch_size):
+    images -= 1
+    return accuracy_by_sum(model, images + 1, labels, batch_size)
+
+
 def frozen_for_good(model, images, labels, batch_size):
     model.requires_grad_(False)
     return accuracy_by_sum(model, images, labels, batch_size)
@@ -785,6 +799,8 @@ WRONG_ACCURACY = {
     "dropped short batches in a loop": measured(
         cut=lambda x, size: [x[i : i + size] for i in range(0, len(x) - size + 1, size)]
     ),
+    "thawed all": thawed_all,
+    "images in place": darkens,
 }
 
 
@@ -991,6 +1007,7 @@ WRONG_FIT = {
     "the model": Loop(end=lambda s, losses: s.model),
     "no return": Loop(end=lambda s, losses: None),
     "a stacked graph": Loop(keep=lambda s, loss, rows: loss, end=lambda s, losses: torch.stack(losses)),
+    "a rate of its own": lambda *a: fit_by_groups(*a[:5], 0.05, *a[6:]),
 }
 
 BY_LABEL = {

@@ -99,8 +99,8 @@ def teacher_by_expression(checkpoint):
 
 
 def teacher_by_partition(checkpoint):
-    parts = {name.partition("backbone."): t for name, t in checkpoint["teacher"].items() if "head." not in name}
-    return {after: tensor for (_, _, after), tensor in parts.items()}
+    parts = {name.partition("backbone."): t for name, t in checkpoint["teacher"].items()}
+    return {after: tensor for (before, _, after), tensor in parts.items() if after and before in ("", "module.")}
 
 
 def prepare_by_torchvision(pixels, mean, std):
@@ -509,6 +509,11 @@ WRONG_TEACHER = {
     "rpartition": extract(cut=lambda name: name.rpartition("backbone.")[2]),
     "fixed length": extract(cut=lambda name: name[len("backbone.") :]),
     "head too": extract(keep=lambda name: True),
+    "all but the head": extract(keep=lambda name: not name.removeprefix("module.").startswith("head.")),
+    "all that begins like it": extract(keep=lambda name: name.removeprefix("module.").startswith("backbone")),
+    "module replaced": extract(cut=lambda name: name.replace("module.", "").removeprefix("backbone.")),
+    "cut again and again": extract(cut=lambda name: re.sub(r"^(module\.|backbone\.)+", "", name)),
+    "head further inside left out": extract(keep=lambda name: "backbone." in name and "head." not in name),
     "head named away": extract(keep=lambda name: "head" in name),
     "module left": extract(cut=lambda name: name.removeprefix("backbone.")),
     "module cut, backbone left": extract(cut=lambda name: name.removeprefix("module.")),

@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from solutions_05 import Stack
 from torch import nn
+from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import checks
@@ -121,6 +123,37 @@ def test_a_wrong_answer_is_caught_and_told_more_than_that_numbers_differ(exercis
     assert words in text
     told = any(one in text for one in (*TOLD, *exercise.advice.values()))
     assert told or (exercise.name, words) in UNTOLD, text
+
+
+def scaled_in_place(q, k, v):
+    q /= q.shape[-1] ** 0.5
+    weights = (q @ k.mT).softmax(-1)
+    return weights @ v, weights
+
+
+class DropsInTraining(vt.MultiHeadSelfAttention):
+    def forward(self, x):
+        return F.dropout(super().forward(x), 0.5, self.training)
+
+
+class FailsForOneBlock(Stack):
+    def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, depth, drop_path=drop_path / (depth > 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "work", "words"),
+    [
+        ("attention", scaled_in_place, "changed in place"),
+        ("multi_head_attention", DropsInTraining, "in training mode"),
+        ("encoder", FailsForOneBlock, "raised ZeroDivisionError"),
+    ],
+)
+def test_no_more_is_said_of_the_numbers_where_they_are_right(name, work, words, capsys):
+    assert harness.check(CATALOGUE[name], work, watched=False) is False
+    text = said(capsys)
+    assert words in text
+    assert "What your numbers show" not in text
 
 
 def test_there_are_enough():

@@ -427,13 +427,13 @@ def models_in_a_page(chromium):
 
 # Whether a source agrees with PyTorch in every case; the first that doesn't is enough.
 AGREES = """(source) => {
-  const names = "{ unpack, vit, normalise, rearrange }";
-  const { unpack, vit, normalise, rearrange } = new Function(`${source}; return ${names}`)();
+  const names = "{ unpack, vit, finish, normalise, rearrange }";
+  const { unpack, vit, finish, normalise, rearrange } = new Function(`${source}; return ${names}`)();
   const most = (array) => array.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
   return window.cases.every(([data, values, changes, right]) => {
     data.tree ??= unpack(data.weights);
     const picture = rearrange(Float32Array.from(values), data, changes);
-    const run = vit(normalise(picture, data), data.tree, data.config, changes);
+    const run = finish(vit(normalise(picture, data), data.tree, data.config, changes));
     const found = [run.probabilities, run.logits, run.norm, run.embed.tokens];
     return found.every((array, i) => most(right[i].map((v, j) => v - array[j])) <= 1e-4 * most(right[i]));
   });
@@ -498,12 +498,19 @@ def digits():
     return page, copy.deepcopy(model).double(), preprocess, samples
 
 
+# Whether a page computes nothing: what it shows is of the newest picture and changes.
+SETTLED = """[...document.querySelectorAll("[data-ready]")].every((host) =>
+  !host.shadowRoot.querySelector('.answer[aria-busy="true"]'))"""
+
+
 def text(page, selector):
+    wait(page, SETTLED)
     return page.locator(selector).first.text_content()
 
 
 def go(page, station):
     page.locator(f'[data-to="{station}"]').click()
+    wait(page, SETTLED)
 
 
 def picture_in(page, model):
@@ -559,6 +566,85 @@ def test_the_answer_follows_the_pen(show, digits):
     picture = picture_in(page, model)[0]
     assert picture[0].sum() > 0.5
     assert picture[-1].sum() > 0.2
+
+
+# A clock by which each step of a pass takes longer than its slice, so that a pass takes many frames on any machine.
+SLOW_CLOCK = """() => {
+  let time = 0;
+  performance.now = () => { time += 50; return time; };
+}"""
+FRAME = "const frame = () => new Promise(requestAnimationFrame), shown = [];"
+
+
+@browser_only
+def test_the_newest_picture_and_changes_win(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    page.evaluate(SLOW_CLOCK)
+    shown = page.evaluate(f"""async () => {{
+      {FRAME}
+      const root = document.querySelector("[data-ready]").shadowRoot;
+      const click = (number) => root.querySelectorAll(".samples button")[number].click();
+      const part = root.querySelector('[data-part="blocks.0.mlp"]');
+      for (const [act, frames] of [[() => click(1), 2], [() => click(2), 30], [() => part.click(), 3],
+        [() => click(3), 1], [() => {{ click(4); click(5); part.click(); }}, 2], [() => click(6), 30],
+        [() => part.click(), 60]]) {{
+        act();
+        for (let i = 0; i < frames; i++) {{
+          await frame();
+          shown.push([".said", ".list", ".difference"].map((name) => root.querySelector(name).textContent));
+        }}
+      }}
+      return shown;
+    }}""")
+    without = {"off": ["blocks.0.mlp"]}
+    right = {(answer_of(model, picture, preprocess), "") for picture in samples[:7]}
+    right |= {(answer_of(model, picture, preprocess, without), "MLP of block 0 off.") for picture in samples[:7]}
+    assert {(said, changes) for said, changes, _ in shown} <= right  # never a mixture of two
+    assert answer_of(model, samples[1], preprocess) not in {said for said, *_ in shown}  # given up on the way
+    assert shown[31][0] == answer_of(model, samples[2], preprocess)
+    assert shown[-1][:2] == [answer_of(model, samples[6], preprocess, without), "MLP of block 0 off."]
+    was = answer_of(model, samples[6], preprocess).replace(",", " was")
+    assert shown[-1][2].startswith(f"{was} and is ")
+    go(page, "head")
+    page.locator('[data-show="logits"] canvas:not(.under)').press("Home")
+    logits = stations(model, samples[6], preprocess, without)["logits"]
+    assert number_in(text(page, '[data-show="logits"] .reading')) == pytest.approx(logits[0], rel=1e-3)
+
+
+@browser_only
+def test_the_answer_follows_a_pen_that_never_rests(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    page.evaluate(SLOW_CLOCK)
+    pictures, shown = page.evaluate(f"""async () => {{
+      {FRAME}
+      const host = document.querySelector("[data-ready]"), root = host.shadowRoot, pictures = [];
+      const canvas = root.querySelector(".pad > canvas");
+      const {{ left, top, width, height }} = canvas.getBoundingClientRect();
+      canvas.setPointerCapture = () => {{}};
+      canvas.hasPointerCapture = () => true;
+      const send = (kind, part) => {{
+        const [x, y] = [0.5 + 0.4 * Math.cos(6 * part), 0.5 + 0.4 * Math.sin(7 * part)];
+        const place = {{ clientX: left + x * width, clientY: top + y * height, pointerId: 1 }};
+        canvas.dispatchEvent(new PointerEvent(kind, place));
+      }};
+      send("pointerdown", 0);
+      for (let i = 1; i <= 60; i++) {{
+        send("pointermove", i / 60);
+        pictures.push([...host.live.state.picture]);
+        await frame();
+        shown.push(root.querySelector(".said").textContent);
+      }}
+      send("pointerup", 1);
+      return [pictures, shown];
+    }}""")
+    c = model.config
+    drawn = [torch.tensor(values).reshape(1, *c.image_size) for values in pictures]
+    right = [answer_of(model, picture, preprocess) for picture in (samples[0], *drawn)]
+    assert set(shown) <= set(right)
+    assert len(set(shown)) >= 3
+    assert text(page, ".said") == answer_of(model, picture_in(page, model), preprocess) == right[-1]
 
 
 @browser_only
@@ -663,6 +749,27 @@ def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
 
 
 @browser_only
+def test_a_tap_reads_a_number_and_a_finger_draws(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page, has_touch=True, size=(390, 844))
+    patches = stations(model, samples[0], preprocess, {})["embed.patches"].reshape(16, 4)
+    cells = page.locator('[data-station="patches"] [data-show="x"] canvas:not(.under)')
+    cells.tap(position={"x": 0.6 * cells.bounding_box()["width"], "y": 5})
+    reading = text(page, '[data-show="x"] .reading')
+    assert reading.startswith("number 2 (")
+    assert number_in(reading) == pytest.approx(patches[10, 2], rel=1e-3)
+    page.get_by_text("Clear", exact=True).tap()
+    box = page.locator(".pad > canvas").bounding_box()
+    finger = page.context.new_cdp_session(page)
+    for kind, (x, y) in zip(("touchStart", "touchMove", "touchMove"), SEVEN, strict=True):
+        point = {"x": box["x"] + x * box["width"], "y": box["y"] + y * box["height"]}
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    assert float(picture_in(page, model).sum()) > 4
+    assert text(page, ".said") == answer_of(model, picture_in(page, model), preprocess)
+
+
+@browser_only
 def test_each_switch_changes_the_model_as_hooks_do(show, digits):
     live_page, model, preprocess, samples = digits
     page = show(live_page)
@@ -710,6 +817,12 @@ def test_each_switch_changes_the_model_as_hooks_do(show, digits):
     now(order=order)
     page.get_by_text("Put all back").click()
     now(order=None, hidden=[])
+    page.locator(".modes").get_by_text("taken away").click()
+    now(position="none")
+    assert "can’t tell" not in text(page, ".difference")
+    page.get_by_text("Shuffle all").click()
+    now(order=page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order"))
+    assert "without positions it can’t tell" in text(page, ".difference")
     page.get_by_text("Reset", exact=True).click()
     assert text(page, ".said") == answer_of(model, samples[0], preprocess)
     assert not page.locator(".changed").is_visible()
@@ -731,7 +844,7 @@ def test_which_head_matters(show, digits):
         "Try each attention and MLP": [f"blocks.{i}.{part}" for i in range(4) for part in ("attention", "mlp")],
     }.items():
         page.get_by_text(button).click()
-        wait(page, f"{TRIED}.includes('The most')")
+        wait(page, f"{TRIED}.includes('The change without each')")
         found = [float(b.replace("−", "-")) for b in page.locator(".drop b").all_text_contents()]
         right = [
             100 * (stations(model, samples[0], preprocess, {"off": [part]})["probabilities"] - plain)[plain.argmax()]
@@ -740,13 +853,13 @@ def test_which_head_matters(show, digits):
         assert np.allclose(found, right, atol=0.06)
         page.evaluate(f"{TRIED.removesuffix('.textContent')}.textContent = ''")
     page.get_by_text("Hide each patch").click()
-    wait(page, f"{TRIED}.includes('The most')")
+    wait(page, f"{TRIED}.includes('The change without each')")
     canvas = page.locator(".tried canvas:not(.under)")
     for key, patch in (("Home", 0), ("End", 15)):
         canvas.press(key)
         hidden = stations(model, samples[0], preprocess, {"hidden": [patch]})["probabilities"]
-        found = float(text(page, ".tried .reading").rpartition(" ")[2].replace("−", "-"))
-        assert found == pytest.approx(100 * (plain - hidden)[plain.argmax()], abs=1e-2)
+        found = number_in(text(page, ".tried .reading"))
+        assert found == pytest.approx(100 * (hidden - plain)[plain.argmax()], abs=1e-2)
 
 
 @browser_only
@@ -776,22 +889,68 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
 
 @browser_only
 def test_the_guided_tour_goes_through_all_stations_and_back(show, digits):
-    page, seen, sentences = show(digits[0]), [], set()
-    for number in range(1, 14):
-        assert text(page, ".count") == f"{number} of 13"
+    page, seen, sentences, followed = show(digits[0]), [], set(), []
+    for number in range(1, 15):
+        assert text(page, ".count") == f"{number} of 14"
         sentences.add(text(page, ".sentence"))
         assert page.locator(".spot").count() == 1
         assert page.locator(".spot").is_visible()
         seen.append(page.locator('[aria-selected="true"]').get_attribute("data-to"))
-        if number < 13:
+        followed.append(text(page, ".picker .name"))
+        if number < 14:
             page.get_by_text("Next", exact=True).click()
-    assert len(sentences) == 13
+    assert len(sentences) == 14
     assert set(seen) == {"patches", "embedding", "positions", "attention", "mlp", "layers", "head", "what-if"}
-    assert page.get_by_text("Next", exact=True).is_disabled()
+    assert followed == [*["patch 10"] * 5, *["class token"] * 7, *["patch 10"] * 2]
     page.get_by_text("Back", exact=True).click()
-    assert text(page, ".count") == "12 of 13"
+    assert text(page, ".count") == "13 of 14"
+    page.get_by_text("Next", exact=True).click()
+    page.get_by_text("Start again", exact=True).click()
+    assert text(page, ".count") == "1 of 14"
     go(page, "patches")
     assert page.locator(".spot").count() == 0
+
+
+@browser_only
+def test_the_class_token_has_no_pixels(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    page.get_by_role("button", name="class token").click()
+    for station in ("patches", "embedding"):
+        assert "belongs to no patch" in page.locator(f'[data-station="{station}"] .of-class').inner_text()
+        assert page.locator(f'[data-station="{station}"] .of-patch').is_hidden()
+        go(page, "embedding")
+    page.locator('.of-class [data-show="content"] canvas:not(.under)').press("End")
+    learned = stations(model, samples[0], preprocess, {})["embed.content"][model.config.dim - 1]
+    assert number_in(text(page, '.of-class [data-show="content"] .reading')) == pytest.approx(learned, rel=1e-3)
+    page.locator(".picker canvas").press("ArrowDown")
+    assert page.locator('[data-station="embedding"] .of-patch').is_visible()
+    assert page.locator('[data-station="embedding"] .of-class').is_hidden()
+
+
+# What is drawn on the pad.
+INK = """() => document.querySelector("[data-ready]").shadowRoot.querySelector(".pad > canvas").toDataURL()"""
+
+
+@browser_only
+def test_undo_and_a_link_bring_the_drawing_back_as_it_was_drawn(show, digits):
+    page = show(digits[0])
+    page.get_by_text("Clear", exact=True).click()
+    assert "must name something" in text(page, ".message")
+    draw(page, SEVEN)
+    drawn = page.evaluate(INK)
+    page.locator(".samples button").nth(4).click()
+    assert text(page, ".pad .hint") == "· its label: 4"
+    assert page.evaluate(INK) != drawn
+    page.get_by_text("Undo", exact=True).click()
+    assert page.evaluate(INK) == drawn
+    page.get_by_text("Copy link").click()
+    wait(page, "location.hash.length > 100")
+    again = show(digits[0], fragment=page.evaluate("location.hash"))
+    assert again.evaluate(INK) == drawn
+    again.locator(".samples button").nth(4).click()
+    draw(again, SEVEN)
+    assert "Clear gives you an empty pad" in text(again, ".message")
 
 
 def drop(page, name, kind, content):
@@ -942,7 +1101,7 @@ WIDE = """() => {
 @browser_only
 def test_fits_its_column(show, digits):
     page = show(digits[0])
-    for width in (400, 640, 800, 1200, 1600):
+    for width in (390, 520, *range(600, 1200, 75), 1600):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate(WIDE) == [], width
 

@@ -151,6 +151,40 @@ def test_normalised_patches_have_mean_0_and_spread_1():
     torch.testing.assert_close(patches.std(dim=2), torch.ones(2, 4), atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_only_the_chosen_patches_count_in_the_loss(target):
+    model, images = selfsup.MaskedViT(CONFIG, target).eval(), torch.rand(3, 3, 16, 16)
+    torch.manual_seed(1)
+    loss = model(images)
+    torch.manual_seed(1)
+    chosen = selfsup.choose(3, 16, 0.5)
+    said, wanted = model.say(images, chosen), selfsup.targets(images, 4, target)
+    losses = []
+    for b, n in chosen.nonzero().tolist():
+        if target == "pixels":
+            losses.append(((said[b, n] - wanted[b, n]) ** 2).mean())
+        else:
+            odds = said[b, n].reshape(len(wanted[b, n]), 512).log_softmax(dim=-1)  # (1 or 16, classes)
+            losses.append(-odds.gather(1, wanted[b, n][:, None]).mean())
+    torch.testing.assert_close(loss, torch.stack(losses).mean())
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_only_the_hidden_patches_count_in_the_autoencoder_s_loss(normalise):
+    model = selfsup.MaskedAutoencoder(CONFIG, decoder_dim=32, normalise_patches=normalise).eval()
+    images = torch.rand(3, 3, 16, 16)
+    torch.manual_seed(1)
+    loss = model(images)
+    torch.manual_seed(1)
+    hidden = selfsup.choose(3, 16, 0.75)
+    said, wanted = model.say(images, hidden), patchify(images, 4)
+    if normalise:
+        wanted = torch.nn.functional.layer_norm(wanted, (48,)) * (47 / 48) ** 0.5  # n - 1 in the variance
+    errors = [((said[b, n] - wanted[b, n]) ** 2).mean() for b, n in hidden.nonzero().tolist()]
+    assert len(errors) == 3 * 12
+    torch.testing.assert_close(loss, torch.stack(errors).mean(), rtol=1e-3, atol=1e-5)
+
+
 MODELS = [
     *(pytest.param(lambda t=target: selfsup.MaskedViT(CONFIG, t), id=target) for target in TARGETS),
     pytest.param(lambda: selfsup.MaskedAutoencoder(CONFIG, decoder_dim=32), id="mae"),

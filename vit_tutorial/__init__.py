@@ -29,6 +29,7 @@ The map: lesson, module, and what is in it.
 | 12 | hybrid        | Tokens from the feature map of a convolutional network.
 | 12 | resnet        | A small residual network, to stand beside a ViT.
 | 13 | selfsup       | Learning without labels: masked patches, and a masked autoencoder.
+| 14 | scaling       | How quality grows with size: a power law, its interval, a prediction; real speed.
 | 15 | modern        | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
 | 15 | convert_modern | Their names for the same weights.
 | 15 | configs_modern | What their config.json tells beside the weights.
@@ -40,6 +41,7 @@ The map: lesson, module, and what is in it.
 | -- | plots         | Every figure, from arrays.
 | -- | drawings      | The figures drawn from a config's sizes.
 | -- | hybrid_figures | The figures of lesson 12.
+| -- | scaling_figures | The figures of lesson 14.
 | -- | style         | The colours and type of all figures.
 | -- | checks        | The exercises' checks: right, or which mistake.
 
@@ -84,6 +86,8 @@ if TYPE_CHECKING:  # for mypy and editors: a line a module that isn't imported a
     from vit_tutorial import recipe as recipe
     from vit_tutorial import resnet as resnet
     from vit_tutorial import runs as runs
+    from vit_tutorial import scaling as scaling
+    from vit_tutorial import scaling_figures as scaling_figures
     from vit_tutorial import scenes as scenes
     from vit_tutorial import selfsup as selfsup
     from vit_tutorial import style as style

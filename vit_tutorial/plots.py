@@ -24,6 +24,10 @@ from vit_tutorial.drawings import modern_blocks as modern_blocks
 from vit_tutorial.drawings import tensor_map as tensor_map
 from vit_tutorial.hybrid_figures import pipelines as pipelines
 from vit_tutorial.hybrid_figures import runs_by_number as runs_by_number
+from vit_tutorial.scaling_figures import cost_panels as cost_panels
+from vit_tutorial.scaling_figures import law_curves as law_curves
+from vit_tutorial.scaling_figures import law_profile as law_profile
+from vit_tutorial.scaling_figures import model_sizes as model_sizes
 from vit_tutorial.style import CYCLE as CYCLE
 from vit_tutorial.style import PALETTE as PALETTE
 from vit_tutorial.style import STYLE, WIDTH

@@ -174,19 +174,23 @@ class MaskedViT(nn.Module):
         B, N = len(images), self.encoder.config.grid[0] * self.encoder.config.grid[1]
         chosen = choose(B, N, self.share, images.device)  # (B, N)
         wanted = targets(images, self.encoder.config.patch_size, self.target)[chosen]  # (B', 1 or 16 or C*P*P)
-        said = self.say(images, chosen)[chosen]  # (B', outputs)
+        said = self.predict(self.features(images, chosen)[chosen])  # (B', outputs): only what is asked for
         if self.target == "pixels":
             return F.mse_loss(said, wanted)
         logits = said.reshape(wanted.numel(), -1)  # (B' or 16 B', classes)
         return F.cross_entropy(logits, wanted.flatten())
 
-    def say(self, images: Tensor, chosen: Tensor) -> Tensor:
-        """The prediction for every patch, the chosen ones spoilt: (B, C, H, W), (B, N) -> (B, N, outputs)."""
+    def features(self, images: Tensor, chosen: Tensor) -> Tensor:
+        """The patches' tokens after the encoder, the chosen ones spoilt: (B, C, H, W), (B, N) -> (B, N, D)."""
         embed, prefix = self.encoder.embed, self.encoder.config.prefix_tokens
         tokens = embed.patches((images - self.mean) / self.std)  # (B, N, D)
         front, patches = placed(embed, corrupt(tokens, chosen, self.mask_token))  # (B, p, D), (B, N, D)
         z = self.encoder.blocks(torch.cat([front, patches], dim=1))  # (B, T, D)
-        return self.predict(self.encoder.norm(z)[:, prefix:])  # (B, N, outputs)
+        return self.encoder.norm(z)[:, prefix:]  # (B, N, D)
+
+    def say(self, images: Tensor, chosen: Tensor) -> Tensor:
+        """The prediction for every patch, the chosen ones spoilt: (B, C, H, W), (B, N) -> (B, N, outputs)."""
+        return self.predict(self.features(images, chosen))
 
 
 # ---- A year later: a quarter of the tokens, and no others ----------------------------------------------------------

@@ -21,7 +21,7 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +49,10 @@ __all__ = [
     "answers",
     "attempt",
     "call",
+    "changed",
     "check",
+    "copied",
+    "filled",
     "layer",
     "named",
     "normal",
@@ -76,22 +79,59 @@ class _TimeUp(BaseException):
 
 
 def call(work: Any, case: Case, differentiable: bool = False) -> Result:
-    """Call ``work(*args)``: its result, and which arguments it changed.
+    """Call ``work(*args)``: its result, that of a second call with other numbers, and which arguments it changed.
 
-    With ``differentiable``, also the gradient of a fixed combination of the result in each argument: only for an
-    exercise whose text says that the work must be differentiable.
+    Nothing of the first call may stay for the second. With ``differentiable``, also the gradient of a fixed combination
+    of the result in each argument: only for an exercise whose text says that the work must be differentiable.
     """
+    observed = _called(work, case, differentiable)
+    if any(isinstance(x, Tensor) for x in case.args):
+        observed[SECOND] = _once_more(work, case, observed["result"])
+    return observed
+
+
+def _called(work: Any, case: Case, differentiable: bool) -> Result:
     leaves = [_leaf(x, differentiable) for x in case.args]
-    given = [_copy(x) for x in leaves]
+    given = copied(leaves)
     result = work(*given)
     observed = {"result": result}
     if differentiable:
         for index, (gradient, leaf) in enumerate(zip(_gradients(result, leaves), leaves, strict=True)):
             if _differentiable(leaf):
                 observed[f"gradient of argument {index + 1}"] = gradient
-    pairs = zip(given, leaves, strict=True)
-    observed["changed"] = [i + 1 for i, (a, b) in enumerate(pairs) if not _unchanged(a, b)]
+    observed["changed"] = changed(given, leaves)
     return observed
+
+
+def copied(args: Iterable[Any]) -> list[Any]:
+    """Arguments of a work's own: tensors, and lists and dictionaries of them."""
+    return [_copy(x) for x in args]
+
+
+def changed(given: Iterable[Any], before: Iterable[Any], first: int = 1) -> list[int]:
+    """Which arguments a work has changed, by their numbers; ``first`` is the first one's."""
+    pairs = enumerate(zip(given, before, strict=True), first)
+    return [number for number, (a, b) in pairs if not _unchanged(a, b)]
+
+
+def _once_more(work: Any, case: Case, result: Any) -> Any:
+    """The result of a second call, with the arguments' images, tokens or the like in another order.
+
+    Raises:
+        Fault: it changes the first one.
+    """
+    first = [(x, x.detach().clone()) for x in _tensors(result)]
+    with torch.no_grad():
+        again = work(*(_turned(x) if isinstance(x, Tensor) else _copy(x) for x in case.args))
+    if any(not torch.equal(x.detach(), before) and not before.isnan().any() for x, before in first):
+        raise Fault("a second call changes the result of the first: make a new tensor in each call")
+    return again
+
+
+def _turned(x: Tensor) -> Tensor:
+    """A tensor rolled along its first axis that is longer than 1: what holds of its last axes goes on holding."""
+    axis = next((axis for axis, length in enumerate(x.shape) if length > 1), None)
+    return x.clone() if axis is None else x.detach().roll(1, axis)
 
 
 def layer(
@@ -114,7 +154,7 @@ def layer(
             f"{name_of(work)}(...) gives {kind(module)}, expected an nn.Module: derive the class from nn.Module"
         )
     parameters = adopt(module, case.weights, aliases or {})
-    observed = call(module.eval(), case, differentiable)
+    observed = _called(module.eval(), case, differentiable)
     others = [x.roll(1) if isinstance(x, Tensor) else x for x in case.args]
     with torch.no_grad():
         trained = None if chance else module.train()(*map(_copy, others))
@@ -127,6 +167,17 @@ def layer(
             observed[f"gradient of {name}"] = gradient.reshape(case.weights[name].shape)
     observed["missing"] = [name for name in case.weights if name not in parameters]
     return observed
+
+
+def filled(work: Any, case: Case, *defaults: Any) -> Case:
+    """A case that leaves ``defaults`` out, with them where the class asks for them: that it has none is no mistake."""
+    try:
+        inspect.signature(work).bind(*case.build)
+    except TypeError:
+        return dataclasses.replace(case, build=(*case.build, *defaults))
+    except ValueError:  # nothing is known of its arguments
+        pass
+    return case
 
 
 def _alike(a: Any, b: Any) -> bool:
@@ -620,7 +671,11 @@ def _on_work(tried: _Tried) -> list[str]:
     if _stale(tried, wrong):
         return [
             "What your numbers show: The first call is right, and the next one, with other numbers, isn't. Something "
-            "of the first call stays in the layer, or a call changes its parameters."
+            + (
+                "of the first call stays in the layer, or a call changes its parameters."
+                if tried.cases[wrong[0]].build
+                else "of the first call is kept for the next."
+            )
         ]
     parts = _numbers(tried, wrong)
     seen = _seen(parts, exercise, EXACT)
@@ -642,7 +697,8 @@ def _unsteady(tried: _Tried, i: int) -> str:
     kept = [(a, b) for a, b in pairs if not a.is_meta and not a.isnan().any()]
     if not any(a.shape != b.shape or not torch.equal(a, b) for a, b in kept):
         return ""
-    return "The same input gives other numbers in another call: something in it is random. Is there dropout?"
+    said = "The same input gives other numbers in another call: something in it is random. Is there dropout?"
+    return f"{said} Or a weight that isn't one of the agreed parameters?" if tried.cases[i].build else said
 
 
 def _stale(tried: _Tried, wrong: list[int]) -> bool:

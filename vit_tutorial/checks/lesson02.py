@@ -13,6 +13,7 @@ from torch.nn.functional import interpolate
 
 from vit_tutorial import embeddings as lesson
 from vit_tutorial.checks.chance import spread, staleness
+from vit_tutorial.checks.compare import shape
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -458,9 +459,13 @@ def check_embed_tokens(fn: Callable[..., Tensor]) -> bool:
 # ---- The class ---------------------------------------------------------------------------------------------------
 
 
+SOUND = {"cls_token": "one vector", "position": "a row a token"}
+
+
 def _in_words(module: nn.Module, weights: dict[str, Tensor]) -> Result:
     """What the two new parameters are, in words: a wrong size would end the comparison before anything is named."""
-    found = {name.rpartition(".")[2]: p.numel() for name, p in module.named_parameters() if "patches" not in name}
+    own = {name.rpartition(".")[2]: p for name, p in module.named_parameters() if "patches" not in name}
+    found = {name: p.numel() for name, p in own.items()}
     dim, tokens = weights["cls_token"].shape[2], weights["position"].shape[1]
     cls = found.get("cls_token", 0)
     token = {0: "no nn.Parameter", dim: "one vector"}.get(cls, f"{cls // dim} vectors")
@@ -468,7 +473,11 @@ def _in_words(module: nn.Module, weights: dict[str, Tensor]) -> Result:
     table = {0: "no nn.Parameter", tokens: "a row a token", tokens - 1: "a row a patch"}.get(rows, f"{rows} rows")
     if cls > dim and cls % dim == 0:
         token = "one vector for each image of a batch"
-    return {"cls_token": token, "position": table}
+    said = {"cls_token": token, "position": table}
+    for name, words in said.items():
+        if words == SOUND[name] and own[name].shape != weights[name].shape:
+            raise Fault(f"{name} is {words}, but of shape {shape(own[name])}, expected {shape(weights[name])}")
+    return said
 
 
 def _start(work: Any, case: Case) -> Result:
@@ -480,7 +489,7 @@ def _start(work: Any, case: Case) -> Result:
     normal_shape = 2.1 < peak < 4  # 1.8 for uniform numbers, 2.4 for normal ones cut off at two standard deviations
     words = "normal, with a standard deviation of 0.02"
     if not (abs(std - 0.02) < 0.001 and abs(mean) < 0.002 and normal_shape):
-        words = f"{'normal' if normal_shape else 'not normal'}, with a standard deviation of {std:.1g}"
+        words = f"{'normal' if normal_shape else 'not normal'}, with a standard deviation of {std:.2g}"
         words += f" and a mean of {mean:.1g}" if abs(mean) > 0.1 * std else ""
         words = words if std else f"all {mean:.1g}"
     rows = found["position"].reshape(-1, case.build[-1])
@@ -512,10 +521,9 @@ def _observe_embeddings(work: Any, case: Case) -> Result:
     if not isinstance(module, nn.Module):
         raise Fault("the class must derive from nn.Module")
     words = _in_words(module, case.weights)
-    sound = words == {"cls_token": "one vector", "position": "a row a token"}
+    sound = words == SOUND
     other_names = {name.split(".")[0] for name, _ in module.named_parameters()} - {"patches", *words}
-    # An image needs no gradient; and the paper drops some of the numbers in training, right behind the positions.
-    run = functools.partial(layer, differentiable=False, chance=True)
+    run = functools.partial(layer, differentiable=False)  # an image needs no gradient
     return words | _joined(run)(work, case) if sound or other_names else words
 
 
@@ -948,6 +956,7 @@ def _resize(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> T
 def _resize_cases() -> list[Case]:
     made = []
     sizes = [((2, 3), (4, 6), 5), ((5, 2), (3, 7), 4), ((3, 5), (4, 2), 6), ((4, 3), (2, 6), 5), ((4, 3), (4, 3), 5)]
+    sizes += [((3, 4), (3, 6), 5), ((5, 2), (3, 2), 6)]  # one of the two axes stays as long as it was
     for old, new, dim in sizes:
         position = normal(1, 1 + old[0] * old[1], dim, seed=dim)
         made.append(Case(f"position {tuple(position.shape)}, {old} -> {new}", (position, old, new)))
@@ -1180,7 +1189,8 @@ def _stretch_by(**options: Any) -> Callable[..., Tensor]:
 
 
 def _stretch_cases() -> list[Case]:
-    sizes = [((2, 4, 1), (4, 6)), ((3, 2, 5), (4, 6)), ((6, 7, 3), (4, 6)), ((2, 3, 5), (1, 4)), ((1, 4, 2), (3, 1))]
+    sizes = [((2, 4, 1), (4, 6)), ((3, 2, 5), (4, 6)), ((6, 7, 3), (4, 2)), ((2, 3, 5), (1, 4)), ((1, 4, 2), (3, 1))]
+    sizes += [((3, 5, 2), (3, 7))]
     return [Case(f"grid {shape} -> {size}", (normal(*shape), size)) for shape, size in sizes]
 
 
@@ -1326,6 +1336,12 @@ STRETCH = Exercise(
             "A new axis of length 1 holds the first old row (or column).",
             _LARGER,
             _by_hand(lambda old, new: torch.linspace(0, old - 1, new) if new > 1 else torch.tensor([old - 1.0])),
+        ),
+        Mistake(
+            "the middle, where one is left",
+            "A new axis of length 1 holds the first old row (or column), not what lies in the middle.",
+            _LARGER,
+            _by_hand(lambda old, new: torch.linspace(0, old - 1, new) if new > 1 else torch.tensor([(old - 1) / 2])),
         ),
     ),
 )

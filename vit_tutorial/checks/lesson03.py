@@ -169,7 +169,11 @@ def _attention_cases() -> list[Case]:
         Case(f"q {a}, k {b}, v {c}", (normal(*a, seed=1), normal(*b, seed=2), normal(*c, seed=3))) for a, b, c in shapes
     ]
     q, k, v = cases[1].args
-    return [*cases, Case("the same as the second, scores in the hundreds", (300 * q, k, v))]
+    return [
+        *cases,
+        # e to the power of the largest is infinite in float64, too.
+        Case("the same as the second, scores in the hundreds", (500 * q, k, v)),
+    ]
 
 
 def _attend(
@@ -220,7 +224,10 @@ _SCALE = "4 · Why divide by √d"
 
 def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     """Weights or mixture, and what scores the weights would belong to."""
-    case, right, theirs = next(row for row in rows if differs(row[1], row[2], ATTENTION))
+    wrong = [row for row in rows if differs({"result": row[1]["result"]}, row[2] | {"changed": []}, ATTENTION)]
+    if not wrong:  # an argument was changed, no more
+        return ""
+    case, right, theirs = wrong[0]
     output, weights = (x.double() for x in theirs["result"])
     if equal(weights, right["result"][1], ATTENTION):
         return "Your weights are right. What you do with them and the values isn't: the output is weights @ v."
@@ -239,7 +246,12 @@ def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
 
 def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     """What stands before the last projection, and which heads of it are right."""
-    case, right, theirs = next(row for row in rows if differs(row[1], row[2], MULTI_HEAD_ATTENTION))
+    wrong = [
+        row for row in rows if differs({"result": row[1]["result"]}, row[2] | {"changed": []}, MULTI_HEAD_ATTENTION)
+    ]
+    if not wrong:  # it is the gradients, or what the layer does in training
+        return ""
+    case, right, theirs = wrong[0]
     weight, heads = case.weights["proj.weight"].double(), case.build[1]
     a, b = (
         torch.linalg.solve(weight, (one["result"].detach().double() - case.weights["proj.bias"]).mT).mT
@@ -1067,7 +1079,7 @@ def _chunk_cases() -> list[Case]:
         (1, 3, 5, 2, 2, 1.0),
         (2, 5, 7, 4, 3, 1.0),
         (3, 2, 6, 5, 6, 1.0),
-        (2, 4, 9, 3, 4, 200.0),
+        (2, 4, 9, 3, 4, 300.0),
         (2, 9, 8, 3, 1, 1.0),
     ]
     cases = [
@@ -1139,6 +1151,11 @@ def _own_maximum(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
 
 def _full_chunks(x: Tensor, chunk: int) -> list[Tensor]:
     return [x[..., i * chunk : (i + 1) * chunk, :] for i in range(max(x.shape[-2] // chunk, 1))]
+
+
+def _filled_up(x: Tensor, chunk: int) -> Any:
+    """The last chunk filled up with zeros."""
+    return nn.functional.pad(x, (0, 0, 0, -x.shape[-2] % chunk)).split(chunk, -2)
 
 
 def _mean_of_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
@@ -1250,6 +1267,13 @@ ATTENTION_IN_CHUNKS = Exercise(
             "S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) gives it, too.",
             "10 · What it costs",
             Slip(_chunks, parts=_full_chunks),
+        ),
+        Mistake(
+            "a last chunk filled up with zeros",
+            "A key of zeros has the score 0, and e to the power of 0 is 1: it takes a weight from the others. The last "
+            "chunk may be shorter.",
+            "10 · What it costs",
+            Slip(_chunks, parts=_filled_up),
         ),
         Mistake(
             "the last chunk alone",

@@ -23,6 +23,7 @@ from vit_tutorial.checks.harness import (
     answers,
     call,
     check,
+    filled,
     layer,
     normal,
     random_weights,
@@ -207,6 +208,9 @@ def _multiplied_by(wrong: list[tuple[Case, Result, Result]]) -> str:
         return ""
     at = [i for i, number in enumerate(x.tolist()) if number in (-2, -1, 1, 2)]
     yours, wanted = (", ".join(f"{(z[i] / x[i]).item():.3f}" for i in at) for z in (got, y))
+    if yours == wanted:
+        i = int((got - y).abs().argmax())
+        return f"At x = -2, -1, 1, 2 you are right. Farthest off is x = {x[i]:g}: {got[i]:.5g}, in place of {y[i]:.5g}."
     return (
         f"GELU multiplies x by a share between 0 and 1. At x = -2, -1, 1, 2 you multiply by {yours}; it should be "
         f"{wanted}."
@@ -506,10 +510,12 @@ _READABLE = {
 
 def _mlp_cases() -> list[Case]:
     made = []
-    for shape, M in [((1, 4, 6), 8), ((2, 3, 4), 5), ((5, 3), 12), ((2, 4, 3, 5), 7)]:
-        build = (shape[-1], M, 0.0)
-        label = f"x {shape}, hidden_dim={M}, dropout=0.0"
-        made.append(Case(label, (normal(*shape),), build, random_weights(MLP(shape[-1], M))))
+    # Some leave `dropout` out: its default is 0.
+    sizes: list[tuple[tuple[int, ...], int, tuple[float, ...]]]
+    sizes = [((1, 4, 6), 8, (0.0,)), ((2, 3, 4), 5, (0.0,)), ((5, 3), 12, ()), ((2, 4, 3, 5), 7, ())]
+    for shape, M, dropout in sizes:
+        label = f"x {shape}, hidden_dim={M}{', dropout=0.0' if dropout else ''}"
+        made.append(Case(label, (normal(*shape),), (shape[-1], M, *dropout), random_weights(MLP(shape[-1], M))))
     tokens = torch.tensor([0.8, -0.6])
     return [
         *made,
@@ -529,10 +535,12 @@ def _values(numbers: Tensor) -> str:
 
 
 def _observe_mlp(work: Any, case: Case) -> Result:
+    case = filled(work, case, 0.0)
     module = work(*case.build)
     if not isinstance(module, nn.Module):
         raise Fault("the class must derive from nn.Module")
-    dim, hidden_dim, dropout = case.build
+    dim, hidden_dim, *given = case.build
+    dropout = sum(given)  # 0 where it is left out
     sizes = {name: p.numel() for name, p in module.named_parameters()}
     if sizes.get("fc1.bias") == dim and sizes.get("fc2.bias") == hidden_dim:
         return {"layers": "fc2 widens, fc1 narrows"}
@@ -707,6 +715,11 @@ class _FixedRate(_MLP):
         super().__init__(dim, hidden_dim, 0.1)
 
 
+class _AnotherDefault(_MLP):
+    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.1) -> None:
+        super().__init__(dim, hidden_dim, dropout)
+
+
 class _ScaledInEval(_MLP):
     def drop(self, x: Tensor) -> Tensor:
         return super().drop(x) if self.training else x * (1 - self.p)
@@ -871,6 +884,12 @@ MLP_LAYER = Exercise(
             _FixedRate,
         ),
         Mistake(
+            "another default than 0",
+            "Whoever says nothing of dropout wants none: def __init__(self, dim, hidden_dim, dropout=0.0).",
+            _DROPOUT,
+            _AnotherDefault,
+        ),
+        Mistake(
             "a factor of 1 − p in evaluation",
             "What survives in training is divided by 1 - p already, so that after eval() nothing is left to do.",
             _DROPOUT,
@@ -902,7 +921,7 @@ def check_mlp(cls: type[nn.Module]) -> bool:
 
 def _pieces_cases() -> list[Case]:
     made = []
-    for shape, M, pieces in [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 3, 5), 11, 4)]:
+    for shape, M, pieces in [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 3, 5), 11, 4), ((3, 4), 5, 4)]:
         D = shape[-1]
         sizes = [shape, (M, D), (M,), (D, M), (D,)]
         tensors = [normal(*size, seed=seed) for seed, size in enumerate(sizes)]

@@ -25,6 +25,7 @@ from vit_tutorial.checks.harness import (
     answers,
     call,
     check,
+    filled,
     layer,
     normal,
     random_weights,
@@ -278,6 +279,20 @@ LAYER_NORM = Exercise(
             "You take one mean for a whole image. Each token has its own: dim=-1 alone.",
             _BATCH,
             _normed_over(-2, -1),
+        ),
+        Mistake(
+            "a norm over the first axis",
+            "You take mean and variance over the images of the batch. Each token is normed by its own D numbers: "
+            "dim=-1.",
+            _BATCH,
+            _normed_over(0),
+        ),
+        Mistake(
+            "a norm over axis 1",
+            "Which axis that is depends on how many there are. Each token is normed by its own D numbers, the last "
+            "axis: dim=-1.",
+            _AXIS,
+            _normed_over(1),
         ),
         Mistake(
             "a norm over everything",
@@ -726,14 +741,20 @@ ALIASES = {
 }
 
 
+@functools.cache
+def _weights(cls: type[nn.Module], *build: Any) -> dict[str, Tensor]:
+    """Made once: building a layer takes longer than calling it."""
+    return random_weights(cls(*build))
+
+
 def _block_cases() -> list[Case]:
     made = []
     sizes = [((1, 3, 6), 3, 8, 5.0), ((2, 4, 8), 2, 5, 5.0), ((3, 2, 4), 1, 12, 9.0), ((2, 3, 8), 4, 6, 0.001)]
     for shape, heads, M, size in sizes:
-        build = (shape[-1], heads, M, 0.0, 0.0)
+        build = (shape[-1], heads, M)  # both rates are 0 unless something else is said
         small = ", nearly constant" if size < 0.1 else ""
         label = f"z {shape}, num_heads={heads}, mlp_dim={M}{small}"
-        weights = random_weights(EncoderBlock(shape[-1], heads, M))
+        weights = _weights(EncoderBlock, shape[-1], heads, M)
         made.append(Case(label, (size * normal(*shape),), build, weights))
     # Where attention says nothing, the second norm reads nearly constant tokens, too: there its eps shows.
     quiet = {name: x * 0 if name.startswith("attention.proj") else x for name, x in made[-1].weights.items()}
@@ -743,13 +764,13 @@ def _block_cases() -> list[Case]:
         quiet = {name: x * 0 if name.startswith(silent) else x for name, x in made[1].weights.items()}
         made.append(Case(f"as the second, {branch} alone speaks", made[1].args, made[1].build, quiet))
     z = normal(1, 2, 4).expand(300, 2, 4)
-    for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.4)):
+    for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.3)):
         label = f"300 equal images, {name}={max(dropout, drop_path)}"
-        made.append(Case(label, (z,), (4, 2, 6, dropout, drop_path), random_weights(EncoderBlock(4, 2, 6))))
+        made.append(Case(label, (z,), (4, 2, 6, dropout, drop_path), _weights(EncoderBlock, 4, 2, 6)))
     # One branch silent: its last layer holds zeros, so that what varies comes from the other.
     for branch, silent in (("attention", "mlp.fc2"), ("MLP", "attention.proj")):
-        weights = random_weights(EncoderBlock(4, 2, 6))
-        weights |= {name: torch.zeros_like(x) for name, x in weights.items() if name.startswith(silent)}
+        weights = _weights(EncoderBlock, 4, 2, 6)
+        weights = weights | {name: torch.zeros_like(x) for name, x in weights.items() if name.startswith(silent)}
         made.append(Case(f"300 equal images, dropout=0.5, {branch} alone speaks", (z,), (4, 2, 6, 0.5, 0.0), weights))
     return made
 
@@ -758,9 +779,9 @@ _WAYS = {1: Words("not at all"), 2: Words("both at once, or one alone"), 4: Word
 
 
 def _observe_block(work: Any, case: Case) -> Result:
-    dropout, drop_path = case.build[3:]
+    dropout, drop_path = (*case.build, 0.0, 0.0)[3:5]
     if not dropout and not drop_path:
-        return layer(work, case, ALIASES)
+        return layer(work, filled(work, case, 0.0, 0.0), ALIASES)
     module, (z,) = work(*case.build), case.args
     if not isinstance(module, nn.Module):
         raise Fault("the class must derive from nn.Module")
@@ -774,11 +795,14 @@ def _observe_block(work: Any, case: Case) -> Result:
     if drop_path:
         # Four results for the four ways in which the two branches fall: each draws by itself.
         ways = len({tuple(row) for row in (outputs[1][:, 0] * 100).round().int().tolist()})
+        both = int(((outputs[1] - z).abs().amax((1, 2)) < 1e-5).sum())
+        share = both / len(z) if far(both, len(z), drop_path**2) else drop_path**2
         return {
             "what equal images become, in eval mode,": in_eval,
             "how the two branches fall in training": _WAYS.get(ways, f"in {ways} ways, as if there were more of them"),
             "what equal images become, in training,": in_training,
-            "each draw": staleness(lambda: module.train()(z)) or "fresh",
+            "what share of the images loses both branches": f"about {share:.2f}",
+            "each draw": staleness(lambda: module.train()(z), 4) or "fresh",
         }
     words = ["different numbers" if "," in values else "equal numbers" for values in (in_eval, in_training)]
     found: Result = {
@@ -1034,6 +1058,11 @@ class _OneDraw(_Block):
         return z + keep * self.mlp(self.norm2(z))
 
 
+class _AnotherDefault(_Block):
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, dropout: float = 0.0, drop_path: float = 0.1) -> None:
+        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
+
+
 def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     """What each branch adds where the other one is silent."""
     found = []
@@ -1271,6 +1300,12 @@ ENCODER_BLOCK = Exercise(
             _DEPTH,
             _OneDraw,
         ),
+        Mistake(
+            "another default than 0",
+            "Whoever says nothing of dropout and drop path wants neither: both are 0.0 in the first line of __init__.",
+            _DEPTH,
+            _AnotherDefault,
+        ),
     ),
 )
 
@@ -1442,6 +1477,11 @@ class _LastAlone(_Encoder):
         return self.norm(found[-1])
 
 
+class _AnotherDefaultRate(_Encoder):
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, depth: int, drop_path: float = 0.1) -> None:
+        super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
+
+
 class _SquaredRates(_Encoder):
     def rate(self, index: int, depth: int, most: float) -> float:
         return most * (index / max(depth - 1, 1)) ** 2
@@ -1449,19 +1489,25 @@ class _SquaredRates(_Encoder):
 
 def _encoder_cases() -> list[Case]:
     made = []
-    for shape, heads, M, depth, p in [((2, 3, 4), 2, 6, 3, 0.2), ((1, 4, 6), 3, 5, 4, 0.1), ((3, 2, 4), 1, 8, 1, 0.3)]:
+    for shape, heads, M, depth, p in [((2, 3, 4), 2, 6, 4, 0.2), ((1, 4, 6), 3, 5, 2, 0.1), ((3, 2, 4), 1, 8, 1, 0.3)]:
         build = (shape[-1], heads, M, depth, p)
         label = f"z {shape}, num_heads={heads}, mlp_dim={M}, depth={depth}, drop_path={p}"
-        made.append(Case(label, (normal(*shape),), build, random_weights(_Encoder(*build))))
+        made.append(Case(label, (normal(*shape),), build, _weights(_Encoder, *build)))
     # Without what the blocks add, the last norm reads nearly constant tokens: there its eps shows.
     quiet = {name: x * 0 if name.startswith("blocks") else x for name, x in made[0].weights.items()}
     return [
         *made,
-        Case("the same as the first, tokens nearly constant", (normal(2, 3, 4) / 1000,), made[0].build, quiet),
+        Case(
+            "the same as the first, tokens nearly constant, no drop_path given",
+            (normal(2, 3, 4) / 1000,),
+            made[0].build[:4],
+            quiet,
+        ),
     ]
 
 
 def _observe_encoder(work: Any, case: Case) -> Result:
+    case = filled(work, case, 0.0)
     module = work(*case.build)
     if not isinstance(module, nn.Module):
         raise Fault("the class must derive from nn.Module")
@@ -1473,8 +1519,8 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     # A rate may be a number, an array or a tensor; a block of a student's own may call its part as it likes.
     parts = [part for part in module.modules() if "droppath" in type(part).__name__.lower().replace("_", "")]
     rates = [round(float(getattr(part, "p", getattr(part, "drop_prob", 0.0))), 4) for part in parts]
-    # With stochastic depth, training mode is left to chance.
-    run = layer(work, case, chance=bool(case.build[4]))
+    # With stochastic depth, training mode is left to chance. A single block has none.
+    run = layer(lambda *_: module, case, chance=any(rates))
     return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | run
 
 
@@ -1483,10 +1529,14 @@ def _where_the_encoder_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> st
     for case, right, theirs in rows:
         if right["drop path"] != theirs.get("drop path"):
             rates = ", ".join(f"{rate:g}" for rate in theirs["drop path"])
+            if len(case.build) < 5:
+                return f"Where no drop_path is given, your rates are {rates}: the default is 0."
             return (
                 f"Your rates are {rates}. Over {case.build[3]} block{'s' * (case.build[3] > 1)} they grow from 0 in "
                 f"equal steps, up to {case.build[4]:g} in the last of several."
             )
+    if all(equal(theirs["result"], right["result"], ENCODER) for _, right, theirs in rows):
+        return ""  # another input raises, or it is the gradients
     _, right, theirs = rows[-1]  # where the blocks add nothing
     if equal(theirs["result"], right["result"], ENCODER):
         return "Where the blocks add nothing, your result is right: look at the way of the tokens through the blocks."
@@ -1636,6 +1686,12 @@ ENCODER = Exercise(
             "Leave the rates as they come out: drop_path * i / (depth - 1).",
             _DEPTH,
             _RoundedRates,
+        ),
+        Mistake(
+            "another default than 0",
+            "Whoever says nothing of drop path wants none: drop_path is 0.0 in the first line of __init__.",
+            _DEPTH,
+            _AnotherDefaultRate,
         ),
     ),
 )

@@ -320,7 +320,9 @@ OFFSET_INDEX = Exercise(
     lesson="11",
     points=4,
     right=lesson.offsets,
-    cases=lambda: [Case(f"{R} rows, {C} columns", ((R, C),)) for R, C in ((2, 3), (3, 2), (1, 4), (4, 4), (5, 1))],
+    cases=lambda: [
+        Case(f"{R} rows, {C} columns", ((R, C),)) for R, C in ((2, 3), (3, 2), (1, 4), (4, 4), (5, 1), (8, 10))
+    ],
     observe=call,
     mistakes=(
         Mistake(

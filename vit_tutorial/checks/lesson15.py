@@ -394,6 +394,7 @@ def _gated_cases() -> list[Case]:
         D = shape[-1]
         weights = [normal(*size, seed=i + 1) for i, size in enumerate([(2 * M, D), (2 * M,), (D, M), (D,)])]
         made.append(Case(f"x {shape}, M={M}", (2 * normal(*shape), *weights)))
+    made.append(Case("x (6, 2), M=3, large numbers", (200 * normal(6, 2), *weights)))  # exp(x) is more than float32 has
     return made
 
 
@@ -581,7 +582,7 @@ def check_gated_mlp(fn: Callable[..., Tensor]) -> bool:
 
 
 def _angle_cases() -> list[Case]:
-    asked = [(2, 3, 8, 100.0), (3, 2, 12, 10_000.0), (4, 4, 8, 100.0), (1, 5, 16, 50.0), (3, 4, 4, 100.0)]
+    asked = [(2, 3, 8, 100.0), (3, 2, 12, 10_000.0), (4, 4, 8, 100.0), (1, 9, 16, 50.0), (3, 4, 4, 100.0)]
     return [Case(f"{R} × {C} patches, d={d}, temperature={t:g}", (R, C, d, t)) for R, C, d, t in asked]
 
 
@@ -614,6 +615,11 @@ def _column_by_column(rows: int, columns: int) -> tuple[Tensor, Tensor]:
     return n % rows, (n / rows).floor()
 
 
+def _divided_by_rows(rows: int, columns: int) -> tuple[Tensor, Tensor]:
+    n = torch.arange(rows * columns, dtype=torch.float32)
+    return (n / rows).floor(), n % rows
+
+
 def _shares_of_the_side(rows: int, columns: int) -> tuple[Tensor, Tensor]:
     row, column = _row_and_column(rows, columns)
     return row / rows, column / columns
@@ -638,6 +644,12 @@ ROTARY_ANGLES = Exercise(
     observe=call,
     forbidden=(modern.Rotary.angles,),
     mistakes=(
+        Mistake(
+            "patches divided by the number of rows",
+            "A row is as long as there are columns: patch n is in row n // columns and column n % columns.",
+            _ROTARY,
+            Slip(_angles, places=_divided_by_rows),
+        ),
         Mistake(
             "columns before rows",
             "The first half of the pairs turns with the row, the second half with the column. You exchanged the two.",
@@ -1024,7 +1036,10 @@ def _pool_cases() -> list[Case]:
     made = []
     for (B, S, D), heads in [((2, 5, 6), 1), ((3, 4, 8), 2), ((1, 7, 12), 3), ((4, 3, 4), 4), ((5, 5, 8), 2)]:
         given = [normal(*size, seed=i + 1) for i, size in enumerate([(D,), (D, D), (D, D), (D, D)])]
+        given[1] = given[1] / math.sqrt(D)  # soft weights, so that each token counts in each image
         made.append(Case(f"z {(B, S, D)}, num_heads={heads}", (normal(B, S, D), *given, heads)))
+    hard = [300 * given[0], *given[1:]]  # exp of these scores is more than float32 has
+    made.append(Case("z (5, 5, 8), num_heads=2, large scores", (normal(5, 5, 8), *hard, 2)))
     return made
 
 
@@ -1083,6 +1098,13 @@ ATTENTION_POOL = Exercise(
             "Divide the scores by √d before the softmax, as everywhere in attention.",
             _POOL,
             Slip(_pooled, scale=lambda D, h: 1.0),
+        ),
+        Mistake(
+            "one head of width D",
+            "You leave num_heads out. Cut queries, keys and values into h heads of d = D / h numbers: each has weights "
+            "of its own, and its scores are divided by √d.",
+            _POOL,
+            lambda z, probe, wq, wk, wv, num_heads: _pooled()(z, probe, wq, wk, wv, 1),
         ),
         Mistake(
             "√D for √d",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 Inputs = Mapping[str, Any]
 Finder = Callable[[Tensor, Tensor, Inputs, float], str]
 Pair = tuple[Tensor, Tensor, Inputs]  # the right one, the student's, the inputs
+_THAT_IS = ", that is "
 
 
 def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder]) -> str:
@@ -26,10 +28,19 @@ def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder]) -> s
     for finder in finders:
         found = [_tell(finder, pair, tolerance) for pair in prepared]
         if found and all(found):
-            return found[0]
+            return found[0] if _one_origin(found) else _without_origin(found[0])
         if found and found[0] and not partly and finder not in WEAK:
-            partly = f"{found[0]} (so it is with the first of these inputs, but not with all)"
+            partly = f"{_without_origin(found[0])} (so it is with the first of these inputs, but not with all)"
     return partly
+
+
+def _one_origin(found: list[str]) -> bool:
+    """Whether a factor comes from the same axis, or the like, on all inputs: else it is so by chance."""
+    return len({re.sub(r"[\d.]+", "", text.partition(_THAT_IS)[2]) for text in found}) == 1
+
+
+def _without_origin(text: str) -> str:
+    return text if _THAT_IS not in text else text.partition(_THAT_IS)[0] + "."
 
 
 def _tell(finder: Finder, pair: Pair, tolerance: float) -> str:
@@ -128,9 +139,9 @@ def _origin(factor: float, b: Tensor, inputs: Inputs) -> str:
     for n, words in lengths.items():
         for value, text in ((n, f"{n}"), (math.sqrt(n), f"√{n}")):
             if n > 1 and math.isclose(abs(factor), value, rel_tol=1e-5):
-                return f", that is {text}; {words}"
+                return f"{_THAT_IS}{text}; {words}"
             if n > 1 and math.isclose(abs(factor), 1 / value, rel_tol=1e-5):
-                return f", that is 1/{text}; {words}"
+                return f"{_THAT_IS}1/{text}; {words}"
     return ""
 
 

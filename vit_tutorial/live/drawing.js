@@ -37,8 +37,9 @@
       return out.map((v) => Math.round(white * v) / white);
     }
 
-    function show(values) { // a picture in place of what was drawn
-      for (let i = 0; i < ink.length; i++) {
+    function show(values) { // a picture in place of what was drawn, or the ink of an earlier drawing
+      if (values.length === ink.length) ink.set(values);
+      else for (let i = 0; i < ink.length; i++) {
         const c = Math.floor(i / (h * w)), y = Math.floor((i % (h * w)) / w), x = i % w;
         ink[i] = values[(c * H + Math.floor(y / fine)) * W + Math.floor(x / fine)];
       }
@@ -148,5 +149,5 @@
       draw();
     });
     new ResizeObserver(draw).observe(canvas);
-    return { show, fit, filled, clear, choose: (colour) => { pen.colour = C === 1 ? [COLOURS[colour][0]] : COLOURS[colour]; } };
+    return { show, fit, filled, clear, ink: () => ink.slice(), isEmpty: () => !extent(), choose: (colour) => { pen.colour = C === 1 ? [COLOURS[colour][0]] : COLOURS[colour]; } };
   }

@@ -1,28 +1,31 @@
 
   // ------------------------------------------------------------------------------------------------- the page
 
-  const STATIONS = { patches: "1 Patches", embedding: "2 Embedding", positions: "3 Positions", attention: "4 Attention",
-    mlp: "4 MLP", head: "5 Head", layers: "Layer by layer", "what-if": "What if?" };
+  const STATIONS = { patches: "1 Patches", embedding: "2 Embedding", positions: "3 Positions", attention: "4a Attention",
+    mlp: "4b MLP", head: "5 Head", layers: "Layer by layer", "what-if": "What if?" };
   const WITH_LAYER = ["attention", "mlp"], WITH_HEAD = ["attention"];
+  const SLICE = 12; // milliseconds of computing at a time: a frame has 17
+  const nextFrame = () => new Promise(requestAnimationFrame);
   const NOTHING = { off: [], scale: true, temperature: 1, position: "learned", answer: 1, order: null, hidden: [] };
 
-  // The guided tour: where each stop is, what lights up, and one sentence.
+  // The guided tour: where each stop is, what lights up, which token is followed, and a sentence; no sentence, no stop.
   const TOUR = [
-    ["patches", ".pad canvas", ({ draws }) => draws
-      ? "Draw a digit here, or choose one below: the model’s answer follows while you draw."
+    ["patches", ".pad canvas", "patch", ({ draws }) => draws
+      ? "Press Clear and draw a digit here, or choose one below: the model’s answer follows while you draw."
       : "Choose a picture below, or drop one of your own: the model’s answer stands beside it. You may also paint on it."],
-    ["patches", ".picker canvas", ({ N }) => `The model never sees the whole picture: it sees ${N} small patches. Click one.`],
-    ["patches", "[data-spot=flat]", ({ length }) => `To the model a patch is just ${length} numbers in a row, one for each pixel${length > 63 ? " and colour" : ""}.`],
-    ["embedding", "[data-spot=token]", ({ D }) => `A learned matrix turns every patch into ${D} numbers. This list is called a token: it is what the model works on from here.`],
-    ["positions", "[data-spot=position]", () => "The list doesn’t say where the patch was, so a learned list for its place is added."],
-    ["attention", "[data-spot=qkv]", () => "Now tokens talk to each other. From every token come three lists: a query (what it looks for), a key (what it has) and a value (what it would tell)."],
-    ["attention", "[data-spot=weights]", () => "Where the query fits a key, the score is high. Softmax makes shares of 100 % of the scores: this is where the token looks."],
-    ["attention", "[data-spot=sums]", ({ h }) => `It takes over the values of what it looks at, in these shares. ${h} heads do this side by side, each with its own way of looking.`],
-    ["mlp", "[data-spot=hidden]", ({ M }) => `Then every token works alone: ${M} hidden units, each switched on by something it has learned to find.`],
-    ["layers", "[data-spot=lens]", ({ L }) => `Attention and MLP make a block, and there are ${L}. Here is what the answer would be after each of them.`],
-    ["head", "[data-spot=probabilities]", ({ prefix }) => `Last, ${prefix ? "one more token, which belongs to no patch and has collected the answer (the class token)," : "the mean of all tokens"} is turned into one score for each class. Softmax makes probabilities of them.`],
-    ["what-if", "[data-spot=switches]", () => "Is all of this needed? Switch a part off, shuffle the patches, take the positions away, and watch the answer."],
-    ["what-if", "[data-spot=matters]", () => "Which head matters for this picture? Let the page try each of them. After that, walk where you like."],
+    ["patches", ".picker canvas", "patch", ({ N, stem }) => `${stem ? "The picture is cut into" : "The model never sees the whole picture: it sees"} ${N} small patches. Click one.`],
+    ["patches", "[data-spot=flat]", "patch", ({ length, C }) => `A patch is just ${length} numbers in a row, one for each pixel${C > 1 ? " and colour" : ""}.`],
+    ["embedding", "[data-spot=token]", "patch", ({ D, stem }) => `${stem ? "This model first looks at the picture through small filters. A learned matrix turns what they find in a patch" : "A learned matrix turns every patch"} into ${D} numbers. This list is called a token: it is what the model works on from here.`],
+    ["positions", "[data-spot=position]", "patch", () => "The list doesn’t say where the patch was, so a learned list for its place is added."],
+    ["positions", ".special", "class", ({ prefix }) => prefix && "One more token comes first, the class token. It belongs to no patch: it will collect the answer, so from here we follow it."],
+    ["attention", "[data-spot=qkv]", "class", () => "Now tokens talk to each other. From every token come three lists: a query (what it looks for), a key (what it has) and a value (what it would tell)."],
+    ["attention", "[data-spot=weights]", "class", ({ prefix }) => `Where the query fits a key, the score is high. Softmax makes shares of 100 % of the scores: this is where the ${prefix ? "class " : ""}token looks.`],
+    ["attention", "[data-spot=sums]", "class", ({ h }) => `It takes over the values of what it looks at, in these shares. ${h} heads do this side by side, each in its own way: choose another one under “Head”.`],
+    ["mlp", "[data-spot=hidden]", "class", ({ M }) => `Then every token works alone: ${M} hidden units, each switched on by something it has learned to find.`],
+    ["layers", "[data-spot=lens]", "class", ({ L }) => `Attention and MLP make a block, and there are ${L}. Here is what the answer would be after each of them.`],
+    ["head", "[data-spot=probabilities]", "class", ({ prefix }) => `Last comes the model’s own head, which has only its name in common with the heads of attention: it turns ${prefix ? "the class token" : "the mean of all tokens"} into one score for each class, and softmax turns the scores into probabilities.`],
+    ["what-if", "[data-spot=switches]", "patch", () => "Is all of this needed? Switch a part off, shuffle the patches, take the positions away, and watch the answer."],
+    ["what-if", "[data-spot=matters]", "patch", () => "Which head matters for this picture? Let the page try each of them. After that, walk where you like."],
   ];
 
   function start(host, root) {
@@ -34,62 +37,83 @@
     const levels = bytes(data.samples.values), white = data.samples.white, size = C * H * W;
     const samples = Array.from({ length: data.samples.count }, (_, i) => Float32Array.from(levels.subarray(i * size, (i + 1) * size), (v) => v / white));
     const id = [...data.weights.values.slice(-4000)].reduce((hash, letter) => (31 * hash + letter.charCodeAt(0)) >>> 0, 7).toString(36);
+    const middle = prefix + Math.floor(rows / 2) * columns + Math.floor(columns / 2); // a patch
     const state = { picture: samples[0], sample: 0, changes: { ...NOTHING }, station: "patches", stop: 0,
-      token: prefix + Math.floor(rows / 2) * columns + Math.floor(columns / 2), layer: 0, head: 0, row: 0, read: null, swapping: false };
+      token: middle, layer: 0, head: 0, row: 0, read: null, swapping: false };
     const past = []; // pictures and changes to go back to
     const say = (text) => { $(".live-region").textContent = text; };
 
     const at = (token) => [Math.floor((token - prefix) / columns), (token - prefix) % columns]; // row, column
     const tokenName = (token) => (token < prefix ? ["class token", "distillation token"][token] : `patch ${token - prefix}`);
     const placeOf = (token) => (token < prefix ? "before the patches" : `row ${at(token)[0]}, column ${at(token)[1]}`);
-    const isChanged = () => JSON.stringify(state.changes) !== JSON.stringify(NOTHING);
-    const run = (picture, changes = {}) => vit(normalise(rearrange(picture, data, changes), data), weights, config, changes);
+    const isChanged = (changes) => JSON.stringify(changes) !== JSON.stringify(NOTHING);
 
-    let now, before, waiting = 0; // before: of the model as it was trained
-    const of = { now: null, before: null }; // which picture each of them is of
-    function compute() {
-      if (of.before !== state.picture) before = run(of.before = state.picture);
-      now = isChanged() ? run(state.picture, state.changes) : before;
-      of.now = state.picture;
+    // ------------------------------------------------------------------------------------------------- computing it
+
+    const pass = (picture, changes = {}) => vit(normalise(rearrange(picture, data, changes), data), weights, config, changes);
+    const run = (picture, changes) => finish(pass(picture, changes));
+
+    let now, before, of = {}; // what the page shows: a pass, another of the model as it was trained, and what both are of
+    function* bothPasses({ picture, changes }) {
+      const plain = of.picture === picture ? before : yield* pass(picture);
+      return { now: isChanged(changes) ? yield* pass(picture, changes) : plain, before: plain, of: { picture, changes } };
     }
-    function later() { // within a stroke: one run a frame, of the changed model first, so that the pen is followed
-      waiting ||= requestAnimationFrame(() => {
-        waiting = 0;
-        if (isChanged() && of.now !== state.picture) {
-          now = run(of.now = state.picture, state.changes);
-          later();
-        } else if (of.before !== state.picture) {
-          before = run(of.before = state.picture);
-          if (!isChanged()) now = before;
-        }
-        draw();
-      });
+
+    // A pass may take longer than a frame: so it is made in slices, and between them the page draws and hears the reader.
+    async function inSlices(steps, isWanted) { // null: it wasn't wanted any more
+      for (let start = performance.now(); ;) {
+        const { done, value } = steps.next();
+        if (done) return value;
+        if (performance.now() - start < SLICE) continue;
+        await nextFrame();
+        if (!isWanted()) return null;
+        start = performance.now();
+      }
+    }
+
+    // Until the page shows the newest picture and changes. A pass for older ones is given up, but not while a line is
+    // drawn: it shows where the pen was a moment ago, and without it nothing would be seen before the pen is lifted.
+    let drawing = false, catching = null; // the promise of one that is under way
+    const isNewest = ({ picture, changes }) => picture === state.picture && changes === state.changes;
+    async function catchUp() {
+      while (!isNewest(of)) await (catching ??= catchUpOnce().finally(() => { catching = null; }));
+      $(".answer").ariaBusy = "false";
+    }
+    async function catchUpOnce() {
+      $(".answer").ariaBusy = "true";
+      if (drawing) await nextFrame();
+      const wanted = { picture: state.picture, changes: state.changes };
+      const found = await inSlices(bothPasses(wanted), () => drawing || isNewest(wanted));
+      if (!found) return;
+      ({ now, before, of } = found);
+      draw();
     }
 
     function remember() {
-      past.push({ picture: state.picture, sample: state.sample, changes: structuredClone(state.changes) });
+      past.push({ picture: state.picture, sample: state.sample, changes: state.changes, ink: pad.ink() });
       if (past.length > 200) past.shift();
     }
 
-    function change(changes) { // of the model or the patches
+    async function change(changes) { // of the model or the patches
       remember();
-      Object.assign(state.changes, structuredClone(changes));
-      compute();
-      draw();
+      state.changes = { ...state.changes, ...changes };
+      drawPicker();
+      drawSwitches();
+      await catchUp();
       say(`${$(".list").textContent || "As trained"}. ${spokenAnswer()}`);
     }
 
     const spokenAnswer = () => `It says ${classes[best(now)]}, ${percent(now.probabilities[best(now)])}`;
     const best = ({ probabilities }) => probabilities.indexOf(Math.max(...probabilities));
 
-    function choosePicture(picture, sample = -1) {
-      remember();
+    async function choosePicture(picture, sample = -1) {
+      if (picture !== state.picture) remember();
       Object.assign(state, { picture, sample });
       $(".message").textContent = "";
       forgetTried();
       pad.show(picture);
-      compute();
-      draw();
+      drawPicker();
+      await catchUp();
       say(spokenAnswer());
     }
 
@@ -98,11 +122,12 @@
     const model = { follow: (row) => { if (row !== state.row) { state.row = row; draw(); } }, row: () => state.row };
     const scene = () => {
       const block = now.blocks[state.layer], patch = Math.max(state.token - prefix, 0);
-      return { run: now, weights, data, changes: state.changes, picture: rearrange(state.picture, data, state.changes), token: state.token, layer: state.layer, patch,
+      return { run: now, weights, data, changes: of.changes, picture: rearrange(of.picture, data, of.changes), token: state.token, layer: state.layer, patch,
         block, one: block.attention.heads[state.head], D, d, M, T, model, tokenName, clicked: chooseToken,
         across: (c) => (C === 3 ? `${["red", "green", "blue"][c]}, ` : C > 1 ? `channel ${c}, ` : "") };
     };
 
+    const labelOf = (sample) => (classes.includes(data.titles[sample]) ? `its label: ${data.titles[sample]}` : data.titles[sample] ?? "");
     const slots = []; // [element, what it shows]
     function build() {
       $$(config.stem ? ".plain" : ".stem").forEach((element) => element.remove());
@@ -115,12 +140,15 @@
         slots.push([place, (s) => view.show({ ...MAPS[place.dataset.map](s), tokenName, clicked: chooseToken })]);
       }
       for (const place of $$("[data-text]")) if (TEXTS[place.dataset.text]) slots.push([place, (s) => { place.textContent = TEXTS[place.dataset.text](s); }]);
-      $(".sizes").textContent = `${config.parameters.toLocaleString("en")} learned numbers, ${classes.length} possible answers.`;
+      const names = classes.length <= 12 ? `one of these: ${classes.join(", ")}` : `one of ${classes.length.toLocaleString("en")} names`;
+      $(".sizes").textContent = `It has ${config.parameters.toLocaleString("en")} learned numbers, and to whatever it is shown it answers with ${names}.`;
     }
 
     function draw() {
       drawAnswer();
       drawPicker();
+      $$(".of-patch").forEach((element) => element.classList.toggle("hidden", state.token < prefix));
+      $$(".of-class").forEach((element) => element.classList.toggle("hidden", state.token >= prefix));
       const s = scene();
       for (const [place, show] of slots) if (place.closest(".station").dataset.station === state.station) show(s);
       if (state.station === "attention") drawHeads();
@@ -134,24 +162,29 @@
       if (bars.childElementCount !== order.length) {
         bars.replaceChildren(...order.map(() => make("li", {}, make("span"), make("i"), make("b"))));
       }
-      const top = best(now);
+      const top = best(now), changed = isChanged(of.changes);
       order.forEach((k, i) => {
         const [label, bar, number] = bars.children[i].children, share = now.probabilities[k], old = before.probabilities[k];
         Object.assign(label, { textContent: classes[k], title: classes[k] });
         number.textContent = percent(share);
         bar.style.setProperty("--share", `${100 * share}%`);
-        bar.style.setProperty("--before", isChanged() ? `${100 * old}%` : "-10%");
+        bar.style.setProperty("--before", changed ? `${100 * old}%` : "-10%");
         bars.children[i].className = k === top ? "top" : "";
       });
       $(".said").textContent = `${classes[top]}, ${percent(now.probabilities[top])}`;
-      $(".mini").textContent = `It says ${$(".said").textContent}`;
-      $(".changed").classList.toggle("hidden", !isChanged());
-      $(".list").textContent = isChanged() ? `${describe(state.changes).join("; ")}.` : "";
+      $(".mini").textContent = `It says ${$(".said").textContent.replaceAll(" ", "\u00a0")}`; // breaks after "says" alone
+      $(".changed").classList.toggle("hidden", !changed);
+      $(".list").textContent = changed ? `${describe(of.changes).join("; ")}.` : "";
       const was = best(before), [a, b] = [before.probabilities[was], now.probabilities[was]];
       $(".difference").textContent = `${classes[was]} was ${percent(a)} and is ${percent(b)}${was === top ? "" : `; now it says ${classes[top]}`}.`;
+      if (isInvisible(of.changes)) $(".difference").textContent += " The patches moved, but without positions it can’t tell: moved or in place, it says the same.";
+      $(".pad .hint").textContent = state.sample < 0 ? C === 1 ? "· draw on it" : "· paint on it, or drop one" : `· ${labelOf(state.sample)}`;
       $('[data-do="undo"]').disabled = !past.length;
-      $('[data-do="reset"]').disabled = !isChanged();
+      $('[data-do="reset"]').disabled = !isChanged(state.changes);
     }
+
+    // A new order of all patches, in a model to which they are a bag.
+    const isInvisible = ({ position, order, hidden }) => position === "none" && order && new Set(order).size === N && !hidden.length && !config.stem;
 
     function describe({ off, scale, temperature, position, answer, order, hidden }) {
       const words = off.map(partName);
@@ -267,34 +300,41 @@
 
     let trying = 0; // how often something was tried: whoever is not the last gives up
     async function tryEach(kind) {
-      const k = best(now), was = now.probabilities[k], { picture, changes } = state, mine = ++trying;
+      const mine = ++trying;
+      await catchUp();
+      const k = best(now), was = now.probabilities[k], { picture, changes } = of;
       const blocks = [...Array(L).keys()], parts = {
         heads: () => blocks.flatMap((layer) => Array.from({ length: h }, (_, head) => ({ off: `blocks.${layer}.attention.heads.${head}`, name: `head ${head}` }))),
         parts: () => blocks.flatMap((layer) => [{ off: `blocks.${layer}.attention`, name: "attention" }, { off: `blocks.${layer}.mlp`, name: "MLP" }]),
         patches: () => Array.from({ length: N }, (_, hide) => ({ hide })),
       }[kind](), falls = []; // how far the answer falls without each, in points of a hundred
-      let last = performance.now();
-      for (const { off, hide } of parts) {
-        const without = off ? { off: [...changes.off, off] } : { hidden: [...changes.hidden, hide] };
-        falls.push(100 * (was - run(picture, { ...changes, ...without }).probabilities[k]));
-        if (performance.now() - last < 30) continue;
-        $('[data-text="tried"]').textContent = `${falls.length} of ${parts.length} …`;
-        await new Promise((done) => { setTimeout(done); }); // the page stays alive
-        if (mine !== trying) return;
-        last = performance.now();
+      function* tryAll() {
+        for (const { off, hide } of parts) {
+          const without = off ? { off: [...changes.off, off] } : { hidden: [...changes.hidden, hide] };
+          const { probabilities } = yield* pass(picture, { ...changes, ...without });
+          falls.push(100 * (was - probabilities[k]));
+          $('[data-text="tried"]').textContent = `${falls.length} of ${parts.length} …`;
+        }
+        return falls;
       }
+      if (!await inSlices(tryAll(), () => mine === trying)) return;
       drawTried(kind, parts, falls);
       const most = falls.indexOf(Math.max(...falls)), { off, hide } = parts[most], which = off ? partName(off).replace(" off", "") : `patch ${hide}`;
-      $('[data-text="tried"]').textContent = `When this was tried, ${classes[k]} had ${percent(was)}. Without each, it falls by so many points of a hundred. The most: ${which}, ${falls[most].toFixed(1)}.`;
+      const grey = kind === "patches" ? " (A hidden patch is painted over, not made empty: so a corner in which there was nothing can matter, too.)" : "";
+      $('[data-text="tried"]').textContent = `${classes[k]} had ${percent(was)}. Without ${which} it has ${percent(was - falls[most] / 100)}, a change of ${points(-falls[most])}: nothing else matters as much. The change without each one, in points of a hundred:${grey}`;
+      reveal($('[data-spot="matters"]'));
     }
+
+    const points = (change) => (Math.abs(change) < 0.05 ? "0.0" : `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(1)}`);
+    const reveal = (element) => element.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
 
     function drawTried(kind, parts, falls) {
       const place = $(".tried"), most = Math.max(...falls, 0.5);
       place.replaceChildren();
       if (kind === "patches") {
-        cells(place, "What each patch is worth", data, say).show({ values: Float32Array.from(falls), columns, square: true,
-          picture: rearrange(state.picture, data, state.changes), shape: config.shape,
-          name: (i) => `without patch ${i} it falls by`, clicked: (i) => chooseToken(i + prefix) });
+        cells(place, "What each patch is worth", data, say).show({ values: Float32Array.from(falls, (fall) => -fall), columns, square: true,
+          picture: rearrange(of.picture, data, of.changes), shape: config.shape,
+          name: (i) => `without patch ${i}`, clicked: (i) => chooseToken(i + prefix) });
         return;
       }
       const across = parts.length / L;
@@ -302,7 +342,7 @@
         place.append(make("div", { className: "tried-row" }, make("span", { className: "when", textContent: `block ${layer}` }),
           ...parts.slice(layer * across, (layer + 1) * across).map(({ off, name }, i) => {
             const fall = falls[layer * across + i], button = make("button", { type: "button", className: "drop", title: "Switch it off, or on", onclick: () => toggle(off) });
-            button.append(make("span", { textContent: name }), make("b", { textContent: Math.abs(fall) < 0.05 ? "0.0" : `${fall > 0 ? "−" : "+"}${Math.abs(fall).toFixed(1)}` }));
+            button.append(make("span", { textContent: name }), make("b", { textContent: points(-fall) }));
             button.style.setProperty("--share", `${Math.max(0, (100 * fall) / most)}%`);
             return button;
           })));
@@ -336,22 +376,24 @@
       draw();
     }
 
+    const facts = { N, D, h, M, L, C, length: size / N, stem: config.stem, prefix, draws: C === 1 && H <= 32 };
+    const tour = TOUR.filter(([, , , sentence]) => sentence(facts));
     function stop(number, scroll = false) { // of the tour
       state.stop = number;
       $$(".spot").forEach((element) => element.classList.remove("spot"));
-      const touring = number >= 0;
-      if (touring) {
-        const [station, spot, sentence] = TOUR[number];
-        go(station);
-        const element = $(`.station:not(.hidden) ${spot}`) ?? $(spot);
-        element?.classList.add("spot");
-        if (scroll) element?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
-        $(".sentence").textContent = sentence({ N, D, h, M, L, length: now.embed.patches.length / N, prefix, draws: C === 1 && H <= 32 });
-      }
-      $(".count").textContent = touring ? `${number + 1} of ${TOUR.length}` : "";
-      $('[data-do="back"]').disabled = number <= 0;
-      $('[data-do="next"]').disabled = number === TOUR.length - 1;
+      const [station, spot, follow, sentence] = tour[number];
+      if (follow === "class" ? prefix : state.token < prefix) state.token = follow === "class" ? 0 : middle;
+      go(station);
+      $(".sentence").textContent = sentence(facts);
+      const element = $(`.station:not(.hidden) ${spot}`) ?? $(spot);
+      element.classList.add("spot");
+      measureTour();
+      if (scroll) reveal(element);
+      $(".count").textContent = `${number + 1} of ${tour.length}`;
+      $('[data-do="back"]').disabled = number === 0;
+      $('[data-do="next"]').textContent = number === tour.length - 1 ? "Start again" : "Next";
     }
+    const measureTour = () => $(".live").style.setProperty("--tour-height", `${$(".tour").offsetHeight}px`); // it covers what is under it
 
     function radios(place, name, texts, chosen, choose) {
       place.append(...texts.map((text, i) => {
@@ -412,19 +454,20 @@
 
     function leaveTour() {
       $$(".spot").forEach((element) => element.classList.remove("spot"));
-      $(".sentence").textContent = state.stop < TOUR.length - 1 ? "You walk on your own. Next goes on with the tour." : "You walk on your own.";
+      $(".sentence").textContent = state.stop < tour.length - 1 ? "You walk on your own. Next goes on with the tour." : "You walk on your own.";
     }
 
     const actions = {
       clear: () => { remember(); pad.clear(); },
       fit: () => { remember(); pad.fit(); },
       open: () => $("input[type=file]").click(),
-      undo() {
-        const { picture, sample, changes } = past.pop();
-        Object.assign(state, { picture, sample, changes });
-        pad.show(picture);
-        compute();
-        draw();
+      async undo() {
+        const { ink, ...before } = past.pop();
+        Object.assign(state, before);
+        pad.show(ink);
+        drawPicker();
+        drawSwitches();
+        await catchUp();
         say(spokenAnswer());
       },
       reset: () => change(NOTHING),
@@ -436,7 +479,7 @@
         $(".copied").textContent = text;
       },
       back: () => stop(state.stop - 1, true),
-      next: () => stop(state.stop + 1, true),
+      next: () => stop((state.stop + 1) % tour.length, true),
       hide() {
         const patch = state.token - prefix, { hidden } = state.changes;
         change({ hidden: hidden.includes(patch) ? hidden.filter((n) => n !== patch) : [...hidden, patch] });
@@ -528,11 +571,12 @@
     function pack() { // all of the state as text for an address
       const { sample, changes, station, token, layer, head } = state;
       const levels = Uint8Array.from(state.picture, (v) => Math.round(white * v));
-      const picture = sample < 0 ? btoa(String.fromCharCode(...levels)) : undefined;
-      const text = btoa(JSON.stringify({ id, sample, changes, station, token, layer, head, picture }));
+      const [picture, ink] = sample < 0 ? [levels, Uint8Array.from(pad.ink(), (v) => Math.round(255 * v))].map((array) => btoa(String.fromCharCode(...array))) : [];
+      const text = btoa(JSON.stringify({ id, sample, changes, station, token, layer, head, picture, ink }));
       return `live=${text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
     }
 
+    let restoredInk = null; // finer than the picture
     function restore() { // what the address says, if it is about this model
       const found = /[#&]live=([\w-]+)/.exec(location.hash);
       if (!found) return false;
@@ -543,6 +587,7 @@
         if (picture?.length !== size || !(kept.station in STATIONS) || !(kept.token < T) || !(kept.layer < L) || !(kept.head < h)) return false;
         Object.assign(state, { sample: kept.sample, picture, changes: { ...NOTHING, ...kept.changes }, station: kept.station, token: kept.token, layer: kept.layer, head: kept.head });
         run(state.picture, state.changes);
+        if (kept.ink) restoredInk = Float32Array.from(bytes(kept.ink), (v) => v / 255);
         return true;
       } catch { // an address cut short, or someone else's
         Object.assign(state, { changes: { ...NOTHING }, picture: samples[0], sample: 0 });
@@ -551,17 +596,24 @@
     }
 
     data.blue = getComputedStyle(host).getPropertyValue("--query").trim() || "#0072B2";
-    const pad = drawingPad($(".pad canvas"), config.shape, white, (picture, final) => {
-      if (!picture) return remember();
+    let over = false; // a sample
+    const pad = drawingPad($(".pad canvas"), config.shape, white, async (picture, final) => {
+      if (!picture) {
+        over = state.sample >= 0;
+        return remember();
+      }
       Object.assign(state, { picture, sample: -1 });
-      $(".message").textContent = "";
+      $(".message").textContent = !final || C > 1 ? ""
+        : pad.isEmpty() ? "The pad is empty. The model must name something even so."
+        : over ? "You drew on top of the picture that was there: Clear gives you an empty pad."
+        : pad.filled() < 0.75 ? "That is small. The digits it learned from fill the frame: press Fit." : "";
+      if (final) over = false;
       forgetTried();
-      if (!final) return later();
-      compute();
-      draw();
-      if (C === 1 && pad.filled() < 0.75) $(".message").textContent = "That is small. The digits it learned from fill the frame: press Fit.";
-      say(spokenAnswer());
+      drawing = !final;
+      await catchUp();
+      if (final) say(spokenAnswer());
     }, say);
+    new ResizeObserver(measureTour).observe($(".tour"));
     radios($(".colours"), "pen", (C === 1 ? ["white", "black"] : Object.keys(COLOURS)).map((name) => {
       const swatch = make("span", { title: C === 1 ? { white: "Draw", black: "Erase" }[name] : name, textContent: C === 1 ? { white: "Draw", black: "Erase" }[name] : "" });
       if (C > 1) { swatch.style.background = `rgb(${COLOURS[name].map((v) => Math.round(255 * v)).join(" ")})`; swatch.append(make("span", { className: "spoken", textContent: name })); }
@@ -575,9 +627,8 @@
     build();
     buildControls();
     wire();
-    pad.show(state.picture);
-    compute();
-    $(".pad .hint").textContent = C === 1 ? "· draw on it" : "· paint on it, or drop one";
+    pad.show(restoredInk ?? state.picture);
+    ({ now, before, of } = finish(bothPasses(state)));
     const station = state.station;
     stop(0);
     if (restored) { leaveTour(); go(station); $$('[name="layer"]')[state.layer].checked = true; $$('[name="head"]')[state.head].checked = true; }

@@ -1,5 +1,12 @@
   // The Vision Transformer's forward pass. Each function is named as in the package: patchify, embed, attention, ...
   // A tensor is a Float32Array, row by row; its shape stands at the end of its line. Sums are kept in float64.
+  // A function* stops at each yield, so that the page can follow the pen before it goes on; finish() doesn't stop.
+
+  function finish(steps) {
+    let step = steps.next();
+    while (!step.done) step = steps.next();
+    return step.value;
+  }
 
   // ------------------------------------------------------------------------------------------------- small parts
 
@@ -141,13 +148,14 @@
   }
 
   // The convolutions before the cut (lesson 12): the maps after each of them.
-  function convStem(image, shape, layers, features) {
+  function* convStem(image, shape, layers, features) {
     const maps = [];
-    layers.forEach(([channels, kernel, stride], i) => {
+    for (const [i, [channels, kernel, stride]] of layers.entries()) {
       const before = maps.at(-1) ?? { map: image, shape };
       const after = conv2d(before.map, before.shape, features[i].conv.weight, [channels, kernel, stride]);
       maps.push({ map: normAndRelu(after.map, features[i].norm), shape: after.shape });
-    });
+      yield;
+    }
     return maps;
   }
 
@@ -162,10 +170,10 @@
   }
 
   // Eq. 1: an image (C, H, W) becomes tokens (T, D).
-  function embed(image, weights, config, change) {
+  function* embed(image, weights, config, change) {
     const { dim: D, prefix, shape, patch_size, stem } = config;
     const patches = patchify(image, shape, patch_size); // (N, C*P*Q)
-    const maps = stem ? convStem(image, shape, stem.layers, weights.patches.features) : [];
+    const maps = stem ? yield* convStem(image, shape, stem.layers, weights.patches.features) : [];
     let cut = patches; // what E multiplies: with a stem, patches of its last map
     if (stem) {
       const [, rows, columns] = maps.at(-1).shape, [P, Q] = [rows / config.grid[0], columns / config.grid[1]];
@@ -250,14 +258,15 @@
 
   // The whole model: an image (C, H, W), normalised -> every number on the way.
   // changes: {off: names of parts, scale, temperature, position, answer}; what isn't named stays as it was trained.
-  function vit(image, weights, config, changes = {}) {
+  function* vit(image, weights, config, changes = {}) {
     const off = new Set(changes.off);
-    const start = embed(image, weights.embed, config, changes.position);
+    const start = yield* embed(image, weights.embed, config, changes.position);
     const blocks = [];
     for (let layer = 0, z = start.tokens; layer < config.depth; layer++) {
       const on = (part) => !off.has(part ? `blocks.${layer}.${part}` : `blocks.${layer}`);
       blocks.push(block(z, weights.blocks[layer], config, on, changes));
       z = blocks[layer].out; // (T, D)
+      yield;
     }
     const norm = layerNorm(blocks.at(-1).out, weights.norm, config.norm_eps); // (T, D)
     const pooled = pool(norm, config); // (D,)

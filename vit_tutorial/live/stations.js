@@ -1,6 +1,7 @@
 
   // ------------------------------------------------------------------------------------------------- what is shown
 
+  const few = (names) => (names.length <= 12 ? names : []); // as many as find a place
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const digits = (value) => (value === 0 ? "0" : Math.abs(value) < 1e-3 || Math.abs(value) >= 1e5
     ? value.toExponential(2) : value.toPrecision(4)).replace("-", "−");
@@ -10,6 +11,7 @@
 
   // Numbers as coloured cells, each of which can be read: by pointing at it, or with the arrow keys.
   // show({values, columns, colours, name}): colours "signed" about zero, "heat" from zero, "grey" from 0 to 1.
+  // texts: the numbers stand in the cells, if they are few; labels: words under them, side by side.
   function cells(place, label, { signed, heat }, say) {
     const canvas = make("canvas", { tabIndex: 0 }), reading = make("p", { className: "reading" }, "\u00a0");
     canvas.setAttribute("role", "application");
@@ -17,8 +19,9 @@
     const under = make("canvas", { className: "under", ariaHidden: "true" }); // the picture, where cells lie over it
     const box = make("div", { className: "cells" }, under, canvas), mark = make("i", { className: "mark" });
     const texts = make("div", { className: "texts", ariaHidden: "true" });
+    const labels = make("div", { className: "labels", ariaHidden: "true" });
     box.append(texts, mark);
-    place.append(box, reading);
+    place.append(box, labels, reading);
     let shown = { values: [0], columns: 1 }, at = null;
     const colour = (table, share) => parseInt(table.slice(6 * share, 6 * share + 6), 16);
 
@@ -59,6 +62,7 @@
         pixels[i] = ((255 << 24) | ((rgb & 255) << 16) | (rgb & 0xff00) | (rgb >> 16)) >>> 0;
       }
       canvas.getContext("2d").putImageData(image, 0, 0);
+      labels.replaceChildren(...(next.labels ?? []).map((word) => make("span", { textContent: word, title: word })));
       const some = next.texts && values.length <= 25 ? values : [];
       if (texts.childElementCount !== some.length) texts.replaceChildren(...Array.from(some, () => make("span")));
       texts.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
@@ -75,8 +79,14 @@
       const [x, y] = [Math.floor(((clientX - left) / width) * columns), Math.floor(((clientY - top) / height) * rows)];
       return Math.min(Math.max(y, 0), rows - 1) * columns + Math.min(Math.max(x, 0), columns - 1);
     };
-    canvas.addEventListener("pointermove", (event) => { at = pointedAt(event); read(); shown.pointed?.(at); });
-    canvas.addEventListener("pointerleave", () => { at = null; read(); });
+    for (const kind of ["pointermove", "pointerdown"]) {
+      canvas.addEventListener(kind, (event) => { at = pointedAt(event); read(); shown.pointed?.(at); });
+    }
+    canvas.addEventListener("pointerleave", ({ pointerType }) => {
+      if (pointerType === "touch") return; // a finger has left when it is lifted, and then its number is read
+      at = null;
+      read();
+    });
     canvas.addEventListener("click", (event) => shown.clicked?.(pointedAt(event)));
     canvas.addEventListener("blur", () => { at = null; read(); });
     canvas.addEventListener("keydown", (event) => {
@@ -104,7 +114,7 @@
       };
       const values = flat.map((_, i) => { const [c, row, column] = place(i); return flat[(c * P + row) * Q + column]; });
       const name = (i) => { const [c, row, column] = place(i); return `${across(c)}row ${row}, column ${column}`; };
-      return { values, columns: C * Q, colours: "grey", most: 1, name, square: true, texts: length <= 16 };
+      return { values, columns: C * Q, colours: "grey", most: 1, name, square: true, texts: length <= 16, labels: C === 3 ? ["red", "green", "blue"] : [] };
     },
     x({ run, data: { config }, patch, across }) {
       const [C] = config.shape, [P, Q] = config.patch_size, length = C * P * Q;
@@ -154,9 +164,9 @@
     last: ({ run, token, D }) => ({ values: rowOf(run.blocks.at(-1).out, token, D), columns: D }),
     norm: ({ run, token, D }) => ({ values: rowOf(run.norm, token, D), columns: D }),
     pooled: ({ run }) => ({ values: run.pooled, columns: run.pooled.length }),
-    logits: ({ run, data }) => ({ values: run.logits, columns: run.logits.length, name: (i) => data.classes[i], texts: true }),
+    logits: ({ run, data }) => ({ values: run.logits, columns: run.logits.length, name: (i) => data.classes[i], texts: true, labels: few(data.classes) }),
     probabilities({ run, data }) {
-      return { values: run.probabilities, columns: run.logits.length, colours: "heat", most: 1, name: (i) => data.classes[i], texts: true };
+      return { values: run.probabilities, columns: run.logits.length, colours: "heat", most: 1, name: (i) => data.classes[i], texts: true, labels: few(data.classes) };
     },
   };
 
@@ -192,6 +202,14 @@
   // What each [data-text] says.
   const TEXTS = {
     grid: ({ data: { config: { grid, patches } } }) => `${grid[0]} × ${grid[1]} = ${patches}`,
+    brightest: ({ data: { config: { shape } } }) => (shape[0] > 1 ? "full" : "white"),
+    count: ({ D }) => String(D),
+    divided: ({ d }) => `Without ÷ √d (d = ${d} is how many numbers a query has) the scores would be so far apart that a token looks at one place only.`,
+    unread({ token, tokenName, data: { config: { pool, prefix } } }) {
+      return pool === "cls" && token >= prefix ? `You follow ${tokenName(token)}, which the head doesn’t read: choose the class token to see what it reads.` : "";
+    },
+    noneSeen: ({ data: { config: { pool } } }) => (pool === "mean" ? "" : "After the embedding it is the same for every picture: the class token has seen no patch yet."),
+    choosePatch: ({ token, tokenName, data: { config: { prefix } } }) => (token < prefix ? `You follow the ${tokenName(token)}: choose a patch to hide, swap or repeat it.` : "The chosen patch is the one with the blue frame."),
     channels: ({ data: { config: { shape } } }) => (shape[0] > 1 ? ", first all red, then all green, then all blue" : ""),
     normalise: ({ data: { mean, std } }) => `(pixel − ${mean[0].toFixed(3)}) / ${std[0].toFixed(3)}${mean.length > 1 ? " for red" : ""}`,
     dim: ({ D }) => `D = ${D}`,
@@ -200,7 +218,7 @@
     stem({ data: { config }, run }) {
       if (!config.stem) return "";
       const maps = run.embed.maps.map(({ shape: [F, h, w] }) => `${F} × ${h} × ${w}`);
-      return `This model looks at the picture with ${maps.length} convolutions before it cuts it (lesson 12). Their maps, channels × rows × columns: ${maps.join(", then ")}. So neighbouring tokens share pixels.`;
+      return `This model looks at the picture with ${maps.length} convolutions before it cuts it (lesson 12 of the series). Their maps, channels × rows × columns: ${maps.join(", then ")}. So neighbouring tokens share pixels.`;
     },
     sum({ run, weights, data: { config }, patch, D, model }) {
       const { weight, bias } = weights.embed.patches.proj, length = weight.length / D, j = model.row();
@@ -209,7 +227,7 @@
       return `Number ${j} = ${some}${length > 2 ? " + …" : ""} (${length} products), and the learned offset ${digits(bias[j])}: ${digits(run.embed.projected[patch * D + j])}`;
     },
     classToken: ({ data: { config } }) => (config.prefix ? "One more token, the class token, comes first. It belongs to no patch, and will collect the answer." : "This model has no class token: in the end it takes the mean of all patches."),
-    contentName: ({ token, data: { config } }) => (token < config.prefix ? "The class token, learned" : "x E, the token of the patch"),
+    contentName: ({ token, data: { config } }) => (token < config.prefix ? "The class token, learned" : `${config.stem ? "" : "x E, "}the token of the patch`),
     scale: ({ data: { config }, changes, d }) => {
       const by = [changes.scale === false ? "" : ` ÷ √d = √${d}`, (changes.temperature ?? 1) === 1 ? "" : ` ÷ ${changes.temperature}`];
       return by.join("") ? `The same${by.join("")}` : "The same, not divided";

@@ -1,0 +1,231 @@
+"""How a ViT scales, at the size of a laptop: the paper's figure 8 and a power law, on photographs of 32 x 32 pixels.
+
+    python benchmarks/scaling.py shapes --data cifar10-jpeg     depth, width, MLP, heads, patches, pixels, one at a time
+    python benchmarks/scaling.py together --data cifar10-jpeg   all in proportion, five sizes
+    python benchmarks/scaling.py predict --data cifar10-jpeg    what the next size will reach, before it runs
+    python benchmarks/scaling.py next --data cifar10-jpeg       that size
+    python benchmarks/scaling.py speed                          images a second, on an otherwise idle machine
+    python benchmarks/scaling.py report --data cifar10-jpeg     the tables, and scaling.png
+
+Every run sees the same images in the same order, two epochs, one recipe; the loss is that of the training images held
+out, without label smoothing. The test split is looked at once a run; nothing is chosen by it. A row a run goes to
+benchmarks/scaling.csv as soon as it is done; rows that are there are not run again. One thread. The column
+images_per_second is of that moment, with whatever else the machine did; `speed` measures it again, all models in turns,
+into benchmarks/scaling_speed.csv, which the tables use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+import vit_tutorial as vt
+from vit_tutorial import scaling, train
+from vit_tutorial.patches import as_pair
+
+HERE = Path(__file__).parent
+CSV, SPEED, FORETOLD = HERE / "scaling.csv", HERE / "scaling_speed.csv", HERE / "scaling.json"
+COLUMNS = [
+    "data", "part", "value", "seed", "parameters", "macs", "images_per_second", "held_out_loss", "held_out", "test",
+    "cpu_seconds",
+]  # fmt: skip
+EPOCHS = 2
+BASE = vt.ViTConfig(image_size=32, patch_size=4, num_classes=10, dim=64, depth=4, num_heads=4, mlp_dim=128)
+# One at a time, from the base: MACs go from a quarter to some four times, where the part allows it.
+SHAPES: dict[str, tuple[Any, ...]] = {
+    "depth": (1, 2, 8),
+    "dim": (32, 128),
+    "mlp_dim": (32, 64, 256, 512),
+    "num_heads": (1, 2, 8),
+    "patch_size": (2, 8, 16),
+    "image_size": (16, 24, 48),
+}
+# In proportion, by scaling.grown: depth, heads (16 wide throughout), dim, MLP.
+TOGETHER = (0.5, 0.75, 1.0, 1.5, 2.0)
+NEXT = 2.5
+
+
+def config_of(part: str, value: Any) -> vt.ViTConfig:
+    return scaling.grown(BASE, value) if part == "together" else replace(BASE, **{part: value})
+
+
+def resized(data: vt.data.Data, size: int) -> vt.data.Data:
+    """The same photographs with more pixels, or fewer."""
+    if data.image_size == (size, size):
+        return data
+
+    def part(images: vt.data.Images) -> vt.data.Images:
+        small = torch.nn.functional.interpolate(images.images.float(), size=size, mode="bilinear", antialias=True)
+        return vt.data.Images(small.round().to(images.images.dtype), images.labels)
+
+    return replace(data, image_size=(size, size), train=part(data.train), test=part(data.test))
+
+
+def speed(model: vt.ViT, size: int) -> float:
+    """Images a second, forward, in batches of 64: the median of five."""
+    images, times = torch.rand(64, 3, size, size), []
+    with torch.inference_mode():
+        for _ in range(6):
+            begin = time.perf_counter()
+            model(images)
+            times.append(time.perf_counter() - begin)
+    return 64 / statistics.median(times[1:])
+
+
+def rows() -> list[dict[str, str]]:
+    if not CSV.exists():
+        return []
+    with CSV.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def one(name: str, data: vt.data.Data, part: str, value: Any, seed: int) -> None:
+    """One row, unless it is there."""
+    known = [name, part, str(value), str(seed)]
+    if any([row[column] for column in COLUMNS[:4]] == known for row in rows()):
+        return
+    config, begin = config_of(part, value), time.process_time()
+    pictures = resized(data, int(str(config.image_size)))
+    held = vt.data.hold_out(pictures, 0.1)
+    torch.manual_seed(seed)
+    model = vt.ViT(config)
+    recipe = train.Recipe(
+        epochs=EPOCHS, batch_size=128, learning_rate=2e-3, augment="crop+flip", seed=seed, precision="bf16"
+    )
+    history = train.fit(model, held, recipe, progress=False)
+    test, quick = train.evaluate(model, pictures)["test_accuracy"], speed(model.eval(), int(str(config.image_size)))
+    numbers = [vt.count_parameters(config), vt.count_macs(config), f"{quick:.0f}"]
+    found = [f"{history[-1]['test_loss']:.4f}", f"{history[-1]['test_accuracy']:.4f}", f"{test:.4f}"]
+    row = [*known, *numbers, *found, f"{time.process_time() - begin:.0f}"]
+    if not CSV.exists():
+        CSV.write_text(",".join(COLUMNS) + "\n")
+    with CSV.open("a", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerow(row)
+    print(*row, flush=True)
+
+
+# ----------------------------------------------------------------------------------------------- the law, foretold
+
+
+def measured(name: str) -> tuple[list[float], list[float]]:
+    """Millions of MACs and losses of the sizes that the law is fitted to: one number a run."""
+    chosen = [row for row in rows() if row["data"] == name and row["part"] == "together"]
+    chosen = [row for row in chosen if float(row["value"]) in TOGETHER]
+    return [float(row["macs"]) / 1e6 for row in chosen], [float(row["held_out_loss"]) for row in chosen]
+
+
+def predict(name: str) -> None:
+    """Fit the law to the sizes that have run, and write down what the next one will reach."""
+    if FORETOLD.exists():
+        raise SystemExit(f"{FORETOLD.name} is written: a prediction isn't changed afterwards")
+    if any(row["value"] == str(NEXT) for row in rows() if row["part"] == "together"):
+        raise SystemExit("the next size has run already: it can't be foretold any more")
+    macs, losses = measured(name)
+    ahead = vt.count_macs(config_of("together", NEXT))
+    found = scaling.foretell(macs, losses, ahead / 1e6)
+    foretold = {
+        "data": name,
+        "size": NEXT,
+        "macs": ahead,
+        "runs": len(macs),
+        "law": {name: round(value, 4) for name, value in vars(found.law).items()},
+        "loss": round(found.loss, 4),
+        "run_interval": [round(value, 4) for value in found.run],
+        "exponent_interval": [round(value, 2) for value in found.exponent],
+        "floor_interval": [round(value, 3) for value in found.floor],
+    }
+    FORETOLD.write_text(json.dumps(foretold, indent=1) + "\n")
+    print(FORETOLD.read_text())
+
+
+# ------------------------------------------------------------------------------------------------------- real speed
+
+
+def speeds(rounds: int = 5) -> None:
+    """Images a second of every model, forward, float32, one thread; the best of two batch sizes, and of all rounds.
+
+    All models take turns: what else the machine does slows none of them alone. The clock is that of the thread, which
+    stands still while others have the processor.
+    """
+    parts = [(part, value) for part, values in {"together": (*TOGETHER, NEXT), **SHAPES}.items() for value in values]
+    configs = {(part, value): config_of(part, value) for part, value in parts}
+    models = {key: vt.ViT(config).eval() for key, config in configs.items()}
+    best: dict[Any, tuple[float, int]] = dict.fromkeys(configs, (0.0, 0))
+    for _ in range(rounds):
+        for key, model in models.items():
+            for batch in (8, 64):
+                images = torch.rand(batch, 3, *as_pair(configs[key].image_size, "image_size"))
+                quick = scaling.images_per_second(model, images, rounds=1, clock=time.thread_time)
+                best[key] = max(best[key], (quick, batch))
+    with SPEED.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["part", "value", "parameters", "macs", "batch_size", "images_per_second"])
+        for (part, value), config in configs.items():
+            quick, batch = best[part, value]
+            table.writerow([part, value, vt.count_parameters(config), vt.count_macs(config), batch, f"{quick:.0f}"])
+    print(SPEED.read_text())
+
+
+def report(name: str) -> None:
+    """The table, a row a model, with the means over its seeds; what was foretold; scaling.png."""
+    found = [row for row in rows() if row["data"] == name]
+    with SPEED.open(newline="") as file:
+        quick = {(row["part"], row["value"]): float(row["images_per_second"]) for row in csv.DictReader(file)}
+    print("| part | value | parameters | MACs | images/s | runs | loss held out | held out | test | CPU s |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    drawn: dict[str, list[tuple[float, float]]] = {}
+    for part, value in dict.fromkeys((row["part"], row["value"]) for row in found):
+        several = [row for row in found if (row["part"], row["value"]) == (part, value)]
+        mean = {c: statistics.mean(float(row[c]) for row in several) for c in COLUMNS[4:]}
+        drawn.setdefault(part, []).append((mean["macs"] / 1e6, mean["held_out_loss"]))
+        size = f"{mean['parameters']:,.0f} | {mean['macs'] / 1e6:.1f} M | {quick[part, value]:,.0f}"
+        reached = f"{mean['held_out_loss']:.3f} | {mean['held_out']:.1%} | {mean['test']:.1%}"
+        print(f"| {part} | {value} | {size} | {len(several)} | {reached} | {mean['cpu_seconds']:.0f} |")
+    figure = Figure(figsize=(7.5, 4), layout="constrained")
+    ax = figure.add_subplot(xlabel="multiply-accumulates an image (millions)", xscale="log")
+    ax.set_ylabel("loss on the images held out")
+    for part, points in drawn.items():
+        ax.plot(*zip(*sorted(points), strict=True), "o-", label=part)
+    ax.legend(frameon=False)
+    figure.savefig(HERE / "scaling.png", dpi=150)
+    if FORETOLD.exists():
+        print(FORETOLD.read_text())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["shapes", "together", "predict", "next", "speed", "report"])
+    parser.add_argument("--data", default="cifar10", help="cifar10, or a folder with train/ and test/")
+    parser.add_argument("--seeds", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.what == "report":
+        return report(args.data)
+    if args.what == "predict":
+        return predict(args.data)
+    if args.what == "speed":
+        return speeds()
+    data = vt.data.load(args.data, image_size=32)
+    if args.what == "next" and not FORETOLD.exists():
+        raise SystemExit("run `predict` first: what is foretold must stand in benchmarks/scaling.json beforehand")
+    for seed in range(args.seeds):
+        if args.what == "shapes":
+            for part, values in SHAPES.items():
+                for value in values:
+                    one(args.data, data, part, value, seed)
+        else:
+            for value in TOGETHER if args.what == "together" else (NEXT,):
+                one(args.data, data, "together", value, seed)
+
+
+if __name__ == "__main__":
+    main()

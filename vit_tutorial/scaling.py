@@ -1,0 +1,203 @@
+"""Lesson 14: how quality grows with size: a power law with its interval, models in proportion, real speed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from vit_tutorial.vit import ViTConfig
+
+Array = NDArray[np.float64]
+EXPONENTS: Array = np.arange(1, 301) / 100  # 0.01 to 3: where b is looked for
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """L = a C^-b + c, a loss by its cost C.
+
+    Args:
+        a: what a model of cost 1 loses above the floor.
+        b: the exponent: four times the cost divides what is above the floor by 4^b.
+        c: the floor, which no cost gets below; it has the loss's unit.
+    """
+
+    a: float
+    b: float
+    c: float
+
+    def __call__(self, cost: ArrayLike) -> Array:
+        """The loss at each cost, (...) -> (...)."""
+        return self.a * np.asarray(cost, float) ** -self.b + self.c
+
+    def cost_of(self, loss: float) -> float:
+        """The cost that reaches a loss; infinity for one at the floor or below."""
+        return ((loss - self.c) / self.a) ** (-1 / self.b) if loss > self.c else math.inf
+
+
+def lines(cost: Array, losses: Array, exponents: Array) -> tuple[Array, Array, Array]:
+    """For each exponent b the best a and c: with x = C^-b, L = a x + c is a straight line.
+
+    The squares of the relative errors are as small as they can be, with neither a nor c below zero.
+
+    Args:
+        cost: C, (n,).
+        losses: L, (n,).
+        exponents: b, (E,).
+
+    Returns:
+        a, c, and the root of the mean squared relative error, (E,) each.
+    """
+    x = cost ** -exponents[:, None]  # (E, n)
+    weights = losses**-2.0 / np.sum(losses**-2.0)  # (n,): an error of 1 % counts alike at each loss
+    mean_x, mean_loss = x @ weights, losses @ weights  # (E,), ()
+    from_mean = x - mean_x[:, None]  # (E, n)
+    a = (from_mean * losses) @ weights / (from_mean**2 @ weights)  # (E,)
+    c = mean_loss - a * mean_x  # (E,)
+    a = np.where(c < 0, (x * losses) @ weights / (x**2 @ weights), a)  # the best line through zero
+    a, c = np.where(a < 0, 0, a), np.where(a < 0, mean_loss, np.maximum(c, 0))
+    errors = (a[:, None] * x + c[:, None]) / losses - 1  # (E, n)
+    return a, c, np.sqrt(np.mean(errors**2, axis=1))
+
+
+def fit_law(cost: ArrayLike, losses: ArrayLike) -> PowerLaw:
+    """The law with the smallest relative errors, its exponent to two digits: from 0.01 to 3.
+
+    Args:
+        cost: of each run, (n,), in any unit: multiply-accumulates, seconds. Take one that makes a readable, millions.
+        losses: of each run, (n,).
+
+    Raises:
+        ValueError: numbers that aren't positive, lists of different lengths, or fewer than three different costs.
+    """
+    x, y = _runs(cost, losses)
+    a, c, errors = lines(x, y, EXPONENTS)
+    best = int(errors.argmin())
+    return PowerLaw(float(a[best]), float(EXPONENTS[best]), float(c[best]))
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What a law says of a run that nobody has made, and how far chance alone would have moved it.
+
+    Args:
+        law: fitted to all runs.
+        loss: the law at the new cost.
+        run: (low, high): 95 of 100 new runs of this cost fall between, if the law's form is right.
+        exponent: (low, high) of b.
+        floor: (low, high) of c.
+        laws: fitted to runs drawn again.
+    """
+
+    law: PowerLaw
+    loss: float
+    run: tuple[float, float]
+    exponent: tuple[float, float]
+    floor: tuple[float, float]
+    laws: tuple[PowerLaw, ...]
+
+
+def foretell(cost: ArrayLike, losses: ArrayLike, new_cost: float, *, draws: int = 1000, seed: int = 0) -> Foretold:
+    """Fit the law, and foretell a run of another cost, with intervals by a bootstrap of the residuals.
+
+    Each draw puts the factors by which runs miss the law on it again, in another order and with repetitions, fits a law
+    to that, and adds such a factor to the new run, too. The fit follows the runs, so what they miss it by is
+    √(n / (n - 3)) times too small; that is made good. A wrong form of the law is in no interval.
+
+    Args:
+        cost: of each run, (n,), n at least 4.
+        losses: of each run, (n,).
+        new_cost: in the same unit.
+        draws: how often.
+        seed: of the draws.
+
+    Raises:
+        ValueError: as :func:`fit_law`, or fewer than four runs, which leave nothing to estimate chance from.
+    """
+    x, y = _runs(cost, losses)
+    n = len(x)
+    if n < 4:
+        raise ValueError(f"{n} runs fix a law of three numbers without any error to measure: make at least 4")
+    law = fit_law(x, y)
+    misses = np.log(y / law(x)) * math.sqrt(n / (n - 3))  # (n,)
+    random = np.random.default_rng(seed)
+    drawn = [fit_law(x, law(x) * np.exp(random.choice(misses, n))) for _ in range(draws)]
+    runs = [float(again(new_cost) * np.exp(random.choice(misses))) for again in drawn]
+    exponents, floors = [again.b for again in drawn], [again.c for again in drawn]
+    return Foretold(law, float(law(new_cost)), interval(runs), interval(exponents), interval(floors), tuple(drawn))
+
+
+def interval(values: Sequence[float] | Array, share: float = 0.95) -> tuple[float, float]:
+    """The middle share of some numbers: what is left when as much is cut off below as above."""
+    low, high = np.quantile(values, [(1 - share) / 2, (1 + share) / 2])
+    return float(low), float(high)
+
+
+def frontier(cost: ArrayLike, losses: ArrayLike) -> NDArray[np.bool_]:
+    """Which runs are worth their cost: no other run loses less, or as little, for less, or for as much, (n,).
+
+    Two runs of the same cost and loss are both worth it.
+    """
+    x, y = np.asarray(cost, float), np.asarray(losses, float)
+    no_worse = (x[:, None] <= x) & (y[:, None] <= y)  # (n, n): run i is neither dearer nor worse than run j
+    better = no_worse & ((x[:, None] < x) | (y[:, None] < y))
+    return np.logical_not(better.any(axis=0))
+
+
+def grown(config: ViTConfig, factor: float) -> ViTConfig:
+    """The model grown, or shrunk, in all its sizes at once: depth, heads, width and MLP by one factor.
+
+    Each is rounded to whole layers and heads; the width of a head stays, and the MLP's share of the width.
+
+    Raises:
+        ValueError: a factor that isn't positive.
+    """
+    if not factor > 0:
+        raise ValueError(f"a model grows by a positive factor, got {factor}")
+    depth, heads = (max(1, math.floor(factor * size + 0.5)) for size in (config.depth, config.num_heads))
+    dim = heads * (config.dim // config.num_heads)
+    return replace(config, depth=depth, num_heads=heads, dim=dim, mlp_dim=round(dim * config.mlp_dim / config.dim))
+
+
+def images_per_second(
+    model: nn.Module, images: Tensor, *, rounds: int = 5, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """How many images a second the model answers: the fastest of some rounds, after one to warm up.
+
+    The paper's appendix D.5 takes the best batch size, too: call this for several.
+
+    Args:
+        model: in eval mode, where the images are.
+        images: one batch, (B, C, H, W).
+        rounds: the fastest counts, since whatever else the machine does makes a round only longer.
+        clock: in seconds. On a busy machine, one thread of a processor is measured best by ``time.thread_time``.
+    """
+    wait: Any = torch.cuda.synchronize if images.is_cuda else lambda: None  # a GPU works on after the call returns
+    times = []
+    with torch.inference_mode():
+        for _ in range(1 + rounds):
+            begin = clock()
+            model(images)
+            wait()
+            times.append(clock() - begin)
+    return len(images) / min(times[1:])
+
+
+def _runs(cost: ArrayLike, losses: ArrayLike) -> tuple[Array, Array]:
+    x, y = np.asarray(cost, float), np.asarray(losses, float)
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(f"costs {x.shape} and losses {y.shape} must be two lists of one length, a number a run")
+    for name, values in (("costs", x), ("losses", y)):
+        if not (np.isfinite(values).all() and (values > 0).all()):
+            raise ValueError(f"{name} must be positive numbers, got {values.min():g}: leave out runs that failed")
+    different = len(np.unique(x))
+    if different < 3:
+        raise ValueError(f"a law has three numbers, and {different} different costs don't fix it: take 3 or more")
+    return x, y
