@@ -30,9 +30,9 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab: $(READY)
 	$(BIN)/jupyter lab $(AS_ROOT) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
-# The checks run beside the tests, while these are collected; what they say stands at the end.
+# The checks run beside the tests, while these are collected; what they say stands at the end. (Not $(MAKE): a dry run would run them.)
 test: $(NBGRADER)
-	@$(MAKE) --no-print-directory check > $(VENV)/check.log 2>&1 & CHECK=$$!; \
+	@$(MAKE_COMMAND) --no-print-directory check > $(VENV)/check.log 2>&1 & CHECK=$$!; \
 	$(PYTEST) $(COVERED); TESTS=$$?; \
 	wait $$CHECK; CHECKS=$$?; cat $(VENV)/check.log; exit $$((TESTS + CHECKS))
 
