@@ -198,6 +198,12 @@ SCALING_NUMBERS = Exercise(
             _WAYS,
             {"tokens": 50},
         ),
+        Mistake(
+            "depth forgotten",
+            "Nine times is what width alone costs. There are three times the layers, too.",
+            _TOGETHER,
+            {"together": 9},
+        ),
         Mistake("one factor alone", "Depth and width grow, and width counts twice.", _TOGETHER, {"together": 3}),
         Mistake(
             "sizes added up",
@@ -534,6 +540,12 @@ FIT_LAW = Exercise(
             Slip(_fit, x_of=lambda cost, b: cost**b),
         ),
         Mistake(
+            "the logarithm of the cost as x",
+            "x is C^-b: a power, which changes with each b. Then L = a x + c is the straight line.",
+            _LAW,
+            Slip(_fit, x_of=lambda cost, b: -b * cost.log()),
+        ),
+        Mistake(
             "the sum of the absolute errors",
             "You choose the b with the smallest absolute errors. The text asks for the squares.",
             _LAW,
@@ -565,6 +577,12 @@ FIT_LAW = Exercise(
             Slip(_fit, choose=lambda errors: 0),
         ),
         Mistake(
+            "the number of the exponent",
+            "You return its place in the list. exponents[best] is b.",
+            _LAW,
+            Slip(_fit, give=lambda exponents, best: torch.tensor(float(best))),
+        ),
+        Mistake(
             "no floor",
             "Your line goes through zero, so c is zero. Fit slope and intercept.",
             _STRAIGHT,
@@ -585,6 +603,12 @@ FIT_LAW = Exercise(
             "This is the package's way, by errors in percent. The text asks for plain least squares.",
             _LAW,
             Slip(_fit, line=_relative_line, error=lambda guess, loss: (guess / loss - 1).square().sum()),
+        ),
+        Mistake(
+            "plain lines, chosen by relative errors",
+            "The lines are right, and then you choose b by errors in percent. Take the squares of L's own errors.",
+            _LAW,
+            Slip(_fit, error=lambda guess, loss: (guess / loss - 1).square().sum()),
         ),
         Mistake(
             "a line through the logarithms",
