@@ -431,7 +431,7 @@ WRONG = {
         (pool_without_transpose, ""),
         (lambda z, probe, *rest: probe, "has shape"),
         (lambda *given: None, "result is None"),
-        (lambda *given: pool_by_hand(*given[:-1], 1), "a single head"),
+        (lambda *given: pool_by_hand(*given[:-1], 1), "one head of width D"),
         (lambda *given: pool_by_hand(*given).sum(0, keepdim=True), "has shape"),
     ),
 }
