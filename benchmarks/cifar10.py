@@ -20,55 +20,20 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import vit_tutorial as vt
 from vit_tutorial import hybrid, runs, train
 from vit_tutorial.recipe import Recipe
+from vit_tutorial.resnet import ResNet
 
 HERE = Path(__file__).parent
 STEM = hybrid.ConvStem(((32, 3, 1), (64, 3, 2), (128, 3, 2), (128, 3, 1)))
 SHAPE = {"image_size": 32, "patch_size": 4, "num_classes": 10, "dim": 128, "num_heads": 2, "mlp_dim": 256}
+BLOCKS = ((32, 1), (32, 1), (64, 2), (64, 1), (128, 2), (128, 1))  # of the ResNet: channels, stride
 EPOCHS = {"hybrid": 20, "vit": 16, "resnet": 13}  # as many as the hybrid's CPU time holds
 VALIDATION = 0.1  # of the training images
-
-
-class Residual(nn.Module):
-    """Two 3 x 3 convolutions around a shortcut (arXiv 1512.03385): (B, C, H, W) -> (B, F, H / stride, W / stride)."""
-
-    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, channels, 3, stride, padding=1, bias=False)
-        self.norm1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(channels)
-        self.shortcut: nn.Module = nn.Identity()
-        if stride > 1:
-            conv = nn.Conv2d(in_channels, channels, 1, stride, bias=False)
-            self.shortcut = nn.Sequential(conv, nn.BatchNorm2d(channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.norm1(self.conv1(x)))
-        return F.relu(self.shortcut(x) + self.norm2(self.conv2(y)))
-
-
-class ResNet(nn.Module):
-    """Thirteen 3 x 3 convolutions: images (B, 3, 32, 32) -> logits (B, 10)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU())
-        self.blocks = nn.Sequential(
-            Residual(32, 32, 1), Residual(32, 32, 1),
-            Residual(32, 64, 2), Residual(64, 64, 1),
-            Residual(64, 128, 2), Residual(128, 128, 1),
-        )  # fmt: skip
-        self.head = nn.Linear(128, 10)
-
-    def forward(self, images: Tensor) -> Tensor:
-        x = self.blocks(self.first(images))  # (B, 128, 8, 8)
-        return self.head(x.mean(dim=(2, 3)))  # (B, 10)
 
 
 def model_of(name: str) -> nn.Module:
@@ -78,7 +43,7 @@ def model_of(name: str) -> nn.Module:
         return vt.ViT(vt.ViTConfig(**SHAPE, depth=3, stem=STEM))
     if name == "vit":
         return vt.ViT(vt.ViTConfig(**SHAPE, depth=5))
-    return ResNet()
+    return ResNet(BLOCKS, 10)
 
 
 def recipe_of(epochs: int) -> Recipe:
@@ -122,23 +87,13 @@ def train_one(name: str, data: vt.data.Data, out: Path, epochs: int, resume: boo
 # ------------------------------------------------------------------------------------------------------- the report
 
 
-def macs_of(name: str) -> int:
-    """Multiply-accumulates of one image's forward pass."""
-    model = model_of(name)
+def macs_of(model: nn.Module) -> int:
+    """Multiply-accumulates of one image's forward pass. (torch's counter leaves fused attention out, on a CPU.)"""
     if isinstance(model, vt.ViT):
         return vt.count_macs(model.config)
-    total = 0
-
-    def count(layer: nn.Module, _: object, output: Tensor) -> None:
-        nonlocal total
-        kernel = layer.get_parameter("weight")[0].numel()
-        total += output[0].numel() * kernel
-
-    for layer in model.modules():
-        if isinstance(layer, (nn.Conv2d, nn.Linear)):
-            layer.register_forward_hook(count)
-    model(torch.zeros(1, 3, 32, 32))
-    return total
+    with FlopCounterMode(display=False) as counter, torch.inference_mode():
+        model.eval()(torch.zeros(1, 3, 32, 32))
+    return int(counter.get_total_flops()) // 2
 
 
 def interval(share: float, images: int, z: float = 1.96) -> tuple[float, float]:
@@ -172,7 +127,7 @@ def report(out: Path) -> None:
         low, high = interval(result["test_accuracy"], 10_000)
         spent = f"{len(result['history'])} | {result['cpu_minutes'][-1]:.1f}"
         print(
-            f"| {result['run']} | {result['parameters']:,} | {macs_of(result['run']) / 1e6:.1f} M | "
+            f"| {result['run']} | {result['parameters']:,} | {macs_of(model_of(result['run'])) / 1e6:.1f} M | "
             f"{spent} | {until(result, 0.8)} | {until(result, 0.85)} | "
             f"{result['history'][-1]['test_accuracy']:.1%} | {result['test_accuracy']:.2%} [{low:.1%}, {high:.1%}] |"
         )

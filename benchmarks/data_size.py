@@ -14,14 +14,15 @@ benchmarks/data_size.csv as soon as it is done; rows that are there are not run 
 from __future__ import annotations
 
 import argparse
-import csv
 import statistics
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import sheet
 import torch
+from cifar10 import macs_of
 from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -54,23 +55,6 @@ def model_of(name: str, num_classes: int, seed: int) -> nn.Module:
     if name == "vit":
         return vt.ViT(vt.ViTConfig(**SHAPE, num_classes=num_classes, depth=3))
     return vt.ViT(vt.ViTConfig(**SHAPE, num_classes=num_classes, depth=2, stem=STEM))
-
-
-def macs_of(model: nn.Module) -> int:
-    """Multiply-accumulates of one image's forward pass."""
-    if isinstance(model, vt.ViT):
-        return vt.count_macs(model.config)
-    total = 0
-
-    def count(layer: nn.Module, _: object, output: Tensor) -> None:
-        nonlocal total
-        total += output[0].numel() * layer.get_parameter("weight")[0].numel()
-
-    for layer in model.modules():
-        if isinstance(layer, (nn.Conv2d, nn.Linear)):
-            layer.register_forward_hook(count)
-    model.eval()(torch.zeros(1, 3, 32, 32))
-    return total
 
 
 def fit(model: nn.Module, data: vt.data.Data, augment: str, optimizer: str, rate: float, seed: int, steps: int) -> None:
@@ -118,29 +102,14 @@ def of_classes(data: vt.data.Data, first: int, count: int) -> vt.data.Data:
     return replace(data, classes=classes, train=part(data.train), test=part(data.test))
 
 
-def rows() -> list[dict[str, str]]:
-    if not CSV.exists():
-        return []
-    with CSV.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def is_done(*row: object) -> bool:
     """Whether the row that begins so is in the file."""
-    return any(list(known.values())[: len(row)] == [str(value) for value in row] for known in rows())
-
-
-def note(*row: object) -> None:
-    if not CSV.exists():
-        CSV.write_text(",".join(COLUMNS) + "\n")
-    with CSV.open("a", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerow(row)
-    print(*row, flush=True)
+    return any(list(known.values())[: len(row)] == [str(value) for value in row] for known in sheet.read(CSV))
 
 
 def best_rate(name: str, model: str) -> float:
     """Of AdamW's rates, the one that did best on what was held out."""
-    found = [row for row in rows() if (row["data"], row["part"], row["model"]) == (name, "rates", model)]
+    found = [row for row in sheet.read(CSV) if (row["data"], row["part"], row["model"]) == (name, "rates", model)]
     adamw = [row for row in found if row["optimizer"] == "adamw"]
     if len(adamw) < len(RATES["adamw"]):
         raise SystemExit("run `rates` first: the other parts take the rate that it finds for each model")
@@ -168,7 +137,7 @@ def one(
     # What is chosen needs the images held out alone; what is told, the test split alone.
     held_out = f"{accuracy(model, held):.4f}" if part == "rates" else ""
     test = "" if part == "rates" else f"{accuracy(model, data):.4f}"
-    note(*known, held_out, test, f"{time.process_time() - begin:.0f}")
+    sheet.add(CSV, COLUMNS, [*known, held_out, test, f"{time.process_time() - begin:.0f}"])
 
 
 def rates(name: str, data: vt.data.Data) -> None:
@@ -192,7 +161,11 @@ def pretrained(name: str, data: vt.data.Data, seeds: int) -> None:
     for seed in range(seeds):
         for model_name in MODELS:
             rate, model = best_rate(name, model_name), model_of(model_name, 5, seed)
-            done = [(row["part"], row["seed"]) for row in rows() if (row["data"], row["model"]) == (name, model_name)]
+            done = [
+                (row["part"], row["seed"])
+                for row in sheet.read(CSV)
+                if (row["data"], row["model"]) == (name, model_name)
+            ]
             if done.count(("five, pretrained", str(seed))) == len(FIVE):
                 continue
             fit(model, vt.data.hold_out(before, 0.1), "crop+flip", "adamw", rate, seed, FIRST_STEPS)
@@ -209,7 +182,7 @@ def pretrained(name: str, data: vt.data.Data, seeds: int) -> None:
 def series(name: str, part: str, model: str, augment: str) -> dict[int, list[float]]:
     """Test accuracies in percent by the number of training images."""
     found: dict[int, list[float]] = {}
-    for row in rows():
+    for row in sheet.read(CSV):
         if (row["data"], row["part"], row["model"], row["augment"]) == (name, part, model, augment):
             found.setdefault(int(row["images"]), []).append(100 * float(row["test"]))
     return dict(sorted(found.items()))
@@ -259,13 +232,13 @@ def report(name: str) -> None:
     for model in MODELS:
         held_out = {
             (row["optimizer"], float(row["rate"])): f"{100 * float(row['held_out']):.1f}"
-            for row in rows()
+            for row in sheet.read(CSV)
             if (row["data"], row["part"], row["model"]) == (name, "rates", model)
         }
         cells = [held_out.get((o, r), "–") for o, several in RATES.items() for r in several]
         print(f"| {model} | " + " | ".join(cells) + " |")
-    minutes = sum(float(row["cpu_seconds"]) for row in rows() if row["data"] == name) / 60
-    print(f"\n{sum(row['data'] == name for row in rows())} runs, {minutes:.0f} CPU minutes")
+    minutes = sum(float(row["cpu_seconds"]) for row in sheet.read(CSV) if row["data"] == name) / 60
+    print(f"\n{sum(row['data'] == name for row in sheet.read(CSV))} runs, {minutes:.0f} CPU minutes")
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import sheet
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -127,13 +128,6 @@ def run(recipe: str, seed: int) -> dict[str, Any]:
     return dict(zip(COLUMNS, (recipe, seed, errors, f"{accuracy:.4f}", f"{seconds:.1f}"), strict=True))
 
 
-def rows() -> list[dict[str, str]]:
-    if not CSV.exists():
-        return []
-    with CSV.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def by_chance(ours: list[int], others: list[int]) -> float:
     """The share of all ways to split both into two such groups that put the means as far apart: a permutation test."""
     both, n = ours + others, len(ours)
@@ -155,7 +149,7 @@ def interval(errors: float, images: int, z: float = 1.96) -> tuple[float, float]
 def table() -> str:
     errors: dict[str, list[int]] = {recipe: [] for recipe in (*CHANGES, *ADAM, *CLASSIC)}
     images = 360
-    for row in sorted(rows(), key=lambda row: int(row["seed"])):
+    for row in sorted(sheet.read(CSV), key=lambda row: int(row["seed"])):
         errors[row["recipe"]].append(int(row["errors"]))
     lines = ["| recipe | errors of 360, by seed | median accuracy | mean accuracy | as far from ours by chance |",
              "|---|---|---|---|---|"]  # fmt: skip
@@ -181,7 +175,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2, help="processes, of one thread each")
     args = parser.parse_args()
-    done = {(row["recipe"], int(row["seed"])) for row in rows()}
+    done = {(row["recipe"], int(row["seed"])) for row in sheet.read(CSV)}
     wanted = [(recipe, 0) for recipe in CLASSIC]
     wanted += [(recipe, seed) for recipe in (*CHANGES, *ADAM) for seed in range(args.seeds)]  # row by row
     if not CSV.exists():

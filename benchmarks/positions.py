@@ -23,6 +23,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+import sheet
 import torch
 from scipy import stats
 
@@ -66,13 +67,6 @@ def run(data: str, image_size: int | None, kind: Kind, place: Place, epochs: int
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def rows() -> list[dict[str, str]]:
-    if not CSV.exists():
-        return []
-    with CSV.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def interval(values: list[float]) -> str:
     """The mean, and Student's 95 % interval of it, in percent."""
     mean = statistics.mean(values)
@@ -89,7 +83,7 @@ def table(data: str, epochs: int) -> str:
         for place in EVERY:
             found = [
                 float(row["test_accuracy"])
-                for row in rows()
+                for row in sheet.read(CSV)
                 if (row["data"], row["kind"], row["place"], int(row["epochs"])) == (data, kind, place, epochs)
             ]
             cells.append(interval(found) if found else "–")
@@ -105,7 +99,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2, help="processes, of one thread each")
     args = parser.parse_args()
-    done = {(row["data"], row["kind"], row["place"], int(row["epochs"]), int(row["seed"])) for row in rows()}
+    done = {(row["data"], row["kind"], row["place"], int(row["epochs"]), int(row["seed"])) for row in sheet.read(CSV)}
     wanted = [
         (kind, place, seed)
         for seed in range(args.seeds)

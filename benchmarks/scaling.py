@@ -25,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import sheet
 import torch
 from matplotlib.figure import Figure
 
@@ -70,28 +71,10 @@ def resized(data: vt.data.Data, size: int) -> vt.data.Data:
     return replace(data, image_size=(size, size), train=part(data.train), test=part(data.test))
 
 
-def speed(model: vt.ViT, size: int) -> float:
-    """Images a second, forward, in batches of 64: the median of five."""
-    images, times = torch.rand(64, 3, size, size), []
-    with torch.inference_mode():
-        for _ in range(6):
-            begin = time.perf_counter()
-            model(images)
-            times.append(time.perf_counter() - begin)
-    return 64 / statistics.median(times[1:])
-
-
-def rows() -> list[dict[str, str]]:
-    if not CSV.exists():
-        return []
-    with CSV.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def one(name: str, data: vt.data.Data, part: str, value: Any, seed: int) -> None:
     """One row, unless it is there."""
     known = [name, part, str(value), str(seed)]
-    if any([row[column] for column in COLUMNS[:4]] == known for row in rows()):
+    if any([row[column] for column in COLUMNS[:4]] == known for row in sheet.read(CSV)):
         return
     config, begin = config_of(part, value), time.process_time()
     pictures = resized(data, int(str(config.image_size)))
@@ -102,15 +85,12 @@ def one(name: str, data: vt.data.Data, part: str, value: Any, seed: int) -> None
         epochs=EPOCHS, batch_size=128, learning_rate=2e-3, augment="crop+flip", seed=seed, precision="bf16"
     )
     history = train.fit(model, held, recipe, progress=False)
-    test, quick = train.evaluate(model, pictures)["test_accuracy"], speed(model.eval(), int(str(config.image_size)))
+    test = train.evaluate(model, pictures)["test_accuracy"]
+    quick = scaling.images_per_second(model.eval(), torch.rand(64, 3, *as_pair(config.image_size, "image_size")))
     numbers = [vt.count_parameters(config), vt.count_macs(config), f"{quick:.0f}"]
     found = [f"{history[-1]['test_loss']:.4f}", f"{history[-1]['test_accuracy']:.4f}", f"{test:.4f}"]
     row = [*known, *numbers, *found, f"{time.process_time() - begin:.0f}"]
-    if not CSV.exists():
-        CSV.write_text(",".join(COLUMNS) + "\n")
-    with CSV.open("a", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerow(row)
-    print(*row, flush=True)
+    sheet.add(CSV, COLUMNS, row)
 
 
 # ----------------------------------------------------------------------------------------------- the law, foretold
@@ -118,7 +98,7 @@ def one(name: str, data: vt.data.Data, part: str, value: Any, seed: int) -> None
 
 def measured(name: str) -> tuple[list[float], list[float]]:
     """Millions of MACs and losses of the sizes that the law is fitted to: one number a run."""
-    chosen = [row for row in rows() if row["data"] == name and row["part"] == "together"]
+    chosen = [row for row in sheet.read(CSV) if row["data"] == name and row["part"] == "together"]
     chosen = [row for row in chosen if float(row["value"]) in TOGETHER]
     return [float(row["macs"]) / 1e6 for row in chosen], [float(row["held_out_loss"]) for row in chosen]
 
@@ -127,7 +107,7 @@ def predict(name: str) -> None:
     """Fit the law to the sizes that have run, and write down what the next one will reach."""
     if FORETOLD.exists():
         raise SystemExit(f"{FORETOLD.name} is written: a prediction isn't changed afterwards")
-    if any(row["value"] == str(NEXT) for row in rows() if row["part"] == "together"):
+    if any(row["value"] == str(NEXT) for row in sheet.read(CSV) if row["part"] == "together"):
         raise SystemExit("the next size has run already: it can't be foretold any more")
     macs, losses = measured(name)
     ahead = vt.count_macs(config_of("together", NEXT))
@@ -177,7 +157,7 @@ def speeds(rounds: int = 5) -> None:
 
 def report(name: str) -> None:
     """The table, a row a model, with the means over its seeds; what was foretold; scaling.png."""
-    found = [row for row in rows() if row["data"] == name]
+    found = [row for row in sheet.read(CSV) if row["data"] == name]
     with SPEED.open(newline="") as file:
         quick = {(row["part"], row["value"]): float(row["images_per_second"]) for row in csv.DictReader(file)}
     print("| part | value | parameters | MACs | images/s | runs | loss held out | held out | test | CPU s |")

@@ -14,7 +14,6 @@ patch is left out: with 16 times 512 outputs a patch its last layer costs more t
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
 import itertools
 import statistics
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import sheet
 import torch
 from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
@@ -170,17 +170,8 @@ def probed(way: str, labels: int, data: vt.data.Data, seed: int, out: Path) -> t
 # ------------------------------------------------------------------------------------------------------- the report
 
 
-def rows() -> list[dict[str, str]]:
-    if not CSV.exists():
-        return []
-    with CSV.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def transfer(name: str, data: vt.data.Data, seeds: int, out: Path) -> None:
-    done = {(row["data"], row["way"], row["how"], int(row["labels"]), int(row["seed"])) for row in rows()}
-    if not CSV.exists():
-        CSV.write_text(",".join(COLUMNS) + "\n")
+    done = {(row["data"], row["way"], row["how"], int(row["labels"]), int(row["seed"])) for row in sheet.read(CSV)}
     for seed in range(seeds):
         for way in ("scratch", *WAYS):
             for labels in LABELS:
@@ -192,9 +183,7 @@ def transfer(name: str, data: vt.data.Data, seeds: int, out: Path) -> None:
                     rate, held_out, accuracy = run(way, labels, data, seed, out)
                     spent = f"{time.process_time() - begin:.0f}"
                     row = [name, way, how, labels, seed, rate, f"{held_out:.4f}", f"{accuracy:.4f}", spent]
-                    with CSV.open("a", newline="") as file:
-                        csv.writer(file, lineterminator="\n").writerow(row)
-                    print(row, flush=True)
+                    sheet.add(CSV, COLUMNS, row)
 
 
 def report(name: str) -> None:
@@ -210,7 +199,7 @@ def report(name: str) -> None:
                 wanted = (name, way, how, str(labels))
                 found = [
                     100 * float(row["test_accuracy"])
-                    for row in rows()
+                    for row in sheet.read(CSV)
                     if (row["data"], row["way"], row["how"], row["labels"]) == wanted
                 ]
                 points.append(found)
