@@ -5,9 +5,10 @@ import io
 
 import pytest
 import torch
-from solutions_02 import starting
-from solutions_05 import Block
+from solutions_02 import starting, stretch_by_loops
+from solutions_05 import Block, Stack
 from solutions_06 import ByLoop
+from solutions_08 import distance_by_loops, relevance_by_loops, rollout_by_einsum
 from torch import nn
 from torch.nn import functional as F
 
@@ -30,6 +31,20 @@ def more_keys_than_a_chunk(q, k, v, chunk):
     return mixed / total
 
 
+def all_scores_at_once(q, k, v, chunk):
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    top, total, mixed = scores.amax(-1, keepdim=True), 0, 0
+    for some, values in zip(scores.split(chunk, -1), v.split(chunk, 1), strict=True):
+        powers = (some - top).exp()
+        total, mixed = total + powers.sum(-1, keepdim=True), mixed + powers @ values
+    return mixed / total
+
+
+def only_larger_grids(grid, size, right=stretch_by_loops):
+    """Right, unless the new grid has two rows."""
+    return right(grid, size) if size[0] != 2 else right(grid, (3, size[1]))[:2]
+
+
 def hidden_units_joined(x, w1, b1, w2, b2, pieces):
     parts = zip(w1.chunk(pieces), b1.chunk(pieces), strict=True)
     return F.linear(torch.cat([F.gelu(F.linear(x, a, b)) for a, b in parts], -1), w2, b2)
@@ -39,6 +54,39 @@ class OneNormWithTorchsEps(Block):
     def __init__(self, dim, *sizes, **rates):
         super().__init__(dim, *sizes, **rates)
         self.norm2 = nn.LayerNorm(dim)
+
+
+class AnotherDropoutInTheMLP(Block):
+    def __init__(self, dim, num_heads, mlp_dim, dropout=0.0, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
+        self.mlp = vt.MLP(dim, mlp_dim, dropout=0.8 * dropout)
+
+
+class OneRateOfDropPath(Block):
+    def __init__(self, dim, num_heads, mlp_dim, dropout=0.0, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, dropout, 0.3 if drop_path else 0.0)
+
+
+class DropoutBesides(Stack):
+    """Dropout at the rate of drop path, in the blocks that have one."""
+
+    def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
+        for block in self.blocks:
+            block.mlp.dropout.p = block.drop_path.p
+
+
+def kept_by_shape(work):
+    """The first answer for each shape of the first argument, again and again."""
+    kept = {}
+
+    def answer(x, *more):
+        shape = tuple(x.shape) if isinstance(x, torch.Tensor) else tuple(x[0].shape)
+        if shape not in kept:
+            kept[shape] = work(x, *more)
+        return kept[shape]
+
+    return answer
 
 
 class DrawnAnew(ByLoop):
@@ -124,13 +172,21 @@ def of_both(checkpoint):
 ONCE_PASSED = [
     ("embeddings", starting(draw=one_number_a_token), "the same for all channels"),
     ("attention_in_chunks", more_keys_than_a_chunk, "the powers of 3 keys are there at once"),
+    ("attention_in_chunks", all_scores_at_once, "the scores of all 5 keys are there at once"),
+    ("stretch", only_larger_grids, "grid (4, 3, 2) -> (2, 5)"),
     ("mlp_in_pieces", hidden_units_joined, "hidden units are there at once"),
     ("encoder_block", OneNormWithTorchsEps, "torch's eps in the second norm"),
+    ("encoder_block", AnotherDropoutInTheMLP, "what a number of equal images becomes, in training,"),
+    ("encoder_block", OneRateOfDropPath, "300 equal images, drop_path=0.6"),
+    ("encoder", DropoutBesides, "in training mode, compared with evaluation mode, is another one"),
     ("vit", DrawnAnew, "times as far"),
     ("vit", SeededBlocks, "the same numbers in two blocks"),
     ("drop_path_rates", lambda depth, last: (last * i / max(depth - 1, 1) for i in range(depth)), "a generator"),
     ("schedule", lambda i, n, warmup: train.schedule(i, steps=n, warmup=warmup), "the package's own schedule"),
     ("parameter_groups", lambda *a: train.parameter_groups(*a), "the package's own parameter_groups"),
+    ("rollout", kept_by_shape(rollout_by_einsum), "of the first call is kept for the next"),
+    ("relevance_matrix", kept_by_shape(relevance_by_loops), "of the first call is kept for the next"),
+    ("attention_distance", kept_by_shape(distance_by_loops), "of the first call is kept for the next"),
     ("relevance_matrix", relevance_in_place, "argument 1 was changed in place"),
     ("teacher", teacher(lambda name: "head" not in name), "There is no blocks.0.head.module.weight"),
     ("teacher", teacher(lambda name: "backbone" in name), "backbones.weight shouldn't be there"),

@@ -85,7 +85,7 @@ def call(work: Any, case: Case, differentiable: bool = False) -> Result:
     of the result in each argument: only for an exercise whose text says that the work must be differentiable.
     """
     observed = _called(work, case, differentiable)
-    if observed["result"] is not None and any(isinstance(x, Tensor) for x in case.args):
+    if observed["result"] is not None and any(map(_tensors, case.args)):
         observed[SECOND] = _once_more(work, case, observed["result"])
     return observed
 
@@ -122,14 +122,19 @@ def _once_more(work: Any, case: Case, result: Any) -> Any:
     """
     first = [(x, x.detach().clone()) for x in _tensors(result)]
     with torch.no_grad(), _unheard():
-        again = work(*(_turned(x) if isinstance(x, Tensor) else _copy(x) for x in case.args))
+        again = work(*map(_turned, case.args))
     if any(not torch.equal(x.detach(), before) and not before.isnan().any() for x, before in first):
         raise Fault("a second call changes the result of the first: make a new tensor in each call")
     return again
 
 
-def _turned(x: Tensor) -> Tensor:
-    """A tensor rolled along its first axis that is longer than 1: what holds of its last axes goes on holding."""
+def _turned(x: Any) -> Any:
+    """A tensor rolled along its first axis that is longer than 1: what holds of its last axes goes on holding.
+
+    The tensors of a list are rolled one by one, anything else is copied.
+    """
+    if not isinstance(x, Tensor):
+        return [_turned(part) for part in x] if type(x) is list else _copy(x)
     axis = next((axis for axis, length in enumerate(x.shape) if length > 1), None)
     return x.clone() if axis is None else x.detach().roll(1, axis)
 

@@ -1110,6 +1110,10 @@ def _observe_chunks(work: Any, case: Case) -> Result:
         if len(shape) > 2 and chunk < shape[-1] < keys and (shape[-2] == queries or shape[-1] not in apart):
             said = f"the powers of {shape[-1]} keys are there at once (a tensor of shape {shape})"
             raise Fault(f"{said}: take {chunk} keys at a time")
+    for _, shape in operations.seen:
+        if keys > chunk and shape[-2:] in ((queries, keys), (keys, queries)):  # queries, keys and width all differ
+            said = f"the scores of all {keys} keys are there at once (a tensor of shape {shape})"
+            raise Fault(f"{said}: take {chunk} keys at a time")
     return observed
 
 

@@ -764,14 +764,18 @@ def _block_cases() -> list[Case]:
         quiet = {name: x * 0 if name.startswith(silent) else x for name, x in made[1].weights.items()}
         made.append(Case(f"as the second, {branch} alone speaks", made[1].args, made[1].build, quiet))
     z = normal(1, 2, 4).expand(300, 2, 4)
-    for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.3)):
+    for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.3), ("drop_path", 0.0, 0.6)):
         label = f"300 equal images, {name}={max(dropout, drop_path)}"
         made.append(Case(label, (z,), (4, 2, 6, dropout, drop_path), _weights(EncoderBlock, 4, 2, 6)))
     # One branch silent: its last layer holds zeros, so that what varies comes from the other.
     for branch, silent in (("attention", "mlp.fc2"), ("MLP", "attention.proj")):
         weights = _weights(EncoderBlock, 4, 2, 6)
         weights = weights | {name: torch.zeros_like(x) for name, x in weights.items() if name.startswith(silent)}
-        made.append(Case(f"300 equal images, dropout=0.5, {branch} alone speaks", (z,), (4, 2, 6, 0.5, 0.0), weights))
+        # One hidden unit alone is heard, so that there are three ways in which a number and that unit fall.
+        weights["mlp.fc2.weight"] = weights["mlp.fc2.weight"] * (torch.arange(6) == 2)
+        for p in (0.5, 0.2):
+            label = f"300 equal images, dropout={p}, {branch} alone speaks"
+            made.append(Case(label, (z,), (4, 2, 6, p, 0.0), weights))
     return made
 
 
@@ -811,9 +815,27 @@ def _observe_block(work: Any, case: Case) -> Result:
     }
     if "alone" in case.label:
         # What dropout of the branch's own output adds is 0 for a part of the numbers, whatever happens inside.
-        silent = ((outputs[1] - z).abs() < 1e-6).double().mean().item()
-        found["what share of the branch's numbers falls"] = "about half" if 0.4 < silent < 0.6 else f"{silent:.1f}"
+        silent = (outputs[1] - z).abs() < 1e-6
+        share = silent.double().mean().item()
+        right = not far(int(silent.sum()), silent.numel(), dropout)
+        found["what share of the branch's numbers falls"] = f"about {dropout if right else share:.1g}"
+        if "MLP" in case.label:  # torch's own attention drops weights, too, and so has no values that can be told
+            bias = case.weights["mlp.fc2.bias"][0]
+            made = _by_dropout(outputs[1][:, 0, 0], z[0, 0, 0], outputs[0][0, 0, 0] - z[0, 0, 0], bias, dropout)
+            words = f"what dropout={dropout} makes of it" if made else in_training
+            found["what a number of equal images becomes, in training,"] = Words(words)
     return found
+
+
+def _by_dropout(found: Tensor, z: Tensor, added: Tensor, bias: Tensor, p: float) -> bool:
+    """Whether numbers z, to which an MLP adds ``added`` in eval mode, became in training what dropout makes of them.
+
+    It falls on what the MLP returns, and mostly on its one hidden unit, too; ``bias`` is its second layer's.
+    """
+    once = torch.stack([z, z + added / (1 - p)])
+    twice = torch.stack([z, z + bias / (1 - p), z + (bias + (added - bias) / (1 - p)) / (1 - p)])
+    near = [(found[:, None] - way).abs() < 1e-4 for way in (once, twice)]
+    return any(bool(one.any(0).all() and one.any(1).all()) for one in near)
 
 
 class _Block(nn.Module):
@@ -1519,8 +1541,10 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     # A rate may be a number, an array or a tensor; a block of a student's own may call its part as it likes.
     parts = [part for part in module.modules() if "droppath" in type(part).__name__.lower().replace("_", "")]
     rates = [round(float(getattr(part, "p", getattr(part, "drop_prob", 0.0))), 4) for part in parts]
-    # With stochastic depth, training mode is left to chance. A single block has none.
-    run = layer(lambda *_: module, case, chance=any(rates))
+    ours = [part for part in parts if isinstance(part, DropPath)]
+    for part in ours:
+        part.p = 0.0  # nothing else may be left to chance in training mode
+    run = layer(lambda *_: module, case, chance=any(rates) and len(ours) < len(parts))
     return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | run
 
 

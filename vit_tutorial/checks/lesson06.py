@@ -790,7 +790,8 @@ DROP_PATH_RATES = Exercise(
     points=2,
     right=_rates,
     cases=lambda: [
-        Case(f"depth={depth}, last={last}", (depth, last)) for depth, last in [(4, 0.3), (18, 0.1), (2, 0.5), (1, 0.2)]
+        Case(f"depth={depth}, last={last}", (depth, last))
+        for depth, last in [(4, 0.3), (18, 0.1), (2, 0.5), (1, 0.2), (3, 0.0)]
     ],
     observe=_observe_rates,
     mistakes=(
@@ -1382,10 +1383,21 @@ def _observe_maps(work: Any, case: Case) -> Result:
     model, images = case.args
     lent = Lent(model)
     given = copied([images])
-    maps = work(model, *given)
-    if isinstance(maps, Mapping):
-        maps = [maps[layer] for layer in sorted(maps)] if _in_order(maps) else list(maps.values())
-    return {"maps": maps, "the model afterwards": lent.afterwards(), "changed": changed(given, [images], first=2)}
+    maps = _listed(work(model, *given))
+    again = _listed(work(model, images.flip(-1)))
+    return {
+        "maps": maps,
+        "the maps of a second call, for other images,": again,
+        "the model afterwards": lent.afterwards(),
+        "changed": changed(given, [images], first=2),
+    }
+
+
+def _listed(maps: Any) -> Any:
+    """The maps of a dictionary in order; anything else as it is."""
+    if not isinstance(maps, Mapping):
+        return maps
+    return [maps[layer] for layer in sorted(maps)] if _in_order(maps) else list(maps.values())
 
 
 def _in_order(maps: Mapping[Any, Any]) -> bool:
