@@ -59,7 +59,7 @@ class OneNormWithTorchsEps(Block):
 class AnotherDropoutInTheMLP(Block):
     def __init__(self, dim, num_heads, mlp_dim, dropout=0.0, drop_path=0.0):
         super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
-        self.mlp = vt.MLP(dim, mlp_dim, dropout=0.8 * dropout)
+        self.mlp = vt.MLP(dim, mlp_dim, dropout=0.95 * dropout)
 
 
 class OneRateOfDropPath(Block):
