@@ -173,7 +173,7 @@ ONCE_PASSED = [
     ("embeddings", starting(draw=one_number_a_token), "the same for all channels"),
     ("attention_in_chunks", more_keys_than_a_chunk, "the powers of 3 keys are there at once"),
     ("attention_in_chunks", all_scores_at_once, "the scores of all 5 keys are there at once"),
-    ("stretch", only_larger_grids, "grid (4, 3, 2) -> (2, 5)"),
+    ("stretch", only_larger_grids, "grid (4, 3, 2) -> (2, 6)"),
     ("mlp_in_pieces", hidden_units_joined, "hidden units are there at once"),
     ("encoder_block", OneNormWithTorchsEps, "torch's eps in the second norm"),
     ("encoder_block", AnotherDropoutInTheMLP, "what a number of equal images becomes, in training,"),
