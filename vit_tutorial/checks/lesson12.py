@@ -10,8 +10,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Slip, answers, call, check, normal
+from vit_tutorial.checks.harness import (
+    Case,
+    Exercise,
+    Fault,
+    Forbidden,
+    Mistake,
+    Result,
+    Slip,
+    answers,
+    call,
+    check,
+    normal,
+)
 
 __all__ = [
     "check_bias_numbers",
@@ -263,7 +276,7 @@ CONV_MATRIX = Exercise(
     right=_conv_matrix(),
     cases=lambda: [
         Case(f"a kernel of {k} × {k}, a picture of {H} × {W}", (normal(k, k, seed=k), (H, W)))
-        for k, H, W in ((3, 3, 4), (3, 5, 3), (1, 2, 3), (5, 5, 6))
+        for k, H, W in ((3, 3, 4), (3, 5, 3), (1, 2, 3), (5, 5, 6), (3, 1, 4), (5, 3, 2))
     ],
     observe=call,
     mistakes=(
@@ -422,6 +435,8 @@ RECEPTIVE_FIELD = Exercise(
             [(4, 4)],
             [(7, 2), (3, 2), (1, 1), (3, 1)],
             [],
+            [(2, 3)],
+            [(5, 1), (3, 3), (4, 2)],
         )
     ],
     observe=call,
@@ -569,6 +584,21 @@ def _runs(seed: int, models: Sequence[str], rates: Sequence[float], seeds: int) 
     return [runs[i] for i in order]
 
 
+def _some_broken_off(runs: list[Run]) -> list[Run]:
+    """Without a run of the worst rate and two of the best: sums, or a division by all seeds, choose another."""
+    kept = []
+    for name in dict.fromkeys(run["model"] for run in runs):
+        own = [run for run in runs if run["model"] == name]
+        rates = sorted({run["rate"] for run in own}, key=lambda rate: _mean_at(own, rate))
+        lost = {rates[-1]: (1, 2), rates[0]: (0,)}
+        kept += [run for run in own if run["seed"] not in lost.get(run["rate"], ())]
+    return [run for run in runs if run in kept]
+
+
+def _mean_at(runs: list[Run], rate: float) -> float:
+    return _mean([run for run in runs if run["rate"] == rate], "held_out")
+
+
 def _mean(runs: Iterable[Run], key: str) -> float:
     return statistics.fmean(run[key] for run in runs)
 
@@ -643,17 +673,25 @@ FAIR_COMPARISON = Exercise(
     lesson="12",
     points=4,
     right=_fair(),
-    cases=lambda: [
-        Case(f"{len(models)} models, {len(rates)} rates, {seeds} seeds", (_runs(seed, models, rates, seeds),))
-        for seed, models, rates, seeds in (
-            (1, ("resnet", "vit"), (0.001, 0.01, 0.1), 3),
-            (2, ("cnn", "hybrid", "vit"), (0.0003, 0.003, 0.03, 0.3), 2),
-            (3, ("vit",), (0.1, 0.01, 0.001, 0.0001), 4),
-            (4, ("a", "b", "c", "d"), (0.01, 0.02), 5),
-        )
-    ],
+    cases=lambda: (
+        [
+            Case(f"{len(models)} models, {len(rates)} rates, {seeds} seeds", (_runs(seed, models, rates, seeds),))
+            for seed, models, rates, seeds in (
+                (1, ("resnet", "vit"), (0.001, 0.01, 0.1), 3),
+                (2, ("cnn", "hybrid", "vit"), (0.0003, 0.003, 0.03, 0.3), 2),
+                (3, ("vit",), (0.1, 0.01, 0.001, 0.0001), 4),
+                (4, ("a", "b", "c", "d"), (0.01, 0.02), 5),
+            )
+        ]
+        + [
+            Case(
+                "2 models, 3 rates, 2 to 4 seeds",
+                (_some_broken_off(_runs(5, ("cnn", "vit"), (0.001, 0.01, 0.1), 4)),),
+            )
+        ]
+    ),
     observe=_of_each_model,
-    tolerance=1e-4,
+    tolerance=1e-6,
     explain=_what_is_chosen,
     mistakes=(
         Mistake(
@@ -668,6 +706,16 @@ FAIR_COMPARISON = Exercise(
             "You take the rate that is best on the average of all models. Each model gets its own.",
             _ONE_RATE,
             Slip(_fair, choose=lambda own, runs: _best(runs)),
+        ),
+        Mistake(
+            "a rate that is chosen by a sum in place of a mean",
+            "Not every rate has as many seeds, so a sum prefers the rate that has more of them. Divide by their "
+            "number.",
+            _ONE_RUN,
+            Slip(
+                _fair,
+                choose=lambda own, runs: _by_rate(own, lambda group: math.fsum(run["held_out"] for run in group)),
+            ),
         ),
         Mistake(
             "a rate that is chosen by its best run",
@@ -786,6 +834,8 @@ def _middle_alone(x: Tensor, weight: Tensor, grid: Size) -> Tensor:
     return x @ weight[:, :, 1, 1].T
 
 
+_BY_HAND = "this exercise asks you to do without torch's convolutions and unfold"
+
 NINE_HEADS = Exercise(
     name="nine_heads",
     lesson="12",
@@ -796,10 +846,20 @@ NINE_HEADS = Exercise(
             f"x ({B}, {R * C}, {channels}), weight ({F}, {channels}, 3, 3), {R} rows, {C} columns",
             (normal(B, R * C, channels, seed=R), normal(F, channels, 3, 3, seed=C), (R, C)),
         )
-        for B, R, C, channels, F in ((1, 3, 4, 2, 3), (2, 4, 3, 3, 2), (1, 1, 5, 2, 2), (2, 5, 5, 1, 4))
+        for B, R, C, channels, F in (
+            (1, 3, 4, 2, 3),
+            (2, 4, 3, 3, 2),
+            (1, 1, 5, 2, 2),
+            (2, 5, 5, 1, 4),
+            (3, 2, 1, 4, 1),
+        )
     ],
     observe=functools.partial(call, differentiable=True),
-    forbidden=("conv2d", "convolution", "unfold"),
+    forbidden=(
+        *(Forbidden(name, _BY_HAND) for name in ("convolution", "conv1d", "conv2d", "conv3d", "unfold")),
+        *(Forbidden(f"conv_transpose{n}d", _BY_HAND) for n in (1, 2, 3)),
+        Forbidden(F.unfold, _BY_HAND),  # a Python function, which nn.Unfold calls, too
+    ),
     mistakes=(
         Mistake(
             "heads that look the other way",
