@@ -13,12 +13,12 @@ from solutions_12 import fair_by_groups, field_by_loop
 from solutions_13 import NUMBERS as MASKING
 from solutions_13 import loss_by_index, spoil_by_index
 from solutions_14 import NUMBERS as SCALING
-from solutions_14 import fit_by_polyfit
+from solutions_14 import fit_by_polyfit, grown_by_the_package
 from torch import nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial import checks, train
+from vit_tutorial import checks, positions, train
 
 
 def one_number_a_token(self, *shape):
@@ -197,6 +197,15 @@ def fit_without_the_first(cost, loss, exponents):
     return fit_by_polyfit(cost, loss, exponents[min(len(exponents) - 1, 1) :])
 
 
+def positions_of_the_package(row, column):
+    whole = positions.GridPosition((len(row), len(column)), 2 * row.shape[1], "2d", prefix_tokens=0)
+    return torch.func.functional_call(whole, {"row": row[:, None], "column": column[None]}, ())[0]
+
+
+def bias_of_the_package(table, grid):
+    return torch.func.functional_call(positions.RelativeBias(grid, len(table)), {"table": table}, ())
+
+
 ONCE_PASSED = [
     ("embeddings", starting(draw=one_number_a_token), "the same for all channels"),
     ("attention_in_chunks", more_keys_than_a_chunk, "the powers of 3 keys are there at once"),
@@ -219,6 +228,9 @@ ONCE_PASSED = [
     ("tune_head", tuned(torch.optim.NAdam), "the optimiser is torch.optim.AdamW"),
     ("tune_head", tuned(drop=0.0), "dropout has another p than before"),
     ("biased_attention", scores_without_their_largest, "scores in the thousands: result[0] holds nan"),
+    ("two_d_positions", positions_of_the_package, "the package's own GridPosition"),
+    ("relative_bias", bias_of_the_package, "the package's own RelativeBias"),
+    ("grown_sizes", grown_by_the_package, "the package's own grown"),
     ("fair_comparison", chosen_by_sums, "a sum in place of a mean"),
     ("fair_comparison", rounded, "The rates are right"),
     ("receptive_field", by_length(), "result is 4, expected 2"),

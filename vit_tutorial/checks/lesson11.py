@@ -230,6 +230,7 @@ TWO_D_POSITIONS = Exercise(
     right=_halves,
     cases=_half_cases,
     observe=functools.partial(call, differentiable=True),
+    forbidden=(lesson.GridPosition,),
     mistakes=(
         Mistake(
             "patches column by column",
@@ -324,6 +325,7 @@ OFFSET_INDEX = Exercise(
         Case(f"{R} rows, {C} columns", ((R, C),)) for R, C in ((2, 3), (3, 2), (1, 4), (4, 4), (5, 1), (8, 10))
     ],
     observe=call,
+    forbidden=("vit_tutorial.modern.relative_index",),
     mistakes=(
         Mistake(
             "the way back",
@@ -551,6 +553,7 @@ RELATIVE_BIAS = Exercise(
         for h, R, C in ((1, 2, 2), (2, 2, 3), (3, 3, 2), (2, 4, 4), (3, 1, 4), (2, 5, 1))
     ],
     observe=functools.partial(call, differentiable=True),
+    forbidden=(lesson.RelativeBias,),
     mistakes=(
         Mistake(
             "looking and being looked at exchanged",

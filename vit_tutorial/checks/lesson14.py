@@ -338,7 +338,13 @@ def _mean_level(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _floor_cases() -> list[Case]:
-    laws = [(0, 4, 4.0, 0.5, 1.0), (7, 4, 1.5, 0.8, 0.3), (1, 6, 2.0, 0.3, 0.4), (2, 3, 0.7, 1.2, 0.2), (3, 8, 30.0, 0.2, 2.5)]
+    laws = [
+        (0, 4, 4.0, 0.5, 1.0),
+        (7, 4, 1.5, 0.8, 0.3),  # as many runs as before: nothing of the first call may stay
+        (1, 6, 2.0, 0.3, 0.4),
+        (2, 3, 0.7, 1.2, 0.2),
+        (3, 8, 30.0, 0.2, 2.5),
+    ]
     cases = [Case(f"{n} runs, a floor of {c}", (*_runs(seed, n, a, b, c), c)) for seed, n, a, b, c in laws]
     cost, loss = _runs(4, 5, 4.0, 0.5, 0.0)
     return [*cases, Case("5 runs, some of a cost below 1, a floor of 0", (cost / 20, loss, 0.0))]
@@ -550,6 +556,7 @@ FIT_LAW = Exercise(
     right=_fit(),
     cases=_fit_cases,
     observe=call,
+    forbidden=("vit_tutorial.scaling.fit_law", "vit_tutorial.scaling.lines"),
     explain=_parts("a", "b", "c"),
     mistakes=(
         Mistake(
@@ -724,6 +731,7 @@ GROWN_SIZES = Exercise(
     right=_grow(),
     cases=_grow_cases,
     observe=_as_a_dictionary,
+    forbidden=("vit_tutorial.scaling.grown",),
     explain=_sizes,
     mistakes=(
         Mistake(
