@@ -3,17 +3,23 @@
 import contextlib
 import io
 
+import numpy as np
 import pytest
 import torch
 from solutions_02 import starting, stretch_by_loops
 from solutions_05 import Block, Stack
 from solutions_06 import ByLoop
 from solutions_08 import distance_by_loops, relevance_by_loops, rollout_by_einsum
+from solutions_12 import fair_by_groups, field_by_loop
+from solutions_13 import NUMBERS as MASKING
+from solutions_13 import loss_by_index, spoil_by_index
+from solutions_14 import NUMBERS as SCALING
+from solutions_14 import fit_by_polyfit, grown_by_the_package
 from torch import nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial import checks, train
+from vit_tutorial import checks, positions, train
 
 
 def one_number_a_token(self, *shape):
@@ -169,6 +175,85 @@ def of_both(checkpoint):
     return checkpoint["student"] | checkpoint["teacher"]
 
 
+def scores_without_their_largest(q, k, v, bias):
+    powers = (q @ k.mT / q.shape[-1] ** 0.5 + bias).exp()
+    weights = powers / powers.sum(-1, keepdim=True)
+    return weights @ v, weights
+
+
+def chosen_by_sums(runs):
+    groups = {}
+    for run in runs:
+        groups.setdefault(run["model"], {}).setdefault(run["rate"], []).append(run)
+    found = {}
+    for model, rates in groups.items():
+        rate = max(rates, key=lambda rate: sum(run["held_out"] for run in rates[rate]))
+        found[model] = rate, sum(run["test"] for run in rates[rate]) / len(rates[rate])
+    return found
+
+
+def rounded(runs):
+    return {model: (rate, round(accuracy, 2)) for model, (rate, accuracy) in fair_by_groups(runs).items()}
+
+
+def by_length():
+    kept = {}
+
+    def receptive_field(layers):
+        return kept.setdefault(len(layers), field_by_loop(layers))
+
+    return receptive_field
+
+
+def heads_unfolded(x, weight, grid):
+    parts = F.unfold(x.mT.unflatten(2, grid), 3, padding=1)
+    return (weight.flatten(1) @ parts).mT
+
+
+def spoilt_up_to(bounds):
+    def spoil(tokens, chosen, fate, other, mask_token):
+        if "masked" in bounds:
+            fate = torch.where(fate == 0.8, 0.5, fate)
+        if "swapped" in bounds:
+            fate = torch.where(fate == 0.9, 0.85, fate)
+        return spoil_by_index(tokens, chosen, fate, other, mask_token)
+
+    return spoil
+
+
+def levels_above(images, patch_size):
+    levels = (8 * F.avg_pool2d(images, patch_size)).ceil().sub(1).clamp(0, 7).long()
+    return (levels * torch.tensor([64, 8, 1])[:, None, None]).sum(1).flatten(1)
+
+
+def mean_of_means(said, images, hidden, patch_size):
+    rows = zip(said, images, hidden, strict=True)
+    return torch.stack([loss_by_index(s[None], i[None], h[None], patch_size) for s, i, h in rows]).mean()
+
+
+def fit_above_zero(cost, loss, exponents):
+    lines = [(torch.tensor(np.polyfit(cost**-b, loss, 1)), b) for b in exponents]
+    lines = [(a.clamp(min=0), b, c.clamp(min=0)) for (a, c), b in lines]
+    return min(lines, key=lambda line: float((line[0] * cost ** -line[1] + line[2] - loss).square().sum()))
+
+
+def fit_without_the_last(cost, loss, exponents):
+    return fit_by_polyfit(cost, loss, exponents[: max(len(exponents) - 1, 1)])
+
+
+def fit_without_the_first(cost, loss, exponents):
+    return fit_by_polyfit(cost, loss, exponents[min(len(exponents) - 1, 1) :])
+
+
+def positions_of_the_package(row, column):
+    whole = positions.GridPosition((len(row), len(column)), 2 * row.shape[1], "2d", prefix_tokens=0)
+    return torch.func.functional_call(whole, {"row": row[:, None], "column": column[None]}, ())[0]
+
+
+def bias_of_the_package(table, grid):
+    return torch.func.functional_call(positions.RelativeBias(grid, len(table)), {"table": table}, ())
+
+
 ONCE_PASSED = [
     ("embeddings", starting(draw=one_number_a_token), "the same for all channels"),
     ("attention_in_chunks", more_keys_than_a_chunk, "the powers of 3 keys are there at once"),
@@ -198,6 +283,24 @@ ONCE_PASSED = [
     ("tune_head", tuned(betas=(0.9, 0.99)), "leave its betas, eps, amsgrad"),
     ("tune_head", tuned(torch.optim.NAdam), "the optimiser is torch.optim.AdamW"),
     ("tune_head", tuned(drop=0.0), "dropout has another p than before"),
+    ("biased_attention", scores_without_their_largest, "scores in the thousands: result[0] holds nan"),
+    ("two_d_positions", positions_of_the_package, "the package's own GridPosition"),
+    ("relative_bias", bias_of_the_package, "the package's own RelativeBias"),
+    ("grown_sizes", grown_by_the_package, "the package's own grown"),
+    ("fair_comparison", chosen_by_sums, "a sum in place of a mean"),
+    ("fair_comparison", rounded, "The rates are right"),
+    ("receptive_field", by_length(), "result is 4, expected 2"),
+    ("nine_heads", heads_unfolded, "torch's unfold"),
+    ("masking_numbers", lambda: MASKING | {"first loss": 6.23}, "should be something else"),
+    ("masking_numbers", lambda: MASKING | {"first loss": 6.25}, "should be something else"),
+    ("spoil", spoilt_up_to(["masked"]), "fates of just 0"),
+    ("spoil", spoilt_up_to(["swapped"]), "fates of just 0"),
+    ("colour_classes", levels_above, "just where a level begins"),
+    ("hidden_loss", mean_of_means, "a mean of each image's mean"),
+    ("scaling_numbers", lambda: SCALING | {"exponent": 0.505}, "should be something else"),
+    ("fit_law", fit_above_zero, "nothing keeps a and c above zero"),
+    ("fit_law", fit_without_the_last, "the last exponent left out"),
+    ("fit_law", fit_without_the_first, "the first exponent left out"),
 ]  # fmt: skip
 
 
