@@ -1044,6 +1044,9 @@ def _measured(work: Any, case: Case) -> Result:
         "whether gradients are on while it measures": Words("on" if model.notes.graph else "off"),
         "what is frozen afterwards": _frozen(model),
         "the model afterwards": lent.afterwards(),
+        "how many images the model is asked about": Words(
+            "all" if sum(sizes) >= len(images) else f"{sum(sizes)} alone"
+        ),
         "changed": changed(given, case.args, first=2),
     }
 
@@ -1393,8 +1396,8 @@ def _trained(work: Any, case: Case) -> Result:
             losses = torch.tensor(numbers, dtype=torch.float64)
     weights = {f"{name}, trained": p.detach() for name, p in model.named_parameters()}
     losses = losses if losses is None or isinstance(losses, (Tensor, list)) else _as_losses(losses)
-    afterwards = {"the model afterwards": lent.afterwards(), "changed": changed(given, case.args, first=2)}
-    return {"losses": losses} | weights | afterwards
+    afterwards = {"what is frozen afterwards": _frozen(model), "the model afterwards": lent.afterwards()}
+    return {"losses": losses} | weights | afterwards | {"changed": changed(given, case.args, first=2)}
 
 
 _GRAPH = "each keeps alive all that was computed for it, step after step. Return numbers: loss.item()"
