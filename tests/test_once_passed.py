@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 import torch
-from solutions_01 import overlapping_by_loops, patchify_by_loops
+from solutions_01 import ByConvolution, overlapping_by_loops, patchify_by_loops
 from solutions_02 import starting, stretch_by_loops
 from solutions_05 import Block, Stack
 from solutions_06 import ByLoop
@@ -283,8 +283,78 @@ def fit_and_freeze(model, *arguments):
     return losses
 
 
+def from_the_start_of_memory(images, patch_size):
+    P, Q = (patch_size, patch_size) if isinstance(patch_size, int) else patch_size
+    B, C, H, W = images.shape
+    b, c, h, w = images.stride()
+    sizes, strides = (B, H // P, W // Q, C, P, Q), (b, h * P, w * Q, c, h, w)
+    return torch.as_strided(images, sizes, strides, 0).reshape(B, -1, C * P * Q)
+
+
+def kept_by_tensor(work):
+    """The first answer for each tensor, whatever becomes of it."""
+    kept = {}
+
+    def answer(x, *more):
+        if id(x) not in kept:
+            kept[id(x)] = x, work(x, *more)
+        return kept[id(x)][1]
+
+    return answer
+
+
+class OneLayerForAll(ByConvolution):
+    kept = {}
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.proj = self.kept.setdefault(sizes, self.proj)
+
+
+def in_the_order_of_text(x):
+    return torch.cat([x[:, i] for i in sorted(range(x.shape[1]), key=str)], -1)
+
+
+def as_many_heads_as_tokens(x):
+    return x.flatten(2) if x.shape[1] == x.shape[2] else x.transpose(1, 2).flatten(2)
+
+
+class OppositeNeighbours(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.p = p
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        u = torch.rand(len(x) // 2 + 1)
+        keep = torch.stack([u, 1 - u], 1).flatten()[: len(x), None, None] >= self.p
+        return x * keep / (1 - self.p)
+
+
+class SeededEncoder(Stack):
+    def __init__(self, *sizes):
+        torch.manual_seed(42)
+        super().__init__(*sizes)
+
+
+class InOrderOfText(Stack):
+    def forward(self, z):
+        for name in sorted(self.blocks._modules):
+            z = self.blocks._modules[name](z)
+        return self.norm(z)
+
+
 ONCE_PASSED = [
     ("patchify", three_channels_at_most, "images (5, 4, 6, 6)"),
+    ("patchify", from_the_start_of_memory, "images (1, 1, 4, 6)"),
+    ("patchify", kept_by_tensor(patchify_by_loops), "of the first call is kept for the next"),
+    ("patch_embedding", OneLayerForAll, "two layers of your class share proj.weight"),
+    ("merge_heads", in_the_order_of_text, "x (1, 12, 3, 2)"),
+    ("merge_heads", as_many_heads_as_tokens, "x (2, 5, 5, 3)"),
+    ("drop_path", OppositeNeighbours, "an image's draw hangs on another's"),
+    ("encoder", SeededEncoder, "with the same numbers (a seed is set)"),
+    ("encoder", InOrderOfText, "depth=13"),
     ("overlapping_patches", rounded_places, "images (3, 2, 12, 9)"),
     ("embeddings", starting(draw=one_number_a_token), "the same for all channels"),
     ("attention_in_chunks", more_keys_than_a_chunk, "the powers of 3 keys are there at once"),

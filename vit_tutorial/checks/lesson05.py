@@ -1537,7 +1537,7 @@ def _encoder_cases() -> list[Case]:
         ((2, 3, 4), 2, 6, 4, 0.2),
         ((1, 4, 6), 3, 5, 2, 0.1),
         ((3, 2, 4), 1, 8, 1, 0.3),
-        ((1, 2, 2), 1, 3, 13, 0.3),
+        ((1, 2, 4), 2, 3, 13, 0.3),
     ]
     for shape, heads, M, depth, p in sizes:
         build = (shape[-1], heads, M, depth, p)
