@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -304,7 +305,7 @@ def kept_by_tensor(work):
 
 
 class OneLayerForAll(ByConvolution):
-    kept = {}
+    kept: ClassVar = {}
 
     def __init__(self, *sizes):
         super().__init__(*sizes)
