@@ -7,8 +7,9 @@ Each way pretrains an encoder on all training images without their labels, for a
 differ (:data:`EPOCHS`). Then it gets 10 labels a class, 50, 250, or all. "tuned" trains all weights, for as many steps
 and with as many images in every way; the rate is that of two which is better with 50 labels a class, on a twentieth of
 the training images that is held out. "probe" is a logistic regression on the mean of the tokens, its penalty chosen on
-the images held out. "scratch" is the same encoder with random weights. The test split is looked at once a row. A row a
-run goes to benchmarks/selfsup.csv as soon as it is done; rows that are there are not run again. One thread.
+the images held out. "scratch" is the same encoder with random weights; "scratch longer" gets the time of a pretraining
+as well, with all labels. The test split is looked at once a row. A row a run goes to benchmarks/selfsup.csv as soon as
+it is done; rows that are there are not run again. One thread.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ COLUMNS = ["data", "way", "how", "labels", "seed", "pretrain_epochs", "pretrain_
 COLUMNS += ["steps", "rate", "held_out", "test_accuracy", "cpu_seconds"]
 EPOCHS = {"mean colour": 7, "mae": 12, "pixels": 7, "small patch": 3}  # of pretraining: some 10 CPU minutes each
 LABELS = (10, 50, 250, 0)  # a class; 0: all that aren't held out
+WAYS = ("scratch", "mean colour", "mae", "pixels", "scratch longer", "small patch")
 STEPS = {10: 150, 50: 300, 250: 600, 0: 2000}  # of fine-tuning, by the labels; 64 images each
+LONGER = 7500  # steps of "scratch longer": as much CPU time as pretraining by mean colours and 2,000 steps
 RATES, RATE_CHOSEN_AT = (5e-4, 2e-3), 50  # labels a class
 SHAPE: dict[str, Any] = {"dim": 96, "depth": 4, "num_heads": 3, "mlp_dim": 192, "pool": "mean", "position": "sincos"}
 
@@ -130,17 +133,20 @@ def accuracy(model: vt.ViT, data: vt.data.Data) -> float:
 
 
 @functools.lru_cache(maxsize=4)  # the runs that chose the rate are also the rows of so many labels
-def tuned_at(rate: float, labels: int, data: vt.data.Data, seed: int, file: Path | None) -> tuple[float, vt.ViT]:
+def tuned_at(
+    rate: float, labels: int, steps: int, data: vt.data.Data, seed: int, file: Path | None
+) -> tuple[float, vt.ViT]:
     """The accuracy on what was held out, and the model."""
     few, model = with_labels(data, labels, seed), encoder_of(data, seed, file)
-    tune(model, few.train, STEPS[labels], rate, data, seed)
+    tune(model, few.train, steps, rate, data, seed)
     return accuracy(model, few), model
 
 
-def tuned(labels: int, data: vt.data.Data, seed: int, file: Path | None) -> tuple[float, float, float]:
+def tuned(labels: int, steps: int, data: vt.data.Data, seed: int, file: Path | None) -> tuple[float, float, float]:
     """The rate, its accuracy on what was held out, and the test accuracy."""
-    rate = max(RATES, key=lambda rate: tuned_at(rate, RATE_CHOSEN_AT, data, seed, file)[0])
-    held_out, model = tuned_at(rate, labels, data, seed, file)
+    at = RATE_CHOSEN_AT
+    rate = max(RATES, key=lambda rate: tuned_at(rate, at, STEPS[at], data, seed, file)[0])
+    held_out, model = tuned_at(rate, labels, steps, data, seed, file)
     return rate, held_out, accuracy(model, data)
 
 
@@ -172,17 +178,21 @@ def probed(labels: int, data: vt.data.Data, seed: int, file: Path | None) -> tup
 def run(name: str, data: vt.data.Data, seeds: int, out: Path) -> None:
     """Whatever isn't in the CSV yet: way by way, so that each is whole before the next begins."""
     done = {(row["data"], row["way"], row["how"], int(row["labels"]), int(row["seed"])) for row in sheet.read(CSV)}
-    for seed, way in itertools.product(range(seeds), ("scratch", *EPOCHS)):
-        file = None if way == "scratch" else out / f"{way}-{seed}.safetensors"
-        wanted = itertools.product((("probe", probed), ("tuned", tuned)), LABELS)
-        missing = [(each, labels) for each, labels in wanted if (name, way, each[0], labels, seed) not in done]
+    for seed, way in itertools.product(range(seeds), WAYS):
+        file = out / f"{way}-{seed}.safetensors" if way in EPOCHS else None
+        wanted = [("probe", labels, 0) for labels in LABELS] + [("tuned", labels, STEPS[labels]) for labels in LABELS]
+        if way == "scratch longer":
+            wanted = [("tuned", 0, LONGER)]
+        missing = [each for each in wanted if (name, way, *each[:2], seed) not in done]
         if missing and file and not file.exists():
             pretrain(way, data, seed, file)
-        for (how, measure), labels in missing:
+        for how, labels, steps in missing:
             begin = time.process_time()
-            rate, held_out, test = measure(labels, data, seed, file)
+            if how == "tuned":
+                rate, held_out, test = tuned(labels, steps, data, seed, file)
+            else:
+                rate, held_out, test = probed(labels, data, seed, file)
             spent = time.process_time() - begin
-            steps = STEPS[labels] if how == "tuned" else 0
             row = [name, way, how, labels, seed, *pretraining(file), steps, rate]
             sheet.add(CSV, COLUMNS, [*row, f"{held_out:.4f}", f"{test:.4f}", f"{spent:.0f}"])
 
@@ -206,7 +216,7 @@ def report(name: str) -> None:
     print("|---" * (len(LABELS) + 1) + "|")
     for ax, how in zip(figure.subplots(1, 2, sharey=True), ("probe", "tuned"), strict=True):
         ax.set(title=how, xlabel="labels a class", ylabel="test accuracy (%)", xscale="log")
-        for way in ("scratch", *EPOCHS):
+        for way in WAYS:
             points = []
             for labels in LABELS:
                 wanted = (name, way, how, str(labels))
