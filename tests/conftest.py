@@ -15,11 +15,19 @@ hypothesis.settings.register_profile("tutorial", max_examples=40, deadline=None,
 hypothesis.settings.load_profile("tutorial")
 
 
+SOLVED = ("03", "09")
 LONG = ("test_grading.py", "test_checks.py", "test_explorer.py", "test_hybrid.py", "test_weights.py", "test_vit.py")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Several processes begin with what takes long, a file each, so that they end at the same time."""
+    """Several processes begin with what takes long, a file each, so that they end at the same time.
+
+    Solved exercises are slow by their number, each starts a kernel; two of them stay.
+    """
+    for item in items:
+        if item.path.parent.name == "solutions" and item.path.name[:2] not in SOLVED:
+            item.add_marker(pytest.mark.slow)
     if not hasattr(config, "workerinput"):
         return
 
