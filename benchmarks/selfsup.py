@@ -209,8 +209,14 @@ def pretraining(file: Path | None) -> tuple[str, str]:
 # ------------------------------------------------------------------------------------------------------- the report
 
 
+def cell(values: list[float]) -> str:
+    """The mean of the seeds, and how far they lie apart if there are several."""
+    apart = f" ({min(values):.1f} to {max(values):.1f})" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{apart}" if values else "–"
+
+
 def report(name: str) -> None:
-    """Test accuracy by the number of labels: the mean of the seeds, and how far they lie apart."""
+    """Test accuracy by the number of labels."""
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     print(f"| {name} | " + " | ".join(f"{n} a class" if n else "all" for n in LABELS) + " |")
     print("|---" * (len(LABELS) + 1) + "|")
@@ -226,11 +232,11 @@ def report(name: str) -> None:
                     if (row["data"], row["way"], row["how"], row["labels"]) == wanted
                 ]
                 points.append(found)
-            cells = [f"{statistics.mean(p):.1f} ({min(p):.1f} to {max(p):.1f})" if p else "–" for p in points]
-            print(f"| {way}, {how} | {' | '.join(cells)} |")
+            if not any(points):
+                continue
+            print(f"| {way}, {how} | {' | '.join(map(cell, points))} |")
             drawn = [(n or 4750, statistics.mean(p)) for n, p in zip(LABELS, points, strict=True) if p]
-            if drawn:
-                ax.plot(*zip(*drawn, strict=True), "o-", label=way)
+            ax.plot(*zip(*drawn, strict=True), "o-", label=way)
         ax.legend(frameon=False)
     figure.savefig(HERE / "selfsup.png", dpi=150)
 
