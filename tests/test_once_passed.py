@@ -6,9 +6,11 @@ import io
 import numpy as np
 import pytest
 import torch
+from solutions_01 import overlapping_by_loops, patchify_by_loops
 from solutions_02 import starting, stretch_by_loops
 from solutions_05 import Block, Stack
 from solutions_06 import ByLoop
+from solutions_07 import fit_by_scheduler
 from solutions_08 import distance_by_loops, relevance_by_loops, rollout_by_einsum
 from solutions_11 import halves_by_loop
 from solutions_12 import fair_by_groups, field_by_loop
@@ -26,6 +28,16 @@ from vit_tutorial import checks, positions, train
 
 def one_number_a_token(self, *shape):
     return 0.02 * torch.randn(1, shape[1], 1).repeat(1, 1, shape[2])
+
+
+def three_channels_at_most(images, patch_size):
+    return patchify_by_loops(images[:, :3], patch_size)
+
+
+def rounded_places(images, patch_size, stride):
+    """As many patches as (H - P) / stride + 1, rounded."""
+    H, W = ((round((n - patch_size) / stride)) * stride + patch_size for n in images.shape[2:])
+    return overlapping_by_loops(F.pad(images, (0, stride, 0, stride))[..., :H, :W], patch_size, stride)
 
 
 def more_keys_than_a_chunk(q, k, v, chunk):
@@ -323,11 +335,30 @@ def angles_along_the_heads(x, angles):
     return turn_by_halves(x, angles)
 
 
+def accuracy_without_a_last_image(model, images, labels, batch_size):
+    """Wrong where one image is left for the last batch."""
+    model.eval()
+    hits = 0
+    with torch.no_grad():
+        for i in range(0, len(images) - 1, batch_size):
+            hits += int((model(images[i : i + batch_size]).argmax(1) == labels[i : i + batch_size]).sum())
+    model.train()
+    return hits / len(images)
+
+
+def fit_and_freeze(model, *arguments):
+    losses = fit_by_scheduler(model, *arguments)
+    model.requires_grad_(False)
+    return losses
+
+
 ONCE_PASSED = [
+    ("patchify", three_channels_at_most, "images (5, 4, 6, 6)"),
+    ("overlapping_patches", rounded_places, "images (3, 2, 12, 9)"),
     ("embeddings", starting(draw=one_number_a_token), "the same for all channels"),
     ("attention_in_chunks", more_keys_than_a_chunk, "the powers of 3 keys are there at once"),
     ("attention_in_chunks", all_scores_at_once, "the scores of all 5 keys are there at once"),
-    ("stretch", only_larger_grids, "grid (4, 3, 2) -> (2, 5)"),
+    ("stretch", only_larger_grids, "grid (4, 3, 2) -> (2, 6)"),
     ("mlp_in_pieces", hidden_units_joined, "hidden units are there at once"),
     ("encoder_block", OneNormWithTorchsEps, "torch's eps in the second norm"),
     ("encoder_block", AnotherDropoutInTheMLP, "what a number of equal images becomes, in training,"),
@@ -341,6 +372,8 @@ ONCE_PASSED = [
     ("rollout", kept_by_shape(rollout_by_einsum), "of the first call is kept for the next"),
     ("relevance_matrix", kept_by_shape(relevance_by_loops), "of the first call is kept for the next"),
     ("attention_distance", kept_by_shape(distance_by_loops), "of the first call is kept for the next"),
+    ("accuracy", accuracy_without_a_last_image, "how many images the model is asked about is 6 alone"),
+    ("fit", fit_and_freeze, "what is frozen afterwards is"),
     ("relevance_matrix", relevance_in_place, "argument 1 was changed in place"),
     ("teacher", teacher(lambda name: "head" not in name), "There is no blocks.0.head.module.weight"),
     ("teacher", teacher(lambda name: "backbone" in name), "backbones.weight shouldn't be there"),
