@@ -251,7 +251,7 @@ WRONG = {
         (fair_without_rates, "expected a pair"),
         (fair_of_one_model, "there is no answer"),
         (fair_the_other_way_round, "is no rate"),
-        (fair_of_the_worst_seed, "The rates are right"),
+        (fair_of_the_worst_seed, "the worst seed's accuracy"),
         (fair_in_place, "changed in place"),
     ),
     "nine_heads": (

@@ -200,6 +200,7 @@ WRONG = {
         (lambda cost, loss, floor: loss - floor, ""),
     ),
     "fit_law": (
+        (fit_of_the_package, "it calls the package's own fit_law: write your own"),
         (changed(fit_by_polyfit, lambda found: found[:2]), "a tuple of 3"),
         (changed(fit_by_polyfit, lambda found: {"a": found[0], "b": found[1], "c": found[2]}), ""),
         (changed(fit_by_polyfit, lambda found: (found[0], -found[1], found[2])), "Wrong: b"),
@@ -209,6 +210,7 @@ WRONG = {
         (lambda cost, loss, exponents: fit_by_polyfit(cost / 2, loss, exponents), ""),
     ),
     "grown_sizes": (
+        (grown_by_the_package, "it calls the package's own grown: write your own"),
         (grown_in_place, "changed in place"),
         (grown_to_a_config, "in a dictionary"),
         (changed(grown_by_hand, lambda new: {name: new[name] for name in ("depth", "dim")}), ""),

@@ -3,20 +3,39 @@
 import contextlib
 import io
 
+import numpy as np
 import pytest
 import torch
-from solutions_02 import starting
-from solutions_05 import Block
+from solutions_01 import overlapping_by_loops, patchify_by_loops
+from solutions_02 import starting, stretch_by_loops
+from solutions_05 import Block, Stack
 from solutions_06 import ByLoop
+from solutions_07 import fit_by_scheduler
+from solutions_08 import distance_by_loops, relevance_by_loops, rollout_by_einsum
+from solutions_12 import fair_by_groups, field_by_loop
+from solutions_13 import NUMBERS as MASKING
+from solutions_13 import loss_by_index, spoil_by_index
+from solutions_14 import NUMBERS as SCALING
+from solutions_14 import fit_by_polyfit, grown_by_the_package
 from torch import nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial import checks, train
+from vit_tutorial import checks, positions, train
 
 
 def one_number_a_token(self, *shape):
     return 0.02 * torch.randn(1, shape[1], 1).repeat(1, 1, shape[2])
+
+
+def three_channels_at_most(images, patch_size):
+    return patchify_by_loops(images[:, :3], patch_size)
+
+
+def rounded_places(images, patch_size, stride):
+    """As many patches as (H - P) / stride + 1, rounded."""
+    H, W = ((round((n - patch_size) / stride)) * stride + patch_size for n in images.shape[2:])
+    return overlapping_by_loops(F.pad(images, (0, stride, 0, stride))[..., :H, :W], patch_size, stride)
 
 
 def more_keys_than_a_chunk(q, k, v, chunk):
@@ -30,6 +49,20 @@ def more_keys_than_a_chunk(q, k, v, chunk):
     return mixed / total
 
 
+def all_scores_at_once(q, k, v, chunk):
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    top, total, mixed = scores.amax(-1, keepdim=True), 0, 0
+    for some, values in zip(scores.split(chunk, -1), v.split(chunk, 1), strict=True):
+        powers = (some - top).exp()
+        total, mixed = total + powers.sum(-1, keepdim=True), mixed + powers @ values
+    return mixed / total
+
+
+def only_larger_grids(grid, size, right=stretch_by_loops):
+    """Right, unless the new grid has two rows."""
+    return right(grid, size) if size[0] != 2 else right(grid, (3, size[1]))[:2]
+
+
 def hidden_units_joined(x, w1, b1, w2, b2, pieces):
     parts = zip(w1.chunk(pieces), b1.chunk(pieces), strict=True)
     return F.linear(torch.cat([F.gelu(F.linear(x, a, b)) for a, b in parts], -1), w2, b2)
@@ -39,6 +72,39 @@ class OneNormWithTorchsEps(Block):
     def __init__(self, dim, *sizes, **rates):
         super().__init__(dim, *sizes, **rates)
         self.norm2 = nn.LayerNorm(dim)
+
+
+class AnotherDropoutInTheMLP(Block):
+    def __init__(self, dim, num_heads, mlp_dim, dropout=0.0, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
+        self.mlp = vt.MLP(dim, mlp_dim, dropout=0.95 * dropout)
+
+
+class OneRateOfDropPath(Block):
+    def __init__(self, dim, num_heads, mlp_dim, dropout=0.0, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, dropout, 0.3 if drop_path else 0.0)
+
+
+class DropoutBesides(Stack):
+    """Dropout at the rate of drop path, in the blocks that have one."""
+
+    def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
+        for block in self.blocks:
+            block.mlp.dropout.p = block.drop_path.p
+
+
+def kept_by_shape(work):
+    """The first answer for each shape of the first argument, again and again."""
+    kept = {}
+
+    def answer(x, *more):
+        shape = tuple(x.shape) if isinstance(x, torch.Tensor) else tuple(x[0].shape)
+        if shape not in kept:
+            kept[shape] = work(x, *more)
+        return kept[shape]
+
+    return answer
 
 
 class DrawnAnew(ByLoop):
@@ -121,16 +187,124 @@ def of_both(checkpoint):
     return checkpoint["student"] | checkpoint["teacher"]
 
 
+def scores_without_their_largest(q, k, v, bias):
+    powers = (q @ k.mT / q.shape[-1] ** 0.5 + bias).exp()
+    weights = powers / powers.sum(-1, keepdim=True)
+    return weights @ v, weights
+
+
+def chosen_by_sums(runs):
+    groups = {}
+    for run in runs:
+        groups.setdefault(run["model"], {}).setdefault(run["rate"], []).append(run)
+    found = {}
+    for model, rates in groups.items():
+        rate = max(rates, key=lambda rate: sum(run["held_out"] for run in rates[rate]))
+        found[model] = rate, sum(run["test"] for run in rates[rate]) / len(rates[rate])
+    return found
+
+
+def rounded(runs):
+    return {model: (rate, round(accuracy, 2)) for model, (rate, accuracy) in fair_by_groups(runs).items()}
+
+
+def by_length():
+    kept = {}
+
+    def receptive_field(layers):
+        return kept.setdefault(len(layers), field_by_loop(layers))
+
+    return receptive_field
+
+
+def heads_unfolded(x, weight, grid):
+    parts = F.unfold(x.mT.unflatten(2, grid), 3, padding=1)
+    return (weight.flatten(1) @ parts).mT
+
+
+def spoilt_up_to(bounds):
+    def spoil(tokens, chosen, fate, other, mask_token):
+        if "masked" in bounds:
+            fate = torch.where(fate == 0.8, 0.5, fate)
+        if "swapped" in bounds:
+            fate = torch.where(fate == 0.9, 0.85, fate)
+        return spoil_by_index(tokens, chosen, fate, other, mask_token)
+
+    return spoil
+
+
+def levels_above(images, patch_size):
+    levels = (8 * F.avg_pool2d(images, patch_size)).ceil().sub(1).clamp(0, 7).long()
+    return (levels * torch.tensor([64, 8, 1])[:, None, None]).sum(1).flatten(1)
+
+
+def mean_of_means(said, images, hidden, patch_size):
+    rows = zip(said, images, hidden, strict=True)
+    return torch.stack([loss_by_index(s[None], i[None], h[None], patch_size) for s, i, h in rows]).mean()
+
+
+def fit_above_zero(cost, loss, exponents):
+    lines = [(torch.tensor(np.polyfit(cost**-b, loss, 1)), b) for b in exponents]
+    lines = [(a.clamp(min=0), b, c.clamp(min=0)) for (a, c), b in lines]
+    return min(lines, key=lambda line: float((line[0] * cost ** -line[1] + line[2] - loss).square().sum()))
+
+
+def fit_without_the_last(cost, loss, exponents):
+    return fit_by_polyfit(cost, loss, exponents[: max(len(exponents) - 1, 1)])
+
+
+def fit_without_the_first(cost, loss, exponents):
+    return fit_by_polyfit(cost, loss, exponents[min(len(exponents) - 1, 1) :])
+
+
+def positions_of_the_package(row, column):
+    whole = positions.GridPosition((len(row), len(column)), 2 * row.shape[1], "2d", prefix_tokens=0)
+    return torch.func.functional_call(whole, {"row": row[:, None], "column": column[None]}, ())[0]
+
+
+def bias_of_the_package(table, grid):
+    return torch.func.functional_call(positions.RelativeBias(grid, len(table)), {"table": table}, ())
+
+
+def accuracy_without_a_last_image(model, images, labels, batch_size):
+    """Wrong where one image is left for the last batch."""
+    model.eval()
+    hits = 0
+    with torch.no_grad():
+        for i in range(0, len(images) - 1, batch_size):
+            hits += int((model(images[i : i + batch_size]).argmax(1) == labels[i : i + batch_size]).sum())
+    model.train()
+    return hits / len(images)
+
+
+def fit_and_freeze(model, *arguments):
+    losses = fit_by_scheduler(model, *arguments)
+    model.requires_grad_(False)
+    return losses
+
+
 ONCE_PASSED = [
+    ("patchify", three_channels_at_most, "images (5, 4, 6, 6)"),
+    ("overlapping_patches", rounded_places, "images (3, 2, 12, 9)"),
     ("embeddings", starting(draw=one_number_a_token), "the same for all channels"),
     ("attention_in_chunks", more_keys_than_a_chunk, "the powers of 3 keys are there at once"),
+    ("attention_in_chunks", all_scores_at_once, "the scores of all 5 keys are there at once"),
+    ("stretch", only_larger_grids, "grid (4, 3, 2) -> (2, 6)"),
     ("mlp_in_pieces", hidden_units_joined, "hidden units are there at once"),
     ("encoder_block", OneNormWithTorchsEps, "torch's eps in the second norm"),
+    ("encoder_block", AnotherDropoutInTheMLP, "what a number of equal images becomes, in training,"),
+    ("encoder_block", OneRateOfDropPath, "300 equal images, drop_path=0.6"),
+    ("encoder", DropoutBesides, "in training mode, compared with evaluation mode, is another one"),
     ("vit", DrawnAnew, "times as far"),
     ("vit", SeededBlocks, "the same numbers in two blocks"),
     ("drop_path_rates", lambda depth, last: (last * i / max(depth - 1, 1) for i in range(depth)), "a generator"),
     ("schedule", lambda i, n, warmup: train.schedule(i, steps=n, warmup=warmup), "the package's own schedule"),
     ("parameter_groups", lambda *a: train.parameter_groups(*a), "the package's own parameter_groups"),
+    ("rollout", kept_by_shape(rollout_by_einsum), "of the first call is kept for the next"),
+    ("relevance_matrix", kept_by_shape(relevance_by_loops), "of the first call is kept for the next"),
+    ("attention_distance", kept_by_shape(distance_by_loops), "of the first call is kept for the next"),
+    ("accuracy", accuracy_without_a_last_image, "how many images the model is asked about is 6 alone"),
+    ("fit", fit_and_freeze, "what is frozen afterwards is"),
     ("relevance_matrix", relevance_in_place, "argument 1 was changed in place"),
     ("teacher", teacher(lambda name: "head" not in name), "There is no blocks.0.head.module.weight"),
     ("teacher", teacher(lambda name: "backbone" in name), "backbones.weight shouldn't be there"),
@@ -142,6 +316,24 @@ ONCE_PASSED = [
     ("tune_head", tuned(betas=(0.9, 0.99)), "leave its betas, eps, amsgrad"),
     ("tune_head", tuned(torch.optim.NAdam), "the optimiser is torch.optim.AdamW"),
     ("tune_head", tuned(drop=0.0), "dropout has another p than before"),
+    ("biased_attention", scores_without_their_largest, "scores in the thousands: result[0] holds nan"),
+    ("two_d_positions", positions_of_the_package, "the package's own GridPosition"),
+    ("relative_bias", bias_of_the_package, "the package's own RelativeBias"),
+    ("grown_sizes", grown_by_the_package, "the package's own grown"),
+    ("fair_comparison", chosen_by_sums, "a sum in place of a mean"),
+    ("fair_comparison", rounded, "The rates are right"),
+    ("receptive_field", by_length(), "result is 4, expected 2"),
+    ("nine_heads", heads_unfolded, "torch's unfold"),
+    ("masking_numbers", lambda: MASKING | {"first loss": 6.23}, "should be something else"),
+    ("masking_numbers", lambda: MASKING | {"first loss": 6.25}, "should be something else"),
+    ("spoil", spoilt_up_to(["masked"]), "fates of just 0"),
+    ("spoil", spoilt_up_to(["swapped"]), "fates of just 0"),
+    ("colour_classes", levels_above, "just where a level begins"),
+    ("hidden_loss", mean_of_means, "a mean of each image's mean"),
+    ("scaling_numbers", lambda: SCALING | {"exponent": 0.505}, "should be something else"),
+    ("fit_law", fit_above_zero, "nothing keeps a and c above zero"),
+    ("fit_law", fit_without_the_last, "the last exponent left out"),
+    ("fit_law", fit_without_the_first, "the first exponent left out"),
 ]  # fmt: skip
 
 

@@ -56,6 +56,7 @@ __all__ = [
     "layer",
     "named",
     "normal",
+    "of_its_own",
     "random_weights",
     "students_line",
 ]
@@ -85,7 +86,7 @@ def call(work: Any, case: Case, differentiable: bool = False) -> Result:
     of the result in each argument: only for an exercise whose text says that the work must be differentiable.
     """
     observed = _called(work, case, differentiable)
-    if observed["result"] is not None and any(isinstance(x, Tensor) for x in case.args):
+    if observed["result"] is not None and any(map(_tensors, case.args)):
         observed[SECOND] = _once_more(work, case, observed["result"])
     return observed
 
@@ -122,14 +123,28 @@ def _once_more(work: Any, case: Case, result: Any) -> Any:
     """
     first = [(x, x.detach().clone()) for x in _tensors(result)]
     with torch.no_grad(), _unheard():
-        again = work(*(_turned(x) if isinstance(x, Tensor) else _copy(x) for x in case.args))
+        given = copied(case.args)
+        work(*given)
+        again = work(*map(_filled, given, map(_turned, case.args)))
     if any(not torch.equal(x.detach(), before) and not before.isnan().any() for x, before in first):
         raise Fault("a second call changes the result of the first: make a new tensor in each call")
     return again
 
 
-def _turned(x: Tensor) -> Tensor:
-    """A tensor rolled along its first axis that is longer than 1: what holds of its last axes goes on holding."""
+def _filled(x: Any, other: Any) -> Any:
+    """The very tensor that a work has got before, now with other numbers: whoever remembers it by itself goes wrong."""
+    if isinstance(x, list):
+        return [_filled(a, b) for a, b in zip(x, other, strict=True)] if len(x) == len(other) else other
+    return x.copy_(other) if isinstance(x, Tensor) and x.shape == other.shape else other
+
+
+def _turned(x: Any) -> Any:
+    """A tensor rolled along its first axis that is longer than 1: what holds of its last axes goes on holding.
+
+    The tensors of a list are rolled one by one, anything else is copied.
+    """
+    if not isinstance(x, Tensor):
+        return [_turned(part) for part in x] if type(x) is list else _copy(x)
     axis = next((axis for axis, length in enumerate(x.shape) if length > 1), None)
     return x.clone() if axis is None else x.detach().roll(1, axis)
 
@@ -154,19 +169,34 @@ def layer(
             f"{name_of(work)}(...) gives {kind(module)}, expected an nn.Module: derive the class from nn.Module"
         )
     parameters = adopt(module, case.weights, aliases or {})
+    of_its_own(module, work(*case.build))
     observed = _called(module.eval(), case, differentiable)
     others = [x.roll(1) if isinstance(x, Tensor) else x for x in case.args]
-    with torch.no_grad():
-        trained = None if chance else module.train()(*map(_copy, others))
+    trained = None if chance else module.train()(*map(_copy, others))
     result = module.eval()(*map(_copy, others))
     observed[SECOND] = result
     if not chance:
-        observed[TRAINING] = Words("the same" if _alike(trained, result) else "another one")
+        cut = [x.requires_grad for x in _tensors(trained)] != [x.requires_grad for x in _tensors(result)]
+        same = "the same, but without gradients" if cut else "the same"
+        observed[TRAINING] = Words(same if _alike(trained, result) else "another one")
     for name, gradient in zip(parameters, _gradients(result, list(parameters.values())), strict=True):
         if gradient is not None:
             observed[f"gradient of {name}"] = gradient.reshape(case.weights[name].shape)
     observed["missing"] = [name for name in case.weights if name not in parameters]
     return observed
+
+
+def of_its_own(module: nn.Module, another: Any) -> None:
+    """See that two layers of a class share no parameter.
+
+    Raises:
+        Fault: they share one.
+    """
+    if another is module or not isinstance(another, nn.Module):
+        return
+    theirs = {id(p) for p in another.parameters()}
+    if shared := [name for name, p in module.named_parameters() if id(p) in theirs]:
+        raise Fault(f"two layers of your class share {shared[0]}: make it anew in each __init__")
 
 
 def filled(work: Any, case: Case, *defaults: Any) -> Case:
@@ -224,6 +254,8 @@ def adopt(module: nn.Module, weights: dict[str, Tensor], aliases: dict[str, str]
         name = names[max(fitting, key=len)]
         if not _holds(parameter, weights[name]):
             raise Fault(f"{own} has shape {shape(parameter)}, expected {shape(weights[name])}")
+        if name in adopted:
+            raise Fault(f"two parameters stand for {name}, and {own} is one of them: the class needs one")
         with torch.no_grad():
             parameter.copy_(weights[name].reshape(parameter.shape))
         adopted[name] = parameter
@@ -261,7 +293,8 @@ def _differentiable(x: Any) -> bool:
 def _copy(x: Any) -> Any:
     """A tensor, a list or a dictionary of its own: what a work does to it is seen in comparison."""
     if isinstance(x, Tensor):
-        return x.clone()
+        # As a slice of a larger tensor: who counts from the beginning of its memory is seen.
+        return torch.cat([x.new_zeros(3), x.reshape(-1)])[3:].view(x.shape) if x.layout == torch.strided else x.clone()
     if type(x) is dict:
         return {name: _copy(part) for name, part in x.items()}
     return [_copy(part) for part in x] if type(x) is list else x

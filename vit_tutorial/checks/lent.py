@@ -45,11 +45,15 @@ class Lent:
                 if settings.get(key) != self.settings[name].get(key):
                     return Words(f"not as it was: {f'{name}.{key}'.lstrip('.')} has been replaced")
         now = self.model.state_dict()
-        if others := [name for name, value in self.numbers.items() if not torch.equal(now[name], value)]:
-            return Words(f"not as it was: {others[0]} has other numbers")
+        if others := [name for name, value in self.numbers.items() if not _equal(now[name], value)]:
+            return Words(f"not as it was: {others[0]} has other numbers, or another dtype")
         if others := [name for name, frozen in self.frozen.items() if parameters[name].requires_grad is frozen]:
             return Words(f"not as it was: requires_grad of {others[0]} is {parameters[others[0]].requires_grad}")
         return AS_IT_WAS
+
+
+def _equal(now: torch.Tensor, before: torch.Tensor) -> bool:
+    return now.dtype == before.dtype and torch.equal(now, before)
 
 
 def _settings(part: nn.Module) -> dict[str, Any]:

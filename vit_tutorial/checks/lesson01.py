@@ -190,7 +190,9 @@ def _images(*shape: int) -> Tensor:
 def _patchify_cases() -> list[Case]:
     shapes: list[tuple[tuple[int, ...], lesson.Size]]
     # All lengths differ (images, channels, rows, columns, P, Q, N, C*P*Q), so that a shape shows what was mixed up.
-    shapes = [((1, 1, 4, 6), 2), ((2, 3, 20, 28), 4), ((3, 2, 28, 30), (4, 5)), ((5, 2, 6, 6), (3, 2))]
+    shapes = [((1, 1, 4, 6), 2), ((2, 3, 20, 28), 4), ((3, 2, 28, 30), (4, 5)), ((5, 4, 6, 6), (3, 2))]
+    # High ones, one patch an image, patches of one pixel.
+    shapes += [((1, 2, 48, 22), (4, 2)), ((2, 3, 4, 5), (4, 5)), ((2, 3, 5, 4), 1)]
     return [Case(f"images {shape}, patch_size={size}", (_images(*shape), size)) for shape, size in shapes]
 
 
@@ -357,7 +359,8 @@ def check_patchify(fn: Callable[..., Tensor]) -> bool:
 
 def _unpatchify_cases() -> list[Case]:
     sizes: list[tuple[tuple[int, int], lesson.Size, tuple[int, int]]]
-    sizes = [((1, 1), 2, (4, 6)), ((2, 3), 4, (20, 28)), ((3, 2), (4, 5), (28, 30)), ((5, 2), (3, 2), (6, 6))]
+    sizes = [((1, 1), 2, (4, 6)), ((2, 3), 4, (20, 28)), ((3, 2), (4, 5), (28, 30)), ((5, 4), (3, 2), (6, 6))]
+    sizes += [((1, 2), (4, 2), (48, 22)), ((2, 3), (4, 5), (4, 5)), ((2, 3), 1, (5, 4))]
     made = []
     for (B, C), size, (H, W) in sizes:
         patches = lesson.patchify(_images(B, C, H, W), size)
@@ -502,7 +505,7 @@ def check_unpatchify(fn: Callable[..., Tensor]) -> bool:
 def _embedding_cases() -> list[Case]:
     made = []
     sizes: list[tuple[int, int, lesson.Size, lesson.Size, int]]
-    sizes = [(1, 1, (4, 6), 2, 5), (2, 3, (6, 10), 2, 7), (4, 3, (6, 20), (3, 4), 8), (3, 2, 8, (2, 4), 5)]
+    sizes = [(1, 1, (4, 6), 2, 5), (2, 3, (6, 10), 2, 7), (4, 3, (6, 20), (3, 4), 8), (3, 6, 8, (2, 4), 5)]
     for B, C, image_size, patch_size, dim in sizes:
         build = (image_size, patch_size, C, dim)
         images = _images(B, C, *lesson.as_pair(image_size, "image_size"))
@@ -639,11 +642,12 @@ def _overlapping(images: Tensor, patch_size: int, stride: int) -> Tensor:
 
 
 def _overlapping_cases() -> list[Case]:
-    sizes = [((1, 1, 4, 5), 2, 1), ((2, 3, 8, 12), 4, 2), ((2, 4, 9, 12), 3, 2), ((3, 2, 11, 8), 4, 3)]
-    return [
+    sizes = [((1, 1, 4, 5), 2, 1), ((2, 3, 8, 12), 4, 2), ((2, 4, 9, 12), 3, 2), ((3, 2, 12, 9), 4, 3)]
+    made = [
         Case(f"images {shape}, patch_size={size}, stride={stride}", (_images(*shape), size, stride))
         for shape, size, stride in sizes
     ]
+    return [*made, Case("images (2, 3, 6, 5) of zeros, patch_size=2, stride=1", (torch.zeros(2, 3, 6, 5), 2, 1))]
 
 
 def _last_position_lost(images: Tensor, patch_size: int, stride: int) -> Tensor:

@@ -164,7 +164,8 @@ def check_attention_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
 
 def _attention_cases() -> list[Case]:
     shapes = [((4, 3), (5, 3), (5, 2)), ((2, 3, 4), (2, 5, 4), (2, 5, 6)), ((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4)),
-              ((3, 3), (3, 3), (3, 3)), ((2, 4, 4), (2, 4, 4), (2, 4, 4))]  # fmt: skip
+              ((3, 3), (3, 3), (3, 3)), ((2, 4, 4), (2, 4, 4), (2, 4, 4)),
+              ((2, 3, 6), (2, 45, 6), (2, 45, 5))]  # fmt: skip
     cases = [
         Case(f"q {a}, k {b}, v {c}", (normal(*a, seed=1), normal(*b, seed=2), normal(*c, seed=3))) for a, b, c in shapes
     ]
@@ -505,7 +506,15 @@ SPLIT_HEADS = Exercise(
     right=_split,
     cases=lambda: [
         Case(f"x {shape}, num_heads={heads}", (normal(*shape), heads))
-        for shape, heads in [((1, 4, 6), 3), ((3, 5, 8), 2), ((5, 2, 12), 4), ((2, 7, 5), 1)]
+        for shape, heads in [
+            ((1, 4, 6), 3),
+            ((3, 5, 8), 2),
+            ((5, 2, 12), 4),
+            ((2, 7, 5), 1),
+            ((2, 4, 5), 5),
+            ((3, 4, 8), 4),
+            ((1, 3, 24), 12),
+        ]
     ],
     observe=call,
     mistakes=(
@@ -561,7 +570,17 @@ MERGE_HEADS = Exercise(
     points=2,
     right=_merge,
     cases=lambda: [
-        Case(f"x {shape}", (normal(*shape),)) for shape in [(1, 3, 4, 2), (2, 3, 5, 4), (3, 4, 2, 5), (2, 1, 7, 5)]
+        Case(f"x {shape}", (normal(*shape),))
+        for shape in [
+            (1, 3, 4, 2),
+            (2, 3, 5, 4),
+            (3, 4, 2, 5),
+            (2, 1, 7, 5),
+            (2, 3, 1, 4),
+            (2, 5, 5, 3),
+            (2, 3, 4, 1),
+            (1, 12, 3, 2),
+        ]
     ],
     observe=call,
     mistakes=(
@@ -621,7 +640,7 @@ def check_merge_heads(fn: Callable[..., Tensor]) -> bool:
 
 def _layer_cases() -> list[Case]:
     made = []
-    for (B, T, D), heads in [((1, 4, 6), 3), ((3, 5, 8), 2), ((2, 4, 12), 1), ((4, 3, 10), 5)]:
+    for (B, T, D), heads in [((1, 4, 6), 3), ((3, 5, 8), 2), ((2, 4, 12), 1), ((4, 3, 10), 5), ((1, 40, 6), 2)]:
         weights = random_weights(MultiHeadSelfAttention(D, heads))
         made.append(Case(f"x {(B, T, D)}, num_heads={heads}", (normal(B, T, D),), (D, heads), weights))
     return made
@@ -1081,6 +1100,8 @@ def _chunk_cases() -> list[Case]:
         (3, 2, 6, 5, 6, 1.0),
         (2, 4, 9, 3, 4, 300.0),
         (2, 9, 8, 3, 1, 1.0),
+        (2, 6, 6, 3, 4, 1.0),
+        (1, 4, 45, 3, 8, 1.0),
     ]
     cases = [
         Case(
@@ -1102,13 +1123,18 @@ def _observe_chunks(work: Any, case: Case) -> Result:
         observed = call(work, case)
     keys, queries, apart = k.shape[1], q.shape[1], {q.shape[1], q.shape[2], case.args[2].shape[2]}
     for shape in operations.shapes("exp", "exp2", "expm1", "softmax", "log_softmax", "logsumexp", "sigmoid", "pow"):
-        if keys > chunk and keys in shape[1:] and not (shape[-1] == q.shape[2] and keys not in shape[-1:]):
+        among = shape[1:] if queries != keys else shape[2:]  # of as many queries the keys are told by their axis
+        if keys > chunk and keys in among and not (shape[-1] == q.shape[2] and keys not in shape[-1:]):
             whole = "all queries" if queries in shape else "some queries"
             said = f"the powers of all {keys} keys are there at once, for {whole} (a tensor of shape {shape})"
             raise Fault(f"{said}: take {chunk} keys at a time")
         # Between a chunk and all: told from other tables by its axis of queries.
         if len(shape) > 2 and chunk < shape[-1] < keys and (shape[-2] == queries or shape[-1] not in apart):
             said = f"the powers of {shape[-1]} keys are there at once (a tensor of shape {shape})"
+            raise Fault(f"{said}: take {chunk} keys at a time")
+    for shape in operations.shapes("matmul", "bmm", "einsum", "baddbmm", "tensordot", "sum"):
+        if keys > chunk and shape[-2:] in ((queries, keys), (keys, queries)):  # queries, keys and width all differ
+            said = f"the scores of all {keys} keys are there at once (a tensor of shape {shape})"
             raise Fault(f"{said}: take {chunk} keys at a time")
     return observed
 

@@ -19,6 +19,7 @@ from vit_tutorial.checks.harness import (
     Mistake,
     Result,
     Slip,
+    Words,
     adopt,
     answers,
     call,
@@ -186,6 +187,8 @@ def _gelu_cases() -> list[Case]:
         Case("x (2, 3, 5)", (normal(2, 3, 5),)),
         Case("x (1, 4), twice as spread", (2 * normal(1, 4, seed=1),)),
         Case("x from -30 to 30", (large,)),
+        Case("x (3, 1)", (normal(3, 1),)),
+        Case("x (), a single number", (torch.tensor(0.7),)),
     ]
 
 
@@ -512,7 +515,7 @@ def _mlp_cases() -> list[Case]:
     made = []
     # Some leave `dropout` out: its default is 0.
     sizes: list[tuple[tuple[int, ...], int, tuple[float, ...]]]
-    sizes = [((1, 4, 6), 8, (0.0,)), ((2, 3, 4), 5, (0.0,)), ((5, 3), 12, ()), ((2, 4, 3, 5), 7, ())]
+    sizes = [((1, 4, 6), 8, (0.0,)), ((2, 3, 4), 5, (0.0,)), ((5, 3), 12, ()), ((2, 4, 3, 5), 7, ()), ((6,), 9, ())]
     for shape, M, dropout in sizes:
         label = f"x {shape}, hidden_dim={M}{', dropout=0.0' if dropout else ''}"
         made.append(Case(label, (normal(*shape),), (shape[-1], M, *dropout), random_weights(MLP(shape[-1], M))))
@@ -549,15 +552,21 @@ def _observe_mlp(work: Any, case: Case) -> Result:
     adopt(module, case.weights, {})
     x = case.args[0]
     in_eval, training = module.eval()(x), module.train()
-    outputs = training(x)
+    given = x.clone().requires_grad_()
+    outputs = training(given)
     for output in (in_eval, outputs):
         if not isinstance(output, Tensor) or output.shape != x.shape:
             got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise Fault(f"the result must have the shape of x, {tuple(x.shape)}, got {got}")
+    fallen = outputs.detach()[..., 0] == 0
+    graph = outputs.requires_grad
+    gradients = torch.autograd.grad(outputs[..., 0].sum(), given, allow_unused=True) if graph else [None]
+    passes = gradients[0] is not None and bool(gradients[0][fallen].any())
     return {
         "what the first output can be, in eval mode,": _values(in_eval[..., 0]),
         "what the first output can be, in training,": _values(outputs[..., 0]),
         "what falls of the token and of its hidden units": _falls(outputs.detach()),
+        "the gradient of what falls": Words("not zero" if passes else "zero"),
         "each draw": staleness(lambda: training(x).detach()) or "fresh",
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ from vit_tutorial.checks.harness import (
     filled,
     layer,
     normal,
+    of_its_own,
     random_weights,
 )
 from vit_tutorial.checks.symptoms import EXACT, symptom
@@ -199,10 +201,12 @@ def _right_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 def _norm_cases() -> list[Case]:
     made = []
     sizes = [((1, 3, 4), 1e-6, 1.0), ((2, 3, 6), 1e-6, 0.001), ((2, 4, 5), 1e-3, 0.05), ((2, 5, 3, 8), 1e-5, 3.0)]
+    sizes += [((7,), 1e-6, 1.0), ((3, 4, 4), 1e-6, 1.0), ((2, 90), 1e-6, 1.0)]
     for shape, eps, size in sizes:
         D = shape[-1]
         x = size * normal(*shape, seed=1) + size
-        x[-1, -1] = x[-1, -1].mean()  # a token without any spread, and in one case an image without
+        if x.ndim > 2:
+            x[-1, -1] = x[-1, -1].mean()  # a token without any spread, and in one case an image without
         made.append(
             Case(
                 f"x {shape}, eps={eps:.0e}, spread about {size:g}",
@@ -210,10 +214,14 @@ def _norm_cases() -> list[Case]:
             )
         )
     # Numbers that float32 holds without rounding, so that all right ways give nearly the same.
-    far_off = 512.0 + torch.randint(-16, 17, (2, 3, 8), generator=torch.Generator().manual_seed(4)) / 8
+    places = torch.tensor([[512.0, -512.0, 2048.0], [-2048.0, 512.0, 0.0]])[..., None]
+    far_off = places + torch.randint(-16, 17, (2, 3, 8), generator=torch.Generator().manual_seed(4)) / 8
     return [
         *made,
-        Case("x (2, 3, 8), eps=1e-06, spread about 1, all near 512", (far_off, normal(8), normal(8, seed=5), 1e-6)),
+        Case(
+            "x (2, 3, 8), eps=1e-06, near 512, -512, 2048, …",
+            (far_off, normal(8), normal(8, seed=5), 1e-6),
+        ),
     ]
 
 
@@ -464,8 +472,8 @@ _CALLS = 100
 
 
 def _drop_cases() -> list[Case]:
-    shapes = [((64, 2, 3), 0.2, True), ((64, 4, 2), 0.4, True), ((1, 2, 3), 0.4, True), ((64, 2, 3), 0.2, False),
-              ((3, 2, 4), 0.0, True)]  # fmt: skip
+    shapes = [((64, 2, 3), 0.2, True), ((64, 4, 2), 0.45, True), ((1, 2, 3), 0.4, True), ((64, 2, 3), 0.2, False),
+              ((3, 2, 4), 0.0, True), ((6, 6, 6), 0.4, True)]  # fmt: skip
     return [
         Case(f"x {shape}, p={p}, in {'training' if training else 'eval mode'}", (normal(*shape), training), (p,))
         for shape, p, training in shapes
@@ -506,7 +514,16 @@ def _how_often(zero: Tensor, p: float) -> str:
         return "the same number of them each time: they don't draw by themselves"
     if len({tuple(row) for row in zero.T.tolist()}) < B:
         return "one in which some images always fall together"
+    if B > 30 and (zero.sum(1).double().var() < 0.3 * B * p * (1 - p) or _hang_together(zero.double() - p, p)):
+        return "one in which an image's draw hangs on another's"
     return "p"
+
+
+def _hang_together(apart: Tensor, p: float) -> bool:
+    """Whether draws (calls, B), with their mean taken off, go together with those some places on, or from the end."""
+    pairs = [(apart[:, :-far], apart[:, far:]) for far in range(1, apart.shape[1] // 2)]
+    pairs.append((apart[:, : apart.shape[1] // 2], apart.flip(1)[:, : apart.shape[1] // 2]))
+    return any(abs((a * b).mean().item()) * math.sqrt(a.numel()) > 7 * p * (1 - p) for a, b in pairs)
 
 
 def _observe_drop_path(work: Any, case: Case) -> Result:
@@ -527,12 +544,15 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
     if falls in ("nothing", "whole images"):
         found["what images are multiplied by"] = _values(factor)
         found["what share of the images falls"] = _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
-    if training and p and falls != "nothing" and len(x) > 1:
+    if training and p and falls != "nothing" and len(x) > 30:
         # Of 64 images, two draws are the same less than once in 10 ** 10.
         found["each draw"] = (
             staleness(lambda: module(x)) or staleness(lambda: work(*case.build).train()(x), 2) or "fresh"
         )
     found["the path of the gradient"] = "whole" if outputs[0].requires_grad else "cut"
+    if outputs[0].requires_grad:
+        (gradient,) = torch.autograd.grad(outputs[0].sum(), inputs[0])
+        found["the gradient of what falls"] = Words("not zero" if gradient[zero[0]].any() else "zero")
     found["changed"] = [] if all(torch.equal(one.detach(), x) for one in inputs) else [1]
     return found
 
@@ -764,14 +784,18 @@ def _block_cases() -> list[Case]:
         quiet = {name: x * 0 if name.startswith(silent) else x for name, x in made[1].weights.items()}
         made.append(Case(f"as the second, {branch} alone speaks", made[1].args, made[1].build, quiet))
     z = normal(1, 2, 4).expand(300, 2, 4)
-    for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.3)):
+    for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.3), ("drop_path", 0.0, 0.6)):
         label = f"300 equal images, {name}={max(dropout, drop_path)}"
         made.append(Case(label, (z,), (4, 2, 6, dropout, drop_path), _weights(EncoderBlock, 4, 2, 6)))
     # One branch silent: its last layer holds zeros, so that what varies comes from the other.
     for branch, silent in (("attention", "mlp.fc2"), ("MLP", "attention.proj")):
         weights = _weights(EncoderBlock, 4, 2, 6)
         weights = weights | {name: torch.zeros_like(x) for name, x in weights.items() if name.startswith(silent)}
-        made.append(Case(f"300 equal images, dropout=0.5, {branch} alone speaks", (z,), (4, 2, 6, 0.5, 0.0), weights))
+        # One hidden unit alone is heard, so that there are three ways in which a number and that unit fall.
+        weights["mlp.fc2.weight"] = weights["mlp.fc2.weight"] * (torch.arange(6) == 2)
+        for p in (0.5, 0.2):
+            label = f"300 equal images, dropout={p}, {branch} alone speaks"
+            made.append(Case(label, (z,), (4, 2, 6, p, 0.0), weights))
     return made
 
 
@@ -811,9 +835,27 @@ def _observe_block(work: Any, case: Case) -> Result:
     }
     if "alone" in case.label:
         # What dropout of the branch's own output adds is 0 for a part of the numbers, whatever happens inside.
-        silent = ((outputs[1] - z).abs() < 1e-6).double().mean().item()
-        found["what share of the branch's numbers falls"] = "about half" if 0.4 < silent < 0.6 else f"{silent:.1f}"
+        silent = (outputs[1] - z).abs() < 1e-6
+        share = silent.double().mean().item()
+        right = not far(int(silent.sum()), silent.numel(), dropout)
+        found["what share of the branch's numbers falls"] = f"about {dropout if right else share:.1g}"
+        if "MLP" in case.label:  # torch's own attention drops weights, too, and so has no values that can be told
+            bias = case.weights["mlp.fc2.bias"][0]
+            made = _by_dropout(outputs[1][:, 0, 0], z[0, 0, 0], outputs[0][0, 0, 0] - z[0, 0, 0], bias, dropout)
+            words = f"what dropout={dropout} makes of it" if made else in_training
+            found["what a number of equal images becomes, in training,"] = Words(words)
     return found
+
+
+def _by_dropout(found: Tensor, z: Tensor, added: Tensor, bias: Tensor, p: float) -> bool:
+    """Whether numbers z, to which an MLP adds ``added`` in eval mode, became in training what dropout makes of them.
+
+    It falls on what the MLP returns, and mostly on its one hidden unit, too; ``bias`` is its second layer's.
+    """
+    once = torch.stack([z, z + added / (1 - p)])
+    twice = torch.stack([z, z + bias / (1 - p), z + (bias + (added - bias) / (1 - p)) / (1 - p)])
+    near = [(found[:, None] - way).abs() < 1e-4 for way in (once, twice)]
+    return any(bool(one.any(0).all() and one.any(1).all()) for one in near)
 
 
 class _Block(nn.Module):
@@ -1489,7 +1531,13 @@ class _SquaredRates(_Encoder):
 
 def _encoder_cases() -> list[Case]:
     made = []
-    for shape, heads, M, depth, p in [((2, 3, 4), 2, 6, 4, 0.2), ((1, 4, 6), 3, 5, 2, 0.1), ((3, 2, 4), 1, 8, 1, 0.3)]:
+    sizes = [
+        ((2, 3, 4), 2, 6, 4, 0.2),
+        ((1, 4, 6), 3, 5, 2, 0.1),
+        ((3, 2, 4), 1, 8, 1, 0.3),
+        ((1, 2, 2), 1, 3, 13, 0.3),
+    ]
+    for shape, heads, M, depth, p in sizes:
         build = (shape[-1], heads, M, depth, p)
         label = f"z {shape}, num_heads={heads}, mlp_dim={M}, depth={depth}, drop_path={p}"
         made.append(Case(label, (normal(*shape),), build, _weights(_Encoder, *build)))
@@ -1519,8 +1567,17 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     # A rate may be a number, an array or a tensor; a block of a student's own may call its part as it likes.
     parts = [part for part in module.modules() if "droppath" in type(part).__name__.lower().replace("_", "")]
     rates = [round(float(getattr(part, "p", getattr(part, "drop_prob", 0.0))), 4) for part in parts]
-    # With stochastic depth, training mode is left to chance. A single block has none.
-    run = layer(lambda *_: module, case, chance=any(rates))
+    module.eval()
+    found["blocks after eval()"] = Words("in training" if any(part.training for part in parts) else "in eval mode")
+    another = work(*case.build)
+    of_its_own(module, another)
+    theirs = [p.detach() for name, p in another.named_parameters() if name.endswith("mlp.fc1.weight")]
+    seeded = len(theirs) == len(first) and all(map(torch.equal, first, theirs))
+    found["another encoder starts"] = Words("with the same numbers (a seed is set)" if seeded else "by its own draw")
+    ours = [part for part in parts if isinstance(part, DropPath)]
+    for part in ours:
+        part.p = 0.0  # nothing else may be left to chance in training mode
+    run = layer(lambda *_: module, case, chance=any(rates) and len(ours) < len(parts))
     return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | run
 
 

@@ -219,7 +219,7 @@ def _as_list(work: Any, case: Case) -> Result:
 def _loss_cases() -> list[Case]:
     made = []
     for B, K, epsilon, size in [(3, 4, 0.1, 1.0), (1, 3, 0.4, 1.0), (5, 10, 0.0, 2.0), (4, 6, 0.2, 300.0)]:
-        labels = torch.arange(B) * 3 % K
+        labels = torch.arange(B) ** 2 % K
         label = f"logits {(B, K)}, epsilon={epsilon}{', logits up to hundreds' if size > 100 else ''}"
         made.append(Case(label, (size * normal(B, K, seed=B), labels, epsilon)))
     return made
@@ -463,7 +463,7 @@ def _schedule(
 
 
 def _schedule_cases() -> list[Case]:
-    sizes = [(10, 4), (30, 6), (8, 0), (9, 1), (40, 16)]
+    sizes = [(10, 4), (30, 6), (8, 0), (9, 1), (40, 16), (10, 2)]
     return [Case(f"steps={steps}, warmup={warmup}", (steps, warmup)) for steps, warmup in sizes]
 
 
@@ -779,8 +779,9 @@ class _Convolutions(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Conv2d(1, 4, 3, bias=False)
-        self.norm = nn.BatchNorm2d(4)
+        self.bn = nn.BatchNorm2d(4)
         self.head = nn.Linear(4, 3)
+        self.stem.requires_grad_(False)  # it stands in a group all the same
 
 
 def _group_cases() -> list[Case]:
@@ -996,7 +997,7 @@ class _Notes:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
-        self.graph = False
+        self.graph = self.training = False
 
     def __deepcopy__(self, memo: Any) -> _Notes:
         return self
@@ -1015,6 +1016,7 @@ class _Asked(nn.Module):
         answer: Tensor = self.layers(x) / 8 - 0.2
         self.notes.sizes.append(len(x))
         self.notes.graph |= answer.requires_grad
+        self.notes.training |= self.training
         return answer
 
 
@@ -1031,19 +1033,26 @@ def _measured(work: Any, case: Case) -> Result:
     lent, sizes = Lent(model), model.notes.sizes
     given = copied(case.args)
     result = work(model, *given)
-    images, _, batch = case.args
+    images, labels, batch = case.args
     if not sizes:
         raise Fault("the model was never asked: call model(images) on each batch")
+    sizes, modes = sizes.copy(), {part.training for part in model.modules()}
+    training = model.training
+    again = work(model.train(), images.clone(), (labels + 1) % case.build[0], batch)
     asked = "in batches of batch_size" if _batched(sizes, len(images), batch) else f"{_some(sizes)} at once"
-    modes = {part.training for part in model.modules()}
     return {
         "how the images come": Words(asked),
         "result": result,
-        "model.training afterwards": model.training,
+        "the result of a second call, with other labels,": again,
+        "the mode in which it is asked": Words("training" if model.notes.training else "evaluation"),
+        "model.training afterwards": training,
         "the mode of the model's parts afterwards": Words("one" if len(modes) == 1 else "more than one"),
         "whether gradients are on while it measures": Words("on" if model.notes.graph else "off"),
         "what is frozen afterwards": _frozen(model),
         "the model afterwards": lent.afterwards(),
+        "how many images the model is asked about": Words(
+            "all" if sum(sizes) >= len(images) else f"{sum(sizes)} alone"
+        ),
         "changed": changed(given, case.args, first=2),
     }
 
@@ -1393,8 +1402,8 @@ def _trained(work: Any, case: Case) -> Result:
             losses = torch.tensor(numbers, dtype=torch.float64)
     weights = {f"{name}, trained": p.detach() for name, p in model.named_parameters()}
     losses = losses if losses is None or isinstance(losses, (Tensor, list)) else _as_losses(losses)
-    afterwards = {"the model afterwards": lent.afterwards(), "changed": changed(given, case.args, first=2)}
-    return {"losses": losses} | weights | afterwards
+    afterwards = {"what is frozen afterwards": _frozen(model), "the model afterwards": lent.afterwards()}
+    return {"losses": losses} | weights | afterwards | {"changed": changed(given, case.args, first=2)}
 
 
 _GRAPH = "each keeps alive all that was computed for it, step after step. Return numbers: loss.item()"

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vit_tutorial import explain
-from vit_tutorial.checks.harness import Case, Exercise, Mistake, Result, answers, call, check, normal
+from vit_tutorial.checks.harness import Case, Exercise, Mistake, answers, call, check, normal
 
 __all__ = [
     "check_attention_distance",
@@ -191,7 +191,12 @@ CLASS_ATTENTION = Exercise(
     right=_pictures(),
     cases=lambda: [
         Case(f"weights {shape}, grid {grid}", (_weights(*shape), grid))
-        for shape, grid in [((2, 1, 2, 7, 7), (2, 3)), ((2, 3, 13, 13), (4, 3)), ((3, 10, 10), (3, 3))]
+        for shape, grid in [
+            ((2, 1, 2, 7, 7), (2, 3)),
+            ((2, 3, 13, 13), (4, 3)),
+            ((3, 10, 10), (3, 3)),
+            ((9, 9), (2, 4)),
+        ]
     ],
     observe=call,
     forbidden=(explain.class_attention,),
@@ -364,12 +369,6 @@ def _rollout(
     return rollout
 
 
-def _values(work: Any, case: Case) -> Result:
-    """As :func:`call`, without gradients: rows that sum to 1 may be divided by their sum, or not."""
-    observed = call(work, case)
-    return {"result": observed["result"], "changed": observed["changed"]}
-
-
 def _rollout_cases() -> list[Case]:
     made: list[Case] = []
     sizes = [(3, 1, 2, 4, 4), (4, 2, 3, 5, 5), (3, 1, 3, 6, 6), (4, 3, 2, 5, 5)]
@@ -384,7 +383,7 @@ ROLLOUT = Exercise(
     points=4,
     right=_rollout(),
     cases=_rollout_cases,
-    observe=_values,
+    observe=call,
     forbidden=(explain.rollout,),
     mistakes=(
         Mistake(
@@ -1156,9 +1155,10 @@ ATTENTION_DISTANCE = Exercise(
             ((2, 13, 13), (4, 3), (4, 4)),
             ((1, 3, 9, 9), (2, 4), (2, 6)),
             ((3, 4, 4), (1, 3), (16, 16)),
+            ((7, 7), (3, 2), (4, 2)),
         ]
     ],
-    observe=_values,
+    observe=call,
     forbidden=(explain.attention_distance,),
     mistakes=(
         Mistake(

@@ -628,7 +628,7 @@ def check_attention_from_flax(fn: Callable[..., Weights]) -> bool:
 State = dict[str, Tensor]
 
 
-def _dino(prefix: str, student: str) -> dict[str, Any]:
+def _dino(prefix: str, student: str, first: int = 0) -> dict[str, Any]:
     """A small checkpoint as DINO's training writes it."""
     body = (
         "cls_token",
@@ -646,14 +646,14 @@ def _dino(prefix: str, student: str) -> dict[str, Any]:
         rows = {f"{before}backbone.{name}": normal(2, 3, seed=seed + i) for i, name in enumerate(body)}
         return rows | {f"{before}{name}": normal(4, seed=seed + i) for i, name in enumerate(heads)}
 
-    masked = {f"{student}backbone.mask_token": normal(1, 3, seed=99)}  # the student alone has one
-    return {"student": network(student, 0) | masked, "teacher": network(prefix, 100), "epoch": 300}
+    masked = {f"{student}backbone.mask_token": normal(1, 3, seed=first + 99)}  # the student alone has one
+    return {"student": network(student, first) | masked, "teacher": network(prefix, first + 100), "epoch": 300}
 
 
 def _teacher_cases() -> list[Case]:
     return [
         Case("teacher's names begin with 'backbone.'", (_dino("", "module."),)),
-        Case("teacher's names begin with 'module.backbone.'", (_dino("module.", "module."),)),
+        Case("teacher's names begin with 'module.backbone.'", (_dino("module.", "module.", 200),)),
     ]
 
 

@@ -180,7 +180,7 @@ def _halves(row: Tensor, column: Tensor) -> Tensor:
 
 
 def _half_cases() -> list[Case]:
-    sizes = [(2, 3, 4), (3, 2, 2), (4, 4, 6), (1, 5, 2)]
+    sizes = [(2, 3, 4), (3, 2, 2), (4, 4, 6), (1, 5, 2), (3, 1, 6)]
     return [
         Case(f"{R} rows, {C} columns, D = {D}", (normal(R, D // 2, seed=1), normal(C, D // 2, seed=2)))
         for R, C, D in sizes
@@ -230,6 +230,7 @@ TWO_D_POSITIONS = Exercise(
     right=_halves,
     cases=_half_cases,
     observe=functools.partial(call, differentiable=True),
+    forbidden=(lesson.GridPosition,),
     mistakes=(
         Mistake(
             "patches column by column",
@@ -324,6 +325,7 @@ OFFSET_INDEX = Exercise(
         Case(f"{R} rows, {C} columns", ((R, C),)) for R, C in ((2, 3), (3, 2), (1, 4), (4, 4), (5, 1), (8, 10))
     ],
     observe=call,
+    forbidden=("vit_tutorial.modern.relative_index",),
     mistakes=(
         Mistake(
             "the way back",
@@ -419,7 +421,8 @@ def _attention_cases() -> list[Case]:
     q, k, v = (normal(2, 2, 4, 3, seed=seed) for seed in (5, 6, 7))
     hidden = normal(2, 4, 4, seed=8)
     hidden[:, :, 1] = -1e4  # nobody may look at token 1
-    return [*cases, Case("a bias of -10,000 on token 1", (q, k, v, hidden))]
+    large = Case("scores in the thousands", (60 * q, 60 * k, v, normal(2, 4, 4, seed=9)))
+    return [*cases, Case("a bias of -10,000 on token 1", (q, k, v, hidden)), large]
 
 
 _right_attention = _attend()
@@ -547,9 +550,10 @@ RELATIVE_BIAS = Exercise(
             f"{h} heads, {R} rows, {C} columns",
             (normal(h, (2 * R - 1) * (2 * C - 1) + 3), (R, C)),
         )
-        for h, R, C in ((1, 2, 2), (2, 2, 3), (3, 3, 2), (2, 4, 4))
+        for h, R, C in ((1, 2, 2), (2, 2, 3), (3, 3, 2), (2, 4, 4), (3, 1, 4), (2, 5, 1))
     ],
     observe=functools.partial(call, differentiable=True),
+    forbidden=(lesson.RelativeBias,),
     mistakes=(
         Mistake(
             "looking and being looked at exchanged",

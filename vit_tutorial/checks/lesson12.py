@@ -10,8 +10,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Slip, answers, call, check, normal
+from vit_tutorial.checks.harness import (
+    Case,
+    Exercise,
+    Fault,
+    Forbidden,
+    Mistake,
+    Result,
+    Slip,
+    answers,
+    call,
+    check,
+    normal,
+)
 
 __all__ = [
     "check_bias_numbers",
@@ -227,6 +240,67 @@ def _at_the_edge(y: int, x: int, size: Size) -> int | None:
     return min(max(y, 0), size[0] - 1) * size[1] + min(max(x, 0), size[1] - 1)
 
 
+def _round_in_rows(y: int, x: int, size: Size) -> int | None:
+    return y * size[1] + x % size[1] if 0 <= y < size[0] else None
+
+
+def _round_in_columns(y: int, x: int, size: Size) -> int | None:
+    return (y % size[0]) * size[1] + x if 0 <= x < size[1] else None
+
+
+def _mirrored_at_the_edge(y: int, x: int, size: Size) -> int | None:
+    inside = [abs(n) if n < length else 2 * (length - 1) - n for n, length in zip((y, x), size, strict=True)]
+    return _by_rows(inside[0], inside[1], size)
+
+
+def _cross(kernel: Tensor) -> Tensor:
+    middle = len(kernel) // 2
+    kept = torch.zeros_like(kernel)
+    kept[middle], kept[:, middle] = kernel[middle], kernel[:, middle]
+    return kept
+
+
+def _middle(kernel: Tensor) -> Tensor:
+    kept = torch.zeros_like(kernel)
+    kept[len(kernel) // 2, len(kernel) // 2] = kernel[len(kernel) // 2, len(kernel) // 2]
+    return kept
+
+
+def _neighbours_alone(kernel: Tensor) -> Tensor:
+    return kernel - _middle(kernel)
+
+
+def _size_turned(kernel: Tensor, size: Size) -> Tensor:
+    return _matrix(kernel, (size[1], size[0]), _by_rows)
+
+
+def _one_band(kernel: Tensor, size: Size) -> Tensor:
+    N, before = math.prod(size), kernel.numel() // 2
+    return torch.stack([F.pad(kernel.flatten(), (n, N - n))[before : before + N] for n in range(N)])
+
+
+def _from_the_first_column(kernel: Tensor, size: Size) -> Tensor:
+    N = math.prod(size)
+    return F.pad(kernel.flatten(), (0, N))[:N].expand(N, N).clone()
+
+
+def _with_the_padding(kernel: Tensor, size: Size) -> Tensor:
+    e = len(kernel) // 2
+    whole = torch.zeros(*size, size[0] + 2 * e, size[1] + 2 * e)
+    for y in range(size[0]):
+        for x in range(size[1]):
+            whole[y, x, y : y + len(kernel), x : x + len(kernel)] = kernel
+    return whole.flatten(2).flatten(0, 1)
+
+
+def _without_the_ends(kernel: Tensor, size: Size) -> Tensor:
+    """The last row and the last column of places forgotten, as by a range that ends too early."""
+    whole = _matrix(kernel, size, _by_rows).unflatten(0, size)
+    kept = torch.zeros_like(whole)
+    kept[:-1, :-1] = whole[:-1, :-1]
+    return kept.flatten(0, 1)
+
+
 def _conv_matrix(
     turn: Callable[[Tensor], Tensor] = lambda kernel: kernel,
     place: Callable[[int, int, Size], int | None] = _by_rows,
@@ -263,7 +337,7 @@ CONV_MATRIX = Exercise(
     right=_conv_matrix(),
     cases=lambda: [
         Case(f"a kernel of {k} × {k}, a picture of {H} × {W}", (normal(k, k, seed=k), (H, W)))
-        for k, H, W in ((3, 3, 4), (3, 5, 3), (1, 2, 3), (5, 5, 6))
+        for k, H, W in ((3, 3, 4), (3, 5, 3), (1, 2, 3), (5, 5, 6), (3, 1, 4), (5, 3, 2))
     ],
     observe=call,
     mistakes=(
@@ -336,6 +410,102 @@ CONV_MATRIX = Exercise(
             _KNOWS,
             _four_axes,
         ),
+        Mistake(
+            "a kernel that stands on its head",
+            "Rows are exchanged: entry [0, 0] of the kernel belongs to the pixel above. torch doesn't flip.",
+            _KNOWS,
+            Slip(_conv_matrix, turn=lambda kernel: kernel.flip(0)),
+        ),
+        Mistake(
+            "a kernel that is mirrored",
+            "Left and right are exchanged: entry [0, 0] of the kernel belongs to the left. torch doesn't flip.",
+            _KNOWS,
+            Slip(_conv_matrix, turn=lambda kernel: kernel.flip(1)),
+        ),
+        Mistake(
+            "rows of the picture that go on at the other side",
+            "What leaves to the right comes in on the left. Look at the column, too: outside lies padding.",
+            _KNOWS,
+            Slip(_conv_matrix, place=_round_in_rows),
+        ),
+        Mistake(
+            "columns of the picture that go on at the other side",
+            "What leaves below comes in above in your matrix. Look at the row, too: outside lies padding.",
+            _KNOWS,
+            Slip(_conv_matrix, place=_round_in_columns),
+        ),
+        Mistake(
+            "an edge that mirrors",
+            "You take the pixel as far inside for one outside. The padding is zero: leave it out.",
+            _KNOWS,
+            Slip(_conv_matrix, place=_mirrored_at_the_edge),
+        ),
+        Mistake(
+            "a cross in place of the whole kernel",
+            "The corners of the kernel count as well: (k, k) numbers.",
+            _KNOWS,
+            Slip(_conv_matrix, turn=_cross),
+        ),
+        Mistake(
+            "the middle of the kernel alone",
+            "Each place only sees itself. The rest of the kernel brings its neighbours.",
+            _KNOWS,
+            Slip(_conv_matrix, turn=_middle),
+        ),
+        Mistake(
+            "a kernel without its middle",
+            "The place itself counts as well: entry [k // 2, k // 2].",
+            _KNOWS,
+            Slip(_conv_matrix, turn=_neighbours_alone),
+        ),
+        Mistake(
+            "a kernel that ends on the place",
+            "Its last entry lies on the place itself. Move it by k // 2 alone.",
+            _KNOWS,
+            Slip(_conv_matrix, turn=lambda kernel: F.pad(kernel, (0, len(kernel) - 1, 0, len(kernel) - 1))),
+        ),
+        Mistake(
+            "ones in place of the kernel's numbers",
+            "Your matrix says who is a neighbour. Put the kernel's numbers there.",
+            _KNOWS,
+            Slip(_conv_matrix, turn=torch.ones_like),
+        ),
+        Mistake(
+            "a kernel whose sum is made 1",
+            "The kernel is used as it is.",
+            _KNOWS,
+            Slip(_conv_matrix, turn=lambda kernel: kernel / kernel.sum()),
+        ),
+        Mistake(
+            "height and width exchanged",
+            "size is (H, W), height first.",
+            _KNOWS,
+            _size_turned,
+        ),
+        Mistake(
+            "one band of the flattened kernel",
+            "Your rows hold the kernel's numbers side by side. From one row of the kernel to the next it is W columns.",
+            _KNOWS,
+            _one_band,
+        ),
+        Mistake(
+            "the same row for every place",
+            "Each place has the kernel around itself, so each row has it at other columns.",
+            _KNOWS,
+            _from_the_first_column,
+        ),
+        Mistake(
+            "columns for the padding",
+            "Padding is zero, and has no column: N × N, as many columns as pixels.",
+            _KNOWS,
+            _with_the_padding,
+        ),
+        Mistake(
+            "no row for the last places",
+            "The last row and the last column of the picture have their places, too: does a range end too early?",
+            _KNOWS,
+            _without_the_ends,
+        ),
     ),
 )
 
@@ -392,6 +562,18 @@ def _exchanged(layers: Sequence[Layer]) -> int:
     return _receptive_field()([(s, k) for k, s in layers])
 
 
+def _without(some: slice) -> Callable[[Sequence[Layer]], int]:
+    return lambda layers: _receptive_field()(layers[some])
+
+
+def _sum_of_strides(layers: Sequence[Layer]) -> int:
+    return 1 + sum((k - 1) * max(1, sum(s for _, s in layers[:i])) for i, (k, _) in enumerate(layers))
+
+
+def _largest_kernel(layers: Sequence[Layer]) -> int:
+    return max((k for k, _ in layers), default=1)
+
+
 def _terms(wrong: list[tuple[Case, Result, Result]]) -> str:
     """The sum of the first wrong input, term by term."""
     layers, right = wrong[0][0].args[0], wrong[0][1]["result"]
@@ -422,6 +604,8 @@ RECEPTIVE_FIELD = Exercise(
             [(4, 4)],
             [(7, 2), (3, 2), (1, 1), (3, 1)],
             [],
+            [(2, 3)],
+            [(5, 1), (3, 3), (4, 2)],
         )
     ],
     observe=call,
@@ -542,6 +726,42 @@ RECEPTIVE_FIELD = Exercise(
             _SEES,
             _from_the_front,
         ),
+        Mistake(
+            "the last layer left out",
+            "The last layer's kernel widens the view, too: does a range end too early?",
+            _SEES,
+            _without(slice(-1)),
+        ),
+        Mistake(
+            "the first layer left out",
+            "The first layer's kernel widens the view, too: does a range begin too late?",
+            _SEES,
+            _without(slice(1, None)),
+        ),
+        Mistake(
+            "a sum of the strides before",
+            "Behind strides of 2 and 3, neighbours are 2 · 3 pixels apart: multiply them.",
+            _SEES,
+            _sum_of_strides,
+        ),
+        Mistake(
+            "the largest kernel alone",
+            "Each layer looks at what the layer before has seen, so what they see adds up.",
+            _SEES,
+            _largest_kernel,
+        ),
+        Mistake(
+            "one step too many",
+            "Your start is 2. Without any layer a place sees one pixel, itself.",
+            _SEES,
+            Slip(_receptive_field, begin=2),
+        ),
+        Mistake(
+            "powers of the last stride",
+            "Each stride multiplies once what came before: keep the product as you go.",
+            _SEES,
+            Slip(_receptive_field, jump=lambda jump, s: jump * s * s),
+        ),
     ),
 )
 
@@ -567,6 +787,21 @@ def _runs(seed: int, models: Sequence[str], rates: Sequence[float], seeds: int) 
     ]
     order = torch.randperm(len(runs), generator=torch.Generator().manual_seed(seed)).tolist()
     return [runs[i] for i in order]
+
+
+def _some_broken_off(runs: list[Run]) -> list[Run]:
+    """Without a run of the worst rate and two of the best: sums, or a division by all seeds, choose another."""
+    kept = []
+    for name in dict.fromkeys(run["model"] for run in runs):
+        own = [run for run in runs if run["model"] == name]
+        rates = sorted({run["rate"] for run in own}, key=lambda rate: _mean_at(own, rate))
+        lost = {rates[-1]: (1, 2), rates[0]: (0,)}
+        kept += [run for run in own if run["seed"] not in lost.get(run["rate"], ())]
+    return [run for run in runs if run in kept]
+
+
+def _mean_at(runs: list[Run], rate: float) -> float:
+    return _mean([run for run in runs if run["rate"] == rate], "held_out")
 
 
 def _mean(runs: Iterable[Run], key: str) -> float:
@@ -643,17 +878,25 @@ FAIR_COMPARISON = Exercise(
     lesson="12",
     points=4,
     right=_fair(),
-    cases=lambda: [
-        Case(f"{len(models)} models, {len(rates)} rates, {seeds} seeds", (_runs(seed, models, rates, seeds),))
-        for seed, models, rates, seeds in (
-            (1, ("resnet", "vit"), (0.001, 0.01, 0.1), 3),
-            (2, ("cnn", "hybrid", "vit"), (0.0003, 0.003, 0.03, 0.3), 2),
-            (3, ("vit",), (0.1, 0.01, 0.001, 0.0001), 4),
-            (4, ("a", "b", "c", "d"), (0.01, 0.02), 5),
-        )
-    ],
+    cases=lambda: (
+        [
+            Case(f"{len(models)} models, {len(rates)} rates, {seeds} seeds", (_runs(seed, models, rates, seeds),))
+            for seed, models, rates, seeds in (
+                (1, ("resnet", "vit"), (0.001, 0.01, 0.1), 3),
+                (2, ("cnn", "hybrid", "vit"), (0.0003, 0.003, 0.03, 0.3), 2),
+                (3, ("vit",), (0.1, 0.01, 0.001, 0.0001), 4),
+                (4, ("a", "b", "c", "d"), (0.01, 0.02), 5),
+            )
+        ]
+        + [
+            Case(
+                "2 models, 3 rates, 2 to 4 seeds",
+                (_some_broken_off(_runs(5, ("cnn", "vit"), (0.001, 0.01, 0.1), 4)),),
+            )
+        ]
+    ),
     observe=_of_each_model,
-    tolerance=1e-4,
+    tolerance=1e-6,
     explain=_what_is_chosen,
     mistakes=(
         Mistake(
@@ -668,6 +911,16 @@ FAIR_COMPARISON = Exercise(
             "You take the rate that is best on the average of all models. Each model gets its own.",
             _ONE_RATE,
             Slip(_fair, choose=lambda own, runs: _best(runs)),
+        ),
+        Mistake(
+            "a rate that is chosen by a sum in place of a mean",
+            "Not every rate has as many seeds, so a sum prefers the rate that has more of them. Divide by their "
+            "number.",
+            _ONE_RUN,
+            Slip(
+                _fair,
+                choose=lambda own, runs: _by_rate(own, lambda group: math.fsum(run["held_out"] for run in group)),
+            ),
         ),
         Mistake(
             "a rate that is chosen by its best run",
@@ -730,6 +983,107 @@ FAIR_COMPARISON = Exercise(
             _ONE_RUN,
             Slip(_fair, tell=lambda at_rate, own: math.fsum(run["test"] for run in at_rate)),
         ),
+        Mistake(
+            "a rate that is chosen by a median",
+            "The text asks for the mean over the seeds, here and at the end.",
+            _ONE_RUN,
+            Slip(
+                _fair, choose=lambda own, runs: _by_rate(own, lambda g: statistics.median(run["held_out"] for run in g))
+            ),
+        ),
+        Mistake(
+            "a rate that is chosen by its worst run",
+            "One unlucky seed decides. Take the mean over a rate's seeds first, then the best mean.",
+            _ONE_RUN,
+            Slip(_fair, choose=lambda own, runs: _by_rate(own, lambda g: min(run["held_out"] for run in g))),
+        ),
+        Mistake(
+            "a rate that is chosen by held_out and test together",
+            "The test images may not choose. Choose by held_out alone.",
+            _RATE,
+            Slip(_fair, choose=lambda own, runs: _by_rate(own, lambda g: _mean(g, "held_out") + _mean(g, "test"))),
+        ),
+        Mistake(
+            "a rate that is chosen by its spread",
+            "You take the rate whose seeds agree best. Take the one with the largest mean.",
+            _RATE,
+            Slip(
+                _fair,
+                choose=lambda own, runs: _by_rate(own, lambda g: -statistics.pvariance(run["held_out"] for run in g)),
+            ),
+        ),
+        Mistake(
+            "the largest rate",
+            "You take the largest of the rates. Take the one whose mean of held_out is largest.",
+            _RATE,
+            Slip(_fair, choose=lambda own, runs: max(run["rate"] for run in own)),
+        ),
+        Mistake(
+            "the smallest rate",
+            "You take the smallest of the rates. Take the one whose mean of held_out is largest.",
+            _RATE,
+            Slip(_fair, choose=lambda own, runs: min(run["rate"] for run in own)),
+        ),
+        Mistake(
+            "the first rate of the list",
+            "The runs come in any order. Take the rate whose mean of held_out is largest.",
+            _RATE,
+            Slip(_fair, choose=lambda own, runs: own[0]["rate"]),
+        ),
+        Mistake(
+            "the last rate of the list",
+            "The runs come in any order. Take the rate whose mean of held_out is largest.",
+            _RATE,
+            Slip(_fair, choose=lambda own, runs: own[-1]["rate"]),
+        ),
+        Mistake(
+            "the median of the seeds",
+            "You tell the median of test at this rate. Tell the mean.",
+            _ONE_RUN,
+            Slip(_fair, tell=lambda at_rate, own: statistics.median(run["test"] for run in at_rate)),
+        ),
+        Mistake(
+            "the worst seed's accuracy",
+            "You tell the worst of the runs at this rate. Tell their mean.",
+            _ONE_RUN,
+            Slip(_fair, tell=lambda at_rate, own: min(run["test"] for run in at_rate)),
+        ),
+        Mistake(
+            "the accuracy of the rate's first run",
+            "You tell the first run of the list. Tell the mean over the seeds.",
+            _ONE_RUN,
+            Slip(_fair, tell=lambda at_rate, own: at_rate[0]["test"]),
+        ),
+        Mistake(
+            "the accuracy of the rate's last run",
+            "You tell the last run of the list (a dictionary keeps the last). Tell the mean over the seeds.",
+            _ONE_RUN,
+            Slip(_fair, tell=lambda at_rate, own: at_rate[-1]["test"]),
+        ),
+        Mistake(
+            "the best accuracy at any rate",
+            "You tell the model's best run on the test images, at whatever rate. Tell the mean at the chosen one.",
+            _RATE,
+            Slip(_fair, tell=lambda at_rate, own: max(run["test"] for run in own)),
+        ),
+        Mistake(
+            "a mean of held_out and test",
+            "You tell a mean of both. Tell test alone: on held_out the rate was chosen.",
+            _RATE,
+            Slip(_fair, tell=lambda at_rate, own: (_mean(at_rate, "test") + _mean(at_rate, "held_out")) / 2),
+        ),
+        Mistake(
+            "a share in place of percent",
+            "The records are in percent, and so is the answer: don't divide by 100.",
+            _RATE,
+            Slip(_fair, tell=lambda at_rate, own: _mean(at_rate, "test") / 100),
+        ),
+        Mistake(
+            "an error in place of an accuracy",
+            "You tell how many percent are wrong. Tell how many are right.",
+            _RATE,
+            Slip(_fair, tell=lambda at_rate, own: 100 - _mean(at_rate, "test")),
+        ),
     ),
 )
 
@@ -782,9 +1136,35 @@ def _itself(heads: Tensor) -> Tensor:
     return heads + torch.diag(alone.to(heads.dtype))
 
 
+def _some_heads(keep: Callable[[int, int], bool]) -> Callable[[Tensor], Tensor]:
+    """The kernel with zeros in place of the heads that are left out."""
+    kept = torch.tensor([[float(keep(i, j)) for j in range(3)] for i in range(3)])
+    return lambda weight: weight * kept.to(weight.dtype)
+
+
+def _over_those_found(x: Tensor, weight: Tensor, grid: Size) -> Tensor:
+    whole = [_one_step(grid, i, j).to(x.dtype) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+    found = torch.stack(whole).sum(dim=(0, 2))  # (N,)
+    return _nine()(x, weight, grid) / found[:, None]
+
+
+def _softmax_of_the_heads(heads: Tensor) -> Tensor:
+    return heads.softmax(dim=1)
+
+
+def _grid_turned(x: Tensor, weight: Tensor, grid: Size) -> Tensor:
+    return _nine()(x, weight, (grid[1], grid[0]))
+
+
+def _first_image(x: Tensor, weight: Tensor, grid: Size) -> Tensor:
+    return _nine()(x[:1], weight, grid).expand(len(x), -1, -1)
+
+
 def _middle_alone(x: Tensor, weight: Tensor, grid: Size) -> Tensor:
     return x @ weight[:, :, 1, 1].T
 
+
+_BY_HAND = "this exercise asks you to do without torch's convolutions and unfold"
 
 NINE_HEADS = Exercise(
     name="nine_heads",
@@ -796,10 +1176,20 @@ NINE_HEADS = Exercise(
             f"x ({B}, {R * C}, {channels}), weight ({F}, {channels}, 3, 3), {R} rows, {C} columns",
             (normal(B, R * C, channels, seed=R), normal(F, channels, 3, 3, seed=C), (R, C)),
         )
-        for B, R, C, channels, F in ((1, 3, 4, 2, 3), (2, 4, 3, 3, 2), (1, 1, 5, 2, 2), (2, 5, 5, 1, 4))
+        for B, R, C, channels, F in (
+            (1, 3, 4, 2, 3),
+            (2, 4, 3, 3, 2),
+            (1, 1, 5, 2, 2),
+            (2, 5, 5, 1, 4),
+            (3, 2, 1, 4, 1),
+        )
     ],
     observe=functools.partial(call, differentiable=True),
-    forbidden=("conv2d", "convolution", "unfold"),
+    forbidden=(
+        *(Forbidden(name, _BY_HAND) for name in ("convolution", "conv1d", "conv2d", "conv3d", "unfold")),
+        *(Forbidden(f"conv_transpose{n}d", _BY_HAND) for n in (1, 2, 3)),
+        Forbidden(F.unfold, _BY_HAND),  # a Python function, which nn.Unfold calls, too
+    ),
     mistakes=(
         Mistake(
             "heads that look the other way",
@@ -861,6 +1251,120 @@ NINE_HEADS = Exercise(
             "Each patch only sees itself in your result. The other eight heads bring the neighbours.",
             _HEADS,
             _middle_alone,
+        ),
+        Mistake(
+            "heads that look up for down",
+            "weight[:, :, 0] belongs to the row above the patch that looks.",
+            _HEADS,
+            Slip(_nine, turn=lambda weight: weight.flip(2)),
+        ),
+        Mistake(
+            "heads that look left for right",
+            "weight[:, :, :, 0] belongs to the column to the left of the patch that looks.",
+            _HEADS,
+            Slip(_nine, turn=lambda weight: weight.flip(3)),
+        ),
+        Mistake(
+            "the corners left out",
+            "A 3 × 3 kernel has nine places, the four corners among them.",
+            _HEADS,
+            Slip(_nine, turn=_some_heads(lambda i, j: i == 1 or j == 1)),
+        ),
+        Mistake(
+            "the four sides left out",
+            "A 3 × 3 kernel has nine places: the corners, the middle, and the four sides.",
+            _HEADS,
+            Slip(_nine, turn=_some_heads(lambda i, j: (i + j) % 2 == 0)),
+        ),
+        Mistake(
+            "eight heads, without the middle",
+            "The patch itself is one of the kernel's places, and has its head (1, 1).",
+            _HEADS,
+            Slip(_nine, turn=_some_heads(lambda i, j: (i, j) != (1, 1))),
+        ),
+        Mistake(
+            "the heads of one row alone",
+            "You look to the left and to the right. Three rows of heads look up and down, too.",
+            _HEADS,
+            Slip(_nine, turn=_some_heads(lambda i, j: i == 1)),
+        ),
+        Mistake(
+            "the heads of one column alone",
+            "You look up and down. Three columns of heads look to the left and to the right, too.",
+            _HEADS,
+            Slip(_nine, turn=_some_heads(lambda i, j: j == 1)),
+        ),
+        Mistake(
+            "four heads of nine",
+            "i and j go from 0 to 2: does a range end too early?",
+            _HEADS,
+            Slip(_nine, turn=_some_heads(lambda i, j: i < 2 and j < 2)),
+        ),
+        Mistake(
+            "one matrix for all heads",
+            "Each head has its own matrix, weight[:, :, i, j].",
+            _HEADS,
+            Slip(_nine, turn=lambda weight: weight[:, :, 1:2, 1:2].expand(-1, -1, 3, 3)),
+        ),
+        Mistake(
+            "a mean matrix for all heads",
+            "Each head has its own matrix, weight[:, :, i, j].",
+            _HEADS,
+            Slip(_nine, turn=lambda weight: weight.mean(dim=(2, 3), keepdim=True).expand(-1, -1, 3, 3)),
+        ),
+        Mistake(
+            "patches numbered column by column",
+            "The tokens come row by row: patch (y, x) is number y · columns + x.",
+            _KNOWS,
+            Slip(_nine, place=_by_columns),
+        ),
+        Mistake(
+            "rows and columns of the grid exchanged",
+            "grid is (rows, columns), rows first.",
+            _KNOWS,
+            _grid_turned,
+        ),
+        Mistake(
+            "a mean over the neighbours that are found",
+            "The heads' contributions are added, and nothing is divided by their number.",
+            _HEADS,
+            _over_those_found,
+        ),
+        Mistake(
+            "a softmax over the ones and zeros",
+            "The heads' matrices are the weights themselves. Behind a softmax each patch would look at all.",
+            _HEADS,
+            Slip(_nine, lost=_softmax_of_the_heads),
+        ),
+        Mistake(
+            "the largest of the nine",
+            "The nine contributions are added, not compared.",
+            _HEADS,
+            Slip(_nine, joined=lambda parts: parts.amax(dim=0)),
+        ),
+        Mistake(
+            "nine heads side by side",
+            "You join the heads' parts along the last axis. Here they are added: (B, N, F).",
+            _HEADS,
+            Slip(_nine, joined=lambda parts: parts.movedim(0, 2).flatten(2)),
+        ),
+        Mistake(
+            "channels before the patches",
+            "The numbers are right, but tokens come first: (B, N, F).",
+            _HEADS,
+            Slip(_nine, joined=lambda parts: parts.sum(dim=0).transpose(1, 2)),
+        ),
+        Mistake(
+            "a weight that doesn't learn",
+            "The values are right, but the weight gets no gradient: use it as it is, without detach or numbers.",
+            _HEADS,
+            Slip(_nine, turn=lambda weight: weight.detach()),
+        ),
+        Mistake(
+            "the first image for all",
+            "Each image of the batch has its own tokens.",
+            _HEADS,
+            _first_image,
         ),
     ),
 )

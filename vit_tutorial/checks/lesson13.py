@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vit_tutorial import selfsup as lesson
-from vit_tutorial.checks.harness import Case, Exercise, Mistake, Slip, answers, call, check, normal
+from vit_tutorial.checks.harness import Case, Exercise, Mistake, Result, Slip, answers, call, check, normal
 from vit_tutorial.patches import patchify, unpatchify
 
 __all__ = [
@@ -55,7 +55,7 @@ MASKING_NUMBERS = Exercise(
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
-    tolerance=0.002,
+    tolerance=0.0003,  # 6.24 is near enough, 6.23 and 6.25 are not
     secret=True,
     advice={
         "level": "8 times the value, rounded down.",
@@ -293,7 +293,13 @@ def _colour_cases() -> list[Case]:
         cases.append(Case(f"images ({B}, 3, {H}, {W}), P = {P}", (images, P)))
     extremes = torch.ones(1, 3, 2, 4)
     extremes[:, :2, :, :2] = 0  # blue, then white
-    return [*cases, Case("a blue patch and a white one, P = 2", (extremes, 2))]
+    steps = torch.arange(2 * 3 * 2 * 4).view(2, 3, 2, 4) * 5 % 9 / 8  # where a level begins: 0, 1/8, ..., 1
+    begun = steps.repeat_interleave(2, 2).repeat_interleave(2, 3)
+    return [
+        *cases,
+        Case("a blue patch and a white one, P = 2", (extremes, 2)),
+        Case("means that are just where a level begins, P = 2", (begun, 2)),
+    ]
 
 
 _right_classes = _make_classes()
@@ -330,6 +336,12 @@ COLOUR_CLASSES = Exercise(
             "There are levels 0 to 7. A value of exactly 1 gets 8 · 1 = 8: put it to level 7.",
             _ASKED,
             Slip(_make_classes, level=lambda c: (c * 8).long()),
+        ),
+        Mistake(
+            "a mean between two levels in the lower one",
+            "Level 3 goes from 3/8 on: a mean of just 3/8 belongs to level 3, not to level 2.",
+            _ASKED,
+            Slip(_make_classes, level=lambda c: (c * 8).ceil().sub(1).clamp(0, 7).long()),
         ),
         Mistake(
             "16 levels",
@@ -483,7 +495,15 @@ def _spoil_cases() -> list[Case]:
         tokens = normal(B, N, D, seed=seed + 10)
         label = f"tokens ({B}, {N}, {D}), chosen, fate and other ({B}, {N})"
         cases.append(Case(label, (tokens, chosen, fate, other, normal(D, seed=seed + 20))))
-    return cases
+    return [*cases, _at_the_bounds()]
+
+
+def _at_the_bounds() -> Case:
+    """Fates of just 0.8 and 0.9, in float64: in float32 0.9 is a little less. In the second image none is chosen."""
+    fate = torch.tensor([[0.0, 0.8, 0.9, 1.0, 0.5], [0.0, 0.8, 0.9, 1.0, 0.85]], dtype=torch.float64)
+    chosen = torch.tensor([[True] * 5, [False] * 5])
+    other = torch.tensor([[3, 4, 0, 1, 2], [1, 2, 3, 4, 0]])
+    return Case("fates of just 0, 0.8, 0.9 and 1", (normal(2, 5, 3, seed=14), chosen, fate, other, normal(3, seed=24)))
 
 
 _right_spoil = _make_spoil()
@@ -531,6 +551,24 @@ SPOIL = Exercise(
             "80 % are masked, 10 % swapped, 10 % kept: the bounds are 0.8 and 0.9. You mask the swapped ones.",
             _SPOIL,
             Slip(_make_spoil, bounds=(0.9, 0.9)),
+        ),
+        Mistake(
+            "a fate of just 0.8 masked",
+            "Below 0.8 a token is masked. One of just 0.8 is swapped: < in place of <=.",
+            _SPOIL,
+            Slip(_make_spoil, bounds=(0.8 + 1e-9, 0.9)),
+        ),
+        Mistake(
+            "a fate of just 0.9 swapped",
+            "From 0.9 on a token stays: < in place of <=.",
+            _SPOIL,
+            Slip(_make_spoil, bounds=(0.8, 0.9 + 1e-9)),
+        ),
+        Mistake(
+            "fates of just 0.8 masked, and of just 0.9 swapped",
+            "Masked is below 0.8, swapped from 0.8 up to 0.9: < in place of <= in both.",
+            _SPOIL,
+            Slip(_make_spoil, bounds=(0.8 + 1e-9, 0.9 + 1e-9)),
         ),
         Mistake(
             "masked and swapped exchanged",
@@ -633,7 +671,7 @@ def _as_the_first(hidden: Tensor) -> Tensor:
 
 def _back_cases() -> list[Case]:
     cases = []
-    for seed, (B, N, D, n) in enumerate(((1, 6, 3, 2), (2, 9, 4, 3), (3, 8, 2, 2))):
+    for seed, (B, N, D, n) in enumerate(((1, 6, 3, 2), (2, 9, 4, 3), (3, 8, 2, 2), (2, 7, 3, 5))):
         generator = torch.Generator().manual_seed(seed + 1)
         order = torch.rand(B, N, generator=generator).argsort(dim=1)
         case = (normal(B, n, D, seed=seed), order >= n, normal(D, seed=seed + 30))
@@ -765,10 +803,33 @@ def _loss_cases() -> list[Case]:
         )
         args = (normal(B, N, C * P * P, seed=seed + 40), unpatchify(patches, P, (H, W)), order < n, P)
         cases.append(Case(f"said ({B}, {N}, {C * P * P}), images ({B}, {C}, {H}, {W}), P = {P}", args))
-    return cases
+    return [*cases, _nearly_even_patches()]
+
+
+def _nearly_even_patches() -> Case:
+    """Where 1e-6 counts: patches that hardly vary, and one that doesn't; as many are hidden in no two images."""
+    spread = torch.tensor([0.003, 0.001, 0.002, 0.0005, 0.0, 0.001]).view(1, 6, 1)
+    images = unpatchify(0.5 + spread * normal(3, 6, 4, seed=9), 2, (4, 6))
+    hidden = torch.tensor([[1, 0, 0, 0, 0, 0], [1, 1, 0, 1, 1, 0], [0, 1, 1, 0, 0, 0]]).bool()
+    return Case(
+        "patches of nearly one colour, 1, 4 and 2 of them hidden", (normal(3, 6, 4, seed=49), images, hidden, 2)
+    )
+
+
+def _learning(work: Any, case: Case) -> Result:
+    """The loss, and its gradient in what the decoder said; what was wanted may be made without one."""
+    result = call(work, case, differentiable=True)
+    result.pop("gradient of argument 2", None)
+    return result
 
 
 _right_loss = _make_loss()
+
+
+def _mean_of_means(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> Tensor:
+    rows = zip(said, images, hidden, strict=True)
+    return torch.stack([_right_loss(s[None], i[None], h[None], patch_size) for s, i, h in rows]).mean()
+
 
 HIDDEN_LOSS = Exercise(
     name="hidden_loss",
@@ -776,7 +837,7 @@ HIDDEN_LOSS = Exercise(
     points=2,
     right=_right_loss,
     cases=_loss_cases,
-    observe=functools.partial(call, differentiable=True),
+    observe=_learning,
     tolerance=1e-4,
     forbidden=(lesson.normalised_patches,),
     mistakes=(
@@ -797,6 +858,12 @@ HIDDEN_LOSS = Exercise(
             "The error of visible patches is 0 in your loss, but they count in the mean. Divide by the hidden ones.",
             _VISIBLE,
             _over_all_places,
+        ),
+        Mistake(
+            "a mean of each image's mean",
+            "All hidden patches count alike: one mean over the hidden patches of the whole batch.",
+            _VISIBLE,
+            _mean_of_means,
         ),
         Mistake(
             "patches that aren't normalised",

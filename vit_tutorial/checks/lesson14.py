@@ -48,7 +48,7 @@ SCALING_NUMBERS = Exercise(
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
-    tolerance=0.006,
+    tolerance=0.001,
     secret=True,
     advice={
         "loss": "The root of 9 is 3. Divide a by it, and add the floor.",
@@ -338,8 +338,16 @@ def _mean_level(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _floor_cases() -> list[Case]:
-    laws = [(0, 4, 4.0, 0.5, 1.0), (1, 6, 2.0, 0.3, 0.4), (2, 3, 0.7, 1.2, 0.2), (3, 8, 30.0, 0.2, 2.5)]
-    return [Case(f"{n} runs, a floor of {c}", (*_runs(seed, n, a, b, c), c)) for seed, n, a, b, c in laws]
+    laws = [
+        (0, 4, 4.0, 0.5, 1.0),
+        (7, 4, 1.5, 0.8, 0.3),  # as many runs as before: nothing of the first call may stay
+        (1, 6, 2.0, 0.3, 0.4),
+        (2, 3, 0.7, 1.2, 0.2),
+        (3, 8, 30.0, 0.2, 2.5),
+    ]
+    cases = [Case(f"{n} runs, a floor of {c}", (*_runs(seed, n, a, b, c), c)) for seed, n, a, b, c in laws]
+    cost, loss = _runs(4, 5, 4.0, 0.5, 0.0)
+    return [*cases, Case("5 runs, some of a cost below 1, a floor of 0", (cost / 20, loss, 0.0))]
 
 
 LAW_FROM_FLOOR = Exercise(
@@ -513,15 +521,32 @@ def _grid(low: float, high: float, n: int) -> Tensor:
 def _fit_cases() -> list[Case]:
     laws = [
         (0, 5, 4.0, 0.5, 1.0, _grid(0.1, 0.9, 9)),
+        (8, 5, 1.5, 0.3, 0.4, _grid(0.1, 0.9, 9)),
         (4, 7, 2.0, 0.3, 0.4, _grid(0.05, 1.0, 20)),
         (5, 6, 8.0, 1.2, 0.2, _grid(1.6, 0.2, 15)),
         (6, 9, 3.0, 0.7, 2.5, _grid(0.2, 2.0, 10)),
         (12, 8, 6.0, 0.4, 0.5, _grid(0.02, 1.0, 50)),
+        (21, 6, -2.0, 0.5, 5.0, _grid(0.1, 1.0, 10).roll(2)),  # a negative, the exponents in no order
+        (22, 5, 6.0, 0.2, -2.5, _grid(0.4, 1.2, 5)),  # c negative, the first exponent
+        (23, 7, 5.0, 0.8, 0.3, _grid(0.1, 0.6, 6)),  # the last exponent
+        (24, 4, 3.0, 0.5, 1.0, _grid(0.7, 0.7, 1)),
     ]
     return [
-        Case(f"{n} runs, {len(grid)} exponents", (*_runs(seed, n, a, b, c, 0.1), grid))
+        Case(f"{n} runs, {len(grid)} exponent{'s'[: len(grid) - 1]}", (*_runs(seed, n, a, b, c, 0.1), grid))
         for seed, n, a, b, c, grid in laws
     ]
+
+
+def _above_zero(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    slope, intercept = _slope(x, y)
+    return slope.clamp(min=0), intercept.clamp(min=0)
+
+
+def _some_exponents(some: slice) -> Callable[[Tensor, Tensor, Tensor], tuple[Any, ...]]:
+    def fit_law(cost: Tensor, loss: Tensor, exponents: Tensor) -> tuple[Any, ...]:
+        return _fit()(cost, loss, exponents[some] if len(exponents) > 1 else exponents)
+
+    return fit_law
 
 
 FIT_LAW = Exercise(
@@ -531,6 +556,7 @@ FIT_LAW = Exercise(
     right=_fit(),
     cases=_fit_cases,
     observe=call,
+    forbidden=("vit_tutorial.scaling.fit_law", "vit_tutorial.scaling.lines"),
     explain=_parts("a", "b", "c"),
     mistakes=(
         Mistake(
@@ -562,6 +588,24 @@ FIT_LAW = Exercise(
             "You return the b whose line misses most: argmin, not argmax.",
             _LAW,
             Slip(_fit, choose=lambda errors: int(errors.argmax())),
+        ),
+        Mistake(
+            "a and c kept above zero",
+            "Here nothing keeps a and c above zero: return the line as it comes out.",
+            _LAW,
+            Slip(_fit, line=_above_zero),
+        ),
+        Mistake(
+            "the last exponent left out",
+            "You try all but the last of the exponents.",
+            _LAW,
+            _some_exponents(slice(-1)),
+        ),
+        Mistake(
+            "the first exponent left out",
+            "You try all but the first of the exponents.",
+            _LAW,
+            _some_exponents(slice(1, None)),
         ),
         Mistake(
             "the last exponent",
@@ -664,6 +708,7 @@ def _grow_cases() -> list[Case]:
         ((8, 1024, 16, 2048), 0.3),
         ((2, 32, 4, 48), 0.1),  # at least one layer and one head
         ((5, 60, 6, 210), 1.27),
+        ((3, 48, 2, 36), 3),
     ]
     names = ("depth", "dim", "num_heads", "mlp_dim")
     return [
@@ -672,13 +717,21 @@ def _grow_cases() -> list[Case]:
     ]
 
 
+def _as_a_dictionary(work: Any, case: Case) -> Result:
+    """What was called, with a dictionary of another class, such as an OrderedDict, as a plain one."""
+    result = call(work, case)
+    given = result["result"]
+    return result | {"result": dict(given)} if isinstance(given, Mapping) else result
+
+
 GROWN_SIZES = Exercise(
     name="grown_sizes",
     lesson="14",
     points=3,
     right=_grow(),
     cases=_grow_cases,
-    observe=call,
+    observe=_as_a_dictionary,
+    forbidden=("vit_tutorial.scaling.grown",),
     explain=_sizes,
     mistakes=(
         Mistake(

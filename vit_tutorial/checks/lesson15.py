@@ -582,7 +582,14 @@ def check_gated_mlp(fn: Callable[..., Tensor]) -> bool:
 
 
 def _angle_cases() -> list[Case]:
-    asked = [(2, 3, 8, 100.0), (3, 2, 12, 10_000.0), (4, 4, 8, 100.0), (1, 9, 16, 50.0), (3, 4, 4, 100.0)]
+    asked = [
+        (2, 3, 8, 100.0),
+        (3, 2, 8, 100.0),
+        (3, 2, 12, 10_000.0),
+        (4, 4, 8, 100.0),
+        (1, 9, 16, 50.0),
+        (3, 4, 4, 100.0),
+    ]
     return [Case(f"{R} × {C} patches, d={d}, temperature={t:g}", (R, C, d, t)) for R, C, d, t in asked]
 
 
