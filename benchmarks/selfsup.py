@@ -1,14 +1,15 @@
 """Learning without labels at the size of a laptop: what pretraining is worth, by the number of labels that follow.
 
-    python benchmarks/selfsup.py pretrain --data cifar10-jpeg --out runs/selfsup     three ways, an encoder each
-    python benchmarks/selfsup.py transfer --data cifar10-jpeg --out runs/selfsup     10 labels a class to all of them
-    python benchmarks/selfsup.py report                                              the table, and selfsup.png
+    python benchmarks/selfsup.py run --data cifar10-jpeg --out runs/selfsup --seeds 1     all of it, resumable
+    python benchmarks/selfsup.py report --data cifar10-jpeg                               the table, and selfsup.png
 
-The encoder is the same in every arm, and so is its training afterwards: as many steps, the rate chosen among the same
-two on a twentieth of the training images that is held out; the test split is looked at once, with the chosen rate.
-"probe" is a logistic regression on the mean of the tokens, its penalty chosen on the images held out. A row a run goes
-to benchmarks/selfsup.csv as soon as it is done; rows that are there are not run again. One thread. The paper's small
-patch is left out: with 16 times 512 outputs a patch its last layer costs more than all the rest of this encoder.
+Each way pretrains an encoder on all training images without their labels, for about the same CPU time: so the epochs
+differ (:data:`EPOCHS`). Then it gets 10 labels a class, 50, 250, or all. "tuned" trains all weights, for as many steps
+and with as many images in every way; the rate is that of two which is better with 50 labels a class, on a twentieth of
+the training images that is held out. "probe" is a logistic regression on the mean of the tokens, its penalty chosen on
+the images held out. "scratch" is the same encoder with random weights; "scratch longer" gets the time of a pretraining
+as well, with all labels. The test split is looked at once a row. A row a run goes to benchmarks/selfsup.csv as soon as
+it is done; rows that are there are not run again. One thread.
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ from vit_tutorial import runs, selfsup, train
 
 HERE = Path(__file__).parent
 CSV = HERE / "selfsup.csv"
-COLUMNS = ["data", "way", "how", "labels", "seed", "rate", "held_out", "test_accuracy", "cpu_seconds"]
-WAYS = ("mean colour", "pixels", "mae")
+COLUMNS = ["data", "way", "how", "labels", "seed", "pretrain_epochs", "pretrain_cpu_seconds"]
+COLUMNS += ["steps", "rate", "held_out", "test_accuracy", "cpu_seconds"]
+EPOCHS = {"mean colour": 7, "mae": 12, "pixels": 7, "small patch": 3}  # of pretraining: some 10 CPU minutes each
 LABELS = (10, 50, 250, 0)  # a class; 0: all that aren't held out
-RATES = (5e-4, 2e-3)
-STEPS = 250  # of fine-tuning, 64 images each
-SHAPE: dict[str, Any] = {"dim": 128, "depth": 4, "num_heads": 4, "mlp_dim": 256, "pool": "mean"}
+WAYS = ("scratch", "mean colour", "mae", "pixels", "scratch longer", "small patch")
+STEPS = {10: 150, 50: 300, 250: 600, 0: 2000}  # of fine-tuning, by the labels; 64 images each
+LONGER = 7500  # steps of "scratch longer": as much CPU time as pretraining by mean colours and 2,000 steps
+RATES, RATE_CHOSEN_AT = (5e-4, 2e-3), 50  # labels a class
+SHAPE: dict[str, Any] = {"dim": 96, "depth": 4, "num_heads": 3, "mlp_dim": 192, "pool": "mean", "position": "sincos"}
 
 
 def config_of(data: vt.data.Data) -> vt.ViTConfig:
@@ -63,31 +67,28 @@ def batches(images: vt.data.Images, size: int, data: vt.data.Data, seed: int) ->
         yield from runs.loader(images, order, changes, seed=seed)
 
 
-def pretrain(way: str, data: vt.data.Data, epochs: int, seed: int, out: Path) -> None:
+def pretrain(way: str, data: vt.data.Data, seed: int, file: Path) -> None:
     """Train without labels, and keep the encoder."""
     torch.manual_seed(seed)
     model, begin, losses = model_of(way, data), time.process_time(), []
     optimizer = torch.optim.AdamW(train.parameter_groups(model, 0.05), betas=(0.9, 0.95), fused=True)
     each = len(data.train) // 64
-    steps = epochs * each
+    steps = EPOCHS[way] * each
     for step, (images, _) in zip(range(steps), batches(data.train, 64, data, seed), strict=False):
-        train.set_rate(optimizer, 1e-3 * train.schedule(step, steps=steps, warmup=steps // 20))
+        train.set_rate(optimizer, 1.5e-3 * train.schedule(step, steps=steps, warmup=steps // 20))
         with torch.autocast("cpu", torch.bfloat16):
             loss = model(images)
         optimizer.zero_grad()
         loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(loss.item())
         if (step + 1) % each == 0:
             mean, spent = statistics.mean(losses[-each:]), time.process_time() - begin
             print(f"{way}, seed {seed}, epoch {(step + 1) // each}: {mean:.4f}, {spent:.0f} CPU s", flush=True)
-    out.mkdir(parents=True, exist_ok=True)
-    about = {
-        "cpu_seconds": f"{time.process_time() - begin:.0f}",
-        "epochs": str(epochs),
-        "loss": f"{statistics.mean(losses[-each:]):.4f}",
-    }
-    safetensors.torch.save_file(model.encoder.state_dict(), out / f"{way}-{seed}.safetensors", about)
+    about = {"epochs": str(EPOCHS[way]), "cpu_seconds": f"{time.process_time() - begin:.0f}"}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    safetensors.torch.save_file(model.encoder.state_dict(), file, about)
 
 
 def with_labels(data: vt.data.Data, labels: int, seed: int) -> vt.data.Data:
@@ -102,21 +103,21 @@ def with_labels(data: vt.data.Data, labels: int, seed: int) -> vt.data.Data:
     return replace(held, train=held.train.part(chosen))
 
 
-def encoder_of(way: str, data: vt.data.Data, seed: int, out: Path) -> vt.ViT:
-    """The encoder with a new head, pretrained in a way, or from scratch."""
+def encoder_of(data: vt.data.Data, seed: int, file: Path | None) -> vt.ViT:
+    """The encoder with a new head: pretrained, or without a file from scratch."""
     torch.manual_seed(seed)
     model = vt.ViT(config_of(data))
-    if way != "scratch":
-        model.load_state_dict(safetensors.torch.load_file(out / f"{way}-{seed}.safetensors"), strict=False)
+    if file:
+        model.load_state_dict(safetensors.torch.load_file(file), strict=False)
     return model
 
 
-def tune(model: vt.ViT, images: vt.data.Images, rate: float, data: vt.data.Data, seed: int) -> None:
-    """STEPS steps on a few labelled images, cropped and mirrored anew each time."""
+def tune(model: vt.ViT, images: vt.data.Images, steps: int, rate: float, data: vt.data.Data, seed: int) -> None:
+    """Train all weights on labelled images, cropped and mirrored anew each time."""
     optimizer = torch.optim.AdamW(train.parameter_groups(model, 0.05), fused=True)
     model.train()
-    for step, (x, labels) in zip(range(STEPS), batches(images, 64, data, seed), strict=False):
-        train.set_rate(optimizer, rate * train.schedule(step, steps=STEPS, warmup=STEPS // 10))
+    for step, (x, labels) in zip(range(steps), batches(images, 64, data, seed), strict=False):
+        train.set_rate(optimizer, rate * train.schedule(step, steps=steps, warmup=steps // 10))
         with torch.autocast("cpu", torch.bfloat16):
             logits = model(train.normalise(x, data))
         loss = F.cross_entropy(logits.float(), labels)
@@ -131,69 +132,97 @@ def accuracy(model: vt.ViT, data: vt.data.Data) -> float:
         return train.evaluate(model, data)["test_accuracy"]
 
 
-def tuned(way: str, labels: int, data: vt.data.Data, seed: int, out: Path) -> tuple[float, float, float]:
+@functools.lru_cache(maxsize=4)  # the runs that chose the rate are also the rows of so many labels
+def tuned_at(
+    rate: float, labels: int, steps: int, data: vt.data.Data, seed: int, file: Path | None
+) -> tuple[float, vt.ViT]:
+    """The accuracy on what was held out, and the model."""
+    few, model = with_labels(data, labels, seed), encoder_of(data, seed, file)
+    tune(model, few.train, steps, rate, data, seed)
+    return accuracy(model, few), model
+
+
+def tuned(labels: int, steps: int, data: vt.data.Data, seed: int, file: Path | None) -> tuple[float, float, float]:
     """The rate, its accuracy on what was held out, and the test accuracy."""
-    few, tries = with_labels(data, labels, seed), []
-    for rate in RATES:
-        model = encoder_of(way, data, seed, out)
-        tune(model, few.train, rate, data, seed)
-        tries.append((accuracy(model, few), rate, model))
-    held_out, rate, model = max(tries, key=lambda each: each[0])
+    at = RATE_CHOSEN_AT
+    rate = max(RATES, key=lambda rate: tuned_at(rate, at, STEPS[at], data, seed, file)[0])
+    held_out, model = tuned_at(rate, labels, steps, data, seed, file)
     return rate, held_out, accuracy(model, data)
 
 
 @functools.lru_cache(maxsize=1)  # the label counts of one encoder come one after the other
-def features_of(way: str, data: vt.data.Data, seed: int, out: Path) -> vt.data.Data:
+def features_of(data: vt.data.Data, seed: int, file: Path | None) -> vt.data.Data:
     """The data with the mean token of each image in the image's place."""
-    model = encoder_of(way, data, seed, out)
+    model = encoder_of(data, seed, file)
     model.head = torch.nn.Identity()
     with torch.autocast("cpu", torch.bfloat16):
         train_split, test_split = (train.predict(model, data, split=split) for split in ("train", "test"))
     return replace(data, train=vt.data.Images(*train_split, white=1), test=vt.data.Images(*test_split, white=1))
 
 
-def probed(way: str, labels: int, data: vt.data.Data, seed: int, out: Path) -> tuple[float, float, float]:
+def probed(labels: int, data: vt.data.Data, seed: int, file: Path | None) -> tuple[float, float, float]:
     """The same of a logistic regression on frozen features; in place of the rate, the inverse penalty."""
-    features, tries = features_of(way, data, seed, out), []
+    features, tries = features_of(data, seed, file), []
     few = with_labels(features, labels, seed)
     mean, std = few.train.images.mean(dim=0), few.train.images.std(dim=0) + 1e-6  # (D,) each
     (x, y), (x_held, y_held), (x_test, y_test) = (
         (((split.images - mean) / std).numpy(), split.labels.numpy()) for split in (few.train, few.test, features.test)
     )
     for C in (0.003, 0.03, 0.3):
-        head = LogisticRegression(C=C, max_iter=200).fit(x, y)
+        head = LogisticRegression(C=C, max_iter=1000).fit(x, y)
         tries.append((head.score(x_held, y_held), C, head))
     held_out, C, head = max(tries, key=lambda each: each[0])
     return C, held_out, head.score(x_test, y_test)
 
 
+def run(name: str, data: vt.data.Data, seeds: int, out: Path) -> None:
+    """Whatever isn't in the CSV yet: way by way, so that each is whole before the next begins."""
+    done = {(row["data"], row["way"], row["how"], int(row["labels"]), int(row["seed"])) for row in sheet.read(CSV)}
+    for seed, way in itertools.product(range(seeds), WAYS):
+        file = out / f"{way}-{seed}.safetensors" if way in EPOCHS else None
+        wanted = [("probe", labels, 0) for labels in LABELS] + [("tuned", labels, STEPS[labels]) for labels in LABELS]
+        if way == "scratch longer":
+            wanted = [("tuned", 0, LONGER)]
+        missing = [each for each in wanted if (name, way, *each[:2], seed) not in done]
+        if missing and file and not file.exists():
+            pretrain(way, data, seed, file)
+        for how, labels, steps in missing:
+            begin = time.process_time()
+            if how == "tuned":
+                rate, held_out, test = tuned(labels, steps, data, seed, file)
+            else:
+                rate, held_out, test = probed(labels, data, seed, file)
+            spent = time.process_time() - begin
+            row = [name, way, how, labels, seed, *pretraining(file), steps, rate]
+            sheet.add(CSV, COLUMNS, [*row, f"{held_out:.4f}", f"{test:.4f}", f"{spent:.0f}"])
+
+
+def pretraining(file: Path | None) -> tuple[str, str]:
+    """How many epochs, and how many CPU seconds."""
+    if file is None:
+        return "0", "0"
+    with safetensors.safe_open(file, "pt") as opened:
+        about = opened.metadata()
+    return about["epochs"], about["cpu_seconds"]
+
+
 # ------------------------------------------------------------------------------------------------------- the report
 
 
-def transfer(name: str, data: vt.data.Data, seeds: int, out: Path) -> None:
-    done = {(row["data"], row["way"], row["how"], int(row["labels"]), int(row["seed"])) for row in sheet.read(CSV)}
-    for seed in range(seeds):
-        for way in ("scratch", *WAYS):
-            for labels in LABELS:
-                for how, run in (("probe", probed), ("tuned", tuned)):
-                    known = (name, way, how, labels, seed) in done
-                    if known or (way != "scratch" and not (out / f"{way}-{seed}.safetensors").exists()):
-                        continue
-                    begin = time.process_time()
-                    rate, held_out, accuracy = run(way, labels, data, seed, out)
-                    spent = f"{time.process_time() - begin:.0f}"
-                    row = [name, way, how, labels, seed, rate, f"{held_out:.4f}", f"{accuracy:.4f}", spent]
-                    sheet.add(CSV, COLUMNS, row)
+def cell(values: list[float]) -> str:
+    """The mean of the seeds, and how far they lie apart if there are several."""
+    apart = f" ({min(values):.1f} to {max(values):.1f})" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{apart}" if values else "–"
 
 
 def report(name: str) -> None:
-    """Test accuracy by the number of labels: the mean of the seeds, and how far they lie apart."""
+    """Test accuracy by the number of labels."""
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     print(f"| {name} | " + " | ".join(f"{n} a class" if n else "all" for n in LABELS) + " |")
     print("|---" * (len(LABELS) + 1) + "|")
     for ax, how in zip(figure.subplots(1, 2, sharey=True), ("probe", "tuned"), strict=True):
         ax.set(title=how, xlabel="labels a class", ylabel="test accuracy (%)", xscale="log")
-        for way in ("scratch", *WAYS):
+        for way in WAYS:
             points = []
             for labels in LABELS:
                 wanted = (name, way, how, str(labels))
@@ -203,33 +232,26 @@ def report(name: str) -> None:
                     if (row["data"], row["way"], row["how"], row["labels"]) == wanted
                 ]
                 points.append(found)
-            cells = [f"{statistics.mean(p):.1f} ({min(p):.1f} to {max(p):.1f})" if p else "–" for p in points]
-            print(f"| {way}, {how} | {' | '.join(cells)} |")
+            if not any(points):
+                continue
+            print(f"| {way}, {how} | {' | '.join(map(cell, points))} |")
             drawn = [(n or 4750, statistics.mean(p)) for n, p in zip(LABELS, points, strict=True) if p]
-            if drawn:
-                ax.plot(*zip(*drawn, strict=True), "o-", label=way)
+            ax.plot(*zip(*drawn, strict=True), "o-", label=way)
         ax.legend(frameon=False)
     figure.savefig(HERE / "selfsup.png", dpi=150)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["pretrain", "transfer", "report"])
+    parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("--data", default="cifar10", help="cifar10, or a folder with train/ and test/")
     parser.add_argument("--out", type=Path, default=Path("runs/selfsup"), help="where the encoders are kept")
-    parser.add_argument("--epochs", type=int, default=3, help="of pretraining")
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.what == "report":
         return report(args.data)
-    data = vt.data.load(args.data, image_size=32)
-    if args.what == "transfer":
-        return transfer(args.data, data, args.seeds, args.out)
-    for seed in range(args.seeds):
-        for way in WAYS:
-            if not (args.out / f"{way}-{seed}.safetensors").exists():
-                pretrain(way, data, args.epochs, seed, args.out)
+    run(args.data, vt.data.load(args.data, image_size=32), args.seeds, args.out)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def grown_by_decimals(sizes, factor):
         for name in ("depth", "num_heads")
     )
     dim = sizes["dim"] // sizes["num_heads"] * heads
-    return dict(num_heads=heads, depth=depth, mlp_dim=int(dim * (sizes["mlp_dim"] / sizes["dim"])), dim=dim)
+    return dict(num_heads=heads, depth=depth, mlp_dim=round(dim * (sizes["mlp_dim"] / sizes["dim"])), dim=dim)
 
 
 def grown_by_numpy(sizes, factor):

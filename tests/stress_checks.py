@@ -1,8 +1,8 @@
 """Hand in every wrong and every right submission that the solutions files hold, and count what the checks say.
 
 ``python tests/stress_checks.py 06 07``: a line for each exercise, and the wrong ones that passed or got no more than a
-number. The lessons' numbers choose; none means 06 to 10. It takes a minute or two of CPU time a lesson, so the tests
-hand in only a part (``tests/test_wrong_submissions.py``).
+number. The lessons' numbers choose; none means 06 to 10, and 12. It takes a minute or two of CPU time a lesson, so the
+tests hand in only a part (``tests/test_wrong_submissions.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from vit_tutorial import checks
 
-LESSONS = ("06", "07", "08", "09", "10")
+LESSONS = ("06", "07", "08", "09", "10", "12")
 FOUND = (  # the first that is found in the report decides
     ("passed", r"^\w+: right\."),
     ("named", r"It looks like|is the package's, or derives|it calls "),

@@ -13,11 +13,13 @@ from solutions_05 import Block, Stack
 from solutions_06 import ByLoop
 from solutions_07 import fit_by_scheduler
 from solutions_08 import distance_by_loops, relevance_by_loops, rollout_by_einsum
+from solutions_11 import halves_by_loop
 from solutions_12 import fair_by_groups, field_by_loop
 from solutions_13 import NUMBERS as MASKING
 from solutions_13 import loss_by_index, spoil_by_index
 from solutions_14 import NUMBERS as SCALING
-from solutions_14 import fit_by_polyfit, grown_by_the_package
+from solutions_14 import fit_by_polyfit, grown_by_hand, grown_by_the_package
+from solutions_15 import angles_by_meshgrid, gated_by_chunk, turn_by_halves
 from torch import nn
 from torch.nn import functional as F
 
@@ -267,6 +269,73 @@ def bias_of_the_package(table, grid):
     return torch.func.functional_call(positions.RelativeBias(grid, len(table)), {"table": table}, ())
 
 
+def without_single_axes(work):
+    return lambda *args: work(*args).squeeze(0)
+
+
+def ways_in_half_precision(grid):
+    row, column = (
+        n.half() for n in (torch.arange(grid[0] * grid[1]) // grid[1], torch.arange(grid[0] * grid[1]) % grid[1])
+    )
+    down, right = row[None] - row[:, None] + grid[0] - 1, column[None] - column[:, None] + grid[1] - 1
+    return (down * (2 * grid[1] - 1) + right).long()
+
+
+def fair_without_doubles(runs):
+    return fair_by_groups([dict(run) for run in {(r["model"], r["rate"], r["test"]): r for r in runs}.values()])
+
+
+def fair_from_zero(runs):
+    found = {}
+    for model in {run["model"] for run in runs}:
+        best, found[model] = 0, (None, None)
+        for rate in sorted({run["rate"] for run in runs if run["model"] == model}):
+            own = [run for run in runs if (run["model"], run["rate"]) == (model, rate)]
+            if np.mean([run["held_out"] for run in own]) > best:
+                best, found[model] = np.mean([r["held_out"] for r in own]), (rate, np.mean([r["test"] for r in own]))
+    return found
+
+
+def fair_with_rounded_rates(runs):
+    return fair_by_groups([run | {"rate": round(run["rate"], 4)} for run in runs])
+
+
+def line_by_hand(cost, loss, floor):
+    slope, intercept = np.polyfit(cost.log(), (loss - floor).log(), 1)
+    return np.exp(intercept), -slope
+
+
+def sorted_apart(cost, loss, floor):
+    return line_by_hand(cost.sort().values, loss.sort(descending=True).values, floor)
+
+
+def one_run_a_cost(cost, loss, floor):
+    last = dict(zip(cost.tolist(), loss.tolist(), strict=True))
+    return line_by_hand(torch.tensor(list(last)), torch.tensor(list(last.values())), floor)
+
+
+def kept_by(key, work):
+    """A work that keeps its results by a part of what decides."""
+    kept = {}
+    return lambda *args: kept.setdefault(key(*args), work(*args))
+
+
+def smallest_from_one(cost, loss, exponents):
+    a, b, c = fit_by_polyfit(cost, loss, exponents)
+    return (a, b, c) if float(((a * cost**-b + c - loss) ** 2).sum()) < 1 else (None, None, None)
+
+
+def cut_off(sizes, factor):
+    new = grown_by_hand(sizes, factor)
+    return new | {"mlp_dim": int(new["dim"] * (sizes["mlp_dim"] / sizes["dim"]))}
+
+
+def angles_along_the_heads(x, angles):
+    if x.shape[1] == len(angles) < x.shape[2]:
+        return turn_by_halves(x.transpose(1, 2), angles).transpose(1, 2)
+    return turn_by_halves(x, angles)
+
+
 def accuracy_without_a_last_image(model, images, labels, batch_size):
     """Wrong where one image is left for the last batch."""
     model.eval()
@@ -387,6 +456,25 @@ ONCE_PASSED = [
     ("tune_head", tuned(betas=(0.9, 0.99)), "leave its betas, eps, amsgrad"),
     ("tune_head", tuned(torch.optim.NAdam), "the optimiser is torch.optim.AdamW"),
     ("tune_head", tuned(drop=0.0), "dropout has another p than before"),
+    ("two_d_positions", without_single_axes(halves_by_loop), "1 rows, 1 columns"),
+    ("offset_index", ways_in_half_precision, "23 rows, 24 columns"),
+    ("receptive_field", lambda layers: field_by_loop([(k, s) for k, s in layers if k > 1]), "(3, 2), (1, 2), (3, 1)"),
+    ("receptive_field", lambda layers: min(field_by_loop(layers), 224), "result is 224"),
+    ("fair_comparison", fair_without_doubles, "a model that is never right"),
+    ("fair_comparison", fair_from_zero, "a model that is never right"),
+    ("fair_comparison", fair_with_rounded_rates, "is no rate that"),
+    ("law_from_floor", lambda *a: (line_by_hand(*a)[0], abs(line_by_hand(*a)[1])), "loss grows with the cost"),
+    ("law_from_floor", sorted_apart, "that scatter"),
+    ("law_from_floor", one_run_a_cost, "that scatter"),
+    ("law_from_floor", kept_by(lambda cost, *rest: tuple(cost.tolist()), line_by_hand), "the same costs, other losses"),
+    ("fit_law", kept_by(lambda cost, loss, grid: (tuple(loss.tolist()), len(grid)), fit_by_polyfit), "other exponents"),
+    ("fit_law", smallest_from_one, "losses 40 times as large"),
+    ("grown_sizes", cut_off, "mlp_dim is 491 and should be 492"),
+    ("grown_sizes", lambda sizes, factor: sizes if factor == 1 else grown_by_hand(sizes, factor), "that it was given"),
+    ("grown_sizes", kept_by(lambda sizes, factor: (factor, sizes["num_heads"]), grown_by_hand), "factor 2.0"),
+    ("gated_mlp", lambda x, *weights: gated_by_chunk(torch.atleast_2d(x), *weights), "x (5,)"),
+    ("rotary_angles", kept_by(lambda *a: a[:3], angles_by_meshgrid), "temperature=10:"),
+    ("turn", angles_along_the_heads, "x (1, 4, 5, 2), angles (4, 1)"),
     ("biased_attention", scores_without_their_largest, "scores in the thousands: result[0] holds nan"),
     ("two_d_positions", positions_of_the_package, "the package's own GridPosition"),
     ("relative_bias", bias_of_the_package, "the package's own RelativeBias"),

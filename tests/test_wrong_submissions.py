@@ -1,4 +1,4 @@
-"""Wrong submissions to the exercises of lessons 06 to 10: refused, and nobody is told of a mistake that isn't theirs.
+"""Wrong submissions to the exercises of lessons 06 to 10 and 12: refused, and nobody is told of another's mistake.
 
 Each test hands in every sixth of an exercise's wrong works; ``python tests/stress_checks.py`` hands in all.
 """

@@ -180,7 +180,7 @@ def _halves(row: Tensor, column: Tensor) -> Tensor:
 
 
 def _half_cases() -> list[Case]:
-    sizes = [(2, 3, 4), (3, 2, 2), (4, 4, 6), (1, 5, 2), (3, 1, 6)]
+    sizes = [(2, 3, 4), (3, 2, 2), (4, 4, 6), (1, 5, 2), (3, 1, 6), (1, 1, 4), (3, 3, 6), (13, 4, 2)]
     return [
         Case(f"{R} rows, {C} columns, D = {D}", (normal(R, D // 2, seed=1), normal(C, D // 2, seed=2)))
         for R, C, D in sizes
@@ -322,7 +322,8 @@ OFFSET_INDEX = Exercise(
     points=4,
     right=lesson.offsets,
     cases=lambda: [
-        Case(f"{R} rows, {C} columns", ((R, C),)) for R, C in ((2, 3), (3, 2), (1, 4), (4, 4), (5, 1), (8, 10))
+        Case(f"{R} rows, {C} columns", ((R, C),))
+        for R, C in ((2, 3), (3, 2), (1, 4), (4, 4), (5, 1), (8, 10), (1, 1), (23, 24))
     ],
     observe=call,
     forbidden=("vit_tutorial.modern.relative_index",),
@@ -410,7 +411,14 @@ def _scaled(q: Tensor, k: Tensor) -> Tensor:
 
 
 def _attention_cases() -> list[Case]:
-    sizes = [(1, 2, 3, 4, 1.0), (2, 3, 5, 2, 1.0), (3, 1, 4, 6, 3.0)]
+    sizes = [
+        (1, 2, 3, 4, 1.0),
+        (2, 3, 5, 2, 1.0),
+        (3, 1, 4, 6, 3.0),
+        (3, 3, 3, 3, 1.0),
+        (1, 2, 1, 3, 1.0),
+        (1, 12, 45, 2, 1.0),
+    ]
     cases = [
         Case(
             f"q, k, v ({B}, {h}, {T}, {d}), bias ({h}, {T}, {T})",
@@ -550,7 +558,17 @@ RELATIVE_BIAS = Exercise(
             f"{h} heads, {R} rows, {C} columns",
             (normal(h, (2 * R - 1) * (2 * C - 1) + 3), (R, C)),
         )
-        for h, R, C in ((1, 2, 2), (2, 2, 3), (3, 3, 2), (2, 4, 4), (3, 1, 4), (2, 5, 1))
+        for h, R, C in (
+            (1, 2, 2),
+            (2, 2, 3),
+            (3, 3, 2),
+            (2, 4, 4),
+            (3, 1, 4),
+            (2, 5, 1),
+            (2, 1, 1),
+            (5, 2, 2),
+            (12, 9, 4),
+        )
     ],
     observe=functools.partial(call, differentiable=True),
     forbidden=(lesson.RelativeBias,),

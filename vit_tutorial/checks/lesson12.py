@@ -92,10 +92,28 @@ BIAS_NUMBERS = Exercise(
             {"convolution": 27},
         ),
         Mistake(
-            "a bias that isn't there",
+            "a bias of the convolution that isn't there",
             "You count one number more for each output. Both layers are without bias here.",
             _MODELS,
-            {"convolution": 672, "patches": 4704},
+            {"convolution": 672},
+        ),
+        Mistake(
+            "a bias of E that isn't there",
+            "You count one number more for each number of the token. Both layers are without bias here.",
+            _MODELS,
+            {"patches": 4704},
+        ),
+        Mistake(
+            "kernels of one number",
+            "You count the kernels, 3 · 24 of them. Each has 3 · 3 numbers.",
+            _MODELS,
+            {"convolution": 72},
+        ),
+        Mistake(
+            "the numbers of one patch",
+            "That is what E takes. It makes D = 96 numbers of them, and needs a weight for each pair.",
+            _MODELS,
+            {"patches": 48},
         ),
         Mistake(
             "a patch of one channel", "A patch has 4 · 4 pixels of 3 channels: 48 numbers.", _MODELS, {"patches": 1536}
@@ -122,7 +140,31 @@ BIAS_NUMBERS = Exercise(
             "parameters in place of work",
             "That is how many numbers there are. Each is used at every place: multiply.",
             _MODELS,
-            {"convolution's work": 648, "patches' work": 4608},
+            {"convolution's work": 648},
+        ),
+        Mistake(
+            "E's parameters in place of its work",
+            "That is how many numbers E has. Each is used once for each of the 64 patches.",
+            _MODELS,
+            {"patches' work": 4608},
+        ),
+        Mistake(
+            "the work for one output channel",
+            "That is what one of the 24 channels takes that come out.",
+            _MODELS,
+            {"convolution's work": 27_648},
+        ),
+        Mistake(
+            "the work on one input channel",
+            "The kernels look at each of the 3 channels that go in.",
+            _MODELS,
+            {"convolution's work": 221_184},
+        ),
+        Mistake(
+            "E's work on one channel",
+            "A patch has 4 · 4 pixels of 3 channels: 48 numbers, not 16.",
+            _MODELS,
+            {"patches' work": 98_304},
         ),
         Mistake(
             "work at each pixel",
@@ -337,7 +379,17 @@ CONV_MATRIX = Exercise(
     right=_conv_matrix(),
     cases=lambda: [
         Case(f"a kernel of {k} × {k}, a picture of {H} × {W}", (normal(k, k, seed=k), (H, W)))
-        for k, H, W in ((3, 3, 4), (3, 5, 3), (1, 2, 3), (5, 5, 6), (3, 1, 4), (5, 3, 2))
+        for k, H, W in (
+            (3, 3, 4),
+            (3, 5, 3),
+            (1, 2, 3),
+            (5, 5, 6),
+            (3, 1, 4),
+            (5, 3, 2),
+            (3, 1, 1),
+            (3, 3, 3),
+            (7, 4, 11),
+        )
     ],
     observe=call,
     mistakes=(
@@ -606,6 +658,8 @@ RECEPTIVE_FIELD = Exercise(
             [],
             [(2, 3)],
             [(5, 1), (3, 3), (4, 2)],
+            [(3, 2), (1, 2), (3, 1)],
+            [(7, 2), (3, 2), *[(3, 1)] * 9, (3, 2), (3, 1), (5, 2), (3, 1), (2, 2), (3, 1)],
         )
     ],
     observe=call,
@@ -800,6 +854,18 @@ def _some_broken_off(runs: list[Run]) -> list[Run]:
     return [run for run in runs if run in kept]
 
 
+def _odd_runs() -> list[Run]:
+    """Rates that are close to zero, two seeds with the same results, and a model without any right answer."""
+    numbers = {1e-5: ((60, 50), (60, 50), (66, 58)), 3e-5: ((64, 61), (58, 61), (70, 40)), 1e-4: ((61, 70), (61, 70))}
+    runs = [
+        {"model": "vit", "rate": rate, "seed": seed, "held_out": float(held), "test": float(test)}
+        for rate, results in numbers.items()
+        for seed, (held, test) in enumerate(results)
+    ]
+    lost = [{"model": "lost", "rate": 1e-5, "seed": seed, "held_out": 0.0, "test": 0.0} for seed in range(2)]
+    return [*runs[3:], *lost, *runs[:3]]
+
+
 def _mean_at(runs: list[Run], rate: float) -> float:
     return _mean([run for run in runs if run["rate"] == rate], "held_out")
 
@@ -892,7 +958,8 @@ FAIR_COMPARISON = Exercise(
             Case(
                 "2 models, 3 rates, 2 to 4 seeds",
                 (_some_broken_off(_runs(5, ("cnn", "vit"), (0.001, 0.01, 0.1), 4)),),
-            )
+            ),
+            Case("rates from 0.00001 on, seeds with equal results, a model that is never right", (_odd_runs(),)),
         ]
     ),
     observe=_of_each_model,
@@ -1182,6 +1249,9 @@ NINE_HEADS = Exercise(
             (1, 1, 5, 2, 2),
             (2, 5, 5, 1, 4),
             (3, 2, 1, 4, 1),
+            (6, 2, 3, 6, 6),
+            (1, 1, 1, 2, 3),
+            (1, 5, 9, 13, 2),
         )
     ],
     observe=functools.partial(call, differentiable=True),

@@ -286,7 +286,9 @@ def _of_normalised(images: Tensor, patch_size: int) -> Tensor:
 
 def _colour_cases() -> list[Case]:
     cases = []
-    for seed, (B, H, W, P) in enumerate(((1, 4, 4, 2), (2, 8, 12, 4), (3, 6, 4, 2))):
+    for seed, (B, H, W, P) in enumerate(
+        ((1, 4, 4, 2), (2, 8, 12, 4), (3, 6, 4, 2), (4, 4, 4, 2), (1, 3, 3, 3), (2, 2, 3, 1), (1, 2, 90, 2))
+    ):
         generator = torch.Generator().manual_seed(seed)
         images = torch.rand(B, 3, H // P, W // P, generator=generator).repeat_interleave(P, 2).repeat_interleave(P, 3)
         images = (images + 0.2 * torch.rand(B, 3, H, W, generator=generator) - 0.1).clamp(0, 1)
@@ -483,7 +485,7 @@ def _swap_as_the_first(tokens: Tensor, other: Tensor) -> Tensor:
 
 def _spoil_cases() -> list[Case]:
     cases = []
-    for seed, (B, N, D) in enumerate(((1, 8, 3), (2, 20, 4), (3, 15, 2))):
+    for seed, (B, N, D) in enumerate(((1, 8, 3), (2, 20, 4), (3, 15, 2), (8, 8, 8), (1, 48, 2))):
         generator = torch.Generator().manual_seed(seed)
         chosen = torch.rand(B, N, generator=generator) < 0.6
         chosen[:, :7] = torch.tensor([True, True, True, False, False, False, True])
@@ -491,11 +493,13 @@ def _spoil_cases() -> list[Case]:
         fate[:, :7] = torch.tensor([0.3, 0.85, 0.95, 0.3, 0.85, 0.95, 0.85])  # every case is there
         other = torch.stack([torch.randperm(N, generator=generator) for _ in range(B)])  # (B, N)
         other[:, 1] = 0  # the first swapped one gets a token that is masked itself,
-        other[:, 6] = torch.arange(B) + 2  # the last one in each image another
+        other[:, 6] = (torch.arange(B) + 2) % N  # the last one in each image another
         tokens = normal(B, N, D, seed=seed + 10)
         label = f"tokens ({B}, {N}, {D}), chosen, fate and other ({B}, {N})"
         cases.append(Case(label, (tokens, chosen, fate, other, normal(D, seed=seed + 20))))
-    return [*cases, _at_the_bounds()]
+    one = torch.tensor([[True]])
+    alone = (normal(1, 1, 3, seed=15), one, torch.full((1, 1), 0.3), torch.zeros_like(one).long(), normal(3))
+    return [*cases, _at_the_bounds(), Case("one token alone", alone)]
 
 
 def _at_the_bounds() -> Case:
@@ -671,7 +675,9 @@ def _as_the_first(hidden: Tensor) -> Tensor:
 
 def _back_cases() -> list[Case]:
     cases = []
-    for seed, (B, N, D, n) in enumerate(((1, 6, 3, 2), (2, 9, 4, 3), (3, 8, 2, 2), (2, 7, 3, 5))):
+    for seed, (B, N, D, n) in enumerate(
+        ((1, 6, 3, 2), (2, 9, 4, 3), (3, 8, 2, 2), (2, 7, 3, 5), (4, 4, 4, 2), (2, 3, 1, 1), (1, 45, 2, 11))
+    ):
         generator = torch.Generator().manual_seed(seed + 1)
         order = torch.rand(B, N, generator=generator).argsort(dim=1)
         case = (normal(B, n, D, seed=seed), order >= n, normal(D, seed=seed + 30))
@@ -794,7 +800,16 @@ def _whole_image(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) 
 
 def _loss_cases() -> list[Case]:
     cases = []
-    for seed, (B, C, H, W, P, n) in enumerate(((1, 1, 4, 4, 2, 3), (2, 3, 8, 12, 4, 4), (3, 2, 6, 4, 2, 4))):
+    for seed, (B, C, H, W, P, n) in enumerate(
+        (
+            (1, 1, 4, 4, 2, 3),
+            (2, 3, 8, 12, 4, 4),
+            (3, 2, 6, 4, 2, 4),
+            (4, 1, 4, 4, 2, 2),
+            (1, 2, 2, 2, 2, 1),
+            (1, 1, 6, 28, 2, 31),
+        )
+    ):
         generator = torch.Generator().manual_seed(seed)
         N = H * W // P**2
         order = torch.rand(B, N, generator=generator).argsort(dim=1)

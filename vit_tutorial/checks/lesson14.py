@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.harness import Case, Exercise, Mistake, Result, Slip, answers, call, check
+from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Slip, answers, call, check
 
 __all__ = [
     "check_fit_law",
@@ -347,7 +347,18 @@ def _floor_cases() -> list[Case]:
     ]
     cases = [Case(f"{n} runs, a floor of {c}", (*_runs(seed, n, a, b, c), c)) for seed, n, a, b, c in laws]
     cost, loss = _runs(4, 5, 4.0, 0.5, 0.0)
-    return [*cases, Case("5 runs, some of a cost below 1, a floor of 0", (cost / 20, loss, 0.0))]
+    scattered, above = _runs(9, 12, 2.0, 0.4, 0.5, noise=0.5)
+    again = scattered[[0, 1, 1, 3, 4, 5, 5, 7, 8, 9, 10, 5]]  # several runs of one cost
+    return [
+        *cases,
+        Case("5 runs, some of a cost below 1, a floor of 0", (cost / 20, loss, 0.0)),
+        Case("the same costs, other losses", (cost / 20, loss.sqrt(), 0.0)),
+        Case("the same costs and losses, another floor", (cost / 20, loss, 0.1)),
+        Case("12 runs that scatter, some of the same cost", (again, above, 0.5)),
+        Case("5 runs whose loss grows with the cost", (cost, 1 + 1 / loss, 0.5)),
+        Case("2 runs", (cost[:2], loss[:2], 0.0)),
+        Case("60 runs", (*_runs(10, 60, 3.0, 0.3, 0.2, noise=0.2), 0.2)),
+    ]
 
 
 LAW_FROM_FLOOR = Exercise(
@@ -531,9 +542,15 @@ def _fit_cases() -> list[Case]:
         (23, 7, 5.0, 0.8, 0.3, _grid(0.1, 0.6, 6)),  # the last exponent
         (24, 4, 3.0, 0.5, 1.0, _grid(0.7, 0.7, 1)),
     ]
-    return [
+    cases = [
         Case(f"{n} runs, {len(grid)} exponent{'s'[: len(grid) - 1]}", (*_runs(seed, n, a, b, c, 0.1), grid))
         for seed, n, a, b, c, grid in laws
+    ]
+    cost, loss, grid = cases[2].args
+    return [
+        *cases,
+        Case("the same costs, losses 40 times as large", (cost, 40 * loss.square(), grid)),
+        Case("the same runs, other exponents", (cost, loss, 0.9 * grid.flip(0))),
     ]
 
 
@@ -709,6 +726,10 @@ def _grow_cases() -> list[Case]:
         ((2, 32, 4, 48), 0.1),  # at least one layer and one head
         ((5, 60, 6, 210), 1.27),
         ((3, 48, 2, 36), 3),
+        ((4, 64, 4, 256), 1.0),
+        ((6, 32, 4, 48), 2.0),  # factor and heads as in the first
+        ((2, 40, 5, 164), 3.0),  # 120 * (164 / 40) is a little less than 492 in floating point,
+        ((2, 40, 5, 180), 1.4),  # and 180 * (56 / 40) a little less than 252
     ]
     names = ("depth", "dim", "num_heads", "mlp_dim")
     return [
@@ -718,10 +739,22 @@ def _grow_cases() -> list[Case]:
 
 
 def _as_a_dictionary(work: Any, case: Case) -> Result:
-    """What was called, with a dictionary of another class, such as an OrderedDict, as a plain one."""
-    result = call(work, case)
-    given = result["result"]
-    return result | {"result": dict(given)} if isinstance(given, Mapping) else result
+    """What was called, with a dictionary of another class, such as an OrderedDict, as a plain one.
+
+    Raises:
+        Fault: it is the dictionary that was given.
+    """
+    given: list[Any] = []
+
+    def kept(sizes: Sizes, factor: float) -> Any:
+        given.append(sizes)
+        return work(sizes, factor)
+
+    result = call(kept, case)
+    new = result["result"]
+    if new is given[0] and not result["changed"]:
+        raise Fault("it returns the dictionary that it was given: the caller may change one of them. Make a new one")
+    return result | {"result": dict(new)} if isinstance(new, Mapping) else result
 
 
 GROWN_SIZES = Exercise(
@@ -876,7 +909,7 @@ def _redrawn_losses(fitted: Tensor, loss: Tensor, rows: Tensor) -> Tensor:
 
 def _draw_cases() -> list[Case]:
     cases = []
-    for seed, n, R in ((0, 5, 4), (1, 4, 1), (2, 10, 3), (3, 7, 12)):
+    for seed, n, R in ((0, 5, 4), (1, 4, 1), (2, 10, 3), (3, 7, 12), (4, 6, 6), (5, 45, 60)):
         generator = torch.Generator().manual_seed(seed)
         fitted = 0.5 + torch.rand(n, generator=generator, dtype=torch.float64)
         loss = fitted * (0.2 * torch.randn(n, generator=generator, dtype=torch.float64)).exp()

@@ -214,6 +214,9 @@ def _rms_cases() -> list[Case]:
         ((2, 3, 8), 1.0, 0.0, 0.1),
         ((5, 5), 1.0, 2.0, 1e-6),
         ((2, 4, 3, 4), 0.001, 0.0, 1e-6),
+        ((7,), 1.0, 0.0, 1e-6),
+        ((3, 1), 1.0, 0.0, 0.1),
+        ((1, 2, 80), 1.0, 1.0, 1e-6),
     ]
     made = []
     for shape, spread, mean, eps in asked:
@@ -390,7 +393,15 @@ def check_rms_norm(fn: Callable[..., Tensor]) -> bool:
 
 def _gated_cases() -> list[Case]:
     made = []
-    for shape, M in [((3, 5), 4), ((2, 3, 4), 6), ((2, 4, 4), 4), ((6, 2), 3)]:
+    for shape, M in [
+        ((3, 5), 4),
+        ((2, 3, 4), 6),
+        ((2, 4, 4), 4),
+        ((5,), 3),
+        ((2, 1, 3), 1),
+        ((1, 72), 45),
+        ((6, 2), 3),
+    ]:
         D = shape[-1]
         weights = [normal(*size, seed=i + 1) for i, size in enumerate([(2 * M, D), (2 * M,), (D, M), (D,)])]
         made.append(Case(f"x {shape}, M={M}", (2 * normal(*shape), *weights)))
@@ -589,6 +600,9 @@ def _angle_cases() -> list[Case]:
         (4, 4, 8, 100.0),
         (1, 9, 16, 50.0),
         (3, 4, 4, 100.0),
+        (2, 3, 8, 10.0),
+        (1, 1, 8, 100.0),
+        (13, 12, 40, 100.0),
     ]
     return [Case(f"{R} × {C} patches, d={d}, temperature={t:g}", (R, C, d, t)) for R, C, d, t in asked]
 
@@ -806,7 +820,16 @@ def check_rotary_angles(fn: Callable[[int, int, int, float], Tensor]) -> bool:
 
 
 def _turn_cases() -> list[Case]:
-    asked = [((1, 2, 6, 4), 0), ((2, 3, 7, 8), 1), ((2, 2, 9, 12), 5), ((3, 1, 5, 4), 2)]
+    asked = [
+        ((1, 2, 6, 4), 0),
+        ((2, 3, 7, 8), 1),
+        ((2, 2, 9, 12), 5),
+        ((3, 1, 5, 4), 2),
+        ((1, 4, 5, 2), 1),  # as many heads as angles, and more tokens
+        ((4, 4, 4, 4), 0),
+        ((2, 2, 1, 4), 0),
+        ((1, 12, 45, 4), 3),
+    ]
     made = []
     for (B, h, T, d), before in asked:
         angles = 2 * normal(T - before, d // 2, seed=1)
@@ -1041,7 +1064,16 @@ def check_turn(fn: Callable[[Tensor, Tensor], Tensor]) -> bool:
 
 def _pool_cases() -> list[Case]:
     made = []
-    for (B, S, D), heads in [((2, 5, 6), 1), ((3, 4, 8), 2), ((1, 7, 12), 3), ((4, 3, 4), 4), ((5, 5, 8), 2)]:
+    for (B, S, D), heads in [
+        ((2, 5, 6), 1),
+        ((3, 4, 8), 2),
+        ((1, 7, 12), 3),
+        ((4, 3, 4), 4),
+        ((4, 4, 4), 2),
+        ((2, 1, 6), 3),
+        ((1, 45, 24), 12),
+        ((5, 5, 8), 2),
+    ]:
         given = [normal(*size, seed=i + 1) for i, size in enumerate([(D,), (D, D), (D, D), (D, D)])]
         given[1] = given[1] / math.sqrt(D)  # soft weights, so that each token counts in each image
         made.append(Case(f"z {(B, S, D)}, num_heads={heads}", (normal(B, S, D), *given, heads)))
