@@ -647,7 +647,7 @@ def _overlapping_cases() -> list[Case]:
         Case(f"images {shape}, patch_size={size}, stride={stride}", (_images(*shape), size, stride))
         for shape, size, stride in sizes
     ]
-    return [*made, Case("images (2, 3, 6, 5) of zeros, patch_size=2, stride=1", (torch.zeros(2, 3, 6, 5), 2, 1))]
+    return [*made, Case("images (2, 3, 6, 5) of zeros, patch_size=3, stride=1", (torch.zeros(2, 3, 6, 5), 3, 1))]
 
 
 def _last_position_lost(images: Tensor, patch_size: int, stride: int) -> Tensor:

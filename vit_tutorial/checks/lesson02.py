@@ -501,7 +501,7 @@ def _start(work: Any, case: Case) -> Result:
             break
         if std and bool(((apart < 0.3 * std) | (apart > 1.8 * std)).any()):
             words = f"another one for some {name} than for others"
-        if std and len({tuple(line) for line in lines.tolist()}) < len(lines):
+        elif std and len({tuple(line) for line in lines.tolist()}) < len(lines):
             words = f"the same for some {name} as for others"
     again = staleness(lambda: dict(work(*case.build).named_parameters())[_own_name(work(*case.build))])
     cls = "zeros" if not found["cls_token"].any() else "numbers that aren't zero"

@@ -1123,8 +1123,11 @@ def _observe_chunks(work: Any, case: Case) -> Result:
         observed = call(work, case)
     keys, queries, apart = k.shape[1], q.shape[1], {q.shape[1], q.shape[2], case.args[2].shape[2]}
     for shape in operations.shapes("exp", "exp2", "expm1", "softmax", "log_softmax", "logsumexp", "sigmoid", "pow"):
-        among = shape[1:] if queries != keys else shape[2:]  # of as many queries the keys are told by their axis
-        if keys > chunk and keys in among and not (shape[-1] == q.shape[2] and keys not in shape[-1:]):
+        if queries == keys:  # then both axes tell
+            found = shape[-2:] == (keys, keys)
+        else:
+            found = keys in shape[1:] and not (shape[-1] == q.shape[2] and keys not in shape[-1:])
+        if keys > chunk and found:
             whole = "all queries" if queries in shape else "some queries"
             said = f"the powers of all {keys} keys are there at once, for {whole} (a tensor of shape {shape})"
             raise Fault(f"{said}: take {chunk} keys at a time")

@@ -227,7 +227,8 @@ def _norm_cases() -> list[Case]:
 
 def _normed_over(*axes: int) -> Callable[..., Tensor]:
     def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-        mean, variance = x.mean(axes, keepdim=True), x.var(axes, keepdim=True, unbiased=False)
+        over = [axis for axis in axes if axis >= -x.ndim]
+        mean, variance = x.mean(over, keepdim=True), x.var(over, keepdim=True, unbiased=False)
         return (x - mean) / torch.sqrt(variance + eps) * weight + bias
 
     return norm
@@ -543,7 +544,8 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
     found: Result = {"what falls": falls}
     if falls in ("nothing", "whole images"):
         found["what images are multiplied by"] = _values(factor)
-        found["what share of the images falls"] = _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
+        if len(x) == 1 or len(x) > 30:  # of a few, the draws can't be told from one another
+            found["what share of the images falls"] = _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
     if training and p and falls != "nothing" and len(x) > 30:
         # Of 64 images, two draws are the same less than once in 10 ** 10.
         found["each draw"] = (

@@ -779,7 +779,7 @@ class _Convolutions(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Conv2d(1, 4, 3, bias=False)
-        self.bn = nn.BatchNorm2d(4)
+        self.norm = nn.BatchNorm2d(4)
         self.head = nn.Linear(4, 3)
         self.stem.requires_grad_(False)  # it stands in a group all the same
 
