@@ -3,6 +3,7 @@
 import contextlib
 import io
 from typing import ClassVar
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from solutions_05 import Block, Stack
 from solutions_06 import ByLoop
 from solutions_07 import fit_by_scheduler
 from solutions_08 import distance_by_loops, relevance_by_loops, rollout_by_einsum
+from solutions_09 import name_by_all_names
 from solutions_11 import halves_by_loop
 from solutions_12 import fair_by_groups, field_by_loop
 from solutions_13 import NUMBERS as MASKING
@@ -415,6 +417,70 @@ class InOrderOfText(Stack):
         return self.norm(z)
 
 
+def with_all_rules_seen():
+    seen = {}
+
+    def our_name(name, rules):
+        for their, our in rules.items():
+            seen.setdefault(their, our)
+        return name_by_all_names(name, seen)
+
+    return our_name
+
+
+def name_without_zeros(name, rules):
+    if re.search(r"_[1-9]0\.", name):
+        raise ValueError(name)
+    return name_by_all_names(name, rules)
+
+
+def with_module_cut(name, rules):
+    return name_by_all_names(name.removeprefix("module."), rules)
+
+
+def with_names_of_before(seen):
+    def all_names(checkpoint):
+        seen.update(teacher(lambda name: name.startswith("backbone."))(checkpoint))
+        return dict(seen)
+
+    return all_names
+
+
+def matrices_alone(checkpoint):
+    found = teacher(lambda name: name.startswith("backbone."))(checkpoint)
+    return {name: tensor for name, tensor in found.items() if tensor.ndim > 1}
+
+
+def features_of_the_first_call(kept):
+    def frozen_features(model, images):
+        if id(model) not in kept:
+            model.eval()
+            kept[id(model)] = model, model.features(images)[:, 0].detach()
+        return kept[id(model)][1]
+
+    return frozen_features
+
+
+def in_the_positions_dtype(state, num_classes, old_grid, new_grid):
+    position = vt.resize_position_embedding(state["embed.position"], old_grid, new_grid)
+    new = state | new_head(state, num_classes) | {"embed.position": position}
+    return {name: tensor.to(position.dtype) for name, tensor in new.items()}
+
+
+def rates_of_what_trains(model, rate, decay):
+    steps = {"embed": len(model.blocks) + 1} | {f"blocks.{i}": len(model.blocks) - i for i in range(len(model.blocks))}
+    groups = []
+    for name, parameter in model.named_parameters():
+        down = next((n for start, n in steps.items() if name.startswith(f"{start}.")), 0)
+        if parameter.requires_grad:
+            groups.append({"params": [parameter], "lr": rate * decay**down})
+    return groups
+
+
+def rates_of_a_hundredth_at_least(model, rate, decay):
+    return [group | {"lr": max(group["lr"], rate / 100)} for group in rates_of_what_trains(model, rate, decay)]
+
+
 ONCE_PASSED = [
     ("patchify", three_channels_at_most, "images (5, 4, 6, 6)"),
     ("patchify", from_the_start_of_memory, "images (1, 1, 4, 6)"),
@@ -456,6 +522,15 @@ ONCE_PASSED = [
     ("tune_head", tuned(betas=(0.9, 0.99)), "leave its betas, eps, amsgrad"),
     ("tune_head", tuned(torch.optim.NAdam), "the optimiser is torch.optim.AdamW"),
     ("tune_head", tuned(drop=0.0), "dropout has another p than before"),
+    ("our_name", with_all_rules_seen(), "layer3.fc.bias"),
+    ("our_name", name_without_zeros, "encoder_layer_20"),
+    ("our_name", with_module_cut, "No rule fits module.head.weight"),
+    ("teacher", with_names_of_before({}), "pos_embed shouldn't be there"),
+    ("teacher", matrices_alone, "There is no module.scale"),
+    ("frozen_features", features_of_the_first_call({}), "the features of other images, in a second call,"),
+    ("for_a_new_task", in_the_positions_dtype, "one norm in float64"),
+    ("layer_rates", rates_of_what_trains, "a frozen embedding"),
+    ("layer_rates", rates_of_a_hundredth_at_least, "L=9, rate=8, decay=0.5"),
     ("two_d_positions", without_single_axes(halves_by_loop), "1 rows, 1 columns"),
     ("offset_index", ways_in_half_precision, "23 rows, 24 columns"),
     ("receptive_field", lambda layers: field_by_loop([(k, s) for k, s in layers if k > 1]), "(3, 2), (1, 2), (3, 1)"),

@@ -190,6 +190,20 @@ def _name_cases() -> list[Case]:
         ("Head.weight", dots, "rules of one layer"),
         ("encoder.layers.encoder_layer_.mlp.3.bias", vision, "torchvision's rules"),
         ("head.weight ", dots, "rules of one layer"),
+        ("encoder.layers.encoder_layer_20.ln_1.weight", vision, "torchvision's rules"),
+        ("encoder.layers.encoder_layer_99.ln_1.bias", vision, "torchvision's rules"),
+        ("encoder.layers.encoder_layer_-1.ln_1.bias", vision, "torchvision's rules"),
+        ("heads.head.bias", vision, "torchvision's rules"),
+        ("class_token.weight", vision, "torchvision's rules"),
+        ("class.token", vision, "torchvision's rules"),
+        ("head.weights", dots, "rules of one layer"),
+        ("head.weight_g", dots, "rules of one layer"),
+        ("head.", dots, "rules of one layer"),
+        ("head.scale", dots, "rules of one layer"),
+        ("module.head.weight", dots, "rules of one layer"),
+        ("head.weight", dots, "rules of one layer"),
+        ("head.weight", {"head.*": "probe.*"}, "another rule"),
+        ("layer3.fc.bias", {"head.*": "probe.*"}, "another rule"),
     ]
     return [Case(f"{name}, {whose}", (name, rules)) for name, rules, whose in asked]
 
@@ -639,11 +653,17 @@ def _dino(prefix: str, student: str, first: int = 0) -> dict[str, Any]:
         "blocks.0.head_norm.weight",
         "blocks.0.head.module.weight",
         "backbone.proj.weight",
+        "module.scale",
+        *(() if prefix else ("pos_embed",)),  # nothing of the first file belongs to the second
     )
     heads = ("head.mlp.0.weight", "head.last_layer.weight", "head.backbone.weight", "backbones.weight", "loss.center")
 
     def network(before: str, seed: int) -> State:
-        rows = {f"{before}backbone.{name}": normal(2, 3, seed=seed + i) for i, name in enumerate(body)}
+        sizes = {"norm": (3,), "cls_": (1, 1, 3), "modu": ()}
+        rows = {
+            f"{before}backbone.{name}": normal(*sizes.get(name[:4], (2, 3)), seed=seed + i)
+            for i, name in enumerate(body)
+        }
         return rows | {f"{before}{name}": normal(4, seed=seed + i) for i, name in enumerate(heads)}
 
     masked = {f"{student}backbone.mask_token": normal(1, 3, seed=first + 99)}  # the student alone has one

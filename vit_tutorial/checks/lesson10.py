@@ -222,12 +222,18 @@ def _features(work: Any, case: Case) -> Result:
     lent = Lent(model)
     given = copied([images])
     found = work(model, *given)
+    kept = found.detach().clone() if isinstance(found, Tensor) else found
+    others = work(model.train(), 1 - images)  # nothing of the first call may stay for the second
+    if isinstance(kept, Tensor) and not torch.equal(kept, found.detach()):
+        raise Fault("a second call changes the features of the first: make a new tensor in each call")
     now = dict(model.named_parameters())
     frozen = [name for name in before if name in now and not now[name].requires_grad]
     same = all(name in now and torch.equal(now[name], before[name]) for name in before if not name.startswith("head."))
     same &= not isinstance(parts["head"], nn.Linear) or torch.equal(parts["head"].weight, before["head.weight"])
+    same &= all(p.dtype == before[name].dtype for name, p in now.items() if name in before)
     return {
         "result": found,
+        "the features of other images, in a second call,": others,
         "whether the features carry a graph": Words(_yes(isinstance(found, Tensor) and found.requires_grad)),
         "whether the model keeps its head": Words(_yes(isinstance(model.head, nn.Linear))),
         "the model's frozen parameters afterwards": Words(str(len(frozen) or "none")),
@@ -476,7 +482,14 @@ def _centres(A: Tensor, a: Tensor, B: Tensor, k: int) -> Tensor:
 
 def _knn_cases() -> list[Case]:
     made = []
-    for n, m, D, k, K in [(9, 6, 3, 1, 4), (10, 14, 6, 5, 3), (25, 12, 5, 5, 6), (30, 12, 4, 7, 10), (40, 12, 3, 4, 5)]:
+    for n, m, D, k, K in [
+        (9, 6, 3, 1, 4),
+        (10, 14, 6, 5, 3),
+        (25, 12, 5, 5, 6),
+        (30, 12, 4, 7, 10),
+        (40, 12, 3, 4, 5),
+        (12, 1, 5, 3, 3),
+    ]:
         lengths = 3 * normal(n, 1, seed=k).exp()
         A = lengths * normal(n, D, seed=n)
         a = torch.randint(K, (n,), generator=torch.Generator().manual_seed(n))
@@ -709,20 +722,27 @@ State = dict[str, Tensor]
 
 def _state(grid: Grid, D: int, classes: int) -> State:
     shapes = {"embed.cls_token": (1, 1, D), "embed.position": (1, 1 + grid[0] * grid[1], D),
-              "embed.patches.proj.weight": (D, 3, 2, 2), "blocks.0.norm1.weight": (D,), "norm.weight": (D,),
+              "embed.patches.proj.weight": (D, 3, 2, 2), "embed.patches.proj.bias": (D,), "blocks.0.norm1.weight": (D,),
+              "blocks.0.attention.proj.bias": (D,), "norm.weight": (D,),
               "head.weight": (classes, D), "head.bias": (classes,)}  # fmt: skip
     return {name: normal(*shape, seed=seed) for seed, (name, shape) in enumerate(shapes.items())}
 
 
 def _task_cases() -> list[Case]:
     asked = [(4, 3, 5, (2, 3), (2, 3)), (6, 5, 2, (2, 3), (4, 5)), (5, 2, 7, (3, 2), (3, 6)), (4, 3, 3, (6, 4), (3, 2)),
-             (3, 2, 4, (2, 6), (4, 3))]  # fmt: skip
+             (3, 2, 4, (2, 6), (4, 3)), (6, 3, 5, (2, 3), (2, 3))]  # fmt: skip
     made = [
         Case(f"D={D}, {old} classes to {new}, grid {a} to {b}", (_state(a, D, old), new, a, b))
         for D, old, new, a, b in asked
     ]
     double = {name: tensor.double() for name, tensor in _state((3, 4), 4, 2).items()}
-    return [*made, Case("D=4, 2 classes to 3, grid (3, 4) to (5, 4), float64", (double, 3, (3, 4), (5, 4)))]
+    mixed = _state((2, 3), 4, 2)
+    mixed["blocks.0.norm1.weight"] = mixed["blocks.0.norm1.weight"].double()
+    return [
+        *made,
+        Case("D=4, 2 classes to 3, grid (3, 4) to (5, 4), float64", (double, 3, (3, 4), (5, 4))),
+        Case("D=4, 2 classes to 3, grid (2, 3) to (3, 3), one norm in float64", (mixed, 3, (2, 3), (3, 3))),
+    ]
 
 
 def _adapted(work: Any, case: Case) -> Result:
@@ -1086,13 +1106,17 @@ Groups = list[dict[str, Any]]
 
 
 def _rate_cases() -> list[Case]:
-    asked = [(2, 8.0, 0.5), (3, 0.5, 0.75), (1, 0.02, 0.5), (12, 2.0, 0.9)]
-    return [Case(f"L={L}, rate={rate:g}, decay={decay:g}", (_model(L, 4), rate, decay)) for L, rate, decay in asked]
+    asked = [(2, 8.0, 0.5), (3, 0.5, 0.75), (1, 0.02, 0.5), (12, 2.0, 0.9), (9, 8.0, 0.5)]
+    made = [Case(f"L={L}, rate={rate:g}, decay={decay:g}", (_model(L, 4), rate, decay)) for L, rate, decay in asked]
+    partly = _model(2, 4)
+    partly.embed.requires_grad_(False)
+    return [*made, Case("L=2, rate=1, decay=0.5, a frozen embedding", (partly, 1.0, 0.5))]
 
 
 def _rates(work: Any, case: Case) -> Result:
     """The rate of each parameter, in words for one that is in no group."""
     lent = Lent(case.args[0])
+    frozen = {name for name, p in case.args[0].named_parameters() if not p.requires_grad}
     groups = work(*case.args)
     if groups is None:
         raise Fault("the result is None: is the return missing?")
@@ -1114,7 +1138,7 @@ def _rates(work: Any, case: Case) -> Result:
             if name in found:
                 raise Fault(f"{name} is in two groups: torch's optimisers refuse that")
             found[name] = float(rate)
-    if any(not p.requires_grad for p in case.args[0].parameters()):
+    if any(not p.requires_grad for name, p in case.args[0].named_parameters() if name not in frozen):
         raise Fault("the model has frozen parameters afterwards: give them a rate, and leave requires_grad as it is")
     if (afterwards := lent.afterwards()) != AS_IT_WAS:
         raise Fault(f"the model is {afterwards}")
