@@ -2,8 +2,8 @@
 
 import contextlib
 import io
-from typing import ClassVar
 import re
+from typing import ClassVar
 
 import numpy as np
 import pytest
