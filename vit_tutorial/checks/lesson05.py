@@ -844,8 +844,8 @@ def _observe_block(work: Any, case: Case) -> Result:
         if "MLP" in case.label:  # torch's own attention drops weights, too, and so has no values that can be told
             bias = case.weights["mlp.fc2.bias"][0]
             made = _by_dropout(outputs[1][:, 0, 0], z[0, 0, 0], outputs[0][0, 0, 0] - z[0, 0, 0], bias, dropout)
-            words = f"what dropout={dropout} makes of it" if made else in_training
-            found["what a number of equal images becomes, in training,"] = Words(words)
+            told = f"what dropout={dropout} makes of it" if made else in_training
+            found["what a number of equal images becomes, in training,"] = Words(told)
     return found
 
 
