@@ -638,7 +638,7 @@ WRONG = {
         (stack(make=lambda self, block, rates: nn.ModuleList([block(rates[-1])] * len(rates))), "again and again"),
         (stack(make=lambda self, block, rates: [block(rate) for rate in rates]), "blocks in a plain list"),
         (stack(make=copies), "copies of one block"),
-        (stack(make=seeded), "copies of one block"),
+        (stack(make=seeded), "a seed is set"),
         (stack(forward=each), "no norm at the end"),
         (stack(forward=lambda self, z: each(self, z, lambda self, z: self.norm(z))), "a norm after every block"),
         (stack(forward=lambda self, z: self.norm(each(self, z, order=reversed))), "blocks in backward order"),

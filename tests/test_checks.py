@@ -45,6 +45,7 @@ WRONG = [
 ]
 # What a report says beyond a number that should be another: one of these, or a piece of advice.
 TOLD = (
+    "(a seed is set)",
     "It looks like", "What your numbers show", "raised", "has shape", "is None", "numbers are right", "expected a",
     "changed in place", "gradient of", "it calls", "is the package's", "the stub doesn't name", "there is no answer",
     "The class has no", "of dtype", "holds", "in eval mode,", "in training,",
@@ -287,7 +288,7 @@ def test_a_mistake_beside_another_is_named_with_care(capsys):
 
     assert not checks.check_patchify(plain)
     text = said(capsys)
-    assert "It looks like a reshape in place of a permute (on 2 inputs, but not on all: there may be another)." in text
+    assert "It looks like a reshape in place of a permute (on 3 inputs, but not on all: there may be another)." in text
 
 
 def test_a_mistake_that_does_not_show_is_not_named(capsys):
@@ -406,7 +407,7 @@ def test_prints_are_kept_short_and_in(capsys):
 
     assert checks.check_patchify(chatty)
     text = said(capsys)
-    assert "Your code printed 4004 lines, at first: | line 0 | line 1 | line 2 | line 3 | line 4" in text
+    assert "Your code printed 7007 lines, at first: | line 0 | line 1 | line 2 | line 3 | line 4" in text
     assert "line 5" not in text
 
 

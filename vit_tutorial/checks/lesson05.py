@@ -1575,7 +1575,7 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     of_its_own(module, another)
     theirs = [p.detach() for name, p in another.named_parameters() if name.endswith("mlp.fc1.weight")]
     seeded = len(theirs) == len(first) and all(map(torch.equal, first, theirs))
-    found["another encoder starts"] = Words("with the same numbers (a seed is set)" if seeded else "by its own draw")
+    found["the start of another encoder"] = Words("the same (a seed is set)" if seeded else "a draw of its own")
     ours = [part for part in parts if isinstance(part, DropPath)]
     for part in ours:
         part.p = 0.0  # nothing else may be left to chance in training mode
