@@ -16,7 +16,7 @@ from vit_tutorial.style import CYCLE, PALETTE, STYLE, WIDTH
 
 Array = Any
 MARKERS = "osD^vPX"
-TICKS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))
+TICKS = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))
 
 _styled = matplotlib.rc_context(STYLE)
 
@@ -136,7 +136,7 @@ def _plain_numbers(ax: Axes, log: str, few: bool = False) -> None:
         getattr(ax, f"set_{name}scale")("log")
         axis = ax.xaxis if name == "x" else ax.yaxis
         low, high = axis.get_view_interval()
-        for steps in TICKS if few else TICKS[1:]:
+        for steps in TICKS if few else TICKS[2:]:
             ticks = [step * 10.0**power for power in range(-6, 13) for step in steps]
             ticks = [tick for tick in ticks if low <= tick <= high]
             if len(ticks) >= 3:
