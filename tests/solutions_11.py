@@ -164,7 +164,7 @@ WRONG = {
     "offset_index": ((ways_from_one, ""), (ways_of_floats, "")),
     "biased_attention": (
         (attention_without_weights, "return all 2"),
-        (attention_twice_biased, ""),
+        (attention_twice_biased, "a bias that is added twice"),
         (attention_exchanged, "exchanged"),
     ),
     "relative_bias": ((bias_cut_off, "gradient"),),

@@ -474,6 +474,12 @@ BIASED_ATTENTION = Exercise(
             Slip(_attend, score=lambda q, k, b: _scaled(q, k) - b),
         ),
         Mistake(
+            "a bias that is added twice",
+            "The bias goes into the scores once, in front of the softmax.",
+            _WAYS,
+            Slip(_attend, score=lambda q, k, b: _scaled(q, k) + 2 * b),
+        ),
+        Mistake(
             "scores that are multiplied by the bias",
             "The bias is added. A factor would do nothing where the score is zero.",
             _WAYS,
