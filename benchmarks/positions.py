@@ -13,7 +13,6 @@ stopped. Nothing is chosen by these numbers. One thread a run; photographs in bf
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
 import itertools
 import math
@@ -48,7 +47,7 @@ def loaded(data: str, image_size: int | None) -> vt.data.Data:
     return vt.data.load(data, image_size=image_size) if image_size else vt.data.load(data)
 
 
-def run(data: str, image_size: int | None, kind: Kind, place: Place, epochs: int, seed: int) -> dict[str, Any]:
+def run(data: str, image_size: int | None, kind: Kind, place: Place, epochs: int, seed: int) -> list[object]:
     """One row."""
     torch.set_num_threads(1)
     pictures = loaded(data, image_size)
@@ -75,8 +74,7 @@ def run(data: str, image_size: int | None, kind: Kind, place: Place, epochs: int
     logits, labels = train.predict(model, pictures)
     accuracy = (logits.argmax(dim=1) == labels).double().mean().item()
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    values = (data, kind, place, epochs, seed, parameters, f"{accuracy:.4f}", f"{time.process_time() - begin:.1f}")
-    return dict(zip(COLUMNS, values, strict=True))
+    return [data, kind, place, epochs, seed, parameters, f"{accuracy:.4f}", f"{time.process_time() - begin:.1f}"]
 
 
 def interval(values: list[float]) -> str:
@@ -118,16 +116,11 @@ def main() -> None:
         for kind, place in WAYS
         if (args.data, kind, place, args.epochs, seed) not in done
     ]
-    if not CSV.exists():
-        CSV.write_text(",".join(COLUMNS) + "\n")
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(args.jobs, mp_context=context) as pool, CSV.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    with ProcessPoolExecutor(args.jobs, mp_context=context) as pool:
         runs = [pool.submit(run, args.data, args.image_size, k, p, args.epochs, seed) for k, p, seed in wanted]
         for future in as_completed(runs):
-            writer.writerow(future.result())
-            file.flush()
-            print(future.result(), flush=True)
+            sheet.add(CSV, COLUMNS, future.result())
     print(table(args.data, args.epochs))
 
 

@@ -27,12 +27,12 @@ from typing import Any
 import safetensors.torch
 import sheet
 import torch
-from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import runs, selfsup, train
+from vit_tutorial.hybrid_figures import runs_by_number
 
 HERE = Path(__file__).parent
 CSV = HERE / "selfsup.csv"
@@ -217,27 +217,18 @@ def cell(values: list[float]) -> str:
 
 def report(name: str) -> None:
     """Test accuracy by the number of labels."""
-    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    panels: dict[str, dict[str, dict[float, list[float]]]] = {"probe": {}, "tuned": {}}
+    for row in sheet.read(CSV):
+        if row["data"] == name:
+            of_way = panels[row["how"]].setdefault(row["way"], {})
+            of_way.setdefault(int(row["labels"]), []).append(100 * float(row["test_accuracy"]))
     print(f"| {name} | " + " | ".join(f"{n} a class" if n else "all" for n in LABELS) + " |")
     print("|---" * (len(LABELS) + 1) + "|")
-    for ax, how in zip(figure.subplots(1, 2, sharey=True), ("probe", "tuned"), strict=True):
-        ax.set(title=how, xlabel="labels a class", ylabel="test accuracy (%)", xscale="log")
-        for way in WAYS:
-            points = []
-            for labels in LABELS:
-                wanted = (name, way, how, str(labels))
-                found = [
-                    100 * float(row["test_accuracy"])
-                    for row in sheet.read(CSV)
-                    if (row["data"], row["way"], row["how"], row["labels"]) == wanted
-                ]
-                points.append(found)
-            if not any(points):
-                continue
-            print(f"| {way}, {how} | {' | '.join(map(cell, points))} |")
-            drawn = [(n or 4750, statistics.mean(p)) for n, p in zip(LABELS, points, strict=True) if p]
-            ax.plot(*zip(*drawn, strict=True), "o-", label=way)
-        ax.legend(frameon=False)
+    for how, ways in panels.items():
+        for way, found in ways.items():
+            print(f"| {way}, {how} | {' | '.join(cell(found.get(n, [])) for n in LABELS)} |")
+            found[4750] = found.pop(0, [])  # all that aren't held out: where the picture has them
+    figure = runs_by_number(panels, xlabel="labels a class", ylabel="test accuracy (%)")
     figure.savefig(HERE / "selfsup.png", dpi=150)
 
 

@@ -45,7 +45,6 @@ WRONG = [
 ]
 # What a report says beyond a number that should be another: one of these, or a piece of advice.
 TOLD = (
-    "(a seed is set)",
     "It looks like", "What your numbers show", "raised", "has shape", "is None", "numbers are right", "expected a",
     "changed in place", "gradient of", "it calls", "is the package's", "the stub doesn't name", "there is no answer",
     "The class has no", "of dtype", "holds", "in eval mode,", "in training,",
