@@ -95,9 +95,10 @@ $(READY): requirements.txt pyproject.toml
 	@touch $(READY)
 
 # The newest versions that fit pyproject.toml, for every platform; torch brings its own CUDA packages where it wants them.
+# jsonschema builds a parser at each import since 4.25: a second more for every process that reads a notebook.
 pins: $(READY)
 	$(BIN)/python -m pip install uv
-	printf 'torch==2.14.1\ntorchvision==0.29.1\n' | $(BIN)/uv pip compile --universal --python-version 3.11 --extra test \
+	printf 'torch==2.14.1\ntorchvision==0.29.1\njsonschema<4.25\n' | $(BIN)/uv pip compile --universal --python-version 3.11 --extra test \
 		--no-annotate --custom-compile-command "make pins" --output-file requirements.txt pyproject.toml - \
 		$(foreach name,$(CUDA),--no-emit-package $(name))
 	$(BIN)/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --extra book --constraint requirements.txt \

@@ -1,6 +1,7 @@
 """Wrong submissions that once passed a check, one for each kind, and what the reports say of them now."""
 
 import contextlib
+import functools
 import io
 import re
 from typing import ClassVar
@@ -8,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from solutions_01 import ByConvolution, overlapping_by_loops, patchify_by_loops
 from solutions_02 import starting, stretch_by_loops
 from solutions_05 import Block, Stack
@@ -26,7 +28,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial import checks, positions, train
+from vit_tutorial import checks, convert, data, positions, train
 
 
 def one_number_a_token(self, *shape):
@@ -481,6 +483,45 @@ def rates_of_a_hundredth_at_least(model, rate, decay):
     return [group | {"lr": max(group["lr"], rate / 100)} for group in rates_of_what_trains(model, rate, decay)]
 
 
+class WithoutTheLargest(nn.Module):
+    """Heads by einsum; e to the power of the scores as they are."""
+
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).unbind(2)  # each (B, T, h, d)
+        powers = (torch.einsum("bthd,bshd->bhts", q, k) / q.shape[-1] ** 0.5).exp()
+        weights = powers / powers.sum(dim=-1, keepdim=True)
+        return self.proj(torch.einsum("bhts,bshd->bthd", weights, v).flatten(2))
+
+
+def turned_by_the_package(query, key, value, query_bias, key_bias, value_bias, out):
+    kernels = [convert.from_flax("blocks.0.attention.qkv.weight", kernel) for kernel in (query, key, value)]
+    biases = [convert.from_flax("blocks.0.attention.qkv.bias", bias) for bias in (query_bias, key_bias, value_bias)]
+    return torch.cat(kernels), torch.cat(biases), convert.from_flax("blocks.0.attention.proj.weight", out)
+
+
+def prepared_by_the_package(pixels, mean, std):
+    preprocess = data.Preprocessing(tuple(pixels.shape[:2]), tuple(mean), tuple(std))
+    return preprocess(Image.fromarray(pixels.numpy()))
+
+
+def dropout_layers_told(model, images):
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.eval()
+    with torch.no_grad():
+        return model.features(images)[:, 0]
+
+
+def field_from_behind(layers):
+    layers.reverse()
+    return functools.reduce(lambda r, layer: (r - 1) * layer[1] + layer[0], layers, 1)
+
+
 ONCE_PASSED = [
     ("patchify", three_channels_at_most, "images (5, 4, 6, 6)"),
     ("patchify", from_the_start_of_memory, "images (1, 1, 4, 6)"),
@@ -558,6 +599,12 @@ ONCE_PASSED = [
     ("fair_comparison", rounded, "The rates are right"),
     ("receptive_field", by_length(), "result is 4, expected 2"),
     ("nine_heads", heads_unfolded, "torch's unfold"),
+    ("multi_head_attention", WithoutTheLargest, "8 times as large: result holds nan"),
+    ("attention_from_flax", turned_by_the_package, "the package's own from_flax"),
+    ("prepare", prepared_by_the_package, "the package's own Preprocessing"),
+    ("teacher", teacher(lambda name: name[:9] == "backbone." and name[9:13] != "head"), "There is no heads.scale"),
+    ("frozen_features", dropout_layers_told, "attention_dropout 0.3 alone"),
+    ("receptive_field", field_from_behind, "argument 1 was changed in place"),
     ("masking_numbers", lambda: MASKING | {"first loss": 6.23}, "should be something else"),
     ("masking_numbers", lambda: MASKING | {"first loss": 6.25}, "should be something else"),
     ("spoil", spoilt_up_to(["masked"]), "fates of just 0"),

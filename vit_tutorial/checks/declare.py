@@ -79,7 +79,8 @@ class Forbidden:
 
     Args:
         what: a Python function or class, the name of a built-in function ("scaled_dot_product_attention"), or the full
-            name of a function whose module the checks need not load ("vit_tutorial.train.schedule").
+            name of a function whose module the checks need not load ("vit_tutorial.train.schedule"), or of all in a
+            package ("vit_tutorial.*").
         instead: what to do, or why, as an end of the sentence "It calls …: ".
         when: which calls count, by the function's arguments as it got them; all for None.
     """

@@ -65,6 +65,7 @@ SECONDS = 10.0  # of computing, for one student's work, all its inputs together
 PATIENCE = 3.0  # times as long may it take by the clock, on a busy machine, or asleep
 QUICK = 0.5  # a work that takes longer is not tried again to find out what it does
 COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
+CHANGES = 40  # inputs and weights that are changed, one at a time, to see what hangs on them
 KEPT = 2000  # characters of what the student's code prints
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 UNWRITTEN = "is not written yet"
@@ -304,7 +305,7 @@ def _unchanged(a: Any, b: Any) -> bool:
     """Whether an argument, a tensor or a list or dictionary of anything, is still what it was."""
     if isinstance(b, Tensor):
         return isinstance(a, Tensor) and a.shape == b.shape and torch.equal(a.detach(), b.detach())
-    if type(b) is list:
+    if type(b) in (list, tuple):
         return len(a) == len(b) and all(_unchanged(x, y) for x, y in zip(a, b, strict=True))
     if type(b) is dict:
         return list(a) == list(b) and all(_unchanged(a[name], b[name]) for name in b)
@@ -729,7 +730,9 @@ def _on_work(tried: _Tried) -> list[str]:
     parts = _numbers(tried, wrong)
     seen = _seen(parts, exercise, EXACT)
     if not seen and parts and tried.quick:
-        seen = _dependence(tried, max(wrong, key=lambda i: _size(tried.right[i])))
+        fewest = min(len(tried.cases[i].weights) for i in wrong)
+        fitting = [i for i in wrong if len(tried.cases[i].weights) == fewest]
+        seen = _dependence(tried, max(fitting, key=lambda i: _size(tried.right[i])))
     seen = seen or _told(tried, exercise.locate) or _seen(parts, exercise, WEAK)
     return [f"What your numbers show: {seen}"] if seen else []
 
@@ -792,7 +795,7 @@ def _dependence(tried: _Tried, i: int) -> str:
     outcome = tried.outcomes[i]
     if isinstance(outcome, Fault):
         return ""
-    for change, case in _changes(tried.exercise, tried.cases[i]):
+    for change, case in itertools.islice(_changes(tried.exercise, tried.cases[i]), CHANGES):
         works = (tried.exercise.right, tried.work)
         after = [one for one in (_one(tried.exercise, work, case) for work in works) if isinstance(one, dict)]
         if len(after) < len(works):

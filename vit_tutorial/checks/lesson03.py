@@ -643,7 +643,8 @@ def _layer_cases() -> list[Case]:
     for (B, T, D), heads in [((1, 4, 6), 3), ((3, 5, 8), 2), ((2, 4, 12), 1), ((4, 3, 10), 5), ((1, 40, 6), 2)]:
         weights = random_weights(MultiHeadSelfAttention(D, heads))
         made.append(Case(f"x {(B, T, D)}, num_heads={heads}", (normal(B, T, D),), (D, heads), weights))
-    return made
+    first = made[0]
+    return [*made, Case("the first x, 8 times as large", (8 * first.args[0],), first.build, first.weights)]
 
 
 class _Layer(MultiHeadSelfAttention):
@@ -875,6 +876,7 @@ MULTI_HEAD_ATTENTION = Exercise(
     right=MultiHeadSelfAttention,
     cases=_layer_cases,
     observe=functools.partial(layer, aliases=SAME),
+    tolerance=1e-4,
     locate=_where_the_layer_goes_wrong,
     mistakes=(
         Mistake(

@@ -291,6 +291,7 @@ OUR_NAME = Exercise(
     right=_finder(),
     cases=_name_cases,
     observe=_naming,
+    forbidden=("vit_tutorial.*",),
     explain=_about_names,
     mistakes=(
         Mistake(
@@ -497,6 +498,7 @@ ATTENTION_FROM_FLAX = Exercise(
     points=4,
     right=_flax(),
     cases=_flax_cases,
+    forbidden=("vit_tutorial.*",),
     observe=call,
     mistakes=(
         Mistake(
@@ -654,6 +656,7 @@ def _dino(prefix: str, student: str, first: int = 0) -> dict[str, Any]:
         "blocks.0.head.module.weight",
         "backbone.proj.weight",
         "module.scale",
+        "heads.scale",
         *(() if prefix else ("pos_embed",)),  # nothing of the first file belongs to the second
     )
     heads = ("head.mlp.0.weight", "head.last_layer.weight", "head.backbone.weight", "backbones.weight", "loss.center")
@@ -724,6 +727,7 @@ TEACHER = Exercise(
     right=_extract(),
     cases=_teacher_cases,
     observe=_contents,
+    forbidden=("vit_tutorial.*",),
     explain=_about_a_state,
     mistakes=(
         Mistake(
@@ -851,6 +855,7 @@ PREPARE = Exercise(
     points=2,
     right=_prepare(),
     cases=_prepare_cases,
+    forbidden=("vit_tutorial.*",),
     observe=call,
     mistakes=(
         Mistake(
@@ -1077,6 +1082,7 @@ JOINED_HEADS = Exercise(
     points=2,
     right=_joined(),
     cases=_head_cases,
+    forbidden=("vit_tutorial.*",),
     observe=call,
     mistakes=(
         Mistake(

@@ -196,9 +196,9 @@ def check_fine_tuning_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
 _DROPPED = 0.3
 
 
-def _model(depth: int = 2, dim: int = 8, classes: int = 3, dropout: float = _DROPPED) -> ViT:
+def _model(depth: int = 2, dim: int = 8, classes: int = 3, dropout: float = _DROPPED, **others: Any) -> ViT:
     """A tiny model with random numbers everywhere, in training mode."""
-    config = ViTConfig((4, 6), 2, 1, classes, dim, depth, num_heads=2, mlp_dim=6, dropout=dropout)
+    config = ViTConfig((4, 6), 2, 1, classes, dim, depth, num_heads=2, mlp_dim=6, dropout=dropout, **others)
     model = ViT(config).train()
     with torch.no_grad():
         for index, parameter in enumerate(model.parameters()):
@@ -208,9 +208,14 @@ def _model(depth: int = 2, dim: int = 8, classes: int = 3, dropout: float = _DRO
 
 def _feature_cases() -> list[Case]:
     sizes = [(1, 1, 8, 3), (3, 2, 4, 5), (2, 3, 6, 6)]
+    attention, path = _model(dropout=0.0, attention_dropout=0.3), _model(dropout=0.0, drop_path=0.9)
     return [
-        Case(f"B={B}, D={D}, K={K}, dropout 0.3, model in training mode", (_model(L, D, K), normal(B, 1, 4, 6)))
-        for B, L, D, K in sizes
+        *(
+            Case(f"B={B}, D={D}, K={K}, dropout 0.3, model in training mode", (_model(L, D, K), normal(B, 1, 4, 6)))
+            for B, L, D, K in sizes
+        ),
+        Case("attention_dropout 0.3 alone, model in training mode", (attention, normal(2, 1, 4, 6))),
+        Case("drop_path 0.9 alone, model in training mode", (path, normal(4, 1, 4, 6))),
     ]
 
 
