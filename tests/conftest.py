@@ -1,5 +1,6 @@
 """What every test file shares: one seed, quick hypothesis settings, and a strict look at error messages."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,9 @@ import hypothesis
 import pytest
 import torch
 from browser import CHROMIUM, FLAGS, Tabs
+
+# What is imported stays: looking through a million objects of torch, timm and transformers for garbage takes seconds.
+gc.set_threshold(50_000, 50, 100)
 
 # The same examples on every machine, and no deadline: a shared runner may stall for a second.
 hypothesis.settings.register_profile("tutorial", max_examples=40, deadline=None, derandomize=True, database=None)
