@@ -691,7 +691,7 @@ WRONG = {
         (DropsInTraining, "the result in training mode, compared with evaluation mode, is another one"),
     ),
     "overlapping_patches": (
-        (lambda i, p, s: overlapping_by_unfold(i, p, 2 * s), "Where index 0 along axis"),  # in two cases 2 s is P
+        (lambda i, p, s: overlapping_by_unfold(i, p, 2 * s), "has shape"),  # in two cases 2 s is P
         (overlap_by_loops("rows", last=0), "the last row and column of patches lost"),
         (overlap_by_loops("columns"), "rows and columns of patches exchanged"),
         (lambda i, p, s: overlapping_by_unfold(i, p, p), "steps of a whole patch"),

@@ -183,9 +183,9 @@ def test_an_exercise_is_declared_in_full(exercise):
 def test_numbers_that_are_none_leave_stderr_empty(capfd):
     right, nothing = torch.arange(12.0).view(3, 4), torch.full((3, 4), torch.nan)
     for a, x in ((nothing, right), (right + 1, torch.full((3, 4), torch.inf)), (2 * right, nothing)):
-        symptoms.symptom([(right, a, {"x": x})], 1e-5, (symptoms._mixed_with_an_input,))
+        symptoms.symptom([(right, a, {"x": x}, "nones")], 1e-5, (symptoms._mixed_with_an_input,))
     mixed = 2 * right + 3 * right.square()
-    seen = symptoms.symptom([(right, mixed, {"x": right.square()})], 1e-5, (symptoms._mixed_with_an_input,))
+    seen = symptoms.symptom([(right, mixed, {"x": right.square()}, "squares")], 1e-5, (symptoms._mixed_with_an_input,))
     assert seen == "Yours is 2 times the right one plus 3 times x."
     assert capfd.readouterr().err == ""  # of the libraries below Python, too
 

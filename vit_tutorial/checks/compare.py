@@ -33,13 +33,13 @@ def differs(expected: Result, got: Result, exercise: Exercise) -> str:
         elif found := difference(value, got.get(name), name, exercise):
             return found
     changed = [number for number in got.get("changed", []) if number not in expected.get("changed", [])]
-    return f"argument {changed[0]} was changed in place: make a new tensor, the caller needs the old" if changed else ""
+    return f"argument {changed[0]} was changed in place: make a new one, the caller needs the old" if changed else ""
 
 
 def difference(expected: Any, got: Any, name: str, exercise: Exercise) -> str:
     """The first difference in a plain sentence, or "" where there is none."""
     if got is None and expected is not None:
-        return f"{name} is None: is the return missing?"
+        return f"{name} is None: is the return missing?" if name == "result" else f"{name} is None"
     if isinstance(expected, (tuple, list)):
         return _sequence_difference(expected, got, name, exercise)
     if isinstance(expected, Tensor):
@@ -143,7 +143,7 @@ def _tensor_difference(expected: Tensor, got: Any, name: str, exercise: Exercise
     if not wrong.any():
         return ""
     at = _index(wrong)
-    values = f"{name}{at} is {digits(a[tuple(at)])}{_expected(digits(b[tuple(at)]), exercise)}"
+    values = f"{name}{at or ''} is {digits(a[tuple(at)])}{_expected(digits(b[tuple(at)]), exercise)}"
     return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(a)}"
 
 

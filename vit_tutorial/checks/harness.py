@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from vit_tutorial.checks.compare import BESIDE, as_parts, as_tensor, differs, kind, shape, short
 from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Mistake, Result, Slip, Words, joined
 from vit_tutorial.checks.record import note
-from vit_tutorial.checks.symptoms import EXACT, WEAK, Finder, Pair, reach, symptom
+from vit_tutorial.checks.symptoms import EXACT, WEAK, Finder, Pair, apart, reach, symptom
 from vit_tutorial.checks.watch import borrowed, library, name_of, place, unwrapped, watching
 
 __all__ = [
@@ -66,6 +66,7 @@ PATIENCE = 3.0  # times as long may it take by the clock, on a busy machine, or 
 QUICK = 0.5  # a work that takes longer is not tried again to find out what it does
 COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
 CHANGES = 40  # inputs and weights that are changed, one at a time, to see what hangs on them
+DRAWS = (9, 10)  # seeds of those changes: one alone may leave a rounded number as it was
 KEPT = 2000  # characters of what the student's code prints
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 UNWRITTEN = "is not written yet"
@@ -728,12 +729,13 @@ def _on_work(tried: _Tried) -> list[str]:
             )
         ]
     parts = _numbers(tried, wrong)
-    seen = _seen(parts, exercise, EXACT)
+    others = any(isinstance(tried.outcomes[i], Fault) for i in wrong)
+    seen = _seen(parts, exercise, EXACT, others)
     if not seen and parts and tried.quick:
         fewest = min(len(tried.cases[i].weights) for i in wrong)
         fitting = [i for i in wrong if len(tried.cases[i].weights) == fewest]
         seen = _dependence(tried, max(fitting, key=lambda i: _size(tried.right[i])))
-    seen = seen or _told(tried, exercise.locate) or _seen(parts, exercise, WEAK)
+    seen = seen or _told(tried, exercise.locate) or _seen(parts, exercise, WEAK, others)
     return [f"What your numbers show: {seen}"] if seen else []
 
 
@@ -779,9 +781,9 @@ def _told(
         return ""
 
 
-def _seen(parts: dict[str, list[Pair]], exercise: Exercise, finders: tuple[Finder, ...]) -> str:
+def _seen(parts: dict[str, list[Pair]], exercise: Exercise, finders: tuple[Finder, ...], others: bool) -> str:
     for name, pairs in parts.items():
-        if seen := symptom(pairs, exercise.tolerance, finders):
+        if seen := symptom(pairs, exercise.tolerance, finders, others):
             return seen if name == "result" else f"{name}: {seen}"
     return ""
 
@@ -795,16 +797,22 @@ def _dependence(tried: _Tried, i: int) -> str:
     outcome = tried.outcomes[i]
     if isinstance(outcome, Fault):
         return ""
-    for change, case in itertools.islice(_changes(tried.exercise, tried.cases[i]), CHANGES):
-        works = (tried.exercise.right, tried.work)
-        after = [one for one in (_one(tried.exercise, work, case) for work in works) if isinstance(one, dict)]
-        if len(after) < len(works):
+    for change, cases in itertools.islice(_changes(tried.exercise, tried.cases[i]), CHANGES):
+        reached = [_reached(tried, work, i, cases) for work in (tried.exercise.right, tried.work)]
+        if reached[0] is None or reached[1] is None or not (words := apart(reached[0], reached[1])):
             continue
-        pairs = zip((tried.right[i], outcome), after, strict=True)
-        right, yours = (reach(before, later, _main(tried.right[i])) for before, later in pairs)
-        if right is not None and yours is not None and right != yours:
-            return f"Where {change} changes, your result changes in {yours}; it should in {right}."
+        label = tried.cases[i].label
+        return f"Where {change} changes, your result changes in {words[1]}; it should in {words[0]} (with {label})."
     return ""
+
+
+def _reached(tried: _Tried, work: Any, i: int, cases: list[Case]) -> Tensor | None:
+    """Where the result of the right work, or of the student's, changes if a case is changed into others."""
+    before = tried.right[i] if work is tried.exercise.right else tried.outcomes[i]
+    after = [_one(tried.exercise, work, case) for case in cases]
+    if isinstance(before, Fault) or any(isinstance(one, Fault) for one in after):
+        return None
+    return reach(before, [one for one in after if isinstance(one, dict)], _main(tried.right[i]))
 
 
 def _main(result: Result) -> str:
@@ -813,24 +821,26 @@ def _main(result: Result) -> str:
     return next((name for name in names if _tensors(result[name])), "")
 
 
-def _changes(exercise: Exercise, case: Case) -> Iterator[tuple[str, Case]]:
-    """The case with one input changed, or a part of it, and what was changed."""
+def _changes(exercise: Exercise, case: Case) -> Iterator[tuple[str, list[Case]]]:
+    """The case with one input changed, or a part of it, in ways that differ; and what was changed."""
     names = list(_inputs(exercise, dataclasses.replace(case, weights={})))
     numbers = [i for i, x in enumerate(case.args) if _differentiable(x)]
     for i in numbers:
-        yield names[i], _changed(case, i, slice(None), 0)
+        yield names[i], [_changed(case, i, slice(None), 0, draw) for draw in DRAWS]
     for name, weight in case.weights.items():
-        yield name, dataclasses.replace(case, weights=case.weights | {name: weight + normal(*weight.shape, seed=9)})
+        others = [case.weights | {name: weight + normal(*weight.shape, seed=draw)} for draw in DRAWS]
+        yield name, [dataclasses.replace(case, weights=weights) for weights in others]
     for i in numbers:
         for axis, length in enumerate(case.args[i].shape):
             if length > 1:
-                yield f"index 0 along axis {axis} of {names[i]}", _changed(case, i, slice(1), axis)
+                changed = [_changed(case, i, slice(1), axis, draw) for draw in DRAWS]
+                yield f"index 0 along axis {axis} of {names[i]}", changed
 
 
-def _changed(case: Case, index: int, part: slice, axis: int) -> Case:
+def _changed(case: Case, index: int, part: slice, axis: int, draw: int) -> Case:
     x = case.args[index].clone()
     one = x.movedim(axis, 0)[part]
-    one += normal(*one.shape, seed=9)
+    one += normal(*one.shape, seed=draw)
     return dataclasses.replace(case, args=(*case.args[:index], x, *case.args[index + 1 :]))
 
 
@@ -851,7 +861,7 @@ def _numbers(tried: _Tried, wrong: list[int]) -> dict[str, list[Pair]]:
                 if tensor is None or tensor.is_meta:
                     continue
                 if isinstance(a, Tensor) and differs({name: a}, {name: b}, tried.exercise):
-                    pair = (a, tensor.to(a.device), inputs)
+                    pair = (a, tensor.to(a.device), inputs, tried.cases[i].label)
                     found.setdefault(f"{name}[{index}]" if many else name, []).append(pair)
     return found
 
@@ -880,7 +890,7 @@ def _on_what_is_changed(tried: _Tried, first: int) -> list[str]:
     changed = outcome.get("changed") if isinstance(outcome, dict) else None
     if not changed or "changed in place" in tried.verdicts[first]:
         return []
-    return [f"Besides, argument {changed[0]} was changed in place: make a new tensor, the caller needs the old."]
+    return [f"Besides, argument {changed[0]} was changed in place: make a new one, the caller needs the old."]
 
 
 def _on_answers(tried: _Tried) -> list[str]:

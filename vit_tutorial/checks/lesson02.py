@@ -723,8 +723,8 @@ EMBEDDINGS = Exercise(
         ),
         Mistake(
             "positions that start the same each time",
-            "A seed is set in your class. Each new layer should draw positions of its own; set a seed outside, if you "
-            "want to repeat a run.",
+            "A seed is set in your class, or nothing is drawn. Each new layer should draw positions of its own; set a "
+            "seed outside, if you want to repeat a run.",
             "2 · The real size",
             _SameEachTime,
         ),

@@ -263,7 +263,7 @@ def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     if some:
         return f"In front of the projection only head {', '.join(some)} of {heads} is right."
     inputs = {"the right heads": b}
-    seen = symptom([(b, a, inputs)], 1e-3, EXACT)
+    seen = symptom([(b, a, inputs, case.label)], 1e-3, EXACT)
     if seen:
         return f"In front of the projection, with axes (h, B, T, d): {seen}"
     thirds = nn.functional.linear(case.args[0], case.weights["qkv.weight"], case.weights["qkv.bias"])
@@ -271,8 +271,8 @@ def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     low, high = values.double().amin(2).movedim(1, 0), values.double().amax(2).movedim(1, 0)
     inside = bool(((a > low.unsqueeze(2) - 1e-3) & (a < high.unsqueeze(2) + 1e-3)).all())
     return (
-        "In front of the projection, your heads are within the range of the right values: look at the scores, the "
-        "scale and the softmax."
+        "In front of the projection, your heads are within the range of the right values, as any weighted mean is: "
+        "look at the number of heads, the scores, the scale and the softmax."
         if inside
         else "In front of the projection, your heads hold numbers that no weighted mean of their values can give: look "
         "at the order of q, k, v, at the cut into heads, and at the softmax."

@@ -1117,7 +1117,7 @@ def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
         added = [one["result"].detach() - case.args[0] for one in (right, theirs)]
         if equal(added[1], added[0], ENCODER_BLOCK):
             found.append(f"What {branch} adds is right where the other branch is silent.")
-        elif seen := symptom([(*added, {"z": case.args[0]})], ENCODER_BLOCK.tolerance, EXACT):
+        elif seen := symptom([(*added, {"z": case.args[0]}, case.label)], ENCODER_BLOCK.tolerance, EXACT):
             found.append(f"Of what {branch} adds, alone: {seen}")
         else:
             found.append(f"What {branch} adds is wrong, even where the other branch is silent: what does it read?")

@@ -1062,8 +1062,11 @@ def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
     ratios = [b / a for _, a, b in numbers]
     if all(abs(ratio - 1) < 0.001 for ratio in ratios):
         apart = [b - a for _, a, b in numbers]
-        return f"is off by {apart[0]:.4g} for the first model, and by {apart[-1]:.4g} for the last."
-    return f"is {ratios[0]:.4g} times the right one for the first model, and {ratios[-1]:.4g} times for the last."
+        return f"is off by {apart[0]:.4g} for the first model where it is wrong, and by {apart[-1]:.4g} for the last."
+    return (
+        f"is {ratios[0]:.4g} times the right one for the first model where it is wrong, and {ratios[-1]:.4g} times for "
+        "the last."
+    )
 
 
 _TERMS = "Parameters, term by term"

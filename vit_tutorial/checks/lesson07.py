@@ -272,6 +272,9 @@ def _implied(compared: list[tuple[Case, Result, Result]]) -> str:
                 "doesn't sum to 1, or it is no logarithm of a softmax over the classes, dim=1."
             )
         p = logits.softmax(dim=1)
+        value = -((p - yours) * logits.log_softmax(dim=1)).sum(dim=1).mean()
+        if not torch.allclose(value, theirs["result"].double().reshape(()), atol=1e-4):
+            return ""  # it is no cross-entropy, so that its gradient tells no target
         at = int((yours - mine).abs().sum(dim=1).argmax())
         targets = [", ".join(f"{x + 0.0:.3g}" for x in (p - one)[at].tolist()[:5]) for one in (yours, mine)]
         return f"By its gradient, your loss has the target ({targets[0]}) for image {at}; it should be ({targets[1]})."
@@ -1438,6 +1441,8 @@ def _from_when(compared: list[tuple[Case, Result, Result]]) -> str:
             "All losses are right, but the weights at the end aren't. Look at the last step, and at what decays. Or "
             "did you train a copy?"
         )
+    if all(torch.allclose(b["losses"][:-1], a["losses"][1:], atol=1e-5) for _, a, b in compared):
+        return "Your losses stand a step too early: keep the loss of a step as it is before optimizer.step()."
     if all(first == 0 for first in said):
         return (
             "The very first loss is wrong, before any weight has changed: look at the batch, the labels, the mode and "
@@ -1446,11 +1451,12 @@ def _from_when(compared: list[tuple[Case, Result, Result]]) -> str:
     if all(first == 1 for first in said):
         return "The first loss is right, the second isn't: look at the first step (rate, clipping, optimiser)."
     first = min(one for one in said if one >= 0)
+    label = compared[said.index(first)][0].label
     if first == 0:
         return (
             "The very first loss is wrong, on one of the inputs at least: look at the batch, the labels and the mode."
         )
-    return f"The losses are right up to step {first - 1}, and wrong from step {first} on (steps count from 0)."
+    return f"With {label}: losses are right up to step {first - 1}, and wrong from step {first} on (counted from 0)."
 
 
 FIT = Exercise(

@@ -1176,11 +1176,13 @@ def _about_rates(compared: list[tuple[Case, Result, Result]]) -> str:
         if not wrong:
             continue
         lost = [name for name, (_, b) in wrong.items() if b == 0.0]
-        few = [name.removeprefix("rate of ") for name in (lost or list(wrong))]
+        first = next(iter(wrong.values()))
+        alike = lost or [name for name, pair in wrong.items() if pair == first]
+        few = [name.removeprefix("rate of ") for name in alike]
         names = f"{', '.join(few[:2])}{f' and {len(few) - 2} more' if len(few) > 2 else ''}"
         if lost:
             return f"In no group, or with a rate of 0, and so never trained: {names}."
-        a, b = next(iter(wrong.values()))
+        a, b = first
         steps = math.log(b / rate) / math.log(decay) if b > 0 else -1.0
         if abs(steps - round(steps)) < 1e-4 and steps > -1e-4:
             was, should = round(steps), round(math.log(a / rate) / math.log(decay))

@@ -174,8 +174,8 @@ SCALING_NUMBERS = Exercise(
             {"width": 2},
         ),
         Mistake(
-            "all of the tokens' pairs",
-            "The number of tokens stays, so attention's T² stays as well. Only the widths grow.",
+            "a third factor of 2",
+            "Of a matrix, both sides grow: 2 · 2. Depth and tokens stay, and so does attention's T².",
             _WAYS,
             {"width": 8},
         ),
@@ -267,7 +267,8 @@ def _sizes(compared: Compared) -> str:
     if strange := [name for name in yours if name not in right]:
         return f"There is a {strange[0]!r} in your dictionary, which nobody gave and nobody asked for."
     wrong = [f"{name} is {yours[name]} and should be {right[name]}" for name in right if yours[name] != right[name]]
-    return f"The others are right, but {'; '.join(wrong)}." if wrong else ""
+    others = "The others are right, but " if len(wrong) < len(right) else "No size is right: "
+    return f"{others}{'; '.join(wrong)}." if wrong else ""
 
 
 # ---- A line through the logarithms -------------------------------------------------------------------------------
@@ -935,13 +936,13 @@ REDRAWN_RUNS = Exercise(
         ),
         Mistake(
             "a law that is drawn along",
-            "Place i keeps its own law, fitted[i], and gets the miss of another run. You draw both together.",
+            "Place i keeps its own law, fitted[i], and gets the miss of another run.",
             _SURE,
             Slip(_draw, on=lambda fitted, loss, rows: fitted[rows]),
         ),
         Mistake(
             "misses that are not drawn",
-            "Each place keeps its own miss, so all draws are alike. Take the misses at rows.",
+            "Each place keeps its own miss. Take the misses at rows.",
             _SURE,
             Slip(_draw, take=lambda misses, rows: misses.expand(rows.shape)),
         ),

@@ -17,26 +17,39 @@ from torch import Tensor
 
 Inputs = Mapping[str, Any]
 Finder = Callable[[Tensor, Tensor, Inputs, float], str]
-Pair = tuple[Tensor, Tensor, Inputs]  # the right one, the student's, the inputs
+Pair = tuple[Tensor, Tensor, Inputs, str]  # the right one, the student's, the inputs, what the case is called
 _THAT_IS = ", that is "
+_OR = " | "  # between what a factor may come from, until it is known what holds on all inputs
 
 
-def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder]) -> str:
-    """What holds of the student's results on all inputs, or at least on the first; "" if nothing is seen."""
-    prepared = [(b.detach().double(), a.detach().double(), inputs) for b, a, inputs in pairs if b.numel() and a.numel()]
-    partly = ""
+def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder], others: bool = False) -> str:
+    """What holds of the student's results on all inputs, or at least on the first; "" if nothing is seen.
+
+    What holds of one input only is told with its name; ``others`` says that there are wrong ones beside the pairs.
+    """
+    prepared = [
+        (b.detach().double(), a.detach().double(), x, label) for b, a, x, label in pairs if b.numel() and a.numel()
+    ]
+    partly, alone = "", all(b.numel() == 1 for b, *_ in prepared)
     for finder in finders:
         found = [_tell(finder, pair, tolerance) for pair in prepared]
+        if alone and finder in OF_MANY and (len(found) < 2 or len(set(map(_without_origin, found))) > 1):
+            continue  # between any two numbers there is a factor
         if found and all(found):
-            return found[0] if _one_origin(found) else _without_origin(found[0])
+            told = _with_origin(found)
+            return f"{told} (with {prepared[0][3]})" if others and len(found) == 1 else told
         if found and found[0] and not partly and finder not in WEAK:
-            partly = f"{_without_origin(found[0])} (so it is with the first of these inputs, but not with all)"
+            partly = f"{_without_origin(found[0])} (with {prepared[0][3]})"
     return partly
 
 
-def _one_origin(found: list[str]) -> bool:
-    """Whether a factor comes from the same axis, or the like, on all inputs: else it is so by chance."""
-    return len({re.sub(r"[\d.]+", "", text.partition(_THAT_IS)[2]) for text in found}) == 1
+def _with_origin(found: list[str]) -> str:
+    """The first text, with what its factor comes from if that is one and the same on all inputs, else by chance."""
+    origins = [text.partition(_THAT_IS)[2].removesuffix(".").split(_OR) for text in found]
+    common = set.intersection(*({re.sub(r"[\d.]+", "", one) for one in some} for some in origins))
+    fitting = [one for one in origins[0] if re.sub(r"[\d.]+", "", one) in common]
+    head = found[0].partition(_THAT_IS)[0]
+    return f"{head}{_THAT_IS}{fitting[0]}." if len(fitting) == 1 and fitting[0] else _without_origin(found[0])
 
 
 def _without_origin(text: str) -> str:
@@ -44,7 +57,7 @@ def _without_origin(text: str) -> str:
 
 
 def _tell(finder: Finder, pair: Pair, tolerance: float) -> str:
-    b, a, inputs = pair
+    b, a, inputs, _ = pair
     try:
         return finder(b, a, inputs, tolerance)
     except (ArithmeticError, IndexError, RuntimeError, ValueError):
@@ -105,7 +118,14 @@ def _scaled(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
         return ""
     if abs(factor + 1) < tolerance:
         return "Every number is right but for its sign."
-    return f"Every number is {_number(factor)} times the right one{_origin(factor, b, inputs)}."
+    if _whole(a, b) and factor != round(factor):
+        return ""  # labels and places: a factor is chance
+    digits = _number(factor) if abs(factor - 1) > 0.01 else f"{factor:.7g}"
+    return f"Every number is {digits} times the right one{_origin(factor, inputs)}."
+
+
+def _whole(a: Tensor, b: Tensor) -> bool:
+    return all(bool((x == x.round()).all()) for x in (a, b))
 
 
 def _shifted(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
@@ -122,27 +142,30 @@ def _line(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
         return ""
     slope = ((a - a.mean()) * (b - b.mean())).sum() / ((b - b.mean()) ** 2).sum()
     offset = a.mean() - slope * b.mean()
-    if slope.abs() < 1e-6 or not _same((a - offset) / slope, b, tolerance):
+    if slope.abs() < 1e-6 or _whole(a, b) or not _same((a - offset) / slope, b, tolerance):
         return ""
     return f"Every number is the right one times {_number(slope.item())}, plus {_number(offset.item())}."
 
 
-def _origin(factor: float, b: Tensor, inputs: Inputs) -> str:
-    """Where a factor may come from: a length, or the root of one."""
-    lengths: dict[int, str] = {}
-    for name, x in inputs.items():
-        if isinstance(x, int) and not isinstance(x, bool):
-            lengths.setdefault(x, f"{name} is {x}")
-        elif isinstance(x, Tensor):
-            for axis, n in enumerate(x.shape):
-                lengths.setdefault(n, f"{n} is the length of axis {axis} of {name}")
-    for n, words in lengths.items():
+def _origin(factor: float, inputs: Inputs) -> str:
+    """All that a factor may come from: lengths, or the roots of them."""
+    found = []
+    for n, words in _lengths(inputs):
         for value, text in ((n, f"{n}"), (math.sqrt(n), f"√{n}")):
             if n > 1 and math.isclose(abs(factor), value, rel_tol=1e-5):
-                return f"{_THAT_IS}{text}; {words}"
+                found.append(f"{text}; {words}")
             if n > 1 and math.isclose(abs(factor), 1 / value, rel_tol=1e-5):
-                return f"{_THAT_IS}1/{text}; {words}"
-    return ""
+                found.append(f"1/{text}; {words}")
+    return _THAT_IS + _OR.join(found) if found else ""
+
+
+def _lengths(inputs: Inputs) -> Iterator[tuple[int, str]]:
+    for name, x in inputs.items():
+        if isinstance(x, int) and not isinstance(x, bool):
+            yield x, f"{name} is {x}"
+        elif isinstance(x, Tensor):
+            for axis, n in enumerate(x.shape):
+                yield n, f"{n} is the length of axis {axis} of {name}"
 
 
 # ---- An input too much or too little -----------------------------------------------------------------------------
@@ -391,7 +414,7 @@ def _partly_right(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str
         if not where_right.any():
             return f"{int(wrong.sum())} of {wrong.numel()} numbers should be 0 and aren't; all others are right."
         for word, part in (("negative", b < 0), ("positive", b > 0)):
-            if bool((wrong <= part).all()) and int(wrong.sum()) >= 2:
+            if bool((wrong <= part).all()) and int(wrong.sum()) >= 2 and int((~part).sum()) >= max(2, b.numel() / 5):
                 return f"Only results that should be {word} are wrong."
     return ""
 
@@ -501,7 +524,7 @@ _FUNCTIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
 
 
 def _a_function(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
-    if a.shape != b.shape:
+    if a.shape != b.shape or not a.any() or not b.any():
         return ""
     for words, x, y in (("Your number is {} of the right one.", b, a), ("The right number is {} of yours.", a, b)):
         for name, function in _FUNCTIONS:
@@ -537,7 +560,7 @@ def _alike(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     if together > 0.9:
         return (
             f"Yours go up and down with the right ones (correlation {together:.2f}), and spread {_number(ratio)} times "
-            "as far: a part is missing, or added, or scaled."
+            "as far: is a part missing, or added, or scaled, or another one in its place?"
         )
     if together < -0.9:
         return f"Yours go down where the right ones go up (correlation {together:.2f}): look for a sign."
@@ -582,21 +605,39 @@ EXACT: tuple[Finder, ...] = (
     _all_alike,
 )
 WEAK: tuple[Finder, ...] = (_near, _alike, _some_right)  # too weak to be told where they hold of one input alone
+OF_MANY: tuple[Finder, ...] = (_scaled, _plus_an_input, _times_an_input, _a_function)  # of one number they say nothing
 
 
 # ---- What hangs on what ------------------------------------------------------------------------------------------
 
 
-def reach(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str | None:
-    """Which part of a result another run changed, in words: index by index along the axis that tells most."""
-    a, b = (_first_tensor(one.get(name)) for one in (before, after))
-    if a is None or b is None or a.shape != b.shape or not a.numel():
+def reach(before: Mapping[str, Any], after: Iterable[Mapping[str, Any]], name: str) -> Tensor | None:
+    """Where other runs changed a result, each number by itself; None where that can't be said."""
+    a = _first_tensor(before.get(name))
+    others = [_first_tensor(one.get(name)) for one in after]
+    if a is None or not a.numel():
         return None
-    changed = ~((a - b).abs() <= 1e-6 * max(1.0, a.abs().max().item()))
+    changed = torch.zeros_like(a, dtype=torch.bool)
+    for b in others:
+        if b is None or b.shape != a.shape:
+            return None
+        changed |= ~((a - b).abs() <= 1e-6 * max(1.0, a.abs().max().item()))
+    return changed
+
+
+def apart(right: Tensor, yours: Tensor) -> tuple[str, str] | None:
+    """What of a result hangs on a change and what should, in words, if both can be said in few; else None."""
+    words = [_part(changed) for changed in (right, yours)]
+    axes = {text.partition("along ")[2] for text in words if "along" in text}
+    return (words[0], words[1]) if all(words) and words[0] != words[1] and len(axes) < 2 else None
+
+
+def _part(changed: Tensor) -> str:
+    """All, nothing, or some indices along the axis that tells most; "" for what takes more words."""
     if not changed.any():
         return "nothing"
     where = _slices_that_differ(changed)
-    return where if where else "all"
+    return "" if "…" in where else where or "all"
 
 
 def _first_tensor(x: Any) -> Tensor | None:

@@ -96,7 +96,8 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
                 one = found if frame.f_globals.get("__name__") == module else None
             if one is None and frame.f_code in reference and _by_a_student(frame.f_back):
                 one = Forbidden("the check's own answer", "write your own in the cell above")
-            if one is None and modules and _by_a_student(frame.f_back):
+            named = frame.f_code.co_name != "__getattr__"  # a package that loads its parts when they are asked for
+            if one is None and modules and named and _by_a_student(frame.f_back):
                 module = f"{frame.f_globals.get('__name__')}."
                 theirs = not module.startswith("vit_tutorial.checks.")
                 one = next((found for start, found in modules.items() if theirs and module.startswith(start)), None)
