@@ -139,6 +139,12 @@ def ways_of_floats(grid):
     return ways_by_loop(grid) / 2
 
 
+def ways_too_far_apart(grid):
+    n = torch.arange(grid[0] * grid[1])
+    place = n // grid[1] * 100 + n % grid[1]
+    return place - place[:, None] + (grid[0] - 1) * 100 + grid[1] - 1
+
+
 def attention_without_weights(q, k, v, bias):
     return attention_by_einsum(q, k, v, bias)[0]
 
@@ -160,8 +166,12 @@ def bias_cut_off(table, grid):
 
 
 WRONG = {
-    "two_d_positions": ((half_the_rows, "has shape"), (rows_twice, "axis 1")),
-    "offset_index": ((ways_from_one, ""), (ways_of_floats, "")),
+    "two_d_positions": ((half_the_rows, "has shape"), (rows_twice, "the row's half twice")),
+    "offset_index": (
+        (ways_from_one, "numbers that begin at 1"),
+        (ways_of_floats, ""),
+        (ways_too_far_apart, "Each way has one number"),
+    ),
     "biased_attention": (
         (attention_without_weights, "return all 2"),
         (attention_twice_biased, "a bias that is added twice"),

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from vit_tutorial import positions as lesson
-from vit_tutorial.checks.harness import Case, Exercise, Mistake, Slip, answers, call, check, normal
+from vit_tutorial.checks.harness import Case, Exercise, Mistake, Result, Slip, answers, call, check, normal
 
 __all__ = [
     "check_biased_attention",
@@ -73,6 +74,12 @@ POSITION_NUMBERS = Exercise(
             {"1-D": 6},
         ),
         Mistake(
+            "a table for each layer",
+            "Positions are added once, before the first block. The question is about one table.",
+            _PLACES,
+            {"1-D": 192},
+        ),
+        Mistake(
             "the class token counted with the patches",
             "Its position is a row of its own. The question is about the six patches.",
             _HALVES,
@@ -91,10 +98,22 @@ POSITION_NUMBERS = Exercise(
             {"2-D": 48},
         ),
         Mistake(
+            "rows multiplied by columns",
+            "Rows and columns have halves of their own, so they are added: 2 + 3 halves of 4 numbers.",
+            _HALVES,
+            {"2-D": 24},
+        ),
+        Mistake(
             "fixed numbers counted as learned",
             "Sines and cosines are computed from row and column. Training moves none of them.",
             _HALVES,
             {"sine-cosine": 48},
+        ),
+        Mistake(
+            "sines and cosines learned as halves",
+            "They are computed from row and column, and stay as they are. Only a table's halves are learned.",
+            _HALVES,
+            {"sine-cosine": 20},
         ),
         Mistake(
             "pairs counted in place of ways",
@@ -115,6 +134,24 @@ POSITION_NUMBERS = Exercise(
             {"ways": 11},
         ),
         Mistake(
+            "the way to itself left out",
+            "0 down and 0 to the right is a way, too, and the question counts it.",
+            _WAYS,
+            {"ways": 14},
+        ),
+        Mistake(
+            "one way too many in each direction",
+            "From -1 to 1 there are three numbers, from -2 to 2 five: 2 · 2 - 1 and 2 · 3 - 1.",
+            _WAYS,
+            {"ways": 24},
+        ),
+        Mistake(
+            "steps that are added, or a way and the way back counted as one",
+            "Each step down goes with each step to the right: multiply 3 by 5. And the way back is another way.",
+            _WAYS,
+            {"ways": 8},
+        ),
+        Mistake(
             "neighbours counted along the list",
             "Patch 2 ends the first row, patch 3 begins the second: they are no neighbours.",
             _LIST,
@@ -125,6 +162,18 @@ POSITION_NUMBERS = Exercise(
             "From the left to the right patch is one way; back is another, with another number.",
             _WAYS,
             {"pairs": 8},
+        ),
+        Mistake(
+            "the last column counted",
+            "The last patch of a row has no neighbour to the right: 2 of the 3 patches in each row have one.",
+            _WAYS,
+            {"pairs": 6},
+        ),
+        Mistake(
+            "neighbours below in place of neighbours to the right",
+            "0 down, 1 to the right: both patches are in one row. You counted those one below the other.",
+            _SWAPPED,
+            {"pairs": 3},
         ),
         Mistake(
             "the column's half in front",
@@ -139,6 +188,12 @@ POSITION_NUMBERS = Exercise(
             {"vector": [6, 8]},
         ),
         Mistake(
+            "one number of each half in turn",
+            "The whole half of the row comes first, then the whole half of the column.",
+            _HALVES,
+            {"vector": [1, 5, 2, 6]},
+        ),
+        Mistake(
             "a bias that changes nothing",
             "Without it both weights are 0.5. The bias is added to the scores: ln 3 and 0.",
             _WAYS,
@@ -151,6 +206,24 @@ POSITION_NUMBERS = Exercise(
             {"weights": [0.5 + math.log(3), 0.5]},
         ),
         Mistake(
+            "weights that belong to the other patch",
+            "The patch with the bias ln 3 gets the larger weight: a bias is added to its score.",
+            _WAYS,
+            {"weights": [0.25, 0.75]},
+        ),
+        Mistake(
+            "powers of e that aren't divided by their sum",
+            "e to the power of ln 3 and of 0 are 3 and 1. Divide both by their sum, so that the weights sum to 1.",
+            _WAYS,
+            {"weights": [3, 1]},
+        ),
+        Mistake(
+            "weights that are multiplied by e to the power of the bias",
+            "From 0.5 and 0.5 you get 1.5 and 0.5, and these don't sum to 1 any more. Divide both by their sum.",
+            _AFTER,
+            {"weights": [1.5, 0.5]},
+        ),
+        Mistake(
             "biases of one layer",
             "15 ways and 3 heads make 45 in a layer; there are four layers, each with its own.",
             _PLACES,
@@ -161,6 +234,18 @@ POSITION_NUMBERS = Exercise(
             "Each head has a number of its own for each way.",
             _WAYS,
             {"biases": 60},
+        ),
+        Mistake(
+            "the class token's biases counted",
+            "Its three numbers would make 18 in each head. The question leaves out what belongs to the class token.",
+            _WAYS,
+            {"biases": 216},
+        ),
+        Mistake(
+            "a bias for each pair of patches",
+            "Pairs with the same way share a number: 15 numbers in each head, not 36.",
+            _WAYS,
+            {"biases": 432},
         ),
     ),
 )
@@ -223,6 +308,49 @@ def _interleaved(row: Tensor, column: Tensor) -> Tensor:
     return torch.stack(_halves(row, column).chunk(2, dim=1), dim=2).flatten(1)
 
 
+def _exchanged(row: Tensor, column: Tensor) -> Tensor:
+    return _halves(column, row)
+
+
+def _one_by_one(row: Tensor, column: Tensor) -> Tensor:
+    return torch.stack([torch.cat(pair) for pair in zip(row, column, strict=False)])
+
+
+def _row_twice(row: Tensor, column: Tensor) -> Tensor:
+    return _halves(row, column).chunk(2, dim=1)[0].repeat(1, 2)
+
+
+def _column_twice(row: Tensor, column: Tensor) -> Tensor:
+    return _halves(row, column).chunk(2, dim=1)[1].repeat(1, 2)
+
+
+def _stacked(row: Tensor, column: Tensor) -> Tensor:
+    return torch.stack(_halves(row, column).chunk(2, dim=1), dim=1)
+
+
+def _below_each_other(row: Tensor, column: Tensor) -> Tensor:
+    return torch.cat(_halves(row, column).chunk(2, dim=1))
+
+
+def _below_and_cut(row: Tensor, column: Tensor) -> Tensor:
+    return _below_each_other(row, column).reshape(len(row) * len(column), -1)
+
+
+def _numbers_repeated(row: Tensor, column: Tensor) -> Tensor:
+    each = row.flatten().repeat_interleave(len(column)).reshape(-1, row.shape[1])
+    return torch.cat([each, column.repeat(len(row), 1)], dim=1)
+
+
+def _width_in_front(row: Tensor, column: Tensor) -> Tensor:
+    whole = _halves(row, column)
+    return whole.mT.reshape(whole.shape)
+
+
+def _with_a_class_token(row: Tensor, column: Tensor) -> Tensor:
+    patches = _halves(row, column)
+    return torch.cat([torch.zeros_like(patches[:1]), patches])
+
+
 TWO_D_POSITIONS = Exercise(
     name="two_d_positions",
     lesson="11",
@@ -282,6 +410,110 @@ TWO_D_POSITIONS = Exercise(
             _HALVES,
             _interleaved,
         ),
+        Mistake(
+            "row and column exchanged throughout",
+            "You give each patch its column's half first, and number the patches column by column. The rows are the "
+            "first argument.",
+            _SWAPPED,
+            _exchanged,
+        ),
+        Mistake(
+            "one patch for each row and column, as far as both go",
+            "You pair row 0 with column 0, row 1 with column 1, and so on, as zip does. Every row meets every column.",
+            _HALVES,
+            _one_by_one,
+        ),
+        Mistake(
+            "the row's half twice",
+            "The second half is the row's once more. There belongs the column's.",
+            _HALVES,
+            _row_twice,
+        ),
+        Mistake(
+            "the column's half twice",
+            "The first half is the column's, too. There belongs the row's.",
+            _HALVES,
+            _column_twice,
+        ),
+        Mistake(
+            "two halves on an axis of their own",
+            "You return (N, 2, D / 2), as torch.stack does. Use torch.cat along the last axis: (N, D).",
+            _HALVES,
+            _stacked,
+        ),
+        Mistake(
+            "halves one below the other",
+            "You join them along the tokens, and return twice as many. They stand side by side: dim=1.",
+            _HALVES,
+            _below_each_other,
+        ),
+        Mistake(
+            "halves that are joined one below the other and then cut",
+            "The shape is right, but a patch gets the halves of two rows or of two columns. Join along the last axis: "
+            "torch.cat with dim=1, without a reshape.",
+            _HALVES,
+            _below_and_cut,
+        ),
+        Mistake(
+            "rows without their columns",
+            "Your vectors have the width D / 2, and say in which row a patch is. Put the column's half beside it.",
+            _HALVES,
+            lambda row, column: row.repeat_interleave(len(column), dim=0),
+        ),
+        Mistake(
+            "columns without their rows",
+            "Your vectors have the width D / 2, and say in which column a patch is. The row's half goes in front.",
+            _HALVES,
+            lambda row, column: column.repeat(len(row), 1),
+        ),
+        Mistake(
+            "numbers that are repeated in place of vectors",
+            "repeat_interleave without dim takes the numbers one by one. With dim=0 it repeats whole vectors.",
+            _HALVES,
+            _numbers_repeated,
+        ),
+        Mistake(
+            "halves that are multiplied",
+            "You return vectors of width D / 2. The halves stand side by side: torch.cat along the last axis.",
+            _HALVES,
+            lambda row, column: (row[:, None] * column[None]).flatten(0, 1),
+        ),
+        Mistake(
+            "a mean of both halves",
+            "You return vectors of width D / 2. The halves stand side by side: torch.cat along the last axis.",
+            _HALVES,
+            lambda row, column: _added(row, column) / 2,
+        ),
+        Mistake(
+            "one line for each row of patches",
+            "You joined the columns with the width: flatten(1). Rows and columns are joined: flatten(0, 1).",
+            _HALVES,
+            lambda row, column: _as_a_grid(row, column).flatten(1),
+        ),
+        Mistake(
+            "tokens and width exchanged",
+            "You return (D, N). A row of the table is a patch.",
+            _HALVES,
+            lambda row, column: _halves(row, column).mT,
+        ),
+        Mistake(
+            "a reshape in place of a permute",
+            "The width was in front, and reshape only cut the numbers anew. Move it to the end with permute first.",
+            _HALVES,
+            _width_in_front,
+        ),
+        Mistake(
+            "a place for the class token",
+            "The table is for the patches alone: rows times columns of them.",
+            _HALVES,
+            _with_a_class_token,
+        ),
+        Mistake(
+            "rows from the bottom to the top",
+            "Row 0 is the upper one, and its patches come first.",
+            _HALVES,
+            lambda row, column: _halves(row.flip(0), column),
+        ),
     ),
 )
 
@@ -294,26 +526,98 @@ def check_two_d_positions(fn: Callable[[Tensor, Tensor], Tensor]) -> bool:
 # ---- Ways from patch to patch ------------------------------------------------------------------------------------
 
 
-def _ways(grid: Grid, number: Callable[[Tensor, Tensor, Grid], Tensor]) -> Tensor:
-    """(N, N) by what ``number`` makes of the steps down and to the right, and of the grid."""
-    row = torch.arange(grid[0]).repeat_interleave(grid[1])  # (N,)
-    column = torch.arange(grid[1]).repeat(grid[0])  # (N,)
-    return number(row[None] - row[:, None], column[None] - column[:, None], grid)
+Steps = tuple[Tensor, Tensor]
 
 
-def _numbered(
-    down: Tensor, right: Tensor, grid: Grid, sign: int = 1, base: Callable[[Grid], int] = lambda grid: 2 * grid[1] - 1
-) -> Tensor:
-    return (sign * down + grid[0] - 1) * base(grid) + sign * right + grid[1] - 1
+def _places(grid: Grid) -> Steps:
+    """Row and column of each patch, (N,) both."""
+    patch = torch.arange(grid[0] * grid[1])
+    return patch // grid[1], patch % grid[1]
 
 
-def _make_ways(number: Callable[[Tensor, Tensor, Grid], Tensor]) -> Callable[[Grid], Tensor]:
-    return lambda grid: _ways(grid, number)
+def _steps(places: Steps) -> Steps:
+    """How far patch j lies below patch i and to the right of it, at [i, j] of two tables (N, N)."""
+    row, column = places
+    return row[None] - row[:, None], column[None] - column[:, None]
+
+
+def _offset_index(
+    places: Callable[[Grid], Steps] = _places,
+    way: Callable[[Tensor, Tensor], Steps] = lambda down, right: (down, right),
+    shift: Callable[[Grid], Grid] = lambda grid: (grid[0] - 1, grid[1] - 1),
+    factor: Callable[[Grid], int] = lambda grid: 2 * grid[1] - 1,
+) -> Callable[[Grid], Tensor]:
+    """(down + rows - 1) (2 columns - 1) + right + columns - 1, with each of its parts to be replaced."""
+
+    def offset_index(grid: Grid) -> Tensor:
+        down, right = way(*_steps(places(grid)))
+        return (down + shift(grid)[0]) * factor(grid) + right + shift(grid)[1]
+
+    return offset_index
+
+
+def _with_places(row: Callable[[Tensor, Grid], Tensor], column: Callable[[Tensor, Grid], Tensor]) -> Slip:
+    """The ways between patches whose row and column are found in another way from their number."""
+
+    def places(grid: Grid) -> Steps:
+        patch = torch.arange(grid[0] * grid[1])
+        return row(patch, grid), column(patch, grid)
+
+    return Slip(_offset_index, places=places)
 
 
 def _along_the_list(grid: Grid) -> Tensor:
     place = torch.arange(grid[0] * grid[1])
     return place[None] - place[:, None] + len(place) - 1
+
+
+def _far_along_the_list(grid: Grid) -> Tensor:
+    place = torch.arange(grid[0] * grid[1])
+    return (place[None] - place[:, None]).abs()
+
+
+def _pairs(grid: Grid) -> Tensor:
+    N = grid[0] * grid[1]
+    return torch.arange(N * N).reshape(N, N)
+
+
+def _both_steps(grid: Grid) -> Tensor:
+    down, right = _steps(_places(grid))
+    return torch.stack([down + grid[0] - 1, right + grid[1] - 1], dim=-1)
+
+
+def _in_the_order_met(grid: Grid) -> Tensor:
+    ways = lesson.offsets(grid)
+    met: dict[int, int] = {}
+    numbers = [met.setdefault(way, len(met)) for way in ways.flatten().tolist()]
+    return torch.tensor(numbers).reshape(ways.shape)
+
+
+def _turned_shift(grid: Grid) -> Grid:
+    return grid[1] - 1, grid[0] - 1
+
+
+_column_ways = _offset_index(
+    way=lambda down, right: (right, down), shift=_turned_shift, factor=lambda grid: 2 * grid[0] - 1
+)
+
+
+def _ways_and_numbers(compared: list[tuple[Case, Result, Result]]) -> str:
+    """Whether each way has one number, and each number one way, where the numbers are others than the text's."""
+    for case, right, yours in compared:
+        ways, numbers = right["result"].flatten(), torch.as_tensor(yours["result"])
+        if numbers.numel() != ways.numel():
+            return ""
+        pairs = len(torch.stack([ways, numbers.flatten()], dim=1).unique(dim=0))
+        many, told = len(ways.unique()), len(numbers.unique())
+        if pairs > many:
+            return f"With {case.label} pairs of patches with the same way between them get different numbers."
+        if told < many:
+            return f"With {case.label} there are {many} ways, and you have {told} numbers: different ways share one."
+    return (
+        "Each way has one number, and no two ways share one, but they aren't the numbers of the text: down by 1 adds "
+        "2 · columns - 1, to the right by 1 adds 1, and the smallest number is 0."
+    )
 
 
 OFFSET_INDEX = Exercise(
@@ -327,18 +631,20 @@ OFFSET_INDEX = Exercise(
     ],
     observe=call,
     forbidden=("vit_tutorial.modern.relative_index",),
+    locate=_ways_and_numbers,
     mistakes=(
         Mistake(
             "the way back",
             "You number the way from j to i. Entry [i, j] is the way from patch i, which looks, to patch j: column of "
             "j minus column of i.",
             _TURNED,
-            _make_ways(functools.partial(_numbered, sign=-1)),
+            Slip(_offset_index, way=lambda down, right: (-down, -right)),
         ),
         Mistake(
             "differences along the list",
-            "Your numbers are j - i, moved up: the end of a row and the beginning of the next look like neighbours. "
-            "Take rows and columns apart, and let a step down skip all 2 · columns - 1 ways to the right.",
+            "Your numbers are j - i, moved up, as with the factor columns: the end of a row and the beginning of the "
+            "next look like neighbours. Take rows and columns apart, and let a step down skip all 2 · columns - 1 ways "
+            "to the right.",
             _LIST,
             _along_the_list,
         ),
@@ -346,41 +652,170 @@ OFFSET_INDEX = Exercise(
             "the rows' number of ways for the columns",
             "One step down skips all ways to the right, and these are 2 · columns - 1. You took 2 · rows - 1.",
             _SWAPPED,
-            _make_ways(functools.partial(_numbered, base=lambda grid: 2 * grid[0] - 1)),
+            Slip(_offset_index, factor=lambda grid: 2 * grid[0] - 1),
         ),
         Mistake(
             "rows and columns exchanged",
             "You number the ways column by column. The step down counts in steps of 2 · columns - 1, the step "
             "to the right in steps of one.",
             _SWAPPED,
-            _make_ways(lambda down, right, grid: (right + grid[1] - 1) * (2 * grid[0] - 1) + down + grid[0] - 1),
+            _column_ways,
         ),
         Mistake(
             "ways that are not moved up from zero",
             "Some of your numbers are negative, and an index below zero counts from the end. Add rows - 1 to the step "
             "down and columns - 1 to the step to the right.",
             _WAYS,
-            _make_ways(lambda down, right, grid: down * (2 * grid[1] - 1) + right),
+            Slip(_offset_index, shift=lambda grid: (0, 0)),
+        ),
+        Mistake(
+            "one way too many to the right",
+            "You multiply the step down by 2 · columns. From -(columns - 1) to columns - 1 there are 2 · columns - 1 "
+            "steps, so your numbers have gaps.",
+            _WAYS,
+            Slip(_offset_index, factor=lambda grid: 2 * grid[1]),
+        ),
+        Mistake(
+            "a division by the number of rows",
+            "You found a patch's row and column with the number of rows. A row is as long as there are columns: "
+            "n // columns and n % columns.",
+            _SWAPPED,
+            _with_places(lambda n, grid: n // grid[0], lambda n, grid: n % grid[0]),
+        ),
+        Mistake(
+            "rows that are found with the number of rows",
+            "The column is right, but patch n is in row n // columns, not n // rows.",
+            _SWAPPED,
+            _with_places(lambda n, grid: n // grid[0], lambda n, grid: n % grid[1]),
+        ),
+        Mistake(
+            "n % columns taken for the row",
+            "n % columns is the column of patch n, n // columns its row. You exchanged them.",
+            _SWAPPED,
+            _with_places(lambda n, grid: n % grid[1], lambda n, grid: n // grid[1]),
+        ),
+        Mistake(
+            "patches that are numbered column by column",
+            "Patch 1 is to the right of patch 0, not below it: patch n is in row n // columns and in column "
+            "n % columns.",
+            _SWAPPED,
+            _with_places(lambda n, grid: n % grid[0], lambda n, grid: n // grid[0]),
+        ),
+        Mistake(
+            "a step down that is not moved up from zero",
+            "Upwards your numbers are negative. Add rows - 1 to the step down, before you multiply.",
+            _WAYS,
+            Slip(_offset_index, shift=lambda grid: (0, grid[1] - 1)),
+        ),
+        Mistake(
+            "a step to the right that is not moved up from zero",
+            "The smallest of your numbers is negative, and the last ones are never used. Add columns - 1, too.",
+            _WAYS,
+            Slip(_offset_index, shift=lambda grid: (grid[0] - 1, 0)),
+        ),
+        Mistake(
+            "steps that are moved up by one too many",
+            "The longest way up is rows - 1 rows. Add rows - 1 and columns - 1, so that the numbers begin at 0.",
+            _WAYS,
+            Slip(_offset_index, shift=lambda grid: (grid[0], grid[1])),
+        ),
+        Mistake(
+            "rows and columns exchanged where the steps are moved up",
+            "The step down goes from -(rows - 1) on, so add rows - 1 to it. You added columns - 1, and rows - 1 to the "
+            "step to the right.",
+            _SWAPPED,
+            Slip(_offset_index, shift=_turned_shift),
+        ),
+        Mistake(
+            "the factor at the step to the right",
+            "You multiply the step to the right by 2 · columns - 1. It is the step down that is multiplied.",
+            _SWAPPED,
+            Slip(_offset_index, way=lambda down, right: (right, down), shift=_turned_shift),
+        ),
+        Mistake(
+            "numbers that begin at 1",
+            "The first column of a table has the number 0. Yours are all one too large.",
+            _WAYS,
+            Slip(_offset_index, shift=lambda grid: (grid[0] - 1, grid[1])),
+        ),
+        Mistake(
+            "parentheses left out",
+            "Multiply by (2 * columns - 1), in parentheses. Without them only 2 * columns multiplies, and the 1 is "
+            "subtracted afterwards.",
+            _WAYS,
+            Slip(_offset_index, factor=lambda grid: 2 * grid[1], shift=lambda grid: (grid[0] - 1, grid[1] - 2)),
         ),
         Mistake(
             "distances without a direction",
             "You took the absolute value, so left and right get one number. A way has a sign.",
             _WAYS,
-            _make_ways(lambda down, right, grid: _numbered(down.abs(), right.abs(), grid)),
+            Slip(_offset_index, way=lambda down, right: (down.abs(), right.abs())),
         ),
         Mistake(
             "absolute steps that are not moved up",
             "You took the absolute values, so left and right get one number. A way has a sign: move it up by rows - 1 "
             "and columns - 1 in place of that.",
             _WAYS,
-            _make_ways(lambda down, right, grid: down.abs() * (2 * grid[1] - 1) + right.abs()),
+            Slip(_offset_index, way=lambda down, right: (down.abs(), right.abs()), shift=lambda grid: (0, 0)),
         ),
         Mistake(
             "the two steps added",
             "Down and right are added without a factor, so one step down is as one to the right. Multiply the step "
             "down by 2 · columns - 1.",
             _WAYS,
-            _make_ways(functools.partial(_numbered, base=lambda grid: 1)),
+            Slip(_offset_index, factor=lambda grid: 1),
+        ),
+        Mistake(
+            "a step down with the wrong sign",
+            "The step to the right is right, but the step down has the wrong sign: row of j minus row of i.",
+            _TURNED,
+            Slip(_offset_index, way=lambda down, right: (-down, right)),
+        ),
+        Mistake(
+            "a step to the right with the wrong sign",
+            "The step down is right, but the step to the right has the wrong sign: column of j minus column of i.",
+            _TURNED,
+            Slip(_offset_index, way=lambda down, right: (down, -right)),
+        ),
+        Mistake(
+            "the number of all ways as a factor",
+            "A step down skips the ways to the right alone, 2 · columns - 1 of them. You multiply it by the number of "
+            "all ways.",
+            _WAYS,
+            Slip(_offset_index, factor=lambda grid: (2 * grid[0] - 1) * (2 * grid[1] - 1)),
+        ),
+        Mistake(
+            "the number of patches as a factor",
+            "A step down skips the ways to the right, 2 · columns - 1 of them. You multiply it by rows · columns.",
+            _WAYS,
+            Slip(_offset_index, factor=lambda grid: grid[0] * grid[1]),
+        ),
+        Mistake(
+            "ways that are numbered in the order in which they are met",
+            "Each way has a number of its own, but patch 0 to itself gets 0. The numbers follow from the steps: the "
+            "farthest up and to the left has 0.",
+            _WAYS,
+            _in_the_order_met,
+        ),
+        Mistake(
+            "a number for each pair of patches",
+            "No two pairs share a number. Pairs with the same way between them must: take the difference of their "
+            "places.",
+            _WAYS,
+            _pairs,
+        ),
+        Mistake(
+            "distances along the list",
+            "Your numbers are the distances of j and i in the list. A way has two parts, down and right, with signs.",
+            _LIST,
+            _far_along_the_list,
+        ),
+        Mistake(
+            "two numbers for each way",
+            "You return (N, N, 2), the steps down and to the right. Make one number of both: down times "
+            "2 · columns - 1, plus right.",
+            _WAYS,
+            _both_steps,
         ),
     ),
 )
@@ -395,19 +830,28 @@ def check_offset_index(fn: Callable[[Grid], Tensor]) -> bool:
 
 
 def _attend(
-    score: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda q, k, b: q @ k.mT / q.shape[-1] ** 0.5 + b,
+    size: Callable[[Tensor], float] = lambda q: q.shape[-1] ** 0.5,
+    compare: Callable[[Tensor, Tensor], Tensor] = lambda q, k: q @ k.mT,
+    add: Callable[[Tensor, Tensor, float], Tensor] = lambda scores, b, size: scores + b,
     squash: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(dim=-1),
     after: Callable[[Tensor, Tensor], Tensor] = lambda weights, b: weights,
+    mix: Callable[[Tensor, Tensor], Tensor] = lambda weights, v: weights @ v,
+    give: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] = lambda output, weights, scores: (output, weights),
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
     def biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        weights = after(squash(score(q, k, bias)), bias)
-        return weights @ v, weights
+        scores = add(compare(q, k) / size(q), bias, size(q))
+        weights = after(squash(scores), bias)
+        return give(mix(weights, v), weights, scores)
 
     return biased_attention
 
 
-def _scaled(q: Tensor, k: Tensor) -> Tensor:
-    return q @ k.mT / q.shape[-1] ** 0.5
+def _weights_without_bias(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    return _right_attention(q, k, v, bias)[0], _right_attention(q, k, v, torch.zeros_like(bias))[1]
+
+
+def _powers_alone(scores: Tensor) -> Tensor:
+    return scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
 
 
 def _attention_cases() -> list[Case]:
@@ -447,49 +891,73 @@ BIASED_ATTENTION = Exercise(
             "a bias after the softmax",
             "Your weights don't sum to 1 any more. The bias belongs to the scores: add it before the softmax.",
             _AFTER,
-            Slip(_attend, score=lambda q, k, b: _scaled(q, k), after=lambda weights, b: weights + b),
+            Slip(_attend, add=lambda scores, b, size: scores, after=lambda weights, b: weights + b),
         ),
         Mistake(
             "a bias that is divided by √d",
             "The scale belongs to q kᵀ alone. Divide first, then add the bias.",
             _WAYS,
-            Slip(_attend, score=lambda q, k, b: (q @ k.mT + b) / q.shape[-1] ** 0.5),
+            Slip(_attend, add=lambda scores, b, size: scores + b / size),
         ),
         Mistake(
             "a bias that is turned",
             "bias[h, i, j] is for token i that looks at token j, as in the scores: no transpose.",
             _TURNED,
-            Slip(_attend, score=lambda q, k, b: _scaled(q, k) + b.mT),
+            Slip(_attend, add=lambda scores, b, size: scores + b.mT),
         ),
         Mistake(
             "no bias at all",
             "This is attention as in lesson 03. Add the bias to the scores.",
             _WAYS,
-            Slip(_attend, score=lambda q, k, b: _scaled(q, k)),
+            Slip(_attend, add=lambda scores, b, size: scores),
         ),
         Mistake(
             "a bias that is subtracted",
             "A larger number means a larger weight: add it.",
             _WAYS,
-            Slip(_attend, score=lambda q, k, b: _scaled(q, k) - b),
+            Slip(_attend, add=lambda scores, b, size: scores - b),
         ),
         Mistake(
             "a bias that is added twice",
             "The bias goes into the scores once, in front of the softmax.",
             _WAYS,
-            Slip(_attend, score=lambda q, k, b: _scaled(q, k) + 2 * b),
+            Slip(_attend, add=lambda scores, b, size: scores + 2 * b),
         ),
         Mistake(
             "scores that are multiplied by the bias",
             "The bias is added. A factor would do nothing where the score is zero.",
             _WAYS,
-            Slip(_attend, score=lambda q, k, b: _scaled(q, k) * b),
+            Slip(_attend, add=lambda scores, b, size: scores * b),
         ),
         Mistake(
             "no scale",
             "Divide q kᵀ by √d, as in lesson 03, and then add the bias.",
             _WAYS,
-            Slip(_attend, score=lambda q, k, b: q @ k.mT + b),
+            Slip(_attend, size=lambda q: 1.0),
+        ),
+        Mistake(
+            "a division by d",
+            "You divide by d, or both q and k by √d. q kᵀ is divided by √d, once, as in lesson 03.",
+            _WAYS,
+            Slip(_attend, size=lambda q: q.shape[-1]),
+        ),
+        Mistake(
+            "the root of the whole width for √d",
+            "You divide by the root of h · d. As in lesson 03, d is the width of one head: q.shape[-1].",
+            _WAYS,
+            Slip(_attend, size=lambda q: (q.shape[1] * q.shape[-1]) ** 0.5),
+        ),
+        Mistake(
+            "a multiplication by √d",
+            "q kᵀ is divided by √d, so that the scores get smaller. Yours get larger.",
+            _WAYS,
+            Slip(_attend, size=lambda q: q.shape[-1] ** -0.5),
+        ),
+        Mistake(
+            "the number of tokens for d",
+            "You divide by the root of T. d is the width of a query: q.shape[-1].",
+            _WAYS,
+            Slip(_attend, size=lambda q: q.shape[-2] ** 0.5),
         ),
         Mistake(
             "a softmax over the wrong axis",
@@ -502,13 +970,104 @@ BIASED_ATTENTION = Exercise(
             "the bias of the first head for all",
             "Each head has its own bias: (h, T, T) fits the scores (B, h, T, T) as it is.",
             _WAYS,
-            Slip(_attend, score=lambda q, k, b: _scaled(q, k) + b[:1]),
+            Slip(_attend, add=lambda scores, b, size: scores + b[:1]),
         ),
         Mistake(
             "a mean bias for all heads",
             "Each head has its own bias: (h, T, T) fits the scores (B, h, T, T) as it is.",
             _WAYS,
-            Slip(_attend, score=lambda q, k, b: _scaled(q, k) + b.mean(dim=0)),
+            Slip(_attend, add=lambda scores, b, size: scores + b.mean(dim=0)),
+        ),
+        Mistake(
+            "a bias for each image",
+            "You put a new axis behind the bias's first one, so that its heads meet the images. The first axis of "
+            "(h, T, T) is the heads': it fits the scores (B, h, T, T) as it is.",
+            _WAYS,
+            Slip(_attend, add=lambda scores, b, size: scores + b[:, None]),
+        ),
+        Mistake(
+            "the biases of all heads summed",
+            "Each head has its own bias: (h, T, T) fits the scores (B, h, T, T) as it is.",
+            _WAYS,
+            Slip(_attend, add=lambda scores, b, size: scores + b.sum(dim=0)),
+        ),
+        Mistake(
+            "query and key exchanged",
+            "You compute k qᵀ, the scores transposed: who looks and who is looked at change places. It is q kᵀ.",
+            "Queries and keys exchanged.",
+            Slip(_attend, compare=lambda q, k: k @ q.mT),
+            lesson="03",
+        ),
+        Mistake(
+            "no softmax",
+            "You mix with the scores themselves. softmax(dim=-1) turns scores and bias into weights that sum to 1.",
+            _WAYS,
+            Slip(_attend, squash=lambda scores: scores),
+        ),
+        Mistake(
+            "two softmaxes",
+            "You take a softmax, add the bias, and take a softmax again. There is one: the bias is added to the scores "
+            "before it.",
+            _AFTER,
+            Slip(_attend, add=lambda scores, b, size: scores, after=lambda weights, b: (weights + b).softmax(dim=-1)),
+        ),
+        Mistake(
+            "weights that are multiplied by the bias",
+            "Your weights don't sum to 1 any more. Add the bias to the scores, before the softmax.",
+            _AFTER,
+            Slip(_attend, add=lambda scores, b, size: scores, after=lambda weights, b: weights * b),
+        ),
+        Mistake(
+            "powers of e that overflow",
+            "e to the power of some hundreds is infinite, and infinite by infinite is nan. torch's softmax subtracts "
+            "the largest score first; do the same, or use it.",
+            "The softmax overflows.",
+            Slip(_attend, squash=_powers_alone),
+            lesson="03",
+        ),
+        Mistake(
+            "a scale behind the softmax",
+            "You divide the weights by √d, so that they no longer sum to 1. Divide q kᵀ, then add the bias.",
+            "4 · Why divide by √d",
+            Slip(
+                _attend,
+                size=lambda q: 1.0,
+                mix=lambda weights, v: weights @ v / v.shape[-1] ** 0.5,
+                give=lambda output, weights, scores: (output, weights / output.shape[-1] ** 0.5),
+            ),
+            lesson="03",
+        ),
+        Mistake(
+            "a softmax over the heads",
+            "dim=1 is the axis of the heads. The weights of one query must sum to 1 over the keys: dim=-1.",
+            "Softmax over the wrong axis.",
+            Slip(_attend, squash=lambda scores: scores.softmax(dim=1)),
+            lesson="03",
+        ),
+        Mistake(
+            "weights transposed",
+            "You mix with weightsᵀ @ v. The output of query i is row i of the weights times v: weights @ v.",
+            "2 · Queries, keys, values, with a pencil",
+            Slip(_attend, mix=lambda weights, v: weights.mT @ v),
+            lesson="03",
+        ),
+        Mistake(
+            "output and weights exchanged",
+            "Both are right, but in the other order: first the output z, then the weights A.",
+            _WAYS,
+            Slip(_attend, give=lambda output, weights, scores: (weights, output)),
+        ),
+        Mistake(
+            "scores returned in place of weights",
+            "The output is right. The second thing to return are the weights, after the softmax.",
+            _WAYS,
+            Slip(_attend, give=lambda output, weights, scores: (output, scores)),
+        ),
+        Mistake(
+            "weights returned without their bias",
+            "The output is right. Return the weights that you mixed with, those with the bias.",
+            _WAYS,
+            _weights_without_bias,
         ),
     ),
 )
@@ -550,6 +1109,24 @@ def _zeros_for_the_class(table: Tensor, grid: Grid) -> Tensor:
     whole = _bias()(table, grid).clone()
     whole[:, 0], whole[:, :, 0] = 0, 0
     return whole
+
+
+def _class_columns_first(table: Tensor, grid: Grid) -> Tensor:
+    return _bias()(table.roll(-3, dims=1), grid)
+
+
+def _padded(table: Tensor, grid: Grid) -> Tensor:
+    return table[:, pad(lesson.offsets(grid), (1, 0, 1, 0))]
+
+
+def _corner_left_at_zero(table: Tensor, grid: Grid) -> Tensor:
+    whole = _bias()(table, grid).clone()
+    whole[:, 0, 0] = table[:, 0]
+    return whole
+
+
+def _mean_of_heads(table: Tensor, grid: Grid) -> Tensor:
+    return _bias()(table.mean(dim=0, keepdim=True), grid).repeat(len(table), 1, 1)
 
 
 _right_bias = _bias()
@@ -623,6 +1200,127 @@ RELATIVE_BIAS = Exercise(
             "The last three columns of the table are for it, and they are learned as the others are.",
             _WAYS,
             _zeros_for_the_class,
+        ),
+        Mistake(
+            "row and column of the whole exchanged",
+            "All is there, but turned: entry [i, j] is for token i that looks at token j, the class token included.",
+            _TURNED,
+            lambda table, grid: _bias()(table, grid).mT,
+        ),
+        Mistake(
+            "a corner without its own number",
+            "The class token that looks at itself has the last column of the table. You filled row 0 and then column 0 "
+            "as a whole: set [0, 0] after both.",
+            _WAYS,
+            Slip(_bias, order=(0, 1, 1)),
+        ),
+        Mistake(
+            "a corner that was left at 0",
+            "Way 0 is one between patches. The class token that looks at itself has the last column of the table: set "
+            "[0, 0] of the index, too.",
+            _WAYS,
+            _corner_left_at_zero,
+        ),
+        Mistake(
+            "a corner that belongs to the row",
+            "The class token that looks at itself has the last column of the table. You filled row 0 as a whole: set "
+            "[0, 0] after it.",
+            _WAYS,
+            Slip(_bias, order=(0, 1, 0)),
+        ),
+        Mistake(
+            "the last of the three for all",
+            "There are three: the class token looks, it is looked at, it looks at itself. You took the last for all.",
+            _WAYS,
+            Slip(_bias, order=(2, 2, 2)),
+        ),
+        Mistake(
+            "the three taken from the end",
+            "The first of the three is the third column from the end, -3. The last, -1, is for the class token that "
+            "looks at itself.",
+            _WAYS,
+            Slip(_bias, order=(2, 1, 0)),
+        ),
+        Mistake(
+            "the class token's own number as the first of the three",
+            "The class token that looks at itself has the last of the three. First comes the class token that looks at "
+            "a patch, then a patch that looks at it.",
+            _WAYS,
+            Slip(_bias, order=(1, 2, 0)),
+        ),
+        Mistake(
+            "the class token's columns taken one too early",
+            "The ways have the numbers from 0 on, so column `ways` is the first after them. You begin one before.",
+            _WAYS,
+            Slip(_bias, order=(-1, 0, 1)),
+        ),
+        Mistake(
+            "the class token's columns at the front of the table",
+            "The ways come first in the table, and the class token's three columns last.",
+            _WAYS,
+            _class_columns_first,
+        ),
+        Mistake(
+            "way 0 for the class token",
+            "You padded the index with zeros, and 0 is the way to the upper left. The class token has the last three "
+            "columns of the table.",
+            _WAYS,
+            _padded,
+        ),
+        Mistake(
+            "ways that are not moved up from zero",
+            "An index below zero counts from the end, so some patches get the class token's numbers. Add rows - 1 to "
+            "the step down and columns - 1 to the step to the right.",
+            _WAYS,
+            Slip(_bias, index=_offset_index(shift=lambda grid: (0, 0))),
+        ),
+        Mistake(
+            "differences along the list",
+            "Your ways are differences of numbers in the list. Take rows and columns apart, as in exercise 3.",
+            _LIST,
+            Slip(_bias, index=_along_the_list),
+        ),
+        Mistake(
+            "a grid with rows and columns exchanged",
+            "grid is (rows, columns). You took its first number for the columns.",
+            _SWAPPED,
+            Slip(_bias, index=lambda grid: lesson.offsets(grid[::-1])),
+        ),
+        Mistake(
+            "ways that are numbered column by column",
+            "One step down skips the 2 · columns - 1 ways to the right, and one step to the right skips none.",
+            _SWAPPED,
+            Slip(_bias, index=_column_ways),
+        ),
+        Mistake(
+            "distances without a direction",
+            "You took the absolute value, so left and right get one number. A way has a sign.",
+            _WAYS,
+            Slip(_bias, index=_offset_index(way=lambda down, right: (down.abs(), right.abs()))),
+        ),
+        Mistake(
+            "one head alone",
+            "The table has a row for each head, and each head has its own bias: table[:, index].",
+            _WAYS,
+            lambda table, grid: _bias()(table[:1], grid),
+        ),
+        Mistake(
+            "the bias of the first head for all",
+            "The table has a row for each head, and each head has its own bias: table[:, index].",
+            _WAYS,
+            lambda table, grid: _bias()(table[:1], grid).repeat(len(table), 1, 1),
+        ),
+        Mistake(
+            "a mean of all heads",
+            "The table has a row for each head, and each head has its own bias: table[:, index].",
+            _WAYS,
+            _mean_of_heads,
+        ),
+        Mistake(
+            "an axis for the images",
+            "The numbers are right. All images share the bias, so it is (h, T, T), without an axis in front.",
+            _WAYS,
+            lambda table, grid: _bias()(table, grid)[None],
         ),
     ),
 )
