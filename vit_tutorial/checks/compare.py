@@ -58,9 +58,10 @@ def _sequence_difference(expected: tuple[Any, ...] | list[Any], got: Any, name: 
     numbers = flat(expected) if _holds_numbers_alone(expected) else []
     theirs = flat(got) if numbers else []
     if numbers and len(numbers) == len(theirs):
-        pairs = enumerate(zip(numbers, theirs, strict=True))  # nested or not: it is the same numbers in the same order
-        apart = [_number_difference(a, b, f"{name}[{i}]", exercise) for i, (a, b) in pairs]
-        return next(filter(None, apart), "")
+        # Nested or not: it is the same numbers in the same order.
+        places = _places(got) if len(_places(got)) == len(numbers) else [f"[{i}]" for i in range(len(numbers))]
+        triples = zip(numbers, theirs, places, strict=True)
+        return next(filter(None, (_number_difference(a, b, name + place, exercise) for a, b, place in triples)), "")
     parts = as_parts(got, len(expected))
     if parts is None:
         many = f" of {len(got)}" if isinstance(got, (tuple, list)) else ""
@@ -90,6 +91,13 @@ def flat(x: Any) -> list[Any]:
     if isinstance(x, (Tensor, np.ndarray)):
         return [number for part in x for number in flat(part)] if x.ndim else [x]
     return [leaf for part in x for leaf in flat(part)] if isinstance(x, (list, tuple, range)) else [x]
+
+
+def _places(x: Any) -> list[str]:
+    """Where the leaves of nested lists, tuples, ranges, arrays and tensors stand, such as [0][1]."""
+    if isinstance(x, (list, tuple, range)) or (isinstance(x, (Tensor, np.ndarray)) and x.ndim):
+        return [f"[{i}]{place}" for i, part in enumerate(x) for place in _places(part)]
+    return [""]
 
 
 def as_parts(got: Any, many: int) -> list[Any] | None:

@@ -710,10 +710,10 @@ def _on_work(tried: _Tried) -> list[str]:
     couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
     if len(couples) == 1:
         a, b = couples[0]
-        places = f'"{a.reread}"' + (f' and "{b.reread}"' if b.reread != a.reread else "")
+        places = list(dict.fromkeys(f'in lesson {one.lesson or lesson}: "{one.reread}"' for one in (a, b)))
         return [
             f"It looks like two mistakes at once: {a.name}; and {b.name}. {a.says} {b.says}",
-            f"Reread in lesson {lesson}: {places}.",
+            f"Reread {' and '.join(places)}.",
         ]
     if exercise.secret or "are right, but exchanged" in tried.verdicts[wrong[0]]:
         return []
@@ -907,7 +907,7 @@ def _on_answers(tried: _Tried) -> list[str]:
         if mistake is not None and mistake not in said:
             said.add(mistake)
             lines.append(f"It looks like {mistake.name}. {mistake.says}")
-            lines.append(f'Reread in lesson {tried.exercise.lesson}: "{mistake.reread}".')
+            lines.append(f'Reread in lesson {mistake.lesson or tried.exercise.lesson}: "{mistake.reread}".')
         elif mistake is None and "no answer" not in verdict:
             lines += [tried.exercise.advice[question]] if question in tried.exercise.advice else []
     return lines

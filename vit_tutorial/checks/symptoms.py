@@ -37,7 +37,7 @@ def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder], othe
             continue  # between any two numbers there is a factor
         if found and all(found):
             told = _with_origin(found)
-            return f"{told} (with {prepared[0][3]})" if others and len(found) == 1 else told
+            return f"{told} (with {prepared[0][3]})" if others else told
         if found and found[0] and not partly and finder not in WEAK:
             partly = f"{_without_origin(found[0])} (with {prepared[0][3]})"
     return partly
@@ -441,8 +441,10 @@ def _indices(bad: list[int], n: int) -> str:
         if bad[0] == 0 and bad[-1] == n - 2:
             return "all but the last index"
         return f"indices {bad[0]} to {bad[-1]}"
-    shown = ", ".join(map(str, bad[:8])) + (", …" if len(bad) > 8 else "")
-    return f"indices {shown}"
+    others = [i for i in range(n) if i not in bad]
+    if len(bad) > 8 and len(others) <= 3:
+        return f"all but ind{'ices' if len(others) > 1 else 'ex'} {_list(others)}"
+    return f"indices {_list(bad[:8])}{', …' if len(bad) > 8 else ''}"
 
 
 # ---- A factor or an offset of its own for each row ---------------------------------------------------------------
@@ -626,18 +628,15 @@ def reach(before: Mapping[str, Any], after: Iterable[Mapping[str, Any]], name: s
 
 
 def apart(right: Tensor, yours: Tensor) -> tuple[str, str] | None:
-    """What of a result hangs on a change and what should, in words, if both can be said in few; else None."""
+    """What of a result should hang on a change, and what does, in words; None if the first takes too many."""
     words = [_part(changed) for changed in (right, yours)]
     axes = {text.partition("along ")[2] for text in words if "along" in text}
-    return (words[0], words[1]) if all(words) and words[0] != words[1] and len(axes) < 2 else None
+    return None if "…" in words[0] or words[0] == words[1] or len(axes) > 1 else (words[0], words[1])
 
 
 def _part(changed: Tensor) -> str:
-    """All, nothing, or some indices along the axis that tells most; "" for what takes more words."""
-    if not changed.any():
-        return "nothing"
-    where = _slices_that_differ(changed)
-    return "" if "…" in where else where or "all"
+    """All, nothing, or some indices along the axis that tells most."""
+    return (_slices_that_differ(changed) or "all") if changed.any() else "nothing"
 
 
 def _first_tensor(x: Any) -> Tensor | None:
