@@ -21,6 +21,9 @@ CPU_INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
 # more than there are processors, as some wait for a browser or a sandbox.
 PROCESSES = $(shell $(PYTHON) -c "import os; print(min(4, os.cpu_count() + 1))")
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+# By default glibc hands freed memory back to the system, to ask for it again in the next step of a training.
+export MALLOC_MMAP_THRESHOLD_ := 33554432
+export MALLOC_TRIM_THRESHOLD_ := 2147483647
 COVERED := $(if $(COVERAGE),--cov=vit_tutorial --cov-report=)
 AND_SLOW := $(if $(COVERAGE),--cov=vit_tutorial --cov-append --cov-report=term:skip-covered --cov-fail-under=98)
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
