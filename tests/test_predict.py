@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import vit_tutorial as vt
-from vit_tutorial import data, files, predict
+from vit_tutorial import data, files, plots, predict
 
 ROOT = Path(__file__).parent.parent
 SCENES = data.shapes(train=1, test=8).test
@@ -345,8 +345,8 @@ def test_draws_where_it_looked(photos, tmp_path, capsys, monkeypatch):
         drawn.update(images=images, maps=maps, titles=titles)
         return plots_overlays(images, maps, titles, **options)
 
-    plots_overlays = predict.plots.overlays
-    monkeypatch.setattr(predict.plots, "overlays", overlays)
+    plots_overlays = plots.overlays
+    monkeypatch.setattr(plots, "overlays", overlays)
     out = tmp_path / "pictures" / "looked.png"
     predict.main([*photos[:2], "--weights", "shapes", "--attention", str(out)])
     assert str(out) in capsys.readouterr().out.splitlines()[-1]
@@ -363,7 +363,7 @@ def test_draws_where_it_looked(photos, tmp_path, capsys, monkeypatch):
 
 def test_the_picture_of_the_attention_leaves_out_what_is_broken(photos, broken, tmp_path, capsys, monkeypatch):
     titles = []
-    monkeypatch.setattr(predict.plots, "overlays", lambda *arguments, **options: titles.extend(arguments[2]) or FIGURE)
+    monkeypatch.setattr(plots, "overlays", lambda *arguments, **options: titles.extend(arguments[2]) or FIGURE)
     out = tmp_path / "looked.png"
     with pytest.raises(SystemExit):
         predict.main(

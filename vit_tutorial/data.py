@@ -550,7 +550,7 @@ def _rgb(picture: PILImage.Image) -> PILImage.Image:
     if "A" in picture.getbands() or "transparency" in picture.info:
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
-    return picture.convert("RGB")
+    return picture if picture.mode == "RGB" else picture.convert("RGB")  # which would copy it
 
 
 def _crop(picture: PILImage.Image, size: tuple[int, int], above: float, interpolation: str = "bicubic") -> np.ndarray:

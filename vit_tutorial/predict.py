@@ -28,7 +28,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial import explain, plots
+from vit_tutorial import explain
 from vit_tutorial.data import Preprocessing, denormalise
 from vit_tutorial.files import Trained, replacing, write
 from vit_tutorial.modern import ModernConfig
@@ -133,7 +133,9 @@ def open_photo(path: str) -> Image.Image:
     """The picture, turned upright as EXIF says. Raises ValueError that names a file which is none."""
     try:
         with Image.open(path) as opened:
-            return ImageOps.exif_transpose(opened)
+            opened.load()
+            ImageOps.exif_transpose(opened, in_place=True)
+            return opened
     except FileNotFoundError:
         raise ValueError(f"{path} isn't there") from None
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
@@ -272,6 +274,8 @@ def _printable(text: str) -> str:
 @torch.inference_mode()
 def where_it_looked(trained: Trained, seen: Sequence[Answer]) -> bytes:
     """A PNG: the photographs as the model gets them, titled with its first answers, and below them its attention."""
+    from vit_tutorial import plots  # matplotlib takes half a second to load
+
     model, _, preprocess = trained
     device, heat = next(model.parameters()).device, []
     for answer in seen:  # one by one: the maps of all layers and heads are many times as large as the picture
