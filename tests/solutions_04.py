@@ -531,7 +531,7 @@ WRONG = {
         (pieces(bias=lambda b, n: n * b), "the last bias added in each piece"),
         (pieces(bias=lambda b, n: 0), "the last bias forgotten"),
         (pieces(bias=lambda b, n: b / n), ""),
-        (pieces(cut=lambda x, n, dim: x.split(n, dim)), "hidden units are bent in one step"),
+        (pieces(cut=lambda x, n, dim: x.split(n, dim)), "numbers a token are bent in one step"),
         (pieces(cut=pieces_by_floor), "hidden units lost"),
         (pieces(join=lambda parts: torch.stack(parts).mean(0)), "a mean of the pieces in place of their sum"),
         (pieces(join=lambda parts: torch.cat(parts, dim=-1)), "raised RuntimeError"),

@@ -955,7 +955,7 @@ def _observe_pieces(work: Any, case: Case) -> Result:
         raise Fault(f"{said}: share them out, one piece after the other")
     most = math.ceil(M / pieces)
     if large := [shape for shape in operations.shapes(*_BENDS) if math.prod(shape) > tokens * most]:
-        said = f"{math.prod(large[0]) // tokens} hidden units are bent in one step (a tensor of shape {large[0]})"
+        said = f"{math.prod(large[0]) // tokens} numbers a token are bent in one step (a tensor of shape {large[0]})"
         raise Fault(f"{said}: {pieces} pieces of M = {M} have at most {most}")
     return observed
 

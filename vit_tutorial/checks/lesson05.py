@@ -804,6 +804,10 @@ def _block_cases() -> list[Case]:
 _WAYS = {1: Words("not at all"), 2: Words("both at once, or one alone"), 4: Words("each by itself")}
 
 
+def _other_ways(ways: int) -> str:
+    return f"in {ways} ways, as if more than the two branches fell" if ways > 4 else f"in {ways} of four ways"
+
+
 def _observe_block(work: Any, case: Case) -> Result:
     dropout, drop_path = (*case.build, 0.0, 0.0)[3:5]
     if not dropout and not drop_path:
@@ -825,7 +829,7 @@ def _observe_block(work: Any, case: Case) -> Result:
         share = both / len(z) if far(both, len(z), drop_path**2) else drop_path**2
         return {
             "what equal images become, in eval mode,": in_eval,
-            "how the two branches fall in training": _WAYS.get(ways, f"in {ways} ways, as if there were more of them"),
+            "how the two branches fall in training": _WAYS.get(ways) or _other_ways(ways),
             "what equal images become, in training,": in_training,
             "what share of the images loses both branches": f"about {share:.2f}",
             "each draw": staleness(lambda: module.train()(z), 4) or "fresh",
