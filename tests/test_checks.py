@@ -180,6 +180,34 @@ def test_an_exercise_is_declared_in_full(exercise):
         assert not re.match(r"(A|An|The|You|It)\b|.*\.$", mistake.name), "it goes on after: It looks like"
 
 
+def test_a_factor_is_told_with_its_cause_only_where_no_other_axis_has_that_length():
+    right, x = torch.arange(1.0, 9.0).view(2, 4) / 3, torch.rand(4, 4)
+    seen = [symptoms.symptom([(right, 4 * right, one, "x")], 1e-5, symptoms.EXACT) for one in ({"x": x}, {"x": x[0]})]
+    assert seen[0] == "Every number is 4 times the right one."
+    assert seen[1] == "Every number is 4 times the right one, that is 4; 4 is the length of axis 0 of x."
+
+
+def test_between_single_numbers_a_factor_is_told_only_if_it_holds_of_several():
+    pairs = [(torch.tensor(n), torch.tensor(1.7 * n), {}, "one") for n in (0.5, 0.3)]
+    assert symptoms.symptom(pairs[:1], 1e-5, symptoms.EXACT) == ""
+    assert symptoms.symptom(pairs, 1e-5, symptoms.EXACT) == "Every number is 1.7 times the right one."
+
+
+def test_what_holds_of_one_input_alone_is_told_with_its_name():
+    right = torch.tensor([0.3, 0.5, 0.9])
+    pairs = [(right, 2 * right, {}, "the first input"), (right, right.square() + 3, {}, "the second")]
+    seen = symptoms.symptom(pairs, 1e-5, (symptoms._scaled,))
+    assert seen == "Every number is 2 times the right one. (with the first input)"
+
+
+def test_a_place_in_nested_lists_is_told_as_the_student_has_it(capsys):
+    answers = CATALOGUE["embedding_numbers"].right
+    rows = [list(row) for row in answers["z0"]]
+    rows[1][0] += 50
+    checks.check_embedding_numbers(lambda: answers | {"z0": rows})
+    assert "z0[1][0] is" in said(capsys)
+
+
 def test_numbers_that_are_none_leave_stderr_empty(capfd):
     right, nothing = torch.arange(12.0).view(3, 4), torch.full((3, 4), torch.nan)
     for a, x in ((nothing, right), (right + 1, torch.full((3, 4), torch.inf)), (2 * right, nothing)):
