@@ -13,9 +13,10 @@ from PIL import Image
 from solutions_01 import ByConvolution, overlapping_by_loops, patchify_by_loops
 from solutions_02 import starting, stretch_by_loops
 from solutions_05 import Block, Stack
-from solutions_06 import ByLoop
-from solutions_07 import fit_by_scheduler
-from solutions_08 import distance_by_loops, relevance_by_loops, rollout_by_einsum
+from solutions_06 import NUMBERS as VIT_NUMBERS
+from solutions_06 import ByLoop, maps
+from solutions_07 import accuracy_by_sum, fit_by_scheduler, groups_by_module, loss_by_mix, schedule_in_one_line
+from solutions_08 import class_by_split, distance_by_loops, relevance_by_loops, rollout_by_einsum
 from solutions_09 import name_by_all_names
 from solutions_11 import halves_by_loop
 from solutions_12 import fair_by_groups, field_by_loop
@@ -522,6 +523,81 @@ def field_from_behind(layers):
     return functools.reduce(lambda r, layer: (r - 1) * layer[1] + layer[0], layers, 1)
 
 
+def groups_of_the_first_model(model, weight_decay, kept={}):  # noqa: B006
+    return kept.setdefault(weight_decay, groups_by_module(model, weight_decay))
+
+
+def groups_in_eval_mode(model, weight_decay):
+    return groups_by_module(model.eval(), weight_decay)
+
+
+def groups_with_a_little_decay(model, weight_decay):
+    return [group | {"weight_decay": group["weight_decay"] or 1e-6} for group in groups_by_module(model, weight_decay)]
+
+
+def accuracy_without_gradients(model, *arguments):
+    share = accuracy_by_sum(model, *arguments)
+    model.zero_grad()
+    return share
+
+
+def accuracy_in_equal_parts(model, images, labels, batch_size):
+    parts = -(-len(images) // batch_size)
+    model.eval()
+    with torch.no_grad():
+        answers = torch.cat([model(x).argmax(1) for x in images.chunk(parts)])
+    model.train()
+    return (answers == labels).double().mean()
+
+
+class BlocksInOrderOfText(ByLoop):
+    def forward(self, images):
+        z = self.embed(images)
+        for number in sorted(map(str, range(len(self.blocks)))):
+            z = self.blocks[int(number)](z)
+        z = self.norm(z)
+        return self.head(z.mean(dim=1) if self.pool == "mean" else z[:, 0])
+
+
+class SeededAfterwards(ByLoop):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        torch.manual_seed(0)
+
+
+class SeededBlock(Block):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        torch.manual_seed(0)
+
+
+class CappedEncoder(Stack):
+    def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, depth, min(drop_path, 0.5))
+
+
+def rates_up_to_a_half(depth, last):
+    return torch.linspace(0, min(last, 0.5), depth)
+
+
+def maps_in_training(model, images):
+    return maps()(model.train(), images)
+
+
+def maps_with_a_backward(model, images):
+    found = maps()(model, images)
+    sum(x.square().sum() for x in found).backward()
+    return found
+
+
+def class_without_single_rows(weights, grid):
+    return class_by_split(weights, grid).squeeze(-2)
+
+
+def rollout_without_a_single_head(weights, fusion):
+    return rollout_by_einsum(weights.squeeze(2) if weights.shape[2] == 1 else weights, fusion)
+
+
 ONCE_PASSED = [
     ("patchify", three_channels_at_most, "images (5, 4, 6, 6)"),
     ("patchify", from_the_start_of_memory, "images (1, 1, 4, 6)"),
@@ -550,7 +626,7 @@ ONCE_PASSED = [
     ("rollout", kept_by_shape(rollout_by_einsum), "of the first call is kept for the next"),
     ("relevance_matrix", kept_by_shape(relevance_by_loops), "of the first call is kept for the next"),
     ("attention_distance", kept_by_shape(distance_by_loops), "of the first call is kept for the next"),
-    ("accuracy", accuracy_without_a_last_image, "how many images the model is asked about is 6 alone"),
+    ("accuracy", accuracy_without_a_last_image, "counts 5 of 9 images as right, and 6 are"),
     ("fit", fit_and_freeze, "what is frozen afterwards is"),
     ("relevance_matrix", relevance_in_place, "argument 1 was changed in place"),
     ("teacher", teacher(lambda name: "head" not in name), "There is no blocks.0.head.module.weight"),
@@ -615,6 +691,25 @@ ONCE_PASSED = [
     ("fit_law", fit_above_zero, "nothing keeps a and c above zero"),
     ("fit_law", fit_without_the_last, "the last exponent left out"),
     ("fit_law", fit_without_the_first, "the first exponent left out"),
+    ("schedule", lambda i, n, warmup: schedule_in_one_line(i, n, min(warmup, 16)), "steps=200, warmup=120"),
+    ("schedule", lambda i, n, warmup: schedule_in_one_line(i, n, warmup) if i < n else 0.5, "share[10] is 0.5"),
+    ("schedule", lambda *a: round(schedule_in_one_line(*a), 5), "is 0.93301, expected 0.9330127"),
+    ("parameter_groups", groups_of_the_first_model, "which is no parameter of the model"),
+    ("parameter_groups", groups_in_eval_mode, "model.training afterwards is False"),
+    ("parameter_groups", groups_with_a_little_decay, "There are decays of 1e-06."),
+    ("accuracy", accuracy_without_gradients, "the parameters' gradients are afterwards is others, or none"),
+    ("accuracy", accuracy_in_equal_parts, "how the images come is 3, 3, 3 at once"),
+    ("vit", BlocksInOrderOfText, "depth 11"),
+    ("vit", SeededAfterwards, "torch's seed is set by your code, for everybody"),
+    ("encoder", CappedEncoder, "drop_path=0.6"),
+    ("encoder_block", SeededBlock, "your code sets a seed, for everybody"),
+    ("drop_path_rates", rates_up_to_a_half, "last=0.7"),
+    ("drop_path_rates", lambda depth, last: dict(enumerate(rates_up_to_a_half(depth, last))), "of type dict"),
+    ("attention_maps", maps_in_training, "the model's mode afterwards is in training mode"),
+    ("attention_maps", maps_with_a_backward, "the model's gradients afterwards is there, of embed.cls_token"),
+    ("vit_numbers", lambda: VIT_NUMBERS | {"first loss": 2.31}, "should be something else"),
+    ("class_attention", class_without_single_rows, "weights (1, 6, 6), grid (1, 5)"),
+    ("rollout", rollout_without_a_single_head, "weights (2, 2, 1, 3, 3)"),
 ]  # fmt: skip
 
 
@@ -624,6 +719,68 @@ def test_what_once_passed_is_refused_and_told_why(name, work, words):
     with contextlib.redirect_stdout(report):
         assert getattr(checks, f"check_{name}")(work) is False
     assert words in " ".join(report.getvalue().split())
+
+
+class ChangesItsInput(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.p = p
+
+    def forward(self, x):
+        return x.mul_(torch.rand(len(x), 1, 1) >= self.p).div_(1 - self.p) if self.training else x
+
+
+def losses_late(*arguments):
+    losses = fit_by_scheduler(*arguments)
+    return [losses[0], *losses[:-1]]
+
+
+def losses_backwards(*arguments):
+    return fit_by_scheduler(*arguments)[::-1]
+
+
+def losses_by_step(*arguments):
+    return dict(enumerate(fit_by_scheduler(*arguments)))
+
+
+def loss_in_half_precision(logits, labels, epsilon):
+    return loss_by_mix(logits.bfloat16(), labels, epsilon).float()
+
+
+def frozen_without_decay(model, weight_decay):
+    groups = groups_by_module(model, weight_decay)
+    for group in groups:
+        group["params"] = [p for p in group["params"] if p.requires_grad]
+    frozen = [p for p in model.parameters() if not p.requires_grad]
+    return [*groups, {"params": frozen, "weight_decay": 0.0}]
+
+
+def distance_without_itself(weights, grid, patch_size):
+    N = weights.shape[-1] - 1
+    return distance_by_loops(weights, grid, patch_size) * N / (N - 1)
+
+
+FOREIGN = [  # what a report said, or left out, though it wasn't, or was, so of the submission
+    ("fit", losses_late, "each stands a place too late", "look at"),
+    ("fit", losses_backwards, "all are there, but in another order", "look at"),
+    ("fit", losses_by_step, "of type dict, expected a list of numbers", "torch.Tensor"),
+    ("smoothed_cross_entropy", loss_in_half_precision, "near the right ones", "Add the same number"),
+    ("smoothed_cross_entropy", lambda *a: (loss_by_mix(*a) * 1e4).round() / 1e4, "rounded on its way", "true class"),
+    ("parameter_groups", frozen_without_decay, "These should decay, and don't: stem.weight.", "other way round"),
+    ("accuracy", lambda *a: round(accuracy_by_sum(*a), 4), "it is rounded, or", "It looks like"),
+    ("drop_path", ChangesItsInput, "argument 1 was changed in place", "gradient"),
+    ("attention_distance", distance_without_itself, "1.2 times the right one. (with weights (2, 1, 2, 7, 7)", "or 1.2"),
+]
+
+
+@pytest.mark.parametrize(("name", "work", "words", "foreign"), FOREIGN)
+def test_a_report_says_what_is_so_and_nothing_else(name, work, words, foreign):
+    report = io.StringIO()
+    with contextlib.redirect_stdout(report):
+        assert getattr(checks, f"check_{name}")(work) is False
+    text = " ".join(report.getvalue().split())
+    assert words in text
+    assert foreign not in text
 
 
 def test_the_same_works_without_their_mistake_are_right():

@@ -196,6 +196,7 @@ CLASS_ATTENTION = Exercise(
             ((2, 3, 13, 13), (4, 3)),
             ((3, 10, 10), (3, 3)),
             ((9, 9), (2, 4)),
+            ((1, 6, 6), (1, 5)),
         ]
     ],
     observe=call,
@@ -371,8 +372,8 @@ def _rollout(
 
 def _rollout_cases() -> list[Case]:
     made: list[Case] = []
-    sizes = [(3, 1, 2, 4, 4), (4, 2, 3, 5, 5), (3, 1, 3, 6, 6), (4, 3, 2, 5, 5)]
-    for shape, fusion in zip(sizes, ("mean", "mean", "max", "max"), strict=True):
+    sizes = [(3, 1, 2, 4, 4), (4, 2, 3, 5, 5), (3, 1, 3, 6, 6), (4, 3, 2, 5, 5), (2, 2, 1, 3, 3)]
+    for shape, fusion in zip(sizes, ("mean", "mean", "max", "max", "max"), strict=True):
         made.append(Case(f"weights {shape}, fusion={fusion!r}", (_weights(*shape, seed=len(made)), fusion)))
     return made
 
@@ -638,7 +639,7 @@ def _eye(R: Tensor) -> Tensor:
 
 def _relevance_cases() -> list[Case]:
     made = []
-    for L, B, h, T in [(3, 1, 2, 4), (4, 2, 3, 5), (3, 3, 4, 6)]:
+    for L, B, h, T in [(3, 1, 2, 4), (4, 2, 3, 5), (3, 3, 4, 6), (2, 2, 1, 3)]:
         pairs = [(_weights(B, h, T, T, seed=i), 2 * normal(B, h, T, T, seed=10 + i)) for i in range(L)]
         label = f"{L} layers of weights and gradients {(B, h, T, T)}"
         made.append(Case(label, ([w for w, _ in pairs], [g for _, g in pairs])))
@@ -1156,6 +1157,7 @@ ATTENTION_DISTANCE = Exercise(
             ((1, 3, 9, 9), (2, 4), (2, 6)),
             ((3, 4, 4), (1, 3), (16, 16)),
             ((7, 7), (3, 2), (4, 2)),
+            ((2, 5, 5), (4, 1), (3, 5)),
         ]
     ],
     observe=call,
