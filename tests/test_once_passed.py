@@ -699,7 +699,7 @@ ONCE_PASSED = [
     ("parameter_groups", groups_with_a_little_decay, "There are decays of 1e-06."),
     ("accuracy", accuracy_without_gradients, "the parameters' gradients are afterwards is others, or none"),
     ("accuracy", accuracy_in_equal_parts, "how the images come is 3, 3, 3 at once"),
-    ("vit", BlocksInOrderOfText, "depth 11"),
+    ("vit", BlocksInOrderOfText, "with 11 it isn't"),
     ("vit", SeededAfterwards, "torch's seed is set by your code, for everybody"),
     ("encoder", CappedEncoder, "drop_path=0.6"),
     ("encoder_block", SeededBlock, "your code sets a seed, for everybody"),

@@ -506,13 +506,14 @@ def _weights(build: tuple[Any, ...], size: float = 1.0) -> dict[str, Tensor]:
 
 FAINT = "faint images, on which a norm's eps counts"
 TRAINING = "in training mode"
+DEEP = "depth 11"
 
 
 def _model_cases() -> list[Case]:
     builds: list[tuple[Any, ...]] = [
         ((4, 6), 2, 3, 5, 8, 3, 2, 12, "cls"),
         ((6, 4), (3, 2), 1, 3, 6, 2, 3, 10, "cls"),
-        ((2, 8), (1, 4), 2, 7, 4, 11, 2, 6, "mean"),  # in the order of text, 10 comes before 2
+        ((2, 8), (1, 4), 2, 7, 4, 3, 2, 6, "mean"),
     ]
     made = []
     for B, build in zip((2, 1, 3), builds, strict=True):
@@ -520,8 +521,10 @@ def _model_cases() -> list[Case]:
         label = f"images {tuple(images.shape)}, depth {build[5]}, pool={build[8]!r}"
         made.append(Case(label, (images,), build, _weights(build)))
     faint = ((2, 4), 2, 2, 4, 6, 2, 2, 10, "cls")
+    deep = ((1, 2), 1, 1, 2, 4, 11, 2, 3, "cls")
     return [
         *made,
+        Case(DEEP, (normal(1, 1, 1, 2),), deep, _weights(deep)),
         Case(FAINT, (normal(3, 2, 2, 4, seed=5),), faint, _weights(faint, 1e-3)),
         Case(TRAINING, made[1].args, builds[1], made[1].weights),
         Case(NEW, made[1].args, builds[1]),
@@ -529,6 +532,11 @@ def _model_cases() -> list[Case]:
 
 
 def _about_the_model(compared: list[tuple[Case, Result, Result]]) -> str:
+    if all(case.label == DEEP for case, _, _ in compared):
+        return (
+            "With 2 and 3 blocks all is right, and with 11 it isn't. Are some left out, or visited in another order? "
+            "(In the order of text, 10 comes before 2.)"
+        )
     if all(case.label == FAINT for case, _, _ in compared):
         return (
             "All is right, until the tokens are so small that a norm's eps counts. It is eps=1e-6 in the last norm and "
