@@ -151,12 +151,8 @@ def _tensor_difference(expected: Tensor, got: Any, name: str, exercise: Exercise
     if not wrong.any():
         return ""
     at = _index(wrong)
-    shown = [digits(x[tuple(at)]) for x in (a, b)]
-    if shown[0] == shown[1]:  # they differ behind those
-        shown = [f"{x[tuple(at)].item():.9g}" for x in (a, b)]
-    values = f"{name}{at or ''} is {shown[0]}{_expected(shown[1], exercise)}"
-    whole = "" if a.is_floating_point() or not b.is_floating_point() else f", dtype {a.dtype}: whole numbers alone"
-    return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(a)}{whole}"
+    values = f"{name}{at or ''} is {digits(a[tuple(at)])}{_expected(digits(b[tuple(at)]), exercise)}"
+    return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(a)}"
 
 
 def _kind_of_numbers(a: Tensor, b: Tensor) -> str:
