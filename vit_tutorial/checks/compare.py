@@ -151,7 +151,8 @@ def _tensor_difference(expected: Tensor, got: Any, name: str, exercise: Exercise
     if not wrong.any():
         return ""
     at = _index(wrong)
-    values = f"{name}{at or ''} is {digits(a[tuple(at)])}{_expected(digits(b[tuple(at)]), exercise)}"
+    mine, right = apart(a[tuple(at)], b[tuple(at)])
+    values = f"{name}{at or ''} is {mine}{_expected(right, exercise)}"
     return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(a)}"
 
 
@@ -218,7 +219,10 @@ def _number_difference(expected: Any, got: Any, name: str, exercise: Exercise) -
     # Of whole numbers that were counted none is nearly right.
     tolerance = min(exercise.tolerance, 1e-6) if isinstance(expected, int) and exercise.secret else exercise.tolerance
     close = abs(value - expected) <= tolerance * max(1.0, abs(expected))
-    return "" if close else f"{name} is {digits(value)}{_expected(digits(expected), exercise)}"
+    if close:
+        return ""
+    mine, right = apart(value, expected)
+    return f"{name} is {mine}{_expected(right, exercise)}"
 
 
 def as_number(got: Any) -> Any:
@@ -267,10 +271,16 @@ def kind(x: Any) -> str:
     return names.get(type(x).__name__, f"of type {type(x).__name__}")
 
 
-def digits(x: Any) -> str:
-    """A number with five digits."""
+def apart(a: Any, b: Any) -> tuple[str, str]:
+    """Two numbers that differ, each with five digits, or as many as show that they do."""
+    pairs = ((digits(a, many), digits(b, many)) for many in (5, 7, 9, 17))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (digits(a), digits(b)))
+
+
+def digits(x: Any, many: int = 5) -> str:
+    """A number with so many digits."""
     value = x.item() if isinstance(x, Tensor) else x
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+    return f"{value:.{many}g}" if isinstance(value, float) else str(value)
 
 
 def short(x: Any, most: int = 200) -> str:
