@@ -153,7 +153,8 @@ def _tensor_difference(expected: Tensor, got: Any, name: str, exercise: Exercise
     at = _index(wrong)
     mine, right = apart(a[tuple(at)], b[tuple(at)])
     values = f"{name}{at or ''} is {mine}{_expected(right, exercise)}"
-    return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(a)}"
+    whole = "" if a.is_floating_point() or not b.is_floating_point() else f", dtype {a.dtype}: whole numbers alone"
+    return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(a)}{whole}"
 
 
 def _kind_of_numbers(a: Tensor, b: Tensor) -> str:
