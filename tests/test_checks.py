@@ -260,7 +260,6 @@ REPORTS = [  # of an exercise and a wrong work, what is said of it, and what isn
     ("embeddings", starting(position=lambda *n: 0.02 * torch.randn(1, *n).abs()), "is not normal", "is normal"),
     ("embeddings", starting(position=one_row_larger), "another one for some tokens", "some channels"),
     ("attention", lambda q, k, v: F.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v, "of shape (4, 2)", "along axis 0"),
-    ("unpatchify", lambda *a: vt.unpatchify(*a).to(torch.uint8), "dtype torch.uint8", "the numbers are right"),
 ]  # fmt: skip
 
 
