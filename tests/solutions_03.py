@@ -479,7 +479,7 @@ WRONG = {
         (lambda: NUMBERS["scores"], "expected a dictionary of answers"),
     ),
     "attention": (
-        (attend(scale=lambda d: 2 * d**0.5), "scores that are 0.5 times the right ones; your output is these weights"),
+        (attend(scale=lambda d: 2 * d**0.5), "scores that are 0.5 times the right ones (with q (4, 3)"),
         (attend(mix=lambda w, v: w @ v.flip(-2)), "Your weights are right."),
         (attend(squash=lambda s: (s + s.flip(-1)).softmax(-1)), "It is the weights that are wrong"),
         (attend(scale=lambda d: 2 * d**0.5, mix=lambda w, v: w @ v.flip(-2)), "nor is your output these weights"),

@@ -230,6 +230,48 @@ def test_a_place_in_nested_lists_is_told_as_the_student_has_it(capsys):
     assert "z0[1][0] is" in said(capsys)
 
 
+def starting(cls_token=lambda tokens, dim: torch.zeros(1, 1, dim), position=None):
+    """Lesson 02's layer with another start."""
+    position = position or (lambda tokens, dim: 0.02 * torch.randn(1, tokens, dim))
+
+    class Embeddings(nn.Module):
+        def __init__(self, image_size, patch_size, in_channels, dim):
+            super().__init__()
+            self.patches = vt.PatchEmbedding(image_size, patch_size, in_channels, dim)
+            tokens = 1 + self.patches.grid[0] * self.patches.grid[1]
+            self.cls_token = nn.Parameter(cls_token(tokens, dim))
+            self.position = nn.Parameter(position(tokens, dim))
+
+        def forward(self, images):
+            x = self.patches(images)
+            return torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1) + self.position
+
+    return Embeddings
+
+
+def one_row_larger(tokens, dim):
+    return 0.02 * torch.cat([50 * torch.randn(1, 1, dim), torch.randn(1, tokens - 1, dim)], 1)
+
+
+REPORTS = [  # of an exercise and a wrong work, what is said of it, and what isn't so
+    ("patch_numbers", {"pixel 16": (3,)}, "is of type tuple of 1, expected a tuple of 2", "of type list"),
+    ("embeddings", starting(lambda tokens, dim: torch.zeros(1, tokens, dim)), "vectors, expected one", "each image"),
+    ("embeddings", starting(lambda tokens, dim: torch.zeros(1, 1, 1)), "cls_token is of shape (1, 1, 1)", "0 vectors"),
+    ("embeddings", starting(position=lambda *n: 0.02 * torch.randn(1, *n).abs()), "is not normal", "is normal"),
+    ("embeddings", starting(position=one_row_larger), "another one for some tokens", "some channels"),
+    ("attention", lambda q, k, v: F.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v, "of shape (4, 2)", "along axis 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "work", "words", "untrue"), REPORTS)
+def test_a_report_says_what_is_so_and_no_more(name, work, words, untrue, capsys):
+    exercise = CATALOGUE[name]
+    assert harness.check(exercise, submit(exercise, work), watched=False) is False
+    text = said(capsys)
+    assert words in text
+    assert untrue not in text
+
+
 def test_numbers_that_are_none_leave_stderr_empty(capfd):
     right, nothing = torch.arange(12.0).view(3, 4), torch.full((3, 4), torch.nan)
     for a, x in ((nothing, right), (right + 1, torch.full((3, 4), torch.inf)), (2 * right, nothing)):

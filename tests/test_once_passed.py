@@ -11,7 +11,8 @@ import pytest
 import torch
 from PIL import Image
 from solutions_01 import ByConvolution, overlapping_by_loops, patchify_by_loops
-from solutions_02 import starting, stretch_by_loops
+from solutions_02 import resize_by_reshape, sincos_by_outer, starting, stretch_by_loops
+from solutions_03 import ByKernel, attention_by_einsum, chunks_by_running_sums, merge_by_cat, split_by_view
 from solutions_05 import Block, Stack
 from solutions_06 import NUMBERS as VIT_NUMBERS
 from solutions_06 import ByLoop, maps
@@ -74,6 +75,128 @@ def only_larger_grids(grid, size, right=stretch_by_loops):
 def hidden_units_joined(x, w1, b1, w2, b2, pieces):
     parts = zip(w1.chunk(pieces), b1.chunk(pieces), strict=True)
     return F.linear(torch.cat([F.gelu(F.linear(x, a, b)) for a, b in parts], -1), w2, b2)
+
+
+def turned_where_all_is_square(images, patch_size):
+    square = images.shape[2] == images.shape[3] and isinstance(patch_size, int)
+    return patchify_by_loops(images.mT if square else images, patch_size)
+
+
+def none_where_the_image_is_as_high_as_a_patch(images, patch_size, stride):
+    patches = overlapping_by_loops(images, patch_size, stride)
+    return patches if images.shape[2] > patch_size else patches[:, :0]
+
+
+def by_rows_alone(grid, dim, right=sincos_by_outer):
+    """Right for at most five rows."""
+    return right(grid, dim) if grid[0] <= 5 else torch.zeros(1, grid[0] * grid[1], dim)
+
+
+def from_squares_backwards(position, old_grid, new_grid):
+    resized = resize_by_reshape(position, old_grid, new_grid)
+    return resized.flip(1) if old_grid[0] == old_grid[1] > 1 else resized
+
+
+def mean_for_one_cell(grid, size):
+    return grid.mean((0, 1), keepdim=True) if size == (1, 1) else stretch_by_loops(grid, size)
+
+
+def squeezed(work):
+    """Without the axes of length 1, wherever they are."""
+
+    def answer(*args):
+        result = work(*args)
+        return tuple(x.squeeze() for x in result) if isinstance(result, tuple) else result.squeeze()
+
+    return answer
+
+
+def four_axes_at_most(q, k, v):
+    if q.ndim > 4:
+        q, k, v = (x.flatten(0, -4) for x in (q, k, v))
+    return attention_by_einsum(q, k, v)
+
+
+def as_wide_as_many(x):
+    return x.flatten(2) if x.shape[1] == x.shape[3] else merge_by_cat(x)
+
+
+class OneTokenLeft(ByKernel):
+    def forward(self, x):
+        return super().forward(x) if x.shape[1] > 1 else self.proj(x)
+
+
+class EightHeadsAtMost(ByKernel):
+    def forward(self, x):
+        q, k, v = (split_by_view(part, self.h) for part in self.qkv(x).chunk(3, -1))
+        heads = F.scaled_dot_product_attention(q, k, v)
+        return self.proj(merge_by_cat(torch.cat([heads[:, :8], heads[:, 8:].flip(1)], 1)))
+
+
+def nothing_where_a_chunk_is_more_than_all(q, k, v, chunk):
+    return chunks_by_running_sums(q, k, v, chunk) if chunk <= k.shape[1] else torch.zeros_like(q)
+
+
+def scores_in_a_table(q, k, v, chunk):
+    table = torch.empty(len(q), q.shape[1], k.shape[1])
+    for i in range(0, k.shape[1], chunk):
+        table[:, :, i : i + chunk] = q @ k[:, i : i + chunk].mT / q.shape[-1] ** 0.5
+    top, total, mixed = table.amax(-1, keepdim=True), 0, 0
+    for scores, values in zip(table.split(chunk, -1), v.split(chunk, 1), strict=True):
+        powers = (scores - top).exp()
+        total, mixed = total + powers.sum(-1, keepdim=True), mixed + powers @ values
+    return mixed / total
+
+
+def query_by_query(q, k, v, chunk):
+    scale = q.shape[-1] ** -0.5
+    return torch.stack([torch.stack([(k[b] @ one * scale).softmax(0) @ v[b] for one in q[b]]) for b in range(len(q))])
+
+
+class DropsByHand(nn.Module):
+    """Dropout as a student writes it; ``keeps`` draws what stays, and which of the two places it is for."""
+
+    def __init__(self, dim, hidden_dim, dropout=0.0):
+        super().__init__()
+        self.fc1, self.fc2, self.p = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim), dropout
+
+    def forward(self, x):
+        return self.drop(self.fc2(self.drop(F.gelu(self.fc1(x)), 1)), 2)
+
+    def drop(self, x, place):
+        if not self.training or self.p == 0:
+            return x
+        return x * self.keeps(x, place) / (1 - self.p)
+
+    def keeps(self, x, place):
+        return torch.rand_like(x) >= self.p
+
+
+class KeepsTheShareToDrop(DropsByHand):
+    def keeps(self, x, place):
+        return torch.rand_like(x) < self.p if place == 2 else super().keeps(x, place)
+
+
+class NormalDraws(DropsByHand):
+    def keeps(self, x, place):
+        return torch.randn_like(x) >= self.p
+
+
+class OneDrawForAllImages(DropsByHand):
+    def keeps(self, x, place):
+        return torch.rand(x.shape[1:] if x.ndim > 2 else x.shape) >= self.p
+
+
+class StaysInTraining(DropsByHand):
+    def forward(self, x):
+        result = super().forward(x)
+        self.train()
+        return result
+
+
+def pieces_of_tokens_in_rows(x, w1, b1, w2, b2, pieces):
+    parts = zip(w1.chunk(pieces), b1.chunk(pieces), w2.chunk(pieces, 1), strict=True)
+    return torch.cat([(F.gelu(x @ a.mT + b) @ c.mT)[None] for a, b, c in parts], 0).sum(0) + (b2 if x.ndim > 1 else 0)
 
 
 class OneNormWithTorchsEps(Block):
@@ -614,6 +737,27 @@ ONCE_PASSED = [
     ("attention_in_chunks", all_scores_at_once, "the scores of all 5 keys are there at once"),
     ("stretch", only_larger_grids, "grid (4, 3, 2) -> (2, 6)"),
     ("mlp_in_pieces", hidden_units_joined, "hidden units are there at once"),
+    ("patchify", turned_where_all_is_square, "images (2, 3, 8, 8)"),
+    ("patchify", lambda images, size: patchify_by_loops(images, size)[:, :196], "images (1, 2, 64, 34)"),
+    ("overlapping_patches", none_where_the_image_is_as_high_as_a_patch, "images (2, 3, 4, 9)"),
+    ("sincos_positions", by_rows_alone, "grid=(7, 7), dim=32"),
+    ("resize_positions", from_squares_backwards, "(3, 3) -> (5, 5)"),
+    ("stretch", mean_for_one_cell, "grid (4, 3, 2) -> (1, 1)"),
+    ("attention", squeezed(attention_by_einsum), "q (1, 2, 1, 3)"),
+    ("attention", four_axes_at_most, "q (2, 1, 3, 2, 4)"),
+    ("merge_heads", as_wide_as_many, "x (2, 3, 4, 3)"),
+    ("multi_head_attention", OneTokenLeft, "x (2, 1, 6), num_heads=3"),
+    ("multi_head_attention", EightHeadsAtMost, "x (2, 3, 24), num_heads=12"),
+    ("attention_in_chunks", nothing_where_a_chunk_is_more_than_all, "5 keys, chunk=7"),
+    ("attention_in_chunks", scores_in_a_table, "the scores of all 5 keys are there at once"),
+    ("attention_in_chunks", query_by_query, "the powers of all 5 keys are there at once"),
+    ("gelu", lambda x: x * (1 + torch.erf(x / 1.4142)) / 2, "is -0.146488, expected -0.1464905"),
+    ("gelu_tanh", lambda x: x / 2 * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.0447 * x**3))), "Farthest off"),
+    ("mlp", KeepsTheShareToDrop, "sets to 0 after the second layer is too large"),
+    ("mlp", NormalDraws, "sets to 0 after the GELU is too large"),
+    ("mlp", OneDrawForAllImages, "the same all along axis 0"),
+    ("mlp", StaysInTraining, "in eval mode, is 0"),
+    ("mlp_in_pieces", pieces_of_tokens_in_rows, "x (5,), M = 7, pieces=3"),
     ("encoder_block", OneNormWithTorchsEps, "torch's eps in the second norm"),
     ("encoder_block", AnotherDropoutInTheMLP, "what a number of equal images becomes, in training,"),
     ("encoder_block", OneRateOfDropPath, "300 equal images, drop_path=0.6"),
@@ -784,6 +928,7 @@ def test_a_report_says_what_is_so_and_nothing_else(name, work, words, foreign):
 
 
 def test_the_same_works_without_their_mistake_are_right():
+    assert checks.check_mlp(DropsByHand)
     assert checks.check_encoder_block(Block)
     assert checks.check_vit(ByLoop)
     assert checks.check_teacher(teacher(lambda name: name.startswith("backbone.")))

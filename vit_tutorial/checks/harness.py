@@ -21,7 +21,7 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -230,11 +230,12 @@ def answers(work: Any, case: Case) -> Result:
 
 
 def _plain(answer: Any) -> Any:
-    """Numbers without their wrapping: an array, a tensor, a range, a list of tensors."""
+    """Numbers without their wrapping: an array, a tensor, a range, a list of tensors; a tuple stays one."""
     if isinstance(answer, (np.ndarray, np.generic, Tensor)):
         return answer.tolist()
     if isinstance(answer, (tuple, list, range)):
-        return [_plain(part) for part in answer]
+        parts = [_plain(part) for part in answer]
+        return tuple(parts) if isinstance(answer, tuple) else parts
     return answer
 
 
@@ -866,7 +867,7 @@ def _numbers(tried: _Tried, wrong: list[int]) -> dict[str, list[Pair]]:
             if name in BESIDE or name.startswith("gradient"):
                 continue
             many = isinstance(expected, (tuple, list))
-            got = as_parts(outcome.get(name), len(expected)) if many else [outcome.get(name)]
+            got = _parts(expected, outcome.get(name)) if many else [outcome.get(name)]
             for index, (a, b) in enumerate(zip(expected if many else [expected], got or [], strict=False)):
                 tensor = as_tensor(b)
                 if tensor is None or tensor.is_meta:
@@ -875,6 +876,14 @@ def _numbers(tried: _Tried, wrong: list[int]) -> dict[str, list[Pair]]:
                     pair = (a, tensor.to(a.device), inputs, tried.cases[i].label)
                     found.setdefault(f"{name}[{index}]" if many else name, []).append(pair)
     return found
+
+
+def _parts(expected: Sequence[Any], got: Any) -> list[Any] | None:
+    """The parts of a result that should have several; a tensor may hold them all, or be one of them, and no more."""
+    stacked = isinstance(got, (Tensor, np.ndarray))
+    if stacked and any(isinstance(x, Tensor) and shape(x) != tuple(got.shape[1:]) for x in expected):
+        return None
+    return as_parts(got, len(expected))
 
 
 def _inputs(exercise: Exercise, case: Case) -> dict[str, Any]:

@@ -191,8 +191,9 @@ def _patchify_cases() -> list[Case]:
     shapes: list[tuple[tuple[int, ...], lesson.Size]]
     # All lengths differ (images, channels, rows, columns, P, Q, N, C*P*Q), so that a shape shows what was mixed up.
     shapes = [((1, 1, 4, 6), 2), ((2, 3, 20, 28), 4), ((3, 2, 28, 30), (4, 5)), ((5, 4, 6, 6), (3, 2))]
-    # High ones, one patch an image, patches of one pixel.
-    shapes += [((1, 2, 48, 22), (4, 2)), ((2, 3, 4, 5), (4, 5)), ((2, 3, 5, 4), 1)]
+    # High ones with more than 14 × 14 patches, one patch an image, patches of one pixel, of one number; only squares.
+    shapes += [((1, 2, 64, 34), (4, 2)), ((2, 3, 4, 5), (4, 5)), ((2, 3, 5, 4), 1), ((3, 1, 4, 5), 1)]
+    shapes += [((2, 3, 8, 8), 4)]
     return [Case(f"images {shape}, patch_size={size}", (_images(*shape), size)) for shape, size in shapes]
 
 
@@ -360,7 +361,8 @@ def check_patchify(fn: Callable[..., Tensor]) -> bool:
 def _unpatchify_cases() -> list[Case]:
     sizes: list[tuple[tuple[int, int], lesson.Size, tuple[int, int]]]
     sizes = [((1, 1), 2, (4, 6)), ((2, 3), 4, (20, 28)), ((3, 2), (4, 5), (28, 30)), ((5, 4), (3, 2), (6, 6))]
-    sizes += [((1, 2), (4, 2), (48, 22)), ((2, 3), (4, 5), (4, 5)), ((2, 3), 1, (5, 4))]
+    sizes += [((1, 2), (4, 2), (64, 34)), ((2, 3), (4, 5), (4, 5)), ((2, 3), 1, (5, 4)), ((3, 1), 1, (4, 5))]
+    sizes += [((2, 3), 4, (8, 8))]
     made = []
     for (B, C), size, (H, W) in sizes:
         patches = lesson.patchify(_images(B, C, H, W), size)
@@ -643,6 +645,8 @@ def _overlapping(images: Tensor, patch_size: int, stride: int) -> Tensor:
 
 def _overlapping_cases() -> list[Case]:
     sizes = [((1, 1, 4, 5), 2, 1), ((2, 3, 8, 12), 4, 2), ((2, 4, 9, 12), 3, 2), ((3, 2, 12, 9), 4, 3)]
+    # Images as high as a patch, as wide as one, and square ones.
+    sizes += [((2, 3, 4, 9), 4, 2), ((2, 2, 7, 3), 3, 2), ((2, 3, 8, 8), 4, 3)]
     made = [
         Case(f"images {shape}, patch_size={size}, stride={stride}", (_images(*shape), size, stride))
         for shape, size, stride in sizes

@@ -467,13 +467,15 @@ def _in_words(module: nn.Module, weights: dict[str, Tensor]) -> Result:
     own = {name.rpartition(".")[2]: p for name, p in module.named_parameters() if "patches" not in name}
     found = {name: p.numel() for name, p in own.items()}
     dim, tokens = weights["cls_token"].shape[2], weights["position"].shape[1]
-    cls = found.get("cls_token", 0)
-    token = {0: "no nn.Parameter", dim: "one vector"}.get(cls, f"{cls // dim} vectors")
-    rows = found.get("position", 0) // dim
+    cls, rows = (found.get(name, 0) // dim for name in SOUND)
+    token = {0: "no nn.Parameter", 1: "one vector"}.get(cls, f"{cls} vectors")
     table = {0: "no nn.Parameter", tokens: "a row a token", tokens - 1: "a row a patch"}.get(rows, f"{rows} rows")
-    if cls > dim and cls % dim == 0:
+    if cls > 1 and own["cls_token"].shape == (cls, 1, dim):
         token = "one vector for each image of a batch"
     said = {"cls_token": token, "position": table}
+    for name, p in own.items():
+        if name in said and p.numel() % dim:
+            said[name] = f"of shape {shape(p)}"
     for name, words in said.items():
         if words == SOUND[name] and own[name].shape != weights[name].shape:
             raise Fault(f"{name} is {words}, but of shape {shape(own[name])}, expected {shape(weights[name])}")
@@ -487,12 +489,15 @@ def _start(work: Any, case: Case) -> Result:
         return {}
     mean, std, peak = spread(found["position"])
     normal_shape = 2.1 < peak < 4  # 1.8 for uniform numbers, 2.4 for normal ones cut off at two standard deviations
+    if std:  # the absolute values of normal numbers have a skewness of 1
+        normal_shape &= abs(((found["position"].double() - mean) / std).pow(3).mean().item()) < 0.3
     words = "normal, with a standard deviation of 0.02"
     if not (abs(std - 0.02) < 0.001 and abs(mean) < 0.002 and normal_shape):
         words = f"{'normal' if normal_shape else 'not normal'}, with a standard deviation of {std:.2g}"
         words += f" and a mean of {mean:.1g}" if abs(mean) > 0.1 * std else ""
         words = words if std else f"all {mean:.1g}"
     rows = found["position"].reshape(-1, case.build[-1])
+    uneven = 0.0
     for axis, name in enumerate(("tokens", "channels")):
         # The spread of 40 normal numbers is that far off less than once in a hundred million times.
         apart, lines = rows.std(1 - axis), rows.movedim(axis, 0)
@@ -500,8 +505,11 @@ def _start(work: Any, case: Case) -> Result:
             words = f"the same for all {name}"
             break
         if std and bool(((apart < 0.3 * std) | (apart > 1.8 * std)).any()):
-            words = f"another one for some {name} than for others"
-        elif std and len({tuple(line) for line in lines.tolist()}) < len(lines):
+            # What differs from token to token differs less from channel to channel.
+            ratio = (apart.max() / apart.min()).item() if apart.min() else math.inf
+            if ratio > uneven:
+                uneven, words = ratio, f"another one for some {name} than for others"
+        elif std and not uneven and len({tuple(line) for line in lines.tolist()}) < len(lines):
             words = f"the same for some {name} as for others"
     again = staleness(lambda: dict(work(*case.build).named_parameters())[_own_name(work(*case.build))])
     cls = "zeros" if not found["cls_token"].any() else "numbers that aren't zero"
@@ -723,8 +731,8 @@ EMBEDDINGS = Exercise(
         ),
         Mistake(
             "positions that start the same each time",
-            "A seed is set in your class, or nothing is drawn. Each new layer should draw positions of its own; set a "
-            "seed outside, if you want to repeat a run.",
+            "A seed is set in your class, or what was drawn once is kept for all layers, or nothing is drawn. Each new "
+            "layer should draw positions of its own; set a seed outside, if you want to repeat a run.",
             "2 · The real size",
             _SameEachTime,
         ),
@@ -780,7 +788,16 @@ SINCOS_POSITIONS = Exercise(
     right=lesson.sincos_position_embedding,
     cases=lambda: [
         Case(f"grid={grid}, dim={dim}", (grid, dim))
-        for grid, dim in [((2, 3), 8), ((3, 2), 16), ((1, 5), 12), ((4, 5), 24), ((3, 2), 8), ((2, 140), 8)]
+        for grid, dim in [
+            ((2, 3), 8),
+            ((3, 2), 16),
+            ((1, 5), 12),
+            ((4, 5), 24),
+            ((3, 2), 8),
+            ((2, 140), 8),
+            ((7, 7), 32),
+            ((9, 1), 12),
+        ]
     ],
     observe=call,
     mistakes=(
@@ -959,7 +976,7 @@ def _resize_cases() -> list[Case]:
     made = []
     sizes = [((2, 3), (4, 6), 5), ((5, 2), (3, 7), 4), ((3, 5), (4, 2), 6), ((4, 3), (2, 6), 5), ((4, 3), (4, 3), 5)]
     sizes += [((3, 4), (3, 6), 5), ((5, 2), (3, 2), 6), ((3, 6), (3, 4), 5)]  # one of the axes stays as long as it was
-    sizes += [((3, 4), (1, 1), 5)]
+    sizes += [((3, 4), (1, 1), 5), ((1, 1), (2, 3), 4), ((1, 4), (3, 2), 5), ((3, 3), (5, 5), 4)]
     for old, new, dim in sizes:
         position = normal(1, 1 + old[0] * old[1], dim, seed=dim)
         made.append(Case(f"position {tuple(position.shape)}, {old} -> {new}", (position, old, new)))
@@ -1193,7 +1210,8 @@ def _stretch_by(**options: Any) -> Callable[..., Tensor]:
 
 def _stretch_cases() -> list[Case]:
     sizes = [((2, 4, 1), (4, 6)), ((3, 2, 5), (4, 6)), ((6, 7, 3), (4, 2)), ((2, 3, 5), (1, 4)), ((1, 4, 2), (3, 1))]
-    sizes += [((3, 5, 2), (3, 7)), ((4, 3, 2), (2, 6))]
+    sizes += [((3, 5, 2), (3, 7)), ((4, 3, 2), (2, 6)), ((3, 1, 2), (2, 4)), ((3, 3, 2), (4, 4)), ((3, 4, 2), (3, 4))]
+    sizes += [((4, 3, 2), (1, 1))]
     return [Case(f"grid {shape} -> {size}", (normal(*shape), size)) for shape, size in sizes]
 
 

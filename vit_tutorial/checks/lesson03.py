@@ -165,7 +165,10 @@ def check_attention_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
 def _attention_cases() -> list[Case]:
     shapes = [((4, 3), (5, 3), (5, 2)), ((2, 3, 4), (2, 5, 4), (2, 5, 6)), ((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4)),
               ((3, 3), (3, 3), (3, 3)), ((2, 4, 4), (2, 4, 4), (2, 4, 4)),
-              ((2, 3, 6), (2, 45, 6), (2, 45, 5))]  # fmt: skip
+              ((2, 3, 6), (2, 45, 6), (2, 45, 5)),
+              # Axes of length 1 stay: a batch, queries and keys. And many axes in front.
+              ((1, 2, 1, 3), (1, 2, 1, 3), (1, 2, 1, 2)),
+              ((2, 1, 3, 2, 4), (2, 1, 3, 5, 4), (2, 1, 3, 5, 3))]  # fmt: skip
     cases = [
         Case(f"q {a}, k {b}, v {c}", (normal(*a, seed=1), normal(*b, seed=2), normal(*c, seed=3))) for a, b, c in shapes
     ]
@@ -230,19 +233,21 @@ def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
         return ""
     case, right, theirs = wrong[0]
     output, weights = (x.double() for x in theirs["result"])
+    of = f" (with {case.label})"
     if equal(weights, right["result"][1], ATTENTION):
-        return "Your weights are right. What you do with them and the values isn't: the output is weights @ v."
+        return f"Your weights are right. What you do with them and the values isn't: the output is weights @ v{of}."
     mixed = equal(output, weights @ case.args[2].double(), ATTENTION)
     rest = "your output is these weights times v, as it should be" if mixed else "nor is your output these weights @ v"
     if bool((weights == 0).any()) and bool((right["result"][1] > 1e-6).all()):
-        return f"{int((weights == 0).sum())} of {weights.numel()} weights are 0: no key is left out. Besides, {rest}."
+        many = int((weights == 0).sum())
+        return f"{many} of {weights.numel()} weights are 0, and none should be{of}. Besides, {rest}."
     if bool((weights > 0).all()):
         # Up to a number for each row, the logarithm of a softmax is what was put in.
         a, b = (x.log() - x.log().mean(-1, keepdim=True) for x in (weights, right["result"][1].double()))
         factor = ((a * b).sum() / (b * b).sum()).item()
-        if torch.allclose(a, factor * b, atol=1e-3):
-            return f"Your weights belong to scores that are {factor:.3g} times the right ones; {rest}."
-    return f"It is the weights that are wrong: they aren't the softmax of q kᵀ / √d; {rest}."
+        if torch.allclose(a, factor * b, atol=1e-3) and abs(factor - 1) > 0.005:
+            return f"Your weights belong to scores that are {factor:.3g} times the right ones{of}; {rest}."
+    return f"It is the weights that are wrong: they aren't the softmax of q kᵀ / √d{of}; {rest}."
 
 
 def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
@@ -261,21 +266,22 @@ def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     a, b = (x.unflatten(-1, (heads, -1)).movedim(2, 0) for x in (a, b))
     some = [str(i) for i in range(heads) if torch.allclose(a[i], b[i], atol=1e-3)]
     if some:
-        return f"In front of the projection only head {', '.join(some)} of {heads} is right."
+        return f"In front of the projection only head {', '.join(some)} of {heads} is right (with {case.label})."
     inputs = {"the right heads": b}
-    seen = symptom([(b, a, inputs, case.label)], 1e-3, EXACT)
+    seen = symptom([(b, a, inputs, case.label)], 1e-3, EXACT, others=len(wrong) > 1)
     if seen:
         return f"In front of the projection, with axes (h, B, T, d): {seen}"
     thirds = nn.functional.linear(case.args[0], case.weights["qkv.weight"], case.weights["qkv.bias"])
     values = _split(thirds.chunk(3, dim=-1)[2], heads)
     low, high = values.double().amin(2).movedim(1, 0), values.double().amax(2).movedim(1, 0)
     inside = bool(((a > low.unsqueeze(2) - 1e-3) & (a < high.unsqueeze(2) + 1e-3)).all())
+    where = f"In front of the projection, with {case.label}, your heads"
     return (
-        "In front of the projection, your heads are within the range of the right values, as any weighted mean is: "
-        "look at the number of heads, the scores, the scale and the softmax."
+        f"{where} are within the range of the right values, as any weighted mean is: look at the number of heads, the "
+        "scores, the scale and the softmax."
         if inside
-        else "In front of the projection, your heads hold numbers that no weighted mean of their values can give: look "
-        "at the order of q, k, v, at the cut into heads, and at the softmax."
+        else f"{where} hold numbers that no weighted mean of their values can give: look at the order of q, k, v, at "
+        "the cut into heads, and at the softmax."
     )
 
 
@@ -514,6 +520,7 @@ SPLIT_HEADS = Exercise(
             ((2, 4, 5), 5),
             ((3, 4, 8), 4),
             ((1, 3, 24), 12),
+            ((2, 1, 6), 3),
         ]
     ],
     observe=call,
@@ -580,6 +587,9 @@ MERGE_HEADS = Exercise(
             (2, 5, 5, 3),
             (2, 3, 4, 1),
             (1, 12, 3, 2),
+            (2, 3, 4, 3),
+            (2, 3, 4, 4),
+            (2, 1, 3, 1),
         ]
     ],
     observe=call,
@@ -640,7 +650,8 @@ def check_merge_heads(fn: Callable[..., Tensor]) -> bool:
 
 def _layer_cases() -> list[Case]:
     made = []
-    for (B, T, D), heads in [((1, 4, 6), 3), ((3, 5, 8), 2), ((2, 4, 12), 1), ((4, 3, 10), 5), ((1, 40, 6), 2)]:
+    sizes = [((1, 4, 6), 3), ((3, 5, 8), 2), ((2, 4, 12), 1), ((4, 3, 10), 5), ((1, 40, 6), 2), ((2, 1, 6), 3)]
+    for (B, T, D), heads in [*sizes, ((2, 3, 24), 12)]:
         weights = random_weights(MultiHeadSelfAttention(D, heads))
         made.append(Case(f"x {(B, T, D)}, num_heads={heads}", (normal(B, T, D),), (D, heads), weights))
     first = made[0]
@@ -1104,6 +1115,7 @@ def _chunk_cases() -> list[Case]:
         (2, 9, 8, 3, 1, 1.0),
         (2, 6, 6, 3, 4, 1.0),
         (1, 4, 45, 3, 8, 1.0),
+        (2, 3, 5, 4, 7, 1.0),
     ]
     cases = [
         Case(
@@ -1129,6 +1141,8 @@ def _observe_chunks(work: Any, case: Case) -> Result:
             found = shape[-2:] == (keys, keys)
         else:
             found = keys in shape[1:] and not (shape[-1] == q.shape[2] and keys not in shape[-1:])
+        if chunk > 1:  # else there may be as many chunks as keys
+            found = found or shape in ((keys,), (keys, queries))  # of one query, or of one image
         if keys > chunk and found:
             whole = "all queries" if queries in shape else "some queries"
             said = f"the powers of all {keys} keys are there at once, for {whole} (a tensor of shape {shape})"
@@ -1137,8 +1151,9 @@ def _observe_chunks(work: Any, case: Case) -> Result:
         if len(shape) > 2 and chunk < shape[-1] < keys and (shape[-2] == queries or shape[-1] not in apart):
             said = f"the powers of {shape[-1]} keys are there at once (a tensor of shape {shape})"
             raise Fault(f"{said}: take {chunk} keys at a time")
-    for shape in operations.shapes("matmul", "bmm", "einsum", "baddbmm", "tensordot", "sum"):
-        if keys > chunk and shape[-2:] in ((queries, keys), (keys, queries)):  # queries, keys and width all differ
+    for _, shape in operations.seen:
+        # Queries, keys, width and batch all differ, so that nothing else has these lengths.
+        if keys > chunk and shape[-2:] in ((queries, keys), (keys, queries)):
             said = f"the scores of all {keys} keys are there at once (a tensor of shape {shape})"
             raise Fault(f"{said}: take {chunk} keys at a time")
     return observed
@@ -1181,7 +1196,7 @@ def _own_maximum(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
 
 
 def _full_chunks(x: Tensor, chunk: int) -> list[Tensor]:
-    return [x[..., i * chunk : (i + 1) * chunk, :] for i in range(max(x.shape[-2] // chunk, 1))]
+    return [x[..., i * chunk : (i + 1) * chunk, :] for i in range(x.shape[-2] // chunk)]
 
 
 def _filled_up(x: Tensor, chunk: int) -> Any:

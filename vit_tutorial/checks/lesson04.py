@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.checks.chance import staleness
+from vit_tutorial.checks.chance import far, staleness
 from vit_tutorial.checks.compare import as_tensor
 from vit_tutorial.checks.harness import (
     Case,
@@ -188,6 +188,9 @@ def _gelu_cases() -> list[Case]:
         Case("x (1, 4), twice as spread", (2 * normal(1, 4, seed=1),)),
         Case("x from -30 to 30", (large,)),
         Case("x (3, 1)", (normal(3, 1),)),
+        Case("x (2, 1, 3, 1, 2)", (normal(2, 1, 3, 1, 2),)),
+        # No number is large, so that a constant with too few digits shows.
+        Case("x from -2 to 2", (torch.linspace(-2, 2, 9),)),
         Case("x (), a single number", (torch.tensor(0.7),)),
     ]
 
@@ -207,13 +210,15 @@ def _multiplied_by(wrong: list[tuple[Case, Result, Result]]) -> str:
     if x.ndim > 1 or got is None or got.shape != x.shape or not got.isfinite().all():
         return ""
     got = got.detach().double()
-    if torch.allclose(got * (y @ y), y * (got @ y), atol=1e-3):  # a factor for all: that is told elsewhere
+    factor = (got @ y) / (y @ y)
+    if abs(factor - 1) > 1e-3 and torch.allclose(got, y * factor, atol=1e-3):  # for all: that is told elsewhere
         return ""
     at = [i for i, number in enumerate(x.tolist()) if number in (-2, -1, 1, 2)]
     yours, wanted = (", ".join(f"{(z[i] / x[i]).item():.3f}" for i in at) for z in (got, y))
     if yours == wanted:
         i = int((got - y).abs().argmax())
-        return f"At x = -2, -1, 1, 2 you are right. Farthest off is x = {x[i]:g}: {got[i]:.5g}, in place of {y[i]:.5g}."
+        said = f"Farthest off is x = {x[i]:g}: {got[i]:.8g}, in place of {y[i]:.8g}."
+        return f"To three digits you are right at x = -2, -1, 1, 2. {said}"
     return (
         f"GELU multiplies x by a share between 0 and 1. At x = -2, -1, 1, 2 you multiply by {yours}; it should be "
         f"{wanted}."
@@ -224,6 +229,7 @@ GELU = Exercise(
     name="gelu",
     lesson="04",
     points=3,
+    tolerance=1e-6,
     right=F.gelu,
     cases=_gelu_cases,
     observe=call,
@@ -364,6 +370,7 @@ GELU_TANH = Exercise(
     name="gelu_tanh",
     lesson="04",
     points=3,
+    tolerance=1e-6,
     right=_tanh_gelu,
     cases=_gelu_cases,
     observe=call,
@@ -551,10 +558,12 @@ def _observe_mlp(work: Any, case: Case) -> Result:
         return {"layers": _WIDER} | layer(work, case)
     adopt(module, case.weights, {})
     x = case.args[0]
-    in_eval, training = module.eval()(x), module.train()
+    module.eval()
+    in_eval = module(x)
+    again, training = module(x), module.train()
     given = x.clone().requires_grad_()
     outputs = training(given)
-    for output in (in_eval, outputs):
+    for output in (in_eval, again, outputs):
         if not isinstance(output, Tensor) or output.shape != x.shape:
             got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise Fault(f"the result must have the shape of x, {tuple(x.shape)}, got {got}")
@@ -563,16 +572,37 @@ def _observe_mlp(work: Any, case: Case) -> Result:
     gradients = torch.autograd.grad(outputs[..., 0].sum(), given, allow_unused=True) if graph else [None]
     passes = gradients[0] is not None and bool(gradients[0][fallen].any())
     return {
-        "what the first output can be, in eval mode,": _values(in_eval[..., 0]),
+        "what the first output can be, in eval mode,": _values(torch.stack([in_eval, again])[..., 0]),
         "what the first output can be, in training,": _values(outputs[..., 0]),
         "what falls of the token and of its hidden units": _falls(outputs.detach()),
         "the gradient of what falls": Words("not zero" if passes else "zero"),
         "each draw": staleness(lambda: training(x).detach()) or "fresh",
+        **_shares(torch.stack([training(x).detach() for _ in range(5)]), dropout),
     }
+
+
+def _shares(outputs: Tensor, p: float) -> Result:
+    """Whether as many numbers fall as should, after the second layer and, of what is left, after the GELU."""
+    if not _falls(outputs[0]).startswith("each"):  # then there are too few draws
+        return {}
+    bias = _READABLE["fc2.bias"] / (1 - p)  # what is left of an output whose hidden unit fell
+    last = outputs == 0
+    hidden = ~last & ((outputs - bias).abs() < 1e-4)
+    counts = {"GELU": (hidden, int((~last).sum())), "second layer": (last, outputs.numel())}
+    words = {}
+    for name, (fallen, many) in counts.items():
+        hits = int(fallen.sum())
+        amount = "as asked" if not far(hits, many, p) else "too small" if hits < many * p else "too large"
+        words[f"the share that dropout sets to 0 after the {name}"] = Words(amount)
+    return words
 
 
 def _falls(outputs: Tensor) -> str:
     """Whether the two outputs of a token fall together, by how many different pairs there are."""
+    fallen = outputs == 0
+    for axis in range(outputs.ndim - 1):
+        if fallen.any() and bool((fallen == fallen.narrow(axis, 0, 1)).all()):
+            return f"not each number by itself (the same all along axis {axis})"
     pairs = len({tuple(row) for row in (outputs.flatten(0, -2) * 1000).round().int().tolist()})
     return "each number by itself" if pairs > 4 else f"not each number by itself (only {pairs} different results)"
 
@@ -930,10 +960,11 @@ def check_mlp(cls: type[nn.Module]) -> bool:
 
 def _pieces_cases() -> list[Case]:
     made = []
-    for shape, M, pieces in [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 3, 5), 11, 4), ((3, 4), 5, 4)]:
+    sizes: list[tuple[tuple[int, ...], int, int]]
+    sizes = [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 3, 5), 11, 4), ((3, 4), 5, 4)]
+    for shape, M, pieces in [*sizes, ((2, 1, 3, 4), 7, 3), ((5,), 7, 3)]:
         D = shape[-1]
-        sizes = [shape, (M, D), (M,), (D, M), (D,)]
-        tensors = [normal(*size, seed=seed) for seed, size in enumerate(sizes)]
+        tensors = [normal(*size, seed=seed) for seed, size in enumerate([shape, (M, D), (M,), (D, M), (D,)])]
         made.append(Case(f"x {shape}, M = {M}, pieces={pieces}", (*tensors, pieces)))
     return made
 
@@ -948,7 +979,9 @@ def _observe_pieces(work: Any, case: Case) -> Result:
     tokens, M, pieces = math.prod(case.args[0].shape[:-1]), case.args[1].shape[0], case.args[5]
     # In no case is D the number of tokens, so that only a hidden layer has this last axis and as many numbers. Of some
     # of the tokens alone, it is told by its bend.
-    whole = [shape for _, shape in operations.seen if shape[-1:] == (M,) and math.prod(shape) == tokens * M]
+    # (Of a single token it is as long as b1.)
+    seen = operations.seen if tokens > 1 else []
+    whole = [shape for _, shape in seen if shape[-1:] == (M,) and math.prod(shape) == tokens * M]
     whole += [shape for shape in operations.shapes(*_BENDS) if shape[-1:] == (M,)]
     if pieces > 1 and whole:
         said = f"all M = {M} hidden units are there at once (a tensor of shape {whole[0]})"
