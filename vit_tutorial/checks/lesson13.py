@@ -297,6 +297,7 @@ def _colour_cases() -> list[Case]:
     extremes[:, :2, :, :2] = 0  # blue, then white
     steps = torch.arange(2 * 3 * 2 * 4).view(2, 3, 2, 4) * 5 % 9 / 8  # where a level begins: 0, 1/8, ..., 1
     begun = steps.repeat_interleave(2, 2).repeat_interleave(2, 3)
+    begun = torch.cat([begun, (begun[:1] - 1e-4).clamp(min=0)])  # and just below
     return [
         *cases,
         Case("a blue patch and a white one, P = 2", (extremes, 2)),
@@ -504,10 +505,11 @@ def _spoil_cases() -> list[Case]:
 
 def _at_the_bounds() -> Case:
     """Fates of just 0.8 and 0.9, in float64: in float32 0.9 is a little less. In the second image none is chosen."""
-    fate = torch.tensor([[0.0, 0.8, 0.9, 1.0, 0.5], [0.0, 0.8, 0.9, 1.0, 0.85]], dtype=torch.float64)
-    chosen = torch.tensor([[True] * 5, [False] * 5])
-    other = torch.tensor([[3, 4, 0, 1, 2], [1, 2, 3, 4, 0]])
-    return Case("fates of just 0, 0.8, 0.9 and 1", (normal(2, 5, 3, seed=14), chosen, fate, other, normal(3, seed=24)))
+    fates = [[0.0, 0.8, 0.9, 1.0, 0.5, 0.799, 0.899], [0.0, 0.8, 0.9, 1.0, 0.85, 0.801, 0.901]]
+    chosen = torch.tensor([[True] * 7, [False] * 7])
+    other = torch.tensor([[3, 4, 0, 5, 6, 2, 1], [1, 2, 3, 4, 5, 6, 0]])
+    args = (normal(2, 7, 3, seed=14), chosen, torch.tensor(fates, dtype=torch.float64), other, normal(3, seed=24))
+    return Case("fates of just 0, 0.8, 0.9 and 1", args)
 
 
 _right_spoil = _make_spoil()
