@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import math
 import re
 from typing import ClassVar
 
@@ -211,6 +212,53 @@ def chosen_by_sums(runs):
     return found
 
 
+def chosen_among(kept, best=lambda own: np.mean([run["held_out"] for run in own])):
+    """The best rate of those that ``kept`` says, given a model's runs by their rate."""
+
+    def fair_comparison(runs):
+        found = {}
+        for model in {run["model"] for run in runs}:
+            groups = {}
+            for run in runs:
+                if run["model"] == model:
+                    groups.setdefault(run["rate"], []).append(run)
+            rate = max(kept(groups) or groups, key=lambda rate: best(groups[rate]))
+            found[model] = rate, np.mean([run["test"] for run in groups[rate]])
+        return found
+
+    return fair_comparison
+
+
+def with_all_their_runs(groups):
+    return [rate for rate in groups if len(groups[rate]) == max(map(len, groups.values()))]
+
+
+def with_runs(least):
+    return lambda groups: [rate for rate in groups if len(groups[rate]) >= least]
+
+
+def by_common_seeds(runs):
+    seeds = {}
+    for run in runs:
+        seeds.setdefault(run["model"], {}).setdefault(run["rate"], set()).add(run["seed"])
+    common = {model: set.intersection(*rates.values()) for model, rates in seeds.items()}
+    chosen = fair_by_groups([run for run in runs if run["seed"] in common[run["model"]]])
+    return {model: fair_by_groups([run for run in runs if (run["model"], run["rate"]) == (model, rate)])[model]
+            for model, (rate, _) in chosen.items()}  # fmt: skip
+
+
+def divided_by_two(runs):
+    """The sums over the seeds, divided as if there were always two of them."""
+    groups = {}
+    for run in runs:
+        groups.setdefault(run["model"], {}).setdefault(run["rate"], []).append(run)
+    found = {}
+    for model, rates in groups.items():
+        rate = max(rates, key=lambda rate: sum(run["held_out"] for run in rates[rate]) / 2)
+        found[model] = rate, sum(run["test"] for run in rates[rate]) / 2
+    return found
+
+
 def rounded(runs):
     return {model: (rate, round(accuracy, 2)) for model, (rate, accuracy) in fair_by_groups(runs).items()}
 
@@ -332,6 +380,14 @@ def smallest_from_one(cost, loss, exponents):
 def cut_off(sizes, factor):
     new = grown_by_hand(sizes, factor)
     return new | {"mlp_dim": int(new["dim"] * (sizes["mlp_dim"] / sizes["dim"]))}
+
+
+def halves_down(sizes, factor):
+    return grown_by_hand(sizes, factor) | {"depth": max(1, math.ceil(sizes["depth"] * factor - 0.5))}
+
+
+def up_from_nearly_a_half(sizes, factor):
+    return grown_by_hand(sizes, factor) | {"depth": max(1, math.floor(sizes["depth"] * factor + 0.505))}
 
 
 def angles_along_the_heads(x, angles):
@@ -595,6 +651,16 @@ ONCE_PASSED = [
     ("two_d_positions", positions_of_the_package, "the package's own GridPosition"),
     ("relative_bias", bias_of_the_package, "the package's own RelativeBias"),
     ("grown_sizes", grown_by_the_package, "the package's own grown"),
+    ("fair_comparison", chosen_among(with_all_their_runs), "You chose the rate 0.01."),  # once told as a sum
+    ("fair_comparison", chosen_among(with_runs(3)), "You chose the rate 0.01."),
+    ("fair_comparison", chosen_among(with_runs(2)), "You chose the rate 0.1."),
+    ("fair_comparison", chosen_among(dict, lambda own: np.mean([r["held_out"] ** 2 for r in own])), "of 'b'"),
+    ("fair_comparison", chosen_among(dict, lambda own: np.mean(list({r["held_out"] for r in own}))), "of 'b'"),
+    ("fair_comparison", chosen_among(sorted, lambda own: round(np.mean([r["held_out"] for r in own]), 1)), "of 'b'"),
+    ("fair_comparison", by_common_seeds, "You chose the rate 0.001."),
+    ("fair_comparison", divided_by_two, "You chose the rate 0.01."),  # once: "The rates are right"
+    ("grown_sizes", halves_down, "depth is 2 and should be 3 (with depth 4, width 64, factor 0.625)"),
+    ("grown_sizes", up_from_nearly_a_half, "depth is 3 and should be 2 (with depth 8,"),
     ("fair_comparison", chosen_by_sums, "a sum in place of a mean"),
     ("fair_comparison", rounded, "The rates are right"),
     ("receptive_field", by_length(), "result is 4, expected 2"),
