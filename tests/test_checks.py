@@ -204,6 +204,23 @@ def test_what_holds_of_one_input_alone_is_told_with_its_name():
     assert seen == "Every number is 2 times the right one. (with the first input)"
 
 
+def test_a_factor_that_is_another_with_each_input_is_told_with_the_first_ones_name():
+    right = torch.tensor([0.3, 0.5, 0.9])
+    pairs = [(right, factor * right, {}, name) for factor, name in ((2, "the first input"), (3, "the second"))]
+    seen = symptoms.symptom(pairs, 1e-5, (symptoms._scaled,))
+    assert seen == "Every number is 2 times the right one. (with the first input)"
+
+
+def test_what_holds_of_some_of_the_wrong_inputs_is_told_with_the_firsts_name(capsys):
+    def adds_one_to_what_it_was_given(images, patch_size):
+        patches = right(images, patch_size)
+        images += 1.0
+        return patches  # a view of the images where one patch is the whole image
+
+    assert not checks.check_patchify(adds_one_to_what_it_was_given)
+    assert "Every number is 1 too large. (with images (2, 3, 4, 5), patch_size=(4, 5))" in said(capsys)
+
+
 def test_a_place_in_nested_lists_is_told_as_the_student_has_it(capsys):
     answers = CATALOGUE["embedding_numbers"].right
     rows = [list(row) for row in answers["z0"]]

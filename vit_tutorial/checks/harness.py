@@ -734,13 +734,12 @@ def _on_work(tried: _Tried) -> list[str]:
             f"{said} Is something of the first call kept for the next, or does it go wrong for these numbers alone?"
         ]
     parts = _numbers(tried, wrong)
-    others = any(isinstance(tried.outcomes[i], Fault) for i in wrong)
-    seen = _seen(parts, exercise, EXACT, others)
+    seen = _seen(parts, exercise, EXACT, len(wrong))
     if not seen and parts and tried.quick:
         fewest = min(len(tried.cases[i].weights) for i in wrong)
         fitting = [i for i in wrong if len(tried.cases[i].weights) == fewest]
         seen = _dependence(tried, max(fitting, key=lambda i: _size(tried.right[i])))
-    seen = seen or _told(tried, exercise.locate) or _seen(parts, exercise, WEAK, others)
+    seen = seen or _told(tried, exercise.locate) or _seen(parts, exercise, WEAK, len(wrong))
     return [f"What your numbers show: {seen}"] if seen else []
 
 
@@ -793,9 +792,10 @@ def _told(
         return ""
 
 
-def _seen(parts: dict[str, list[Pair]], exercise: Exercise, finders: tuple[Finder, ...], others: bool) -> str:
+def _seen(parts: dict[str, list[Pair]], exercise: Exercise, finders: tuple[Finder, ...], wrong: int) -> str:
+    """What the numbers of one part of the results show; ``wrong`` inputs are wrong in one part or another."""
     for name, pairs in parts.items():
-        if seen := symptom(pairs, exercise.tolerance, finders, others):
+        if seen := symptom(pairs, exercise.tolerance, finders, others=len(pairs) < wrong):
             return seen if name == "result" else f"{name}: {seen}"
     return ""
 

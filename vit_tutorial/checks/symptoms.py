@@ -25,7 +25,8 @@ _OR = " | "  # between what a factor may come from, until it is known what holds
 def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder], others: bool = False) -> str:
     """What holds of the student's results on all inputs, or at least on the first; "" if nothing is seen.
 
-    What holds of one input only is told with its name; ``others`` says that there are wrong ones beside the pairs.
+    What holds of one input only, or of each in another way, is told with the first one's name; ``others`` says that
+    there are wrong ones beside the pairs.
     """
     prepared = [
         (b.detach().double(), a.detach().double(), x, label) for b, a, x, label in pairs if b.numel() and a.numel()
@@ -37,7 +38,8 @@ def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder], othe
             continue  # between any two numbers there is a factor
         if found and all(found):
             told = _with_origin(found)
-            return f"{told} (with {prepared[0][3]})" if others else told
+            # Another factor, or other places, with each input: what is told holds of the first.
+            return f"{told} (with {prepared[0][3]})" if others or len(set(found)) > 1 else told
         if found and found[0] and not partly and finder not in WEAK:
             partly = f"{_without_origin(found[0])} (with {prepared[0][3]})"
     return partly
