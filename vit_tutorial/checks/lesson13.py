@@ -794,6 +794,17 @@ def _over_all_places(said: Tensor, images: Tensor, hidden: Tensor, patch_size: i
     return (_squared(said, wanted) * hidden[..., None]).mean()
 
 
+def _each_channel(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> Tensor:
+    channels = patchify(images, patch_size).unflatten(2, (images.shape[1], -1))  # (B, N, C, P*P)
+    mean, var = channels.mean(dim=3, keepdim=True), channels.var(dim=3, keepdim=True)
+    wanted = ((channels - mean) / (var + 1e-6).sqrt()).flatten(2)
+    return F.mse_loss(said[hidden], wanted[hidden])
+
+
+def _by_images(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> Tensor:
+    return _right_loss(said, images, hidden, patch_size) * hidden.sum() / len(images)
+
+
 def _whole_image(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> Tensor:
     mean, var = images.mean(dim=(2, 3), keepdim=True), images.var(dim=(2, 3), keepdim=True)
     wanted = patchify((images - mean) / (var + 1e-6).sqrt(), patch_size)
@@ -919,6 +930,45 @@ HIDDEN_LOSS = Exercise(
             "Each patch is normalised by itself, so that only its inner structure is asked for.",
             _QUARTER,
             _whole_image,
+        ),
+        Mistake(
+            "nothing added to the variance",
+            "Add 1e-6 to the variance, inside the root: a patch of one colour has none, and would be divided by 0.",
+            _QUARTER,
+            Slip(_make_loss, normal_=lambda p: (p - p.mean(dim=2, keepdim=True)) / p.var(dim=2, keepdim=True).sqrt()),
+        ),
+        Mistake(
+            "1e-6 added outside the root",
+            "The text adds it to the variance, and takes the root of the sum.",
+            _QUARTER,
+            Slip(
+                _make_loss,
+                normal_=lambda p: (p - p.mean(dim=2, keepdim=True)) / (p.var(dim=2, keepdim=True).sqrt() + 1e-6),
+            ),
+        ),
+        Mistake(
+            "each channel normalised by itself",
+            "A patch has one mean and one variance, over all its C · P · P values.",
+            _QUARTER,
+            _each_channel,
+        ),
+        Mistake(
+            "what the decoder said, normalised, too",
+            "The wanted pixels alone are normalised. What the decoder said is compared as it is.",
+            _QUARTER,
+            Slip(_make_loss, error=lambda said, wanted: (_own_spread(said) - wanted) ** 2),
+        ),
+        Mistake(
+            "the sum over a patch",
+            "The mean is over the values of a patch as well: divide by C · P · P, too.",
+            _QUARTER,
+            Slip(_make_loss, reduce=lambda errors: errors.sum(dim=1).mean()),
+        ),
+        Mistake(
+            "a mean over the images",
+            "Divide by the number of hidden patches, not by that of the images.",
+            _VISIBLE,
+            _by_images,
         ),
         Mistake(
             "absolute errors",
