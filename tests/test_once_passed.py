@@ -390,6 +390,45 @@ def up_from_nearly_a_half(sizes, factor):
     return grown_by_hand(sizes, factor) | {"depth": max(1, math.floor(sizes["depth"] * factor + 0.505))}
 
 
+def heads_up(sizes, factor):
+    heads = math.ceil(sizes["num_heads"] * factor)
+    dim = heads * (sizes["dim"] // sizes["num_heads"])
+    new = {"dim": dim, "num_heads": heads, "mlp_dim": dim * sizes["mlp_dim"] // sizes["dim"]}
+    return grown_by_hand(sizes, factor) | new
+
+
+def fit_by(errors, best=min):
+    """The line of each exponent, and the best by what ``errors`` makes of what it misses."""
+
+    def fit_law(cost, loss, exponents):
+        fits = []
+        for b in exponents.tolist():
+            a, c = np.polyfit(cost**-b, loss, 1)
+            fits.append((float(errors(a * cost**-b + c - loss)), a, b, c))
+        return best(fits)[1:]
+
+    return fit_law
+
+
+def smallest_on_the_way_back(fits):
+    return next((fits[i] for i in range(len(fits) - 1, 0, -1) if fits[i - 1][0] > fits[i][0]), fits[0])
+
+
+def without_those_far_off(cost, loss, floor):
+    y = (loss - floor).log()
+    near = (y - y.mean()).abs() < 2 * y.std()
+    return line_by_hand(cost[near], loss[near], floor) if len(cost) > 4 else line_by_hand(cost, loss, floor)
+
+
+def levels_a_little_up(images, patch_size):
+    levels = (8 * F.avg_pool2d(images, patch_size) + 1e-3).floor().clamp(0, 7).long()
+    return (64 * levels[:, 0] + 8 * levels[:, 1] + levels[:, 2]).flatten(1)
+
+
+def swapped_up_to_089(tokens, chosen, fate, other, mask_token):
+    return spoil_by_index(tokens, chosen, torch.where(fate >= 0.89, 0.95, fate), other, mask_token)
+
+
 def angles_along_the_heads(x, angles):
     if x.shape[1] == len(angles) < x.shape[2]:
         return turn_by_halves(x.transpose(1, 2), angles).transpose(1, 2)
@@ -659,6 +698,14 @@ ONCE_PASSED = [
     ("fair_comparison", chosen_among(sorted, lambda own: round(np.mean([r["held_out"] for r in own]), 1)), "of 'b'"),
     ("fair_comparison", by_common_seeds, "You chose the rate 0.001."),
     ("fair_comparison", divided_by_two, "You chose the rate 0.01."),  # once: "The rates are right"
+    ("fit_law", fit_by(lambda errors: errors.abs().pow(1.5).sum()), "8 runs, 75 exponents"),
+    ("fit_law", fit_by(lambda errors: F.huber_loss(errors, torch.zeros_like(errors), delta=0.5)), "75 exponents"),
+    ("fit_law", lambda cost, loss, exponents: fit_by_polyfit(cost, loss, exponents[:20]), "75 exponents"),
+    ("fit_law", fit_by(lambda errors: errors.square().sum(), smallest_on_the_way_back), "for these numbers alone?"),
+    ("law_from_floor", without_those_far_off, "one of them far off"),
+    ("spoil", swapped_up_to_089, "fates of just 0"),
+    ("colour_classes", levels_a_little_up, "just where a level begins"),
+    ("grown_sizes", heads_up, "num_heads is 20 and should be 19"),
     ("grown_sizes", halves_down, "depth is 2 and should be 3 (with depth 4, width 64, factor 0.625)"),
     ("grown_sizes", up_from_nearly_a_half, "depth is 3 and should be 2 (with depth 8,"),
     ("fair_comparison", chosen_by_sums, "a sum in place of a mean"),
