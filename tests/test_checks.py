@@ -8,12 +8,16 @@ import subprocess
 import sys
 import threading
 import time
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from solutions_05 import Stack
+from solutions_12 import matrix_by_loops
+from solutions_13 import classes_by_pooling
 from torch import nn
 from torch.nn import functional as F
 
@@ -585,6 +589,50 @@ def test_numbers_left_to_chance_are_called_so(capsys):
 
     assert not checks.check_patchify(shaky)
     assert "something in it is random" in said(capsys)
+
+
+def test_memory_that_was_never_filled_is_among_the_causes_of_changing_numbers(capsys):
+    def unfilled(fitted, loss, rows):
+        return torch.empty(rows.shape).random_(5) + fitted
+
+    assert not checks.check_redrawn_runs(unfilled)
+    assert "random, or was never filled (torch.empty)" in said(capsys)
+
+
+def test_of_nan_no_single_cause_is_asserted(capsys):
+    assert not checks.check_redrawn_runs(lambda fitted, loss, rows: fitted * (loss[rows] - 9).log())
+    assert "a root or a logarithm taken of a number for which there is none?" in said(capsys)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [10**5000, -(10**5000), 10**400, Decimal("0.1"), Fraction(1, 3), 1j, np.datetime64("2020")],
+    ids=["thousands", "minus thousands", "hundreds", "decimal", "fraction", "complex", "date"],
+)
+@pytest.mark.parametrize("name", ["scaling_numbers", "receptive_field", "grown_sizes", "redrawn_runs"])
+def test_no_number_is_too_strange_for_a_report(name, answer, capsys):
+    right = CATALOGUE[name].right
+    work = {"scaling_numbers": lambda: right | {"exponent": answer}}.get(name, lambda *args: answer)
+    assert not getattr(checks, f"check_{name}")(work)
+    assert "not yet" in said(capsys)
+
+
+def test_a_decimal_is_as_good_a_number(capsys):
+    right = CATALOGUE["scaling_numbers"].right
+    assert checks.check_scaling_numbers(lambda: {name: Decimal(str(value)) for name, value in right.items()})
+    said(capsys)
+
+
+def test_right_numbers_of_another_kind_are_not_said_to_stand_elsewhere(capsys):
+    assert not checks.check_colour_classes(lambda images, P: classes_by_pooling(images, P).double())
+    told = said(capsys)
+    assert "the numbers are right, but result is of dtype torch.float64" in told
+    assert "What your numbers show" not in told
+
+
+def test_a_sparse_result_is_as_good(capsys):
+    assert checks.check_conv_matrix(lambda kernel, size: matrix_by_loops(kernel, size).to_sparse())
+    said(capsys)
 
 
 def test_a_change_in_place_is_told_beside_wrong_numbers(capsys):

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import math
 import re
 from typing import ClassVar
 
@@ -335,6 +336,53 @@ def chosen_by_sums(runs):
     return found
 
 
+def chosen_among(kept, best=lambda own: np.mean([run["held_out"] for run in own])):
+    """The best rate of those that ``kept`` says, given a model's runs by their rate."""
+
+    def fair_comparison(runs):
+        found = {}
+        for model in {run["model"] for run in runs}:
+            groups = {}
+            for run in runs:
+                if run["model"] == model:
+                    groups.setdefault(run["rate"], []).append(run)
+            rate = max(kept(groups) or groups, key=lambda rate: best(groups[rate]))
+            found[model] = rate, np.mean([run["test"] for run in groups[rate]])
+        return found
+
+    return fair_comparison
+
+
+def with_all_their_runs(groups):
+    return [rate for rate in groups if len(groups[rate]) == max(map(len, groups.values()))]
+
+
+def with_runs(least):
+    return lambda groups: [rate for rate in groups if len(groups[rate]) >= least]
+
+
+def by_common_seeds(runs):
+    seeds = {}
+    for run in runs:
+        seeds.setdefault(run["model"], {}).setdefault(run["rate"], set()).add(run["seed"])
+    common = {model: set.intersection(*rates.values()) for model, rates in seeds.items()}
+    chosen = fair_by_groups([run for run in runs if run["seed"] in common[run["model"]]])
+    return {model: fair_by_groups([run for run in runs if (run["model"], run["rate"]) == (model, rate)])[model]
+            for model, (rate, _) in chosen.items()}  # fmt: skip
+
+
+def divided_by_two(runs):
+    """The sums over the seeds, divided as if there were always two of them."""
+    groups = {}
+    for run in runs:
+        groups.setdefault(run["model"], {}).setdefault(run["rate"], []).append(run)
+    found = {}
+    for model, rates in groups.items():
+        rate = max(rates, key=lambda rate: sum(run["held_out"] for run in rates[rate]) / 2)
+        found[model] = rate, sum(run["test"] for run in rates[rate]) / 2
+    return found
+
+
 def rounded(runs):
     return {model: (rate, round(accuracy, 2)) for model, (rate, accuracy) in fair_by_groups(runs).items()}
 
@@ -456,6 +504,53 @@ def smallest_from_one(cost, loss, exponents):
 def cut_off(sizes, factor):
     new = grown_by_hand(sizes, factor)
     return new | {"mlp_dim": int(new["dim"] * (sizes["mlp_dim"] / sizes["dim"]))}
+
+
+def halves_down(sizes, factor):
+    return grown_by_hand(sizes, factor) | {"depth": max(1, math.ceil(sizes["depth"] * factor - 0.5))}
+
+
+def up_from_nearly_a_half(sizes, factor):
+    return grown_by_hand(sizes, factor) | {"depth": max(1, math.floor(sizes["depth"] * factor + 0.505))}
+
+
+def heads_up(sizes, factor):
+    heads = math.ceil(sizes["num_heads"] * factor)
+    dim = heads * (sizes["dim"] // sizes["num_heads"])
+    new = {"dim": dim, "num_heads": heads, "mlp_dim": dim * sizes["mlp_dim"] // sizes["dim"]}
+    return grown_by_hand(sizes, factor) | new
+
+
+def fit_by(errors, best=min):
+    """The line of each exponent, and the best by what ``errors`` makes of what it misses."""
+
+    def fit_law(cost, loss, exponents):
+        fits = []
+        for b in exponents.tolist():
+            a, c = np.polyfit(cost**-b, loss, 1)
+            fits.append((float(errors(a * cost**-b + c - loss)), a, b, c))
+        return best(fits)[1:]
+
+    return fit_law
+
+
+def smallest_on_the_way_back(fits):
+    return next((fits[i] for i in range(len(fits) - 1, 0, -1) if fits[i - 1][0] > fits[i][0]), fits[0])
+
+
+def without_those_far_off(cost, loss, floor):
+    y = (loss - floor).log()
+    near = (y - y.mean()).abs() < 2 * y.std()
+    return line_by_hand(cost[near], loss[near], floor) if len(cost) > 4 else line_by_hand(cost, loss, floor)
+
+
+def levels_a_little_up(images, patch_size):
+    levels = (8 * F.avg_pool2d(images, patch_size) + 1e-3).floor().clamp(0, 7).long()
+    return (64 * levels[:, 0] + 8 * levels[:, 1] + levels[:, 2]).flatten(1)
+
+
+def swapped_up_to_089(tokens, chosen, fate, other, mask_token):
+    return spoil_by_index(tokens, chosen, torch.where(fate >= 0.89, 0.95, fate), other, mask_token)
 
 
 def angles_along_the_heads(x, angles):
@@ -815,6 +910,24 @@ ONCE_PASSED = [
     ("two_d_positions", positions_of_the_package, "the package's own GridPosition"),
     ("relative_bias", bias_of_the_package, "the package's own RelativeBias"),
     ("grown_sizes", grown_by_the_package, "the package's own grown"),
+    ("fair_comparison", chosen_among(with_all_their_runs), "You chose the rate 0.01."),  # once told as a sum
+    ("fair_comparison", chosen_among(with_runs(3)), "You chose the rate 0.01."),
+    ("fair_comparison", chosen_among(with_runs(2)), "You chose the rate 0.1."),
+    ("fair_comparison", chosen_among(dict, lambda own: np.mean([r["held_out"] ** 2 for r in own])), "of 'b'"),
+    ("fair_comparison", chosen_among(dict, lambda own: np.mean(list({r["held_out"] for r in own}))), "of 'b'"),
+    ("fair_comparison", chosen_among(sorted, lambda own: round(np.mean([r["held_out"] for r in own]), 1)), "of 'b'"),
+    ("fair_comparison", by_common_seeds, "You chose the rate 0.001."),
+    ("fair_comparison", divided_by_two, "You chose the rate 0.01."),  # once: "The rates are right"
+    ("fit_law", fit_by(lambda errors: errors.abs().pow(1.5).sum()), "8 runs, 75 exponents"),
+    ("fit_law", fit_by(lambda errors: F.huber_loss(errors, torch.zeros_like(errors), delta=0.5)), "75 exponents"),
+    ("fit_law", lambda cost, loss, exponents: fit_by_polyfit(cost, loss, exponents[:20]), "75 exponents"),
+    ("fit_law", fit_by(lambda errors: errors.square().sum(), smallest_on_the_way_back), "for these numbers alone?"),
+    ("law_from_floor", without_those_far_off, "one of them far off"),
+    ("spoil", swapped_up_to_089, "fates of just 0"),
+    ("colour_classes", levels_a_little_up, "just where a level begins"),
+    ("grown_sizes", heads_up, "num_heads is 20 and should be 19"),
+    ("grown_sizes", halves_down, "depth is 2 and should be 3 (with depth 4, width 64, factor 0.625)"),
+    ("grown_sizes", up_from_nearly_a_half, "depth is 3 and should be 2 (with depth 8,"),
     ("fair_comparison", chosen_by_sums, "a sum in place of a mean"),
     ("fair_comparison", rounded, "The rates are right"),
     ("receptive_field", by_length(), "result is 4, expected 2"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import numbers as numeric
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -118,10 +119,13 @@ def as_tensor(got: Any) -> Tensor | None:
     """A tensor of the numbers of a tensor, an array or a single number; None for anything else."""
     if isinstance(got, Tensor):
         return got.to_dense() if got.layout != torch.strided else got
-    if isinstance(got, (np.ndarray, np.generic)) and got.dtype != object:
-        return torch.as_tensor(np.array(got))
-    if isinstance(got, (bool, int, float)):
-        return torch.tensor(got)
+    try:
+        if isinstance(got, (np.ndarray, np.generic)) and got.dtype != object:
+            return torch.as_tensor(np.array(got))
+        if isinstance(got, (bool, int, float)):
+            return torch.tensor(got)
+    except (TypeError, ValueError):  # dates, whole numbers of many digits
+        pass
     return None
 
 
@@ -216,6 +220,8 @@ def _number_difference(expected: Any, got: Any, name: str, exercise: Exercise) -
         return f"{name} is {got}"
     if value is None:
         return f"{name} is {kind(got)}, expected a number"
+    if isinstance(value, int) and abs(value) > 10**300:  # more than a float can hold, and maybe than Python prints
+        return f"{name} is a whole number of {abs(value).bit_length() * math.log10(2):.0f} digits or so"
     # Of whole numbers that were counted none is nearly right.
     tolerance = min(exercise.tolerance, 1e-6) if isinstance(expected, int) and exercise.secret else exercise.tolerance
     close = abs(value - expected) <= tolerance * max(1.0, abs(expected))
@@ -229,6 +235,8 @@ def as_number(got: Any) -> Any:
     """A number, or what holds just one, as a number; None for anything else."""
     if isinstance(got, (Tensor, np.ndarray)) and math.prod(got.shape) == 1 and got.dtype != object:
         return got.detach().cpu().item() if isinstance(got, Tensor) else got.item()
+    if isinstance(got, Decimal):  # which no float can be subtracted from
+        return float(got)
     return got if isinstance(got, numeric.Number) and not isinstance(got, bool) else None
 
 
@@ -285,5 +293,8 @@ def digits(x: Any, many: int = 5) -> str:
 
 def short(x: Any, most: int = 200) -> str:
     """Anything on one line, cut off if it is long."""
-    text = " ".join(str(x).split()) if isinstance(x, BaseException) else " ".join(repr(x).split())
+    try:
+        text = " ".join(str(x).split()) if isinstance(x, BaseException) else " ".join(repr(x).split())
+    except Exception:  # a whole number of thousands of digits, or a class that can't be shown
+        return kind(x)
     return text if len(text) <= most else f"{text[:most]} …"

@@ -123,14 +123,19 @@ def _once_more(work: Any, case: Case, result: Any) -> Any:
     Raises:
         Fault: it changes the first one.
     """
-    first = [(x, x.detach().clone()) for x in _tensors(result)]
+    first = [(x, _dense(x).clone()) for x in _tensors(result)]
     with torch.no_grad(), _unheard():
         given = copied(case.args)
         work(*given)
         again = work(*map(_filled, given, map(_turned, case.args)))
-    if any(not torch.equal(x.detach(), before) and not before.isnan().any() for x, before in first):
+    if any(not torch.equal(_dense(x), before) and not before.isnan().any() for x, before in first):
         raise Fault("a second call changes the result of the first: make a new tensor in each call")
     return again
+
+
+def _dense(x: Tensor) -> Tensor:
+    """A tensor without its graph, and with all its zeros."""
+    return x.detach() if x.layout == torch.strided else x.detach().to_dense()
 
 
 def _filled(x: Any, other: Any) -> Any:
@@ -732,13 +737,13 @@ def _on_work(tried: _Tried) -> list[str]:
     if tried.quick and (seen := _unsteady(tried, wrong[0])):
         return [f"What your numbers show: {seen}"]
     if _stale(tried, wrong):
+        said = "What your numbers show: The first call is right, and the next one, with other numbers, isn't."
+        if tried.cases[wrong[0]].build:
+            return [f"{said} Something of the first call stays in the layer, or a call changes its parameters."]
+        if all(_repeated(tried.exercise, tried.outcomes[i]) for i in wrong):
+            return [f"{said} Something of the first call is kept for the next."]
         return [
-            "What your numbers show: The first call is right, and the next one, with other numbers, isn't. Something "
-            + (
-                "of the first call stays in the layer, or a call changes its parameters."
-                if tried.cases[wrong[0]].build
-                else "of the first call is kept for the next."
-            )
+            f"{said} Is something of the first call kept for the next, or does it go wrong for these numbers alone?"
         ]
     parts = _numbers(tried, wrong)
     seen = _seen(parts, exercise, EXACT, len(wrong))
@@ -762,8 +767,10 @@ def _unsteady(tried: _Tried, i: int) -> str:
     kept = [(a, b) for a, b in pairs if not a.is_meta and not a.isnan().any()]
     if not any(a.shape != b.shape or not torch.equal(a, b) for a, b in kept):
         return ""
-    said = "The same input gives other numbers in another call: something in it is random. Is there dropout?"
-    return f"{said} Or a weight that isn't one of the agreed parameters?" if tried.cases[i].build else said
+    said = "The same input gives other numbers in another call: something in it is random, or was never filled "
+    if tried.cases[i].build:
+        return f"{said}(torch.empty). Is there dropout? Or a weight that isn't one of the agreed parameters?"
+    return f"{said}(torch.empty). Is there dropout?"
 
 
 def _stale(tried: _Tried, wrong: list[int]) -> bool:
@@ -776,6 +783,11 @@ def _stale(tried: _Tried, wrong: list[int]) -> bool:
         and differs({SECOND: a[SECOND]}, b, tried.exercise)
         for a, b in pairs
     )
+
+
+def _repeated(exercise: Exercise, outcome: Result | Fault) -> bool:
+    """Whether the second call gave what the first one had given."""
+    return isinstance(outcome, dict) and not differs({SECOND: outcome["result"]}, outcome | {"changed": []}, exercise)
 
 
 def _told(

@@ -297,6 +297,7 @@ def _colour_cases() -> list[Case]:
     extremes[:, :2, :, :2] = 0  # blue, then white
     steps = torch.arange(2 * 3 * 2 * 4).view(2, 3, 2, 4) * 5 % 9 / 8  # where a level begins: 0, 1/8, ..., 1
     begun = steps.repeat_interleave(2, 2).repeat_interleave(2, 3)
+    begun = torch.cat([begun, (begun[:1] - 1e-4).clamp(min=0)])  # and just below
     return [
         *cases,
         Case("a blue patch and a white one, P = 2", (extremes, 2)),
@@ -504,10 +505,11 @@ def _spoil_cases() -> list[Case]:
 
 def _at_the_bounds() -> Case:
     """Fates of just 0.8 and 0.9, in float64: in float32 0.9 is a little less. In the second image none is chosen."""
-    fate = torch.tensor([[0.0, 0.8, 0.9, 1.0, 0.5], [0.0, 0.8, 0.9, 1.0, 0.85]], dtype=torch.float64)
-    chosen = torch.tensor([[True] * 5, [False] * 5])
-    other = torch.tensor([[3, 4, 0, 1, 2], [1, 2, 3, 4, 0]])
-    return Case("fates of just 0, 0.8, 0.9 and 1", (normal(2, 5, 3, seed=14), chosen, fate, other, normal(3, seed=24)))
+    fates = [[0.0, 0.8, 0.9, 1.0, 0.5, 0.799, 0.899], [0.0, 0.8, 0.9, 1.0, 0.85, 0.801, 0.901]]
+    chosen = torch.tensor([[True] * 7, [False] * 7])
+    other = torch.tensor([[3, 4, 0, 5, 6, 2, 1], [1, 2, 3, 4, 5, 6, 0]])
+    args = (normal(2, 7, 3, seed=14), chosen, torch.tensor(fates, dtype=torch.float64), other, normal(3, seed=24))
+    return Case("fates of just 0, 0.8, 0.9 and 1", args)
 
 
 _right_spoil = _make_spoil()
@@ -792,6 +794,17 @@ def _over_all_places(said: Tensor, images: Tensor, hidden: Tensor, patch_size: i
     return (_squared(said, wanted) * hidden[..., None]).mean()
 
 
+def _each_channel(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> Tensor:
+    channels = patchify(images, patch_size).unflatten(2, (images.shape[1], -1))  # (B, N, C, P*P)
+    mean, var = channels.mean(dim=3, keepdim=True), channels.var(dim=3, keepdim=True)
+    wanted = ((channels - mean) / (var + 1e-6).sqrt()).flatten(2)
+    return F.mse_loss(said[hidden], wanted[hidden])
+
+
+def _by_images(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> Tensor:
+    return _right_loss(said, images, hidden, patch_size) * hidden.sum() / len(images)
+
+
 def _whole_image(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> Tensor:
     mean, var = images.mean(dim=(2, 3), keepdim=True), images.var(dim=(2, 3), keepdim=True)
     wanted = patchify((images - mean) / (var + 1e-6).sqrt(), patch_size)
@@ -917,6 +930,45 @@ HIDDEN_LOSS = Exercise(
             "Each patch is normalised by itself, so that only its inner structure is asked for.",
             _QUARTER,
             _whole_image,
+        ),
+        Mistake(
+            "nothing added to the variance",
+            "Add 1e-6 to the variance, inside the root: a patch of one colour has none, and would be divided by 0.",
+            _QUARTER,
+            Slip(_make_loss, normal_=lambda p: (p - p.mean(dim=2, keepdim=True)) / p.var(dim=2, keepdim=True).sqrt()),
+        ),
+        Mistake(
+            "1e-6 added outside the root",
+            "The text adds it to the variance, and takes the root of the sum.",
+            _QUARTER,
+            Slip(
+                _make_loss,
+                normal_=lambda p: (p - p.mean(dim=2, keepdim=True)) / (p.var(dim=2, keepdim=True).sqrt() + 1e-6),
+            ),
+        ),
+        Mistake(
+            "each channel normalised by itself",
+            "A patch has one mean and one variance, over all its C · P · P values.",
+            _QUARTER,
+            _each_channel,
+        ),
+        Mistake(
+            "what the decoder said, normalised, too",
+            "The wanted pixels alone are normalised. What the decoder said is compared as it is.",
+            _QUARTER,
+            Slip(_make_loss, error=lambda said, wanted: (_own_spread(said) - wanted) ** 2),
+        ),
+        Mistake(
+            "the sum over a patch",
+            "The mean is over the values of a patch as well: divide by C · P · P, too.",
+            _QUARTER,
+            Slip(_make_loss, reduce=lambda errors: errors.sum(dim=1).mean()),
+        ),
+        Mistake(
+            "a mean over the images",
+            "Divide by the number of hidden patches, not by that of the images.",
+            _VISIBLE,
+            _by_images,
         ),
         Mistake(
             "absolute errors",

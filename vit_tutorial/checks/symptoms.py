@@ -60,6 +60,8 @@ def _without_origin(text: str) -> str:
 
 def _tell(finder: Finder, pair: Pair, tolerance: float) -> str:
     b, a, inputs, _ = pair
+    if _same(a, b, tolerance):
+        return ""  # right in its numbers: it is of another kind
     try:
         return finder(b, a, inputs, tolerance)
     except (ArithmeticError, IndexError, RuntimeError, ValueError):
@@ -91,7 +93,8 @@ def _not_finite(b: Tensor, a: Tensor, inputs: Inputs, tolerance: float) -> str:
     kinds = "nan" if a.isnan().any() else "infinite"
     if bool(bad.all()):
         return (
-            f"All of your numbers are {kinds}: something is divided by 0, or e is raised to a power that is too large."
+            f"All of your numbers are {kinds}. Is something divided by 0, is e raised to a power that is too large, or "
+            "is a root or a logarithm taken of a number for which there is none?"
         )
     where = _slices_that_differ(bad)
     return f"{int(bad.sum())} of your {bad.numel()} numbers are {kinds}{', ' + where if where else ''}."
@@ -374,9 +377,8 @@ def _trace(b: Tensor, a: Tensor, inputs: Inputs) -> str:
         place = tuple(at[0].tolist())
         found = [(x.double() == value).nonzero().tolist() for value in (a[place], b[place])]
         if all(len(one) == 1 for one in found):
-            return (
-                f" Your [{_list(place)}] is {name}[{_list(found[0][0])}], and should be {name}[{_list(found[1][0])}]."
-            )
+            which = f"Your [{_list(place)}]" if place else "Yours"
+            return f" {which} is {name}[{_list(found[0][0])}], and should be {name}[{_list(found[1][0])}]."
     return ""
 
 
