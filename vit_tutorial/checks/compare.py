@@ -218,7 +218,12 @@ def _number_difference(expected: Any, got: Any, name: str, exercise: Exercise) -
     # Of whole numbers that were counted none is nearly right.
     tolerance = min(exercise.tolerance, 1e-6) if isinstance(expected, int) and exercise.secret else exercise.tolerance
     close = abs(value - expected) <= tolerance * max(1.0, abs(expected))
-    return "" if close else f"{name} is {digits(value)}{_expected(digits(expected), exercise)}"
+    if close:
+        return ""
+    told, wanted = digits(value), digits(expected)
+    if told == wanted and isinstance(value, float):  # rounded: as many digits as it takes
+        told, wanted = repr(value), repr(expected)
+    return f"{name} is {told}{_expected(wanted, exercise)}"
 
 
 def as_number(got: Any) -> Any:
