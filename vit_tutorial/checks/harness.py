@@ -626,10 +626,11 @@ def named(exercise: Exercise, right: list[Result], outcomes: list[Result | Fault
     the mistake must show on two other inputs at least, and their number comes with it. No input may speak against it.
     """
     found = []
+    off = _off(exercise, right, outcomes)
     for mistake in exercise.mistakes:
         telling, beside, shapes = 0, False, 0
-        for a, b, wrong in zip(right, outcomes, known(exercise, mistake), strict=False):
-            fit = _fit(exercise, mistake.wrong, wrong, a, b)
+        for verdict, b, wrong in zip(off, outcomes, known(exercise, mistake), strict=False):
+            fit = _fit(exercise, mistake.wrong, wrong, b, verdict)
             if fit == "no":
                 break
             telling += fit == "tells"
@@ -642,15 +643,25 @@ def named(exercise: Exercise, right: list[Result], outcomes: list[Result | Fault
     return sure if sure else found if len(found) == 1 else []
 
 
-def _fit(exercise: Exercise, work: Any, wrong: Result | Fault, a: Result, b: Result | Fault) -> str:
-    """What one input says of a mistake: "tells" for it, "no", "beside" another fault, or "" for nothing."""
+def _off(exercise: Exercise, right: list[Result], outcomes: list[Result | Fault]) -> list[str]:
+    """In what each result differs from the right one, but for arguments that were changed in place; "" for a Fault."""
+    pairs = zip(right, outcomes, strict=False)
+    return ["" if isinstance(b, Fault) else differs(a, b | {"changed": []}, exercise) for a, b in pairs]
+
+
+def _fit(exercise: Exercise, work: Any, wrong: Result | Fault, b: Result | Fault, off: str) -> str:
+    """What one input says of a mistake: "tells" for it, "no", "beside" another fault, or "" for nothing.
+
+    ``wrong`` is what the mistake gives, ``b`` what the student's work gives, and ``off`` how that differs from right.
+    """
     if isinstance(wrong, Fault):
         return "" if isinstance(b, Fault) or isinstance(work, dict) else "no"
     if isinstance(b, Fault):
         return "beside"
-    if not differs(wrong, b | {"changed": []}, exercise):
-        return "tells" if differs(a, wrong | {"changed": []}, exercise) else ""
-    return "beside" if "has shape" in differs(a, b, exercise) and "has shape" in differs(wrong, b, exercise) else "no"
+    differs_too = differs(wrong, b | {"changed": []}, exercise)
+    if not differs_too:
+        return "tells" if off else ""
+    return "beside" if "has shape" in off and "has shape" in differs_too else "no"
 
 
 def two_at_once(
@@ -659,13 +670,13 @@ def two_at_once(
     """The pairs of mistakes that together give the student's results on all inputs; see :func:`joined`."""
     if any(isinstance(outcome, Fault) for outcome in outcomes):
         return []
-    found, cases = [], exercise.cases()
+    found, cases, off = [], exercise.cases(), _off(exercise, right, outcomes)
     for first, second, work, start in _couples(exercise):
-        fits = [_fit(exercise, work, start, right[0], outcomes[0])]
-        for case, a, b in zip(cases[1:], right[1:], outcomes[1:], strict=False):
+        fits = [_fit(exercise, work, start, outcomes[0], off[0])]
+        for case, b, verdict in zip(cases[1:], outcomes[1:], off[1:], strict=False):
             if fits[-1] in ("no", "beside"):
                 break
-            fits.append(_fit(exercise, work, _one(exercise, work, case), a, b))
+            fits.append(_fit(exercise, work, _one(exercise, work, case), b, verdict))
         if fits[-1] not in ("no", "beside") and "tells" in fits:
             found.append((first, second))
     return found
