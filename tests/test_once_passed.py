@@ -624,7 +624,14 @@ def rates_without_gradients(model, rate, decay):
     return rates_by_name(model, rate, decay)
 
 
+class Clipped(torch.optim.AdamW):
+    def step(self, closure=None):
+        torch.nn.utils.clip_grad_norm_(self.param_groups[0]["params"], 1.0)
+        return super().step(closure)
+
+
 ONCE_PASSED = [
+    ("tune_head", tuned(Clipped), "First seen with 12 steps"),
     ("our_name", finder(number=r"\d\w*"), "layer3a.fc.bias"),
     ("our_name", finder(leaf="weight|bias|gamma"), "head.gamma"),
     ("our_name", finder(find=lambda pattern, name: re.fullmatch(pattern, name.lstrip())), "fits ' head.weight'"),

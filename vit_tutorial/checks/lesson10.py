@@ -1525,7 +1525,10 @@ def _tune_cases() -> list[Case]:
         faint.norm.weight.mul_(3e-8)
         faint.norm.bias.zero_()
     many = Case(FAINT, (faint, normal(5, 1, 4, 6, seed=7), torch.arange(5) % 3, 0.1, 0.1, 4))
-    return [*made, many, Case(LONG, (_model(1, 6, 4), normal(6, 1, 4, 6, seed=9), torch.arange(6) % 3, 0.3, 0.1, 12))]
+    loud = _model(1, 6, 4)
+    with torch.no_grad():
+        loud.norm.weight.mul_(8.0)  # so that gradients are cut off where somebody does that
+    return [*made, many, Case(LONG, (loud, normal(6, 1, 4, 6, seed=9), torch.arange(6) % 3, 0.3, 0.1, 12))]
 
 
 FAINT = "features so small that the size of the loss counts"
