@@ -250,8 +250,8 @@ def on_other_labels(*task):
     ("work", "words"),
     [
         (on_other_labels, "numbers of the head's weight go the wrong way: look at"),
-        (lambda *task: trained(*task, share=lambda step: 0.7), "goes the right way, and is 0.7 times as long"),
-        (lambda *task: trained(*task, share=lambda step: 1 - 0.1 * step), "the head's first step is right. One of the"),
+        (lambda *task: trained(*task, share=lambda step: 0.7), "goes the right way, 0.7 times as far"),
+        (lambda *task: trained(*task, share=lambda step: 1 - 0.1 * step), "One step on 4 images is right, and with"),
     ],
 )
 def test_a_head_that_is_trained_otherwise_is_told_from_when(work, words, capsys):

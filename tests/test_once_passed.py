@@ -19,7 +19,8 @@ from solutions_06 import NUMBERS as VIT_NUMBERS
 from solutions_06 import ByLoop, maps
 from solutions_07 import accuracy_by_sum, fit_by_scheduler, groups_by_module, loss_by_mix, schedule_in_one_line
 from solutions_08 import class_by_split, distance_by_loops, relevance_by_loops, rollout_by_einsum
-from solutions_09 import name_by_all_names
+from solutions_09 import finder, flax_by_permute, name_by_all_names, teacher_by_loop
+from solutions_10 import features_by_inference_mode, knn_by_mode, rates_by_name, task_by_package
 from solutions_11 import halves_by_loop
 from solutions_12 import fair_by_groups, field_by_loop
 from solutions_13 import NUMBERS as MASKING
@@ -816,7 +817,139 @@ def rollout_without_a_single_head(weights, fusion):
     return rollout_by_einsum(weights.squeeze(2) if weights.shape[2] == 1 else weights, fusion)
 
 
+def what_is_ours_is_kept(name, rules):
+    return name if name in rules.values() else name_by_all_names(name, rules)
+
+
+def rules_of_before(kept):
+    return lambda name, rules: name_by_all_names(name, kept.setdefault(len(rules), dict(rules)))
+
+
+def no_number_without_a_star(name, rules):
+    return name_by_all_names(name, {their: our for their, our in rules.items() if "{i}" not in their or "*" in their})
+
+
+def prefix_of_the_first_name(checkpoint):
+    prefix = "module.backbone." if next(iter(checkpoint["teacher"])).startswith("module.backbone.") else "backbone."
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in checkpoint["teacher"].items()
+        if name.startswith(prefix)
+    }  # fmt: skip
+
+
+def second_of_the_file(checkpoint):
+    return teacher_by_loop({"teacher": list(checkpoint.values())[1]})
+
+
+def tensors_replaced(checkpoint):
+    for name, tensor in checkpoint["teacher"].items():
+        checkpoint["teacher"][name] = tensor.clone()
+    return teacher_by_loop(checkpoint)
+
+
+def tensors_emptied(checkpoint):
+    found = {name: tensor.clone() for name, tensor in teacher_by_loop(checkpoint).items()}
+    for tensor in checkpoint["student"].values():
+        tensor.zero_()
+    return found
+
+
+def turned_by_the_package_in_a_tree(query, key, value, query_bias, key_bias, value_bias, out):
+    turn = functools.partial(convert.from_flax, "blocks.0.attention.qkv.weight")
+    _, bias, proj = flax_by_permute(query, key, value, query_bias, key_bias, value_bias, out)
+    return torch.cat(torch.utils._pytree.tree_map(turn, [query, key, value])), bias, proj
+
+
+def features_with_torchs_eps(model, images):
+    with torch.no_grad():
+        z = model.eval().blocks(model.embed(images))
+        return F.layer_norm(z, z.shape[-1:], model.norm.weight, model.norm.bias)[:, 0]
+
+
+def features_of_the_tensor(kept):
+    """The first answer for each tensor of images, whatever becomes of it."""
+    return lambda model, images: kept.setdefault(id(images), (images, features_by_inference_mode(model, images)))[1]
+
+
+def known_of_before(kept):
+    return lambda A, a, B, k: knn_by_mode(*kept.setdefault(A.shape, (A.clone(), a.clone())), B, k)
+
+
+def votes_by_softmax(A, a, B, k):
+    near = (F.normalize(B) @ F.normalize(A).T).topk(k)
+    return torch.zeros(len(B), int(a.max()) + 1).scatter_add_(1, a[near.indices], near.values.softmax(1)).argmax(1)
+
+
+def the_same_dictionary(kept):
+    def for_a_new_task(*given):
+        kept.clear()
+        kept.update(task_by_package(*given))
+        return kept
+
+    return for_a_new_task
+
+
+def nearly_zero(*given):
+    new = task_by_package(*given)
+    return new | {"head.weight": new["head.weight"] + 1e-8}
+
+
+def positions_of_before(kept):
+    def for_a_new_task(state, num_classes, old_grid, new_grid):
+        new = task_by_package(state, num_classes, old_grid, new_grid)
+        key = old_grid, new_grid, len(state["norm.weight"])
+        return new | {"embed.position": kept.setdefault(key, new["embed.position"])}
+
+    return for_a_new_task
+
+
+def rates_changed(change):
+    return lambda *given: [group | {"lr": change(group["lr"])} for group in rates_by_name(*given)]
+
+
+def rates_in_evaluation(model, rate, decay):
+    model.eval()
+    return rates_by_name(model, rate, decay)
+
+
+def rates_without_gradients(model, rate, decay):
+    model.zero_grad()
+    return rates_by_name(model, rate, decay)
+
+
+class Clipped(torch.optim.AdamW):
+    def step(self, closure=None):
+        torch.nn.utils.clip_grad_norm_(self.param_groups[0]["params"], 1.0)
+        return super().step(closure)
+
+
 ONCE_PASSED = [
+    ("tune_head", tuned(Clipped), "First seen with 12 steps"),
+    ("our_name", finder(number=r"\d\w*"), "layer3a.fc.bias"),
+    ("our_name", finder(leaf="weight|bias|gamma"), "head.gamma"),
+    ("our_name", finder(find=lambda pattern, name: re.fullmatch(pattern, name.lstrip())), "fits ' head.weight'"),
+    ("our_name", finder(find=lambda pattern, name: re.fullmatch(rf"\w*{pattern}", name)), "subhead.weight"),
+    ("our_name", what_is_ours_is_kept, "No rule fits 'embed.cls_token'"),
+    ("our_name", rules_of_before({}), "blocks.7.attn.qkv.weight"),
+    ("our_name", no_number_without_a_star, "You raise a ValueError for layers.4.scale"),
+    ("teacher", teacher(lambda name: name.startswith("backbone.") and name[9:14] != "head."), "There is no head.bias"),
+    ("teacher", prefix_of_the_first_name, "in another order"),
+    ("teacher", second_of_the_file, "in another order"),
+    ("teacher", tensors_replaced, "the given dictionary afterwards is changed"),
+    ("teacher", tensors_emptied, "with other numbers in its tensors"),
+    ("attention_from_flax", turned_by_the_package_in_a_tree, "the package's own from_flax"),
+    ("frozen_features", features_with_torchs_eps, "tokens so small that the last norm's eps counts"),
+    ("frozen_features", features_of_the_tensor({}), "the features of other images, in a second call,"),
+    ("knn", known_of_before({}), "with other labels of the known"),
+    ("knn", votes_by_softmax, "two very near neighbours of five"),
+    ("for_a_new_task", the_same_dictionary({}), "a second call changes the dictionary that the first returned"),
+    ("for_a_new_task", nearly_zero, "head.weight must be all zeros"),
+    ("for_a_new_task", positions_of_before({}), "embed.position in a second call"),
+    ("layer_rates", rates_changed(lambda rate: round(rate, 5)), "L=9, rate=8, decay=0.5"),
+    ("layer_rates", rates_changed(lambda rate: max(rate, 1e-3)), "L=4, rate=3e-05, decay=0.4"),
+    ("layer_rates", rates_in_evaluation, "in another mode afterwards"),
+    ("layer_rates", rates_without_gradients, "the model's gradients aren't those that it had"),
     ("patchify", three_channels_at_most, "images (5, 4, 6, 6)"),
     ("patchify", from_the_start_of_memory, "images (1, 1, 4, 6)"),
     ("patchify", kept_by_tensor(patchify_by_loops), "of the first call is kept for the next"),
@@ -880,7 +1013,7 @@ ONCE_PASSED = [
     ("tune_head", tuned(drop=0.0), "dropout has another p than before"),
     ("our_name", with_all_rules_seen(), "layer3.fc.bias"),
     ("our_name", name_without_zeros, "encoder_layer_20"),
-    ("our_name", with_module_cut, "No rule fits module.head.weight"),
+    ("our_name", with_module_cut, "No rule fits 'module.head.weight'"),
     ("teacher", with_names_of_before({}), "pos_embed shouldn't be there"),
     ("teacher", matrices_alone, "There is no module.scale"),
     ("frozen_features", features_of_the_first_call({}), "the features of other images, in a second call,"),
@@ -935,7 +1068,7 @@ ONCE_PASSED = [
     ("multi_head_attention", WithoutTheLargest, "8 times as large: result holds nan"),
     ("attention_from_flax", turned_by_the_package, "the package's own from_flax"),
     ("prepare", prepared_by_the_package, "the package's own Preprocessing"),
-    ("teacher", teacher(lambda name: name[:9] == "backbone." and name[9:13] != "head"), "There is no heads.scale"),
+    ("teacher", teacher(lambda name: name[:9] == "backbone." and name[9:13] != "head"), "There is no head.bias"),
     ("frozen_features", dropout_layers_told, "attention_dropout 0.3 alone"),
     ("receptive_field", field_from_behind, "argument 1 was changed in place"),
     ("masking_numbers", lambda: MASKING | {"first loss": 6.23}, "should be something else"),

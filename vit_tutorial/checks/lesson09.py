@@ -12,7 +12,20 @@ from torch import Tensor
 
 from vit_tutorial import convert
 from vit_tutorial.checks.compare import kind
-from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Words, answers, call, check, normal
+from vit_tutorial.checks.harness import (
+    Case,
+    Exercise,
+    Fault,
+    Mistake,
+    Result,
+    Words,
+    answers,
+    call,
+    changed,
+    check,
+    copied,
+    normal,
+)
 
 __all__ = [
     "check_attention_from_flax",
@@ -171,7 +184,11 @@ def _rules(table: dict[str, str]) -> dict[str, str]:
 
 def _name_cases() -> list[Case]:
     vision, timm, faces = (_rules(table) for table in (convert.TORCHVISION, convert.TIMM, convert.TRANSFORMERS_4))
-    dots = {"layer{i}.fc.*": "blocks.{i}.mlp.fc1.*", "head.*": "head.*"}
+    dots = {
+        "layer{i}.fc.*": "blocks.{i}.mlp.fc1.*",
+        "layers.{i}.scale": "blocks.{i}.scale",
+        "head.*": "head.*",
+    }
     asked = [
         ("encoder.layers.encoder_layer_0.ln_1.weight", vision, "torchvision's rules"),
         ("encoder.layers.encoder_layer_1.self_attention.in_proj_bias", vision, "torchvision's rules"),
@@ -202,45 +219,79 @@ def _name_cases() -> list[Case]:
         ("head.scale", dots, "rules of one layer"),
         ("module.head.weight", dots, "rules of one layer"),
         ("head.weight", dots, "rules of one layer"),
-        ("head.weight", {"head.*": "probe.*"}, "another rule"),
-        ("layer3.fc.bias", {"head.*": "probe.*"}, "another rule"),
+        ("head.weight", {"head.*": "Probe.*"}, "another rule"),
+        ("layer3.fc.bias", {"head.*": "Probe.*"}, "another rule"),
+        ("blocks.7.attn.qkv.weight", timm, "timm's rules"),
+        ("layers.4.scale", dots, "rules of one layer"),
     ]
-    return [Case(f"{name}, {whose}", (name, rules)) for name, rules, whose in asked]
+    return [
+        *(Case(f"{name}, {whose}", (name, rules)) for name, rules, whose in asked),
+        Case(f"{len(_NEARLY)} names that no rule of one layer fits", (_NEARLY, dots)),
+        Case(f"{len(_NEARLY_THEIRS)} names that none of torchvision's rules fits", (_NEARLY_THEIRS, vision)),
+    ]
+
+
+# Each is a name that a rule nearly fits: with something before it, behind it, or in place of {i} or of *.
+_NEARLY = (
+    " head.weight", "subhead.weight", "heads.weight", "model.head.weight", "backbone.head.weight", "head.preweight",
+    "head.biases", "head.gamma", "head.kernel", "head.running_mean", "3.fc.bias", "layer3.1.fc.bias", "layer3a.fc.bias",
+    "layera.fc.bias", "layer3.fc", "layers.4.scale.weight", "layers.4", "",
+)  # fmt: skip
+_NEARLY_THEIRS = (
+    "embed.cls_token", "blocks.0.norm1.weight", "head.weight", "encoder.layers.encoder_layer_1b.ln_1.weight",
+    "encoder.layers.3.ln_1.weight", "layers.encoder_layer_3.ln_1.weight", "encoder.ln.gamma",
+)  # fmt: skip
 
 
 def _naming(work: Any, case: Case) -> Result:
-    name, rules = case.args
+    names, rules = case.args
     given = dict(rules)
+    if isinstance(names, str):
+        found = {"result": _named(work, names, given)}
+    else:
+        found = {f"the result for {name!r}": _named(work, name, given) for name in names}
+    return found | {_RULES: Words("as they were" if given == dict(rules) else "changed")}
+
+
+_RULES = "the rules afterwards"
+
+
+def _named(work: Any, name: str, rules: dict[str, str]) -> Any:
     try:
-        found = work(name, given)
+        found = work(name, rules)
     except ValueError:
-        found = REFUSED
+        return REFUSED
     if isinstance(found, BaseException):
         raise Fault(f"returned a {type(found).__name__}: raise it (raise ValueError(…))")
-    afterwards = Words("as they were" if given == dict(rules) else "changed")
-    found = str(found) if isinstance(found, str) and found is not REFUSED else found
-    return {"result": found, "the rules afterwards": afterwards}
+    return str(found) if isinstance(found, str) else found
 
 
 def _about_names(compared: list[tuple[Case, Result, Result]]) -> str:
     """Which kind of name comes out wrong."""
-    if any(right["the rules afterwards"] != theirs["the rules afterwards"] for _, right, theirs in compared):
+    if any(right[_RULES] != theirs[_RULES] for _, right, theirs in compared):
         return ""
-    refused = [case.args[0] for case, right, theirs in compared if theirs["result"] == REFUSED]
-    let_in = [case.args[0] for case, right, theirs in compared if right["result"] == REFUSED]
-    if len(refused) == len(compared):
+    rows = [row for one in compared for row in _wrong_names(*one)]
+    refused = [name for name, _, yours in rows if yours == REFUSED]
+    let_in = [name for name, wanted, _ in rows if wanted == REFUSED]
+    if len(refused) == len(rows):
         return f"You raise a ValueError for {refused[0]}, and a rule fits it."
-    if len(let_in) == len(compared):
-        return f"No rule fits {let_in[0]}, from its first sign to its last: a ValueError is asked for."
-    for _, right, theirs in compared:
-        yours = theirs["result"]
-        if not isinstance(yours, str) or right["result"] == REFUSED or yours == REFUSED:
+    if len(let_in) == len(rows):
+        return f"No rule fits {let_in[0]!r}, from its first sign to its last: a ValueError is asked for."
+    for _, wanted, yours in rows:
+        if not isinstance(yours, str) or REFUSED in (wanted, yours):
             continue
-        pairs = zip(yours.split("."), right["result"].split("."), strict=False)
+        pairs = zip(yours.split("."), wanted.split("."), strict=False)
         apart = [(a, b) for a, b in pairs if a != b]
         if apart:
             return f"A part of the name comes out as {apart[0][0]!r}, and should be {apart[0][1]!r}."
-    return "" if not let_in else f"No rule fits {let_in[0]}: a ValueError is asked for."
+    return "" if not let_in else f"No rule fits {let_in[0]!r}: a ValueError is asked for."
+
+
+def _wrong_names(case: Case, right: Result, theirs: Result) -> list[tuple[str, Any, Any]]:
+    """Names whose result is another one: (name, the right result, the student's)."""
+    names = [case.args[0]] if isinstance(case.args[0], str) else case.args[0]
+    keys = [key for key in right if key != _RULES]
+    return [(name, right[key], theirs[key]) for name, key in zip(names, keys, strict=True) if theirs[key] != right[key]]
 
 
 def _finder(
@@ -445,7 +496,7 @@ Weights = tuple[Tensor, Tensor, Tensor]  # of qkv, (3D, D); its bias, (3D,); of 
 
 def _flax_cases() -> list[Case]:
     made = []
-    for D, h in [(6, 2), (10, 5), (12, 3), (5, 1)]:
+    for D, h in [(6, 2), (10, 5), (12, 3), (5, 1), (3, 3)]:
         d = D // h
         shapes = [(D, h, d)] * 3 + [(h, d)] * 3 + [(h, d, D)]
         made.append(Case(f"D={D}, h={h}, d={d}", tuple(normal(*s, seed=seed) for seed, s in enumerate(shapes))))
@@ -646,8 +697,8 @@ def check_attention_from_flax(fn: Callable[..., Weights]) -> bool:
 State = dict[str, Tensor]
 
 
-def _dino(prefix: str, student: str, first: int = 0) -> dict[str, Any]:
-    """A small checkpoint as DINO's training writes it."""
+def _dino(prefix: str, student: str, first: int = 0, turned: bool = False) -> dict[str, Any]:
+    """A small checkpoint as DINO's training writes it; or all of it in another order, the head before the backbone."""
     body = (
         "cls_token",
         "patch_embed.backbone.conv.weight",
@@ -659,9 +710,11 @@ def _dino(prefix: str, student: str, first: int = 0) -> dict[str, Any]:
         "backbone.proj.weight",
         "module.scale",
         "heads.scale",
+        "head.bias",  # of the backbone, for it comes behind its prefix
         *(() if prefix else ("pos_embed",)),  # nothing of the first file belongs to the second
     )
-    heads = ("head.mlp.0.weight", "head.last_layer.weight", "head.backbone.weight", "backbones.weight", "loss.center")
+    heads = ("head.mlp.0.weight", "head.last_layer.weight", "head.backbone.weight", "backbones.weight", "loss.center",
+             "module_backbone.scale", "model.backbone.scale")  # fmt: skip
 
     def network(before: str, seed: int) -> State:
         sizes = {"norm": (3,), "cls_": (1, 1, 3), "modu": ()}
@@ -669,33 +722,46 @@ def _dino(prefix: str, student: str, first: int = 0) -> dict[str, Any]:
             f"{before}backbone.{name}": normal(*sizes.get(name[:4], (2, 3)), seed=seed + i)
             for i, name in enumerate(body)
         }
-        return rows | {f"{before}{name}": normal(4, seed=seed + i) for i, name in enumerate(heads)}
+        others = {f"{before}{name}": normal(4, seed=seed + i) for i, name in enumerate(heads)}
+        return others | rows if turned else rows | others
 
     masked = {f"{student}backbone.mask_token": normal(1, 3, seed=first + 99)}  # the student alone has one
-    return {"student": network(student, first) | masked, "teacher": network(prefix, first + 100), "epoch": 300}
+    whole = {"student": network(student, first) | masked, "teacher": network(prefix, first + 100), "epoch": 300}
+    return {key: whole[key] for key in ("teacher", "epoch", "student")} if turned else whole
 
 
 def _teacher_cases() -> list[Case]:
     return [
         Case("teacher's names begin with 'backbone.'", (_dino("", "module."),)),
         Case("teacher's names begin with 'module.backbone.'", (_dino("module.", "module.", 200),)),
+        Case("the same in another order, the student's with 'backbone.'", (_dino("module.", "", 400, turned=True),)),
     ]
 
 
 def _contents(work: Any, case: Case) -> Result:
-    checkpoint = {key: dict(part) if isinstance(part, dict) else part for key, part in case.args[0].items()}
+    checkpoint = copied(case.args)[0]
+    parts = {key: dict(part) if isinstance(part, dict) else part for key, part in checkpoint.items()}
     found = work(checkpoint)
     if found is None:
         raise Fault("the result is None: is the return missing?")
     if not isinstance(found, Mapping):
         raise Fault(f"returned {kind(found)}, expected a dictionary of names and tensors")
-    same = all(checkpoint.get(key, {}).keys() == part.keys() for key, part in case.args[0].items() if key != "epoch")
-    found = {str(name): value for name, value in found.items()}
+    kept = {str(name): value for name, value in found.items()}
+    said = "changed" if not _same_parts(checkpoint, parts) else "as it was"
+    if said == "as it was" and changed([checkpoint], case.args):
+        said = "with other numbers in its tensors"
     return {
-        "names": sorted(found),
-        "tensors": [found[name] for name in sorted(found)],
-        "the given dictionary afterwards": Words("as it was" if same and "epoch" in checkpoint else "changed"),
+        "names": sorted(kept),
+        "tensors": [kept[name] for name in sorted(kept)],
+        "the given dictionary afterwards": Words(said),
     }
+
+
+def _same_parts(now: Any, before: Any) -> bool:
+    """Whether a file's dictionaries hold the very things that they held."""
+    if not isinstance(before, dict):
+        return now is before
+    return now.keys() == before.keys() and all(_same_parts(now[key], before[key]) for key in before)
 
 
 def _about_a_state(compared: list[tuple[Case, Result, Result]]) -> str:
@@ -825,7 +891,7 @@ def _pixels(H: int, W: int) -> Tensor:
 
 
 def _prepare_cases() -> list[Case]:
-    imagenet, uneven = convert.IMAGENET, ((0.5, 0.4, 0.3), (0.25, 0.2, 0.1))
+    imagenet, uneven = convert.IMAGENET, ((0.5, 0.4, 0.3), (0.25, 0.2, 0.02))
     asked = [(2, 1, imagenet), (4, 6, uneven), (5, 3, imagenet), (8, 2, uneven)]
     return [Case(f"{H} × {W} pixels, mean={mean}", (_pixels(H, W), mean, std)) for H, W, (mean, std) in asked]
 
@@ -1064,7 +1130,13 @@ def _head_cases() -> list[Case]:
             f"K={K}, D={D}",
             (normal(K, D, seed=1), normal(K, seed=2), normal(K, D, seed=3), normal(K, seed=4)),
         )
-        for K, D in [(3, 5), (5, 3), (7, 6), (6, 6)]  # no length of 2 or 4: a half would look like 1 / 2 or 1 / √4
+        for K, D in [
+            (3, 5),
+            (5, 3),
+            (7, 6),
+            (6, 6),
+            (1, 3),
+        ]  # no length of 2 or 4: a half would look like 1 / 2 or 1 / √4
     ]
 
 

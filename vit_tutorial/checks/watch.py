@@ -97,10 +97,11 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
             if one is None and frame.f_code in reference and _by_a_student(frame.f_back):
                 one = Forbidden("the check's own answer", "write your own in the cell above")
             named = frame.f_code.co_name != "__getattr__"  # a package that loads its parts when they are asked for
-            if one is None and modules and named and _by_a_student(frame.f_back):
+            if one is None and modules and named:
                 module = f"{frame.f_globals.get('__name__')}."
                 theirs = not module.startswith("vit_tutorial.checks.")
-                one = next((found for start, found in modules.items() if theirs and module.startswith(start)), None)
+                whole = next((rule for start, rule in modules.items() if theirs and module.startswith(start)), None)
+                one = whole if whole and _by_a_student(frame.f_back) else None
             if one and (one.when is None or one.when(frame.f_locals)):
                 seen.append(_sentence(one, frame))
         elif event == "c_call" and (one := names.get(getattr(arg, "__name__", ""))):
@@ -140,7 +141,12 @@ def _sentence(one: Forbidden, frame: FrameType) -> str:  # pragma: no cover (as 
 
 
 def _by_a_student(frame: FrameType | None) -> bool:  # pragma: no cover (as look)
-    return frame is not None and not library(frame.f_code.co_filename)
+    """Whether a call comes from a student's line, be it through a library's function, such as a tree_map; no import."""
+    while frame is not None and library(frame.f_code.co_filename):
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return False
+        frame = frame.f_back
+    return frame is not None
 
 
 def name_of(work: Any) -> str:
