@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 import torch
 from browser import CHROMIUM, FLAGS, Tabs
+from xdist.scheduler import LoadFileScheduling
 
 # What is imported stays: looking through a million objects of torch, timm and transformers for garbage takes seconds.
 gc.set_threshold(50_000, 50, 100)
@@ -20,6 +21,7 @@ hypothesis.settings.load_profile("tutorial")
 
 
 SOLVED = ("03", "09")
+APART = ("test_recipes.py", "test_grading.py", "test_live.py")  # each of their slow tests may take a minute
 LONG = ("test_grading.py", "test_checks.py", "test_explorer.py", "test_hybrid.py", "test_weights.py", "test_vit.py")
 
 
@@ -37,11 +39,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def place(item: pytest.Item) -> tuple[int, int]:
         name = item.path.name
+        if name in APART and item.get_closest_marker("slow"):
+            return -1, APART.index(name)
         if item.path.parent.name == "notebooks":
             return 1, -int(name[:2])  # the later lessons are the longer ones
         return (0, LONG.index(name)) if name in LONG[:2] else (2, LONG.index(name)) if name in LONG else (3, 0)
 
     items.sort(key=place)
+
+
+class Files(LoadFileScheduling):  # type: ignore[misc]
+    """A file is one process's; in ``make slow`` each test of those that take minutes is."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, _ = nodeid.partition("::")
+        alone = self.config.option.markexpr == "slow" and file.rpartition("/")[2] in APART
+        return nodeid if alone else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Files:
+    return Files(config, log)
 
 
 @pytest.fixture(autouse=True)
