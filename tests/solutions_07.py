@@ -70,17 +70,6 @@ def schedule_by_torch(step, steps, warmup):
     return torch.tensor(cosine.get_last_lr())
 
 
-def groups_by_name(model, weight_decay):
-    free = ("bias", "cls_token", "position", "norm.weight", "norm1.weight", "norm2.weight")
-    return [
-        {"params": [p for name, p in model.named_parameters() if name.endswith(free)], "weight_decay": 0.0},
-        {
-            "params": tuple(p for name, p in model.named_parameters() if not name.endswith(free)),
-            "weight_decay": weight_decay,
-        },
-    ]
-
-
 def groups_by_module(model, weight_decay):
     kinds = nn.Linear | nn.Conv2d
     decayed = {id(module.weight) for module in model.modules() if isinstance(module, kinds)}
@@ -293,7 +282,6 @@ SOLUTIONS = {
         lambda *a: torch.tensor([schedule_in_one_line(*a)]),
     ),
     "parameter_groups": (
-        groups_by_name,
         groups_by_module,
         groups_one_each,
         groups_bare,

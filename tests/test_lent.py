@@ -273,7 +273,7 @@ def test_a_head_that_is_trained_otherwise_is_told_from_when(work, words, capsys)
         ("parameter_groups", freezes_the_rest, "what is frozen afterwards is"),
         ("parameter_groups", groups, ""),
         ("accuracy", freezes, "what is frozen afterwards is layers."),
-        ("our_name", any_number, "No rule fits encoder.layers.encoder_layer_.mlp.3.bias"),
+        ("our_name", any_number, "result is blocks..mlp.fc2.bias, expected a ValueError"),
         ("our_name", without_blanks, "head.weight , rules of one layer wrong"),
         ("accuracy", counts_confident_answers, "Yours counts"),
         ("accuracy", switches_gradients_off, "gradients stay switched off afterwards"),

@@ -737,6 +737,20 @@ def dropout_layers_told(model, images):
         return model.features(images)[:, 0]
 
 
+def fair_by_the_first_models_rates(runs):
+    rates = {run["rate"] for run in runs if run["model"] == runs[0]["model"]}
+    return fair_by_groups([run for run in runs if run["rate"] in rates])
+
+
+def law_by_single_precision(cost, loss, exponents):
+    found = []
+    for b in exponents.tolist():
+        A = torch.stack([cost.float() ** -b, torch.ones(len(cost))], dim=1)
+        a, c = torch.linalg.lstsq(A, loss.float()[:, None], driver="gelsy").solution[:, 0].tolist()
+        found.append((((a * cost**-b + c - loss) ** 2).sum().item(), a, b, c))
+    return min(found)[1:]
+
+
 def field_from_behind(layers):
     layers.reverse()
     return functools.reduce(lambda r, layer: (r - 1) * layer[1] + layer[0], layers, 1)
@@ -744,6 +758,17 @@ def field_from_behind(layers):
 
 def groups_of_the_first_model(model, weight_decay, kept={}):  # noqa: B006
     return kept.setdefault(weight_decay, groups_by_module(model, weight_decay))
+
+
+def groups_by_name(model, weight_decay):
+    free = ("bias", "cls_token", "position", "norm.weight", "norm1.weight", "norm2.weight")
+    return [
+        {"params": [p for name, p in model.named_parameters() if name.endswith(free)], "weight_decay": 0.0},
+        {
+            "params": [p for name, p in model.named_parameters() if not name.endswith(free)],
+            "weight_decay": weight_decay,
+        },
+    ]
 
 
 def groups_in_eval_mode(model, weight_decay):
@@ -758,6 +783,14 @@ def accuracy_without_gradients(model, *arguments):
     share = accuracy_by_sum(model, *arguments)
     model.zero_grad()
     return share
+
+
+def accuracy_by_sigmoid(model, images, labels, batch_size):
+    model.eval()
+    with torch.no_grad():
+        answers = torch.cat([model(x).sigmoid().argmax(1) for x in images.split(batch_size)])
+    model.train()
+    return (answers == labels).double().mean()
 
 
 def accuracy_in_equal_parts(model, images, labels, batch_size):
@@ -797,6 +830,10 @@ class CappedEncoder(Stack):
 
 def rates_up_to_a_half(depth, last):
     return torch.linspace(0, min(last, 0.5), depth)
+
+
+def maps_in_evaluation(model, images):
+    return maps()(model.eval(), images)
 
 
 def maps_in_training(model, images):
@@ -925,6 +962,11 @@ class Clipped(torch.optim.AdamW):
 
 
 ONCE_PASSED = [
+    ("parameter_groups", groups_by_name, "These decay, and shouldn't: bn.weight"),
+    ("accuracy", accuracy_by_sigmoid, "logits in the thousands"),
+    ("attention_maps", maps_in_evaluation, "the model's mode afterwards is in evaluation mode"),
+    ("fair_comparison", fair_by_the_first_models_rates, "'c'"),
+    ("fit_law", law_by_single_precision, "costs above 1e9"),
     ("tune_head", tuned(Clipped), "First seen with 12 steps"),
     ("our_name", finder(number=r"\d\w*"), "layer3a.fc.bias"),
     ("our_name", finder(leaf="weight|bias|gamma"), "head.gamma"),

@@ -887,7 +887,7 @@ MULTI_HEAD_ATTENTION = Exercise(
     right=MultiHeadSelfAttention,
     cases=_layer_cases,
     observe=functools.partial(layer, aliases=SAME),
-    tolerance=1e-4,
+    tolerance=3e-4,
     locate=_where_the_layer_goes_wrong,
     mistakes=(
         Mistake(

@@ -1401,7 +1401,8 @@ def _map_cases() -> list[Case]:
     for B, (H, W), dim, depth, heads in sizes:
         label = f"images {(B, 1, H, W)}, {depth} layers, {heads} heads"
         made.append(Case(label, (_Parts((H, W), 2, dim, depth, heads).eval(), normal(B, 1, H, W))))
-    return made
+    training = (_Parts((4, 2), 2, 6, 2, 2).train(), normal(2, 1, 4, 2))
+    return [*made, Case("images (2, 1, 4, 2), 2 layers, 2 heads, a model in training mode", training)]
 
 
 def _observe_maps(work: Any, case: Case) -> Result:

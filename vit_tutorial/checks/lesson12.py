@@ -883,6 +883,8 @@ def _few_runs() -> list[Run]:
         ("b", 0.001): (66, 66, 60),
         ("b", 0.01): (64, 63),
         ("b", 0.1): (40, 86),
+        ("c", 0.01): (55, 57),
+        ("c", 0.02): (58, 59),  # a rate that no other model was tried at
     }
     return [
         {"model": model, "rate": rate, "seed": seed, "held_out": float(number), "test": 30 + 5.0 * place + 2 * seed**2}
