@@ -197,8 +197,9 @@ def test_a_factor_is_told_with_its_cause_only_where_no_other_axis_has_that_lengt
 
 
 def test_between_single_numbers_a_factor_is_told_only_if_it_holds_of_several():
-    pairs = [(torch.tensor(n), torch.tensor(1.7 * n), {}, "one") for n in (0.5, 0.3)]
+    pairs = [(torch.tensor(n), torch.tensor(1.7 * n), {}, "one") for n in (0.5, 0.3, 0.9)]
     assert symptoms.symptom(pairs[:1], 1e-5, symptoms.EXACT) == ""
+    assert symptoms.symptom(pairs[:2], 1e-5, symptoms.EXACT) == ""
     assert symptoms.symptom(pairs, 1e-5, symptoms.EXACT) == "Every number is 1.7 times the right one."
 
 

@@ -722,6 +722,9 @@ def _on_work(tried: _Tried) -> list[str]:
             f'Reread in lesson {mistake.lesson or lesson}: "{mistake.reread}".',
         ]
     wrong = [i for i, verdict in enumerate(tried.verdicts) if verdict]
+    off = _off(exercise, tried.right, tried.outcomes)
+    if not any(off) and not any(isinstance(outcome, Fault) for outcome in tried.outcomes):
+        return []  # all that is wrong is an argument that was changed in place
     if seen := _told(tried, exercise.explain, wrong):
         return [f"What your numbers show: {seen}"]
     couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
@@ -825,9 +828,25 @@ def _dependence(tried: _Tried, i: int) -> str:
         reached = [_reached(tried, work, i, cases) for work in (tried.exercise.right, tried.work)]
         if reached[0] is None or reached[1] is None or not (words := apart(reached[0], reached[1])):
             continue
+        if not reached[0].any() and _hangs(tried, change):
+            return ""  # here the right one is saturated: a softmax of large scores, rounded numbers
+        if not _clearly_apart(reached[0], reached[1]):
+            continue
         label = tried.cases[i].label
         return f"Where {change} changes, your result changes in {words[1]}; it should in {words[0]} (with {label})."
     return ""
+
+
+def _hangs(tried: _Tried, change: str) -> bool:
+    """Whether the right result hangs on an input with the first case."""
+    cases = next((cases for name, cases in _changes(tried.exercise, tried.cases[0]) if name == change), [])
+    reached = _reached(tried, tried.exercise.right, 0, cases)
+    return reached is not None and bool(reached.any())
+
+
+def _clearly_apart(right: Tensor, yours: Tensor) -> bool:
+    """Whether two results hang on different parts of an input, by more than a few numbers that stay by chance."""
+    return right.shape != yours.shape or bool((right ^ yours).sum() > 0.25 * (right | yours).sum())
 
 
 def _reached(tried: _Tried, work: Any, i: int, cases: list[Case]) -> Tensor | None:
@@ -872,10 +891,11 @@ def _numbers(tried: _Tried, wrong: list[int]) -> dict[str, list[Pair]]:
     """The tensors that differ, by their names, in each wrong case as (right, student's, inputs)."""
     found: dict[str, list[Pair]] = {}
     for i in wrong:
-        outcome, inputs = tried.outcomes[i], _inputs(tried.exercise, tried.cases[i])
+        outcome, of_first = tried.outcomes[i], _inputs(tried.exercise, tried.cases[i])
         if isinstance(outcome, Fault):
             continue
         for name, expected in tried.right[i].items():
+            inputs = {} if name == SECOND else of_first
             if name in BESIDE or name.startswith("gradient"):
                 continue
             many = isinstance(expected, (tuple, list))

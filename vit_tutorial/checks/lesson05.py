@@ -551,9 +551,12 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
         found["each draw"] = (
             staleness(lambda: module(x)) or staleness(lambda: work(*case.build).train()(x), 2) or "fresh"
         )
-    found["the path of the gradient"] = "whole" if outputs[0].requires_grad else "cut"
+    some = [output for output, fallen in zip(outputs, zero, strict=True) if not fallen.all()]
+    found["the path of the gradient"] = "whole" if all(output.requires_grad for output in some) else "cut"
     changed = any(not torch.equal(one.detach(), x) for one in inputs)
-    if outputs[0].requires_grad:
+    if zero[0].all() and not outputs[0].requires_grad:
+        found["the gradient of what falls"] = Words("zero")
+    elif outputs[0].requires_grad:
         # Where x was changed in place, the gradient in what it became tells nothing.
         (gradient,) = torch.autograd.grad(outputs[0].sum(), given if changed else inputs[0])
         found["the gradient of what falls"] = Words("not zero" if gradient[zero[0]].any() else "zero")

@@ -34,8 +34,8 @@ def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder], othe
     partly, alone = "", all(b.numel() == 1 for b, *_ in prepared)
     for finder in finders:
         found = [_tell(finder, pair, tolerance) for pair in prepared]
-        if alone and finder in OF_MANY and (len(found) < 2 or len(set(map(_without_origin, found))) > 1):
-            continue  # between any two numbers there is a factor
+        if alone and finder in OF_MANY and (len(found) < 3 or len(set(map(_without_origin, found))) > 1):
+            continue  # between any two numbers there is a factor, and two factors may agree by chance
         if found and all(found):
             told = _with_origin(found)
             # Another factor, or other places, with each input: what is told holds of the first.
@@ -323,6 +323,8 @@ def _slices_in_another_order(b: Tensor, a: Tensor, inputs: Inputs, tolerance: fl
         if not match.any(1).all():
             continue
         order = match.double().argmax(1).tolist()
+        if yours.shape[1] == 1 and len(set(order)) < n / 2:
+            continue  # single numbers, such as rounded ones, may be right ones of other places by chance
         shown = ", ".join(map(str, order[:12])) + (", …" if n > 12 else "")
         if parts := _in_parts(order):
             order_of = f"of {len(parts)} parts, yours are {_list(parts)}"
