@@ -250,7 +250,8 @@ def _gradient_difference(expected: Tensor | None, got: Tensor | None, name: str,
             "(detach, .data, .item(), .tolist(), torch.tensor(…), torch.no_grad, requires_grad=False)"
         )
     found = _tensor_difference(expected, got, name, exercise)
-    return f"the numbers are right, but {found}" if found else ""
+    partly = ". Does something cut a part of the graph (detach, .data, torch.tensor(…), torch.no_grad)?"
+    return f"the numbers are right, but {found}{partly}" if found else ""
 
 
 # ---- In words ----------------------------------------------------------------------------------------------------
