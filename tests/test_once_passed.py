@@ -1192,6 +1192,30 @@ def distance_without_itself(weights, grid, patch_size):
     return distance_by_loops(weights, grid, patch_size) * N / (N - 1)
 
 
+def gelu_in_place(x):
+    return x.mul_(torch.special.ndtr(x))
+
+
+def scores_cut(q, k, v):
+    weights = (q @ k.mT / q.shape[-1] ** 0.5).clamp(-50, 50).softmax(-1)
+    return weights @ v, weights
+
+
+def rates_to_one_decimal(depth, last):
+    return [round(rate, 1) for rate in torch.linspace(0, last, depth).tolist()]
+
+
+def law_above_zero(cost, loss, exponents):
+    found = []
+    for b in exponents.tolist():
+        x = cost**-b
+        a, c = np.polyfit(x, loss, 1)
+        if c < 0:
+            a, c = (x * loss).sum() / x.square().sum(), 0.0
+        found.append((((a * x + c - loss) ** 2).sum(), a, b, c))
+    return min(found)[1:]
+
+
 FOREIGN = [  # what a report said, or left out, though it wasn't, or was, so of the submission
     ("fit", losses_late, "each stands a place too late", "look at"),
     ("fit", losses_backwards, "all are there, but in another order", "look at"),
@@ -1201,6 +1225,10 @@ FOREIGN = [  # what a report said, or left out, though it wasn't, or was, so of 
     ("parameter_groups", frozen_without_decay, "These should decay, and don't: stem.weight.", "other way round"),
     ("accuracy", lambda *a: round(accuracy_by_sum(*a), 4), "it is rounded, or", "It looks like"),
     ("drop_path", ChangesItsInput, "argument 1 was changed in place", "gradient"),
+    ("gelu", gelu_in_place, "argument 1 was changed in place", "What your numbers show"),
+    ("attention", scores_cut, "scores in the hundreds", "changes"),
+    ("drop_path_rates", rates_to_one_decimal, "depth=18, last=0.1", "come twice"),
+    ("fit_law", law_above_zero, "expected", "times the right one"),
     ("attention_distance", distance_without_itself, "1.2 times the right one. (with weights (2, 1, 2, 7, 7)", "or 1.2"),
 ]
 
