@@ -21,6 +21,8 @@ CPU_INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
 # more than there are processors, as some wait for a browser or a sandbox.
 PROCESSES = $(shell $(PYTHON) -c "import os; print(min(4, os.cpu_count() + 1))")
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+# What Python and pytest compile is kept for the next process.
+unexport PYTHONDONTWRITEBYTECODE
 # By default glibc hands freed memory back to the system, to ask for it again in the next step of a training.
 export MALLOC_MMAP_THRESHOLD_ := 33554432
 export MALLOC_TRIM_THRESHOLD_ := 2147483647

@@ -57,6 +57,7 @@ class Files(LoadFileScheduling):  # type: ignore[misc]
         return nodeid if alone else file
 
 
+@pytest.hookimpl(optionalhook=True)  # pytest -p no:xdist doesn't know it
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Files:
     return Files(config, log)
 
