@@ -155,7 +155,7 @@ def _tensor_difference(expected: Tensor, got: Any, name: str, exercise: Exercise
     if not wrong.any():
         return ""
     at = _index(wrong)
-    mine, right = apart(a[tuple(at)], b[tuple(at)])
+    mine, right = distinct(a[tuple(at)], b[tuple(at)])
     values = f"{name}{at or ''} is {mine}{_expected(right, exercise)}"
     return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(a)}"
 
@@ -227,7 +227,7 @@ def _number_difference(expected: Any, got: Any, name: str, exercise: Exercise) -
     close = abs(value - expected) <= tolerance * max(1.0, abs(expected))
     if close:
         return ""
-    mine, right = apart(value, expected)
+    mine, right = distinct(value, expected)
     return f"{name} is {mine}{_expected(right, exercise)}"
 
 
@@ -280,7 +280,7 @@ def kind(x: Any) -> str:
     return names.get(type(x).__name__, f"of type {type(x).__name__}")
 
 
-def apart(a: Any, b: Any) -> tuple[str, str]:
+def distinct(a: Any, b: Any) -> tuple[str, str]:
     """Two numbers that differ, each with five digits, or as many as show that they do."""
     pairs = ((digits(a, many), digits(b, many)) for many in (5, 7, 9, 17))
     return next((pair for pair in pairs if pair[0] != pair[1]), (digits(a), digits(b)))
