@@ -22,7 +22,16 @@ hypothesis.settings.load_profile("tutorial")
 
 SOLVED = ("03", "09")
 APART = ("test_recipes.py", "test_grading.py", "test_live.py")  # each of their slow tests may take a minute
-LONG = ("test_grading.py", "test_checks.py", "test_explorer.py", "test_hybrid.py", "test_weights.py", "test_vit.py")
+LONG = (
+    "test_grading.py",
+    "test_checks.py",
+    "test_once_passed.py",
+    "test_wrong_submissions.py",
+    "test_explorer.py",
+    "test_hybrid.py",
+    "test_weights.py",
+    "test_vit.py",
+)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -646,7 +646,7 @@ WRONG = {
         (answer(class_gradient=10), "Raise one number"),
         (answer(stretched=[0, 1.5, 4.5, 6]), "outer edges kept in place of corners"),
         (answer(stretched=[0, 0, 6, 6]), "numbers repeated"),
-        (answer(stretched=[0, 1.5, 3, 4.5]), "steps of old / new"),
+        (answer(stretched=[0, 1.5, 3, 4.5]), "four steps in place of three"),
         (answer(stretched=[0, 3, 6]), "expected a list of 4"),
         (lambda: {"z0": ...}, "there is no answer for 'z0' yet"),
     ),

@@ -454,7 +454,7 @@ WRONG = {
     "attention_numbers": (
         (answer(weight_0=0.88, output=[3.52, 0.95]), "no scale"),
         (answer(weight_0=0.62, output=[2.49, 3.02]), "a division by d"),
-        (answer(weight_0=1.0, output=[4, 0]), "plain shares in place of a softmax"),
+        (answer(weight_0=1.0, output=[4, 0]), "all weight on key 0"),
         (answer(weight_0=0.982, output=[3.93, 0.144]), "a multiplication by √d"),
         (answer(weight_0=0.269, output=[1.076, 5.85]), "the weights exchanged"),
         (answer(weight_0=0.5, output=[2, 4]), "equal weights"),
@@ -589,12 +589,15 @@ WRONG = {
     "multi_head_attention": (
         (
             with_steps(merge=lambda self, x: merge_by_view(x - x.mean(1, keepdim=True))),
-            "In front of the projection, with",
+            "in front of it, with",
         ),
-        (with_steps(split=lambda self, x: split_by_view(x, 2)), "In front of the projection"),
+        (with_steps(split=lambda self, x: split_by_view(x, 2)), "in front of it"),
         (with_steps(squash=lambda s, x: (2 * x).softmax(-1)), "within the range of the right values"),
         (with_steps(squash=lambda s, x: (2 * x).softmax(-1) - x), "no weighted mean of their values"),
-        (with_steps(merge=lambda self, x: merge_by_view(x * torch.arange(x.shape[1])[:, None, None])), "In front of"),
+        (
+            with_steps(merge=lambda self, x: merge_by_view(x * torch.arange(x.shape[1])[:, None, None])),
+            "in front of it",
+        ),
         (with_steps(merge=lambda self, x: merge_by_view(torch.cat([x[:, :1], x[:, 1:] ** 3], 1))), "only head 0 of"),
         (with_steps(forward=lambda self, x: F.dropout(Layer.forward(self, x), 0.1, self.training)), "in training mode"),
         (with_steps(split=lambda self, x: x.reshape(len(x), self.h, x.shape[1], -1)), "heads split without"),

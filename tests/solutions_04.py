@@ -124,6 +124,14 @@ def pieces_by_strides(x, w1, b1, w2, b2, pieces):
     return torch.stack(parts).sum(0) + b2
 
 
+def pieces_with_the_rest_in_the_last(x, w1, b1, w2, b2, pieces):
+    size, total = len(b1) // pieces, b2
+    for i in range(pieces):
+        start, end = i * size, (i + 1) * size if i < pieces - 1 else len(b1)
+        total = total + gelu_by_erf(x @ w1[start:end].T + b1[start:end]) @ w2[:, start:end].T
+    return total
+
+
 def gelu_by_numpy(x):
     return np.vectorize(lambda value: value * (1 + math.erf(value / math.sqrt(2))) / 2)(x.numpy())
 
@@ -194,6 +202,7 @@ SOLUTIONS = {
         pieces_by_chunk,
         pieces_by_slices,
         pieces_by_strides,
+        pieces_with_the_rest_in_the_last,
         pieces_by_numpy,
         pieces_by_tensor_split,
     ),
@@ -364,15 +373,15 @@ WRONG = {
         (answer(bent=[0.841, 1.954, 0.159], output=[1.68, 2.11]), "a lost sign"),
         (answer(output=[1.95, 0.84]), ""),
         (answer(output=[2, 1]), "no bend"),
-        (answer(hidden=[1, 2]), "the columns of W1 read as its rows"),
+        (answer(hidden=[1, 2]), "a hidden number too few"),
         (answer(hidden=[1, 2, 3]), "a lost minus in W1"),
-        (answer(hidden=[1, 2, 1]), "subtracted the other way round"),
+        (answer(hidden=[1, 2, 1]), "a sign lost in the last hidden number"),
         (answer(hidden=[2, 1, -1]), "Hidden number j is the dot product"),
         (answer(hidden=[1, 2, 0]), "Hidden number j is the dot product"),
         (answer(bent=[0.84, 0.98, -0.16]), "Multiply each hidden number"),
         (answer(bent=[0.5, 1.9, -0.1]), "Multiply each hidden number"),
         (answer(output=[1.68, 1.14]), ""),
-        (answer(output=[1.68, 1.95]), "the last hidden number left out"),
+        (answer(output=[1.68, 1.95]), "the last bent number left out, or taken for 0"),
         (answer(output=[1.68, 2.11]), ""),
         (answer(output=[0.84, 1.8]), "Output number j is the dot product"),
         (answer(output=[1.68]), "expected a list of 2"),
@@ -552,7 +561,7 @@ WRONG = {
         (lambda *args: F.gelu(pieces()(*args)), "a second GELU at the end"),
         (pieces_whole, "hidden units are there at once"),
         (pieces_hidden_first, "hidden units are there at once"),
-        (pieces_of_tokens, "hidden units are there at once"),
+        (pieces_of_tokens, "are bent in one step"),
         (pieces(cut=lambda w, n, d: w.chunk(n, 0)), "raised RuntimeError"),
         (lambda x, *args: pieces()(x, *args) + x, ""),
         (lambda x, *args: pieces()(x, *args)[..., :1], ""),

@@ -1,6 +1,7 @@
 """Answers to the exercises of lesson 05: right ones, written in different ways, and wrong ones with what they hear."""
 
 import copy
+from collections import OrderedDict
 
 import numpy as np
 import torch
@@ -147,6 +148,12 @@ class Stack(nn.Module):
         return self.norm(z)
 
 
+class ByTheirNames(Stack):
+    def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
+        self.blocks = nn.Sequential(OrderedDict((f"block{i}", block) for i, block in enumerate(self.blocks)))
+
+
 class InSequence(nn.Module):
     def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
         super().__init__()
@@ -232,7 +239,7 @@ SOLUTIONS = {
     ),
     "drop_path": (ByRand, ByBernoulli, ByDropout, ByLoop, ByNumpy),
     "encoder_block": (Block, WithTorchsAttention, AroundTorchsLayer, OutInOneExpression, TwoDropPaths),
-    "encoder": (Stack, InSequence, OfOwnBlocks, RatesAsTensor, RatesFromNumpy),
+    "encoder": (Stack, InSequence, ByTheirNames, OfOwnBlocks, RatesAsTensor, RatesFromNumpy),
 }
 
 # ---- Wrong ones ------------------------------------------------------------------------------------------------------
@@ -489,8 +496,8 @@ WRONG = {
         (answer(kept=3.2), "a multiplication by 1 − p"),
         (answer(kept=4.8), "What is kept is divided"),
         (answer(kept=0), "What is kept is divided"),
-        (answer(parameters=156), "the norms' parameters forgotten"),
-        (answer(parameters=164), "one norm for both branches"),
+        (answer(parameters=156), "sixteen numbers too few"),
+        (answer(parameters=164), "eight numbers too few"),
         (answer(parameters=152), "the output's matrix forgotten"),
         (answer(parameters=112), "attention's matrices counted once"),
         (answer(parameters=173), "Two norms of 2 · D"),

@@ -894,7 +894,7 @@ BY_LABEL = {
 NAMES = {
     "vit_numbers": {
         "E: 1040": "the channels forgotten",
-        "the rest of Eq. 1: 400": "the positions counted without the class token",
+        "the rest of Eq. 1: 400": "one row too few",
         "the rest of Eq. 1: 16": "the class token counted without the positions",
         "attention: 544": "q, k and v counted as one matrix",
         "attention: 816": "the output projection forgotten",

@@ -672,13 +672,13 @@ BY_LABEL = {
 NAMES = {
     "seeing_numbers": {
         "patch: (3, 1)": "rows and columns of the grid exchanged",
-        "patch: (3, 2)": "the column named before the row",
+        "patch: (3, 2)": "the column named before the row, or token 20 on a grid of 6 columns",
         "patch: (1, 3)": "patches counted down the columns",
         "rollout: [0, 0, 1]": "a rollout without the identity",
         "rollout: [0.25, 0.75, 0]": "factors in the wrong order",
         "rollout: [1, 2, 1]": "an identity that is not halved",
         "rollout: [0.25, 0, 0]": "the class token's column in place of its row",
-        "rollout: [0, 1, 0]": "the last layer alone",
+        "rollout: [0, 1, 0]": "the look of the class token in one layer",
         "relevance: [1.2, 0.6, -2]": "a relevance without the positive part",
         "relevance: [0.2, 0.6, 0]": "a relevance without the identity",
         "relevance: [1.2, 0.3, 0.5]": "a relevance that ignores the gradient",

@@ -27,7 +27,7 @@ def name_by_expression(name, rules):
             pattern += r"([0-9]+)" + after.pop(0)
         if "*" in their:
             pattern += "(bias|weight)" + after.pop(0)
-        if match := re.compile(pattern + "$").match(name):
+        if match := re.fullmatch(pattern, name):
             for mark, value in zip(re.findall(r"\{i\}|\*", our), match.groups(), strict=True):
                 our = our.replace(mark, value, 1)
             return our
@@ -47,8 +47,8 @@ def name_by_all_names(name, rules):
 
 
 def name_by_number_first(name, rules):
-    """The block's number is what stands alone between dots, or behind layer_; the leaf is the last word."""
-    number = next((part for part in re.split(r"[._]", name) if part.isdecimal()), "")
+    """The block's number is the first one in the name; the leaf is the last word."""
+    number = next(iter(re.findall(r"\d+", name)), "")
     for their, our in rules.items():
         for leaf in ("weight", "bias"):
             if their.replace("{i}", number).replace("*", leaf) == name:

@@ -103,6 +103,12 @@ def bias_by_cat(table, grid):
     return torch.cat([first, rest], dim=1)
 
 
+def bias_by_product(table, grid):
+    many = table.shape[1]
+    index = bias_by_index(torch.arange(many)[None], grid)[0]
+    return torch.einsum("ijw,hw->hij", F.one_hot(index, many).to(table.dtype), table)
+
+
 def bias_by_padding(table, grid):
     index = F.pad(ways_by_one_number(grid), (1, 0, 1, 0))
     index[0], index[:, 0] = table.shape[1] - 3, table.shape[1] - 2
@@ -119,7 +125,7 @@ SOLUTIONS = {
     "two_d_positions": (halves_by_loop, halves_by_expand, halves_by_index, halves_by_meshgrid),
     "offset_index": (ways_by_loop, ways_by_division, ways_by_one_number, ways_by_numpy),
     "biased_attention": (attention_by_kernel, attention_by_einsum, attention_by_product, attention_head_by_head),
-    "relative_bias": (bias_by_index, bias_by_cat, bias_by_padding),
+    "relative_bias": (bias_by_index, bias_by_cat, bias_by_padding, bias_by_product),
 }
 
 

@@ -39,6 +39,10 @@ def classes_by_numpy(images, patch_size):
     return (levels * np.array([64, 8, 1])[:, None, None]).sum(axis=1).reshape(B, -1)
 
 
+def classes_in_floats(images, patch_size):
+    return classes_by_pooling(images, patch_size).float()
+
+
 def classes_by_bits(images, patch_size):
     patches = images.unfold(2, patch_size, patch_size).unfold(3, patch_size, patch_size)  # (B, C, rows, columns, P, P)
     levels = torch.minimum((patches.mean(dim=(4, 5)) * 8).int(), torch.tensor(7))
@@ -127,7 +131,7 @@ SOLUTIONS = {
         lambda: NUMBERS | {"first loss": math.log(512), "class": torch.tensor(168)},
         lambda: {name: float(value) for name, value in NUMBERS.items()},
     ),
-    "colour_classes": (classes_by_pooling, classes_by_loop, classes_by_numpy, classes_by_bits),
+    "colour_classes": (classes_by_pooling, classes_by_loop, classes_by_numpy, classes_by_bits, classes_in_floats),
     "spoil": (spoil_by_loop, spoil_by_index, spoil_by_weights),
     "put_back": (back_by_loop, back_by_scatter, back_by_gather),
     "hidden_loss": (loss_by_index, loss_by_weights, loss_by_loop),

@@ -82,6 +82,12 @@ def fit_by_correlation(cost, loss, exponents):
     return [a, most, c]
 
 
+def grown_in_floats(sizes, factor):
+    grown = grown_by_hand(sizes, factor)
+    share = grown["num_heads"] / sizes["num_heads"]
+    return grown | {"dim": sizes["dim"] / sizes["num_heads"] * grown["num_heads"], "mlp_dim": sizes["mlp_dim"] * share}
+
+
 def grown_by_hand(sizes, factor):
     heads = max(1, math.floor(sizes["num_heads"] * factor + 0.5))
     dim = heads * sizes["dim"] // sizes["num_heads"]
@@ -147,7 +153,7 @@ SOLUTIONS = {
     ),
     "law_from_floor": (line_by_polyfit, line_by_lstsq, line_by_decimal_logarithms, line_by_scipy, line_by_loops),
     "fit_law": (fit_by_polyfit, fit_by_residuals, fit_at_once, fit_by_correlation),
-    "grown_sizes": (grown_by_hand, grown_by_decimals, grown_by_numpy),
+    "grown_sizes": (grown_by_hand, grown_by_decimals, grown_by_numpy, grown_in_floats),
     "redrawn_runs": (drawn_by_powers, drawn_by_loops, drawn_in_logarithms, drawn_by_numpy),
 }
 

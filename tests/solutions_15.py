@@ -420,8 +420,8 @@ WRONG = {
         (lambda x, angles: x, "You return x as it came in"),
         (lambda x, angles: turn_by_halves(x, -angles), "a turn the other way"),
         (lambda x, angles: turn_by_halves(x, 2 * angles), "twice the angle"),
-        (lambda x, angles: turn_by_halves(x, angles.flip(0)), ""),
-        (lambda x, angles: turn_by_halves(x, angles.flip(1)), ""),
+        (lambda x, angles: turn_by_halves(x, angles.flip(0)), "the tokens' angles from last to first"),
+        (lambda x, angles: turn_by_halves(x, angles.flip(1)), "the pairs' angles from last to first"),
     ),
     "attention_pool": (
         (pool_with_weights, "return it alone"),

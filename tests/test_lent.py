@@ -250,8 +250,11 @@ def on_other_labels(*task):
     ("work", "words"),
     [
         (on_other_labels, "numbers of the head's weight go the wrong way: look at"),
-        (lambda *task: trained(*task, share=lambda step: 0.7), "goes the right way, 0.7 times as far"),
-        (lambda *task: trained(*task, share=lambda step: 1 - 0.1 * step), "One step on 4 images is right, and with"),
+        (
+            lambda *task: trained(*task, share=lambda step: 0.7),
+            "the head goes the right way, all in all 0.7 times as far",
+        ),
+        (lambda *task: trained(*task, share=lambda step: 1 - 0.1 * step), "isn't what it should be, with 6 images"),
     ],
 )
 def test_a_head_that_is_trained_otherwise_is_told_from_when(work, words, capsys):

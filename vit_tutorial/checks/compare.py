@@ -62,7 +62,7 @@ def _sequence_difference(expected: tuple[Any, ...] | list[Any], got: Any, name: 
         # Nested or not: it is the same numbers in the same order.
         places = _places(got) if len(_places(got)) == len(numbers) else [f"[{i}]" for i in range(len(numbers))]
         triples = zip(numbers, theirs, places, strict=True)
-        return next(filter(None, (_number_difference(a, b, name + place, exercise) for a, b, place in triples)), "")
+        return next(filter(None, (_number_difference(a, b, _at(name, place), exercise) for a, b, place in triples)), "")
     parts = as_parts(got, len(expected))
     if parts is None:
         many = f" of {len(got)}" if isinstance(got, (tuple, list)) else ""
@@ -71,13 +71,20 @@ def _sequence_difference(expected: tuple[Any, ...] | list[Any], got: Any, name: 
             if isinstance(part, Tensor) and not exercise.secret and not difference(part, got, name, exercise):
                 said += f"; it is the right {name}[{index}]: return all {len(expected)}"
         return said
-    found = [difference(a, b, f"{name}[{i}]", exercise) for i, (a, b) in enumerate(zip(expected, parts, strict=True))]
+    found = [
+        difference(a, b, _at(name, f"[{i}]"), exercise) for i, (a, b) in enumerate(zip(expected, parts, strict=True))
+    ]
     first = next(filter(None, found), "")
     if first and len(expected) == 2 and isinstance(expected[0], Tensor) and not exercise.secret:
         turned = [difference(a, b, name, exercise) for a, b in zip(expected, parts[::-1], strict=True)]
         if not any(turned):
             return f"the two parts of {name} are right, but exchanged: {first}"
     return first
+
+
+def _at(name: str, place: str) -> str:
+    """A part of something: result[0], but [0] of the result of a second call, …,"""
+    return f"{place} of {name}" if place and name.endswith(",") else name + place
 
 
 def _holds_numbers_alone(x: Any) -> bool:
@@ -142,7 +149,7 @@ def _tensor_difference(expected: Tensor, got: Any, name: str, exercise: Exercise
     a, b = tensor.detach().to(expected.device), expected.detach()
     if _near(a, b, exercise.tolerance):
         return ""
-    if _kind_of_numbers(a, b):
+    if _kind_of_numbers(a, b) and not _whole(a, b):
         right = "" if _wrong(a.to(b.dtype), b, exercise).any() else "the numbers are right, but "
         return f"{right}{name} is of dtype {a.dtype}, expected {_kind_of_numbers(a, b)}"
     if a.is_floating_point() and not b.isnan().any():
@@ -156,7 +163,7 @@ def _tensor_difference(expected: Tensor, got: Any, name: str, exercise: Exercise
         return ""
     at = _index(wrong)
     mine, right = distinct(a[tuple(at)], b[tuple(at)])
-    values = f"{name}{at or ''} is {mine}{_expected(right, exercise)}"
+    values = f"{_at(name, str(at or ''))} is {mine}{_expected(right, exercise)}"
     return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(a)}"
 
 
@@ -167,6 +174,11 @@ def _kind_of_numbers(a: Tensor, b: Tensor) -> str:
     if a.dtype == torch.bool or a.is_complex():
         return str(b.dtype)
     return "whole numbers, such as torch.int64" if a.is_floating_point() and not b.is_floating_point() else ""
+
+
+def _whole(a: Tensor, b: Tensor) -> bool:
+    """Whether floats are just the whole numbers that were expected."""
+    return a.is_floating_point() and b.dtype != torch.bool and torch.equal(a.to(torch.float64), b.to(torch.float64))
 
 
 def _near(a: Tensor, b: Tensor, tolerance: float) -> bool:

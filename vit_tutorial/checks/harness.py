@@ -65,13 +65,15 @@ SECONDS = 10.0  # of computing, for one student's work, all its inputs together
 PATIENCE = 3.0  # times as long may it take by the clock, on a busy machine, or asleep
 QUICK = 0.5  # a work that takes longer is not tried again to find out what it does
 COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
-CHANGES = 40  # inputs and weights that are changed, one at a time, to see what hangs on them
+CHANGES = 20  # inputs and weights that are changed, one at a time, to see what hangs on them
 DRAWS = (9, 10)  # seeds of those changes: one alone may leave a rounded number as it was
 KEPT = 2000  # characters of what the student's code prints
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 UNWRITTEN = "is not written yet"
 SECOND = "the result of a second call, with other numbers,"
+LAYOUT = "the result for tensors whose numbers lie in memory in another order, such as x.transpose(0, 1),"
 TRAINING = "the result in training mode, compared with evaluation mode,"
+MODE = "the layer's mode (train, eval) after a call"
 
 
 class _TimeUp(BaseException):
@@ -82,14 +84,16 @@ class _TimeUp(BaseException):
 
 
 def call(work: Any, case: Case, differentiable: bool = False) -> Result:
-    """Call ``work(*args)``: its result, that of a second call with other numbers, and which arguments it changed.
+    """Call ``work(*args)``: its result, those of two calls with other numbers, and which arguments it changed.
 
-    Nothing of the first call may stay for the second. With ``differentiable``, also the gradient of a fixed combination
-    of the result in each argument: only for an exercise whose text says that the work must be differentiable.
+    Nothing of the first call may stay for the second, and it is the numbers that count, not where they lie in memory.
+    With ``differentiable``, also the gradient of a fixed combination of the result in each argument: only for an
+    exercise whose text says that the work must be differentiable.
     """
     observed = _called(work, case, differentiable)
     if observed["result"] is not None and any(map(_tensors, case.args)):
         observed[SECOND] = _once_more(work, case, observed["result"])
+        observed[LAYOUT] = _laid_out_anew(work, case, observed[SECOND])
     return observed
 
 
@@ -97,13 +101,27 @@ def _called(work: Any, case: Case, differentiable: bool) -> Result:
     leaves = [_leaf(x, differentiable) for x in case.args]
     given = copied(leaves)
     result = work(*given)
+    in_place = changed(given, leaves)
+    taught = [number for number, pair in enumerate(zip(given, leaves, strict=True), 1) if _taught(*pair)]
+    if taught and not in_place:
+        raise Fault(
+            f"argument {taught[0]} requires a gradient now, or has got one: leave requires_grad and backward() to the "
+            "caller"
+        )
     observed = {"result": result}
     if differentiable:
         for index, (gradient, leaf) in enumerate(zip(_gradients(result, leaves), leaves, strict=True)):
             if _differentiable(leaf):
                 observed[f"gradient of argument {index + 1}"] = gradient
-    observed["changed"] = changed(given, leaves)
+    observed["changed"] = in_place
     return observed
+
+
+def _taught(x: Any, leaf: Any) -> bool:
+    """Whether a work has switched an argument's gradients on or off, or filled them."""
+    if not (isinstance(x, Tensor) and isinstance(leaf, Tensor)):
+        return False
+    return x.requires_grad is not leaf.requires_grad or leaf.grad is not None or (x.is_leaf and x.grad is not None)
 
 
 def copied(args: Iterable[Any]) -> list[Any]:
@@ -131,6 +149,29 @@ def _once_more(work: Any, case: Case, result: Any) -> Any:
     if any(not torch.equal(_dense(x), before) and not before.isnan().any() for x, before in first):
         raise Fault("a second call changes the result of the first: make a new tensor in each call")
     return again
+
+
+def _laid_out_anew(work: Any, case: Case, result: Any) -> Any:
+    """The result of the second call's numbers, laid out in another order; ``result`` where the work can't take them.
+
+    Nothing is said of ``view`` in the texts: who uses it raises an error, which is no wrong number.
+    """
+    turned = [_turned(x) for x in case.args]
+    given = [_laid_out(x) for x in turned]
+    if all(a is b for a, b in zip(turned, given, strict=True)):
+        return result
+    try:
+        with torch.no_grad(), _unheard():
+            return work(*given)
+    except Exception:
+        return result
+
+
+def _laid_out(x: Any) -> Any:
+    """A tensor with the same numbers, whose last axis isn't the one that is contiguous; anything else as it is."""
+    if not isinstance(x, Tensor) or x.layout != torch.strided or x.ndim < 2 or 1 in x.shape[-2:]:
+        return x
+    return x.mT.contiguous().mT
 
 
 def _dense(x: Tensor) -> Tensor:
@@ -178,19 +219,27 @@ def layer(
     parameters = adopt(module, case.weights, aliases or {})
     of_its_own(module, work(*case.build))
     observed = _called(module.eval(), case, differentiable)
-    others = [x.roll(1) if isinstance(x, Tensor) else x for x in case.args]
+    others = _rolled(case).args
     trained = None if chance else module.train()(*map(_copy, others))
+    left = [] if chance else [module.training]
     result = module.eval()(*map(_copy, others))
     observed[SECOND] = result
     if not chance:
         cut = [x.requires_grad for x in _tensors(trained)] != [x.requires_grad for x in _tensors(result)]
         same = "the same, but without gradients" if cut else "the same"
         observed[TRAINING] = Words(same if _alike(trained, result) else "another one")
+        kept = [*left, module.training] == [True, False]
+        observed[MODE] = Words("the one that it had" if kept else "another one: a call doesn't change it")
     for name, gradient in zip(parameters, _gradients(result, list(parameters.values())), strict=True):
         if gradient is not None:
             observed[f"gradient of {name}"] = gradient.reshape(case.weights[name].shape)
     observed["missing"] = [name for name in case.weights if name not in parameters]
     return observed
+
+
+def _rolled(case: Case) -> Case:
+    """The case of a layer's second call: the same numbers, each one place on."""
+    return dataclasses.replace(case, args=tuple(x.roll(1) if isinstance(x, Tensor) else x for x in case.args))
 
 
 def of_its_own(module: nn.Module, another: Any) -> None:
@@ -244,6 +293,22 @@ def _plain(answer: Any) -> Any:
     return answer
 
 
+def _fitting(names: Iterable[str], own: str) -> list[str]:
+    return [name for name in names if own == name or own.endswith(f".{name}")]
+
+
+def _numbered(module: nn.Module, name: str) -> str:
+    """A parameter's name with numbers where a Sequential or a ModuleDict has names: blocks.first is blocks.0."""
+    *parts, last = name.split(".")
+    path = []
+    for part in parts:
+        children = list(module._modules)
+        inside = isinstance(module, (nn.Sequential, nn.ModuleDict))
+        path.append(str(children.index(part)) if inside else part)
+        module = module.get_submodule(part)
+    return ".".join([*path, last])
+
+
 def adopt(module: nn.Module, weights: dict[str, Tensor], aliases: dict[str, str]) -> dict[str, Tensor]:
     """Copy ``weights`` into a module's parameters; return those parameters by the agreed names.
 
@@ -256,7 +321,7 @@ def adopt(module: nn.Module, weights: dict[str, Tensor], aliases: dict[str, str]
     adopted: dict[str, Tensor] = {}
     names = {**{name: name for name in weights}, **aliases}
     for own, parameter in module.named_parameters():
-        fitting = [name for name in names if own == name or own.endswith(f".{name}")]
+        fitting = _fitting(names, own) or _fitting(names, _numbered(module, own))
         if not fitting:
             raise Fault(f"the class has a parameter that the stub doesn't name: {own}; {_agreed(weights)}")
         name = names[max(fitting, key=len)]
@@ -741,9 +806,9 @@ def _on_work(tried: _Tried) -> list[str]:
         return [f"What your numbers show: {seen}"]
     if _stale(tried, wrong):
         said = "What your numbers show: The first call is right, and the next one, with other numbers, isn't."
-        if tried.cases[wrong[0]].build:
+        if tried.cases[wrong[0]].build and tried.quick and all(_right_when_new(tried, i) for i in wrong):
             return [f"{said} Something of the first call stays in the layer, or a call changes its parameters."]
-        if all(_repeated(tried.exercise, tried.outcomes[i]) for i in wrong):
+        if not tried.cases[wrong[0]].build and all(_repeated(tried.exercise, tried.outcomes[i]) for i in wrong):
             return [f"{said} Something of the first call is kept for the next."]
         return [
             f"{said} Is something of the first call kept for the next, or does it go wrong for these numbers alone?"
@@ -759,21 +824,30 @@ def _on_work(tried: _Tried) -> list[str]:
 
 
 def _unsteady(tried: _Tried, i: int) -> str:
-    """Whether a work gives other numbers when torch's random numbers are others."""
-    name, outcome = _main(tried.right[i]), tried.outcomes[i]
-    if isinstance(outcome, Fault):  # above all one that took too long, and would again
+    """Whether a work gives other numbers in another call, and whether it is torch's random numbers that matter."""
+    if isinstance(tried.outcomes[i], Fault):  # above all one that took too long, and would again
         return ""
-    again = _one(tried.exercise, tried.work, tried.cases[i], seed=1)
-    if isinstance(again, Fault):
+    exercise, said = tried.exercise, "The same input gives other numbers in another call: something"
+    again = _one(exercise, tried.work, exercise.cases()[i])  # a new case: a model of it may have been changed
+    if _moved(tried, i, tried.outcomes[i], again):
+        own = "is kept from one call to the next (a random generator of its own, too)"
+        return f"{said} {own}, or was never filled (torch.empty)."
+    if not _moved(tried, i, again, _one(exercise, tried.work, exercise.cases()[i], seed=1)):
         return ""
-    pairs = zip(_tensors(outcome.get(name)), _tensors(again.get(name)), strict=False)
+    if _moved(tried, i, tried.right[i], _one(exercise, exercise.right, exercise.cases()[i], seed=1)):
+        return ""  # what is asked for is random itself
+    said += " in it is random, or was never filled (torch.empty). Is there dropout?"
+    return f"{said} Or a weight that isn't one of the agreed parameters?" if tried.cases[i].build else said
+
+
+def _moved(tried: _Tried, i: int, one: Result | Fault, other: Result | Fault) -> bool:
+    """Whether two results of one input hold other numbers."""
+    if isinstance(one, Fault) or isinstance(other, Fault):
+        return False
+    name = _main(tried.right[i])
+    pairs = zip(_tensors(one.get(name)), _tensors(other.get(name)), strict=False)
     kept = [(a, b) for a, b in pairs if not a.is_meta and not a.isnan().any()]
-    if not any(a.shape != b.shape or not torch.equal(a, b) for a, b in kept):
-        return ""
-    said = "The same input gives other numbers in another call: something in it is random, or was never filled "
-    if tried.cases[i].build:
-        return f"{said}(torch.empty). Is there dropout? Or a weight that isn't one of the agreed parameters?"
-    return f"{said}(torch.empty). Is there dropout?"
+    return any(a.shape != b.shape or not torch.equal(a, b) for a, b in kept)
 
 
 def _stale(tried: _Tried, wrong: list[int]) -> bool:
@@ -786,6 +860,13 @@ def _stale(tried: _Tried, wrong: list[int]) -> bool:
         and differs({SECOND: a[SECOND]}, b, tried.exercise)
         for a, b in pairs
     )
+
+
+def _right_when_new(tried: _Tried, i: int) -> bool:
+    """Whether a new layer gives the right result for the numbers of the second call."""
+    outcome = _one(tried.exercise, tried.work, _rolled(tried.cases[i]))
+    right = {"result": tried.right[i][SECOND]}
+    return isinstance(outcome, dict) and not differs(right, outcome | {"changed": []}, tried.exercise)
 
 
 def _repeated(exercise: Exercise, outcome: Result | Fault) -> bool:
@@ -811,7 +892,7 @@ def _seen(parts: dict[str, list[Pair]], exercise: Exercise, finders: tuple[Finde
     """What the numbers of one part of the results show; ``wrong`` inputs are wrong in one part or another."""
     for name, pairs in parts.items():
         if seen := symptom(pairs, exercise.tolerance, finders, others=len(pairs) < wrong):
-            return seen if name == "result" else f"{name}: {seen}"
+            return seen if name == "result" else f"{name.rstrip(',')}: {seen}"
     return ""
 
 
@@ -821,19 +902,18 @@ def _size(result: Result) -> int:
 
 def _dependence(tried: _Tried, i: int) -> str:
     """On which inputs, and which parts of them, the student's result hangs where the right one doesn't, or not."""
-    outcome = tried.outcomes[i]
-    if isinstance(outcome, Fault):
+    lent = any(isinstance(arg, nn.Module) for arg in tried.cases[i].args)  # it may be another one after the first call
+    if lent or isinstance(tried.outcomes[i], Fault):
         return ""
     for change, cases in itertools.islice(_changes(tried.exercise, tried.cases[i]), CHANGES):
-        reached = [_reached(tried, work, i, cases) for work in (tried.exercise.right, tried.work)]
-        if reached[0] is None or reached[1] is None or not (words := apart(reached[0], reached[1])):
+        right, yours = (_reached(tried, work, i, cases) for work in (tried.exercise.right, tried.work))
+        if right is None or yours is None or not (words := apart(right, yours, _first(tried.right[i]))):
             continue
-        if not reached[0].any() and _hangs(tried, change):
+        if not right.any() and _hangs(tried, change):
             return ""  # here the right one is saturated: a softmax of large scores, rounded numbers
-        if not _clearly_apart(reached[0], reached[1]):
+        if not _clearly_apart(right, yours):
             continue
-        label = tried.cases[i].label
-        return f"Where {change} changes, your result changes in {words[1]}; it should in {words[0]} (with {label})."
+        return f"If {change} changes, {words} (with {tried.cases[i].label})."
     return ""
 
 
@@ -864,6 +944,15 @@ def _main(result: Result) -> str:
     return next((name for name in names if _tensors(result[name])), "")
 
 
+def _first(result: Result) -> str:
+    """What a result's main tensor is called, the first one of several."""
+    name = _main(result)
+    x = result.get(name)
+    while isinstance(x, (tuple, list)) and x:
+        name, x = f"{name}[0]", x[0]
+    return name
+
+
 def _changes(exercise: Exercise, case: Case) -> Iterator[tuple[str, list[Case]]]:
     """The case with one input changed, or a part of it, in ways that differ; and what was changed."""
     names = list(_inputs(exercise, dataclasses.replace(case, weights={})))
@@ -877,12 +966,12 @@ def _changes(exercise: Exercise, case: Case) -> Iterator[tuple[str, list[Case]]]
         for axis, length in enumerate(case.args[i].shape):
             if length > 1:
                 changed = [_changed(case, i, slice(1), axis, draw) for draw in DRAWS]
-                yield f"index 0 along axis {axis} of {names[i]}", changed
+                yield f"{names[i]}[{':, ' * axis}0]", changed
 
 
 def _changed(case: Case, index: int, part: slice, axis: int, draw: int) -> Case:
     x = case.args[index].clone()
-    one = x.movedim(axis, 0)[part]
+    one = x.movedim(axis, 0)[part] if x.ndim else x
     one += normal(*one.shape, seed=draw)
     return dataclasses.replace(case, args=(*case.args[:index], x, *case.args[index + 1 :]))
 
@@ -895,7 +984,7 @@ def _numbers(tried: _Tried, wrong: list[int]) -> dict[str, list[Pair]]:
         if isinstance(outcome, Fault):
             continue
         for name, expected in tried.right[i].items():
-            inputs = {} if name == SECOND else of_first
+            inputs = {} if name in (SECOND, LAYOUT) else of_first
             if name in BESIDE or name.startswith("gradient"):
                 continue
             many = isinstance(expected, (tuple, list))

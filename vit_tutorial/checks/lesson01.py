@@ -63,8 +63,9 @@ PATCH_NUMBERS = Exercise(
             {"patch 1": [12, 13, 14, 18, 19, 20]},
         ),
         Mistake(
-            "counting down the columns of patches",
-            "Patches are numbered like words on a page: first across, then down. You went down first.",
+            "counting down the columns of patches, or from 1",
+            "Patches are numbered like words on a page, first across, then down, and the first one is patch 0. Down "
+            "the columns, or from 1, this patch would be number 4.",
             "2 · The photograph",
             {"pixel 16": (4, 1)},
         ),
@@ -75,8 +76,9 @@ PATCH_NUMBERS = Exercise(
             {"patch 1": [0, 1, 2, 6, 7, 8]},
         ),
         Mistake(
-            "counting from 1, patches and places",
-            "The first patch is patch 0, and the first place in it is place 0. Both of yours are one too large.",
+            "counting from 1, or down the columns, patches and places",
+            "The first patch is patch 0, the first place in it is place 0, and both are counted across first, then "
+            "down. Both of yours are one too large.",
             "1 · Four patches, by hand",
             {"pixel 16": (4, 2)},
         ),
@@ -93,8 +95,9 @@ PATCH_NUMBERS = Exercise(
             {"patch 1": [2, 3, 8, 9, 14, 15]},
         ),
         Mistake(
-            "the place within the patch read down its columns",
-            "Inside a patch, too, you read across first: place 1 is right of place 0.",
+            "the place within the patch read down its columns, or counted from 1",
+            "The patch is right. Inside of it, too, places are counted from 0, and across first: place 1 is right of "
+            "place 0.",
             "1 · Four patches, by hand",
             {"pixel 16": (3, 2)},
         ),
@@ -193,7 +196,7 @@ def _patchify_cases() -> list[Case]:
     shapes = [((1, 1, 4, 6), 2), ((2, 3, 20, 28), 4), ((3, 2, 28, 30), (4, 5)), ((5, 4, 6, 6), (3, 2))]
     # High ones with more than 14 × 14 patches, one patch an image, patches of one pixel, of one number; only squares.
     shapes += [((1, 2, 64, 34), (4, 2)), ((2, 3, 4, 5), (4, 5)), ((2, 3, 5, 4), 1), ((3, 1, 4, 5), 1)]
-    shapes += [((2, 3, 8, 8), 4)]
+    shapes += [((2, 3, 8, 8), 4), ((1, 6, 16, 32), 16)]
     return [Case(f"images {shape}, patch_size={size}", (_images(*shape), size)) for shape, size in shapes]
 
 
@@ -362,7 +365,7 @@ def _unpatchify_cases() -> list[Case]:
     sizes: list[tuple[tuple[int, int], lesson.Size, tuple[int, int]]]
     sizes = [((1, 1), 2, (4, 6)), ((2, 3), 4, (20, 28)), ((3, 2), (4, 5), (28, 30)), ((5, 4), (3, 2), (6, 6))]
     sizes += [((1, 2), (4, 2), (64, 34)), ((2, 3), (4, 5), (4, 5)), ((2, 3), 1, (5, 4)), ((3, 1), 1, (4, 5))]
-    sizes += [((2, 3), 4, (8, 8))]
+    sizes += [((2, 3), 4, (8, 8)), ((1, 6), 16, (16, 32))]
     made = []
     for (B, C), size, (H, W) in sizes:
         patches = lesson.patchify(_images(B, C, H, W), size)
@@ -507,7 +510,13 @@ def check_unpatchify(fn: Callable[..., Tensor]) -> bool:
 def _embedding_cases() -> list[Case]:
     made = []
     sizes: list[tuple[int, int, lesson.Size, lesson.Size, int]]
-    sizes = [(1, 1, (4, 6), 2, 5), (2, 3, (6, 10), 2, 7), (4, 3, (6, 20), (3, 4), 8), (3, 6, 8, (2, 4), 5)]
+    sizes = [
+        (1, 1, (4, 6), 2, 5),
+        (2, 3, (6, 10), 2, 7),
+        (4, 3, (6, 20), (3, 4), 8),
+        (3, 6, 8, (2, 4), 5),
+        (2, 3, 8, 4, 6),
+    ]
     for B, C, image_size, patch_size, dim in sizes:
         build = (image_size, patch_size, C, dim)
         images = _images(B, C, *lesson.as_pair(image_size, "image_size"))
@@ -646,7 +655,13 @@ def _overlapping(images: Tensor, patch_size: int, stride: int) -> Tensor:
 def _overlapping_cases() -> list[Case]:
     sizes = [((1, 1, 4, 5), 2, 1), ((2, 3, 8, 12), 4, 2), ((2, 4, 9, 12), 3, 2), ((3, 2, 12, 9), 4, 3)]
     # Images as high as a patch, as wide as one, and square ones.
-    sizes += [((2, 3, 4, 9), 4, 2), ((2, 2, 7, 3), 3, 2), ((2, 3, 8, 8), 4, 3)]
+    sizes += [
+        ((2, 3, 4, 9), 4, 2),
+        ((2, 2, 7, 3), 3, 2),
+        ((2, 3, 8, 8), 4, 3),
+        ((2, 3, 5, 5), 5, 4),
+        ((1, 5, 18, 13), 8, 5),
+    ]
     made = [
         Case(f"images {shape}, patch_size={size}, stride={stride}", (_images(*shape), size, stride))
         for shape, size, stride in sizes

@@ -221,7 +221,7 @@ EMBEDDING_NUMBERS = Exercise(
             {"stretched": [0, 0, 6, 6]},
         ),
         Mistake(
-            "steps of old / new",
+            "four steps in place of three",
             "Your steps are too short, so that the last corner is missed. Between 4 numbers lie 3 steps.",
             _LARGER,
             {"stretched": [0, 1.5, 3, 4.5]},
@@ -249,7 +249,7 @@ def _embed(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
 
 
 def _embed_cases() -> list[Case]:
-    shapes = [(1, 4, 6), (2, 3, 5), (3, 6, 8), (4, 1, 5), (5, 4, 5)]
+    shapes = [(1, 4, 6), (2, 3, 5), (3, 6, 8), (4, 1, 5), (5, 4, 5), (4, 4, 6), (4, 3, 4), (2, 200, 3)]
     return [
         Case(
             f"x {(B, N, D)}, cls_token {(1, 1, D)}, position {(1, N + 1, D)}",
@@ -797,6 +797,8 @@ SINCOS_POSITIONS = Exercise(
             ((2, 140), 8),
             ((7, 7), 32),
             ((9, 1), 12),
+            ((140, 2), 12),
+            ((3, 4), 96),
         ]
     ],
     observe=call,
@@ -976,7 +978,7 @@ def _resize_cases() -> list[Case]:
     made = []
     sizes = [((2, 3), (4, 6), 5), ((5, 2), (3, 7), 4), ((3, 5), (4, 2), 6), ((4, 3), (2, 6), 5), ((4, 3), (4, 3), 5)]
     sizes += [((3, 4), (3, 6), 5), ((5, 2), (3, 2), 6), ((3, 6), (3, 4), 5)]  # one of the axes stays as long as it was
-    sizes += [((3, 4), (1, 1), 5), ((1, 1), (2, 3), 4), ((1, 4), (3, 2), 5), ((3, 3), (5, 5), 4)]
+    sizes += [((3, 4), (1, 1), 5), ((1, 1), (2, 3), 4), ((1, 4), (3, 2), 5), ((3, 3), (5, 5), 4), ((8, 9), (12, 10), 3)]
     for old, new, dim in sizes:
         position = normal(1, 1 + old[0] * old[1], dim, seed=dim)
         made.append(Case(f"position {tuple(position.shape)}, {old} -> {new}", (position, old, new)))
@@ -1211,7 +1213,7 @@ def _stretch_by(**options: Any) -> Callable[..., Tensor]:
 def _stretch_cases() -> list[Case]:
     sizes = [((2, 4, 1), (4, 6)), ((3, 2, 5), (4, 6)), ((6, 7, 3), (4, 2)), ((2, 3, 5), (1, 4)), ((1, 4, 2), (3, 1))]
     sizes += [((3, 5, 2), (3, 7)), ((4, 3, 2), (2, 6)), ((3, 1, 2), (2, 4)), ((3, 3, 2), (4, 4)), ((3, 4, 2), (3, 4))]
-    sizes += [((4, 3, 2), (1, 1))]
+    sizes += [((4, 3, 2), (1, 1)), ((8, 9, 6), (12, 10))]
     return [Case(f"grid {shape} -> {size}", (normal(*shape), size)) for shape, size in sizes]
 
 
@@ -1271,7 +1273,13 @@ STRETCH = Exercise(
     right=_stretch_by(mode="bilinear", align_corners=True),
     cases=_stretch_cases,
     observe=call,
-    forbidden=(interpolate, lesson.resize_position_embedding, "upsample_bilinear2d", "_upsample_bilinear2d_aa"),
+    forbidden=(
+        interpolate,
+        lesson.resize_position_embedding,
+        "upsample_bilinear2d",
+        "_upsample_bilinear2d_aa",
+        "upsample_linear1d",
+    ),
     mistakes=(
         Mistake(
             "steps of old / new",

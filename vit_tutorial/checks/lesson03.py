@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -79,8 +78,9 @@ ATTENTION_NUMBERS = Exercise(
             _pencil(math.exp(0.5) / (math.exp(0.5) + 1)),
         ),
         Mistake(
-            "plain shares in place of a softmax",
-            "You divided each score by their sum. The softmax raises e to each score first, so no weight is ever 0.",
+            "all weight on key 0",
+            "The softmax raises e to each score, and divides by the sum of both powers, so no weight is ever 0. The "
+            "scores divided by their sum would give 1 and 0, and so would the best key alone.",
             "2 · Queries, keys, values, with a pencil",
             _pencil(1.0),
         ),
@@ -165,7 +165,7 @@ def check_attention_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
 def _attention_cases() -> list[Case]:
     shapes = [((4, 3), (5, 3), (5, 2)), ((2, 3, 4), (2, 5, 4), (2, 5, 6)), ((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4)),
               ((3, 3), (3, 3), (3, 3)), ((2, 4, 4), (2, 4, 4), (2, 4, 4)),
-              ((2, 3, 6), (2, 45, 6), (2, 45, 5)),
+              ((2, 3, 6), (2, 45, 6), (2, 45, 5)), ((2, 7, 4), (2, 5, 4), (2, 5, 3)),
               # Axes of length 1 stay: a batch, queries and keys. And many axes in front.
               ((1, 2, 1, 3), (1, 2, 1, 3), (1, 2, 1, 2)),
               ((2, 1, 3, 2, 4), (2, 1, 3, 5, 4), (2, 1, 3, 5, 3))]  # fmt: skip
@@ -250,6 +250,10 @@ def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     return f"It is the weights that are wrong: they aren't the softmax of q kᵀ / √d{of}; {rest}."
 
 
+# Where the mistake comes behind the heads, this would not be so: it is said as a condition.
+_BACK = "If proj is applied as agreed, then in front of it"
+
+
 def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     """What stands before the last projection, and which heads of it are right."""
     wrong = [
@@ -266,16 +270,16 @@ def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     a, b = (x.unflatten(-1, (heads, -1)).movedim(2, 0) for x in (a, b))
     some = [str(i) for i in range(heads) if torch.allclose(a[i], b[i], atol=1e-3)]
     if some:
-        return f"In front of the projection only head {', '.join(some)} of {heads} is right (with {case.label})."
+        return f"{_BACK} only head {', '.join(some)} of {heads} is right (with {case.label})."
     inputs = {"the right heads": b}
     seen = symptom([(b, a, inputs, case.label)], 1e-3, EXACT, others=len(wrong) > 1)
     if seen:
-        return f"In front of the projection, with axes (h, B, T, d): {seen}"
+        return f"{_BACK}, with axes (h, B, T, d): {seen}"
     thirds = nn.functional.linear(case.args[0], case.weights["qkv.weight"], case.weights["qkv.bias"])
     values = _split(thirds.chunk(3, dim=-1)[2], heads)
     low, high = values.double().amin(2).movedim(1, 0), values.double().amax(2).movedim(1, 0)
     inside = bool(((a > low.unsqueeze(2) - 1e-3) & (a < high.unsqueeze(2) + 1e-3)).all())
-    where = f"In front of the projection, with {case.label}, your heads"
+    where = f"{_BACK}, with {case.label}, your heads"
     return (
         f"{where} are within the range of the right values, as any weighted mean is: look at the number of heads, the "
         "scores, the scale and the softmax."
@@ -293,7 +297,11 @@ ATTENTION = Exercise(
     cases=_attention_cases,
     observe=call,
     locate=_where_attention_goes_wrong,
-    forbidden=("scaled_dot_product_attention", "_scaled_dot_product_flash_attention"),
+    forbidden=(
+        "scaled_dot_product_attention",
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_attention_math",
+    ),
     mistakes=(
         Mistake(
             "a softmax over the wrong axis",
@@ -521,6 +529,9 @@ SPLIT_HEADS = Exercise(
             ((3, 4, 8), 4),
             ((1, 3, 24), 12),
             ((2, 1, 6), 3),
+            ((1, 50, 24), 2),
+            ((1, 3, 26), 13),
+            ((3, 3, 9), 3),
         ]
     ],
     observe=call,
@@ -590,6 +601,11 @@ MERGE_HEADS = Exercise(
             (2, 3, 4, 3),
             (2, 3, 4, 4),
             (2, 1, 3, 1),
+            (1, 2, 50, 12),
+            (1, 13, 3, 2),
+            (3, 3, 5, 2),
+            (3, 4, 3, 2),
+            (3, 4, 5, 3),
         ]
     ],
     observe=call,
@@ -651,7 +667,7 @@ def check_merge_heads(fn: Callable[..., Tensor]) -> bool:
 def _layer_cases() -> list[Case]:
     made = []
     sizes = [((1, 4, 6), 3), ((3, 5, 8), 2), ((2, 4, 12), 1), ((4, 3, 10), 5), ((1, 40, 6), 2), ((2, 1, 6), 3)]
-    for (B, T, D), heads in [*sizes, ((2, 3, 24), 12)]:
+    for (B, T, D), heads in [*sizes, ((2, 3, 24), 12), ((2, 4, 5), 5)]:
         weights = random_weights(MultiHeadSelfAttention(D, heads))
         made.append(Case(f"x {(B, T, D)}, num_heads={heads}", (normal(B, T, D),), (D, heads), weights))
     first = made[0]
@@ -880,13 +896,21 @@ class _UnitVectors(_Layer):
 SAME = {"in_proj_weight": "qkv.weight", "in_proj_bias": "qkv.bias", "out_proj.weight": "proj.weight",
         "out_proj.bias": "proj.bias"}  # fmt: skip
 
+
+def _observe_heads(work: Any, case: Case) -> Result:
+    """As :func:`layer`; the names of nn.MultiheadAttention are those of its parts alone."""
+    module = work(*case.build)
+    by_torch = isinstance(module, nn.Module) and any(isinstance(p, nn.MultiheadAttention) for p in module.modules())
+    return layer(work, case, aliases=SAME if by_torch else {})
+
+
 MULTI_HEAD_ATTENTION = Exercise(
     name="multi_head_attention",
     lesson="03",
     points=3,
     right=MultiHeadSelfAttention,
     cases=_layer_cases,
-    observe=functools.partial(layer, aliases=SAME),
+    observe=_observe_heads,
     tolerance=3e-4,
     locate=_where_the_layer_goes_wrong,
     mistakes=(
@@ -1116,6 +1140,7 @@ def _chunk_cases() -> list[Case]:
         (2, 6, 6, 3, 4, 1.0),
         (1, 4, 45, 3, 8, 1.0),
         (2, 3, 5, 4, 7, 1.0),
+        (2, 1, 7, 4, 3, 1.0),
     ]
     cases = [
         Case(
@@ -1148,7 +1173,7 @@ def _observe_chunks(work: Any, case: Case) -> Result:
             said = f"the powers of all {keys} keys are there at once, for {whole} (a tensor of shape {shape})"
             raise Fault(f"{said}: take {chunk} keys at a time")
         # Between a chunk and all: told from other tables by its axis of queries.
-        if len(shape) > 2 and chunk < shape[-1] < keys and (shape[-2] == queries or shape[-1] not in apart):
+        if len(shape) > 1 and chunk < shape[-1] < keys and (shape[-2] == queries or shape[-1] not in apart):
             said = f"the powers of {shape[-1]} keys are there at once (a tensor of shape {shape})"
             raise Fault(f"{said}: take {chunk} keys at a time")
     for _, shape in operations.seen:

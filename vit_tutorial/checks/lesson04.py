@@ -103,8 +103,8 @@ MLP_NUMBERS = Exercise(
             {"output": [2, 1]},
         ),
         Mistake(
-            "the columns of W1 read as its rows",
-            "Hidden number j is the token times column j of W1.",
+            "a hidden number too few",
+            "Hidden number j is the token times column j of W1, and W1 has three columns.",
             _PENCIL,
             {"hidden": [1, 2]},
         ),
@@ -115,14 +115,14 @@ MLP_NUMBERS = Exercise(
             {"hidden": [1, 2, 3]},
         ),
         Mistake(
-            "the two rows of the last column subtracted the other way round",
+            "a sign lost in the last hidden number",
             "1 · 1 + 2 · (−1) is negative.",
             _PENCIL,
             {"hidden": [1, 2, 1]},
         ),
         Mistake(
-            "the last hidden number left out",
-            "The third row of W2 is [0, 1]: the third bent number counts in the second output.",
+            "the last bent number left out, or taken for 0",
+            "The third row of W2 is [0, 1]: the third bent number, which is negative, counts in the second output.",
             _PENCIL,
             {"output": [1.6827, 1.9545]},
         ),
@@ -523,6 +523,7 @@ def _mlp_cases() -> list[Case]:
     # Some leave `dropout` out: its default is 0.
     sizes: list[tuple[tuple[int, ...], int, tuple[float, ...]]]
     sizes = [((1, 4, 6), 8, (0.0,)), ((2, 3, 4), 5, (0.0,)), ((5, 3), 12, ()), ((2, 4, 3, 5), 7, ()), ((6,), 9, ())]
+    sizes += [((3, 2, 8), 5, (0.0,))]  # narrower than a token
     for shape, M, dropout in sizes:
         label = f"x {shape}, hidden_dim={M}{', dropout=0.0' if dropout else ''}"
         made.append(Case(label, (normal(*shape),), (shape[-1], M, *dropout), random_weights(MLP(shape[-1], M))))
@@ -576,7 +577,7 @@ def _observe_mlp(work: Any, case: Case) -> Result:
         "what the first output can be, in training,": _values(outputs[..., 0]),
         "what falls of the token and of its hidden units": _falls(outputs.detach()),
         "the gradient of what falls": Words("not zero" if passes else "zero"),
-        "each draw": staleness(lambda: training(x).detach()) or "fresh",
+        "each draw": staleness(lambda: training(x.clone()).detach()) or "fresh",
         **_shares(torch.stack([training(x).detach() for _ in range(5)]), dropout),
     }
 
@@ -594,7 +595,19 @@ def _shares(outputs: Tensor, p: float) -> Result:
         hits = int(fallen.sum())
         amount = "as asked" if not far(hits, many, p) else "too small" if hits < many * p else "too large"
         words[f"the share that dropout sets to 0 after the {name}"] = Words(amount)
+        seen = ~last if fallen is hidden else torch.ones_like(last)  # where it shows whether a number fell
+        words[f"what dropout sets to 0 after the {name}"] = _draws(fallen, seen)
     return words
+
+
+def _draws(fallen: Tensor, seen: Tensor) -> Words:
+    """How the draws of one place (draws, ..., 2) hang together, by the numbers where they show."""
+    both, twice = seen.all(-1), seen[0] & seen[1]
+    if bool((fallen[..., 0] == fallen[..., 1])[both].all()):
+        return Words("whole tokens")
+    if bool((fallen[0] == fallen[1])[twice].all()):
+        return Words("the same in each call")
+    return Words("each number by itself, drawn anew")
 
 
 def _falls(outputs: Tensor) -> str:
@@ -962,7 +975,7 @@ def _pieces_cases() -> list[Case]:
     made = []
     sizes: list[tuple[tuple[int, ...], int, int]]
     sizes = [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 3, 5), 11, 4), ((3, 4), 5, 4)]
-    for shape, M, pieces in [*sizes, ((2, 1, 3, 4), 7, 3), ((5,), 7, 3)]:
+    for shape, M, pieces in [*sizes, ((2, 1, 3, 4), 7, 3), ((5,), 7, 3), ((2, 3), 40, 9)]:
         D = shape[-1]
         tensors = [normal(*size, seed=seed) for seed, size in enumerate([shape, (M, D), (M,), (D, M), (D,)])]
         made.append(Case(f"x {shape}, M = {M}, pieces={pieces}", (*tensors, pieces)))
@@ -970,6 +983,7 @@ def _pieces_cases() -> list[Case]:
 
 
 _BENDS = ("gelu", "erf", "erfc", "ndtr", "special_ndtr", "special_erfc", "special_erf", "tanh", "sigmoid", "relu")
+RUNS = 4  # how often call runs a work
 
 
 def _observe_pieces(work: Any, case: Case) -> Result:
@@ -977,17 +991,21 @@ def _observe_pieces(work: Any, case: Case) -> Result:
     with Operations() as operations:
         observed = call(work, case)
     tokens, M, pieces = math.prod(case.args[0].shape[:-1]), case.args[1].shape[0], case.args[5]
-    # In no case is D the number of tokens, so that only a hidden layer has this last axis and as many numbers. Of some
-    # of the tokens alone, it is told by its bend.
+    # In no case is D the number of tokens, so that only a hidden layer has this axis and as many numbers. Of some of
+    # the tokens alone, it is told by its bend.
     # (Of a single token it is as long as b1.)
     seen = operations.seen if tokens > 1 else []
-    whole = [shape for _, shape in seen if shape[-1:] == (M,) and math.prod(shape) == tokens * M]
-    whole += [shape for shape in operations.shapes(*_BENDS) if shape[-1:] == (M,)]
+    whole = [shape for _, shape in seen if M in shape and math.prod(shape) == tokens * M]
+    # Where there are as many tokens as units, a piece laid out the other way round has this last axis, too.
+    whole += [shape for shape in operations.shapes(*_BENDS) if shape[-1:] == (M,) and tokens != M]
     if pieces > 1 and whole:
         said = f"all M = {M} hidden units are there at once (a tensor of shape {whole[0]})"
         raise Fault(f"{said}: share them out, one piece after the other")
+    bends = operations.shapes(*_BENDS)
     most = math.ceil(M / pieces)
-    if large := [shape for shape in operations.shapes(*_BENDS) if math.prod(shape) > tokens * most]:
+    if len(bends) >= RUNS * pieces:  # there are as many pieces, and the last one may take the rest
+        most = M - (pieces - 1) * (M // pieces)
+    if large := [shape for shape in bends if math.prod(shape) > tokens * most]:
         said = f"{math.prod(large[0]) // tokens} numbers a token are bent in one step (a tensor of shape {large[0]})"
         raise Fault(f"{said}: {pieces} pieces of M = {M} have at most {most}")
     return observed

@@ -135,14 +135,16 @@ BLOCK_NUMBERS = Exercise(
             {"kept": 3.2},
         ),
         Mistake(
-            "the norms' parameters forgotten",
-            "Each of the two norms learns a factor and an offset for each of the D numbers.",
+            "sixteen numbers too few",
+            "The two norms learn as many, a factor and an offset for each of the D numbers; and the biases of "
+            "attention's four matrices are as many. Which of them is missing in your sum?",
             _HAND,
             {"parameters": 156},
         ),
         Mistake(
-            "one norm for both branches",
-            "Each branch has a norm of its own.",
+            "eight numbers too few",
+            "One norm learns as many (each branch has its own), and so do the offsets of both norms, and the bias of "
+            "the MLP's first layer. Which of them is missing in your sum?",
             _HAND,
             {"parameters": 164},
         ),
@@ -202,14 +204,17 @@ def _norm_cases() -> list[Case]:
     made = []
     sizes = [((1, 3, 4), 1e-6, 1.0), ((2, 3, 6), 1e-6, 0.001), ((2, 4, 5), 1e-3, 0.05), ((2, 5, 3, 8), 1e-5, 3.0)]
     sizes += [((7,), 1e-6, 1.0), ((3, 4, 4), 1e-6, 1.0), ((2, 90), 1e-6, 1.0)]
+    sizes += [((2, 3, 5), 1e-9, 0.0001), ((2, 1, 3, 2, 4), 0.25, 1.0)]
     for shape, eps, size in sizes:
         D = shape[-1]
         x = size * normal(*shape, seed=1) + size
         if x.ndim > 2:
             x[-1, -1] = x[-1, -1].mean()  # a token without any spread, and in one case an image without
+        if D > 50:
+            x[0, 5] = 60.0  # nine times the spread: whoever cuts off what is far out is seen
         made.append(
             Case(
-                f"x {shape}, eps={eps:.0e}, spread about {size:g}",
+                f"x {shape}, eps={eps:.1g}, spread about {size:g}",
                 (x, normal(D, seed=2), normal(D, seed=3), eps),
             )
         )
@@ -474,18 +479,23 @@ _CALLS = 100
 
 def _drop_cases() -> list[Case]:
     shapes = [((64, 2, 3), 0.2, True), ((64, 4, 2), 0.35, True), ((1, 2, 3), 0.4, True), ((64, 2, 3), 0.2, False),
-              ((3, 2, 4), 0.0, True), ((6, 6, 6), 0.4, True)]  # fmt: skip
-    return [
-        Case(f"x {shape}, p={p}, in {'training' if training else 'eval mode'}", (normal(*shape), training), (p,))
+              ((3, 2, 4), 0.0, True), ((6, 6, 6), 0.4, True), ((64, 3, 2), 0.75, True)]  # fmt: skip
+    modes = ("eval mode", "training")
+    made = [
+        Case(f"x {shape}, p={p}, in {modes[training]}", (normal(*shape), training, False), (p,))
         for shape, p, training in shapes
     ]
+    for training in (True, False):
+        label = f"x (64, 3, 2), p=0.3, in {modes[training]}, after a call in {modes[not training]}"
+        made.append(Case(label, (normal(64, 3, 2), training, True), (0.3,)))
+    return made
 
 
-def _values(numbers: Tensor) -> str:
-    """The different numbers among many, in order."""
+def _values(numbers: Tensor, digits: int = 2) -> str:
+    """The different numbers among many, in order, rounded."""
     ordered = numbers.detach().flatten().sort().values
     first = torch.cat([torch.tensor([True]), ordered.diff() > 1e-3])
-    found = [f"{round(number, 2) + 0.0:g}" for number in ordered[first].tolist()]
+    found = [f"{round(number, digits) + 0.0:g}" for number in ordered[first].tolist()]
     return ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
 
 
@@ -527,10 +537,18 @@ def _hang_together(apart: Tensor, p: float) -> bool:
     return any(abs((a * b).mean().item()) * math.sqrt(a.numel()) > 7 * p * (1 - p) for a, b in pairs)
 
 
+def _come_again(zero: Tensor, falls: str) -> str:
+    """Whether among many calls, (calls, B), the same images fall twice."""
+    again = falls == "whole images" and len({tuple(call) for call in zero.tolist()}) < len(zero)
+    return f"among {len(zero)}, sometimes one that came before" if again else ""
+
+
 def _observe_drop_path(work: Any, case: Case) -> Result:
-    module, (x, training), (p,) = work(*case.build), case.args, case.build
+    module, (x, training, turned), (p,) = work(*case.build), case.args, case.build
     if not isinstance(module, nn.Module):
         raise Fault("the class must derive from nn.Module")
+    if turned:
+        module.train(not training)(x.clone())  # nothing of the other mode may stay
     module.train(training)
     given = x.clone().requires_grad_()
     inputs = [given.clone() for _ in range(_CALLS if p else 3)]
@@ -543,13 +561,16 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
     falls = _what_falls(zero)
     found: Result = {"what falls": falls}
     if falls in ("nothing", "whole images"):
-        found["what images are multiplied by"] = _values(factor)
+        found["what images are multiplied by"] = _values(factor, 4)
         if len(x) == 1 or len(x) > 30:  # of a few, the draws can't be told from one another
             found["what share of the images falls"] = _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
     if training and p and falls != "nothing" and len(x) > 30:
         # Of 64 images, two draws are the same less than once in 10 ** 10.
         found["each draw"] = (
-            staleness(lambda: module(x)) or staleness(lambda: work(*case.build).train()(x), 2) or "fresh"
+            staleness(lambda: module(x.clone()))
+            or staleness(lambda: work(*case.build).train()(x.clone()), 2)
+            or _come_again(zero[:, :, 0, 0], falls)
+            or "fresh"
         )
     some = [output for output, fallen in zip(outputs, zero, strict=True) if not fallen.all()]
     found["the path of the gradient"] = "whole" if all(output.requires_grad for output in some) else "cut"
@@ -776,7 +797,8 @@ def _weights(cls: type[nn.Module], *build: Any) -> dict[str, Tensor]:
 
 def _block_cases() -> list[Case]:
     made = []
-    sizes = [((1, 3, 6), 3, 8, 5.0), ((2, 4, 8), 2, 5, 5.0), ((3, 2, 4), 1, 12, 9.0), ((2, 3, 8), 4, 6, 0.001)]
+    sizes = [((1, 3, 6), 3, 8, 5.0), ((2, 4, 8), 2, 5, 5.0), ((3, 2, 4), 1, 12, 9.0), ((3, 1, 6), 2, 7, 5.0),
+             ((2, 3, 8), 4, 6, 0.001)]  # fmt: skip
     for shape, heads, M, size in sizes:
         build = (shape[-1], heads, M)  # both rates are 0 unless something else is said
         small = ", nearly constant" if size < 0.1 else ""
@@ -794,6 +816,8 @@ def _block_cases() -> list[Case]:
     for name, dropout, drop_path in (("dropout", 0.5, 0.0), ("drop_path", 0.0, 0.3), ("drop_path", 0.0, 0.6)):
         label = f"300 equal images, {name}={max(dropout, drop_path)}"
         made.append(Case(label, (z,), (4, 2, 6, dropout, drop_path), _weights(EncoderBlock, 4, 2, 6)))
+    label = "300 equal images, dropout=0.1, drop_path=0.5"
+    made.append(Case(label, (z,), (4, 2, 6, 0.1, 0.5), _weights(EncoderBlock, 4, 2, 6)))
     # One branch silent: its last layer holds zeros, so that what varies comes from the other.
     for branch, silent in (("attention", "mlp.fc2"), ("MLP", "attention.proj")):
         weights = _weights(EncoderBlock, 4, 2, 6)
@@ -818,7 +842,8 @@ def _other_ways(ways: int) -> str:
 def _observe_block(work: Any, case: Case) -> Result:
     dropout, drop_path = (*case.build, 0.0, 0.0)[3:5]
     if not dropout and not drop_path:
-        return layer(work, filled(work, case, 0.0, 0.0), ALIASES)
+        case = filled(work, case, 0.0, 0.0)
+        return layer(work, case, ALIASES) | {"the start of two blocks": _starts(work(*case.build), work(*case.build))}
     torch.default_generator.manual_seed(_SEED)
     module, (z,) = work(*case.build), case.args
     if not isinstance(module, nn.Module):
@@ -832,6 +857,8 @@ def _observe_block(work: Any, case: Case) -> Result:
             got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise Fault(f"the result must have the shape of z, {tuple(z.shape)}, got {got}")
     in_eval, in_training = (_values(output[:, 0, 0]) for output in outputs)
+    if dropout and drop_path:
+        return {"what falls in training, where both are asked for,": Words(_both(outputs[1], z, drop_path))}
     if drop_path:
         # Four results for the four ways in which the two branches fall: each draws by itself.
         ways = len({tuple(row) for row in (outputs[1][:, 0] * 100).round().int().tolist()})
@@ -842,7 +869,7 @@ def _observe_block(work: Any, case: Case) -> Result:
             "how the two branches fall in training": _WAYS.get(ways) or _other_ways(ways),
             "what equal images become, in training,": in_training,
             "what share of the images loses both branches": f"about {share:.2f}",
-            "each draw": staleness(lambda: module.train()(z), 4) or "fresh",
+            "each draw": staleness(lambda: module.train()(z.clone()), 4) or "fresh",
         }
     words = ["different numbers" if "," in values else "equal numbers" for values in (in_eval, in_training)]
     found: Result = {
@@ -861,6 +888,21 @@ def _observe_block(work: Any, case: Case) -> Result:
             told = f"what dropout={dropout} makes of it" if made else in_training
             found["what a number of equal images becomes, in training,"] = Words(told)
     return found
+
+
+def _starts(first: Any, second: Any) -> Words:
+    """Whether two layers start with the same random numbers."""
+    pairs = [(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True) if a.ndim > 1 and a.std() > 0]
+    seeded = bool(pairs) and all(torch.equal(a, b) for a, b in pairs)
+    return Words("the same numbers (is a seed set?)" if seeded else "each by its own draw")
+
+
+def _both(output: Tensor, z: Tensor, p: float) -> str:
+    """What falls of equal images: both branches of some, and numbers of what is left."""
+    both = int(((output - z).abs().amax((1, 2)) < 1e-5).sum())
+    share = both / len(z) if far(both, len(z), p**2) else p**2
+    ways = len({tuple(row) for row in (output.flatten(1) * 100).round().int().tolist()})
+    return f"both branches of about {share:.2f} of the images, and {'' if ways > 4 else 'no '}single numbers"
 
 
 def _by_dropout(found: Tensor, z: Tensor, added: Tensor, bias: Tensor, p: float) -> bool:
@@ -1130,7 +1172,7 @@ def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
             continue
         added = [one["result"].detach() - case.args[0] for one in (right, theirs)]
         if equal(added[1], added[0], ENCODER_BLOCK):
-            found.append(f"What {branch} adds is right where the other branch is silent.")
+            found.append(f"In evaluation mode, what {branch} adds is right where the other branch is silent.")
         elif seen := symptom([(*added, {"z": case.args[0]}, case.label)], ENCODER_BLOCK.tolerance, EXACT):
             found.append(f"Of what {branch} adds, alone: {seen}")
         else:
@@ -1572,6 +1614,8 @@ def _encoder_cases() -> list[Case]:
 
 def _observe_encoder(work: Any, case: Case) -> Result:
     case = filled(work, case, 0.0)
+    seed = _SEED + torch.initial_seed()
+    torch.default_generator.manual_seed(seed)
     module = work(*case.build)
     if not isinstance(module, nn.Module):
         raise Fault("the class must derive from nn.Module")
@@ -1581,7 +1625,8 @@ def _observe_encoder(work: Any, case: Case) -> Result:
         return found
     alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
     # A rate may be a number, an array or a tensor; a block of a student's own may call its part as it likes.
-    parts = [part for part in module.modules() if "droppath" in type(part).__name__.lower().replace("_", "")]
+    inside = [part for part in module.modules() if part is not module]  # the encoder may be called NoDropPath
+    parts = [part for part in inside if "droppath" in type(part).__name__.lower().replace("_", "")]
     rates = [round(float(getattr(part, "p", getattr(part, "drop_prob", 0.0))), 4) for part in parts]
     module.eval()
     found["blocks after eval()"] = Words("in training" if any(part.training for part in parts) else "in eval mode")
@@ -1594,6 +1639,8 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     for part in ours:
         part.p = 0.0  # nothing else may be left to chance in training mode
     run = layer(lambda *_: module, case, chance=any(rates) and len(ours) < len(parts))
+    kept = torch.initial_seed() == seed
+    found["torch's seed"] = Words("as it was" if kept else "set by your code, for everybody (torch.manual_seed)")
     return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | run
 
 

@@ -69,8 +69,9 @@ SEEING_NUMBERS = Exercise(
             {"patch": (3, 1)},
         ),
         Mistake(
-            "the column named before the row",
-            "Wanted is (row, column), as in a matrix.",
+            "the column named before the row, or token 20 on a grid of 6 columns",
+            "The 48 × 64 pixels are 6 rows of 8 patches, token 20 is patch 19 (the class token is token 0), and wanted "
+            "is (row, column), as in a matrix.",
             _SIDES,
             {"patch": (3, 2)},
         ),
@@ -105,8 +106,9 @@ SEEING_NUMBERS = Exercise(
             {"rollout": [0.25, 0, 0]},
         ),
         Mistake(
-            "the last layer alone",
-            "That is where the class token looks in layer 1. What it finds there came from elsewhere in layer 0.",
+            "the look of the class token in one layer",
+            "In both layers it looks at a alone. But what it finds at a in layer 1 came from elsewhere in layer 0, and "
+            "half of each layer is the identity.",
             _ROLLOUT,
             {"rollout": [0, 1, 0]},
         ),
@@ -197,6 +199,8 @@ CLASS_ATTENTION = Exercise(
             ((3, 10, 10), (3, 3)),
             ((9, 9), (2, 4)),
             ((1, 6, 6), (1, 5)),
+            ((2, 1, 3, 2, 5, 5), (4, 1)),
+            ((2, 2, 2), (1, 1)),
         ]
     ],
     observe=call,
@@ -362,7 +366,7 @@ def _rollout(
     def rollout(weights: Tensor, fusion: str) -> Tensor:
         eye = torch.eye(weights.shape[-1])
         layers = [factor(fuse(w, fusion), eye) for w in which(list(weights))]
-        R = layers[0]
+        R = layers[0] if layers else eye.repeat(weights.shape[1], 1, 1)
         for a in layers[1:]:
             R = join(a, R)
         return end(R, eye)
@@ -372,8 +376,9 @@ def _rollout(
 
 def _rollout_cases() -> list[Case]:
     made: list[Case] = []
-    sizes = [(3, 1, 2, 4, 4), (4, 2, 3, 5, 5), (3, 1, 3, 6, 6), (4, 3, 2, 5, 5), (2, 2, 1, 3, 3)]
-    for shape, fusion in zip(sizes, ("mean", "mean", "max", "max", "max"), strict=True):
+    sizes = [(3, 1, 2, 4, 4), (4, 2, 3, 5, 5), (3, 1, 3, 6, 6), (4, 3, 2, 5, 5), (2, 2, 1, 3, 3),
+             (12, 1, 2, 3, 3)]  # fmt: skip
+    for shape, fusion in zip(sizes, ("mean", "mean", "max", "max", "max", "max"), strict=True):
         made.append(Case(f"weights {shape}, fusion={fusion!r}", (_weights(*shape, seed=len(made)), fusion)))
     return made
 
@@ -639,9 +644,9 @@ def _eye(R: Tensor) -> Tensor:
 
 def _relevance_cases() -> list[Case]:
     made = []
-    for L, B, h, T in [(3, 1, 2, 4), (4, 2, 3, 5), (3, 3, 4, 6), (2, 2, 1, 3)]:
+    for L, B, h, T in [(3, 1, 2, 4), (4, 2, 3, 5), (3, 3, 4, 6), (2, 2, 1, 3), (1, 2, 3, 4)]:
         pairs = [(_weights(B, h, T, T, seed=i), 2 * normal(B, h, T, T, seed=10 + i)) for i in range(L)]
-        label = f"{L} layers of weights and gradients {(B, h, T, T)}"
+        label = f"{L} layer{'s' * (L > 1)} of weights and gradients {(B, h, T, T)}"
         made.append(Case(label, ([w for w, _ in pairs], [g for _, g in pairs])))
     return made
 
@@ -907,7 +912,13 @@ POSITION_SIMILARITY = Exercise(
     right=_cosine,
     cases=lambda: [
         Case(f"position {shape}, spread {spread:g}", (spread * normal(*shape, seed=shape[1]),))
-        for shape, spread in [((1, 5, 4), 3.0), ((1, 7, 3), 3.0), ((1, 10, 8), 3.0), ((1, 6, 5), 0.02)]
+        for shape, spread in [
+            ((1, 5, 4), 3.0),
+            ((1, 7, 3), 3.0),
+            ((1, 10, 8), 3.0),
+            ((1, 6, 5), 0.02),
+            ((1, 2, 4), 1.0),
+        ]
     ],
     observe=call,
     forbidden=(explain.position_similarity,),
@@ -1158,6 +1169,8 @@ ATTENTION_DISTANCE = Exercise(
             ((3, 4, 4), (1, 3), (16, 16)),
             ((7, 7), (3, 2), (4, 2)),
             ((2, 5, 5), (4, 1), (3, 5)),
+            ((2, 1, 2, 3, 7, 7), (3, 2), (5, 3)),
+            ((3, 2, 2), (1, 1), (4, 6)),
         ]
     ],
     observe=call,

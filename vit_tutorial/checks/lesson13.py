@@ -297,10 +297,12 @@ def _colour_cases() -> list[Case]:
     extremes[:, :2, :, :2] = 0  # blue, then white
     steps = torch.arange(2 * 3 * 2 * 4).view(2, 3, 2, 4) * 5 % 9 / 8  # where a level begins: 0, 1/8, ..., 1
     begun = steps.repeat_interleave(2, 2).repeat_interleave(2, 3)
-    begun = torch.cat([begun, (begun[:1] - 1e-4).clamp(min=0)])  # and just below
+    begun = torch.cat([begun, (begun[:1].flip(3) - 1e-6).clamp(min=0)])  # and just below
+    chequered = torch.rand(1, 3, 6, 8, generator=torch.Generator().manual_seed(5)).round()
     return [
         *cases,
         Case("a blue patch and a white one, P = 2", (extremes, 2)),
+        Case("pixels of 0 and of 1, P = 2", (chequered, 2)),
         Case("means that are just where a level begins, P = 2", (begun, 2)),
     ]
 
@@ -445,6 +447,20 @@ def check_colour_classes(fn: Callable[[Tensor, int], Tensor]) -> bool:
 # ---- Tokens that are spoilt --------------------------------------------------------------------------------------
 
 
+def _learning_but(fixed: int) -> Callable[[Any, Case], Result]:
+    """What is called, with its gradients; the text asks for none in argument ``fixed``, counted from 0."""
+
+    def observe(work: Any, case: Case) -> Result:
+        def held(*given: Any) -> Any:
+            return work(*(x.detach() if place == fixed else x for place, x in enumerate(given)))
+
+        result = call(held, case, differentiable=True)
+        result.pop(f"gradient of argument {fixed + 1}", None)
+        return result
+
+    return observe
+
+
 def _others(tokens: Tensor, other: Tensor) -> Tensor:
     return tokens.gather(1, other[..., None].expand_as(tokens))
 
@@ -486,7 +502,7 @@ def _swap_as_the_first(tokens: Tensor, other: Tensor) -> Tensor:
 
 def _spoil_cases() -> list[Case]:
     cases = []
-    for seed, (B, N, D) in enumerate(((1, 8, 3), (2, 20, 4), (3, 15, 2), (8, 8, 8), (1, 48, 2))):
+    for seed, (B, N, D) in enumerate(((1, 8, 3), (2, 20, 4), (3, 15, 1), (8, 8, 8), (1, 48, 2))):
         generator = torch.Generator().manual_seed(seed)
         chosen = torch.rand(B, N, generator=generator) < 0.6
         chosen[:, :7] = torch.tensor([True, True, True, False, False, False, True])
@@ -500,12 +516,14 @@ def _spoil_cases() -> list[Case]:
         cases.append(Case(label, (tokens, chosen, fate, other, normal(D, seed=seed + 20))))
     one = torch.tensor([[True]])
     alone = (normal(1, 1, 3, seed=15), one, torch.full((1, 1), 0.3), torch.zeros_like(one).long(), normal(3))
-    return [*cases, _at_the_bounds(), Case("one token alone", alone)]
+    tokens, chosen, fate, other, mask_token = cases[0].args
+    large = 1000 * tokens, chosen, fate, other, 1000 * mask_token
+    return [*cases, _at_the_bounds(), Case("one token alone", alone), Case("large numbers", large)]
 
 
 def _at_the_bounds() -> Case:
     """Fates of just 0.8 and 0.9, in float64: in float32 0.9 is a little less. In the second image none is chosen."""
-    fates = [[0.0, 0.8, 0.9, 1.0, 0.5, 0.799, 0.899], [0.0, 0.8, 0.9, 1.0, 0.85, 0.801, 0.901]]
+    fates = [[0.0, 0.8, 0.9, 1.0, 0.5, 0.8 - 1e-6, 0.9 - 1e-6], [0.0, 0.8, 0.9, 1.0, 0.85, 0.801, 0.901]]
     chosen = torch.tensor([[True] * 7, [False] * 7])
     other = torch.tensor([[3, 4, 0, 5, 6, 2, 1], [1, 2, 3, 4, 5, 6, 0]])
     args = (normal(2, 7, 3, seed=14), chosen, torch.tensor(fates, dtype=torch.float64), other, normal(3, seed=24))
@@ -520,7 +538,8 @@ SPOIL = Exercise(
     points=4,
     right=_right_spoil,
     cases=_spoil_cases,
-    observe=functools.partial(call, differentiable=True),
+    observe=_learning_but(2),  # fate is drawn
+    tolerance=1e-6,  # tokens come from elsewhere, as they are
     mistakes=(
         Mistake(
             "a mask token for all chosen ones",
@@ -678,13 +697,23 @@ def _as_the_first(hidden: Tensor) -> Tensor:
 def _back_cases() -> list[Case]:
     cases = []
     for seed, (B, N, D, n) in enumerate(
-        ((1, 6, 3, 2), (2, 9, 4, 3), (3, 8, 2, 2), (2, 7, 3, 5), (4, 4, 4, 2), (2, 3, 1, 1), (1, 45, 2, 11))
+        (
+            (1, 6, 3, 2),
+            (2, 9, 4, 3),
+            (3, 8, 2, 2),
+            (2, 7, 3, 5),
+            (4, 4, 4, 2),
+            (2, 3, 1, 1),
+            (1, 45, 2, 11),
+            (2, 4, 3, 4),  # nothing is hidden
+        )
     ):
         generator = torch.Generator().manual_seed(seed + 1)
         order = torch.rand(B, N, generator=generator).argsort(dim=1)
         case = (normal(B, n, D, seed=seed), order >= n, normal(D, seed=seed + 30))
         cases.append(Case(f"kept ({B}, {n}, {D}), hidden ({B}, {N})", case))
-    return cases
+    hidden = torch.tensor([[True, False, True, False, False]]).repeat(7, 1)
+    return [*cases, Case("large numbers", (1000 * normal(7, 3, 2), hidden, 1000 * normal(2, seed=1)))]
 
 
 PUT_BACK = Exercise(
@@ -694,6 +723,7 @@ PUT_BACK = Exercise(
     right=lesson.put_back,
     cases=_back_cases,
     observe=functools.partial(call, differentiable=True),
+    tolerance=1e-6,  # tokens are put back as they are
     mistakes=(
         Mistake(
             "kept tokens first",
@@ -831,7 +861,7 @@ def _loss_cases() -> list[Case]:
         )
         args = (normal(B, N, C * P * P, seed=seed + 40), unpatchify(patches, P, (H, W)), order < n, P)
         cases.append(Case(f"said ({B}, {N}, {C * P * P}), images ({B}, {C}, {H}, {W}), P = {P}", args))
-    return [*cases, _nearly_even_patches()]
+    return [*cases, _nearly_even_patches(), _far_off()]
 
 
 def _nearly_even_patches() -> Case:
@@ -844,11 +874,15 @@ def _nearly_even_patches() -> Case:
     )
 
 
-def _learning(work: Any, case: Case) -> Result:
-    """The loss, and its gradient in what the decoder said; what was wanted may be made without one."""
-    result = call(work, case, differentiable=True)
-    result.pop("gradient of argument 2", None)
-    return result
+def _far_off() -> Case:
+    """Pixels below 0 and above 1, as a model gets them, and an answer that is far from them."""
+    hidden = torch.tensor([[1, 0, 0, 1, 1, 0], [0, 1, 0, 1, 0, 0]]).bool()
+    images = 2 * normal(2, 5, 4, 6, seed=8)
+    images[0, 0, 0, 0] = 40  # far out even for its own patch
+    said = normal(2, 6, 20, seed=48)
+    said[1, 3] *= 8
+    args = (said, images, hidden, 2)
+    return Case("images with pixels below 0 and above 1, an answer far off", args)
 
 
 _right_loss = _make_loss()
@@ -865,7 +899,7 @@ HIDDEN_LOSS = Exercise(
     points=2,
     right=_right_loss,
     cases=_loss_cases,
-    observe=_learning,
+    observe=_learning_but(1),  # what was wanted may be made without
     tolerance=1e-4,
     forbidden=(lesson.normalised_patches,),
     mistakes=(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.checks.compare import as_number
-from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Slip, answers, call, check
+from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Mistake, Result, Slip, answers, call, check
 
 __all__ = [
     "check_fit_law",
@@ -360,6 +360,7 @@ def _floor_cases() -> list[Case]:
         Case("12 runs that scatter, some of the same cost", (again, above, 0.5)),
         Case("5 runs whose loss grows with the cost", (cost, 1 + 1 / loss, 0.5)),
         Case("2 runs", (cost[:2], loss[:2], 0.0)),
+        Case("small costs, losses just above the floor", (1e-6 * cost, 0.5 + 1e-4 * loss, 0.5)),
         _many_runs(),
     ]
 
@@ -564,6 +565,8 @@ def _fit_cases() -> list[Case]:
         Case("6 runs, 15 exponents, costs above 1e9", (1e9 * cases[3].args[0], *cases[3].args[1:])),
         # Other powers of the errors than the square choose another of these exponents, and so do parts of them.
         Case("8 runs, 75 exponents", (*_runs(39, 8, 6.0, 0.8, 0.5, 0.3), _grid(0.02, 1.5, 75))),
+        Case("5 runs, a small exponent", (*_runs(40, 5, 4.0, 0.02, 1.0, 0.01), _grid(0.02, 0.3, 8))),
+        Case("6 runs, a large exponent", (*_runs(41, 6, 3.0, 3.0, 0.5, 0.01), _grid(0.5, 4.0, 8))),
     ]
 
 
@@ -743,6 +746,9 @@ def _grow_cases() -> list[Case]:
         ((6, 32, 4, 48), 2.0),  # factor and heads as in the first
         ((2, 40, 5, 164), 3.0),  # 120 * (164 / 40) is a little less than 492 in floating point,
         ((3, 40, 5, 180), 1.4),  # and 180 * (56 / 40) a little less than 252
+        ((1, 24, 1, 60), 8.5),  # one layer and one head become nine
+        ((48, 1280, 20, 5120), 2.75),
+        ((48, 1280, 20, 5120), 0.35),
     ]
     names = ("depth", "dim", "num_heads", "mlp_dim")
     return [
@@ -754,8 +760,10 @@ def _grow_cases() -> list[Case]:
 def _as_a_dictionary(work: Any, case: Case) -> Result:
     """What was called, with a dictionary of another class, such as an OrderedDict, as a plain one.
 
+    A second call gets all sizes doubled, in the same dictionary: nothing of the first may stay.
+
     Raises:
-        Fault: it is the dictionary that was given.
+        Fault: it is the dictionary that was given, or the second call changes what the first gave.
     """
     given: list[Any] = []
 
@@ -767,7 +775,25 @@ def _as_a_dictionary(work: Any, case: Case) -> Result:
     new = result["result"]
     if new is given[0] and not result["changed"]:
         raise Fault("it returns the dictionary that it was given: the caller may change one of them. Make a new one")
-    return result | {"result": dict(new)} if isinstance(new, Mapping) else result
+    if not isinstance(new, Mapping) or result["changed"]:
+        return result
+    first = dict(new)
+    given[0].update({name: 2 * size for name, size in case.args[0].items()})
+    again = work(given[0], case.args[1])
+    if dict(new) != first:
+        raise Fault("a second call changes the dictionary that the first returned: make a new one in each call")
+    return result | {"result": _whole(first), SECOND: _whole(again) if isinstance(again, Mapping) else again}
+
+
+def _whole(sizes: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Sizes that are whole numbers but for a float's last digit, as whole numbers."""
+    numbers = {name: as_number(size) for name, size in sizes.items()}
+    near = {name for name, x in numbers.items() if isinstance(x, float) and math.isfinite(x) and _near_whole(x)}
+    return {name: round(numbers[name]) if name in near else size for name, size in sizes.items()}
+
+
+def _near_whole(x: float) -> bool:
+    return abs(x - round(x)) <= 1e-12 * max(1.0, abs(x))
 
 
 GROWN_SIZES = Exercise(
@@ -922,10 +948,17 @@ def _redrawn_losses(fitted: Tensor, loss: Tensor, rows: Tensor) -> Tensor:
 
 def _draw_cases() -> list[Case]:
     cases = []
-    for seed, n, R in ((0, 5, 4), (1, 4, 1), (2, 10, 3), (3, 7, 12), (4, 6, 6), (5, 45, 60)):
+    for seed, n, R, spread in (
+        (0, 5, 4, 0.2),
+        (1, 4, 1, 0.2),
+        (2, 10, 3, 0.2),
+        (3, 7, 12, 0.2),
+        (4, 6, 6, 1.5),
+        (5, 45, 60, 0.2),
+    ):
         generator = torch.Generator().manual_seed(seed)
         fitted = 0.5 + torch.rand(n, generator=generator, dtype=torch.float64)
-        loss = fitted * (0.2 * torch.randn(n, generator=generator, dtype=torch.float64)).exp()
+        loss = fitted * (spread * torch.randn(n, generator=generator, dtype=torch.float64)).exp()
         rows = torch.randint(n, (R, n), generator=generator)
         cases.append(Case(f"{n} runs, drawn {R} times", (fitted, loss, rows)))
     return cases
@@ -954,7 +987,7 @@ REDRAWN_RUNS = Exercise(
         ),
         Mistake(
             "misses that are not drawn",
-            "Each place keeps its own miss. Take the misses at rows.",
+            "By yours each place keeps its own miss: take the misses at rows.",
             _SURE,
             Slip(_draw, take=lambda misses, rows: misses.expand(rows.shape)),
         ),

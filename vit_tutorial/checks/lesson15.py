@@ -217,12 +217,15 @@ def _rms_cases() -> list[Case]:
         ((7,), 1.0, 0.0, 1e-6),
         ((3, 1), 1.0, 0.0, 0.1),
         ((1, 2, 80), 1.0, 1.0, 1e-6),
+        ((2, 1, 3, 2, 5), 3000.0, 0.0, 1e-6),
+        ((3, 4), 1e-4, 0.0, 1e-9),
     ]
     made = []
     for shape, spread, mean, eps in asked:
         label = f"x {shape}, spread {spread:g}, mean {mean:g}, eps {eps:g}"
         made.append(Case(label, (mean + spread * normal(*shape), normal(shape[-1], seed=1), eps)))
-    return made
+    zeros = normal(3, 4) * torch.tensor([[1.0], [0.0], [2.0]])
+    return [*made, Case("x (3, 4), a token of zeros", (zeros, normal(4, seed=1), 1e-6))]
 
 
 def _mean_square(x: Tensor, eps: float) -> Tensor:
@@ -250,7 +253,7 @@ RMS_NORM = Exercise(
     right=_rms(),
     cases=_rms_cases,
     observe=call,
-    forbidden=(Forbidden("rms_norm", "write the norm yourself"),),
+    forbidden=tuple(Forbidden(name, "write the norm yourself") for name in ("rms_norm", "_fused_rms_norm")),
     mistakes=(
         Mistake(
             "layer norm",
@@ -400,6 +403,7 @@ def _gated_cases() -> list[Case]:
         ((5,), 3),
         ((2, 1, 3), 1),
         ((1, 72), 45),
+        ((2, 3, 1, 2, 4), 5),
         ((6, 2), 3),
     ]:
         D = shape[-1]
@@ -603,6 +607,9 @@ def _angle_cases() -> list[Case]:
         (2, 3, 8, 10.0),
         (1, 1, 8, 100.0),
         (13, 12, 40, 100.0),
+        (2, 2, 64, 100_000.0),
+        (33, 2, 8, 100.0),
+        (2, 5, 8, 2.0),
     ]
     return [Case(f"{R} × {C} patches, d={d}, temperature={t:g}", (R, C, d, t)) for R, C, d, t in asked]
 
@@ -663,6 +670,7 @@ ROTARY_ANGLES = Exercise(
     right=_angles(),
     cases=_angle_cases,
     observe=call,
+    tolerance=2e-6,
     forbidden=(modern.Rotary.angles,),
     mistakes=(
         Mistake(
@@ -829,13 +837,15 @@ def _turn_cases() -> list[Case]:
         ((4, 4, 4, 4), 0),
         ((2, 2, 1, 4), 0),
         ((1, 12, 45, 4), 3),
+        ((1, 2, 3, 64), 1),
     ]
     made = []
     for (B, h, T, d), before in asked:
         angles = 2 * normal(T - before, d // 2, seed=1)
         label = f"x {(B, h, T, d)}, angles {(T - before, d // 2)}"
         made.append(Case(label, (normal(B, h, T, d), angles)))
-    return made
+    many = 10 * normal(2, 2, 5, 6, seed=2), 30 * normal(4, 3, seed=3)  # as far down and right in a large image
+    return [*made, Case("x (2, 2, 5, 6), angles (4, 3), many turns", many)]
 
 
 def _rotated(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
@@ -1045,6 +1055,19 @@ TURN = Exercise(
             Slip(_turn, spread=lambda angles, T: _first_ones_still(angles, T) * 2),
         ),
         Mistake(
+            "the pairs' angles from last to first",
+            "Numbers i and i + d / 2 turn by angles[:, i]. You took the columns of angles from the last to the first.",
+            _ROTARY,
+            Slip(_turn, spread=lambda angles, T: _first_ones_still(angles.flip(1), T)),
+        ),
+        Mistake(
+            "the tokens' angles from last to first",
+            "The first row of angles belongs to the first token that turns. You took the rows from the last one to the "
+            "first.",
+            _ROTARY,
+            Slip(_turn, spread=lambda angles, T: _first_ones_still(angles.flip(0), T)),
+        ),
+        Mistake(
             "the turned numbers added to x",
             "The turned queries take the place of the old ones.",
             _ROTARY,
@@ -1072,6 +1095,7 @@ def _pool_cases() -> list[Case]:
         ((4, 4, 4), 2),
         ((2, 1, 6), 3),
         ((1, 45, 24), 12),
+        ((9, 70, 16), 4),
         ((5, 5, 8), 2),
     ]:
         given = [normal(*size, seed=i + 1) for i, size in enumerate([(D,), (D, D), (D, D), (D, D)])]
