@@ -51,6 +51,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_use_type_comments = False  # there are none, and looking for them takes seconds
 napoleon_use_rtype = False
 napoleon_preprocess_types = False
 nitpicky = True

@@ -208,11 +208,13 @@ def test_pins_of_the_book_fit_the_bounds() -> None:
     assert not main & set(pins), "pinned twice"
 
 
+@pytest.mark.slow  # .ci/run builds the book beside the other tests
 @needs_site
 def test_the_built_book_has_no_problem() -> None:
     assert check.problems(SITE) == []
 
 
+@pytest.mark.slow
 @needs_site
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_built_book_in_a_browser(scheme: str) -> None:
