@@ -22,11 +22,11 @@ hypothesis.settings.load_profile("tutorial")
 
 SOLVED = ("03", "09")
 APART = ("test_recipes.py", "test_grading.py", "test_live.py")  # each of their slow tests may take a minute
+# One process has all of these: what an exercise's mistakes give is computed once.
+CHECKS = ("test_checks.py", "test_once_passed.py", "test_wrong_submissions.py", "test_lent.py")
 LONG = (
+    *CHECKS,
     "test_grading.py",
-    "test_checks.py",
-    "test_once_passed.py",
-    "test_wrong_submissions.py",
     "test_explorer.py",
     "test_hybrid.py",
     "test_weights.py",
@@ -52,18 +52,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             return -1, APART.index(name)
         if item.path.parent.name == "notebooks":
             return 1, -int(name[:2])  # the later lessons are the longer ones
-        return (0, LONG.index(name)) if name in LONG[:2] else (2, LONG.index(name)) if name in LONG else (3, 0)
+        return (0, LONG.index(name)) if name in LONG[:5] else (2, LONG.index(name)) if name in LONG else (3, 0)
 
     items.sort(key=place)
 
 
 class Files(LoadFileScheduling):  # type: ignore[misc]
-    """A file is one process's; in ``make slow`` each test of those that take minutes is."""
+    """A file is one process's, and so are those in CHECKS; in ``make slow`` each test of those that take minutes is."""
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, _ = nodeid.partition("::")
-        alone = self.config.option.markexpr == "slow" and file.rpartition("/")[2] in APART
-        return nodeid if alone else file
+        name = file.rpartition("/")[2]
+        if name in CHECKS:
+            return "checks"
+        return nodeid if self.config.option.markexpr == "slow" and name in APART else file
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest -p no:xdist doesn't know it

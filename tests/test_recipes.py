@@ -238,7 +238,7 @@ def test_a_lesson_touches_at_most_six_files_and_adds_lines_alone(scratch: Path) 
 
 
 @pytest.mark.slow
-def test_a_lesson_as_the_recipe_has_it_passes_its_tests(scratch: Path) -> None:
+def test_a_lesson_as_the_recipe_has_it_passes_its_tests_and_is_in_the_book(scratch: Path) -> None:
     assert "1 of 1 lessons ok" in run(scratch, sys.executable, "tools/lessons.py", "refresh", "99")
     run(scratch, sys.executable, "tools/classroom.py", "refresh", "99")
     run(scratch, sys.executable, "tools/classroom.py", "assignments", "99")
@@ -256,6 +256,18 @@ def test_a_lesson_as_the_recipe_has_it_passes_its_tests(scratch: Path) -> None:
     passed = int(re.search(r"(\d+) passed", printed)[1])
     assert passed > 60, printed
 
+    run(scratch, sys.executable, "book/build.py")
+    site = scratch / "build" / "book" / "html"
+    contents = (site / "index.html").read_text(encoding="utf-8")
+    for page in (
+        f"notebooks/{STEM}.html",
+        f"notebooks/exercises/{STEM}.html",
+        f"teaching/{STEM}.html",
+        "api/brightness.html",
+    ):
+        assert f'href="{page}"' in contents
+        assert (site / page).exists()
+
 
 def test_a_lesson_as_the_recipe_has_it_keeps_the_contracts(scratch: Path) -> None:
     new = [name for name, _ in FILE.findall(LESSON)]
@@ -272,24 +284,6 @@ def test_a_module_without_its_layer_is_noticed(scratch: Path, tmp_path: Path) ->
     (root / "pyproject.toml").write_text(settings.replace('    "brightness",\n', ""), encoding="utf-8")
     with pytest.raises(AssertionError, match=r"- vit_tutorial\.brightness\n"):
         run(root, sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()")
-
-
-@pytest.mark.slow
-def test_a_lesson_is_in_the_book_and_in_the_students_hands(scratch: Path, tmp_path: Path) -> None:
-    run(scratch, sys.executable, "tools/lessons.py", "refresh", "99")
-    run(scratch, sys.executable, "tools/classroom.py", "refresh", "99")
-    run(scratch, sys.executable, "tools/classroom.py", "assignments", "99")
-    run(scratch, sys.executable, "book/build.py")
-    site = scratch / "build" / "book" / "html"
-    contents = (site / "index.html").read_text(encoding="utf-8")
-    for page in (
-        f"notebooks/{STEM}.html",
-        f"notebooks/exercises/{STEM}.html",
-        f"teaching/{STEM}.html",
-        "api/brightness.html",
-    ):
-        assert f'href="{page}"' in contents
-        assert (site / page).exists()
 
 
 # ---- A source of weights ---------------------------------------------------------------------------------------------
