@@ -24,14 +24,7 @@ SOLVED = ("03", "09")
 APART = ("test_recipes.py", "test_grading.py", "test_live.py")  # each of their slow tests may take a minute
 # One process has all of these: what an exercise's mistakes give is computed once.
 CHECKS = ("test_checks.py", "test_once_passed.py", "test_wrong_submissions.py", "test_lent.py")
-LONG = (
-    *CHECKS,
-    "test_grading.py",
-    "test_explorer.py",
-    "test_hybrid.py",
-    "test_weights.py",
-    "test_vit.py",
-)
+LONG = ("test_explorer.py", "test_hybrid.py", "test_weights.py", "test_vit.py")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -48,11 +41,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def place(item: pytest.Item) -> tuple[int, int]:
         name = item.path.name
+        if name in CHECKS:
+            return 0, CHECKS.index(name)
         if name in APART and item.get_closest_marker("slow"):
-            return -1, APART.index(name)
+            return 1, APART.index(name)
+        if name == "test_grading.py":
+            return 2, 0
         if item.path.parent.name == "notebooks":
-            return 1, -int(name[:2])  # the later lessons are the longer ones
-        return (0, LONG.index(name)) if name in LONG[:5] else (2, LONG.index(name)) if name in LONG else (3, 0)
+            return 3, -int(name[:2])  # the later lessons are the longer ones
+        return (4, LONG.index(name)) if name in LONG else (5, 0)
 
     items.sort(key=place)
 
