@@ -13,7 +13,7 @@ browser_only = pytest.mark.skipif(bool(WHY), reason=f"{WHY}: apt-get install chr
 # No traffic of the browser's own, and it runs in a container.
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
+    *("--disable-component-update", "--disable-sync", "--renderer-process-limit=1"),  # or each page starts a spare one
 ]
 
 

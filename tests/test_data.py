@@ -162,11 +162,14 @@ def test_a_loader_takes_the_splits(digits):
 
 def test_digits_are_scikit_learn_s_split_once_and_for_all(digits):
     from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
 
     images, labels = load_digits(return_X_y=True)
-    ours = torch.cat([digits.train.batch()[0], digits.test.batch()[0]]).flatten(1)  # (1797, 64)
-    pairs = zip(ours.tolist(), [*digits.train.labels.tolist(), *digits.test.labels.tolist()], strict=True)
-    assert sorted(pairs) == sorted(zip((images / 16).tolist(), labels.tolist(), strict=True))
+    rows = train_test_split(np.arange(1797), test_size=360, stratify=labels, random_state=0)
+    for split, its in zip((digits.train, digits.test), rows, strict=True):
+        its = np.sort(its)
+        assert np.array_equal(split.batch()[0].flatten(1).numpy(), (images[its] / 16).astype(np.float32))
+        assert np.array_equal(split.labels.numpy(), labels[its])
     # Stratified: each class has a fifth, to within one image.
     share = digits.test.labels.bincount() - torch.from_numpy(np.bincount(labels)) * 360 / 1797
     assert share.abs().max() < 1
