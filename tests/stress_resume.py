@@ -18,8 +18,6 @@ import traceback
 from pathlib import Path
 
 # Some of these are imported here only so that no child has to: it starts in no time.
-import sklearn.datasets
-import sklearn.model_selection  # noqa: F401
 import torch
 import torch._dynamo
 import torchvision.transforms.v2  # noqa: F401
