@@ -55,14 +55,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Files(LoadFileScheduling):  # type: ignore[misc]
-    """A file is one process's, and so are those in CHECKS; in ``make slow`` each test of those that take minutes is."""
+    """A file is one process's, and so are those in CHECKS; with the slow ones, each test of those APART is one's."""
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, _ = nodeid.partition("::")
         name = file.rpartition("/")[2]
         if name in CHECKS:
             return "checks"
-        return nodeid if self.config.option.markexpr == "slow" and name in APART else file
+        return file if self.config.option.markexpr == "not slow" or name not in APART else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest -p no:xdist doesn't know it

@@ -18,7 +18,6 @@ ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "build" / "book" / "html"
 PAGES = ("index.html", "notebooks/02_embeddings.html", "api/attention.html")
 BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
-needs_site = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="no built book: make book")
 
 
 def module(name: str) -> ModuleType:
@@ -208,16 +207,22 @@ def test_pins_of_the_book_fit_the_bounds() -> None:
     assert not main & set(pins), "pinned twice"
 
 
-@pytest.mark.slow  # .ci/run builds the book beside the other tests
-@needs_site
-def test_the_built_book_has_no_problem() -> None:
-    assert check.problems(SITE) == []
+@pytest.fixture
+def site() -> Path:
+    """Looked for when a test wants it: .ci/run builds the book beside the other tests."""
+    if not (SITE / "search.html").exists():
+        pytest.skip("no built book: make book")
+    return SITE
 
 
 @pytest.mark.slow
-@needs_site
+def test_the_built_book_has_no_problem(site: Path) -> None:
+    assert check.problems(site) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_built_book_in_a_browser(scheme: str) -> None:
+def test_the_built_book_in_a_browser(site: Path, scheme: str) -> None:
     """No serious finding of axe-core, formulas set, the search answers: from the file system, without a network."""
     sync_api = pytest.importorskip("playwright.sync_api")
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
@@ -232,14 +237,14 @@ def test_the_built_book_in_a_browser(scheme: str) -> None:
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         for name in PAGES:
-            page.goto((SITE / name).as_uri(), wait_until="load")
+            page.goto((site / name).as_uri(), wait_until="load")
             if page.locator("div.math").count():
                 page.wait_for_selector("div.math mjx-container svg")
             # Halfway through the theme's fading in, colours are those of neither scheme.
             page.wait_for_function("!document.getAnimations().some(a => a.playState === 'running')")
             found = axe.run(page).response["violations"]
             assert not [violation for violation in found if violation["impact"] in ("serious", "critical")], name
-        page.goto((SITE / "search.html").as_uri() + "?q=softmax")
+        page.goto((site / "search.html").as_uri() + "?q=softmax")
         page.wait_for_selector("#search-results li a")
         assert "Attention" in page.inner_text("#search-results")
         browser.close()

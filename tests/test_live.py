@@ -199,12 +199,16 @@ def spelt(changes, config):
 MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
 
 
-# A run's arrays by name, each as base64 of float32.
+# Numbers go there and back as base64 of float32: Playwright looks at each number of a list, there and here.
+NUMBERS = "const numbers = (text) => new Float32Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);"
+
+# A run's arrays by name.
 RUN = """([values, changes, lens, host]) => {
+  NUMBERS
   const { live } = document.querySelectorAll("[data-vit-live]")[host], found = {};
   const text = (array) => {
     let out = "";
-    const b = new Uint8Array(Float32Array.from(array).buffer);
+    const b = new Uint8Array(new Float32Array(array).buffer);
     for (let i = 0; i < b.length; i += 32768) out += String.fromCharCode(...b.subarray(i, i + 32768));
     return btoa(out);
   };
@@ -214,14 +218,18 @@ RUN = """([values, changes, lens, host]) => {
       for (const key in thing) walk(thing[key], name ? `${name}.${key}` : key);
     }
   };
-  const result = live.run(Float32Array.from(values), changes);
+  const result = live.run(numbers(values), changes);
   walk(lens ? live.lens(result) : result, "");
   return found;
-}"""
+}""".replace("NUMBERS", NUMBERS)
+
+
+def sent(pictures):
+    return base64.b64encode(pictures.numpy().astype("<f4").tobytes()).decode()
 
 
 def run_in(page, picture, changes, *, lens=False, host=0):
-    found = page.evaluate(RUN, [picture.flatten().tolist(), changes, lens, host])
+    found = page.evaluate(RUN, [sent(picture), changes, lens, host])
     return {name: np.frombuffer(base64.b64decode(text), "<f4") for name, text in found.items()}
 
 
@@ -314,9 +322,13 @@ def test_the_logits_of_a_hundred_pictures_and_all_numbers_of_twenty_are_pytorch_
     double, pictures = copy.deepcopy(model).double(), TEST_PICTURES[name]().batch(slice(0, 200, 2))[0]
     with torch.inference_mode():
         right = double(preprocess(pictures).double()).numpy()
-    script = "values => [...document.querySelector('[data-vit-live]').live.run(Float32Array.from(values)).logits]"
+    script = """(values) => {
+      NUMBERS
+      const { live } = document.querySelector("[data-vit-live]");
+      return [...live.run(numbers(values)).logits];
+    }""".replace("NUMBERS", NUMBERS)
     for picture, logits in zip(pictures, right, strict=True):
-        found = page.evaluate(script, picture.flatten().tolist())
+        found = page.evaluate(script, sent(picture))
         assert np.abs(found - logits).max() <= 1e-4 * np.abs(logits).max()
     for number, picture in enumerate(pictures[:20]):
         some = [{}, spelt([*CHANGES.values()][1 + number % (len(CHANGES) - 1)], model.config)]
@@ -420,7 +432,7 @@ def models_in_a_page(chromium):
             right = stations(copy.deepcopy(model).double(), picture[0], None, changes)
             arrays = [right[name].tolist() for name in ("probabilities", "logits", "norm", "embed.tokens")]
             cases.append((data, picture[0].flatten().tolist(), changes, arrays))
-    page.evaluate("cases => { window.cases = cases }", cases)
+    page.evaluate("cases => { window.cases = JSON.parse(cases) }", json.dumps(cases))
     yield page
     page.close()
 
