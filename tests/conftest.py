@@ -31,11 +31,14 @@ LONG = ("test_explorer.py", "test_hybrid.py", "test_weights.py", "test_vit.py")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Several processes begin with what takes long, a file each, so that they end at the same time.
 
-    Solved exercises are slow by their number, each starts a kernel; two of them stay.
+    Solved exercises are slow by their number, each starts a kernel; two of them stay. In slow tests no lines are
+    counted, which would make them slower still: the others reach nearly all that they do.
     """
     for item in items:
         if item.path.parent.name == "solutions" and item.path.name[:2] not in SOLVED:
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.no_cover)
     if not hasattr(config, "workerinput"):
         return
 

@@ -28,10 +28,11 @@ from vit_tutorial.checks.lesson01 import PATCH_EMBEDDING, PATCH_NUMBERS, PATCHIF
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 CATALOGUE = checks.CATALOGUE
+# Lines are counted in the first of an exercise's, which runs the others too: counting them takes two thirds more.
 MISTAKES = [
-    pytest.param(exercise, mistake, id=f"{exercise.name}-{mistake.name}")
+    pytest.param(exercise, mistake, id=f"{exercise.name}-{mistake.name}", marks=[pytest.mark.no_cover] if index else [])
     for exercise in CATALOGUE.values()
-    for mistake in exercise.mistakes
+    for index, mistake in enumerate(exercise.mistakes)
 ]
 RIGHT = [
     pytest.param(CATALOGUE[name], work, id=f"{name}-{index}")
