@@ -6,7 +6,7 @@
 # make slides   a deck a lesson, in build/slides (LESSONS="01 03")
 # make publish  links to Binder and Colab for your copy of all this (ADDRESS=https://…/vit_tutorial; without it, no links)
 #
-# SLOW=1 with make test: those that take minutes too, in one run     COVERAGE=1: counts the lines reached, fails below 98 %
+# SLOW=1 with make test: those that take minutes too, in one run     COVERAGE=1: fails if the quick ones reach less than 98 % of the lines
 # PYTHON=python3.12  another interpreter       CPU=1         the small CPU-only build of torch, for Linux laptops and class rooms
 
 PYTHON ?= python3

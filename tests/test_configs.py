@@ -417,11 +417,15 @@ def test_timm_s_wrapper_in_transformers(tmp_path):
     config = transformers.TimmWrapperConfig(
         architecture="vit_tiny_patch16_224", num_labels=5, model_args=options, pretrained_cfg=about
     )
+    config.id2label = dict(enumerate("abcde"))
     theirs = randomise(transformers.TimmWrapperForImageClassification(config)).eval()
     theirs.save_pretrained(tmp_path)
     found = load(tmp_path)
-    assert len(found.classes) == 5
+    assert found.classes == tuple("abcde")
     same_answers(theirs, found)
+    change(tmp_path, label_offset=1)
+    with pytest.raises(ValueError, match="label_offset shifts the classes"):
+        load(tmp_path)
 
 
 # --------------------------------------------------------------------------------------------- beside a file, in shards

@@ -471,6 +471,21 @@ def test_a_folder_of_timm_gives_the_same_numbers(tmp_path):
             assert_close(found.model(x), theirs(x), rtol=1e-4, atol=1e-4)
 
 
+def test_timm_s_wrapper_in_transformers_gives_the_same_numbers(tmp_path):
+    name, size = TIMM["DINOv2 with registers"]
+    about = timm.models.get_pretrained_cfg(name).to_dict() | {"input_size": (3, 28, 56), "num_classes": 5}
+    args = {key: value for key, value in V.items() if key != "num_classes"} | size | {"num_heads": 4}
+    config = transformers.TimmWrapperConfig(architecture=name, num_labels=5, model_args=args, pretrained_cfg=about)
+    config.id2label = dict(enumerate("abcde"))
+    theirs = randomise(transformers.TimmWrapperForImageClassification(config)).eval()
+    theirs.save_pretrained(tmp_path)
+    found = vt.load(tmp_path, num_heads=4)
+    assert found.classes == tuple("abcde")
+    x = images((28, 56), torch.float32)
+    with torch.no_grad():
+        assert_close(found.model(x), theirs(x).logits, rtol=1e-4, atol=1e-4)
+
+
 # ------------------------------------------------------------------------------------------- weights: the authors' own
 
 
@@ -625,6 +640,8 @@ def test_parts_that_do_not_go_with_the_tensors_are_refused(refuses):
         vt.weights.convert(state_of("BEiT"), num_heads=2)
     with refuses(ValueError, "8 x 4 = 32 patches", "17 tokens"):
         vt.weights.convert(state_of(), num_heads=4, image_size=(112, 56))
+    with refuses(ValueError, "dim 32 is no multiple of 64", "give num_heads"):
+        vt.weights.convert(state_of())
 
 
 def test_configs_that_are_refused(tmp_path, refuses):
@@ -638,6 +655,14 @@ def test_configs_that_are_refused(tmp_path, refuses):
     ):
         with refuses(ValueError, word):
             vt.configs_modern.read(told | {"model_args": args}, None)
+    with refuses(ValueError, "label_offset"):
+        vt.configs_modern.read(told | {"pretrained_cfg": {"label_offset": 1}}, None)
+    with refuses(ValueError, "must be mappings"):
+        vt.configs_modern.read(told | {"pretrained_cfg": 3}, None)
+    with refuses(ValueError, "vision_config must be a mapping"):
+        vt.configs_modern.read({"model_type": "clip", "vision_config": 3}, None)
+    with refuses(ValueError, "gelu", "gated", "silu"):
+        vt.configs_modern.read({"model_type": "dinov3_vit", "use_gated_mlp": True, "hidden_act": "gelu"}, None)
     for key, value in (
         ("hidden_act", "relu"),
         ("mystery", 1),
@@ -810,6 +835,8 @@ def test_what_cannot_go_back_is_refused(refuses):
         vt.weights.to_timm(model_of(pool="cls+mean"))
     with refuses(ValueError, "biases"):
         vt.weights.to_timm(model_of(v_bias=False))
+    with refuses(ValueError, "no class of timm's", "position_bias=True"):
+        vt.weights.to_timm(model_of(position_bias=True, qk_norm=True))
     with refuses(ValueError, "none of transformers' models", "gated"):
         vt.weights.to_huggingface(model_of(gated=True))
     with refuses(ValueError, "version=4"):

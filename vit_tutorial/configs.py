@@ -426,7 +426,8 @@ def _timm_wrapper(config: Json) -> Known:
         "its config",
     )
     about = config.get("pretrained_cfg") or {}
-    inner = {key: config[key] for key in ("architecture", "model_args", "global_pool") if config.get(key) is not None}
+    keys = ("architecture", "model_args", "global_pool", "label_names", "label_offset")
+    inner = {key: config[key] for key in keys if config.get(key) is not None}
     known = timm(inner | {"pretrained_cfg": about})
     labels = _labels(config.get("id2label"), "id2label") or known.labels
     return replace(known, labels=labels)

@@ -227,7 +227,8 @@ def _wrapper(config: Json) -> Known:
         configs.HF_HARMLESS | configs.TIMM_HARMLESS | configs.TIMM_PIXELS | {"id2label", "num_labels", "do_pooling"},
         "its config",
     )
-    inner = {key: config[key] for key in ("architecture", "model_args", "global_pool") if config.get(key) is not None}
+    keys = ("architecture", "model_args", "global_pool", "label_names", "label_offset")
+    inner = {key: config[key] for key in keys if config.get(key) is not None}
     known = timm(inner | {"pretrained_cfg": config.get("pretrained_cfg") or {}})
     return replace(known, labels=configs._labels(config.get("id2label"), "id2label") or known.labels)
 
