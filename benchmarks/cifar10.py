@@ -24,9 +24,11 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import vit_tutorial as vt
-from vit_tutorial import hybrid, runs, train
-from vit_tutorial.recipe import Recipe
-from vit_tutorial.resnet import ResNet
+from vit_tutorial import train
+from vit_tutorial.data.recipe import Recipe
+from vit_tutorial.train import runs
+from vit_tutorial.variants import hybrid
+from vit_tutorial.variants.resnet import ResNet
 
 HERE = Path(__file__).parent
 STEM = hybrid.ConvStem(((32, 3, 1), (64, 3, 2), (128, 3, 2), (128, 3, 1)))

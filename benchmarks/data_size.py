@@ -28,9 +28,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial import hybrid, runs, train
-from vit_tutorial.hybrid_figures import runs_by_number
-from vit_tutorial.resnet import ResNet
+from vit_tutorial import train
+from vit_tutorial.plots.hybrid import runs_by_number
+from vit_tutorial.train import runs
+from vit_tutorial.variants import hybrid
+from vit_tutorial.variants.resnet import ResNet
 
 HERE = Path(__file__).parent
 CSV = HERE / "data_size.csv"

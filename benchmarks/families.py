@@ -476,7 +476,9 @@ def run(case: Case, folder: Path) -> dict[str, tuple[str, str]]:
         results["folder"] = judge(lambda: vt.load(folder / "folder"), theirs, pixels)
         parts = None
         if results["folder"][0] == "equal":  # what its config tells of a model of after 2020
-            parts = vt.configs_modern.read(vt.files.read_json(folder / "folder" / "config.json"), None).told.parts
+            parts = vt.weights.configs_modern.read(
+                vt.weights.files.read_json(folder / "folder" / "config.json"), None
+            ).told.parts
         if parts:
             results["told"] = judge(lambda: vt.weights.convert(state, **all_told(theirs), parts=parts), theirs)
     return results

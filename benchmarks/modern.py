@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 import vit_tutorial as vt
-from vit_tutorial import modern
+from vit_tutorial.variants import modern
 
 MODELS = {  # timm's name, and what is told to it
     "DINOv2 S/14": ("vit_small_patch14_dinov2", {"img_size": 224}),
@@ -42,7 +42,7 @@ def pair(name: str) -> tuple[nn.Module, nn.Module]:
     with torch.no_grad():  # a layer scale of 0.00001 would hide a difference
         for parameter in theirs.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-    known = vt.configs_modern.timm({"architecture": timms, "pretrained_cfg": {"input_size": (3, 224, 224)}})
+    known = vt.weights.configs_modern.timm({"architecture": timms, "pretrained_cfg": {"input_size": (3, 224, 224)}})
     told: dict[str, Any] = {"num_heads": known.told.num_heads, "norm_eps": known.told.norm_eps, "image_size": 224}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

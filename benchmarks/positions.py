@@ -29,7 +29,7 @@ from scipy import stats
 
 import vit_tutorial as vt
 from vit_tutorial import train
-from vit_tutorial.positions import Kind, Place, PositionViT
+from vit_tutorial.variants.positions import Kind, Place, PositionViT
 
 CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["data", "kind", "place", "epochs", "seed", "parameters", "test_accuracy", "cpu_seconds"]

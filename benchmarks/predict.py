@@ -28,8 +28,8 @@ from sklearn.datasets import load_sample_images
 from torchvision.models import VisionTransformer
 
 import vit_tutorial as vt
-from vit_tutorial import files
 from vit_tutorial.data import Data, Preprocessing
+from vit_tutorial.weights import files
 
 SIZE = (1600, 1200)  # width, height
 FEW, MOST = 100, 2000  # photographs

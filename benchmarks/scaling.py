@@ -30,7 +30,8 @@ import torch
 from matplotlib.figure import Figure
 
 import vit_tutorial as vt
-from vit_tutorial import scaling, train
+from vit_tutorial import train
+from vit_tutorial.analysis import scaling
 from vit_tutorial.patches import as_pair
 
 HERE = Path(__file__).parent

@@ -31,8 +31,10 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial import runs, selfsup, train
-from vit_tutorial.hybrid_figures import runs_by_number
+from vit_tutorial import train
+from vit_tutorial.plots.hybrid import runs_by_number
+from vit_tutorial.train import runs
+from vit_tutorial.variants import selfsup
 
 HERE = Path(__file__).parent
 CSV = HERE / "selfsup.csv"

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torchvision.models import VisionTransformer
 
 from vit_tutorial import ViT, ViTConfig
-from vit_tutorial.convert import TIMM, TORCHVISION, TRANSFORMERS_4, TRANSFORMERS_5, rename
 from vit_tutorial.patches import as_pair
+from vit_tutorial.weights.names import TIMM, TORCHVISION, TRANSFORMERS_4, TRANSFORMERS_5, rename
 
 Module = TypeVar("Module", bound=nn.Module)
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from vit_tutorial import scaling
+from vit_tutorial.analysis import scaling
 from vit_tutorial.vit import ViTConfig
 
 NUMBERS = {

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial import modern
+from vit_tutorial.variants import modern
 
 NUMBERS = {
     "gated width": 128, "tokens": 145, "rms": [0.333, -0.333, 1, 1.667], "turned": [-4, 3], "layer scale": 9216,

@@ -22,7 +22,8 @@ import torch
 import torch._dynamo
 import torchvision.transforms.v2  # noqa: F401
 
-from vit_tutorial import files, plots, train_command  # noqa: F401
+from vit_tutorial.train import command as train_command
+from vit_tutorial.weights import files
 
 # Everything that draws random numbers or has a memory is switched on.
 ARGUMENTS = shlex.split(

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 from torchvision.transforms.v2 import functional as V
 
-from vit_tutorial import augment
-from vit_tutorial.augment import Affine, Augmentation, Crop, Flip
+from vit_tutorial.data import augment
+from vit_tutorial.data.augment import Affine, Augmentation, Crop, Flip
 
 H, W, K = 16, 24, 4
 by_name = partial(augment.by_name, image_size=(H, W), num_classes=K)

@@ -16,7 +16,7 @@ from timm.models import save_for_hf
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial import configs, configs_modern
+from vit_tutorial.weights import configs, configs_modern
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 71, 3), np.uint8)).resize((130, 90))
 

@@ -14,8 +14,9 @@ from peers import randomise, timm_vit, torchvision_vit, transformers_vit, under
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial import ViT, ViTConfig, convert
+from vit_tutorial import ViT, ViTConfig
 from vit_tutorial.data import Preprocessing
+from vit_tutorial.weights import names as convert
 
 TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=2, num_heads=4, mlp_dim=40)
 tiny = partial(dataclasses.replace, TINY)

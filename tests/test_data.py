@@ -22,10 +22,10 @@ from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision.datasets import CIFAR10, FashionMNIST
 
-from vit_tutorial import ViTConfig, augment, count_parameters, data, train
-from vit_tutorial.data import photograph
+from vit_tutorial import ViTConfig, count_parameters, data
+from vit_tutorial.data import augment, photograph
+from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.patches import as_pair
-from vit_tutorial.recipe import Recipe
 
 # --- the photograph -------------------------------------------------------------------------------------------------
 
@@ -277,29 +277,6 @@ def test_a_new_data_set_is_one_record(monkeypatch):
     )
     assert d.mean == pytest.approx((100 / 255,))
     assert d.std == pytest.approx((100 / 255,))
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "expected"),
-    [
-        (data, "ALL", augment.ALL),
-        (data, "STATISTICS", {name: (record.mean, record.std) for name, record in data.SETS.items()}),
-        (data, "AUGMENTATION", {name: record.recipe.augment for name, record in data.SETS.items()}),
-        (train, "PRECISIONS", ("fp32", "bf16", "auto")),
-    ],
-)
-def test_former_names_still_work_and_say_what_to_write(module, name, expected):
-    with pytest.warns(DeprecationWarning, match=f"{name} is now"):
-        assert getattr(module, name) == expected
-
-
-def test_the_former_defaults():
-    with pytest.warns(DeprecationWarning, match="data.SETS"):
-        digits = train.DEFAULTS["digits"]
-    assert (digits["patch"], digits["heads"], digits["mlp"], digits["rate"], digits["warmup"]) == (4, 4, 128, 3e-3, 5)
-    for module in (data, train):
-        with pytest.raises(AttributeError, match="nonsense"):
-            _ = module.nonsense
 
 
 def test_what_becomes_of_the_training_images(digits):

@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 import vit_tutorial as vt
-from vit_tutorial import drawings, modern, plots
+from vit_tutorial import plots
+from vit_tutorial.plots import drawings
+from vit_tutorial.variants import modern
 
 BASE = vt.ViTConfig()
 ODD = vt.ViTConfig(

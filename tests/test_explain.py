@@ -11,7 +11,8 @@ from sklearn.decomposition import PCA
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vit_tutorial import ViT, ViTConfig, data, explain, load, sincos_position_embedding
+from vit_tutorial import ViT, ViTConfig, data, load, sincos_position_embedding
+from vit_tutorial.analysis import explain
 
 same = partial(assert_close, rtol=0, atol=1e-12)
 double = partial(torch.randn, dtype=torch.float64)

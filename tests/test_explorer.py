@@ -22,7 +22,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 import vit_tutorial as vt
-from vit_tutorial import explain
+from vit_tutorial.analysis import explain
 from vit_tutorial.explorer import explore, main, quantise
 
 ROOT = Path(__file__).parent.parent

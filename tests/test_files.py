@@ -15,8 +15,9 @@ from PIL import Image
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial import data, files, plots
+from vit_tutorial import data, plots
 from vit_tutorial.data import Preprocessing
+from vit_tutorial.weights import files
 
 NAMES = ("digits", "shapes")
 PICTURES = 170  # how many of the 200 that come with the package are named right

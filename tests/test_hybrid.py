@@ -21,8 +21,9 @@ from torchvision.models import VisionTransformer
 from torchvision.models.vision_transformer import ConvStemConfig
 
 import vit_tutorial as vt
-from vit_tutorial import convert as conversion
-from vit_tutorial import files, hybrid
+from vit_tutorial.variants import hybrid
+from vit_tutorial.weights import files
+from vit_tutorial.weights import names as conversion
 
 EARLY = hybrid.ConvStem(((8, 3, 1), (12, 3, 2), (16, 3, 2)))
 R26 = hybrid.ResNetStem((2, 2, 2, 2), width=32)

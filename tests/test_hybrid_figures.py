@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from vit_tutorial import plots
-from vit_tutorial.style import CYCLE
+from vit_tutorial.plots.style import CYCLE
 
 PANELS = {
     "one": {"a": {10: [1.0, 3.0], 100: [5.0]}, "b": {100: [7.0], 10: [2.0]}},

@@ -17,10 +17,11 @@ from browser import browser_only, wait
 from PIL import Image
 
 import vit_tutorial as vt
-from vit_tutorial import hybrid, live
+from vit_tutorial import live
 from vit_tutorial.data import normalise
 from vit_tutorial.live.command import SETS as TEST_PICTURES
 from vit_tutorial.live.command import samples_of
+from vit_tutorial.variants import hybrid
 
 ROOT = Path(__file__).parent.parent
 HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]

@@ -17,9 +17,9 @@ from torch.testing import assert_close
 from transformers.models.dinov3_vit import modeling_dinov3_vit
 
 import vit_tutorial as vt
-from vit_tutorial import modern
-from vit_tutorial.convert_modern import resize_position_bias
-from vit_tutorial.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
+from vit_tutorial.variants import modern
+from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
+from vit_tutorial.weights.names_modern import resize_position_bias
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*doesn't tell all", "ignore:.*left out")
 same = partial(assert_close, rtol=0, atol=1e-8)
@@ -353,7 +353,7 @@ def timm_peer(case, dtype=torch.float64):
 
 
 def parts_of(name):
-    return vt.configs_modern.timm({"architecture": name}).told
+    return vt.weights.configs_modern.timm({"architecture": name}).told
 
 
 def converted(state, told, size):
@@ -454,7 +454,7 @@ def test_a_folder_of_transformers_gives_the_same_numbers(case, tmp_path, monkeyp
             x = images((64, 16))
             same(ours.features(x), theirs(x).last_hidden_state)
     state = theirs.state_dict()  # the live names
-    told = vt.configs_modern.read(vt.files.read_json(tmp_path / "config.json"), None).told
+    told = vt.weights.configs_modern.read(vt.weights.files.read_json(tmp_path / "config.json"), None).told
     _, again = converted(state, told, 32)
     assert again.config == dataclasses.replace(ours.config, image_size=again.config.image_size)
     assert_close(again.state_dict(), ours.state_dict(), rtol=0, atol=1e-6)
@@ -654,15 +654,15 @@ def test_configs_that_are_refused(tmp_path, refuses):
         ({"mystery": 1}, "mystery"),
     ):
         with refuses(ValueError, word):
-            vt.configs_modern.read(told | {"model_args": args}, None)
+            vt.weights.configs_modern.read(told | {"model_args": args}, None)
     with refuses(ValueError, "label_offset"):
-        vt.configs_modern.read(told | {"pretrained_cfg": {"label_offset": 1}}, None)
+        vt.weights.configs_modern.read(told | {"pretrained_cfg": {"label_offset": 1}}, None)
     with refuses(ValueError, "must be mappings"):
-        vt.configs_modern.read(told | {"pretrained_cfg": 3}, None)
+        vt.weights.configs_modern.read(told | {"pretrained_cfg": 3}, None)
     with refuses(ValueError, "vision_config must be a mapping"):
-        vt.configs_modern.read({"model_type": "clip", "vision_config": 3}, None)
+        vt.weights.configs_modern.read({"model_type": "clip", "vision_config": 3}, None)
     with refuses(ValueError, "gelu", "gated", "silu"):
-        vt.configs_modern.read({"model_type": "dinov3_vit", "use_gated_mlp": True, "hidden_act": "gelu"}, None)
+        vt.weights.configs_modern.read({"model_type": "dinov3_vit", "use_gated_mlp": True, "hidden_act": "gelu"}, None)
     for key, value in (
         ("hidden_act", "relu"),
         ("mystery", 1),
@@ -670,14 +670,14 @@ def test_configs_that_are_refused(tmp_path, refuses):
         ("quantization_config", {"bits": 4}),
     ):
         with refuses(ValueError, key):
-            vt.configs_modern.read({"model_type": "dinov3_vit", key: value}, None)
+            vt.weights.configs_modern.read({"model_type": "dinov3_vit", key: value}, None)
 
 
 def timm_names():
     listed = (
         name for module in ("vision_transformer", "deit", "beit", "eva") for name in timm.list_models(module=module)
     )
-    return [name for name in listed if any(re.fullmatch(pattern, name) for pattern in vt.configs_modern.TIMM)]
+    return [name for name in listed if any(re.fullmatch(pattern, name) for pattern in vt.weights.configs_modern.TIMM)]
 
 
 def test_the_table_of_names_is_timms():
@@ -686,7 +686,7 @@ def test_the_table_of_names_is_timms():
     for name in timm_names():
         with torch.device("meta"):
             theirs = timm.create_model(name, depth=1)
-        block, told = theirs.blocks[0], vt.configs_modern.timm({"architecture": name}).told
+        block, told = theirs.blocks[0], vt.weights.configs_modern.timm({"architecture": name}).told
         assert told.num_heads == block.attn.num_heads, name
         assert told.norm_eps == block.norm1.eps, name
         act = type(block.mlp.act).__name__ + str(getattr(block.mlp.act, "approximate", ""))
@@ -738,7 +738,7 @@ def test_positions_are_resized_as_the_library_does(tmp_path):
     found = vt.weights.convert(timms.state_dict(), num_heads=4, image_size=(28, 56), parts={"pool": "cls"})
     config, state = vt.weights.with_size(found.config, found.state_dict, (56, 56))
     timms.set_input_size((56, 56))
-    ours, x = vt.files.assemble(config, state), images((56, 56), torch.float32)
+    ours, x = vt.weights.files.assemble(config, state), images((56, 56), torch.float32)
     with torch.no_grad():
         assert_close(ours(x), timms(x), rtol=1e-4, atol=1e-4)
 
@@ -851,7 +851,7 @@ def test_a_saved_model_comes_back(tmp_path):
     changes = {"image_size": 8, "patch_size": 4, "in_channels": 1, "num_classes": 10}
     model = model_of(dtype=torch.float32, **changes, **ARCHITECTURES["dinov3"])
     row = {"epoch": 1, "loss": 1.0, "test_loss": 1.0, "accuracy": 0.5, "test_accuracy": 0.5}
-    vt.files.save(tmp_path, model, data, [row])
+    vt.weights.files.save(tmp_path, model, data, [row])
     found = vt.load(tmp_path)
     assert found.model.config == model.config
     x = torch.rand(4, 1, 8, 8)
@@ -904,7 +904,7 @@ def test_every_architecture_is_a_preset_and_trains_a_step(arch):
 
 
 def test_the_command_line_trains_them(capsys):
-    from vit_tutorial import train_command
+    from vit_tutorial.train import command as train_command
 
     for arch, kind in {"vit": vt.ViT, "dinov3": ModernViT, "beit": ModernViT}.items():
         args = train_command.parser([]).parse_args(["--data", "digits", "--out", "x", "--arch", arch])

@@ -85,8 +85,8 @@ def test_run_from_top_to_bottom(lesson: Path) -> None:
 
 def test_imports_its_module(lesson: Path) -> None:
     # The first of those that its first cell names is its own.
-    named = re.findall(r"`vit_tutorial/(\w+)\.py`", cells(lesson)[0]["source"])
-    assert (f"vit_tutorial.{named[0]}" if named else "vit_tutorial") in imported(lesson)
+    named = re.findall(r"`vit_tutorial/([\w/]+?)(?:\.py|/)`", cells(lesson)[0]["source"])
+    assert ("vit_tutorial." + named[0].replace("/", ".") if named else "vit_tutorial") in imported(lesson)
     assert named or lesson.name[:2] == "00"
 
 

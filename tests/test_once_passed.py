@@ -44,7 +44,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial import checks, convert, data, positions, train
+from vit_tutorial import checks, data, train
+from vit_tutorial.variants import positions
+from vit_tutorial.weights import names as convert
 
 
 def one_number_a_token(self, *shape):

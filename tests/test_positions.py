@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from timm.layers.pos_embed_rel import RelPosBias, gen_relative_position_index
 
 import vit_tutorial as vt
-from vit_tutorial import positions
-from vit_tutorial.positions import GridPosition, PositionViT, RelativeBias, offsets
+from vit_tutorial.variants import positions
+from vit_tutorial.variants.positions import GridPosition, PositionViT, RelativeBias, offsets
 
 CONFIG = vt.ViTConfig(
     image_size=(8, 12), patch_size=4, in_channels=1, num_classes=3, dim=16, depth=3, num_heads=2, mlp_dim=24

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vit_tutorial import ViT, ViTConfig, precision
+from vit_tutorial import ViT, ViTConfig
 from vit_tutorial.data import Data, Images
-from vit_tutorial.recipe import Recipe
+from vit_tutorial.data.recipe import Recipe
+from vit_tutorial.train import precision
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 

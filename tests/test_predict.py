@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import vit_tutorial as vt
-from vit_tutorial import data, files, plots, predict
+from vit_tutorial import data, plots, predict
+from vit_tutorial.weights import files
 
 ROOT = Path(__file__).parent.parent
 SCENES = data.shapes(train=1, test=8).test

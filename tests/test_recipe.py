@@ -10,8 +10,8 @@ import pytest
 from torch import nn
 
 from vit_tutorial import ViT, ViTConfig
-from vit_tutorial.augment import Affine, by_name
-from vit_tutorial.recipe import Recipe, name_of
+from vit_tutorial.data.augment import Affine, by_name
+from vit_tutorial.data.recipe import Recipe, name_of
 
 
 @pytest.mark.parametrize(

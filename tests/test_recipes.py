@@ -291,7 +291,7 @@ def test_a_module_without_its_layer_is_noticed(scratch: Path, tmp_path: Path) ->
 OTHER = """
 import torch
 import vit_tutorial as vt
-from vit_tutorial import convert
+from vit_tutorial.weights import names as convert
 
 torch.manual_seed(0)
 config = vt.ViTConfig(image_size=16, patch_size=8, dim=32, depth=2, num_heads=2, mlp_dim=48, num_classes=5)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torchvision.models.resnet import BasicBlock
 
-from vit_tutorial.resnet import Residual, ResNet
+from vit_tutorial.variants.resnet import Residual, ResNet
 
 BLOCKS = [(6, 1), (10, 2), (10, 1), (12, 2)]
 

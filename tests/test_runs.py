@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vit_tutorial import runs
-from vit_tutorial.augment import Affine, Augmentation, Crop, Flip
 from vit_tutorial.data import Images
-from vit_tutorial.recipe import Recipe
+from vit_tutorial.data.augment import Affine, Augmentation, Crop, Flip
+from vit_tutorial.data.recipe import Recipe
+from vit_tutorial.train import runs
 
 
 @pytest.fixture(scope="module")

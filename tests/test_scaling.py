@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 import vit_tutorial as vt
-from vit_tutorial import plots, scaling
-from vit_tutorial.scaling import EXPONENTS, PowerLaw, fit_law, foretell, frontier, grown, interval, lines
+from vit_tutorial import plots
+from vit_tutorial.analysis import scaling
+from vit_tutorial.analysis.scaling import EXPONENTS, PowerLaw, fit_law, foretell, frontier, grown, interval, lines
 
 COST = np.array([1.7, 4.6, 9.9, 30.0, 77.0])
 BASE = vt.ViTConfig(image_size=32, patch_size=4, num_classes=10, dim=64, depth=4, num_heads=4, mlp_dim=128)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from vit_tutorial import data, scenes
+from vit_tutorial import data
+from vit_tutorial.data import scenes
 
 N = 800
 

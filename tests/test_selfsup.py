@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import vit_tutorial as vt
-from vit_tutorial import selfsup
 from vit_tutorial.patches import patchify
+from vit_tutorial.variants import selfsup
 
 CONFIG = vt.ViTConfig(image_size=16, patch_size=4, dim=32, depth=2, num_heads=2, mlp_dim=48)
 TARGETS = ("mean colour", "small patch", "pixels")

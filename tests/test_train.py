@@ -17,10 +17,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from vit_tutorial import ViT, ViTConfig, runs, train
-from vit_tutorial.augment import Affine, Augmentation, Flip, by_name
+from vit_tutorial import ViT, ViTConfig, train
 from vit_tutorial.data import Data, Images
-from vit_tutorial.recipe import Recipe
+from vit_tutorial.data.augment import Affine, Augmentation, Flip, by_name
+from vit_tutorial.data.recipe import Recipe
+from vit_tutorial.train import runs
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = {"epochs": 3, "batch_size": 8, "warmup_epochs": 1, "progress": False}

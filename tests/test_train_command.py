@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from vit_tutorial import ViTConfig, data, precision, runs, train, train_command, weights
-from vit_tutorial.hybrid import ConvStem
-from vit_tutorial.recipe import Recipe
+from vit_tutorial import ViTConfig, data, train, weights
+from vit_tutorial.data.recipe import Recipe
+from vit_tutorial.train import command as train_command
+from vit_tutorial.train import precision, runs
+from vit_tutorial.variants.hybrid import ConvStem
 
 ROOT = Path(__file__).parent.parent
 SMALL = (

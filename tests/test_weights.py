@@ -40,10 +40,10 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial import ViT, ViTConfig, files, weights
+from vit_tutorial import ViT, ViTConfig, weights
 from vit_tutorial.data import Preprocessing, photograph
 from vit_tutorial.patches import as_pair
-from vit_tutorial.weights import convert, to_huggingface, to_timm, to_torchvision
+from vit_tutorial.weights import convert, files, to_huggingface, to_timm, to_torchvision
 
 TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=3, num_heads=4, mlp_dim=40)
 tiny = partial(dataclasses.replace, TINY)

@@ -6,7 +6,8 @@ import torch
 from PIL import Image
 
 import vit_tutorial as vt
-from vit_tutorial import explain, plots
+from vit_tutorial import plots
+from vit_tutorial.analysis import explain
 
 PICTURE = Path(__file__).resolve().parent.parent / "assets" / "hero.png"
 SIDE = 64  # pixels that the model is shown: twice those of its training, for twice as many patches a side

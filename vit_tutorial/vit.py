@@ -25,7 +25,7 @@ SIZES = {
 
 @runtime_checkable
 class Stem(Protocol):
-    """A hashable record of what makes tokens in place of :class:`PatchEmbedding`: those of ``vit_tutorial.hybrid``."""
+    """A hashable record of what makes tokens in place of :class:`PatchEmbedding`; ``variants.hybrid`` has some."""
 
     @property
     def stride(self) -> int:
@@ -100,7 +100,7 @@ class ViTConfig:
 
     def _check_stem(self, stem: Stem) -> None:
         if not isinstance(stem, Stem):
-            raise TypeError(f"stem must be one of vit_tutorial.hybrid's, or None, got {stem!r}")
+            raise TypeError(f"stem must be one of vit_tutorial.variants.hybrid's, or None, got {stem!r}")
         if any(side % stem.stride for side in as_pair(self.patch_size, "patch_size")):
             raise ValueError(
                 f"patch_size {self.patch_size} is not a multiple of {stem.stride}, the stride of {stem}: a token is "

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial import explain
+from vit_tutorial.analysis import explain
 from vit_tutorial.checks.harness import Case, Exercise, Mistake, answers, call, check, normal
 
 __all__ = [

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial import convert
 from vit_tutorial.checks.compare import kind
 from vit_tutorial.checks.harness import (
     Case,
@@ -25,6 +24,7 @@ from vit_tutorial.checks.harness import (
     copied,
     normal,
 )
+from vit_tutorial.weights import names as convert
 
 __all__ = [
     "check_attention_from_flax",

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vit_tutorial import positions as lesson
 from vit_tutorial.checks.harness import Case, Exercise, Fault, Mistake, Result, Slip, answers, call, check, normal
+from vit_tutorial.variants import positions as lesson
 
 __all__ = [
     "check_biased_attention",
@@ -643,7 +643,7 @@ OFFSET_INDEX = Exercise(
         for R, C in ((2, 3), (3, 2), (1, 4), (4, 4), (5, 1), (8, 10), (1, 1), (23, 24))
     ],
     observe=_numbered,
-    forbidden=("vit_tutorial.modern.relative_index",),
+    forbidden=("vit_tutorial.variants.modern.relative_index",),
     locate=_ways_and_numbers,
     mistakes=(
         Mistake(

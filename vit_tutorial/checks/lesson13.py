@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial import selfsup as lesson
 from vit_tutorial.checks.harness import Case, Exercise, Mistake, Result, Slip, answers, call, check, normal
 from vit_tutorial.patches import patchify, unpatchify
+from vit_tutorial.variants import selfsup as lesson
 
 __all__ = [
     "check_colour_classes",

@@ -589,7 +589,7 @@ FIT_LAW = Exercise(
     right=_fit(),
     cases=_fit_cases,
     observe=call,
-    forbidden=("vit_tutorial.scaling.fit_law", "vit_tutorial.scaling.lines"),
+    forbidden=("vit_tutorial.analysis.scaling.fit_law", "vit_tutorial.analysis.scaling.lines"),
     explain=_parts("a", "b", "c"),
     mistakes=(
         Mistake(
@@ -803,7 +803,7 @@ GROWN_SIZES = Exercise(
     right=_grow(),
     cases=_grow_cases,
     observe=_as_a_dictionary,
-    forbidden=("vit_tutorial.scaling.grown",),
+    forbidden=("vit_tutorial.analysis.scaling.grown",),
     explain=_sizes,
     mistakes=(
         Mistake(

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, silu
 
-from vit_tutorial import modern
 from vit_tutorial.checks.harness import Case, Exercise, Forbidden, Mistake, Slip, answers, call, check, normal
+from vit_tutorial.variants import modern
 
 __all__ = [
     "check_attention_pool",

@@ -21,13 +21,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vit_tutorial import explain
+from vit_tutorial.analysis import explain
 from vit_tutorial.data import Data, Preprocessing, denormalise
-from vit_tutorial.files import write
-from vit_tutorial.modern import ModernConfig
 from vit_tutorial.patches import grid_shape
 from vit_tutorial.plots import PALETTE
+from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViT
+from vit_tutorial.weights.files import write
 
 SPECIAL = ("class token", "distillation token")  # the tokens before the patches
 TOP = 5  # answers shown

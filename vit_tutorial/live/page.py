@@ -16,9 +16,9 @@ from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing, normalise
 from vit_tutorial.explorer.page import Page, as_seen, assemble, figure
-from vit_tutorial.hybrid import ConvStem
-from vit_tutorial.modern import ModernConfig
 from vit_tutorial.patches import as_pair
+from vit_tutorial.variants.hybrid import ConvStem
+from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViT, count_macs
 
 MOST = 12_000_000  # parameters of a model that a page may hold: 64 MB of text

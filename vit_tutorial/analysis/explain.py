@@ -14,8 +14,8 @@ from torch.nn.functional import normalize
 from vit_tutorial.attention import MultiHeadSelfAttention, attention
 from vit_tutorial.embeddings import Grid
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.modern import ModernAttention
 from vit_tutorial.patches import Size, as_pair, grid_shape
+from vit_tutorial.variants.modern import ModernAttention
 from vit_tutorial.vit import ViT
 
 Maps = Mapping[int, Tensor] | Tensor  # what model.attention_maps returns, or its values stacked: (L, B, h, T, T)

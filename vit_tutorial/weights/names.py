@@ -7,7 +7,7 @@
 >>> config.image_size, config.dim, config.depth
 (8, 64, 4)
 
-A file is read in five steps: wrappers off (:mod:`vit_tutorial.unwrap`), whose names are these (:func:`_identify`), that
+A file is read in five steps: wrappers off (``unwrap``), whose names are these (:func:`_identify`), that
 library's oddities (``mend_...``), its table (:func:`names_of`), and the config that the shapes tell. A new library is a
 table, a function if it has oddities, and a line in ``SOURCES``.
 """
@@ -23,15 +23,16 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from vit_tutorial import convert_modern, files
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import Position, sincos_position_embedding
-from vit_tutorial.hybrid import ConvStem, ResNetStem
 from vit_tutorial.mlp import Gelu
-from vit_tutorial.modern import ModernViT
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.unwrap import AVERAGE, HEAD, State, unwrap
+from vit_tutorial.variants.hybrid import ConvStem, ResNetStem
+from vit_tutorial.variants.modern import ModernViT
 from vit_tutorial.vit import Pool, Stem, ViT, ViTConfig
+from vit_tutorial.weights import files
+from vit_tutorial.weights import names_modern as convert_modern
+from vit_tutorial.weights.unwrap import AVERAGE, HEAD, State, unwrap
 
 # Our name on the left, theirs on the right: {i} is the block, * stands for weight or bias (in Flax's files, where names
 # have slashes, for kernel or scale, and bias), and (a|b|c) for tensors that are joined to one of ours.
@@ -523,7 +524,7 @@ def convert(
         preprocess: by default as the source evaluates its published models of this size.
         stem: of a model with convolutions before the tokens, whose strides the shapes don't show: by default 2 each. A
             ResNet's shapes show all.
-        parts: of a model of after 2020 (:mod:`vit_tutorial.modern`), fields of its config that no tensor shows, as in
+        parts: of a model of after 2020 (:mod:`.modern`), fields of its config that no tensor shows, as in
             ``{"pool": "mean", "rotary": modern.Rotary()}``.
         plain: True if you know that the architecture is the paper's: norms before attention and MLP, the class token
             read out (without one, the mean). timm's names and shapes are the same with norms behind (``ResPostBlock``),
@@ -965,7 +966,7 @@ def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
     """For ``timm.models.VisionTransformer`` of the same sizes (mean pooling: ``fc_norm=False``), or its distilled twin.
 
     A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6). A
-    :class:`vit_tutorial.modern.ModernViT` becomes a ``VisionTransformer``, an ``Eva`` (rotary positions, or biases of q
+    ``ModernViT`` becomes a ``VisionTransformer``, an ``Eva`` (rotary positions, or biases of q
     and v alone) or a ``Beit`` (position biases).
 
     Raises:
@@ -1015,7 +1016,7 @@ def to_torchvision(model: ViT | Mapping[str, Tensor]) -> State:
 def to_huggingface(model: ViT | Mapping[str, Tensor], version: int = 4) -> State:
     """For ``transformers.ViTForImageClassification`` of the same sizes, epsilon and GELU.
 
-    A :class:`vit_tutorial.modern.ModernViT` becomes the one of transformers' models that has its parts: DINOv2 (with or
+    A ``ModernViT`` becomes the one of transformers' models that has its parts: DINOv2 (with or
     without registers), DINOv3, CLIP's or SigLIP's vision model, or BEiT.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
-from vit_tutorial.augment import Augmentation, ImageChange, Mix
+from vit_tutorial.data.augment import Augmentation, ImageChange, Mix
 
 Precision = Literal["fp32", "bf16", "auto"]
 

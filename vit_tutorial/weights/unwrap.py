@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from vit_tutorial import files
+from vit_tutorial.weights import files
 
 State = dict[str, Tensor]
 DEPTH = 10  # dictionaries within dictionaries; no library nests four

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
-from vit_tutorial.convert import HALF, IMAGENET, Told
-from vit_tutorial.convert_modern import OPENAI
 from vit_tutorial.data import Corner, Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe
-from vit_tutorial.files import short, some
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.vit import Pool, ViTConfig
+from vit_tutorial.weights.files import short, some
+from vit_tutorial.weights.names import HALF, IMAGENET, Told
+from vit_tutorial.weights.names_modern import OPENAI
 
 Json = dict[str, Any]
 

@@ -1,7 +1,7 @@
-"""Lesson 15: published checkpoints of what came after 2020 under the names of :class:`vit_tutorial.modern.ModernViT`.
+"""Lesson 15: published checkpoints of what came after 2020 under the names of ``ModernViT``.
 
 DINOv2, DINOv3, CLIP's and SigLIP's image towers, EVA-02, BEiT, DeiT-3 and MAE, as timm, transformers and the authors
-call their tensors. :mod:`vit_tutorial.convert` asks :func:`convert` first, which answers None for a plain ViT.
+call their tensors. :mod:`vit_tutorial.weights.names` asks :func:`convert` first, which answers None for a plain ViT.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from vit_tutorial import files
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import Grid, ResizeRecipe, resize_position_embedding, sincos_position_embedding
-from vit_tutorial.modern import ModernConfig, ModernViT, Rotary
 from vit_tutorial.patches import Size, as_pair, grid_shape
+from vit_tutorial.variants.modern import ModernConfig, ModernViT, Rotary
+from vit_tutorial.weights import files
 
 State = dict[str, Tensor]
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -24,8 +24,16 @@ import torch
 from filelock import FileLock
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial import configs_modern, convert_modern, files
-from vit_tutorial.convert import (
+from vit_tutorial.data import Preprocessing
+from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
+from vit_tutorial.mlp import Gelu
+from vit_tutorial.patches import Size, as_pair
+from vit_tutorial.variants.modern import ModernConfig
+from vit_tutorial.vit import ViTConfig
+from vit_tutorial.weights import configs_modern, files
+from vit_tutorial.weights import names_modern as convert_modern
+from vit_tutorial.weights.files import Trained, read
+from vit_tutorial.weights.names import (
     Converted,
     Told,
     check_parts,
@@ -36,14 +44,7 @@ from vit_tutorial.convert import (
     to_timm,
     to_torchvision,
 )
-from vit_tutorial.data import Preprocessing
-from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
-from vit_tutorial.files import Trained, read
-from vit_tutorial.mlp import Gelu
-from vit_tutorial.modern import ModernConfig
-from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.unwrap import State
-from vit_tutorial.vit import ViTConfig
+from vit_tutorial.weights.unwrap import State
 
 __all__ = ["Converted", "convert", "load", "read", "to_huggingface", "to_timm", "to_torchvision"]
 

@@ -1,23 +1,16 @@
-"""Lesson 07: training, from one laptop to many machines; ``python -m vit_tutorial.train --help`` is its command line.
-
-:func:`fit` puts a run together, :func:`train_epoch` is its loop. The rest of it has modules of its own: ``recipe`` the
-settings, ``augment`` the random changes to images, ``runs`` order, chance and the state on disk, ``precision`` the
-choice between bf16 and fp32, ``train_command`` the command line.
-"""
+"""Lesson 07: the loop. :func:`fit` puts a run together, :func:`train_epoch` goes through the training images once."""
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from accelerate import Accelerator  # type: ignore[import-untyped]
@@ -27,27 +20,12 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial import data as data_sets
-from vit_tutorial import precision, runs
-from vit_tutorial.augment import Affine
 from vit_tutorial.data import Data, Split, normalise
-from vit_tutorial.files import History
-from vit_tutorial.recipe import Precision, Recipe
-from vit_tutorial.runs import Batch
-
-__all__ = [
-    "Affine",
-    "Recipe",
-    "check_finite",
-    "evaluate",
-    "fit",
-    "normalise",
-    "parameter_groups",
-    "predict",
-    "schedule",
-    "set_rate",
-    "train_epoch",
-]
+from vit_tutorial.data import augmentation as augmentation_of
+from vit_tutorial.data.recipe import Recipe
+from vit_tutorial.train import precision, runs
+from vit_tutorial.train.runs import Batch
+from vit_tutorial.weights.files import History
 
 # ------------------------------------------------------------------------------------------------------ the loop
 
@@ -129,7 +107,7 @@ def fit(
     """
     recipe = _changed(recipe, changes)
     accelerator = Accelerator(mixed_precision="no")  # the device, the processes; autocast in train_epoch does the rest
-    augmentation = data_sets.augmentation(recipe.augment, data)
+    augmentation = augmentation_of(recipe.augment, data)
     batches = runs.Batches(data.train, recipe, augmentation, accelerator, workers)
     store = runs.Store(out, accelerator)
     state = store.read(resume)
@@ -283,40 +261,3 @@ def _progress_bar(steps: int, done: int, shown: bool) -> Iterator[Callable[[Hist
                 bar.set_postfix(values, refresh=False)
 
         yield show
-
-
-# ------------------------------------------------------------------------------------------------- command line
-
-
-def __getattr__(name: str) -> Any:
-    # The command line stands above this module; only who asks for it here loads it.
-    if name in ("main", "parser"):
-        return getattr(importlib.import_module("vit_tutorial.train_command"), name)
-    if name == "PRECISIONS":
-        warnings.warn("train.PRECISIONS is now typing.get_args(recipe.Precision)", DeprecationWarning, stacklevel=2)
-        return get_args(Precision)
-    if name == "DEFAULTS":
-        warnings.warn("train.DEFAULTS is now the model and the recipe in data.SETS", DeprecationWarning, stacklevel=2)
-        return {key: _former(data_sets.record_of(key)) for key in (*data_sets.SETS, "")}
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _former(record: data_sets.Record) -> dict[str, Any]:
-    model, recipe = record.model, record.recipe
-    return {
-        "patch": model.patch_size,
-        "dim": model.dim,
-        "depth": model.depth,
-        "heads": model.num_heads,
-        "mlp": model.mlp_dim,
-        "epochs": recipe.epochs,
-        "batch": recipe.batch_size,
-        "rate": recipe.learning_rate,
-        "warmup": recipe.warmup_epochs,
-        "augment": recipe.augment,
-        "ema": recipe.ema,
-    }
-
-
-if __name__ == "__main__":
-    importlib.import_module("vit_tutorial.train_command").main()

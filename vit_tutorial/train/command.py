@@ -13,18 +13,20 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import get_args
 
 import torch
 from accelerate import Accelerator  # type: ignore[import-untyped]
 
 from vit_tutorial import data as data_sets
-from vit_tutorial import files, runs, train
 from vit_tutorial.data import Data
-from vit_tutorial.hybrid import ConvStem
-from vit_tutorial.modern import ARCHITECTURES, ModernConfig, build
-from vit_tutorial.recipe import Precision, Recipe
+from vit_tutorial.data.recipe import Precision, Recipe
+from vit_tutorial.train import runs
+from vit_tutorial.train.loop import evaluate, fit
+from vit_tutorial.variants.hybrid import ConvStem
+from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, build
 from vit_tutorial.vit import ViT, ViTConfig
+from vit_tutorial.weights import files
 
 PROG = "python -m vit_tutorial.train"
 MODEL = ("patch_size", "dim", "depth", "num_heads", "mlp_dim", "drop_path")  # the fields of ViTConfig with an option
@@ -32,15 +34,6 @@ RECIPE = (
     *("epochs", "batch_size", "learning_rate", "weight_decay", "warmup_epochs", "label_smoothing", "clip", "ema"),
     *("augment", "seed", "precision", "compile"),
 )  # and those of Recipe
-RENAMED = {
-    "--patch": "--patch-size",
-    "--heads": "--num-heads",
-    "--mlp": "--mlp-dim",
-    "--batch": "--batch-size",
-    "--rate": "--learning-rate",
-    "--decay": "--weight-decay",
-    "--warmup": "--warmup-epochs",
-}
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -51,14 +44,6 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 def _note(text: str) -> None:
     if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
         print(f"note: {text}", file=sys.stderr)
-
-
-class _Renamed(argparse.Action):
-    """An option's old name: it still works, and says what it is called now."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        _note(f"{option_string} is now called {RENAMED[str(option_string)]}")
-        setattr(namespace, self.dest, values)
 
 
 def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argparse.ArgumentParser:
@@ -77,10 +62,6 @@ def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argpa
     _add_model(p.add_argument_group("model"))
     _add_recipe(p.add_argument_group("recipe"))
     _add_run(p.add_argument_group("run"))
-    for old, new in RENAMED.items():
-        action = p._option_string_actions[new]
-        kind = float if action.type is float else int
-        p.add_argument(old, dest=action.dest, type=kind, action=_Renamed, help=argparse.SUPPRESS)
     record = data_sets.record_of(chosen.data)
     model = record.model
     if chosen.size:
@@ -227,13 +208,13 @@ def _run(args: argparse.Namespace, command: str) -> None:
     data = data_sets.load(args.data, args.root, args.image_size, args.test_share)
     model = _model(args, data)
     seen = data if args.validation is None else data_sets.hold_out(data, args.validation)
-    history = train.fit(model, seen, recipe, workers=args.workers, out=args.out, resume=args.resume)
+    history = fit(model, seen, recipe, workers=args.workers, out=args.out, resume=args.resume)
     accelerator = Accelerator(mixed_precision="no")
     if accelerator.is_main_process:
         settings = runs.settings_in(args.out)  # with the precision that "auto" came to
         # JSON has no infinity.
         used = {name: "inf" if settings[name] == math.inf else settings[name] for name in RECIPE}
-        test = None if args.validation is None else train.evaluate(model, data)
+        test = None if args.validation is None else evaluate(model, data)
         files.save(args.out, model, data, history, command=command, recipe=used, test=test)
         size = sum(parameter.numel() for parameter in model.parameters())
         seconds, accuracy = sum(row["seconds"] for row in history), (test or history[-1])["test_accuracy"]

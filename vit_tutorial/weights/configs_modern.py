@@ -1,4 +1,4 @@
-"""Lesson 15: what a config.json tells of a model of after 2020, as :mod:`vit_tutorial.configs` reads those of 2020.
+"""Lesson 15: what a config.json tells of a model of after 2020, as :mod:`configs` reads those of 2020.
 
 The same rule holds: a key is honoured, or compared with the tensors, or known to change no number; any other is an
 error that names it.
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
-from vit_tutorial import configs
-from vit_tutorial.configs import Json, Known
-from vit_tutorial.convert import Told
-from vit_tutorial.convert_modern import EVA_ROTARY
-from vit_tutorial.modern import Pooling, Rotary
+from vit_tutorial.variants.modern import Pooling, Rotary
+from vit_tutorial.weights import configs
+from vit_tutorial.weights.configs import Json, Known
+from vit_tutorial.weights.names import Told
+from vit_tutorial.weights.names_modern import EVA_ROTARY
 
 EVERY_POOL: Any = get_args(Pooling)  # the tensors and the parts decide
 

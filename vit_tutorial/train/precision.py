@@ -16,9 +16,9 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 from torch import nn
 from torch.nn import functional as F
 
-from vit_tutorial import runs
 from vit_tutorial.data import Data, normalise
-from vit_tutorial.recipe import Recipe
+from vit_tutorial.data.recipe import Recipe
+from vit_tutorial.train import runs
 
 Measured = Literal["fp32", "bf16"]
 FEW, FAR = 8, 4  # images of a first try, which is enough if one precision takes so many times as long as the other

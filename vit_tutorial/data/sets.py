@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import socket
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -22,19 +21,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vit_tutorial import augment, scenes
-from vit_tutorial.augment import Augmentation, Change, ImageChange
+from vit_tutorial.data import augment, scenes
+from vit_tutorial.data.augment import Augmentation, Change, ImageChange
+from vit_tutorial.data.preprocessing import crop_to, to_rgb
+from vit_tutorial.data.recipe import Recipe, name_of
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.recipe import Recipe, name_of
 from vit_tutorial.vit import ViTConfig
 
 if TYPE_CHECKING:
-    from PIL import Image as PILImage
+    pass
 
 Split = Literal["train", "test"]
-Corner = Literal["rounded", "floored"]
-INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # the place of each is its number in Pillow
-LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
 
 
 class Images(Dataset[tuple[Tensor, int]]):
@@ -99,107 +96,6 @@ class Record:
     recipe: Recipe
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Preprocessing:
-    """From a picture to what a model takes, as its training did it: always a batch, of one for one picture.
-
-    Args:
-        image_size: (H, W), in pixels.
-        mean: of each channel, in [0, 1].
-        std: of each channel.
-        crop: "middle" cuts out the largest part of the picture's middle with the shape of ``image_size`` and resizes
-            that; a number in (0, 1] resizes the picture until ``image_size`` is that share of it, and cuts out the
-            middle then (0.875: a side of 256 for 224); "squeeze" resizes the whole picture, whatever its shape.
-        interpolation: "bicubic", "bilinear", "lanczos" or "nearest".
-        squeeze: with a number for ``crop``: the whole picture is resized, whatever its shape, before the middle is cut
-            out (transformers' DeiT, timm's "squash").
-        corner: half a pixel of the middle's corner is "rounded" (torchvision, timm) or "floored" (transformers).
-
-    Raises:
-        ValueError: another crop or interpolation.
-    """
-
-    image_size: tuple[int, int]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    crop: float | str = "middle"
-    interpolation: str = "bicubic"
-    squeeze: bool = False
-    corner: Corner = "rounded"
-
-    def __post_init__(self) -> None:
-        share = isinstance(self.crop, (int, float)) and 0 < self.crop <= 1
-        if not share and self.crop not in ("middle", "squeeze"):
-            raise ValueError(f"crop is 'middle', 'squeeze' or a share of the picture in (0, 1], got {self.crop!r}")
-        if self.interpolation not in INTERPOLATIONS:
-            raise ValueError(f"unknown interpolation {self.interpolation!r}: use one of {', '.join(INTERPOLATIONS)}")
-
-    def __call__(self, images: Tensor | PILImage.Image) -> Tensor:
-        """One picture or a batch of images -> a batch (B, C, H, W), float32, normalised; B = 1 for one picture.
-
-        Args:
-            images: a PIL picture of any size, which is cropped and resized, and grey for a grey model; or images
-                (C, H, W) or (B, C, H, W) in [0, 1], already of the right size.
-
-        Raises:
-            ValueError: a tensor of another size, with other channels or outside [0, 1]. TypeError: neither of the two.
-        """
-        from PIL import Image
-
-        C = len(self.mean)
-        if isinstance(images, Image.Image):
-            pixels = self._fit(_rgb(images))  # (H, W, 3)
-            images = torch.from_numpy(pixels).permute(2, 0, 1).float() / 255  # (3, H, W)
-            images = images if C == 3 else (images * images.new_tensor(LUMA)[:, None, None]).sum(0, keepdim=True)
-        if not isinstance(images, Tensor) or not images.is_floating_point():
-            kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
-            raise TypeError(f"images must be a PIL picture or a floating-point tensor in [0, 1], got {kind}")
-        if images.ndim not in (3, 4) or images.shape[-3:] != (C, *self.image_size):
-            raise ValueError(
-                f"images must be ({C}, {self.image_size[0]}, {self.image_size[1]}), one or a batch of them, got "
-                f"{tuple(images.shape)}: give PIL pictures, which are cropped and resized, or resize them yourself"
-            )
-        if images.numel() and (images.min() < 0 or images.max() > 1):
-            low, high = images.aminmax()
-            raise ValueError(f"images must lie in [0, 1], got values from {low:.3g} to {high:.3g}: divide by 255?")
-        return normalise(images.reshape(-1, C, *self.image_size), self)
-
-    def _fit(self, picture: PILImage.Image) -> np.ndarray:
-        """Cropped and resized: (H, W, 3), uint8; the numbers of torchvision's and timm's own evaluation."""
-        from torchvision.transforms import InterpolationMode
-        from torchvision.transforms import functional as F
-
-        (H, W), mode = self.image_size, InterpolationMode(self.interpolation)
-        if isinstance(self.crop, str):
-            if self.crop == "squeeze":
-                return np.array(F.resize(picture, [H, W], mode))
-            return _crop(picture, self.image_size, above=0.5, interpolation=self.interpolation)
-        # Whole pixels, and 242 from 224 / (224 / 242).
-        height, width = (math.floor(side / self.crop + 1e-6) for side in (H, W))
-        resized = [height]  # torchvision's short side
-        if self.squeeze:
-            resized = [height, width]
-        elif height != width:
-            scale = max(height / picture.height, width / picture.width)
-            resized = [round(picture.height * scale), round(picture.width * scale)]
-        picture = F.resize(picture, resized, mode)
-        if self.corner == "floored":
-            return np.array(F.crop(picture, (picture.height - H) // 2, (picture.width - W) // 2, H, W))
-        return np.array(F.center_crop(picture, [H, W]))
-
-
-def normalise(images: Tensor, data: Data | Preprocessing) -> Tensor:
-    """(x - mean) / std by channel: (B, C, H, W) -> (B, C, H, W)."""
-    mean, std = (images.new_tensor(values)[:, None, None] for values in (data.mean, data.std))  # (C, 1, 1)
-    return (images - mean) / std
-
-
-def denormalise(images: Tensor, data: Data | Preprocessing) -> Tensor:
-    """What :func:`normalise` was given, for a picture of it: (B, C, H, W) -> (B, C, H, W), cut off at 0 and 1."""
-    mean, std = (images.new_tensor(values)[:, None, None] for values in (data.mean, data.std))  # (C, 1, 1)
-    return (images * std + mean).clamp(0, 1)
 
 
 def recorded(name: str, classes: tuple[str, ...], train: Images, test: Images) -> Data:
@@ -324,7 +220,7 @@ def cifar10_pictures() -> Images:
     """
     from PIL import Image
 
-    with Image.open(Path(__file__).parent / "checkpoints" / "cifar10" / "pictures.png") as sheet:
+    with Image.open(Path(__file__).with_name("cifar10_pictures.png")) as sheet:
         pixels = torch.from_numpy(np.array(sheet))  # (10 * 32, 20 * 32, 3): a row a class
     pictures = pixels.view(10, 32, 20, 32, 3).permute(0, 2, 4, 1, 3)  # (10, 20, 3, 32, 32)
     return Images(pictures.reshape(200, 3, 32, 32), torch.arange(10).repeat_interleave(20))
@@ -534,41 +430,14 @@ def _read(file: Path, size: tuple[int, int]) -> np.ndarray:
     from PIL import Image, ImageOps
 
     with Image.open(file) as opened:
-        return _crop(_rgb(ImageOps.exif_transpose(opened)), size, above=0.5)
-
-
-def _rgb(picture: PILImage.Image) -> PILImage.Image:
-    """Any kind of pixels as RGB: 16 bits reduced to 8, transparent parts white."""
-    from PIL import Image
-
-    if picture.mode[0] in "IF":  # 16 or 32 bits a pixel, which convert("RGB") would clip at 255
-        levels = np.asarray(picture)
-        if picture.mode == "F" or levels.min() < 0 or levels.max() > 65535:
-            raise ValueError("32-bit pixels: save it with 8 or 16 bits")
-        picture = Image.fromarray((levels >> 8).astype(np.uint8))
-    if "A" in picture.getbands() or "transparency" in picture.info:
-        picture = picture.convert("RGBA")
-        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
-    return picture if picture.mode == "RGB" else picture.convert("RGB")  # which would copy it
-
-
-def _crop(picture: PILImage.Image, size: tuple[int, int], above: float, interpolation: str = "bicubic") -> np.ndarray:
-    """The largest part with the shape of ``size``, resized to it; ``above``: how much of the rest is cut off on top."""
-    from PIL import Image
-
-    height, width = size
-    scale = min(picture.width / width, picture.height / height)
-    left, top = (picture.width - width * scale) / 2, (picture.height - height * scale) * above
-    # Rounding must not carry the box over the edge.
-    box = (left, top, min(left + width * scale, picture.width), min(top + height * scale, picture.height))
-    return np.array(picture.resize((width, height), Image.Resampling[interpolation.upper()], box=box))
+        return crop_to(to_rgb(ImageOps.exif_transpose(opened)), size, above=0.5)
 
 
 def augmentation(what: str | Augmentation | ImageChange | None, data: Data) -> Augmentation:
     """What happens to the training images of a data set.
 
     Args:
-        what: "none", "default" (the data set's own), or parts joined by "+" (see :func:`vit_tutorial.augment.by_name`);
+        what: "none", "default" (the data set's own), or parts joined by "+" (see :func:`augment.by_name`);
             an augmentation; a function of one image; None for none.
         data: the data set: its image size, its classes, its own augmentation.
 
@@ -583,43 +452,6 @@ def augmentation(what: str | Augmentation | ImageChange | None, data: Data) -> A
     if isinstance(what, Change):
         return Augmentation(name_of(what), changes=(what,))
     return Augmentation(name_of(what), each=what)
-
-
-def photograph_file(name: str) -> Path:
-    """The file of a photograph with a free licence: "hopper", "cat", "brick", "grass" or "gravel".
-
-    Grace Hopper comes with matplotlib (US Navy, public domain). The others come with this package, and before that with
-    scikit-image (CC0): the cat Chelsea, and three kinds of ground, in grey. Whose they are: assets/CREDITS.md.
-
-    Raises:
-        ValueError: another name.
-    """
-    from matplotlib import cbook
-
-    if name == "hopper":
-        return Path(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
-    ours = {file.stem: file for file in (Path(__file__).parent / "photographs").glob("*.jpg")}
-    if name not in ours:
-        raise ValueError(f"there is no photograph {name!r}: use one of hopper, {', '.join(sorted(ours))}")
-    return ours[name]
-
-
-def photograph(size: Size = 224, name: str = "hopper") -> Tensor:
-    """A photograph to look at (see :func:`photograph_file`): Grace Hopper from the top, the others from their middle.
-
-    Args:
-        size: H = W, or (H, W), in pixels.
-        name: whose; Grace Hopper's is that of the lessons.
-
-    Returns:
-        (3, H, W), float32, in [0, 1].
-    """
-    from PIL import Image
-
-    pair = as_pair(size, "size")
-    with Image.open(photograph_file(name)) as picture:
-        pixels = _crop(picture.convert("RGB"), pair, above=0.0 if name == "hopper" else 0.5)
-    return torch.from_numpy(pixels).permute(2, 0, 1).float() / 255  # (H, W, 3) -> (3, H, W)
 
 
 # One record a data set. The statistics of CIFAR-10 and Fashion-MNIST are the published ones; the 0.2023, 0.1994, 0.2010
@@ -666,17 +498,3 @@ FOLDER = Record(
     model=ViTConfig(image_size=64, patch_size=8, dim=192, depth=6, num_heads=3, mlp_dim=384),
     recipe=Recipe(epochs=60, learning_rate=5e-4, warmup_epochs=5, augment=augment.ALL),
 )
-
-
-def __getattr__(name: str) -> Any:
-    # What stood here before each data set had one record.
-    former: dict[str, Callable[[], Any]] = {
-        "ALL": lambda: augment.ALL,
-        "AUGMENTATION": lambda: {name: record.recipe.augment for name, record in SETS.items()},
-        "STATISTICS": lambda: {name: (record.mean, record.std) for name, record in SETS.items()},
-    }
-    if name not in former:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    place = "augment.ALL" if name == "ALL" else "in the records of data.SETS"
-    warnings.warn(f"data.{name} is now {place}", DeprecationWarning, stacklevel=2)
-    return former[name]()

@@ -1,7 +1,7 @@
 """Lesson 12: a small ResNet (arXiv 1512.03385), to stand beside a ViT with as many parameters.
 
 >>> import torch
->>> from vit_tutorial.resnet import ResNet
+>>> from vit_tutorial.variants.resnet import ResNet
 >>> model = ResNet([(24, 1), (48, 2), (48, 1), (96, 2)], num_classes=10).eval()  # nine 3 x 3 convolutions
 >>> model(torch.rand(1, 3, 32, 32)).shape
 torch.Size([1, 10])

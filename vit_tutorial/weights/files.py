@@ -31,8 +31,8 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing
-from vit_tutorial.hybrid import stem_from
-from vit_tutorial.modern import ModernConfig, build
+from vit_tutorial.variants.hybrid import stem_from
+from vit_tutorial.variants.modern import ModernConfig, build
 from vit_tutorial.vit import ViT, ViTConfig
 
 History = list[dict[str, float]]  # a row an epoch
@@ -49,7 +49,7 @@ class _Trained(NamedTuple):
 class Trained(_Trained):
     """What :func:`vit_tutorial.load` returns: ``model, classes, preprocess``, and ``assumed``.
 
-    ``assumed`` maps what the file didn't tell to what was taken, as :class:`vit_tutorial.convert.Converted` has it.
+    ``assumed`` maps what the file didn't tell to what was taken, as :class:`.names.Converted` has it.
     """
 
     assumed: dict[str, Any]

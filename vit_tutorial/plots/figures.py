@@ -18,19 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from vit_tutorial.drawings import attention_flow as attention_flow
-from vit_tutorial.drawings import encoder_block as encoder_block
-from vit_tutorial.drawings import modern_blocks as modern_blocks
-from vit_tutorial.drawings import tensor_map as tensor_map
-from vit_tutorial.hybrid_figures import pipelines as pipelines
-from vit_tutorial.hybrid_figures import runs_by_number as runs_by_number
-from vit_tutorial.scaling_figures import cost_panels as cost_panels
-from vit_tutorial.scaling_figures import law_curves as law_curves
-from vit_tutorial.scaling_figures import law_profile as law_profile
-from vit_tutorial.scaling_figures import model_sizes as model_sizes
-from vit_tutorial.style import CYCLE as CYCLE
-from vit_tutorial.style import PALETTE as PALETTE
-from vit_tutorial.style import STYLE, WIDTH
+from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE, WIDTH
 
 STEPS = ("Patches", "Linear\nembedding", "Class token,\npositions", "Encoder", "Head")
 Array = Any  # whatever numpy.asarray takes, and torch tensors that require a gradient

@@ -21,11 +21,11 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from vit_tutorial import files
-from vit_tutorial.augment import Augmentation
 from vit_tutorial.data import Data, Images
-from vit_tutorial.files import History
-from vit_tutorial.recipe import Recipe, name_of
+from vit_tutorial.data.augment import Augmentation
+from vit_tutorial.data.recipe import Recipe, name_of
+from vit_tutorial.weights import files
+from vit_tutorial.weights.files import History
 
 Batch = tuple[Tensor, Tensor]  # images (B, C, H, W), labels (B,) or, mixed, (B, K)
 State = dict[str, Any]  # what a file has: numbers, texts, tensors, and lists and mappings of them

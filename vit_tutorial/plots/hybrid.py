@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import NullFormatter
 
-from vit_tutorial.style import CYCLE, PALETTE, STYLE, WIDTH
+from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE, WIDTH
 
 Kind = Literal["convolution", "cut", "attention", "head"]
 FACES: dict[Kind, str] = {

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-from vit_tutorial.style import CYCLE, PALETTE, STYLE, WIDTH
+from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE, WIDTH
 
 Array = Any
 MARKERS = "osD^vPX"

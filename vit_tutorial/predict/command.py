@@ -28,11 +28,11 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial import explain
+from vit_tutorial.analysis import explain
 from vit_tutorial.data import Preprocessing, denormalise
-from vit_tutorial.files import Trained, replacing, write
-from vit_tutorial.modern import ModernConfig
+from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.weights import load
+from vit_tutorial.weights.files import Trained, replacing, write
 
 PROG = "python -m vit_tutorial.predict"
 # What a folder is searched for; a file that is named itself may have any name.
@@ -369,7 +369,3 @@ def _check(args: argparse.Namespace) -> None:
             raise ValueError(f"{option} must be at least 1, got {value}")
     if args.out and args.out.suffix not in FORMATS:
         raise ValueError(f"--out writes {' or '.join(FORMATS)}, by the end of the file's name, got {args.out}")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

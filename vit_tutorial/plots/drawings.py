@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
-from vit_tutorial.style import PALETTE, STYLE, WIDTH
+from vit_tutorial.plots.style import PALETTE, STYLE, WIDTH
 
 Point = tuple[float, float]
 SOFT = {  # the palette's roles, pale enough to write on
@@ -60,7 +60,7 @@ class Sizes(Protocol):
 
 
 class ModernSizes(Sizes, Protocol):
-    """The same with what came after 2020: a :class:`vit_tutorial.modern.ModernConfig` has them all."""
+    """The same with what came after 2020: a :class:`vit_tutorial.variants.modern.ModernConfig` has them all."""
 
     @property
     def gelu(self) -> str: ...
