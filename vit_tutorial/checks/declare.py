@@ -53,6 +53,11 @@ class Mistake:
     lesson: str = ""
 
 
+def section(reread: str, *rows: tuple[str, str, Any], lesson: str = "") -> tuple[Mistake, ...]:
+    """The mistakes that one section of the lesson explains: rows of name, says and wrong, as in :class:`Mistake`."""
+    return tuple(Mistake(name, says, reread, wrong, lesson) for name, says, wrong in rows)
+
+
 class Words(str):
     """A description in a result; a report prints it without quotation marks."""
 

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial.checks.compare import BESIDE, as_parts, as_tensor, differs, kind, shape, short
-from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Mistake, Result, Slip, Words, joined
+from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Mistake, Result, Slip, Words, joined, section
 from vit_tutorial.checks.record import note
 from vit_tutorial.checks.symptoms import EXACT, WEAK, Finder, Pair, apart, reach, symptom
 from vit_tutorial.checks.watch import borrowed, library, name_of, place, unwrapped, watching
@@ -58,6 +58,7 @@ __all__ = [
     "normal",
     "of_its_own",
     "random_weights",
+    "section",
     "students_line",
 ]
 
