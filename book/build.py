@@ -6,7 +6,6 @@ Sphinx makes the pages (a warning is an error), and ``check.py`` looks at what c
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import re
@@ -24,7 +23,8 @@ ROOT = BOOK.parent
 BUILD = ROOT / "build" / "book"
 LONG = 14  # lines of printed output that stay open
 GUESS = re.compile(r"\bPredict\b|[Bb]efore you (?:run|look|go on)\b|[Mm]ake (?:a|your) guess|\bGuess (?:first|now)\b")
-MODULE = re.compile(r"vit_tutorial/(\w+)\.py")
+MODULE = re.compile(r"vit_tutorial/([\w/]+?)(?:\.py|/)(?=[`)#]|$)")
+ROW = re.compile(r"^\| [\d, -]+? +\| ([\w.]+) +\| .+\.$", re.MULTILINE)  # of the package's map
 TO_BENCHMARKS = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(benchmarks/[^)#\s]+)[^)]*\)")
 OUTWARD_LINK = re.compile(r"(?<=\]\()((?:\.\./)+[^)#\s]*)(?=[)#])")
 
@@ -38,18 +38,21 @@ def exercises() -> list[Path]:
 
 
 def modules() -> dict[str, str]:
-    """{name: the first paragraph of its docstring}, in the order of the lessons."""
+    """{page: the module's full name}, in the order of the package's map. A page is called as the name ends."""
     import vit_tutorial as vt
 
-    package = ROOT / "vit_tutorial"
-    paths = [*package.glob("[!_]*.py"), *package.glob("[!_]*/__init__.py")]
-    found = {}
-    for path in paths:
-        name = path.parent.name if path.name == "__init__.py" else path.stem
-        if name not in vt.__all__:  # a former name
-            continue
-        found[name] = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
-    return dict(sorted(found.items(), key=lambda item: (lesson_of(item[1]) or "99", item[0])))
+    return {name.rpartition(".")[2]: f"vit_tutorial.{name}" for name in ROW.findall(vt.__doc__ or "")}
+
+
+def page_of(path: str) -> str:
+    """The page that documents a module, given its path in the package: that of its room, where rooms have one page."""
+    room, _, module = path.partition("/")
+    return room if room in modules() else module
+
+
+def about(module: str) -> str:
+    """The first paragraph of a module's docstring."""
+    return (importlib.import_module(module).__doc__ or "").strip().partition("\n\n")[0]
 
 
 def lesson_of(docstring: str) -> str:
@@ -71,9 +74,10 @@ def links(path: Path, text: str) -> str:
         parts += [f"[Exercises](exercises/{other.name})" for other in exercises() if other.name.startswith(number)]
     else:
         parts += [f"[Lesson {number}](../{other.name})" for other in lessons() if other.name.startswith(number)]
-    for name in dict.fromkeys(MODULE.findall(text)):
-        source = f'<a href="../{up}_modules/vit_tutorial/{name}.html">source</a>'
-        parts.append(f"Module [`{name}`](../{up}api/{name}.md), its {source}")
+    for module in dict.fromkeys(MODULE.findall(text)):
+        name = page_of(module)
+        source = f', its <a href="../{up}_modules/vit_tutorial/{module}.html">source</a>' if has_source(module) else ""
+        parts.append(f"Module [`{name}`](../{up}api/{name}.md){source}")
     parts.append(f"{{download}}`This notebook, to run </to_run/{path.relative_to(ROOT).as_posix()}>`")
     return line_of(parts)
 
@@ -83,7 +87,7 @@ def redirected(link: re.Match[str], page: Path) -> str:
     target = (page.parent / link[1]).resolve().relative_to(ROOT).as_posix()
     up = "../" * (len(page.relative_to(ROOT).parts) - 1)
     if module := MODULE.fullmatch(target):
-        return f"{up}api/{module[1]}.md"
+        return f"{up}api/{page_of(module[1])}.md"
     return f"{up}index.md" if target in ("README.md", ".") else link[0]
 
 
@@ -119,19 +123,23 @@ def write_to_run(path: Path, copy: Path) -> None:
     nbformat.write(notebook, copy)
 
 
-def module_page(name: str, docstring: str) -> str:
-    """A module's page, with its lesson's links; a folder's holds its modules, one after the other."""
-    number = lesson_of(docstring) or "-"
+def has_source(module: str) -> bool:
+    """Whether Sphinx makes a page of its source, given its path in the package: not of a room's list of names."""
+    name = f"vit_tutorial.{module.replace('/', '.')}"
+    return any(getattr(thing, "__module__", "") == name for thing in vars(importlib.import_module(name)).values())
+
+
+def module_page(name: str, module: str) -> str:
+    """A module's page, with its lesson's links; a room's holds its modules, one after the other."""
+    number = lesson_of(about(module)) or "-"
     parts = [f"[Lesson {number}](../notebooks/{path.name})" for path in lessons() if path.name[:2] == number]
     parts += [f"[Exercises](../notebooks/exercises/{path.name})" for path in exercises() if path.name[:2] == number]
-    folder = ROOT / "vit_tutorial" / name
-    inner = [f"{name}.{path.stem}" for path in sorted(folder.glob("[!_]*.py"))]
-    module = importlib.import_module(f"vit_tutorial.{name}")
-    defines = any(getattr(thing, "__module__", "") == module.__name__ for thing in vars(module).values())
-    if defines and not inner:  # Sphinx has no page for the source of constants alone
-        parts.append(f'<a href="../_modules/vit_tutorial/{name}.html">Source</a>')
-    page = f"# `{name}`\n\n{line_of(parts)}\n\n{automodule(name)}"
-    return page + "".join(f"\n## `{module}`\n\n{automodule(module)}" for module in inner)
+    path = module.removeprefix("vit_tutorial.").replace(".", "/")
+    inner = [f"{module}.{file.stem}" for file in sorted((ROOT / "vit_tutorial" / path).glob("[!_]*.py"))]
+    if has_source(path):
+        parts.append(f'<a href="../_modules/vit_tutorial/{path}.html">Source</a>')
+    page = f"# `{name}`\n\n{line_of(parts)}\n\n{automodule(module)}"
+    return page + "".join(f"\n## `{part.rpartition('.')[2]}`\n\n{automodule(part)}" for part in inner)
 
 
 def line_of(parts: list[str]) -> str:
@@ -140,7 +148,7 @@ def line_of(parts: list[str]) -> str:
 
 def automodule(name: str) -> str:
     """The directive for one module; what it hands on from another is linked, and documented there."""
-    module = importlib.import_module(f"vit_tutorial.{name}")
+    module = importlib.import_module(name)
     homes = {public: getattr(getattr(module, public), "__module__", "") for public in getattr(module, "__all__", [])}
     others = [
         f":py:obj:`{public} <{home}.{public}>`"
@@ -162,7 +170,7 @@ def reference() -> str:
         for name, value in values.items()
         if not inspect.ismodule(value)
     ]
-    rows = [f"| [`{name}`]({name}.md) | {first_line(docstring)} |" for name, docstring in modules().items()]
+    rows = [f"| [`{name}`]({name}.md) | {first_line(about(module))} |" for name, module in modules().items()]
     text = (BOOK / "reference.md").read_text(encoding="utf-8")
     return text.replace("{names}", "\n".join(names)).replace("{modules}", "\n".join(rows))
 
@@ -180,8 +188,8 @@ def stage(source: Path) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(for_the_book(path), copy)
         write_to_run(path, source / "to_run" / path.relative_to(ROOT))
-    for name, docstring in modules().items():
-        (source / "api" / f"{name}.md").write_text(module_page(name, docstring), encoding="utf-8")
+    for name, module in modules().items():
+        (source / "api" / f"{name}.md").write_text(module_page(name, module), encoding="utf-8")
     (source / "api" / "index.md").write_text(reference(), encoding="utf-8")
     index = (BOOK / "index.md").read_text(encoding="utf-8")
     pages = "\n".join(f"api/{name}" for name in modules())

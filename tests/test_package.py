@@ -24,19 +24,23 @@ NAMES = {
 }  # fmt: skip
 
 
-MODULES = {path.stem for path in FOLDER.glob("[!_]*.py")} | {path.parent.name for path in FOLDER.glob("*/__init__.py")}
-MODULES -= vt._FORMER  # they pass on to a new name, with a DeprecationWarning
-ROW = re.compile(r"^\| (\d\d|--) \| (\w+) +\| (.+\.)$", re.MULTILINE)
+SIX = {path.stem for path in FOLDER.glob("[!_]*.py")}
+ROOMS = {path.parent.name for path in FOLDER.glob("*/__init__.py")}
+OF_LESSONS = ("variants", "analysis")  # the rooms whose modules each belong to a lesson
+LESSON_MODULES = {f"{room}.{path.stem}" for room in OF_LESSONS for path in (FOLDER / room).glob("[!_]*.py")}
+SHORT = {name.rpartition(".")[2] for name in LESSON_MODULES}  # vt.explain is analysis.explain
+ROW = re.compile(r"^\| ([\d, ]+|--) +\| ([\w.]+) +\| (.+\.)$", re.MULTILINE)
 
 
 def test_public_names(monkeypatch):
-    assert set(vt.__all__) == NAMES | MODULES
+    assert set(vt.__all__) == NAMES | ROOMS | SHORT
     assert len(vt.__all__) == len(set(vt.__all__))
     assert set(vt.__all__) <= set(dir(vt))
     assert all(callable(getattr(vt, name)) for name in NAMES)
-    for name in MODULES - set(LESSONS):  # loaded at first use
-        monkeypatch.delattr(vt, name, raising=False)
-        assert getattr(vt, name) is importlib.import_module(f"vit_tutorial.{name}")
+    full = {name: name for name in ROOMS} | {name.rpartition(".")[2]: name for name in LESSON_MODULES}
+    for name, module in full.items():  # loaded at first use
+        monkeypatch.delitem(vars(vt), name, raising=False)
+        assert getattr(vt, name) is importlib.import_module(f"vit_tutorial.{module}")
     with pytest.raises(AttributeError, match="'vit_tutorial' has no attribute 'nonsense'"):
         _ = vt.nonsense
 
@@ -54,28 +58,27 @@ def test_mypy_and_editors_know_every_module():
     (hidden,) = [
         node for node in ast.parse((FOLDER / "__init__.py").read_text("utf-8")).body if isinstance(node, ast.If)
     ]
-    told = {alias.asname for node in hidden.body for alias in node.names}
-    assert told == (MODULES | {"load"}) - set(LESSONS)
+    named = {alias.asname for node in hidden.body for alias in node.names}
+    assert named == ROOMS | SHORT | {"load"}
 
 
 def test_the_docstring_is_a_map_of_the_modules():
-    rows = ROW.findall(vt.__doc__)
+    rows = [(lessons.strip(), name) for lessons, name, _ in ROW.findall(vt.__doc__)]
     assert len(rows) == vt.__doc__.count("\n| "), "a row is: | lesson | module | sentence."
-    assert [name for _, name, _ in rows if name in MODULES] == [name for _, name, _ in rows]
-    assert {name for _, name, _ in rows} == MODULES
-    assert [number for number, *_ in rows] == sorted((number for number, *_ in rows), key=lambda n: (n == "--", n))
-    for number, name, _ in rows:
+    assert sorted(name for _, name in rows) == sorted(SIX | ROOMS - set(OF_LESSONS) | LESSON_MODULES)
+    assert [lessons for lessons, _ in rows] == sorted((lessons for lessons, _ in rows), key=lambda n: (n == "--", n))
+    for lessons, name in rows:
         docstring = importlib.import_module(f"vit_tutorial.{name}").__doc__
-        assert (re.findall(r"^Lesson (\d\d)", docstring) or ["--"]) == [number], name
+        assert (re.findall(r"^Lesson (\d\d)", docstring) or ["--"]) == [lessons.partition(",")[0]], name
 
 
 def test_every_lesson_names_its_modules_and_they_are_on_the_map():
-    numbers = {name: number for number, name, _ in ROW.findall(vt.__doc__)}
+    first_lesson = {name: lessons[:2] for lessons, name, _ in ROW.findall(vt.__doc__)}
     for path in sorted((FOLDER.parent / "notebooks").glob("[0-9][0-9]_*.ipynb"))[1:]:
         first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
-        named = re.findall(r"`vit_tutorial/(\w+)\.py`", first)
+        named = re.findall(r"`vit_tutorial/([\w/]+?)(?:\.py|/)`", first)
         assert named, path.name
-        assert all(numbers[name] <= path.name[:2] for name in named), path.name
+        assert all(first_lesson[name.replace("/", ".")] <= path.name[:2] for name in named), path.name
 
 
 # What users rely on; a star stands where the keyword-only arguments begin.
@@ -149,9 +152,7 @@ def test_a_lesson_imports_torch_and_earlier_lessons_alone(lesson):
 
 def documented():
     found = (module.name for module in pkgutil.walk_packages(vt.__path__, "vit_tutorial."))
-    names = [
-        name for name in found if not re.search(r"\._|\.checks\.lesson", name) and name.split(".")[1] not in vt._FORMER
-    ]
+    names = [name for name in found if not re.search(r"\._|\.checks\.lesson", name)]
     for module in map(importlib.import_module, names):
         yield module.__name__, module
         for name, thing in vars(module).items():

@@ -72,12 +72,12 @@ def lesson() -> nbformat.NotebookNode:
         prose(
             "# 99 · Brightness\n\nAfter this lesson you can say how bright each patch is.\n\n"
             "| to read | to run | you need | module |\n|---|---|---|---|\n"
-            "| 5 minutes | about 5 seconds | lesson [01](01_patches.ipynb) | `vit_tutorial/brightness.py` |\n"
+            "| 5 minutes | about 5 seconds | lesson [01](01_patches.ipynb) | `vit_tutorial/analysis/brightness.py` |\n"
         ),
         prose("## 1 · By hand\n\n" + "A patch is as bright as its pixels are in the mean. " * 60),
         code(
             "import torch\n\nimport vit_tutorial as vt\nfrom vit_tutorial import plots\n"
-            "from vit_tutorial.brightness import patch_brightness\n\n"
+            "from vit_tutorial.analysis.brightness import patch_brightness\n\n"
             "images = torch.linspace(0, 1, 48).reshape(1, 3, 4, 4)  # (B, C, H, W)\n"
             "bright = patch_brightness(images, 2)  # (B, N)\n"
             'print("brightness", [round(value, 3) for value in bright[0].tolist()])\n'
@@ -152,10 +152,11 @@ def exercises() -> nbformat.NotebookNode:
 
 def with_more(text: str) -> str:
     """The recipe's exercise three times: as it stands, and with another function in place of the mean."""
-    if "SOLUTIONS" in text:
+    if "RIGHT = {" in text:
         return text + "".join(
             f"\n\ndef {name}(images, patch_size):\n    return patchify(images, patch_size).{function}(dim=-1)\n\n\n"
-            f'SOLUTIONS["{name}"] = ({name}, lambda *args: 1 * {name}(*args), lambda *args: {name}(*args).clone())\n'
+            f'RIGHT["{name}"] = ({name}, lambda *args: 1 * {name}(*args), lambda *args: {name}(*args).clone())\n'
+            f'WRONG["{name}"] = [Wrong("in percent", lambda *args: 100 * {name}(*args), "100 times the right one")]\n'
             for name, function in MORE.items()
         )
     _, name, body = text.partition("PATCH_BRIGHTNESS = ")
@@ -214,7 +215,7 @@ import pytest
 import torch
 
 from vit_tutorial import plots
-from vit_tutorial.brightness import patch_brightness
+from vit_tutorial.analysis.brightness import patch_brightness
 
 
 def test_it_is_the_mean():
@@ -276,13 +277,16 @@ def test_a_lesson_as_the_recipe_has_it_keeps_the_contracts(scratch: Path) -> Non
         run(scratch, str(SCRIPTS / tool), *options, *(new if options else ()))
 
 
-def test_a_module_without_its_layer_is_noticed(scratch: Path, tmp_path: Path) -> None:
+def test_an_import_of_a_room_above_is_noticed(scratch: Path, tmp_path: Path) -> None:
     root = tmp_path / "copy"
     shutil.copytree(scratch / "vit_tutorial", root / "vit_tutorial")
-    settings = (scratch / "pyproject.toml").read_text(encoding="utf-8")
-    assert settings.count('    "brightness",\n') == 1
-    (root / "pyproject.toml").write_text(settings.replace('    "brightness",\n', ""), encoding="utf-8")
-    with pytest.raises(AssertionError, match=r"- vit_tutorial\.brightness\n"):
+    shutil.copyfile(scratch / "pyproject.toml", root / "pyproject.toml")
+    module = root / "vit_tutorial" / "analysis" / "brightness.py"
+    upwards = "from vit_tutorial.train import fit as fit\n"
+    module.write_text(
+        module.read_text(encoding="utf-8").replace("from torch", f"{upwards}from torch"), encoding="utf-8"
+    )
+    with pytest.raises(AssertionError, match=r"vit_tutorial\.analysis is not allowed to import vit_tutorial\.train"):
         run(root, sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()")
 
 

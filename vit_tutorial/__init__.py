@@ -16,6 +16,8 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 07     | data                | Pictures, how they become tensors, and the recipe that a run on them starts from.
 | 07, 10 | train               | From data to a trained model, on a laptop or on many machines.
 | 08     | analysis.explain    | What a trained model looks at, and how well that points.
+| 08     | explorer            | The same as a page to explore: every patch, layer and head.
+| 09     | predict             | What photographs show, from the command line.
 | 09, 10 | weights             | From a file to a model, and back: every library's names and configs.
 | 11     | variants.positions  | Five kinds of positions, in three places.
 | 12     | variants.hybrid     | Tokens from the feature map of a convolutional network.
@@ -24,8 +26,6 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 14     | analysis.scaling    | How quality grows with size: a power law, its interval, a prediction; real speed.
 | 15     | variants.modern     | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
 | --     | plots               | Every figure, from arrays.
-| --     | predict             | What photographs show, from the command line.
-| --     | explorer            | A page of a model's attention: every patch, layer and head.
 | --     | live                | The model itself in a page: draw, watch each step, change it.
 | --     | checks              | The exercises' checks: right, or which mistake.
 
