@@ -7,7 +7,7 @@
 # make publish  links to Binder and Colab for your copy of all this (ADDRESS=https://…/vit_tutorial; without it, no links)
 #
 # SLOW=1 with make test: those that take minutes too, in one run     COVERAGE=1: fails if the quick ones reach less than 98 % of the lines
-# PYTHON=python3.12  another interpreter       CPU=1         the small CPU-only build of torch, for Linux laptops and class rooms
+# PYTHON=python3.12  another interpreter       CPU=1         the small CPU-only build of torch, for Linux laptops and classrooms
 
 PYTHON ?= python3
 LESSONS ?=
@@ -53,6 +53,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_house.py
 
 run: $(READY)
 	$(BIN)/python tools/lessons.py run $(LESSONS)
