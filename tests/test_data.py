@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 from torchvision.datasets import CIFAR10, FashionMNIST
 
 from vit_tutorial import ViTConfig, count_parameters, data
-from vit_tutorial.data import augment, photograph
+from vit_tutorial.data import augment, photograph, sets
 from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.patches import as_pair
 
@@ -55,7 +55,7 @@ def test_the_default_is_224_pixels():
 
 def test_the_photographs_of_the_package_have_a_file_an_author_and_a_licence():
     names = ("hopper", "cat", "brick", "grass", "gravel")
-    shipped = {file.stem: file for file in (Path(data.__file__).parent / "photographs").iterdir()}
+    shipped = {file.stem: file for file in (Path(data.__file__).parent / "pictures").iterdir()}
     assert sorted(shipped) == sorted(names[1:])
     assert sum(file.stat().st_size for file in shipped.values()) < 250_000
     credits = (Path(__file__).parent.parent / "assets/CREDITS.md").read_text("utf-8")
@@ -63,7 +63,7 @@ def test_the_photographs_of_the_package_have_a_file_an_author_and_a_licence():
         assert photograph(32, name).shape == (3, 32, 32)
         if name in shipped:
             assert data.photograph_file(name) == shipped[name]
-            (row,) = [line for line in credits.splitlines() if f"`vit_tutorial/photographs/{name}.jpg`" in line]
+            (row,) = [line for line in credits.splitlines() if f"`vit_tutorial/data/pictures/{name}.jpg`" in line]
             assert row.count("|") == 5
             assert row.endswith("| CC0 |")
     assert not torch.equal(photograph(32, "grass"), photograph(32, "gravel"))
@@ -143,7 +143,7 @@ def test_the_contract(request, name, sizes, image):
 
 
 @pytest.mark.parametrize("name", ["digits", "shapes"])
-def test_mean_and_deviation_are_those_of_the_training_images(request, name):
+def test_mean_and_standard_deviation_are_those_of_the_training_images(request, name):
     d = request.getfixturevalue(name)
     levels = torch.arange(d.train.white + 1).double() / d.train.white
     for channel, (mean, std) in enumerate(zip(d.mean, d.std, strict=True)):
@@ -209,10 +209,10 @@ def test_shapes_are_the_same_on_every_machine(shapes):
 
 
 def test_load_by_name(monkeypatch, tmp_path):
-    monkeypatch.setattr(data, "shapes", lambda: "the shapes")
+    monkeypatch.setattr(sets, "shapes", lambda: "the shapes")
     assert data.load("shapes") == "the shapes"
     for name in ("cifar10", "fashion_mnist"):
-        monkeypatch.setattr(data, name, lambda root, name=name: (name, root))
+        monkeypatch.setattr(sets, name, lambda root, name=name: (name, root))
         assert data.load(name, str(tmp_path)) == (name, tmp_path)
     assert data.load("digits", image_size=8).name == "digits"
 
@@ -232,41 +232,42 @@ def test_load_refuses(refuses, tmp_path):
         data.load("digits", test_share=0.2)
 
 
-# --- one record a data set -----------------------------------------------------------------------------------------
+# --- one entry per data set ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["digits", "shapes"])
-def test_the_record_says_what_the_images_are(request, name):
-    d, record = request.getfixturevalue(name), data.SETS[name]
-    config = record.model
+def test_the_entry_says_what_the_images_are(request, name):
+    d, spec = request.getfixturevalue(name), data.DATASETS[name]
+    config = spec.model
     assert as_pair(config.image_size, "image_size") == d.image_size
     assert (config.in_channels, config.num_classes) == (d.in_channels, len(d.classes))
-    assert (d.mean, d.std, d.augment) == (record.mean, record.std, record.recipe.augment)
+    assert (d.mean, d.std, d.augment) == (spec.mean, spec.std, spec.recipe.augment)
 
 
-@pytest.mark.parametrize("name", [*data.SETS, "my/pictures"])
-def test_a_run_on_every_record_can_begin(name):
-    record = data.record_of(name)
-    assert count_parameters(record.model) > 100_000
-    assert record.recipe.warmup_epochs <= record.recipe.epochs / 2
-    size = as_pair(record.model.image_size, "image_size")
-    assert augment.by_name(record.recipe.augment, size, record.model.num_classes).name != "none"
+@pytest.mark.parametrize("name", [*data.DATASETS, "my/pictures"])
+def test_a_run_on_every_data_set_can_begin(name):
+    spec = data.spec_of(name)
+    assert count_parameters(spec.model) > 100_000
+    assert spec.recipe.warmup_epochs <= spec.recipe.epochs / 2
+    size = as_pair(spec.model.image_size, "image_size")
+    assert augment.by_name(spec.recipe.augment, size, spec.model.num_classes).name != "none"
 
 
-def test_a_new_data_set_is_one_record(monkeypatch):
+def test_a_new_data_set_is_one_entry(monkeypatch):
     """As CONTRIBUTING has it: a function for the images, an entry for the rest; its statistics are measured."""
 
     def stripes():
         images = torch.zeros(40, 1, 8, 8, dtype=torch.uint8)
         images[::2, :, ::2], images[1::2, :, :, ::2] = 200, 200  # lying, standing
         splits = (data.Images(images[rows], torch.arange(40)[rows] % 2) for rows in (slice(30), slice(30, None)))
-        return data.recorded("stripes", ("lying", "standing"), *splits)
+        return data.from_spec("stripes", ("lying", "standing"), *splits)
 
     model = ViTConfig(
         image_size=8, patch_size=4, in_channels=1, num_classes=2, dim=16, depth=1, num_heads=2, mlp_dim=16
     )
     recipe = Recipe(epochs=2, batch_size=10, augment="flip")
-    monkeypatch.setitem(data.SETS, "stripes", data.Record(load=lambda root: stripes(), model=model, recipe=recipe))
+    spec = data.DatasetSpec(load=lambda root: stripes(), model=model, recipe=recipe)
+    monkeypatch.setitem(data.DATASETS, "stripes", spec)
     d = data.load("stripes")
     assert (d.name, d.classes, d.image_size, d.in_channels, d.augment) == (
         "stripes",
@@ -502,8 +503,8 @@ def folder(tmp_path):
         for name, colour in (("dog", (20, 160, 60)), ("cat", (200, 60, 20))):
             for i in (2, 10, 1):
                 save(root / split / name / f"{i}.png", (*colour[:2], i))
-            (root / split / name / ".DS_Store").write_bytes(b"no picture")
-            (root / split / name / "Thumbs.db").write_bytes(b"no picture")
+            (root / split / name / ".DS_Store").write_bytes(b"not an image")
+            (root / split / name / "Thumbs.db").write_bytes(b"not an image")
         (root / split / ".ipynb_checkpoints").mkdir()
         (root / split / ".hidden").write_bytes(b"")
     return root
@@ -655,11 +656,10 @@ BROKEN = {
     "half.jpg": truncated,
     "half.png": truncated,
     "half.webp": truncated,
-    "notes.txt": lambda path: path.write_text("cats, mostly"),
     "empty.jpg": lambda path: path.touch(),
     "page.jpg": lambda path: path.write_text("<html>404</html>"),
+    "IMG_1.HEIC": lambda path: path.write_bytes(b"\0\0\0\x18ftypheic"),
     "head.png": lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n"),
-    "more": lambda path: path.mkdir(),
     "float.tif": lambda path: Image.new("F", (20, 20), 0.5).save(path),
     "deep.tif": lambda path: Image.new("I", (20, 20), 70000).save(path),
     "below.tif": lambda path: Image.new("I", (20, 20), -1).save(path),
@@ -668,12 +668,21 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_names_the_file_that_is_no_picture(folder, refuses, name):
+def test_names_the_file_that_is_not_an_image(folder, refuses, name):
     BROKEN[name](folder / "test" / "dog" / name)
     reason = "8 or 16 bits" if name in ("float.tif", "deep.tif", "below.tif") else name
     with refuses(ValueError, str(folder / "test" / "dog" / name), reason), warnings.catch_warnings():
         warnings.simplefilter("error")
         data.image_folder(folder, 16)
+
+
+def test_a_class_is_the_images_in_its_folder_and_below(folder):
+    (folder / "train" / "cat" / "notes.txt").write_text("cats, mostly")
+    (folder / "train" / "notes.txt").write_text("pets")
+    save(folder / "train" / "cat" / "old" / "3.png", (200, 60, 3))
+    d = data.image_folder(folder, 16)
+    assert d.train.labels.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert d.train.images[:4, 2, 0, 0].tolist() == [1, 10, 2, 3]
 
 
 def test_names_all_broken_files_at_once(folder, refuses):
@@ -686,18 +695,18 @@ def test_names_all_broken_files_at_once(folder, refuses):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda root: (root / "train" / "bird").mkdir(), ("train/bird", "no pictures")),
-        (lambda root: save(root / "train" / "bird" / "1.png"), ("'bird'", "train", "alone")),
-        (lambda root: save(root / "test" / "bird" / "1.png"), ("'bird'", "test", "alone")),
-        (lambda root: [f.unlink() for f in (root / "test" / "cat").glob("*.png")], ("test/cat", "no pictures")),
+        (lambda root: (root / "train" / "bird").mkdir(), ("train/bird", "no images")),
+        (lambda root: save(root / "train" / "bird" / "1.png"), ("'bird'", "only in", "train")),
+        (lambda root: save(root / "test" / "bird" / "1.png"), ("'bird'", "only in", "test")),
+        (lambda root: [f.unlink() for f in (root / "test" / "cat").glob("*.png")], ("test/cat", "no images")),
         (lambda root: save(root / "train" / "stray.png"), ("train/stray.png", "class")),
         (lambda root: (root / "train").rename(root / "training"), ("pets/train", "missing")),
         (lambda root: (root / "test").rename(root / "tests"), ("pets/test", "missing")),
         (
             lambda root: [(root / "test").rename(root / "val"), (root / "valid").mkdir()],
-            ("val and valid", "call the one"),
+            ("val and valid", "rename the one"),
         ),
-        (lambda root: save((root / "test").rename(root / "val") / "bird" / "1.png"), ("'bird'", "pets/val", "alone")),
+        (lambda root: save((root / "test").rename(root / "val") / "bird" / "1.png"), ("'bird'", "only in", "pets/val")),
         (lambda root: (root / "train" / "cat").rename(root / "cat"), ("train", "1 class", "at least 2")),
         (lambda root: root.rename(root.parent / "moved"), ("pets/train", "missing")),
     ],
@@ -777,7 +786,7 @@ def test_each_picture_is_decoded_once(folder, monkeypatch, test_share):
 
 def test_a_broken_picture_is_named_whichever_split_it_fell_into(classes, refuses):
     for file in classes.glob("*/0.png"):
-        file.write_bytes(b"no picture")
+        file.write_bytes(b"not an image")
     with refuses(ValueError, "cat/0.png", "dog/0.png", "newt/0.png"):
         data.image_folder(classes, 8, test_share=0.2)
 
@@ -794,7 +803,7 @@ def test_refuses_what_can_t_be_split(classes, folder, refuses):
     with refuses(ValueError, "zoo/train", "missing", "--test-share 0.2"):
         data.image_folder(classes, 8)
     (classes / "newt" / "1.png").unlink()
-    with refuses(ValueError, "zoo/newt", "one picture", "at least 2"):
+    with refuses(ValueError, "zoo/newt", "one image", "at least 2"):
         data.image_folder(classes, 8, test_share=0.2)
 
 

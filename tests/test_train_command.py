@@ -220,8 +220,8 @@ def test_contributing_s_data_set_trains(tmp_path):
 
 
 def test_the_command_line_has_the_data_set_s_defaults():
-    for name in (*data.SETS, "my/folder"):
-        args, record = parse("--data", name), data.record_of(name)
+    for name in (*data.DATASETS, "my/folder"):
+        args, record = parse("--data", name), data.spec_of(name)
         for field in train_command.MODEL:
             assert getattr(args, field) == getattr(record.model, field)
         for field in train_command.RECIPE:
@@ -229,7 +229,7 @@ def test_the_command_line_has_the_data_set_s_defaults():
     assert vars(parse()) == vars(parse("--data", "digits"))
     sized = parse("--size", "Ti/4", "--depth", "5", "--data", "cifar10")
     assert (sized.patch_size, sized.dim, sized.depth, sized.num_heads, sized.mlp_dim) == (4, 192, 5, 3, 768)
-    assert sized.drop_path == data.SETS["cifar10"].model.drop_path
+    assert sized.drop_path == data.DATASETS["cifar10"].model.drop_path
     assert parse("--epochs", "7", "--data", "shapes").epochs == 7
     assert parse("--clip", "inf").clip == math.inf
 
@@ -272,7 +272,7 @@ def test_help_is_for_people(capsys):
             assert f"{action.option_strings[0]} " not in text
         else:
             assert action.option_strings[0] in text
-    assert f"passes over the training images (default: {data.SETS['cifar10'].recipe.epochs})" in text
+    assert f"passes over the training images (default: {data.DATASETS['cifar10'].recipe.epochs})" in text
     assert "default: None" not in text
     assert "default: False" not in text
 

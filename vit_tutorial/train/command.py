@@ -1,7 +1,7 @@
 """Lesson 07's command line: ``python -m vit_tutorial.train --data digits --out runs/digits``.
 
 Each field of the recipe and of the model's config has an option of the same name. What isn't given comes from the
-record of the data set (:data:`vit_tutorial.data.SETS`).
+record of the data set (:data:`vit_tutorial.data.DATASETS`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argpa
     _add_model(p.add_argument_group("model"))
     _add_recipe(p.add_argument_group("recipe"))
     _add_run(p.add_argument_group("run"))
-    record = data_sets.record_of(chosen.data)
+    record = data_sets.spec_of(chosen.data)
     model = record.model
     if chosen.size:
         try:
@@ -80,7 +80,7 @@ def _add_data(group: argparse._ArgumentGroup) -> None:
         "--data",
         default="digits",
         metavar="NAME",
-        help=f"{', '.join(data_sets.SETS)}, or a folder with train/ and test/ (or val/), a folder a class in each; "
+        help=f"{', '.join(data_sets.DATASETS)}, or a folder with train/ and test/ (or val/), a folder a class in each; "
         "with --test-share, a folder of classes",
     )
     group.add_argument("--root", default="data", metavar="FOLDER", help="where downloads go")
