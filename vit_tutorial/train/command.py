@@ -22,7 +22,8 @@ from vit_tutorial import data as data_sets
 from vit_tutorial.data import Data
 from vit_tutorial.data.recipe import Precision, Recipe
 from vit_tutorial.train import runs
-from vit_tutorial.train.loop import evaluate, fit
+from vit_tutorial.train.evaluation import evaluate
+from vit_tutorial.train.loop import fit
 from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, build
 from vit_tutorial.vit import ViT, ViTConfig
