@@ -1,7 +1,7 @@
 """The command ``vit-tutorial``: training, prediction and the two pages under one name.
 
-It lies beside the package and not in it, because importing the package imports torch: for ``vit-tutorial --help`` you
-would wait a second, and on a slow disk several.
+It is beside the package, not in it, because importing the package imports torch: ``vit-tutorial --help`` would take a
+second, and on a slow disk several.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Sequence
 
 COMMANDS = {  # a module of the package with a function ``main``: what it does
     "train": "train a Vision Transformer, on one machine or many",
-    "predict": "name what photographs show, and draw where the model looked",
+    "predict": "classify photographs, and draw where the model looked",
     "explorer": "write an interactive page of a model's attention",
     "live": "write a page that runs a model: draw, watch each step, change it",
 }
 
 
 class _Version(argparse.Action):
-    """Prints the versions that a report of an error needs; imported only then."""
+    """Prints the versions that a bug report needs; imports them only then."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         package, torch = importlib.import_module("vit_tutorial"), importlib.import_module("torch")
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Hand the arguments after the command's name on to it."""
+    """Pass the arguments after the command's name to that command."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in COMMANDS:
         name, *rest = arguments
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     p = parser()
     p.parse_args(arguments or ["--help"])
-    p.error("the command comes first")
+    p.error("put the command first")
 
 
 if __name__ == "__main__":

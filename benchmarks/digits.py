@@ -30,7 +30,7 @@ from vit_tutorial import train
 
 CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["recipe", "seed", "errors", "accuracy", "cpu_seconds"]
-DIGITS = vt.data.SETS["digits"]
+DIGITS = vt.data.DATASETS["digits"]
 
 
 def warmup_only(step: int, *, steps: int, warmup: int) -> float:

@@ -191,7 +191,7 @@ def fit(rounds: int) -> None:
     splits = (vt.data.Images(pixels[rows], labels[rows]) for rows in (slice(1024), slice(1024, None)))
     photos = vt.data.Data("like CIFAR-10", *splits, digits.classes, (32, 32), 3, (0.5,) * 3, (0.25,) * 3)
     cases = {
-        "digits": (digits, 64, vt.train.Affine(), {"dim": 64, "depth": 4, "num_heads": 4, "mlp_dim": 128}),
+        "digits": (digits, 64, vt.data.augment.Affine(), {"dim": 64, "depth": 4, "num_heads": 4, "mlp_dim": 128}),
         "images of CIFAR-10's size": (
             photos, 128, "crop+flip",
             {"dim": 96, "depth": 6, "num_heads": 3, "mlp_dim": 192},

@@ -194,6 +194,8 @@ def stage(source: Path) -> None:
     index = (BOOK / "index.md").read_text(encoding="utf-8")
     pages = "\n".join(f"api/{name}" for name in modules())
     (source / "index.md").write_text(index.replace("{modules}", pages), encoding="utf-8")
+    glossary = (BOOK / "glossary.md").read_text(encoding="utf-8")
+    (source / "glossary.md").write_text(glossary.replace("](../notebooks/", "](notebooks/"), encoding="utf-8")
     shutil.copytree(BOOK / "static", source / "static")
     live_pages(source)
     for name in ("README.md", "TEACHING.md"):

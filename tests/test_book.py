@@ -133,6 +133,44 @@ def test_links_out_of_the_notebooks_lead_to_pages(link: str, expected: str) -> N
     assert build.OUTWARD_LINK.sub(lambda found: build.redirected(found, page), link) == expected
 
 
+def glossary() -> list[list[str]]:
+    """The rows: term, symbol, meaning, lesson."""
+    lines = (ROOT / "book" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    assert rows[0] == ["term", "symbol", "meaning", "lesson"]
+    return rows[1:]
+
+
+def test_the_glossary_has_each_term_once_in_one_sentence_with_its_lesson() -> None:
+    terms = [row[0] for row in glossary()]
+    assert terms == sorted(set(terms), key=str.lower)
+    for term, _, meaning, lesson in glossary():
+        assert meaning.endswith(".")
+        assert ". " not in meaning, term
+        number, target = re.fullmatch(r"\[(\d\d)\]\(\.\./notebooks/(\S+)\)", lesson).groups()  # type: ignore[union-attr]
+        assert target.startswith(f"{number}_")
+        assert (ROOT / "notebooks" / target).exists(), target
+
+
+def test_the_book_has_the_glossary_with_links_to_its_pages(source: Path) -> None:
+    text = (source / "glossary.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((.*?)\)", text)
+    assert len(links) == len(glossary())
+    assert all((source / link).exists() for link in links)
+    assert re.search("^glossary$", (source / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["patches", "embeddings", "attention", "mlp", "encoder", "vit"])
+def test_the_glossary_has_every_symbol_of_the_shapes_in_the_six_modules(name: str) -> None:
+    known = {symbol for row in glossary() for symbol in row[1].split(", ")}
+    text = (ROOT / "vit_tutorial" / f"{name}.py").read_text(encoding="utf-8")
+    shapes = re.findall(r"\((\.\.\.(?:, \w)+|[A-Z](?:, ?[\w* ]+)+)\)", text)  # (B, N, C*P*P), (..., D)
+    shapes = [shape for shape in shapes if all(len(word) == 1 or word.isdigit() for word in re.findall(r"\w+", shape))]
+    symbols = set(re.findall(r"[A-Za-z]", " ".join(shapes)))
+    assert symbols
+    assert symbols <= known, symbols - known
+
+
 GOOD = """<link rel="stylesheet" href="a.css"><h1 id="top">A</h1><a href="https://arxiv.org">a</a> <a href="#top">b</a>
 <a href="b/c.html#there">c</a> <img src="p.png" alt="a cat"> <script src="a.js"></script>
 <p>|x| and |y|, <code>| a | b |</code>, <span class="math">p(a | b | c)</span>, one | other</p><pre>| a | b |</pre>

@@ -244,7 +244,7 @@ def test_command_line_takes_folders_and_refuses_half_of_what_was_asked(photo, tm
     main([str(tmp_path), "--weights", "shapes", "--out", str(out := tmp_path / "page.html")])
     assert [picture["title"] for picture in data_of(out.read_text("utf-8"))["pictures"]] == ["a 'photo' & more.png"]
     out.unlink()
-    with refuses(SystemExit, "error: ", "nowhere.png isn't there"):
+    with refuses(SystemExit, "error: ", "nowhere.png was not found"):
         main([photo, "nowhere.png", "--weights", "shapes", "--out", str(out)])
     assert not out.exists()
 

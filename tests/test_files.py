@@ -231,9 +231,9 @@ def stripes(size, crop, interpolation="nearest"):
 
 
 def test_three_ways_to_crop():
-    assert stripes((10, 20), "middle") == [0] * 5 + [1] * 5 + [0] * 10  # columns 10 to 29
-    assert stripes((10, 40), "squeeze") == [0] * 15 + [1] * 5 + [0] * 20
-    assert stripes((10, 8), "squeeze") == [0, 0, 0, 1, 0, 0, 0, 0]  # all 40, by fives
+    assert stripes((10, 20), "center") == [0] * 5 + [1] * 5 + [0] * 10  # columns 10 to 29
+    assert stripes((10, 40), "none") == [0] * 15 + [1] * 5 + [0] * 20
+    assert stripes((10, 8), "none") == [0, 0, 0, 1, 0, 0, 0, 0]  # all 40, by fives
     assert stripes((10, 10), 1.0) == [1] * 5 + [0] * 5  # columns 15 to 24
     assert stripes((5, 5), 0.5) == [1, 1, 0, 0, 0]  # 10 x 40 as it is, columns 18 to 22 (17.5, rounded to even)
     assert stripes((5, 20), 1.0) == [0] * 7 + [1] * 3 + [0] * 10  # to 5 x 20
@@ -242,7 +242,7 @@ def test_three_ways_to_crop():
 def test_a_tall_picture_loses_as_much_on_top_as_below():
     pixels = np.zeros((40, 10), np.uint8)
     pixels[15:20] = 255
-    image = Preprocessing((10, 10), (0.0,), (1.0,), "middle", "nearest")(Image.fromarray(pixels))
+    image = Preprocessing((10, 10), (0.0,), (1.0,), "center", "nearest")(Image.fromarray(pixels))
     assert image[0, 0, :, 0].tolist() == [1] * 5 + [0] * 5  # rows 15 to 24
 
 

@@ -478,12 +478,12 @@ def test_each_of_many_planted_faults_is_noticed(models_in_a_page):
 def test_a_photograph_is_cropped_and_resized_as_the_package_does(show):
     random, cases, pages = np.random.RandomState(0), [], []
     for (height, width), crop, size, channels, how in [
-        ((40, 70), "middle", (16, 16), 3, {}),
+        ((40, 70), "center", (16, 16), 3, {}),
         ((90, 50), 0.875, (16, 16), 3, {"interpolation": "bilinear"}),
         ((51, 40), 0.8, (12, 20), 3, {"interpolation": "lanczos"}),
-        ((40, 50), 0.9, (12, 20), 3, {"squeeze": True}),
-        ((33, 47), "squeeze", (12, 20), 1, {}),
-        ((7, 9), "middle", (12, 20), 1, {"interpolation": "nearest"}),
+        ((40, 50), 0.9, (12, 20), 3, {"squash": True}),
+        ((33, 47), "none", (12, 20), 1, {}),
+        ((7, 9), "center", (12, 20), 1, {"interpolation": "nearest"}),
     ]:
         pixels = random.randint(0, 256, (height, width, 3)).astype(np.uint8)
         preprocess = vt.data.Preprocessing(size, (0.0,) * channels, (1.0,) * channels, crop, **how)

@@ -26,7 +26,7 @@ def model():
 
 
 class Alone(SimpleNamespace):
-    """What settled needs of an accelerator."""
+    """What resolved needs of an accelerator."""
 
     num_processes, is_main_process, device = 1, True, CPU
 
@@ -99,7 +99,7 @@ def test_it_measures_what_it_says(model, data, monkeypatch):
 def test_auto_takes_the_quicker_and_says_what_it_measured(model, data, monkeypatch, capsys, fp32, bf16, expected):
     monkeypatch.setattr(precision, "step_seconds", lambda *_, **__: {"fp32": fp32, "bf16": bf16})
     recipe = Recipe(epochs=1, batch_size=4, precision="auto")
-    assert precision.settled(recipe, model, data, Alone()).precision == expected
+    assert precision.resolved(recipe, model, data, Alone()).precision == expected
     said = capsys.readouterr().err
     assert f"{1000 * bf16:.3g} ms in bf16" in said
     assert f"{1000 * fp32:.3g} ms in fp32" in said
@@ -117,11 +117,11 @@ def test_a_few_images_do_where_one_is_far_slower(model, data, monkeypatch, slowe
 
     monkeypatch.setattr(precision, "step_seconds", step_seconds)
     recipe = Recipe(epochs=1, batch_size=16, precision="auto")
-    assert precision.settled(recipe, model, data, Alone()).precision == "fp32"
+    assert precision.resolved(recipe, model, data, Alone()).precision == "fp32"
     assert measured == asked
     measured.clear()
     monkeypatch.setattr(precision, "has_bf16", lambda device: False)
-    precision.settled(Recipe(epochs=1, batch_size=16, precision="bf16"), model, data, Alone())
+    precision.resolved(Recipe(epochs=1, batch_size=16, precision="bf16"), model, data, Alone())
     assert measured == [8]
 
 
@@ -129,7 +129,7 @@ def test_auto_keeps_what_the_run_has(model, data, monkeypatch, capsys):
     monkeypatch.setattr(precision, "step_seconds", None)  # it isn't called
     recipe = Recipe(epochs=1, precision="auto")
     for kept in ("bf16", "fp32"):
-        assert precision.settled(recipe, model, data, Alone(), {"settings": {"precision": kept}}).precision == kept
+        assert precision.resolved(recipe, model, data, Alone(), {"settings": {"precision": kept}}).precision == kept
     assert capsys.readouterr().err == ""
 
 
@@ -138,7 +138,7 @@ def test_bf16_without_instructions_says_what_it_costs(model, data, monkeypatch, 
     recipe = Recipe(epochs=1, batch_size=4, precision="bf16")
     for has, words in ((True, ""), (False, "no instructions for bfloat16 on this CPU")):
         monkeypatch.setattr(precision, "has_bf16", lambda device, has=has: has)
-        assert precision.settled(recipe, model, data, Alone()) == recipe
+        assert precision.resolved(recipe, model, data, Alone()) == recipe
         said = capsys.readouterr().err
         assert words in said
         assert bool(said) is not has
@@ -148,4 +148,4 @@ def test_bf16_without_instructions_says_what_it_costs(model, data, monkeypatch, 
 def test_fp32_is_never_measured(model, data, monkeypatch):
     monkeypatch.setattr(precision, "step_seconds", None)
     recipe = Recipe(epochs=1)
-    assert precision.settled(recipe, model, data, Alone()) == recipe
+    assert precision.resolved(recipe, model, data, Alone()) == recipe

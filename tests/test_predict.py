@@ -18,6 +18,8 @@ from PIL import Image
 
 import vit_tutorial as vt
 from vit_tutorial import data, plots, predict
+from vit_tutorial.predict import command, ranking
+from vit_tutorial.predict import photos as reading
 from vit_tutorial.weights import files
 
 ROOT = Path(__file__).parent.parent
@@ -64,7 +66,7 @@ def test_the_percentages_are_the_model_s(photos, capsys):
 
 @pytest.fixture
 def folder(photos, tmp_path):
-    """photos/: two scenes, one below in a folder of its own, a hidden one, and two files that are no pictures."""
+    """photos/: two scenes, one below in a folder of its own, a hidden one, and two files that are not images."""
     root = tmp_path / "photos"
     (root / "more").mkdir(parents=True)
     (root / ".thumbnails").mkdir()
@@ -72,7 +74,7 @@ def folder(photos, tmp_path):
         with Image.open(source) as picture:
             picture.save(root / name)
     for name in ("notes.txt", ".hidden.png"):
-        (root / name).write_text("no picture", "utf-8")
+        (root / name).write_text("not an image", "utf-8")
     return root
 
 
@@ -98,7 +100,7 @@ def test_a_name_that_stands_for_nothing_is_named(folder):
     (folder / "empty").mkdir()
     files, wrong = predict.find(["nowhere.jpg", str(folder / "empty"), f"{folder}/*.gif", str(folder / "b.PNG")])
     assert files == [str(folder / "b.PNG")]
-    assert [line.partition(" ")[2][:16] for line in wrong] == ["isn't there", "holds no picture", "isn't there"]
+    assert [line.partition(" ")[2][:15] for line in wrong] == ["was not found", "holds no images", "was not found"]
     assert all(name in line for name, line in zip(("nowhere.jpg", "empty", "*.gif"), wrong, strict=True))
 
 
@@ -111,7 +113,7 @@ def test_pictures_come_in_their_order_and_are_read_only_so_far_ahead(photos, mon
         time.sleep(0.02 if path == photos[0] else 0)  # the others are ready before it
         return open_photo(path)
 
-    monkeypatch.setattr(predict, "open_photo", slow)
+    monkeypatch.setattr(reading, "open_photo", slow)
     right = {photo: preprocess(open_photo(photo)) for photo in photos}
     names = photos * 8
     for taken, (name, picture) in enumerate(predict.read(iter(names), preprocess, ahead=3)):
@@ -169,7 +171,7 @@ def test_a_picture_is_let_go_once_it_is_answered(photos, tmp_path, monkeypatch):
             most.append(len(alive))
             yield file, picture
 
-    monkeypatch.setattr(predict, "read", watched)
+    monkeypatch.setattr(command, "read", watched)
     predict.main([*photos * 10, "--weights", "shapes", "--batch-size", "4", "--out", str(tmp_path / "answers.csv")])
     assert len(most) == 40
     assert max(most) <= 2 * 4
@@ -246,7 +248,7 @@ def test_a_name_that_is_no_text_stops_nothing(photos, tmp_path, capsys):
 
 def test_an_error_halfway_leaves_the_old_file(photos, tmp_path, monkeypatch, refuses):
     (out := tmp_path / "answers.csv").write_text("old", "utf-8")
-    rank, calls = predict.rank, []
+    rank, calls = ranking.rank, []
 
     def fails(*arguments):
         calls.append(arguments)
@@ -254,7 +256,7 @@ def test_an_error_halfway_leaves_the_old_file(photos, tmp_path, monkeypatch, ref
             raise ValueError("halfway")
         return rank(*arguments)
 
-    monkeypatch.setattr(predict, "rank", fails)
+    monkeypatch.setattr(ranking, "rank", fails)
     with refuses(SystemExit, "error: halfway"):
         predict.main([*photos, "--weights", "shapes", "--batch-size", "1", "--out", str(out)])
     assert out.read_text("utf-8") == "old"
@@ -279,7 +281,7 @@ def broken(tmp_path):
 def test_a_broken_picture_is_named_and_skipped_and_the_status_says_so(photos, broken, tmp_path, batch, capsys, refuses):
     names = [broken[0], photos[0], broken[1], broken[2], photos[1], "nowhere.jpg"]
     out = tmp_path / "answers.csv"
-    with refuses(SystemExit, "error: 4 skipped", "cut.jpg", "text.jpg", "deep.tif", "nowhere.jpg isn't there"):
+    with refuses(SystemExit, "error: 4 skipped", "cut.jpg", "text.jpg", "deep.tif", "nowhere.jpg was not found"):
         predict.main([*names, "--weights", "shapes", "--batch-size", batch, "--top", "1", "--out", str(out)])
     said = [line for line in capsys.readouterr().err.splitlines() if "skipped: " in line]
     for name in ("nowhere.jpg", *broken):
@@ -293,7 +295,7 @@ def test_whatever_goes_wrong_with_one_picture_is_its_own(photos, monkeypatch, re
 
     for error in (OSError("disk"), MemoryError(), ZeroDivisionError("zero")):
         monkeypatch.setattr(data.Preprocessing, "__call__", explodes)
-        with refuses(SystemExit, "error: there is no photograph", photos[0], str(error) or "MemoryError"):
+        with refuses(SystemExit, "error: no photograph can be read", photos[0], str(error) or "MemoryError"):
             predict.main([photos[0], "--weights", "shapes", "--out", str(tmp_path / "answers.csv")])
 
 
@@ -303,17 +305,31 @@ def test_a_link_to_nowhere_and_a_name_too_long_are_named(photos, tmp_path):
         (folder / "gone.png").symlink_to(tmp_path / "nowhere.png")
     except OSError:
         pytest.skip("no right to make links")
-    assert predict.find([str(folder), "x" * 5000]) == ([str(folder / "gone.png")], [f"{'x' * 5000} isn't there"])
+    assert predict.find([str(folder), "x" * 5000]) == ([str(folder / "gone.png")], [f"{'x' * 5000} was not found"])
     ((name, error),) = predict.read([str(folder / "gone.png")], vt.load("shapes").preprocess, ahead=1)
-    assert str(error) == f"{name} isn't there"
+    assert str(error) == f"{name} was not found"
+
+
+def test_heic_in_a_folder_is_named_not_passed_over(photos, tmp_path, refuses):
+    (heic := tmp_path / "IMG_1.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+    assert predict.find([str(tmp_path)]) == ([str(heic), *photos], [])
+    with refuses(SystemExit, "error: 1 skipped", f"{heic} is a HEIC image", "convert it to JPEG"):
+        predict.main([str(tmp_path), "--weights", "shapes"])
+
+
+def test_an_unfinished_run_is_to_be_resumed(photos, tmp_path, refuses):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "state.pt").write_bytes(b"")
+    with refuses(SystemExit, "error: ", str(tmp_path / "run"), "--resume"):
+        predict.main([photos[0], "--weights", str(tmp_path / "run")])
 
 
 def test_without_one_good_picture_nothing_is_written(broken, tmp_path, refuses):
     (out := tmp_path / "answers.csv").write_text("old", "utf-8")
-    with refuses(SystemExit, "error: there is no photograph", "cut.jpg", "text.jpg"):
+    with refuses(SystemExit, "error: no photograph can be read", "cut.jpg", "text.jpg"):
         predict.main([*broken, "--weights", "shapes", "--out", str(out)])
     assert out.read_text("utf-8") == "old"
-    with refuses(SystemExit, "error: there is no photograph", "nowhere.jpg"):  # before any weights are fetched
+    with refuses(SystemExit, "error: no photograph can be read", "nowhere.jpg"):  # before any weights are fetched
         predict.main(["nowhere.jpg", "--weights", "torchvision/vit_b_16"])
 
 
@@ -406,8 +422,8 @@ def test_a_mean_pooled_grey_model(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda photo: ["nowhere.jpg", "--weights", "shapes"], ("nowhere.jpg", "isn't there")),
-        (lambda photo: [__file__, "--weights", "shapes"], ("test_predict.py", "no picture")),
+        (lambda photo: ["nowhere.jpg", "--weights", "shapes"], ("nowhere.jpg", "was not found")),
+        (lambda photo: [__file__, "--weights", "shapes"], ("test_predict.py", "is not an image")),
         (lambda photo: [photo, "--weights", "cats"], ("cats", "digits", "shapes")),
         (lambda photo: [photo, "--weights", "shapes", "--top", "0"], ("--top", "at least 1", "0")),
         (lambda photo: [photo, "--weights", "shapes", "--batch-size", "0"], ("--batch-size", "at least 1", "0")),
@@ -425,7 +441,7 @@ def test_ctrl_c_needs_no_traceback(photos, monkeypatch):
     def interrupted(name):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(predict, "load", interrupted)
+    monkeypatch.setattr(command, "load", interrupted)
     with pytest.raises((SystemExit, KeyboardInterrupt)) as caught:
         predict.main([photos[0], "--weights", "shapes"])
     assert str(caught.value) == "stopped"

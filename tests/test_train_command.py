@@ -199,8 +199,8 @@ def test_contributing_s_data_set_trains(tmp_path):
     shutil.copytree(ROOT / "vit_tutorial", tmp_path / "vit_tutorial", ignore=shutil.ignore_patterns("__pycache__"))
     section = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## A data set\n")[1].split("\n## ")[0]
     function, entry = re.findall(r"```py\n(.*?)```", section, flags=re.DOTALL)
-    module = tmp_path / "vit_tutorial" / "data.py"
-    above, table, below = module.read_text("utf-8").partition("SETS: dict[str, Record] = {\n")
+    module = tmp_path / "vit_tutorial" / "data" / "sets.py"
+    above, table, below = module.read_text("utf-8").partition("DATASETS: dict[str, DatasetSpec] = {\n")
     module.write_text(f"{above}{function}\n\n{table}{entry}{below}", "utf-8")
     command = re.search(r"`python (-m vit_tutorial.train .*?)`", section)[1].split()
     done = subprocess.run(
@@ -213,23 +213,23 @@ def test_contributing_s_data_set_trains(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("test accuracy 100.00% (100 of 100 images)")
     config = json.loads((tmp_path / "runs" / "stripes" / "config.json").read_text())
-    assert (config["classes"], config["recipe"]["augment"]) == (["lying", "standing"], "flip")
+    assert (config["classes"], config["recipe"]["augment"]) == (["horizontal", "vertical"], "flip")
 
 
 # --- one word for one thing ----------------------------------------------------------------------------------------
 
 
 def test_the_command_line_has_the_data_set_s_defaults():
-    for name in (*data.SETS, "my/folder"):
-        args, record = parse("--data", name), data.record_of(name)
+    for name in (*data.DATASETS, "my/folder"):
+        args, spec = parse("--data", name), data.spec_of(name)
         for field in train_command.MODEL:
-            assert getattr(args, field) == getattr(record.model, field)
+            assert getattr(args, field) == getattr(spec.model, field)
         for field in train_command.RECIPE:
-            assert getattr(args, field) == getattr(record.recipe, field)
+            assert getattr(args, field) == getattr(spec.recipe, field)
     assert vars(parse()) == vars(parse("--data", "digits"))
     sized = parse("--size", "Ti/4", "--depth", "5", "--data", "cifar10")
     assert (sized.patch_size, sized.dim, sized.depth, sized.num_heads, sized.mlp_dim) == (4, 192, 5, 3, 768)
-    assert sized.drop_path == data.SETS["cifar10"].model.drop_path
+    assert sized.drop_path == data.DATASETS["cifar10"].model.drop_path
     assert parse("--epochs", "7", "--data", "shapes").epochs == 7
     assert parse("--clip", "inf").clip == math.inf
 
@@ -240,18 +240,6 @@ def test_every_option_is_called_as_in_the_recipe_and_the_config():
     assert set(train_command.MODEL) <= {field.name for field in fields(ViTConfig)}
     for name in (*train_command.RECIPE, *train_command.MODEL):
         assert "--" + name.replace("_", "-") in options
-
-
-def test_the_old_names_still_work_and_say_so(capsys):
-    values = dict(zip(train_command.RENAMED, ("2", "8", "32", "16", "0.5", "0.25", "1.5"), strict=True))
-    new = parse(*(word for old, value in values.items() for word in (train_command.RENAMED[old], value)))
-    assert (new.patch_size, new.num_heads, new.mlp_dim, new.batch_size) == (2, 8, 32, 16)
-    assert (new.learning_rate, new.weight_decay, new.warmup_epochs) == (0.5, 0.25, 1.5)
-    assert capsys.readouterr().err == ""
-    old = parse(*(word for pair in values.items() for word in pair))
-    assert vars(old) == vars(new)
-    said = capsys.readouterr().err.splitlines()
-    assert said == [f"note: {before} is now called {now}" for before, now in train_command.RENAMED.items()]
 
 
 def test_a_warm_up_of_more_than_half_is_shortened_and_said(capsys):
@@ -268,11 +256,8 @@ def test_help_is_for_people(capsys):
     text = " ".join(capsys.readouterr().out.split())
     for action in train.parser([])._actions:
         assert action.help
-        if action.option_strings[0] in train_command.RENAMED:
-            assert f"{action.option_strings[0]} " not in text
-        else:
-            assert action.option_strings[0] in text
-    assert f"passes over the training images (default: {data.SETS['cifar10'].recipe.epochs})" in text
+        assert action.option_strings[0] in text
+    assert f"passes over the training images (default: {data.DATASETS['cifar10'].recipe.epochs})" in text
     assert "default: None" not in text
     assert "default: False" not in text
 
@@ -315,7 +300,7 @@ def test_errors_are_one_line(tmp_path, refuses, arguments, words):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("arguments", [["--size", "XXL/2"], ["--precision", "fp16"], ["--heads", "two"]])
+@pytest.mark.parametrize("arguments", [["--size", "XXL/2"], ["--precision", "fp16"], ["--num-heads", "two"]])
 def test_a_wrong_word_is_a_usage_error(capsys, arguments):
     with pytest.raises(SystemExit):
         train.main([*arguments, "--out", "x"])
@@ -326,6 +311,6 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, refuses, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "fit", interrupt)
+    monkeypatch.setattr(train_command, "fit", interrupt)
     with refuses(SystemExit, "--resume"):
         train.main([*SMALL, "--out", str(tmp_path)])

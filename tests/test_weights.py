@@ -339,7 +339,7 @@ def test_google_equals_the_paper_s_code(options, names, tmp_path):
     family = "big_vision" if options.get("kind") else "google"
     for source in ("google", family):
         assert convert(names(arrays), source).preprocess == converted.preprocess
-    assert (converted.preprocess.crop == "squeeze") == (family == "google")
+    assert (converted.preprocess.crop == "none") == (family == "google")
 
 
 def test_big_vision_without_stored_positions_has_sines(refuses):
@@ -748,7 +748,7 @@ def test_dino_s_preprocessing():
 HALF = (0.5, 0.5, 0.5)
 
 
-@pytest.mark.parametrize(("kind", "crop"), [("google", "squeeze"), ("big_vision", 224 / 256)])
+@pytest.mark.parametrize(("kind", "crop"), [("google", "none"), ("big_vision", 224 / 256)])
 def test_google_s_preprocessing(kind, crop):
     assert convert(flax_file(kind)).preprocess == Preprocessing((16, 16), HALF, HALF, crop, "bilinear")
 
@@ -767,7 +767,7 @@ def test_a_share_gives_torchvision_s_whole_pixels(side, resized):  # 192 / (192 
     assert_close(ours(picture()), theirs(picture())[None], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("crop", ["middle", "squeeze", 0.875])
+@pytest.mark.parametrize("crop", ["center", "none", 0.875])
 def test_a_grey_model_gets_pillow_s_brightness(crop):
     ours, colour = (Preprocessing((32, 32), (0.0,) * C, (1.0,) * C, crop) for C in (1, 3))
     pixels = (colour(picture())[0] * 255).round().byte().permute(1, 2, 0).numpy()
@@ -778,7 +778,7 @@ def test_a_grey_model_gets_pillow_s_brightness(crop):
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
 def test_the_middle_is_resized_as_asked(mode):
     grey = picture((40, 60)).convert("L")
-    ours = Preprocessing((12, 15), (0.0,), (1.0,), "middle", mode)(grey)  # 40 x 50 of it, five columns off either side
+    ours = Preprocessing((12, 15), (0.0,), (1.0,), "center", mode)(grey)  # 40 x 50 of it, five columns off either side
     theirs = grey.resize((15, 12), getattr(Image.Resampling, mode.upper()), box=(5, 0, 55, 40))
     assert_close(ours[0, 0] * 255, torch.from_numpy(np.array(theirs)).float(), rtol=0, atol=1e-3)
 
@@ -1412,10 +1412,10 @@ def saved(folder, model, **options):
 
 def test_a_saved_folder_carries_the_preprocessing(tmp_path):
     preprocess = Preprocessing((8, 8), (0.3, 0.2, 0.1), (0.6, 0.5, 0.4), 0.875, "bilinear")
-    squeezed = dataclasses.replace(preprocess, squeeze=True)
+    squashed = dataclasses.replace(preprocess, squash=True)
     for expected, options in (
         (preprocess, {"preprocess": preprocess}),
-        (squeezed, {"preprocess": squeezed}),
+        (squashed, {"preprocess": squashed}),
         (Preprocessing((8, 8), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)), {}),
     ):
         found = vt.load(saved(tmp_path, small(), **options))
@@ -1449,7 +1449,7 @@ def timm_folder(folder, architecture="vit_tiny_patch4_8", **changes):
     return folder
 
 
-HUB_HF = (("tench", "goldfish"), Preprocessing((8, 8), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "squeeze", "bicubic"))
+HUB_HF = (("tench", "goldfish"), Preprocessing((8, 8), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "none", "bicubic"))
 HUB_TIMM = (("class 0", "class 1"), Preprocessing((8, 8), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), 0.95, "bilinear"))
 
 
@@ -1463,7 +1463,7 @@ def test_a_folder_of_transformers(name, tmp_path):
         changed = vt.load(hf_folder(tmp_path, name, hidden_act=gelu, layer_norm_eps=1e-5, num_attention_heads=4))
         assert changed.model.config == dataclasses.replace(SMALL, norm_eps=1e-5, gelu="tanh", num_heads=4)
     (tmp_path / "preprocessor_config.json").unlink()
-    assert vt.load(tmp_path).preprocess == Preprocessing((8, 8), (0.5,) * 3, (0.5,) * 3, "squeeze", "bilinear")
+    assert vt.load(tmp_path).preprocess == Preprocessing((8, 8), (0.5,) * 3, (0.5,) * 3, "none", "bilinear")
 
 
 @pytest.mark.parametrize("mode", ["NEAREST", "LANCZOS", "BILINEAR", "BICUBIC"])
@@ -1485,8 +1485,8 @@ def test_a_folder_of_timm(tmp_path):
     assert same(found.model, small())
     assert found[1:] == HUB_TIMM
     assert same(vt.load(timm_folder(tmp_path, "deit_tiny_patch4_8")).model, small())
-    assert vt.load(timm_folder(tmp_path, crop_mode="squash", crop_pct=1.0)).preprocess.crop == "squeeze"
-    assert vt.load(timm_folder(tmp_path, crop_mode="squash")).preprocess.squeeze
+    assert vt.load(timm_folder(tmp_path, crop_mode="squash", crop_pct=1.0)).preprocess.crop == "none"
+    assert vt.load(timm_folder(tmp_path, crop_mode="squash")).preprocess.squash
     assert vt.load(timm_folder(tmp_path, label_names=["cat", "dog"])).classes == ("cat", "dog")
     wide = vt.load(timm_folder(tmp_path, input_size=[3, 4, 16]))
     assert wide.model.config.image_size == wide.preprocess.image_size == (4, 16)

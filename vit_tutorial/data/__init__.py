@@ -1,37 +1,38 @@
-"""Lesson 07: pictures, how they become tensors, and the recipe that a training run on them starts from."""
+"""Lesson 07: images, how they become tensors, and the recipe that a training run on them starts from.
 
-from vit_tutorial.data.photographs import photograph, photograph_file
-from vit_tutorial.data.preprocessing import Corner, Preprocessing, denormalise, normalise
+``photographs`` come with the package; ``preprocessing`` makes an image a model's input; ``augment`` changes it at
+random. ``images`` holds a data set in memory, ``folders`` reads your own, ``downloads`` fetches others, ``scenes``
+draws those of ``shapes``; ``sets`` is the table of all of them, with a ``recipe`` for each.
+"""
+
+from vit_tutorial.data.folders import image_folder, images_in, open_photo
+from vit_tutorial.data.images import Data, Images, Split, hold_out
+from vit_tutorial.data.photographs import CIFAR10_CLASSES, cifar10_pictures, photograph, photograph_file
+from vit_tutorial.data.preprocessing import Corner, CropMode, Preprocessing, denormalise, normalise
 from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.data.sets import (
-    FOLDER,
-    SETS,
-    Data,
-    Images,
-    Record,
-    Split,
+    DATASETS,
+    DatasetSpec,
     augmentation,
     cifar10,
-    cifar10_pictures,
     digits,
     fashion_mnist,
-    hold_out,
-    image_folder,
+    from_spec,
     load,
-    record_of,
-    recorded,
     shapes,
+    spec_of,
 )
 
 __all__ = [
-    "FOLDER",
-    "SETS",
+    "CIFAR10_CLASSES",
+    "DATASETS",
     "Corner",
+    "CropMode",
     "Data",
+    "DatasetSpec",
     "Images",
     "Preprocessing",
     "Recipe",
-    "Record",
     "Split",
     "augmentation",
     "cifar10",
@@ -39,13 +40,15 @@ __all__ = [
     "denormalise",
     "digits",
     "fashion_mnist",
+    "from_spec",
     "hold_out",
     "image_folder",
+    "images_in",
     "load",
     "normalise",
+    "open_photo",
     "photograph",
     "photograph_file",
-    "record_of",
-    "recorded",
     "shapes",
+    "spec_of",
 ]

@@ -1,9 +1,9 @@
 """Lesson 07: random changes to training images that leave their labels true.
 
 **affine**, **crop** and **flip** change a whole batch in a few tensor lines. Deciding and doing are two steps: ``draw``
-gives every image of the data set its row of numbers, once an epoch, from (seed, epoch) alone; ``change`` takes the rows
-of a batch's images. So it makes no difference which process loads an image, how many processes there are, or which
-other images are in the batch.
+gives every image of the data set its row of numbers, once per epoch, from (seed, epoch) alone; ``change`` takes the
+rows of a batch's images. So the result doesn't depend on which process loads an image, how many processes there are, or
+which other images are in the batch.
 
 **randaugment** changes one image at a time. **mixup** and **cutmix** mix the images of a batch, and their labels.
 """
@@ -26,17 +26,17 @@ ALL = "crop+flip+randaugment+mixup+cutmix"
 
 
 class Change:
-    """A random change to images: :meth:`draw` decides it for each image, :meth:`change` makes it.
+    """A random change to images: :meth:`draw` draws its random numbers for each image, :meth:`change` makes it.
 
     Called with images alone, one (C, H, W) or a batch (B, C, H, W) in [0, 1], it draws from torch's own generator.
     """
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """What is to happen to each of ``n`` images: (n, ...), a row an image."""
+        """Random numbers for ``n`` images: (n, ...), a row per image."""
         raise NotImplementedError
 
     def change(self, images: Tensor, drawn: Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, C, H, W); row i of ``drawn``, (B, ...), says what happens to image i."""
+        """(B, C, H, W) -> (B, C, H, W); row i of ``drawn``, (B, ...), is for image i."""
         raise NotImplementedError
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -47,42 +47,43 @@ class Change:
 
 @dataclass(frozen=True)
 class Affine(Change):
-    """Turn, stretch, shear and shift an image a little, by chance: what leaves a digit the digit that it is.
+    """Rotate, scale, shear and shift an image a little, at random: a digit stays the same digit.
 
-    Every entry of the 2 x 3 matrix, in units of half an image, is normal about the identity's; what comes in is zero.
+    Every entry of the 2 x 3 matrix, in units of half an image, is drawn from a normal distribution around the
+    identity's; pixels from outside the image are zero.
 
     Args:
-        strength: standard deviation; 0.1 moves a corner of an 8 x 8 image by some two thirds of a pixel each way.
+        strength: standard deviation; 0.1 moves a corner of an 8 x 8 image by about two thirds of a pixel.
     """
 
     strength: float = 0.1
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """A matrix an image: (n, 2, 3)."""
+        """A matrix per image: (n, 2, 3)."""
         return torch.eye(2, 3) + self.strength * torch.randn(n, 2, 3, generator=generator)
 
     def change(self, images: Tensor, drawn: Tensor) -> Tensor:
-        """Each image (B, C, H, W), seen through its matrix (B, 2, 3)."""
+        """Each image (B, C, H, W), transformed by its matrix (B, 2, 3)."""
         grid = F.affine_grid(drawn, list(images.shape), align_corners=False)  # (B, H, W, 2): where to look
         return F.grid_sample(images, grid, align_corners=False)  # (B, C, H, W)
 
 
 @dataclass(frozen=True)
 class Crop(Change):
-    """Pad with zeros and cut out the old size again, anywhere: a shift of up to ``padding`` pixels each way.
+    """Pad with zeros and crop to the old size at a random place: a shift of up to ``padding`` pixels in each direction.
 
     Args:
-        padding: (rows, columns), above and below, left and right.
+        padding: (rows above and below, columns left and right).
     """
 
     padding: tuple[int, int]
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """The top left corner of each cut, in the padded image: (n, 2)."""
+        """The top left corner of each crop, in the padded image: (n, 2)."""
         return torch.stack([torch.randint(2 * p + 1, (n,), generator=generator) for p in self.padding], dim=1)
 
     def change(self, images: Tensor, drawn: Tensor) -> Tensor:
-        """Each image (B, C, H, W), cut out of its padded self from (row, column), (B, 2)."""
+        """Each image (B, C, H, W), padded and cropped from (row, column), (B, 2)."""
         (B, _, H, W), (rows, columns) = images.shape, self.padding
         padded = F.pad(images, (columns, columns, rows, rows))  # (B, C, H + 2 rows, W + 2 columns)
         windows = padded.unfold(2, H, 1).unfold(3, W, 1)  # (B, C, 2 rows + 1, 2 columns + 1, H, W), a view
@@ -91,7 +92,7 @@ class Crop(Change):
 
 @dataclass(frozen=True)
 class Flip(Change):
-    """Left becomes right, in every second image by chance."""
+    """Mirror left and right, with probability 0.5."""
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Whether each image is mirrored: (n,) bool."""
@@ -108,12 +109,12 @@ class Augmentation:
 
     name: str
     changes: tuple[Change, ...] = ()  # to a whole batch at once
-    each: ImageChange | None = None  # to one image at a time, by chance from torch's own generator
-    batch: Mix | None = None  # to images and labels together, by chance from torch's own generator
+    each: ImageChange | None = None  # to one image at a time, at random by torch's own generator
+    batch: Mix | None = None  # to images and labels together, at random by torch's own generator
 
     @property
     def image(self) -> ImageChange | None:
-        """All but the mixing, for one image (C, H, W); None: no change."""
+        """All changes but the mixing, for one image (C, H, W); None: no change."""
         from torchvision.transforms import v2
 
         steps: list[ImageChange] = [*self.changes]
@@ -126,11 +127,11 @@ def by_name(name: str, image_size: tuple[int, int], num_classes: int) -> Augment
     """The augmentation that a name stands for.
 
     Args:
-        name: "none", or any of these, joined by "+": **affine** (see :class:`Affine`), **crop** (pad by an eighth, cut
-            out), **flip** (left and right, every second image), **randaugment** (two of 14 changes at magnitude 9;
+        name: "none", or any of these, joined by "+": **affine** (see :class:`Affine`), **crop** (pad by an eighth, crop
+            at random), **flip** (mirror left and right), **randaugment** (two of 14 changes at magnitude 9;
             Cubuk et al. 2020), **mixup** (blend two images; Zhang et al. 2018) and **cutmix** (paste a part of another;
             Yun et al. 2019). With both of the last two, each batch takes one of them, with DeiT's strengths, 0.8 and
-            1.0 (Table 9 of Touvron et al. 2021). The order is this one, whatever that of the name.
+            1.0 (Table 9 of Touvron et al. 2021). They are applied in this order, whatever the order in the name.
         image_size: (H, W), in pixels.
         num_classes: K; mixed labels are (B, K).
 
@@ -151,7 +152,9 @@ def by_name(name: str, image_size: tuple[int, int], num_classes: int) -> Augment
     }
     parts = [] if name == "none" else name.split("+")
     if unknown := [part for part in parts if part not in (*changes, "randaugment", *mixes)]:
-        raise ValueError(f"{unknown[0]!r} is no augmentation: use none, default, or some of affine+{ALL}, joined by +")
+        raise ValueError(
+            f"{unknown[0]!r} is not an augmentation: use none, default, or some of affine+{ALL}, joined by +"
+        )
     chosen = [mix for part, mix in mixes.items() if part in parts]
     return Augmentation(
         name,

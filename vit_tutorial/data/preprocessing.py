@@ -1,4 +1,4 @@
-"""Lesson 07: from a picture to what a model takes: cropped, resized, normalised."""
+"""Lesson 07: from an image to a model's input: cropped, resized, normalised."""
 
 from __future__ import annotations
 
@@ -12,69 +12,72 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
+CropMode = float | Literal["center", "none"]
 Corner = Literal["rounded", "floored"]
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # the place of each is its number in Pillow
 LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
 
 
 class Statistics(Protocol):
-    """What images are normalised by, a number a channel: a data set's, or a checkpoint's preprocessing."""
+    """What images are normalised by, a number per channel: a data set's, or a checkpoint's preprocessing."""
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """Of each channel, in [0, 1]."""
+        """Mean of each channel, in [0, 1]."""
         ...
 
     @property
     def std(self) -> tuple[float, ...]:
-        """Of each channel."""
+        """Standard deviation of each channel."""
         ...
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From a picture to what a model takes, as its training did it: always a batch, of one for one picture.
+    """From an image file's pixels to a model's input, as in its training: always a batch, of one for one image.
 
     Args:
         image_size: (H, W), in pixels.
         mean: of each channel, in [0, 1].
         std: of each channel.
-        crop: "middle" cuts out the largest part of the picture's middle with the shape of ``image_size`` and resizes
-            that; a number in (0, 1] resizes the picture until ``image_size`` is that share of it, and cuts out the
-            middle then (0.875: a side of 256 for 224); "squeeze" resizes the whole picture, whatever its shape.
+        crop: what is kept. "center": the largest central part with the shape of ``image_size``, resized to it. A
+            number in (0, 1]: the center after resizing, of which ``image_size`` is that share (0.875: 224 of 256).
+            "none": all of it, resized to ``image_size``, whatever its shape.
         interpolation: "bicubic", "bilinear", "lanczos" or "nearest".
-        squeeze: with a number for ``crop``: the whole picture is resized, whatever its shape, before the middle is cut
-            out (transformers' DeiT, timm's "squash").
-        corner: half a pixel of the middle's corner is "rounded" (torchvision, timm) or "floored" (transformers).
+        squash: with a number for ``crop``: the resizing before the crop ignores the image's shape (timm's "squash",
+            transformers' DeiT).
+        corner: where the center crop begins, if that is between two pixels: "rounded" (torchvision, timm) or
+            "floored" (transformers).
 
     Raises:
-        ValueError: another crop or interpolation.
+        ValueError: an unknown crop or interpolation.
     """
 
     image_size: tuple[int, int]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    crop: float | str = "middle"
+    crop: CropMode = "center"
     interpolation: str = "bicubic"
-    squeeze: bool = False
+    squash: bool = False
     corner: Corner = "rounded"
 
     def __post_init__(self) -> None:
         share = isinstance(self.crop, (int, float)) and 0 < self.crop <= 1
-        if not share and self.crop not in ("middle", "squeeze"):
-            raise ValueError(f"crop is 'middle', 'squeeze' or a share of the picture in (0, 1], got {self.crop!r}")
+        if not share and self.crop not in ("center", "none"):
+            raise ValueError(f"crop is 'center', 'none' or a share of the image in (0, 1], got {self.crop!r}")
         if self.interpolation not in INTERPOLATIONS:
             raise ValueError(f"unknown interpolation {self.interpolation!r}: use one of {', '.join(INTERPOLATIONS)}")
 
     def __call__(self, images: Tensor | PILImage.Image) -> Tensor:
-        """One picture or a batch of images -> a batch (B, C, H, W), float32, normalised; B = 1 for one picture.
+        """One image or a batch of them -> a batch (B, C, H, W), float32, normalised; B = 1 for one image.
 
         Args:
-            images: a PIL picture of any size, which is cropped and resized, and grey for a grey model; or images
+            images: a PIL image of any size, which is cropped and resized, and grey for a grey model; or a tensor
                 (C, H, W) or (B, C, H, W) in [0, 1], already of the right size.
 
         Raises:
-            ValueError: a tensor of another size, with other channels or outside [0, 1]. TypeError: neither of the two.
+            ValueError: a tensor of another size, with other channels or outside [0, 1].
+            TypeError: neither of the two.
         """
         from PIL import Image
 
@@ -85,11 +88,11 @@ class Preprocessing:
             images = images if C == 3 else (images * images.new_tensor(LUMA)[:, None, None]).sum(0, keepdim=True)
         if not isinstance(images, Tensor) or not images.is_floating_point():
             kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
-            raise TypeError(f"images must be a PIL picture or a floating-point tensor in [0, 1], got {kind}")
+            raise TypeError(f"images must be a PIL image or a floating-point tensor in [0, 1], got {kind}")
         if images.ndim not in (3, 4) or images.shape[-3:] != (C, *self.image_size):
             raise ValueError(
                 f"images must be ({C}, {self.image_size[0]}, {self.image_size[1]}), one or a batch of them, got "
-                f"{tuple(images.shape)}: give PIL pictures, which are cropped and resized, or resize them yourself"
+                f"{tuple(images.shape)}: give PIL images, which are cropped and resized, or resize them yourself"
             )
         if images.numel() and (images.min() < 0 or images.max() > 1):
             low, high = images.aminmax()
@@ -97,19 +100,19 @@ class Preprocessing:
         return normalise(images.reshape(-1, C, *self.image_size), self)
 
     def _fit(self, picture: PILImage.Image) -> np.ndarray:
-        """Cropped and resized: (H, W, 3), uint8; the numbers of torchvision's and timm's own evaluation."""
+        """Cropped and resized: (H, W, 3), uint8; the same pixels as torchvision's and timm's evaluation."""
         from torchvision.transforms import InterpolationMode
         from torchvision.transforms import functional as F
 
         (H, W), mode = self.image_size, InterpolationMode(self.interpolation)
         if isinstance(self.crop, str):
-            if self.crop == "squeeze":
+            if self.crop == "none":
                 return np.array(F.resize(picture, [H, W], mode))
             return crop_to(picture, self.image_size, above=0.5, interpolation=self.interpolation)
         # Whole pixels, and 242 from 224 / (224 / 242).
         height, width = (math.floor(side / self.crop + 1e-6) for side in (H, W))
         resized = [height]  # torchvision's short side
-        if self.squeeze:
+        if self.squash:
             resized = [height, width]
         elif height != width:
             scale = max(height / picture.height, width / picture.width)
@@ -127,7 +130,7 @@ def normalise(images: Tensor, pixels: Statistics) -> Tensor:
 
 
 def denormalise(images: Tensor, pixels: Statistics) -> Tensor:
-    """What :func:`normalise` was given, for a picture of it: (B, C, H, W) -> (B, C, H, W), cut off at 0 and 1."""
+    """The inverse of :func:`normalise`, clipped to [0, 1], to look at: (B, C, H, W) -> (B, C, H, W)."""
     mean, std = (images.new_tensor(values)[:, None, None] for values in (pixels.mean, pixels.std))  # (C, 1, 1)
     return (images * std + mean).clamp(0, 1)
 
@@ -148,7 +151,7 @@ def to_rgb(picture: PILImage.Image) -> PILImage.Image:
 
 
 def crop_to(picture: PILImage.Image, size: tuple[int, int], above: float, interpolation: str = "bicubic") -> np.ndarray:
-    """The largest part with the shape of ``size``, resized to it; ``above``: how much of the rest is cut off on top."""
+    """The largest part with the shape of ``size``, resized to it; of the rest the share ``above`` is cut off on top."""
     from PIL import Image
 
     height, width = size

@@ -1,6 +1,6 @@
-"""Lesson 07: one record of every choice that decides what a training run ends with.
+"""Lesson 07: every choice that decides the result of a training run, in one dataclass.
 
-``train.fit`` takes it, the command line has an option of the same name for each field, and a run's state keeps it.
+``train.fit`` takes it, the command line has an option of the same name for each field, and a run's state stores it.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ Precision = Literal["fp32", "bf16", "auto"]
 class Recipe:
     """How a model is trained: AdamW, a linear warm-up, a cosine, and what else the fields say.
 
-    The defaults are DeiT's recipe (arXiv 2012.12877, table 9) made small; gradients are clipped at a norm of 1 as in
-    the ViT paper's training on ImageNet (table 3).
+    The defaults are DeiT's recipe (arXiv 2012.12877, table 9) for small data; gradients are clipped at a norm of 1 as
+    in the ViT paper's training on ImageNet (table 3).
 
     Raises:
-        ValueError: a field out of its range: which, and what the range is.
-        TypeError: a field that should be a number and isn't.
+        ValueError: a field out of its range: which, and the range.
+        TypeError: a field that is not a number and should be.
     """
 
     epochs: int
-    """Passes over the training images; each leaves out the last, smaller batch."""
+    """Passes over the training images; each drops the last, incomplete batch."""
 
     batch_size: int = 64
-    """Images a step, over all processes together."""
+    """Images per step, over all processes together."""
 
     learning_rate: float = 1e-3
-    """AdamW's at its peak, after the warm-up."""
+    """AdamW's, at its peak after the warm-up."""
 
     weight_decay: float = 0.05
     """AdamW's, on matrices and kernels (see :func:`vit_tutorial.train.parameter_groups`)."""
 
     warmup_epochs: float = 1
-    """In which the rate grows linearly; from 0 to ``epochs``. The command line takes at most half of the epochs."""
+    """Epochs in which the learning rate grows linearly, 0 to ``epochs``; on the command line at most half of them."""
 
     label_smoothing: float = 0.1
-    """Share in [0, 1) of a label's mass spread over all classes (arXiv 1512.00567)."""
+    """Share in [0, 1) of a label's probability that is divided among all classes (arXiv 1512.00567)."""
 
     clip: float = 1.0
-    """Largest norm of the gradient; ``math.inf`` for none."""
+    """Maximum gradient norm; ``math.inf`` for no clipping."""
 
     ema: float = 0.0
-    """Decay a step in [0, 1) of the weights' moving average, which is what is tested and kept; 0 for none."""
+    """Decay per step in [0, 1) of the weights' exponential moving average, which is tested and kept; 0 for none."""
 
     augment: str | Augmentation | ImageChange | None = None
     """A name as in "crop+flip" ("default": the data set's own), an augmentation, or a function from an image (C, H, W)
-    in [0, 1] to another one, with torch's generator as its only source of chance; None for none."""
+    in [0, 1] to another one, random only through torch's generator; None for none."""
 
     mix: Mix | None = None
-    """A batch -> a batch, as torchvision's MixUp and CutMix do; each process mixes its own share. None leaves it to
+    """A batch -> a batch, as torchvision's MixUp and CutMix do; each process mixes its own share of it. None: as in
     ``augment``."""
 
     seed: int = 0
-    """Of the order, the augmentation and dropout; and of the first weights, on the command line."""
+    """Of the order of the images, the augmentation and dropout; on the command line, of the first weights, too."""
 
     precision: Precision = "fp32"
-    """Of the numbers in the model: "fp32", "bf16" (autocast), or "auto", whichever of the two makes a step quicker."""
+    """"fp32", "bf16" (autocast), or "auto": the one with the faster step, measured."""
 
     compile: bool = False
-    """Whether torch.compile makes the forward and backward pass."""
+    """Whether to use torch.compile."""
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0)):
@@ -80,7 +80,7 @@ class Recipe:
             "weight_decay": (lambda x: 0 <= x < math.inf, "0 or more"),
             "warmup_epochs": (lambda x: 0 <= x <= self.epochs, f"from 0 to the number of epochs, {self.epochs}"),
             "label_smoothing": (lambda x: 0 <= x < 1, "in [0, 1); 0 switches it off"),
-            "clip": (lambda x: x > 0, "above 0; infinity switches it off"),
+            "clip": (lambda x: x > 0, "above 0; inf switches it off"),
             "ema": (lambda x: 0 <= x < 1, "in [0, 1); 0 switches it off"),
         }
         for name, (inside, rule) in ranges.items():
@@ -102,7 +102,7 @@ class Recipe:
 
 
 def name_of(thing: object) -> str:
-    """What a file remembers of a model or an augmentation: no address, which would differ in the next process."""
+    """The name of a model or an augmentation in a file, without an address, which would differ in the next process."""
     if thing is None:
         return "none"
     if isinstance(thing, str):

@@ -1,7 +1,7 @@
-"""What ``data.shapes`` shows: one target among distractors on a textured ground, drawn alike on every machine.
+"""Lesson 07: the scenes of ``data.shapes``: one target among distractors on a textured ground.
 
-Every figure is stamped from one book: 13 figures in 6 sizes and 36 turns, at whole pixels, sixteen samples to each. So
-20,000 scenes take seconds, and nothing is computed whose last bit a machine may choose.
+Every figure is a copy of a stamp: 13 figures in 6 sizes and 36 angles, at whole pixels, sixteen samples per pixel. So
+20,000 scenes take seconds, and they are the same on every machine, because nothing depends on rounding.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ PAINTS = np.array(
     ]
 )
 LUMA = np.array([299, 587, 114])  # thousandths: how bright red, green and blue look (ITU-R BT.601)
-CLOUDS = {16: 12, 4: 10}  # pixels from knot to knot, and how far a knot's brightness may lie from the tint
-TOGETHER = 250  # scenes that are painted at a time: few enough for the processor's cache
+CLOUDS = {16: 12, 4: 10}  # pixels from knot to knot: how far a knot's brightness may be from the tint
+TOGETHER = 250  # scenes painted at a time: few enough for the processor's cache
 STAMP, RADII, TURNS, FINE = 27, range(8, 14), 36, 4  # pixels, pixels, steps of 10 degrees, samples along a pixel
 
 
 def draw(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """So many scenes, the classes equally frequent and shuffled.
+    """``n`` scenes, the classes equally frequent and shuffled.
 
     Args:
-        seed: two whole numbers from 0: which series of scenes, and which split of it.
-        n: how many.
+        seed: two whole numbers from 0: the seed of the scenes, and the split.
+        n: number of scenes.
 
     Returns:
-        images (n, 3, 64, 64) uint8; labels (n,) int64, places in :data:`TARGETS`; masks (n, 64, 64) bool, True on the
-        pixels that the target covers by half or more.
+        images (n, 3, 64, 64) uint8; labels (n,) int64, indices into :data:`TARGETS`; masks (n, 64, 64) bool, True on
+        the pixels that the target covers by half or more.
     """
-    # NumPy promises RandomState's numbers for ever (NEP 19); those of default_rng may change with a release.
+    # NumPy guarantees that RandomState's numbers never change (NEP 19); those of default_rng may.
     random = np.random.RandomState(seed)
     labels = random.permutation(n).astype(np.int64) % len(TARGETS)
 
     def rng(low: Any, high: Any, size: Any) -> np.ndarray:
-        return np.asarray(random.randint(low, high, size, np.int64))  # of the same width on every system
+        return np.asarray(random.randint(low, high, size, np.int64))  # int64 on every system
 
     tint, knots = _ground(rng, n)
     kind = np.concatenate([labels[:, None], len(TARGETS) + rng(0, len(DISTRACTORS), (n, 4))], axis=1)  # (n, 5)
@@ -61,7 +61,7 @@ def draw(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndar
         few = slice(start, start + TOGETHER)
         scenes = _clouds(tint[few], [heights[few] for heights in knots])  # (F, 3, 64, 64)
         cover = _stamps()[kind[few], radius[few] - RADII[0], turn[few]] * placed[few, :, None, None]  # (F, 5, 27, 27)
-        scene, item, row, column = cover.nonzero()  # one entry a pixel to paint, (M,); no pixel twice
+        scene, item, row, column = cover.nonzero()  # one entry per pixel to paint, (M,); no pixel twice
         share = cover[scene, item, row, column].astype(np.int16)  # in sixteenths
         row, column = row + corner[few][scene, item, 0], column + corner[few][scene, item, 1]
         under = scenes[scene, :, row, column]  # (M, 3)
@@ -75,7 +75,7 @@ def draw(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 def _figures(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
     """Which points lie inside each target, then each distractor; all fit the unit circle; y points up.
 
-    Sums, products and comparisons alone, which IEEE 754 settles to the last bit: every machine draws the same.
+    Only sums, products and comparisons, which IEEE 754 defines to the last bit: every machine draws the same.
     """
     ax, ay, d2 = abs(x), abs(y), x * x + y * y
     big, small = np.maximum(ax, ay), np.minimum(ax, ay)
@@ -119,7 +119,7 @@ def _stamps() -> np.ndarray:
 
 
 def _ground(rng: Draw, n: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Of the ground its tint (n, 3) int16, and how high its coarse and its fine clouds are at their knots."""
+    """The ground's tint (n, 3) int16, and the heights of its coarse and fine clouds at their knots."""
     tint = (rng(40, 81, n)[:, None] + rng(-14, 15, (n, 3))).astype(np.int16)  # (n, 3)
     many = [64 // step + 1 for step in CLOUDS]
     heights = [rng(-height, height + 1, (n, k, k)) for k, height in zip(many, CLOUDS.values(), strict=True)]
@@ -132,7 +132,7 @@ def _clouds(tint: np.ndarray, knots: list[np.ndarray]) -> np.ndarray:
     for step, heights in zip(CLOUDS, knots, strict=True):
         at = 2 * step * np.arange(heights.shape[1])  # in half pixels, as is a pixel's middle
         near = np.maximum(2 * step - abs(2 * np.arange(64)[:, None] + 1 - at), 0).astype(np.float32)  # (64, knots)
-        # Whole numbers below 2^24: exact, in whatever order a machine adds them.
+        # Whole numbers below 2^24: exact, in any order of addition.
         clouds += np.floor(near @ heights @ near.T / (2 * step) ** 2).astype(np.int16)
     return clouds[:, None] + tint[:, :, None, None]
 
@@ -149,7 +149,7 @@ def _paint(rng: Draw, luma: np.ndarray) -> np.ndarray:
 
 
 def _places(rng: Draw, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Radius (n, 5), the stamp's top left corner (n, 5, 2), and which items found room (n, 5): the target always."""
+    """Radius (n, 5), the stamp's top left corner (n, 5, 2), and which items found room (n, 5): targets always do."""
     radius, middle, placed = np.full((n, 5), RADII[0]), np.zeros((n, 5, 2), np.int64), np.zeros((n, 5), bool)
     for item in range(5):
         for _ in range(1 if item == 0 else 40):

@@ -76,9 +76,9 @@ def page(
         "classes": names,
         "mean": list(preprocess.mean) if preprocess is not None else [0.0] * c.in_channels,
         "std": list(preprocess.std) if preprocess is not None else [1.0] * c.in_channels,
-        "crop": getattr(preprocess, "crop", "middle"),
+        "crop": getattr(preprocess, "crop", "center"),
         "interpolation": getattr(preprocess, "interpolation", "bicubic"),
-        "squeeze": getattr(preprocess, "squeeze", False),
+        "squash": getattr(preprocess, "squash", False),
         "samples": _pixels(samples),
         "titles": [str(title) for title in titles],
         "weights": {

@@ -60,16 +60,16 @@
   const half = (x) => (x % 1 === 0.5 ? 2 * Math.round(x / 2) : Math.round(x)); // to the even number, as Python rounds
 
   // What of a picture (height, width) the model's preprocessing keeps.
-  function cropBox([height, width], { crop, squeeze, config: { shape: [, H, W] } }) {
-    if (crop === "squeeze") return { left: 0, top: 0, width, height };
-    if (crop === "middle") {
+  function cropBox([height, width], { crop, squash, config: { shape: [, H, W] } }) {
+    if (crop === "none") return { left: 0, top: 0, width, height };
+    if (crop === "center") {
       const unit = Math.min(height / H, width / W);
       return { left: (width - W * unit) / 2, top: (height - H * unit) / 2, width: W * unit, height: H * unit };
     }
     // The whole picture resized, so that the model's size is a share of it; then its middle.
     const [h, w] = [H, W].map((side) => Math.floor(side / crop + 1e-6)), scale = Math.max(h / height, w / width);
     let [rows, columns] = [half(height * scale), half(width * scale)];
-    if (squeeze) [rows, columns] = [h, w];
+    if (squash) [rows, columns] = [h, w];
     else if (h === w) [rows, columns] = [height, width].map((side) => Math.floor((h * side) / Math.min(height, width)));
     const [top, left] = [half((rows - H) / 2), half((columns - W) / 2)], [y, x] = [height / rows, width / columns];
     return { left: left * x, top: top * y, width: W * x, height: H * y };

@@ -1,5 +1,12 @@
-"""Lesson 09: what photographs show, as a table, and as a picture of where the model looked."""
+"""Lesson 09: what photographs show, as a table, and as a figure of where the model looked.
 
-from vit_tutorial.predict.command import best_device, find, main, open_photo, parser, rank
+``photos`` finds and reads the files, ``ranking`` ranks the classes, ``output`` prints, writes and draws, and
+``command`` is ``python -m vit_tutorial.predict``.
+"""
 
-__all__ = ["best_device", "find", "main", "open_photo", "parser", "rank"]
+from vit_tutorial.data import open_photo
+from vit_tutorial.predict.command import main, parser
+from vit_tutorial.predict.photos import find, read
+from vit_tutorial.predict.ranking import best_device, predictions, rank
+
+__all__ = ["best_device", "find", "main", "open_photo", "parser", "predictions", "rank", "read"]

@@ -1,22 +1,14 @@
 """Lesson 07: from data to a trained model, on a laptop or on many machines.
 
-:func:`fit` is the loop (``loop``); ``runs`` makes a run repeatable, ``precision`` chooses between bf16 and fp32, and
-``command`` is ``python -m vit_tutorial.train``.
+``loop`` has :func:`fit`; ``evaluation`` measures a model; ``runs`` makes a run repeatable; ``precision`` chooses
+between bf16 and fp32; ``command`` is ``python -m vit_tutorial.train``.
 """
 
 from typing import Any
 
 from vit_tutorial.data import Recipe, normalise
-from vit_tutorial.train.loop import (
-    check_finite,
-    evaluate,
-    fit,
-    parameter_groups,
-    predict,
-    schedule,
-    set_rate,
-    train_epoch,
-)
+from vit_tutorial.train.evaluation import evaluate, predict
+from vit_tutorial.train.loop import check_finite, fit, parameter_groups, schedule, set_rate, train_epoch
 
 __all__ = [
     "Recipe",
@@ -35,7 +27,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Only who asks for the command line loads it.
+    # The command line is loaded when it is asked for: argparse and the modern models are not what fit needs.
     if name in ("main", "parser"):
         from vit_tutorial.train import command
 

@@ -1,7 +1,7 @@
 """Lesson 07's command line: ``python -m vit_tutorial.train --data digits --out runs/digits``.
 
-Each field of the recipe and of the model's config has an option of the same name. What isn't given comes from the
-record of the data set (:data:`vit_tutorial.data.SETS`).
+Each field of the recipe and of the model's config has an option of the same name. Defaults come from the
+entry of the data set (:data:`vit_tutorial.data.DATASETS`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from vit_tutorial import data as data_sets
 from vit_tutorial.data import Data
 from vit_tutorial.data.recipe import Precision, Recipe
 from vit_tutorial.train import runs
-from vit_tutorial.train.loop import evaluate, fit
+from vit_tutorial.train.evaluation import evaluate
+from vit_tutorial.train.loop import fit
 from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, build
 from vit_tutorial.vit import ViT, ViTConfig
@@ -42,7 +43,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def _note(text: str) -> None:
-    if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
+    if os.environ.get("RANK", "0") == "0":  # only one of several processes prints
         print(f"note: {text}", file=sys.stderr)
 
 
@@ -62,16 +63,16 @@ def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argpa
     _add_model(p.add_argument_group("model"))
     _add_recipe(p.add_argument_group("recipe"))
     _add_run(p.add_argument_group("run"))
-    record = data_sets.record_of(chosen.data)
-    model = record.model
+    spec = data_sets.spec_of(chosen.data)
+    model = spec.model
     if chosen.size:
         try:
-            preset = ViTConfig.preset(chosen.size, image_size=10_000)  # divisible by many a patch
+            preset = ViTConfig.preset(chosen.size, image_size=10_000)  # divisible by many patch sizes
         except ValueError as error:
             p.error(str(error))
         model = replace(preset, drop_path=model.drop_path)
     p.set_defaults(**{name: getattr(model, name) for name in MODEL})
-    p.set_defaults(**{name: getattr(record.recipe, name) for name in RECIPE})
+    p.set_defaults(**{name: getattr(spec.recipe, name) for name in RECIPE})
     return p
 
 
@@ -80,30 +81,30 @@ def _add_data(group: argparse._ArgumentGroup) -> None:
         "--data",
         default="digits",
         metavar="NAME",
-        help=f"{', '.join(data_sets.SETS)}, or a folder with train/ and test/ (or val/), a folder a class in each; "
-        "with --test-share, a folder of classes",
+        help=f"{', '.join(data_sets.DATASETS)}, or a folder with train/ and test/ (or val/) and in each a folder per "
+        "class; with --test-share, a folder of classes",
     )
     group.add_argument("--root", default="data", metavar="FOLDER", help="where downloads go")
-    group.add_argument("--image-size", type=int, metavar="PIXELS", help="of a folder's pictures")
+    group.add_argument("--image-size", type=int, metavar="PIXELS", help="height and width of a folder's images")
     group.add_argument(
         "--test-share",
         type=float,
         metavar="SHARE",
-        help="of a folder of classes without splits: the share of each class to test on, as in 0.2",
+        help="the share of each class to test on, as in 0.2, for a folder of classes without splits",
     )
     group.add_argument(
         "--validation",
         type=float,
         metavar="SHARE",
-        help="of the training images of each class, held out and tested on after every epoch (0.1); the test split "
-        "is then looked at once, at the end",
+        help="the share of each class's training images, as in 0.1, to hold out and validate on after every epoch; the "
+        "test split is then used once, at the end",
     )
     group.add_argument(
         "--augment",
         metavar="PARTS",
         help="none, default (the data set's own), or parts joined by +: affine, crop, flip, randaugment, mixup, cutmix",
     )
-    group.add_argument("--workers", type=int, default=0, help="processes that load images; 0: none beside this one")
+    group.add_argument("--workers", type=int, default=0, help="extra processes that load images")
 
 
 def _add_model(group: argparse._ArgumentGroup) -> None:
@@ -114,20 +115,20 @@ def _add_model(group: argparse._ArgumentGroup) -> None:
         "--arch",
         choices=("vit", *ARCHITECTURES),
         default="vit",
-        help="vit: the paper's; another: with the parts of that model of after 2020 (lesson 15)",
+        help="vit: the paper's; the others have the parts of that modern model (lesson 15)",
     )
     group.add_argument("--patch-size", type=int, metavar="P", help="height and width of a patch in pixels")
     group.add_argument("--dim", type=int, metavar="D", help="width")
     group.add_argument("--depth", type=int, metavar="L", help="blocks")
     group.add_argument("--num-heads", type=int, metavar="h", help="attention heads, a divisor of the width")
     group.add_argument("--mlp-dim", type=int, metavar="M", help="hidden width of the MLP")
-    group.add_argument("--drop-path", type=float, help="stochastic depth: share of the last block's samples")
+    group.add_argument("--drop-path", type=float, help="stochastic depth: the probability of the last block")
     group.add_argument(
         "--stem",
         type=_stem,
         metavar="LAYERS",
-        help="3 x 3 convolutions before the tokens, each as channels x stride: 32x1,64x2,128x2; the strides' product "
-        "divides the patch size",
+        help="3 x 3 convolutions before the tokens, each as channels x stride: 32x1,64x2,128x2; the product of the "
+        "strides must divide the patch size",
     )
 
 
@@ -142,30 +143,32 @@ def _stem(text: str) -> ConvStem:
 
 def _add_recipe(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--epochs", type=int, help="passes over the training images")
-    group.add_argument("--batch-size", type=int, help="images a step, over all processes together")
-    group.add_argument("--learning-rate", type=float, help="of AdamW at its peak")
+    group.add_argument("--batch-size", type=int, help="images per step, over all processes together")
+    group.add_argument("--learning-rate", type=float, help="of AdamW, at its peak after the warm-up")
     group.add_argument("--weight-decay", type=float, help="of AdamW, on matrices and kernels")
     group.add_argument(
         "--warmup-epochs",
         type=float,
         metavar="EPOCHS",
-        help="epochs in which the rate grows, at most half of all; a cosine follows",
+        help="epochs in which the learning rate grows, at most half of all; a cosine follows",
     )
     group.add_argument("--label-smoothing", type=float, metavar="SHARE", help="0: none")
-    group.add_argument("--clip", type=float, metavar="NORM", help="largest gradient; inf: no limit")
-    group.add_argument("--ema", type=float, metavar="DECAY", help="moving average of the weights, a step; 0: none")
-    group.add_argument("--seed", type=int, help="of the weights, the order, the augmentation")
+    group.add_argument("--clip", type=float, metavar="NORM", help="maximum gradient norm; inf: no clipping")
+    group.add_argument(
+        "--ema", type=float, metavar="DECAY", help="decay per step of the weights' moving average; 0: none"
+    )
+    group.add_argument("--seed", type=int, help="of the first weights, the order of the images and the augmentation")
 
 
 def _add_run(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--out", required=True, metavar="FOLDER", help="where the state and the results go")
-    group.add_argument("--resume", action="store_true", help="go on from the last epoch in --out, or begin")
+    group.add_argument("--resume", action="store_true", help="continue from the last epoch in --out, or start")
     group.add_argument(
         "--precision",
         choices=get_args(Precision),
-        help="bf16: half the memory, less exact; auto: whichever of the two makes a step quicker here",
+        help="bf16: half the memory, less exact; auto: the faster of the two, measured here",
     )
-    group.add_argument("--compile", action="store_true", help="torch.compile: minutes of waiting, then faster")
+    group.add_argument("--compile", action="store_true", help="use torch.compile: minutes to start, then faster")
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
@@ -177,11 +180,11 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     except (ValueError, FloatingPointError, OSError) as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
-        raise SystemExit("stopped: the same command with --resume goes on") from None
+        raise SystemExit("stopped: the same command with --resume continues") from None
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
-    """The recipe that the options name; its warm-up is at most half of the epochs, and it says so where that bites."""
+    """The recipe that the options name; its warm-up is at most half of the epochs, with a note if that shortens it."""
     given = {name: getattr(args, name) for name in RECIPE}
     if given["warmup_epochs"] > args.epochs / 2 > 0:
         given["warmup_epochs"] = args.epochs / 2
@@ -211,7 +214,7 @@ def _run(args: argparse.Namespace, command: str) -> None:
     history = fit(model, seen, recipe, workers=args.workers, out=args.out, resume=args.resume)
     accelerator = Accelerator(mixed_precision="no")
     if accelerator.is_main_process:
-        settings = runs.settings_in(args.out)  # with the precision that "auto" came to
+        settings = runs.settings_in(args.out)  # with the precision that "auto" chose
         # JSON has no infinity.
         used = {name: "inf" if settings[name] == math.inf else settings[name] for name in RECIPE}
         test = None if args.validation is None else evaluate(model, data)
@@ -224,5 +227,5 @@ def _run(args: argparse.Namespace, command: str) -> None:
             f"{accelerator.device.type}, saved in {args.out}"
         )
     accelerator.wait_for_everyone()
-    if torch.distributed.is_initialized():  # gloo's threads must be joined: a process that just ends may abort instead
+    if torch.distributed.is_initialized():  # gloo's threads must be joined: a process that simply ends may abort
         torch.distributed.destroy_process_group()

@@ -20,14 +20,12 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from vit_tutorial.data import Data, Split, normalise
+from vit_tutorial.data import Data, normalise
 from vit_tutorial.data import augmentation as augmentation_of
 from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.train import precision, runs
-from vit_tutorial.train.runs import Batch
+from vit_tutorial.train.evaluation import Totals, evaluate
 from vit_tutorial.weights.files import History
-
-# ------------------------------------------------------------------------------------------------------ the loop
 
 
 @dataclass
@@ -35,7 +33,7 @@ class Run:
     """What the loop needs; :func:`fit` puts it together."""
 
     model: nn.Module
-    forward: Callable[[Tensor], Tensor]  # the model, compiled and spread over the processes if asked for
+    forward: Callable[[Tensor], Tensor]  # the model, compiled and distributed over the processes if asked for
     average: AveragedModel  # of the weights
     optimizer: torch.optim.Optimizer
     batches: runs.Batches  # of training images
@@ -45,17 +43,17 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """From the first epoch to the last."""
+        """Steps from the first epoch to the last."""
         return self.recipe.epochs * len(self.batches)
 
     @property
     def warmup(self) -> int:
-        """Steps in which the rate grows."""
+        """Steps in which the learning rate grows."""
         return round(self.recipe.warmup_epochs * len(self.batches))
 
 
 def train_epoch(run: Run, epoch: int, show: Callable[[Totals], None]) -> dict[str, float]:
-    """One pass over the training images: the last rate, the mean loss, the accuracy. ``show`` is called each step."""
+    """One pass over the training images: the last learning rate, the mean loss, the accuracy; ``show`` each step."""
     recipe, totals = run.recipe, Totals(run.accelerator)
     run.model.train()
     for step, (images, labels) in enumerate(run.batches.of(epoch), start=epoch * len(run.batches)):
@@ -90,20 +88,22 @@ def fit(
     Args:
         model: images (B, C, H, W), normalised -> logits (B, K). Seed torch before you make it.
         data: train and test splits, and what they are normalised by.
-        recipe: how; each field of :class:`Recipe` has its description there.
+        recipe: how it is trained: see :class:`Recipe`.
         workers: processes that load images; 0 loads in this one.
         out: folder of the state, written after every epoch; None keeps nothing.
         resume: go on from the state in ``out``; without one there, begin.
         progress: show a bar.
-        **changes: fields of the recipe, in place of what it says: ``fit(model, data, epochs=5, learning_rate=3e-3)``.
+        **changes: fields that replace the recipe's: ``fit(model, data, epochs=5, learning_rate=3e-3)``.
 
     Returns:
-        A row an epoch: epoch, rate, loss and accuracy in training, test_loss, test_accuracy, seconds.
+        A row per epoch: epoch, rate, loss and accuracy in training, test_loss, test_accuracy, seconds.
 
     Raises:
-        ValueError: a setting out of its range, or a state of other settings. TypeError: a setting that there isn't.
-        FileExistsError: a run is in ``out``. OSError: ``out`` can't be written.
-        FloatingPointError: the loss or its gradient is no number any more.
+        ValueError: a setting out of its range, or a state of other settings.
+        TypeError: an unknown setting.
+        FileExistsError: a run is in ``out``.
+        OSError: ``out`` can't be written.
+        FloatingPointError: the loss or its gradient became infinite or not a number.
     """
     recipe = _changed(recipe, changes)
     accelerator = Accelerator(mixed_precision="no")  # the device, the processes; autocast in train_epoch does the rest
@@ -111,7 +111,7 @@ def fit(
     batches = runs.Batches(data.train, recipe, augmentation, accelerator, workers)
     store = runs.Store(out, accelerator)
     state = store.read(resume)
-    recipe = precision.settled(recipe, model, data, accelerator, state)
+    recipe = precision.resolved(recipe, model, data, accelerator, state)
     settings = runs.settings(recipe, augmentation, data, model)
 
     model.to(accelerator.device)
@@ -146,8 +146,8 @@ def _changed(recipe: Recipe | None, changes: dict[str, Any]) -> Recipe:
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """AdamW's two groups: matrices and kernels decay; biases, norms, the class token and positions do not.
 
-    Decay pulls towards zero what has no reason to be near it. So do DeiT and timm (``no_weight_decay``) and, by the
-    rule "kernels alone", Google's big_vision.
+    Decay would pull these towards zero, where they have no reason to be. DeiT and timm (``no_weight_decay``) do the
+    same, and so does Google's big_vision, which decays kernels alone.
     """
     decayed: list[nn.Parameter] = []
     free: list[nn.Parameter] = []
@@ -158,7 +158,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
 
 
 def schedule(step: int, *, steps: int, warmup: int) -> float:
-    """The share of the peak rate at ``step`` of ``steps``: up linearly to 1, then down a half cosine to 0.
+    """The share of the peak learning rate at ``step`` of ``steps``: up linearly to 1, then down a half cosine to 0.
 
     ``(step + 1) / warmup``, then ``(1 + cos(pi (step - warmup) / (steps - warmup))) / 2`` (arXiv 1608.03983), as in the
     ViT paper's training on ImageNet (table 3) and in big_vision.
@@ -169,93 +169,32 @@ def schedule(step: int, *, steps: int, warmup: int) -> float:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> float:
-    """Give every group of ``optimizer`` this rate; returns it."""
+    """Set the learning rate of every group of ``optimizer``; returns it."""
     for group in optimizer.param_groups:
         group["lr"] = rate
     return rate
 
 
 def check_finite(loss: Tensor, norm: Tensor, step: int, rate: float) -> None:
-    """Raise FloatingPointError, with what to try, if the loss or the gradient's norm is infinite or no number."""
+    """Raise FloatingPointError, with what to try, if the loss or the gradient's norm is infinite or not a number."""
     if not torch.isfinite(norm + loss.detach()):  # the norm is the same in every process, so all of them stop
         raise FloatingPointError(
-            f"at step {step}, with a rate of {rate:.3g}, the loss is {loss.item():.3g} and its gradient's norm "
-            f"{norm.item():.3g}: try a smaller learning rate, a longer warm-up, a smaller clip or fp32, and look for "
+            f"at step {step}, with a learning rate of {rate:.3g}, the loss is {loss.item():.3g} and the gradient norm "
+            f"{norm.item():.3g}: try a smaller learning rate, a longer warm-up, a smaller clip or fp32, and check for "
             "images that are not finite; the output folder, if there is one, still has the last whole epoch"
         )
 
 
-# --------------------------------------------------------------------------------------------------- evaluation
-
-
-@torch.inference_mode()
-def predict(
-    model: nn.Module,
-    data: Data,
-    *,
-    split: Split = "test",
-    part: slice = slice(None),
-    batch_size: int = 256,
-    workers: int = 0,
-    device: torch.device | str | None = None,
-) -> Batch:
-    """The logits (n, K) and labels (n,) of a split, in its order, without augmentation; ``part`` of it if asked for.
-
-    ``model`` stays where it is and in the mode that it was in; ``device`` is that of its parameters.
-    """
-    images, training = getattr(data, split), model.training
-    rows = torch.arange(len(images))[part]
-    keys = [(0, rows[start : start + batch_size].tolist()) for start in range(0, len(rows), batch_size)]
-    device = device or next(model.parameters()).device
-    model.eval()
-    logits, labels = zip(
-        *((model(normalise(x.to(device), data)), y) for x, y in runs.loader(images, keys, workers=workers)), strict=True
-    )
-    model.train(training)
-    return torch.cat(logits).cpu(), torch.cat(labels)
-
-
-def evaluate(
-    model: nn.Module, data: Data, *, workers: int = 0, accelerator: Accelerator | None = None
-) -> dict[str, float]:
-    """test_loss (in nats, no smoothing) and test_accuracy (0 to 1); with an accelerator, each process takes a share."""
-    rank, processes = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
-    logits, labels = predict(model, data, part=slice(rank, None, processes), workers=workers)
-    totals = Totals(accelerator)
-    totals.add(F.cross_entropy(logits.float(), labels, reduction="sum"), logits, labels)
-    return {f"test_{name}": value for name, value in totals.means().items()}
-
-
-class Totals:
-    """Losses, right answers and images so far."""
-
-    def __init__(self, accelerator: Accelerator | None = None) -> None:
-        self.accelerator = accelerator
-        self.sums = torch.zeros(3, device=accelerator.device if accelerator else "cpu")
-
-    def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
-        """Count a batch: the sum of its losses, its logits (B, K), its labels (B,) or, mixed, (B, K)."""
-        classes = labels.argmax(dim=1) if labels.ndim == 2 else labels  # the larger share counts
-        right = (logits.argmax(dim=1) == classes).sum()
-        self.sums += torch.stack([loss, right, right.new_tensor(len(labels))]).to(self.sums.device)
-
-    def means(self) -> dict[str, float]:
-        """The mean loss and the accuracy, over all processes."""
-        sums = self.accelerator.reduce(self.sums, "sum") if self.accelerator else self.sums
-        loss, right, count = sums.tolist()
-        return {"loss": loss / count, "accuracy": right / count}
-
-
 @contextmanager
 def _progress_bar(steps: int, done: int, shown: bool) -> Iterator[Callable[[History, Totals], None]]:
-    # A log file gets a line every half minute, a person ten a second.
+    # A log file gets a line every half minute, a terminal ten per second.
     interval = 0.1 if sys.stderr.isatty() else 30
     with tqdm(total=steps, initial=done, disable=not shown, unit=" steps", mininterval=interval) as bar:
 
         def show(history: History, totals: Totals) -> None:
             if bar.update():  # True when it was drawn: reading a loss off a GPU costs time
-                loss, right, count = totals.sums.tolist()
-                values = {"loss": f"{loss / count:.3f}", "accuracy": f"{right / count:.1%}"}
+                loss, correct, count = totals.sums.tolist()
+                values = {"loss": f"{loss / count:.3f}", "accuracy": f"{correct / count:.1%}"}
                 if history:
                     values["test"] = f"{history[-1]['test_accuracy']:.1%}"
                 bar.set_postfix(values, refresh=False)

@@ -1,4 +1,4 @@
-"""bfloat16 or float32: whether a machine has instructions for the first, and which of the two is quicker on it."""
+"""Lesson 07: bfloat16 or float32: does the machine have instructions for the first, and which is faster on it?"""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.train import runs
 
 Measured = Literal["fp32", "bf16"]
-FEW, FAR = 8, 4  # images of a first try, which is enough if one precision takes so many times as long as the other
+FEW, FAR = 8, 4  # images in a first try; it is enough if one precision takes FAR times as long as the other
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 by instructions of its own; True for kinds that this doesn't know.
+    """Whether the device multiplies bfloat16 by instructions of its own; True for unknown kinds of devices.
 
-    On a CPU those are AVX512_BF16 or AMX (x86), BF16 (ARM). Environment variables may forbid them to torch
-    (ATEN_CPU_CAPABILITY) and to oneDNN (ONEDNN_MAX_CPU_ISA). On an NVIDIA GPU: from compute capability 8.0.
+    On a CPU those are AVX512_BF16 or AMX (x86), BF16 (ARM). Environment variables may keep torch
+    (ATEN_CPU_CAPABILITY) and oneDNN (ONEDNN_MAX_CPU_ISA) from using them. NVIDIA GPUs have them from compute
+    capability 8.0 on.
     """
     if device.type == "cuda":
         return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
@@ -48,7 +49,7 @@ def has_bf16(device: torch.device) -> bool:
 def step_seconds(
     model: nn.Module, data: Data, batch_size: int, device: torch.device, steps: int = 5
 ) -> dict[Measured, float]:
-    """What a forward and backward pass takes in each precision, in seconds, the median of ``steps``, after one more.
+    """Seconds of a forward and backward pass in each precision: the median of ``steps``, after one to warm up.
 
     A copy of ``model`` is measured; torch's generators are left as they were.
     """
@@ -69,13 +70,13 @@ def step_seconds(
     return {name: statistics.median(taken[1:] or taken) for name, taken in seconds.items()}
 
 
-def settled(
+def resolved(
     recipe: Recipe, model: nn.Module, data: Data, accelerator: Accelerator, state: Mapping[str, Any] | None = None
 ) -> Recipe:
-    """The recipe with "auto" replaced: by what the run in ``state`` has, or by the quicker precision, measured.
+    """The recipe with "auto" replaced: by the precision of the run in ``state``, or by the faster one, measured.
 
-    What was measured is said on stderr, and so is what bf16 costs on a machine without instructions for it. All
-    processes come to the same answer: their times are averaged.
+    The measured times are printed to stderr, also for bf16 on a machine without instructions for it. All processes
+    choose the same precision: their times are averaged.
     """
     if recipe.precision == "auto" and state:
         return replace(recipe, precision=state["settings"]["precision"])
@@ -85,20 +86,20 @@ def settled(
     share = max(recipe.batch_size // accelerator.num_processes, 1)
     images = min(share, FEW)
     fp32, bf16 = _together(step_seconds(model, data, images, accelerator.device, steps=1), accelerator)
-    if not slow and share > FEW and FAR > bf16 / fp32 > 1 / FAR:  # too close for a few images to tell
+    if not slow and share > FEW and FAR > bf16 / fp32 > 1 / FAR:  # too close to decide by a few images
         images = share
         fp32, bf16 = _together(step_seconds(model, data, images, accelerator.device), accelerator)
-    quicker: Measured = "bf16" if bf16 < fp32 else "fp32"
+    faster: Measured = "bf16" if bf16 < fp32 else "fp32"
     measured = f"a step of {images} images takes {1000 * bf16:.3g} ms in bf16 and {1000 * fp32:.3g} ms in fp32"
     if accelerator.is_main_process and slow:
         where = "CPU" if accelerator.device.type == "cpu" else "GPU"
         print(
-            f"precision: torch finds no instructions for bfloat16 on this {where}: {measured}; auto takes {quicker}",
+            f"precision: torch finds no instructions for bfloat16 on this {where}: {measured}; auto takes {faster}",
             file=sys.stderr,
         )
     elif accelerator.is_main_process:
-        print(f"precision: {measured}, so it is {quicker}", file=sys.stderr)
-    return recipe if slow else replace(recipe, precision=quicker)
+        print(f"precision: {measured}, so it is {faster}", file=sys.stderr)
+    return recipe if slow else replace(recipe, precision=faster)
 
 
 def _together(seconds: Mapping[Measured, float], accelerator: Accelerator) -> tuple[float, float]:

@@ -1,8 +1,8 @@
-"""What makes a training run repeatable: the order of the images, chance, and the state on disk.
+"""Lesson 07: what makes a training run repeatable: the order of the images, randomness, and the state on disk.
 
 Nothing random is carried from epoch to epoch. The order of the images is a function of (seed, epoch), an augmentation
-of (seed, epoch, image), dropout of (seed, epoch, process). So a run that was killed goes on from the last epoch's state
-to the very weights of a run that was not, whatever the number of loader workers.
+of (seed, epoch, image), dropout of (seed, epoch, process). So a run that was killed resumes from the last epoch's state
+and ends with the same weights as one that was not, whatever the number of loader workers.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from vit_tutorial.weights import files
 from vit_tutorial.weights.files import History
 
 Batch = tuple[Tensor, Tensor]  # images (B, C, H, W), labels (B,) or, mixed, (B, K)
-State = dict[str, Any]  # what a file has: numbers, texts, tensors, and lists and mappings of them
-VERSION = 2  # of the state: a run of another one doesn't go on to the same weights
+State = dict[str, Any]  # what the file holds: numbers, texts, tensors, and lists and mappings of them
+VERSION = 2  # of what a run draws and in which order: another version ends with other weights
 Key = tuple[int, list[int]]  # which batch: the epoch, and the images' places in their split
 
-# -------------------------------------------------------------------------------------------- order and chance
+# ---------------------------------------------------------------------------------------- order and randomness
 
 
 def seed_of(*words: int) -> int:
-    """One seed from several whole numbers. Zeros at the end don't count: (3, 1) and (3, 1, 0) give the same."""
+    """One seed from several whole numbers. Zeros at the end are ignored: (3, 1) and (3, 1, 0) give the same seed."""
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
 
 
 @contextmanager
-def chance(*words: int) -> Iterator[None]:
-    """Seed torch's generator for the block, and put it back afterwards: dropout must not notice."""
+def seeded(*words: int) -> Iterator[None]:
+    """Seed torch's generator for the block, and restore it afterwards, so that dropout draws the same numbers."""
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(seed_of(*words))
     try:
@@ -52,7 +52,7 @@ def chance(*words: int) -> Iterator[None]:
 
 
 class Order(Sampler[Key]):
-    """Each epoch's batches in an order of its own: this process's share of every global batch, all shares equal."""
+    """The batches of an epoch, in an order of its own: this process's share of each global batch, all shares equal."""
 
     def __init__(self, images: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1) -> None:
         if batch_size > images:
@@ -75,7 +75,7 @@ class Order(Sampler[Key]):
 
 
 class Reader(Dataset[Batch]):
-    """What a :data:`Key` stands for: images and labels, augmented alike in whatever process reads them."""
+    """The images and labels of a :data:`Key`, augmented the same way in whichever process reads them."""
 
     def __init__(self, images: Images, augmentation: Augmentation | None = None, seed: int = 0) -> None:
         self.images, self.augmentation, self.seed = images, augmentation or Augmentation("none"), seed
@@ -89,13 +89,13 @@ class Reader(Dataset[Batch]):
         if each := self.augmentation.each:
             changed = []
             for row, image in zip(rows, images, strict=True):
-                with chance(self.seed, epoch, row):
+                with seeded(self.seed, epoch, row):
                     changed.append(each(image))
             images = torch.stack(changed)
         return images, labels
 
     def drawn(self, epoch: int) -> list[Tensor]:
-        """What happens in an epoch to each image of the split, change by change: (N, ...) each."""
+        """What each change does to each image of the split in an epoch: (N, ...) per change."""
         if self._drawn[0] != epoch:
             tables = []
             for place, change in enumerate(self.augmentation.changes):
@@ -107,7 +107,7 @@ class Reader(Dataset[Batch]):
     def _read(self, rows: list[int]) -> Batch:
         if isinstance(self.images, Images):
             return self.images.batch(torch.tensor(rows))
-        items = [self.images[row][:2] for row in rows]  # any data set of torch's will do
+        items = [self.images[row][:2] for row in rows]  # any torch Dataset will do
         return torch.stack([image for image, _ in items]), torch.tensor([int(label) for _, label in items])
 
 
@@ -120,7 +120,7 @@ def loader(
     workers: int = 0,
     pin_memory: bool = False,
 ) -> DataLoader[Batch]:
-    """The batches of ``order``, an iterable of :data:`Key`, one after the other."""
+    """The batches of ``order``, an iterable of :data:`Key`."""
     return DataLoader(
         Reader(images, augmentation, seed),
         batch_size=None,  # a key is a whole batch
@@ -128,7 +128,7 @@ def loader(
         num_workers=workers,
         persistent_workers=workers > 0,
         pin_memory=pin_memory,
-        generator=torch.Generator(),  # else the workers' seeds come from dropout's generator
+        generator=torch.Generator(),  # otherwise the workers' seeds come from dropout's generator
     )
 
 
@@ -188,7 +188,7 @@ class Store:
 
     Args:
         out: the folder.
-        accelerator: who of the processes writes.
+        accelerator: says which process writes.
     """
 
     def __init__(self, out: str | os.PathLike[str] | None, accelerator: Accelerator) -> None:
@@ -199,11 +199,11 @@ class Store:
         """The state that is there; None where there is none.
 
         Raises:
-            ValueError: nothing to resume from was named, the state is damaged, or the machines see different ones.
+            ValueError: no folder to resume from, a damaged state, or machines that see different ones.
             FileExistsError: there is one, and ``resume`` is False.
         """
         if resume and self.path is None:
-            raise ValueError("resume needs the output folder of the run to go on with")
+            raise ValueError("resume needs out=, the folder of the run")
         state = None
         if self.path and self.path.exists():
             if not resume:
@@ -217,8 +217,11 @@ class Store:
     def restore(self, state: State | None, settings: State, parts: Mapping[str, Any]) -> History:
         """Load ``parts`` from the state; the rows of the epochs that are done.
 
-        Without a state a first one is written, which proves that the folder can be. Raises ValueError for a state of
-        other settings: which; OSError that names the folder.
+        Without a state a first one is written, which shows at once that the folder is writable.
+
+        Raises:
+            ValueError: a state of other settings: which.
+            OSError: the folder can't be written.
         """
         if state is None:
             self.save(settings, parts, [])
@@ -238,13 +241,6 @@ class Store:
 
     def _check(self, before: State, settings: State) -> None:
         folder = self.path and self.path.parent
-        if "version" not in before:  # begun when augmentations drew other numbers, and "None" stood for none
-            if (before["augment"], settings["augment"]) != ("None", "none"):
-                raise ValueError(
-                    f"the run in {folder} was begun by an older version of vit_tutorial, whose augmentation "
-                    f"({before['augment']}) drew other numbers: finish it with that version, or choose another folder"
-                )
-            before = settings | before | {"augment": "none", "mix": before["mix"].replace("None", "none")}
         for name, value in settings.items():
             if before.get(name) != value:
                 raise ValueError(
@@ -259,5 +255,5 @@ def _read_state(path: Path) -> State:
         if not (isinstance(state["settings"], dict) and isinstance(state["history"], list)):
             raise TypeError("no settings, or no history")
     except Exception as error:
-        raise ValueError(f"{path} is no state of a run, or damaged: move it away to begin anew") from error
+        raise ValueError(f"{path} is not the state of a run, or is damaged: move it away to start again") from error
     return state

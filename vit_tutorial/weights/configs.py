@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
-from vit_tutorial.data import Corner, Preprocessing
+from vit_tutorial.data import Corner, CropMode, Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
@@ -282,8 +282,8 @@ def _timm_pixels(about: Json, channels: int) -> Preprocessing:
             f"it cuts pictures by crop_mode={short(mode)}, which Preprocessing can't express: center, squash"
         )
     if mode == "squash" and share == 1:
-        return Preprocessing((height, width), mean, std, "squeeze", interpolation)
-    return Preprocessing((height, width), mean, std, share, interpolation, squeeze=mode == "squash")
+        return Preprocessing((height, width), mean, std, "none", interpolation)
+    return Preprocessing((height, width), mean, std, share, interpolation, squash=mode == "squash")
 
 
 # -------------------------------------------------------------------------------------------------------- transformers
@@ -503,25 +503,25 @@ def _pixels(how: Json, family: Family, channels: int) -> Preprocessing:
             )
     if how.get("ensure_multiple_of", 1) != 1:
         raise ValueError("its preprocessor has ensure_multiple_of, which Preprocessing can't express: give preprocess=")
-    size, crop, squeeze = _resize(how)
+    size, crop, squash = _resize(how)
     mean, std = _scale(how, channels)
     resample = _whole(how["resample"], "resample", 0)
     if resample not in PILLOW:
         raise ValueError(f"its preprocessor has resample={resample}: {PILLOW} are known. Give preprocess=")
-    corner: Corner = "rounded" if isinstance(crop, str) or squeeze else "floored"  # transformers' middle is another
-    return Preprocessing(size, mean, std, crop, PILLOW[resample], squeeze=squeeze, corner=corner)
+    corner: Corner = "rounded" if isinstance(crop, str) or squash else "floored"  # transformers' middle is another
+    return Preprocessing(size, mean, std, crop, PILLOW[resample], squash=squash, corner=corner)
 
 
-def _resize(how: Json) -> tuple[tuple[int, int], float | str, bool]:
+def _resize(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
     """The size that a model gets, the share of the resized picture that it is, and whether that lost its shape."""
     if isinstance(how["size"], dict) and how["size"].keys() == {"shortest_edge"}:
         return _short_side(how)
     resized = _height_width(how["size"], "size")
     if not _flag(how.get("do_center_crop", False), "do_center_crop"):
-        return resized, "squeeze", False
+        return resized, "none", False
     cut = _height_width(how.get("crop_size", resized), "crop_size")
     if cut == resized:
-        return cut, "squeeze", False
+        return cut, "none", False
     share = cut[0] / resized[0]
     # Half a pixel is rounded elsewhere than torchvision does.
     even = all((whole - part) % 2 == 0 and whole > part for whole, part in zip(resized, cut, strict=True))
@@ -532,7 +532,7 @@ def _resize(how: Json) -> tuple[tuple[int, int], float | str, bool]:
     return cut, share, True
 
 
-def _short_side(how: Json) -> tuple[tuple[int, int], float | str, bool]:
+def _short_side(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
     """As :func:`_resize`, of a picture whose shorter side gets a length, before a square is cut out."""
     short = _whole(how["size"]["shortest_edge"], "shortest_edge")
     if not _flag(how.get("do_center_crop", False), "do_center_crop"):

@@ -111,7 +111,7 @@ def load(name: str | os.PathLike[str]) -> Stored:
         if config.num_classes not in (0, len(settings["classes"])):
             raise ValueError(f"{len(settings['classes'])} names for {config.num_classes} classes")
         height, width = settings["image_size"]
-        how = {field: settings[field] for field in ("crop", "interpolation", "squeeze", "corner") if field in settings}
+        how = {field: settings[field] for field in ("crop", "interpolation", "squash", "corner") if field in settings}
         preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]), **how)
         return Stored(config, state, tuple(settings["classes"]), preprocess)
 

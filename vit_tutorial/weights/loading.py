@@ -168,6 +168,11 @@ def _refuse_folder_without_model(path: Path) -> None:
     there = sorted(file.name for file in path.iterdir())
     if "config.json" in there or any(name.startswith(("model.safetensors", "pytorch_model.bin")) for name in there):
         return
+    if "state.pt" in there:
+        raise FileNotFoundError(
+            f"the folder {path} holds a training run without a model: finish it by the same command with --resume, or "
+            "after vt.train.fit, which saves no model, by vt.weights.files.save"
+        )
     weights = [name for name in there if files.is_weights(Path(name))]
     instead = f"; of these files of weights, name one: {files.some(weights)}" if weights else ""
     raise FileNotFoundError(

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from vit_tutorial.data import Preprocessing
+from vit_tutorial.data import CropMode, Preprocessing
 from vit_tutorial.embeddings import Position, sincos_position_embedding
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
@@ -384,7 +384,7 @@ class Source:
     tables: tuple[dict[str, str], ...]
     mend: Callable[[State], tuple[State, list[str]]]
     statistics: tuple[tuple[float, ...], tuple[float, ...]]
-    crop: float | str
+    crop: CropMode
     interpolation: str
     norm_eps: float = 1e-6
     gelu: Gelu = "exact"
@@ -400,11 +400,11 @@ SOURCES = {
     "timm": Source((TIMM,), mend_timm, HALF, 0.9, "bicubic", plain=False),
     "deit": Source((TIMM,), mend_timm, IMAGENET, 0.9, "bicubic", family="timm", plain=False),
     "dino": Source((TIMM,), mend_timm, IMAGENET, 224 / 256, "bicubic", family="timm", plain=False),
-    "huggingface": Source(HF_TABLES, mend_transformers, HALF, "squeeze", "bilinear", norm_eps=1e-12),
+    "huggingface": Source(HF_TABLES, mend_transformers, HALF, "none", "bilinear", norm_eps=1e-12),
     # JAX's GELU is the tanh approximation.
-    "google": Source((GOOGLE,), mend_google, HALF, "squeeze", "bilinear", gelu="tanh"),
+    "google": Source((GOOGLE,), mend_google, HALF, "none", "bilinear", gelu="tanh"),
     "big_vision": Source((BIG_VISION,), mend_google, HALF, 224 / 256, "bilinear", gelu="tanh", family="google"),
-    "vit_tutorial": Source((OURS,), mend_nothing, HALF, "middle", "bicubic"),
+    "vit_tutorial": Source((OURS,), mend_nothing, HALF, "center", "bicubic"),
 }
 # By this name a source is known, whatever stands in front of it.
 ANCHORS = (

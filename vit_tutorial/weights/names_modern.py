@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from vit_tutorial.data import Preprocessing
+from vit_tutorial.data import CropMode, Preprocessing
 from vit_tutorial.embeddings import Grid, ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.patches import Size, as_pair, grid_shape
 from vit_tutorial.variants.modern import ModernConfig, ModernViT, Rotary
@@ -103,7 +103,7 @@ class Family:
     """What a family's tensors don't say."""
 
     statistics: tuple[tuple[float, ...], tuple[float, ...]]
-    crop: float | str = 0.9
+    crop: CropMode = 0.9
     interpolation: str = "bicubic"
     norm_eps: float = 1e-6
     gelu: str = "exact"
@@ -116,10 +116,10 @@ class Family:
 EVA_ROTARY = Rotary("index", temperature=10_000.0, reference=(16, 16))
 FAMILIES = {
     "DINOv2": Family(IMAGENET, 224 / 256, recipe="dino"),
-    "DINOv3": Family(IMAGENET, "squeeze", "bilinear", norm_eps=1e-5, rotary=Rotary()),
+    "DINOv3": Family(IMAGENET, "none", "bilinear", norm_eps=1e-5, rotary=Rotary()),
     "CLIP": Family(OPENAI, 1.0, norm_eps=1e-5),
     "OpenAI's CLIP": Family(OPENAI, 1.0, norm_eps=1e-5, gelu="quick"),
-    "SigLIP": Family(HALF, "squeeze", gelu="tanh", pool="attention"),
+    "SigLIP": Family(HALF, "none", gelu="tanh", pool="attention"),
     "EVA-02": Family(OPENAI, 0.9, rotary=EVA_ROTARY, neighbours=True),
     "EVA": Family(OPENAI, 0.9),
     "BEiT": Family(HALF, 0.9),

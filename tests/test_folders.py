@@ -1,0 +1,339 @@
+"""Folders of images: splits, every kind of pixel, files that are broken, and what is refused."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vit_tutorial import data
+
+
+def save(path, colour=(200, 60, 20), size=(20, 20), mode="RGB", **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, colour).save(path, **options)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Cats are red, dogs are green; the dogs' folder is made first, and hidden files lie about."""
+    root = tmp_path / "pets"
+    for split in ("test", "train"):
+        for name, colour in (("dog", (20, 160, 60)), ("cat", (200, 60, 20))):
+            for i in (2, 10, 1):
+                save(root / split / name / f"{i}.png", (*colour[:2], i))
+            (root / split / name / ".DS_Store").write_bytes(b"not an image")
+            (root / split / name / "Thumbs.db").write_bytes(b"not an image")
+        (root / split / ".ipynb_checkpoints").mkdir()
+        (root / split / ".hidden").write_bytes(b"")
+    return root
+
+
+def test_image_folder(folder):
+    d = data.image_folder(folder, 16)
+    assert (d.name, d.classes, d.image_size, d.in_channels) == ("pets", ("cat", "dog"), (16, 16), 3)
+    assert d.train.labels.tolist() == d.test.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert d.train.images.shape == (6, 3, 16, 16)
+    assert d.train.images[:, 2, 0, 0].tolist() == [1, 10, 2] * 2  # in the order of their names: "1", "10", "2"
+    assert d.train.images[0, :, 5, 5].tolist() == [200, 60, 1]
+    x = d.train.images.double() / 255
+    torch.testing.assert_close(torch.tensor(d.mean).double(), x.mean((0, 2, 3)), rtol=0, atol=1e-6)
+    torch.testing.assert_close(torch.tensor(d.std[:2]).double(), x.std((0, 2, 3), correction=0)[:2], rtol=0, atol=1e-6)
+
+
+def test_load_a_folder(folder):
+    assert data.load(str(folder)).image_size == (64, 64)
+    assert data.load(str(folder), image_size=(8, 12)).image_size == (8, 12)
+    assert len(data.load(str(folder / "train"), test_share=0.4).test) == 2
+
+
+def test_a_folder_called_digits_is_still_a_folder_of_colour_pictures(folder):
+    d = data.image_folder(folder.rename(folder.parent / "digits"), 16)
+    assert (d.name, d.in_channels, len(d.mean), len(d.std)) == ("digits", 3, 3, 3)
+
+
+def test_a_channel_without_spread_can_still_be_normalised(folder):
+    for file in folder.glob("train/*/*.png"):
+        save(file, (0, 0, int(file.stem)))
+    assert min(data.image_folder(folder, 16).std) >= 1 / 255
+
+
+def crop_of(folder, image, size, suffix=".png", **options):
+    """What image_folder makes of one picture, (3, H, W)."""
+    image.save(folder / "train" / "cat" / f"0{suffix}", **options)
+    return data.image_folder(folder, size).train.images[0]
+
+
+def noise(width, height):
+    return np.random.RandomState(0).randint(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("picture", "size", "rows", "columns"),
+    [((20, 20), 20, (0, 20), (0, 20)), ((30, 20), 20, (0, 20), (5, 25)), ((20, 36), (16, 20), (10, 26), (0, 20))],
+)
+def test_crops_the_middle(folder, picture, size, rows, columns):
+    pixels = noise(*picture)
+    expected = torch.from_numpy(pixels).permute(2, 0, 1)[:, slice(*rows), slice(*columns)]
+    assert torch.equal(crop_of(folder, Image.fromarray(pixels), size), expected)
+
+
+def test_resizes_with_antialiasing(folder):
+    fine = (
+        np.indices((64, 64)).sum(0) % 2 * np.uint8(255)
+    )  # a chessboard of single pixels: aliasing shows as black or white
+    assert (crop_of(folder, Image.fromarray(fine.astype(np.uint8)), 9).int() - 128).abs().max() <= 12
+    pixels = noise(40, 40)
+    expected = torch.nn.functional.interpolate(
+        torch.from_numpy(pixels).permute(2, 0, 1)[None].float(), size=(10, 10), mode="bicubic", antialias=True
+    )[0]
+    torch.testing.assert_close(crop_of(folder, Image.fromarray(pixels), 10).float(), expected, rtol=0, atol=2)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 1000), (1000, 3), (333, 77), (7, 11)])
+def test_any_size_goes(folder, size):
+    assert crop_of(folder, Image.new("RGB", size, (9, 8, 7)), (17, 13)).flatten(1).unique(dim=1).tolist() == [
+        [9],
+        [8],
+        [7],
+    ]
+
+
+def half_transparent():
+    picture = Image.new("RGBA", (20, 20), (200, 60, 20, 255))
+    picture.paste((0, 0, 0, 0), (0, 0, 20, 10))
+    return picture
+
+
+def with_palette(alpha):
+    picture = Image.new("P", (20, 20), 1)
+    picture.putpalette([0, 0, 0, 200, 60, 20])
+    if alpha:
+        picture.paste(0, (0, 0, 20, 10))
+        picture.info["transparency"] = 0
+    return picture
+
+
+RED, GREY, WHITE = (200, 60, 20), (100, 100, 100), (255, 255, 255)
+
+
+@pytest.mark.parametrize(
+    ("image", "suffix", "above", "below"),
+    [
+        (Image.new("L", (20, 20), 100), ".png", GREY, GREY),
+        (Image.new("L", (20, 20), 100), ".jpg", GREY, GREY),
+        (Image.new("1", (20, 20), 1), ".png", WHITE, WHITE),
+        (Image.new("LA", (20, 20), (100, 255)), ".png", GREY, GREY),
+        (Image.new("LA", (20, 20), (100, 0)), ".png", WHITE, WHITE),
+        (half_transparent(), ".png", WHITE, RED),
+        (half_transparent(), ".webp", WHITE, RED),
+        (Image.new("RGBA", (20, 20), (0, 0, 0, 51)), ".png", (204, 204, 204), (204, 204, 204)),
+        (with_palette(alpha=False), ".png", RED, RED),
+        (with_palette(alpha=True), ".png", WHITE, RED),
+        (with_palette(alpha=True), ".gif", WHITE, RED),
+        (Image.new("CMYK", (20, 20), (55, 195, 235, 0)), ".jpg", RED, RED),
+        (Image.new("CMYK", (20, 20), (55, 195, 235, 0)), ".tif", RED, RED),
+        (Image.fromarray(np.full((20, 20), 100 * 257, np.uint16)), ".png", GREY, GREY),
+        (Image.fromarray(np.full((20, 20), 100 * 257, np.uint16)), ".tif", GREY, GREY),
+    ],
+    ids=lambda value: f"{value.mode}" if isinstance(value, Image.Image) else None,
+)
+def test_every_kind_of_pixel_becomes_rgb(folder, image, suffix, above, below):
+    options = {"quality": 100} if suffix == ".jpg" else {"lossless": True} if suffix == ".webp" else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pixels = crop_of(folder, image, 20, suffix, **options)
+    torch.testing.assert_close(pixels[:, 2, 10].tolist(), list(above), rtol=0, atol=2)
+    torch.testing.assert_close(pixels[:, 17, 10].tolist(), list(below), rtol=0, atol=2)
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".png"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_turns_pictures_upright(folder, orientation, suffix):
+    upright = np.zeros((16, 16, 3), np.uint8)
+    upright[:8, :8] = 255  # a white corner, and beside it a grey one: no two of the eight orientations look alike
+    upright[:8, 8:] = 100
+    # What a camera held that way would store: the inverse of what EXIF tells a viewer to do.
+    store = {
+        1: lambda a: a,
+        2: np.fliplr,
+        3: lambda a: np.rot90(a, 2),
+        4: np.flipud,
+        5: lambda a: a.transpose(1, 0, 2),
+        6: lambda a: np.rot90(a, 1),
+        7: lambda a: np.rot90(a.transpose(1, 0, 2), 2),
+        8: lambda a: np.rot90(a, -1),
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    pixels = crop_of(folder, Image.fromarray(store(upright).copy()), 16, suffix, exif=exif)
+    torch.testing.assert_close(
+        pixels.permute(1, 2, 0)[::5, ::5].int(), torch.from_numpy(upright)[::5, ::5].int(), rtol=0, atol=12
+    )
+
+
+def truncated(path):
+    Image.fromarray(noise(64, 64)).save(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+BROKEN = {
+    "half.jpg": truncated,
+    "half.png": truncated,
+    "half.webp": truncated,
+    "empty.jpg": lambda path: path.touch(),
+    "page.jpg": lambda path: path.write_text("<html>404</html>"),
+    "IMG_1.HEIC": lambda path: path.write_bytes(b"\0\0\0\x18ftypheic"),
+    "head.png": lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n"),
+    "float.tif": lambda path: Image.new("F", (20, 20), 0.5).save(path),
+    "deep.tif": lambda path: Image.new("I", (20, 20), 70000).save(path),
+    "below.tif": lambda path: Image.new("I", (20, 20), -1).save(path),
+    "bomb.png": lambda path: Image.new("1", (20000, 10000)).save(path),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_names_the_file_that_is_not_an_image(folder, refuses, name):
+    BROKEN[name](folder / "test" / "dog" / name)
+    reason = "8 or 16 bits" if name in ("float.tif", "deep.tif", "below.tif") else name
+    with refuses(ValueError, str(folder / "test" / "dog" / name), reason), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data.image_folder(folder, 16)
+
+
+def test_a_class_is_the_images_in_its_folder_and_below(folder):
+    (folder / "train" / "cat" / "notes.txt").write_text("cats, mostly")
+    (folder / "train" / "notes.txt").write_text("pets")
+    save(folder / "train" / "cat" / "old" / "3.png", (200, 60, 3))
+    d = data.image_folder(folder, 16)
+    assert d.train.labels.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert d.train.images[:4, 2, 0, 0].tolist() == [1, 10, 2, 3]
+
+
+def test_names_all_broken_files_at_once(folder, refuses):
+    for i in range(7):
+        (folder / "train" / "dog" / f"bad{i}.png").touch()
+    with refuses(ValueError, "bad0.png", "bad4.png", "and 2 more") as _:
+        data.image_folder(folder, 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda root: (root / "train" / "bird").mkdir(), ("train/bird", "no images")),
+        (lambda root: save(root / "train" / "bird" / "1.png"), ("'bird'", "only in", "train")),
+        (lambda root: save(root / "test" / "bird" / "1.png"), ("'bird'", "only in", "test")),
+        (lambda root: [f.unlink() for f in (root / "test" / "cat").glob("*.png")], ("test/cat", "no images")),
+        (lambda root: save(root / "train" / "stray.png"), ("train/stray.png", "class")),
+        (lambda root: (root / "train").rename(root / "training"), ("pets/train", "missing")),
+        (lambda root: (root / "test").rename(root / "tests"), ("pets/test", "missing")),
+        (
+            lambda root: [(root / "test").rename(root / "val"), (root / "valid").mkdir()],
+            ("val and valid", "rename the one"),
+        ),
+        (lambda root: save((root / "test").rename(root / "val") / "bird" / "1.png"), ("'bird'", "only in", "pets/val")),
+        (lambda root: (root / "train" / "cat").rename(root / "cat"), ("train", "1 class", "at least 2")),
+        (lambda root: root.rename(root.parent / "moved"), ("pets/train", "missing")),
+    ],
+)
+def test_refuses_a_folder_that_is_not_as_it_should_be(folder, refuses, change, words):
+    change(folder)
+    with refuses(ValueError, *words):
+        data.image_folder(folder, 16)
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "validation"])
+def test_other_names_of_the_test_split(folder, name):
+    before = data.image_folder(folder, 16)
+    (folder / "test").rename(folder / name)
+    after = data.image_folder(folder, 16)
+    assert torch.equal(after.test.images, before.test.images)
+    (folder / "test").mkdir()  # where both are, test is tested on, and it is empty here
+    with pytest.raises(ValueError, match="pets/test"):
+        data.image_folder(folder, 16)
+
+
+# --- one folder of classes, split by a share ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def classes(tmp_path):
+    """20 cats, 11 dogs, 2 newts without splits; each picture's colour is its own."""
+    root = tmp_path / "zoo"
+    for label, (name, n) in enumerate({"cat": 20, "dog": 11, "newt": 2}.items()):
+        for i in range(n):
+            save(root / name / f"{i}.png", (10 * label, 5 * i, 77), size=(8, 8))
+    return root
+
+
+def colours(images):
+    return [tuple(image[:, 0, 0].tolist()) for image in images.images]
+
+
+def test_a_share_of_each_class_is_set_aside(classes):
+    d = data.image_folder(classes, 8, test_share=0.2)
+    assert d.classes == ("cat", "dog", "newt")
+    assert d.train.labels.bincount().tolist() == [16, 9, 1]
+    assert d.test.labels.bincount().tolist() == [4, 2, 1]  # at least one of each
+    everything = colours(d.train) + colours(d.test)
+    assert len(set(everything)) == len(everything) == 33
+    assert sorted(everything) == sorted((10 * c, 5 * i, 77) for c, n in enumerate((20, 11, 2)) for i in range(n))
+    # What is written down is what was set aside, and by chance: not the first ones, nor the same places everywhere.
+    named = [(10 * d.classes.index(file.split("/")[0]), 5 * int(file.split("/")[1][:-4]), 77) for file in d.test_files]
+    assert named == colours(d.test)
+    places = {name: [int(f.split("/")[1][:-4]) for f in d.test_files if f.startswith(name)] for name in ("cat", "dog")}
+    assert places["cat"] != [0, 1, 2, 3]
+    x = d.train.images.double() / 255
+    torch.testing.assert_close(torch.tensor(d.mean).double(), x.mean((0, 2, 3)), rtol=0, atol=1e-6)
+
+
+def test_the_same_pictures_are_set_aside_each_time(classes):
+    first = data.image_folder(classes, 8, test_share=0.2)
+    np.random.seed(99)
+    assert data.image_folder(classes, 8, test_share=0.2).test_files == first.test_files
+    assert data.image_folder(classes, 8, test_share=0.5).test_files != first.test_files
+    assert data.image_folder(classes, 8, test_share=0.999).train.labels.bincount().tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("test_share", [None, 0.2])
+def test_each_picture_is_decoded_once(folder, monkeypatch, test_share):
+    opened, original = [], Image.open
+
+    def count(file, *rest):
+        opened.append(file)
+        return original(file, *rest)
+
+    monkeypatch.setattr(Image, "open", count)
+    where = folder if test_share is None else folder / "train"
+    d = data.image_folder(where, 16, test_share)
+    assert len(opened) == len(set(opened)) == len(d.train) + len(d.test)
+
+
+def test_a_broken_picture_is_named_whichever_split_it_fell_into(classes, refuses):
+    for file in classes.glob("*/0.png"):
+        file.write_bytes(b"not an image")
+    with refuses(ValueError, "cat/0.png", "dog/0.png", "newt/0.png"):
+        data.image_folder(classes, 8, test_share=0.2)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.2, 1.5, float("nan")])
+def test_refuses_a_share_that_leaves_nothing(classes, refuses, share):
+    with refuses(ValueError, "test_share", str(share), "0.2"):
+        data.image_folder(classes, 8, test_share=share)
+
+
+def test_refuses_what_can_t_be_split(classes, folder, refuses):
+    with refuses(ValueError, "pets has splits", "leave the test share (0.2) out", "or split"):
+        data.image_folder(folder, 8, test_share=0.2)
+    with refuses(ValueError, "zoo/train", "missing", "--test-share 0.2"):
+        data.image_folder(classes, 8)
+    (classes / "newt" / "1.png").unlink()
+    with refuses(ValueError, "zoo/newt", "one image", "at least 2"):
+        data.image_folder(classes, 8, test_share=0.2)
+
+
+def test_a_class_called_train_is_no_split(classes):
+    (classes / "dog").rename(classes / "train")  # toy trains
+    assert data.image_folder(classes, 8, test_share=0.2).classes == ("cat", "newt", "train")

@@ -1,0 +1,99 @@
+"""Lesson 07: labelled images in memory, the two splits of a data set, and what they are normalised by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from vit_tutorial.data import augment
+
+Split = Literal["train", "test"]
+
+
+class Images(Dataset[tuple[Tensor, int]]):
+    """Labelled images of one size, held in memory. An item is (image (C, H, W) float32 in [0, 1], label).
+
+    Args:
+        images: (N, C, H, W), uint8.
+        labels: (N,), int64.
+        white: the whole number that stands for 1.0: 255, or 16 for digits.
+        masks: (N, H, W), bool, True on the pixels of what the label names; shapes have them, the others None.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor, *, white: int = 255, masks: Tensor | None = None) -> None:
+        self.images, self.labels, self.white, self.masks = images, labels, white, masks
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.images[index].float() / self.white, int(self.labels[index])
+
+    def batch(self, index: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Many items at once, by default all: images (B, C, H, W) float32 in [0, 1], labels (B,) int64."""
+        return self.images[index].float() / self.white, self.labels[index]
+
+    def part(self, chosen: Tensor) -> Images:
+        """The images where ``chosen``, (N,) bool, is True, in their order."""
+        masks = None if self.masks is None else self.masks[chosen]
+        return Images(self.images[chosen], self.labels[chosen], white=self.white, masks=masks)
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set: its two splits, and what a model and its normalisation need to know, (x - mean) / std."""
+
+    name: str
+    train: Images
+    test: Images
+    classes: tuple[str, ...]
+    image_size: tuple[int, int]  # (H, W)
+    in_channels: int
+    mean: tuple[float, ...]  # one per channel
+    std: tuple[float, ...]
+    augment: str = augment.ALL  # what "default" stands for in :func:`augmentation`
+    test_files: tuple[str, ...] = ()  # of a folder of classes: those set aside to test on, as class/name
+
+
+def channel_statistics(train: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel over all pixels, with 1.0 as white: (C,) each; std is above 0."""
+    means, stds = [], []
+    for channel in train.images.unbind(1):  # (N, H, W)
+        share = torch.bincount(channel.flatten(), minlength=256).double() / channel.numel()
+        level = torch.arange(256, dtype=torch.float64) / train.white
+        means.append(float(share @ level))
+        # A constant channel has a standard deviation of 0, by which nothing can be divided.
+        stds.append(max(float(share @ (level - means[-1]) ** 2) ** 0.5, 1 / train.white))
+    return tuple(means), tuple(stds)
+
+
+def hold_out(data: Data, share: float, seed: int = 0) -> Data:
+    """The same data with a share of each class's training images, chosen at random, in place of its test split.
+
+    This is a validation split: choose on it, because an accuracy on the images you chose by looks better than it is.
+
+    Args:
+        data: whose training images are split.
+        share: of each class, in (0, 1), rounded to whole images.
+        seed: another seed holds out other images.
+
+    Raises:
+        ValueError: a share outside (0, 1), or one that leaves a class without an image on either side.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"share must be above 0 and below 1, got {share}: 0.1 holds out every tenth image")
+    labels, random = data.train.labels, np.random.RandomState(seed)
+    held = torch.zeros(len(labels), dtype=torch.bool)
+    for label, name in enumerate(data.classes):
+        places = np.flatnonzero((labels == label).numpy())
+        count = round(share * len(places))
+        if not 0 < count < len(places):
+            raise ValueError(f"{share} of the {len(places)} training images of class {name!r} is {count} to hold out")
+        held[torch.from_numpy(random.permutation(places)[:count])] = True
+    splits = (data.train.part(~held), data.train.part(held))
+    return replace(data, train=splits[0], test=splits[1])

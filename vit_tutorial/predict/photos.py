@@ -1,0 +1,75 @@
+"""Which files the command line means, and reading them a few ahead of the model."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vit_tutorial.data import Preprocessing, images_in, open_photo
+
+THREADS = min(os.cpu_count() or 1, 8)  # that read photographs; each may hold a whole one, 36 MB for 12 megapixels
+
+
+def find(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The image files that files, folders and patterns stand for.
+
+    Args:
+        names: files, taken as they are, whatever they are called; folders, for the images in them and below
+            (:func:`vit_tutorial.data.images_in`); patterns as ``glob`` knows them, for shells that don't expand them.
+
+    Returns:
+        The files, in the order of the names, those of a folder or a pattern sorted; and a line for each name that
+        stands for no file.
+    """
+    files: list[str] = []
+    wrong: list[str] = []
+    for name in names:
+        # pathlib's equivalents don't take absolute patterns, match hidden files, and raise for a name that is too long.
+        found = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))  # noqa: PTH110, PTH207
+        if not found:
+            wrong.append(f"{name} was not found")
+        for match in found:
+            inside = [str(file) for file in images_in(Path(match))] if Path(match).is_dir() else [match]
+            files += inside
+            if not inside:
+                wrong.append(f"{match} holds no images (.jpg, .png, .webp, ...)")
+    return files, wrong
+
+
+def read(
+    files: Iterable[str], preprocess: Preprocessing, ahead: int
+) -> Generator[tuple[str, Tensor | ValueError], None, None]:
+    """Each file with its image, (1, C, H, W) normalised, or with what is wrong with it, in the order of ``files``.
+
+    Several threads read; at most ``ahead`` images wait in memory.
+    """
+
+    def one(path: str) -> Tensor | ValueError:
+        try:
+            return preprocess(open_photo(path))
+        except Exception as error:  # whatever it is, it concerns this file alone
+            text = " ".join(str(error).split()) or type(error).__name__
+            return ValueError(text if path in text else f"{path} can't be used ({text})")
+
+    rest = iter(files)
+    waiting: deque[tuple[str, Future[Tensor | ValueError]]] = deque()
+    # Without this, each thread would start threads of torch's own, which take the cores from the model's.
+    pool = ThreadPoolExecutor(THREADS, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        for path in islice(rest, ahead):
+            waiting.append((path, pool.submit(one, path)))
+        while waiting:
+            path, future = waiting.popleft()
+            yield path, future.result()
+            for following in islice(rest, 1):
+                waiting.append((following, pool.submit(one, following)))
+    finally:
+        pool.shutdown(cancel_futures=True)

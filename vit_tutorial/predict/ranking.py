@@ -1,0 +1,62 @@
+"""A model's predictions: the most likely classes of each image, with their probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from vit_tutorial.weights.files import Trained
+
+Ranked: TypeAlias = list[tuple[str, float]]  # (class, probability), the most likely first
+
+
+class Prediction(NamedTuple):
+    """What the model predicts for one photograph."""
+
+    file: str
+    image: Tensor  # (1, C, H, W), normalised: the model's input
+    ranked: Ranked
+
+
+def best_device() -> torch.device:
+    """CUDA's or Apple's GPU, if torch finds one, else the CPU."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def predictions(
+    images: Iterable[tuple[str, Tensor | ValueError]], trained: Trained, *, top: int, batch_size: int
+) -> Iterator[Prediction | ValueError]:
+    """The model's prediction for each of the images, or what was wrong with it, in their order.
+
+    Args:
+        images: files, each with its image (1, C, H, W), normalised, as :func:`read` gives them.
+        trained: the model, on the device that it is to run on, and the names of its classes.
+        top: how many classes; all of them if there are fewer.
+        batch_size: how many images the model gets at a time.
+    """
+    images = iter(images)
+    while chunk := list(islice(images, batch_size)):
+        good = [image for _, image in chunk if isinstance(image, Tensor)]
+        ranked = iter(rank(trained, torch.cat(good), top) if good else ())
+        for file, image in chunk:
+            yield Prediction(file, image, next(ranked)) if isinstance(image, Tensor) else image
+
+
+@torch.inference_mode()
+def rank(trained: Trained, images: Tensor, top: int) -> list[Ranked]:
+    """The ``top`` most likely classes of each of the images, (B, C, H, W) normalised; among equal ones the first."""
+    device = next(trained.model.parameters()).device
+    probabilities = trained.model(images.to(device)).softmax(dim=-1).cpu()  # (B, K)
+    best, order = (x[:, :top].tolist() for x in probabilities.sort(descending=True, stable=True))  # (B, top)
+    return [
+        [(trained.classes[index], value) for index, value in zip(indices, values, strict=True)]
+        for indices, values in zip(order, best, strict=True)
+    ]

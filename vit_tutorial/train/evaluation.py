@@ -1,0 +1,70 @@
+"""Lesson 07: what a model predicts for a split, and how well: the loss and the accuracy."""
+
+from __future__ import annotations
+
+import torch
+from accelerate import Accelerator  # type: ignore[import-untyped]
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vit_tutorial.data import Data, Split, normalise
+from vit_tutorial.train import runs
+from vit_tutorial.train.runs import Batch
+
+
+@torch.inference_mode()
+def predict(
+    model: nn.Module,
+    data: Data,
+    *,
+    split: Split = "test",
+    part: slice = slice(None),
+    batch_size: int = 256,
+    workers: int = 0,
+    device: torch.device | str | None = None,
+) -> Batch:
+    """The logits (n, K) and labels (n,) of a split, or of ``part`` of it, in its order, without augmentation.
+
+    ``model`` stays on its device and in its mode; ``device``: where images go, by default that of its parameters.
+    """
+    images, training = getattr(data, split), model.training
+    rows = torch.arange(len(images))[part]
+    keys = [(0, rows[start : start + batch_size].tolist()) for start in range(0, len(rows), batch_size)]
+    device = device or next(model.parameters()).device
+    model.eval()
+    logits, labels = zip(
+        *((model(normalise(x.to(device), data)), y) for x, y in runs.loader(images, keys, workers=workers)), strict=True
+    )
+    model.train(training)
+    return torch.cat(logits).cpu(), torch.cat(labels)
+
+
+def evaluate(
+    model: nn.Module, data: Data, *, workers: int = 0, accelerator: Accelerator | None = None
+) -> dict[str, float]:
+    """test_loss (in nats, no smoothing) and test_accuracy (0 to 1); with an accelerator, each process takes a share."""
+    rank, processes = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
+    logits, labels = predict(model, data, part=slice(rank, None, processes), workers=workers)
+    totals = Totals(accelerator)
+    totals.add(F.cross_entropy(logits.float(), labels, reduction="sum"), logits, labels)
+    return {f"test_{name}": value for name, value in totals.means().items()}
+
+
+class Totals:
+    """Losses, correct predictions and images so far."""
+
+    def __init__(self, accelerator: Accelerator | None = None) -> None:
+        self.accelerator = accelerator
+        self.sums = torch.zeros(3, device=accelerator.device if accelerator else "cpu")
+
+    def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
+        """Add a batch: the sum of its losses, its logits (B, K), its labels (B,) or, mixed, (B, K)."""
+        classes = labels.argmax(dim=1) if labels.ndim == 2 else labels  # the larger share counts
+        correct = (logits.argmax(dim=1) == classes).sum()
+        self.sums += torch.stack([loss, correct, correct.new_tensor(len(labels))]).to(self.sums.device)
+
+    def means(self) -> dict[str, float]:
+        """The mean loss and the accuracy, over all processes."""
+        sums = self.accelerator.reduce(self.sums, "sum") if self.accelerator else self.sums
+        loss, correct, count = sums.tolist()
+        return {"loss": loss / count, "accuracy": correct / count}
