@@ -361,7 +361,7 @@ def sizes(ours: State, biased: list[str]) -> dict[str, Any]:
     head, hidden = ours.get("head.weight"), ours["blocks.0.mlp.fc2.weight"].shape[-1]
     rows = ours.get("blocks.0.attention.bias")
     if not biased and rows is not None:  # our own file
-        biased = ["q", "k", "v"] if len(rows) == 3 else ["q", "v"]
+        biased = ["q", "v"]
     fields: dict[str, Any] = {
         "patch_size": P if P == Q else (P, Q),
         "in_channels": C,
