@@ -790,7 +790,8 @@ def test_back_to_timm(case):
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in TRANSFORMERS if "shared" not in c and ("classifier" not in c or "DINOv2" in c)]
+    "case",  # a bias that is read as zeros is written as zeros: a config without it has no place for it
+    [c for c in TRANSFORMERS if not re.search("shared|one by one", c) and ("classifier" not in c or "DINOv2" in c)],
 )
 def test_back_to_transformers(case, tmp_path, refuses):
     theirs = transformers_peer(case).float()
