@@ -151,7 +151,9 @@ def test_the_autoencoder_s_encoder_sees_nothing_of_what_is_hidden():
     assert torch.equal(model.predict_patches(images, hidden), model.predict_patches(others, hidden))
     with torch.no_grad():
         other[~hidden] += 0.1
-    assert not torch.equal(model.predict_patches(images, hidden), model.predict_patches(vt.unpatchify(other, 4, (16, 16)), hidden))
+    assert not torch.equal(
+        model.predict_patches(images, hidden), model.predict_patches(vt.unpatchify(other, 4, (16, 16)), hidden)
+    )
 
 
 def test_normalised_patches_have_mean_0_and_standard_deviation_1():

@@ -337,7 +337,7 @@ def _take(state: State, name: str) -> Tensor:
 
 
 def _join_biases(state: State, start: str) -> None:
-    """q's and v's biases as rows; else all three in one, an absent one as zeros."""
+    """The biases of q and v as rows; or those of all three in one, an absent one as zeros."""
     found = {part: state.pop(f"{start}{part}.bias") for part in "qkv" if f"{start}{part}.bias" in state}
     if list(found) == ["q", "v"]:
         state[f"{start}bias"] = torch.stack(list(found.values()))
