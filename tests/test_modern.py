@@ -120,6 +120,13 @@ def test_the_fused_pass_the_steps_and_the_maps_agree(part):
         model.attention_maps(x, [2])
 
 
+@pytest.mark.parametrize("part", ["rotary", "position bias"])
+def test_a_block_without_its_tokens_places_is_refused(part, refuses):
+    model = model_of(**PARTS[part])
+    with refuses(ValueError, "where its tokens are", "model.blocks_for(images)"):
+        model.blocks(model.embed(images()))
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_every_tensor_matters_and_every_count_is_right(part):
     model = model_of(**PARTS[part])

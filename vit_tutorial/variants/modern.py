@@ -34,9 +34,9 @@ Norm = Literal["layer", "rms"]
 
 @dataclass(frozen=True)
 class Rotary:
-    """How a patch's place turns its queries and keys (RoPE, arXiv 2104.09864, in two dimensions).
+    """How a patch's place rotates its query and key (RoPE, arXiv 2104.09864, in two dimensions).
 
-    Of a head's d / 2 pairs of numbers, half turn with the row and half with the column: pair k of d / 4 by
+    Of a head's d / 2 pairs of numbers, half rotate with the row and half with the column: pair k of d / 4 by
     ``coordinate / temperature ** (4 k / d)`` radians. Coordinates are "centred", from -2 pi at an edge of the image to
     2 pi at the other, whatever its size (DINOv3, arXiv 2508.10104), or an "index", 0, 1, 2, ... (EVA-02, 2303.11331).
 
@@ -58,7 +58,7 @@ class Rotary:
             object.__setattr__(self, "reference", tuple(self.reference))
 
     def angles(self, grid: Grid, head_dim: int, like: Tensor) -> Tensor:
-        """By how much each pair of numbers turns at each patch, in radians: (N, d / 2)."""
+        """The angle of each pair of numbers at each patch, in radians: (N, d / 2)."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         steps = [torch.arange(side, dtype=dtype, device=like.device) for side in grid]
         if self.coordinates == "centred":
@@ -82,7 +82,7 @@ class ModernConfig(ViTConfig):
     """
 
     gelu: Activation = "exact"  # type: ignore[assignment]  # more choices; "quick" is x * sigmoid(1.702 x), OpenAI's CLIP
-    pool: Pooling = "cls"  # type: ignore[assignment]  # "attention": a learned query asks all patches (SigLIP's MAP head)
+    pool: Pooling = "cls"  # type: ignore[assignment]  # "attention": a learned query attends to all patches (SigLIP's MAP head)
     class_token: bool = True
     registers: int = 0  # tokens without a place or a task, after the class token (arXiv 2309.16588)
     pre_norm: bool = False  # a norm before the first block; the patch embedding has no bias then (CLIP)
@@ -94,7 +94,7 @@ class ModernConfig(ViTConfig):
     gated: bool = False  # MLP: silu(x W1) * (x W2) in place of gelu(x W1) (SwiGLU, arXiv 2002.05202)
     mlp_norm: bool = False  # a norm before the MLP's second layer (EVA-02, BEiT-3)
     rotary: Rotary | None = None
-    position_bias: bool = False  # a learned number a head for each distance of two patches (BEiT, arXiv 2106.08254)
+    position_bias: bool = False  # a learned number per head and relative offset of two patches (BEiT, arXiv 2106.08254)
     final_norm: bool = True  # after the last block
     pool_prefix: bool = False  # whether class token and registers take part in "mean" and "attention"
     pool_norm: bool = False  # a norm after pooling
@@ -114,7 +114,7 @@ class ModernConfig(ViTConfig):
         if isinstance(self.rotary, dict):  # as JSON has it
             object.__setattr__(self, "rotary", Rotary(**self.rotary))
         if not isinstance(self.registers, int) or self.registers < 0:
-            raise ValueError(f"registers must be a whole number from 0, got {self.registers!r}")
+            raise ValueError(f"registers must be an int, 0 or more, got {self.registers!r}")
         if not self.class_token and "cls" in self.pool:
             raise ValueError(f"pool={self.pool!r} reads the class token: class_token=True, or pool='mean'")
         if self.rotary is not None and self.head_dim % 4:
@@ -204,10 +204,10 @@ class ModernEmbeddings(Embeddings):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the pairs (i, i + d / 2) of queries or keys (..., T, d) by angles whose cos and sin are (T, d / 2)."""
+    """Rotate the pairs (i, i + d / 2) of queries or keys (..., T, d) by angles whose cos and sin are (T, d / 2)."""
     a, b = x.chunk(2, dim=-1)  # (..., T, d/2) each
-    turned = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)  # (..., T, d)
-    return turned.to(x.dtype)
+    rotated = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)  # (..., T, d)
+    return rotated.to(x.dtype)
 
 
 def position_bias_index(grid: Grid, device: torch.device | None = None) -> Tensor:
@@ -309,7 +309,7 @@ class ModernMLP(MLP):
 
 
 class LayerScale(nn.Module):
-    """Each of D numbers times its own learned factor: a new block begins close to doing nothing."""
+    """Each of D numbers times its own learned factor: a new block starts close to the identity."""
 
     def __init__(self, dim: int, start: float) -> None:
         super().__init__()
@@ -366,7 +366,7 @@ class PlacedBlock(NamedTuple):
 
 
 class AttentionPool(nn.Module):
-    """One learned query, the probe, asks all tokens; then an MLP with its shortcut: (B, S, D) -> (B, D).
+    """One learned query, the probe, attends to all tokens; then an MLP with its shortcut: (B, S, D) -> (B, D).
 
     Multihead attention pooling (arXiv 2106.04560, SigLIP's head).
     """
