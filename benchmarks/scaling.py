@@ -112,7 +112,7 @@ def predict(name: str) -> None:
         raise SystemExit("the next size has run already: it can't be foretold any more")
     macs, losses = measured(name)
     ahead = vt.count_macs(config_of("together", NEXT))
-    found = scaling.foretell(macs, losses, ahead / 1e6)
+    found = scaling.predict(macs, losses, ahead / 1e6)
     foretold = {
         "data": name,
         "size": NEXT,

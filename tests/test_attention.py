@@ -110,6 +110,21 @@ def test_the_weights_are_those_of_the_forward_pass(B, T, heads, d):
     same(weights.sum(dim=-1), torch.ones(B, heads, T, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])  # the fused kernel, and the steps
+def test_a_variant_s_bias_is_added_to_the_scores_before_the_softmax(dtype):
+    class Biased(MultiHeadSelfAttention):
+        def score_bias(self, q, bias):
+            return bias.to(q.dtype)
+
+    layer, x, bias = randomise(Biased(8, 2)).to(dtype), torch.randn(3, 5, 8).to(dtype), 3 * double(2, 5, 5)
+    q, k, v = layer.split_heads(x)
+    weights = (q.double() @ k.double().mT / 2 + bias).softmax(dim=-1)  # 2: the root of 4
+    close = partial(assert_close, rtol=0, atol=1e-12 if dtype == torch.float64 else 0.05)
+    close(layer.attention_weights(x, bias).double(), weights)
+    merged = (weights @ v.double()).transpose(1, 2).flatten(2)
+    close(layer(x, bias).double(), layer.double().proj(merged))
+
+
 def test_split_heads_takes_rows_q_k_v_head_by_head():
     layer = MultiHeadSelfAttention(6, 2)
     x = torch.randn(1, 4, 6)

@@ -1,8 +1,11 @@
 """Lesson 08: every explanation in closed form, against a loop from its paper, and the faults of well-known code."""
 
 import math
+from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from itertools import product
+from typing import get_args
 
 import pytest
 import torch
@@ -13,6 +16,9 @@ from torch.testing import assert_close
 
 from vit_tutorial import ViT, ViTConfig, data, load, sincos_position_embedding
 from vit_tutorial.analysis import explain
+from vit_tutorial.variants.hybrid import ConvStem, ResNetStem
+from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
+from vit_tutorial.variants.positions import Kind, Place, PositionViT
 
 same = partial(assert_close, rtol=0, atol=1e-12)
 double = partial(torch.randn, dtype=torch.float64)
@@ -271,9 +277,11 @@ def test_relevance_matrix_multiplies_later_layers_from_the_left():
     assert not torch.equal(ours, (eye + first) @ (eye + second))
 
 
-TINY = ViTConfig(
-    image_size=(8, 12), patch_size=4, in_channels=2, num_classes=5, dim=12, depth=3, num_heads=3, mlp_dim=16
-)  # 2 rows, 3 columns
+SHAPE = {
+    **{"image_size": (8, 12), "patch_size": 4, "in_channels": 2, "num_classes": 5},  # 2 rows, 3 columns
+    **{"dim": 12, "depth": 3, "num_heads": 3, "mlp_dim": 16},
+}
+TINY = ViTConfig(**SHAPE)
 
 
 def tiny(**changes):
@@ -321,6 +329,77 @@ def test_relevance_equals_autograd_on_a_model_written_by_hand(pool):
         expected = R[0, 1:] if pool == "cls" else (R - torch.eye(N)).mean(dim=0)
         same(picture.flatten(), expected)
         assert picture.max() > 1e-3
+
+
+VARIANTS = {
+    "plain": ViT(TINY),
+    "mean": ViT(replace(TINY, pool="mean")),
+    "distilled": ViT(replace(TINY, pool="distilled")),
+    "hybrid, convolutions": ViT(replace(TINY, stem=ConvStem(((6, 3, 2), (8, 3, 2))))),
+    "hybrid, ResNet": ViT(replace(TINY, stem=ResNetStem((1,), width=32))),
+    **{
+        f"positions: {kind}, {place}": PositionViT(TINY, kind, place)
+        for kind, place in product(get_args(Kind), get_args(Place))
+        if (kind, place) != ("relative", "once") and (kind != "none" or place == "once")
+    },
+    "relative, mean": PositionViT(replace(TINY, pool="mean"), "relative", "every layer"),
+    **{
+        f"modern: {name}": ModernViT(ModernConfig(**SHAPE | parts))
+        for name, parts in {
+            "nothing new": {},
+            "rotary": {"rotary": Rotary(), "position": "none"},
+            "rotary by index, registers": {"rotary": Rotary("index", 10_000.0, (3, 4), 1.0), "registers": 2},
+            "position bias": {"position": "none", "position_bias": True},
+            "rotary and position bias": {"position": "none", "position_bias": True, "rotary": Rotary()},
+            "norms of q and k": {"qk_norm": True},
+            "norm before the projection": {"attention_norm": True, "norm": "rms"},
+            "registers": {"registers": 3, "pool": "cls+mean"},
+            "gated": {"gated": True, "mlp_norm": True, "k_bias": False},
+            "attention pooling": {"pool": "attention", "class_token": False, "pool_heads": 2},
+            "attention pooling of all": {"pool": "attention", "pool_prefix": True, "registers": 1},
+            **ARCHITECTURES,
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_s_maps_and_relevance_equal_autograd_on_attention_written_out(monkeypatch, variant):
+    """What takes the kernel's place sees what the forward pass gives it: q and k as they are, and the bias."""
+    model = randomise(VARIANTS[variant]).double().eval()
+    images, classes = images_for(model), torch.tensor([4, 0, 2])
+    maps, ours = model.attention_maps(images), explain.relevance(model, images, classes)
+    y, weights = model(images), []
+
+    def written_out(q, k, v, attn_mask=None, dropout_p=0.0):
+        scores = torch.einsum("bhtd,bhsd->bhts", q, k) / math.sqrt(q.shape[-1])
+        weights.append((scores if attn_mask is None else scores + attn_mask).softmax(dim=-1))
+        return torch.einsum("bhts,bhsd->bhtd", weights[-1], v)
+
+    monkeypatch.setattr(import_module("vit_tutorial.attention"), "scaled_dot_product_attention", written_out)
+    by_steps = model(images)
+    same(by_steps, y)
+    gradients = torch.autograd.grad(by_steps.gather(1, classes[:, None]).sum(), weights)
+    same(torch.stack(list(maps.values())), torch.stack(weights))
+
+    R = relevance_by_the_paper([w.detach() for w in weights], gradients)
+    prefix = model.config.prefix_tokens
+    if model.config.pool in ("mean", "attention"):
+        expected = (R - torch.eye(R.shape[-1]))[:, prefix:, prefix:].mean(dim=1)
+    else:
+        expected = R[:, 0, prefix:]
+    same(ours, expected.reshape(3, *GRID))
+    assert ours.max() > 1e-3
+
+
+@pytest.mark.parametrize("variant", ["positions: 2d, every layer", "relative, mean", "modern: rotary", "modern: beit"])
+def test_a_variant_s_maps_stop_at_the_last_layer_asked_for(variant):
+    model, run = VARIANTS[variant], []
+    hooks = [block.register_forward_hook(lambda *_: run.append(1)) for block in model.blocks]
+    model.float().attention_maps(images_for(model).float(), [1])
+    for hook in hooks:
+        hook.remove()
+    assert len(run) == 1
 
 
 def test_step_by_step_gives_what_the_fused_kernel_gives():

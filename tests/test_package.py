@@ -89,7 +89,7 @@ SIGNATURES = {
     "Embeddings": "image_size patch_size in_channels dim * position='learned' dropout=0.0",
     "sincos_position_embedding": "grid dim",
     "resize_position_embedding": "position old_grid new_grid * prefix_tokens=1 recipe='timm'",
-    "attention": "q k v",
+    "attention": "q k v bias=None",
     "MultiHeadSelfAttention": "dim num_heads * qkv_bias=True attention_dropout=0.0 dropout=0.0",
     "MLP": "dim hidden_dim * dropout=0.0 gelu='exact'",
     "DropPath": "p",

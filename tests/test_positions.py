@@ -9,7 +9,7 @@ from timm.layers.pos_embed_rel import RelPosBias, gen_relative_position_index
 
 import vit_tutorial as vt
 from vit_tutorial.variants import positions
-from vit_tutorial.variants.positions import GridPosition, PositionViT, RelativeBias, offsets
+from vit_tutorial.variants.positions import GridPosition, PositionViT, RelativeBias, relative_position_index
 
 CONFIG = vt.ViTConfig(
     image_size=(8, 12), patch_size=4, in_channels=1, num_classes=3, dim=16, depth=3, num_heads=2, mlp_dim=24
@@ -101,22 +101,23 @@ def test_the_order_of_patches_counts_where_places_are_told(kind, place):
 
 @pytest.mark.parametrize(("kind", "place"), WAYS)
 def test_maps_are_those_that_the_forward_pass_uses(kind, place):
-    """Values of one make any weights that sum to 1 give one; a value at one token reads that token's weight."""
     model = filled(PositionViT(CONFIG, kind, place))
     images = torch.randn(1, 1, 8, 12, dtype=torch.float64)
     seen = []
     block = model.blocks[1]
     block.attention.register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
+    model(images)
+    ((x, out),) = seen
     maps = model.attention_maps(images, layers=[1])[1]  # (1, h, T, T)
-    (x, out), *_ = seen
+    assert len(seen) == 1  # the layer's own attention doesn't run again: only its weights are computed
     v = block.attention.split_heads(x)[2]  # (1, h, T, d)
     by_hand = block.attention.proj((maps @ v).transpose(1, 2).flatten(2))
     assert torch.allclose(out, by_hand, rtol=0, atol=1e-10)
 
 
 @given(st.integers(1, 4), st.integers(1, 4))
-def test_offsets_number_the_ways_from_patch_to_patch(rows, columns):
-    index = offsets((rows, columns))
+def test_the_index_numbers_the_offsets_from_patch_to_patch(rows, columns):
+    index = relative_position_index((rows, columns))
     places = [(row, column) for row in range(rows) for column in range(columns)]
     ways = [[(b[0] - a[0], b[1] - a[1]) for b in places] for a in places]
     flat = [way for line in ways for way in line]
@@ -142,7 +143,7 @@ def test_a_relative_bias_sees_offsets_alone_and_begins_at_zero():
 @pytest.mark.parametrize("grid", [(2, 3), (3, 2), (4, 4)])
 def test_the_relative_bias_is_beits(grid):
     """It counts the way from the other end in timm, and keeps the class token's three numbers in the same order."""
-    assert torch.equal(offsets(grid), gen_relative_position_index(grid).T)
+    assert torch.equal(relative_position_index(grid), gen_relative_position_index(grid).T)
     theirs, ours = RelPosBias(grid, num_heads=2, prefix_tokens=1), RelativeBias(grid, 2)
     torch.nn.init.normal_(theirs.relative_position_bias_table)
     table = theirs.relative_position_bias_table.detach().T  # (h, ways + 3)

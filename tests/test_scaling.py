@@ -12,7 +12,7 @@ from scipy import optimize
 import vit_tutorial as vt
 from vit_tutorial import plots
 from vit_tutorial.analysis import scaling
-from vit_tutorial.analysis.scaling import EXPONENTS, PowerLaw, fit_law, foretell, frontier, grown, interval, lines
+from vit_tutorial.analysis.scaling import EXPONENTS, PowerLaw, fit_law, frontier, grown, interval, lines, predict
 
 COST = np.array([1.7, 4.6, 9.9, 30.0, 77.0])
 BASE = vt.ViTConfig(image_size=32, patch_size=4, num_classes=10, dim=64, depth=4, num_heads=4, mlp_dim=128)
@@ -104,21 +104,21 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     """Of 60 tries with noise of 2 %, some 57 new runs lie in their interval of 95 %."""
     law, cost, held = PowerLaw(1.2, 0.4, 0.8), np.repeat(COST, 2), 0
     for seed in range(60):
-        found = foretell(cost, noisy(law, cost, 0.02, seed), 147.0, draws=100, seed=seed)
+        found = predict(cost, noisy(law, cost, 0.02, seed), 147.0, draws=100, seed=seed)
         new = float(noisy(law, np.array([147.0]), 0.02, 1000 + seed)[0])
         held += found.run[0] < new < found.run[1]
     assert 50 <= held <= 60
 
 
 def test_a_run_is_less_sure_than_the_law():
-    found = foretell(COST, noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3), 20.0)
+    found = predict(COST, noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3), 20.0)
     low, high = interval([float(law(20.0)) for law in found.laws])
     assert found.run[0] < low < found.loss < high < found.run[1]
     assert len(found.laws) == 1000
 
 
 def test_the_interval_is_of_the_laws_that_were_drawn():
-    found = foretell(COST, noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3), 20.0, draws=200)
+    found = predict(COST, noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3), 20.0, draws=200)
     assert found.exponent == interval([law.b for law in found.laws])
     assert found.floor == interval([law.c for law in found.laws])
     assert found.law.b == fit_law(COST, noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3)).b
@@ -129,25 +129,25 @@ def test_misses_are_drawn_again_and_widened_because_the_fit_has_followed_them():
     law, random = fit_law(COST, losses), np.random.default_rng(7)
     factors = (losses / law(COST)) ** math.sqrt(5 / 2)  # five runs, three fitted numbers
     laws = [fit_law(COST, law(COST) * random.choice(factors, 5)) for _ in range(10)]
-    found = foretell(COST, losses, 147.0, draws=10, seed=7)
+    found = predict(COST, losses, 147.0, draws=10, seed=7)
     assert [law.c for law in found.laws] == pytest.approx([law.c for law in laws], rel=1e-9)
     assert found.run == pytest.approx(interval([float(law(147.0)) * random.choice(factors) for law in laws]))
 
 
 def test_the_same_seed_foretells_the_same():
     losses = noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3)
-    one, same, other = (foretell(COST, losses, 147.0, draws=50, seed=seed) for seed in (0, 0, 1))
+    one, same, other = (predict(COST, losses, 147.0, draws=50, seed=seed) for seed in (0, 0, 1))
     assert one.run == same.run != other.run
 
 
 def test_without_noise_there_is_no_interval():
-    found = foretell(COST, PowerLaw(1.2, 0.4, 0.8)(COST), 147.0, draws=20)
+    found = predict(COST, PowerLaw(1.2, 0.4, 0.8)(COST), 147.0, draws=20)
     assert found.run == pytest.approx((found.loss, found.loss), rel=1e-4)
 
 
 def test_the_paper_s_largest_model_could_be_foretold():
     """Table 6 of the paper: ImageNet error by exaFLOPs of pre-training; ViT-H/14 has 11.92 %."""
-    found = foretell([55, 224, 196, 783, 1567], [19.27, 15.85, 15.63, 13.70, 12.88], 4262.0)
+    found = predict([55, 224, 196, 783, 1567], [19.27, 15.85, 15.63, 13.70, 12.88], 4262.0)
     assert found.run[0] < 11.92 < found.run[1]
     assert found.loss == pytest.approx(12.1, abs=0.1)
 
@@ -212,7 +212,7 @@ def test_runs_that_fix_no_law_are_refused(refuses, cost, losses, words):
 
 def test_other_refusals(refuses):
     with refuses(ValueError, "3 runs", "at least 4"):
-        foretell([1, 2, 3], [3, 2, 1], 4)
+        predict([1, 2, 3], [3, 2, 1], 4)
     with refuses(ValueError, "positive", "-1"):
         grown(BASE, -1)
 

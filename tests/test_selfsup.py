@@ -89,36 +89,45 @@ def test_of_the_chosen_eighty_percent_are_masked_ten_swapped_and_ten_kept():
     B, N, D = 400, 50, 4
     tokens, mask = torch.rand(B, N, D), torch.full((D,), -1.0)
     chosen = selfsup.choose(B, N, 0.5)
-    spoilt = selfsup.corrupt(tokens, chosen, mask)
-    assert torch.equal(spoilt[~chosen], tokens[~chosen])
-    same = (spoilt == tokens).all(dim=2)[chosen].double().mean()
-    masked = (spoilt == mask).all(dim=2)[chosen].double().mean()
+    corrupted = selfsup.corrupt(tokens, chosen, mask)
+    assert torch.equal(corrupted[~chosen], tokens[~chosen])
+    same = (corrupted == tokens).all(dim=2)[chosen].double().mean()
+    masked = (corrupted == mask).all(dim=2)[chosen].double().mean()
     assert abs(masked - 0.8) < 0.02
     assert abs(same - 0.1) < 0.02
-    swapped = chosen & (spoilt != tokens).any(dim=2) & (spoilt != mask).any(dim=2)
+    swapped = chosen & (corrupted != tokens).any(dim=2) & (corrupted != mask).any(dim=2)
     for b, n in swapped.nonzero()[:50].tolist():
-        assert (tokens[b] == spoilt[b, n]).all(dim=1).any()  # another patch of the same image
+        assert (tokens[b] == corrupted[b, n]).all(dim=1).any()  # another patch of the same image
 
 
-def test_what_is_kept_is_put_back_where_it_was():
+def test_what_is_kept_is_restore_where_it_was():
     tokens, hidden = torch.rand(3, 16, 5), selfsup.choose(3, 16, 0.75)
-    kept = selfsup.keep_some(tokens, hidden)
-    assert kept.shape == (3, 4, 5)
-    back = selfsup.put_back(kept, hidden, torch.full((5,), -1.0))
+    visible = selfsup.take_visible(tokens, hidden)
+    assert visible.shape == (3, 4, 5)
+    back = selfsup.restore(visible, hidden, torch.full((5,), -1.0))
     assert torch.equal(back[~hidden], tokens[~hidden])
     assert (back[hidden] == -1).all()
+
+
+def test_restoring_compiles_into_one_graph_in_half_precision_too():
+    visible, hidden = torch.rand(3, 4, 5).bfloat16(), selfsup.choose(3, 16, 0.75)
+    compiled = torch.compile(selfsup.restore, fullgraph=True, backend="aot_eager")
+    with torch.autocast("cpu", torch.bfloat16):
+        whole = compiled(visible, hidden, torch.zeros(5))
+    assert torch.equal(whole, selfsup.restore(visible, hidden, torch.zeros(5)))
+    assert whole.dtype == torch.bfloat16
 
 
 # ---- The models ----------------------------------------------------------------------------------------------------
 
 
-def test_with_nothing_spoilt_the_tokens_are_the_plain_model_s():
+def test_with_nothing_corrupted_the_tokens_are_the_plain_model_s():
     model = selfsup.MaskedViT(CONFIG).eval()
     nn.init.normal_(model.encoder.embed.cls_token)
     images = torch.rand(2, 3, 16, 16)
     none = torch.zeros(2, 16, dtype=torch.bool)
     features = model.encoder.features((images - 0.5) / 0.5)[:, 1:]
-    torch.testing.assert_close(model.say(images, none), model.predict(features))
+    torch.testing.assert_close(model.predict_patches(images, none), model.predict(features))
 
 
 @pytest.mark.parametrize("pool", ["cls", "mean"])
@@ -139,13 +148,15 @@ def test_the_autoencoder_s_encoder_sees_nothing_of_what_is_hidden():
     other = torch.where(hidden[..., None], torch.rand_like(patches), patches)
     others = vt.unpatchify(other, 4, (16, 16))
     assert not torch.equal(images, others)
-    assert torch.equal(model.say(images, hidden), model.say(others, hidden))
+    assert torch.equal(model.predict_patches(images, hidden), model.predict_patches(others, hidden))
     with torch.no_grad():
         other[~hidden] += 0.1
-    assert not torch.equal(model.say(images, hidden), model.say(vt.unpatchify(other, 4, (16, 16)), hidden))
+    assert not torch.equal(
+        model.predict_patches(images, hidden), model.predict_patches(vt.unpatchify(other, 4, (16, 16)), hidden)
+    )
 
 
-def test_normalised_patches_have_mean_0_and_spread_1():
+def test_normalised_patches_have_mean_0_and_standard_deviation_1():
     patches = selfsup.normalised_patches(3 + 5 * torch.rand(2, 4, 48))
     torch.testing.assert_close(patches.mean(dim=2), torch.zeros(2, 4), atol=1e-5, rtol=0)
     torch.testing.assert_close(patches.std(dim=2), torch.ones(2, 4), atol=1e-4, rtol=0)
@@ -158,13 +169,13 @@ def test_only_the_chosen_patches_count_in_the_loss(target):
     loss = model(images)
     torch.manual_seed(1)
     chosen = selfsup.choose(3, 16, 0.5)
-    said, wanted = model.say(images, chosen), selfsup.targets(images, 4, target)
+    predicted, wanted = model.predict_patches(images, chosen), selfsup.targets(images, 4, target)
     losses = []
     for b, n in chosen.nonzero().tolist():
         if target == "pixels":
-            losses.append(((said[b, n] - wanted[b, n]) ** 2).mean())
+            losses.append(((predicted[b, n] - wanted[b, n]) ** 2).mean())
         else:
-            odds = said[b, n].reshape(len(wanted[b, n]), 512).log_softmax(dim=-1)  # (1 or 16, classes)
+            odds = predicted[b, n].reshape(len(wanted[b, n]), 512).log_softmax(dim=-1)  # (1 or 16, classes)
             losses.append(-odds.gather(1, wanted[b, n][:, None]).mean())
     torch.testing.assert_close(loss, torch.stack(losses).mean())
 
@@ -177,10 +188,10 @@ def test_only_the_hidden_patches_count_in_the_autoencoder_s_loss(normalise):
     loss = model(images)
     torch.manual_seed(1)
     hidden = selfsup.choose(3, 16, 0.75)
-    said, wanted = model.say(images, hidden), patchify(images, 4)
+    predicted, wanted = model.predict_patches(images, hidden), patchify(images, 4)
     if normalise:
         wanted = torch.nn.functional.layer_norm(wanted, (48,)) * (47 / 48) ** 0.5  # n - 1 in the variance
-    errors = [((said[b, n] - wanted[b, n]) ** 2).mean() for b, n in hidden.nonzero().tolist()]
+    errors = [((predicted[b, n] - wanted[b, n]) ** 2).mean() for b, n in hidden.nonzero().tolist()]
     assert len(errors) == 3 * 12
     torch.testing.assert_close(loss, torch.stack(errors).mean(), rtol=1e-3, atol=1e-5)
 
@@ -210,23 +221,23 @@ def test_it_learns_and_every_parameter_that_matters_gets_a_gradient(build):
 
 
 @pytest.mark.parametrize("build", MODELS)
-def test_what_was_not_hidden_is_painted_as_it_is(build):
+def test_what_was_not_hidden_stays_as_it_is(build):
     model, images = build().eval(), torch.rand(2, 3, 16, 16)
     hidden = selfsup.choose(2, 16, 0.5)
-    painted = selfsup.painted(model, images, hidden)
-    assert painted.shape == images.shape
-    assert painted.min() >= 0
-    assert painted.max() <= 1
-    assert torch.equal(patchify(painted, 4)[~hidden], patchify(images, 4)[~hidden])
-    assert not torch.equal(patchify(painted, 4)[hidden], patchify(images, 4)[hidden])
+    shown = selfsup.reconstruct(model, images, hidden)
+    assert shown.shape == images.shape
+    assert shown.min() >= 0
+    assert shown.max() <= 1
+    assert torch.equal(patchify(shown, 4)[~hidden], patchify(images, 4)[~hidden])
+    assert not torch.equal(patchify(shown, 4)[hidden], patchify(images, 4)[hidden])
 
 
-def test_a_small_patch_is_painted_in_its_own_sixteen_colours():
+def test_a_small_patch_is_reconstructed_in_its_own_sixteen_colours():
     model, images = selfsup.MaskedViT(CONFIG, "small patch"), torch.rand(1, 3, 16, 16)
     wanted = selfsup.targets(images, 4, "small patch")  # (1, N, 16): a patch of 4 has a colour a pixel
-    model.say = lambda *_: nn.functional.one_hot(wanted, 512).float().flatten(2)
+    model.predict_patches = lambda *_: nn.functional.one_hot(wanted, 512).float().flatten(2)
     everything = torch.ones(1, 16, dtype=torch.bool)
-    assert (selfsup.painted(model, images, everything) - images).abs().max() <= 1 / 16 + 1e-6
+    assert (selfsup.reconstruct(model, images, everything) - images).abs().max() <= 1 / 16 + 1e-6
 
 
 def test_the_encoder_is_a_plain_model_that_can_be_fine_tuned():

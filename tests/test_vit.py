@@ -509,6 +509,19 @@ def test_compiles_in_training_with_everything_random():
     assert compiled(images_for(TINY)).shape == (2, 5)
 
 
+def test_blocks_for_gives_every_intermediate():
+    model, images = randomise(ViT(TINY)).double(), images_for(TINY, dtype=torch.float64)
+    blocks = model.blocks_for(images)
+    assert len(blocks[:2]) == 2
+    z = model.embed(images)
+    for own, block in zip(model.blocks, blocks, strict=True):
+        after_attention = z + own.attention(own.norm1(z))  # Eq. 2
+        same(block.attend(z), after_attention)
+        z = block(z)
+        same(z, after_attention + own.mlp(own.norm2(after_attention)))  # Eq. 3
+    same(model.norm(z), model.features(images))
+
+
 def test_attention_maps_compile():
     model, images = randomise(ViT(TINY)), images_for(TINY)
     compiled = torch.compile(partial(model.attention_maps, layers=[-1]), fullgraph=True, backend="aot_eager")

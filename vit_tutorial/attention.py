@@ -1,17 +1,20 @@
 """Lesson 03: self-attention, one head and many (appendix A of arXiv 2010.11929; arXiv 1706.03762)."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """softmax(q kᵀ / √d) v, step by step (Eq. 6 and 7).
+def attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """softmax(q kᵀ / √d + bias) v, step by step (Eq. 6 and 7; the paper has no bias).
 
     Args:
         q: (..., T, d) queries.
         k: (..., S, d) keys.
         v: (..., S, e) values.
+        bias: (..., T, S), added to the scores (lesson 11).
 
     Returns:
         The output (..., T, e), and the weights (..., T, S): each row is non-negative and sums to 1.
@@ -23,22 +26,26 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         shapes = ", ".join(str(tuple(x.shape)) for x in (q, k, v))
         raise ValueError(f"q (..., T, d), k (..., S, d) and v (..., S, e) must agree in d and in S, got {shapes}")
     scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (..., T, S); q is divided, having fewer numbers
+    if bias is not None:
+        scores = scores + bias  # (..., T, S)
     weights = scores.softmax(dim=-1)  # (..., T, S)
     return weights @ v, weights  # (..., T, e)
 
 
-def steps_are_faster(qkv: Tensor) -> bool:
-    """Whether :func:`attention` beats torch's fused kernel on queries, keys and values (3, B, h, T, d).
+def steps_are_faster(q: Tensor) -> bool:
+    """Whether :func:`attention` beats torch's fused kernel on queries (..., T, d) like these.
 
     It does where the kernel is weak: up to 1,024 tokens in bfloat16 on a CPU, 1.3 to 2.6 times (benchmarks/speed.py).
     """
-    return qkv.dtype == torch.bfloat16 and qkv.is_cpu and qkv.shape[-2] <= 1024
+    return q.dtype == torch.bfloat16 and q.is_cpu and q.shape[-2] <= 1024
 
 
 class MultiHeadSelfAttention(nn.Module):
     """h attentions side by side on slices of width d = D / h, then one projection (Eq. 5 to 8): (B, T, D) -> (B, T, D).
 
-    Torch's fused kernel stores no weights; :meth:`attention_weights` computes them.
+    Torch's fused kernel stores no weights; :meth:`attention_weights` computes them. A variant replaces
+    :meth:`split_heads`, :meth:`score_bias` or :meth:`merge_heads`; ``*place`` is what its first two need besides the
+    tokens (rotary angles, lesson 15), and the paper's need nothing.
 
     Args:
         dim: D.
@@ -64,7 +71,8 @@ class MultiHeadSelfAttention(nn.Module):
         for name, p in (("attention_dropout", attention_dropout), ("dropout", dropout)):
             if not 0.0 <= p < 1.0:
                 raise ValueError(f"{name} is a probability in [0, 1), got {p}: 0.0 switches it off")
-        self.num_heads, self.attention_dropout = num_heads, attention_dropout
+        self.num_heads = num_heads
+        self.attention_dropout = attention_dropout
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = nn.Linear(dim, dim)
         self.dropout = nn.Dropout(dropout)
@@ -74,26 +82,35 @@ class MultiHeadSelfAttention(nn.Module):
         if qkv_bias:
             nn.init.zeros_(self.qkv.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        qkv = self.split_heads(x)  # (3, B, h, T, d)
+    def forward(self, x: Tensor, *place: Any) -> Tensor:
+        q, k, v = self.split_heads(x, *place)  # each (B, h, T, d)
+        bias = self.score_bias(q, *place)  # None in the paper, (h, T, T) in some variants
         p = self.attention_dropout if self.training else 0.0
-        if p == 0.0 and steps_are_faster(qkv):
-            q, k, v = qkv.contiguous().unbind()  # each (B, h, T, d); one copy instead of three
-            z, _ = attention(q, k, v)  # (B, h, T, d)
+        if p == 0.0 and steps_are_faster(q):
+            z, _ = attention(q, k, v, bias)  # (B, h, T, d)
         else:
-            q, k, v = qkv.unbind()  # each (B, h, T, d)
-            z = scaled_dot_product_attention(q, k, v, dropout_p=p)  # (B, h, T, d), by torch's fused kernel
-        z = z.transpose(1, 2).flatten(2)  # (B, T, h*d) = (B, T, D)
-        return self.dropout(self.proj(z))  # (B, T, D)
+            z = scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p)  # (B, h, T, d), the fused kernel
+        return self.dropout(self.proj(self.merge_heads(z)))  # (B, T, D)
 
-    def split_heads(self, x: Tensor) -> Tensor:
-        """Queries, keys and values of tokens (B, T, D), in one tensor (3, B, h, T, d)."""
+    def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of tokens (B, T, D), each (B, h, T, d)."""
         if x.ndim != 3 or x.shape[-1] != self.qkv.in_features:
             raise ValueError(f"tokens must have shape (B, T, {self.qkv.in_features}), got {tuple(x.shape)}")
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # (B, T, 3, h, d)
-        return qkv.permute(2, 0, 3, 1, 4)  # (3, B, h, T, d)
+        qkv = qkv.permute(2, 0, 3, 1, 4)  # (3, B, h, T, d)
+        if steps_are_faster(qkv):
+            qkv = qkv.contiguous()  # one copy here instead of three in the steps
+        return qkv.unbind()
 
-    def attention_weights(self, x: Tensor) -> Tensor:
+    def score_bias(self, q: Tensor) -> Tensor | None:
+        """What is added to the scores of queries (B, h, T, d) before the softmax: here nothing."""
+        return None
+
+    def merge_heads(self, z: Tensor) -> Tensor:
+        """The heads side by side: (B, h, T, d) -> (B, T, D)."""
+        return z.transpose(1, 2).flatten(2)
+
+    def attention_weights(self, x: Tensor, *place: Any) -> Tensor:
         """The weights (B, h, T, T) that :meth:`forward` uses for ``x`` (B, T, D), before dropout; rows sum to 1."""
-        q, k, v = self.split_heads(x)
-        return attention(q, k, v)[1]
+        q, k, v = self.split_heads(x, *place)  # each (B, h, T, d)
+        return attention(q, k, v, self.score_bias(q, *place))[1]

@@ -66,5 +66,13 @@ class EncoderBlock(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, z: Tensor) -> Tensor:
-        z = z + self.drop_path(self.attention(self.norm1(z)))  # (B, T, D), Eq. 2
+        z = self.attend(z)  # (B, T, D), Eq. 2
         return z + self.drop_path(self.mlp(self.norm2(z)))  # (B, T, D), Eq. 3
+
+    def attend(self, z: Tensor) -> Tensor:
+        """Eq. 2 alone: tokens (B, T, D) after attention, before the MLP."""
+        return z + self.drop_path(self.attention(self.norm1(z)))  # (B, T, D)
+
+    def attention_weights(self, z: Tensor) -> Tensor:
+        """The attention weights (B, h, T, T) that :meth:`forward` uses for tokens (B, T, D); rows sum to 1."""
+        return self.attention.attention_weights(self.norm1(z))

@@ -105,7 +105,7 @@ class PatchEmbedding(nn.Module):
         self.image_size, self.patch_size = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
         self.grid = grid_shape(image_size, patch_size)  # (rows, columns)
         self.proj = nn.Conv2d(in_channels, dim, kernel_size=self.patch_size, stride=self.patch_size)
-        # A normal cut off at two standard deviations keeps 0.8796 of its spread; dividing restores 1 / sqrt(fan_in).
+        # A normal cut off at two standard deviations keeps 0.8796 of its own; dividing restores 1 / sqrt(fan_in).
         std = self.proj.weight[0].numel() ** -0.5 / 0.87962566
         nn.init.trunc_normal_(self.proj.weight, std=std, a=-2 * std, b=2 * std)
         nn.init.constant_(self.proj.bias, 0.0)  # type: ignore[arg-type]

@@ -45,6 +45,16 @@ class Stem(Protocol):
         ...
 
 
+class Block(Protocol):
+    """A layer of the encoder: :class:`EncoderBlock`, or a variant's with what it needs besides the tokens."""
+
+    def __call__(self, z: Tensor) -> Tensor: ...
+
+    def attend(self, z: Tensor) -> Tensor: ...
+
+    def attention_weights(self, z: Tensor) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class ViTConfig:
     """Everything that defines a model but its weights; the defaults are ViT-B/16 (Table 1).
@@ -190,8 +200,23 @@ class ViT(nn.Module):
     def features(self, images: Tensor) -> Tensor:
         """Every token after the last norm: (B, C, H, W) -> (B, T, D)."""
         z = self.embed(images)  # (B, T, D), Eq. 1
-        z = self.blocks(z)  # (B, T, D), Eq. 2 and 3, L times
+        for block in self.blocks_for(images):
+            z = block(z)  # (B, T, D), Eq. 2 and 3, L times
         return self.norm(z)  # (B, T, D)
+
+    def blocks_for(self, images: Tensor) -> list[Block]:
+        """The blocks as these images go through them, each (B, T, D) -> (B, T, D); here the blocks themselves.
+
+        Everything inside the model is a loop away. The tokens (B, T, D) after block 9:
+
+            z = model.embed(images)
+            for block in model.blocks_for(images)[:10]:
+                z = block(z)
+
+        Of any block, ``block.attend(z)`` gives the tokens after attention, before the MLP (Eq. 2), and
+        ``block.attention_weights(z)`` the weights (B, h, T, T).
+        """
+        return cast("list[Block]", list(self.blocks))
 
     def attention_maps(self, images: Tensor, layers: Iterable[int] | None = None) -> dict[int, Tensor]:
         """The attention weights of the layers asked for (None: all), ``{layer: (B, h, T, T)}``; rows sum to 1.
@@ -207,11 +232,12 @@ class ViT(nn.Module):
         wanted = list(range(depth) if layers is None else layers)
         if bad := [layer for layer in wanted if not -depth <= layer < depth]:
             raise ValueError(f"there is no layer {bad[0]}: the model has layers 0 to {depth - 1}")
-        indices, weights = {layer % depth for layer in wanted}, {}
+        indices = {layer % depth for layer in wanted}
+        weights: dict[int, Tensor] = {}
         z = self.embed(images)  # (B, T, D)
-        for index, block in enumerate(cast("Iterable[EncoderBlock]", self.blocks)):
+        for index, block in enumerate(self.blocks_for(images)):
             if index in indices:
-                weights[index] = block.attention.attention_weights(block.norm1(z))  # (B, h, T, T)
+                weights[index] = block.attention_weights(z)  # (B, h, T, T)
             if len(weights) < len(indices):
                 z = block(z)  # (B, T, D)
         return {layer: weights[layer % depth] for layer in wanted}

@@ -15,7 +15,6 @@ from vit_tutorial.attention import MultiHeadSelfAttention, attention
 from vit_tutorial.embeddings import Grid
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.patches import Size, as_pair, grid_shape
-from vit_tutorial.variants.modern import ModernAttention
 from vit_tutorial.vit import ViT
 
 Maps = Mapping[int, Tensor] | Tensor  # what model.attention_maps returns, or its values stacked: (L, B, h, T, T)
@@ -175,15 +174,13 @@ def _kept_weights(model: ViT) -> Iterator[list[Tensor]]:
     kept: list[Tensor] = []
 
     def step_by_step(module: MultiHeadSelfAttention, inputs: tuple[Any, ...], _: Tensor) -> Tensor:
+        x, *place = inputs
         # With every parameter frozen nothing needs a gradient: the first layer's input then starts the graph.
-        x = inputs[0] if inputs[0].requires_grad else inputs[0].detach().requires_grad_()
-        if isinstance(module, ModernAttention):
-            y, weights = module.step_by_step(x, *inputs[1:])  # (B, T, D), (B, h, T, T)
-            kept.append(weights)
-            return y
-        z, weights = attention(*module.split_heads(x))  # (B, h, T, d), (B, h, T, T)
+        x = x if x.requires_grad else x.detach().requires_grad_()
+        q, k, v = module.split_heads(x, *place)  # each (B, h, T, d)
+        z, weights = attention(q, k, v, module.score_bias(q, *place))  # (B, h, T, d), (B, h, T, T)
         kept.append(weights)
-        return module.proj(z.transpose(1, 2).flatten(2))  # (B, T, D), in place of the fused kernel's
+        return module.proj(module.merge_heads(z))  # (B, T, D), in place of the fused kernel's
 
     with ExitStack() as hooks:  # closes whatever happens
         for block in model.blocks:

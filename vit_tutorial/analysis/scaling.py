@@ -1,4 +1,4 @@
-"""Lesson 14: how quality grows with size: a power law with its interval, models in proportion, real speed."""
+"""Lesson 14: how quality grows with size: a power law with its interval, models in proportion, measured speed."""
 
 from __future__ import annotations
 
@@ -56,13 +56,15 @@ def lines(cost: Array, losses: Array, exponents: Array) -> tuple[Array, Array, A
         a, c, and the root of the mean squared relative error, (E,) each.
     """
     x = cost ** -exponents[:, None]  # (E, n)
-    weights = losses**-2.0 / np.sum(losses**-2.0)  # (n,): an error of 1 % counts alike at each loss
-    mean_x, mean_loss = x @ weights, losses @ weights  # (E,), ()
+    weights = losses**-2.0 / np.sum(losses**-2.0)  # (n,): an error of 1 % counts the same at each loss
+    mean_x = x @ weights  # (E,)
+    mean_loss = losses @ weights  # ()
     from_mean = x - mean_x[:, None]  # (E, n)
     a = (from_mean * losses) @ weights / (from_mean**2 @ weights)  # (E,)
     c = mean_loss - a * mean_x  # (E,)
     a = np.where(c < 0, (x * losses) @ weights / (x**2 @ weights), a)  # the best line through zero
-    a, c = np.where(a < 0, 0, a), np.where(a < 0, mean_loss, np.maximum(c, 0))
+    c = np.where(a < 0, mean_loss, np.maximum(c, 0))
+    a = np.maximum(a, 0)
     errors = (a[:, None] * x + c[:, None]) / losses - 1  # (E, n)
     return a, c, np.sqrt(np.mean(errors**2, axis=1))
 
@@ -84,16 +86,16 @@ def fit_law(cost: ArrayLike, losses: ArrayLike) -> PowerLaw:
 
 
 @dataclass(frozen=True)
-class Foretold:
-    """What a law says of a run that nobody has made, and how far chance alone would have moved it.
+class Prediction:
+    """What a law predicts for a run that has not been made, and how much of it is chance.
 
     Args:
         law: fitted to all runs.
         loss: the law at the new cost.
-        run: (low, high): 95 of 100 new runs of this cost fall between, if the law's form is right.
+        run: (low, high): 95 of 100 new runs of this cost lie between them, if the law's form is right.
         exponent: (low, high) of b.
         floor: (low, high) of c.
-        laws: fitted to runs drawn again.
+        laws: fitted to the resampled runs.
     """
 
     law: PowerLaw
@@ -104,38 +106,44 @@ class Foretold:
     laws: tuple[PowerLaw, ...]
 
 
-def foretell(cost: ArrayLike, losses: ArrayLike, new_cost: float, *, draws: int = 1000, seed: int = 0) -> Foretold:
-    """Fit the law, and foretell a run of another cost, with intervals by a bootstrap of the residuals.
+def predict(cost: ArrayLike, losses: ArrayLike, new_cost: float, *, draws: int = 1000, seed: int = 0) -> Prediction:
+    """Fit the law, and predict a run of another cost, with intervals by a bootstrap of the residuals.
 
-    Each draw puts the factors by which runs miss the law on it again, in another order and with repetitions, fits a law
-    to that, and adds such a factor to the new run, too. The fit follows the runs, so what they miss it by is
-    √(n / (n - 3)) times too small; that is made good. A wrong form of the law is in no interval.
+    A residual is the factor by which a run misses the law. Each draw multiplies the law by residuals drawn with
+    replacement, fits a law to the result, and multiplies the new run by a residual, too. A fit follows its runs, so
+    its residuals are √(n / (n - 3)) times too small, which is corrected. No interval covers a law of the wrong form.
 
     Args:
         cost: of each run, (n,), n at least 4.
         losses: of each run, (n,).
         new_cost: in the same unit.
-        draws: how often.
+        draws: how many.
         seed: of the draws.
 
     Raises:
-        ValueError: as :func:`fit_law`, or fewer than four runs, which leave nothing to estimate chance from.
+        ValueError: as :func:`fit_law`, or fewer than four runs, which leave no residuals.
     """
     x, y = _runs(cost, losses)
     n = len(x)
     if n < 4:
-        raise ValueError(f"{n} runs fix a law of three numbers without any error to measure: make at least 4")
+        raise ValueError(f"{n} runs determine a law of three numbers exactly, without residuals: make at least 4")
     law = fit_law(x, y)
-    misses = np.log(y / law(x)) * math.sqrt(n / (n - 3))  # (n,)
+    residuals = np.log(y / law(x)) * math.sqrt(n / (n - 3))  # (n,)
     random = np.random.default_rng(seed)
-    drawn = [fit_law(x, law(x) * np.exp(random.choice(misses, n))) for _ in range(draws)]
-    runs = [float(again(new_cost) * np.exp(random.choice(misses))) for again in drawn]
-    exponents, floors = [again.b for again in drawn], [again.c for again in drawn]
-    return Foretold(law, float(law(new_cost)), interval(runs), interval(exponents), interval(floors), tuple(drawn))
+    laws = [fit_law(x, law(x) * np.exp(random.choice(residuals, n))) for _ in range(draws)]
+    runs = [float(drawn(new_cost) * np.exp(random.choice(residuals))) for drawn in laws]
+    return Prediction(
+        law=law,
+        loss=float(law(new_cost)),
+        run=interval(runs),
+        exponent=interval([drawn.b for drawn in laws]),
+        floor=interval([drawn.c for drawn in laws]),
+        laws=tuple(laws),
+    )
 
 
 def interval(values: Sequence[float] | Array, share: float = 0.95) -> tuple[float, float]:
-    """The middle share of some numbers: what is left when as much is cut off below as above."""
+    """The middle share of some numbers, as much of them below it as above: (low, high)."""
     low, high = np.quantile(values, [(1 - share) / 2, (1 + share) / 2])
     return float(low), float(high)
 
@@ -146,7 +154,7 @@ def frontier(cost: ArrayLike, losses: ArrayLike) -> NDArray[np.bool_]:
     Two runs of the same cost and loss are both worth it.
     """
     x, y = np.asarray(cost, float), np.asarray(losses, float)
-    no_worse = (x[:, None] <= x) & (y[:, None] <= y)  # (n, n): run i is neither dearer nor worse than run j
+    no_worse = (x[:, None] <= x) & (y[:, None] <= y)  # (n, n): run i is neither more expensive nor worse than run j
     better = no_worse & ((x[:, None] < x) | (y[:, None] < y))
     return np.logical_not(better.any(axis=0))
 
@@ -169,7 +177,7 @@ def grown(config: ViTConfig, factor: float) -> ViTConfig:
 def images_per_second(
     model: nn.Module, images: Tensor, *, rounds: int = 5, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """How many images a second the model answers: the fastest of some rounds, after one to warm up.
+    """Images per second: the fastest of some rounds, after one to warm up.
 
     The paper's appendix D.5 takes the best batch size, too: call this for several.
 
@@ -193,11 +201,11 @@ def images_per_second(
 def _runs(cost: ArrayLike, losses: ArrayLike) -> tuple[Array, Array]:
     x, y = np.asarray(cost, float), np.asarray(losses, float)
     if x.shape != y.shape or x.ndim != 1:
-        raise ValueError(f"costs {x.shape} and losses {y.shape} must be two lists of one length, a number a run")
+        raise ValueError(f"costs {x.shape} and losses {y.shape} must be two lists of the same length, a number per run")
     for name, values in (("costs", x), ("losses", y)):
         if not (np.isfinite(values).all() and (values > 0).all()):
             raise ValueError(f"{name} must be positive numbers, got {values.min():g}: leave out runs that failed")
     different = len(np.unique(x))
     if different < 3:
-        raise ValueError(f"a law has three numbers, and {different} different costs don't fix it: take 3 or more")
+        raise ValueError(f"a law has three numbers, and {different} different costs don't determine it: take 3 or more")
     return x, y

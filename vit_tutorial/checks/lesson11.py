@@ -600,7 +600,7 @@ def _both_steps(grid: Grid) -> Tensor:
 
 
 def _in_the_order_met(grid: Grid) -> Tensor:
-    ways = lesson.offsets(grid)
+    ways = lesson.relative_position_index(grid)
     met: dict[int, int] = {}
     numbers = [met.setdefault(way, len(met)) for way in ways.flatten().tolist()]
     return torch.tensor(numbers).reshape(ways.shape)
@@ -637,13 +637,13 @@ OFFSET_INDEX = Exercise(
     name="offset_index",
     lesson="11",
     points=4,
-    right=lesson.offsets,
+    right=lesson.relative_position_index,
     cases=lambda: [
         Case(f"{R} rows, {C} columns", ((R, C),))
         for R, C in ((2, 3), (3, 2), (1, 4), (4, 4), (5, 1), (8, 10), (1, 1), (23, 24))
     ],
     observe=_numbered,
-    forbidden=("vit_tutorial.variants.modern.relative_index",),
+    forbidden=("vit_tutorial.variants.modern.position_bias_index",),
     locate=_ways_and_numbers,
     mistakes=(
         Mistake(
@@ -1098,7 +1098,9 @@ def check_biased_attention(fn: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[
 
 
 def _bias(
-    index: Callable[[Grid], Tensor] = lesson.offsets, order: tuple[int, int, int] = (0, 1, 2), front: bool = True
+    index: Callable[[Grid], Tensor] = lesson.relative_position_index,
+    order: tuple[int, int, int] = (0, 1, 2),
+    front: bool = True,
 ) -> Callable[[Tensor, Grid], Tensor]:
     def relative_bias(table: Tensor, grid: Grid) -> Tensor:
         N = grid[0] * grid[1]
@@ -1114,7 +1116,7 @@ def _bias(
 
 
 def _patches_alone(table: Tensor, grid: Grid) -> Tensor:
-    return table[:, lesson.offsets(grid)]
+    return table[:, lesson.relative_position_index(grid)]
 
 
 def _heads_last(table: Tensor, grid: Grid) -> Tensor:
@@ -1132,7 +1134,7 @@ def _class_columns_first(table: Tensor, grid: Grid) -> Tensor:
 
 
 def _padded(table: Tensor, grid: Grid) -> Tensor:
-    return table[:, pad(lesson.offsets(grid), (1, 0, 1, 0))]
+    return table[:, pad(lesson.relative_position_index(grid), (1, 0, 1, 0))]
 
 
 def _corner_left_at_zero(table: Tensor, grid: Grid) -> Tensor:
@@ -1194,7 +1196,7 @@ RELATIVE_BIAS = Exercise(
             "The patches' part is turned: entry [i, j] is the way from the patch that looks to the one that is looked "
             "at.",
             _TURNED,
-            Slip(_bias, index=lambda grid: lesson.offsets(grid).T),
+            Slip(_bias, index=lambda grid: lesson.relative_position_index(grid).T),
         ),
         Mistake(
             "one number for all that has to do with the class token",
@@ -1303,7 +1305,7 @@ RELATIVE_BIAS = Exercise(
             "a grid with rows and columns exchanged",
             "grid is (rows, columns). You took its first number for the columns.",
             _SWAPPED,
-            Slip(_bias, index=lambda grid: lesson.offsets(grid[::-1])),
+            Slip(_bias, index=lambda grid: lesson.relative_position_index(grid[::-1])),
         ),
         Mistake(
             "ways that are numbered column by column",

@@ -720,7 +720,7 @@ PUT_BACK = Exercise(
     name="put_back",
     lesson="13",
     points=3,
-    right=lesson.put_back,
+    right=lesson.restore,
     cases=_back_cases,
     observe=functools.partial(call, differentiable=True),
     tolerance=1e-6,  # tokens are put back as they are

@@ -1,4 +1,4 @@
-"""Lesson 15: the Vision Transformer of today, the one of 2020 with what has come since, each part an option.
+"""Lesson 15: the Vision Transformer with the parts that came after 2020, each of them an option.
 
 >>> import torch
 >>> from vit_tutorial import modern
@@ -6,13 +6,12 @@
 >>> modern.ModernViT(config)(torch.rand(1, 3, 98, 98)).shape
 torch.Size([1, 384])
 
-What is not said here is as in :mod:`vit_tutorial.vit`, and with every option left alone it is the same model.
+Everything else is as in :mod:`vit_tutorial.vit`; with every option at its default it is the same model.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -20,12 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad, scaled_dot_product_attention, silu
 
-from vit_tutorial.attention import MultiHeadSelfAttention, attention, steps_are_faster
+from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.embeddings import Embeddings, Grid
 from vit_tutorial.encoder import DropPath
 from vit_tutorial.mlp import MLP, Gelu
 from vit_tutorial.patches import PatchEmbedding, as_pair, check_images, grid_shape
-from vit_tutorial.vit import ViT, ViTConfig
+from vit_tutorial.variants.positions import relative_position_index
+from vit_tutorial.vit import Block, ViT, ViTConfig
 
 Activation = Literal["exact", "tanh", "quick"]
 Pooling = Literal["cls", "mean", "cls+mean", "attention"]
@@ -34,9 +34,9 @@ Norm = Literal["layer", "rms"]
 
 @dataclass(frozen=True)
 class Rotary:
-    """How a patch's place turns its queries and keys (RoPE, arXiv 2104.09864, in two dimensions).
+    """How a patch's place rotates its query and key (RoPE, arXiv 2104.09864, in two dimensions).
 
-    Of a head's d / 2 pairs of numbers, half turn with the row and half with the column: pair k of d / 4 by
+    Of a head's d / 2 pairs of numbers, half rotate with the row and half with the column: pair k of d / 4 by
     ``coordinate / temperature ** (4 k / d)`` radians. Coordinates are "centred", from -2 pi at an edge of the image to
     2 pi at the other, whatever its size (DINOv3, arXiv 2508.10104), or an "index", 0, 1, 2, ... (EVA-02, 2303.11331).
 
@@ -58,7 +58,7 @@ class Rotary:
             object.__setattr__(self, "reference", tuple(self.reference))
 
     def angles(self, grid: Grid, head_dim: int, like: Tensor) -> Tensor:
-        """By how much each pair of numbers turns at each patch, in radians: (N, d / 2)."""
+        """The angle of each pair of numbers at each patch, in radians: (N, d / 2)."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         steps = [torch.arange(side, dtype=dtype, device=like.device) for side in grid]
         if self.coordinates == "centred":
@@ -82,21 +82,19 @@ class ModernConfig(ViTConfig):
     """
 
     gelu: Activation = "exact"  # type: ignore[assignment]  # more choices; "quick" is x * sigmoid(1.702 x), OpenAI's CLIP
-    pool: Pooling = "cls"  # type: ignore[assignment]  # "attention": a learned query asks all patches (SigLIP's MAP head)
+    pool: Pooling = "cls"  # type: ignore[assignment]  # "attention": a learned query attends to all patches (SigLIP's MAP head)
     class_token: bool = True
     registers: int = 0  # tokens without a place or a task, after the class token (arXiv 2309.16588)
     pre_norm: bool = False  # a norm before the first block; the patch embedding has no bias then (CLIP)
     norm: Norm = "layer"  # or "rms", without mean and bias (arXiv 1910.07467)
-    q_bias: bool = True  # of ``qkv_bias``'s three, one by one
-    k_bias: bool = True  # the softmax takes no notice of it: BEiT, EVA and DINOv3 have none
-    v_bias: bool = True
+    k_bias: bool = True  # with ``qkv_bias``; the softmax cancels it: BEiT, EVA and DINOv3 have none
     qk_norm: bool = False  # queries and keys normalised, each head's d numbers (arXiv 2302.05442)
     attention_norm: bool = False  # a norm before attention's projection (EVA-02's CLIP, BEiT-3)
     layer_scale: float | None = None  # each branch times a learned vector that starts so (arXiv 2103.17239)
     gated: bool = False  # MLP: silu(x W1) * (x W2) in place of gelu(x W1) (SwiGLU, arXiv 2002.05202)
     mlp_norm: bool = False  # a norm before the MLP's second layer (EVA-02, BEiT-3)
     rotary: Rotary | None = None
-    position_bias: bool = False  # a learned number a head for each distance of two patches (BEiT, arXiv 2106.08254)
+    position_bias: bool = False  # a learned number per head and relative offset of two patches (BEiT, arXiv 2106.08254)
     final_norm: bool = True  # after the last block
     pool_prefix: bool = False  # whether class token and registers take part in "mean" and "attention"
     pool_norm: bool = False  # a norm after pooling
@@ -116,7 +114,7 @@ class ModernConfig(ViTConfig):
         if isinstance(self.rotary, dict):  # as JSON has it
             object.__setattr__(self, "rotary", Rotary(**self.rotary))
         if not isinstance(self.registers, int) or self.registers < 0:
-            raise ValueError(f"registers must be a whole number from 0, got {self.registers!r}")
+            raise ValueError(f"registers must be an int, 0 or more, got {self.registers!r}")
         if not self.class_token and "cls" in self.pool:
             raise ValueError(f"pool={self.pool!r} reads the class token: class_token=True, or pool='mean'")
         if self.rotary is not None and self.head_dim % 4:
@@ -149,10 +147,10 @@ class ModernConfig(ViTConfig):
 
 
 class Place(NamedTuple):
-    """Where the tokens are, as the blocks need it; made once for all of them."""
+    """Where the tokens are, for attention; made once for all blocks."""
 
     angles: tuple[Tensor, Tensor] | None = None  # cos and sin (T, d / 2); a token without a place has angles of 0
-    distances: Tensor | None = None  # (T, T): which of the position bias's rows is each pair's
+    offsets: Tensor | None = None  # (T, T): the row of the position bias that belongs to each query and key
 
 
 def norm_layer(config: ModernConfig, width: int) -> nn.Module:
@@ -206,95 +204,73 @@ class ModernEmbeddings(Embeddings):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the pairs (i, i + d / 2) of queries or keys (..., T, d) by angles whose cos and sin are (T, d / 2)."""
+    """Rotate the pairs (i, i + d / 2) of queries or keys (..., T, d) by angles whose cos and sin are (T, d / 2)."""
     a, b = x.chunk(2, dim=-1)  # (..., T, d/2) each
-    turned = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)  # (..., T, d)
-    return turned.to(x.dtype)
+    rotated = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)  # (..., T, d)
+    return rotated.to(x.dtype)
 
 
-def relative_index(grid: Grid, device: torch.device | None = None) -> Tensor:
-    """Which row of a position bias belongs to each pair of tokens, (T, T), T = 1 + N (BEiT's order).
+def position_bias_index(grid: Grid, device: torch.device | None = None) -> Tensor:
+    """The row of a position bias for each query and key, (T, T), T = 1 + N (BEiT's order).
 
-    One row for each distance, rows first; the last three are for class token to patch, patch to class token, and the
-    class token to itself.
+    A row for each relative offset of two patches, counted from the key to the query, and three more: class token to
+    patch, patch to class token, and class token to itself.
     """
     rows, columns = grid
-    y, x = torch.meshgrid(torch.arange(rows, device=device), torch.arange(columns, device=device), indexing="ij")
-    dy = y.flatten()[:, None] - y.flatten() + rows - 1  # (N, N), from 0 to 2 rows - 2
-    dx = x.flatten()[:, None] - x.flatten() + columns - 1  # (N, N)
-    distances = (2 * rows - 1) * (2 * columns - 1)
-    index = pad(dy * (2 * columns - 1) + dx, (1, 0, 1, 0), value=distances)  # (T, T)
-    index[1:, 0] = distances + 1
-    index[0, 0] = distances + 2
+    offsets = (2 * rows - 1) * (2 * columns - 1)
+    index = pad(relative_position_index(grid, device).T, (1, 0, 1, 0), value=offsets)  # (T, T)
+    index[1:, 0] = offsets + 1
+    index[0, 0] = offsets + 2
     return index
 
 
 class ModernAttention(MultiHeadSelfAttention):
-    """Self-attention (B, T, D) -> (B, T, D), its tokens' places known."""
+    """Self-attention (B, T, D) -> (B, T, D) that knows its tokens' places."""
 
     def __init__(self, config: ModernConfig) -> None:
-        self.biased = [config.qkv_bias and bias for bias in (config.q_bias, config.k_bias, config.v_bias)]
         super().__init__(
             config.dim,
             config.num_heads,
-            qkv_bias=all(self.biased),
+            qkv_bias=config.qkv_bias and config.k_bias,
             attention_dropout=config.attention_dropout,
             dropout=config.dropout,
         )
-        some = any(self.biased) and not all(self.biased)
-        self.bias = nn.Parameter(torch.zeros(sum(self.biased), config.dim)) if some else None
+        no_k_bias = config.qkv_bias and not config.k_bias
+        self.bias = nn.Parameter(torch.zeros(2, config.dim)) if no_k_bias else None  # of q and v
         self.q_norm = norm_layer(config, config.head_dim) if config.qk_norm else nn.Identity()
         self.k_norm = norm_layer(config, config.head_dim) if config.qk_norm else nn.Identity()
         self.norm = norm_layer(config, config.dim) if config.attention_norm else nn.Identity()
         rows, columns = config.grid
-        distances = (2 * rows - 1) * (2 * columns - 1) + 3
-        self.position_bias = nn.Parameter(torch.zeros(distances, config.num_heads)) if config.position_bias else None
+        offsets = (2 * rows - 1) * (2 * columns - 1) + 3
+        self.position_bias = nn.Parameter(torch.zeros(offsets, config.num_heads)) if config.position_bias else None
+        self.needs_place = config.rotary is not None or config.position_bias
 
-    def forward(self, x: Tensor, place: Place = Place()) -> Tensor:  # noqa: B008  (nothing can change it)
-        q, k, v = self.queries_keys_values(x, place)  # each (B, h, T, d)
-        bias = self.bias_of(place, q)  # (1, h, T, T), or None
-        p = self.attention_dropout if self.training else 0.0
-        if p == 0.0 and bias is None and steps_are_faster(q):
-            z, _ = attention(q.contiguous(), k.contiguous(), v.contiguous())  # (B, h, T, d)
-        else:
-            z = scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p)  # (B, h, T, d)
-        return self.dropout(self.join_heads(z))  # (B, T, D)
-
-    def queries_keys_values(self, x: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
-        """Of tokens (B, T, D): q and k, normed and turned, and v, each (B, h, T, d)."""
+    def split_heads(self, x: Tensor, place: Place | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Of tokens (B, T, D): q and k, normalised and rotated, and v, each (B, h, T, d)."""
+        if self.needs_place and place is None:
+            raise ValueError("attention must know where its tokens are: take the block from model.blocks_for(images)")
         if self.bias is None:
-            qkv = self.split_heads(x)  # (3, B, h, T, d)
+            q, k, v = super().split_heads(x)  # each (B, h, T, d)
         else:
-            given, zeros = iter(self.bias), self.bias.new_zeros(x.shape[-1])
-            bias = torch.cat([next(given) if biased else zeros for biased in self.biased])  # (3 D,)
-            qkv = linear(x, self.qkv.weight, bias).reshape(*x.shape[:2], 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
-        q, k, v = qkv.unbind()  # each (B, h, T, d)
-        q, k = self.q_norm(q), self.k_norm(k)
-        if place.angles is not None:
-            q, k = rotate(q, *place.angles), rotate(k, *place.angles)
+            q_bias, v_bias = self.bias  # each (D,)
+            bias = torch.cat([q_bias, torch.zeros_like(q_bias), v_bias])  # (3 D,)
+            qkv = linear(x, self.qkv.weight, bias).unflatten(-1, (3, self.num_heads, -1))  # (B, T, 3, h, d)
+            q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()  # each (B, h, T, d)
+        q = self.q_norm(q)
+        k = self.k_norm(k)
+        if place is not None and place.angles is not None:
+            q = rotate(q, *place.angles)
+            k = rotate(k, *place.angles)
         return q, k, v
 
-    def bias_of(self, place: Place, like: Tensor) -> Tensor | None:
-        """What is added to the scores before the softmax, (1, h, T, T)."""
-        if self.position_bias is None:
+    def score_bias(self, q: Tensor, place: Place | None = None) -> Tensor | None:
+        """The position bias for queries (B, h, T, d), (h, T, T); or None."""
+        if self.position_bias is None or place is None:
             return None
-        return self.position_bias[place.distances].permute(2, 0, 1)[None].to(like.dtype)
+        return self.position_bias[place.offsets].permute(2, 0, 1).to(q.dtype)  # (h, T, T)
 
-    def join_heads(self, z: Tensor) -> Tensor:
-        """(B, h, T, d) -> (B, T, D): the heads end to end, and the projection."""
-        return self.proj(self.norm(z.transpose(1, 2).flatten(2)))
-
-    def step_by_step(self, x: Tensor, place: Place) -> tuple[Tensor, Tensor]:
-        """What :meth:`forward` gives for ``x`` (B, T, D), before dropout, and the weights (B, h, T, T)."""
-        q, k, v = self.queries_keys_values(x, place)  # each (B, h, T, d)
-        scores = (q / q.shape[-1] ** 0.5) @ k.mT  # (B, h, T, T)
-        bias = self.bias_of(place, q)
-        weights = (scores if bias is None else scores + bias).softmax(dim=-1)  # (B, h, T, T)
-        return self.join_heads(weights @ v), weights
-
-    def attention_weights(self, x: Tensor, place: Place = Place()) -> Tensor:  # noqa: B008
-        """The weights (B, h, T, T) that :meth:`forward` uses for ``x`` (B, T, D), before dropout; rows sum to 1."""
-        return self.step_by_step(x, place)[1]
+    def merge_heads(self, z: Tensor) -> Tensor:
+        return self.norm(super().merge_heads(z))
 
 
 class QuickGELU(nn.Module):
@@ -333,7 +309,7 @@ class ModernMLP(MLP):
 
 
 class LayerScale(nn.Module):
-    """Each of D numbers times its own learned factor: a new block begins close to doing nothing."""
+    """Each of D numbers times its own learned factor: a new block starts close to the identity."""
 
     def __init__(self, dim: int, start: float) -> None:
         super().__init__()
@@ -344,7 +320,10 @@ class LayerScale(nn.Module):
 
 
 class ModernBlock(nn.Module):
-    """Eq. 2 and 3, each branch scaled: (B, T, D) -> (B, T, D)."""
+    """Eq. 2 and 3, each branch scaled: (B, T, D) -> (B, T, D).
+
+    ``place``, from :meth:`ModernViT.place`, is needed by rotary positions and position biases.
+    """
 
     def __init__(self, config: ModernConfig, drop_path: float) -> None:
         super().__init__()
@@ -357,13 +336,37 @@ class ModernBlock(nn.Module):
         self.scale2 = nn.Identity() if start is None else LayerScale(config.dim, start)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, z: Tensor, place: Place = Place()) -> Tensor:  # noqa: B008
-        z = z + self.drop_path(self.scale1(self.attention(self.norm1(z), place)))  # (B, T, D), Eq. 2
+    def forward(self, z: Tensor, place: Place | None = None) -> Tensor:
+        z = self.attend(z, place)  # (B, T, D), Eq. 2
         return z + self.drop_path(self.scale2(self.mlp(self.norm2(z))))  # (B, T, D), Eq. 3
+
+    def attend(self, z: Tensor, place: Place | None = None) -> Tensor:
+        """Eq. 2 alone: tokens (B, T, D) after attention, before the MLP."""
+        return z + self.drop_path(self.scale1(self.attention(self.norm1(z), place)))  # (B, T, D)
+
+    def attention_weights(self, z: Tensor, place: Place | None = None) -> Tensor:
+        """The attention weights (B, h, T, T) that :meth:`forward` uses for tokens (B, T, D); rows sum to 1."""
+        return self.attention.attention_weights(self.norm1(z), place)
+
+
+class PlacedBlock(NamedTuple):
+    """A block, and the place of its tokens: (B, T, D) -> (B, T, D)."""
+
+    block: ModernBlock
+    place: Place
+
+    def __call__(self, z: Tensor) -> Tensor:
+        return self.block(z, self.place)
+
+    def attend(self, z: Tensor) -> Tensor:
+        return self.block.attend(z, self.place)
+
+    def attention_weights(self, z: Tensor) -> Tensor:
+        return self.block.attention_weights(z, self.place)
 
 
 class AttentionPool(nn.Module):
-    """One learned query, the probe, asks all tokens; then an MLP with its shortcut: (B, S, D) -> (B, D).
+    """One learned query, the probe, attends to all tokens; then an MLP with its shortcut: (B, S, D) -> (B, D).
 
     Multihead attention pooling (arXiv 2106.04560, SigLIP's head).
     """
@@ -423,40 +426,24 @@ class ModernViT(ViT):
             y = cast(AttentionPool, self.pool)(patches)  # (B, D)
         return self.head(self.pool_norm(y))  # (B, K), Eq. 4
 
-    def features(self, images: Tensor) -> Tensor:
-        """Every token after the last norm: (B, C, H, W) -> (B, T, D)."""
-        z = self.embed(images)  # (B, T, D), Eq. 1
-        place = self.place(images, z)
-        for block in self.blocks:
-            z = block(z, place)  # (B, T, D)
-        return self.norm(z)  # (B, T, D)
+    def blocks_for(self, images: Tensor) -> list[Block]:
+        place = self.place(images)
+        if place is None:
+            return super().blocks_for(images)
+        return [PlacedBlock(cast(ModernBlock, block), place) for block in self.blocks]
 
-    def place(self, images: Tensor, z: Tensor) -> Place:
-        """Where the tokens ``z`` of these images are."""
+    def place(self, images: Tensor) -> Place | None:
+        """Where the tokens of these images are; None if attention needn't know it."""
         grid = grid_shape((images.shape[-2], images.shape[-1]), self.config.patch_size)
+        angles: tuple[Tensor, Tensor] | None = None
+        offsets: Tensor | None = None
         if self.config.rotary is not None:
-            angles = self.config.rotary.angles(grid, self.config.head_dim, like=z)  # (N, d/2)
-            angles = pad(angles, (0, 0, self.config.prefix_tokens, 0))  # (T, d/2)
-            return Place(angles=(angles.cos(), angles.sin()))
+            turns = self.config.rotary.angles(grid, self.config.head_dim, like=images)  # (N, d/2)
+            turns = pad(turns, (0, 0, self.config.prefix_tokens, 0))  # (T, d/2)
+            angles = (turns.cos(), turns.sin())
         if self.config.position_bias:
-            return Place(distances=relative_index(grid, z.device))
-        return Place()
-
-    def attention_maps(self, images: Tensor, layers: Iterable[int] | None = None) -> dict[int, Tensor]:
-        """The attention weights of the layers asked for, ``{layer: (B, h, T, T)}``, as :meth:`ViT.attention_maps`."""
-        depth = len(self.blocks)
-        wanted = list(range(depth) if layers is None else layers)
-        if bad := [layer for layer in wanted if not -depth <= layer < depth]:
-            raise ValueError(f"there is no layer {bad[0]}: the model has layers 0 to {depth - 1}")
-        indices, weights = {layer % depth for layer in wanted}, {}
-        z = self.embed(images)  # (B, T, D)
-        place = self.place(images, z)
-        for index, block in enumerate(cast("Iterable[ModernBlock]", self.blocks)):
-            if index in indices:
-                weights[index] = block.attention.attention_weights(block.norm1(z), place)  # (B, h, T, T)
-            if len(weights) < len(indices):
-                z = block(z, place)  # (B, T, D)
-        return {layer: weights[layer % depth] for layer in wanted}
+            offsets = position_bias_index(grid, images.device)  # (T, T)
+        return None if angles is None and offsets is None else Place(angles, offsets)
 
 
 # The parts of well-known models: ``ModernConfig.preset("S/16", **ARCHITECTURES["dinov3"])``.

@@ -1,24 +1,22 @@
-"""Lesson 11: how a ViT may be told where its patches lie (appendix D.4 and table 8 of arXiv 2010.11929).
+"""Lesson 11: five kinds of positions, in three places (appendix D.4 and table 8 of arXiv 2010.11929).
 
-Five ways: not at all; a vector for each place of the sequence (1-D, the paper's choice); half a vector for the row and
-half for the column (2-D); fixed sines and cosines; a number for each offset, added to the attention's scores
-(relative). The first four vectors can be added once, before the first block, or in front of every block.
+The kinds: none; a vector for each place in the sequence (1-D, the paper's choice); half a vector for the row and half
+for the column (2-D); fixed sines and cosines; a number for each relative offset, added to the scores of attention
+(relative). The vectors are added once, before the first block, or before every block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from vit_tutorial.attention import MultiHeadSelfAttention
-from vit_tutorial.embeddings import sincos_position_embedding
+from vit_tutorial.embeddings import Grid, sincos_position_embedding
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.vit import ViT, ViTConfig
+from vit_tutorial.vit import Block, ViT, ViTConfig
 
 Kind = Literal["none", "1d", "2d", "sincos", "relative"]
 Place = Literal["once", "every layer", "every layer, shared"]
@@ -36,21 +34,22 @@ class GridPosition(nn.Module):
     Raises:
         ValueError: an unknown kind, or a width that can't be halved or quartered.
 
-    What is learned starts normal with standard deviation 0.02. For its patches "1d" learns N D numbers, "2d"
+    What is learned starts normal with standard deviation 0.02. For the patches "1d" learns N D numbers, "2d"
     (rows + columns) D / 2.
     """
 
     prefix: Tensor
     fixed: Tensor
 
-    def __init__(self, grid: tuple[int, int], dim: int, kind: Kind, *, prefix_tokens: int = 1) -> None:
+    def __init__(self, grid: Grid, dim: int, kind: Kind, *, prefix_tokens: int = 1) -> None:
         super().__init__()
         if kind not in ("1d", "2d", "sincos"):
             raise ValueError(f"a grid's positions are '1d', '2d' or 'sincos', got {kind!r}")
         if kind == "2d" and dim % 2:
             raise ValueError(f"2-D positions halve the width, got {dim}: take an even one")
         rows, columns = grid
-        self.kind, self.grid = kind, grid
+        self.kind = kind
+        self.grid = grid
         if kind == "sincos":
             self.register_buffer("fixed", sincos_position_embedding(grid, dim))  # (1, N, D)
             self.register_buffer("prefix", torch.zeros(1, prefix_tokens, dim))
@@ -74,28 +73,30 @@ class GridPosition(nn.Module):
         return torch.cat([self.prefix, patches], dim=1)  # (1, prefix + N, D)
 
 
-def offsets(grid: tuple[int, int]) -> Tensor:
-    """The number of the way from each patch to each other: (N, N) int64, from 0 to (2 rows - 1)(2 columns - 1) - 1.
+def relative_position_index(grid: Grid, device: torch.device | None = None) -> Tensor:
+    """The index of the relative offset between every two patches, (N, N) int64.
 
-    Entry [i, j] is the way from patch i, which looks, to patch j, which is looked at. Pairs of patches with the same
-    way between them, so many rows down and so many columns to the right, share a number.
+    Entry [i, j] numbers the offset from patch i, the query, to patch j, the key: so many rows down and so many columns
+    to the right. Pairs with the same offset share an index; it runs from 0 to (2 rows - 1)(2 columns - 1) - 1.
 
     Args:
         grid: (rows, columns) of patches.
+        device: where the result is made.
     """
     rows, columns = grid
-    row, column = torch.arange(rows).repeat_interleave(columns), torch.arange(columns).repeat(rows)  # (N,) each
+    row = torch.arange(rows, device=device).repeat_interleave(columns)  # (N,)
+    column = torch.arange(columns, device=device).repeat(rows)  # (N,)
     down = row[None, :] - row[:, None] + rows - 1  # (N, N), from 0 to 2 rows - 2
-    right = column[None, :] - column[:, None] + columns - 1  # (N, N)
+    right = column[None, :] - column[:, None] + columns - 1  # (N, N), from 0 to 2 columns - 2
     return down * (2 * columns - 1) + right
 
 
 class RelativeBias(nn.Module):
     """A number for each head and offset, to be added to the scores before the softmax: (h, T, T).
 
-    The prefix tokens lie at no offset from anything: each head learns a number for their looking at a patch, one for
-    being looked at by a patch, and one among themselves. All start at zero, so that at first every place is alike.
-    BEiT's (arXiv 2106.08254) is the same, with the way counted from the other end.
+    Prefix tokens have no place in the grid. Each head learns three numbers for them: a prefix token attends to a patch,
+    a patch to a prefix token, and prefix tokens to each other. All numbers start at zero: at first, every place is
+    alike. BEiT's bias (arXiv 2106.08254) is the same, but for offsets counted from the key to the query.
 
     Args:
         grid: (rows, columns) of patches.
@@ -105,29 +106,29 @@ class RelativeBias(nn.Module):
 
     index: Tensor
 
-    def __init__(self, grid: tuple[int, int], num_heads: int, *, prefix_tokens: int = 1) -> None:
+    def __init__(self, grid: Grid, num_heads: int, *, prefix_tokens: int = 1) -> None:
         super().__init__()
-        self.grid, self.prefix_tokens = grid, prefix_tokens
-        many = (2 * grid[0] - 1) * (2 * grid[1] - 1)
-        self.table = nn.Parameter(torch.zeros(num_heads, many + 3))
+        self.grid = grid
+        offsets = (2 * grid[0] - 1) * (2 * grid[1] - 1)
+        self.table = nn.Parameter(torch.zeros(num_heads, offsets + 3))
         T = prefix_tokens + grid[0] * grid[1]
-        index = torch.full((T, T), many + 2)  # among the prefix tokens
-        index[:prefix_tokens, prefix_tokens:] = many  # a prefix token looks at a patch
-        index[prefix_tokens:, :prefix_tokens] = many + 1  # a patch looks at a prefix token
-        index[prefix_tokens:, prefix_tokens:] = offsets(grid)
+        index = torch.full((T, T), offsets + 2)  # prefix tokens among themselves
+        index[:prefix_tokens, prefix_tokens:] = offsets  # a prefix token attends to a patch
+        index[prefix_tokens:, :prefix_tokens] = offsets + 1  # a patch attends to a prefix token
+        index[prefix_tokens:, prefix_tokens:] = relative_position_index(grid)
         self.register_buffer("index", index, persistent=False)
 
     def forward(self) -> Tensor:
         return self.table[:, self.index]  # (h, T, T)
 
     def maps(self) -> Tensor:
-        """The learned numbers as pictures, one a head, no offset in the middle: (h, 2 rows - 1, 2 columns - 1)."""
+        """The patches' numbers as one picture per head, offset zero in the middle: (h, 2 rows - 1, 2 columns - 1)."""
         rows, columns = self.grid
         return self.table[:, :-3].detach().reshape(-1, 2 * rows - 1, 2 * columns - 1)
 
 
 class BiasedAttention(MultiHeadSelfAttention):
-    """Self-attention whose scores get a bias before the softmax: softmax(q kᵀ / √d + b) v.
+    """Self-attention with a bias on its scores: softmax(q kᵀ / √d + b) v, (B, T, D) -> (B, T, D).
 
     Args:
         dim: D.
@@ -140,29 +141,38 @@ class BiasedAttention(MultiHeadSelfAttention):
         super().__init__(dim, num_heads, **settings)
         self.bias = bias
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.split_heads(x)  # each (B, h, T, d)
-        p = self.attention_dropout if self.training else 0.0
-        z = scaled_dot_product_attention(q, k, v, self.bias().to(q.dtype), dropout_p=p)  # (B, h, T, d)
-        return self.dropout(self.proj(z.transpose(1, 2).flatten(2)))  # (B, T, D)
+    def score_bias(self, q: Tensor) -> Tensor:
+        return self.bias().to(q.dtype)  # (h, T, T)
 
-    def attention_weights(self, x: Tensor) -> Tensor:
-        q, k, _ = self.split_heads(x)  # each (B, h, T, d)
-        scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (B, h, T, T)
-        return (scores + self.bias()).softmax(dim=-1)
+
+class PositionedBlock(NamedTuple):
+    """A block with positions (1, T, D) added to the tokens that enter it: (B, T, D) -> (B, T, D)."""
+
+    block: Block
+    position: Tensor
+
+    def __call__(self, z: Tensor) -> Tensor:
+        return self.block(z + self.position)
+
+    def attend(self, z: Tensor) -> Tensor:
+        return self.block.attend(z + self.position)
+
+    def attention_weights(self, z: Tensor) -> Tensor:
+        return self.block.attention_weights(z + self.position)
 
 
 class PositionViT(ViT):
-    """A ViT that is told its patches' places in one of five ways, in one of three places.
+    """A ViT with one of five kinds of positions, in one of three places.
 
     Args:
-        config: of the rest; its own ``position`` is not used. Its dropout acts on the tokens before places are added.
+        config: everything else; its ``position`` is not used. Its dropout acts before positions are added.
         kind: "none", "1d", "2d", "sincos" or "relative".
-        place: "once" before the first block, or in front of "every layer", or of "every layer, shared". Relative
-            biases lie inside the attention: "every layer" learns one a layer, "every layer, shared" one for all.
+        place: "once" adds positions before the first block, "every layer" before each block its own, "every layer,
+            shared" before each block the same. Relative biases are part of attention, so they are in every layer: one
+            for each, or one for all.
 
     Raises:
-        ValueError: an unknown kind or place, no positions in every layer, or relative ones once.
+        ValueError: an unknown kind or place, kind "none" in every layer, or kind "relative" once.
     """
 
     def __init__(self, config: ViTConfig, kind: Kind = "1d", place: Place = "once") -> None:
@@ -172,20 +182,21 @@ class PositionViT(ViT):
         if kind == "none" and place != "once":
             raise ValueError(f"kind 'none' adds nothing, so place stays 'once', got {place!r}")
         if kind == "relative" and place == "once":
-            raise ValueError("relative positions lie in the attention: place='every layer', or 'every layer, shared'")
+            raise ValueError("relative positions are part of attention: place='every layer', or 'every layer, shared'")
         super().__init__(replace(config, position="none"))
-        self.kind, self.place = kind, place
-        grid, prefix = config.grid, config.prefix_tokens
-        many = config.depth if place == "every layer" else 1
+        self.kind = kind
+        self.place = place
+        count = config.depth if place == "every layer" else 1
         self.positions = nn.ModuleList()
-        for _ in range(0 if kind == "none" else many):
+        for _ in range(0 if kind == "none" else count):
             if kind == "relative":
-                self.positions.append(RelativeBias(grid, config.num_heads, prefix_tokens=prefix))
+                position: nn.Module = RelativeBias(config.grid, config.num_heads, prefix_tokens=config.prefix_tokens)
             else:
-                self.positions.append(GridPosition(grid, config.dim, kind, prefix_tokens=prefix))
+                position = GridPosition(config.grid, config.dim, kind, prefix_tokens=config.prefix_tokens)
+            self.positions.append(position)
         if kind == "relative":
             for layer, block in enumerate(cast("list[EncoderBlock]", self.blocks)):
-                bias = cast(RelativeBias, self.positions[layer % many])
+                bias = cast(RelativeBias, self.positions[layer % count])
                 block.attention = BiasedAttention(
                     config.dim,
                     config.num_heads,
@@ -195,27 +206,13 @@ class PositionViT(ViT):
                     dropout=config.dropout,
                 )
 
-    def placed(self, z: Tensor, layer: int) -> Tensor:
-        """The tokens (B, T, D) as they enter this layer, with what is added in front of it."""
-        if self.kind in ("none", "relative") or (self.place == "once" and layer > 0):
-            return z
-        return z + self.positions[layer % len(self.positions)]()  # (B, T, D)
-
-    def features(self, images: Tensor) -> Tensor:
-        z = self.embed(images)  # (B, T, D)
-        for layer, block in enumerate(self.blocks):
-            z = block(self.placed(z, layer))  # (B, T, D)
-        return self.norm(z)  # (B, T, D)
-
-    def attention_maps(self, images: Tensor, layers: Iterable[int] | None = None) -> dict[int, Tensor]:
-        """As :meth:`ViT.attention_maps`, which see."""
-        depth = len(self.blocks)
-        wanted = list(range(depth) if layers is None else layers)
-        if bad := [layer for layer in wanted if not -depth <= layer < depth]:
-            raise ValueError(f"there is no layer {bad[0]}: the model has layers 0 to {depth - 1}")
-        z, weights = self.embed(images), {}  # (B, T, D)
-        for layer, block in enumerate(cast("list[EncoderBlock]", self.blocks)):
-            z = self.placed(z, layer)  # (B, T, D)
-            weights[layer] = block.attention.attention_weights(block.norm1(z))  # (B, h, T, T)
-            z = block(z)  # (B, T, D)
-        return {layer: weights[layer % depth] for layer in wanted}
+    def blocks_for(self, images: Tensor) -> list[Block]:
+        blocks = super().blocks_for(images)
+        if self.kind in ("none", "relative"):
+            return blocks
+        if self.place == "once":
+            return [PositionedBlock(blocks[0], self.positions[0]()), *blocks[1:]]
+        if self.place == "every layer, shared":
+            position = self.positions[0]()  # (1, T, D)
+            return [PositionedBlock(block, position) for block in blocks]
+        return [PositionedBlock(block, own()) for block, own in zip(blocks, self.positions, strict=True)]

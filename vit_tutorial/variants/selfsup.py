@@ -1,8 +1,8 @@
 """Lesson 13: learning without labels (section 4.6 and appendix B.1.2 of arXiv 2010.11929, and arXiv 2111.06377).
 
-Both ways hide a part of each image and ask for it. :class:`MaskedViT` is the paper's: the encoder sees all tokens, half
-of them spoilt, and says what colour each spoilt patch had. :class:`MaskedAutoencoder` came a year later: the encoder
-sees a quarter of the patches and no others, and a small decoder paints the rest. What is kept afterwards is
+Both methods hide a part of each image and predict it. :class:`MaskedViT` is the paper's: the encoder sees all tokens,
+half of them corrupted, and predicts the colour of each corrupted patch. :class:`MaskedAutoencoder` came a year later:
+the encoder sees only a quarter of the patches, and a small decoder reconstructs the rest. What is kept afterwards is
 ``.encoder``, a plain :class:`~vit_tutorial.vit.ViT` without a head.
 """
 
@@ -25,7 +25,7 @@ LEVELS = 8  # of each channel: 3 bits
 SMALL = 4  # pixels, the side of the small version of a patch
 
 
-# ---- What is asked for -------------------------------------------------------------------------------------------
+# ---- What is predicted -------------------------------------------------------------------------------------------
 
 
 def colour_classes(colours: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ def class_colours(classes: Tensor, channels: int) -> Tensor:
 
 
 def targets(images: Tensor, patch_size: int | tuple[int, int], target: Target) -> Tensor:
-    """What a masked model shall say of each patch.
+    """What a masked model is to predict of each patch.
 
     Args:
         images: (B, C, H, W) in [0, 1], before any normalisation.
@@ -56,7 +56,7 @@ def targets(images: Tensor, patch_size: int | tuple[int, int], target: Target) -
         Classes (B, N, 1), classes (B, N, 16) of the patch made 4 x 4, or the pixels (B, N, C*P*P).
 
     Raises:
-        ValueError: an unknown target, or a patch too small to be made smaller.
+        ValueError: an unknown target, or for "small patch" a patch whose sides are no multiples of 4.
     """
     P, Q = as_pair(patch_size, "patch_size")
     C = images.shape[1]
@@ -65,7 +65,7 @@ def targets(images: Tensor, patch_size: int | tuple[int, int], target: Target) -
         return colour_classes(mean.flatten(2).transpose(1, 2))[..., None]  # (B, N, 1)
     if target == "small patch":
         if P % SMALL or Q % SMALL:
-            raise ValueError(f"a patch of {P} x {Q} can't be made {SMALL} x {SMALL} by whole pixels: take a multiple")
+            raise ValueError(f"a patch of {P} x {Q} can't be averaged to {SMALL} x {SMALL}: take multiples of {SMALL}")
         small = F.avg_pool2d(images, (P // SMALL, Q // SMALL))  # (B, C, 4 rows, 4 columns)
         pixels = patchify(small, SMALL)  # (B, N, C*16)
         pixels = pixels.reshape(*pixels.shape[:2], C, SMALL * SMALL)  # (B, N, C, 16)
@@ -75,14 +75,14 @@ def targets(images: Tensor, patch_size: int | tuple[int, int], target: Target) -
     raise ValueError(f"unknown target {target!r}: choose one of {', '.join(get_args(Target))}")
 
 
-# ---- The paper's way: all tokens, half of them spoilt --------------------------------------------------------------
+# ---- The paper's method: all tokens, half of them corrupted -------------------------------------------------------
 
 
 def choose(B: int, N: int, share: float, device: torch.device | str | None = None) -> Tensor:
-    """Which patches, the same number in each image, by chance: (B, N) of True and False.
+    """A random mask with the same number of patches in each image: (B, N), bool.
 
     Raises:
-        ValueError: a share that leaves none, or takes all.
+        ValueError: a share outside [0, 1), or one that takes none or all of the patches.
     """
     check_probability(share, "share")
     count = round(share * N)
@@ -93,11 +93,11 @@ def choose(B: int, N: int, share: float, device: torch.device | str | None = Non
 
 
 def corrupt(tokens: Tensor, chosen: Tensor, mask_token: Tensor) -> Tensor:
-    """Spoil the chosen tokens: 80 % become the mask token, 10 % another patch's token, 10 % stay (appendix B.1.2).
+    """Corrupt the chosen tokens: 80 % become the mask token, 10 % another patch's token, 10 % stay (appendix B.1.2).
 
     Args:
         tokens: (B, N, D), without positions.
-        chosen: (B, N), True for those to be spoilt.
+        chosen: (B, N), True for the tokens to corrupt.
         mask_token: (D,).
 
     Returns:
@@ -108,13 +108,14 @@ def corrupt(tokens: Tensor, chosen: Tensor, mask_token: Tensor) -> Tensor:
     further = torch.randint(1, N, (B, N), device=tokens.device)  # 1 to N - 1 places on, round the end: never itself
     other = (torch.arange(N, device=tokens.device) + further) % N  # (B, N)
     others = tokens.gather(1, other[..., None].expand_as(tokens))  # (B, N, D)
-    masked, swapped = chosen & (fate < 0.8), chosen & (fate >= 0.8) & (fate < 0.9)
-    spoilt = torch.where(masked[..., None], mask_token, tokens)
-    return torch.where(swapped[..., None], others, spoilt)  # (B, N, D)
+    masked = chosen & (fate < 0.8)  # (B, N)
+    swapped = chosen & (fate >= 0.8) & (fate < 0.9)  # (B, N)
+    corrupted = torch.where(masked[..., None], mask_token, tokens)  # (B, N, D)
+    return torch.where(swapped[..., None], others, corrupted)  # (B, N, D)
 
 
 def placed(embed: Embeddings, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Eq. 1 in two pieces, so that patches can be spoilt before and left out after.
+    """Eq. 1 in two pieces, so that patches can be corrupted before it and left out after it.
 
     Args:
         embed: of the model.
@@ -134,13 +135,13 @@ def placed(embed: Embeddings, tokens: Tensor) -> tuple[Tensor, Tensor]:
 class MaskedViT(nn.Module):
     """Masked patch prediction (section 4.6, appendix B.1.2): images (B, C, H, W) in [0, 1] -> a loss.
 
-    The loss is the cross-entropy of the spoilt patches' colours, or for "pixels" their mean squared error.
+    The loss is the cross-entropy of the corrupted patches' colours, or for "pixels" their mean squared error.
 
     Args:
         config: of the encoder; its head is left out. Pooling "cls" or "mean", no stem.
-        target: what is predicted of each spoilt patch; see :func:`targets`.
-        share: of the patches that are spoilt, in (0, 1); the paper takes half.
-        mean, std: what the encoder's images are normalised by, a number a channel; the targets are not.
+        target: what is predicted of each corrupted patch; see :func:`targets`.
+        share: of the patches that are corrupted, in (0, 1); the paper takes half.
+        mean, std: what normalises the encoder's images, a number per channel; the targets are not normalised.
 
     Raises:
         ValueError: an unknown target.
@@ -171,48 +172,49 @@ class MaskedViT(nn.Module):
         self.register_buffer("std", torch.tensor(std).reshape(-1, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        B, N = len(images), self.encoder.config.grid[0] * self.encoder.config.grid[1]
-        chosen = choose(B, N, self.share, images.device)  # (B, N)
-        wanted = targets(images, self.encoder.config.patch_size, self.target)[chosen]  # (B', 1 or 16 or C*P*P)
-        said = self.predict(self.features(images, chosen)[chosen])  # (B', outputs): only what is asked for
+        N = self.encoder.config.grid[0] * self.encoder.config.grid[1]
+        chosen = choose(len(images), N, self.share, images.device)  # (B, N)
+        target = targets(images, self.encoder.config.patch_size, self.target)[chosen]  # (B', 1 or 16 or C*P*P)
+        prediction = self.predict(self.features(images, chosen)[chosen])  # (B', outputs), of the chosen patches alone
         if self.target == "pixels":
-            return F.mse_loss(said, wanted)
-        logits = said.reshape(wanted.numel(), -1)  # (B' or 16 B', classes)
-        return F.cross_entropy(logits, wanted.flatten())
+            return F.mse_loss(prediction, target)
+        logits = prediction.reshape(target.numel(), -1)  # (B' or 16 B', classes)
+        return F.cross_entropy(logits, target.flatten())
 
     def features(self, images: Tensor, chosen: Tensor) -> Tensor:
-        """The patches' tokens after the encoder, the chosen ones spoilt: (B, C, H, W), (B, N) -> (B, N, D)."""
+        """The patches' tokens after the encoder, the chosen ones corrupted: (B, C, H, W), (B, N) -> (B, N, D)."""
         embed, prefix = self.encoder.embed, self.encoder.config.prefix_tokens
         tokens = embed.patches((images - self.mean) / self.std)  # (B, N, D)
         front, patches = placed(embed, corrupt(tokens, chosen, self.mask_token))  # (B, p, D), (B, N, D)
         z = self.encoder.blocks(torch.cat([front, patches], dim=1))  # (B, T, D)
         return self.encoder.norm(z)[:, prefix:]  # (B, N, D)
 
-    def say(self, images: Tensor, chosen: Tensor) -> Tensor:
-        """The prediction for every patch, the chosen ones spoilt: (B, C, H, W), (B, N) -> (B, N, outputs)."""
+    def predict_patches(self, images: Tensor, chosen: Tensor) -> Tensor:
+        """The prediction for every patch, the chosen ones corrupted: (B, C, H, W), (B, N) -> (B, N, outputs)."""
         return self.predict(self.features(images, chosen))
 
 
-# ---- A year later: a quarter of the tokens, and no others ----------------------------------------------------------
+# ---- A year later: only a quarter of the tokens --------------------------------------------------------------------
 
 
-def keep_some(tokens: Tensor, hidden: Tensor) -> Tensor:
+def take_visible(tokens: Tensor, hidden: Tensor) -> Tensor:
     """The tokens that aren't hidden, in their order: (B, N, D), (B, N) with as many True in each row -> (B, n, D)."""
     B, _, D = tokens.shape
     return tokens[~hidden].reshape(B, -1, D)
 
 
-def put_back(kept: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
-    """The inverse of :func:`keep_some`, the mask token in the holes: (B, n, D), (B, N), (D,) -> (B, N, D)."""
-    holes = mask_token.to(kept.dtype).expand(*hidden.shape, -1).clone()  # (B, N, D)
-    holes[~hidden] = kept.flatten(0, 1)
-    return holes
+def restore(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
+    """The inverse of :func:`take_visible`, with mask tokens for hidden ones: (B, n, D), (B, N), (D,) -> (B, N, D)."""
+    number = ((~hidden).cumsum(dim=1) - 1).clamp(min=0)  # (B, N): of a visible patch, its number among the visible
+    tokens = visible.gather(1, number[..., None].expand(-1, -1, visible.shape[-1]))  # (B, N, D)
+    return torch.where(hidden[..., None], mask_token.to(visible.dtype), tokens)  # (B, N, D)
 
 
 def normalised_patches(patches: Tensor, eps: float = 1e-6) -> Tensor:
-    """Each patch less its mean, over its spread, which MAE found to be the better target: (B, N, C*P*P)."""
-    mean, var = patches.mean(dim=-1, keepdim=True), patches.var(dim=-1, keepdim=True)  # each (B, N, 1)
-    return (patches - mean) / (var + eps).sqrt()
+    """Each patch less its mean, over its standard deviation, MAE's better target: (B, N, C*P*P) -> the same shape."""
+    mean = patches.mean(dim=-1, keepdim=True)  # (B, N, 1)
+    variance = patches.var(dim=-1, keepdim=True)  # (B, N, 1)
+    return (patches - mean) / (variance + eps).sqrt()
 
 
 class MaskedAutoencoder(nn.Module):
@@ -223,8 +225,8 @@ class MaskedAutoencoder(nn.Module):
         share: of the patches that are hidden, in (0, 1); MAE hides three quarters.
         decoder_dim: width of the decoder, a multiple of 16 (its positions are sines and cosines, its heads 16 wide).
         decoder_depth: blocks of the decoder.
-        normalise_patches: whether each patch's pixels are normalised by themselves before they are asked for.
-        mean, std: what the encoder's images are normalised by, a number a channel.
+        normalise_patches: whether the target is each patch normalised by its own mean and standard deviation.
+        mean, std: what normalises the encoder's images, a number per channel.
 
     Raises:
         ValueError: a width that the heads don't divide.
@@ -264,20 +266,20 @@ class MaskedAutoencoder(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         N = self.encoder.config.grid[0] * self.encoder.config.grid[1]
         hidden = choose(len(images), N, self.share, images.device)  # (B, N)
-        wanted = patchify(images, self.encoder.config.patch_size)  # (B, N, C*P*P)
+        target = patchify(images, self.encoder.config.patch_size)  # (B, N, C*P*P)
         if self.normalise_patches:
-            wanted = normalised_patches(wanted)
-        return F.mse_loss(self.say(images, hidden)[hidden], wanted[hidden])
+            target = normalised_patches(target)
+        return F.mse_loss(self.predict_patches(images, hidden)[hidden], target[hidden])
 
-    def say(self, images: Tensor, hidden: Tensor) -> Tensor:
-        """Every patch's pixels as the decoder paints them: (B, C, H, W), (B, N) -> (B, N, C*P*P)."""
+    def predict_patches(self, images: Tensor, hidden: Tensor) -> Tensor:
+        """The decoder's pixels for every patch: (B, C, H, W), (B, N) -> (B, N, C*P*P)."""
         tokens = self.encoder.embed.patches((images - self.mean) / self.std)  # (B, N, D)
         front, patches = placed(self.encoder.embed, tokens)  # (B, p, D), (B, N, D)
-        seen = torch.cat([front, keep_some(patches, hidden)], dim=1)  # (B, p + n, D), all that the encoder gets
+        seen = torch.cat([front, take_visible(patches, hidden)], dim=1)  # (B, p + n, D), all that the encoder sees
         z = self.encoder.norm(self.encoder.blocks(seen))  # (B, p + n, D)
         y = self.bridge(z)  # (B, p + n, D')
-        front, kept = torch.split(y, [front.shape[1], y.shape[1] - front.shape[1]], dim=1)  # (B, p, D'), (B, n, D')
-        patches = put_back(kept, hidden, self.mask_token) + self.position  # (B, N, D')
+        front, visible = torch.split(y, [front.shape[1], y.shape[1] - front.shape[1]], dim=1)  # (B, p, D'), (B, n, D')
+        patches = restore(visible, hidden, self.mask_token) + self.position  # (B, N, D')
         y = self.decoder(torch.cat([front, patches], dim=1))  # (B, p + N, D')
         return self.predict(y[:, front.shape[1] :])  # (B, N, C*P*P)
 
@@ -286,8 +288,8 @@ class MaskedAutoencoder(nn.Module):
 
 
 @torch.no_grad()
-def painted(model: MaskedViT | MaskedAutoencoder, images: Tensor, hidden: Tensor) -> Tensor:
-    """The images with the hidden patches as the model paints them, to be looked at.
+def reconstruct(model: MaskedViT | MaskedAutoencoder, images: Tensor, hidden: Tensor) -> Tensor:
+    """The images with the hidden patches as the model predicts them, to be looked at.
 
     Args:
         model: trained; in eval mode for the same picture twice.
@@ -295,20 +297,21 @@ def painted(model: MaskedViT | MaskedAutoencoder, images: Tensor, hidden: Tensor
         hidden: (B, N), from :func:`choose`.
 
     Returns:
-        (B, C, H, W) in [0, 1]. A mean colour fills its patch, 16 colours a quarter of its side each. A model of
-        normalised patches is given each patch's own mean and spread, as in MAE's pictures: it didn't predict them.
+        (B, C, H, W) in [0, 1]. A mean colour fills its patch, 16 colours fill a quarter of its side each. A model of
+        normalised patches is given each patch's own mean and standard deviation, which it doesn't predict, as in
+        MAE's pictures.
     """
     config = model.encoder.config
     P, Q = as_pair(config.patch_size, "patch_size")
     true = patchify(images, (P, Q))  # (B, N, C*P*P)
-    said = model.say(images, hidden)  # (B, N, outputs)
+    prediction = model.predict_patches(images, hidden)  # (B, N, outputs)
     if isinstance(model, MaskedAutoencoder) and model.normalise_patches:
-        said = said * true.std(dim=-1, keepdim=True) + true.mean(dim=-1, keepdim=True)
+        prediction = prediction * true.std(dim=-1, keepdim=True) + true.mean(dim=-1, keepdim=True)
     elif isinstance(model, MaskedViT) and model.target != "pixels":
         C = config.in_channels
         side = 1 if model.target == "mean colour" else SMALL
-        classes = said.reshape(*said.shape[:2], side * side, -1).argmax(dim=-1)  # (B, N, side²)
+        classes = prediction.reshape(*prediction.shape[:2], side * side, -1).argmax(dim=-1)  # (B, N, side²)
         small = class_colours(classes, C).transpose(2, 3).reshape(-1, C, side, side)  # (B N, C, side, side)
-        said = F.interpolate(small, size=(P, Q)).reshape(true.shape)  # (B, N, C*P*P), nearest
-    patches = torch.where(hidden[..., None], said.clamp(0, 1), true)
+        prediction = F.interpolate(small, size=(P, Q)).reshape(true.shape)  # (B, N, C*P*P), nearest
+    patches = torch.where(hidden[..., None], prediction.clamp(0, 1), true)
     return unpatchify(patches, (P, Q), (images.shape[2], images.shape[3]))

@@ -337,12 +337,13 @@ def _take(state: State, name: str) -> Tensor:
 
 
 def _join_biases(state: State, start: str) -> None:
-    """q's, k's and v's biases: all three in one, or those that are there as rows."""
+    """The biases of q and v as rows; or those of all three in one, an absent one as zeros."""
     found = {part: state.pop(f"{start}{part}.bias") for part in "qkv" if f"{start}{part}.bias" in state}
-    if len(found) == 3:
-        state[f"{start}qkv.bias"] = torch.cat(list(found.values()))
-    elif found:
+    if list(found) == ["q", "v"]:
         state[f"{start}bias"] = torch.stack(list(found.values()))
+    elif found:
+        zeros = torch.zeros_like(next(iter(found.values())))
+        state[f"{start}qkv.bias"] = torch.cat([found.get(part, zeros) for part in "qkv"])
 
 
 def sizes(ours: State, biased: list[str]) -> dict[str, Any]:
@@ -360,7 +361,7 @@ def sizes(ours: State, biased: list[str]) -> dict[str, Any]:
     head, hidden = ours.get("head.weight"), ours["blocks.0.mlp.fc2.weight"].shape[-1]
     rows = ours.get("blocks.0.attention.bias")
     if not biased and rows is not None:  # our own file
-        biased = ["q", "k", "v"] if len(rows) == 3 else ["q", "v"]
+        biased = ["q", "v"]
     fields: dict[str, Any] = {
         "patch_size": P if P == Q else (P, Q),
         "in_channels": C,
@@ -383,7 +384,7 @@ def sizes(ours: State, biased: list[str]) -> dict[str, Any]:
         "pool_norm": "pool_norm.weight" in ours,
     }
     if biased:
-        fields |= {f"{part}_bias": part in biased for part in "qkv"}
+        fields["k_bias"] = biased != ["q", "v"]
     table, q_norm = ours.get("blocks.0.attention.position_bias"), ours.get("blocks.0.attention.q_norm.weight")
     if table is not None and table.ndim == 2:
         fields |= {"position_bias": True, "num_heads": table.shape[1]}
@@ -611,8 +612,6 @@ def to_timm(model: ModernViT) -> State:
         new = _renamed(name, names)
         if not name.endswith("attention.bias"):
             theirs[new] = tensor
-        elif not config.q_bias or config.k_bias or not config.v_bias:
-            raise ValueError("timm has biases of q and v, of all three, or none")
         else:
             theirs[f"{new.removesuffix('bias')}q_bias"], theirs[f"{new.removesuffix('bias')}v_bias"] = tensor
     return {name: tensor.contiguous() for name, tensor in theirs.items()}
@@ -729,8 +728,7 @@ def to_huggingface(model: ModernViT, version: int = 4) -> State:
 
 
 def _biased(config: ModernConfig) -> tuple[bool, bool, bool]:
-    q, k, v = config.q_bias, config.k_bias, config.v_bias
-    return config.qkv_bias and q, config.qkv_bias and k, config.qkv_bias and v
+    return config.qkv_bias, config.qkv_bias and config.k_bias, config.qkv_bias
 
 
 def _transformers_kind(config: ModernConfig) -> str:
@@ -749,8 +747,7 @@ def _transformers_kind(config: ModernConfig) -> str:
     }
     free |= {"dropout", "attention_dropout", "drop_path", "norm_eps", "gelu"}
     used = {name for name, default in plain.items() if name not in free and getattr(config, name) != default}
-    biases = {"q_bias", "k_bias", "v_bias"}
-    if config.rotary is not None and used <= {"rotary", "position", "registers", "layer_scale", "gated"} | biases:
+    if config.rotary is not None and used <= {"rotary", "position", "registers", "layer_scale", "gated", "k_bias"}:
         if config.rotary.coordinates == "centred" and config.layer_scale is not None and not config.num_classes:
             return "DINOv3"
     elif config.layer_scale is not None and used <= {"registers", "layer_scale", "gated", "pool"}:
