@@ -29,7 +29,7 @@ COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
 CHANGES = 20  # inputs and weights that are changed, one at a time, to see what depends on them
 OTHERS = 100  # other inputs with which the student's result may be right
 DRAWS = (9, 10)  # seeds of those changes: one alone may leave a rounded number as it was
-SCALES = (0.1, 10.0)  # a softmax of large scores depends on less than it should, and so do rounded small numbers
+SCALES = (0.01, 10.0)  # a softmax of large scores depends on less than it should, and so do rounded small numbers
 
 Change = tuple[str, "int | str", int, bool]  # what is said of it; argument or weight; axis; whether index 0 of it alone
 Row = tuple[Case, Result, Result]

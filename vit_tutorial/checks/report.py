@@ -77,7 +77,7 @@ def _on_changed_arguments(tried: Tried) -> list[str]:
 def _wrong_inputs(tried: Tried) -> list[str]:
     """The inputs that go wrong, and how many were tried."""
     many, tried_cases = len(tried.wrong), len(tried.verdicts)
-    if tried_cases == 1:
+    if len(tried.cases) == 1:
         return []
     shown = tried.wrong[:MOST]
     rows = _table([tried.cases[i].label for i in shown], [_word(tried.verdicts[i]) for i in shown])

@@ -11,6 +11,7 @@ import linecache
 import sys
 import sysconfig
 import traceback
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -223,3 +224,21 @@ class Operations(TorchFunctionMode):
     def shapes(self, *names: str) -> list[tuple[int, ...]]:
         """The shapes that the functions of these names gave; "exp" stands for ``exp_`` and ``__exp__``, too."""
         return [shape for name, shape in self.seen if name.strip("_") in names]
+
+
+def memory_outside_torch(work: Callable[[], Any]) -> int:
+    """The most bytes that NumPy and Python hold at once while a work runs, beside what they held before.
+
+    :class:`Operations` doesn't see what they compute. Take an input so large that the call itself, some 50 kB, is
+    nothing beside it.
+    """
+    tracing = tracemalloc.is_tracing()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        work()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not tracing:
+            tracemalloc.stop()
