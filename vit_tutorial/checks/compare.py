@@ -161,7 +161,8 @@ def _tensor_difference(right: Tensor, given: Any, name: str, exercise: Exercise)
         why = "half precision keeps only two or three digits. Compute in the dtype of what you are given"
         return f"{name} is of dtype {given.dtype}, expected {right.dtype}: {why}"
     if _kind_of_numbers(right, given) and not _whole(right, given):
-        but = "" if _wrong(right, given.to(right.dtype), exercise).any() else "the numbers are right, but "
+        numbers = given.real if given.is_complex() else given
+        but = "" if _wrong(right, numbers, exercise).any() else "the numbers are right, but "
         return f"{but}{name} is of dtype {given.dtype}, expected {_kind_of_numbers(right, given)}"
     if given.is_floating_point() and not right.isnan().any():
         for word, bad in (("nan (not a number)", given.isnan()), ("infinite numbers", given.isinf() & ~right.isinf())):

@@ -147,16 +147,6 @@ def _shifted(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> 
     return f"Every number is {_number(abs(shift))} too {'large' if shift > 0 else 'small'}."
 
 
-def _line(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
-    if given.numel() < 4 or right.std() == 0:
-        return ""
-    slope = ((given - given.mean()) * (right - right.mean())).sum() / ((right - right.mean()) ** 2).sum()
-    offset = given.mean() - slope * right.mean()
-    if slope.abs() < 1e-6 or _whole(given, right) or not _same((given - offset) / slope, right, tolerance):
-        return ""
-    return f"Every number is the right one times {_number(slope.item())}, plus {_number(offset.item())}."
-
-
 def _origin(factor: float, inputs: Inputs) -> str:
     """All that a factor may come from: lengths, or the roots of them."""
     found = []
@@ -191,22 +181,6 @@ def _plus_an_input(right: Tensor, given: Tensor, inputs: Inputs, tolerance: floa
         if abs(times + 1) < 1e-4:
             return f"{name} is added once too often: without it your numbers are right."
         return f"Yours and the right numbers differ by {_number(abs(times))} times {name}."
-    return ""
-
-
-def _mixed_with_an_input(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
-    """The right one times a number, plus an input times a number."""
-    if given.numel() < 8:
-        return ""
-    for name, x in _broadcast(inputs, right):
-        columns = torch.stack([right.flatten(), x.flatten()], dim=1)
-        if not (columns.isfinite().all() and given.isfinite().all()):  # the library behind lstsq would write to stderr
-            continue
-        found = torch.linalg.lstsq(columns, given.flatten()[:, None]).solution
-        if bool((found.abs() > 1e-3).all()) and _same((columns @ found).reshape(given.shape), given, tolerance):
-            return (
-                f"Yours is {_number(found[0].item())} times the right one plus {_number(found[1].item())} times {name}."
-            )
     return ""
 
 
@@ -476,7 +450,7 @@ def _row_by_row(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) 
     """A factor, an offset, or both, that is constant along some axes."""
     if given.ndim < 2:
         return ""
-    axes = [axis for axis, n in enumerate(given.shape) if n > 2]
+    axes = [axis for axis, n in enumerate(given.shape) if n > 1]
     groups = [g for many in range(len(axes), 0, -1) for g in itertools.combinations(axes, many) if many < given.ndim]
     for group in groups:
         square = (right * right).sum(group, keepdim=True)
@@ -616,8 +590,6 @@ EXACT: tuple[Finder, ...] = (
     _misplaced,
     _sums,
     _row_by_row,
-    _line,
-    _mixed_with_an_input,
     _a_function,
     _all_alike,
 )

@@ -24,7 +24,11 @@ from torch.overrides import TorchFunctionMode
 
 from vit_tutorial.checks.declare import Exercise, Forbidden
 
-LIBRARIES = (*sysconfig.get_paths().values(), Path(torch.__file__).parent, Path(__file__).parents[1])
+LIBRARIES: tuple[str | Path, ...] = (
+    *sysconfig.get_paths().values(),
+    Path(torch.__file__).parent,
+    Path(__file__).parents[1],
+)
 
 
 def forbidden(exercise: Exercise) -> list[Forbidden]:
