@@ -33,9 +33,9 @@ TAMPERING = {
         "sys.modules['vit_tutorial.checks'] = checks = fake"
     ),
     "replaces_the_harness": (
-        "from vit_tutorial.checks import harness\n"
-        "for name in ('check', 'differs', 'attempt', 'borrowed', '_borrowed'):\n"
-        "    setattr(harness, name, lambda *a, **k: True if name == 'check' else '')"
+        "from vit_tutorial.checks import harness, run\n"
+        "for module, name in ((harness, 'check'), (run, 'differs'), (run, 'attempt'), (harness, 'borrowed')):\n"
+        "    setattr(module, name, lambda *a, **k: True if name == 'check' else '')"
     ),
     "replaces_the_code": (
         "from vit_tutorial.checks import harness, lesson01\n"
@@ -123,9 +123,10 @@ def patchify(images, patch_size):
 """,
     "patches_while_it_is_called": """
 def patchify(images, patch_size):
-    import vit_tutorial.checks.harness as harness, builtins
-    harness.differs = lambda *a, **k: ""
-    harness.named = lambda *a, **k: []
+    from vit_tutorial.checks import diagnose, run
+    import builtins
+    run.differs = lambda *a, **k: ""
+    diagnose.named = lambda *a, **k: []
     builtins.any = lambda x: False
     return images
 """,
@@ -139,8 +140,8 @@ def patchify(images, patch_size):
     "blinds_the_watch": """
 import contextlib
 import vit_tutorial.patches
-from vit_tutorial.checks import harness, watch
-for module in (harness, watch):
+from vit_tutorial.checks import harness, run, watch
+for module in (harness, run, watch):
     for name in ("borrowed", "watching", "unwrapped"):
         if hasattr(module, name):
             setattr(module, name, lambda *a, **k: contextlib.nullcontext([]) if name == "watching" else "")

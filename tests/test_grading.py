@@ -28,7 +28,7 @@ from torch import nn
 
 import vit_tutorial as vt
 from vit_tutorial import checks
-from vit_tutorial.checks import harness, lesson01
+from vit_tutorial.checks import lesson01, run
 from vit_tutorial.checks.declare import Words, exercises_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -381,7 +381,7 @@ def test_a_report_without_the_right_results_gives_no_mark(tool, forge):
 
 def test_the_right_results_of_every_exercise_are_confirmed_after_their_way_out_of_the_sandbox(tool):
     for exercise in checks.CATALOGUE.values():
-        pairs = zip(exercise.cases(), harness.known(exercise, None), strict=True)
+        pairs = zip(exercise.cases(), run.known(exercise, None), strict=True)
         told = [[case.label, {"result": tool.judge.wire.encode(result)}] for case, result in pairs]
         right, report = tool.judge.confirms(exercise.lesson, exercise.name, json.loads(json.dumps(told)))
         assert right, report

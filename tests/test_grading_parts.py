@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from vit_tutorial.checks import harness, lesson01
+from vit_tutorial.checks import lesson01, run
 
 ROOT = Path(__file__).resolve().parent.parent
 STEM = "01_patches"
@@ -83,7 +83,7 @@ def test_a_machine_without_memory_ends_it(watch, tool, monkeypatch):
 def told(tool: ModuleType) -> list[Any]:
     """What a sandbox tells of a right patchify."""
     exercise = lesson01.PATCHIFY
-    results = zip(exercise.cases(), harness.known(exercise, None), strict=True)
+    results = zip(exercise.cases(), run.known(exercise, None), strict=True)
     return [[case.label, {"result": tool.judge.wire.encode(result)}] for case, result in results]
 
 

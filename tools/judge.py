@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
-import functools
 import importlib
 import io
 import re
@@ -132,7 +130,7 @@ def _filled(ours: Cell, theirs: Cell | None, place: int, paper: Paper) -> Cell:
         if changed := [key for key in keys if theirs["nbgrader"].get(key) != ours["nbgrader"].get(key)]:
             paper.notes.append(f"{title}: metadata changed ({', '.join(changed)})")
     if ours["nbgrader"] and theirs["cell_type"] != ours["cell_type"]:
-        paper.notes.append(f"{title} is no {ours['cell_type']} cell any more")
+        paper.notes.append(f"{title} is not a {ours['cell_type']} cell any more")
     if not _own(ours):
         if ours["nbgrader"] and HIDDEN.sub("", theirs["source"]).strip() != ours["source"].strip():
             paper.notes.append(f"{title} was edited")
@@ -182,47 +180,32 @@ def _is_given(cell: Cell) -> bool:
 # ---- Deciding ----------------------------------------------------------------------------------------------------
 
 
-class Recorded:
-    """Stands for a student's work, and gives what the work is said to have given, in the same order."""
-
-    __name__ = "work"
-
-    def __init__(self, observed: list[Any]) -> None:
-        self.left = list(observed)
-
-    def next(self, label: str) -> Any:
-        """The next result, which must be that of the input called ``label``."""
-        fault = importlib.import_module("vit_tutorial.checks.harness").Fault
-        if not self.left or self.left[0][0] != label:
-            raise fault("the sandbox told of other inputs")
-        told = self.left.pop(0)[1]
-        if "fault" in told:
-            raise fault(str(told["fault"])[:2000] or "a fault without a word")
-        return wire.decode(told["result"])
-
-
-@functools.cache
-def _replay(lesson: str, name: str) -> Any:
-    """An exercise that takes recorded results for a work."""
-    module = importlib.import_module(f"vit_tutorial.checks.lesson{lesson}")
-    declared = importlib.import_module("vit_tutorial.checks.declare").exercises_of(module)
-    (exercise,) = [exercise for exercise in declared if exercise.name == name]
-    observe = exercise.observe
-    replay = lambda work, case: work.next(case.label) if isinstance(work, Recorded) else observe(work, case)  # noqa: E731
-    return dataclasses.replace(exercise, observe=replay)
-
-
 def confirms(lesson: str, name: str, observed: Any) -> tuple[bool, str]:
     """Whether the check finds these results right, and its report."""
     harness = importlib.import_module("vit_tutorial.checks.harness")
+    declared = importlib.import_module("vit_tutorial.checks.declare").exercises_of
+    exercises = declared(importlib.import_module(f"vit_tutorial.checks.lesson{lesson}"))
+    (exercise,) = [exercise for exercise in exercises if exercise.name == name]
     report = io.StringIO()
     try:
-        work = Recorded(observed)
+        if [label for label, _ in observed] != [case.label for case in exercise.cases()]:
+            return False, "the sandbox's report is about other inputs\n"
+        outcomes = [_outcome(said, harness.Fault) for _, said in observed]
         with contextlib.redirect_stdout(report):
-            right = bool(harness.check(_replay(lesson, name), work, watched=False))
+            right = bool(harness.check_results(exercise, outcomes))
     except (RecursionError, Exception) as error:  # whatever a forged message makes it stumble over
         return False, f"the sandbox's report can't be read ({type(error).__name__})\n"
-    return right and not work.left, report.getvalue()
+    return right, report.getvalue()
+
+
+def _outcome(said: Any, fault: type[Exception]) -> Any:
+    """What a work is said to have given in one case."""
+    if "fault" in said:
+        return fault(str(said["fault"])[:2000])
+    result = wire.decode(said["result"])
+    if not isinstance(result, dict):
+        raise ValueError("a result is a dictionary")
+    return result
 
 
 def decide(paper: Paper, work: dict[str, Any], messages: list[dict[str, Any]], problem: str) -> Verdict:
@@ -237,10 +220,10 @@ def decide(paper: Paper, work: dict[str, Any], messages: list[dict[str, Any]], p
         notes.append("wrote into the channel of the reports")
     outputs: list[tuple[int | None, list[dict[str, Any]]]] = []
     for number, cell in enumerate(work["cells"]):
-        told = by_cell.get(("check" if "check" in cell else "cell", number), [])
-        if len(told) > 1:
+        reports = by_cell.get(("check" if "check" in cell else "cell", number), [])
+        if len(reports) > 1:
             notes.append(f"two reports for one cell ({cell.get('check', number)})")
-        message = told[0] if len(told) == 1 else {}
+        message = reports[0] if len(reports) == 1 else {}
         shown = list(_sound(message.get("outputs")))
         if "check" in cell:
             passed, shown = _checked(cell, message, shown, work["lesson"], notes)

@@ -306,32 +306,24 @@ class Runner:
 
     def judged(self, name: str, work: Any, observed: list[Any]) -> bool:
         """The check's own verdict; into ``observed`` what the work gave in each case."""
-        exercise = self.exercise(name)
-        observe = exercise.observe
 
-        def recording(worked: Any, case: Any) -> Any:
-            if worked is not work:
-                return observe(worked, case)
-            try:
-                result = observe(worked, case)
-            except self.harness.Fault as fault:
-                observed.append([case.label, {"fault": str(fault)[:2000]}])
-                raise
-            observed.append([case.label, {"result": self.encode(result)}])
-            return result
+        def record(case: Any, outcome: Any) -> None:
+            observed.append([case.label, self.plain(outcome)])
 
-        # The report on answers has a form of its own, and the harness knows it by this very function.
-        of_answers = observe is self.harness.answers
-        if of_answers:
-            self.harness.answers = recording
         try:
-            return bool(self.harness.check(dataclasses.replace(exercise, observe=recording), work))
+            return bool(self.harness.check(self.exercise(name), work, record=record))
         except BaseException as error:
             self.outputs.error(type(error).__name__, str(error), traceback.format_exc().splitlines())
             return False
-        finally:
-            if of_answers:
-                self.harness.answers = observe
+
+    def plain(self, outcome: Any) -> dict[str, Any]:
+        """A result, or what went wrong, as JSON can hold it."""
+        if isinstance(outcome, self.harness.Fault):
+            return {"fault": str(outcome)[:2000]}
+        try:
+            return {"result": self.encode(outcome)}
+        except Exception as error:  # a class of the student's that can't be shown
+            return {"fault": f"raised {type(error).__name__}: {error}"[:2000]}
 
     def hidden(self, cell: dict[str, Any], names: dict[str, Any]) -> bool:
         """The teacher's own tests of a cell, with what the notebook is given put back over the student's names."""

@@ -1,7 +1,9 @@
 """Whether a student's result is the right one, and the first difference in a plain sentence.
 
-What counts are the numbers. A NumPy array, another width of float or of integer, a result with or without a graph: all
-are accepted. A result whose numbers are right and whose form isn't is told so.
+What counts are the numbers. A NumPy array, another integer dtype, float64 in place of float32, a result with or
+without a graph: all are accepted. Half precision isn't, it loses digits. Where the numbers are right and the form
+isn't, the sentence says so. Everywhere, ``right`` is what the reference gives, and ``given`` what the student's work
+gives.
 """
 
 from __future__ import annotations
@@ -18,66 +20,72 @@ from torch import Tensor
 
 from vit_tutorial.checks.declare import Exercise, Result, Words
 
-BESIDE = ("changed", "missing", "line")  # parts of a result that are told, but not compared
-# How far a number may be off because of its own dtype, relative to the largest.
-COARSE = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
+BESIDE = ("changed", "missing", "line")  # parts of a result that are reported, but not compared
+HALF = (torch.float16, torch.bfloat16)
 
 
-def differs(expected: Result, got: Result, exercise: Exercise) -> str:
+def differs(right: Result, given: Result, exercise: Exercise) -> str:
     """The first difference of two results in a plain sentence, or ""."""
-    for name, value in expected.items():
+    for name, value in right.items():
         if name in BESIDE:
             continue
         if name.startswith("gradient"):
-            if found := _gradient_difference(value, got.get(name), name, exercise):
+            if found := _gradient_difference(value, given.get(name), name, exercise):
                 return found
-        elif found := difference(value, got.get(name), name, exercise):
+        elif found := difference(value, given.get(name), name, exercise):
             return found
-    changed = [number for number in got.get("changed", []) if number not in expected.get("changed", [])]
-    return f"argument {changed[0]} was changed in place: make a new one, the caller needs the old" if changed else ""
+    changed = [number for number in given.get("changed", []) if number not in right.get("changed", [])]
+    return changed_in_place(changed[0]) if changed else ""
 
 
-def difference(expected: Any, got: Any, name: str, exercise: Exercise) -> str:
+def changed_in_place(number: int) -> str:
+    """What is wrong with a work that changes one of its arguments, counted from 1."""
+    return (
+        f"argument {number} was changed in place: make a new one (z = z + …, not z += …), the caller needs the old one"
+    )
+
+
+def difference(right: Any, given: Any, name: str, exercise: Exercise) -> str:
     """The first difference in a plain sentence, or "" where there is none."""
-    if got is None and expected is not None:
+    if given is None and right is not None:
         return f"{name} is None: is the return missing?" if name == "result" else f"{name} is None"
-    if isinstance(expected, (tuple, list)):
-        return _sequence_difference(expected, got, name, exercise)
-    if isinstance(expected, Tensor):
-        return _tensor_difference(expected, got, name, exercise)
-    if isinstance(expected, numeric.Number) and not isinstance(expected, bool):
-        return _number_difference(expected, got, name, exercise)
-    if isinstance(expected, bool) and isinstance(got, (np.bool_, Tensor, np.ndarray)) and np.size(got) == 1:
-        got = got.item()
-    if isinstance(expected, str) and isinstance(got, str):  # words that describe what was seen
-        return "" if got == expected else f"{name} is {got}{_expected(expected, exercise)}"
-    same = type(got) is type(expected) and got == expected
-    return "" if same else f"{name} is {short(got)}{_expected(short(expected), exercise)}"
+    if isinstance(right, (tuple, list)):
+        return _sequence_difference(right, given, name, exercise)
+    if isinstance(right, Tensor):
+        return _tensor_difference(right, given, name, exercise)
+    if isinstance(right, numeric.Number) and not isinstance(right, bool):
+        return _number_difference(right, given, name, exercise)
+    if isinstance(right, bool) and isinstance(given, (np.bool_, Tensor, np.ndarray)) and np.size(given) == 1:
+        given = given.item()
+    if isinstance(right, str) and isinstance(given, str):  # words that describe what was seen
+        more = _expected(right, exercise) if exercise.secret else f". It should be {right}."
+        return "" if given == right else f"{name} is {given}{more}"
+    same = type(given) is type(right) and given == right
+    return "" if same else f"{name} is {short(given)}{_expected(short(right), exercise)}"
 
 
-def _sequence_difference(expected: tuple[Any, ...] | list[Any], got: Any, name: str, exercise: Exercise) -> str:
-    numbers = flat(expected) if _holds_numbers_alone(expected) else []
-    theirs = flat(got) if numbers else []
+def _sequence_difference(right: tuple[Any, ...] | list[Any], given: Any, name: str, exercise: Exercise) -> str:
+    numbers = flat(right) if _holds_numbers_alone(right) else []
+    theirs = flat(given) if numbers else []
     if numbers and len(numbers) == len(theirs):
         # Nested or not: it is the same numbers in the same order.
-        places = _places(got) if len(_places(got)) == len(numbers) else [f"[{i}]" for i in range(len(numbers))]
+        places = _places(given) if len(_places(given)) == len(numbers) else [f"[{i}]" for i in range(len(numbers))]
         triples = zip(numbers, theirs, places, strict=True)
-        return next(filter(None, (_number_difference(a, b, _at(name, place), exercise) for a, b, place in triples)), "")
-    parts = as_parts(got, len(expected))
+        found = (_number_difference(ours, other, _at(name, place), exercise) for ours, other, place in triples)
+        return next(filter(None, found), "")
+    parts = as_parts(given, len(right))
     if parts is None:
-        many = f" of {len(got)}" if isinstance(got, (tuple, list)) else ""
-        said = f"{name} is {kind(got)}{many}, expected a {type(expected).__name__} of {len(expected)}"
-        for index, part in enumerate(expected):
-            if isinstance(part, Tensor) and not exercise.secret and not difference(part, got, name, exercise):
-                said += f"; it is the right {name}[{index}]: return all {len(expected)}"
+        many = f" of {len(given)}" if isinstance(given, (tuple, list)) else ""
+        said = f"{name} is {kind(given)}{many}, expected a {type(right).__name__} of {len(right)}"
+        for index, part in enumerate(right):
+            if isinstance(part, Tensor) and not exercise.secret and not difference(part, given, name, exercise):
+                said += f"; it is the right {name}[{index}]: return all {len(right)}"
         return said
-    found = [
-        difference(a, b, _at(name, f"[{i}]"), exercise) for i, (a, b) in enumerate(zip(expected, parts, strict=True))
-    ]
-    first = next(filter(None, found), "")
-    if first and len(expected) == 2 and isinstance(expected[0], Tensor) and not exercise.secret:
-        turned = [difference(a, b, name, exercise) for a, b in zip(expected, parts[::-1], strict=True)]
-        if not any(turned):
+    pairs = enumerate(zip(right, parts, strict=True))
+    first = next(filter(None, (difference(*pair, _at(name, f"[{i}]"), exercise) for i, pair in pairs)), "")
+    if first and len(right) == 2 and isinstance(right[0], Tensor) and not exercise.secret:
+        turned = zip(right, parts[::-1], strict=True)
+        if not any(difference(*pair, name, exercise) for pair in turned):
             return f"the two parts of {name} are right, but exchanged: {first}"
     return first
 
@@ -108,160 +116,167 @@ def _places(x: Any) -> list[str]:
     return [""]
 
 
-def as_parts(got: Any, many: int) -> list[Any] | None:
+def as_parts(given: Any, many: int) -> list[Any] | None:
     """The parts of a sequence of ``many``, however it is kept: a list, a stacked tensor, a dictionary 0, 1, …"""
-    if isinstance(got, (Tensor, np.ndarray)):
-        return list(got) if got.ndim and len(got) == many else None
-    if isinstance(got, Mapping):
-        in_order = list(got) == list(range(many))
-        return list(got.values()) if in_order else None
-    once = isinstance(got, Iterator)  # a generator is empty for whoever reads it next
-    if once or isinstance(got, (set, frozenset, str, bytes)) or not isinstance(got, Iterable):
+    if isinstance(given, (Tensor, np.ndarray)):
+        return list(given) if given.ndim and len(given) == many else None
+    if isinstance(given, Mapping):
+        in_order = list(given) == list(range(many))
+        return list(given.values()) if in_order else None
+    once = isinstance(given, Iterator)  # a generator is empty for whoever reads it next
+    if once or isinstance(given, (set, frozenset, str, bytes)) or not isinstance(given, Iterable):
         return None
-    parts = list(got)
+    parts = list(given)
     return parts if len(parts) == many else None
 
 
-def as_tensor(got: Any) -> Tensor | None:
+def as_tensor(given: Any) -> Tensor | None:
     """A tensor of the numbers of a tensor, an array or a single number; None for anything else."""
-    if isinstance(got, Tensor):
-        return got.to_dense() if got.layout != torch.strided else got
+    if isinstance(given, Tensor):
+        return given.to_dense() if given.layout != torch.strided else given
     try:
-        if isinstance(got, (np.ndarray, np.generic)) and got.dtype != object:
-            return torch.as_tensor(np.array(got))
-        if isinstance(got, (bool, int, float)):
-            return torch.tensor(got)
+        if isinstance(given, (np.ndarray, np.generic)) and given.dtype != object:
+            return torch.as_tensor(np.array(given))
+        if isinstance(given, (bool, int, float)):
+            return torch.tensor(given)
     except (TypeError, ValueError):  # dates, whole numbers of many digits
         pass
     return None
 
 
-def _tensor_difference(expected: Tensor, got: Any, name: str, exercise: Exercise) -> str:
-    tensor = as_tensor(got)
+def _tensor_difference(right: Tensor, given: Any, name: str, exercise: Exercise) -> str:
+    tensor = as_tensor(given)
     if tensor is None:
-        return f"{_form(expected, got, name, exercise)}, expected a torch.Tensor of shape {shape(expected)}"
+        return f"{_form(right, given, name, exercise)}, expected a torch.Tensor of shape {shape(right)}"
     if tensor.device.type == "meta":
-        return f"{name} is on device meta, which keeps no numbers, expected {expected.device}"
-    if tensor.shape != expected.shape:
-        said = f"{name} has shape {shape(tensor)}, expected {shape(expected)}"
-        found = "" if exercise.secret else _right_but_for_its_shape(expected, tensor, exercise)
+        return f"{name} is on device meta, which keeps no numbers, expected {right.device}"
+    if tensor.shape != right.shape:
+        said = f"{name} has shape {shape(tensor)}, expected {shape(right)}"
+        found = "" if exercise.secret else _right_but_for_its_shape(right, tensor, exercise)
         return said + found
-    a, b = tensor.detach().to(expected.device), expected.detach()
-    if _near(a, b, exercise.tolerance):
+    given, right = tensor.detach().to(right.device), right.detach()
+    if _near(right, given, exercise.tolerance):
         return ""
-    if _kind_of_numbers(a, b) and not _whole(a, b):
-        right = "" if _wrong(a.to(b.dtype), b, exercise).any() else "the numbers are right, but "
-        return f"{right}{name} is of dtype {a.dtype}, expected {_kind_of_numbers(a, b)}"
-    if a.is_floating_point() and not b.isnan().any():
-        for word, bad in (("nan (not a number)", a.isnan()), ("infinite numbers", a.isinf() & ~b.isinf())):
+    if given.dtype in HALF and right.dtype not in HALF:
+        why = "half precision keeps only two or three digits. Compute in the dtype of what you are given"
+        return f"{name} is of dtype {given.dtype}, expected {right.dtype}: {why}"
+    if _kind_of_numbers(right, given) and not _whole(right, given):
+        numbers = given.real if given.is_complex() else given
+        but = "" if _wrong(right, numbers, exercise).any() else "the numbers are right, but "
+        return f"{but}{name} is of dtype {given.dtype}, expected {_kind_of_numbers(right, given)}"
+    if given.is_floating_point() and not right.isnan().any():
+        for word, bad in (("nan (not a number)", given.isnan()), ("infinite numbers", given.isinf() & ~right.isinf())):
             if bad.any():
                 return f"{name} holds {word}, first at {_index(bad)}"
-    if not a.numel():
+    if not given.numel():
         return ""
-    wrong = _wrong(a, b, exercise)
+    wrong = _wrong(right, given, exercise)
     if not wrong.any():
         return ""
     at = _index(wrong)
-    mine, right = distinct(a[tuple(at)], b[tuple(at)])
-    values = f"{_at(name, str(at or ''))} is {mine}{_expected(right, exercise)}"
-    return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(a)}"
+    theirs, ours = distinct(given[tuple(at)], right[tuple(at)])
+    values = f"{_at(name, str(at or ''))} is {theirs}{_expected(ours, exercise)}"
+    return f"{values}; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(given)}"
 
 
-def _kind_of_numbers(a: Tensor, b: Tensor) -> str:
-    """What kind was expected in place of a's, or "" where a's will do: whole numbers may stand for others."""
-    if b.dtype == torch.bool:
-        return "" if a.dtype == torch.bool else "torch.bool, True or False"
-    if a.dtype == torch.bool or a.is_complex():
-        return str(b.dtype)
-    return "whole numbers, such as torch.int64" if a.is_floating_point() and not b.is_floating_point() else ""
+def _kind_of_numbers(right: Tensor, given: Tensor) -> str:
+    """What kind was expected in place of the given one, or "" where that will do."""
+    if right.dtype == torch.bool:
+        return "" if given.dtype == torch.bool else "torch.bool, True or False"
+    if given.dtype == torch.bool or given.is_complex():
+        return str(right.dtype)
+    return "whole numbers, such as torch.int64" if given.is_floating_point() and not right.is_floating_point() else ""
 
 
-def _whole(a: Tensor, b: Tensor) -> bool:
+def _whole(right: Tensor, given: Tensor) -> bool:
     """Whether floats are just the whole numbers that were expected."""
-    return a.is_floating_point() and b.dtype != torch.bool and torch.equal(a.to(torch.float64), b.to(torch.float64))
-
-
-def _near(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    """Whether no number is off by more than the least tolerance there is: quick, and False where it can't tell."""
-    if a.dtype != b.dtype or not a.is_floating_point() or not a.numel():
+    if right.dtype == torch.bool or not given.is_floating_point():
         return False
-    return bool((a - b).abs().max() <= tolerance)
+    return torch.equal(given.to(torch.float64), right.to(torch.float64))
 
 
-def _wrong(a: Tensor, b: Tensor, exercise: Exercise) -> Tensor:
+def _near(right: Tensor, given: Tensor, tolerance: float) -> bool:
+    """Whether no number is off by more than the least tolerance there is: quick, and False where it can't tell."""
+    if given.dtype != right.dtype or not given.is_floating_point() or not given.numel():
+        return False
+    return bool((given - right).abs().max() <= tolerance)
+
+
+def _wrong(right: Tensor, given: Tensor, exercise: Exercise) -> Tensor:
     """Where two tensors of one shape differ."""
-    tolerance = max(exercise.tolerance, COARSE.get(a.dtype, 0.0))
-    a, b = a.to(torch.float64), b.to(torch.float64)
-    finite = b[b.isfinite()]
+    right, given = right.to(torch.float64), given.to(torch.float64)
+    finite = right[right.isfinite()]
     scale = max(1.0, finite.abs().max().item()) if finite.numel() else 1.0
-    return ~((a - b).abs() <= tolerance * scale) & ~(a == b) & ~(a.isnan() & b.isnan())  # inf - inf is nan
+    near = (given - right).abs() <= exercise.tolerance * scale  # False for two infinities: their difference is nan
+    return ~near & (given != right) & ~(given.isnan() & right.isnan())
 
 
-def equal(a: Tensor, b: Tensor, exercise: Exercise) -> bool:
+def equal(right: Tensor, given: Tensor, exercise: Exercise) -> bool:
     """Whether two tensors have one shape, and the same numbers within the exercise's tolerance."""
-    return a.shape == b.shape and not _wrong(a, b, exercise).any()
+    return given.shape == right.shape and not _wrong(right, given, exercise).any()
 
 
-def _form(expected: Tensor, got: Any, name: str, exercise: Exercise) -> str:
+def _form(right: Tensor, given: Any, name: str, exercise: Exercise) -> str:
     """What came in place of a tensor, and whether its numbers are right."""
-    said = f"{name} is {kind(got)}"
-    if exercise.secret or not isinstance(got, (tuple, list)):
+    said = f"{name} is {kind(given)}"
+    if exercise.secret or not isinstance(given, (tuple, list)):
         return said
-    for index, part in enumerate(got):
+    for index, part in enumerate(given):
         inner = as_tensor(part)
-        if isinstance(part, (Tensor, np.ndarray)) and inner is not None and equal(inner, expected, exercise):
-            return f"{said} of {len(got)}, whose part {index} is right: return it alone"
+        if isinstance(part, (Tensor, np.ndarray)) and inner is not None and equal(right, inner, exercise):
+            return f"{said} of {len(given)}, whose part {index} is right: return it alone"
     try:
-        stacked = torch.stack([torch.as_tensor(part) for part in got])
+        stacked = torch.stack([torch.as_tensor(part) for part in given])
     except (TypeError, ValueError, RuntimeError):
         return said
-    right = stacked.shape == expected.shape and equal(stacked, expected, exercise)
-    way = "torch.stack(…)" if isinstance(got[0], Tensor) else "torch.tensor(…)"
-    return f"the numbers are right, but {said}: make a tensor of it with {way}" if right else said
+    if not equal(right, stacked, exercise):
+        return said
+    function = "torch.stack(…)" if isinstance(given[0], Tensor) else "torch.tensor(…)"
+    return f"the numbers are right, but {said}: make a tensor of it with {function}"
 
 
-def _right_but_for_its_shape(expected: Tensor, got: Tensor, exercise: Exercise) -> str:
-    if got.numel() != expected.numel() or not equal(got.detach().reshape(expected.shape), expected, exercise):
+def _right_but_for_its_shape(right: Tensor, given: Tensor, exercise: Exercise) -> str:
+    if given.numel() != right.numel() or not equal(right, given.detach().reshape(right.shape), exercise):
         return ""
     return ": the numbers are right, and in the right order, but the axes aren't"
 
 
-def _number_difference(expected: Any, got: Any, name: str, exercise: Exercise) -> str:
-    value = as_number(got[0] if isinstance(got, (list, tuple)) and len(got) == 1 else got)
-    if isinstance(got, Words):
-        return f"{name} is {got}"
+def _number_difference(right: Any, given: Any, name: str, exercise: Exercise) -> str:
+    value = as_number(given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given)
+    if isinstance(given, Words):
+        return f"{name} is {given}"
     if value is None:
-        return f"{name} is {kind(got)}, expected a number"
+        return f"{name} is {kind(given)}, expected a number"
     if isinstance(value, int) and abs(value) > 10**300:  # more than a float can hold, and maybe than Python prints
         return f"{name} is a whole number of {abs(value).bit_length() * math.log10(2):.0f} digits or so"
     # Of whole numbers that were counted none is nearly right.
-    tolerance = min(exercise.tolerance, 1e-6) if isinstance(expected, int) and exercise.secret else exercise.tolerance
-    close = abs(value - expected) <= tolerance * max(1.0, abs(expected))
+    tolerance = min(exercise.tolerance, 1e-6) if isinstance(right, int) and exercise.secret else exercise.tolerance
+    close = abs(value - right) <= tolerance * max(1.0, abs(right))
     if close:
         return ""
-    mine, right = distinct(value, expected)
-    return f"{name} is {mine}{_expected(right, exercise)}"
+    theirs, ours = distinct(value, right)
+    return f"{name} is {theirs}{_expected(ours, exercise)}"
 
 
-def as_number(got: Any) -> Any:
+def as_number(given: Any) -> Any:
     """A number, or what holds just one, as a number; None for anything else."""
-    if isinstance(got, (Tensor, np.ndarray)) and math.prod(got.shape) == 1 and got.dtype != object:
-        return got.detach().cpu().item() if isinstance(got, Tensor) else got.item()
-    if isinstance(got, Decimal):  # which no float can be subtracted from
-        return float(got)
-    return got if isinstance(got, numeric.Number) and not isinstance(got, bool) else None
+    if isinstance(given, (Tensor, np.ndarray)) and math.prod(given.shape) == 1 and given.dtype != object:
+        return given.detach().cpu().item() if isinstance(given, Tensor) else given.item()
+    if isinstance(given, Decimal):  # which no float can be subtracted from
+        return float(given)
+    return given if isinstance(given, numeric.Number) and not isinstance(given, bool) else None
 
 
-def _gradient_difference(expected: Tensor | None, got: Tensor | None, name: str, exercise: Exercise) -> str:
-    if expected is None or not expected.any():
-        empty = got is None or not got.any()
+def _gradient_difference(right: Tensor | None, given: Tensor | None, name: str, exercise: Exercise) -> str:
+    if right is None or not right.any():
+        empty = given is None or not given.any()
         return "" if empty else f"{name} is not zero, expected none: the result must not depend on it"
-    if got is None:
+    if given is None:
         return (
             f"the numbers are right, but {name} is missing: something cuts the graph "
             "(detach, .data, .item(), .tolist(), torch.tensor(…), torch.no_grad, requires_grad=False)"
         )
-    found = _tensor_difference(expected, got, name, exercise)
+    found = _tensor_difference(right, given, name, exercise)
     partly = ". Does something cut a part of the graph (detach, .data, torch.tensor(…), torch.no_grad)?"
     return f"the numbers are right, but {found}{partly}" if found else ""
 
@@ -288,8 +303,9 @@ def kind(x: Any) -> str:
         return "None"
     if isinstance(x, Tensor):
         return f"a tensor of shape {shape(x)}"
+    name = type(x).__name__
     names = {"ndarray": "a NumPy array", "generator": "a generator, which can be read only once"}
-    return names.get(type(x).__name__, f"of type {type(x).__name__}")
+    return names.get(name, f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}")
 
 
 def distinct(a: Any, b: Any) -> tuple[str, str]:

@@ -132,6 +132,11 @@ class Exercise:
     explain: Callable[[list[tuple[Case, Result, Result]]], str] | None = None
     locate: Callable[[list[tuple[Case, Result, Result]]], str] | None = None
 
+    @property
+    def asks_questions(self) -> bool:
+        """Whether each case is a question, and a work a dictionary of answers."""
+        return isinstance(self.right, dict)
+
 
 def exercises_of(module: ModuleType) -> tuple[Exercise, ...]:
     """The exercises that a lesson's checks declare, in their order: there is no list of them beside."""

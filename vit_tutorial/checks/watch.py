@@ -10,6 +10,8 @@ import inspect
 import linecache
 import sys
 import sysconfig
+import traceback
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +24,11 @@ from torch.overrides import TorchFunctionMode
 
 from vit_tutorial.checks.declare import Exercise, Forbidden
 
-CHECKS = str(Path(__file__).parent)
+LIBRARIES: tuple[str | Path, ...] = (
+    *sysconfig.get_paths().values(),
+    Path(torch.__file__).parent,
+    Path(__file__).parents[1],
+)
 
 
 def forbidden(exercise: Exercise) -> list[Forbidden]:
@@ -160,11 +166,26 @@ def place(code: CodeType, number: int | None) -> str:
     return f"in line {number} of {code.co_name}: {line}"
 
 
+def students_line(error: BaseException) -> str:
+    """The last line of a student's own code that an error came through, "" for none."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not library(frame.filename)]
+    if not own:
+        return ""
+    line = (own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0)).strip()
+    return f"in line {own[-1].lineno} of {own[-1].name}: {line}"
+
+
+def with_line(text: str, line: str) -> str:
+    """A sentence, and the student's line below it, if there is one."""
+    return f"{text}\n    {line}" if line else text
+
+
 @functools.cache
 def library(filename: str) -> bool:
     """Whether a file belongs to Python, an installed package or this one: no line of a student's."""
-    folders = [*sysconfig.get_paths().values(), str(Path(torch.__file__).parent), str(Path(CHECKS).parent)]
-    return filename.startswith(("<frozen", "<string", "<__array_function__", *folders))
+    if filename.startswith(("<frozen", "<string", "<__array_function__")):
+        return True
+    return any(Path(filename).is_relative_to(folder) for folder in LIBRARIES)
 
 
 def _settings_of_its_own(given: Mapping[str, Any]) -> bool:  # pragma: no cover (as look)
@@ -207,3 +228,21 @@ class Operations(TorchFunctionMode):
     def shapes(self, *names: str) -> list[tuple[int, ...]]:
         """The shapes that the functions of these names gave; "exp" stands for ``exp_`` and ``__exp__``, too."""
         return [shape for name, shape in self.seen if name.strip("_") in names]
+
+
+def memory_outside_torch(work: Callable[[], Any]) -> int:
+    """The most bytes that NumPy and Python hold at once while a work runs, beside what they held before.
+
+    :class:`Operations` doesn't see what they compute. Take an input so large that the call itself, some 50 kB, is
+    nothing beside it.
+    """
+    tracing = tracemalloc.is_tracing()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        work()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not tracing:
+            tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""What is lent to a student's work is as it was afterwards: a model, a dictionary, the settings of torch."""
+"""What a student's work is given is as it was afterwards: a model, a dictionary, the settings of torch."""
 
 import copy
 import re
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 import vit_tutorial as vt
 from vit_tutorial import checks
 from vit_tutorial.checks import lesson09
-from vit_tutorial.checks.lent import AS_IT_WAS, Lent
+from vit_tutorial.checks.snapshot import AS_IT_WAS, ModelSnapshot
 
 
 def said(capsys) -> str:
@@ -46,9 +46,9 @@ def patch_forward(m):
     ],
 )
 def test_what_has_changed_is_named(change, words):
-    lent = Lent(one := model())
+    snapshot = ModelSnapshot(one := model())
     change(one)
-    assert words in lent.afterwards()
+    assert words in snapshot.afterwards()
 
 
 @pytest.mark.parametrize(
@@ -62,16 +62,16 @@ def test_what_has_changed_is_named(change, words):
     ],
 )
 def test_what_may_change_is_not(use):
-    lent = Lent(one := model())
+    snapshot = ModelSnapshot(one := model())
     use(one)
-    assert lent.afterwards() == AS_IT_WAS
+    assert snapshot.afterwards() == AS_IT_WAS
 
 
 def test_a_model_that_is_to_be_trained_may_have_other_numbers():
-    lent = Lent(one := model(), trained=True)
+    snapshot = ModelSnapshot(one := model(), trained=True)
     nn.init.zeros_(one[0].weight)
     one[2].requires_grad_(False)
-    assert lent.afterwards() == AS_IT_WAS
+    assert snapshot.afterwards() == AS_IT_WAS
 
 
 # ---- In the checks -----------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_a_head_that_is_trained_otherwise_is_told_from_when(work, words, capsys)
         ("parameter_groups", freezes_the_rest, "what is frozen afterwards is"),
         ("parameter_groups", groups, ""),
         ("accuracy", freezes, "what is frozen afterwards is layers."),
-        ("our_name", any_number, "result is blocks..mlp.fc2.bias, expected a ValueError"),
+        ("our_name", any_number, "result is blocks..mlp.fc2.bias. It should be a ValueError"),
         ("our_name", without_blanks, "head.weight , rules of one layer wrong"),
         ("accuracy", counts_confident_answers, "Yours counts"),
         ("accuracy", switches_gradients_off, "gradients stay switched off afterwards"),
@@ -303,7 +303,7 @@ def test_a_rate_of_0_is_not_a_parameter_in_no_group(capsys):
     assert "an embedding in no group" not in said(capsys)
 
 
-def test_a_dictionary_that_is_lent_is_compared(capsys):
+def test_a_dictionary_that_is_given_is_compared(capsys):
     """Behind the check's own answer the rules are what it is about."""
     observe = checks.CATALOGUE["our_name"].observe
     case = checks.CATALOGUE["our_name"].cases()[0]

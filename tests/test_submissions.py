@@ -1,0 +1,52 @@
+"""Works that students might hand in: the right ones pass, the wrong ones are refused and told why."""
+
+import importlib
+
+import pytest
+from submissions import hand_in, on_one_line
+
+from vit_tutorial import checks
+
+CATALOGUE = checks.CATALOGUE
+SOLUTIONS = {
+    lesson: importlib.import_module(f"solutions_{lesson}")
+    for lesson in sorted({exercise.lesson for exercise in CATALOGUE.values()})
+}
+RIGHT = [
+    pytest.param(name, work, id=f"{name}-{index}")
+    for module in SOLUTIONS.values()
+    for name, works in module.RIGHT.items()
+    for index, work in enumerate(works)
+]
+WRONG = [
+    pytest.param(name, wrong, id=f"{name}-{wrong.label}", marks=[pytest.mark.slow] if wrong.slow else [])
+    for module in SOLUTIONS.values()
+    for name, works in module.WRONG.items()
+    for wrong in works
+]
+
+
+@pytest.mark.parametrize(("name", "work"), RIGHT)
+def test_a_right_work_passes(name, work):
+    passed, report = hand_in(name, work)
+    assert passed is True, report
+    assert report.startswith(f"{name}: right. Tried:\n    {CATALOGUE[name].cases()[0].label}")
+
+
+@pytest.mark.parametrize(("name", "wrong"), WRONG)
+def test_a_wrong_work_is_refused_and_told_why(name, wrong):
+    passed, report = hand_in(name, wrong.work)
+    assert passed is False
+    said = on_one_line(report)
+    assert wrong.says in said
+    assert not wrong.never or wrong.never not in said
+
+
+@pytest.mark.parametrize("lesson", SOLUTIONS)
+def test_every_exercise_has_works_of_both_kinds(lesson):
+    names = {exercise.name for exercise in CATALOGUE.values() if exercise.lesson == lesson}
+    module = SOLUTIONS[lesson]
+    assert set(module.RIGHT) == set(module.WRONG) == names
+    assert all(len(works) >= 3 for works in module.RIGHT.values())
+    for name, works in module.WRONG.items():
+        assert len({wrong.label for wrong in works}) == len(works) > 0, name

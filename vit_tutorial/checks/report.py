@@ -1,0 +1,137 @@
+"""Step 4 of a check, report: a verdict, the diagnosis, the first difference, and the inputs that go wrong, in words."""
+
+from __future__ import annotations
+
+import textwrap
+
+from vit_tutorial.checks.capture import Kept
+from vit_tutorial.checks.declare import Exercise, Mistake
+from vit_tutorial.checks.diagnose import diagnose, named
+from vit_tutorial.checks.observe import agreed
+from vit_tutorial.checks.run import UNWRITTEN, Tried
+
+WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
+MOST = 8  # wrong inputs, or wrong answers, that are shown
+LINES = 5  # of what the student's code printed
+
+
+def report(tried: Tried) -> str:
+    """What a check prints, whole."""
+    name = tried.exercise.name
+    if all(verdict == UNWRITTEN for verdict in tried.verdicts):
+        return f"{name}: not written yet"
+    if not tried.wrong:
+        labels = [case.label for case in tried.cases]
+        lines = [f"{name}: right. Tried:", *_table(labels, ["right"] * len(labels))]
+    elif tried.exercise.asks_questions:
+        lines = [f"{name}: not yet", *map(wrapped, _on_answers(tried))]
+    else:
+        lines = [f"{name}: not yet", *map(wrapped, _on_work(tried)), *_wrong_inputs(tried)]
+    return "\n".join([*lines, *_printed(tried.printed)])
+
+
+# ---- A work ------------------------------------------------------------------------------------------------------
+
+
+def _on_work(tried: Tried) -> list[str]:
+    """The mistake by its name, else what the numbers show; and the first difference."""
+    first = tried.wrong[0]
+    found = diagnose(tried)
+    if found.mistakes:
+        lines = _on_mistakes(found.mistakes, found.inputs, tried.exercise)
+    else:
+        lines = [f"What your numbers show: {found.seen}"] if found.seen else []
+    lines += f"First seen with {tried.cases[first].label}: {tried.verdicts[first]}".split("\n")
+    return lines + ([] if found.mistakes else _on_missing_parameters(tried)) + _on_changed_arguments(tried)
+
+
+def _on_mistakes(mistakes: tuple[Mistake, ...], inputs: int, exercise: Exercise) -> list[str]:
+    """What they are, and what to reread."""
+    one = mistakes[0]
+    if len(mistakes) == 1:
+        some = f" (on {inputs} inputs, but not on all: there may be another)" if inputs else ""
+        said = f"It looks like {one.name}{some}. {one.says}"
+    else:
+        names, says = "; and ".join(one.name for one in mistakes), " ".join(one.says for one in mistakes)
+        said = f"It looks like two mistakes at once: {names}. {says}"
+    places = dict.fromkeys(f'in lesson {one.lesson or exercise.lesson}: "{one.reread}"' for one in mistakes)
+    return [said, f"Reread {' and '.join(places)}."]
+
+
+def _on_missing_parameters(tried: Tried) -> list[str]:
+    results = [outcome for outcome in tried.outcomes if isinstance(outcome, dict)]
+    if results and (missing := results[0].get("missing")):
+        return [f"The class has no {', no '.join(missing)}; {agreed(tried.cases[tried.wrong[0]].weights)}."]
+    return []
+
+
+def _on_changed_arguments(tried: Tried) -> list[str]:
+    """Arguments that were changed in place, where the numbers are wrong besides."""
+    outcome, verdict = tried.outcomes[tried.wrong[0]], tried.verdicts[tried.wrong[0]]
+    changed = outcome.get("changed") if isinstance(outcome, dict) else None
+    if not changed or "changed in place" in verdict:
+        return []
+    return [f"Besides, argument {changed[0]} was changed in place: make a new one, the caller needs the old."]
+
+
+def _wrong_inputs(tried: Tried) -> list[str]:
+    """The inputs that go wrong, and how many were tried."""
+    many, tried_cases = len(tried.wrong), len(tried.verdicts)
+    if len(tried.cases) == 1:
+        return []
+    shown = tried.wrong[:MOST]
+    rows = _table([tried.cases[i].label for i in shown], [_word(tried.verdicts[i]) for i in shown])
+    more = [f"    and {many - MOST} more"] if many > MOST else []
+    left = len(tried.cases) - tried_cases
+    rest = f", and {left} not tried" if left else ""
+    return [wrapped(f"Not right with {many} of {tried_cases} inputs{rest}:"), *rows, *more]
+
+
+def _word(verdict: str) -> str:
+    for start, word in (("raised", "raises"), ("took", "does not end")):
+        if verdict.startswith(start):
+            return word
+    return "wrong"
+
+
+# ---- Answers -----------------------------------------------------------------------------------------------------
+
+
+def _on_answers(tried: Tried) -> list[str]:
+    """Each question that is answered wrongly, with its mistake, or a piece of advice."""
+    lines: list[str] = []
+    exercise, questions = tried.exercise, [tried.cases[i].args[0] for i in tried.wrong]
+    mistakes = [found for found, _ in named(exercise, tried.right, tried.outcomes)]
+    for i, question in list(zip(tried.wrong, questions, strict=True))[:MOST]:
+        verdict = tried.verdicts[i]
+        lines.append(verdict if verdict.startswith(str(question)) else f"{question}: {verdict}")
+        mistake = next((found for found in mistakes if question in found.wrong), None)
+        if mistake is None and "no answer" not in verdict and question in exercise.advice:
+            lines.append(exercise.advice[question])
+        elif mistake is not None and question == next(one for one in questions if one in mistake.wrong):
+            lines += _on_mistakes((mistake,), 0, exercise)
+    return lines + ([f"And {len(questions) - MOST} more are wrong."] if len(questions) > MOST else [])
+
+
+# ---- Lines -------------------------------------------------------------------------------------------------------
+
+
+def wrapped(text: str) -> str:
+    """A paragraph of the report; a student's own line, which is indented, stays as it is."""
+    if text.startswith(" "):
+        return text
+    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _table(labels: list[str], words: list[str]) -> list[str]:
+    wide = max(map(len, labels))
+    return [f"    {label:<{wide}}  {word}" for label, word in zip(labels, words, strict=True)]
+
+
+def _printed(kept: Kept) -> list[str]:
+    """The beginning of what the student's code printed."""
+    if not (text := kept.text.strip()):
+        return []
+    lines = [line[: WIDTH - 6] for line in text.splitlines()[:LINES]]
+    many = "" if kept.lines <= LINES else f" {kept.lines} lines, at first"
+    return [f"  Your code printed{many}:", textwrap.indent("\n".join(lines), "    | ")]
