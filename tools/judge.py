@@ -56,7 +56,7 @@ def read(path: Path) -> list[Cell]:
     """The cells of a submitted file.
 
     Raises:
-        ValueError: it is no notebook, or too large to be one.
+        ValueError: it is not a notebook, or too large to be one.
     """
     if path.stat().st_size > MOST_BYTES:
         raise ValueError(f"the file has {path.stat().st_size / 1e6:.0f} MB, and {MOST_BYTES / 1e6:.0f} are the most")
@@ -257,7 +257,7 @@ def _checked(
     if any(output["output_type"] == "error" or output.get("name") == "stderr" for output in shown):
         shown = [output for output in shown if output["output_type"] == "stream"]
         for output in shown:
-            output["name"] = "stdout"  # a warning is no mistake
+            output["name"] = "stdout"  # a warning is not a mistake
     return not during, shown
 
 

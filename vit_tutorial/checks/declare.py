@@ -139,7 +139,7 @@ class Exercise:
 
 
 def exercises_of(module: ModuleType) -> tuple[Exercise, ...]:
-    """The exercises that a lesson's checks declare, in their order: there is no list of them beside."""
+    """The exercises that a lesson's checks declare, in their order: no list has to be kept."""
     return tuple(thing for thing in vars(module).values() if isinstance(thing, Exercise))
 
 

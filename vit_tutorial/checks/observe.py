@@ -106,7 +106,7 @@ def _once_more(work: Any, case: Case, result: Any) -> Any:
 def _laid_out_anew(work: Any, case: Case, result: Any) -> Any:
     """The result of the second call's numbers, laid out in another order; ``result`` where the work can't take them.
 
-    Nothing is said of ``view`` in the texts: who uses it raises an error, which is no wrong number.
+    Nothing is said of ``view`` in the texts: who uses it raises an error, and no number is wrong.
     """
     turned = [_turned(x) for x in case.args]
     given = [_laid_out(x) for x in turned]
@@ -235,7 +235,7 @@ def of_its_own(module: nn.Module, another: Any) -> None:
 
 
 def filled(work: Any, case: Case, *defaults: Any) -> Case:
-    """A case that leaves ``defaults`` out, with them where the class asks for them: that it has none is no mistake."""
+    """A case that leaves ``defaults`` out, with them where the class asks for them: a class need not have any."""
     try:
         inspect.signature(work).bind(*case.build)
     except TypeError:

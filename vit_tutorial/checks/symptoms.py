@@ -25,7 +25,7 @@ _OR = " | "  # between what a factor may come from, until it is known what holds
 def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder], others: bool = False) -> str:
     """What holds of the student's results on all inputs, or at least on the first; "" if nothing is seen.
 
-    What holds of one input only, or of each in another way, is told with the first one's name; ``others`` says that
+    What holds of one input only, or of each in another way, is said with the first one's name; ``others`` says that
     there are wrong ones beside the pairs.
     """
     prepared = [
@@ -39,9 +39,9 @@ def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder], othe
         if alone and finder in OF_MANY and (len(found) < 3 or len(set(map(_without_origin, found))) > 1):
             continue  # between any two numbers there is a factor, and two factors may agree by chance
         if found and all(found):
-            told = _with_origin(found)
-            # Another factor, or other places, with each input: what is told holds of the first.
-            return f"{told} (with {prepared[0][3]})" if others or len(set(found)) > 1 else told
+            text = _with_origin(found)
+            # Another factor, or other places, with each input: what is said holds of the first.
+            return f"{text} (with {prepared[0][3]})" if others or len(set(found)) > 1 else text
         if found and found[0] and not partly and finder not in WEAK:
             partly = f"{_without_origin(found[0])} (with {prepared[0][3]})"
     return partly
@@ -623,7 +623,7 @@ def reach(before: Mapping[str, Any], after: Iterable[Mapping[str, Any]], name: s
 
 
 def apart(right: Tensor, given: Tensor, name: str) -> str:
-    """What of a result should change, and what does; "" if they are the same, or can't be told in a few words."""
+    """What of a result should change, and what does; "" if they are the same, or can't be said in a few words."""
     places = [_telling_axis(changed) for changed in (right, given)]
     axes = {axis for axis, indices in places if indices}
     parts = [_part(changed, name) for changed in (right, given)]
