@@ -177,59 +177,57 @@ RMS_NORM = Exercise(
     cases=_rms_cases,
     observe=call,
     forbidden=tuple(Forbidden(name, "write the norm yourself") for name in ("rms_norm", "_fused_rms_norm")),
-    mistakes=(
-        *section(
-            _RMS,
-            (
-                "layer norm",
-                "You subtract the mean. RMS norm doesn't: square the numbers as they are.",
-                Slip(_rms, centre=lambda x: x - x.mean(-1, keepdim=True)),
-            ),
-            (
-                "a division by the standard deviation",
-                "std and var subtract the mean inside. RMS norm takes the mean of the squares of x itself.",
-                Slip(_rms, mean=lambda x: x.var(-1, correction=0, keepdim=True)),
-            ),
-            (
-                "the sum of squares in place of their mean",
-                "Your rows have length 1. With the mean of the squares the numbers are about 1, whatever the width.",
-                Slip(_rms, mean=lambda x: x.square().sum(-1, keepdim=True)),
-            ),
-            (
-                "eps outside the root",
-                "Where the numbers are small it counts: √(mean of squares + eps), not √(mean of squares) + eps.",
-                Slip(_rms, root=lambda mean, eps: mean.sqrt() + eps),
-            ),
-            (
-                "eps left out",
-                "Add eps to the mean of the squares, inside the root: a row of zeros would be divided by 0.",
-                Slip(_rms, root=lambda mean, eps: mean.sqrt()),
-            ),
-            (
-                "an eps of its own",
-                "Use the argument eps: models have different ones.",
-                Slip(_rms, root=lambda mean, eps: (mean + 1e-5).sqrt()),
-            ),
-            (
-                "a root forgotten",
-                "You divide by the mean of the squares. Divide by its root.",
-                Slip(_rms, root=lambda mean, eps: mean + eps),
-            ),
-            (
-                "one size for all tokens",
-                "You average over the whole of x. Average over the last axis alone, with keepdim=True.",
-                Slip(_rms, mean=lambda x: x.square().mean()),
-            ),
-            (
-                "a mean over the tokens",
-                "You average over axis -2, the tokens. Each token is normalised by itself: axis -1.",
-                Slip(_rms, mean=lambda x: x.square().mean(-2, keepdim=True)),
-            ),
-            (
-                "a weight that counts from 1",
-                "Some language models store weight - 1. Here the weight multiplies as it is.",
-                Slip(_rms, finish=lambda x, weight: x * (1 + weight)),
-            ),
+    mistakes=section(
+        _RMS,
+        (
+            "layer norm",
+            "You subtract the mean. RMS norm doesn't: square the numbers as they are.",
+            Slip(_rms, centre=lambda x: x - x.mean(-1, keepdim=True)),
+        ),
+        (
+            "a division by the standard deviation",
+            "std and var subtract the mean inside. RMS norm takes the mean of the squares of x itself.",
+            Slip(_rms, mean=lambda x: x.var(-1, correction=0, keepdim=True)),
+        ),
+        (
+            "the sum of squares in place of their mean",
+            "Your rows have length 1. With the mean of the squares the numbers are about 1, whatever the width.",
+            Slip(_rms, mean=lambda x: x.square().sum(-1, keepdim=True)),
+        ),
+        (
+            "eps outside the root",
+            "Where the numbers are small it counts: √(mean of squares + eps), not √(mean of squares) + eps.",
+            Slip(_rms, root=lambda mean, eps: mean.sqrt() + eps),
+        ),
+        (
+            "eps left out",
+            "Add eps to the mean of the squares, inside the root: a row of zeros would be divided by 0.",
+            Slip(_rms, root=lambda mean, eps: mean.sqrt()),
+        ),
+        (
+            "an eps of its own",
+            "Use the argument eps: models have different ones.",
+            Slip(_rms, root=lambda mean, eps: (mean + 1e-5).sqrt()),
+        ),
+        (
+            "a root forgotten",
+            "You divide by the mean of the squares. Divide by its root.",
+            Slip(_rms, root=lambda mean, eps: mean + eps),
+        ),
+        (
+            "one size for all tokens",
+            "You average over the whole of x. Average over the last axis alone, with keepdim=True.",
+            Slip(_rms, mean=lambda x: x.square().mean()),
+        ),
+        (
+            "a mean over the tokens",
+            "You average over axis -2, the tokens. Each token is normalised by itself: axis -1.",
+            Slip(_rms, mean=lambda x: x.square().mean(-2, keepdim=True)),
+        ),
+        (
+            "a weight that counts from 1",
+            "Some language models store weight - 1. Here the weight multiplies as it is.",
+            Slip(_rms, finish=lambda x, weight: x * (1 + weight)),
         ),
     ),
 )
@@ -404,60 +402,57 @@ ROTARY_ANGLES = Exercise(
     observe=call,
     tolerance=2e-6,
     forbidden=(modern.Rotary.angles,),
-    mistakes=(
-        *section(
-            _ROTARY,
-            (
-                "patches divided by the number of rows",
-                "A row is as long as there are columns: patch n is in row n // columns and column n % columns.",
-                Slip(_angles, places=lambda n, rows, columns: (n // rows, n % rows)),
-            ),
-            (
-                "columns before rows",
-                "The first half of the pairs turns with the row, the second half with the column.",
-                Slip(_angles, give=lambda row, column: torch.cat([column, row], dim=1)),
-            ),
-            (
-                "patches counted column by column",
-                "Patch n is in row n // columns and column n % columns. (torch.meshgrid wants indexing='ij'.)",
-                Slip(_angles, places=lambda n, rows, columns: (n % rows, n // rows)),
-            ),
-            (
-                "places along one line",
-                "You used the patch's number n for both halves. Row and column are two coordinates.",
-                Slip(_angles, places=lambda n, rows, columns: (n, n)),
-            ),
-            (
-                "rows and columns that alternate",
-                "All d / 4 angles of the row come first, then those of the column.",
-                Slip(_angles, give=lambda row, column: torch.stack([row, column], dim=2).flatten(1)),
-            ),
-            (
-                "frequencies that fall half as fast",
-                "You divide k by d / 2, as in one dimension. Here a coordinate has d / 4 pairs: -4 k / d.",
-                Slip(_angles, frequency=lambda d, t: t ** (-2 * torch.arange(d // 4) / d)),
-            ),
-            (
-                "frequencies that grow",
-                "Divide by temperature ** (4 k / d): the first pair turns fastest, by 1 radian per patch.",
-                Slip(_angles, frequency=lambda d, t: 1 / _falling(d, t)),
-            ),
-            (
-                "frequencies counted from 1",
-                "k counts from 0, so that pair 0 turns by 1 radian per patch.",
-                Slip(_angles, frequency=lambda d, t: t ** (-4 * (torch.arange(d // 4) + 1) / d)),
-            ),
-            (
-                "frequencies down to 1 / temperature",
-                "The last k is d / 4 - 1, so the last frequency is a little above 1 / temperature. linspace reaches "
-                "it.",
-                Slip(_angles, frequency=lambda d, t: t ** -torch.linspace(0, 1, d // 4)),
-            ),
-            (
-                "a temperature of its own",
-                "Use the argument temperature: models have different ones.",
-                Slip(_angles, frequency=lambda d, t: _falling(d, 10_000.0)),
-            ),
+    mistakes=section(
+        _ROTARY,
+        (
+            "patches divided by the number of rows",
+            "A row is as long as there are columns: patch n is in row n // columns and column n % columns.",
+            Slip(_angles, places=lambda n, rows, columns: (n // rows, n % rows)),
+        ),
+        (
+            "columns before rows",
+            "The first half of the pairs turns with the row, the second half with the column.",
+            Slip(_angles, give=lambda row, column: torch.cat([column, row], dim=1)),
+        ),
+        (
+            "patches counted column by column",
+            "Patch n is in row n // columns and column n % columns. (torch.meshgrid wants indexing='ij'.)",
+            Slip(_angles, places=lambda n, rows, columns: (n % rows, n // rows)),
+        ),
+        (
+            "places along one line",
+            "You used the patch's number n for both halves. Row and column are two coordinates.",
+            Slip(_angles, places=lambda n, rows, columns: (n, n)),
+        ),
+        (
+            "rows and columns that alternate",
+            "All d / 4 angles of the row come first, then those of the column.",
+            Slip(_angles, give=lambda row, column: torch.stack([row, column], dim=2).flatten(1)),
+        ),
+        (
+            "frequencies that fall half as fast",
+            "You divide k by d / 2, as in one dimension. Here a coordinate has d / 4 pairs: -4 k / d.",
+            Slip(_angles, frequency=lambda d, t: t ** (-2 * torch.arange(d // 4) / d)),
+        ),
+        (
+            "frequencies that grow",
+            "Divide by temperature ** (4 k / d): the first pair turns fastest, by 1 radian per patch.",
+            Slip(_angles, frequency=lambda d, t: 1 / _falling(d, t)),
+        ),
+        (
+            "frequencies counted from 1",
+            "k counts from 0, so that pair 0 turns by 1 radian per patch.",
+            Slip(_angles, frequency=lambda d, t: t ** (-4 * (torch.arange(d // 4) + 1) / d)),
+        ),
+        (
+            "frequencies down to 1 / temperature",
+            "The last k is d / 4 - 1, so the last frequency is a little above 1 / temperature. linspace reaches it.",
+            Slip(_angles, frequency=lambda d, t: t ** -torch.linspace(0, 1, d // 4)),
+        ),
+        (
+            "a temperature of its own",
+            "Use the argument temperature: models have different ones.",
+            Slip(_angles, frequency=lambda d, t: _falling(d, 10_000.0)),
         ),
     ),
 )
@@ -689,64 +684,62 @@ ATTENTION_POOL = Exercise(
     cases=_pool_cases,
     observe=call,
     forbidden=(modern.AttentionPool,),
-    mistakes=(
-        *section(
-            _POOL,
-            (
-                "no scale",
-                "Divide the scores by √d before the softmax, as everywhere in attention.",
-                Slip(_pooled, scale=lambda D, h: 1.0),
-            ),
-            (
-                "one head of width D",
-                "Use num_heads: split queries, keys and values into h heads of D / h numbers, each with own weights.",
-                lambda z, probe, wq, wk, wv, num_heads: _pooled()(z, probe, wq, wk, wv, 1),
-            ),
-            (
-                "√D in place of √d",
-                "Each head has d = D / h numbers: divide by √d.",
-                Slip(_pooled, scale=lambda D, h: math.sqrt(D)),
-            ),
-            (
-                "interleaved heads",
-                "Head 0 has the first d numbers, not every h-th one.",
-                Slip(_pooled, split=lambda x, h: x.unflatten(-1, (-1, h)).movedim(-1, -3)),
-            ),
-            (
-                "heads joined crosswise",
-                "All d numbers of head 0 come first, then those of head 1.",
-                Slip(_pooled, merge=lambda y: y.movedim(-3, -1).flatten(-2)),
-            ),
-            (
-                "a softmax over the heads",
-                "The weights of one head must sum to 1 over the tokens: the last axis.",
-                Slip(_pooled, squash=lambda scores: scores.softmax(dim=1)),
-            ),
-            (
-                "no softmax",
-                "You weigh with the scores themselves. A softmax turns them into weights that sum to 1.",
-                Slip(_pooled, squash=lambda scores: scores),
-            ),
-            (
-                "the probe among the tokens",
-                "Your probe also looks at itself. It is the query alone: keys and values come from the tokens.",
-                Slip(_pooled, layers=_probe_among_the_tokens),
-            ),
-            (
-                "queries from the tokens",
-                "The query comes from the probe, the same for every image.",
-                Slip(_pooled, layers=_tokens_that_ask),
-            ),
-            (
-                "keys and values exchanged",
-                "The probe is compared with the keys, wk, and what is mixed are the values, wv.",
-                Slip(_pooled, layers=lambda z, p, q, k, v: (p @ q.T, z @ v.T, z @ k.T)),
-            ),
-            (
-                "matrices that aren't transposed",
-                "The matrices are torch's, (out, in): z @ wk.T. They are square, so nothing complains.",
-                Slip(_pooled, layers=lambda z, p, q, k, v: (p @ q, z @ k, z @ v)),
-            ),
+    mistakes=section(
+        _POOL,
+        (
+            "no scale",
+            "Divide the scores by √d before the softmax, as everywhere in attention.",
+            Slip(_pooled, scale=lambda D, h: 1.0),
+        ),
+        (
+            "one head of width D",
+            "Use num_heads: split queries, keys and values into h heads of D / h numbers, each with own weights.",
+            lambda z, probe, wq, wk, wv, num_heads: _pooled()(z, probe, wq, wk, wv, 1),
+        ),
+        (
+            "√D in place of √d",
+            "Each head has d = D / h numbers: divide by √d.",
+            Slip(_pooled, scale=lambda D, h: math.sqrt(D)),
+        ),
+        (
+            "interleaved heads",
+            "Head 0 has the first d numbers, not every h-th one.",
+            Slip(_pooled, split=lambda x, h: x.unflatten(-1, (-1, h)).movedim(-1, -3)),
+        ),
+        (
+            "heads joined crosswise",
+            "All d numbers of head 0 come first, then those of head 1.",
+            Slip(_pooled, merge=lambda y: y.movedim(-3, -1).flatten(-2)),
+        ),
+        (
+            "a softmax over the heads",
+            "The weights of one head must sum to 1 over the tokens: the last axis.",
+            Slip(_pooled, squash=lambda scores: scores.softmax(dim=1)),
+        ),
+        (
+            "no softmax",
+            "You weigh with the scores themselves. A softmax turns them into weights that sum to 1.",
+            Slip(_pooled, squash=lambda scores: scores),
+        ),
+        (
+            "the probe among the tokens",
+            "Your probe also looks at itself. It is the query alone: keys and values come from the tokens.",
+            Slip(_pooled, layers=_probe_among_the_tokens),
+        ),
+        (
+            "queries from the tokens",
+            "The query comes from the probe, the same for every image.",
+            Slip(_pooled, layers=_tokens_that_ask),
+        ),
+        (
+            "keys and values exchanged",
+            "The probe is compared with the keys, wk, and what is mixed are the values, wv.",
+            Slip(_pooled, layers=lambda z, p, q, k, v: (p @ q.T, z @ v.T, z @ k.T)),
+        ),
+        (
+            "matrices that aren't transposed",
+            "The matrices are torch's, (out, in): z @ wk.T. They are square, so nothing complains.",
+            Slip(_pooled, layers=lambda z, p, q, k, v: (p @ q, z @ k, z @ v)),
         ),
     ),
 )
