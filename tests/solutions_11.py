@@ -4,7 +4,10 @@ import math
 
 import numpy as np
 import torch
+from submissions import Wrong
 from torch.nn import functional as F
+
+from vit_tutorial.variants import positions
 
 NUMBERS = {
     "1-D": 48, "2-D": 20, "sine-cosine": 0, "ways": 15, "pairs": 4,
@@ -116,7 +119,7 @@ def bias_by_padding(table, grid):
     return torch.stack([row[index] for row in table])
 
 
-SOLUTIONS = {
+RIGHT = {
     "position_numbers": (
         lambda: NUMBERS,
         lambda: NUMBERS | {"vector": torch.tensor([1.0, 2, 5, 6]), "weights": np.array([0.75, 0.25])},
@@ -129,59 +132,146 @@ SOLUTIONS = {
 }
 
 
+# ---- Wrong ones --------------------------------------------------------------------------------------------------
+
+
+def answers(**changes):
+    return lambda: NUMBERS | changes
+
+
+def changed(work, change):
+    """A right work whose result is changed afterwards."""
+    return lambda *args: change(work(*args))
+
+
 def half_the_rows(row, column):
     return halves_by_loop(row[: max(len(row) // 2, 1)], column)
 
 
-def rows_twice(row, column):
-    return torch.cat([halves_by_loop(row, column)[:, : row.shape[1]]] * 2, dim=1)
+def at_most_16_columns(row, column):
+    return halves_by_loop(row, column[torch.arange(len(column)).clamp(max=15)])
 
 
-def ways_from_one(grid):
-    return ways_by_loop(grid) + 1
+def positions_of_the_package(row, column):
+    whole = positions.GridPosition((len(row), len(column)), 2 * row.shape[1], "2d", prefix_tokens=0)
+    return torch.func.functional_call(whole, {"row": row[:, None], "column": column[None]}, ())[0]
 
 
-def ways_of_floats(grid):
-    return ways_by_loop(grid) / 2
+def ways(where=lambda n, grid: (n // grid[1], n % grid[1]), factor=lambda grid: 2 * grid[1] - 1, sign=1):
+    """The offsets' numbers with patches in other places, another factor, or other signs."""
+
+    def offset_index(grid):
+        row, column = where(torch.arange(grid[0] * grid[1]), grid)
+        down, right = row[None] - row[:, None] + grid[0] - 1, sign * (column[None] - column[:, None]) + grid[1] - 1
+        return (down * factor(grid) + right).long()
+
+    return offset_index
 
 
-def ways_too_far_apart(grid):
-    n = torch.arange(grid[0] * grid[1])
-    place = n // grid[1] * 100 + n % grid[1]
-    return place - place[:, None] + (grid[0] - 1) * 100 + grid[1] - 1
+def attention(add=lambda scores, b: scores + b, scale=lambda q: q.shape[-1] ** -0.5, squash=lambda x: x.softmax(-1)):
+    """Attention with another bias, scale or softmax."""
+
+    def biased_attention(q, k, v, bias):
+        weights = squash(add(q @ k.mT * scale(q), bias))
+        return weights @ v, weights
+
+    return biased_attention
 
 
-def attention_without_weights(q, k, v, bias):
-    return attention_by_einsum(q, k, v, bias)[0]
+def powers_alone(scores):
+    return scores.exp() / scores.exp().sum(-1, keepdim=True)
 
 
-def attention_twice_biased(q, k, v, bias):
-    return attention_by_einsum(q, k, v, 2 * bias)
+def of_four_images(q, k, v, bias):
+    return tuple(torch.cat([x[:4], 0 * x[4:]]) for x in attention_by_einsum(q, k, v, bias))
 
 
-def attention_exchanged(q, k, v, bias):
-    return attention_by_einsum(q, k, v, bias)[::-1]
+def bias(columns=(-3, -2, -1), index=ways_by_loop, change=lambda whole: whole):
+    """The bias with other columns for the class token: where it looks, is looked at, and looks at itself."""
+
+    def relative_bias(table, grid):
+        where = torch.nn.functional.pad(index(grid), (1, 0, 1, 0))
+        where[0], where[:, 0] = (table.shape[1] + column for column in columns[:2])
+        where[0, 0] = table.shape[1] + columns[2]
+        return change(table[:, where])
+
+    return relative_bias
 
 
-def bias_of_one_head(table, grid):
-    return bias_by_index(table[:1], grid)
-
-
-def bias_cut_off(table, grid):
-    return bias_by_index(table.detach(), grid)
+def bias_of_the_package(table, grid):
+    return torch.func.functional_call(positions.RelativeBias(grid, len(table)), {"table": table}, ())
 
 
 WRONG = {
-    "two_d_positions": ((half_the_rows, "has shape"), (rows_twice, "the row's half twice")),
-    "offset_index": (
-        (ways_from_one, "numbers that begin at 1"),
-        (ways_of_floats, ""),
-        (ways_too_far_apart, "Each way has one number"),
-    ),
-    "biased_attention": (
-        (attention_without_weights, "return all 2"),
-        (attention_twice_biased, "a bias that is added twice"),
-        (attention_exchanged, "exchanged"),
-    ),
-    "relative_bias": ((bias_cut_off, "gradient"),),
+    "position_numbers": [
+        Wrong("once passed: rounded weights", answers(weights=[0.745, 0.255]), "should be something else"),
+        Wrong("all pairs", answers(ways=36), "pairs counted in place of offsets"),
+        Wrong("along a list", answers(ways=11), "offsets along a list"),
+        Wrong("no offset to itself", answers(ways=14), "Down, a patch can lie"),
+        Wrong("pairs in both directions", answers(pairs=8), "count the patches that have a neighbour"),
+        Wrong("after the softmax", answers(weights=[0.5 + math.log(3), 0.5]), "a bias added to the weights"),
+        Wrong("one layer", answers(biases=45), "biases of one layer"),
+        Wrong("added", answers(vector=[6, 8]), "halves that are added"),
+    ],
+    "two_d_positions": [
+        Wrong("once passed: no single axes", changed(halves_by_loop, torch.squeeze), "1 rows, 1 columns"),
+        Wrong("once passed: at most 16 columns", at_most_16_columns, "41 columns"),
+        Wrong("once passed: the package's", positions_of_the_package, "the package's own GridPosition"),
+        Wrong("half the rows", half_the_rows, "has shape"),
+        Wrong("the row twice", lambda row, column: halves_by_loop(row, row[:1].expand_as(column)), "What your numbers"),
+        Wrong("an axis for rows", lambda *a: halves_by_loop(*a).unflatten(0, (len(a[0]), -1)), "only the shape isn't"),
+        Wrong("transposed", changed(halves_by_loop, lambda x: x.T), "axes 0 and 1 are exchanged"),
+        Wrong("a class token", changed(halves_by_loop, lambda x: F.pad(x, (0, 0, 1, 0))), "are too many"),
+        Wrong("exchanged", lambda row, column: halves_by_loop(column, row), "row and column exchanged throughout"),
+        Wrong("no gradient", changed(halves_by_loop, torch.detach), "gradient"),
+    ],
+    "offset_index": [
+        Wrong(
+            "once passed: float16", ways(lambda n, grid: ((n // grid[1]).half(), (n % grid[1]).half())), "23 rows, 24"
+        ),
+        Wrong(
+            "nested lists",
+            changed(ways_by_loop, torch.Tensor.tolist),
+            "the numbers are right, but",
+            never="What your numbers show",
+        ),
+        Wrong("columns first", lambda grid: ways_by_loop(grid[::-1]), "a grid of (columns, rows)"),
+        Wrong("from one on", changed(ways_by_loop, lambda x: x + 1), "1 too large"),
+        Wrong("halves", changed(ways_by_loop, lambda x: x / 2)),
+        Wrong("far apart", ways(factor=lambda grid: 100), "Each offset has one number"),
+        Wrong("all columns alike", ways(lambda n, grid: (n // grid[1], 0 * n)), "some share one"),
+        Wrong("row by rows", ways(lambda n, grid: (n // grid[0], n % grid[1])), "with the same offset get different"),
+        Wrong("one sign", ways(sign=-1), "What your numbers show"),
+        Wrong("the package's", positions.relative_position_index, "the package's"),
+    ],
+    "biased_attention": [
+        Wrong("once passed: four images", of_four_images, "q, k, v (17, 2, 3, 1)"),
+        Wrong(
+            "once passed: a bias of at most 20", attention(lambda s, b: s + b.clamp(-20, 20)), "q, k, v (1, 1, 61, 2)"
+        ),
+        Wrong("once passed: powers alone", attention(squash=powers_alone), "powers of e that overflow"),
+        Wrong(
+            "cut scores", attention(squash=lambda s: s.clamp(-20, 20).softmax(-1)), "expected", never="should change"
+        ),
+        Wrong("no weights", changed(attention_by_einsum, lambda found: found[0]), "return all 2"),
+        Wrong("exchanged", changed(attention_by_einsum, lambda found: found[::-1]), "exchanged"),
+        Wrong("subtracted", attention(lambda scores, b: scores - b)),
+        Wrong("twice", attention(lambda scores, b: scores + 2 * b)),
+        Wrong("multiplied", attention(lambda scores, b: scores * b)),
+        Wrong("√T", attention(scale=lambda q: q.shape[-2] ** -0.5)),
+        Wrong("no softmax", attention(squash=lambda scores: scores), "should sum to 1"),
+        Wrong("the mean bias", attention(lambda scores, b: scores + b.mean(0)), "What your numbers show"),
+    ],
+    "relative_bias": [
+        Wrong("once passed: the package's", bias_of_the_package, "the package's own RelativeBias"),
+        Wrong("no gradient", lambda table, grid: bias_by_index(table.detach(), grid), "gradient"),
+        Wrong("one head", lambda table, grid: bias_by_index(table[:1], grid)),
+        Wrong("the last column for all", bias((-1, -1, -1)), "but not those that belong there"),
+        Wrong("from the end", bias((-1, -2, -3)), "What your numbers show"),
+        Wrong("a column too early", bias((-4, -3, -2)), "What your numbers show"),
+        Wrong("looking exchanged", bias((-2, -3, -1)), "looking and being looked at exchanged"),
+        Wrong("columns first", bias(index=lambda grid: ways_by_loop(grid[::-1])), "a grid of (columns, rows)"),
+        Wrong("heads last", bias(change=lambda whole: whole.permute(1, 2, 0)), "permute"),
+        Wrong("no shift", bias(index=lambda grid: ways_by_loop(grid) - 1), "What your numbers show"),
+    ],
 }

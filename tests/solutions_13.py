@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from submissions import Wrong
 from torch.nn import functional as F
 
 NUMBERS = {
@@ -125,7 +126,7 @@ def loss_by_loop(said, images, hidden, patch_size):
     return torch.stack(losses).mean()
 
 
-SOLUTIONS = {
+RIGHT = {
     "masking_numbers": (
         lambda: NUMBERS,
         lambda: NUMBERS | {"first loss": math.log(512), "class": torch.tensor(168)},
@@ -133,47 +134,152 @@ SOLUTIONS = {
     ),
     "colour_classes": (classes_by_pooling, classes_by_loop, classes_by_numpy, classes_by_bits, classes_in_floats),
     "spoil": (spoil_by_loop, spoil_by_index, spoil_by_weights),
-    "put_back": (back_by_loop, back_by_scatter, back_by_gather),
+    "restore": (back_by_loop, back_by_scatter, back_by_gather),
     "hidden_loss": (loss_by_index, loss_by_weights, loss_by_loop),
 }
 
 
-def classes_of_the_left_half(images, patch_size):
-    half = classes_by_pooling(images, patch_size)
-    return half[:, : half.shape[1] // 2]
+# ---- Wrong ones --------------------------------------------------------------------------------------------------
 
 
-def classes_of_floats(images, patch_size):
-    return classes_by_pooling(images, patch_size) / 2
+def answers(**changes):
+    return lambda: NUMBERS | {name.replace("_", " "): value for name, value in changes.items()}
 
 
-def spoilt_in_place(tokens, chosen, fate, other, mask_token):
+def changed(work, change):
+    """A right work whose result is changed afterwards."""
+    return lambda *args: change(work(*args))
+
+
+def up_to(most, work):
+    """Right as long as no number of the first argument is larger."""
+    return lambda x, *args: work(x.clamp(-most, most), *args)
+
+
+def classes(level=lambda mean: (8 * mean).floor(), places=(64, 8, 1), pool=F.avg_pool2d):
+    """The classes of another mean, other levels or other places."""
+
+    def colour_classes(images, patch_size):
+        levels = level(pool(images, patch_size)).clamp(0, 7).long()
+        return (levels * torch.tensor(places)[:, None, None]).sum(1).flatten(1)
+
+    return colour_classes
+
+
+def spoil(fates=lambda fate: fate, chosen_of=lambda chosen: chosen, places=lambda other: other):
+    """The tokens corrupted by other fates, choices or swaps."""
+
+    def work(tokens, chosen, fate, other, mask_token):
+        return spoil_by_index(tokens, chosen_of(chosen), fates(fate), places(other), mask_token)
+
+    return work
+
+
+def in_place(tokens, *given):
     with torch.no_grad():
-        tokens[:] = spoil_by_index(tokens, chosen, fate, other, mask_token)
+        tokens[:] = spoil_by_index(tokens, *given)
     return tokens
 
 
-def spoilt_by_its_own_chance(tokens, chosen, fate, other, mask_token):
-    return spoil_by_index(tokens, chosen, torch.rand(fate.shape), other, mask_token)
+def back_by_holes(kept, hidden, mask_token):
+    """Wrong where nothing is hidden."""
+    return back_by_scatter(kept, hidden, mask_token) if hidden.any() else mask_token.expand(*hidden.shape, -1)
 
 
-def back_without_the_last(kept, hidden, mask_token):
-    return back_by_loop(kept, hidden, mask_token)[:, :-1]
+def back_by_one_argsort(kept, hidden, mask_token):
+    order = torch.cat([(~hidden).nonzero()[:, 1].view(len(kept), -1), hidden.nonzero()[:, 1].view(len(kept), -1)], 1)
+    masks = mask_token.expand(len(kept), hidden.shape[1] - kept.shape[1], -1)
+    return torch.cat([kept, masks], 1)[torch.arange(len(kept))[:, None], order]
 
 
-def loss_cut_off(said, images, hidden, patch_size):
-    return loss_by_index(said.detach(), images, hidden, patch_size)
+def loss(patches=_flat, divide=lambda p: (p.var(-1, keepdim=True) + 1e-6).sqrt(), mean=lambda e, h: e[h].mean()):
+    """MAE's loss with other patches, another division, or another mean."""
+
+    def hidden_loss(said, images, hidden, patch_size):
+        wanted = patches(images, patch_size)
+        return mean((said - (wanted - wanted.mean(-1, keepdim=True)) / divide(wanted)) ** 2, hidden)
+
+    return hidden_loss
 
 
-def loss_of_each_image(said, images, hidden, patch_size):
-    return torch.stack(
-        [loss_by_index(said[b : b + 1], images[b : b + 1], hidden[b : b + 1], patch_size) for b in range(len(said))]
-    )
+def channels_last(images, patch_size):
+    return _flat(images, patch_size).unflatten(2, (images.shape[1], -1)).mT.flatten(2)
+
+
+def mean_of_means(errors, hidden):
+    return torch.stack([e[h].mean() for e, h in zip(errors, hidden, strict=True)]).mean()
+
+
+def loss_in_place(*given):
+    found = loss_by_index(*given)
+    found.backward(retain_graph=True)
+    return found
 
 
 WRONG = {
-    "colour_classes": ((classes_of_the_left_half, "has shape"), (classes_of_floats, "")),
-    "spoil": ((spoilt_in_place, ""), (spoilt_by_its_own_chance, "")),
-    "put_back": ((back_without_the_last, "has shape"),),
-    "hidden_loss": ((loss_cut_off, "gradient"), (loss_of_each_image, "shape")),
+    "masking_numbers": [
+        Wrong("once passed: 6.23", answers(first_loss=6.23), "should be something else"),
+        Wrong("once passed: 6.25", answers(first_loss=6.25), "should be something else"),
+        Wrong("rounded up", answers(level=6), "a level that is rounded to the nearest"),
+        Wrong("blue first", lambda: NUMBERS | {"class": 42}, "blue counted most"),
+        Wrong("base 10", answers(first_loss=math.log10(512)), "minus the logarithm of it"),
+        Wrong("of all tokens", answers(masked=800), "shares of all tokens"),
+        Wrong("the paper's encoder", answers(encoder=17, scores=289), "all tokens in the encoder"),
+        Wrong("no class token", answers(encoder=4, scores=16), "the class token forgotten"),
+        Wrong("hidden ones", answers(encoder=13), "A quarter of the patches"),
+    ],
+    "colour_classes": [
+        Wrong("once passed: dimmed", lambda x, P: classes_by_pooling(x.clamp(max=0.99), P), "pixels of 0 and of 1"),
+        Wrong("once passed: brightened", lambda x, P: classes_by_pooling(x + 1e-5, P), "just where a level begins"),
+        Wrong("once passed: a little up", classes(lambda m: (8 * m + 1e-3).floor()), "just where a level begins"),
+        Wrong("once passed: levels above", classes(lambda m: (8 * m).ceil() - 1), "just where a level begins"),
+        Wrong("half the patches", changed(classes_by_pooling, lambda x: x[:, : x.shape[1] // 2]), "has shape"),
+        Wrong("halved", changed(classes_by_pooling, lambda x: x / 2)),
+        Wrong("an axis more", changed(classes_by_pooling, lambda x: x[..., None]), "only the shape isn't"),
+        Wrong("decimal", classes(places=(100, 10, 1)), "has the mean colour"),
+        Wrong("added", classes(places=(1, 1, 1)), "has the mean colour"),
+        Wrong("the largest", classes(pool=F.max_pool2d), "has the mean colour"),
+        Wrong("blue first", classes(places=(1, 8, 64)), "blue counted most"),
+        Wrong("16 levels", classes(lambda m: (16 * m).floor()), "has the mean colour"),
+    ],
+    "spoil": [
+        Wrong("once passed: larger fates", spoil(lambda fate: fate + 1e-4), "fates of just 0"),
+        Wrong("once passed: up to 10", up_to(10, spoil_by_index), "large numbers"),
+        Wrong("once passed: up to 0.89", spoil(lambda fate: torch.where(fate >= 0.89, 0.95, fate)), "fates of just 0"),
+        Wrong("once passed: 0.8 masked", spoil(lambda fate: torch.where(fate == 0.8, 0.5, fate)), "fates of just 0"),
+        Wrong("once passed: 0.9 swapped", spoil(lambda fate: torch.where(fate == 0.9, 0.85, fate)), "fates of just 0"),
+        Wrong("in place", in_place),
+        Wrong("another chance", spoil(torch.rand_like)),
+        Wrong("the others", spoil(chosen_of=torch.logical_not), "What your numbers show"),
+        Wrong("all masked", spoil(lambda fate: 0 * fate), "a mask token for all chosen ones"),
+        Wrong("the first image's swaps", spoil(places=lambda o: o[:1].expand_as(o)), "the first image's swaps for all"),
+        Wrong("no gradient", lambda *a: spoil_by_index(*a[:4], a[4].detach()), "gradient"),
+    ],
+    "restore": [
+        Wrong("once passed: up to 10", up_to(10, back_by_scatter), "large numbers"),
+        Wrong("once passed: by holes", back_by_holes, "kept (2, 4, 3), hidden (2, 4)"),
+        Wrong("one argsort", back_by_one_argsort, "one argsort in place of two"),
+        Wrong("without the last", changed(back_by_loop, lambda x: x[:, :-1]), "has shape"),
+        Wrong("as it came", lambda kept, hidden, mask_token: kept, "You return kept as it came in"),
+        Wrong("mean token", lambda k, h, m: back_by_loop(k, h, k.mean((0, 1))), "What your numbers show"),
+        Wrong("backwards", lambda kept, *rest: back_by_loop(kept.flip(1), *rest), "What your numbers show"),
+        Wrong("no gradient", lambda k, h, m: back_by_loop(k, h, m.detach()), "gradient"),
+    ],
+    "hidden_loss": [
+        Wrong(
+            "once passed: pixels from 0 to 1",
+            lambda said, images, *rest: loss_by_index(said, images.clamp(0, 1), *rest),
+            "below 0 and above 1",
+        ),
+        Wrong("once passed: up to 5", up_to(5, loss_by_index), "below 0 and above 1"),
+        Wrong("once passed: backward", loss_in_place, "leave requires_grad and backward() to the caller"),
+        Wrong("once passed: mean of means", loss(mean=mean_of_means), "a mean of each image's mean"),
+        Wrong("no gradient", lambda said, *rest: loss_by_index(said.detach(), *rest), "gradient"),
+        Wrong("of each image", changed(loss_by_index, lambda x: x.expand(3)), "shape"),
+        Wrong("channels last", loss(channels_last), "the channels last in a patch"),
+        Wrong("no 1e-6", loss(divide=lambda p: p.std(-1, keepdim=True))),
+        Wrong("a sum", loss(mean=lambda errors, hidden: errors[hidden].sum())),
+        Wrong("a root", changed(loss_by_index, torch.sqrt), "the square root of the right one"),
+        Wrong("all patches", loss(mean=lambda errors, hidden: errors.mean()), "a loss on all patches"),
+    ],
 }

@@ -6,6 +6,8 @@ from decimal import ROUND_HALF_UP, Decimal
 import numpy as np
 import torch
 from scipy import stats
+from submissions import Wrong
+from torch.nn import functional as F
 
 from vit_tutorial.analysis import scaling
 from vit_tutorial.vit import ViTConfig
@@ -145,7 +147,7 @@ def drawn_by_numpy(fitted, loss, rows):
     return np.stack([fitted * 10 ** misses[row] for row in rows])
 
 
-SOLUTIONS = {
+RIGHT = {
     "scaling_numbers": (
         lambda: NUMBERS,
         lambda: {name: torch.tensor(float(value)) for name, value in NUMBERS.items()},
@@ -158,9 +160,89 @@ SOLUTIONS = {
 }
 
 
+# ---- Wrong ones --------------------------------------------------------------------------------------------------
+
+
+def answers(**changes):
+    return lambda: NUMBERS | changes
+
+
 def changed(work, change):
     """A right work whose result is changed afterwards."""
     return lambda *args: change(work(*args))
+
+
+def kept_by(key, work):
+    """A work that keeps its results by a part of what decides."""
+    kept = {}
+    return lambda *args: kept.setdefault(key(*args), work(*args))
+
+
+def sorted_apart(cost, loss, floor):
+    return line_by_polyfit(cost.sort().values, loss.sort(descending=True).values, floor)
+
+
+def one_run_a_cost(cost, loss, floor):
+    last = dict(zip(cost.tolist(), loss.tolist(), strict=True))
+    return line_by_polyfit(torch.tensor(list(last)), torch.tensor(list(last.values())), floor)
+
+
+def without_those_far_off(cost, loss, floor):
+    y = (loss - floor).log()
+    near = (y - y.mean()).abs() < 2 * y.std() if len(cost) > 4 else torch.ones(len(cost), dtype=torch.bool)
+    return line_by_polyfit(cost[near], loss[near], floor)
+
+
+def line(give=lambda slope, intercept: (np.exp(intercept), -slope), y=lambda loss, floor: (loss - floor).log()):
+    """The line with its numbers returned in another way, or through other logarithms."""
+
+    def law_from_floor(cost, loss, floor):
+        return give(*np.polyfit(cost.log(), y(loss, floor), 1))
+
+    return law_from_floor
+
+
+def fit(
+    errors=lambda e: e.square().sum(), best=min, some=lambda exponents: exponents, change=lambda a, c, x, loss: (a, c)
+):
+    """The line of each exponent, and the best by what ``errors`` makes of its residuals."""
+
+    def fit_law(cost, loss, exponents):
+        fits = []
+        for b in some(exponents).tolist():
+            x = cost**-b
+            a, c = change(*np.polyfit(x, loss, 1), x, loss)
+            fits.append((float(errors(a * x + c - loss)), a, b, c))
+        return best(fits)[1:]
+
+    return fit_law
+
+
+def smallest_on_the_way_back(fits):
+    return next((fits[i] for i in range(len(fits) - 1, 0, -1) if fits[i - 1][0] > fits[i][0]), fits[0])
+
+
+def those(keep):
+    """The exponents that ``keep`` leaves, or all if it leaves none."""
+    return lambda exponents: exponents[keep(exponents)] if keep(exponents).any() else exponents
+
+
+def through_zero_below(a, c, x, loss):
+    return (a, c) if c >= 0 else ((x * loss).sum() / x.square().sum(), 0.0)
+
+
+def law_by_single_precision(cost, loss, exponents):
+    found = []
+    for b in exponents.tolist():
+        A = torch.stack([cost.float() ** -b, torch.ones(len(cost))], dim=1)
+        a, c = torch.linalg.lstsq(A, loss.float()[:, None], driver="gelsy").solution[:, 0].tolist()
+        found.append((((a * cost**-b + c - loss) ** 2).sum().item(), a, b, c))
+    return min(found)[1:]
+
+
+def smallest_from_one(cost, loss, exponents):
+    a, b, c = fit_by_polyfit(cost, loss, exponents)
+    return (a, b, c) if float(((a * cost**-b + c - loss) ** 2).sum()) < 1 else (None, None, None)
 
 
 def fit_of_the_package(cost, loss, exponents):
@@ -178,58 +260,145 @@ def grown_in_place(sizes, factor):
     return sizes
 
 
-def grown_to_a_config(sizes, factor):
-    return ViTConfig(**grown_by_hand(sizes, factor))
+def grown(**others):
+    """The right sizes, but for those that are given as functions of (sizes, factor, the right ones)."""
+
+    def grown_sizes(sizes, factor):
+        new = grown_by_hand(sizes, factor)
+        return new | {name: work(sizes, factor, new) for name, work in others.items()}
+
+    return grown_sizes
 
 
-def line_in_float16(cost, loss, floor):
-    return line_by_polyfit(cost.half().float(), loss.half().float(), floor)
-
-
-def redrawn_once(fitted, loss, rows):
-    return drawn_by_powers(fitted, loss, rows)[0]
-
-
-def redrawn_by_chance(fitted, loss, rows):
-    return drawn_by_powers(fitted, loss, torch.randint(len(loss), rows.shape))
+def heads_up(sizes, factor):
+    heads = math.ceil(sizes["num_heads"] * factor)
+    dim = heads * (sizes["dim"] // sizes["num_heads"])
+    new = {"dim": dim, "num_heads": heads, "mlp_dim": dim * sizes["mlp_dim"] // sizes["dim"]}
+    return grown_by_hand(sizes, factor) | new
 
 
 WRONG = {
-    "law_from_floor": (
-        (changed(line_by_polyfit, lambda found: found[0]), "a tuple of 2"),
-        (changed(line_by_polyfit, lambda found: (2 * found[0], found[1])), "Right: b. Wrong: a."),
-        (changed(line_by_polyfit, lambda found: (found[0], 2 * found[1])), "Right: a. Wrong: b."),
-        (changed(line_by_polyfit, lambda found: (*found, 0.0)), ""),
-        (changed(line_by_polyfit, lambda found: (1 / found[0], found[1])), ""),
-        (line_in_float16, ""),
-        (lambda cost, loss, floor: None, "None"),
-        (lambda cost, loss, floor: loss - floor, ""),
-    ),
-    "fit_law": (
-        (fit_of_the_package, "it calls the package's own fit_law: write your own"),
-        (changed(fit_by_polyfit, lambda found: found[:2]), "a tuple of 3"),
-        (changed(fit_by_polyfit, lambda found: {"a": found[0], "b": found[1], "c": found[2]}), ""),
-        (changed(fit_by_polyfit, lambda found: (found[0], -found[1], found[2])), "Wrong: b"),
-        (changed(fit_by_polyfit, lambda found: (found[0], found[1], 0.0)), "Wrong: c"),
-        (changed(fit_by_polyfit, lambda found: (found[0], round(found[1], 1), found[2])), ""),
-        (lambda cost, loss, exponents: fit_by_polyfit(cost, loss, exponents[::2]), ""),
-        (lambda cost, loss, exponents: fit_by_polyfit(cost / 2, loss, exponents), ""),
-    ),
-    "grown_sizes": (
-        (grown_by_the_package, "it calls the package's own grown: write your own"),
-        (grown_in_place, "changed in place"),
-        (grown_to_a_config, "in a dictionary"),
-        (changed(grown_by_hand, lambda new: {name: new[name] for name in ("depth", "dim")}), ""),
-        (changed(grown_by_hand, lambda new: tuple(new.values())), ""),
-        (changed(grown_by_hand, lambda new: new | {"depth": new["depth"] + 1}), "depth is 9 and should be 8"),
-        (changed(grown_by_hand, lambda new: new | {"patch_size": 4}), ""),
-    ),
-    "redrawn_runs": (
-        (redrawn_once, "has shape"),
-        (redrawn_by_chance, "other numbers"),
-        (changed(drawn_by_powers, torch.log), ""),
-        (changed(drawn_by_powers, lambda drawn: drawn.T), "shape"),
-        (changed(drawn_by_powers, lambda drawn: drawn.mean(dim=1)), "shape"),
-        (changed(drawn_by_powers, lambda drawn: 2 * drawn), "2 times"),
-    ),
+    "scaling_numbers": [
+        Wrong("once passed: 0.505", answers(exponent=0.505), "should be something else"),
+        Wrong("no floor", answers(loss=2), "a law without its floor"),
+        Wrong("the start", answers(floor=7), "when C is very large"),
+        Wrong("twice", answers(half=2), "twice the cost for half the loss"),
+        Wrong("no square", answers(cost=12), "a root in place of a square"),
+        Wrong("with its floor", answers(exponent=math.log(5) / math.log(100)), "a slope with its floor"),
+        Wrong("minus", answers(exponent=-0.5), "How many powers of ten"),
+        Wrong("one side", answers(width=2), "one side of the matrices"),
+        Wrong("divided", answers(speed=0.04), "MACs an image times images a second"),
+    ],
+    "law_from_floor": [
+        Wrong(
+            "once passed: clamped",
+            lambda cost, loss, floor: line_by_polyfit(cost, floor + (loss - floor).clamp(min=1e-3), floor),
+            "just above the floor",
+        ),
+        Wrong(
+            "once passed: no sign", changed(line_by_polyfit, lambda x: (x[0], abs(x[1]))), "loss grows with the cost"
+        ),
+        Wrong("once passed: sorted apart", sorted_apart, "that scatter"),
+        Wrong("once passed: one run per cost", one_run_a_cost, "that scatter"),
+        Wrong(
+            "once passed: kept by cost",
+            kept_by(lambda cost, *rest: tuple(cost.tolist()), line_by_polyfit),
+            "the same costs, other losses",
+        ),
+        Wrong("once passed: outliers", without_those_far_off, "one of them far off"),
+        Wrong("twice a", line(lambda slope, intercept: (2 * np.exp(intercept), -slope)), "Right: b. Wrong: a."),
+        Wrong("twice b", line(lambda slope, intercept: (np.exp(intercept), -2 * slope)), "Right: a. Wrong: b."),
+        Wrong("as polyfit gives them", line(lambda *found: found), "slope and intercept as they are"),
+        Wrong("polyfit the wrong way round", line(lambda b, a: (np.exp(b), -a)), "slope and intercept exchanged"),
+        Wrong("ln L - c", line(y=lambda loss, floor: loss.log() - floor), "subtracted from the logarithm"),
+        Wrong("ln L / c", line(y=lambda loss, floor: (loss / max(floor, 1e-9)).log())),
+        Wrong("one number", changed(line_by_polyfit, lambda found: found[0]), "a tuple of 2"),
+        Wrong("three numbers", changed(line_by_polyfit, lambda found: (*found, 0.0))),
+        Wrong("nothing", lambda cost, loss, floor: None, "None"),
+    ],
+    "fit_law": [
+        Wrong("once passed: up to 2", fit(some=those(lambda b: b <= 2)), "a large exponent"),
+        Wrong("once passed: from 0.05", fit(some=those(lambda b: b > 0.05)), "a small exponent"),
+        Wrong("once passed: 20 exponents", fit(some=lambda b: b[:20]), "75 exponents"),
+        Wrong("once passed: no last", fit(some=lambda b: b[: max(len(b) - 1, 1)]), "the last exponent left out"),
+        Wrong("once passed: no first", fit(some=lambda b: b[min(len(b) - 1, 1) :]), "the first exponent left out"),
+        Wrong("once passed: powers of 1.5", fit(lambda e: e.abs().pow(1.5).sum()), "8 runs, 75 exponents"),
+        Wrong("once passed: Huber", fit(lambda e: F.huber_loss(e, 0 * e, delta=0.5)), "75 exponents"),
+        Wrong("once passed: on the way back", fit(best=smallest_on_the_way_back), "for these numbers alone?"),
+        Wrong(
+            "once passed: above zero",
+            fit(change=lambda a, c, x, loss: (max(a, 0.0), max(c, 0.0))),
+            "nothing keeps a and c above zero",
+        ),
+        Wrong("once passed: single precision", law_by_single_precision, "costs above 1e9"),
+        Wrong(
+            "once passed: kept by loss",
+            kept_by(lambda cost, loss, grid: (tuple(loss.tolist()), len(grid)), fit_by_polyfit),
+            "other exponents",
+        ),
+        Wrong("once passed: smallest from 1", smallest_from_one, "losses 40 times as large"),
+        Wrong("c above zero", fit(change=through_zero_below), "expected", never="times the right one"),
+        Wrong("the package's", fit_of_the_package, "it calls the package's own fit_law: write your own"),
+        Wrong("two numbers", changed(fit_by_polyfit, lambda found: found[:2]), "a tuple of 3"),
+        Wrong("minus b", changed(fit_by_polyfit, lambda found: (found[0], -found[1], found[2])), "Wrong: b"),
+        Wrong("no floor told", changed(fit_by_polyfit, lambda found: (*found[:2], 0.0)), "Wrong: c"),
+        Wrong("every other", fit(some=lambda b: b[::2])),
+    ],
+    "grown_sizes": [
+        Wrong("once passed: kept by object", kept_by(lambda sizes, factor: id(sizes), grown_by_hand), "second call"),
+        Wrong("once passed: up to 3", lambda sizes, factor: grown_by_hand(sizes, min(factor, 3)), "factor 8.5"),
+        Wrong(
+            "once passed: cut off",
+            grown(mlp_dim=lambda old, factor, new: int(new["dim"] * (old["mlp_dim"] / old["dim"]))),
+            "mlp_dim is 491 and should be 492",
+        ),
+        Wrong(
+            "once passed: as given",
+            lambda sizes, factor: sizes if factor == 1 else grown_by_hand(sizes, factor),
+            "that it was given",
+        ),
+        Wrong(
+            "once passed: kept by heads",
+            kept_by(lambda sizes, factor: (factor, sizes["num_heads"]), grown_by_hand),
+            "factor 2.0",
+        ),
+        Wrong("once passed: heads up", heads_up, "num_heads is 20 and should be 19"),
+        Wrong(
+            "once passed: halves down",
+            grown(depth=lambda old, factor, new: max(1, math.ceil(old["depth"] * factor - 0.5))),
+            "depth is 2 and should be 3 (with depth 4, width 64, factor 0.625)",
+        ),
+        Wrong(
+            "once passed: nearly a half",
+            grown(depth=lambda old, factor, new: max(1, math.floor(old["depth"] * factor + 0.505))),
+            "depth is 3 and should be 2 (with depth 8,",
+        ),
+        Wrong("once passed: the package's", grown_by_the_package, "it calls the package's own grown: write your own"),
+        Wrong("in place", grown_in_place, "changed in place", never="is None"),
+        Wrong("a config", lambda sizes, factor: ViTConfig(**grown_by_hand(sizes, factor)), "in a dictionary"),
+        Wrong("a tuple", changed(grown_by_hand, lambda new: tuple(new.values()))),
+        Wrong(
+            "two sizes", changed(grown_by_hand, lambda new: {"depth": new["depth"], "dim": new["dim"]}), "There is no"
+        ),
+        Wrong("one more", grown(patch_size=lambda *given: 4), "was neither given nor asked for"),
+        Wrong("one layer more", grown(depth=lambda old, f, new: new["depth"] + 1), "depth is 9 and should be 8"),
+    ],
+    "redrawn_runs": [
+        Wrong(
+            "once passed: a third to 3",
+            lambda fitted, loss, rows: drawn_by_powers(fitted, loss.clamp(fitted / 3, 3 * fitted), rows),
+            "6 runs, drawn 6 times",
+        ),
+        Wrong("one draw", changed(drawn_by_powers, lambda drawn: drawn[0]), "has shape"),
+        Wrong(
+            "other rows",
+            lambda fitted, loss, rows: drawn_by_powers(fitted, loss, torch.randint(len(loss), rows.shape)),
+            "other numbers",
+        ),
+        Wrong("logarithms", changed(drawn_by_powers, torch.log)),
+        Wrong("transposed", changed(drawn_by_powers, lambda drawn: drawn.T), "shape"),
+        Wrong("doubled", changed(drawn_by_powers, lambda drawn: 2 * drawn), "2 times"),
+        Wrong("losses", lambda fitted, loss, rows: loss[rows], "runs that are drawn, not their residuals"),
+        Wrong("not widened", lambda fitted, loss, rows: fitted * (loss / fitted)[rows], "residuals that are too small"),
+    ],
 }

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from submissions import Wrong
 from torch import nn
 from torch.nn import functional as F
 
@@ -193,7 +194,7 @@ def pool_image_by_image(z, probe, wq, wk, wv, num_heads):
     return torch.stack(rows)
 
 
-SOLUTIONS = {
+RIGHT = {
     "modern_numbers": (
         answer(),
         answer(rms=torch.tensor([1.0, -1, 3, 5]) / 3, turned=torch.tensor([-4.0, 3.0])),
@@ -219,7 +220,28 @@ SOLUTIONS = {
 }
 
 
-# ---- Wrong, as students write it, and what each is told ----------------------------------------------------------
+# ---- Wrong ones --------------------------------------------------------------------------------------------------
+
+
+def changed(work, change):
+    """A right work whose result is changed afterwards."""
+    return lambda *args: change(work(*args))
+
+
+def kept_by(key, work):
+    """A work that keeps its results by a part of what decides."""
+    kept = {}
+    return lambda *args: kept.setdefault(key(*args), work(*args))
+
+
+def rms(mean=lambda x: x.square().mean(-1, keepdim=True), read=lambda x: x, use=torch.mul):
+    """RMS norm with another mean, another x, or another use of the weight."""
+
+    def rms_norm(x, weight, eps):
+        x = read(x)
+        return use(x / (mean(x) + eps).sqrt(), weight)
+
+    return rms_norm
 
 
 def rms_in_place(x, weight, eps):
@@ -227,20 +249,9 @@ def rms_in_place(x, weight, eps):
     return x * weight
 
 
-def rms_without_keepdim(x, weight, eps):
-    return x / (x.square().mean(-1) + eps).sqrt() * weight
-
-
-def rms_by_normalize(x, weight, eps):
-    return F.normalize(x, dim=-1, eps=eps) * weight
-
-
-def rms_by_bessel(x, weight, eps):
-    return x / (x.square().sum(-1, keepdim=True) / (x.shape[-1] - 1) + eps).sqrt() * weight
-
-
-def rms_by_torch(x, weight, eps):
-    return F.rms_norm(x, (x.shape[-1],), weight, eps)
+def rms_by_direction(x, weight, eps):
+    length = x.norm(dim=-1, keepdim=True)
+    return x / length * (length / (length**2 / x.shape[-1] + eps).sqrt()) * weight
 
 
 def rms_by_torchs_module(x, weight, eps):
@@ -249,8 +260,13 @@ def rms_by_torchs_module(x, weight, eps):
     return norm(x)
 
 
-def layer_norm(x, weight, eps):
-    return F.layer_norm(x, (x.shape[-1],), weight, eps=eps)
+def gated(mix=lambda gate, value: F.silu(gate) * value, cut=lambda hidden: hidden.chunk(2, dim=-1)):
+    """The gated MLP with another mixture or another cut."""
+
+    def gated_mlp(x, w1, b1, w2, b2):
+        return F.linear(mix(*cut(F.linear(x, w1, b1))), w2, b2)
+
+    return gated_mlp
 
 
 def gated_by_the_package(x, w1, b1, w2, b2):
@@ -263,57 +279,18 @@ def angles_by_the_package(rows, columns, head_dim, temperature):
     return modern.Rotary("index", temperature).angles((rows, columns), head_dim, like=torch.zeros(1))
 
 
-def turn_by_the_package(x, angles):
-    angles = F.pad(angles, (0, 0, x.shape[-2] - len(angles), 0))
-    return modern.rotate(x, angles.cos(), angles.sin())
-
-
-def gated_along_the_tokens(x, w1, b1, w2, b2):
-    gate, value = F.linear(x, w1, b1).chunk(2)
-    return F.linear(F.silu(gate) * value, w2, b2)
-
-
-def gated_geglu_exchanged(x, w1, b1, w2, b2):
-    value, gate = F.linear(x, w1, b1).chunk(2, dim=-1)
-    return F.linear(F.gelu(gate) * value, w2, b2)
-
-
-def gated_not_transposed(x, w1, b1, w2, b2):
-    return x @ w1 + b1
-
-
-def gated_as_two_parts(x, w1, b1, w2, b2):
-    gate, value = F.linear(x, w1, b1).chunk(2, dim=-1)
-    return F.silu(gate) * value
-
-
-def angles_as_a_grid(rows, columns, head_dim, temperature):
-    return angles_by_meshgrid(rows, columns, head_dim, temperature).reshape(rows, columns, -1)
-
-
-def angles_as_a_list(rows, columns, head_dim, temperature):
-    return angles_by_meshgrid(rows, columns, head_dim, temperature).tolist()
-
-
-def angles_for_the_whole_width(rows, columns, head_dim, temperature):
-    return angles_by_meshgrid(rows, columns, 2 * head_dim, temperature)
-
-
 def angles_in_one_dimension(rows, columns, head_dim, temperature):
     frequency = temperature ** (-2 * torch.arange(head_dim // 2) / head_dim)
     return torch.arange(rows * columns)[:, None] * frequency
 
 
-def angles_of_squares(rows, columns, head_dim, temperature):
-    return angles_by_meshgrid(rows, rows, head_dim, temperature)
+def turn_by_the_package(x, angles):
+    angles = F.pad(angles, (0, 0, x.shape[-2] - len(angles), 0))
+    return modern.rotate(x, angles.cos(), angles.sin())
 
 
 def turn_in_place(x, angles):
-    before = x.shape[-2] - len(angles)
-    half = x.shape[-1] // 2
-    a, b = x[..., before:, :half], x[..., before:, half:]
-    x[..., before:, :half] = a * angles.cos() - b * angles.sin()
-    x[..., before:, half:] = b * angles.cos() + a * angles.sin()
+    x[:] = turn_by_halves(x.clone(), angles)
     return x
 
 
@@ -322,26 +299,40 @@ def turn_of_patches_alone(x, angles):
     return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], dim=-1)
 
 
-def turn_as_a_pair(x, angles):
-    return turn_by_halves(x, angles).chunk(2, dim=-1)
+def turn_by_a_series(x, angles):
+    terms = [angles**k / math.factorial(k) for k in range(40)]
+    cos, sin = (sum((-1) ** (i // 2) * terms[i] for i in range(first, 40, 2)) for first in (0, 1))
+    before = x.shape[-2] - len(angles)
+    a, b = x[..., before:, :].chunk(2, -1)
+    return torch.cat([x[..., :before, :], torch.cat([a * cos - b * sin, b * cos + a * sin], -1)], -2)
 
 
-def turn_as_complex(x, angles):
-    half = x.shape[-1] // 2
-    turned = turn_by_halves(x, angles)
-    return torch.complex(turned[..., :half].contiguous(), turned[..., half:].contiguous())
+def turn_along_the_heads(x, angles):
+    if x.shape[1] == len(angles) < x.shape[2]:
+        return turn_by_halves(x.transpose(1, 2), angles).transpose(1, 2)
+    return turn_by_halves(x, angles)
 
 
-def pool_with_weights(z, probe, wq, wk, wv, num_heads):
-    return pool_by_hand(z, probe, wq, wk, wv, num_heads), None
+def turn_after(some):
+    """The tokens before the patches stay as they are only if there are so many of them."""
+
+    def turn(x, angles):
+        before = x.shape[-2] - len(angles)
+        return turn_by_halves(x, angles if before in some else F.pad(angles, (0, 0, before, 0), value=0.5))
+
+    return turn
 
 
-def pool_of_tokens(z, probe, wq, wk, wv, num_heads):
-    return z.mean(dim=1)
+def pool(read=lambda z, probe: (probe, z), squash=lambda scores: scores.softmax(-1), end=lambda y: y):
+    """Attention pooling with another query or tokens, another softmax, or something done at the end."""
 
+    def attention_pool(z, probe, wq, wk, wv, num_heads):
+        probe, z = read(z, probe)
+        q, k, v = ((x @ w.T).unflatten(-1, (num_heads, -1)) for x, w in ((probe, wq), (z, wk), (z, wv)))
+        scores = torch.einsum("hd,bshd->bhs", q, k) / q.shape[-1] ** 0.5
+        return end(torch.einsum("bhs,bshd->bhd", squash(scores), v).flatten(1))
 
-def pool_by_first_token(z, probe, wq, wk, wv, num_heads):
-    return z[:, 0]
+    return attention_pool
 
 
 def pool_by_every_token(z, probe, wq, wk, wv, num_heads):
@@ -356,82 +347,93 @@ def pool_without_transpose(z, probe, wq, wk, wv, num_heads):
 
 
 WRONG = {
-    "modern_numbers": (
-        (answer(gated_width=96), "half the width"),
-        (answer(gated_width=127), "How many such matrices has a gated one?"),
-        (answer(tokens=144), "the class token forgotten"),
-        (answer(tokens=4), "Count the patches"),
-        (answer(rms=[-0.447, -1.342, 0.447, 1.342]), "layer norm in place of RMS norm"),
-        (answer(rms=[1, -1, 3, 5]), "Square the four numbers"),
-        (answer(rms=3), "expected a list of 4"),
-        (answer(turned=[4, -3]), "a turn the other way"),
-        (answer(turned=[3, 4]), "Turned by α"),
-        (answer(layer_scale=4608), "one vector a block"),
-        (answer(layer_scale=384), "How many branches has a block?"),
-        (answer(folded=[1, 2, 3]), "the bias left as it was"),
-        (answer(folded=[1, 2]), "expected a list of 3"),
-        (lambda: 128, "expected a dictionary of answers"),
-    ),
-    "rms_norm": (
-        (rms_in_place, "changed in place"),
-        (rms_without_keepdim, "raised RuntimeError"),
-        (rms_by_normalize, "What your numbers show"),
-        (rms_by_bessel, "What your numbers show"),
-        (rms_by_torch, "it calls rms_norm: write the norm yourself"),
-        (rms_by_torchs_module, "it calls rms_norm: write the norm yourself"),
-        (layer_norm, "It looks like layer norm."),
-        (lambda x, weight, eps: x, "You return x as it came in"),
-        (lambda x, weight, eps: None, "result is None"),
-        (lambda x, weight, eps: rms_by_root(x, weight, eps).tolist(), "the numbers are right, but"),
-        (lambda x, weight, eps: -rms_by_root(x, weight, eps), "right but for its sign"),
-        (lambda x, weight, eps: rms_by_root(x, weight, eps).mT, ""),
-    ),
-    "gated_mlp": (
-        (gated_by_the_package, "it calls the package's own ModernMLP: write your own"),
-        (gated_along_the_tokens, "raised"),
-        (gated_geglu_exchanged, "at once"),
-        (gated_not_transposed, "raised RuntimeError"),
-        (gated_as_two_parts, "has shape"),
-        (lambda x, w1, b1, w2, b2: None, "result is None"),
-        (lambda *given: gated_by_chunk(*given).tolist(), "the numbers are right, but"),
-        (lambda *given: (gated_by_chunk(*given), None), "return it alone"),
-        (lambda *given: 2 * gated_by_chunk(*given), "Every number is 2 times the right one"),
-        (lambda x, *rest: gated_by_chunk(x + 0.1 * torch.rand_like(x), *rest), "something in it is random"),
-    ),
-    "rotary_angles": (
-        (angles_by_the_package, "it calls the package's own angles: write your own"),
-        (angles_as_a_grid, "has shape"),
-        (angles_as_a_list, "the numbers are right, but"),
-        (angles_for_the_whole_width, "has shape"),
-        (angles_in_one_dimension, "What your numbers show"),
-        (angles_of_squares, "has shape"),
-        (lambda *given: angles_by_meshgrid(*given).T, "has shape"),
-        (lambda *given: angles_by_meshgrid(*given)[None], "the numbers are right"),
-        (lambda *given: -angles_by_meshgrid(*given), "right but for its sign"),
-        (lambda *given: (angles_by_meshgrid(*given).cos(), angles_by_meshgrid(*given).sin()), "expected a"),
-        (lambda *given: angles_by_meshgrid(*given).long(), "What your numbers show"),
-    ),
-    "turn": (
-        (turn_by_the_package, "it calls the package's own rotate: write your own"),
-        (turn_in_place, "changed in place"),
-        (turn_of_patches_alone, "raised RuntimeError"),
-        (turn_as_a_pair, "expected a"),
-        (turn_as_complex, ""),
-        (lambda x, angles: x, "You return x as it came in"),
-        (lambda x, angles: turn_by_halves(x, -angles), "a turn the other way"),
-        (lambda x, angles: turn_by_halves(x, 2 * angles), "twice the angle"),
-        (lambda x, angles: turn_by_halves(x, angles.flip(0)), "the tokens' angles from last to first"),
-        (lambda x, angles: turn_by_halves(x, angles.flip(1)), "the pairs' angles from last to first"),
-    ),
-    "attention_pool": (
-        (pool_with_weights, "return it alone"),
-        (pool_of_tokens, ""),
-        (pool_by_first_token, ""),
-        (pool_by_every_token, ""),
-        (pool_without_transpose, ""),
-        (lambda z, probe, *rest: probe, "has shape"),
-        (lambda *given: None, "result is None"),
-        (lambda *given: pool_by_hand(*given[:-1], 1), "one head of width D"),
-        (lambda *given: pool_by_hand(*given).sum(0, keepdim=True), "has shape"),
-    ),
+    "modern_numbers": [
+        Wrong("half", answer(gated_width=96), "half the width"),
+        Wrong("not a third", answer(gated_width=127), "How many such matrices has a gated one?"),
+        Wrong("no class token", answer(tokens=144), "the class token forgotten"),
+        Wrong("layer norm", answer(rms=[-0.447, -1.342, 0.447, 1.342]), "layer norm in place of RMS norm"),
+        Wrong("not divided", answer(rms=[1, -1, 3, 5]), "Square the four numbers"),
+        Wrong("one number", answer(rms=3), "expected a list of 4"),
+        Wrong("clockwise", answer(turned=[4, -3]), "a turn the other way"),
+        Wrong("not turned", answer(turned=[3, 4]), "Turned by α"),
+        Wrong("one branch", answer(layer_scale=4608), "one vector a block"),
+        Wrong("the bias", answer(folded=[1, 2, 3]), "the bias left as it was"),
+        Wrong("no dictionary", lambda: 128, "expected a dictionary of answers"),
+    ],
+    "rms_norm": [
+        Wrong("once passed: up to 100", rms(read=lambda x: x.clamp(-100, 100)), "std 3000"),
+        Wrong("once passed: by direction", rms_by_direction, "a token of zeros"),
+        Wrong(
+            "once passed: fused",
+            lambda x, weight, eps: torch._fused_rms_norm(x, [x.shape[-1]], weight, eps)[0],
+            "it calls _fused_rms_norm: write the norm yourself",
+        ),
+        Wrong("torch's", rms_by_torchs_module, "it calls rms_norm: write the norm yourself"),
+        Wrong("layer norm", rms(read=lambda x: x - x.mean(-1, keepdim=True)), "It looks like layer norm."),
+        Wrong("in place", rms_in_place, "changed in place"),
+        Wrong("no keepdim", rms(mean=lambda x: x.square().mean(-1)), "raised RuntimeError"),
+        Wrong("D - 1", rms(lambda x: x.square().sum(-1, keepdim=True) / (x.shape[-1] - 1)), "What your numbers show"),
+        Wrong("of the image", rms(lambda x: x.square().flatten(1).mean() if x.ndim > 1 else x.square().mean())),
+        Wrong("no weight", rms(use=lambda x, weight: x), "What is missing is a multiplication by weight"),
+        Wrong("as it came", lambda x, weight, eps: x, "You return x as it came in"),
+        Wrong("a list", changed(rms_by_root, torch.Tensor.tolist), "the numbers are right, but"),
+    ],
+    "gated_mlp": [
+        Wrong(
+            "once passed: four axes", lambda x, *w: gated_by_chunk(x, *w) if x.ndim < 5 else 0 * x, "x (2, 3, 1, 2, 4)"
+        ),
+        Wrong("once passed: a token alone", lambda x, *w: gated_by_chunk(torch.atleast_2d(x), *w), "x (5,)"),
+        Wrong("the package's", gated_by_the_package, "it calls the package's own ModernMLP: write your own"),
+        Wrong("along the tokens", gated(cut=lambda hidden: hidden.chunk(2)), "raised"),
+        Wrong("GEGLU exchanged", gated(lambda value, gate: F.gelu(gate) * value), "at once"),
+        Wrong("no second layer", lambda x, w1, b1, w2, b2: F.glu(F.linear(x, w1, b1)), "has shape"),
+        Wrong("a ReLU", gated(lambda gate, value: gate.relu() * value)),
+        Wrong("the gate alone", gated(lambda gate, value: F.silu(gate))),
+        Wrong("a shortcut", lambda x, *w: x + gated_by_chunk(x, *w), "x is added once too often"),
+        Wrong("a pair", lambda *given: (gated_by_chunk(*given), None), "return it alone"),
+        Wrong("doubled", changed(gated_by_chunk, lambda y: 2 * y), "Every number is 2 times the right one"),
+        Wrong("noise", lambda x, *w: gated_by_chunk(x + 0.1 * torch.rand_like(x), *w), "something in it is random"),
+    ],
+    "rotary_angles": [
+        Wrong("once passed: from 10", lambda *a: angles_by_meshgrid(*a[:3], max(a[3], 10.0)), "temperature=2:"),
+        Wrong("once passed: up to 16", changed(angles_by_meshgrid, lambda x: x.clamp(max=16)), "33 × 2 patches"),
+        Wrong("once passed: kept by sizes", kept_by(lambda *a: a[:3], angles_by_meshgrid), "temperature=10:"),
+        Wrong("the package's", angles_by_the_package, "it calls the package's own angles: write your own"),
+        Wrong("a grid", lambda *a: angles_by_meshgrid(*a).reshape(*a[:2], -1), "has shape"),
+        Wrong("the whole width", lambda r, c, d, t: angles_by_meshgrid(r, c, 2 * d, t), "has shape"),
+        Wrong("one dimension", angles_in_one_dimension, "What your numbers show"),
+        Wrong("a square", lambda r, c, d, t: angles_by_meshgrid(r, r, d, t), "has shape"),
+        Wrong("minus", changed(angles_by_meshgrid, torch.neg), "right but for its sign"),
+        Wrong("cosines", changed(angles_by_meshgrid, torch.cos)),
+        Wrong("from 1 on", lambda r, c, d, t: angles_by_meshgrid(r + 1, c, d, t)[c:], "What your numbers show"),
+        Wrong("each twice", changed(angles_by_meshgrid, lambda x: x.repeat(1, 2)), "What your numbers show"),
+    ],
+    "turn": [
+        Wrong("once passed: a series", turn_by_a_series, "many turns"),
+        Wrong("once passed: along the heads", turn_along_the_heads, "x (1, 4, 5, 2), angles (4, 1)"),
+        Wrong("once passed: five tokens before", turn_after((0, 1, 2, 3, 5)), "x (2, 1, 8, 4), angles (4, 2)"),
+        Wrong("the package's", turn_by_the_package, "it calls the package's own rotate: write your own"),
+        Wrong("in place", turn_in_place, "changed in place"),
+        Wrong("patches alone", turn_of_patches_alone, "raised RuntimeError"),
+        Wrong("a pair", changed(turn_by_halves, lambda x: x.chunk(2, dim=-1)), "expected a"),
+        Wrong("not turned", lambda x, angles: x, "You return x as it came in"),
+        Wrong("the other way", lambda x, angles: turn_by_halves(x, -angles), "a turn the other way"),
+        Wrong("twice the angle", lambda x, angles: turn_by_halves(x, 2 * angles)),
+        Wrong("tokens backwards", lambda x, angles: turn_by_halves(x, angles.flip(0)), "What your numbers show"),
+        Wrong("pairs backwards", lambda x, angles: turn_by_halves(x, angles.flip(1))),
+    ],
+    "attention_pool": [
+        Wrong("with weights", changed(pool_by_hand, lambda y: (y, None)), "return it alone"),
+        Wrong("the mean token", lambda z, *rest: z.mean(dim=1)),
+        Wrong("every token", pool_by_every_token),
+        Wrong("no transpose", pool_without_transpose),
+        Wrong("one head", lambda *given: pool_by_hand(*given[:-1], 1), "one head of width D"),
+        Wrong("the mean value", pool(squash=lambda s: torch.full_like(s, 1 / s.shape[-1])), "If probe changes"),
+        Wrong("a sigmoid", pool(squash=torch.sigmoid)),
+        Wrong("the best token", pool(squash=lambda s: F.one_hot(s.argmax(-1), s.shape[-1]).float())),
+        Wrong("over images", pool(squash=lambda s: s.softmax(0)), "What your numbers show"),
+        Wrong("one image for all", pool(lambda z, probe: (probe, z[:1].expand_as(z))), "What your numbers show"),
+        Wrong("an axis more", pool(end=lambda y: y[:, None]), "only the shape isn't"),
+        Wrong("summed", pool(end=lambda y: y.sum(0, keepdim=True)), "has shape"),
+    ],
 }

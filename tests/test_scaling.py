@@ -134,7 +134,7 @@ def test_misses_are_drawn_again_and_widened_because_the_fit_has_followed_them():
     assert found.run == pytest.approx(interval([float(law(147.0)) * random.choice(factors) for law in laws]))
 
 
-def test_the_same_seed_foretells_the_same():
+def test_the_same_seed_predicts_the_same():
     losses = noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3)
     one, same, other = (predict(COST, losses, 147.0, draws=50, seed=seed) for seed in (0, 0, 1))
     assert one.run == same.run != other.run
