@@ -269,30 +269,25 @@ def maps_through_the_model(model, images):
 
 
 def vit(
-    *,
-    embed=lambda s: vt.Embeddings(s.image_size, s.patch_size, s.channels, s.dim, class_token=s.pool == "cls"),
-    block=lambda s: vt.EncoderBlock(s.dim, s.heads, s.mlp),
-    blocks=lambda s, block: nn.Sequential(*[block(s) for _ in range(s.depth)]),
-    norm=lambda s: nn.LayerNorm(s.dim, eps=1e-6),
-    head=lambda s: nn.Linear(s.dim, s.classes),
-    start=lambda m: (nn.init.zeros_(m.head.weight), nn.init.zeros_(m.head.bias)),
+    start=lambda m: None,
     encode=lambda m, images: m.norm(m.blocks(m.embed(images))),
     pool=lambda m, z: z[:, 0] if m.pool == "cls" else z.mean(dim=1),
-    answer=lambda m, y: m.head(y),
 ):
-    """A class with one part, or one step, that is somebody's."""
+    """A class that starts in another way, or has another step."""
 
     class Mine(nn.Module):
-        def __init__(self, *sizes):
+        def __init__(self, image_size, patch_size, channels, classes, dim, depth, heads, mlp, kind):
             super().__init__()
-            names = ("image_size", "patch_size", "channels", "classes", "dim", "depth", "heads", "mlp", "pool")
-            s = types.SimpleNamespace(**dict(zip(names, sizes, strict=True)))
-            self.pool = s.pool
-            self.embed, self.blocks, self.norm, self.head = embed(s), blocks(s, block), norm(s), head(s)
+            self.pool = kind
+            self.embed = vt.Embeddings(image_size, patch_size, channels, dim, class_token=kind == "cls")
+            self.blocks = nn.Sequential(*[vt.EncoderBlock(dim, heads, mlp) for _ in range(depth)])
+            self.norm, self.head = nn.LayerNorm(dim, eps=1e-6), nn.Linear(dim, classes)
+            nn.init.zeros_(self.head.weight)
+            nn.init.zeros_(self.head.bias)
             start(self)
 
         def forward(self, images):
-            return answer(self, pool(self, encode(self, images)))
+            return self.head(pool(self, encode(self, images)))
 
     return Mine
 
@@ -354,22 +349,16 @@ def by_macs(**wrong):
 
 
 def maps(
-    *,
     enter=lambda model, block, z: block.norm1(z),
-    cut=lambda qkv, h: qkv.unflatten(-1, (3, h, -1)).permute(2, 0, 3, 1, 4),
-    pair=lambda q, k, v: (q, k),
-    scale=lambda q, k: 1 / math.sqrt(q.shape[-1]),
     weigh=lambda scores: scores.softmax(dim=-1),
     on=lambda block, z: block(z),
-    whose=lambda model, block: block,
     end=lambda found: found,
 ):
     def attention_maps(model, images):
         z, found = model.embed(images), []
         for block in model.blocks:
-            attention = whose(model, block).attention
-            q, k = pair(*cut(attention.qkv(enter(model, block, z)), attention.num_heads))
-            found.append(weigh(q @ k.transpose(-2, -1) * scale(q, k)))
+            q, k, _ = block.attention.split_heads(enter(model, block, z))
+            found.append(weigh(q @ k.mT / math.sqrt(q.shape[-1])))
             z = on(block, z)
         return end(found)
 
@@ -386,48 +375,27 @@ def hooks_after_the_model(model, images):
     return [model.blocks[-1].attention.attention_weights(x) for x in entered]
 
 
-class InitChanged(ByLoop):
-    """A new model that somebody changes: a subclass says how."""
-
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        self.change(sizes[-1])
-
-
-class HeadOfZerosForTheClassTokenAlone(InitChanged):
-    def change(self, pool):
-        if pool == "mean":
-            self.head.reset_parameters()
-
-
-class NormalStart(InitChanged):
-    def change(self, pool):
-        for parameter in self.blocks.parameters():
+def matrices_drawn_by(draw):
+    def start(m):
+        for parameter in m.blocks.parameters():
             if parameter.ndim > 1:
-                nn.init.xavier_normal_(parameter)
+                draw(parameter)
+
+    return start
 
 
-class WideStart(InitChanged):
-    def change(self, pool):
-        for layer in self.blocks.modules():
-            if isinstance(layer, nn.Linear):
-                nn.init.normal_(layer.weight)
+def equal_blocks(m):
+    for block in m.blocks:
+        block.load_state_dict(m.blocks[0].state_dict())
 
 
-class EqualBlocks(InitChanged):
-    def change(self, pool):
-        for block in self.blocks:
-            block.load_state_dict(self.blocks[0].state_dict())
+def torchs_eps_for_the_mean(m):
+    m.norm.eps = 1e-5 if m.pool == "mean" else 1e-6
 
 
-class TorchsEpsForTheMean(InitChanged):
-    def change(self, pool):
-        self.norm.eps = 1e-5 if pool == "mean" else 1e-6
-
-
-class SeedSet(InitChanged):
-    def change(self, pool):
-        torch.manual_seed(0)
+def random_head_for_the_mean(m):
+    if m.pool == "mean":
+        m.head.reset_parameters()
 
 
 class AlwaysInEvaluation(ByLoop):
@@ -518,13 +486,19 @@ WRONG = {
         Wrong("dropout", vit(encode=lambda m, x: m.norm(m.blocks(F.dropout(m.embed(x), 0.5, training=m.training))))),
         Wrong("a mode set in forward", AlwaysInEvaluation, "the layer's mode (train, eval) after a call is another"),
         Wrong("the graph cut", vit(encode=lambda m, x: m.norm(m.blocks(m.embed(x).detach())))),
-        Wrong("torch's eps for the mean", TorchsEpsForTheMean, "a norm's eps counts, pool='mean'"),
+        Wrong("torch's eps for the mean", vit(start=torchs_eps_for_the_mean), "a norm's eps counts, pool='mean'"),
         Wrong("everything zero", vit(start=all_zeros), "what is zero beside the head"),
-        Wrong("a head of zeros for cls alone", HeadOfZerosForTheClassTokenAlone, "a new model's answer is not all"),
-        Wrong("a normal start", NormalStart, "not drawn from a uniform distribution"),
-        Wrong("a wide start", WideStart, "the standard deviation of"),
-        Wrong("blocks that start alike", EqualBlocks, "the same numbers in two blocks"),
-        Wrong("a seed set", SeedSet, "torch's seed is set by your code, for everyone"),
+        Wrong("a head of zeros for cls alone", vit(start=random_head_for_the_mean), "a new model's answer is not all"),
+        Wrong(
+            "a normal start",
+            vit(start=matrices_drawn_by(nn.init.xavier_normal_)),
+            "not drawn from a uniform distribution",
+        ),
+        Wrong("a wide start", vit(start=matrices_drawn_by(nn.init.normal_)), "the standard deviation of"),
+        Wrong("blocks that start alike", vit(start=equal_blocks), "the same numbers in two blocks"),
+        Wrong(
+            "a seed set", vit(start=lambda m: torch.manual_seed(0)), "torch's seed is set by your code, for everyone"
+        ),
         Wrong("the package's in a wrapper", ByPackage, "it calls the package's own"),
     ],
     "drop_path_rates": [

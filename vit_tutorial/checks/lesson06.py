@@ -111,11 +111,6 @@ VIT_NUMBERS = Exercise(
                 "q, k and v have a matrix each, and the projection is the fourth.",
                 {"attention": 2 * 16 * 17},
             ),
-            (
-                "the output projection forgotten",
-                "After q, k and v comes a fourth matrix, which mixes the heads' outputs.",
-                {"attention": 3 * 16 * 17},
-            ),
         ),
         *section(
             "4 · Multiplications",
@@ -213,24 +208,10 @@ class _NormAfterPooling(_NoNorm):
         return self.norm(super().pooled(z))
 
 
-def _with_eps(eps: float) -> type[_Model]:
-    class Eps(_Model):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            self.norm.eps = eps
-
-    return Eps
-
-
 class _OneInstance(_Model):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.blocks = nn.Sequential(*[self.blocks[0]] * self.config.depth)
-
-
-class _OneTooFew(_Model):
-    def encoded(self, z: Tensor) -> Tensor:
-        return self.blocks[:-1](z)
 
 
 class _PlainList(_Model):
@@ -250,12 +231,6 @@ class _TokenForMean(_Model):
 class _Softmax(_Model):
     def forward(self, images: Tensor) -> Tensor:
         return super().forward(images).softmax(dim=-1)
-
-
-class _RandomHead(_Model):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        cast(nn.Linear, self.head).reset_parameters()
 
 
 def _observe_model(work: Any, case: Case) -> Result:
@@ -483,15 +458,6 @@ VIT = Exercise(
             ),
         ),
         *section(
-            "2 · The configuration",
-            (
-                "torch's own eps in the last norm",
-                "nn.LayerNorm takes 1e-5 if you don't say anything. The paper's code has 1e-6: nn.LayerNorm(dim, "
-                "eps=1e-6).",
-                _with_eps(1e-5),
-            ),
-        ),
-        *section(
             "Blocks that torch doesn't see",
             (
                 "one block used again and again",
@@ -508,24 +474,9 @@ VIT = Exercise(
         *section(
             "1 · Four equations, four lines",
             (
-                "one block too few",
-                "The last of the `depth` blocks is missing: range(depth) counts from 0 to depth - 1, and has `depth` "
-                "steps.",
-                _OneTooFew,
-            ),
-            (
                 "a softmax in the model",
                 "The model returns logits. The loss takes their softmax itself, and twice is once too often.",
                 _Softmax,
-            ),
-        ),
-        *section(
-            "It starts with no opinion",
-            (
-                "a head that doesn't start at zero",
-                "All else is right. The head's weight and bias start as zeros, so that every class is equally likely "
-                "at first: nn.init.zeros_.",
-                _RandomHead,
             ),
         ),
     ),
@@ -604,11 +555,6 @@ DROP_PATH_RATES = Exercise(
             "a single block that is dropped",
             "With depth 1 there is one block, the first, and it is never dropped: its rate is 0, not `last`.",
             lambda depth, last: [last] if depth == 1 else _rates(depth, last),
-        ),
-        (
-            "rates that know nothing of `last`",
-            "They grow from 0 to 1. The last block's rate is `last`: multiply.",
-            lambda depth, last: _rates(depth, 1.0),
         ),
         lesson="05",
     ),
@@ -825,11 +771,6 @@ COUNT_PARAMETERS = Exercise(
                 "An MLP has two matrices: D to M with a bias of M, and M back to D with a bias of D.",
                 _count(_PARAMETERS, mlp=lambda s: s.L * s.M * (s.D + 1)),
             ),
-            (
-                "the last norm forgotten",
-                "Besides two norms in each block there is one behind the last block, 2 D numbers.",
-                _count(_PARAMETERS, norms=lambda s: s.L * 4 * s.D),
-            ),
         ),
         *section(
             "9 · Other image sizes",
@@ -845,19 +786,6 @@ COUNT_PARAMETERS = Exercise(
                 "an MLP of four times the width",
                 "You put 4 D for M. In B/16 that is so; here M is an argument of its own, mlp_dim.",
                 _count(_PARAMETERS, mlp=lambda s: _PARAMETERS["mlp"](s.usual)),
-            ),
-        ),
-        *section(
-            "Blocks that torch doesn't see",
-            (
-                "one block for all",
-                "You count a single block. There are L of them, each with weights of its own.",
-                _count(
-                    _PARAMETERS,
-                    attention=lambda s: 4 * s.D * (s.D + 1),
-                    mlp=lambda s: s.M * (s.D + 1) + s.D * (s.M + 1),
-                    norms=lambda s: 4 * s.D + 2 * s.D,
-                ),
             ),
         ),
     ),
@@ -910,21 +838,6 @@ COUNT_MACS = Exercise(
                     products=lambda s: s.L * 2 * s.N**2 * s.D,
                     mlp=lambda s: s.L * s.N * 2 * s.D * s.M,
                 ),
-            ),
-            (
-                "the products of tokens with tokens forgotten",
-                "q kᵀ and weights · v have no parameters, but they cost T · T · D each, in every block.",
-                _count(_MACS, products=lambda s: 0),
-            ),
-            (
-                "one of the two products",
-                "q kᵀ takes T · T · D, and weights · v as many again.",
-                _count(_MACS, products=lambda s: s.L * s.T**2 * s.D),
-            ),
-            (
-                "half an MLP",
-                "Each token goes through both matrices, D × M and M × D.",
-                _count(_MACS, mlp=lambda s: s.L * s.T * s.D * s.M),
             ),
             (
                 "a head that reads every token",
@@ -997,11 +910,6 @@ def _split(qkv: Tensor, h: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def _heads_first(qkv: Tensor, h: int) -> tuple[Tensor, Tensor, Tensor]:
     q, k, v = qkv.unflatten(-1, (h, 3, -1)).permute(3, 0, 2, 1, 4)
-    return q, k, v
-
-
-def _reshaped_at_once(qkv: Tensor, h: int) -> tuple[Tensor, Tensor, Tensor]:
-    q, k, v = qkv.reshape(qkv.shape[0], 3, h, qkv.shape[1], -1).transpose(0, 1)
     return q, k, v
 
 
@@ -1122,19 +1030,9 @@ ATTENTION_MAPS = Exercise(
             _maps(weigh=lambda scores: scores),
         ),
         (
-            "no scale",
-            "The scores are divided by √d before the softmax, d = D / h.",
-            _maps(scale=lambda q: 1.0),
-        ),
-        (
             "a softmax over the queries",
             "The weights of one query sum to 1 over the keys, the last axis.",
             _maps(weigh=lambda scores: scores.softmax(dim=-2)),
-        ),
-        (
-            "a mean over the heads",
-            "Each head has a map of its own, so a layer's maps are (B, h, T, T).",
-            _maps(weigh=lambda scores: scores.softmax(dim=-1).mean(dim=1)),
         ),
         (
             "a scale by the width of all heads",
@@ -1150,11 +1048,6 @@ ATTENTION_MAPS = Exercise(
             "q, k and v looked for inside each head",
             "You cut the 3D columns as (h, 3, d). All queries come first, of all heads: (3, h, d).",
             _maps(split=_heads_first),
-        ),
-        (
-            "a reshape in place of a permute",
-            "(B, T, 3D) can't be reshaped to (B, 3, h, T, d): unflatten the last axis first, and permute then.",
-            _maps(split=_reshaped_at_once),
         ),
         (
             "the last block's weights in every layer",

@@ -326,11 +326,6 @@ ROLLOUT = Exercise(
                 "First mix in the identity, then divide by the row sums. Otherwise attention gets another share.",
                 _rollout(factor=lambda w, eye: 0.5 * _to_one(w) + 0.5 * eye),
             ),
-            (
-                "a product entry by entry",
-                "* multiplies entry by entry. The way through a token in between needs the matrix product, @.",
-                _rollout(join=lambda a, R: a * R),
-            ),
         ),
         *section(
             "A sum without keepdim",
@@ -344,11 +339,6 @@ ROLLOUT = Exercise(
                 "a sum without keepdim",
                 "Without keepdim=True the row sums lie along the columns, and each column is divided by them.",
                 _rollout(factor=lambda w, eye: (0.5 * w + 0.5 * eye) / (0.5 * w + 0.5 * eye).sum(dim=-1)),
-            ),
-            (
-                "columns brought to a sum of 1",
-                "A row says where a token's content comes from, so it is the rows that sum to 1: dim=-1.",
-                _rollout(factor=lambda w, eye: (0.5 * w + 0.5 * eye) / (0.5 * w + 0.5 * eye).sum(dim=-2, keepdim=True)),
             ),
         ),
     ),
@@ -368,12 +358,11 @@ Layers = Sequence[Tensor]
 def _relevance(
     part: Callable[[Tensor, Tensor], Tensor] = lambda g, w: (g * w).clamp(min=0).mean(dim=1),
     step: Callable[[Tensor, Tensor], Tensor] = lambda E, R: R + E @ R,
-    start: Callable[[Tensor], Tensor] = lambda eye: eye,
 ) -> Callable[[Layers, Layers], Tensor]:
-    """The relevance matrix with another matrix for a layer, step, or start."""
+    """The relevance matrix with another matrix for a layer, or step."""
 
     def relevance_matrix(weights: Layers, gradients: Layers) -> Tensor:
-        R = start(torch.eye(weights[0].shape[-1]).repeat(len(weights[0]), 1, 1))
+        R = torch.eye(weights[0].shape[-1]).repeat(len(weights[0]), 1, 1)
         for w, g in zip(weights, gradients, strict=True):
             R = step(part(g, w), R)
         return R
@@ -437,16 +426,6 @@ RELEVANCE_MATRIX = Exercise(
                 "The later layer stands on the left: R + E @ R, from the first layer to the last. You have R @ E, or "
                 "you begin with the last layer.",
                 _relevance(step=lambda E, R: R + R @ E),
-            ),
-            (
-                "a start from zeros",
-                "R starts as the identity. From zeros nothing ever comes in.",
-                _relevance(start=torch.zeros_like),
-            ),
-            (
-                "a sum over the heads",
-                "The positive parts are averaged over the heads, not summed.",
-                _relevance(part=lambda g, w: (g * w).clamp(min=0).sum(dim=1)),
             ),
             (
                 "a maximum over the heads",
@@ -538,11 +517,6 @@ POSITION_SIMILARITY = Exercise(
                 lambda position: F.normalize(position[0, 1:], dim=-1) @ position[0, 1:].T,
             ),
             (
-                "a scaled dot product",
-                "You divide by √D, as attention does. A cosine divides by the two lengths.",
-                lambda position: position[0, 1:] @ position[0, 1:].T / position.shape[-1] ** 0.5,
-            ),
-            (
                 "columns brought to length 1",
                 "Each position, a row of D numbers, is divided by its own length: dim=-1.",
                 lambda position: F.normalize(position[0, 1:], dim=0) @ F.normalize(position[0, 1:], dim=0).T,
@@ -575,15 +549,14 @@ def _distance(
     weigh: Callable[[Tensor], Tensor] = lambda w: _to_one(w[..., 1:, 1:]),
     between: Callable[[Tensor], Tensor] = lambda steps: steps.square().sum(dim=-1).sqrt(),
     place: Callable[[int, Grid, Grid], tuple[Tensor, Tensor]] | None = None,
-    join: Callable[[Tensor], Tensor] = lambda reach: reach.mean(dim=-1),
 ) -> Callable[[Tensor, Grid, Grid], Tensor]:
-    """Attention distance with other weights, another distance, other places, or another join of the queries."""
+    """Attention distance with other weights, another distance, or other places."""
 
     def attention_distance(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
         w = weigh(weights)  # (..., N, N)
         y, x = (place or _place)(w.shape[-1], grid, patch_size)
         places = torch.stack([y, x], dim=1).to(w.dtype)  # (N, 2)
-        return join((w * between(places[:, None] - places)).sum(dim=-1))
+        return (w * between(places[:, None] - places)).sum(dim=-1).mean(dim=-1)
 
     return attention_distance
 
@@ -596,13 +569,6 @@ def _place(count: int, grid: Grid, patch_size: Grid) -> tuple[Tensor, Tensor]:
 def _down_the_columns(count: int, grid: Grid, patch_size: Grid) -> tuple[Tensor, Tensor]:
     n = torch.arange(count)
     return n % grid[0] * patch_size[0], n // grid[0] * patch_size[1]
-
-
-def _way_of_the_mean(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
-    """How far the mean place that a query looks at is away from it."""
-    w = _to_one(weights[..., 1:, 1:])
-    places = torch.stack(_place(w.shape[-1], grid, patch_size), dim=1).to(w.dtype)  # (N, 2)
-    return (w @ places - places).norm(dim=-1).mean(dim=-1)
 
 
 def _uniform(w: Tensor) -> Tensor:
@@ -669,12 +635,6 @@ ATTENTION_DISTANCE = Exercise(
                 _distance(place=_down_the_columns),
             ),
             (
-                "the distance to the mean place",
-                "First the distance to each patch, then their weighted mean. You take the mean of the places first: "
-                "left and right cancel.",
-                _way_of_the_mean,
-            ),
-            (
                 "weights that do not sum to 1",
                 "Without the class token's column a row sums to less than 1. Divide it by its sum.",
                 _distance(weigh=lambda w: w[..., 1:, 1:]),
@@ -694,11 +654,6 @@ ATTENTION_DISTANCE = Exercise(
                 "squared distances",
                 "The root is missing: √(y² + x²).",
                 _distance(between=lambda steps: steps.square().sum(dim=-1)),
-            ),
-            (
-                "a sum over the queries",
-                "How far a head reaches is the mean over its N queries.",
-                _distance(join=lambda reach: reach.sum(dim=-1)),
             ),
         ),
         *section(

@@ -499,19 +499,9 @@ KNN = Exercise(
             lambda A, a, B, k: _votes(_cosines(A, B).topk(k, dim=1).indices),
         ),
         (
-            "a vote count in place of a label",
-            "You return how many voted. Wanted is for which label: argmax, not max.",
-            _neighbours(vote=lambda labels: F.one_hot(labels).sum(dim=1).amax(dim=1)),
-        ),
-        (
             "one neighbour too many",
             "k vote, not k + 1.",
             _neighbours(pick=lambda nearness, k: nearness.topk(k + 1, dim=1).indices),
-        ),
-        (
-            "a place among the neighbours in place of a label",
-            "torch.mode returns values and indices: the values are the labels.",
-            _neighbours(vote=lambda labels: labels.mode(dim=1).indices),
         ),
         (
             "votes weighted by their cosines",
@@ -671,15 +661,6 @@ def _recipe(recipe: ResizeRecipe) -> Position:
     return lambda position, old, new: resize_position_embedding(position, old, new, recipe=recipe)
 
 
-def _other_mode(**how: Any) -> Position:
-    def resized(position: Tensor, old: Grid, new: Grid) -> Tensor:
-        maps = position[:, 1:].transpose(1, 2).unflatten(2, old)  # (1, D, rows, columns)
-        maps = F.interpolate(maps, new, **how)
-        return torch.cat([position[:, :1], maps.flatten(2).transpose(1, 2)], dim=1)
-
-    return resized
-
-
 def _reshaped(position: Tensor, old: Grid, new: Grid) -> Tensor:
     maps = F.interpolate(position[:, 1:].reshape(1, -1, *old), new, mode="bicubic", antialias=True)
     return torch.cat([position[:, :1], maps.reshape(1, new[0] * new[1], -1)], dim=1)
@@ -743,11 +724,6 @@ FOR_A_NEW_TASK = Exercise(
                 "no averaging where the grid shrinks",
                 "Towards a smaller grid, bicubic alone skips positions. timm's recipe has antialias=True.",
                 _task(_recipe("huggingface")),
-            ),
-            (
-                "bilinear in place of bicubic",
-                "Asked was timm's recipe: bicubic, with antialias=True.",
-                _task(_other_mode(mode="bilinear", antialias=True)),
             ),
             (
                 "a reshape in place of a permute",
@@ -1136,17 +1112,6 @@ def _zero_head(model: ViT) -> None:
         nn.init.zeros_(parameter)
 
 
-def _features_once(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
-    """The features computed once, with dropout."""
-    with torch.no_grad():
-        y = model.train().features(images)[:, 0]
-    adam = torch.optim.AdamW(model.head.parameters(), lr=rate, weight_decay=decay)
-    for _ in range(steps):
-        adam.zero_grad()
-        F.cross_entropy(model.head(y), labels).backward()
-        adam.step()
-
-
 TUNE_HEAD = Exercise(
     name="tune_head",
     lesson="10",
@@ -1189,11 +1154,6 @@ TUNE_HEAD = Exercise(
                 "Two things: your optimiser got all of the model's parameters, and the model is in training mode. "
                 "Give it the head's alone, and call model.eval().",
                 _tune(lambda name: True, training=True),
-            ),
-            (
-                "features computed with dropout",
-                "You compute them once, which is right, but in training mode: model.eval() first.",
-                _features_once,
             ),
         ),
         *section(
