@@ -516,7 +516,7 @@ WRONG = {
     "smoothed_cross_entropy": [
         Wrong("torch's own", loss_by_torch, "write the loss out"),
         Wrong("ε and 1 - ε", loss(target=lambda hot, eps, K: eps * hot + (1 - eps) / K), "your loss has the target"),
-        Wrong("no 1 - ε", loss(target=lambda hot, eps, K: hot + eps / K), "the target doesn't sum to 1"),
+        Wrong("no 1 - ε", loss(target=lambda hot, eps, K: hot + eps / K), "sums to more than 1"),
         Wrong("base 2", loss(cost=lambda z: -z.log_softmax(1) / math.log(2)), "the right gradient, times 1.443"),
         Wrong("the divergence", kl_divergence, "only a constant is added"),
         Wrong("columns for rows", columns_for_rows),
@@ -536,9 +536,9 @@ WRONG = {
         Wrong("rounded", lambda *a: (loss_by_mix(*a) * 1e4).round() / 1e4, "rounded on its way", "true class"),
     ],
     "schedule": [
-        Wrong("warm-up over steps", share(rise=lambda i, n, w: (i + 1) / n), "The cosine is right, and the warm-up"),
-        Wrong("a whole cosine", share(fall=lambda i, n, w: half(2 * (i - w) / (n - w))), "The warm-up is right"),
-        Wrong("no π", share(fall=lambda i, n, w: 0.5 * (1 + math.cos((i - w) / (n - w)))), "The warm-up is right"),
+        Wrong("warm-up over steps", share(rise=lambda i, n, w: (i + 1) / n), "Only a part is wrong: indices 0 to 3"),
+        Wrong("a whole cosine", share(fall=lambda i, n, w: half(2 * (i - w) / (n - w))), "Only a part is wrong"),
+        Wrong("no π", share(fall=lambda i, n, w: 0.5 * (1 + math.cos((i - w) / (n - w)))), "indices 5 to 10"),
         Wrong("the smaller of both", lambda i, n, w: min((i + 1) / max(w, 1), half(i / n))),
         Wrong("a percentage", lambda i, n, w: 100 * share()(i, n, w), "100 times the right one"),
         Wrong("no warm-up of 0", lambda i, n, w: min((i + 1) / w, half((i - w) / (n - w))), "warmup=0"),
@@ -561,7 +561,7 @@ WRONG = {
         Wrong("frozen ones without", without_decay_where_frozen, "and don't: stem.weight.", "other way round"),
         Wrong("copies", lambda m, d: [g | {"params": [p.clone() for p in g["params"]]} for g in by(kernel)(m, d)]),
         Wrong("generators", lambda m, d: [g | {"params": (p for p in g["params"])} for g in by(kernel)(m, d)]),
-        Wrong("the first model's", groups_of_the_first_model, "which is no parameter of the model"),
+        Wrong("the first model's", groups_of_the_first_model, "which is not a parameter of the model"),
         Wrong("evaluation mode", lambda m, d: by(kernel)(m.eval(), d), "model.training afterwards is False"),
         Wrong(
             "cleared", lambda m, d: (m.zero_grad(), by(kernel)(m, d))[1], "gradients afterwards is different, or none"

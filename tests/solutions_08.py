@@ -338,7 +338,7 @@ WRONG = {
     "rollout": [
         Wrong("no keepdim", roll(factor=lambda w, eye: (w + eye) / (w + eye).sum(-1)), "a sum without keepdim"),
         Wrong("a clamp", roll(end=lambda R: R.clamp(max=0.99)), "of nearly 1"),
-        Wrong("softmax", roll(factor=lambda w, eye: (0.5 * w + 0.5 * eye).softmax(-1)), "for a single layer already"),
+        Wrong("softmax", roll(factor=lambda w, eye: (0.5 * w + 0.5 * eye).softmax(-1)), "where a single layer counts"),
         Wrong("identity once", roll(factor=lambda w, eye: one(w), end=lambda R: 0.5 * R + 0.5 * eye_like(R))),
         Wrong("last layer left out", roll(which=lambda layers: layers[:-1] or layers), "One layer is right"),
         Wrong("heads at the end", lambda w, fusion: roll(fuse=lambda w, _: w)(w, fusion).mean(1)),
@@ -349,8 +349,8 @@ WRONG = {
     ],
     "relevance_matrix": [
         Wrong("weights backwards", lambda w, g: relate()(w[::-1], g)),
-        Wrong("no weights", relate(part=lambda g, w: g.clamp(min=0).mean(1)), "for a single layer already"),
-        Wrong("rows of 1", relate(step=lambda E, R: one(R + E @ R)), "for a single layer already"),
+        Wrong("no weights", relate(part=lambda g, w: g.clamp(min=0).mean(1)), "where a single layer counts"),
+        Wrong("rows of 1", relate(step=lambda E, R: one(R + E @ R)), "where a single layer counts"),
         Wrong("I + E R", relate(step=lambda E, R: eye_like(R) + E @ R), "One layer is right"),
         Wrong("first layer left out", relate(which=lambda pairs: pairs[1:] or pairs), "One layer is right"),
         Wrong("less the identity", relate(end=lambda R: R - eye_like(R))),

@@ -445,6 +445,12 @@ def only_another_number(p, old, new):
     return p if math.prod(old) == math.prod(new) else resized(p, old, new)
 
 
+def task_of_the_package(state, num_classes, old_grid, new_grid):
+    config = vt.ViTConfig(image_size=old_grid, patch_size=1, num_classes=len(state["head.bias"]))
+    config, new = vt.weights.with_size(config, state, new_grid)
+    return vt.weights.with_head(config, new, num_classes)[1]
+
+
 def rates_changed(change):
     return rated(end=lambda groups, model: [g | {"lr": change(g["lr"])} for g in groups])
 
@@ -558,6 +564,7 @@ WRONG = {
             "one dictionary", the_same_dictionary({}), "a second call changes the dictionary that the first returned"
         ),
         Wrong("one bias", one_bias_for_all({}), "head.bias is the same tensor in the results of two calls"),
+        Wrong("the package's", task_of_the_package, "it calls the package's own with_size"),
         Wrong("a pair", adapt(end=lambda new, s: (new, s)), "expected a dictionary"),
     ],
     "layer_rates": [

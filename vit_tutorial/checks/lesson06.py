@@ -64,7 +64,7 @@ VIT_NUMBERS = Exercise(
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
-    tolerance=0.002,  # 2.31 is no rounded log 10
+    tolerance=0.002,  # 2.31 is not log 10 rounded
     secret=True,
     advice={
         "tokens": "Count the rows of patches and the patches in a row; one token comes on top.",

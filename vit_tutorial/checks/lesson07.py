@@ -59,12 +59,12 @@ TRAINING_NUMBERS = Exercise(
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
-    tolerance=0.0025,  # 1.805 is no rounded 1.8, but another order of AdamW's two changes
+    tolerance=0.0025,  # 1.805 is not a rounded 1.8, but another order of AdamW's two changes
     secret=True,
     advice={
         "loss": "First the probabilities: e to the power of each logit, divided by their sum. Then minus the logarithm "
         "of the true class's.",
-        "target": "ε is spread over all K classes alike, and the true one keeps 1 - ε besides. The four sum to 1.",
+        "target": "ε is shared equally by all K classes, and the true one gets 1 - ε besides. The four sum to 1.",
         "weight": "Two things happen: the weight loses rate × decay × w, and makes a step as long as the rate, against "
         "the gradient.",
         "clipped": "The length of (6, 8) is too large: multiply both by largest norm / length.",
@@ -94,14 +94,14 @@ TRAINING_NUMBERS = Exercise(
         *section(
             "Label smoothing",
             (
-                "the smoothed share spread over the other classes alone",
-                "You divide ε by K - 1. It is spread over all K classes, the true one among them: 1 - ε + ε / K, and "
+                "ε shared by the other classes alone",
+                "You divide ε by K - 1. It is shared by all K classes, the true one among them: 1 - ε + ε / K, and "
                 "ε / K for the others.",
                 {"target": [0.8, 0.2 / 3, 0.2 / 3, 0.2 / 3]},
             ),
             (
                 "a target that does not sum to 1",
-                "The true class keeps 1 - ε, and gets its part ε / K of what is spread, too.",
+                "The true class gets 1 - ε, and its part of ε, ε / K, too.",
                 {"target": [0.8, 0.05, 0.05, 0.05]},
             ),
         ),
@@ -232,14 +232,14 @@ def _implied(compared: list[tuple[Case, Result, Result]]) -> str:
         if sums > 0.02 * size:
             return (
                 "Add the same number to all logits of an image, and your loss changes. It must not: the target doesn't "
-                "sum to 1, or the logits are cut off, or it is no logarithm of a softmax over the classes, dim=1."
+                "sum to 1, or the logits are cut off, or it is not the logarithm of a softmax over the classes, dim=1."
             )
         if sums > 1e-5 * max(1.0, size.item()):
             return ""  # numbers of few digits, so that no target can be read off
         p = logits.softmax(dim=1)
         value = -((p - yours) * logits.log_softmax(dim=1)).sum(dim=1).mean()
         if not torch.allclose(value, theirs["result"].double().reshape(()), atol=1e-4):
-            return ""  # it is no cross-entropy, so that its gradient tells no target
+            return ""  # not a cross-entropy, so its gradient shows no target
         at = int((yours - mine).abs().sum(dim=1).argmax())
         targets = [", ".join(f"{round(x, 5) + 0.0:.3g}" for x in (p - one)[at].tolist()[:5]) for one in (yours, mine)]
         return f"By its gradient, your loss has the target ({targets[0]}) for image {at}; it should be ({targets[1]})."
@@ -271,13 +271,13 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
         *section(
             "Label smoothing",
             (
-                "the smoothed share spread over the other classes alone",
+                "ε shared by the other classes alone",
                 "You divide ε by K - 1. The target is 1 - ε + ε / K for the true class, and ε / K for the others.",
                 _by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / (K - 1) * (1 - hot)),
             ),
             (
                 "a target that does not sum to 1",
-                "The true class has 1 - ε in yours. It gets its part of what is spread, too: 1 - ε + ε / K.",
+                "The true class has 1 - ε in yours. It gets its part of ε, too: 1 - ε + ε / K.",
                 _by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / K * (1 - hot)),
             ),
             (
@@ -377,20 +377,6 @@ def _missing(result: Any) -> str:
     return ": is the return missing?" if result is None else ""
 
 
-def _which_part(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Whether it's the warm-up or the cosine that goes wrong, and at which step."""
-    said: dict[str, str] = {}
-    for case, right, theirs in compared:
-        a, b, warmup = right["share"], theirs["share"], case.args[1]
-        for step in ((a - b).abs() > SCHEDULE.tolerance).nonzero().flatten().tolist():
-            part = "warm-up" if step < warmup else "cosine"
-            said.setdefault(part, f"with {case.label}, step {step} has {b[step]:.4g}, and should have {a[step]:.4g}.")
-    if len(said) != 1:
-        return ""
-    ((part, where),) = said.items()
-    return f"The {'cosine' if part == 'warm-up' else 'warm-up'} is right, the {part} isn't: {where}"
-
-
 _COSINE = "Warm-up, then a cosine"
 
 SCHEDULE = Exercise(
@@ -401,8 +387,7 @@ SCHEDULE = Exercise(
     cases=_schedule_cases,
     observe=_shares,
     tolerance=4e-7,
-    forbidden=("vit_tutorial.train.schedule",),
-    locate=_which_part,
+    forbidden=("vit_tutorial.train.*",),
     mistakes=section(
         _COSINE,
         (
@@ -496,7 +481,7 @@ class _Convolutions(nn.Module):
         self.stem = nn.Conv2d(1, 4, 3, bias=False)
         self.bn = nn.BatchNorm2d(4)
         self.head = nn.Linear(4, 3)
-        self.stem.requires_grad_(False)  # it stands in a group all the same
+        self.stem.requires_grad_(False)  # it belongs to a group all the same
 
 
 def _group_cases() -> list[Case]:
@@ -573,14 +558,14 @@ def _members(params: Any) -> list[Any]:
         raise Fault('"params" is a set, which has no order: torch\'s optimisers refuse that; make a list of it')
     if isinstance(params, Iterator):
         raise Fault(
-            f'"params" is {kind(params)}: when the optimiser has read it, it is empty for everybody else. '
+            f'"params" is {kind(params)}: when the optimiser has read it, it is empty for everyone else. '
             "Make a list of it: list(…), or [… for …]"
         )
     return [part[1] if isinstance(part, tuple) and len(part) == 2 else part for part in params]
 
 
 def _stranger(part: Any, model: nn.Module) -> str:
-    """What stands in a group and is no parameter of the model."""
+    """What is in a group and isn't a parameter of the model."""
     if isinstance(part, str):
         return f"a group holds the name {part!r}: put the parameter itself into it"
     if isinstance(part, nn.Module):
@@ -590,7 +575,7 @@ def _stranger(part: Any, model: nn.Module) -> str:
         return (
             "a group holds a copy of a parameter (.data, .detach(), .clone(), state_dict()): put the parameter itself"
         )
-    return f"a group holds {kind(part)}, which is no parameter of the model"
+    return f"a group holds {kind(part)}, which is not a parameter of the model"
 
 
 def _what_decays(compared: list[tuple[Case, Result, Result]]) -> str:
@@ -625,7 +610,7 @@ PARAMETER_GROUPS = Exercise(
     cases=_group_cases,
     observe=_decays,
     tolerance=1e-7,
-    forbidden=("vit_tutorial.train.parameter_groups",),
+    forbidden=("vit_tutorial.train.*",),
     explain=_what_decays,
     mistakes=section(
         _DECAY,
@@ -892,8 +877,8 @@ ACCURACY = Exercise(
             ),
             (
                 "a model in training mode from the second batch on",
-                "model.train() stands inside the loop, so only the first batch is measured in evaluation mode. Put it "
-                "behind the loop.",
+                "model.train() is inside the loop, so only the first batch is measured in evaluation mode. Put it "
+                "after the loop.",
                 _accuracy(behind=lambda model: model.train()),
             ),
             (

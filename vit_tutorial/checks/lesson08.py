@@ -147,11 +147,11 @@ def _weights(*shape: int, seed: int = 0) -> Tensor:
     return (2 * normal(*shape, seed=seed)).softmax(dim=-1)
 
 
-def _pictures(
+def _class_maps(
     row: Callable[[Tensor], Tensor] = lambda weights: weights[..., 0, 1:],
     lay: Callable[[Tensor, Grid], Tensor] = lambda row, grid: row.unflatten(-1, grid),
 ) -> Callable[[Tensor, Grid], Tensor]:
-    """The class token's attention as pictures: with another row of the weights, laid out in another way."""
+    """The class token's attention as maps: with another row of the weights, laid out in another way."""
 
     def class_attention(weights: Tensor, grid: Grid) -> Tensor:
         return lay(row(weights), grid)
@@ -163,7 +163,7 @@ CLASS_ATTENTION = Exercise(
     name="class_attention",
     lesson="08",
     points=2,
-    right=_pictures(),
+    right=_class_maps(),
     cases=lambda: [
         Case(f"weights {shape}, grid {grid}", (_weights(*shape), grid))
         for shape, grid in [
@@ -184,38 +184,38 @@ CLASS_ATTENTION = Exercise(
             (
                 "the class token's column in place of its row",
                 "Row 0 says whom the class token looks at; column 0 says who looks at the class token.",
-                _pictures(row=lambda w: w[..., 1:, 0]),
+                _class_maps(row=lambda w: w[..., 1:, 0]),
             ),
             (
                 "a class token that is not dropped",
-                "Your picture begins with the class token's look at itself, so each patch stands one place late, and "
+                "Your map begins with the class token's look at itself, so each patch is one place late, and "
                 "the last one is lost. The class token is the first of T tokens: row[..., 1:] leaves it out.",
-                _pictures(row=lambda w: w[..., 0, :-1]),
+                _class_maps(row=lambda w: w[..., 0, :-1]),
             ),
             (
                 "the first patch's row",
                 "Rows count from 0: row 1 is where the first patch looks. The class token's is row 0. (Of w[..., 1:, "
                 "1:] row 0 is the first patch's, too.)",
-                _pictures(row=lambda w: w[..., 1, 1:]),
+                _class_maps(row=lambda w: w[..., 1, 1:]),
             ),
             (
                 "a map brought to a sum of 1",
                 "You divide by the sum. What goes to the class token itself is then hidden; leave the weights as "
                 "they are.",
-                _pictures(row=lambda w: w[..., 0, 1:] / w[..., 0, 1:].sum(dim=-1, keepdim=True)),
+                _class_maps(row=lambda w: w[..., 0, 1:] / w[..., 0, 1:].sum(dim=-1, keepdim=True)),
             ),
         ),
         *section(
             _SIDES,
             (
                 "rows and columns of the grid exchanged",
-                "grid is (rows, columns): the last axis of the picture has `columns` numbers.",
-                _pictures(lay=lambda row, grid: row.unflatten(-1, grid[::-1])),
+                "grid is (rows, columns): the last axis of the map has `columns` numbers.",
+                _class_maps(lay=lambda row, grid: row.unflatten(-1, grid[::-1])),
             ),
             (
                 "a map filled down its columns",
-                "Patches go like words on a page, so the numbers fill the picture row by row: a reshape, no transpose.",
-                _pictures(lay=lambda row, grid: row.unflatten(-1, grid[::-1]).transpose(-2, -1)),
+                "Patches go like words on a page, so the numbers fill the map row by row: a reshape, no transpose.",
+                _class_maps(lay=lambda row, grid: row.unflatten(-1, grid[::-1]).transpose(-2, -1)),
             ),
         ),
     ),
@@ -255,27 +255,36 @@ def _rollout(
     return rollout
 
 
+ALONE = "the second layer changes nothing"
+
+
 def _rollout_cases() -> list[Case]:
     made: list[Case] = []
     sizes = [(3, 1, 2, 4, 4), (4, 2, 3, 5, 5), (3, 1, 3, 6, 6), (4, 3, 2, 5, 5), (2, 2, 1, 3, 3),
              (12, 1, 2, 3, 3)]  # fmt: skip
     for shape, fusion in zip(sizes, ("mean", "mean", "max", "max", "max", "max"), strict=True):
         made.append(Case(f"weights {shape}, fusion={fusion!r}", (_weights(*shape, seed=len(made)), fusion)))
+    some, idle = _weights(2, 3, 4, 4, seed=7), torch.eye(4).repeat(2, 3, 1, 1)
     sure = (9 * torch.eye(3)).softmax(dim=-1).repeat(2, 2, 2, 1, 1)  # a weight above 0.999
     return [
         *made,
-        Case("weights (1, 2, 3, 4, 4), fusion='mean': one layer", (_weights(1, 2, 3, 4, 4, seed=7), "mean")),
+        Case(f"weights (2, 2, 3, 4, 4), fusion='mean', {ALONE}", (torch.stack([some, idle]), "mean")),
         Case("weights (2, 2, 2, 3, 3) of nearly 1, fusion='mean'", (sure, "mean")),
     ]
 
 
 def _where_layers_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Whether a single layer is wrong already, or only several are."""
-    rows = [(len(case.args[0]), equal(right["result"], theirs["result"], ROLLOUT)) for case, right, theirs in compared]
-    one, more = ([right for layers, right in rows if (layers == 1) is single] for single in (True, False))
+    """Whether it is wrong already where a single layer counts, or only where several do."""
+    one, more = [], []
+    for case, right, theirs in compared:
+        single = len(case.args[0]) == 1 or ALONE in case.label
+        (one if single else more).append(equal(right["result"], theirs["result"], ROLLOUT))
     if one and not any(one):
-        return "It is wrong for a single layer already: look at what you make of one layer's weights and heads."
-    if all(one) and not any(more):
+        return (
+            "It is wrong already where a single layer counts: are all layers used, and what do you make of one layer's "
+            "weights and heads?"
+        )
+    if one and all(one) and not any(more):
         return "One layer is right, several are not: look at how the matrices are joined, and in which order."
     return ""
 
@@ -473,8 +482,8 @@ POSITION_SIMILARITY = Exercise(
     points=2,
     right=_cosine,
     cases=lambda: [
-        Case(f"position {shape}, spread {spread:g}", (spread * normal(*shape, seed=shape[1]),))
-        for shape, spread in [
+        Case(f"position {shape}, standard deviation {std:g}", (std * normal(*shape, seed=shape[1]),))
+        for shape, std in [
             ((1, 5, 4), 3.0),
             ((1, 7, 3), 3.0),
             ((1, 10, 8), 3.0),
@@ -523,7 +532,7 @@ POSITION_SIMILARITY = Exercise(
             ),
             (
                 "distances in place of similarities",
-                "You return how far the positions are apart. Wanted is the cosine of the angle between them, 1 on the "
+                "You return how far the positions are apart. Return the cosine of the angle between them, 1 on the "
                 "diagonal.",
                 lambda position: (position[0, 1:, None] - position[0, 1:]).norm(dim=-1),
             ),
@@ -631,7 +640,7 @@ ATTENTION_DISTANCE = Exercise(
             ),
             (
                 "patches counted down the columns",
-                "Patches go like words on a page: patch n stands in row n // columns and column n % columns.",
+                "Patches go like words on a page: patch n is in row n // columns and column n % columns.",
                 _distance(place=_down_the_columns),
             ),
             (
@@ -660,7 +669,7 @@ ATTENTION_DISTANCE = Exercise(
             _SIDES,
             (
                 "rows and columns of the grid exchanged",
-                "grid is (rows, columns). Patch n stands in row n // columns and column n % columns.",
+                "grid is (rows, columns). Patch n is in row n // columns and column n % columns.",
                 _distance(place=lambda count, grid, size: _place(count, grid[::-1], size)),
             ),
             (

@@ -61,7 +61,7 @@ CHECKPOINT_NUMBERS = Exercise(
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
-    tolerance=0.002,  # -1.203 is no -1.2, but a division by 256
+    tolerance=0.002,  # -1.203 is not -1.2, but a division by 256
     secret=True,
     advice={
         "entries": "Two norms, qkv, projection and two layers of the MLP, each with weight and bias: one block. "
@@ -70,7 +70,7 @@ CHECKPOINT_NUMBERS = Exercise(
         "row 3 of q": "Row 3 is output 3: which head, and which number within it? Its six numbers belong to the inputs "
         "0 to 5.",
         "axes": "torch's kernel is (D, C, height, width). For each of these four say which axis of (P, P, C, D) it is.",
-        "pixel": "51 of 255 first becomes a number from 0 to 1. Then less the mean, divided by the deviation.",
+        "pixel": "51 of 255 first becomes a number from 0 to 1. Then less the mean, divided by the standard deviation.",
         "factor": "What the right norm divides by is √(v + 10⁻⁶), what the wrong one divides by is √(v + 10⁻⁵).",
     },
     mistakes=(
@@ -96,7 +96,7 @@ CHECKPOINT_NUMBERS = Exercise(
             (
                 "an error that never comes",
                 "strict=False means that no name has to fit: a tensor whose name isn't found keeps the numbers it "
-                "began with, and nobody tells you unless you read what load_state_dict returns.",
+                "began with, and nothing tells you unless you read what load_state_dict returns.",
                 {"left as they began": 0},
             ),
         ),
@@ -133,7 +133,8 @@ CHECKPOINT_NUMBERS = Exercise(
             _PIXELS,
             (
                 "a pixel between 0 and 255",
-                "Mean and deviation are of pixels between 0 and 1: divide by 255 before you subtract the mean.",
+                "The mean and standard deviation are of pixels between 0 and 1: divide by 255 before you subtract the "
+                "mean.",
                 {"pixel": (51 - 0.5) / 0.25},
             ),
             (
@@ -275,7 +276,7 @@ def _about_names(compared: list[tuple[Case, Result, Result]]) -> str:
     if len(refused) == len(rows) or len(refused) > len(let_in):
         return f"You raise a ValueError for {refused[0]}, and a rule fits it."
     if len(let_in) == len(rows):
-        return f"No rule fits {let_in[0]!r} from its first character to its last: a ValueError is asked for."
+        return f"No rule fits {let_in[0]!r} from its first character to its last: raise a ValueError."
     for _, wanted, yours in rows:
         if not isinstance(yours, str) or REFUSED in (wanted, yours):
             continue
@@ -284,7 +285,7 @@ def _about_names(compared: list[tuple[Case, Result, Result]]) -> str:
         if apart and len(parts) == len(right):
             return f"A part of the name comes out as {apart[0][0]!r}, and should be {apart[0][1]!r}."
         return f"The name comes out as {yours!r}, and should be {wanted!r}."
-    return "" if not let_in else f"No rule fits {let_in[0]!r}: a ValueError is asked for."
+    return "" if not let_in else f"No rule fits {let_in[0]!r}: raise a ValueError."
 
 
 def _wrong_names(case: Case, right: Result, theirs: Result) -> list[tuple[str, Any, Any]]:
@@ -672,7 +673,7 @@ def check_teacher(fn: Callable[..., State]) -> bool:
 
 def _pixels(H: int, W: int) -> Tensor:
     generator = torch.Generator().manual_seed(H * W)
-    most = 250 if H * W > 2 else 2  # the smallest picture is nearly black: whoever guesses the range from it is wrong
+    most = 250 if H * W > 2 else 2  # the smallest image is nearly black: whoever guesses the range from it is wrong
     return torch.randint(0, most, (H, W, 3), generator=generator, dtype=torch.uint8)
 
 
@@ -681,11 +682,11 @@ def _prepare_cases() -> list[Case]:
     asked = [(2, 1, imagenet), (4, 6, uneven), (5, 3, imagenet), (8, 2, uneven)]
     made = [Case(f"{H} × {W} pixels, mean={mean}", (_pixels(H, W), mean, std)) for H, W, (mean, std) in asked]
     every = torch.arange(256 * 3, dtype=torch.int64).mul(7).remainder(256).to(torch.uint8).view(16, 16, 3)
-    narrow = (0.5, 0.4, 0.6), (0.25, 1e-4, 0.2)  # what is added to the deviation is seen
+    narrow = (0.5, 0.4, 0.6), (0.25, 1e-4, 0.2)  # what is added to the standard deviation is seen
     return [
         *made,
         Case("16 × 16 pixels, all bytes from 0 to 255", (every, *imagenet)),
-        Case("1 × 7 pixels, a deviation of 0.0001", (_pixels(1, 7), *narrow)),
+        Case("1 × 7 pixels, a standard deviation of 0.0001", (_pixels(1, 7), *narrow)),
     ]
 
 
@@ -723,8 +724,8 @@ PREPARE = Exercise(
             _PIXELS,
             (
                 "pixels between 0 and 255",
-                "Mean and deviation are of pixels between 0 and 1. Divide by 255 first; without it the numbers are "
-                "some hundred times too large, and the answers a guess.",
+                "The mean and standard deviation are of pixels between 0 and 1. Divide by 255 first: without it the "
+                "numbers are some hundred times too large, and the answers a guess.",
                 _prepare(scale=lambda x: x),
             ),
             (
@@ -735,12 +736,12 @@ PREPARE = Exercise(
             ),
             (
                 "height and width exchanged",
-                "permute(2, 1, 0) gives (C, W, H): the picture lies on its side. It is permute(2, 0, 1).",
+                "permute(2, 1, 0) gives (C, W, H): the image lies on its side. It is permute(2, 0, 1).",
                 _prepare(turn=lambda x: x.permute(2, 1, 0)),
             ),
             (
-                "mean and deviation exchanged",
-                "Subtract the mean, then divide by the deviation. You did it with the two exchanged.",
+                "mean and standard deviation exchanged",
+                "Subtract the mean, then divide by the standard deviation. You did it with the two exchanged.",
                 _prepare(finish=lambda x, mean, std: (x - std) / mean),
             ),
             (
@@ -763,15 +764,15 @@ PREPARE = Exercise(
                 _prepare(finish=lambda x, mean, std: x / std - mean),
             ),
             (
-                "the picture's own mean and deviation",
-                "You normalise each picture by itself, so a dark one becomes as bright as any. The weights come with "
+                "the image's own mean and standard deviation",
+                "You normalise each image by itself, so a dark one becomes as bright as any. The weights come with "
                 "fixed numbers: take those.",
                 _own_statistics,
             ),
             (
                 "means that run along the width",
-                "A tensor of three numbers is lined up with the last axis, the width; on a picture three pixels wide "
-                "nothing complains. Give mean and deviation the shape (C, 1, 1).",
+                "A tensor of three numbers is lined up with the last axis, the width; on an image three pixels wide "
+                "nothing complains. Give mean and standard deviation the shape (C, 1, 1).",
                 _prepare(shape=torch.tensor),
             ),
         ),

@@ -152,7 +152,7 @@ FINE_TUNING_NUMBERS = Exercise(
             _TUNING,
             (
                 "a warm-up that begins at zero",
-                "Steps are counted from 0, and the first is no step of rate zero: it is (step + 1) / warm-up.",
+                "Steps are counted from 0, and the first doesn't have a rate of zero: it is (step + 1) / warm-up.",
                 {"rate": 0.12},
             ),
         ),
@@ -412,7 +412,7 @@ def _knn_cases() -> list[Case]:
             top = counts.topk(2, dim=1).values
             clear &= top[:, 0] > top[:, 1]
         B = B[clear][:m]
-        a = 211 * a if K == 10 else a  # a label is a name: nobody says how large it may be
+        a = 211 * a if K == 10 else a  # a label is a name: it may be as large as you like
         made.append(Case(f"{n} known, {len(B)} asked, D={D}, k={k}, labels to {int(a.max())}", (A, a, B, k)))
     return [
         *made,
@@ -474,12 +474,12 @@ KNN = Exercise(
         ),
         (
             "lengths taken down the columns",
-            "You normalised each column, over all pictures. Each picture's vector, each row, gets length 1: dim=1.",
+            "You normalised each column, over all images. Each image's vector, each row, gets length 1: dim=1.",
             _neighbours(lambda A, B: F.normalize(B, dim=0) @ F.normalize(A, dim=0).T),
         ),
         (
             "the nearest neighbour left out",
-            "You drop the first, as if it were the picture itself. Asked and known pictures are different ones here: "
+            "You drop the first, as if it were the image itself. Asked and known images are different ones here: "
             "all k nearest vote.",
             _neighbours(pick=lambda nearness, k: nearness.topk(k + 1, dim=1).indices[:, 1:]),
         ),
@@ -494,8 +494,8 @@ KNN = Exercise(
             _neighbours(vote=lambda labels: labels.float().mean(dim=1).round().long()),
         ),
         (
-            "a picture's number in place of its label",
-            "topk gives the numbers of the nearest pictures. Look up their labels: a[nearest].",
+            "an image's number in place of its label",
+            "topk gives the numbers of the nearest images. Look up their labels: a[nearest].",
             lambda A, a, B, k: _votes(_cosines(A, B).topk(k, dim=1).indices),
         ),
         (
@@ -678,7 +678,7 @@ FOR_A_NEW_TASK = Exercise(
     right=_task(),
     cases=_task_cases,
     observe=_adapted,
-    forbidden=("vit_tutorial.weights.with_size", "vit_tutorial.weights.with_head"),
+    forbidden=("vit_tutorial.weights.*",),
     explain=_about_a_task,
     mistakes=(
         *section(
@@ -705,13 +705,13 @@ FOR_A_NEW_TASK = Exercise(
             (
                 "a class token that was resized along",
                 "You stretched all rows of the table. The first belongs to the class token, which has no place in "
-                "the picture: take it off, resize the others, and put it back in front.",
+                "the image: take it off, resize the others, and put it back in front.",
                 _task(_as_a_line(0)),
             ),
             (
                 "rows and columns of the grid exchanged",
                 "The positions go row by row, so the table unfolds to (rows, columns), in this order. On a square "
-                "nobody notices.",
+                "it makes no difference.",
                 _task(lambda position, old, new: resize_position_embedding(position, old[::-1], new[::-1])),
             ),
             (
@@ -864,7 +864,7 @@ def _about_rates(compared: list[tuple[Case, Result, Result]]) -> str:
         if abs(steps - round(steps)) < 1e-4 and steps > -1e-4:
             was, should = round(steps), round(math.log(a / rate) / math.log(decay))
             return f"With L = {len(model.blocks)}: rate · decay^{was} for {names}; it should be rate · decay^{should}."
-        return f"With L = {len(model.blocks)}: {names} have {b:.4g}, which is no power of the decay times the rate."
+        return f"With L = {len(model.blocks)}: {names} have {b:.4g}, which is not the rate times a power of the decay."
     return ""
 
 
