@@ -376,7 +376,7 @@ WRONG = {
             reach(place=lambda n, grid, P: torch.stack([n // grid[1], n % grid[1]], 1) * P[0]),
             "where a patch is square",
         ),
-        Wrong("mean over heads", reach(join=lambda w, away: (w * away).sum(-1).mean((-2, -1))), "raised"),
+        Wrong("mean over heads", reach(join=lambda w, away: (w * away).sum(-1).mean((-2, -1))), "has shape"),
         Wrong("the largest", reach(join=lambda w, away: (w * away).sum(-1).amax(-1))),
         Wrong("each query", reach(join=lambda w, away: (w * away).sum(-1)), "has shape"),
         Wrong("rounded", reach(join=lambda w, away: (w * away).sum(-1).mean(-1).round())),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -650,6 +651,18 @@ def _count_cases() -> list[Case]:
 
 
 # What a count may be off by: in words, and as a number. The likelier one first, where two are equal.
+_TIMES: Mapping[str, Callable[[_Sizes], int]] = {
+    "L": lambda s: s.L,
+    "h": lambda s: s.h,
+    "L · h": lambda s: s.L * s.h,
+    "T": lambda s: s.T,
+    "N": lambda s: s.N,
+    "L · T": lambda s: s.L * s.T,
+    "L · N": lambda s: s.L * s.N,
+    "2": lambda s: 2,
+    "3": lambda s: 3,
+    "4": lambda s: 4,
+}
 _PIECES: Mapping[str, Callable[[_Sizes], int]] = {
     "D": lambda s: s.D,
     "M": lambda s: s.M,
@@ -657,30 +670,14 @@ _PIECES: Mapping[str, Callable[[_Sizes], int]] = {
     "D · D": lambda s: s.D**2,
     "D · M": lambda s: s.D * s.M,
     "D · K": lambda s: s.D * s.K,
-    "N · D": lambda s: s.N * s.D,
-    "T · D": lambda s: s.T * s.D,
     "T · T · D": lambda s: s.T**2 * s.D,
     "N · N · D": lambda s: s.N**2 * s.D,
-    "T · D · D": lambda s: s.T * s.D**2,
-    "T · D · M": lambda s: s.T * s.D * s.M,
-    "T · D · K": lambda s: s.T * s.D * s.K,
     "C · P · P · D": lambda s: s.C * s.P**2 * s.D,
     "P · P · D": lambda s: s.P**2 * s.D,
     "N · C · P · P · D": lambda s: s.N * s.C * s.P**2 * s.D,
-    "N · P · P · D": lambda s: s.N * s.P**2 * s.D,
     "T": lambda s: s.T,
     "1": lambda s: 1,
     "(M + D)": lambda s: s.M + s.D,
-}
-_TIMES: Mapping[str, Callable[[_Sizes], int]] = {
-    "": lambda s: 1,
-    "L · ": lambda s: s.L,
-    "h · ": lambda s: s.h,
-    "L · h · ": lambda s: s.L * s.h,
-    "T · ": lambda s: s.T,
-    "N · ": lambda s: s.N,
-    "L · T · ": lambda s: s.L * s.T,
-    "L · N · ": lambda s: s.L * s.N,
 }
 
 
@@ -691,42 +688,35 @@ def _off_by(compared: list[tuple[Case, Result, Result]]) -> str:
         numbers = [(_Sizes(*case.args), a[term], as_number(b[term])) for case, a, b in compared]
         if not isinstance(right, int) or any(b is None for _, _, b in numbers) or all(a == b for _, a, b in numbers):
             continue
-        if found := _difference(numbers):
-            said.append(f"{term!r} {found}")
+        said.append(f"{term!r} {_difference(numbers)}")
     return " ".join(said)
 
 
 def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
-    if all(b == 0 for _, _, b in numbers):
+    right, yours = ([row[i] for row in numbers] for i in (1, 2))
+    if not any(yours):
         return "is 0."
     for words, times in _TIMES.items():
-        for few, many in (
-            ("times too large", lambda a, b, n: b == a * n),
-            ("times too small", lambda a, b, n: b * n == a),
-        ):
-            if words and all(many(a, b, times(s)) for s, a, b in numbers):
-                return f"is {words.removesuffix(' · ')} {few}."
-    for n in (2, 3, 4):
-        if all(b == a * n for _, a, b in numbers) or all(b * n == a for _, a, b in numbers):
-            return f"is {n} times too {'large' if numbers[0][2] > numbers[0][1] else 'small'}."
-    for count in (1, 2, 3, 4, 5, 6):
-        for factor, times in _TIMES.items():
-            for words, piece in _PIECES.items():
-                for sign, few in ((1, "too many"), (-1, "too few")):
-                    if all(b - a == sign * count * times(s) * piece(s) for s, a, b in numbers):
-                        return f"has {f'{count} · ' * (count > 1)}{factor}{words} {few}."
-                if all(b == count * times(s) * piece(s) for s, _, b in numbers):
-                    yours = f"{f'{count} · ' * (count > 1)}{factor}{words}"
-                    return f"is {yours}: compare this with the lesson's formula, factor by factor."
-    ratios = [b / a for _, a, b in numbers]
-    if any(abs(ratio - 1) < 0.001 for ratio in (ratios[0], ratios[-1])):
-        apart = [b - a for _, a, b in numbers]
-        return f"is off by {apart[0]:.4g} for the first model where it is wrong, and by {apart[-1]:.4g} for the last."
-    return (
-        f"is {ratios[0]:.4g} times the right one for the first model where it is wrong, and {ratios[-1]:.4g} times for "
-        "the last."
-    )
+        factors = [times(s) for s, _, _ in numbers]
+        if yours == [a * n for a, n in zip(right, factors, strict=True)]:
+            return f"is {words} times too large."
+        if right == [b * n for b, n in zip(yours, factors, strict=True)]:
+            return f"is {words} times too small."
+    apart = [b - a for _, a, b in numbers]
+    nothing: dict[str, Callable[[_Sizes], int]] = {"": lambda s: 1}
+    for (factor, times), (piece, size), count in itertools.product(
+        {**nothing, **_TIMES}.items(), _PIECES.items(), COUNTS
+    ):
+        amounts = [count * times(s) * size(s) for s, _, _ in numbers]
+        words = " · ".join(part for part in (str(count) if count > 1 else "", factor, piece) if part)
+        if apart in (amounts, [-amount for amount in amounts]):
+            return f"has {words} too {'many' if apart == amounts else 'few'}."
+        if yours == amounts:
+            return f"is {words}: compare this with the lesson's formula, factor by factor."
+    return f"is {yours[0] / right[0]:.4g} times the right one for the first model where it is wrong."
 
+
+COUNTS = (1, 2, 3, 4, 5, 6)
 
 _TERMS = "Parameters, term by term"
 
