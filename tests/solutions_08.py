@@ -378,6 +378,7 @@ WRONG = {
         ),
         Wrong("mean over heads", reach(join=lambda w, away: (w * away).sum(-1).mean((-2, -1))), "has shape"),
         Wrong("the largest", reach(join=lambda w, away: (w * away).sum(-1).amax(-1))),
+        Wrong("rows alone", reach(place=lambda n, grid, P: (n // grid[1] * P[0])[:, None]), "in one column"),
         Wrong("each query", reach(join=lambda w, away: (w * away).sum(-1)), "has shape"),
         Wrong("rounded", reach(join=lambda w, away: (w * away).sum(-1).mean(-1).round())),
         Wrong("squeezed", squeezed(distance_by_loops), "First seen"),

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
+from vit_tutorial.weights import loading
 
 NUMBERS = {
     "cosines": [0.8, 1.0, 0.95],
@@ -447,8 +448,8 @@ def only_another_number(p, old, new):
 
 def task_of_the_package(state, num_classes, old_grid, new_grid):
     config = vt.ViTConfig(image_size=old_grid, patch_size=1, num_classes=len(state["head.bias"]))
-    config, new = vt.weights.with_size(config, state, new_grid)
-    return vt.weights.with_head(config, new, num_classes)[1]
+    config, new = loading.with_size(config, state, new_grid)
+    return loading.with_head(config, new, num_classes)[1]
 
 
 def rates_changed(change):

@@ -652,6 +652,7 @@ def _count_cases() -> list[Case]:
 
 # What a count may be off by: in words, and as a number. The likelier one first, where two are equal.
 _TIMES: Mapping[str, Callable[[_Sizes], int]] = {
+    "": lambda s: 1,
     "L": lambda s: s.L,
     "h": lambda s: s.h,
     "L · h": lambda s: s.L * s.h,
@@ -693,7 +694,7 @@ def _off_by(compared: list[tuple[Case, Result, Result]]) -> str:
 
 
 def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
-    right, yours = ([row[i] for row in numbers] for i in (1, 2))
+    right, yours = [a for _, a, _ in numbers], [b for _, _, b in numbers]
     if not any(yours):
         return "is 0."
     for words, times in _TIMES.items():
@@ -703,10 +704,7 @@ def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
         if right == [b * n for b, n in zip(yours, factors, strict=True)]:
             return f"is {words} times too small."
     apart = [b - a for _, a, b in numbers]
-    nothing: dict[str, Callable[[_Sizes], int]] = {"": lambda s: 1}
-    for (factor, times), (piece, size), count in itertools.product(
-        {**nothing, **_TIMES}.items(), _PIECES.items(), COUNTS
-    ):
+    for (factor, times), (piece, size), count in itertools.product(_TIMES.items(), _PIECES.items(), range(1, 7)):
         amounts = [count * times(s) * size(s) for s, _, _ in numbers]
         words = " · ".join(part for part in (str(count) if count > 1 else "", factor, piece) if part)
         if apart in (amounts, [-amount for amount in amounts]):
@@ -715,8 +713,6 @@ def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
             return f"is {words}: compare this with the lesson's formula, factor by factor."
     return f"is {yours[0] / right[0]:.4g} times the right one for the first model where it is wrong."
 
-
-COUNTS = (1, 2, 3, 4, 5, 6)
 
 _TERMS = "Parameters, term by term"
 

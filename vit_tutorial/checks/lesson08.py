@@ -275,7 +275,8 @@ def _rollout_cases() -> list[Case]:
 
 def _where_layers_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     """Whether it is wrong already where a single layer counts, or only where several do."""
-    one, more = [], []
+    one: list[bool] = []
+    more: list[bool] = []
     for case, right, theirs in compared:
         single = len(case.args[0]) == 1 or ALONE in case.label
         (one if single else more).append(equal(right["result"], theirs["result"], ROLLOUT))
@@ -613,6 +614,10 @@ def _where_distances_go_wrong(compared: list[tuple[Case, Result, Result]]) -> st
             "All is right where each query looks at all patches equally: look at the weights, at which of them you "
             "take, what you divide them by, and along which axis."
         )
+    if all(case.args[1][0] > 1 for case in wrong):
+        return "All is right where the patches are in one row: look at what you do with several rows."
+    if all(case.args[1][1] > 1 for case in wrong):
+        return "All is right where the patches are in one column: look at what you do with several columns."
     return ""
 
 

@@ -1082,7 +1082,7 @@ def _tune(
     training: bool = False,
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
     clear: bool = True,
-    settings: Callable[[float, float], dict[str, float]] = lambda rate, decay: {"lr": rate, "weight_decay": decay},
+    settings: Callable[[float, float], dict[str, Any]] = lambda rate, decay: {"lr": rate, "weight_decay": decay},
     start: Callable[[ViT], None] = lambda model: None,
     anew: bool = False,
 ) -> Callable[..., None]:
