@@ -285,11 +285,7 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
                 "You add ε to each class. It is one share for all of them together: ε / K each.",
                 _by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon),
             ),
-            (
-                "no smoothing",
-                "You leave epsilon out.",
-                _by_target(lambda hot, epsilon, K: hot),
-            ),
+            ("no smoothing", "You leave epsilon out.", _by_target(lambda hot, epsilon, K: hot)),
             (
                 "a target that sums to more than 1",
                 "You add ε / K to each class, but take nothing off the true one: it keeps 1 - ε.",

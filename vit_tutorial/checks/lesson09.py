@@ -145,11 +145,7 @@ CHECKPOINT_NUMBERS = Exercise(
         ),
         *section(
             "Heads, epsilon, GELU",
-            (
-                "a missing square root",
-                "A norm divides by the square root of variance plus epsilon.",
-                {"factor": 0.5},
-            ),
+            ("a missing square root", "A norm divides by the square root of variance plus epsilon.", {"factor": 0.5}),
         ),
     ),
 )

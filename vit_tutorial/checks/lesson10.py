@@ -105,11 +105,7 @@ FINE_TUNING_NUMBERS = Exercise(
                 "with the training features' mean and deviation: use these for both.",
                 {"standardised": [-1, 1]},
             ),
-            (
-                "the biases forgotten",
-                "5 · 64 are the weights. Each class has a bias, too.",
-                {"probe": 320},
-            ),
+            ("the biases forgotten", "5 · 64 are the weights. Each class has a bias, too.", {"probe": 320}),
         ),
         *section(
             _HEAD,
@@ -503,11 +499,7 @@ KNN = Exercise(
             "k vote, not k + 1.",
             _neighbours(pick=lambda nearness, k: nearness.topk(k + 1, dim=1).indices),
         ),
-        (
-            "votes weighted by their cosines",
-            "Each of the k neighbours has one vote.",
-            _weighted,
-        ),
+        ("votes weighted by their cosines", "Each of the k neighbours has one vote.", _weighted),
     ),
 )
 
