@@ -1,4 +1,4 @@
-"""Submissions to the exercises of lesson 06: right ones, in different ways, and wrong ones by their mistake."""
+"""Works for the exercises of lesson 06: right ones, in different ways, and wrong ones."""
 
 import math
 import types
@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from submissions import Wrong
 from torch import nn
 from torch.nn import functional as F
 
@@ -76,24 +77,6 @@ class OwnBlock(nn.Module):
         q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
         z = z + self.attention.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
         return z + self.mlp.fc2(F.gelu(self.mlp.fc1(self.norm2(z))))
-
-
-class FromScratch(nn.Module):
-    """Nothing of the package but the embeddings."""
-
-    def __init__(self, image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim, pool):
-        super().__init__()
-        self.embed = vt.Embeddings(image_size, patch_size, in_channels, dim, class_token=pool == "cls")
-        self.blocks = nn.Sequential(*(OwnBlock(dim, num_heads, mlp_dim) for _ in range(depth)))
-        self.norm, self.head = nn.LayerNorm(dim, eps=1e-6), nn.Linear(dim, num_classes)
-        self.head.requires_grad_(False).weight.zero_()
-        self.head.bias.zero_()
-        self.head.requires_grad_(True)
-        self.last = 1 if pool == "cls" else None
-
-    def forward(self, images):
-        z = self.norm(self.blocks(self.embed(images)))
-        return self.head(z[:, : self.last].mean(dim=1))
 
 
 def rates_by_linspace(depth, last):
@@ -282,84 +265,29 @@ def maps_through_the_model(model, images):
     return found
 
 
-def maps_in_numpy(model, images):
-    return [weights.detach().numpy() for weights in maps_by_the_method(model, images)]
-
-
-SOLUTIONS = {
-    "vit_numbers": (
-        lambda: NUMBERS,
-        lambda: NUMBERS | {"tokens": torch.tensor(25), "E": np.int64(3088), "first loss": math.log(10)},
-        lambda: NUMBERS | {"first loss": torch.tensor(2.3), "products": 2e4},
-        lambda: {name: [value] for name, value in NUMBERS.items()},
-        lambda: {name: np.array(value) for name, value in NUMBERS.items()},
-    ),
-    "vit": (ByLoop, ByDefaults, FromScratch, ByOwnParts, InDoubles),
-    "drop_path_rates": (
-        rates_by_linspace,
-        rates_by_steps,
-        rates_by_numpy,
-        lambda depth, last: torch.linspace(0, last, depth),
-        lambda depth, last: np.linspace(0, last, depth),
-        lambda depth, last: tuple(rates_by_steps(depth, last)),
-        lambda depth, last: np.float32(rates_by_steps(depth, last)),
-    ),
-    "count_parameters": (
-        parameters_by_formula,
-        parameters_by_counting,
-        parameters_by_shapes,
-        lambda *sizes: {name: np.int32(count) for name, count in parameters_by_formula(*sizes).items()},
-        lambda *sizes: types.MappingProxyType(parameters_by_formula(*sizes)),
-    ),
-    "count_macs": (
-        macs_by_formula,
-        macs_by_products,
-        macs_by_layers,
-        lambda *sizes: dict(reversed(macs_by_formula(*sizes).items())),
-        lambda *sizes: {name: torch.tensor(count) for name, count in macs_by_formula(*sizes).items()},
-    ),
-    "attention_maps": (
-        maps_by_the_method,
-        maps_by_hooks,
-        maps_step_by_step,
-        maps_through_the_model,
-        maps_in_numpy,
-        lambda model, images: torch.stack(maps_by_the_method(model, images)),
-        lambda model, images: dict(enumerate(maps_by_the_method(model, images))),
-        lambda model, images: {f"layer {i}": m.double() for i, m in enumerate(maps_by_the_method(model, images))},
-        torch.inference_mode()(maps_by_the_method),
-    ),
-}
-
-
 # ---- Wrong ones --------------------------------------------------------------------------------------------------
 
 
 def vit(
-    *,
-    embed=lambda s: vt.Embeddings(s.image_size, s.patch_size, s.channels, s.dim, class_token=s.pool == "cls"),
-    block=lambda s: vt.EncoderBlock(s.dim, s.heads, s.mlp),
-    blocks=lambda s, block: nn.Sequential(*[block(s) for _ in range(s.depth)]),
-    norm=lambda s: nn.LayerNorm(s.dim, eps=1e-6),
-    head=lambda s: nn.Linear(s.dim, s.classes),
-    start=lambda m: (nn.init.zeros_(m.head.weight), nn.init.zeros_(m.head.bias)),
+    start=lambda m: None,
     encode=lambda m, images: m.norm(m.blocks(m.embed(images))),
     pool=lambda m, z: z[:, 0] if m.pool == "cls" else z.mean(dim=1),
-    answer=lambda m, y: m.head(y),
 ):
-    """A class with one part, or one step, that is somebody's."""
+    """A class that starts in another way, or has another step."""
 
     class Mine(nn.Module):
-        def __init__(self, *sizes):
+        def __init__(self, image_size, patch_size, channels, classes, dim, depth, heads, mlp, kind):
             super().__init__()
-            names = ("image_size", "patch_size", "channels", "classes", "dim", "depth", "heads", "mlp", "pool")
-            s = types.SimpleNamespace(**dict(zip(names, sizes, strict=True)))
-            self.pool = s.pool
-            self.embed, self.blocks, self.norm, self.head = embed(s), blocks(s, block), norm(s), head(s)
+            self.pool = kind
+            self.embed = vt.Embeddings(image_size, patch_size, channels, dim, class_token=kind == "cls")
+            self.blocks = nn.Sequential(*[vt.EncoderBlock(dim, heads, mlp) for _ in range(depth)])
+            self.norm, self.head = nn.LayerNorm(dim, eps=1e-6), nn.Linear(dim, classes)
+            nn.init.zeros_(self.head.weight)
+            nn.init.zeros_(self.head.bias)
             start(self)
 
         def forward(self, images):
-            return answer(self, pool(self, encode(self, images)))
+            return self.head(pool(self, encode(self, images)))
 
     return Mine
 
@@ -374,46 +302,6 @@ class ByPackage(nn.Module):
 
     def forward(self, images):
         return self.model(images)
-
-
-class ClassTokenDrawn(ByLoop):
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        if self.embed.cls_token is not None:
-            nn.init.normal_(self.embed.cls_token, std=0.02)
-
-
-class InAList(nn.Module):
-    def __init__(self, image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim, pool):
-        super().__init__()
-        self.pool = pool
-        self.embed = vt.Embeddings(image_size, patch_size, in_channels, dim, class_token=pool == "cls")
-        self.blocks = [vt.EncoderBlock(dim, num_heads, mlp_dim) for _ in range(depth)]
-        self.norm, self.head = nn.LayerNorm(dim, eps=1e-6), nn.Linear(dim, num_classes)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
-
-    def forward(self, images):
-        z = self.embed(images)
-        for block in self.blocks:
-            z = block(z)
-        z = self.norm(z)
-        return self.head(z[:, 0] if self.pool == "cls" else z.mean(1))
-
-
-class InADictionary(InAList):
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        self.parts = {str(i): block for i, block in enumerate(self.blocks)}
-        self.blocks = []
-
-    def forward(self, images):
-        self.blocks = list(self.parts.values())
-        return super().forward(images)
-
-
-def with_token(s):
-    return vt.Embeddings(s.image_size, s.patch_size, s.channels, s.dim)
 
 
 def all_zeros(m):
@@ -433,195 +321,12 @@ def through(order):
     return encode
 
 
-def skipped_over(m, images):
-    z = m.embed(images)
-    return m.norm(z + m.blocks(z))
-
-
-def result_thrown_away(m, images):
-    z = m.embed(images)
-    for block in m.blocks:
-        block(z)
-    return m.norm(z)
-
-
-def normed_between(m, images):
-    z = m.embed(images)
-    for block in m.blocks:
-        z = m.norm(block(z))
-    return z
-
-
 def twice_normed(m, images):
     return m.norm(m.norm(m.blocks(m.embed(images))))
 
 
-class RMSNorm(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, z):
-        return z / (z.square().mean(-1, keepdim=True) + 1e-6).sqrt() * self.weight
-
-
-class NoResidual(OwnBlock):
-    def forward(self, z):
-        return super().forward(z) - z
-
-
-class PostNorm(OwnBlock):
-    def forward(self, z):
-        qkv = self.attention.qkv(z).unflatten(-1, (3, self.num_heads, -1))
-        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
-        z = self.norm1(z + self.attention.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)))
-        return self.norm2(z + self.mlp.fc2(F.gelu(self.mlp.fc1(z))))
-
-
-class WithRelu(OwnBlock):
-    def forward(self, z):
-        qkv = self.attention.qkv(self.norm1(z)).unflatten(-1, (3, self.num_heads, -1))
-        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
-        z = z + self.attention.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
-        return z + self.mlp.fc2(F.relu(self.mlp.fc1(self.norm2(z))))
-
-
-WRONG_VIT = {
-    "mean of all tokens for cls": vit(pool=lambda m, z: z.mean(1)),
-    "mean of the patches for cls": vit(pool=lambda m, z: z[:, 1:].mean(1) if m.pool == "cls" else z.mean(1)),
-    "last token": vit(pool=lambda m, z: z[:, -1] if m.pool == "cls" else z.mean(1)),
-    "first patch": vit(pool=lambda m, z: z[:, 1] if m.pool == "cls" else z.mean(1)),
-    "row 0 for mean": vit(pool=lambda m, z: z[:, 0]),
-    "last row for both": vit(pool=lambda m, z: z[:, -1]),
-    "class token kept, averaged": vit(embed=with_token),
-    "class token kept, patches averaged": vit(
-        embed=with_token, pool=lambda m, z: z[:, 0] if m.pool == "cls" else z[:, 1:].mean(1)
-    ),
-    "class token kept, row 0 read": vit(embed=with_token, pool=lambda m, z: z[:, 0]),
-    "first patch left out of the mean": vit(pool=lambda m, z: z[:, 0] if m.pool == "cls" else z[:, 1:].mean(1)),
-    "last patch left out of the mean": vit(pool=lambda m, z: z[:, 0] if m.pool == "cls" else z[:, :-1].mean(1)),
-    "poolings exchanged": vit(pool=lambda m, z: z[:, 0] if m.pool != "cls" else z.mean(1)),
-    "sum for mean": vit(pool=lambda m, z: z[:, 0] if m.pool == "cls" else z.sum(1)),
-    "max for mean": vit(pool=lambda m, z: z[:, 0] if m.pool == "cls" else z.amax(1)),
-    "mean over channels": vit(pool=lambda m, z: z[:, 0] if m.pool == "cls" else z.mean(-1)),
-    "mean over the batch": vit(pool=lambda m, z: z[:, 0] if m.pool == "cls" else z.mean(0)),
-    "z[0] for z[:, 0]": vit(pool=lambda m, z: z[0] if m.pool == "cls" else z.mean(1)),
-    "all tokens": vit(pool=lambda m, z: z),
-    "eps of torch": vit(norm=lambda s: nn.LayerNorm(s.dim)),
-    "eps 1e-12": vit(norm=lambda s: nn.LayerNorm(s.dim, eps=1e-12)),
-    "eps 1e-3": vit(norm=lambda s: nn.LayerNorm(s.dim, eps=1e-3)),
-    "eps 0": vit(norm=lambda s: nn.LayerNorm(s.dim, eps=0.0)),
-    "no norm": vit(norm=lambda s: nn.Identity()),
-    "norm not used": vit(encode=lambda m, x: m.blocks(m.embed(x))),
-    "norm after the mean": vit(
-        encode=lambda m, x: m.blocks(m.embed(x)), pool=lambda m, z: m.norm(z[:, 0] if m.pool == "cls" else z.mean(1))
-    ),
-    "norm before the blocks": vit(encode=lambda m, x: m.blocks(m.norm(m.embed(x)))),
-    "norm after every block": vit(encode=normed_between),
-    "norm twice": vit(encode=twice_normed),
-    "norm without weight and bias": vit(norm=lambda s: nn.LayerNorm(s.dim, eps=1e-6, elementwise_affine=False)),
-    "norm without bias": vit(norm=lambda s: nn.LayerNorm(s.dim, eps=1e-6, bias=False)),
-    "rms norm": vit(norm=lambda s: RMSNorm(s.dim)),
-    "norm over the tokens, too": vit(encode=lambda m, x: F.layer_norm(m.blocks(m.embed(x)), m.embed(x).shape[1:])),
-    "one instance": vit(blocks=lambda s, block: nn.Sequential(*[block(s)] * s.depth)),
-    "one block": vit(blocks=lambda s, block: nn.Sequential(block(s))),
-    "one block too few": vit(blocks=lambda s, block: nn.Sequential(*[block(s) for _ in range(s.depth - 1)])),
-    "range(1, depth)": vit(
-        blocks=lambda s, block: nn.ModuleList([block(s) for _ in range(1, s.depth)]), encode=through(range)
-    ),
-    "one block too many": vit(blocks=lambda s, block: nn.Sequential(*[block(s) for _ in range(s.depth + 1)])),
-    "twelve blocks, whatever": vit(blocks=lambda s, block: nn.Sequential(*[block(s) for _ in range(12)])),
-    "as many blocks as heads": vit(blocks=lambda s, block: nn.Sequential(*[block(s) for _ in range(s.heads)])),
-    "last block not used": vit(encode=through(lambda n: range(n - 1))),
-    "first block not used": vit(encode=through(lambda n: range(1, n))),
-    "blocks in reverse": vit(encode=through(lambda n: reversed(range(n)))),
-    "blocks twice": vit(encode=lambda m, x: m.norm(m.blocks(m.blocks(m.embed(x))))),
-    "blocks not used": vit(encode=lambda m, x: m.norm(m.embed(x))),
-    "only the first block again and again": vit(encode=through(lambda n: [0] * n)),
-    "block's result thrown away": vit(encode=result_thrown_away),
-    "a residual around all blocks": vit(encode=skipped_over),
-    "blocks in a list": InAList,
-    "blocks in a dictionary": InADictionary,
-    "one head": vit(block=lambda s: vt.EncoderBlock(s.dim, 1, s.mlp)),
-    "heads and depth exchanged": vit(block=lambda s: vt.EncoderBlock(s.dim, s.depth, s.mlp)),
-    "mlp four times as wide": vit(block=lambda s: vt.EncoderBlock(s.dim, s.heads, 4 * s.dim)),
-    "heads and mlp exchanged": vit(block=lambda s: vt.EncoderBlock(s.dim, s.mlp, s.heads)),
-    "blocks of post-norm": vit(block=lambda s: PostNorm(s.dim, s.heads, s.mlp)),
-    "blocks without residual": vit(block=lambda s: NoResidual(s.dim, s.heads, s.mlp)),
-    "blocks with relu": vit(block=lambda s: WithRelu(s.dim, s.heads, s.mlp)),
-    "blocks of torch's eps": vit(block=lambda s: vt.EncoderBlock(s.dim, s.heads, s.mlp, norm_eps=1e-5)),
-    "a gelu of tanh": vit(block=lambda s: vt.EncoderBlock(s.dim, s.heads, s.mlp, gelu="tanh")),
-    "softmax": vit(answer=lambda m, y: m.head(y).softmax(-1)),
-    "log softmax": vit(answer=lambda m, y: m.head(y).log_softmax(-1)),
-    "sigmoid": vit(answer=lambda m, y: m.head(y).sigmoid()),
-    "relu behind the head": vit(answer=lambda m, y: m.head(y).relu()),
-    "tanh before the head": vit(answer=lambda m, y: m.head(y.tanh())),
-    "argmax": vit(answer=lambda m, y: m.head(y).argmax(-1)),
-    "features": vit(answer=lambda m, y: y),
-    "logits and features": vit(answer=lambda m, y: (m.head(y), y)),
-    "a random head": vit(start=lambda m: None),
-    "a random head's weight": vit(start=lambda m: nn.init.zeros_(m.head.bias)),
-    "a random head's bias": vit(start=lambda m: nn.init.zeros_(m.head.weight)),
-    "a normal head": vit(start=lambda m: (nn.init.normal_(m.head.weight, std=0.02), nn.init.zeros_(m.head.bias))),
-    "everything zero": vit(start=all_zeros),
-    "a head without bias": vit(
-        head=lambda s: nn.Linear(s.dim, s.classes, bias=False), start=lambda m: nn.init.zeros_(m.head.weight)
-    ),
-    "a head from the width of the mlp": vit(head=lambda s: nn.Linear(s.mlp, s.classes)),
-    "a head of two layers": vit(
-        head=lambda s: nn.Sequential(nn.Linear(s.dim, s.dim), nn.Tanh(), nn.Linear(s.dim, s.classes)),
-        start=lambda m: (nn.init.zeros_(m.head[2].weight), nn.init.zeros_(m.head[2].bias)),
-    ),
-    "the graph cut": vit(encode=lambda m, x: m.norm(m.blocks(m.embed(x).detach()))),
-    "dropout": vit(encode=lambda m, x: m.norm(m.blocks(F.dropout(m.embed(x), 0.5, training=m.training)))),
-    "dropout always": vit(encode=lambda m, x: m.norm(m.blocks(F.dropout(m.embed(x), 0.5)))),
-    "blocks with dropout": vit(block=lambda s: vt.EncoderBlock(s.dim, s.heads, s.mlp, dropout=0.1)),
-    "no return": vit(answer=lambda m, y: None),
-    "the package's": vt.ViT,
-    "the package's in a function": lambda *sizes: vt.ViT(vt.ViTConfig(*sizes[:8], pool=sizes[8])),
-    "the package's in a wrapper": ByPackage,
-    "the package's, derived": type("Mine", (vt.ViT,), {}),
-    "no module": lambda *sizes: lambda images: images,
-    "super forgotten": type(
-        "Mine", (nn.Module,), {"__init__": lambda self, *sizes: setattr(self, "norm", nn.Identity())}
-    ),
-    "a class token that is drawn": ClassTokenDrawn,
-}
-
-
 def rates(rule):
     return lambda depth, last: [rule(layer, depth, last) for layer in range(depth)]
-
-
-WRONG_RATES = {
-    "the same everywhere": rates(lambda layer, depth, last: last),
-    "divided by depth": rates(lambda layer, depth, last: last * layer / depth),
-    "linspace of depth + 1, without the last": lambda depth, last: torch.linspace(0, last, depth + 1)[:-1],
-    "counted from 1": rates(lambda layer, depth, last: last * (layer + 1) / depth),
-    "linspace of depth + 1, without the first": lambda depth, last: np.linspace(0, last, depth + 1)[1:],
-    "falling": lambda depth, last: torch.linspace(last, 0, depth).tolist(),
-    "kept": lambda depth, last: [1 - r for r in rates_by_linspace(depth, last)],
-    "a single block at last": lambda depth, last: [last] if depth == 1 else rates_by_linspace(depth, last),
-    "a single block divides by zero": lambda depth, last: [last * i / (depth - 1) for i in range(depth)],
-    "one too many": lambda depth, last: torch.linspace(0, last, depth + 1).tolist(),
-    "one too few": lambda depth, last: rates_by_linspace(depth, last)[:-1],
-    "squared": rates(lambda layer, depth, last: last * (layer / max(depth - 1, 1)) ** 2),
-    "last not used": rates(lambda layer, depth, last: layer / max(depth - 1, 1)),
-    "the last alone": rates(lambda layer, depth, last: last * (layer == depth - 1) * (depth > 1)),
-    "whole division": rates(lambda layer, depth, last: last * (layer // max(depth - 1, 1))),
-    "rounded": rates(lambda layer, depth, last: round(last * layer / max(depth - 1, 1), 2)),
-    "a percentage": rates(lambda layer, depth, last: 100 * last * layer / max(depth - 1, 1)),
-    "depth - 2 steps": rates(lambda layer, depth, last: last * layer / max(depth - 2, 1)),
-    "layer + 1 over depth - 1": rates(lambda layer, depth, last: last * (layer + 1) / max(depth - 1, 1)),
-    "steps of last": rates(lambda layer, depth, last: last * layer),
-    "at random": lambda depth, last: sorted((torch.rand(depth) * last).tolist()),
-    "a number": lambda depth, last: last,
-    "texts": lambda depth, last: [f"{r:.3f}" for r in rates_by_linspace(depth, last)],
-    "one of each twice": lambda depth, last: [r for r in rates_by_linspace(depth, last) for _ in range(2)],
-    "a cosine": rates(lambda layer, depth, last: last * (1 - math.cos(math.pi * layer / max(depth - 1, 1))) / 2),
-    "a middle of all": rates(lambda layer, depth, last: last / 2),
-    "no return": lambda depth, last: None,
-}
 
 
 def counted(right, **wrong):
@@ -643,145 +348,21 @@ def by_macs(**wrong):
     return counted(macs_by_formula, **wrong)
 
 
-WRONG_PARAMETERS = {
-    "no biases": by_parameters(
-        embeddings=lambda s: s.C * s.P**2 * s.D + (s.T + 1) * s.D,
-        attention=lambda s: 4 * s.L * s.D**2,
-        mlp=lambda s: 2 * s.L * s.D * s.M,
-        head=lambda s: s.K * s.D,
-    ),
-    "no bias in E": by_parameters(embeddings=lambda s: s.C * s.P**2 * s.D + (s.T + 1) * s.D),
-    "no bias in attention": by_parameters(attention=lambda s: 4 * s.L * s.D**2),
-    "bias of the projection forgotten": by_parameters(attention=lambda s: s.L * (4 * s.D**2 + 3 * s.D)),
-    "biases of qkv forgotten": by_parameters(attention=lambda s: s.L * (4 * s.D**2 + s.D)),
-    "no bias in the mlp": by_parameters(mlp=lambda s: 2 * s.L * s.D * s.M),
-    "biases of the mlp both M": by_parameters(mlp=lambda s: s.L * (2 * s.D * s.M + 2 * s.M)),
-    "biases of the mlp both D": by_parameters(mlp=lambda s: s.L * (2 * s.D * s.M + 2 * s.D)),
-    "no bias in the head": by_parameters(head=lambda s: s.K * s.D),
-    "a head's bias of D": by_parameters(head=lambda s: s.K * s.D + s.D),
-    "positions forgotten": by_parameters(embeddings=lambda s: (s.C * s.P**2 + 1) * s.D + s.D),
-    "class token forgotten": by_parameters(embeddings=lambda s: (s.C * s.P**2 + 1) * s.D + s.T * s.D),
-    "class token and its position forgotten": by_parameters(embeddings=lambda s: (s.C * s.P**2 + 1) * s.D + s.N * s.D),
-    "the class token's position forgotten": by_parameters(embeddings=lambda s: (s.C * s.P**2 + 2 + s.N) * s.D),
-    "one position number a token": by_parameters(embeddings=lambda s: (s.C * s.P**2 + 2) * s.D + s.T),
-    "channels forgotten": by_parameters(embeddings=lambda s: (s.P**2 + 2 + s.T) * s.D),
-    "P in place of P²": by_parameters(embeddings=lambda s: (s.C * s.P + 2 + s.T) * s.D),
-    "E alone": by_parameters(embeddings=lambda s: (s.C * s.P**2 + 1) * s.D),
-    "E once for each patch": by_parameters(embeddings=lambda s: s.N * (s.C * s.P**2 + 1) * s.D + (s.T + 1) * s.D),
-    "a square": by_parameters(embeddings=lambda s: (s.C * s.P**2 + 3 + (s.image_size[0] // s.P) ** 2) * s.D),
-    "a square of the width": by_parameters(
-        embeddings=lambda s: (s.C * s.P**2 + 3 + (s.image_size[1] // s.P) ** 2) * s.D
-    ),
-    "pixels for patches": by_parameters(
-        embeddings=lambda s: (s.C * s.P**2 + 3 + s.image_size[0] * s.image_size[1]) * s.D
-    ),
-    "qkv as one": by_parameters(attention=lambda s: s.L * 2 * s.D * (s.D + 1)),
-    "projection forgotten": by_parameters(attention=lambda s: s.L * 3 * s.D * (s.D + 1)),
-    "for each head": by_parameters(attention=lambda s: s.L * (3 * s.h + 1) * s.D * (s.D + 1)),
-    "for each head, four": by_parameters(attention=lambda s: s.L * 4 * s.h * s.D * (s.D + 1)),
-    "d in place of D": by_parameters(attention=lambda s: s.L * 4 * s.D * (s.D // s.h + 1)),
-    "attention without L": by_parameters(attention=lambda s: 4 * s.D * (s.D + 1)),
-    "half an mlp": by_parameters(mlp=lambda s: s.L * s.M * (s.D + 1)),
-    "the other half": by_parameters(mlp=lambda s: s.L * s.D * (s.M + 1)),
-    "four times D": by_parameters(mlp=lambda s: s.L * (8 * s.D**2 + 5 * s.D)),
-    "mlp without L": by_parameters(mlp=lambda s: 2 * s.D * s.M + s.M + s.D),
-    "last norm forgotten": by_parameters(norms=lambda s: s.L * 4 * s.D),
-    "one norm a block": by_parameters(norms=lambda s: (2 * s.L + 2) * s.D),
-    "scales alone": by_parameters(norms=lambda s: (2 * s.L + 1) * s.D),
-    "the last norm's shift forgotten": by_parameters(norms=lambda s: (4 * s.L + 1) * s.D),
-    "norms of a number each": by_parameters(norms=lambda s: 2 * (2 * s.L + 1)),
-    "norms for each token": by_parameters(norms=lambda s: (4 * s.L + 2) * s.T * s.D),
-    "norms without L": by_parameters(norms=lambda s: 6 * s.D),
-    "a last norm in each block": by_parameters(norms=lambda s: s.L * 6 * s.D),
-    "head for each token": by_parameters(head=lambda s: s.T * s.K * (s.D + 1)),
-    "head from M": by_parameters(head=lambda s: s.K * (s.M + 1)),
-    "one block for all": by_parameters(
-        attention=lambda s: 4 * s.D * (s.D + 1), mlp=lambda s: 2 * s.D * s.M + s.M + s.D, norms=lambda s: 6 * s.D
-    ),
-    "in millions": by_parameters(
-        embeddings=lambda s: (s.C * s.P**2 + 2 + s.T) * s.D / 1e6, attention=lambda s: s.L * 4 * s.D * (s.D + 1) / 1e6
-    ),
-    "a sum": lambda *sizes: sum(parameters_by_formula(*sizes).values()),
-    "a key forgotten": lambda *sizes: {k: v for k, v in parameters_by_formula(*sizes).items() if k != "norms"},
-    "other keys": lambda *sizes: {k.upper(): v for k, v in parameters_by_formula(*sizes).items()},
-    "texts": lambda *sizes: {k: f"{v:,}" for k, v in parameters_by_formula(*sizes).items()},
-    "a list": lambda *sizes: list(parameters_by_formula(*sizes).values()),
-}
-
-WRONG_MACS = {
-    "parameters": by_macs(
-        patches=lambda s: s.C * s.P**2 * s.D, projections=lambda s: 4 * s.L * s.D**2, mlp=lambda s: 2 * s.L * s.D * s.M
-    ),
-    "E once": by_macs(patches=lambda s: s.C * s.P**2 * s.D),
-    "projections once": by_macs(projections=lambda s: 4 * s.L * s.D**2),
-    "mlp once": by_macs(mlp=lambda s: 2 * s.L * s.D * s.M),
-    "N for T": by_macs(
-        projections=lambda s: 4 * s.L * s.N * s.D**2,
-        products=lambda s: 2 * s.L * s.N**2 * s.D,
-        mlp=lambda s: 2 * s.L * s.N * s.D * s.M,
-    ),
-    "N for T in the products": by_macs(products=lambda s: 2 * s.L * s.N**2 * s.D),
-    "N for T in the mlp": by_macs(mlp=lambda s: 2 * s.L * s.N * s.D * s.M),
-    "E on the class token": by_macs(patches=lambda s: s.T * s.C * s.P**2 * s.D),
-    "no products": by_macs(products=lambda s: 0),
-    "one product": by_macs(products=lambda s: s.L * s.T**2 * s.D),
-    "products of d": by_macs(products=lambda s: 2 * s.L * s.T**2 * (s.D // s.h)),
-    "products linear": by_macs(products=lambda s: 2 * s.L * s.T * s.D),
-    "products T D²": by_macs(products=lambda s: 2 * s.L * s.T * s.D**2),
-    "products of D in each head": by_macs(products=lambda s: 2 * s.L * s.h * s.T**2 * s.D),
-    "products without L": by_macs(products=lambda s: 2 * s.T**2 * s.D),
-    "projection forgotten": by_macs(projections=lambda s: 3 * s.L * s.T * s.D**2),
-    "qkv as one": by_macs(projections=lambda s: 2 * s.L * s.T * s.D**2),
-    "biases counted": by_macs(projections=lambda s: 4 * s.L * s.T * s.D * (s.D + 1)),
-    "head's bias counted": by_macs(head=lambda s: s.K * (s.D + 1)),
-    "E's bias counted": by_macs(patches=lambda s: s.N * (s.C * s.P**2 + 1) * s.D),
-    "channels forgotten": by_macs(patches=lambda s: s.N * s.P**2 * s.D),
-    "half an mlp": by_macs(mlp=lambda s: s.L * s.T * s.D * s.M),
-    "head on every token": by_macs(head=lambda s: s.T * s.K * s.D),
-    "flops": lambda *sizes: {k: 2 * v for k, v in macs_by_formula(*sizes).items()},
-    "flops in the products alone": by_macs(products=lambda s: 4 * s.L * s.T**2 * s.D),
-    "one block for all": by_macs(
-        projections=lambda s: 4 * s.T * s.D**2, products=lambda s: 2 * s.T**2 * s.D, mlp=lambda s: 2 * s.T * s.D * s.M
-    ),
-    "a square": by_macs(patches=lambda s: (s.image_size[0] // s.P) ** 2 * s.C * s.P**2 * s.D),
-    "pixels for patches": by_macs(patches=lambda s: s.image_size[0] * s.image_size[1] * s.C * s.P**2 * s.D),
-    "a batch of 2": lambda *sizes: {k: 2 * v for k, v in macs_by_formula(*sizes).items()},
-    "rounded": lambda *sizes: {k: round(v, -6) for k, v in macs_by_formula(*sizes).items()},
-    "softmax counted": by_macs(products=lambda s: 2 * s.L * s.T**2 * s.D + s.L * s.h * s.T**2),
-    "a total": lambda *sizes: sum(macs_by_formula(*sizes).values()),
-    "a key forgotten": lambda *sizes: {k: v for k, v in macs_by_formula(*sizes).items() if k != "head"},
-}
-
-
 def maps(
-    *,
     enter=lambda model, block, z: block.norm1(z),
-    cut=lambda qkv, h: qkv.unflatten(-1, (3, h, -1)).permute(2, 0, 3, 1, 4),
-    pair=lambda q, k, v: (q, k),
-    scale=lambda q, k: 1 / math.sqrt(q.shape[-1]),
     weigh=lambda scores: scores.softmax(dim=-1),
     on=lambda block, z: block(z),
-    whose=lambda model, block: block,
     end=lambda found: found,
 ):
     def attention_maps(model, images):
         z, found = model.embed(images), []
         for block in model.blocks:
-            attention = whose(model, block).attention
-            q, k = pair(*cut(attention.qkv(enter(model, block, z)), attention.num_heads))
-            found.append(weigh(q @ k.transpose(-2, -1) * scale(q, k)))
+            q, k, _ = block.attention.split_heads(enter(model, block, z))
+            found.append(weigh(q @ k.mT / math.sqrt(q.shape[-1])))
             z = on(block, z)
         return end(found)
 
     return attention_maps
-
-
-def after_the_block(model, images):
-    z, found = model.embed(images), []
-    for block in model.blocks:
-        z = block(z)
-        found.append(block.attention.attention_weights(block.norm1(z)))
-    return found
 
 
 def hooks_after_the_model(model, images):
@@ -794,115 +375,173 @@ def hooks_after_the_model(model, images):
     return [model.blocks[-1].attention.attention_weights(x) for x in entered]
 
 
-def hooks_on_attention(model, images):
-    """The attention's result, taken for its weights."""
-    found = []
-    hooks = [b.attention.register_forward_hook(lambda m, inputs, output: found.append(output)) for b in model.blocks]
-    model.blocks(model.embed(images))
-    for hook in hooks:
-        hook.remove()
+def matrices_drawn_by(draw):
+    def start(m):
+        for parameter in m.blocks.parameters():
+            if parameter.ndim > 1:
+                draw(parameter)
+
+    return start
+
+
+def equal_blocks(m):
+    for block in m.blocks:
+        block.load_state_dict(m.blocks[0].state_dict())
+
+
+def torchs_eps_for_the_mean(m):
+    m.norm.eps = 1e-5 if m.pool == "mean" else 1e-6
+
+
+def random_head_for_the_mean(m):
+    if m.pool == "mean":
+        m.head.reset_parameters()
+
+
+class AlwaysInEvaluation(ByLoop):
+    def forward(self, images):
+        self.eval()
+        return super().forward(images)
+
+
+def maps_in_text_order(model, images):
+    z, found = model.embed(images), []
+    for block in [model.blocks[i] for i in sorted(range(len(model.blocks)), key=str)]:
+        found.append(block.attention.attention_weights(block.norm1(z)))
+        z = block(z)
     return found
 
 
-WRONG_MAPS = {
-    "no norm": maps(enter=lambda m, b, z: z),
-    "norm2": maps(enter=lambda m, b, z: b.norm2(z)),
-    "last norm": maps(enter=lambda m, b, z: m.norm(z)),
-    "norm twice": maps(enter=lambda m, b, z: b.norm1(b.norm1(z))),
-    "after the block": after_the_block,
-    "z stays": maps(on=lambda b, z: z),
-    "z normed on its way": maps(on=lambda b, z: b(b.norm1(z))),
-    "attention alone between": maps(on=lambda b, z: b.attention(b.norm1(z))),
-    "attention and skip, no mlp": maps(on=lambda b, z: z + b.attention(b.norm1(z))),
-    "mlp alone between": maps(on=lambda b, z: z + b.mlp(b.norm2(z))),
-    "scores": maps(weigh=lambda s: s),
-    "no scale": maps(scale=lambda q, k: 1),
-    "scale by d": maps(scale=lambda q, k: 1 / q.shape[-1]),
-    "scale by √D": maps(scale=lambda q, k: 1 / math.sqrt(q.shape[-1] * q.shape[1])),
-    "scale by √T": maps(scale=lambda q, k: 1 / math.sqrt(q.shape[-2])),
-    "times √d": maps(scale=lambda q, k: math.sqrt(q.shape[-1])),
-    "scale after the softmax": maps(scale=lambda q, k: 1, weigh=lambda s: s.softmax(-1) / 2),
-    "softmax over queries": maps(weigh=lambda s: s.softmax(-2)),
-    "softmax over heads": maps(weigh=lambda s: s.softmax(1)),
-    "softmax over all": maps(weigh=lambda s: s.flatten(-2).softmax(-1).view_as(s)),
-    "softmax twice": maps(weigh=lambda s: s.softmax(-1).softmax(-1)),
-    "sigmoid": maps(weigh=lambda s: s.sigmoid()),
-    "log softmax": maps(weigh=lambda s: s.log_softmax(-1)),
-    "divided by the sum": maps(weigh=lambda s: s / s.sum(-1, keepdim=True)),
-    "exp without sum": maps(weigh=lambda s: s.exp()),
-    "mean over heads": maps(weigh=lambda s: s.softmax(-1).mean(1)),
-    "mean over heads, axis kept": maps(weigh=lambda s: s.softmax(-1).mean(1, keepdim=True)),
-    "sum over heads": maps(weigh=lambda s: s.softmax(-1).sum(1)),
-    "first head": maps(weigh=lambda s: s.softmax(-1)[:, 0]),
-    "class token's row": maps(weigh=lambda s: s.softmax(-1)[..., 0, :]),
-    "class token left out": maps(weigh=lambda s: s.softmax(-1)[..., 1:, 1:]),
-    "transposed": maps(weigh=lambda s: s.softmax(-1).mT),
-    "k qᵀ": maps(pair=lambda q, k, v: (k, q)),
-    "q vᵀ": maps(pair=lambda q, k, v: (q, v)),
-    "k vᵀ": maps(pair=lambda q, k, v: (k, v)),
-    "q qᵀ": maps(pair=lambda q, k, v: (q, q)),
-    "(h, 3, d)": maps(cut=lambda x, h: x.unflatten(-1, (h, 3, -1)).permute(3, 0, 2, 1, 4)),
-    "(3, d, h)": maps(cut=lambda x, h: x.unflatten(-1, (3, -1, h)).permute(2, 0, 4, 1, 3)),
-    "reshape without permute": maps(cut=lambda x, h: x.reshape(x.shape[0], 3, h, x.shape[1], -1).transpose(0, 1)),
-    "chunk, then a view without transpose": maps(
-        cut=lambda x, h: [p.reshape(p.shape[0], h, p.shape[1], -1) for p in x.chunk(3, -1)]
+def maps_in_evaluation(model, images):
+    return maps()(model.eval(), images)
+
+
+def maps_with_a_backward(model, images):
+    found = maps()(model, images)
+    sum(x.square().sum() for x in found).backward()
+    return found
+
+
+def rates_up_to_a_half(depth, last):
+    return torch.linspace(0, min(last, 0.5), depth)
+
+
+def answered(question, *answers):
+    """A wrong work for each answer to a question."""
+    return [Wrong(f"{question}: {x}", lambda x=x: NUMBERS | {question: x}) for x in answers]
+
+
+RIGHT = {
+    "vit_numbers": (
+        lambda: NUMBERS,
+        lambda: NUMBERS | {"tokens": torch.tensor(25), "E": np.int64(3088), "first loss": math.log(10)},
+        lambda: {name: np.array(value) for name, value in NUMBERS.items()},
     ),
-    "heads not moved": maps(cut=lambda x, h: x.unflatten(-1, (3, h, -1)).permute(2, 0, 1, 3, 4)),
-    "one head": maps(cut=lambda x, h: x.unflatten(-1, (3, 1, -1)).permute(2, 0, 3, 1, 4)),
-    "the first block's weights": maps(whose=lambda m, b: m.blocks[0]),
-    "the last block's weights": maps(whose=lambda m, b: m.blocks[-1]),
-    "hooks that mean the last block": hooks_after_the_model,
-    "hooks on the result": hooks_on_attention,
-    "reversed": maps(end=lambda found: found[::-1]),
-    "last layer alone": maps(end=lambda found: found[-1]),
-    "last layer in a list": maps(end=lambda found: found[-1:]),
-    "first layer left out": maps(end=lambda found: found[1:]),
-    "last layer left out": maps(end=lambda found: found[:-1]),
-    "mean over layers": maps(end=lambda found: torch.stack(found).mean(0)),
-    "layers as the last axis": maps(end=lambda found: torch.stack(found, dim=-1)),
-    "the batch before the layers": maps(end=lambda found: torch.stack(found, dim=1)),
-    "the first image": maps(end=lambda found: [m[:1] for m in found]),
-    "a mean over the batch": maps(end=lambda found: [m.mean(0, keepdim=True).expand_as(m) for m in found]),
-    "rounded": maps(end=lambda found: [m.round(decimals=2) for m in found]),
-    "the tokens": lambda model, images: [model.embed(images) for _ in model.blocks],
-    "no return": lambda model, images: None,
-    "in training": lambda model, images: [torch.zeros(1)],
+    "vit": (ByLoop, ByDefaults, ByOwnParts, InDoubles),
+    "drop_path_rates": (
+        rates_by_linspace,
+        rates_by_steps,
+        rates_by_numpy,
+        lambda depth, last: torch.linspace(0, last, depth),
+        lambda depth, last: np.float32(rates_by_steps(depth, last)),
+    ),
+    "count_parameters": (
+        parameters_by_formula,
+        parameters_by_counting,
+        parameters_by_shapes,
+        lambda *sizes: types.MappingProxyType(parameters_by_formula(*sizes)),
+    ),
+    "count_macs": (
+        macs_by_formula,
+        macs_by_products,
+        macs_by_layers,
+        lambda *sizes: {name: torch.tensor(count) for name, count in reversed(macs_by_formula(*sizes).items())},
+    ),
+    "attention_maps": (
+        maps_by_the_method,
+        maps_by_hooks,
+        maps_step_by_step,
+        maps_through_the_model,
+        lambda model, images: dict(enumerate(maps_by_the_method(model, images))),
+        torch.inference_mode()(maps_by_the_method),
+    ),
 }
 
-BY_LABEL = {
-    "vit_numbers": {
-        f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
-        for key, values in {
-            "tokens": [24, 17, 37, 26, 1537, 7, 10, 12, "25 tokens", None],
-            "E": [3072, 1040, 1024, 3120, 192, 193, 400, 74112, 3280, 384],
-            "the rest of Eq. 1": [400, 16, 384, 32, 41, 26, 432, 3488],
-            "attention": [1024, 544, 816, 272, 3536, 4352, 1072, 1040, 2176, 256],
-            "products": [10000, 80000, 18432, 40000, 625, 1250, 5000, 800, 20480, 2500],
-            "first loss": [1.0, 0.1, 0, 10, 3.32, -2.303, 2.0, 0.9, 2.4],
-        }.items()
-        for value in values
-    },
-    "vit": WRONG_VIT,
-    "drop_path_rates": WRONG_RATES,
-    "count_parameters": WRONG_PARAMETERS,
-    "count_macs": WRONG_MACS,
-    "attention_maps": WRONG_MAPS,
-}
-
-
-# What the check calls the mistake of a wrong submission; one that isn't listed must not be given a name.
-NAMES = {
-    "vit_numbers": {
-        "E: 1040": "the channels forgotten",
-        "the rest of Eq. 1: 400": "one row too few",
-        "the rest of Eq. 1: 16": "the class token counted without the positions",
-        "attention: 544": "q, k and v counted as one matrix",
-        "attention: 816": "the output projection forgotten",
-        "attention: 3536": "the heads counted as matrices of their own",
-        "products: 10000": "one of the two products",
-        "products: 80000": "a product for each head at the full width",
-        "first loss: 1.0": "a logarithm to the base 10",
-        "first loss: 0.1": "a probability in place of its loss",
-        "first loss: 0": "a first loss of nothing",
-    },
+WRONG = {
+    "vit_numbers": [
+        *answered("tokens", 17, 37, "25 tokens", None),
+        *answered("E", 1040, 3120),
+        *answered("attention", 544, 3536),
+        *answered("products", 80000, 1250),
+        Wrong("a row too few", lambda: NUMBERS | {"the rest of Eq. 1": 400}, "one row too few", "counted without"),
+        Wrong("the class token alone", lambda: NUMBERS | {"the rest of Eq. 1": 16}, "The class token is one vector"),
+        Wrong("a rounding too many", lambda: NUMBERS | {"first loss": 2.31}, "should be something else"),
+    ],
+    "vit": [
+        Wrong("mean over the channels", vit(pool=lambda m, z: z[:, 0] if m.pool == "cls" else z.mean(-1)), "raised"),
+        Wrong("last token", vit(pool=lambda m, z: z[:, -1] if m.pool == "cls" else z.mean(1)), "row 0"),
+        Wrong("blocks in reverse", vit(encode=through(lambda n: reversed(range(n)))), "With one block all is right"),
+        Wrong("blocks in text order", vit(encode=through(lambda n: sorted(range(n), key=str))), "with 11 it isn't"),
+        Wrong("norm twice", vit(encode=twice_normed)),
+        Wrong("dropout", vit(encode=lambda m, x: m.norm(m.blocks(F.dropout(m.embed(x), 0.5, training=m.training))))),
+        Wrong("a mode set in forward", AlwaysInEvaluation, "the layer's mode (train, eval) after a call is another"),
+        Wrong("the graph cut", vit(encode=lambda m, x: m.norm(m.blocks(m.embed(x).detach())))),
+        Wrong("torch's eps for the mean", vit(start=torchs_eps_for_the_mean), "a norm's eps counts, pool='mean'"),
+        Wrong("everything zero", vit(start=all_zeros), "what is zero beside the head"),
+        Wrong("a head of zeros for cls alone", vit(start=random_head_for_the_mean), "a new model's answer is not all"),
+        Wrong(
+            "a normal start",
+            vit(start=matrices_drawn_by(nn.init.xavier_normal_)),
+            "not drawn from a uniform distribution",
+        ),
+        Wrong("a wide start", vit(start=matrices_drawn_by(nn.init.normal_)), "the standard deviation of"),
+        Wrong("blocks that start alike", vit(start=equal_blocks), "the same numbers in two blocks"),
+        Wrong(
+            "a seed set", vit(start=lambda m: torch.manual_seed(0)), "torch's seed is set by your code, for everyone"
+        ),
+        Wrong("the package's in a wrapper", ByPackage, "it calls the package's own"),
+    ],
+    "drop_path_rates": [
+        Wrong("a square", rates(lambda layer, depth, last: last * (layer / max(depth - 1, 1)) ** 2)),
+        Wrong("the share kept", lambda depth, last: [1 - r for r in rates_by_linspace(depth, last)]),
+        Wrong("a division by zero", lambda depth, last: [last * i / (depth - 1) for i in range(depth)], "depth=1"),
+        Wrong("a generator", lambda depth, last: (last * i / max(depth - 1, 1) for i in range(depth)), "a generator"),
+        Wrong("rounded", lambda depth, last: [round(x, 6) for x in rates_by_linspace(depth, last)], "depth=18"),
+        Wrong("rounded much", rates(lambda i, n, last: round(last * i / max(n - 1, 1), 1)), "last=0.1", "come twice"),
+        Wrong("a half at most", rates_up_to_a_half, "last=0.7"),
+        Wrong("a dictionary", lambda depth, last: dict(enumerate(rates_by_linspace(depth, last))), "of type dict"),
+        Wrong("no return", lambda depth, last: None, "is None"),
+    ],
+    "count_parameters": [
+        Wrong("no bias in E", by_parameters(embeddings=lambda s: s.C * s.P**2 * s.D + (s.T + 1) * s.D), "too few"),
+        Wrong("channels forgotten", by_parameters(embeddings=lambda s: (s.P**2 + 2 + s.T) * s.D), "'embeddings'"),
+        Wrong("positions forgotten", by_parameters(embeddings=lambda s: (s.C * s.P**2 + 2) * s.D), "T · D too few"),
+        Wrong("norms of a scale alone", by_parameters(norms=lambda s: (2 * s.L + 1) * s.D), "2 times too small"),
+        Wrong("each head", by_parameters(attention=lambda s: s.L * (3 * s.h + 1) * s.D * (s.D + 1)), "'attention'"),
+        Wrong("a sum", lambda *sizes: sum(parameters_by_formula(*sizes).values()), "expected a dictionary"),
+        Wrong("a key missing", lambda *sizes: {"head": parameters_by_formula(*sizes)["head"]}, "there is no"),
+        Wrong("texts", lambda *sizes: {k: f"{v:,}" for k, v in parameters_by_formula(*sizes).items()}),
+    ],
+    "count_macs": [
+        Wrong("products in d", by_macs(products=lambda s: 2 * s.L * s.T**2 * (s.D // s.h)), "h times too small"),
+        Wrong("the class token through E", by_macs(patches=lambda s: s.T * s.C * s.P**2 * s.D), "too many"),
+        Wrong("products linear in T", by_macs(products=lambda s: 2 * s.L * s.T * s.D), "T times too small"),
+        Wrong("no projection", by_macs(projections=lambda s: 3 * s.L * s.T * s.D**2), "L · T · D · D too few"),
+        Wrong("biases counted", by_macs(head=lambda s: s.K * (s.D + 1)), "'head' has K too many"),
+        Wrong("one block", by_macs(mlp=lambda s: 2 * s.T * s.D * s.M), "L times too small"),
+        Wrong("a key missing", lambda *sizes: {"head": macs_by_formula(*sizes)["head"]}, "there is no"),
+    ],
+    "attention_maps": [
+        Wrong("the package's last norm", maps(enter=lambda m, b, z: m.norm(z))),
+        Wrong("no mlp between the layers", maps(on=lambda b, z: z + b.attention(b.norm1(z)))),
+        Wrong("a softmax twice", maps(weigh=lambda s: s.softmax(-1).softmax(-1))),
+        Wrong("powers of e", maps(weigh=lambda s: s.exp() / s.exp().sum(-1, keepdim=True)), "scores above 88"),
+        Wrong("one list entry for all hooks", hooks_after_the_model),
+        Wrong("layers reversed", maps(end=lambda found: found[::-1])),
+        Wrong("the last layer alone", maps(end=lambda found: found[-1])),
+        Wrong("blocks in text order", maps_in_text_order, "11 layers"),
+        Wrong("a mode left", maps_in_evaluation, "the model's mode afterwards is in evaluation mode"),
+        Wrong("a backward", maps_with_a_backward, "the model's gradients afterwards is there, of embed.cls_token"),
+        Wrong("no return", lambda model, images: None, "maps is None", "second call is None"),
+    ],
 }

@@ -1,9 +1,10 @@
-"""Submissions to the exercises of lesson 07: right ones, in different ways, and wrong ones by their mistake."""
+"""Works for the exercises of lesson 07: right ones, in different ways, and wrong ones."""
 
 import math
 
 import numpy as np
 import torch
+from submissions import Wrong
 from torch import nn
 from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
@@ -249,68 +250,16 @@ def accuracy_by_frozen_parameters(model, images, labels, batch_size):
     return hits / len(labels)
 
 
-@torch.no_grad()
-def accuracy_by_numpy(model, images, labels, batch_size):
-    model.eval()
-    found = np.concatenate([model(x).numpy().argmax(1) for x in images.split(batch_size)])
-    model.train()
-    return np.mean(found == labels.numpy())
-
-
-def fit_to_an_array(*arguments):
-    return np.array(fit_by_scheduler(*arguments))
-
-
-def fit_to_a_tensor(*arguments):
-    return torch.tensor([float(loss) for loss in fit_by_groups(*arguments)])
-
-
-SOLUTIONS = {
-    "training_numbers": (
-        lambda: NUMBERS,
-        lambda: NUMBERS | {"loss": torch.tensor(1.2), "target": np.array([0.85, 0.05, 0.05, 0.05]), "pixels": (0, 1)},
-        lambda: NUMBERS | {"clipped": torch.tensor([6.0, 8.0]) / 2, "average": np.float32(1.9), "weight": 2 - 0.2},
-    ),
-    "smoothed_cross_entropy": (loss_by_target, loss_by_mix, loss_by_loops, loss_by_nll, loss_by_einsum, loss_by_vmap),
-    "schedule": (
-        schedule_by_numpy,
-        schedule_by_sine,
-        schedule_by_torch,
-        schedule_in_one_line,
-        schedule_by_tensor,
-        lambda *a: np.float32(schedule_in_one_line(*a)),
-        lambda *a: torch.tensor([schedule_in_one_line(*a)]),
-    ),
-    "parameter_groups": (
-        groups_by_module,
-        groups_one_each,
-        groups_bare,
-        groups_in_a_tuple,
-        groups_with_names,
-    ),
-    "accuracy": (
-        accuracy_by_sum,
-        accuracy_at_once,
-        accuracy_by_loader,
-        accuracy_by_frozen_parameters,
-        accuracy_by_numpy,
-    ),
-    "fit": (fit_by_scheduler, fit_by_hand, fit_by_groups, fit_to_an_array, fit_to_a_tensor),
-}
-
-
 # ---- Wrong ones --------------------------------------------------------------------------------------------------
 
 
 def loss(
-    *,
     target=lambda hot, eps, K: (1 - eps) * hot + eps / K,
     cost=lambda z: -z.log_softmax(dim=1),
-    join=lambda losses: losses.mean(),
 ):
     def smoothed_cross_entropy(logits, labels, epsilon):
         K = logits.shape[1]
-        return join((target(F.one_hot(labels, K).to(logits.dtype), epsilon, K) * cost(logits)).sum(dim=1))
+        return (target(F.one_hot(labels, K).to(logits.dtype), epsilon, K) * cost(logits)).sum(dim=1).mean()
 
     return smoothed_cross_entropy
 
@@ -321,112 +270,10 @@ def kl_divergence(logits, labels, epsilon):
     return F.kl_div(F.log_softmax(logits, 1), target, reduction="batchmean")
 
 
-def kl_of_all_numbers(logits, labels, epsilon):
-    K = logits.shape[1]
-    target = (1 - epsilon) * F.one_hot(labels, K) + epsilon / K
-    return F.kl_div(F.log_softmax(logits, 1), target)
-
-
-def binary(logits, labels, epsilon):
-    K = logits.shape[1]
-    target = (1 - epsilon) * F.one_hot(labels, K) + epsilon / K
-    return F.binary_cross_entropy_with_logits(logits, target)
-
-
-def exps(z):
-    return z.exp() / z.exp().sum(dim=1, keepdim=True)
-
-
-def first_image(logits, labels, epsilon):
-    return loss_by_target(logits[:1], labels[:1], epsilon)
-
-
-def true_class_alone(logits, labels, epsilon):
-    logs = F.log_softmax(logits, 1)
-    return -((1 - epsilon + epsilon / logits.shape[1]) * logs.gather(1, labels[:, None])).mean()
-
-
-def other_classes_alone(logits, labels, epsilon):
-    logs = F.log_softmax(logits, 1)
-    return -(epsilon * logs.mean(1)).mean()
-
-
 def columns_for_rows(logits, labels, epsilon):
     """logs[:, labels] is (B, B): every image with every label."""
     logs = F.log_softmax(logits, 1)
     return (-(1 - epsilon) * logs[:, labels] - epsilon * logs.mean(1, keepdim=True)).mean()
-
-
-WRONG_LOSS = {
-    "torch's own": lambda z, y, eps: F.cross_entropy(z, y, label_smoothing=eps),
-    "torch's own, as a class": loss_by_torch,
-    "torch's own, with a target": lambda z, y, eps: F.cross_entropy(
-        z, (1 - eps) * F.one_hot(y, z.shape[1]) + eps / z.shape[1]
-    ),
-    "torch's own, for the true class": lambda z, y, eps: (
-        (1 - eps) * F.cross_entropy(z, y) - eps * F.log_softmax(z, 1).mean()
-    ),
-    "torch's own, in a branch": lambda z, y, eps: (
-        F.cross_entropy(z, y, label_smoothing=eps) if z.abs().max() > 100 else loss_by_target(z, y, eps)
-    ),
-    "softmax twice": lambda z, y, eps: loss_by_target(z.softmax(1), y, eps),
-    "K - 1": loss(target=lambda hot, eps, K: (1 - eps) * hot + eps / (K - 1) * (1 - hot)),
-    "not 1": loss(target=lambda hot, eps, K: (1 - eps) * hot + eps / K * (1 - hot)),
-    "eps each": loss(target=lambda hot, eps, K: (1 - eps) * hot + eps),
-    "eps for the others": loss(target=lambda hot, eps, K: (1 - eps) * hot + eps * (1 - hot)),
-    "eps and 1 - eps exchanged": loss(target=lambda hot, eps, K: eps * hot + (1 - eps) / K),
-    "no smoothing": loss(target=lambda hot, eps, K: hot),
-    "a fixed 0.1": loss(target=lambda hot, eps, K: 0.9 * hot + 0.1 / K),
-    "hot + eps / K": loss(target=lambda hot, eps, K: hot + eps / K),
-    "uniform target": loss(target=lambda hot, eps, K: torch.ones_like(hot) / K),
-    "eps halved": loss(target=lambda hot, eps, K: (1 - eps / 2) * hot + eps / 2 / K),
-    "sum": loss(join=lambda losses: losses.sum()),
-    "one an image": loss(join=lambda losses: losses),
-    "max": loss(join=lambda losses: losses.max()),
-    "median": loss(join=lambda losses: losses.median()),
-    "mean over all": loss(target=lambda hot, eps, K: ((1 - eps) * hot + eps / K) / K),
-    "sum over K": lambda z, y, eps: loss_by_target(z, y, eps) * len(z) / z.shape[1],
-    "divided by B twice": lambda z, y, eps: loss_by_target(z, y, eps) / len(z),
-    "no minus": loss(cost=lambda z: z.log_softmax(1)),
-    "over the images": loss(cost=lambda z: -z.log_softmax(0)),
-    "over all": loss(cost=lambda z: -z.flatten().log_softmax(0).view_as(z)),
-    "probabilities": loss(cost=lambda z: -z.softmax(1)),
-    "1 - p": loss(cost=lambda z: 1 - z.softmax(1)),
-    "logits": loss(cost=lambda z: -z),
-    "square": lambda z, y, eps: (
-        (z.softmax(1) - (1 - eps) * F.one_hot(y, z.shape[1]) - eps / z.shape[1]).square().mean()
-    ),
-    "log of softmax": loss(cost=lambda z: -z.softmax(1).log()),
-    "log of softmax + 1e-8": loss(cost=lambda z: -(z.softmax(1) + 1e-8).log()),
-    "log of clamped softmax": loss(cost=lambda z: -z.softmax(1).clamp(min=1e-7).log()),
-    "exp over sum": loss(cost=lambda z: -exps(z).log()),
-    "log of the sum of exps": loss(cost=lambda z: z.exp().sum(1, keepdim=True).log() - z),
-    "the largest of all subtracted": loss(cost=lambda z: -exps(z - z.max()).log()),
-    "base 10": loss(cost=lambda z: -z.log_softmax(1) / math.log(10)),
-    "base 2": loss(cost=lambda z: -z.log_softmax(1) / math.log(2)),
-    "kl": kl_divergence,
-    "kl of all numbers": kl_of_all_numbers,
-    "binary": binary,
-    "first image": first_image,
-    "true class alone": true_class_alone,
-    "others alone": other_classes_alone,
-    "columns for rows": columns_for_rows,
-    "item": lambda z, y, eps: loss_by_target(z, y, eps).item(),
-    "float": lambda z, y, eps: float(loss_by_target(z, y, eps)),
-    "detached": lambda z, y, eps: loss_by_target(z.detach(), y, eps),
-    "no grad": lambda z, y, eps: torch.no_grad()(loss_by_target)(z, y, eps),
-    "in numpy": lambda z, y, eps: torch.tensor(loss_by_target(z, y, eps).item()),
-    "no return": lambda z, y, eps: None,
-    "labels of the batch reversed": lambda z, y, eps: loss_by_target(z, y.flip(0), eps),
-    "in place": lambda z, y, eps: loss_by_target(z.sub_(z.detach().amax(1, keepdim=True)), y, eps),
-    "temperature": lambda z, y, eps: loss_by_target(z / z.shape[1] ** 0.5, y, eps),
-    "smoothed predictions": lambda z, y, eps: (
-        -((1 - eps) * z.softmax(1) + eps / z.shape[1]).log().gather(1, y[:, None]).mean()
-    ),
-    "weights of eps": lambda z, y, eps: (
-        (1 - eps) * loss_by_target(z, y, 0.0) + eps * (-F.log_softmax(z, 1)).sum(1).mean()
-    ),
-}
 
 
 def share(rise=lambda i, n, w: (i + 1) / w, fall=lambda i, n, w: 0.5 * (1 + math.cos(math.pi * (i - w) / (n - w)))):
@@ -437,76 +284,13 @@ def half(x):
     return 0.5 * (1 + math.cos(math.pi * x))
 
 
-WRONG_SCHEDULE = {
-    "warm-up from 0": share(rise=lambda i, n, w: i / w),
-    "warm-up from 0 to 1": share(rise=lambda i, n, w: i / max(w - 1, 1)),
-    "warm-up too long": lambda i, n, w: (i + 1) / w if w and i <= w else half((i - w) / (n - w)),
-    "warm-up over w + 1": share(rise=lambda i, n, w: (i + 1) / (w + 1)),
-    "no warm-up": share(rise=lambda i, n, w: half(i / n), fall=lambda i, n, w: half(i / n)),
-    "a warm-up at the peak": share(rise=lambda i, n, w: 1.0),
-    "a warm-up at 1 / w": share(rise=lambda i, n, w: 1 / w),
-    "a warm-up of nothing": share(rise=lambda i, n, w: 0.0),
-    "a warm-up of a cosine": share(rise=lambda i, n, w: 1 - half((i + 1) / w)),
-    "a warm-up that falls": share(rise=lambda i, n, w: 1 - i / w),
-    "warm-up over steps": share(rise=lambda i, n, w: (i + 1) / n),
-    "a warm-up squared": share(rise=lambda i, n, w: ((i + 1) / w) ** 2),
-    "warm-up in whole numbers": share(rise=lambda i, n, w: (i + 1) // w),
-    "warm-up times cosine": lambda i, n, w: min(1.0, (i + 1) / max(w, 1)) * half(i / n),
-    "warm-up times cosine from the warm-up": lambda i, n, w: min(1.0, (i + 1) / max(w, 1)) * half(abs(i - w) / (n - w)),
-    "the smaller of both": lambda i, n, w: min((i + 1) / max(w, 1), half(i / n)),
-    "the larger of both": lambda i, n, w: max((i + 1) / max(w, 1), half((i - w) / (n - w))),
-    "the peak stays": share(fall=lambda i, n, w: 1.0),
-    "a jump": share(fall=lambda i, n, w: half(i / n)),
-    "too slow": share(fall=lambda i, n, w: half((i - w) / n)),
-    "a step late": share(fall=lambda i, n, w: half((i - w - 1) / (n - w))),
-    "a step early": share(fall=lambda i, n, w: half((i - w + 1) / (n - w))),
-    "a step early and longer": share(fall=lambda i, n, w: half((i - w + 1) / (n - w + 1))),
-    "ends early": share(fall=lambda i, n, w: half((i - w) / max(n - w - 1, 1))),
-    "ends late": share(fall=lambda i, n, w: half((i - w) / (n - w + 1))),
-    "a whole cosine": share(fall=lambda i, n, w: half(2 * (i - w) / (n - w))),
-    "a quarter": share(fall=lambda i, n, w: math.cos(math.pi / 2 * (i - w) / (n - w))),
-    "from 1 to -1": share(fall=lambda i, n, w: math.cos(math.pi * (i - w) / (n - w))),
-    "cut at 0": share(fall=lambda i, n, w: max(0.0, math.cos(math.pi * (i - w) / (n - w)))),
-    "not halved": share(fall=lambda i, n, w: 2 * half((i - w) / (n - w))),
-    "halved, no 1": share(fall=lambda i, n, w: 0.5 * math.cos(math.pi * (i - w) / (n - w))),
-    "brackets": share(fall=lambda i, n, w: 0.5 * 1 + math.cos(math.pi * (i - w) / (n - w))),
-    "brackets in the share": share(fall=lambda i, n, w: half(i - w / (n - w))),
-    "brackets in the share, too": share(fall=lambda i, n, w: half((i - w) / n - w)),
-    "a straight line": share(fall=lambda i, n, w: 1 - (i - w) / (n - w)),
-    "a straight line from the start": share(fall=lambda i, n, w: 1 - i / n),
-    "squared": share(fall=lambda i, n, w: (1 - (i - w) / (n - w)) ** 2),
-    "a root": share(fall=lambda i, n, w: (1 - (i - w) / (n - w)) ** 0.5),
-    "an exponential": share(fall=lambda i, n, w: math.exp(-(i - w) / (n - w))),
-    "degrees": share(fall=lambda i, n, w: 0.5 * (1 + math.cos(180 * (i - w) / (n - w)))),
-    "no π": share(fall=lambda i, n, w: 0.5 * (1 + math.cos((i - w) / (n - w)))),
-    "3.14": share(fall=lambda i, n, w: 0.5 * (1 + math.cos(3.14 * (i - w) / (n - w)))),
-    "a sine": share(fall=lambda i, n, w: 0.5 * (1 + math.sin(math.pi * (i - w) / (n - w)))),
-    "minus": share(fall=lambda i, n, w: 0.5 * (1 - math.cos(math.pi * (i - w) / (n - w)))),
-    "a floor": share(fall=lambda i, n, w: 0.01 + 0.99 * half((i - w) / (n - w))),
-    "steps": share(fall=lambda i, n, w: 0.1 ** (3 * (i - w) // (n - w))),
-    "whole numbers": share(fall=lambda i, n, w: half((i - w) // (n - w))),
-    "exchanged": lambda i, n, w: half((i - w) / (n - w)) if i < w else (i + 1) / max(w, 1),
-    "steps and warm-up exchanged": lambda i, n, w: share()(i, max(w, 1), n),
-    "counts from 1": lambda i, n, w: share()(i + 1, n, w),
-    "no division by a warm-up of 0": lambda i, n, w: min((i + 1) / w, half((i - w) / (n - w))),
-    "the reverse": lambda i, n, w: share()(n - 1 - i, n, w),
-    "a percentage": lambda i, n, w: 100 * share()(i, n, w),
-    "a list": lambda i, n, w: [share()(j, n, w) for j in range(n)],
-    "no return": lambda i, n, w: None,
-    "a text": lambda i, n, w: str(share()(i, n, w)),
-    "rounded": lambda i, n, w: round(share()(i, n, w), 2),
-    "constant in the last branch": lambda i, n, w: share()(i, n, w) if i < w else 0.5,
-    "warm-up missing its branch": lambda i, n, w: (i + 1) / w if i < w else None,
-}
-
-
-def by(rule, decay=lambda d: d, free=0.0):
+def by(rule, free=0.0):
     """Two groups by a rule of (name, parameter)."""
 
     def parameter_groups(model, weight_decay):
         named = list(model.named_parameters())
         return [
-            {"params": [p for name, p in named if rule(name, p)], "weight_decay": decay(weight_decay)},
+            {"params": [p for name, p in named if rule(name, p)], "weight_decay": weight_decay},
             {"params": [p for name, p in named if not rule(name, p)], "weight_decay": free},
         ]
 
@@ -517,22 +301,6 @@ def kernel(name, p):
     return name.endswith("weight") and p.ndim > 1
 
 
-def by_linear(model, weight_decay):
-    decayed = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
-    return by(lambda name, p: id(p) in decayed)(model, weight_decay)
-
-
-def by_leaves(model, weight_decay):
-    """Modules alone: the class token and the positions belong to none."""
-    groups = []
-    for module in model.modules():
-        own = list(module.parameters(recurse=False))
-        if own and not list(module.children()):
-            decays = isinstance(module, nn.Linear | nn.Conv2d)
-            groups += [{"params": [p], "weight_decay": weight_decay * (decays and p.ndim > 1)} for p in own]
-    return groups
-
-
 def one_generator_for_both(model, weight_decay):
     named = model.named_parameters()
     return [
@@ -541,104 +309,21 @@ def one_generator_for_both(model, weight_decay):
     ]
 
 
-WRONG_GROUPS = {
-    "all": by(lambda name, p: True),
-    "none": by(lambda name, p: False),
-    "all but biases": by(lambda name, p: not name.endswith("bias")),
-    "all but biases and norms": by(lambda name, p: not name.endswith("bias") and "norm" not in name),
-    "all weights": by(lambda name, p: name.endswith("weight")),
-    "more than one axis": by(lambda name, p: p.ndim > 1),
-    "positions": by(lambda name, p: p.ndim > 1 and "cls" not in name),
-    "class token": by(lambda name, p: p.ndim > 1 and "position" not in name),
-    "exchanged": by(lambda name, p: not kernel(name, p)),
-    "two axes": by(lambda name, p: p.ndim == 2),
-    "Linear alone": by_linear,
-    "four axes": by(lambda name, p: p.ndim == 4),
-    "no head": by(lambda name, p: kernel(name, p) and not name.startswith("head")),
-    "no embedding": by(lambda name, p: kernel(name, p) and not name.startswith("embed")),
-    "no patches": by(lambda name, p: kernel(name, p) and "patches" not in name and "stem" not in name),
-    "blocks alone": by(lambda name, p: kernel(name, p) and name.startswith("blocks")),
-    "no attention": by(lambda name, p: kernel(name, p) and "attention" not in name),
-    "no mlp": by(lambda name, p: kernel(name, p) and "mlp" not in name),
-    "biases decay": by(lambda name, p: not any(part in name for part in ("norm", "cls_token", "position"))),
-    "biases decay, weights don't": by(lambda name, p: name.endswith("bias")),
-    "norms' scales decay": by(lambda name, p: name.endswith("weight") and "position" not in name),
-    "norms' shifts decay": by(
-        lambda name, p: kernel(name, p) or name.endswith(("norm.bias", "norm1.bias", "norm2.bias"))
-    ),
-    "last norm decays": by(lambda name, p: kernel(name, p) or name == "norm.weight"),
-    "head's bias decays": by(lambda name, p: kernel(name, p) or name == "head.bias"),
-    "a fixed decay": by(kernel, decay=lambda d: 0.05),
-    "torch's decay": by(kernel, decay=lambda d: 0.01),
-    "half a decay": by(kernel, decay=lambda d: d / 2),
-    "a decay of 0.01 for the rest": by(kernel, free=0.01),
-    "1 - decay": by(kernel, decay=lambda d: 1 - d),
-    "decay forgotten in the second group": lambda m, d: [
-        by(kernel)(m, d)[0],
-        {"params": by(kernel)(m, d)[1]["params"]},
-    ],
-    "decay forgotten in the first group": lambda m, d: [{"params": by(kernel)(m, d)[0]["params"]}, by(kernel)(m, d)[1]],
-    "another key": lambda m, d: [{"params": g["params"], "decay": g["weight_decay"]} for g in by(kernel)(m, d)],
-    "no key params": lambda m, d: [{"parameters": g["params"], "weight_decay": d} for g in by(kernel)(m, d)],
-    "first group alone": lambda m, d: by(kernel)(m, d)[:1],
-    "everything twice": lambda m, d: [*by(kernel)(m, d), {"params": list(m.parameters()), "weight_decay": 0.0}],
-    "norms in both": lambda m, d: [
-        {"params": [p for n, p in m.named_parameters() if n.endswith("weight")], "weight_decay": d},
-        {"params": [p for n, p in m.named_parameters() if p.ndim != 2], "weight_decay": 0.0},
-    ],
-    "names": lambda m, d: [
-        {"params": [n for n, p in m.named_parameters() if kernel(n, p)], "weight_decay": d},
-        {"params": [n for n, p in m.named_parameters() if not kernel(n, p)], "weight_decay": 0.0},
-    ],
-    "copies": lambda m, d: [g | {"params": [p.clone() for p in g["params"]]} for g in by(kernel)(m, d)],
-    "data": lambda m, d: [g | {"params": [p.data for p in g["params"]]} for g in by(kernel)(m, d)],
-    "generators": lambda m, d: [g | {"params": (p for p in g["params"])} for g in by(kernel)(m, d)],
-    "an iterator": lambda m, d: [g | {"params": iter(g["params"])} for g in by(kernel)(m, d)],
-    "filter": lambda m, d: [
-        {"params": filter(lambda p: p.ndim in (2, 4), m.parameters()), "weight_decay": d},
-        {"params": filter(lambda p: p.ndim not in (2, 4), m.parameters()), "weight_decay": 0.0},
-    ],
-    "one generator for both": one_generator_for_both,
-    "leaves alone": by_leaves,
-    "a set": lambda m, d: [g | {"params": set(g["params"])} for g in by(kernel)(m, d)],
-    "two lists": lambda m, d: [g["params"] for g in by(kernel)(m, d)],
-    "a dictionary": lambda m, d: {"decayed": by(kernel)(m, d)[0], "free": by(kernel)(m, d)[1]},
-    "an optimiser": lambda m, d: torch.optim.AdamW(by(kernel)(m, d)),
-    "no return": lambda m, d: None,
-    "a text for the decay": by(kernel, decay=str),
-    "tensors of the state": lambda m, d: [
-        {"params": [t for n, t in m.state_dict().items() if kernel(n, t)], "weight_decay": d},
-        {"params": [t for n, t in m.state_dict().items() if not kernel(n, t)], "weight_decay": 0.0},
-    ],
-    "three axes": by(lambda name, p: kernel(name, p) or p.ndim == 3),
-    "large ones": by(lambda name, p: p.numel() > 8),
-    "weight decay halved by two groups": by(lambda name, p: kernel(name, p) and "qkv" not in name),
-}
-
-
 def measured(
-    *,
     join=lambda hits, n, size: torch.cat(hits).double().mean().item(),
     before=lambda model: model.eval(),
-    after=lambda model: model.train(),
     answer=lambda logits: logits.argmax(1),
     cut=lambda x, size: x.split(size),
-    cut_labels=None,
-    guard=torch.no_grad,
 ):
     def accuracy(model, images, labels, batch_size):
         before(model)
-        with guard():
-            batches = zip(cut(images, batch_size), (cut_labels or cut)(labels, batch_size), strict=False)
+        with torch.no_grad():
+            batches = zip(cut(images, batch_size), cut(labels, batch_size), strict=True)
             hits = [answer(model(x)) == y for x, y in batches]
-        after(model)
+        model.train()
         return join(hits, len(images), batch_size)
 
     return accuracy
-
-
-def means(hits):
-    return [hit.double().mean().item() for hit in hits]
 
 
 def right_reset(model, images, labels, batch_size):
@@ -649,30 +334,6 @@ def right_reset(model, images, labels, batch_size):
             right += (model(x).argmax(1) == y).sum().item()
     model.train()
     return right / len(images)
-
-
-def balanced(model, images, labels, batch_size):
-    model.eval()
-    with torch.no_grad():
-        found = torch.cat([model(x).argmax(1) for x in images.split(batch_size)])
-    model.train()
-    return torch.stack([(found[labels == k] == k).double().mean() for k in labels.unique()]).mean()
-
-
-def by_probability(model, images, labels, batch_size):
-    model.eval()
-    with torch.no_grad():
-        p = torch.cat([model(x).softmax(1) for x in images.split(batch_size)])
-    model.train()
-    return p.gather(1, labels[:, None]).mean().item()
-
-
-def two_best(model, images, labels, batch_size):
-    model.eval()
-    with torch.no_grad():
-        best = torch.cat([model(x).topk(2).indices for x in images.split(batch_size)])
-    model.train()
-    return (best == labels[:, None]).any(1).double().mean().item()
 
 
 def thawed_all(model, images, labels, batch_size):
@@ -686,21 +347,6 @@ def darkens(model, images, labels, batch_size):
     return accuracy_by_sum(model, images + 1, labels, batch_size)
 
 
-def frozen_for_good(model, images, labels, batch_size):
-    model.requires_grad_(False)
-    return accuracy_by_sum(model, images, labels, batch_size)
-
-
-def eval_too_late(model, images, labels, batch_size):
-    with torch.no_grad():
-        hits = [
-            model(x).argmax(1) == y for x, y in zip(images.split(batch_size), labels.split(batch_size), strict=True)
-        ]
-    model.eval()
-    model.train()
-    return torch.cat(hits).double().mean()
-
-
 def train_in_the_loop(model, images, labels, batch_size):
     model.eval()
     right = 0
@@ -709,87 +355,6 @@ def train_in_the_loop(model, images, labels, batch_size):
             right += (model(x).argmax(1) == y).sum().item()
             model.train()
     return right / len(images)
-
-
-def returns_in_the_loop(model, images, labels, batch_size):
-    model.eval()
-    right = 0
-    with torch.no_grad():
-        for x, y in zip(images.split(batch_size), labels.split(batch_size), strict=True):
-            right += (model(x).argmax(1) == y).sum().item()
-            model.train()
-            return right / len(images)
-
-
-def asks_twice(model, images, labels, batch_size):
-    """In evaluation mode first, then in training mode: the second answers count."""
-    model.eval()
-    with torch.no_grad():
-        model(images[:batch_size])
-    return eval_too_late(model, images, labels, batch_size)
-
-
-WRONG_ACCURACY = {
-    "mean of batches": measured(join=lambda hits, n, size: sum(means(hits)) / len(hits)),
-    "training mode": measured(before=lambda model: model.train()),
-    "eval forgotten": measured(before=lambda model: None),
-    "left in eval": measured(after=lambda model: None),
-    "eval too late": eval_too_late,
-    "train in the loop": train_in_the_loop,
-    "returns in the loop": returns_in_the_loop,
-    "eval of a part": measured(before=lambda model: model[4].eval()),
-    "last batch left out": measured(
-        join=lambda hits, n, size: torch.cat([h for h in hits if len(h) == size] or [torch.zeros(1)]).double().mean()
-    ),
-    "last batch left out, divided by n": measured(
-        join=lambda hits, n, size: sum(int(h.sum()) for h in hits if len(h) == size) / n
-    ),
-    "count": measured(join=lambda hits, n, size: torch.cat(hits).sum().item()),
-    "last batch": measured(join=lambda hits, n, size: means(hits)[-1]),
-    "first batch": measured(join=lambda hits, n, size: means(hits)[0]),
-    "right reset": right_reset,
-    "by batches": measured(join=lambda hits, n, size: torch.cat(hits).sum().item() / len(hits)),
-    "by full batches": measured(join=lambda hits, n, size: torch.cat(hits).sum().item() / (len(hits) * size)),
-    "by batch size": measured(join=lambda hits, n, size: torch.cat(hits).sum().item() / size),
-    "percentage": measured(join=lambda hits, n, size: 100 * torch.cat(hits).double().mean().item()),
-    "wrong answers": measured(join=lambda hits, n, size: 1 - torch.cat(hits).double().mean().item()),
-    "whole division": measured(join=lambda hits, n, size: torch.cat(hits).sum().item() // n),
-    "n - 1": measured(join=lambda hits, n, size: torch.cat(hits).sum().item() / (n - 1)),
-    "sum of means": measured(join=lambda hits, n, size: sum(means(hits))),
-    "rounded": measured(join=lambda hits, n, size: round(torch.cat(hits).double().mean().item(), 1)),
-    "best batch": measured(join=lambda hits, n, size: max(means(hits))),
-    "list of batches": measured(join=lambda hits, n, size: means(hits)),
-    "hits": measured(join=lambda hits, n, size: torch.cat(hits)),
-    "argmin": measured(answer=lambda logits: logits.argmin(1)),
-    "argmax over images": measured(answer=lambda logits: logits.argmax(0)),
-    "argmax over all": measured(answer=lambda logits: logits.argmax()),
-    "always class 0": measured(answer=lambda logits: torch.zeros(len(logits)).long()),
-    "rounded logits": measured(answer=lambda logits: logits[:, 0].round()),
-    "max for argmax": measured(answer=lambda logits: logits.max(1).values),
-    "all at once": measured(cut=lambda x, size: [x]),
-    "one by one": measured(cut=lambda x, size: x.split(1)),
-    "twice as large batches": measured(cut=lambda x, size: x.split(2 * size)),
-    "equal chunks": measured(cut=lambda x, size: x.chunk(size)),
-    "first labels for all": measured(cut_labels=lambda y, size: [y[: len(x)] for x in y.split(size)]),
-    "labels reversed": measured(cut_labels=lambda y, size: y.flip(0).split(size)),
-    "images reversed": measured(cut=lambda x, size: x.split(size)[::-1], cut_labels=lambda y, size: y.split(size)),
-    "every batch_size-th image": measured(cut=lambda x, size: [x[::size]]),
-    "one image too many": measured(cut=lambda x, size: [x[i : i + size + 1] for i in range(0, len(x), size)]),
-    "gradients kept": measured(guard=torch.enable_grad),
-    "gradients kept, detached": measured(guard=torch.enable_grad, answer=lambda logits: logits.detach().argmax(1)),
-    "frozen for good": frozen_for_good,
-    "balanced": balanced,
-    "by probability": by_probability,
-    "two best": two_best,
-    "no return": lambda *a: None,
-    "a text": lambda *a: f"{accuracy_by_sum(*a):.1%}",
-    "loss": lambda model, x, y, size: F.cross_entropy(model.eval()(x), y).item(),
-    "dropped short batches in a loop": measured(
-        cut=lambda x, size: [x[i : i + size] for i in range(0, len(x) - size + 1, size)]
-    ),
-    "thawed all": thawed_all,
-    "images in place": darkens,
-}
 
 
 class Loop:
@@ -847,23 +412,14 @@ class Loop:
             group["lr"] = lr
 
 
-def new_optimizer(s, epoch):
-    s.optimizer = s.make(s)
-
-
-def compounding(s, lr):
-    for group in s.optimizer.param_groups:
-        group["lr"] *= lr / s.rate
-
-
 def scheduled(step_of):
     return lambda s, epoch, i, step: train.schedule(
         min(step_of(s, epoch, i, step), s.an_epoch * len(s.orders)), steps=s.an_epoch * len(s.orders), warmup=s.warmup
     )
 
 
-def adam(kind=torch.optim.AdamW, **settings):
-    return lambda s: kind(s.model.parameters(), lr=s.rate, **{"weight_decay": 0.05} | settings)
+def adam(**settings):
+    return lambda s: torch.optim.AdamW(s.model.parameters(), lr=s.rate, **{"weight_decay": 0.05} | settings)
 
 
 def each_clipped(s):
@@ -875,357 +431,172 @@ def a_mean_an_epoch(s, losses):
     return [sum(losses[i : i + s.an_epoch]) / s.an_epoch for i in range(0, len(losses), s.an_epoch)]
 
 
-def without_kernels(s):
-    free = [p for p in s.model.parameters() if p.ndim == 1]
-    decayed = [p for p in s.model.parameters() if p.ndim > 1]
-    return torch.optim.AdamW([{"params": decayed}, {"params": free, "weight_decay": 0.0}], lr=s.rate, weight_decay=0.05)
+def answered(question, *answers):
+    """A wrong work for each answer to a question."""
+    return [Wrong(f"{question}: {x}", lambda x=x: NUMBERS | {question: x}) for x in answers]
 
 
-WRONG_FIT = {
-    "no zero_grad": Loop(steps=("rate", "loss", "back", "clip", "step")),
-    "zero_grad after backward": Loop(steps=("rate", "loss", "back", "zero", "clip", "step")),
-    "zero_grad between clip and step": Loop(steps=("rate", "loss", "back", "clip", "zero", "step")),
-    "zero_grad once an epoch": Loop(
-        steps=("rate", "loss", "back", "clip", "step"), begin=lambda s, epoch: s.optimizer.zero_grad()
+def without_decay_where_frozen(model, weight_decay):
+    groups = groups_by_module(model, weight_decay)
+    for group in groups:
+        group["params"] = [p for p in group["params"] if p.requires_grad]
+    frozen = [p for p in model.parameters() if not p.requires_grad]
+    return [*groups, {"params": frozen, "weight_decay": 0.0}]
+
+
+def groups_of_the_first_model(model, weight_decay, kept={}):  # noqa: B006
+    return kept.setdefault(weight_decay, groups_by_module(model, weight_decay))
+
+
+NO_DECAY = ("bias", "cls_token", "position", "norm.weight", "norm1.weight", "norm2.weight")
+
+
+def in_equal_parts(x, size):
+    return x.chunk(-(-len(x) // size))
+
+
+def top_alone(model):
+    model.training = False
+
+
+def accuracy_without_a_last_image(model, images, labels, batch_size):
+    """Wrong where one image is left for the last batch."""
+    model.eval()
+    hits = 0
+    with torch.no_grad():
+        for i in range(0, len(images) - 1, batch_size):
+            hits += int((model(images[i : i + batch_size]).argmax(1) == labels[i : i + batch_size]).sum())
+    model.train()
+    return hits / len(images)
+
+
+def without_gradients(model, *arguments):
+    share = accuracy_by_sum(model, *arguments)
+    model.zero_grad()
+    return share
+
+
+def fit_and_freeze(model, *arguments):
+    losses = fit_by_scheduler(model, *arguments)
+    model.requires_grad_(False)
+    return losses
+
+
+def always_at_the_limit(s):
+    """Gradients that are short get the length ``clip``, too."""
+    length = torch.cat([p.grad.flatten() for p in s.model.parameters()]).norm()
+    for parameter in s.model.parameters():
+        parameter.grad *= s.clip / length
+
+
+RIGHT = {
+    "training_numbers": (
+        lambda: NUMBERS,
+        lambda: NUMBERS | {"loss": torch.tensor(1.2), "target": np.array([0.85, 0.05, 0.05, 0.05]), "pixels": (0, 1)},
+        lambda: NUMBERS | {"clipped": torch.tensor([6.0, 8.0]) / 2, "average": np.float32(1.9), "weight": 2 - 0.2},
     ),
-    "step before backward": Loop(steps=("rate", "loss", "step", "zero", "back", "clip")),
-    "no backward": Loop(steps=("rate", "loss", "zero", "clip", "step")),
-    "no step": Loop(steps=("rate", "loss", "zero", "back", "clip")),
-    "two steps": Loop(steps=("rate", "loss", "zero", "back", "clip", "step", "step")),
-    "rate after the step": Loop(steps=("loss", "zero", "back", "clip", "step", "rate")),
-    "rate never set": Loop(steps=("loss", "zero", "back", "clip", "step")),
-    "clip before backward": Loop(steps=("rate", "loss", "zero", "clip", "back", "step")),
-    "clip after the step": Loop(steps=("rate", "loss", "zero", "back", "step", "clip")),
-    "no clip": Loop(steps=("rate", "loss", "zero", "back", "step")),
-    "clip twice": Loop(shorten=lambda s: nn.utils.clip_grad_norm_(s.model.parameters(), s.clip / 2)),
-    "clip at 1": Loop(shorten=lambda s: nn.utils.clip_grad_norm_(s.model.parameters(), 1.0)),
-    "clip by value": Loop(shorten=lambda s: nn.utils.clip_grad_value_(s.model.parameters(), s.clip)),
-    "each clipped": Loop(shorten=each_clipped),
-    "clip by the largest": Loop(
-        shorten=lambda s: nn.utils.clip_grad_norm_(s.model.parameters(), s.clip, norm_type=math.inf)
-    ),
-    "clip of the last layer": Loop(shorten=lambda s: nn.utils.clip_grad_norm_(list(s.model.parameters())[-2:], s.clip)),
-    "eval mode": Loop(mode=lambda s: s.model.eval()),
-    "mode as it was": Loop(mode=lambda s: None),
-    "train mode from the second epoch on": Loop(mode=lambda s: None, begin=lambda s, e: s.model.train(e > 0)),
-    "eval from the second epoch on": Loop(begin=lambda s, e: s.model.train(e == 0)),
-    "softmax twice": Loop(loss=lambda s, x, y: F.cross_entropy(s.model(x).softmax(1), y, label_smoothing=0.1)),
-    "no smoothing": Loop(loss=lambda s, x, y: F.cross_entropy(s.model(x), y)),
-    "smoothing of 0.2": Loop(loss=lambda s, x, y: F.cross_entropy(s.model(x), y, label_smoothing=0.2)),
-    "sum for mean": Loop(loss=lambda s, x, y: F.cross_entropy(s.model(x), y, label_smoothing=0.1, reduction="sum")),
-    "loss divided by the batch": Loop(
-        loss=lambda s, x, y: F.cross_entropy(s.model(x), y, label_smoothing=0.1) / len(x)
-    ),
-    "n // batch": Loop(count=lambda s: len(s.images) // s.size),
-    "n // batch + 1": Loop(count=lambda s: len(s.images) // s.size + 1),
-    "steps of images": Loop(
-        share=lambda s, e, i, step: train.schedule(step, steps=len(s.images) * len(s.orders), warmup=s.warmup)
-    ),
-    "new optimiser an epoch": Loop(begin=new_optimizer),
-    "warm-up in epochs": Loop(
-        share=lambda s, e, i, step: train.schedule(
-            step, steps=s.an_epoch * max(len(s.orders), s.warmup + 1), warmup=s.warmup * s.an_epoch
-        )
-    ),
-    "counts epochs": Loop(share=lambda s, e, i, step: train.schedule(e, steps=len(s.orders), warmup=1)),
-    "rate once an epoch": Loop(share=scheduled(lambda s, e, i, step: e * s.an_epoch)),
-    "restarts": Loop(share=scheduled(lambda s, e, i, step: i)),
-    "the epoch for the step": Loop(share=scheduled(lambda s, e, i, step: e)),
-    "counts from 1": Loop(share=scheduled(lambda s, e, i, step: step + 1)),
-    "counts images": Loop(share=scheduled(lambda s, e, i, step: step * s.size)),
-    "e + i": Loop(share=scheduled(lambda s, e, i, step: e + i)),
-    "constant": Loop(share=lambda s, e, i, step: 1.0),
-    "no warm-up": Loop(share=lambda s, e, i, step: train.schedule(step, steps=s.an_epoch * len(s.orders), warmup=0)),
-    "warm-up without cosine": Loop(share=lambda s, e, i, step: min(1.0, (step + 1) / s.warmup)),
-    "rate compounds": Loop(set=compounding),
-    "share for rate": Loop(set=lambda s, lr: Loop.set(s, lr / s.rate)),
-    "rate in another place": Loop(set=lambda s, lr: setattr(s.optimizer, "lr", lr)),
-    "rate in the defaults": Loop(set=lambda s, lr: s.optimizer.defaults.update(lr=lr)),
-    "adam": Loop(make=adam(torch.optim.Adam)),
-    "sgd": Loop(make=adam(torch.optim.SGD)),
-    "decay of torch": Loop(make=lambda s: torch.optim.AdamW(s.model.parameters(), lr=s.rate)),
-    "no decay": Loop(make=adam(weight_decay=0.0)),
-    "decay of 0.5": Loop(make=adam(weight_decay=0.5)),
-    "decay of kernels alone": Loop(make=without_kernels),
-    "other betas": Loop(make=adam(betas=(0.9, 0.95))),
-    "amsgrad": Loop(make=adam(amsgrad=True)),
-    "last layer alone": Loop(
-        make=lambda s: torch.optim.AdamW(list(s.model.parameters())[-2:], lr=s.rate, weight_decay=0.05)
-    ),
-    "in order": Loop(order=lambda s: [order.sort().values for order in s.orders]),
-    "same order": Loop(order=lambda s: [s.orders[0]] * len(s.orders)),
-    "last order": Loop(order=lambda s: [s.orders[-1]] * len(s.orders)),
-    "orders backwards": Loop(order=lambda s: s.orders[::-1]),
-    "order inverted": Loop(order=lambda s: [order.argsort() for order in s.orders]),
-    "another shuffle": Loop(order=lambda s: [torch.randperm(len(order)) for order in s.orders]),
-    "first epoch alone": Loop(order=lambda s: s.orders[:1]),
-    "one epoch too few": Loop(order=lambda s: s.orders[:-1]),
-    "last batch left out": Loop(cut=lambda s, order: [rows for rows in order.split(s.size) if len(rows) == s.size]),
-    "last batch left out, and counted out": Loop(
-        cut=lambda s, order: [rows for rows in order.split(s.size) if len(rows) == s.size],
-        count=lambda s: len(s.images) // s.size,
-    ),
-    "chunks": Loop(cut=lambda s, order: order.chunk(s.size)),
-    "one by one": Loop(cut=lambda s, order: order.split(1), count=lambda s: len(s.images)),
-    "whole epochs": Loop(cut=lambda s, order: [order], count=lambda s: 1),
-    "first batch alone": Loop(cut=lambda s, order: [order[: s.size]] * s.an_epoch),
-    "labels not permuted": Loop(
-        order=lambda s: [list(zip(o.split(s.size), torch.arange(len(o)).split(s.size), strict=True)) for o in s.orders],
-        cut=lambda s, order: order,
-        batch=lambda s, rows: (s.images[rows[0]], s.labels[rows[1]]),
-    ),
-    "images not permuted": Loop(
-        order=lambda s: [list(zip(o.split(s.size), torch.arange(len(o)).split(s.size), strict=True)) for o in s.orders],
-        cut=lambda s, order: order,
-        batch=lambda s, rows: (s.images[rows[1]], s.labels[rows[0]]),
-    ),
-    "first labels": Loop(batch=lambda s, rows: (s.images[rows], s.labels[: len(rows)])),
-    "labels as they are": Loop(batch=lambda s, rows: (s.images[rows], s.labels)),
-    "tensors with their graph": Loop(keep=lambda s, loss, rows: loss),
-    "loss times images": Loop(keep=lambda s, loss, rows: loss.item() * len(rows)),
-    "loss after the step": Loop(keep=lambda s, loss, rows: s.loss(s, *s.batch(s, rows)).item()),
-    "rounded losses": Loop(keep=lambda s, loss, rows: round(loss.item(), 2)),
-    "plain losses kept": Loop(
-        keep=lambda s, loss, rows: F.cross_entropy(s.model(s.images[rows]), s.labels[rows]).item()
-    ),
-    "a loss an epoch": Loop(end=a_mean_an_epoch),
-    "last loss": Loop(end=lambda s, losses: losses[-1]),
-    "mean loss": Loop(end=lambda s, losses: sum(losses) / len(losses)),
-    "running mean": Loop(end=lambda s, losses: [sum(losses[: i + 1]) / (i + 1) for i in range(len(losses))]),
-    "the model": Loop(end=lambda s, losses: s.model),
-    "no return": Loop(end=lambda s, losses: None),
-    "a stacked graph": Loop(keep=lambda s, loss, rows: loss, end=lambda s, losses: torch.stack(losses)),
-    "a rate of its own": lambda *a: fit_by_groups(*a[:5], 0.05, *a[6:]),
+    "smoothed_cross_entropy": (loss_by_target, loss_by_mix, loss_by_loops, loss_by_nll, loss_by_einsum, loss_by_vmap),
+    "schedule": (schedule_by_numpy, schedule_by_sine, schedule_by_torch, schedule_in_one_line, schedule_by_tensor),
+    "parameter_groups": (groups_by_module, groups_one_each, groups_bare, groups_in_a_tuple, groups_with_names),
+    "accuracy": (accuracy_by_sum, accuracy_at_once, accuracy_by_loader, accuracy_by_frozen_parameters),
+    "fit": (fit_by_scheduler, fit_by_hand, fit_by_groups, lambda *a: np.array(fit_by_scheduler(*a))),
 }
 
-BY_LABEL = {
-    "training_numbers": {
-        f"{key}: {value}": (lambda key=key, value=value: NUMBERS | {key: value})
-        for key, values in {
-            "loss": [1.099, 0.523, 0.3, 0.693, -1.204, 1.61, 2.3, 1.1, 0.7, 3, "1.20"],
-            "target": [
-                [0.8, 0.0667, 0.0667, 0.0667],
-                [0.8, 0.05, 0.05, 0.05],
-                [0.8, 0.2, 0.2, 0.2],
-                [1, 0, 0, 0],
-                [0.05, 0.85, 0.05, 0.05],
-                [0.25, 0.25, 0.25, 0.25],
-                [0.95, 0.05, 0.05, 0.05],
-                [0.85, 0.05],
-                0.85,
-                [0.2, 0.2, 0.2, 0.2],
-            ],
-            "weight": [1.5, 1.6, 1.9, 0.9, 1.4, 2.2, 2.0, 1.0, -2, 1.95, 0.5, 1.7],
-            "clipped": [[5, 5], [0.6, 0.8], [6, 8], [4, 3], [1, 3], [2.5, 2.5], [30, 40], 5, [12, 16]],
-            "average": [1.1, 1.5, 2.8, 1.0, 0.9, 1.0, 1.8, 2.0],
-            "pixels": [
-                [-1, 1],
-                [15, 31],
-                [0, 0.866],
-                [0.5, 1],
-                [0, 0.5],
-                [1, 0],
-                [8, 16],
-                [0, 2],
-                [-0.5, 0.5],
-                [7.5, 15.5],
-            ],
-        }.items()
-        for value in values
-    },
-    "smoothed_cross_entropy": WRONG_LOSS,
-    "schedule": WRONG_SCHEDULE,
-    "parameter_groups": WRONG_GROUPS,
-    "accuracy": WRONG_ACCURACY,
-    "fit": WRONG_FIT,
-}
-
-
-# What the check calls the mistake of a wrong submission; one that isn't listed must not be given a name.
-NAMES = {
-    "training_numbers": {
-        "loss: 0.523": "a logarithm to the base 10",
-        "loss: 0.3": "a probability in place of its loss",
-        "loss: 0.693": "the first class in place of the true one",
-        "target: [0.8, 0.0667, 0.0667, 0.0667]": "the smoothed share spread over the other classes alone",
-        "target: [0.8, 0.05, 0.05, 0.05]": "a target that does not sum to 1",
-        "target: [0.8, 0.2, 0.2, 0.2]": "ε for each of the other classes",
-        "weight: 1.5": "plain gradient descent",
-        "weight: 1.9": "one of the two changes alone",
-        "weight: 0.9": "a decay without the rate",
-        "clipped: [5, 5]": "a gradient clipped number by number",
-        "clipped: [0.6, 0.8]": "a gradient shortened to 1",
-        "average: 1.1": "an average that forgets at once",
-        "pixels: [-1, 1]": "test pixels normalised by their own statistics",
-        "pixels: [15, 31]": "pixels normalised before they are scaled",
-        "pixels: [0, 0.866]": "a standard deviation divided by n - 1",
-        "pixels: [0.5, 1]": "pixels that are scaled, but not normalised",
-    },
-    "smoothed_cross_entropy": {
-        "softmax twice": "a softmax taken twice",
-        "K - 1": "the smoothed share spread over the other classes alone",
-        "not 1": "a target that does not sum to 1",
-        "eps each": "ε for every class",
-        "eps and 1 - eps exchanged": "ε and 1 - ε exchanged",
-        "no smoothing": "no smoothing",
-        "a fixed 0.1": "a smoothing of 0.1, whatever epsilon is",
-        "hot + eps / K": "a target that sums to more than 1",
-        "sum": "a sum over the images",
-        "mean over all": "a mean over the classes, too",
-        "divided by B twice": "a division by the batch, twice",
-        "no minus": "a missing minus",
-        "over the images": "a softmax over the images",
-        "probabilities": "probabilities without their logarithm",
-        "logits": "logits in place of logarithms of probabilities",
-        "log of softmax": "a logarithm of zero",
-        "exp over sum": "an overflow",
-        "the largest of all subtracted": "an overflow",
-        "base 10": "a logarithm to the base 10",
-        "base 2": "a logarithm to the base 2",
-        "kl": "a Kullback-Leibler divergence",
-        "binary": "a binary cross-entropy",
-        "true class alone": "the true class alone",
-        "weights of eps": "ε for every class",
-    },
-    "schedule": {
-        "warm-up from 0": "a warm-up that begins at 0",
-        "warm-up from 0 to 1": "a warm-up that begins at 0 and ends at 1",
-        "warm-up over w + 1": "a warm-up that does not reach 1",
-        "no warm-up": "a warm-up missing",
-        "a warm-up at the peak": "a peak from the first step on",
-        "a warm-up at 1 / w": "a warm-up that does not grow",
-        "a warm-up of a cosine": "a warm-up along a cosine",
-        "warm-up over steps": "a warm-up that is divided by all steps",
-        "a warm-up squared": "a warm-up along a curve",
-        "warm-up in whole numbers": "a whole division in the warm-up",
-        "warm-up times cosine": "a warm-up multiplied into a cosine",
-        "the smaller of both": "the smaller one of warm-up and cosine",
-        "the peak stays": "a rate that stays at its peak",
-        "a jump": "a cosine that jumps",
-        "too slow": "a cosine that never reaches its end",
-        "a step late": "a cosine that comes a step late",
-        "a step early": "a cosine that comes a step early",
-        "ends early": "a cosine that ends one step early",
-        "ends late": "a cosine that ends a step late",
-        "a whole cosine": "a whole cosine",
-        "a quarter": "a quarter of a cosine",
-        "from 1 to -1": "a cosine from 1 to -1",
-        "cut at 0": "a cosine that is cut off at 0",
-        "not halved": "a cosine that is not halved",
-        "halved, no 1": "a cosine without the 1 in front",
-        "brackets": "a bracket that is missing",
-        "a straight line": "a straight line down",
-        "a straight line from the start": "a straight line from the first step",
-        "degrees": "a cosine in degrees",
-        "no π": "a cosine without π",
-        "a sine": "a sine",
-        "minus": "a cosine that rises",
-        "a floor": "a share that falls to more than 0",
-        "whole numbers": "a rate that stays at its peak",
-        "counts from 1": "steps counted from 1",
-        "the reverse": "the steps in the reverse order",
-        "a percentage": "a percentage",
-        "rounded": "shares rounded to two decimals",
-    },
-    "parameter_groups": {
-        "all": "a decay on everything",
-        "none": "a decay on nothing",
-        "all but biases": "a decay on norms, the class token and positions",
-        "all but biases and norms": "a decay on the class token and the positions",
-        "all weights": "a decay on the norms' scales",
-        "more than one axis": "a decay on the class token and the positions",
-        "positions": "a decay on the positions",
-        "class token": "a decay on the class token",
-        "exchanged": "the two groups exchanged",
-        "two axes": "kernels of convolutions left out",
-        "Linear alone": "kernels of convolutions left out",
-        "no head": "a head that is left out",
-        "no patches": "kernels of convolutions left out",
-        "biases decay": "a decay on biases",
-        "norms' scales decay": "a decay on the norms' scales",
-        "three axes": "a decay on the class token and the positions",
-    },
-    "accuracy": {
-        "mean of batches": "a mean of the batches' accuracies",
-        "training mode": "a model asked in training mode",
-        "eval forgotten": "a model asked in training mode",
-        "left in eval": "a model left in evaluation mode",
-        "eval too late": "a model asked in training mode",
-        "last batch left out, divided by n": "the last batch left out of the right answers",
-        "count": "the number of right answers",
-        "last batch": "the accuracy of the last batch",
-        "first batch": "the accuracy of the first batch",
-        "right reset": "the right answers of the last batch alone",
-        "by batches": "the right answers divided by the number of batches",
-        "by full batches": "a division by full batches",
-        "by batch size": "the right answers divided by the batch size",
-        "percentage": "a percentage",
-        "wrong answers": "the share of wrong answers",
-        "whole division": "a share of 0",
-        "n - 1": "a division by one image too few",
-        "sum of means": "a sum of the batches' accuracies",
-        "best batch": "the best batch's accuracy",
-        "argmin": "the smallest logit",
-        "argmax over all": "a share of 0",
-        "max for argmax": "a share of 0",
-        "all at once": "images that come all at once",
-        "one by one": "images that come one by one",
-        "gradients kept": "gradients that are kept",
-        "gradients kept, detached": "gradients that are kept",
-        "dropped short batches in a loop": "the last batch left out",
-    },
-    "fit": {
-        "no zero_grad": "zero_grad forgotten",
-        "zero_grad after backward": "steps that change nothing",
-        "zero_grad between clip and step": "steps that change nothing",
-        "no backward": "steps that change nothing",
-        "no step": "steps that change nothing",
-        "two steps": "two steps for each batch",
-        "rate after the step": "a rate that is set after the step",
-        "rate never set": "a constant rate",
-        "clip before backward": "clipping in the wrong place, or none",
-        "clip after the step": "clipping in the wrong place, or none",
-        "no clip": "clipping in the wrong place, or none",
-        "clip at 1": "clipping at another norm than `clip`",
-        "clip by value": "gradients clipped number by number",
-        "each clipped": "each tensor's gradient clipped by itself",
-        "eval mode": "a model that is not in training mode",
-        "mode as it was": "a model that is not in training mode",
-        "softmax twice": "a softmax taken twice",
-        "no smoothing": "the smoothing forgotten",
-        "sum for mean": "a sum over the batch",
-        "n // batch": "a schedule that is too short",
-        "n // batch + 1": "a schedule that is too long",
-        "steps of images": "steps counted in images",
-        "new optimiser an epoch": "a new optimiser in every epoch",
-        "warm-up in epochs": "a warm-up counted in epochs",
-        "counts epochs": "a schedule that counts epochs",
-        "rate once an epoch": "a rate that changes once an epoch",
-        "restarts": "a schedule that restarts with every epoch",
-        "the epoch for the step": "the epoch's number in place of the step's",
-        "counts from 1": "steps counted from 1",
-        "constant": "a constant rate",
-        "no warm-up": "no warm-up",
-        "warm-up without cosine": "a warm-up without the cosine",
-        "rate compounds": "a rate that compounds",
-        "share for rate": "the share in place of the rate",
-        "rate in another place": "a constant rate",
-        "rate in the defaults": "a constant rate",
-        "adam": "Adam in place of AdamW",
-        "sgd": "plain gradient descent",
-        "decay of torch": "AdamW's own weight decay",
-        "no decay": "no weight decay",
-        "in order": "images that are not shuffled",
-        "same order": "the same order in every epoch",
-        "orders backwards": "the epochs' orders in reverse",
-        "order inverted": "orders taken the other way round",
-        "first epoch alone": "the first epoch alone",
-        "one epoch too few": "the last epoch left out",
-        "last batch left out, and counted out": "the smaller last batch left out",
-        "one by one": "batches of one image",
-        "whole epochs": "whole epochs in one batch",
-        "first batch alone": "the first batch in every step",
-        "labels not permuted": "labels that are not shuffled along",
-        "first labels": "the first labels in every batch",
-    },
+WRONG = {
+    "training_numbers": [
+        *answered("loss", 1.099, -1.204, "1.20"),
+        *answered("target", [1, 0, 0, 0], [0.85, 0.05], 0.85),
+        *answered("clipped", [6, 8], 5),
+        *answered("pixels", [0, 0.866], [8, 16]),
+        Wrong("one change", lambda: NUMBERS | {"weight": 1.9}, "one of the two changes alone", "in place of AdamW"),
+        Wrong(
+            "class 1 as the first", lambda: NUMBERS | {"loss": 0.693}, "classes count from 0", "the largest logit in"
+        ),
+    ],
+    "smoothed_cross_entropy": [
+        Wrong("torch's own", loss_by_torch, "write the loss out"),
+        Wrong("ε and 1 - ε", loss(target=lambda hot, eps, K: eps * hot + (1 - eps) / K), "your loss has the target"),
+        Wrong("no 1 - ε", loss(target=lambda hot, eps, K: hot + eps / K), "sums to more than 1"),
+        Wrong("base 2", loss(cost=lambda z: -z.log_softmax(1) / math.log(2)), "the right gradient, times 1.443"),
+        Wrong("the divergence", kl_divergence, "only a constant is added"),
+        Wrong("columns for rows", columns_for_rows),
+        Wrong("a clamp", loss(cost=lambda z: -z.softmax(1).clamp(min=1e-7).log()), "logits up to hundreds"),
+        Wrong("a float", lambda z, y, eps: loss_by_target(z, y, eps).item(), "without .item()"),
+        Wrong("detached", lambda z, y, eps: loss_by_target(z.detach(), y, eps), "gradient"),
+        Wrong(
+            "in place",
+            lambda z, y, eps: loss_by_target(z.sub_(z.detach().amax(1, keepdim=True)), y, eps),
+        ),
+        Wrong(
+            "half precision",
+            lambda z, y, eps: loss_by_mix(z.bfloat16(), y, eps).float(),
+            "near the right ones",
+            "Add the same number",
+        ),
+        Wrong("rounded", lambda *a: (loss_by_mix(*a) * 1e4).round() / 1e4, "rounded on its way", "true class"),
+    ],
+    "schedule": [
+        Wrong("warm-up over steps", share(rise=lambda i, n, w: (i + 1) / n), "Only a part is wrong: indices 0 to 3"),
+        Wrong("a whole cosine", share(fall=lambda i, n, w: half(2 * (i - w) / (n - w))), "Only a part is wrong"),
+        Wrong("no π", share(fall=lambda i, n, w: 0.5 * (1 + math.cos((i - w) / (n - w)))), "indices 5 to 10"),
+        Wrong("the smaller of both", lambda i, n, w: min((i + 1) / max(w, 1), half(i / n))),
+        Wrong("a percentage", lambda i, n, w: 100 * share()(i, n, w), "100 times the right one"),
+        Wrong("no warm-up of 0", lambda i, n, w: min((i + 1) / w, half((i - w) / (n - w))), "warmup=0"),
+        Wrong("two steps at least", lambda i, n, w: share()(i, max(n, 2), w), "steps=1, warmup=0"),
+        Wrong("16 at most", lambda i, n, w: share()(i, n, min(w, 16)), "steps=200, warmup=120"),
+        Wrong("another end", lambda i, n, w: share()(i, n, w) if i < n else 0.5, "share[10] is 0.5"),
+        Wrong("rounded", lambda *a: round(share()(*a), 5), "is 0.93301, expected 0.9330127"),
+        Wrong("the package's", lambda i, n, w: train.schedule(i, steps=n, warmup=w), "the package's own schedule"),
+        Wrong("no return", lambda i, n, w: None, "is the return missing?"),
+    ],
+    "parameter_groups": [
+        Wrong("the class token decays", by(lambda name, p: p.ndim > 1 and "position" not in name), "cls_token"),
+        Wrong("nothing decays", by(lambda name, p: False), "These should decay, and don't"),
+        Wrong("exchanged", by(lambda name, p: not kernel(name, p)), "or the other way round"),
+        Wrong(
+            "norms by name", by(lambda name, p: not name.endswith(NO_DECAY)), "These decay, and shouldn't: bn.weight"
+        ),
+        Wrong("a little decay", by(kernel, free=1e-6), "There are decays of 1e-06."),
+        Wrong("one generator for both", one_generator_for_both, "is in no group"),
+        Wrong("frozen ones without", without_decay_where_frozen, "and don't: stem.weight.", "other way round"),
+        Wrong("copies", lambda m, d: [g | {"params": [p.clone() for p in g["params"]]} for g in by(kernel)(m, d)]),
+        Wrong("generators", lambda m, d: [g | {"params": (p for p in g["params"])} for g in by(kernel)(m, d)]),
+        Wrong("the first model's", groups_of_the_first_model, "which is not a parameter of the model"),
+        Wrong("evaluation mode", lambda m, d: by(kernel)(m.eval(), d), "model.training afterwards is False"),
+        Wrong(
+            "cleared", lambda m, d: (m.zero_grad(), by(kernel)(m, d))[1], "gradients afterwards is different, or none"
+        ),
+        Wrong("the package's", lambda *a: train.parameter_groups(*a), "the package's own parameter_groups"),
+    ],
+    "accuracy": [
+        Wrong("train in the loop", train_in_the_loop, "from the second batch on"),
+        Wrong("eval of the top", measured(before=top_alone), "set for the top alone"),
+        Wrong("full batches", measured(cut=lambda x, n: [x[i : i + n] for i in range(0, len(x) - n + 1, n)])),
+        Wrong("right reset", right_reset, "images as right, and"),
+        Wrong("rounded", lambda *a: round(accuracy_by_sum(*a), 4), "it is rounded, or", "It looks like"),
+        Wrong("a percentage", measured(join=lambda h, n, _: 100 * torch.cat(h).sum().item() / n), "from 0 to 1"),
+        Wrong("max for argmax", measured(answer=lambda logits: logits.max(1).values), "a share of 0"),
+        Wrong("sigmoid", measured(answer=lambda logits: logits.sigmoid().argmax(1)), "logits in the thousands"),
+        Wrong("equal parts", measured(cut=in_equal_parts), "how the images come is 3, 3, 3 at once"),
+        Wrong("one image left out", accuracy_without_a_last_image, "counts 5 of 9 images as right, and 6 are"),
+        Wrong("cleared", without_gradients, "the parameters' gradients afterwards is different, or none"),
+        Wrong("all thawed", thawed_all, "what is frozen afterwards"),
+        Wrong("images changed", darkens, "changed in place"),
+    ],
+    "fit": [
+        Wrong("each clipped", Loop(shorten=each_clipped)),
+        Wrong("one batch too short", Loop(count=lambda s: len(s.images) // s.size), "a schedule that is too short"),
+        Wrong("counts from 1", Loop(share=scheduled(lambda s, e, i, step: step + 1)), "look at the first step"),
+        Wrong("first labels", Loop(batch=lambda s, rows: (s.images[rows], s.labels[: len(rows)])), "very first loss"),
+        Wrong("no decay", Loop(make=adam(weight_decay=0.0))),
+        Wrong("other betas", Loop(make=adam(betas=(0.9, 0.95))), "leave its betas"),
+        Wrong("at the limit", Loop(shorten=always_at_the_limit), "clip="),
+        Wrong("a warm-up at least", lambda *a: fit_by_scheduler(*a[:6], max(a[6], 1), a[7]), "warmup=0"),
+        Wrong("with their graph", Loop(keep=lambda s, loss, rows: loss), "tensors with their graph"),
+        Wrong("a mean an epoch", Loop(end=a_mean_an_epoch), "one for each step"),
+        Wrong("late", Loop(end=lambda s, x: [x[0], *x[:-1]]), "each is one place too late", "look at"),
+        Wrong("backwards", Loop(end=lambda s, x: x[::-1]), "all are there, but in another order", "look at"),
+        Wrong("by step", Loop(end=lambda s, x: dict(enumerate(x))), "expected a list of numbers", "torch.Tensor"),
+        Wrong("frozen", fit_and_freeze, "what is frozen afterwards is"),
+    ],
 }

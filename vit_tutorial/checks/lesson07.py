@@ -17,7 +17,6 @@ from vit_tutorial.checks.harness import (
     Exercise,
     Fault,
     Forbidden,
-    Mistake,
     Result,
     Words,
     answers,
@@ -27,6 +26,7 @@ from vit_tutorial.checks.harness import (
     copied,
     normal,
     random_weights,
+    section,
 )
 from vit_tutorial.checks.lent import Lent
 from vit_tutorial.checks.watch import NOT_ADAMW
@@ -59,12 +59,12 @@ TRAINING_NUMBERS = Exercise(
     right=NUMBERS,
     cases=lambda: [Case(question, (question,)) for question in NUMBERS],
     observe=answers,
-    tolerance=0.0025,  # 1.805 is no rounded 1.8, but another order of AdamW's two changes
+    tolerance=0.0025,  # 1.805 is not a rounded 1.8, but another order of AdamW's two changes
     secret=True,
     advice={
         "loss": "First the probabilities: e to the power of each logit, divided by their sum. Then minus the logarithm "
         "of the true class's.",
-        "target": "ε is spread over all K classes alike, and the true one keeps 1 - ε besides. The four sum to 1.",
+        "target": "ε is shared equally by all K classes, and the true one gets 1 - ε besides. The four sum to 1.",
         "weight": "Two things happen: the weight loses rate × decay × w, and makes a step as long as the rate, against "
         "the gradient.",
         "clipped": "The length of (6, 8) is too large: multiply both by largest norm / length.",
@@ -72,119 +72,78 @@ TRAINING_NUMBERS = Exercise(
         "pixels": "Scale to [0, 1], subtract the training pixels' mean, divide by their standard deviation.",
     },
     mistakes=(
-        Mistake(
-            "a softmax taken twice",
-            "You took the softmax of the probabilities. The logits' powers of e are 5, 3 and 2; divided by their sum "
-            "they are the probabilities, and that is all.",
-            "Softmax twice",
-            {"loss": -math.log(math.exp(0.3) / (math.exp(0.5) + math.exp(0.3) + math.exp(0.2)))},
-        ),
-        Mistake(
-            "a logarithm to the base 10",
-            "The loss is a natural logarithm (ln on a calculator).",
+        *section(
             "2 · The loss, by hand",
-            {"loss": -math.log10(0.3)},
+            (
+                "a logarithm to the base 10",
+                "The loss is a natural logarithm (ln on a calculator).",
+                {"loss": -math.log10(0.3)},
+            ),
+            (
+                "a probability in place of its loss",
+                "The loss is minus the logarithm of the true class's probability.",
+                {"loss": 0.3},
+            ),
+            (
+                "the first class in place of the true one",
+                "The true class is class 1, the second one, for classes count from 0: its logit is log 3. Class 0, "
+                "with the largest logit, is what the model likes best, and the loss doesn't ask for that.",
+                {"loss": -math.log(0.5)},
+            ),
         ),
-        Mistake(
-            "a probability in place of its loss",
-            "The loss is minus the logarithm of the true class's probability.",
-            "2 · The loss, by hand",
-            {"loss": 0.3},
-        ),
-        Mistake(
-            "the first class in place of the true one",
-            "The true class is class 1, the second one, for classes count from 0: its logit is log 3. Class 0, with "
-            "the largest logit, is what the model likes best, and the loss doesn't ask for that.",
-            "2 · The loss, by hand",
-            {"loss": -math.log(0.5)},
-        ),
-        Mistake(
-            "the smoothed share spread over the other classes alone",
-            "You divide ε by K - 1. It is spread over all K classes, the true one among them: 1 - ε + ε / K, and ε / K "
-            "for the others.",
+        *section(
             "Label smoothing",
-            {"target": [0.8, 0.2 / 3, 0.2 / 3, 0.2 / 3]},
+            (
+                "ε shared by the other classes alone",
+                "You divide ε by K - 1. It is shared by all K classes, the true one among them: 1 - ε + ε / K, and "
+                "ε / K for the others.",
+                {"target": [0.8, 0.2 / 3, 0.2 / 3, 0.2 / 3]},
+            ),
+            (
+                "a target that does not sum to 1",
+                "The true class gets 1 - ε, and its part of ε, ε / K, too.",
+                {"target": [0.8, 0.05, 0.05, 0.05]},
+            ),
         ),
-        Mistake(
-            "a target that does not sum to 1",
-            "The true class keeps 1 - ε, and gets its part ε / K of what is spread, too.",
-            "Label smoothing",
-            {"target": [0.8, 0.05, 0.05, 0.05]},
-        ),
-        Mistake(
-            "ε for each of the other classes",
-            "ε is one share for all classes together, so each gets ε / K.",
-            "Label smoothing",
-            {"target": [0.8, 0.2, 0.2, 0.2]},
-        ),
-        Mistake(
-            "plain gradient descent",
-            "You stepped by rate × gradient. AdamW divides by the gradient's size, so its first step is as large as "
-            "the rate. (The decay was right.)",
+        *section(
             "AdamW",
-            {"weight": 1.5},
+            (
+                "plain gradient descent",
+                "You stepped by rate × gradient. AdamW divides by the gradient's size, so its first step is as large "
+                "as the rate. (The decay was right.)",
+                {"weight": 1.5},
+            ),
+            (
+                "one of the two changes alone",
+                "AdamW makes a step as long as the rate, 0.1, and takes rate × decay × w off the weight besides, 0.1 "
+                "here, too. (In Adam the decay joins the gradient and vanishes in the division.)",
+                {"weight": 1.9},
+            ),
         ),
-        Mistake(
-            "one of the two changes alone",
-            "AdamW makes a step as long as the rate, 0.1, and takes rate × decay × w off the weight besides, 0.1 here, "
-            "too. (In Adam the decay joins the gradient and vanishes in the division.)",
-            "AdamW",
-            {"weight": 1.9},
-        ),
-        Mistake(
-            "a decay of the weight that has moved already",
-            "The decay is taken of w as it was, 0.1 × 0.5 × 2: both changes start from the old weight.",
-            "AdamW",
-            {"weight": 1.805},
-        ),
-        Mistake(
-            "a decay without the rate",
-            "AdamW takes off rate × decay × w, not decay × w.",
-            "AdamW",
-            {"weight": 0.9},
-        ),
-        Mistake(
-            "a gradient clipped number by number",
-            "The length of the whole gradient is measured, √(6² + 8²) = 10, and both numbers shrink by one factor.",
+        *section(
             "Clipping",
-            {"clipped": [5, 5]},
+            (
+                "a gradient clipped number by number",
+                "The length of the whole gradient is measured, √(6² + 8²) = 10, and both numbers shrink by one factor.",
+                {"clipped": [5, 5]},
+            ),
         ),
-        Mistake(
-            "a gradient shortened to 1",
-            "The largest norm allowed is 5 here, so the factor is 5 / 10.",
-            "Clipping",
-            {"clipped": [0.6, 0.8]},
-        ),
-        Mistake(
-            "an average that forgets at once",
-            "You gave the new weight the share 0.9. The decay is the share that the old average keeps.",
+        *section(
             "5 · Training it",
-            {"average": 1.1},
+            (
+                "an average that forgets at once",
+                "You gave the new weight the share 0.9. The decay is the share that the old average keeps.",
+                {"average": 1.1},
+            ),
         ),
-        Mistake(
-            "test pixels normalised by their own statistics",
-            "Mean and standard deviation come from the training pixels. What is measured on the test split has leaked.",
+        *section(
             "1 · The data",
-            {"pixels": [-1, 1]},
-        ),
-        Mistake(
-            "pixels normalised before they are scaled",
-            "The mean and standard deviation belong to pixels in [0, 1]: divide the levels by 16 first.",
-            "The same weights, tested in the wrong way",
-            {"pixels": [15, 31]},
-        ),
-        Mistake(
-            "a standard deviation divided by n - 1",
-            "You divide the sum of squares by 3. Here it is divided by the number of pixels, 4. (With a whole data set "
-            "nobody can tell.)",
-            "1 · The data",
-            {"pixels": [0, math.sqrt(0.75)]},
-        ),
-        Mistake(
-            "pixels that are scaled, but not normalised",
-            "Divide by 16, and then: less the mean, divided by the standard deviation.",
-            "1 · The data",
-            {"pixels": [0.5, 1]},
+            (
+                "test pixels normalised by their own statistics",
+                "Mean and standard deviation come from the training pixels. What is measured on the test split has "
+                "leaked.",
+                {"pixels": [-1, 1]},
+            ),
         ),
     ),
 )
@@ -273,24 +232,18 @@ def _implied(compared: list[tuple[Case, Result, Result]]) -> str:
         if sums > 0.02 * size:
             return (
                 "Add the same number to all logits of an image, and your loss changes. It must not: the target doesn't "
-                "sum to 1, or the logits are cut off, or it is no logarithm of a softmax over the classes, dim=1."
+                "sum to 1, or the logits are cut off, or it is not the logarithm of a softmax over the classes, dim=1."
             )
         if sums > 1e-5 * max(1.0, size.item()):
             return ""  # numbers of few digits, so that no target can be read off
         p = logits.softmax(dim=1)
         value = -((p - yours) * logits.log_softmax(dim=1)).sum(dim=1).mean()
         if not torch.allclose(value, theirs["result"].double().reshape(()), atol=1e-4):
-            return ""  # it is no cross-entropy, so that its gradient tells no target
+            return ""  # not a cross-entropy, so its gradient shows no target
         at = int((yours - mine).abs().sum(dim=1).argmax())
         targets = [", ".join(f"{round(x, 5) + 0.0:.3g}" for x in (p - one)[at].tolist()[:5]) for one in (yours, mine)]
         return f"By its gradient, your loss has the target ({targets[0]}) for image {at}; it should be ({targets[1]})."
     return ""
-
-
-def _kl(logits: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-    K = logits.shape[1]
-    target = _smooth(F.one_hot(labels, K), epsilon, K)
-    return F.kl_div(logits.log_softmax(dim=1), target, reduction="batchmean")
 
 
 SMOOTHED_CROSS_ENTROPY = Exercise(
@@ -306,141 +259,68 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
         Forbidden("cross_entropy_loss", "write the loss out"),
     ),
     mistakes=(
-        Mistake(
-            "a softmax taken twice",
-            "The logits come as they are. You take the softmax of a softmax, and the loss can't get small any more.",
+        *section(
             "Softmax twice",
-            lambda logits, labels, epsilon: _loss(logits.softmax(dim=1), labels, epsilon),
-        ),
-        Mistake(
-            "the smoothed share spread over the other classes alone",
-            "You divide ε by K - 1. The target is 1 - ε + ε / K for the true class, and ε / K for the others.",
-            "Label smoothing",
-            _by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / (K - 1) * (1 - hot)),
-        ),
-        Mistake(
-            "a target that does not sum to 1",
-            "The true class has 1 - ε in yours. It gets its part of what is spread, too: 1 - ε + ε / K.",
-            "Label smoothing",
-            _by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / K * (1 - hot)),
-        ),
-        Mistake(
-            "ε for every class",
-            "You add ε to each class. It is one share for all of them together: ε / K each.",
-            "Label smoothing",
-            _by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon),
-        ),
-        Mistake(
-            "ε and 1 - ε exchanged",
-            "ε is the small share, the one that is spread.",
-            "Label smoothing",
-            _by_target(lambda hot, epsilon, K: epsilon * hot + (1 - epsilon) / K),
-        ),
-        Mistake(
-            "no smoothing",
-            "You leave epsilon out.",
-            "Label smoothing",
-            _by_target(lambda hot, epsilon, K: hot),
-        ),
-        Mistake(
-            "a sum over the images",
-            "The loss of a batch is the mean over its images: otherwise the step would grow with the batch.",
-            "2 · The loss, by hand",
-            _by_target(_smooth, join=torch.sum),
-        ),
-        Mistake(
-            "a mean over the classes, too",
-            "The weighted logarithms are summed over the K classes, and then averaged over the images alone.",
-            "2 · The loss, by hand",
-            _by_target(lambda hot, epsilon, K: _smooth(hot, epsilon, K) / K),
-        ),
-        Mistake(
-            "a missing minus",
-            "Logarithms of probabilities are negative. The loss is minus their weighted sum.",
-            "2 · The loss, by hand",
-            _by_target(lambda hot, epsilon, K: -_smooth(hot, epsilon, K)),
-        ),
-        Mistake(
-            "a softmax over the images",
-            "Your probabilities sum to 1 down the batch. They must sum to 1 over the classes, dim=1.",
-            "2 · The loss, by hand",
-            _by_target(_smooth, cost=lambda z: -z.log_softmax(dim=0)),
-        ),
-        Mistake(
-            "probabilities without their logarithm",
-            "You weigh the probabilities themselves. It is their logarithms that are averaged.",
-            "2 · The loss, by hand",
-            _by_target(_smooth, cost=lambda z: -z.softmax(dim=1)),
-        ),
-        Mistake(
-            "a smoothing of 0.1, whatever epsilon is",
-            "Use the argument `epsilon`.",
-            "Label smoothing",
-            _by_target(lambda hot, epsilon, K: 0.9 * hot + 0.1 / K),
-        ),
-        Mistake(
-            "a target that sums to more than 1",
-            "You add ε / K to each class, but take nothing off the true one: it keeps 1 - ε.",
-            "Label smoothing",
-            _by_target(lambda hot, epsilon, K: hot + epsilon / K),
-        ),
-        Mistake(
-            "a logarithm to the base 10",
-            "The loss is in nats, with the natural logarithm.",
-            "2 · The loss, by hand",
-            _by_target(_smooth, cost=lambda z: -z.log_softmax(dim=1) / math.log(10)),
-        ),
-        Mistake(
-            "a logarithm to the base 2",
-            "The loss is in nats, with the natural logarithm.",
-            "2 · The loss, by hand",
-            _by_target(_smooth, cost=lambda z: -z.log_softmax(dim=1) / math.log(2)),
-        ),
-        Mistake(
-            "logits in place of logarithms of probabilities",
-            "You weigh the logits themselves. The sum of their powers is missing: log_softmax.",
-            "2 · The loss, by hand",
-            _by_target(_smooth, cost=lambda z: -z),
-        ),
-        Mistake(
-            "a Kullback-Leibler divergence",
-            "It differs from the cross-entropy by the target's own entropy. Its gradient is the same, its value isn't.",
-            "2 · The loss, by hand",
-            _kl,
-        ),
-        Mistake(
-            "a binary cross-entropy",
-            "Each class is asked for by itself in yours. Here the classes share one probability: log_softmax.",
-            "2 · The loss, by hand",
-            lambda logits, labels, epsilon: F.binary_cross_entropy_with_logits(
-                logits, _smooth(F.one_hot(labels, logits.shape[1]), epsilon, logits.shape[1])
+            (
+                "a softmax taken twice",
+                "The logits come as they are. You take the softmax of a softmax, and the loss can't get small any "
+                "more.",
+                lambda logits, labels, epsilon: _loss(logits.softmax(dim=1), labels, epsilon),
             ),
         ),
-        Mistake(
-            "the true class alone",
-            "The others count, too: each has the share ε / K of the target.",
+        *section(
             "Label smoothing",
-            _by_target(lambda hot, epsilon, K: _smooth(hot, epsilon, K) * hot),
+            (
+                "ε shared by the other classes alone",
+                "You divide ε by K - 1. The target is 1 - ε + ε / K for the true class, and ε / K for the others.",
+                _by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / (K - 1) * (1 - hot)),
+            ),
+            (
+                "a target that does not sum to 1",
+                "The true class has 1 - ε in yours. It gets its part of ε, too: 1 - ε + ε / K.",
+                _by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon / K * (1 - hot)),
+            ),
+            (
+                "ε for every class",
+                "You add ε to each class. It is one share for all of them together: ε / K each.",
+                _by_target(lambda hot, epsilon, K: (1 - epsilon) * hot + epsilon),
+            ),
+            ("no smoothing", "You leave epsilon out.", _by_target(lambda hot, epsilon, K: hot)),
+            (
+                "a target that sums to more than 1",
+                "You add ε / K to each class, but take nothing off the true one: it keeps 1 - ε.",
+                _by_target(lambda hot, epsilon, K: hot + epsilon / K),
+            ),
         ),
-        Mistake(
-            "a division by the batch, twice",
-            "The mean over the images divides by B already.",
+        *section(
             "2 · The loss, by hand",
-            _by_target(_smooth, join=lambda losses: losses.mean() / len(losses)),
-        ),
-        Mistake(
-            "a logarithm of zero",
-            "All is right until the logits get large: then the softmax rounds to 0, whose logarithm is infinite. "
-            "log_softmax takes both at once: logits - logits.logsumexp(dim=1, keepdim=True).",
-            "2 · The loss, by hand",
-            _by_target(_smooth, cost=lambda z: -z.softmax(dim=1).log()),
-        ),
-        Mistake(
-            "an overflow",
-            "All is right until the logits get large: e to the power of some hundreds is infinite. Use log_softmax, or "
-            "subtract the largest logit first.",
-            "2 · The loss, by hand",
-            _by_target(_smooth, cost=lambda z: -_powers(z).log()),
+            (
+                "a sum over the images",
+                "The loss of a batch is the mean over its images: otherwise the step would grow with the batch.",
+                _by_target(_smooth, join=torch.sum),
+            ),
+            (
+                "a mean over the classes, too",
+                "The weighted logarithms are summed over the K classes, and then averaged over the images alone.",
+                _by_target(lambda hot, epsilon, K: _smooth(hot, epsilon, K) / K),
+            ),
+            (
+                "a softmax over the images",
+                "Your probabilities sum to 1 down the batch. They must sum to 1 over the classes, dim=1.",
+                _by_target(_smooth, cost=lambda z: -z.log_softmax(dim=0)),
+            ),
+            (
+                "a logarithm of zero",
+                "All is right until the logits get large: then the softmax rounds to 0, whose logarithm is infinite. "
+                "log_softmax takes both at once: logits - logits.logsumexp(dim=1, keepdim=True).",
+                _by_target(_smooth, cost=lambda z: -z.softmax(dim=1).log()),
+            ),
+            (
+                "an overflow",
+                "All is right until the logits get large: e to the power of some hundreds is infinite. Use "
+                "log_softmax, or subtract the largest logit first.",
+                _by_target(_smooth, cost=lambda z: -_powers(z).log()),
+            ),
         ),
     ),
 )
@@ -503,259 +383,65 @@ SCHEDULE = Exercise(
     cases=_schedule_cases,
     observe=_shares,
     tolerance=4e-7,
-    forbidden=("vit_tutorial.train.schedule",),
-    mistakes=(
-        Mistake(
+    forbidden=("vit_tutorial.train.*",),
+    mistakes=section(
+        _COSINE,
+        (
             "a warm-up that begins at 0",
-            "Your first step has a rate of 0, so it teaches nothing, and the peak comes a step late: "
-            "(step + 1) / warmup.",
-            _COSINE,
+            "Your first step has a rate of 0, so it teaches nothing, and the peak comes a step late: (step + 1) / "
+            "warmup.",
             _schedule(rise=lambda step, steps, warmup: step / warmup),
         ),
-        Mistake(
+        (
             "a warm-up that is one step too long",
             "step <= warmup takes in one step too many: its share is above 1. The warm-up is step < warmup.",
-            _COSINE,
             _schedule(late=1),
         ),
-        Mistake(
-            "a warm-up that does not reach 1",
-            "You divide by warmup + 1. The last step of the warm-up, warmup - 1, has the share 1.",
-            _COSINE,
-            _schedule(rise=lambda step, steps, warmup: (step + 1) / (warmup + 1)),
-        ),
-        Mistake(
+        (
             "a warm-up missing",
             "Your cosine begins at step 0. For the first steps the share grows from 1 / warmup to 1.",
-            _COSINE,
             lambda step, steps, warmup: _fall(step, steps, 0),
         ),
-        Mistake(
-            "a rate that stays at its peak",
-            "After the warm-up the share falls along half a cosine, to nearly 0. (A whole division // keeps it at 1.)",
-            _COSINE,
-            _schedule(fall=lambda step, steps, warmup: 1.0),
-        ),
-        Mistake(
+        (
             "a cosine that jumps",
             "The cosine begins where the warm-up ends, at step - warmup = 0. Yours counts from step 0, and so starts "
             "below 1.",
-            _COSINE,
             _schedule(fall=lambda step, steps, warmup: _fall(step, steps, 0)),
         ),
-        Mistake(
-            "a cosine that never reaches its end",
-            "It begins right, but falls too slowly: after the warm-up there are steps - warmup steps left, not steps.",
-            _COSINE,
-            _schedule(fall=lambda step, steps, warmup: (1 + math.cos(math.pi * (step - warmup) / steps)) / 2),
-        ),
-        Mistake(
-            "a whole cosine",
-            "Your rate falls to 0 half-way and rises again. Only half a cosine is wanted: π times the share of the "
-            "way, not 2π.",
-            _COSINE,
-            _schedule(
-                fall=lambda step, steps, warmup: (1 + math.cos(2 * math.pi * (step - warmup) / (steps - warmup))) / 2
-            ),
-        ),
-        Mistake(
-            "a quarter of a cosine",
-            "Yours falls slowly at first and fast at the end. It must settle at both ends: (1 + cos(π …)) / 2.",
-            _COSINE,
-            _schedule(fall=lambda step, steps, warmup: math.cos(math.pi / 2 * (step - warmup) / (steps - warmup))),
-        ),
-        Mistake(
+        (
             "a cosine from 1 to -1",
             "A cosine alone falls below 0, and a rate below 0 climbs. Add 1 and halve.",
-            _COSINE,
             _schedule(fall=lambda step, steps, warmup: math.cos(math.pi * (step - warmup) / (steps - warmup))),
         ),
-        Mistake(
-            "a cosine that is not halved",
-            "1 + cos runs from 2 to 0. Halve it, so that it begins at 1.",
-            _COSINE,
-            _schedule(fall=lambda step, steps, warmup: 2 * _fall(step, steps, warmup)),
-        ),
-        Mistake(
+        (
             "a straight line down",
             "Linear decay is used, too, but here the share falls along half a cosine.",
-            _COSINE,
             _schedule(fall=lambda step, steps, warmup: 1 - (step - warmup) / (steps - warmup)),
         ),
-        Mistake(
-            "a cosine in degrees",
-            "math.cos takes radians: half a turn is π, not 180.",
-            _COSINE,
-            _schedule(fall=lambda step, steps, warmup: (1 + math.cos(180 * (step - warmup) / (steps - warmup))) / 2),
-        ),
-        Mistake(
+        (
             "a cosine that ends one step early",
             "Your last step has a rate of 0 and is lost. Divide by steps - warmup, so that 0 would be the step after "
             "the last.",
-            _COSINE,
             _schedule(
                 fall=lambda step, steps, warmup: (1 + math.cos(math.pi * (step - warmup) / (steps - 1 - warmup))) / 2
             ),
         ),
-        Mistake(
-            "a warm-up that begins at 0 and ends at 1",
-            "You divide the step by warmup - 1. The first share is 1 / warmup, so that the first step teaches "
-            "something: (step + 1) / warmup.",
-            _COSINE,
-            _schedule(rise=lambda step, steps, warmup: step / max(warmup - 1, 1)),
+        (
+            "a whole division in the cosine",
+            "// cuts off what is behind the point, so the share stays at 1 until the end. Divide by /.",
+            _schedule(
+                fall=lambda step, steps, warmup: (1 + math.cos(math.pi * ((step - warmup) // (steps - warmup)))) / 2
+            ),
         ),
-        Mistake(
-            "a warm-up multiplied into a cosine",
-            "In yours the cosine falls from step 0 on, and the warm-up only multiplies it. It is one or the "
-            "other: first the warm-up alone, then a cosine that begins at its end.",
-            _COSINE,
-            lambda step, steps, warmup: min(1.0, (step + 1) / max(warmup, 1)) * _fall(step, steps, 0),
-        ),
-        Mistake(
-            "the smaller one of warm-up and cosine",
-            "Your cosine begins at step 0. It begins where the warm-up ends, so that the share reaches 1.",
-            _COSINE,
-            lambda step, steps, warmup: min((step + 1) / max(warmup, 1), _fall(step, steps, 0)),
-        ),
-        Mistake(
-            "a peak from the first step on",
-            "During the warm-up the share grows from 1 / warmup to 1.",
-            _COSINE,
-            _schedule(rise=lambda step, steps, warmup: 1.0),
-        ),
-        Mistake(
-            "a warm-up that does not grow",
-            "Each of its steps has the same share in yours. It is (step + 1) / warmup.",
-            _COSINE,
-            _schedule(rise=lambda step, steps, warmup: 1 / warmup),
-        ),
-        Mistake(
-            "a warm-up along a curve",
-            "It grows in equal steps: (step + 1) / warmup.",
-            _COSINE,
-            _schedule(rise=lambda step, steps, warmup: ((step + 1) / warmup) ** 2),
-        ),
-        Mistake(
-            "a warm-up along a cosine",
-            "It grows in equal steps: (step + 1) / warmup.",
-            _COSINE,
-            _schedule(rise=lambda step, steps, warmup: (1 - math.cos(math.pi * (step + 1) / warmup)) / 2),
-        ),
-        Mistake(
-            "a warm-up that is divided by all steps",
-            "(step + 1) / warmup, so that its last step has the share 1.",
-            _COSINE,
-            _schedule(rise=lambda step, steps, warmup: (step + 1) / steps),
-        ),
-        Mistake(
+        (
             "a whole division in the warm-up",
-            "// cuts off what is behind the point. Divide by /.",
-            _COSINE,
+            "// cuts off what is behind the point, so the share stays at 0 until its end. Divide by /.",
             _schedule(rise=lambda step, steps, warmup: (step + 1) // warmup),
         ),
-        Mistake(
-            "a cosine that comes a step late",
-            "At step `warmup` it is 1 already, and no sooner or later.",
-            _COSINE,
-            _schedule(
-                fall=lambda step, steps, warmup: (1 + math.cos(math.pi * (step - warmup - 1) / (steps - warmup))) / 2
-            ),
-        ),
-        Mistake(
-            "a cosine that comes a step early",
-            "At step `warmup` it is still 1: count from step - warmup, without + 1.",
-            _COSINE,
-            _schedule(
-                fall=lambda step, steps, warmup: (1 + math.cos(math.pi * (step - warmup + 1) / (steps - warmup))) / 2
-            ),
-        ),
-        Mistake(
-            "a cosine that ends a step late",
-            "It would be 0 at step `steps`: divide by steps - warmup.",
-            _COSINE,
-            _schedule(
-                fall=lambda step, steps, warmup: (1 + math.cos(math.pi * (step - warmup) / (steps - warmup + 1))) / 2
-            ),
-        ),
-        Mistake(
+        (
             "steps counted from 1",
             "The first step is step 0: its share is 1 / warmup, and at step `warmup` the cosine is still 1.",
-            _COSINE,
             lambda step, steps, warmup: _schedule()(step + 1, steps, warmup),
-        ),
-        Mistake(
-            "a cosine without π",
-            "Half a turn is π: cos(π · share of the way).",
-            _COSINE,
-            _schedule(fall=lambda step, steps, warmup: (1 + math.cos((step - warmup) / (steps - warmup))) / 2),
-        ),
-        Mistake(
-            "a sine",
-            "(1 + cos) / 2 begins at 1. A sine begins in the middle.",
-            _COSINE,
-            _schedule(
-                fall=lambda step, steps, warmup: (1 + math.sin(math.pi * (step - warmup) / (steps - warmup))) / 2
-            ),
-        ),
-        Mistake(
-            "a cosine that rises",
-            "1 - cos begins at 0. Add: (1 + cos(π …)) / 2.",
-            _COSINE,
-            _schedule(
-                fall=lambda step, steps, warmup: (1 - math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
-            ),
-        ),
-        Mistake(
-            "a cosine without the 1 in front",
-            "Half a cosine alone runs from 0.5 to -0.5, and a rate below 0 climbs: (1 + cos(π …)) / 2.",
-            _COSINE,
-            _schedule(fall=lambda step, steps, warmup: math.cos(math.pi * (step - warmup) / (steps - warmup)) / 2),
-        ),
-        Mistake(
-            "a bracket that is missing",
-            "0.5 * 1 + cos(…) halves the 1 alone: 0.5 * (1 + cos(…)).",
-            _COSINE,
-            _schedule(
-                fall=lambda step, steps, warmup: 0.5 * 1 + math.cos(math.pi * (step - warmup) / (steps - warmup))
-            ),
-        ),
-        Mistake(
-            "a cosine that is cut off at 0",
-            "A cosine alone falls below 0, and cutting it off doesn't make it half a cosine: add 1 and halve.",
-            _COSINE,
-            _schedule(
-                fall=lambda step, steps, warmup: max(0.0, math.cos(math.pi * (step - warmup) / (steps - warmup)))
-            ),
-        ),
-        Mistake(
-            "a straight line from the first step",
-            "The share falls along half a cosine, which begins at the end of the warm-up.",
-            _COSINE,
-            _schedule(fall=lambda step, steps, warmup: 1 - step / steps),
-        ),
-        Mistake(
-            "a share that falls to more than 0",
-            "It falls to nearly 0, without a floor.",
-            _COSINE,
-            _schedule(fall=lambda step, steps, warmup: 0.01 + 0.99 * _fall(step, steps, warmup)),
-        ),
-        Mistake(
-            "a percentage",
-            "Wanted is a share, from 0 to 1.",
-            _COSINE,
-            lambda step, steps, warmup: 100 * _schedule()(step, steps, warmup),
-        ),
-        Mistake(
-            "the steps in the reverse order",
-            "The first step is at the beginning of the warm-up.",
-            _COSINE,
-            lambda step, steps, warmup: _schedule()(steps - 1 - step, steps, warmup),
-        ),
-        Mistake(
-            "shares rounded to two decimals",
-            "Return them as they are.",
-            _COSINE,
-            lambda step, steps, warmup: round(_schedule()(step, steps, warmup), 2),
         ),
     ),
 )
@@ -791,7 +477,7 @@ class _Convolutions(nn.Module):
         self.stem = nn.Conv2d(1, 4, 3, bias=False)
         self.bn = nn.BatchNorm2d(4)
         self.head = nn.Linear(4, 3)
-        self.stem.requires_grad_(False)  # it stands in a group all the same
+        self.stem.requires_grad_(False)  # it belongs to a group all the same
 
 
 def _group_cases() -> list[Case]:
@@ -831,7 +517,7 @@ def _decays(work: Any, case: Case) -> Result:
                 raise Fault(_stranger(parameter, model))
             name = names[id(parameter)]
             if name in found:
-                raise Fault(f"{name} stands in the groups twice: torch's optimisers refuse that")
+                raise Fault(f"{name} is in the groups twice: torch's optimisers refuse that")
             if "weight_decay" not in group:
                 raise Fault('a group has no "weight_decay": it would get the optimiser\'s default, 0.01 for AdamW')
             decay = as_number(group["weight_decay"])
@@ -839,10 +525,10 @@ def _decays(work: Any, case: Case) -> Result:
                 raise Fault(f"a group's weight_decay is {kind(group['weight_decay'])}, expected a number")
             found[name] = decay
     if lost := [name for name in names.values() if name not in found]:
-        raise Fault(f"{lost[0]} stands in no group, so it would never be trained ({len(lost)} such)")
+        raise Fault(f"{lost[0]} is in no group, so it would never be trained ({len(lost)} such)")
     decays = {f"{_DECAY_OF}{name}": found[name] for name in names.values()}
     kept = {"what is frozen afterwards": _frozen(model), "the model afterwards": lent.afterwards()}
-    kept["what the parameters' gradients are afterwards"] = _same_gradients(model, gradients)
+    kept["the parameters' gradients afterwards"] = _same_gradients(model, gradients)
     return decays | kept | {"model.training afterwards": model.training}
 
 
@@ -868,14 +554,14 @@ def _members(params: Any) -> list[Any]:
         raise Fault('"params" is a set, which has no order: torch\'s optimisers refuse that; make a list of it')
     if isinstance(params, Iterator):
         raise Fault(
-            f'"params" is {kind(params)}: when the optimiser has read it, it is empty for everybody else. '
+            f'"params" is {kind(params)}: when the optimiser has read it, it is empty for everyone else. '
             "Make a list of it: list(…), or [… for …]"
         )
     return [part[1] if isinstance(part, tuple) and len(part) == 2 else part for part in params]
 
 
 def _stranger(part: Any, model: nn.Module) -> str:
-    """What stands in a group and is no parameter of the model."""
+    """What is in a group and isn't a parameter of the model."""
     if isinstance(part, str):
         return f"a group holds the name {part!r}: put the parameter itself into it"
     if isinstance(part, nn.Module):
@@ -885,7 +571,7 @@ def _stranger(part: Any, model: nn.Module) -> str:
         return (
             "a group holds a copy of a parameter (.data, .detach(), .clone(), state_dict()): put the parameter itself"
         )
-    return f"a group holds {kind(part)}, which is no parameter of the model"
+    return f"a group holds {kind(part)}, which is not a parameter of the model"
 
 
 def _what_decays(compared: list[tuple[Case, Result, Result]]) -> str:
@@ -920,78 +606,33 @@ PARAMETER_GROUPS = Exercise(
     cases=_group_cases,
     observe=_decays,
     tolerance=1e-7,
-    forbidden=("vit_tutorial.train.parameter_groups",),
+    forbidden=("vit_tutorial.train.*",),
     explain=_what_decays,
-    mistakes=(
-        Mistake(
+    mistakes=section(
+        _DECAY,
+        (
             "a decay on everything",
             "Biases, the norms' scales and shifts, the class token and the positions have no reason to be near zero: "
             "they get a decay of 0.",
-            _DECAY,
             _by_rule(lambda name, parameter: True),
         ),
-        Mistake(
-            "a decay on norms, the class token and positions",
-            "You spare the biases alone. Norms' scales, the class token and the positions don't decay, either.",
-            _DECAY,
-            _by_rule(lambda name, parameter: not name.endswith("bias")),
-        ),
-        Mistake(
+        (
             "a decay on the norms' scales",
-            "A norm's scale is called `weight`, too. It begins at 1, and 0 is no better. You can tell it by its single "
-            "axis.",
-            _DECAY,
+            "A norm's scale is called `weight`, too. It begins at 1, and 0 is no better. You can tell it by its "
+            "single axis.",
             _by_rule(lambda name, parameter: name.endswith("weight")),
         ),
-        Mistake(
+        (
             "a decay on the class token and the positions",
             "They have three axes, but they are no matrices that something is multiplied by. Their names tell: they "
             "don't end in `weight`.",
-            _DECAY,
             _by_rule(lambda name, parameter: parameter.ndim > 1),
         ),
-        Mistake(
-            "a decay on the positions",
-            "For a position zero is no better than any other number.",
-            _DECAY,
-            _by_rule(lambda name, parameter: parameter.ndim > 1 and "cls_token" not in name),
-        ),
-        Mistake(
-            "a decay on the class token",
-            "For the class token zero is no better than any other number.",
-            _DECAY,
-            _by_rule(lambda name, parameter: parameter.ndim > 1 and "position" not in name),
-        ),
-        Mistake(
-            "the two groups exchanged",
-            "Matrices and kernels decay, and the rest doesn't; yours are the other way round.",
-            _DECAY,
-            _by_rule(lambda name, parameter: not _kernel(name, parameter)),
-        ),
-        Mistake(
-            "a decay on nothing",
-            "Matrices and kernels must get the decay that is asked for.",
-            _DECAY,
-            _by_rule(lambda name, parameter: False),
-        ),
-        Mistake(
+        (
             "kernels of convolutions left out",
             "A convolution's kernel decays like a matrix, and it has four axes. Did you ask for two axes, or for "
             "nn.Linear?",
-            _DECAY,
             _by_rule(lambda name, parameter: parameter.ndim == 2),
-        ),
-        Mistake(
-            "a head that is left out",
-            "The head's matrix decays like any other.",
-            _DECAY,
-            _by_rule(lambda name, parameter: _kernel(name, parameter) and not name.startswith("head")),
-        ),
-        Mistake(
-            "a decay on biases",
-            "You sort out the norms, the class token and the positions, but biases decay. They should not.",
-            _DECAY,
-            _by_rule(lambda name, parameter: not any(part in name for part in ("norm", "cls_token", "position"))),
         ),
     ),
 )
@@ -1088,7 +729,7 @@ def _measured(work: Any, case: Case) -> Result:
         "whether gradients are on while it measures": Words("on" if model.notes.graph else "off"),
         "what is frozen afterwards": _frozen(model),
         "the model afterwards": lent.afterwards(),
-        "what the parameters' gradients are afterwards": gradients,
+        "the parameters' gradients afterwards": gradients,
         "how many images the model is asked about": Words(
             "all" if sum(sizes) >= len(images) else f"{sum(sizes)} alone"
         ),
@@ -1106,7 +747,7 @@ def _with_gradients(model: nn.Module) -> dict[str, Tensor]:
 def _same_gradients(model: nn.Module, kept: dict[str, Tensor]) -> Words:
     now = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     same = now.keys() == kept.keys() and all(torch.equal(now[name], kept[name]) for name in kept)
-    return Words("what they were" if same else "others, or none")
+    return Words("what they were" if same else "different, or none")
 
 
 def _counted(compared: list[tuple[Case, Result, Result]]) -> str:
@@ -1123,8 +764,8 @@ def _counted(compared: list[tuple[Case, Result, Result]]) -> str:
         return f"Yours counts {round(value * n)} of {n} images as right, and {round(share * n)} are."
     n = wrong[whole.index(False)][2]
     return (
-        f"Yours is no number of images out of {n}: it is rounded, or something else is divided, or it is divided by "
-        "something else."
+        f"Yours is not a number of images out of {n}: it is rounded, or something else is divided, or it is divided "
+        "by something else."
     )
 
 
@@ -1139,28 +780,34 @@ def _some(sizes: list[int]) -> str:
 
 
 def _accuracy(
-    join: Callable[[list[Tensor], int], Tensor] = lambda hits, batch: torch.cat(hits).double().mean(),
-    evaluate: bool = True,
-    back: bool = True,
-    answer: Callable[[Tensor], Tensor] = lambda logits: logits.argmax(dim=1),
-    size: Callable[[int], int] = lambda batch: batch,
+    share: Callable[[list[Tensor], int, int], Any] = lambda hits, images, batch: torch.cat(hits).sum() / images,
+    before: Callable[[nn.Module], object] = lambda model: model.eval(),
+    behind: Callable[[nn.Module], object] = lambda model: None,
+    after: Callable[[nn.Module], object] = lambda model: model.train(),
+    cut: Callable[[Tensor, int], list[Tensor]] = lambda x, batch: list(x.split(batch)),
     gradients: bool = False,
 ) -> Callable[..., float]:
-    """Accuracy with another way to join the batches' hits, other modes, answers or batches, or with gradients."""
+    """Accuracy with another share, made of the batches' hits; other modes before, behind a batch, after; or batches."""
 
     def accuracy(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int) -> float:
-        model.train(not evaluate)
-        batches = zip(images.split(size(batch_size)), labels.split(size(batch_size)), strict=True)
+        hits = []
+        before(model)
         with torch.set_grad_enabled(gradients):
-            hits = [answer(model(x)) == y for x, y in batches]
-        model.train(back)
-        return float(join(hits, batch_size))
+            for x, y in zip(cut(images, batch_size), cut(labels, batch_size), strict=True):
+                hits.append(model(x).argmax(dim=1) == y)
+                behind(model)
+        after(model)
+        return float(share(hits, len(images), batch_size))
 
     return accuracy
 
 
-def _means(hits: list[Tensor]) -> Tensor:
-    return torch.stack([part.double().mean() for part in hits])
+def _full(x: Tensor, batch: int) -> list[Tensor]:
+    return [part for part in x.split(batch) if len(part) == batch]
+
+
+def _top_alone(model: nn.Module) -> None:
+    model.training = False
 
 
 ACCURACY = Exercise(
@@ -1172,144 +819,79 @@ ACCURACY = Exercise(
     observe=_measured,
     explain=_counted,
     mistakes=(
-        Mistake(
-            "a mean of the batches' accuracies",
-            "The last batch is smaller, and yet it counts as much as the others. Sum the right answers of all batches, "
-            "and divide once, by the number of images.",
+        *section(
             "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: _means(hits).mean()),
+            (
+                "a mean of the batches' accuracies",
+                "The last batch is smaller, and yet it counts as much as the others. Sum the right answers of all "
+                "batches, and divide once, by the number of images.",
+                _accuracy(lambda hits, *_: torch.stack([part.double().mean() for part in hits]).mean()),
+            ),
+            (
+                "the last batch left out",
+                "The model is never asked about the smaller batch at the end, and you divide by all images: does the "
+                "loop run over len(images) // batch_size?",
+                _accuracy(cut=_full),
+            ),
+            (
+                "the last batch left out, and not counted",
+                "The smaller batch at the end counts, too. (In training it may be left out: there the next epoch has "
+                "its images.)",
+                _accuracy(lambda hits, *_: torch.cat(hits).double().mean(), cut=_full),
+            ),
+            (
+                "images that come all at once",
+                "The answers are right, but the model gets all images together, which no memory holds for a large "
+                "data set. Cut them into batches of batch_size: images.split(batch_size).",
+                _accuracy(cut=lambda x, batch: [x]),
+            ),
+            (
+                "the accuracy of the first batch",
+                "You return what you measured on the first batch: does a return stand inside the loop? Collect over "
+                "all of them.",
+                _accuracy(lambda hits, *_: hits[0].double().mean()),
+            ),
+            (
+                "a share of 0",
+                "No answer counts as right in yours. Do you compare the largest logit itself (max) with the label, "
+                "not its place (argmax)? Or does a whole division, //, cut off what is behind the point?",
+                _accuracy(lambda *_: 0.0),
+            ),
         ),
-        Mistake(
-            "a model asked in training mode",
-            "The answers are those of a model with dropout on: call model.eval() before you ask.",
+        *section(
             "The same weights, tested in the wrong way",
-            _accuracy(evaluate=False),
+            (
+                "a model asked in training mode",
+                "The answers are those of a model with dropout on: call model.eval() before you ask.",
+                _accuracy(before=lambda model: model.train()),
+            ),
+            (
+                "a mode that is set for the top alone",
+                "model.training = False changes nothing in the model's parts, so their dropout stays on. model.eval() "
+                "sets it for all of them.",
+                _accuracy(before=_top_alone),
+            ),
+            (
+                "a model in training mode from the second batch on",
+                "model.train() is inside the loop, so only the first batch is measured in evaluation mode. Put it "
+                "after the loop.",
+                _accuracy(behind=lambda model: model.train()),
+            ),
+            (
+                "gradients that are kept",
+                "The number is right, but each answer keeps a graph for a backward pass that never comes, and its "
+                "memory. Measure under torch.no_grad().",
+                _accuracy(gradients=True),
+            ),
         ),
-        Mistake(
-            "a model left in evaluation mode",
-            "The number is right, but whoever trains on after your measurement trains without dropout. Put the mode "
-            "back: model.train().",
+        *section(
             "5 · Training it",
-            _accuracy(back=False),
-        ),
-        Mistake(
-            "the last batch left out",
-            "The smaller batch at the end counts, too. (In training it may be left out: there the next epoch has it.)",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: torch.cat([part for part in hits if len(part) == batch]).double().mean()),
-        ),
-        Mistake(
-            "the number of right answers",
-            "Divide by the number of images.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: torch.cat(hits).sum()),
-        ),
-        Mistake(
-            "the accuracy of the last batch",
-            "You return what you measured on the last batch. Collect over all of them.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: _means(hits)[-1]),
-        ),
-        Mistake(
-            "the right answers divided by the number of batches",
-            "Divide by the number of images, not of batches.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: torch.cat(hits).sum() / len(hits)),
-        ),
-        Mistake(
-            "a division by full batches",
-            "You divide by batches × batch_size, as if the last batch were full, too.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: torch.cat(hits).sum() / (len(hits) * batch)),
-        ),
-        Mistake(
-            "a percentage",
-            "Wanted is a share, from 0 to 1.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: 100 * torch.cat(hits).double().mean()),
-        ),
-        Mistake(
-            "the share of wrong answers",
-            "You count the mistakes. Accuracy is the share of right answers.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: 1 - torch.cat(hits).double().mean()),
-        ),
-        Mistake(
-            "images that come all at once",
-            "The answers are right, but the model gets all images together, which no memory holds for a large "
-            "data set. Cut them into batches of batch_size: images.split(batch_size).",
-            "6 · What it gets wrong",
-            _accuracy(size=lambda batch: 10**6),
-        ),
-        Mistake(
-            "images that come one by one",
-            "The answers are right, but the model gets one image at a time, which is slow. Cut them into batches "
-            "of batch_size: images.split(batch_size).",
-            "6 · What it gets wrong",
-            _accuracy(size=lambda batch: 1),
-        ),
-        Mistake(
-            "gradients that are kept",
-            "The number is right, but each answer keeps a graph for a backward pass that never comes, and its "
-            "memory. Measure under torch.no_grad().",
-            "The same weights, tested in the wrong way",
-            _accuracy(gradients=True),
-        ),
-        Mistake(
-            "the smallest logit",
-            "argmin takes what the model likes least.",
-            "6 · What it gets wrong",
-            _accuracy(answer=lambda logits: logits.argmin(dim=1)),
-        ),
-        Mistake(
-            "the accuracy of the first batch",
-            "You return what you measured on the first batch: does a return stand inside the loop? Collect over "
-            "all of them.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: _means(hits)[0]),
-        ),
-        Mistake(
-            "a sum of the batches' accuracies",
-            "Sum the right answers of all batches, and divide once, by the number of images.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: _means(hits).sum()),
-        ),
-        Mistake(
-            "the right answers divided by the batch size",
-            "Divide by the number of all images.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: torch.cat(hits).sum() / batch),
-        ),
-        Mistake(
-            "a division by one image too few",
-            "Divide by the number of images.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: torch.cat(hits).sum() / (len(torch.cat(hits)) - 1)),
-        ),
-        Mistake(
-            "a share of 0",
-            "No answer counts as right in yours. Do you compare the largest logit itself (max) with the label, not its "
-            "place (argmax)? Or does a whole division, //, cut off what is behind the point?",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: 0 * torch.cat(hits).sum()),
-        ),
-        Mistake(
-            "the right answers of the last batch alone",
-            "The count begins anew in each batch: set it to 0 once, before the loop.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: hits[-1].sum() / len(torch.cat(hits))),
-        ),
-        Mistake(
-            "the best batch's accuracy",
-            "Sum the right answers of all batches, and divide once, by the number of images.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: _means(hits).max()),
-        ),
-        Mistake(
-            "the last batch left out of the right answers",
-            "You divide by all images, but count the right answers of full batches alone.",
-            "6 · What it gets wrong",
-            _accuracy(lambda hits, batch: torch.cat([part * (len(part) == batch) for part in hits]).double().mean()),
+            (
+                "a model left in evaluation mode",
+                "The number is right, but whoever trains on after your measurement trains without dropout. Put the "
+                "mode back: model.train().",
+                _accuracy(after=lambda model: None),
+            ),
         ),
     ),
 )
@@ -1346,8 +928,7 @@ class _Fit:
         model.train(self.training)
         losses: list[float] = []
         step = 0
-        for epoch, order in enumerate(self.visits(self)):
-            self.begin(self, epoch)
+        for epoch, order in enumerate(self.orders):
             for i, rows in enumerate(self.cut(self, order)):
                 self.lr = learning_rate * self.share(self, epoch, i, step)
                 for part in self.order:
@@ -1373,7 +954,7 @@ class _Fit:
         self.kept.backward()
 
     def _clip(self, rows: Tensor) -> None:
-        self.shorten(self)
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
 
     def _step(self, rows: Tensor) -> None:
         self.optimizer.step()
@@ -1381,18 +962,14 @@ class _Fit:
     order: tuple[Callable[..., None], ...] = (_rate, _forward, _zero, _backward, _clip, _step)
     make: Any = staticmethod(lambda s: torch.optim.AdamW(s.model.parameters(), lr=s.rate, weight_decay=0.05))
     batches: Any = staticmethod(lambda s: math.ceil(len(s.images) / s.size))
-    visits: Any = staticmethod(lambda s: s.orders)
-    begin: Any = staticmethod(lambda s, epoch: None)
     cut: Any = staticmethod(lambda s, order: order.split(s.size))
     share: Any = staticmethod(lambda s, epoch, i, step: s.at(step))
     loss: Any = staticmethod(lambda logits, labels: _loss(logits, labels, 0.1))
     labels_of: Any = staticmethod(lambda s, rows: s.labels[rows])
-    shorten: Any = staticmethod(lambda s: nn.utils.clip_grad_norm_(s.model.parameters(), s.clip))
 
-    def at(self, step: int, steps: int = 0, warmup: int | None = None) -> float:
-        """The schedule's share, for the run's own number of steps and warm-up, or another."""
-        steps = steps or len(self.orders) * self.an_epoch
-        return _schedule()(step, steps, self.warmup if warmup is None else warmup)
+    def at(self, step: int) -> float:
+        """The schedule's share."""
+        return _schedule()(step, len(self.orders) * self.an_epoch, self.warmup)
 
 
 def _order(**where: int) -> tuple[Callable[..., None], ...]:
@@ -1403,24 +980,6 @@ def _order(**where: int) -> tuple[Callable[..., None], ...]:
         if place >= 0:
             names.insert(place, name)
     return tuple(steps[name] for name in names)
-
-
-def _each_by_itself(s: _Fit) -> None:
-    for parameter in s.model.parameters():
-        nn.utils.clip_grad_norm_(parameter, s.clip)
-
-
-def _optimizer(kind: Any = torch.optim.AdamW, **settings: Any) -> Callable[[_Fit], torch.optim.Optimizer]:
-    return lambda s: kind(s.model.parameters(), lr=s.rate, **{"weight_decay": 0.05} | settings)
-
-
-def _anew(s: _Fit, epoch: int) -> None:
-    s.optimizer = s.make(s)
-
-
-def _compounding(s: _Fit, rows: Tensor) -> None:
-    for group in s.optimizer.param_groups:
-        group["lr"] *= s.lr / s.rate
 
 
 def _rows_as_they_lie(s: _Fit, rows: Tensor) -> Tensor:
@@ -1479,9 +1038,9 @@ def _of_a_right_training(pairs: list[tuple[Tensor, Tensor]]) -> str:
         a, b = next((a, b) for a, b in pairs if len(a) != len(b))
         return f"{_AS_RETURNED}: there are {len(b)}, and should be {len(a)}, one for each step."
     if all(torch.allclose(b[:-1], a[1:], atol=1e-5) for a, b in pairs):
-        return f"{_AS_RETURNED}: each stands a place too early, and the first one is missing."
+        return f"{_AS_RETURNED}: each is one place too early, and the first one is missing."
     if all(torch.allclose(b[1:], a[:-1], atol=1e-5) for a, b in pairs):
-        return f"{_AS_RETURNED}: each stands a place too late, and the last one is missing."
+        return f"{_AS_RETURNED}: each is one place too late, and the last one is missing."
     if all(torch.allclose(b.sort().values, a.sort().values, atol=1e-5) for a, b in pairs):
         return f"{_AS_RETURNED}: all are there, but in another order."
     return f"{_AS_RETURNED}. It is the very number that backward() was called on: loss.item(), as it is."
@@ -1542,273 +1101,88 @@ FIT = Exercise(
     forbidden=NOT_ADAMW,
     explain=_from_when,
     mistakes=(
-        Mistake(
-            "zero_grad forgotten",
-            "Gradients add up until you clear them: optimizer.zero_grad() in every step, before backward().",
+        *section(
             "`zero_grad` forgotten, images not shuffled",
-            _Fit(order=_order(zero=-1)),
+            (
+                "zero_grad forgotten",
+                "Gradients add up until you clear them: optimizer.zero_grad() in every step, before backward().",
+                _Fit(order=_order(zero=-1)),
+            ),
+            (
+                "steps that change nothing",
+                "The weights stay as they were. Does zero_grad() stand between backward() and step()? Then the "
+                "gradient is cleared before it is used. Or is backward() or step() missing?",
+                _Fit(order=_order(zero=3)),
+            ),
+            (
+                "labels that are not shuffled along",
+                "You take the images in the new order, and the labels in the old: labels[rows], too.",
+                _Fit(labels_of=_rows_as_they_lie),
+            ),
         ),
-        Mistake(
-            "steps that change nothing",
-            "The weights stay as they were. Does zero_grad() stand between backward() and step()? Then the gradient is "
-            "cleared before it is used. Or is backward() or step() missing?",
-            "`zero_grad` forgotten, images not shuffled",
-            _Fit(order=_order(zero=3)),
-        ),
-        Mistake(
-            "a model that is not in training mode",
-            "The model came in evaluation mode, so it trained without its dropout: call model.train() first.",
+        *section(
             "5 · Training it",
-            _Fit(training=False),
+            (
+                "a model that is not in training mode",
+                "The model came in evaluation mode, so it trained without its dropout: call model.train() first.",
+                _Fit(training=False),
+            ),
+            (
+                "the smaller last batch left out",
+                "In this exercise every image counts in every epoch: the last batch is smaller, and is used.",
+                _Fit(
+                    cut=lambda s, order: [rows for rows in order.split(s.size) if len(rows) == s.size],
+                    batches=lambda s: len(s.images) // s.size,
+                ),
+            ),
         ),
-        Mistake(
-            "a softmax taken twice",
-            "The loss takes the model's logits as they are.",
-            "Softmax twice",
-            _Fit(loss=lambda logits, labels: _loss(logits.softmax(dim=1), labels, 0.1)),
-        ),
-        Mistake(
-            "the smoothing forgotten",
-            "The loss has label_smoothing=0.1 here.",
+        *section(
             "Label smoothing",
-            _Fit(loss=lambda logits, labels: _loss(logits, labels, 0.0)),
+            (
+                "the smoothing forgotten",
+                "The loss has label_smoothing=0.1 here.",
+                _Fit(loss=lambda logits, labels: _loss(logits, labels, 0.0)),
+            ),
         ),
-        Mistake(
-            "a sum over the batch",
-            "The loss is the mean over the batch's images, which is what F.cross_entropy gives by itself.",
-            "2 · The loss, by hand",
-            _Fit(loss=lambda logits, labels: _loss(logits, labels, 0.1) * len(labels)),
-        ),
-        Mistake(
-            "a rate that changes once an epoch",
-            "You set the rate at the start of an epoch and keep it. It is set anew before every step.",
+        *section(
             _COSINE,
-            _Fit(share=lambda s, epoch, i, step: s.at(epoch * s.an_epoch)),
+            (
+                "a rate that changes once an epoch",
+                "You set the rate at the start of an epoch and keep it. It is set anew before every step.",
+                _Fit(share=lambda s, epoch, i, step: s.at(epoch * s.an_epoch)),
+            ),
+            (
+                "a schedule that restarts with every epoch",
+                "Your step begins at 0 in each epoch. It must count on, epoch * (steps an epoch) + i.",
+                _Fit(share=lambda s, epoch, i, step: s.at(i)),
+            ),
+            (
+                "a rate that is set after the step",
+                "Each step has the rate that was meant for the one before, and the first one has the peak rate. Set "
+                "it before optimizer.step().",
+                _Fit(order=_order(rate=5)),
+            ),
+            (
+                "a schedule that is too short",
+                "You count full batches only, but the smaller one at the end is a step, too: round up.",
+                _Fit(batches=lambda s: len(s.images) // s.size),
+            ),
         ),
-        Mistake(
-            "a schedule that counts epochs",
-            "schedule gets the number of the epoch, and the number of epochs, from you. Count steps instead, "
-            "from 0 to the end of the last epoch.",
-            _COSINE,
-            _Fit(share=lambda s, epoch, i, step: s.at(epoch, len(s.orders), round(s.warmup / s.an_epoch))),
-        ),
-        Mistake(
-            "the epoch's number in place of the step's",
-            "schedule gets the epoch from you, and the number of all steps. Count the steps through all epochs.",
-            _COSINE,
-            _Fit(share=lambda s, epoch, i, step: s.at(epoch)),
-        ),
-        Mistake(
-            "a schedule that restarts with every epoch",
-            "Your step begins at 0 in each epoch. It must count on, epoch * (steps an epoch) + i.",
-            _COSINE,
-            _Fit(share=lambda s, epoch, i, step: s.at(i)),
-        ),
-        Mistake(
-            "a constant rate",
-            "The rate of the optimiser never changes: set group['lr'] in each of optimizer.param_groups.",
-            _COSINE,
-            _Fit(share=lambda s, epoch, i, step: 1.0),
-        ),
-        Mistake(
-            "a rate that is set after the step",
-            "Each step has the rate that was meant for the one before, and the first one has the peak rate. Set "
-            "it before optimizer.step().",
-            _COSINE,
-            _Fit(order=_order(rate=5)),
-        ),
-        Mistake(
-            "a rate that compounds",
-            "You multiply the rate that is in the optimiser by the share, step after step. It is the peak rate "
-            "that is multiplied: group['lr'] = learning_rate * share.",
-            _COSINE,
-            _Fit(order=(_compounding, *_Fit.order[1:])),
-        ),
-        Mistake(
-            "the share in place of the rate",
-            "You set the rate to the share alone: learning_rate * share.",
-            _COSINE,
-            _Fit(share=lambda s, epoch, i, step: s.at(step) / s.rate),
-        ),
-        Mistake(
-            "no warm-up",
-            "schedule needs your `warmup`, the number of steps.",
-            _COSINE,
-            _Fit(share=lambda s, epoch, i, step: s.at(step, warmup=0)),
-        ),
-        Mistake(
-            "a warm-up without the cosine",
-            "After the warm-up the rate falls: train.schedule does both.",
-            _COSINE,
-            _Fit(share=lambda s, epoch, i, step: min(1.0, (step + 1) / s.warmup)),
-        ),
-        Mistake(
-            "a warm-up counted in epochs",
-            "`warmup` is a number of steps already: don't multiply it by the steps of an epoch.",
-            _COSINE,
-            _Fit(share=lambda s, epoch, i, step: s.at(step, warmup=s.warmup * s.an_epoch)),
-        ),
-        Mistake(
-            "steps counted from 1",
-            "The first step is step 0: its share is 1 / warmup, not 2 / warmup.",
-            _COSINE,
-            _Fit(share=lambda s, epoch, i, step: s.at(step + 1)),
-        ),
-        Mistake(
-            "steps counted in images",
-            "A step is a batch: count batches, not images.",
-            _COSINE,
-            _Fit(share=lambda s, epoch, i, step: s.at(step, len(s.images) * len(s.orders))),
-        ),
-        Mistake(
-            "a schedule that is too short",
-            "You count full batches only, but the smaller one at the end is a step, too: round up.",
-            _COSINE,
-            _Fit(batches=lambda s: len(s.images) // s.size),
-        ),
-        Mistake(
-            "a schedule that is too long",
-            "// batch_size + 1 is one step an epoch too many where all batches are full: math.ceil.",
-            _COSINE,
-            _Fit(batches=lambda s: len(s.images) // s.size + 1),
-        ),
-        Mistake(
-            "clipping in the wrong place, or none",
-            "Nothing was clipped. clip_grad_norm_ stands between backward(), which makes the gradient, and "
-            "step(), which uses it.",
+        *section(
             "Clipping",
-            _Fit(order=_order(clip=-1)),
+            (
+                "clipping in the wrong place, or none",
+                "Nothing was clipped. clip_grad_norm_ stands between backward(), which makes the gradient, and "
+                "step(), which uses it.",
+                _Fit(order=_order(clip=-1)),
+            ),
         ),
-        Mistake(
-            "clipping at another norm than `clip`",
-            "You clip at 1. The largest norm is the argument `clip`.",
-            "Clipping",
-            _Fit(shorten=lambda s: nn.utils.clip_grad_norm_(s.model.parameters(), 1.0)),
-        ),
-        Mistake(
-            "each tensor's gradient clipped by itself",
-            "The norm is that of the whole gradient, all weights taken together: one call, with "
-            "model.parameters(). Otherwise its direction changes.",
-            "Clipping",
-            _Fit(shorten=_each_by_itself),
-        ),
-        Mistake(
-            "gradients clipped number by number",
-            "clip_grad_value_ cuts each number at the limit. It is the length of the whole gradient that is "
-            "limited: clip_grad_norm_.",
-            "Clipping",
-            _Fit(shorten=lambda s: nn.utils.clip_grad_value_(s.model.parameters(), s.clip)),
-        ),
-        Mistake(
-            "Adam in place of AdamW",
-            "weight_decay means another thing in Adam, where it is lost in the division by the gradient's size.",
+        *section(
             "AdamW",
-            _Fit(make=_optimizer(torch.optim.Adam)),
-        ),
-        Mistake(
-            "plain gradient descent",
-            "The optimiser is torch.optim.AdamW.",
-            "AdamW",
-            _Fit(make=_optimizer(torch.optim.SGD)),
-        ),
-        Mistake(
-            "AdamW's own weight decay",
-            "You left weight_decay out, and AdamW's default is 0.01. Here it is 0.05.",
-            "AdamW",
-            _Fit(make=_optimizer(weight_decay=0.01)),
-        ),
-        Mistake(
-            "no weight decay",
-            "AdamW has weight_decay=0.05 here, on all parameters.",
-            "AdamW",
-            _Fit(make=_optimizer(weight_decay=0.0)),
-        ),
-        Mistake(
-            "a new optimiser in every epoch",
-            "AdamW keeps moving averages of the gradients. A new one begins with none: make it once, before the loops.",
-            "5 · Training it",
-            _Fit(begin=_anew),
-        ),
-        Mistake(
-            "images that are not shuffled",
-            "You take the images as they lie. Epoch e visits them in the order orders[e].",
-            "`zero_grad` forgotten, images not shuffled",
-            _Fit(visits=lambda s: [order.sort().values for order in s.orders]),
-        ),
-        Mistake(
-            "labels that are not shuffled along",
-            "You take the images in the new order, and the labels in the old: labels[rows], too.",
-            "`zero_grad` forgotten, images not shuffled",
-            _Fit(labels_of=_rows_as_they_lie),
-        ),
-        Mistake(
-            "the first labels in every batch",
-            "You take labels[:len(rows)]. The images' own labels are labels[rows].",
-            "`zero_grad` forgotten, images not shuffled",
-            _Fit(labels_of=lambda s, rows: s.labels[: len(rows)]),
-        ),
-        Mistake(
-            "the same order in every epoch",
-            "You use the first epoch's order throughout. Each epoch has an order of its own.",
-            "`zero_grad` forgotten, images not shuffled",
-            _Fit(visits=lambda s: [s.orders[0]] * len(s.orders)),
-        ),
-        Mistake(
-            "the epochs' orders in reverse",
-            "Epoch e has the order orders[e], the first one orders[0].",
-            "`zero_grad` forgotten, images not shuffled",
-            _Fit(visits=lambda s: s.orders[::-1]),
-        ),
-        Mistake(
-            "orders taken the other way round",
-            "orders[e] lists which image comes when. You ask at which place each image comes (argsort): "
-            "images[orders[e]].",
-            "`zero_grad` forgotten, images not shuffled",
-            _Fit(visits=lambda s: [order.argsort() for order in s.orders]),
-        ),
-        Mistake(
-            "the first batch in every step",
-            "A step takes the next batch_size of the order, not its first.",
-            "`zero_grad` forgotten, images not shuffled",
-            _Fit(cut=lambda s, order: [order[: s.size]] * s.an_epoch),
-        ),
-        Mistake(
-            "batches of one image",
-            "An epoch visits batches of batch_size: order.split(batch_size).",
-            "5 · Training it",
-            _Fit(cut=lambda s, order: order.split(1), batches=lambda s: len(s.images)),
-        ),
-        Mistake(
-            "whole epochs in one batch",
-            "An epoch visits batches of batch_size: order.split(batch_size).",
-            "5 · Training it",
-            _Fit(cut=lambda s, order: [order], batches=lambda s: 1),
-        ),
-        Mistake(
-            "the first epoch alone",
-            "There is an epoch for each of `orders`.",
-            "5 · Training it",
-            _Fit(visits=lambda s: s.orders[:1]),
-        ),
-        Mistake(
-            "the last epoch left out",
-            "There is an epoch for each of `orders`.",
-            "5 · Training it",
-            _Fit(visits=lambda s: s.orders[:-1]),
-        ),
-        Mistake(
-            "two steps for each batch",
-            "optimizer.step() stands once in each step.",
-            "5 · Training it",
-            _Fit(order=(*_Fit.order, _Fit.order[-1])),
-        ),
-        Mistake(
-            "the smaller last batch left out",
-            "In this exercise every image counts in every epoch: the last batch is smaller, and is used.",
-            "5 · Training it",
-            _Fit(
-                cut=lambda s, order: [rows for rows in order.split(s.size) if len(rows) == s.size],
-                batches=lambda s: len(s.images) // s.size,
+            (
+                "AdamW's own weight decay",
+                "You left weight_decay out, and AdamW's default is 0.01. Here it is 0.05.",
+                _Fit(make=lambda s: torch.optim.AdamW(s.model.parameters(), lr=s.rate)),
             ),
         ),
     ),

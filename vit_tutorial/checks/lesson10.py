@@ -17,7 +17,6 @@ from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
-    Mistake,
     Result,
     Words,
     answers,
@@ -26,7 +25,7 @@ from vit_tutorial.checks.harness import (
     check,
     copied,
     normal,
-    random_weights,
+    section,
 )
 from vit_tutorial.checks.lent import AS_IT_WAS, Lent
 from vit_tutorial.checks.watch import NOT_ADAMW
@@ -74,8 +73,8 @@ FINE_TUNING_NUMBERS = Exercise(
     secret=True,
     advice={
         "cosines": "The dot product with (0, 2), divided by both lengths, for each of the three.",
-        "standardised": "The probe was trained on numbers less the training pictures' mean, divided by their "
-        "deviation. Do the same to the test pictures' two numbers.",
+        "standardised": "The probe was trained on numbers less the training images' mean, divided by their "
+        "standard deviation. Do the same to the test images' two numbers.",
         "first loss": "A head of zeros gives 12 equal logits: minus the natural logarithm of one of 12 probabilities.",
         "row of the gradient": "(p - target) z: p is the same for all four classes, and the target is 1.",
         "probe": "A linear layer from D numbers to the classes, with a bias for each class.",
@@ -83,104 +82,75 @@ FINE_TUNING_NUMBERS = Exercise(
         "rate": "The warm-up grows evenly from peak / 10 at step 0 to the peak at step 9.",
     },
     mistakes=(
-        Mistake(
-            "dot products in place of cosines",
-            "A dot product grows with the lengths of both vectors, so a long vector is near to everything. Divide by "
-            "both lengths.",
+        *section(
             _NEIGHBOURS,
-            {"cosines": [8, 2, 6]},
+            (
+                "dot products in place of cosines",
+                "A dot product grows with the lengths of both vectors, so a long vector is near to everything. "
+                "Divide by both lengths.",
+                {"cosines": [8, 2, 6]},
+            ),
+            (
+                "distances in place of cosines",
+                "You computed how far apart the vectors end. A cosine compares their directions, whatever their "
+                "lengths.",
+                {"cosines": [3.607, 1, 1.412]},
+            ),
         ),
-        Mistake(
-            "a product divided by one of two lengths",
-            "You divided by the known vectors' lengths. The asked one has a length, too, which is 2.",
-            _NEIGHBOURS,
-            {"cosines": [1.6, 2, 6 / math.sqrt(10)]},
-        ),
-        Mistake(
-            "distances in place of cosines",
-            "You computed how far apart the vectors end. A cosine compares their directions, whatever their lengths.",
-            _NEIGHBOURS,
-            {"cosines": [3.607, 1, 1.412]},  # √13 = 3.6056, or 3.61, and √2 = 1.4142, or 1.41
-        ),
-        Mistake(
-            "the test features' own statistics",
-            "You used the mean and the deviation of the test features. The probe was trained on numbers made with the "
-            "training features' mean and deviation: use these for both.",
+        *section(
             _PROBE,
-            {"standardised": [-1, 1]},
+            (
+                "the test features' own statistics",
+                "You used the mean and the deviation of the test features. The probe was trained on numbers made "
+                "with the training features' mean and deviation: use these for both.",
+                {"standardised": [-1, 1]},
+            ),
+            ("the biases forgotten", "5 · 64 are the weights. Each class has a bias, too.", {"probe": 320}),
         ),
-        Mistake(
-            "statistics of training and test features together",
-            "Whatever is measured on test features, the test is no longer fair. Mean and deviation come from the "
-            "training features alone.",
-            _PROBE,
-            {"standardised": [1 / math.sqrt(13), 5 / math.sqrt(13)]},
-        ),
-        Mistake(
-            "a loss of zero",
-            "Zero weights give equal logits, not a right answer: each class gets 1/12, and the loss is -ln(1/12).",
+        *section(
             _HEAD,
-            {"first loss": 0},
+            (
+                "a loss of zero",
+                "Zero weights give equal logits, not a right answer: each class gets 1/12, and the loss is -ln(1/12).",
+                {"first loss": 0},
+            ),
+            (
+                "a logarithm to another base",
+                "Cross-entropy is in nats: the natural logarithm, ln 12.",
+                {"first loss": math.log2(12)},
+            ),
+            (
+                "a head of zeros that cannot learn",
+                "The gradient of W is (p - target) times z; W itself is not in it. It is the gradient of z that is "
+                "zero.",
+                {"row of the gradient": [0, 0]},
+            ),
+            (
+                "a gradient with the wrong sign",
+                "It is p - target, so 1/4 - 1 for the true class: minus the gradient is the direction in which you go.",
+                {"row of the gradient": [2.25, -0.75]},
+            ),
+            (
+                "the row of a class that isn't true",
+                "1/4 · z is the gradient of the other classes' rows. For the true class the target 1 is subtracted.",
+                {"row of the gradient": [0.75, -0.25]},
+            ),
         ),
-        Mistake(
-            "a logarithm to another base",
-            "Cross-entropy is in nats: the natural logarithm, ln 12.",
-            _HEAD,
-            {"first loss": math.log2(12)},
-        ),
-        Mistake(
-            "a probability in place of a loss",
-            "1/12 is the probability of each class. The loss is minus its natural logarithm.",
-            _HEAD,
-            {"first loss": 0.0817},  # 1 / 12 = 0.0833, or 0.08
-        ),
-        Mistake(
-            "a head of zeros that cannot learn",
-            "The gradient of W is (p - target) times z; W itself is not in it. It is the gradient of z that is zero.",
-            _HEAD,
-            {"row of the gradient": [0, 0]},
-        ),
-        Mistake(
-            "a gradient with the wrong sign",
-            "It is p - target, so 1/4 - 1 for the true class: minus the gradient is the direction in which you go.",
-            _HEAD,
-            {"row of the gradient": [2.25, -0.75]},
-        ),
-        Mistake(
-            "the row of a class that isn't true",
-            "1/4 · z is the gradient of the other classes' rows. For the true class the target 1 is subtracted.",
-            _HEAD,
-            {"row of the gradient": [0.75, -0.25]},
-        ),
-        Mistake(
-            "the biases forgotten",
-            "5 · 64 are the weights. Each class has a bias, too.",
-            _PROBE,
-            {"probe": 320},
-        ),
-        Mistake(
-            "the class token's position forgotten",
-            "12 · 12 = 144 are the patches. The class token has a position as well, the one that isn't resized.",
+        *section(
             _RESOLUTION,
-            {"positions": 144},
+            (
+                "the class token's position forgotten",
+                "12 · 12 = 144 are the patches. The class token has a position as well, the one that isn't resized.",
+                {"positions": 144},
+            ),
         ),
-        Mistake(
-            "positions counted on the old grid",
-            "At 96 pixels there are 12 patches a side. 8 · 8 + 1 was the number at 64.",
-            _RESOLUTION,
-            {"positions": 65},
-        ),
-        Mistake(
-            "a warm-up that begins at zero",
-            "Steps are counted from 0, and the first is no step of rate zero: it is (step + 1) / warm-up.",
+        *section(
             _TUNING,
-            {"rate": 0.12},
-        ),
-        Mistake(
-            "the peak from the first step on",
-            "0.3 is the peak, reached at the end of the warm-up. At step 4 of 10 it is half of it.",
-            _TUNING,
-            {"rate": 0.3},
+            (
+                "a warm-up that begins at zero",
+                "Steps are counted from 0, and the first doesn't have a rate of zero: it is (step + 1) / warm-up.",
+                {"rate": 0.12},
+            ),
         ),
     ),
 )
@@ -207,14 +177,18 @@ def _model(depth: int = 2, dim: int = 8, classes: int = 3, dropout: float = _DRO
     return model
 
 
+def _with_small_tokens(model: ViT) -> ViT:
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.startswith("embed.") or ".proj." in name or ".fc2." in name:  # all that makes a token
+                parameter.mul_(1e-3)
+    return model
+
+
 def _feature_cases() -> list[Case]:
     sizes = [(1, 1, 8, 3), (3, 2, 4, 5), (2, 3, 6, 6)]
     attention, path = _model(dropout=0.0, attention_dropout=0.3), _model(dropout=0.0, drop_path=0.9)
-    faint = _model()
-    with torch.no_grad():
-        for name, parameter in faint.named_parameters():
-            if name.startswith("embed.") or ".proj." in name or ".fc2." in name:  # all that makes a token
-                parameter.mul_(1e-3)
+    faint = _with_small_tokens(_model())
     deep = _model(13, 4, 3, norm_eps=0.1)
     for parameter in deep.parameters():
         parameter.grad = torch.ones_like(parameter)  # as they are left by a training
@@ -315,19 +289,6 @@ def _for_good(model: ViT, images: Tensor) -> Tensor:
     return _frozen(gradients=True)(model, images)
 
 
-def _without_dropout(model: ViT, images: Tensor) -> Tensor:
-    for part in model.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0
-    return _frozen(training=True)(model, images)
-
-
-def _a_new_head(model: ViT, images: Tensor) -> Tensor:
-    found = _frozen()(model, images)
-    model.head = nn.Linear(model.config.dim, model.config.num_classes)
-    return found
-
-
 def _before_the_norm(model: ViT, images: Tensor) -> Tensor:
     z: Tensor = model.blocks(model.embed(images))
     return z[:, 0]
@@ -345,147 +306,58 @@ FROZEN_FEATURES = Exercise(
     right=_frozen(),
     cases=_feature_cases,
     observe=_features,
-    mistakes=(
-        Mistake(
+    mistakes=section(
+        _FROZEN,
+        (
             "logits in place of features",
-            "The head is still on, so you have what the old task wanted to know, K numbers. Take the class token after "
-            "the last norm, D numbers: model.features(images)[:, 0].",
-            _FROZEN,
+            "The head is still on, so you have what the old task wanted to know, K numbers. Take the class token "
+            "after the last norm, D numbers: model.features(images)[:, 0].",
             _frozen(lambda model, x: model(x)),
         ),
-        Mistake(
+        (
             "a model in training mode whose gradients flow",
-            "Two things: the model came in training mode, so dropout makes other features at every call: model.eval(). "
-            "And a frozen model needs no graph: torch.no_grad().",
-            _FROZEN,
+            "Two things: the model came in training mode, so dropout makes other features at every call: "
+            "model.eval(). And a frozen model needs no graph: torch.no_grad().",
             _frozen(training=True, gradients=True),
         ),
-        Mistake(
+        (
             "a model in training mode",
             "Dropout is on, so the features are other ones at every call. model.eval() switches it off, "
             "torch.no_grad() does not.",
-            _FROZEN,
             _frozen(training=True),
         ),
-        Mistake(
+        (
             "gradients that flow into a frozen model",
-            "The numbers are right, but they carry a graph: whoever trains on them trains the encoder too, and "
-            "pays for it. Compute them under torch.no_grad() or torch.inference_mode().",
-            _FROZEN,
+            "The numbers are right, but they carry a graph: whoever trains on them trains the encoder too, and pays "
+            "for it. Compute them under torch.no_grad() or torch.inference_mode().",
             _frozen(gradients=True),
         ),
-        Mistake(
+        (
             "the class token before the last norm",
-            "The head that the encoder was trained with read the token after model.norm; before it, sizes differ from "
-            "layer to layer. model.features has the norm in it.",
-            _FROZEN,
+            "The head that the encoder was trained with read the token after model.norm; before it, sizes differ "
+            "from layer to layer. model.features has the norm in it.",
             _frozen(_before_the_norm),
         ),
-        Mistake(
+        (
             "a mean over all tokens",
             "This model was trained to put what it knows into the class token. Take token 0.",
-            _FROZEN,
             _frozen(lambda model, x: model.features(x).mean(dim=1)),
         ),
-        Mistake(
+        (
             "a mean over the patches",
             "This model was trained to put what it knows into the class token, and you left it out. Take token 0.",
-            _FROZEN,
             _frozen(lambda model, x: model.features(x)[:, 1:].mean(dim=1)),
         ),
-        Mistake(
-            "every token",
-            "You return (B, T, D). A picture's features are one vector: the class token, which is token 0.",
-            _FROZEN,
-            _frozen(lambda model, x: model.features(x)),
-        ),
-        Mistake(
-            "the last token",
-            "The class token comes first: [:, 0].",
-            _FROZEN,
-            _frozen(lambda model, x: model.features(x)[:, -1]),
-        ),
-        Mistake(
+        (
             "a head taken off for good",
             "The features are right, but the caller's model has lost its head. Use model.features, or put it back.",
-            _FROZEN,
             _head_taken_off,
         ),
-        Mistake(
+        (
             "a model that stays frozen",
-            "The features are right, but requires_grad_(False) stays behind: whoever trains the model next "
-            "trains nothing. torch.no_grad() does it without a trace.",
-            _FROZEN,
+            "The features are right, but requires_grad_(False) stays behind: whoever trains the model next trains "
+            "nothing. torch.no_grad() does it without a trace.",
             _for_good,
-        ),
-        Mistake(
-            "dropout that is switched off for good",
-            "You set the layers' p to 0. The caller's model trains without dropout from now on: model.eval() "
-            "switches it off until model.train().",
-            _FROZEN,
-            _without_dropout,
-        ),
-        Mistake(
-            "another head than before",
-            "You took the head off, and put a new one in its place. What the old one had learned is lost: use "
-            "model.features, or put the same one back.",
-            _FROZEN,
-            _a_new_head,
-        ),
-        Mistake(
-            "probabilities in place of features",
-            "You have what the old task wanted to know. Take the class token after the last norm: "
-            "model.features(images)[:, 0].",
-            _FROZEN,
-            _frozen(lambda model, x: model(x).softmax(dim=1)),
-        ),
-        Mistake(
-            "a norm taken twice",
-            "model.features has the last norm in it already.",
-            _FROZEN,
-            _frozen(lambda model, x: model.norm(model.features(x))[:, 0]),
-        ),
-        Mistake(
-            "tokens that have passed no block",
-            "The embedding knows nothing but pixels and places. model.features goes through all blocks.",
-            _FROZEN,
-            _frozen(lambda model, x: model.norm(model.embed(x))[:, 0]),
-        ),
-        Mistake(
-            "the last block left out",
-            "The features are those after the last block, and after the last norm.",
-            _FROZEN,
-            _frozen(lambda model, x: model.norm(model.blocks[:-1](model.embed(x)))[:, 0]),
-        ),
-        Mistake(
-            "the first patch",
-            "The class token comes first: [:, 0].",
-            _FROZEN,
-            _frozen(lambda model, x: model.features(x)[:, 1]),
-        ),
-        Mistake(
-            "a maximum over all tokens",
-            "This model was trained to put what it knows into the class token. Take token 0.",
-            _FROZEN,
-            _frozen(lambda model, x: model.features(x).amax(dim=1)),
-        ),
-        Mistake(
-            "a sum over all tokens",
-            "This model was trained to put what it knows into the class token. Take token 0.",
-            _FROZEN,
-            _frozen(lambda model, x: model.features(x).sum(dim=1)),
-        ),
-        Mistake(
-            "features brought to length 1",
-            "Return them as they are.",
-            _FROZEN,
-            _frozen(lambda model, x: F.normalize(model.features(x)[:, 0], dim=1)),
-        ),
-        Mistake(
-            "the first image's features for all",
-            "Each picture has features of its own: [:, 0] takes token 0 of each.",
-            _FROZEN,
-            _frozen(lambda model, x: model.features(x)[:1, 0].expand(len(x), -1)),
         ),
     ),
 )
@@ -521,40 +393,26 @@ def _weighted(A: Tensor, a: Tensor, B: Tensor, k: int) -> Tensor:
     return (F.one_hot(a[near.indices]) * near.values[..., None]).sum(dim=1).argmax(dim=1)
 
 
-def _centres(A: Tensor, a: Tensor, B: Tensor, k: int) -> Tensor:
-    classes = a.unique()
-    return classes[_cosines(torch.stack([A[a == c].mean(dim=0) for c in classes]), B).argmax(dim=1)]
-
-
 def _knn_cases() -> list[Case]:
     made = []
-    for n, m, D, k, K in [
-        (9, 6, 3, 1, 4),
-        (10, 14, 6, 5, 3),
-        (25, 12, 5, 5, 6),
-        (30, 12, 4, 7, 10),
-        (40, 12, 3, 4, 5),
-        (12, 1, 5, 3, 3),
-        (70, 20, 9, 45, 6),
-    ]:
+    asked = [(9, 6, 3, 1, 4), (10, 14, 6, 5, 3), (25, 12, 5, 5, 6), (30, 12, 4, 7, 10), (40, 12, 3, 4, 5),
+             (12, 1, 5, 3, 3), (70, 20, 9, 45, 6)]  # fmt: skip
+    for n, m, D, k, K in asked:
         lengths = 3 * normal(n, 1, seed=k).exp()
         A = lengths * normal(n, D, seed=n)
         a = torch.randint(K, (n,), generator=torch.Generator().manual_seed(n))
         B = 2 * normal(40, D, seed=m).exp().sqrt() * normal(40, D, seed=D)
         clear = torch.ones(40, dtype=torch.bool)
-        for labels in (a, a.roll(1)):  # where two labels draw, more than one answer is right
+        for labels in (a, a.roll(1)):  # where two labels are tied, more than one answer is right
             counts = F.one_hot(labels[_cosines(A, B).topk(k, dim=1).indices], K).sum(dim=1)  # (40, K)
             top = counts.topk(2, dim=1).values
             clear &= top[:, 0] > top[:, 1]
         B = B[clear][:m]
-        a = 211 * a if K == 10 else a  # a label is a name: nobody says how large it may be
+        a = 211 * a if K == 10 else a  # a label is a name: it may be as large as you like
         made.append(Case(f"{n} known, {len(B)} asked, D={D}, k={k}, labels to {int(a.max())}", (A, a, B, k)))
     return [
         *made,
-        Case(
-            "two very near neighbours of five, and three far ones of another label",
-            _far_ones(),
-        ),
+        Case("two very near neighbours of five, and three far ones of another label", _far_ones()),
         Case("6 known features of lengths from 0.01 to 100, k=4", _short_ones()),
     ]
 
@@ -592,203 +450,56 @@ KNN = Exercise(
     right=_neighbours(),
     cases=_knn_cases,
     observe=_asked_again,
-    mistakes=(
-        Mistake(
+    mistakes=section(
+        _NEIGHBOURS,
+        (
             "dot products in place of cosines",
             "A known vector that is long wins everywhere. Scale every vector to length 1 first: F.normalize(A), "
             "F.normalize(B).",
-            _NEIGHBOURS,
             _neighbours(lambda A, B: B @ A.T),
         ),
-        Mistake(
+        (
             "distances in place of cosines",
             "You compare where the vectors end. The angle between them was asked: scale every vector to length 1.",
-            _NEIGHBOURS,
             _neighbours(lambda A, B: -torch.cdist(B, A)),
         ),
-        Mistake(
+        (
             "the farthest in place of the nearest",
             "A large cosine is near. You took the smallest: topk's largest=True, or a sort that descends.",
-            _NEIGHBOURS,
             _neighbours(pick=lambda nearness, k: nearness.topk(k, dim=1, largest=False).indices),
         ),
-        Mistake(
+        (
             "lengths taken down the columns",
-            "You normalised each column, over all pictures. Each picture's vector, each row, gets length 1: dim=1.",
-            _NEIGHBOURS,
+            "You normalised each column, over all images. Each image's vector, each row, gets length 1: dim=1.",
             _neighbours(lambda A, B: F.normalize(B, dim=0) @ F.normalize(A, dim=0).T),
         ),
-        Mistake(
+        (
             "the nearest neighbour left out",
-            "You drop the first, as if it were the picture itself. Asked and known pictures are different ones here: "
+            "You drop the first, as if it were the image itself. Asked and known images are different ones here: "
             "all k nearest vote.",
-            _NEIGHBOURS,
             _neighbours(pick=lambda nearness, k: nearness.topk(k + 1, dim=1).indices[:, 1:]),
         ),
-        Mistake(
+        (
             "one neighbour, whatever k",
             "You return the label of the nearest alone. All k vote.",
-            _NEIGHBOURS,
             _neighbours(pick=lambda nearness, k: nearness.topk(1, dim=1).indices),
         ),
-        Mistake(
-            "the largest label",
-            "You took the largest of the k labels. A label is a name, not an amount: count how often each occurs.",
-            _NEIGHBOURS,
-            _neighbours(vote=lambda labels: labels.amax(dim=1)),
-        ),
-        Mistake(
+        (
             "a mean of labels",
             "Between 2 and 8 isn't 5. A label is a name, not an amount: count how often each occurs.",
-            _NEIGHBOURS,
             _neighbours(vote=lambda labels: labels.float().mean(dim=1).round().long()),
         ),
-        Mistake(
-            "a median of labels",
-            "You took the label in the middle. A label is a name, not an amount: count how often each occurs.",
-            _NEIGHBOURS,
-            _neighbours(vote=lambda labels: labels.median(dim=1).values),
-        ),
-        Mistake(
-            "a picture's number in place of its label",
-            "topk gives the numbers of the nearest pictures. Look up their labels: a[nearest].",
-            _NEIGHBOURS,
+        (
+            "an image's number in place of its label",
+            "topk gives the numbers of the nearest images. Look up their labels: a[nearest].",
             lambda A, a, B, k: _votes(_cosines(A, B).topk(k, dim=1).indices),
         ),
-        Mistake(
-            "a vote count in place of a label",
-            "You return how many voted. Wanted is for which label: argmax, not max.",
-            _NEIGHBOURS,
-            _neighbours(vote=lambda labels: F.one_hot(labels).sum(dim=1).amax(dim=1)),
-        ),
-        Mistake(
-            "absolute values of the cosines",
-            "A cosine of -1 is the opposite direction, and far away. Leave the sign.",
-            _NEIGHBOURS,
-            _neighbours(lambda A, B: _cosines(A, B).abs()),
-        ),
-        Mistake(
-            "city-block distances",
-            "The angle between the vectors was asked: scale every vector to length 1.",
-            _NEIGHBOURS,
-            _neighbours(lambda A, B: -torch.cdist(B, A, p=1)),
-        ),
-        Mistake(
-            "vectors brought to a sum of 1",
-            "A vector's length is the root of its sum of squares.",
-            _NEIGHBOURS,
-            _neighbours(lambda A, B: F.normalize(B, p=1) @ F.normalize(A, p=1).T),
-        ),
-        Mistake(
-            "correlations",
-            "You subtract each vector's mean first. A cosine leaves it in.",
-            _NEIGHBOURS,
-            _neighbours(lambda A, B: _cosines(A - A.mean(dim=1, keepdim=True), B - B.mean(dim=1, keepdim=True))),
-        ),
-        Mistake(
-            "features centred first",
-            "You subtract the known features' mean first. A cosine leaves it in.",
-            _NEIGHBOURS,
-            _neighbours(lambda A, B: _cosines(A - A.mean(dim=0), B - A.mean(dim=0))),
-        ),
-        Mistake(
-            "standardised features",
-            "The angle between the vectors themselves was asked, without mean and deviation.",
-            _NEIGHBOURS,
-            _neighbours(
-                lambda A, B: -torch.cdist((B - A.mean(dim=0)) / A.std(dim=0), (A - A.mean(dim=0)) / A.std(dim=0))
-            ),
-        ),
-        Mistake(
+        (
             "one neighbour too many",
             "k vote, not k + 1.",
-            _NEIGHBOURS,
             _neighbours(pick=lambda nearness, k: nearness.topk(k + 1, dim=1).indices),
         ),
-        Mistake(
-            "one neighbour too few",
-            "k vote, not k - 1.",
-            _NEIGHBOURS,
-            _neighbours(pick=lambda nearness, k: nearness.topk(max(k - 1, 1), dim=1).indices),
-        ),
-        Mistake(
-            "three neighbours, whatever k",
-            "Use the argument k.",
-            _NEIGHBOURS,
-            _neighbours(pick=lambda nearness, k: nearness.topk(3, dim=1).indices),
-        ),
-        Mistake(
-            "the k-th neighbour alone",
-            "All k vote.",
-            _NEIGHBOURS,
-            _neighbours(pick=lambda nearness, k: nearness.topk(k, dim=1).indices[:, -1:]),
-        ),
-        Mistake(
-            "all known pictures",
-            "Only the k nearest vote.",
-            _NEIGHBOURS,
-            _neighbours(pick=lambda nearness, k: nearness.topk(nearness.shape[1], dim=1).indices),
-        ),
-        Mistake(
-            "the first k pictures",
-            "The k nearest vote: topk of the cosines.",
-            _NEIGHBOURS,
-            _neighbours(pick=lambda nearness, k: torch.arange(k).expand(len(nearness), -1)),
-        ),
-        Mistake(
-            "the smallest label",
-            "You took the smallest of the k labels. A label is a name, not an amount: count how often each occurs.",
-            _NEIGHBOURS,
-            _neighbours(vote=lambda labels: labels.amin(dim=1)),
-        ),
-        Mistake(
-            "a mean of labels, cut off",
-            "A label is a name, not an amount: count how often each occurs.",
-            _NEIGHBOURS,
-            _neighbours(vote=lambda labels: labels.float().mean(dim=1).long()),
-        ),
-        Mistake(
-            "the rarest label",
-            "argmin takes the label with the fewest votes: argmax.",
-            _NEIGHBOURS,
-            _neighbours(vote=lambda labels: F.one_hot(labels).sum(dim=1).argmin(dim=1)),
-        ),
-        Mistake(
-            "a place among the neighbours in place of a label",
-            "torch.mode returns values and indices: the values are the labels.",
-            _NEIGHBOURS,
-            _neighbours(vote=lambda labels: labels.mode(dim=1).indices),
-        ),
-        Mistake(
-            "the number of the nearest picture",
-            "Look up the labels: a[nearest], and let them vote.",
-            _NEIGHBOURS,
-            lambda A, a, B, k: _cosines(A, B).argmax(dim=1),
-        ),
-        Mistake(
-            "labels counted from 1",
-            "The labels are those in a, as they are.",
-            _NEIGHBOURS,
-            lambda A, a, B, k: _neighbours()(A, a, B, k) + 1,
-        ),
-        Mistake(
-            "votes weighted by their cosines",
-            "Each of the k neighbours has one vote.",
-            _NEIGHBOURS,
-            _weighted,
-        ),
-        Mistake(
-            "class centres in place of neighbours",
-            "The k nearest pictures vote, whatever the mean of their class is.",
-            _NEIGHBOURS,
-            _centres,
-        ),
-        Mistake(
-            "one answer for all",
-            "Each asked picture has its own neighbours, and its own vote.",
-            _NEIGHBOURS,
-            _neighbours(vote=lambda labels: F.one_hot(labels).sum(dim=(0, 1)).argmax().expand(len(labels))),
-        ),
+        ("votes weighted by their cosines", "Each of the k neighbours has one vote.", _weighted),
     ),
 )
 
@@ -942,38 +653,9 @@ def _recipe(recipe: ResizeRecipe) -> Position:
     return lambda position, old, new: resize_position_embedding(position, old, new, recipe=recipe)
 
 
-def _other_mode(**how: Any) -> Position:
-    def resized(position: Tensor, old: Grid, new: Grid) -> Tensor:
-        maps = position[:, 1:].transpose(1, 2).unflatten(2, old)  # (1, D, rows, columns)
-        maps = F.interpolate(maps, new, **how)
-        return torch.cat([position[:, :1], maps.flatten(2).transpose(1, 2)], dim=1)
-
-    return resized
-
-
-def _cut_or_filled(position: Tensor, old: Grid, new: Grid) -> Tensor:
-    count = 1 + new[0] * new[1]
-    more = position.new_zeros(1, max(0, count - position.shape[1]), position.shape[2])
-    return torch.cat([position, more], dim=1)[:, :count]
-
-
-def _grids_turned(first: bool, second: bool) -> Position:
-    def resized(position: Tensor, old: Grid, new: Grid) -> Tensor:
-        old, new = old[::-1] if first else old, new[::-1] if second else new
-        return _other_mode(mode="bicubic", antialias=True)(position, old, new)
-
-    return resized
-
-
 def _reshaped(position: Tensor, old: Grid, new: Grid) -> Tensor:
     maps = F.interpolate(position[:, 1:].reshape(1, -1, *old), new, mode="bicubic", antialias=True)
     return torch.cat([position[:, :1], maps.reshape(1, new[0] * new[1], -1)], dim=1)
-
-
-def _read_down(position: Tensor, old: Grid, new: Grid) -> Tensor:
-    maps = position[:, 1:].transpose(1, 2).unflatten(2, old)  # (1, D, rows, columns)
-    maps = F.interpolate(maps, new, mode="bicubic", antialias=True).transpose(2, 3)
-    return torch.cat([position[:, :1], maps.flatten(2).transpose(1, 2)], dim=1)
 
 
 def _in_place(state: State, num_classes: int, old_grid: Grid, new_grid: Grid) -> State:
@@ -988,209 +670,67 @@ FOR_A_NEW_TASK = Exercise(
     right=_task(),
     cases=_task_cases,
     observe=_adapted,
-    forbidden=("vit_tutorial.weights.with_size", "vit_tutorial.weights.with_head"),
+    forbidden=("vit_tutorial.weights.*",),
     explain=_about_a_task,
     mistakes=(
-        Mistake(
-            "the old head",
-            "Its rows are the old task's classes. For the new task it is replaced by zeros, (K, D) and (K,).",
+        *section(
             _HEAD,
-            _task(head=lambda state, K, D: {name: state[name] for name in ("head.weight", "head.bias")}),
-        ),
-        Mistake(
-            "rows of the old head",
-            "You kept the old head's first rows for the new classes. Class 0 of the old task is not class 0 of the new "
-            "one: begin with zeros.",
-            _HEAD,
-            _task(
-                head=lambda state, K, D: {
-                    "head.weight": state["head.weight"].repeat(4, 1)[:K],
-                    "head.bias": state["head.bias"].repeat(4)[:K],
-                }
+            (
+                "rows of the old head",
+                "You kept the old head's first rows for the new classes. Class 0 of the old task is not class 0 of "
+                "the new one: begin with zeros.",
+                _task(
+                    head=lambda state, K, D: {
+                        "head.weight": state["head.weight"].repeat(4, 1)[:K],
+                        "head.bias": state["head.bias"].repeat(4)[:K],
+                    }
+                ),
+            ),
+            (
+                "a dictionary that was changed in place",
+                "The result is right, but the caller's dictionary was changed: make a new one, dict(state).",
+                _in_place,
             ),
         ),
-        Mistake(
-            "a head lying on its side",
-            "torch keeps a linear layer's weight as (out, in): (K, D).",
-            _HEAD,
-            _task(head=lambda state, K, D: {"head.weight": torch.zeros(D, K), "head.bias": torch.zeros(K)}),
-        ),
-        Mistake(
-            "no head at all",
-            "You took the old head out and put no new one in: add head.weight (K, D) and head.bias (K,), of zeros.",
-            _HEAD,
-            _task(head=lambda state, K, D: {}),
-        ),
-        Mistake(
-            "positions of the old grid",
-            "The new pictures have another number of patches, so the table of positions must have as many rows, and "
-            "one for the class token.",
+        *section(
             _RESOLUTION,
-            _task(lambda position, old, new: position),
+            (
+                "a class token that was resized along",
+                "You stretched all rows of the table. The first belongs to the class token, which has no place in "
+                "the image: take it off, resize the others, and put it back in front.",
+                _task(_as_a_line(0)),
+            ),
+            (
+                "rows and columns of the grid exchanged",
+                "The positions go row by row, so the table unfolds to (rows, columns), in this order. On a square "
+                "it makes no difference.",
+                _task(lambda position, old, new: resize_position_embedding(position, old[::-1], new[::-1])),
+            ),
+            (
+                "align_corners",
+                "You pinned the outermost positions to the corners, as torchvision does. Asked was timm's recipe: "
+                "bicubic, with antialias=True and without align_corners.",
+                _task(_recipe("torchvision")),
+            ),
+            (
+                "no averaging where the grid shrinks",
+                "Towards a smaller grid, bicubic alone skips positions. timm's recipe has antialias=True.",
+                _task(_recipe("huggingface")),
+            ),
+            (
+                "a reshape in place of a permute",
+                "(N, D) can't be reshaped to (D, rows, columns): transpose first.",
+                _task(_reshaped),
+            ),
         ),
-        Mistake(
-            "a class token that was resized along",
-            "You stretched all rows of the table. The first belongs to the class token, which has no place in the "
-            "picture: take it off, resize the others, and put it back in front.",
-            _RESOLUTION,
-            _task(_as_a_line(0)),
-        ),
-        Mistake(
-            "positions resized as a line",
-            "You stretched the list of positions. They belong to places in two dimensions: make a grid (rows, columns) "
-            "of them, and resize that.",
+        *section(
             "Positions stretched as a list",
-            _task(_as_a_line(1)),
-        ),
-        Mistake(
-            "rows and columns of the grid exchanged",
-            "The positions go row by row, so the table unfolds to (rows, columns), in this order. On a square nobody "
-            "notices.",
-            _RESOLUTION,
-            _task(lambda position, old, new: resize_position_embedding(position, old[::-1], new[::-1])),
-        ),
-        Mistake(
-            "align_corners",
-            "You pinned the outermost positions to the corners, as torchvision does. Asked was timm's recipe: bicubic, "
-            "with antialias=True and without align_corners.",
-            _RESOLUTION,
-            _task(_recipe("torchvision")),
-        ),
-        Mistake(
-            "no averaging where the grid shrinks",
-            "Towards a smaller grid, bicubic alone skips positions. timm's recipe has antialias=True.",
-            _RESOLUTION,
-            _task(_recipe("huggingface")),
-        ),
-        Mistake(
-            "bilinear in place of bicubic",
-            "Asked was timm's recipe: bicubic, with antialias=True.",
-            _RESOLUTION,
-            _task(_other_mode(mode="bilinear", antialias=True)),
-        ),
-        Mistake(
-            "positions taken from the nearest",
-            "Each new place got a copy of an old position, so neighbours are equal. Interpolate: bicubic, with "
-            "antialias=True.",
-            _RESOLUTION,
-            _task(_other_mode(mode="nearest")),
-        ),
-        Mistake(
-            "positions begun anew",
-            "You put zeros where the model had learned something. Resize the old positions.",
-            _RESOLUTION,
-            _task(lambda position, old, new: position.new_zeros(1, 1 + new[0] * new[1], position.shape[2])),
-        ),
-        Mistake(
-            "a dictionary that was changed in place",
-            "The result is right, but the caller's dictionary was changed: make a new one, dict(state).",
-            _HEAD,
-            _in_place,
-        ),
-        Mistake(
-            "the old head's bias",
-            "The bias must be new as well: zeros, (K,).",
-            _HEAD,
-            _task(head=lambda state, K, D: {"head.weight": torch.zeros(K, D), "head.bias": state["head.bias"]}),
-        ),
-        Mistake(
-            "the old head's weight",
-            "The weight must be new as well: zeros, (K, D).",
-            _HEAD,
-            _task(head=lambda state, K, D: {"head.weight": state["head.weight"], "head.bias": torch.zeros(K)}),
-        ),
-        Mistake(
-            "a head of zeros for the old classes",
-            "It must have a row for each new class: (K, D) and (K,).",
-            _HEAD,
-            _task(
-                head=lambda state, K, D: {
-                    "head.weight": torch.zeros_like(state["head.weight"]),
-                    "head.bias": torch.zeros_like(state["head.bias"]),
-                }
+            (
+                "positions resized as a line",
+                "You stretched the list of positions. They belong to places in two dimensions: make a grid (rows, "
+                "columns) of them, and resize that.",
+                _task(_as_a_line(1)),
             ),
-        ),
-        Mistake(
-            "a head of ones",
-            "Equal numbers give equal logits, but they send a signal into the encoder that means nothing: zeros.",
-            _HEAD,
-            _task(head=lambda state, K, D: {"head.weight": torch.ones(K, D), "head.bias": torch.zeros(K)}),
-        ),
-        Mistake(
-            "a bias as wide as the features",
-            "A bias is one number for each class: (K,).",
-            _HEAD,
-            _task(head=lambda state, K, D: {"head.weight": torch.zeros(K, D), "head.bias": torch.zeros(D)}),
-        ),
-        Mistake(
-            "a head without a bias",
-            "Add head.bias (K,), of zeros.",
-            _HEAD,
-            _task(head=lambda state, K, D: {"head.weight": torch.zeros(K, D)}),
-        ),
-        Mistake(
-            "the class token's position lost",
-            "Its row stays in front of the patches': take it off, resize the others, and put it back.",
-            _RESOLUTION,
-            _task(lambda position, old, new: resize_position_embedding(position, old, new)[:, 1:]),
-        ),
-        Mistake(
-            "the class token's position set to zero",
-            "Its row stays as it was.",
-            _RESOLUTION,
-            _task(
-                lambda position, old, new: torch.cat(
-                    [torch.zeros_like(position[:, :1]), resize_position_embedding(position, old, new)[:, 1:]], dim=1
-                )
-            ),
-        ),
-        Mistake(
-            "the class token's position at the end",
-            "The class token stands in front.",
-            _RESOLUTION,
-            _task(lambda position, old, new: resize_position_embedding(position, old, new).roll(-1, 1)),
-        ),
-        Mistake(
-            "the positions cut off, or filled up with zeros",
-            "Every new place lies between old ones: interpolate, bicubic, with antialias=True.",
-            _RESOLUTION,
-            _task(_cut_or_filled),
-        ),
-        Mistake(
-            "rows and columns of the old grid exchanged",
-            "The positions go row by row: unfold them to (rows, columns).",
-            _RESOLUTION,
-            _task(_grids_turned(True, False)),
-        ),
-        Mistake(
-            "rows and columns of the new grid exchanged",
-            "The size to interpolate to is (rows, columns).",
-            _RESOLUTION,
-            _task(_grids_turned(False, True)),
-        ),
-        Mistake(
-            "a reshape in place of a permute",
-            "(N, D) can't be reshaped to (D, rows, columns): transpose first.",
-            _RESOLUTION,
-            _task(_reshaped),
-        ),
-        Mistake(
-            "positions that are read down the columns",
-            "After the interpolation the grid is read row by row.",
-            _RESOLUTION,
-            _task(_read_down),
-        ),
-        Mistake(
-            "positions of the area's mean",
-            "Asked was timm's recipe: bicubic, with antialias=True.",
-            _RESOLUTION,
-            _task(_other_mode(mode="area")),
-        ),
-        Mistake(
-            "bilinear without averaging",
-            "Asked was timm's recipe: bicubic, with antialias=True.",
-            _RESOLUTION,
-            _task(_other_mode(mode="bilinear")),
         ),
     ),
 )
@@ -1233,7 +773,9 @@ def _rates(work: Any, case: Case) -> Result:
             if key not in group:
                 raise Fault(f"a group has no {key!r}: it has {', '.join(map(repr, group)) or 'nothing'}")
         if isinstance(group["params"], (set, frozenset)):
-            raise Fault("a group's params are a set, which torch's optimisers refuse: its order is left to chance")
+            raise Fault(
+                "a group's params are a set, which has no order: torch's optimisers refuse that; make a list of it"
+            )
         rate = as_number(group["lr"])
         if rate is None:
             raise Fault(f"a group's lr is {kind(group['lr'])}, expected a number")
@@ -1287,9 +829,9 @@ def _foreign(part: Any) -> str:
 
 
 def _listed(params: Any) -> list[Any]:
-    return (
-        [params] if isinstance(params, (Tensor, nn.Module)) else [p[1] if isinstance(p, tuple) else p for p in params]
-    )
+    if isinstance(params, (Tensor, nn.Module)):
+        return [params]
+    return [p[1] if isinstance(p, tuple) else p for p in params]
 
 
 def _about_rates(compared: list[tuple[Case, Result, Result]]) -> str:
@@ -1314,7 +856,7 @@ def _about_rates(compared: list[tuple[Case, Result, Result]]) -> str:
         if abs(steps - round(steps)) < 1e-4 and steps > -1e-4:
             was, should = round(steps), round(math.log(a / rate) / math.log(decay))
             return f"With L = {len(model.blocks)}: rate · decay^{was} for {names}; it should be rate · decay^{should}."
-        return f"With L = {len(model.blocks)}: {names} have {b:.4g}, which is no power of the decay times the rate."
+        return f"With L = {len(model.blocks)}: {names} have {b:.4g}, which is not the rate times a power of the decay."
     return ""
 
 
@@ -1359,213 +901,41 @@ LAYER_RATES = Exercise(
     observe=_rates,
     explain=_about_rates,
     tolerance=3e-7,  # rates are small numbers: one that was rounded is seen
-    mistakes=(
-        Mistake(
+    mistakes=section(
+        _RATE,
+        (
             "rates the wrong way round",
-            "Your embedding moves fastest and your head slowest. What the new task shares with the old lies below: the "
-            "head gets the whole rate, and each layer towards the pixels less.",
-            _RATE,
+            "Your embedding moves fastest and your head slowest. What the new task shares with the old lies below: "
+            "the head gets the whole rate, and each layer towards the pixels less.",
             _layer_rates(_otherwise(lambda name, down, depth: depth + 1 - down)),
         ),
-        Mistake(
-            "blocks counted from below",
-            "Head and embedding are right, but block 0 is the one next to the pixels: it is multiplied by the decay L "
-            "times, the last block once.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: depth + 1 - down if 0 < down <= depth else down)),
-        ),
-        Mistake(
+        (
             "the last block at the head's rate",
             "The last block already lies one layer below the head: its rate is multiplied by the decay once, and all "
             "below once more than yours.",
-            _RATE,
             _layer_rates(_otherwise(lambda name, down, depth: max(down - 1, 0))),
         ),
-        Mistake(
-            "an embedding at the first block's rate",
-            "The embedding is a layer of its own, one below block 0: multiply once more.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: min(down, depth))),
-        ),
-        Mistake(
+        (
             "a last norm at the embedding's rate",
-            "You give what is neither a block nor the head the lowest rate. The last norm stands behind all blocks: it "
-            "goes with the head.",
-            _RATE,
+            "You give what is neither a block nor the head the lowest rate. The last norm stands behind all blocks: "
+            "it goes with the head.",
             _layer_rates(_otherwise(lambda name, down, depth: depth + 1 if name.startswith("norm.") else down)),
         ),
-        Mistake(
+        (
             "a last norm in no group",
             "An optimiser trains what it is given: the last norm is in no group, so it stays as it is. It goes with "
             "the head.",
-            _RATE,
             _layer_rates(_otherwise(lambda name, down, depth: None if name.startswith("norm.") else down)),
         ),
-        Mistake(
-            "an embedding in no group",
-            "An optimiser trains what it is given: the embedding (patches, class token, positions) is in no group. "
-            "It is the lowest layer.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: None if name.startswith("embed.") else down)),
-        ),
-        Mistake(
-            "a head that is one layer too low",
-            "The head gets the whole rate. You multiplied by the decay once more than that, everywhere.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: down + 1)),
-        ),
-        Mistake(
-            "one rate for the whole encoder",
-            "The decay is multiplied in once for each layer, so a block far below the head has a smaller rate than one "
-            "near it.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: min(down, 1))),
-        ),
-        Mistake(
-            "the same rate everywhere",
-            "Every layer has the head's rate. Multiply by the decay once for each layer between.",
-            _RATE,
-            _layer_rates(lambda name, depth: 0),
-        ),
-        Mistake(
+        (
             "a product in place of a power",
             "You multiply by the decay times the number of layers. It is the decay to the power of that number.",
-            _RATE,
             _layer_rates(shrink=lambda decay, steps: decay * steps if steps else 1.0),
         ),
-        Mistake(
-            "a division by the decay",
-            "The decay is less than 1, so dividing by it makes rates grow towards the pixels. Multiply.",
-            _RATE,
-            _layer_rates(shrink=lambda decay, steps: decay**-steps),
-        ),
-        Mistake(
+        (
             "block 10 taken for block 1",
             "You read one digit of the block's number. Split the name at the dots, or count with enumerate.",
-            _RATE,
             _layer_rates(_first_digit),
-        ),
-        Mistake(
-            "a head that is decayed, too",
-            "The head and the last norm get the whole rate. All else is right.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: down or 1)),
-        ),
-        Mistake(
-            "a head alone that is decayed",
-            "The last norm has the whole rate, the head has less: it gets the whole rate, too.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: 1 if name.startswith("head.") else down)),
-        ),
-        Mistake(
-            "a last norm one layer below the head",
-            "The last norm goes with the head, at the whole rate.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: 1 if name.startswith("norm.") else down)),
-        ),
-        Mistake(
-            "class token and positions at the head's rate",
-            "They belong to the embedding, the lowest layer.",
-            _RATE,
-            _layer_rates(
-                _otherwise(lambda name, down, depth: 0 if name in ("embed.cls_token", "embed.position") else down)
-            ),
-        ),
-        Mistake(
-            "class token and positions in no group",
-            "An optimiser trains what it is given. They belong to the embedding: model.embed.parameters() has them.",
-            _RATE,
-            _layer_rates(
-                _otherwise(lambda name, down, depth: None if name in ("embed.cls_token", "embed.position") else down)
-            ),
-        ),
-        Mistake(
-            "a head in no group",
-            "An optimiser trains what it is given, and the new head above all must learn.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: None if name.startswith("head.") else down)),
-        ),
-        Mistake(
-            "blocks in no group",
-            "An optimiser trains what it is given: the blocks are in no group.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: None if name.startswith("blocks.") else down)),
-        ),
-        Mistake(
-            "an embedding at the head's rate",
-            "It is the lowest layer: one below block 0.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: 0 if name.startswith("embed.") else down)),
-        ),
-        Mistake(
-            "an embedding one layer too low",
-            "It is one below block 0: decay to the power of L + 1.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: down + 1 if name.startswith("embed.") else down)),
-        ),
-        Mistake(
-            "blocks one layer too high",
-            "The last block is multiplied by the decay once, block 0 L times.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: down - 1 if name.startswith("blocks.") else down)),
-        ),
-        Mistake(
-            "blocks one layer too low",
-            "The last block is multiplied by the decay once, block 0 L times.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: down + 1 if name.startswith("blocks.") else down)),
-        ),
-        Mistake(
-            "the block's own number as the power",
-            "Block 0 is next to the pixels: decay to the power of L - i for block i.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: depth - down if name.startswith("blocks.") else down)),
-        ),
-        Mistake(
-            "biases at the whole rate",
-            "A layer's biases move with its weights.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: 0 if name.endswith("bias") else down)),
-        ),
-        Mistake(
-            "biases in no group",
-            "An optimiser trains what it is given: a layer's biases belong to it.",
-            _RATE,
-            _layer_rates(_otherwise(lambda name, down, depth: None if name.endswith("bias") else down)),
-        ),
-        Mistake(
-            "twelve layers, whatever the model has",
-            "Count the model's blocks: len(model.blocks).",
-            _RATE,
-            _layer_rates(
-                _otherwise(
-                    lambda name, down, depth: 12 - (depth - down) if name.startswith("blocks.") else 13 if down else 0
-                )
-            ),
-        ),
-        Mistake(
-            "a decay that is taken twice for each layer",
-            "Once for each layer: decay to the power of the number of layers.",
-            _RATE,
-            _layer_rates(shrink=lambda decay, steps: decay ** (2 * steps)),
-        ),
-        Mistake(
-            "a decay that is subtracted",
-            "The rate is multiplied by the decay once for each layer.",
-            _RATE,
-            _layer_rates(shrink=lambda decay, steps: 1 - decay * steps),
-        ),
-        Mistake(
-            "1 - decay in place of decay",
-            "The rate is multiplied by the decay itself.",
-            _RATE,
-            _layer_rates(shrink=lambda decay, steps: (1 - decay) ** steps),
-        ),
-        Mistake(
-            "a rate that falls in equal steps",
-            "The rate is multiplied by the decay once for each layer.",
-            _RATE,
-            _layer_rates(shrink=lambda decay, steps: max(0.0, 1 - (1 - decay) * steps)),
         ),
     ),
 )
@@ -1602,11 +972,7 @@ def _tune_cases() -> list[Case]:
         sure.norm.weight.mul_(8.0)
         next(sure.head.parameters()).mul_(30.0)
     small = _model(1, 6, 3, dropout=0.0, attention_dropout=0.3)
-    path = _model(2, 6, 3, dropout=0.0, drop_path=0.9)
-    with torch.no_grad():
-        for name, parameter in path.named_parameters():
-            if name.startswith("embed.") or ".proj." in name or ".fc2." in name:  # all that makes a token
-                parameter.mul_(1e-3)
+    path = _with_small_tokens(_model(2, 6, 3, dropout=0.0, drop_path=0.9))
     return [
         *made,
         many,
@@ -1637,10 +1003,12 @@ def _tuned(work: Any, case: Case) -> Result:
     if drops != [part.p for part in model.modules() if isinstance(part, nn.Dropout)]:
         raise Fault("the model's dropout has another p than before: switch it off by model.eval() alone")
     moved = [name for name, p in before.items() if not name.startswith("head.") and not torch.equal(after[name], p)]
+    frozen = [name for name, p in head.named_parameters(prefix="head") if not p.requires_grad]
     return {
         "what has changed of the encoder": Words(_those(moved)),
         "head.weight": after["head.weight"],
         "head.bias": after["head.bias"],
+        "what is frozen of the head afterwards": Words(" and ".join(frozen) or "nothing"),
         "the model afterwards": lent.afterwards(),
         "changed": changed(given, case.args[1:], first=2),
     }
@@ -1687,6 +1055,8 @@ def _first_step(start: Tensor, right: Result, theirs: Result, rate: float) -> st
     against = int((wanted.sign() != moved.sign()).sum())
     if _alike(right["head.weight"], theirs["head.weight"]):
         return "Where one step is asked for, the head's weight is right, its bias isn't."
+    if share < 1e-6:
+        return "Where one step is asked for, the head's weight stays as it is."
     if not against:
         far = f"all in all {share:.4g} times as far as it should"
         return f"Where one step is asked for, the head goes the right way, {far}."
@@ -1702,14 +1072,10 @@ def _tune(
     trained: Callable[[str], bool] = lambda name: name.startswith("head."),
     held: Callable[[str], bool] = lambda name: False,
     training: bool = False,
-    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
     clear: bool = True,
-    settings: Callable[[float, float], dict[str, float]] = lambda rate, decay: {"lr": rate, "weight_decay": decay},
-    steps_of: Callable[[int], int] = lambda steps: steps,
+    settings: Callable[[float, float], dict[str, Any]] = lambda rate, decay: {"lr": rate, "weight_decay": decay},
     start: Callable[[ViT], None] = lambda model: None,
-    part: slice = slice(None),
-    features: Callable[[ViT, Tensor], Tensor] | None = None,
     anew: bool = False,
 ) -> Callable[..., None]:
     """Tuning in which other parameters go to the optimiser; ``held`` are those whose gradients are set to zero."""
@@ -1717,17 +1083,16 @@ def _tune(
     def tune_head(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
         start(model)
         named = [(name, p) for name, p in model.named_parameters() if trained(name)]
-        adam = optimizer([p for _, p in named], **settings(rate, decay))
+        adam = torch.optim.AdamW([p for _, p in named], **settings(rate, decay))
         model.train(training)
         model.zero_grad()
-        for _ in range(steps_of(steps)):
-            adam = optimizer([p for _, p in named], **settings(rate, decay)) if anew else adam
+        for _ in range(steps):
+            adam = torch.optim.AdamW([p for _, p in named], **settings(rate, decay)) if anew else adam
             if clear:
                 model.zero_grad()
-            seen = images[part]
-            loss(model.head(features(model, seen)) if features else model(seen), labels[part]).backward()
-            for _name, p in named:
-                if held(_name) and p.grad is not None:
+            loss(model(images), labels).backward()
+            for name, p in named:
+                if held(name) and p.grad is not None:
                     p.grad.zero_()
             adam.step()
 
@@ -1737,61 +1102,6 @@ def _tune(
 def _zero_head(model: ViT) -> None:
     for parameter in model.head.parameters():
         nn.init.zeros_(parameter)
-
-
-def _features_once(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
-    """The features computed once, with dropout."""
-    with torch.no_grad():
-        y = model.train().features(images)[:, 0]
-    adam = torch.optim.AdamW(model.head.parameters(), lr=rate, weight_decay=decay)
-    for _ in range(steps):
-        adam.zero_grad()
-        F.cross_entropy(model.head(y), labels).backward()
-        adam.step()
-
-
-def _head_anew(model: ViT) -> None:
-    for name, value in random_weights(model.head, 5).items():
-        model.head.get_parameter(name).data = value
-
-
-def _with_a_schedule(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
-    adam = torch.optim.AdamW(model.head.parameters(), lr=rate, weight_decay=decay)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
-    for _ in range(steps):
-        _step(model, adam, images, labels)
-        schedule.step()
-
-
-def _decaying_the_weight_alone(
-    model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int
-) -> None:
-    groups: Groups = [{"params": [model.head.weight]}, {"params": [model.head.bias], "weight_decay": 0.0}]
-    adam = torch.optim.AdamW(groups, lr=rate, weight_decay=decay)
-    for _ in range(steps):
-        _step(model, adam, images, labels)
-
-
-def _half_of_them(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
-    _tune()(model, images[: len(images) // 2], labels[: len(labels) // 2], rate, decay, steps)
-
-
-def _one_by_one(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
-    adam = torch.optim.AdamW(model.head.parameters(), lr=rate, weight_decay=decay)
-    for i in range(steps):
-        at = i % len(images)
-        _step(model, adam, images[at : at + 1], labels[at : at + 1])
-
-
-def _step(model: ViT, adam: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> None:
-    model.eval().zero_grad()
-    F.cross_entropy(model(images), labels).backward()
-    adam.step()
-
-
-def _standardised(model: ViT, x: Tensor) -> Tensor:
-    z = model.features(x)[:, 0]
-    return (z - z.mean(dim=0)) / z.std(dim=0)
 
 
 TUNE_HEAD = Exercise(
@@ -1805,268 +1115,76 @@ TUNE_HEAD = Exercise(
     explain=_about_tuning,
     tolerance=1e-4,
     mistakes=(
-        Mistake(
-            "an encoder that is trained too",
-            "Your optimiser got all of the model's parameters. Give it the head's alone, or switch the others' "
-            "requires_grad off before you compute anything.",
+        *section(
             _FROZEN,
-            _tune(lambda name: True),
+            (
+                "an encoder that is trained too",
+                "Your optimiser got all of the model's parameters. Give it the head's alone, or switch the others' "
+                "requires_grad off before you compute anything.",
+                _tune(lambda name: True),
+            ),
+            (
+                "an encoder that decays",
+                "Its gradients are zero, but the optimiser has its weights, and AdamW pulls every weight with a "
+                "gradient towards zero, even a gradient of zeros. Give it the head's parameters alone.",
+                _tune(lambda name: True, held=lambda name: not name.startswith("head.")),
+            ),
+            (
+                "a last norm that is trained too",
+                "You froze embedding and blocks. The last norm belongs to the encoder as well: only the head is "
+                "trained.",
+                _tune(lambda name: name.startswith(("norm.", "head."))),
+            ),
+            (
+                "dropout left on",
+                "The model came in training mode, so at every step the features are other ones. A frozen encoder "
+                "runs in eval mode: model.eval().",
+                _tune(training=True),
+            ),
+            (
+                "an encoder that is trained too, with dropout on",
+                "Two things: your optimiser got all of the model's parameters, and the model is in training mode. "
+                "Give it the head's alone, and call model.eval().",
+                _tune(lambda name: True, training=True),
+            ),
         ),
-        Mistake(
-            "an encoder that decays",
-            "Its gradients are zero, but the optimiser has its weights, and AdamW pulls every weight with a gradient "
-            "towards zero, even a gradient of zeros. Give it the head's parameters alone.",
-            _FROZEN,
-            _tune(lambda name: True, held=lambda name: not name.startswith("head.")),
-        ),
-        Mistake(
-            "a last norm that is trained too",
-            "You froze embedding and blocks. The last norm belongs to the encoder as well: only the head is trained.",
-            _FROZEN,
-            _tune(lambda name: name.startswith(("norm.", "head."))),
-        ),
-        Mistake(
-            "dropout left on",
-            "The model came in training mode, so at every step the features are other ones. A frozen encoder runs in "
-            "eval mode: model.eval().",
-            _FROZEN,
-            _tune(training=True),
-        ),
-        Mistake(
-            "an encoder that is trained too, with dropout on",
-            "Two things: your optimiser got all of the model's parameters, and the model is in training mode. Give it "
-            "the head's alone, and call model.eval().",
-            _FROZEN,
-            _tune(lambda name: True, training=True),
-        ),
-        Mistake(
-            "gradients that pile up",
-            "backward() adds to the gradients that are there. Clear them before every step: optimizer.zero_grad().",
+        *section(
             _TUNING,
-            _tune(clear=False),
+            (
+                "gradients that pile up",
+                "backward() adds to the gradients that are there. Clear them before every step: optimizer.zero_grad().",
+                _tune(clear=False),
+            ),
+            (
+                "the optimiser's own decay",
+                "You left weight_decay out, and AdamW's default is 0.01. Pass the one that is asked for.",
+                _tune(settings=lambda rate, decay: {"lr": rate}),
+            ),
+            (
+                "a sum in place of a mean",
+                "The loss is the mean over the images. Adam hides most of the difference, but not where gradients "
+                "are as small as its eps.",
+                _tune(loss=lambda logits, labels: F.cross_entropy(logits, labels, reduction="sum")),
+            ),
+            (
+                "a new optimiser at every step",
+                "AdamW keeps moving averages of the gradients. A new one begins with none: make it once, before the "
+                "loop.",
+                _tune(anew=True),
+            ),
         ),
-        Mistake(
-            "Adam for AdamW",
-            "Adam adds the decay to the gradient and then divides it away again. AdamW takes it off the weights.",
-            _TUNING,
-            _tune(optimizer=torch.optim.Adam),
-        ),
-        Mistake(
-            "the optimiser's own decay",
-            "You left weight_decay out, and AdamW's default is 0.01. Pass the one that is asked for.",
-            _TUNING,
-            _tune(settings=lambda rate, decay: {"lr": rate}),
-        ),
-        Mistake(
-            "a softmax before the cross-entropy",
-            "cross_entropy takes logits, and has the softmax in it. With a second one the loss can hardly fall.",
+        *section(
             _HEAD,
-            _tune(loss=lambda logits, labels: F.cross_entropy(logits.softmax(dim=1), labels)),
-        ),
-        Mistake(
-            "a sum in place of a mean",
-            "The loss is the mean over the images. Adam hides most of the difference, but not where gradients "
-            "are as small as its eps.",
-            _TUNING,
-            _tune(loss=lambda logits, labels: F.cross_entropy(logits, labels, reduction="sum")),
-        ),
-        Mistake(
-            "a head that begins at zero",
-            "You set the head to zero first. It is trained as it comes.",
-            _HEAD,
-            _tune(start=_zero_head),
-        ),
-        Mistake(
-            "a head that begins at zero, with dropout on",
-            "Two things: the head is trained as it comes, and the encoder runs in eval mode: model.eval().",
-            _HEAD,
-            _tune(start=_zero_head, training=True),
-        ),
-        Mistake(
-            "features computed with dropout",
-            "You compute them once, which is right, but in training mode: model.eval() first.",
-            _FROZEN,
-            _features_once,
-        ),
-        Mistake(
-            "a bias that isn't trained",
-            "The head has a weight and a bias: model.head.parameters() has both.",
-            _TUNING,
-            _tune(lambda name: name == "head.weight"),
-        ),
-        Mistake(
-            "a weight that isn't trained",
-            "The head has a weight and a bias: model.head.parameters() has both.",
-            _TUNING,
-            _tune(lambda name: name == "head.bias"),
-        ),
-        Mistake(
-            "an encoder that is trained in place of the head",
-            "Your optimiser has everything but the head.",
-            _FROZEN,
-            _tune(lambda name: not name.startswith("head.")),
-        ),
-        Mistake(
-            "a last block that is trained too",
-            "Only the head is trained.",
-            _FROZEN,
-            _tune(lambda name: name.startswith(("blocks.0.", "head."))),
-        ),
-        Mistake(
-            "an embedding that is trained too",
-            "Only the head is trained.",
-            _FROZEN,
-            _tune(lambda name: name.startswith(("embed.", "head."))),
-        ),
-        Mistake(
-            "plain gradient descent",
-            "The optimiser is torch.optim.AdamW.",
-            _TUNING,
-            _tune(optimizer=torch.optim.SGD),
-        ),
-        Mistake(
-            "no weight decay",
-            "Pass the one that is asked for: weight_decay=decay.",
-            _TUNING,
-            _tune(settings=lambda rate, decay: {"lr": rate, "weight_decay": 0.0}),
-        ),
-        Mistake(
-            "the optimiser's own rate",
-            "You left lr out, and AdamW's default is 0.001. Pass the one that is asked for: lr=rate.",
-            _TUNING,
-            _tune(settings=lambda rate, decay: {"weight_decay": decay}),
-        ),
-        Mistake(
-            "rate and decay exchanged",
-            "lr is the rate, weight_decay the decay.",
-            _TUNING,
-            _tune(settings=lambda rate, decay: {"lr": decay, "weight_decay": rate}),
-        ),
-        Mistake(
-            "label smoothing",
-            "The loss is the plain cross-entropy.",
-            _TUNING,
-            _tune(loss=lambda logits, labels: F.cross_entropy(logits, labels, label_smoothing=0.1)),
-        ),
-        Mistake(
-            "a loss with the wrong sign",
-            "Minus the loss makes it grow.",
-            _TUNING,
-            _tune(loss=lambda logits, labels: -F.cross_entropy(logits, labels)),
-        ),
-        Mistake(
-            "a step too few",
-            "`steps` steps: range(steps).",
-            _TUNING,
-            _tune(steps_of=lambda steps: steps - 1),
-        ),
-        Mistake(
-            "a step too many",
-            "`steps` steps: range(steps).",
-            _TUNING,
-            _tune(steps_of=lambda steps: steps + 1),
-        ),
-        Mistake(
-            "one step",
-            "There are `steps` of them: does a return stand inside the loop?",
-            _TUNING,
-            _tune(steps_of=lambda steps: 1),
-        ),
-        Mistake(
-            "no step",
-            "The head is as it was: is optimizer.step() missing, or the loop, or did you train a copy of the model?",
-            _TUNING,
-            _tune(steps_of=lambda steps: 0),
-        ),
-        Mistake(
-            "a new optimiser at every step",
-            "AdamW keeps moving averages of the gradients. A new one begins with none: make it once, before the loop.",
-            _TUNING,
-            _tune(anew=True),
-        ),
-        Mistake(
-            "the first picture alone",
-            "Each step takes all images.",
-            _TUNING,
-            _tune(part=slice(1)),
-        ),
-        Mistake(
-            "a mean over all tokens as features",
-            "The head reads the class token: model.features(images)[:, 0].",
-            _FROZEN,
-            _tune(features=lambda model, x: model.features(x).mean(dim=1)),
-        ),
-        Mistake(
-            "a mean over the patches as features",
-            "The head reads the class token: model.features(images)[:, 0].",
-            _FROZEN,
-            _tune(features=lambda model, x: model.features(x)[:, 1:].mean(dim=1)),
-        ),
-        Mistake(
-            "features before the last norm",
-            "The head reads the class token after model.norm: model.features(images)[:, 0].",
-            _FROZEN,
-            _tune(features=lambda model, x: model.blocks(model.embed(x))[:, 0]),
-        ),
-        Mistake(
-            "the last token as features",
-            "The class token comes first: model.features(images)[:, 0].",
-            _FROZEN,
-            _tune(features=lambda model, x: model.features(x)[:, -1]),
-        ),
-        Mistake(
-            "features brought to length 1",
-            "The head reads the features as they are.",
-            _FROZEN,
-            _tune(features=lambda model, x: F.normalize(model.features(x)[:, 0], dim=1)),
-        ),
-        Mistake(
-            "a rate that falls",
-            "Each step has the same rate: no schedule is asked for.",
-            _TUNING,
-            _with_a_schedule,
-        ),
-        Mistake(
-            "a decay on the weight alone",
-            "Weight and bias of the head both get the decay: give AdamW model.head.parameters() in one group.",
-            _TUNING,
-            _decaying_the_weight_alone,
-        ),
-        Mistake(
-            "a head that begins anew",
-            "You draw the head's weights again first. It is trained as it comes.",
-            _HEAD,
-            _tune(start=_head_anew),
-        ),
-        Mistake(
-            "half of the pictures",
-            "Each step takes all images.",
-            _TUNING,
-            _half_of_them,
-        ),
-        Mistake(
-            "one picture a step",
-            "Each step takes all images, and the mean of their losses.",
-            _TUNING,
-            _one_by_one,
-        ),
-        Mistake(
-            "features that are standardised",
-            "The head reads the features as they are.",
-            _FROZEN,
-            _tune(features=_standardised),
-        ),
-        Mistake(
-            "squares in place of the cross-entropy",
-            "The loss is the mean cross-entropy.",
-            _TUNING,
-            _tune(loss=lambda logits, labels: (logits - F.one_hot(labels, logits.shape[1])).square().mean()),
-        ),
-        Mistake(
-            "a likelihood of logits",
-            "nll_loss takes logarithms of probabilities. On logits use cross_entropy.",
-            _TUNING,
-            _tune(loss=F.nll_loss),
+            (
+                "a softmax before the cross-entropy",
+                "cross_entropy takes logits, and has the softmax in it. With a second one the loss can hardly fall.",
+                _tune(loss=lambda logits, labels: F.cross_entropy(logits.softmax(dim=1), labels)),
+            ),
+            (
+                "a head that begins at zero",
+                "You set the head to zero first. It is trained as it comes.",
+                _tune(start=_zero_head),
+            ),
         ),
     ),
 )
