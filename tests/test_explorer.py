@@ -290,11 +290,7 @@ def test_registers_are_not_called_distillation_tokens(show):
     for panel in ("from", "to"):
         assert page.locator(f".{panel} .special i").all_text_contents() == ["CLS", "R1", "R2"]
         names = page.locator(f".{panel} .special span").all_text_contents()
-        assert [name.rpartition(" ")[0].rpartition(" ")[0] for name in names] == [
-            "class token",
-            "register 1",
-            "register 2",
-        ]
+        assert all(map(str.startswith, names, ("class token", "register 1", "register 2")))
 
 
 @browser_only
