@@ -19,6 +19,7 @@ PIP := $(BIN)/python -m pip install --no-compile
 COMPILED := IPython.core.interactiveshell, matplotlib.pyplot, matplotlib_inline.backend_inline, timm, torchvision, vit_tutorial.checks
 READY := $(VENV)/.ready
 NBGRADER := $(VENV)/.nbgrader
+JS := tools/js/node_modules
 BOOK := $(VENV)/.book
 CPU_INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
 # A file is one process's, as a notebook's cells need; one thread each, or they'd fight for the processors. One process
@@ -54,6 +55,10 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_house.py
+	@if command -v node > /dev/null && test -d $(JS); then \
+		$(JS)/.bin/prettier --config tools/js/prettier.json --check "vit_tutorial/**/*.js" && \
+		$(JS)/.bin/eslint --config tools/js/eslint.config.js vit_tutorial; \
+	else echo "The pages' JavaScript isn't checked: that needs Node 20 and, once, npm ci --prefix tools/js"; fi
 
 run: $(READY)
 	$(BIN)/python tools/lessons.py run $(LESSONS)
@@ -120,4 +125,4 @@ CUDA := triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cu
 	cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(JS) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -24,6 +24,7 @@ from PIL import Image
 import vit_tutorial as vt
 from vit_tutorial.analysis import explain
 from vit_tutorial.explorer import explore, main, quantise
+from vit_tutorial.variants.modern import ModernConfig, ModernViT
 
 ROOT = Path(__file__).parent.parent
 HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
@@ -279,6 +280,17 @@ def shapes():
 def close(found, weights, key, printed=1e-3):
     """Within the stated error: 1/255 of the largest, and the digits printed."""
     return abs(found - float(weights[key])) <= float(weights.max()) / 255 + printed / 2
+
+
+@browser_only
+def test_registers_are_not_called_distillation_tokens(show):
+    torch.manual_seed(0)
+    model = ModernViT(ModernConfig(**SMALL | {"image_size": 16}, registers=2)).eval()
+    page = show(explore(model, torch.rand(1, 3, 16, 16)))
+    for panel in ("from", "to"):
+        assert page.locator(f".{panel} .special i").all_text_contents() == ["CLS", "R1", "R2"]
+        names = page.locator(f".{panel} .special span").all_text_contents()
+        assert all(map(str.startswith, names, ("class token", "register 1", "register 2")))
 
 
 @browser_only

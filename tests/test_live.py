@@ -17,7 +17,7 @@ from browser import browser_only, wait
 from PIL import Image
 
 import vit_tutorial as vt
-from vit_tutorial import live
+from vit_tutorial import live, pages
 from vit_tutorial.data import normalise
 from vit_tutorial.live.command import SETS as TEST_PICTURES
 from vit_tutorial.live.command import samples_of
@@ -364,7 +364,7 @@ def test_the_logit_lens_is_the_head_after_each_layer(show):
 # Faults that a careful eye might pass over, each of which the comparison with PyTorch must notice: what to write where.
 FAULTS = [
     ("Math.floor(y / P) * columns + Math.floor(x / Q)", "Math.floor(x / Q) * columns + Math.floor(y / P)"),
-    ("columns = W / Q, length", "columns = H / P, length"),
+    ("columns = W / Q;", "columns = H / P;"),
     ("(c * P + (y % P)) * Q + (x % Q)", "(c * P + (x % P)) * Q + (y % Q)"),
     ("(c * P + (y % P)) * Q + (x % Q)", "((y % P) * Q + (x % Q)) * C + c"),
     ("let o0 = bias ? bias[o] : 0", "let o0 = 0"),
@@ -405,9 +405,9 @@ FAULTS = [
     ("return z.slice(0, 2 * D)", "return z.slice(D, 3 * D)"),
     ("mean[i % D] += z[i] / T", "mean[i % D] += z[i] / (T - 1)"),
     ("logit / (changes.answer ?? 1)", "logit * (changes.answer ?? 1)"),
-    ("config.norm_eps); // (T, D)\n    const pooled", "1e-6); // (T, D)\n    const pooled"),
+    ("config.norm_eps); // (T, D)\n  const pooled", "1e-6); // (T, D)\n  const pooled"),
     ("pad = (K - 1) >> 1", "pad = K >> 1"),
-    ("* stride - pad, left", "* stride, left"),
+    ("* stride - pad;", "* stride;"),
     ("Math.sqrt(running_var[f] + 1e-5)", "Math.sqrt(running_var[f] + 1e-1)"),
     ("return Math.max(0, (v - running_mean[f]) * scale + bias[f])", "return (v - running_mean[f]) * scale + bias[f]"),
     ("maps.at(-1) ?? { map: image, shape }", "maps[0] ?? { map: image, shape }"),
@@ -454,8 +454,7 @@ AGREES = """(source) => {
 
 
 def source():
-    names = ("explorer/page.js", "live/model.js", "live/pictures.js")
-    return "".join((ROOT / "vit_tutorial" / name).read_text("utf-8") for name in names)
+    return pages.script("live/pictures.js")  # which imports the model
 
 
 @browser_only
@@ -843,6 +842,115 @@ def test_each_switch_changes_the_model_as_hooks_do(show, digits):
     now()
 
 
+@browser_only
+def test_a_part_that_is_off_says_so_and_shows_no_work(show, digits):
+    live_page, model, preprocess, samples = digits
+    page, station = show(live_page), '[data-station="attention"]'
+
+    def switch(name):
+        go(page, "what-if")
+        page.get_by_label(name, exact=True).click()
+
+    switch("block 0, attention")
+    go(page, "attention")
+    assert text(page, '[data-text="attentionOff"]') == (
+        "The attention of block 0 is switched off, so it adds nothing: z′ = z."
+    )
+    assert page.locator(f"{station} .work").is_hidden()
+    switch("block 0, shortcut beside attention")
+    go(page, "attention")
+    assert "z′ is all zeros" in text(page, '[data-text="attentionOff"]')
+    switch("block 0, attention")  # on again, without the shortcut
+    go(page, "attention")
+    assert page.locator(f"{station} .work").is_visible()
+    assert page.locator('[data-text="attentionOff"]').is_hidden()
+    assert "the shortcut is off" in text(page, '[data-text="attentionSum"]')
+    changes = {"off": ["blocks.0.attention.residual"]}
+    middle = stations(model, samples[0], preprocess, changes)["blocks.0.middle"].reshape(17, -1)[11]
+    lengths = text(page, '[data-text="attentionLengths"]')
+    assert "together" not in lengths
+    assert number_in(lengths.removesuffix(".")) == pytest.approx(np.linalg.norm(middle), rel=1e-3)
+    page.get_by_text("Reset", exact=True).click()
+    switch("block 0, head 0")
+    go(page, "attention")
+    assert text(page, '[data-text="headOff"]').startswith("Head 0 of block 0 is switched off")
+    assert page.locator(f"{station} .of-head").evaluate_all("all => all.every((e) => !e.checkVisibility())")
+    ink = "all => all.map((e) => e.getContext('2d').getImageData(0, 0, 4, 4).data.some((v) => v))"
+    assert page.locator(".heads canvas").evaluate_all(ink) == [False, True, True, True]
+    page.locator('.heads input[value="1"]').check(force=True)
+    assert page.locator('[data-map="weights"]').is_visible()
+    switch("block 0, MLP")
+    go(page, "mlp")
+    assert text(page, '[data-text="mlpOff"]') == "The MLP of block 0 is switched off, so it adds nothing: z = z′."
+    assert page.locator('[data-station="mlp"] .work').is_hidden()
+    switch("block 1")
+    for name in ("attention", "mlp"):
+        go(page, name)
+        page.locator('.layers input[value="1"]').check(force=True)
+        assert text(page, f'[data-text="{name}Off"]') == (
+            "Block 1 is switched off: every token leaves it as it came in."
+        )
+        assert page.locator(f'[data-station="{name}"] .work').is_hidden()
+    go(page, "layers")
+    assert "after block 1 (off)" in page.locator(".lens .when").all_text_contents()
+
+
+@browser_only
+def test_one_drag_is_one_change_to_undo(show, digits):
+    page = show(digits[0])
+    go(page, "what-if")
+    drag = """(slider) => {
+      for (const value of [1, 2, 3, 4, 5]) {
+        slider.value = value;
+        slider.dispatchEvent(new Event("input"));
+      }
+      slider.dispatchEvent(new Event("change"));
+    }"""
+    page.locator('[name="temperature"]').evaluate(drag)
+    assert text(page, ".list") == "attention’s temperature 3.2."
+    page.locator('[name="answer"]').evaluate(drag)
+    page.get_by_text("Undo", exact=True).click()
+    assert text(page, ".list") == "attention’s temperature 3.2."
+    page.get_by_text("Undo", exact=True).click()
+    assert text(page, ".list") == ""
+    assert page.get_by_text("Undo", exact=True).is_disabled()
+
+
+@browser_only
+def test_a_swap_is_off_at_another_station(show, digits):
+    page = show(digits[0])
+    order = "document.querySelector('[data-vit-live]').live.state.changes.order"
+    go(page, "what-if")
+    page.get_by_text("Swap it with …").click()
+    go(page, "patches")
+    assert "Click a patch to follow it" in text(page, ".advice")
+    page.locator(".picker canvas").click(position={"x": 5, "y": 5})
+    assert text(page, ".picker .name") == "patch 0"
+    assert page.evaluate(order) is None
+    go(page, "what-if")
+    page.get_by_text("Swap it with …").click()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert page.evaluate(order)[:3] == [1, 0, 2]
+
+
+@browser_only
+def test_what_was_tried_goes_with_the_model_that_it_was_about(show, digits):
+    page = show(digits[0])
+    go(page, "what-if")
+    for act in (
+        lambda: page.get_by_label("block 1, MLP", exact=True).click(),
+        lambda: page.locator(".drop").first.click(),
+        lambda: page.get_by_text("Undo", exact=True).click(),
+        lambda: page.locator(".samples button").nth(4).click(),
+    ):
+        page.get_by_text("Try each head").click()
+        wait(page, f"{TRIED}.includes('The change without each')")
+        act()
+        assert page.evaluate(TRIED) == ""
+        assert page.locator(".drop").count() == 0
+
+
 TRIED = """document.querySelector("[data-vit-live]").shadowRoot.querySelector('[data-text="tried"]').textContent"""
 
 
@@ -898,6 +1006,58 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
     for other, broken in ((small[2], fragment), (live_page, fragment[:-40]), (live_page, "#live=e30")):
         fresh = show(other, fragment=broken)
         assert not fresh.locator(".changed").is_visible()
+
+
+DAMAGED_CHANGES = (
+    {"off": [5]},
+    {"off": "blocks.0"},
+    {"off": ["blocks.9"]},
+    {"scale": 1},
+    {"temperature": 0},
+    {"temperature": "2"},
+    {"answer": -1},
+    {"position": "sideways"},
+    {"order": [1, 2]},
+    {"order": [16] * 16},
+    {"hidden": [16]},
+    {"hidden": None},
+)
+
+
+@browser_only
+def test_a_damaged_link_starts_from_scratch(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    page.get_by_text("Clear", exact=True).click()
+    page.get_by_text("Copy link").click()
+    wait(page, "location.hash.length > 100")
+    letters = page.evaluate("location.hash").removeprefix("#live=")
+    whole = json.loads(base64.urlsafe_b64decode(letters + "=" * (-len(letters) % 4)))
+    plain = answer_of(model, samples[0], preprocess)
+    for damage in (
+        {"layer": -1},
+        {"layer": 1.5},
+        {"head": 4},
+        {"token": "3"},
+        {"station": "toString"},
+        {"sample": 10},
+        {"sample": None},
+        {"picture": base64.b64encode(bytes([17] * 64)).decode()},
+        {"picture": base64.b64encode(bytes(63)).decode()},
+        {"ink": base64.b64encode(bytes(100)).decode()},
+        {"changes": None},
+        *({"changes": whole["changes"] | change} for change in DAMAGED_CHANGES),
+    ):
+        text_of = base64.urlsafe_b64encode(json.dumps(whole | damage).encode()).decode().rstrip("=")
+        page = show(live_page, fragment=f"#live={text_of}")
+        assert text(page, ".said") == plain, damage
+        assert "damaged" in text(page, ".message"), damage
+        assert page.locator(".changed").is_hidden(), damage
+        assert page.locator('[data-station="patches"]').is_visible(), damage
+    text_of = base64.urlsafe_b64encode(json.dumps(whole | {"layer": 3}).encode()).decode()
+    page = show(live_page, fragment=f"#live={text_of}")
+    assert float(picture_in(page, model).sum()) == 0
+    assert text(page, ".message") == ""
 
 
 @browser_only
@@ -1120,6 +1280,20 @@ def test_fits_its_column(show, digits):
 
 
 @browser_only
+def test_long_names_fit_their_column(show):
+    model = model_of()
+    names = [letter * 300 for letter in "abc"]
+    page = show(live.page(model, pictures_of(model, 3), names, titles=names))
+    go(page, "what-if")
+    page.get_by_label("block 1, MLP", exact=True).click()
+    page.get_by_text("Try each head").click()
+    wait(page, f"{TRIED}.includes('The change without each')")
+    for width in (390, 1200):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(WIDE) == [], width
+
+
+@browser_only
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(show, digits, scheme):
     axe = pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python")
@@ -1153,7 +1327,7 @@ def test_moves_nothing_where_the_reader_asked_for_none(show, small):
 
 def test_the_digits_model_is_what_it_claims():
     model, classes, preprocess = vt.load("digits-patch2")
-    folder = ROOT / "vit_tutorial" / "checkpoints" / "digits-patch2"
+    folder = ROOT / "vit_tutorial" / "weights" / "checkpoints" / "digits-patch2"
     config = json.loads((folder / "config.json").read_text("utf-8"))
     images, labels = vt.data.digits().test.batch()
     with torch.inference_mode():
@@ -1232,7 +1406,7 @@ def test_refuses(refuses, change, error, words):
 
 def test_command_line(tmp_path, capsys, refuses):
     live.main(["--out", str(out := tmp_path / "new" / "page.html")])
-    assert capsys.readouterr().out.startswith(f"{out}: digits-patch2, 0.5 MB")
+    assert capsys.readouterr().out.startswith(f"{out}: digits-patch2, 0.6 MB")
     assert out.read_text("utf-8").startswith("<!doctype html>")
     Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(photo := tmp_path / "a 'photo' & more.png")
     live.main([str(photo), "--weights", "shapes", "--out", str(out)])
@@ -1240,6 +1414,8 @@ def test_command_line(tmp_path, capsys, refuses):
     for words in (["nowhere.png"], ["--weights", "cats"], ["--weights", "torchvision/vit_b_99"]):
         with refuses(SystemExit, "error: ", words[-1]):
             live.main([*words, "--out", str(out)])
+    with refuses(SystemExit, "name some, python -m vit_tutorial.live PHOTO ... --weights runs/pets"):
+        live.main(["--weights", "runs/pets", "--out", str(out)])
     with refuses(SystemExit, "error: ", "no 'vit_b_99'"):
         live.main([str(photo), "--weights", "torchvision/vit_b_99", "--out", str(out)])
     assert live.shipped("shapes").patches == (8, 8)

@@ -26,11 +26,12 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 14     | analysis.scaling    | How quality grows with size: a power law, its interval, a prediction; real speed.
 | 15     | variants.modern     | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
 | --     | plots               | Every figure, from arrays.
+| --     | pages               | What the explorer and the live page share.
 | --     | live                | The model itself in a page: draw, watch each step, change it.
 | --     | checks              | The exercises' checks: right, or which mistake.
 
 A module imports only what is to its left: plots < the six < variants < data < analysis < weights < train < predict <
-explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.positions``, ``vt.hybrid``, ``vt.resnet``,
+pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.positions``, ``vt.hybrid``, ``vt.resnet``,
 ``vt.selfsup`` and ``vt.modern`` are the lessons' modules without their rooms.
 
 ``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
@@ -56,6 +57,7 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial import data as data
     from vit_tutorial import explorer as explorer
     from vit_tutorial import live as live
+    from vit_tutorial import pages as pages
     from vit_tutorial import plots as plots
     from vit_tutorial import predict as predict
     from vit_tutorial import train as train
@@ -71,7 +73,7 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.weights import load as load
 
 __version__ = "0.1.0"
-_ROOMS = ("analysis", "checks", "data", "explorer", "live", "plots", "predict", "train", "variants", "weights")
+_ROOMS = ("analysis", "checks", "data", "explorer", "live", "pages", "plots", "predict", "train", "variants", "weights")
 _LESSONS = {  # a lesson's module, without its room
     "explain": "analysis",
     "scaling": "analysis",

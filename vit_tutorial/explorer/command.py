@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
         photos = [open_photo(path) for path in files]
         model, classes, preprocess = load(args.weights)
         images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
-        # A name that is no text would fit no page.
+        # A file name need not be valid Unicode, and a page must be.
         titles = [Path(path).name.encode(errors="replace").decode() for path in files]
         explore(model, images, classes or None, preprocess=preprocess, titles=titles).save(args.out)
         print(f"{args.out}: {args.out.stat().st_size / 1e6:.1f} MB, open it in a browser")

@@ -59,7 +59,7 @@ def shipped(name: str = "digits") -> Live:
     weights = MODELS.get(name, name)
     if weights not in SETS:
         raise ValueError(
-            f"{name!r} has no pictures of its own here: use digits, shapes or cifar10, or give page() yours"
+            f"{name!r} has no pictures of its own here: use digits, shapes or cifar10, or live.page(model, samples)"
         )
     model, classes, preprocess = load(weights)
     return page(model, samples_of(weights), classes, preprocess, titles=classes)
@@ -86,8 +86,13 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
             titles = [Path(path).name.encode(errors="replace").decode() for path in files]
             samples = denormalise(images, preprocess).clamp(0, 1)
             made = page(model, samples, classes or None, preprocess, titles=titles)
-        else:
+        elif weights in SETS:
             made = shipped(weights)
+        else:
+            raise ValueError(
+                f"{weights} has no pictures of its own here: name some, {prog} PHOTO ... --weights {weights}, "
+                "or take digits, shapes or cifar10"
+            )
         made.save(args.out)
         print(f"{args.out}: {weights}, {args.out.stat().st_size / 1e6:.1f} MB, open it in a browser")
     except (ValueError, OSError) as error:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any, ClassVar
 
-import matplotlib
 import numpy as np
 import torch
 from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing, normalise
-from vit_tutorial.explorer.page import Page, as_seen, assemble, figure
+from vit_tutorial.pages import Page, as_seen, assemble, base64_of, colour_map, figure, special_tokens
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViT, count_macs
 
 MOST = 12_000_000  # parameters of a model that a page may hold: 64 MB of text
-SCRIPTS = ("model.js", "pictures.js", "drawing.js", "stations.js", "live.js")
 
 
 @dataclass(frozen=True)
@@ -50,17 +46,18 @@ def page(
     1e-4 of the largest. Without its script, in a notebook that isn't trusted, the samples and their answers are shown.
 
     Args:
-        model: as it is; nothing of it changes. Any :class:`ViT` with a head, and no stem or a :class:`ConvStem`.
+        model: it isn't changed. Any :class:`ViT` with a head, and no stem or a :class:`ConvStem`.
         samples: (B, C, H, W) in [0, 1], pictures to begin with, **not** normalised: the page does that.
         classes: the names of the K classes; None: "class 0", "class 1", ...
-        preprocess: what ``vt.load`` returns, or a data set: its mean and std are taken off each picture, and it says
-            how a photograph is cropped. None: pixels go in as they are.
-        titles: a name for each sample; none: they are counted.
+        preprocess: what ``vt.load`` returns, or a data set: how a picture is normalised and a photograph cropped.
+            None: pixels go in as they are.
+        titles: a name for each sample; empty: they are numbered.
 
     Raises:
-        ValueError: samples that don't fit, aren't in [0, 1] or are none; too many or too few names; a model without a
-            head, with a ResNet before its tokens, with weights that aren't finite or are more than 12 million.
-        TypeError: not a :class:`ViT`, or samples that aren't a tensor of floating-point numbers.
+        ValueError: there are no samples, they don't fit the model or aren't in [0, 1]; the numbers of classes and
+            names, or of samples and titles, differ; the model has no head, a ResNet before its tokens, weights that
+            aren't finite, or more than 12 million of them.
+        TypeError: the model is not a :class:`ViT`, or the samples are not a tensor of floating-point numbers.
     """
     _check(model, samples, classes, preprocess, titles)
     c = model.config
@@ -73,6 +70,7 @@ def page(
     }
     data = {
         "config": _config(model),
+        "special": special_tokens(c),
         "classes": names,
         "mean": list(preprocess.mean) if preprocess is not None else [0.0] * c.in_channels,
         "std": list(preprocess.std) if preprocess is not None else [1.0] * c.in_channels,
@@ -83,10 +81,10 @@ def page(
         "titles": [str(title) for title in titles],
         "weights": {
             "names": [[name, tensor.numel()] for name, tensor in state.items()],
-            "values": _base64(np.concatenate([tensor.flatten().numpy() for tensor in state.values()])),
+            "values": base64_of(np.concatenate([tensor.flatten().numpy() for tensor in state.values()])),
         },
-        "heat": _colours("magma"),
-        "signed": _colours("RdBu_r"),
+        "heat": colour_map("magma"),
+        "signed": colour_map("RdBu_r"),
     }
     figures = [
         figure(picture, titles[i] if titles else f"sample {i}", answer, width=72)
@@ -94,10 +92,7 @@ def page(
             zip(as_seen(samples, None), _answers(model, samples, names, preprocess), strict=True)
         )
     ]
-    folder = files("vit_tutorial.live")
-    markup, style = (folder.joinpath(f"live.{kind}").read_text("utf-8") for kind in ("html", "css"))
-    script = "\n".join(folder.joinpath(name).read_text("utf-8") for name in SCRIPTS)
-    html = assemble("live", Live.title, data, figures, markup, style, script)
+    html = assemble("live", Live.title, data, figures)
     return Live(html, sum(parameter.numel() for parameter in model.parameters()), c.grid, c.depth, c.num_heads)
 
 
@@ -165,16 +160,8 @@ def _config(model: ViT) -> dict[str, Any]:
 def _pixels(samples: Tensor) -> dict[str, Any]:
     """Samples (B, C, H, W) in [0, 1] as whole numbers up to ``white``: 16 if that is exact, as for digits, else 255."""
     white = 16 if (16 * samples).frac().eq(0).all() else 255
-    return {"white": white, "values": _base64((white * samples).round().to(torch.uint8).numpy()), "count": len(samples)}
-
-
-def _base64(array: np.ndarray) -> str:
-    return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
-
-
-def _colours(name: str) -> str:
-    """A colour map as 256 colours of six hexadecimal digits."""
-    return matplotlib.colormaps[name](np.arange(256), bytes=True)[:, :3].tobytes().hex()
+    levels = (white * samples).round().to(torch.uint8)  # (B, C, H, W)
+    return {"white": white, "values": base64_of(levels.numpy()), "count": len(samples)}
 
 
 @torch.inference_mode()

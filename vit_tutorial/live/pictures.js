@@ -1,135 +1,167 @@
+import { clamp } from "../pages/page.js";
+import { patchify, unpatchify } from "./model.js";
 
-  // ------------------------------------------------------------------------------------------------- pictures
-  // A picture is a Float32Array (C, H, W) with numbers in [0, 1]; the model takes (x - mean) / std.
+// A picture is a Float32Array (C, H, W) with numbers in [0, 1]; the model takes (x - mean) / std.
 
-  const LUMA = [0.299, 0.587, 0.114]; // how bright red, green and blue look
-  const MOST_PIXELS = 40e6, MOST_BYTES = 100e6; // of a photograph: more would make a phone's browser give up
+const LUMA = [0.299, 0.587, 0.114]; // how bright red, green and blue look
+// Of a photograph; more would make a phone's browser give up.
+const MOST_PIXELS = 40e6;
+const MOST_BYTES = 100e6;
 
-  function normalise(picture, { mean, std, config: { shape: [, H, W] } }) {
-    return picture.map((v, i) => (v - mean[Math.floor(i / (H * W))]) / std[Math.floor(i / (H * W))]);
+export function normalise(picture, { mean, std, config }) {
+  const [, H, W] = config.shape;
+  return picture.map((v, i) => (v - mean[Math.floor(i / (H * W))]) / std[Math.floor(i / (H * W))]);
+}
+
+// Patch n of the new picture is patch order[n] of the old one; a hidden one has the mean colour, so the model sees 0.
+export function rearrange(picture, { mean, config }, { order, hidden = [] }) {
+  if (!order && !hidden.length) return picture;
+  const { shape, patch_size, patches } = config;
+  const old = patchify(picture, shape, patch_size);
+  const length = old.length / patches;
+  const out = old.slice();
+  order?.forEach((from, n) => out.set(old.subarray(from * length, (from + 1) * length), n * length));
+  for (const n of hidden) {
+    for (let i = 0; i < length; i++) out[n * length + i] = mean[Math.floor(i / (length / shape[0]))];
   }
+  return unpatchify(out, shape, patch_size);
+}
 
-  // Patch n of the new picture is patch order[n] of the old one; a hidden one has the mean colour, so the model sees 0.
-  function rearrange(picture, { mean, config: { shape, patch_size } }, { order, hidden = [] }) {
-    if (!order && !hidden.length) return picture;
-    const old = patchify(picture, shape, patch_size), length = old.length / (shape[1] * shape[2]) * patch_size[0] * patch_size[1];
-    const out = old.slice();
-    order?.forEach((from, n) => out.set(old.subarray(from * length, (from + 1) * length), n * length));
-    for (const n of hidden) {
-      for (let i = 0; i < length; i++) out[n * length + i] = mean[Math.floor(i / (length / shape[0]))];
-    }
-    return unpatchify(out, shape, patch_size);
-  }
+const sinc = (x) => (x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x));
+// How far each reaches, and its weight at a distance.
+const KERNELS = {
+  bilinear: [1, (x) => 1 - x],
+  bicubic: [2, (x) => (x < 1 ? (1.5 * x - 2.5) * x * x + 1 : ((-0.5 * x + 2.5) * x - 4) * x + 2)],
+  lanczos: [3, (x) => sinc(x) * sinc(x / 3)],
+};
 
-  const sinc = (x) => (x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x));
-  const KERNELS = { // how far each reaches, and its weight at a distance
-    bilinear: [1, (x) => 1 - x],
-    bicubic: [2, (x) => (x < 1 ? (1.5 * x - 2.5) * x * x + 1 : ((-0.5 * x + 2.5) * x - 4) * x + 2)],
-    lanczos: [3, (x) => sinc(x) * sinc(x / 3)],
-  };
+// As Pillow does it, along one axis: which of the old numbers each new one is made of, and in which shares.
+function kernels(start, length, size, limit, interpolation) {
+  return Array.from({ length: size }, (_, i) => {
+    const centre = start + ((i + 0.5) * length) / size;
+    if (interpolation === "nearest") return { first: Math.min(Math.floor(centre), limit - 1), shares: [1] };
+    const [reach, weight] = KERNELS[interpolation];
+    const scale = Math.max(length / size, 1);
+    const first = Math.max(0, Math.floor(centre - reach * scale + 0.5));
+    const end = Math.min(limit, Math.floor(centre + reach * scale + 0.5));
+    const away = (j) => Math.abs((first + j + 0.5 - centre) / scale);
+    const shares = Array.from({ length: end - first }, (_, j) => (away(j) < reach ? weight(away(j)) : 0));
+    const sum = shares.reduce((x, y) => x + y, 0);
+    return { first, shares: shares.map((share) => share / sum) };
+  });
+}
 
-  // As Pillow does it, along one axis: which of the old numbers each new one is made of, and in which shares.
-  function kernels(start, length, size, limit, interpolation) {
-    return Array.from({ length: size }, (_, i) => {
-      const centre = start + ((i + 0.5) * length) / size;
-      if (interpolation === "nearest") return { first: Math.min(Math.floor(centre), limit - 1), shares: [1] };
-      const [reach, weight] = KERNELS[interpolation], scale = Math.max(length / size, 1);
-      const first = Math.max(0, Math.floor(centre - reach * scale + 0.5)), end = Math.min(limit, Math.floor(centre + reach * scale + 0.5));
-      const away = (j) => Math.abs((first + j + 0.5 - centre) / scale);
-      const shares = Array.from({ length: end - first }, (_, j) => (away(j) < reach ? weight(away(j)) : 0));
-      const sum = shares.reduce((x, y) => x + y, 0);
-      return { first, shares: shares.map((share) => share / sum) };
+// A box of an image's channel (height, width), levels from 0 to 255, as (H, W): first across, then down.
+function resize(channel, [height, width], box, [H, W], interpolation) {
+  const across = kernels(box.left, box.width, W, width, interpolation);
+  const down = kernels(box.top, box.height, H, height, interpolation);
+  const level = (v) => clamp(Math.round(v), 0, 255);
+  const wide = new Float32Array(height * W);
+  const out = new Float32Array(H * W);
+  for (let y = 0; y < height; y++) {
+    across.forEach(({ first, shares }, x) => {
+      wide[y * W + x] = level(shares.reduce((sum, share, j) => sum + share * channel[y * width + first + j], 0));
     });
   }
-
-  // A box of an image's channel (height, width), levels from 0 to 255, as (H, W): first across, then down.
-  function resize(channel, [height, width], box, [H, W], interpolation) {
-    const across = kernels(box.left, box.width, W, width, interpolation), down = kernels(box.top, box.height, H, height, interpolation);
-    const level = (v) => Math.min(Math.max(Math.round(v), 0), 255), wide = new Float32Array(height * W), out = new Float32Array(H * W);
-    for (let y = 0; y < height; y++) {
-      across.forEach(({ first, shares }, x) => {
-        wide[y * W + x] = level(shares.reduce((sum, share, j) => sum + share * channel[y * width + first + j], 0));
-      });
+  down.forEach(({ first, shares }, y) => {
+    for (let x = 0; x < W; x++) {
+      out[y * W + x] = level(shares.reduce((sum, share, j) => sum + share * wide[(first + j) * W + x], 0));
     }
-    down.forEach(({ first, shares }, y) => {
-      for (let x = 0; x < W; x++) out[y * W + x] = level(shares.reduce((sum, share, j) => sum + share * wide[(first + j) * W + x], 0));
-    });
-    return out;
+  });
+  return out;
+}
+
+const half = (x) => (x % 1 === 0.5 ? 2 * Math.round(x / 2) : Math.round(x)); // to the even number, as Python rounds
+
+// The size to which a picture (height, width) is resized, so that it covers (h, w).
+function resizedTo([height, width], [h, w], squash) {
+  if (squash) return [h, w];
+  if (h === w) return [height, width].map((side) => Math.floor((h * side) / Math.min(height, width)));
+  const scale = Math.max(h / height, w / width);
+  return [half(height * scale), half(width * scale)];
+}
+
+// What of a picture (height, width) the model's preprocessing keeps.
+function cropBox([height, width], { crop, squash, config }) {
+  const [, H, W] = config.shape;
+  if (crop === "none") return { left: 0, top: 0, width, height };
+  if (crop === "center") {
+    const unit = Math.min(height / H, width / W);
+    return { left: (width - W * unit) / 2, top: (height - H * unit) / 2, width: W * unit, height: H * unit };
   }
+  // The whole picture resized, so that the model's size is a share of it; then its middle.
+  const h = Math.floor(H / crop + 1e-6);
+  const w = Math.floor(W / crop + 1e-6);
+  const [rows, columns] = resizedTo([height, width], [h, w], squash);
+  const y = height / rows;
+  const x = width / columns;
+  return { left: half((columns - W) / 2) * x, top: half((rows - H) / 2) * y, width: W * x, height: H * y };
+}
 
-  const half = (x) => (x % 1 === 0.5 ? 2 * Math.round(x / 2) : Math.round(x)); // to the even number, as Python rounds
-
-  // What of a picture (height, width) the model's preprocessing keeps.
-  function cropBox([height, width], { crop, squash, config: { shape: [, H, W] } }) {
-    if (crop === "none") return { left: 0, top: 0, width, height };
-    if (crop === "center") {
-      const unit = Math.min(height / H, width / W);
-      return { left: (width - W * unit) / 2, top: (height - H * unit) / 2, width: W * unit, height: H * unit };
-    }
-    // The whole picture resized, so that the model's size is a share of it; then its middle.
-    const [h, w] = [H, W].map((side) => Math.floor(side / crop + 1e-6)), scale = Math.max(h / height, w / width);
-    let [rows, columns] = [half(height * scale), half(width * scale)];
-    if (squash) [rows, columns] = [h, w];
-    else if (h === w) [rows, columns] = [height, width].map((side) => Math.floor((h * side) / Math.min(height, width)));
-    const [top, left] = [half((rows - H) / 2), half((columns - W) / 2)], [y, x] = [height / rows, width / columns];
-    return { left: left * x, top: top * y, width: W * x, height: H * y };
-  }
-
-  // A photograph's pixels as the model takes them: cropped, resized, and grey if it is. rgba: (height, width, 4).
-  function fitPhoto(rgba, size, data) {
-    const [C, H, W] = data.config.shape, box = cropBox(size, data), out = new Float32Array(C * H * W);
-    const channels = [0, 1, 2].map((c) => Float32Array.from({ length: size[0] * size[1] }, (_, i) => {
+// A photograph's pixels as the model takes them: cropped, resized, and grey if it is. rgba: (height, width, 4).
+export function fitPhoto(rgba, size, data) {
+  const [C, H, W] = data.config.shape;
+  const box = cropBox(size, data);
+  const channels = [0, 1, 2].map((c) =>
+    Float32Array.from({ length: size[0] * size[1] }, (_, i) => {
       const opaque = rgba[4 * i + 3] / 255; // on white, as the package does
       return Math.round(rgba[4 * i + c] * opaque + 255 * (1 - opaque));
-    }));
-    const small = channels.map((channel) => resize(channel, size, box, [H, W], data.interpolation));
-    for (let c = 0; c < C; c++) {
-      for (let i = 0; i < H * W; i++) {
-        out[c * H * W + i] = (C === 1 ? small.reduce((sum, channel, k) => sum + LUMA[k] * channel[i], 0) : small[c][i]) / 255;
-      }
-    }
-    return out; // (C, H, W)
-  }
+    }),
+  );
+  const small = channels.map((channel) => resize(channel, size, box, [H, W], data.interpolation)); // 3 times (H, W)
+  const grey = () => small[0].map((_, i) => LUMA.reduce((sum, share, c) => sum + share * small[c][i], 0));
+  const out = C === 1 ? [grey()] : small;
+  return Float32Array.from(
+    out.flatMap((channel) => [...channel]),
+    (level) => level / 255,
+  ); // (C, H, W)
+}
 
-  // A file as a picture for the model. Throws an Error with a sentence for the reader where it can't be one.
-  async function readPhoto(file, data) {
-    const name = file.name || "What you pasted";
-    if (file.size > MOST_BYTES) throw new Error(`${name} has ${Math.round(file.size / 1e6)} MB, which is too much: at most 100.`);
-    const image = await createImageBitmap(file).catch(() => {
-      const what = file.type.startsWith("image/") ? "is damaged, or of a kind that your browser can’t read" : "is not a picture";
-      throw new Error(`${name} ${what}. Try a JPEG or a PNG.`);
-    });
-    const { width, height } = image;
-    if (width * height > MOST_PIXELS) {
-      image.close();
-      throw new Error(`${name} has ${Math.round((width * height) / 1e6)} megapixels, which is too many: at most 40. Make it smaller first.`);
-    }
-    const shrink = Math.min(1, 2048 / Math.max(width, height)); // a large one by the browser first
-    const [w, h] = [width, height].map((side) => Math.max(1, Math.round(side * shrink)));
-    const context = new OffscreenCanvas(w, h).getContext("2d");
-    context.imageSmoothingQuality = "high";
-    context.drawImage(image, 0, 0, w, h);
+// A file as a picture for the model. Throws an Error with a sentence for the reader where it can't be one.
+export async function readPhoto(file, data) {
+  const name = file.name || "What you pasted";
+  if (file.size > MOST_BYTES) {
+    throw new Error(`${name} has ${Math.round(file.size / 1e6)} MB, which is too much: at most 100.`);
+  }
+  const image = await createImageBitmap(file).catch(() => {
+    const isImage = file.type.startsWith("image/");
+    const why = isImage ? "is damaged, or of a kind that your browser can’t read" : "is not a picture";
+    throw new Error(`${name} ${why}. Try a JPEG or a PNG.`);
+  });
+  const { width, height } = image;
+  if (width * height > MOST_PIXELS) {
     image.close();
-    const picture = fitPhoto(context.getImageData(0, 0, w, h).data, [h, w], data);
-    return data.config.shape[0] === 1 ? asInk(picture, data.config.shape) : picture;
+    const megapixels = Math.round((width * height) / 1e6);
+    throw new Error(`${name} has ${megapixels} megapixels, which is too many: at most 40. Make it smaller first.`);
   }
+  const shrink = Math.min(1, 2048 / Math.max(width, height)); // a large one by the browser first
+  const w = Math.max(1, Math.round(width * shrink));
+  const h = Math.max(1, Math.round(height * shrink));
+  const context = new OffscreenCanvas(w, h).getContext("2d");
+  context.imageSmoothingQuality = "high";
+  context.drawImage(image, 0, 0, w, h);
+  image.close();
+  const picture = fitPhoto(context.getImageData(0, 0, w, h).data, [h, w], data);
+  return data.config.shape[0] === 1 ? asInk(picture, data.config.shape) : picture;
+}
 
-  // A model of white ink on black gets dark ink on paper the other way round, from black to white.
-  function asInk(picture, [, H, W]) {
-    const edge = [...picture].filter((_, i) => i % W === 0 || i % W === W - 1 || i < W || i >= (H - 1) * W);
-    const paper = edge.reduce((a, b) => a + b, 0) / edge.length > 0.5;
-    const ink = paper ? picture.map((v) => 1 - v) : picture;
-    const low = Math.min(...ink), high = Math.max(...ink);
-    return ink.map((v) => (v - low) / Math.max(high - low, 1e-6));
-  }
+// A model of white ink on black gets dark ink on paper the other way round, from black to white.
+function asInk(picture, [, H, W]) {
+  const edge = [...picture].filter((_, i) => i % W === 0 || i % W === W - 1 || i < W || i >= (H - 1) * W);
+  const paper = edge.reduce((a, b) => a + b, 0) / edge.length > 0.5;
+  const ink = paper ? picture.map((v) => 1 - v) : picture;
+  const low = Math.min(...ink);
+  const high = Math.max(...ink);
+  return ink.map((v) => (v - low) / Math.max(high - low, 1e-6));
+}
 
-  // A picture (C, H, W) on a canvas of H x W pixels.
-  function paint(canvas, picture, [C, H, W]) {
-    if (canvas.width !== W || canvas.height !== H) Object.assign(canvas, { width: W, height: H });
-    const image = new ImageData(W, H);
-    for (let i = 0; i < H * W; i++) {
-      for (let c = 0; c < 3; c++) image.data[4 * i + c] = Math.round(255 * picture[(C === 1 ? 0 : c) * H * W + i]);
-      image.data[4 * i + 3] = 255;
-    }
-    canvas.getContext("2d").putImageData(image, 0, 0);
+// A picture (C, H, W) on a canvas of H x W pixels.
+export function paint(canvas, picture, [C, H, W]) {
+  if (canvas.width !== W || canvas.height !== H) Object.assign(canvas, { width: W, height: H });
+  const image = new ImageData(W, H);
+  for (let i = 0; i < H * W; i++) {
+    for (let c = 0; c < 3; c++) image.data[4 * i + c] = Math.round(255 * picture[(C === 1 ? 0 : c) * H * W + i]);
+    image.data[4 * i + 3] = 255;
   }
+  canvas.getContext("2d").putImageData(image, 0, 0);
+}

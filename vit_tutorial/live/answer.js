@@ -1,0 +1,66 @@
+// The model's answer, beside the one before the changes.
+
+import { make } from "../pages/page.js";
+import { percent } from "./cells.js";
+import { describe, isChanged, isInvisible } from "./changes.js";
+
+export const FEW = 12; // classes that all have a place
+const LIKELIEST = 8; // shown of more
+
+export const best = ({ probabilities }) => probabilities.indexOf(Math.max(...probabilities));
+export const answerOf = ({ classes }, run) => `${classes[best(run)]}, ${percent(run.probabilities[best(run)])}`;
+
+// The page's introduction: what the model is, and what it can answer.
+export function drawSizes({ $, classes, config }) {
+  const count = classes.length.toLocaleString("en");
+  const names = classes.length <= FEW ? `one of these: ${classes.join(", ")}` : `one of ${count} names`;
+  const numbers = config.parameters.toLocaleString("en");
+  $(".sizes").textContent = `It has ${numbers} learned numbers, and to whatever it is shown it answers with ${names}.`;
+}
+
+function drawBars({ $, classes, now, before }, changed) {
+  const all = [...classes.keys()];
+  const ranked = () => all.sort((a, b) => now.probabilities[b] - now.probabilities[a]).slice(0, LIKELIEST);
+  const order = classes.length <= FEW ? all : ranked();
+  const bars = $(".bars");
+  if (bars.childElementCount !== order.length) {
+    bars.replaceChildren(...order.map(() => make("li", {}, make("span"), make("i"), make("b"))));
+  }
+  order.forEach((k, i) => {
+    const [label, bar, number] = bars.children[i].children;
+    Object.assign(label, { textContent: classes[k], title: classes[k] });
+    number.textContent = percent(now.probabilities[k]);
+    bar.style.setProperty("--share", `${100 * now.probabilities[k]}%`);
+    bar.style.setProperty("--before", changed ? `${100 * before.probabilities[k]}%` : "-10%");
+    bars.children[i].className = k === best(now) ? "top" : "";
+  });
+}
+
+function difference({ classes, now, before, of, config }) {
+  const k = best(before);
+  const change = `${classes[k]} was ${percent(before.probabilities[k])} and is ${percent(now.probabilities[k])}`;
+  const turned = best(now) === k ? "" : `; now it says ${classes[best(now)]}`;
+  if (!isInvisible(of.changes, config)) return `${change}${turned}.`;
+  const why = "The patches moved, but without positions it can’t tell: moved or in place, it says the same.";
+  return `${change}${turned}. ${why}`;
+}
+
+function hint({ state, classes, data, sizes }) {
+  if (state.sample < 0) return sizes.C === 1 ? "· draw on it" : "· paint on it, or drop one";
+  const title = data.titles[state.sample] ?? "";
+  return `· ${classes.includes(title) ? `its label: ${title}` : title}`;
+}
+
+export function drawAnswer(page) {
+  const { $, now, of, past, state } = page;
+  const changed = isChanged(of.changes);
+  drawBars(page, changed);
+  $(".said").textContent = answerOf(page, now);
+  $(".mini").textContent = `It says ${answerOf(page, now).replaceAll(" ", "\u00a0")}`; // breaks after "says" alone
+  $(".changed").classList.toggle("hidden", !changed);
+  $(".list").textContent = changed ? `${describe(of.changes).join("; ")}.` : "";
+  $(".difference").textContent = difference(page);
+  $(".pad .hint").textContent = hint(page);
+  $('[data-do="undo"]').disabled = !past.length;
+  $('[data-do="reset"]').disabled = !isChanged(state.changes);
+}

@@ -1,0 +1,176 @@
+// Numbers as coloured cells, each of which can be read: by pointing at it, or with the arrow keys.
+
+import { ARROWS, cellUnder, clamp, hasModifier, largest, make } from "../pages/page.js";
+import { paint } from "./pictures.js";
+
+const MOST_TEXTS = 25; // numbers that are written into their cells
+
+export const percent = (share) => `${(100 * share).toFixed(1)} %`;
+export const norm = (row) => Math.hypot(...row);
+export const rowOf = (matrix, row, width) => matrix.subarray(row * width, (row + 1) * width);
+export const largestSize = (values) => largest(values.map(Math.abs));
+
+export function digits(value) {
+  if (value === 0) return "0";
+  const isPlain = Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5;
+  return (isPlain ? value.toPrecision(4) : value.toExponential(2)).replace("-", "−");
+}
+
+// A row of a matrix as what show() takes, with more of it.
+export const row = (matrix, index, width, more = {}) => ({
+  values: rowOf(matrix, index, width),
+  columns: width,
+  ...more,
+});
+
+const isLight = (pixel) => 0.3 * (pixel & 255) + 0.59 * ((pixel >> 8) & 255) + 0.11 * ((pixel >> 16) & 255) > 140;
+
+// Cells in a place of the page, named by a label. show({values, columns, ...}) shows numbers:
+//   colours: "signed" about zero, "heat" from zero, "grey" from 0 to 1; most: the number with the strongest colour
+//   texts: the numbers are written into their cells, if they are few; labels: words under them, side by side
+//   name(i): what number i is; about: what is said of all; square: cells are; picture, shape: what lies under them
+//   pointed(i), clicked(i): what follows
+export function cells({ pixels, say }, place, label) {
+  const canvas = make("canvas", { tabIndex: 0 });
+  canvas.setAttribute("role", "application");
+  canvas.setAttribute("aria-roledescription", "numbers");
+  const under = make("canvas", { className: "under", ariaHidden: "true" }); // the picture, where cells lie over it
+  const texts = make("div", { className: "texts", ariaHidden: "true" });
+  const mark = make("i", { className: "mark" });
+  const box = make("div", { className: "cells" }, under, canvas, texts, mark);
+  const labels = make("div", { className: "labels", ariaHidden: "true" });
+  const reading = make("p", { className: "reading" }, "\u00a0");
+  place.append(box, labels, reading);
+  let shown = { values: [0], columns: 1 };
+  let at = null; // the number that is read
+
+  function summary() {
+    const { values, about } = shown;
+    const low = values.reduce((a, b) => Math.min(a, b));
+    const high = values.reduce((a, b) => Math.max(a, b));
+    return about ?? `${values.length.toLocaleString("en")} numbers from ${digits(low)} to ${digits(high)}`;
+  }
+
+  function read() {
+    const { values, columns, name } = shown;
+    if (at !== null && at >= values.length) at = null;
+    mark.style.display = at === null ? "none" : "";
+    canvas.setAttribute("aria-label", `${label}: ${summary()}. Arrow keys read them.`);
+    if (at === null) {
+      reading.textContent = summary();
+      return;
+    }
+    reading.textContent = `${name ? name(at) : `number ${at}`}: ${digits(values[at])}`;
+    const rows = values.length / columns;
+    mark.style.left = `${(100 * (at % columns)) / columns}%`;
+    mark.style.top = `${(100 * Math.floor(at / columns)) / rows}%`;
+    mark.style.width = `${100 / columns}%`;
+    mark.style.height = `${100 / rows}%`;
+  }
+
+  function drawCells() {
+    const { values, columns, most = largestSize(values), colours = "signed" } = shown;
+    const rows = values.length / columns;
+    if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
+    const image = new ImageData(columns, rows);
+    const drawn = new Uint32Array(image.data.buffer);
+    for (let i = 0; i < values.length; i++) {
+      const share = clamp(values[i] / most, -1, 1);
+      const level = colours === "signed" ? 127.5 + 127.5 * share : 255 * Math.max(share, 0);
+      drawn[i] = pixels[colours][Math.round(level)];
+    }
+    canvas.getContext("2d").putImageData(image, 0, 0);
+    return drawn;
+  }
+
+  function drawTexts(drawn) {
+    const some = shown.texts && shown.values.length <= MOST_TEXTS ? shown.values : [];
+    if (texts.childElementCount !== some.length) texts.replaceChildren(...Array.from(some, () => make("span")));
+    texts.style.gridTemplateColumns = `repeat(${shown.columns}, minmax(0, 1fr))`;
+    some.forEach((value, i) => {
+      texts.children[i].textContent = value.toFixed(Math.abs(value) < 10 ? 2 : 1).replace("-", "−");
+      texts.children[i].style.color = isLight(drawn[i]) ? "#000000" : "#ffffff";
+    });
+  }
+
+  function show(next) {
+    shown = next;
+    const { values, columns, square, picture, shape } = next;
+    const rows = values.length / columns;
+    box.classList.toggle("over", Boolean(picture));
+    if (picture) paint(under, picture, shape);
+    box.style.aspectRatio = square ? `${columns} / ${rows}` : "";
+    box.style.setProperty("--rows", rows);
+    drawTexts(drawCells());
+    labels.replaceChildren(...(next.labels ?? []).map((word) => make("span", { textContent: word, title: word })));
+    read();
+  }
+
+  const pointedAt = (event) => cellUnder(canvas, [shown.values.length / shown.columns, shown.columns], event);
+  function point(event) {
+    at = pointedAt(event);
+    read();
+    shown.pointed?.(at);
+  }
+  function leave() {
+    at = null;
+    read();
+  }
+  canvas.addEventListener("pointermove", point);
+  canvas.addEventListener("pointerdown", point);
+  canvas.addEventListener("pointerleave", ({ pointerType }) => {
+    if (pointerType !== "touch") leave(); // a finger has left when it is lifted, and then its number is read
+  });
+  canvas.addEventListener("click", (event) => shown.clicked?.(pointedAt(event)));
+  canvas.addEventListener("blur", leave);
+  canvas.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && at !== null) shown.clicked?.(at);
+    if (hasModifier(event)) return;
+    const last = shown.values.length - 1;
+    if (event.key in ARROWS) {
+      const [down, right] = ARROWS[event.key];
+      at = at === null ? 0 : clamp(at + down * shown.columns + right, 0, last); // an arrow begins at the first
+    } else if (event.key === "Home") at = 0;
+    else if (event.key === "End") at = last;
+    else return;
+    event.preventDefault();
+    read();
+    shown.pointed?.(at);
+    say(reading.textContent);
+  });
+  return { show };
+}
+
+// A number for each token: those before the patches as cells of their own, the patches where they are in the picture.
+export function tokenMap(page, place, label) {
+  const { prefix, columns } = page.sizes;
+  const special = make("div", { className: "special-cells" });
+  const first = prefix ? cells(page, special, `${label}, class token`) : null;
+  if (prefix) place.append(special);
+  const rest = cells(page, place, `${label}, patches`);
+  place.classList.add("token-map");
+
+  function show({ values, colours, most = largestSize(values), picture, shape }) {
+    first?.show({
+      values: values.subarray(0, prefix),
+      columns: prefix,
+      colours,
+      most,
+      name: page.tokenName,
+      clicked: page.chooseToken,
+      about: `class token ${digits(values[0])}`,
+    });
+    rest.show({
+      values: values.subarray(prefix),
+      columns,
+      colours,
+      most,
+      name: (i) => page.tokenName(i + prefix),
+      clicked: (i) => page.chooseToken(i + prefix),
+      square: true,
+      picture,
+      shape,
+    });
+  }
+  return { show };
+}

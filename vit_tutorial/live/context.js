@@ -1,0 +1,73 @@
+// What every file of the page works on: the model, what is chosen, and what is shown.
+
+import { bytes, pixelsOf } from "../pages/page.js";
+import { AS_TRAINED } from "./changes.js";
+import { unpack } from "./model.js";
+
+const GREY = Uint32Array.from({ length: 256 }, (_, level) => ((255 << 24) | (0x010101 * level)) >>> 0);
+
+// The sizes, by the letters that the lessons have for them.
+function sizesOf(config) {
+  const [C, H, W] = config.shape;
+  const [rows, columns] = config.grid;
+  const { dim: D, depth: L, num_heads: h, mlp_dim: M, tokens: T, patches: N, prefix } = config;
+  return { C, H, W, rows, columns, D, L, h, M, T, N, prefix, d: D / h, length: (C * H * W) / N };
+}
+
+function samplesOf({ values, count, white }) {
+  const levels = bytes(values);
+  const size = levels.length / count;
+  return Array.from({ length: count }, (_, i) =>
+    Float32Array.from(levels.subarray(i * size, (i + 1) * size), (v) => v / white),
+  );
+}
+
+export function contextOf({ host, root, data }) {
+  const sizes = sizesOf(data.config);
+  const { prefix, rows, columns } = sizes;
+  const $ = (selector) => root.querySelector(selector);
+  const samples = samplesOf(data.samples);
+  const special = Object.keys(data.special);
+  const at = (token) => [Math.floor((token - prefix) / columns), (token - prefix) % columns]; // row, column
+  const middle = prefix + Math.floor(rows / 2) * columns + Math.floor(columns / 2); // a patch
+  return {
+    host,
+    data,
+    config: data.config,
+    classes: data.classes,
+    weights: unpack(data.weights),
+    white: data.samples.white,
+    pixels: { signed: pixelsOf(data.signed), heat: pixelsOf(data.heat), grey: GREY },
+    sizes,
+    samples,
+    middle,
+    $,
+    $$: (selector) => [...root.querySelectorAll(selector)],
+    say: (text) => {
+      $(".live-region").textContent = text;
+    },
+    at,
+    tokenName: (token) => special[token] ?? `patch ${token - prefix}`,
+    placeOf: (token) => (token < prefix ? "before the patches" : `row ${at(token)[0]}, column ${at(token)[1]}`),
+    blue: getComputedStyle(host).getPropertyValue("--query").trim(),
+    past: [], // pictures and changes to go back to
+    state: {
+      picture: samples[0],
+      sample: 0, // its number; -1: it is none
+      changes: { ...AS_TRAINED },
+      station: "patches",
+      token: middle,
+      layer: 0,
+      head: 0,
+      row: 0, // of E, whose sum is shown
+      read: null, // the class as which patches are read; null: the answer
+      swapWith: null, // the token that a key has led to while a patch to swap with is looked for; null: none is
+      isDrawing: false,
+    },
+    // What the page shows: a pass, another of the model as it was trained, and the picture and changes of both.
+    now: null,
+    before: null,
+    of: {},
+    trying: 0, // how often a part was tried, or what was tried forgotten
+  };
+}

@@ -1,0 +1,89 @@
+// The picture in patches: one token is chosen, and every station follows it.
+
+import { ARROWS, cellBox, cellUnder, clamp, drawFrame, hasModifier, sharpen, specialButtons } from "../pages/page.js";
+import { paint, rearrange } from "./pictures.js";
+
+export function drawPicker(page) {
+  const { $, data, config, state, sizes, at } = page;
+  const { H, W, N, prefix, columns } = sizes;
+  const canvas = $(".picker canvas");
+  const context = sharpen(canvas);
+  if (!context) return;
+  page.seen ??= new OffscreenCanvas(W, H);
+  paint(page.seen, rearrange(state.picture, data, state.changes), config.shape);
+  context.imageSmoothingEnabled = false;
+  const gap = Math.max(1, Math.round(canvas.width / columns / 24));
+  const [P, Q] = config.patch_size;
+  for (let n = 0; n < N; n++) {
+    const [row, column] = at(n + prefix);
+    const [x, y, w, h] = cellBox(canvas, config.grid, n);
+    context.drawImage(page.seen, column * Q, row * P, Q, P, x + gap, y + gap, w - 2 * gap, h - 2 * gap);
+  }
+  if (state.token >= prefix) drawFrame(context, cellBox(canvas, config.grid, state.token - prefix), page.blue, 3);
+  $(".picker .name").textContent = page.tokenName(state.token);
+  $(".picker .place").textContent = page.placeOf(state.token);
+  [...$(".special").children].forEach((button, token) => {
+    button.ariaPressed = String(token === state.token);
+  });
+}
+
+export function startSwapping({ $, state, sizes, say }) {
+  state.swapWith = state.token;
+  const patch = state.token - sizes.prefix;
+  $(".picker .advice").textContent = `Now choose the patch that changes places with patch ${patch}.`;
+  $(".picker canvas").focus();
+  say("Choose the other patch: arrow keys, then Enter");
+}
+
+export function stopSwapping({ $, state }) {
+  state.swapWith = null;
+  $(".picker .advice").textContent = "Click a patch to follow it. Counting begins at 0.";
+}
+
+export function chooseToken(page, token) {
+  const { state, sizes, say } = page;
+  const isSwap = state.swapWith !== null && Math.min(token, state.token) >= sizes.prefix;
+  const other = state.token - sizes.prefix;
+  stopSwapping(page);
+  state.token = token;
+  page.draw();
+  if (isSwap) {
+    const order = state.changes.order?.slice() ?? [...Array(sizes.N).keys()];
+    [order[other], order[token - sizes.prefix]] = [order[token - sizes.prefix], order[other]];
+    page.change({ order });
+  }
+  say(`${page.tokenName(token)}, ${page.placeOf(token)}`);
+}
+
+// The token beside another one; those before the patches are above them.
+function neighbour({ sizes, state, at }, token, [down, right]) {
+  const { prefix, rows, columns } = sizes;
+  const [row, column] = token < prefix ? [-1, 0] : at(token);
+  if (row + down < 0 && prefix && state.swapWith === null) return 0;
+  return prefix + clamp(row + down, 0, rows - 1) * columns + clamp(column + right, 0, columns - 1);
+}
+
+export function buildPicker(page) {
+  const { $, config, data, state, sizes, say } = page;
+  const canvas = $(".picker canvas");
+  canvas.style.aspectRatio = `${sizes.W} / ${sizes.H}`;
+  specialButtons(data.special).forEach((button, token) => {
+    button.onclick = () => chooseToken(page, token);
+    $(".special").append(button);
+  });
+  canvas.addEventListener("click", (event) => chooseToken(page, sizes.prefix + cellUnder(canvas, config.grid, event)));
+  canvas.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      stopSwapping(page);
+      chooseToken(page, state.token);
+    }
+    if (event.key === "Enter" && state.swapWith !== null) chooseToken(page, state.swapWith);
+    if (!(event.key in ARROWS) || hasModifier(event)) return;
+    event.preventDefault();
+    const next = neighbour(page, state.swapWith ?? state.token, ARROWS[event.key]);
+    if (state.swapWith === null) return chooseToken(page, next);
+    state.swapWith = next;
+    say(`with ${page.tokenName(next)}, ${page.placeOf(next)}? Enter swaps`);
+  });
+  new ResizeObserver(() => drawPicker(page)).observe(canvas);
+}

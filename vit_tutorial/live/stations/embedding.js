@@ -1,0 +1,36 @@
+import { digits, row } from "../cells.js";
+
+export const embeddingStation = {
+  title: "2 Embedding",
+  shows: {
+    cut: ({ run, patch, N }) => row(run.embed.cut, patch, run.embed.cut.length / N),
+    E({ weights, D, follow }) {
+      const { weight } = weights.embed.patches.proj;
+      const columns = weight.length / D;
+      const name = (i) => `row ${Math.floor(i / columns)}, column ${i % columns}`;
+      return { values: weight, columns, name, pointed: (i) => follow(Math.floor(i / columns)) };
+    },
+    projected: ({ run, patch, D, follow }) => row(run.embed.projected, patch, D, { pointed: follow }),
+  },
+  texts: {
+    dim: ({ D }) => `D = ${D}`,
+    stem({ config, run }) {
+      if (!config.stem) return "";
+      const maps = run.embed.maps.map(({ shape: [F, h, w] }) => `${F} × ${h} × ${w}`);
+      return (
+        `This model looks at the picture with ${maps.length} convolutions before it cuts it (lesson 12 of the ` +
+        `series). Their maps, channels × rows × columns: ${maps.join(", then ")}. So neighbouring tokens share pixels.`
+      );
+    },
+    sum({ run, weights, patch, D, followed }) {
+      const { weight, bias } = weights.embed.patches.proj;
+      const inputs = weight.length / D;
+      const products = [0, 1].slice(0, inputs).map((i) => {
+        return `${digits(run.embed.cut[patch * inputs + i])} · (${digits(weight[followed * inputs + i])})`;
+      });
+      const some = `${products.join(" + ")}${inputs > 2 ? " + …" : ""} (${inputs} products)`;
+      const result = digits(run.embed.projected[patch * D + followed]);
+      return `Number ${followed} = ${some}, and the learned offset ${digits(bias[followed])}: ${result}`;
+    },
+  },
+};

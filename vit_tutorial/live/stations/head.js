@@ -1,0 +1,38 @@
+import { FEW } from "../answer.js";
+import { row } from "../cells.js";
+
+const POOLING = {
+  cls: "Only the class token is read: the patches have done their work by being looked at.",
+  mean: "The mean of all patches is read.",
+  distilled: "The class token and the distillation token are read, end to end.",
+};
+const READ = { cls: "the class token only", mean: "the mean of all patches", distilled: "the first two tokens" };
+
+const perClass = (values, { classes }, more) => ({
+  values,
+  columns: values.length,
+  name: (i) => classes[i],
+  texts: true,
+  labels: classes.length <= FEW ? classes : [],
+  ...more,
+});
+
+export const headStation = {
+  title: "5 Head",
+  shows: {
+    last: ({ run, token, D }) => row(run.blocks.at(-1).out, token, D),
+    norm: ({ run, token, D }) => row(run.norm, token, D),
+    pooled: ({ run }) => ({ values: run.pooled, columns: run.pooled.length }),
+    logits: (s) => perClass(s.run.logits, s),
+    probabilities: (s) => perClass(s.run.probabilities, s, { colours: "heat", most: 1 }),
+  },
+  texts: {
+    pooling: ({ config }) => POOLING[config.pool],
+    read: ({ config }) => READ[config.pool],
+    unread({ token, tokenName, config, prefix }) {
+      if (config.pool !== "cls" || token < prefix) return "";
+      const advice = "choose the class token to see what it reads";
+      return `You follow ${tokenName(token)}, which the head doesn’t read: ${advice}.`;
+    },
+  },
+};

@@ -1,0 +1,37 @@
+import { row, rowOf } from "../cells.js";
+import { patchify } from "../model.js";
+
+export const patchesStation = {
+  title: "1 Patches",
+  shows: {
+    pixels({ picture, config, patch, length, C, channel }) {
+      const [P, Q] = config.patch_size;
+      const flat = rowOf(patchify(picture, config.shape, config.patch_size), patch, length);
+      const place = (i) => [Math.floor((i % (C * Q)) / Q), Math.floor(i / (C * Q)), i % Q]; // channels side by side
+      const values = flat.map((_, i) => {
+        const [c, y, x] = place(i);
+        return flat[(c * P + y) * Q + x];
+      });
+      const name = (i) => {
+        const [c, y, x] = place(i);
+        return `${channel(c)}row ${y}, column ${x}`;
+      };
+      const labels = C === 3 ? ["red", "green", "blue"] : [];
+      return { values, columns: C * Q, colours: "grey", most: 1, name, square: true, texts: length <= 16, labels };
+    },
+    x({ run, config, patch, length, channel }) {
+      const [P, Q] = config.patch_size;
+      const place = (i) => `${channel(Math.floor(i / (P * Q)))}row ${Math.floor(i / Q) % P}, column ${i % Q}`;
+      const name = (i) => `number ${i} (${place(i)})`;
+      return row(run.embed.patches, patch, length, { name, texts: length <= 16 });
+    },
+  },
+  texts: {
+    grid: ({ rows, columns, N }) => `${rows} × ${columns} = ${N}`,
+    brightest: ({ C }) => (C > 1 ? "full" : "white"),
+    channels: ({ C }) => (C > 1 ? ", first all red, then all green, then all blue" : ""),
+    normalise({ data: { mean, std } }) {
+      return `(pixel − ${mean[0].toFixed(3)}) / ${std[0].toFixed(3)}${mean.length > 1 ? " for red" : ""}`;
+    },
+  },
+};

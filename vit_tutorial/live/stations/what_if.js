@@ -1,0 +1,219 @@
+import { make } from "../../pages/page.js";
+import { best } from "../answer.js";
+import { cells, percent } from "../cells.js";
+import { AS_TRAINED, partName } from "../changes.js";
+import { inSlices, pass } from "../compute.js";
+import { startSwapping } from "../picker.js";
+import { rearrange } from "../pictures.js";
+
+const points = (change) =>
+  Math.abs(change) < 0.05 ? "0.0" : `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(1)}`;
+const without = (list, one) => list.filter((other) => other !== one);
+const toggled = (list, one) => (list.includes(one) ? without(list, one) : [...list, one]);
+const toggle = ({ state, change }, part) => change({ off: toggled(state.changes.off, part) });
+
+// ------------------------------------------------------------------------------------------------- switches
+
+function switchButton(page, text, part, label) {
+  const button = make("button", { type: "button", className: "switch", textContent: text });
+  button.onclick = () => toggle(page, part);
+  button.dataset.part = part;
+  button.setAttribute("aria-label", label);
+  button.title = "On. Click to switch it off, and on again.";
+  return button;
+}
+
+function switchRow(page, layer) {
+  const one = (text, part, title) => switchButton(page, text, `blocks.${layer}${part}`, `block ${layer}${title}`);
+  const heads = Array.from({ length: page.sizes.h }, (_, head) => {
+    return one(`head ${head}`, `.attention.heads.${head}`, `, head ${head}`);
+  });
+  const attention = [
+    one("attention", ".attention", ", attention"),
+    ...heads,
+    one("+ z", ".attention.residual", ", shortcut beside attention"),
+  ];
+  const mlp = [one("MLP", ".mlp", ", MLP"), one("+ z′", ".mlp.residual", ", shortcut beside the MLP")];
+  const block = one(`block ${layer}`, "", "");
+  return make("div", { className: "switch-row" }, block, make("span", {}, ...attention), make("span", {}, ...mlp));
+}
+
+// A slider from a tenth to ten. One drag, or one key, is one change to undo.
+function wireTemperature({ $, change }, name) {
+  const slider = $(`[name="${name}"]`);
+  let isDragging = false;
+  slider.oninput = () => {
+    const value = Number((10 ** (Number(slider.value) / 10)).toPrecision(2));
+    change({ [name]: value }, { canUndo: !isDragging });
+    isDragging = true;
+  };
+  slider.onchange = () => {
+    isDragging = false;
+  };
+}
+
+function drawTemperature({ $, state }, name) {
+  const slider = $(`[name="${name}"]`);
+  slider.value = Math.round(10 * Math.log10(state.changes[name]));
+  slider.nextSibling.textContent = state.changes[name];
+}
+
+// ------------------------------------------------------------------------------------------------- which part matters?
+
+const NOUNS = { heads: "head", parts: "attention or MLP", patches: "patch" };
+
+// What can be tried: {name, changes without it}.
+function trials({ sizes, of }, kind) {
+  const { L, h, N } = sizes;
+  const { off, hidden } = of.changes;
+  if (kind === "patches") {
+    return Array.from({ length: N }, (_, n) => ({ title: `patch ${n}`, changes: { hidden: [...hidden, n] } }));
+  }
+  const heads = Array.from({ length: h }, (_, head) => [`head ${head}`, `attention.heads.${head}`]);
+  const inner = kind === "heads" ? heads : [["attention", "attention"], ["MLP", "mlp"]]; // prettier-ignore
+  return Array.from({ length: L }, (_, layer) => {
+    return inner.map(([name, part]) => {
+      const whole = `blocks.${layer}.${part}`;
+      return { name, part: whole, title: partName(whole), changes: { off: [...off, whole] } };
+    });
+  }).flat();
+}
+
+const sayTried = ({ $ }, text) => {
+  $('[data-text="tried"]').textContent = text;
+};
+
+async function tryEach(page, kind) {
+  const mine = ++page.trying; // whoever is not the last gives up
+  await page.catchUp();
+  if (mine !== page.trying) return;
+  const { now, of, classes } = page;
+  const k = best(now);
+  const was = now.probabilities[k];
+  const tried = trials(page, kind);
+  const falls = []; // how far the answer falls without each, in points of a hundred
+
+  function* tryAll() {
+    for (const { changes } of tried) {
+      const { probabilities } = yield* pass(page, of.picture, { ...of.changes, ...changes });
+      falls.push(100 * (was - probabilities[k]));
+      sayTried(page, `${falls.length} of ${tried.length} …`);
+    }
+    return falls;
+  }
+
+  if (!(await inSlices(tryAll(), () => mine === page.trying))) return;
+  if (kind === "patches") drawTriedPatches(page, falls);
+  else drawTriedParts(page, tried, falls);
+  const most = falls.indexOf(Math.max(...falls));
+  const left = percent(was - falls[most] / 100);
+  const sentences = [
+    `${classes[k]} had ${percent(was)}.`,
+    `Without ${tried[most].title} it has ${left}, a change of ${points(-falls[most])}:`,
+    `no other ${NOUNS[kind]} matters as much.`,
+    "The change without each one, in points of a hundred:",
+  ];
+  if (kind === "patches") {
+    sentences.push("(A hidden patch is painted over, not made empty: so an empty corner can matter, too.)");
+  }
+  sayTried(page, sentences.join(" "));
+  page.reveal(page.$('[data-spot="matters"]'));
+}
+
+function drawTriedPatches(page, falls) {
+  const { $, data, config, of, sizes } = page;
+  $(".tried").replaceChildren();
+  cells(page, $(".tried"), "What each patch is worth").show({
+    values: Float32Array.from(falls, (fall) => -fall),
+    columns: sizes.columns,
+    square: true,
+    picture: rearrange(of.picture, data, of.changes),
+    shape: config.shape,
+    name: (i) => `without patch ${i}`,
+    clicked: (i) => page.chooseToken(i + sizes.prefix),
+  });
+}
+
+function drawTriedParts(page, tried, falls) {
+  const most = Math.max(...falls, 0.5);
+  const buttons = tried.map(({ name, part }, i) => {
+    const button = make("button", { type: "button", className: "drop", title: "Switch it off, or on" });
+    button.onclick = () => {
+      page.$(`.switches [data-part="${part}"]`).focus(); // this table goes, as it is about the model before
+      toggle(page, part);
+    };
+    button.append(make("span", { textContent: name }), make("b", { textContent: points(-falls[i]) }));
+    button.style.setProperty("--share", `${Math.max(0, (100 * falls[i]) / most)}%`);
+    return button;
+  });
+  const across = tried.length / page.sizes.L;
+  const rows = Array.from({ length: page.sizes.L }, (_, layer) => {
+    const label = make("span", { className: "when", textContent: `block ${layer}` });
+    return make("div", { className: "tried-row" }, label, ...buttons.slice(layer * across, (layer + 1) * across));
+  });
+  page.$(".tried").replaceChildren(...rows);
+}
+
+// What was tried is about one picture and one model: it goes as soon as either changes.
+export function forgetTried(page) {
+  page.trying++;
+  page.$(".tried").replaceChildren();
+  sayTried(page, "");
+}
+
+// ------------------------------------------------------------------------------------------------- the station
+
+function shuffled(count) {
+  const order = [...Array(count).keys()];
+  for (let i = count - 1; i > 0; i--) {
+    const j = Math.floor(Math.random() * (i + 1));
+    [order[i], order[j]] = [order[j], order[i]];
+  }
+  return order;
+}
+
+export const whatIfStation = {
+  title: "What if?",
+  texts: {
+    choosePatch({ token, tokenName, prefix }) {
+      if (token < prefix) return `You follow the ${tokenName(token)}: choose a patch to hide, swap or repeat it.`;
+      return "The chosen patch is the one with the blue frame.";
+    },
+  },
+  actions(page) {
+    const { state, sizes, change } = page;
+    const patch = () => state.token - sizes.prefix;
+    return {
+      reset: () => change(AS_TRAINED),
+      hide: () => change({ hidden: toggled(state.changes.hidden, patch()) }),
+      swap: () => startSwapping(page),
+      repeat: () => change({ order: Array(sizes.N).fill(state.changes.order?.[patch()] ?? patch()) }),
+      shuffle: () => change({ order: shuffled(sizes.N) }),
+      restore: () => change({ order: null, hidden: [] }),
+      "try-heads": () => tryEach(page, "heads"),
+      "try-parts": () => tryEach(page, "parts"),
+      "try-patches": () => tryEach(page, "patches"),
+    };
+  },
+  build(page) {
+    const { $, $$, change, sizes } = page;
+    $(".switches").append(...Array.from({ length: sizes.L }, (_, layer) => switchRow(page, layer)));
+    $('[name="scale"]').onchange = (event) => change({ scale: event.target.checked });
+    for (const input of $$('[name="position"]')) input.onchange = () => change({ position: input.value });
+    wireTemperature(page, "temperature");
+    wireTemperature(page, "answer");
+  },
+  draw(page) {
+    const { $, $$, state, sizes } = page;
+    const { off, scale, position, order, hidden } = state.changes;
+    for (const button of $$(".switches button")) button.ariaPressed = String(!off.includes(button.dataset.part));
+    $('[name="scale"]').checked = scale;
+    $(`[name="position"][value="${position}"]`).checked = true;
+    drawTemperature(page, "temperature");
+    drawTemperature(page, "answer");
+    for (const name of ["hide", "swap", "repeat"]) $(`[data-do="${name}"]`).disabled = state.token < sizes.prefix;
+    const isHidden = hidden.includes(state.token - sizes.prefix);
+    $('[data-do="hide"]').textContent = isHidden ? "Show the chosen patch" : "Hide the chosen patch";
+    $('[data-do="restore"]').disabled = !order && !hidden.length;
+  },
+};

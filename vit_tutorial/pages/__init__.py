@@ -1,0 +1,25 @@
+"""What the explorer and the live page share: how a page is put together, shown by a notebook and saved."""
+
+from vit_tutorial.pages.page import (
+    POLICY,
+    Page,
+    as_seen,
+    assemble,
+    base64_of,
+    colour_map,
+    figure,
+    script,
+    special_tokens,
+)
+
+__all__ = [
+    "POLICY",
+    "Page",
+    "as_seen",
+    "assemble",
+    "base64_of",
+    "colour_map",
+    "figure",
+    "script",
+    "special_tokens",
+]

@@ -1,0 +1,116 @@
+// What the explorer and the live page share.
+
+export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+export const largest = (row) => row.reduce((most, value) => Math.max(most, value), 1e-12);
+export const hasModifier = (event) => event.shiftKey || event.ctrlKey || event.altKey || event.metaKey;
+export const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }; // row, column
+
+export function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+export function bytes(base64) {
+  const text = atob(base64);
+  const out = new Uint8Array(text.length);
+  for (let i = 0; i < out.length; i++) out[i] = text.charCodeAt(i);
+  return out;
+}
+
+// A colour map is 256 colours of six hexadecimal digits; share is in [0, 1].
+export function colourAt(map, share) {
+  const start = 6 * Math.round(255 * share);
+  return `#${map.slice(start, start + 6)}`;
+}
+
+// A colour map as 256 pixels of an ImageData, seen as a Uint32Array.
+export function pixelsOf(map) {
+  return Uint32Array.from({ length: 256 }, (_, i) => {
+    const rgb = parseInt(map.slice(6 * i, 6 * i + 6), 16);
+    return ((255 << 24) | ((rgb & 255) << 16) | (rgb & 0xff00) | (rgb >> 16)) >>> 0;
+  });
+}
+
+// A canvas with as many pixels as the screen has where it stands; null while it is hidden.
+export function sharpen(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  const width = Math.round(canvas.clientWidth * ratio);
+  const height = Math.round(canvas.clientHeight * ratio);
+  if (!width) return null;
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  const context = canvas.getContext("2d");
+  context.clearRect(0, 0, width, height);
+  return context;
+}
+
+// Where cell n of a grid lies: [left, top, width, height] in whole pixels, so that neighbours meet.
+export function cellBox({ width, height }, [rows, columns], n) {
+  const row = Math.floor(n / columns);
+  const column = n % columns;
+  const left = Math.round((column * width) / columns);
+  const top = Math.round((row * height) / rows);
+  const right = Math.round(((column + 1) * width) / columns);
+  const bottom = Math.round(((row + 1) * height) / rows);
+  return [left, top, right - left, bottom - top];
+}
+
+// A frame just within a box, with a white edge: it is seen on any picture.
+export function drawFrame(context, [x, y, w, h], colour, points) {
+  const line = points * (window.devicePixelRatio || 1);
+  context.strokeStyle = "#ffffff";
+  context.lineWidth = 1.6 * line;
+  context.strokeRect(x + line / 2, y + line / 2, w - line, h - line);
+  context.strokeStyle = colour;
+  context.lineWidth = line;
+  context.strokeRect(x + line / 2, y + line / 2, w - line, h - line);
+}
+
+// The cell of a grid that an event points at.
+export function cellUnder(canvas, [rows, columns], { clientX, clientY }) {
+  const { left, top, width, height } = canvas.getBoundingClientRect();
+  const row = clamp(Math.floor(((clientY - top) / height) * rows), 0, rows - 1);
+  const column = clamp(Math.floor(((clientX - left) / width) * columns), 0, columns - 1);
+  return row * columns + column;
+}
+
+// A button for each token before the patches; special: {name: what stands in its frame}.
+export function specialButtons(special) {
+  return Object.entries(special).map(([name, mark]) => {
+    const frame = make("i", { textContent: mark, ariaHidden: "true" });
+    return make("button", { type: "button" }, frame, make("span", { textContent: name }));
+  });
+}
+
+// The theme of the page around it where that has one (JupyterLab's, VS Code's, Sphinx's), else the system's.
+function followTheme(host) {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const { body, documentElement } = document;
+  const look = () => {
+    const jupyter = { true: "light", false: "dark" }[body.dataset.jpThemeLight];
+    const words = [jupyter, body.className, documentElement.dataset.theme].join(" ");
+    const dark = /\bdark\b|vscode-high-contrast/.test(words) || system.matches;
+    host.dataset.theme = dark && !/\blight\b/.test(words) ? "dark" : "light";
+  };
+  look();
+  system.addEventListener("change", look);
+  for (const element of [body, documentElement]) new MutationObserver(look).observe(element, { attributes: true });
+}
+
+// Starts every page of a kind that hasn't started yet: start({host, root, data, images}), with the markup in the
+// shadow root. Until then the pictures and answers are shown.
+export function begin(kind, start) {
+  for (const host of document.querySelectorAll(`[data-vit-${kind}="1"]`)) {
+    if (host.shadowRoot) continue;
+    const root = host.attachShadow({ mode: "open" });
+    root.innerHTML = "<slot></slot>";
+    const images = [...host.querySelectorAll("img")];
+    Promise.all(images.map((image) => image.decode())).then(() => {
+      followTheme(host);
+      const data = JSON.parse(host.querySelector('script[type="application/json"]').textContent);
+      root.innerHTML = host.querySelector('script[type="text/template"]').textContent;
+      start({ host, root, data, images });
+      host.dataset.ready = "true";
+    });
+  }
+}

@@ -1,0 +1,165 @@
+"""A page as one piece of HTML: pictures, data, markup, style and script, with nothing to load."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import matplotlib
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from vit_tutorial.data import Data, Preprocessing, denormalise
+from vit_tutorial.plots import PALETTE
+from vit_tutorial.variants.modern import ModernConfig
+from vit_tutorial.vit import ViTConfig
+from vit_tutorial.weights.files import write
+
+# A page may load nothing: everything is in it.
+POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+IMPORT = re.compile(r'^import \{[^}]*\} from "(.+?)";\n', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Page:
+    """HTML that a notebook shows as it is, and that :meth:`save` makes a page of its own."""
+
+    title: ClassVar[str]
+    html: str = field(repr=False)  # to be put into any page, several on one as well
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as a page of its own, to open in a browser.
+
+        Raises:
+            OSError: the file can't be written; it names the folder.
+        """
+        page = (
+            f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{self.title}</title>\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+            "<style>\n:root { color-scheme: light dark; }\nbody { margin: 16px; }\n"
+            # The title is on the page already; a screen reader and an outline want a heading of the first level.
+            "h1 { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }\n</style>\n"
+            f"</head>\n<body>\n<main>\n<h1>{self.title}</h1>\n{self.html}\n</main>\n</body>\n</html>\n"
+        )
+        write(Path(path), page.encode())
+
+
+def as_seen(images: Tensor, preprocess: Preprocessing | Data | None) -> np.ndarray:
+    """Images for a model, (B, C, H, W), as pictures to look at: (B, H, W, 3), uint8.
+
+    Args:
+        images: in [0, 1], or normalised.
+        preprocess: what they were normalised with. None: they are shown as they are if they lie in [0, 1]; otherwise
+            each is stretched from its least value to its largest.
+    """
+    if preprocess is not None:
+        images = denormalise(images, preprocess)  # (B, C, H, W)
+    elif images.min() < 0 or images.max() > 1:
+        low, high = images.amin(dim=(1, 2, 3), keepdim=True), images.amax(dim=(1, 2, 3), keepdim=True)
+        images = (images - low) / (high - low).clamp(min=1e-12)
+    images = images if images.shape[1] == 3 else images.mean(dim=1, keepdim=True).expand(-1, 3, -1, -1)
+    return (255 * images).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
+
+
+def figure(picture: np.ndarray, title: str, *answer: str, width: int = 0) -> str:
+    """A picture (H, W, 3) with its caption, as HTML; a BMP has the same bytes on every machine.
+
+    Args:
+        picture: uint8.
+        title: its alternative text, and the beginning of its caption.
+        answer: what else the caption says.
+        width: in pixels, to enlarge it and let several stand side by side; 0: its own size, on a line of its own.
+    """
+    out = io.BytesIO()
+    Image.fromarray(picture).save(out, format="BMP")
+    source = f"data:image/bmp;base64,{base64.b64encode(out.getvalue()).decode()}"
+    caption = escape(": ".join([title, *answer]))
+    beside = ' style="display: inline-block; margin: 4px 12px 4px 0"' if width else ""
+    larger = f' width="{width}" style="image-rendering: pixelated"' if width else ""
+    return (
+        f'<figure{beside}><img src="{source}" alt="{escape(title)}"{larger}><figcaption>{caption}</figcaption></figure>'
+    )
+
+
+def special_tokens(config: ViTConfig) -> dict[str, str]:
+    """The tokens before the patches: {name: a mark of four letters at most}."""
+    if isinstance(config, ModernConfig):
+        class_token = {"class token": "CLS"} if config.class_token else {}
+        return class_token | {f"register {i + 1}": f"R{i + 1}" for i in range(config.registers)}
+    marks = {"class token": "CLS", "distillation token": "DIST"}
+    return dict(list(marks.items())[: config.prefix_tokens])
+
+
+def colour_map(name: str) -> str:
+    """One of matplotlib's colour maps as 256 colours of six hexadecimal digits."""
+    return matplotlib.colormaps[name](np.arange(256), bytes=True)[:, :3].tobytes().hex()
+
+
+def base64_of(array: np.ndarray) -> str:
+    """An array's bytes, little-endian, as text."""
+    return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
+
+
+def script(name: str) -> str:
+    """A JavaScript module of the package and those that it imports, as one script: each after what it imports.
+
+    All of them share one scope then, so no two may declare the same name.
+
+    Args:
+        name: its path in the package, "live/live.js".
+    """
+    modules: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        text = files("vit_tutorial").joinpath(name).read_text("utf-8")
+        for target in IMPORT.findall(text):
+            imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+            if imported not in modules:
+                add(imported)
+        modules[name] = re.sub("^export ", "", IMPORT.sub("", text), flags=re.MULTILINE).lstrip()
+
+    add(name)
+    return "\n".join(modules.values())
+
+
+def assemble(kind: Literal["explorer", "live"], title: str, data: dict[str, Any], figures: Sequence[str]) -> str:
+    """The HTML of a page: what is shown without its script, the data, and the room's markup, style and script.
+
+    Args:
+        kind: the room, whose files are ``KIND/KIND.html``, ``.css`` and ``.js``. The script ends with
+            ``begin(KIND, start)``, which fills a shadow root of each ``data-vit-KIND``.
+        title: the first words of what is shown without the script.
+        data: what the script reads, as JSON.
+        figures: what :func:`figure` returns, to be shown without the script.
+    """
+    folder = files("vit_tutorial")
+    markup = folder.joinpath(kind, f"{kind}.html").read_text("utf-8")
+    style = folder.joinpath("pages", "page.css").read_text("utf-8")
+    style += folder.joinpath(kind, f"{kind}.css").read_text("utf-8")
+    colours = "".join(f"--{role}: {colour}; " for role, colour in PALETTE.items())
+    return (
+        f'<div data-vit-{kind}="1" data-lm-suppress-shortcuts="true">\n'
+        f"<p>{title}. It needs its script, which runs once you trust this notebook, and in an exported page. "
+        "Without it, here is what the model was shown:</p>\n"
+        + "\n".join(figures)
+        # Within a script nothing but "<" can end it.
+        + f'\n<script type="application/json">{json.dumps(data).replace("<", chr(92) + "u003c")}</script>\n'
+        f'<script type="text/template"><style>:host {{ {colours}}}\n{style}</style>\n{markup}</script>\n'
+        f'</div>\n<script>\n(() => {{\n"use strict";\n\n{script(f"{kind}/{kind}.js")}}})();\n</script>'
+    )
