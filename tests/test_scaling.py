@@ -199,7 +199,7 @@ def test_speed_counts_the_fastest_round_after_one_to_warm_up():
 @pytest.mark.parametrize(
     ("cost", "losses", "words"),
     [
-        ([1, 2, 3], [1, 2], ("(3,)", "(2,)", "one length")),
+        ([1, 2, 3], [1, 2], ("(3,)", "(2,)", "the same length")),
         ([1, 2, 0], [1, 2, 3], ("costs", "positive", "0")),
         ([1, 2, 3], [1, 2, math.nan], ("losses", "nan")),
         ([1, 2, 2, 1], [1, 2, 3, 4], ("2 different costs", "3 or more")),

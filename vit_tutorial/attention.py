@@ -44,8 +44,8 @@ class MultiHeadSelfAttention(nn.Module):
     """h attentions side by side on slices of width d = D / h, then one projection (Eq. 5 to 8): (B, T, D) -> (B, T, D).
 
     Torch's fused kernel stores no weights; :meth:`attention_weights` computes them. A variant replaces
-    :meth:`split_heads`, :meth:`score_bias` or :meth:`merge_heads`; ``*place`` is what its first two need besides the
-    tokens (rotary angles, lesson 15), and the paper's need nothing.
+    :meth:`split_heads`, :meth:`score_bias` or :meth:`merge_heads`; ``place`` is what it needs besides the tokens, such
+    as rotary angles (lesson 15), and None in the paper.
 
     Args:
         dim: D.
@@ -82,9 +82,9 @@ class MultiHeadSelfAttention(nn.Module):
         if qkv_bias:
             nn.init.zeros_(self.qkv.bias)
 
-    def forward(self, x: Tensor, *place: Any) -> Tensor:
-        q, k, v = self.split_heads(x, *place)  # each (B, h, T, d)
-        bias = self.score_bias(q, *place)  # None in the paper, (h, T, T) in some variants
+    def forward(self, x: Tensor, place: Any = None) -> Tensor:
+        q, k, v = self.split_heads(x, place)  # each (B, h, T, d)
+        bias = self.score_bias(q, place)  # None in the paper, (h, T, T) in some variants
         p = self.attention_dropout if self.training else 0.0
         if p == 0.0 and steps_are_faster(q):
             z, _ = attention(q, k, v, bias)  # (B, h, T, d)
@@ -92,7 +92,7 @@ class MultiHeadSelfAttention(nn.Module):
             z = scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p)  # (B, h, T, d), the fused kernel
         return self.dropout(self.proj(self.merge_heads(z)))  # (B, T, D)
 
-    def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def split_heads(self, x: Tensor, place: Any = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens (B, T, D), each (B, h, T, d)."""
         if x.ndim != 3 or x.shape[-1] != self.qkv.in_features:
             raise ValueError(f"tokens must have shape (B, T, {self.qkv.in_features}), got {tuple(x.shape)}")
@@ -102,7 +102,7 @@ class MultiHeadSelfAttention(nn.Module):
             qkv = qkv.contiguous()  # one copy here instead of three in the steps
         return qkv.unbind()
 
-    def score_bias(self, q: Tensor) -> Tensor | None:
+    def score_bias(self, q: Tensor, place: Any = None) -> Tensor | None:
         """What is added to the scores of queries (B, h, T, d) before the softmax: here nothing."""
         return None
 
@@ -110,7 +110,7 @@ class MultiHeadSelfAttention(nn.Module):
         """The heads side by side: (B, h, T, d) -> (B, T, D)."""
         return z.transpose(1, 2).flatten(2)
 
-    def attention_weights(self, x: Tensor, *place: Any) -> Tensor:
+    def attention_weights(self, x: Tensor, place: Any = None) -> Tensor:
         """The weights (B, h, T, T) that :meth:`forward` uses for ``x`` (B, T, D), before dropout; rows sum to 1."""
-        q, k, v = self.split_heads(x, *place)  # each (B, h, T, d)
-        return attention(q, k, v, self.score_bias(q, *place))[1]
+        q, k, v = self.split_heads(x, place)  # each (B, h, T, d)
+        return attention(q, k, v, self.score_bias(q, place))[1]

@@ -254,7 +254,7 @@ class ModernAttention(MultiHeadSelfAttention):
         else:
             q_bias, v_bias = self.bias  # each (D,)
             bias = torch.cat([q_bias, torch.zeros_like(q_bias), v_bias])  # (3 D,)
-            qkv = linear(x, self.qkv.weight, bias).unflatten(-1, (3, self.num_heads, -1))  # (B, T, 3, h, d)
+            qkv = linear(x, self.qkv.weight, bias).reshape(*x.shape[:2], 3, self.num_heads, -1)  # (B, T, 3, h, d)
             q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()  # each (B, h, T, d)
         q = self.q_norm(q)
         k = self.k_norm(k)

@@ -141,7 +141,7 @@ class BiasedAttention(MultiHeadSelfAttention):
         super().__init__(dim, num_heads, **settings)
         self.bias = bias
 
-    def score_bias(self, q: Tensor) -> Tensor:
+    def score_bias(self, q: Tensor, place: Any = None) -> Tensor:
         return self.bias().to(q.dtype)  # (h, T, T)
 
 
