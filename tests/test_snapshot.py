@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import checks
-from vit_tutorial.checks import lesson09
 from vit_tutorial.checks.snapshot import AS_IT_WAS, ModelSnapshot
 
 
@@ -158,10 +157,6 @@ def any_number(name, rules):
     raise ValueError(name)
 
 
-def without_blanks(name, rules):
-    return lesson09._finder()(name.strip(), rules)
-
-
 def counts_confident_answers(model, *task):
     return accuracy(model, *task, hit=lambda logits, y: (logits.argmax(1) == y) & (logits.amax(1) > 0))
 
@@ -277,7 +272,6 @@ def test_a_head_that_is_trained_otherwise_is_told_from_when(work, words, capsys)
         ("parameter_groups", groups, ""),
         ("accuracy", freezes, "what is frozen afterwards is layers."),
         ("our_name", any_number, "result is blocks..mlp.fc2.bias. It should be a ValueError"),
-        ("our_name", without_blanks, "head.weight , rules of one layer wrong"),
         ("accuracy", counts_confident_answers, "Yours counts"),
         ("accuracy", switches_gradients_off, "gradients stay switched off afterwards"),
         ("accuracy", on_a_copy, ""),
