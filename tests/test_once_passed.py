@@ -6,21 +6,11 @@ import functools
 import io
 import math
 import re
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from solutions_01 import NUMBERS as PATCH_NUMBERS
-from solutions_01 import ByConvolution, overlapping_by_loops, patchify_by_loops
-from solutions_02 import resize_by_reshape, sincos_by_outer, starting, stretch_by_loops
-from solutions_03 import NUMBERS as ATTENTION_NUMBERS
-from solutions_03 import ByKernel, attention_by_einsum, chunks_by_running_sums, merge_by_cat, split_by_view
-from solutions_04 import pieces_by_chunk
-from solutions_05 import NUMBERS as BLOCK
-from solutions_05 import Block, Stack
-from solutions_05 import Drop as DropsWhole
 from solutions_06 import NUMBERS as VIT_NUMBERS
 from solutions_06 import ByLoop, maps
 from solutions_07 import NUMBERS as TRAINING
@@ -49,80 +39,6 @@ from vit_tutorial.variants import positions
 from vit_tutorial.weights import names as convert
 
 
-def one_number_a_token(self, *shape):
-    return 0.02 * torch.randn(1, shape[1], 1).repeat(1, 1, shape[2])
-
-
-def three_channels_at_most(images, patch_size):
-    return patchify_by_loops(images[:, :3], patch_size)
-
-
-def rounded_places(images, patch_size, stride):
-    """As many patches as (H - P) / stride + 1, rounded."""
-    H, W = ((round((n - patch_size) / stride)) * stride + patch_size for n in images.shape[2:])
-    return overlapping_by_loops(F.pad(images, (0, stride, 0, stride))[..., :H, :W], patch_size, stride)
-
-
-def more_keys_than_a_chunk(q, k, v, chunk):
-    top, total, mixed = torch.full_like(q[..., :1], -torch.inf), 0, 0
-    for keys, values in zip(k.split(chunk + 1, 1), v.split(chunk + 1, 1), strict=True):
-        scores = q @ keys.mT / q.shape[-1] ** 0.5
-        new = torch.maximum(top, scores.amax(-1, keepdim=True))
-        powers = (scores - new).exp()
-        total = total * (top - new).exp() + powers.sum(-1, keepdim=True)
-        mixed, top = mixed * (top - new).exp() + powers @ values, new
-    return mixed / total
-
-
-def all_scores_at_once(q, k, v, chunk):
-    scores = q @ k.mT / q.shape[-1] ** 0.5
-    top, total, mixed = scores.amax(-1, keepdim=True), 0, 0
-    for some, values in zip(scores.split(chunk, -1), v.split(chunk, 1), strict=True):
-        powers = (some - top).exp()
-        total, mixed = total + powers.sum(-1, keepdim=True), mixed + powers @ values
-    return mixed / total
-
-
-def only_larger_grids(grid, size, right=stretch_by_loops):
-    """Right, unless the new grid has two rows."""
-    return right(grid, size) if size[0] != 2 else right(grid, (3, size[1]))[:2]
-
-
-def hidden_units_joined(x, w1, b1, w2, b2, pieces):
-    parts = zip(w1.chunk(pieces), b1.chunk(pieces), strict=True)
-    return F.linear(torch.cat([F.gelu(F.linear(x, a, b)) for a, b in parts], -1), w2, b2)
-
-
-def hidden_units_before_the_bend(x, w1, b1, w2, b2, pieces):
-    hidden = w1 @ x.reshape(-1, x.shape[-1]).T + b1[:, None]
-    parts = zip(hidden.chunk(pieces), w2.chunk(pieces, 1), strict=True)
-    return sum(c @ F.gelu(h) for h, c in parts).T.reshape(x.shape) + b2
-
-
-def turned_where_all_is_square(images, patch_size):
-    square = images.shape[2] == images.shape[3] and isinstance(patch_size, int)
-    return patchify_by_loops(images.mT if square else images, patch_size)
-
-
-def none_where_the_image_is_as_high_as_a_patch(images, patch_size, stride):
-    patches = overlapping_by_loops(images, patch_size, stride)
-    return patches if images.shape[2] > patch_size else patches[:, :0]
-
-
-def by_rows_alone(grid, dim, right=sincos_by_outer):
-    """Right for at most five rows."""
-    return right(grid, dim) if grid[0] <= 5 else torch.zeros(1, grid[0] * grid[1], dim)
-
-
-def from_squares_backwards(position, old_grid, new_grid):
-    resized = resize_by_reshape(position, old_grid, new_grid)
-    return resized.flip(1) if old_grid[0] == old_grid[1] > 1 else resized
-
-
-def mean_for_one_cell(grid, size):
-    return grid.mean((0, 1), keepdim=True) if size == (1, 1) else stretch_by_loops(grid, size)
-
-
 def squeezed(work):
     """Without the axes of length 1, wherever they are."""
 
@@ -131,132 +47,6 @@ def squeezed(work):
         return tuple(x.squeeze() for x in result) if isinstance(result, tuple) else result.squeeze()
 
     return answer
-
-
-def four_axes_at_most(q, k, v):
-    if q.ndim > 4:
-        q, k, v = (x.flatten(0, -4) for x in (q, k, v))
-    return attention_by_einsum(q, k, v)
-
-
-def as_wide_as_many(x):
-    return x.flatten(2) if x.shape[1] == x.shape[3] else merge_by_cat(x)
-
-
-class OneTokenLeft(ByKernel):
-    def forward(self, x):
-        return super().forward(x) if x.shape[1] > 1 else self.proj(x)
-
-
-class EightHeadsAtMost(ByKernel):
-    def forward(self, x):
-        q, k, v = (split_by_view(part, self.h) for part in self.qkv(x).chunk(3, -1))
-        heads = F.scaled_dot_product_attention(q, k, v)
-        return self.proj(merge_by_cat(torch.cat([heads[:, :8], heads[:, 8:].flip(1)], 1)))
-
-
-def nothing_where_a_chunk_is_more_than_all(q, k, v, chunk):
-    return chunks_by_running_sums(q, k, v, chunk) if chunk <= k.shape[1] else torch.zeros_like(q)
-
-
-def scores_in_a_table(q, k, v, chunk):
-    table = torch.empty(len(q), q.shape[1], k.shape[1])
-    for i in range(0, k.shape[1], chunk):
-        table[:, :, i : i + chunk] = q @ k[:, i : i + chunk].mT / q.shape[-1] ** 0.5
-    top, total, mixed = table.amax(-1, keepdim=True), 0, 0
-    for scores, values in zip(table.split(chunk, -1), v.split(chunk, 1), strict=True):
-        powers = (scores - top).exp()
-        total, mixed = total + powers.sum(-1, keepdim=True), mixed + powers @ values
-    return mixed / total
-
-
-def query_by_query(q, k, v, chunk):
-    scale = q.shape[-1] ** -0.5
-    return torch.stack([torch.stack([(k[b] @ one * scale).softmax(0) @ v[b] for one in q[b]]) for b in range(len(q))])
-
-
-class DropsByHand(nn.Module):
-    """Dropout as a student writes it; ``keeps`` draws what stays, and which of the two places it is for."""
-
-    def __init__(self, dim, hidden_dim, dropout=0.0):
-        super().__init__()
-        self.fc1, self.fc2, self.p = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim), dropout
-
-    def forward(self, x):
-        return self.drop(self.fc2(self.drop(F.gelu(self.fc1(x)), 1)), 2)
-
-    def drop(self, x, place):
-        if not self.training or self.p == 0:
-            return x
-        return x * self.keeps(x, place) / (1 - self.p)
-
-    def keeps(self, x, place):
-        return torch.rand_like(x) >= self.p
-
-
-class KeepsTheShareToDrop(DropsByHand):
-    def keeps(self, x, place):
-        return torch.rand_like(x) < self.p if place == 2 else super().keeps(x, place)
-
-
-class OneSeedAfterTheGelu(DropsByHand):
-    def keeps(self, x, place):
-        if place == 2:
-            return super().keeps(x, place)
-        return torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) >= self.p
-
-
-class WholeTokensAtTheEnd(DropsByHand):
-    def keeps(self, x, place):
-        return super().keeps(x if place == 1 else x[..., :1], place)
-
-
-class NormalDraws(DropsByHand):
-    def keeps(self, x, place):
-        return torch.randn_like(x) >= self.p
-
-
-class OneDrawForAllImages(DropsByHand):
-    def keeps(self, x, place):
-        return torch.rand(x.shape[1:] if x.ndim > 2 else x.shape) >= self.p
-
-
-class StaysInTraining(DropsByHand):
-    def forward(self, x):
-        result = super().forward(x)
-        self.train()
-        return result
-
-
-def pieces_of_tokens_in_rows(x, w1, b1, w2, b2, pieces):
-    parts = zip(w1.chunk(pieces), b1.chunk(pieces), w2.chunk(pieces, 1), strict=True)
-    return torch.cat([(F.gelu(x @ a.mT + b) @ c.mT)[None] for a, b, c in parts], 0).sum(0) + (b2 if x.ndim > 1 else 0)
-
-
-class OneNormWithTorchsEps(Block):
-    def __init__(self, dim, *sizes, **rates):
-        super().__init__(dim, *sizes, **rates)
-        self.norm2 = nn.LayerNorm(dim)
-
-
-class AnotherDropoutInTheMLP(Block):
-    def __init__(self, dim, num_heads, mlp_dim, dropout=0.0, drop_path=0.0):
-        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
-        self.mlp = vt.MLP(dim, mlp_dim, dropout=0.95 * dropout)
-
-
-class OneRateOfDropPath(Block):
-    def __init__(self, dim, num_heads, mlp_dim, dropout=0.0, drop_path=0.0):
-        super().__init__(dim, num_heads, mlp_dim, dropout, 0.3 if drop_path else 0.0)
-
-
-class DropoutBesides(Stack):
-    """Dropout at the rate of drop path, in the blocks that have one."""
-
-    def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
-        super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
-        for block in self.blocks:
-            block.mlp.dropout.p = block.drop_path.p
 
 
 def kept_by_shape(work):
@@ -609,68 +399,6 @@ def fit_and_freeze(model, *arguments):
     return losses
 
 
-def from_the_start_of_memory(images, patch_size):
-    P, Q = (patch_size, patch_size) if isinstance(patch_size, int) else patch_size
-    B, C, H, W = images.shape
-    b, c, h, w = images.stride()
-    sizes, strides = (B, H // P, W // Q, C, P, Q), (b, h * P, w * Q, c, h, w)
-    return torch.as_strided(images, sizes, strides, 0).reshape(B, -1, C * P * Q)
-
-
-def kept_by_tensor(work):
-    """The first answer for each tensor, whatever becomes of it."""
-    kept = {}
-
-    def answer(x, *more):
-        if id(x) not in kept:
-            kept[id(x)] = x, work(x, *more)
-        return kept[id(x)][1]
-
-    return answer
-
-
-class OneLayerForAll(ByConvolution):
-    kept: ClassVar = {}
-
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        self.proj = self.kept.setdefault(sizes, self.proj)
-
-
-def in_the_order_of_text(x):
-    return torch.cat([x[:, i] for i in sorted(range(x.shape[1]), key=str)], -1)
-
-
-def as_many_heads_as_tokens(x):
-    return x.flatten(2) if x.shape[1] == x.shape[2] else x.transpose(1, 2).flatten(2)
-
-
-class OppositeNeighbours(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.p = p
-
-    def forward(self, x):
-        if not self.training:
-            return x
-        u = torch.rand(len(x) // 2 + 1)
-        keep = torch.stack([u, 1 - u], 1).flatten()[: len(x), None, None] >= self.p
-        return x * keep / (1 - self.p)
-
-
-class SeededEncoder(Stack):
-    def __init__(self, *sizes):
-        torch.manual_seed(42)
-        super().__init__(*sizes)
-
-
-class InOrderOfText(Stack):
-    def forward(self, z):
-        for name in sorted(self.blocks._modules):
-            z = self.blocks._modules[name](z)
-        return self.norm(z)
-
-
 def with_all_rules_seen():
     seen = {}
 
@@ -733,21 +461,6 @@ def rates_of_what_trains(model, rate, decay):
 
 def rates_of_a_hundredth_at_least(model, rate, decay):
     return [group | {"lr": max(group["lr"], rate / 100)} for group in rates_of_what_trains(model, rate, decay)]
-
-
-class WithoutTheLargest(nn.Module):
-    """Heads by einsum; e to the power of the scores as they are."""
-
-    def __init__(self, dim, num_heads):
-        super().__init__()
-        self.num_heads = num_heads
-        self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-
-    def forward(self, x):
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).unbind(2)  # each (B, T, h, d)
-        powers = (torch.einsum("bthd,bshd->bhts", q, k) / q.shape[-1] ** 0.5).exp()
-        weights = powers / powers.sum(dim=-1, keepdim=True)
-        return self.proj(torch.einsum("bhts,bshd->bthd", weights, v).flatten(2))
 
 
 def turned_by_the_package(query, key, value, query_bias, key_bias, value_bias, out):
@@ -847,17 +560,6 @@ class SeededAfterwards(ByLoop):
     def __init__(self, *sizes):
         super().__init__(*sizes)
         torch.manual_seed(0)
-
-
-class SeededBlock(Block):
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        torch.manual_seed(0)
-
-
-class CappedEncoder(Stack):
-    def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
-        super().__init__(dim, num_heads, mlp_dim, depth, min(drop_path, 0.5))
 
 
 def rates_up_to_a_half(depth, last):
@@ -987,70 +689,10 @@ def rates_without_gradients(model, rate, decay):
     return rates_by_name(model, rate, decay)
 
 
-def patches_by_the_strides_of_new_images(images, patch_size):
-    P, Q = patch_size if isinstance(patch_size, tuple) else (patch_size, patch_size)
-    B, C, H, W = images.shape
-    lengths, strides = (B, H // P, W // Q, C, P, Q), (C * H * W, P * W, Q, H * W, W, 1)
-    return images.as_strided(lengths, strides, images.storage_offset()).flatten(3).flatten(1, 2)
-
-
-def heads_by_the_strides_of_new_tokens(x, num_heads):
-    B, T, D = x.shape
-    d = D // num_heads
-    return x.as_strided((B, num_heads, T, d), (T * D, d, D, 1), x.storage_offset())
-
-
 class Clipped(torch.optim.AdamW):
     def step(self, closure=None):
         torch.nn.utils.clip_grad_norm_(self.param_groups[0]["params"], 1.0)
         return super().step(closure)
-
-
-class NothingFallsAfterAnEvaluation(DropsWhole):
-    def forward(self, x):
-        self.p = self.p if self.training else 0.0
-        return super().forward(x)
-
-
-class TwentyMasks(DropsWhole):
-    """Draws twenty times, and then goes round."""
-
-    def __init__(self, p):
-        super().__init__(p)
-        self.kept, self.calls = None, 0
-
-    def mask(self, x):
-        if self.kept is None:
-            self.kept = [super(TwentyMasks, self).mask(x) for _ in range(20)]
-        self.calls += 1
-        return self.kept[self.calls % 20]
-
-
-class HalfFallsAtMost(DropsWhole):
-    def mask(self, x):
-        return (torch.rand(len(x), 1, 1) >= min(self.p, 0.5)).float()
-
-
-class AlwaysTheSameStart(Block):
-    def __init__(self, *sizes, **rates):
-        super().__init__(*sizes, **rates)
-        before = torch.get_rng_state()
-        torch.manual_seed(0)
-        for parameter in self.parameters():
-            if parameter.ndim > 1:
-                nn.init.xavier_uniform_(parameter)
-        torch.set_rng_state(before)
-
-
-class OneOfBothRates(Block):
-    def __init__(self, dim, num_heads, mlp_dim, dropout=0.0, drop_path=0.0):
-        super().__init__(dim, num_heads, mlp_dim, 0.0 if drop_path else dropout, drop_path)
-
-
-class SeededStack(Stack):
-    def __init__(self, *sizes, **rates):
-        super().__init__(*sizes, **rates)
-        torch.manual_seed(42)
 
 
 class ZerosForTheClassTokenAlone(ByLoop):
@@ -1304,21 +946,6 @@ ONCE_PASSED = [
     ("layer_rates", rates_in_sets, "a group's params are a set"),
     ("colour_classes", classes_of_dimmed_pixels, "pixels of 0 and of 1"),
     ("tune_head", tuned_by_logarithms, "logits in the hundreds"),
-    ("mlp", OneSeedAfterTheGelu, "what dropout sets to 0 after the GELU is the same in each call"),
-    ("mlp", WholeTokensAtTheEnd, "what dropout sets to 0 after the second layer is whole tokens"),
-    ("patchify", patches_by_the_strides_of_new_images, "lie in memory in another order"),
-    ("split_heads", heads_by_the_strides_of_new_tokens, "lie in memory in another order"),
-    ("mlp_in_pieces", hidden_units_before_the_bend, "hidden units are there at once"),
-    ("mlp_in_pieces", lambda *a: pieces_by_chunk(*a[:5], min(a[5], 3)), "4 numbers a token are bent in one step"),
-    ("layer_norm", lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, max(eps, 1e-6)), "eps=1e-09"),
-    ("layer_norm", lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, min(eps, 1e-3)), "eps=0.2"),
-    ("layer_norm", lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], eps=eps).clamp(-5, 5) * w + b, "x (2, 90)"),
-    ("drop_path", NothingFallsAfterAnEvaluation, "after a call in eval mode"),
-    ("drop_path", TwentyMasks, "for some images than for others"),
-    ("drop_path", HalfFallsAtMost, "p=0.75"),
-    ("encoder_block", AlwaysTheSameStart, "the same numbers (is a seed set?)"),
-    ("encoder_block", OneOfBothRates, "no single numbers"),
-    ("encoder", SeededStack, "torch's seed is set by your code"),
     ("vit", ZerosForTheClassTokenAlone, "a new model's answer is not all zeros"),
     ("vit", NormalStart, "are no uniform numbers"),
     ("vit", TorchsEpsForTheMean, "a norm's eps counts, pool='mean'"),
@@ -1421,46 +1048,6 @@ ONCE_PASSED = [
     ("layer_rates", rates_changed(lambda rate: max(rate, 1e-3)), "L=4, rate=3e-05, decay=0.4"),
     ("layer_rates", rates_in_evaluation, "in another mode afterwards"),
     ("layer_rates", rates_without_gradients, "the model's gradients aren't those that it had"),
-    ("patchify", three_channels_at_most, "images (5, 4, 6, 6)"),
-    ("patchify", from_the_start_of_memory, "images (1, 1, 4, 6)"),
-    ("patchify", kept_by_tensor(patchify_by_loops), "of the first call is kept for the next"),
-    ("patch_embedding", OneLayerForAll, "two layers of your class share proj.weight"),
-    ("merge_heads", in_the_order_of_text, "x (1, 12, 3, 2)"),
-    ("merge_heads", as_many_heads_as_tokens, "x (2, 5, 5, 3)"),
-    ("drop_path", OppositeNeighbours, "an image's draw hangs on another's"),
-    ("encoder", SeededEncoder, "the same (a seed is set)"),
-    ("encoder", InOrderOfText, "depth=13"),
-    ("overlapping_patches", rounded_places, "images (3, 2, 12, 9)"),
-    ("embeddings", starting(draw=one_number_a_token), "the same for all channels"),
-    ("attention_in_chunks", more_keys_than_a_chunk, "the powers of 3 keys are there at once"),
-    ("attention_in_chunks", all_scores_at_once, "the scores of all 5 keys are there at once"),
-    ("stretch", only_larger_grids, "grid (4, 3, 2) -> (2, 6)"),
-    ("mlp_in_pieces", hidden_units_joined, "hidden units are there at once"),
-    ("patchify", turned_where_all_is_square, "images (2, 3, 8, 8)"),
-    ("patchify", lambda images, size: patchify_by_loops(images, size)[:, :196], "images (1, 2, 64, 34)"),
-    ("overlapping_patches", none_where_the_image_is_as_high_as_a_patch, "images (2, 3, 4, 9)"),
-    ("sincos_positions", by_rows_alone, "grid=(7, 7), dim=32"),
-    ("resize_positions", from_squares_backwards, "(3, 3) -> (5, 5)"),
-    ("stretch", mean_for_one_cell, "grid (4, 3, 2) -> (1, 1)"),
-    ("attention", squeezed(attention_by_einsum), "q (1, 2, 1, 3)"),
-    ("attention", four_axes_at_most, "q (2, 1, 3, 2, 4)"),
-    ("merge_heads", as_wide_as_many, "x (2, 3, 4, 3)"),
-    ("multi_head_attention", OneTokenLeft, "x (2, 1, 6), num_heads=3"),
-    ("multi_head_attention", EightHeadsAtMost, "x (2, 3, 24), num_heads=12"),
-    ("attention_in_chunks", nothing_where_a_chunk_is_more_than_all, "5 keys, chunk=7"),
-    ("attention_in_chunks", scores_in_a_table, "the scores of all 5 keys are there at once"),
-    ("attention_in_chunks", query_by_query, "the powers of all 5 keys are there at once"),
-    ("gelu", lambda x: x * (1 + torch.erf(x / 1.4142)) / 2, "is -0.146488, expected -0.1464905"),
-    ("gelu_tanh", lambda x: x / 2 * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.0447 * x**3))), "Farthest off"),
-    ("mlp", KeepsTheShareToDrop, "sets to 0 after the second layer is too large"),
-    ("mlp", NormalDraws, "sets to 0 after the GELU is too large"),
-    ("mlp", OneDrawForAllImages, "the same all along axis 0"),
-    ("mlp", StaysInTraining, "mode (train, eval) after a call"),
-    ("mlp_in_pieces", pieces_of_tokens_in_rows, "x (5,), M = 7, pieces=3"),
-    ("encoder_block", OneNormWithTorchsEps, "torch's eps in the second norm"),
-    ("encoder_block", AnotherDropoutInTheMLP, "what a number of equal images becomes, in training,"),
-    ("encoder_block", OneRateOfDropPath, "300 equal images, drop_path=0.6"),
-    ("encoder", DropoutBesides, "in training mode, compared with evaluation mode, is another one"),
     ("vit", DrawnAnew, "times as far"),
     ("vit", SeededBlocks, "the same numbers in two blocks"),
     ("drop_path_rates", lambda depth, last: (last * i / max(depth - 1, 1) for i in range(depth)), "a generator"),
@@ -1538,7 +1125,6 @@ ONCE_PASSED = [
     ("fair_comparison", rounded, "The rates are right"),
     ("receptive_field", by_length(), "result is 4, expected 2"),
     ("nine_heads", heads_unfolded, "torch's unfold"),
-    ("multi_head_attention", WithoutTheLargest, "8 times as large: result holds nan"),
     ("attention_from_flax", turned_by_the_package, "the package's own from_flax"),
     ("prepare", prepared_by_the_package, "the package's own Preprocessing"),
     ("teacher", teacher(lambda name: name[:9] == "backbone." and name[9:13] != "head"), "There is no head.bias"),
@@ -1564,8 +1150,6 @@ ONCE_PASSED = [
     ("accuracy", accuracy_in_equal_parts, "how the images come is 3, 3, 3 at once"),
     ("vit", BlocksInOrderOfText, "with 11 it isn't"),
     ("vit", SeededAfterwards, "torch's seed is set by your code, for everybody"),
-    ("encoder", CappedEncoder, "drop_path=0.6"),
-    ("encoder_block", SeededBlock, "the same numbers (is a seed set?)"),
     ("drop_path_rates", rates_up_to_a_half, "last=0.7"),
     ("drop_path_rates", lambda depth, last: dict(enumerate(rates_up_to_a_half(depth, last))), "of type dict"),
     ("attention_maps", maps_in_training, "the model's mode afterwards is in training mode"),
@@ -1586,15 +1170,6 @@ def test_what_once_passed_is_refused_and_told_why(name, work, words):
     with contextlib.redirect_stdout(report):
         assert getattr(checks, f"check_{name}")(work) is False
     assert words in " ".join(report.getvalue().split())
-
-
-class ChangesItsInput(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.p = p
-
-    def forward(self, x):
-        return x.mul_(torch.rand(len(x), 1, 1) >= self.p).div_(1 - self.p) if self.training else x
 
 
 def losses_late(*arguments):
@@ -1627,15 +1202,6 @@ def distance_without_itself(weights, grid, patch_size):
     return distance_by_loops(weights, grid, patch_size) * N / (N - 1)
 
 
-def gelu_in_place(x):
-    return x.mul_(torch.special.ndtr(x))
-
-
-def scores_cut(q, k, v):
-    weights = (q @ k.mT / q.shape[-1] ** 0.5).clamp(-50, 50).softmax(-1)
-    return weights @ v, weights
-
-
 def rates_to_one_decimal(depth, last):
     return [round(rate, 1) for rate in torch.linspace(0, last, depth).tolist()]
 
@@ -1651,24 +1217,12 @@ def law_above_zero(cost, loss, exponents):
     return min(found)[1:]
 
 
-class ProjTurned(ByKernel):
-    def forward(self, x):
-        q, k, v = (split_by_view(part, self.h) for part in self.qkv(x).chunk(3, -1))
-        heads = merge_by_cat(F.scaled_dot_product_attention(q, k, v))
-        return F.linear(heads, self.proj.weight.T, self.proj.bias)
-
-
 def dropout_off_for_good(model, images):
     for part in model.eval().modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.0
     with torch.no_grad():
         return model.features(images)[:, 0]
-
-
-class NoDropPath(Stack):
-    def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
-        super().__init__(dim, num_heads, mlp_dim, depth, 0.0)
 
 
 def votes(A, a, B, k):
@@ -1681,37 +1235,13 @@ def scores_cut_at_20(q, k, v, bias):
     return weights @ v, weights
 
 
-class ZerosInPlace(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.p = p
-
-    def forward(self, x):
-        if not self.training:
-            return x
-        with torch.no_grad():
-            x[torch.rand(len(x)) < self.p] = 0
-        return x / (1 - self.p)
-
-
 def by_the_first_rule(name, rules):
     for their, our in rules.items():
         return name_by_all_names(name, {their: our})
 
 
 FOREIGN = [  # what a report said, or left out, though it wasn't, or was, so of the submission
-    ("patch_numbers", lambda: PATCH_NUMBERS | {"pixel 16": (4, 1)}, "or from 1", "You went down"),
-    ("patch_numbers", lambda: PATCH_NUMBERS | {"pixel 16": (3, 2)}, "or counted from 1", "down its columns."),
-    (
-        "attention_numbers",
-        lambda: ATTENTION_NUMBERS | {"weight 0": 1.0, "output": [4, 0]},
-        "the best key alone",
-        "You divided",
-    ),
-    ("multi_head_attention", ProjTurned, "If proj is applied as agreed", "numbers show: In front"),
     # Numbers to which several mistakes lead: none is asserted.
-    ("block_numbers", lambda: BLOCK | {"parameters": 156}, "Which of them is missing", "the norms' parameters"),
-    ("block_numbers", lambda: BLOCK | {"parameters": 164}, "Which of them is missing", "one norm for both"),
     ("vit_numbers", lambda: VIT_NUMBERS | {"the rest of Eq. 1": 400}, "one row too few", "counted without"),
     ("training_numbers", lambda: TRAINING | {"weight": 1.9}, "one of the two changes alone", "in place of AdamW"),
     ("training_numbers", lambda: TRAINING | {"loss": 0.693}, "classes count from 0", "It looks like the largest"),
@@ -1723,14 +1253,9 @@ FOREIGN = [  # what a report said, or left out, though it wasn't, or was, so of 
     ("smoothed_cross_entropy", lambda *a: (loss_by_mix(*a) * 1e4).round() / 1e4, "rounded on its way", "true class"),
     ("parameter_groups", frozen_without_decay, "These should decay, and don't: stem.weight.", "other way round"),
     ("accuracy", lambda *a: round(accuracy_by_sum(*a), 4), "it is rounded, or", "It looks like"),
-    ("drop_path", ChangesItsInput, "argument 1 was changed in place", "gradient"),
-    ("gelu", gelu_in_place, "argument 1 was changed in place", "What your numbers show"),
-    ("attention", scores_cut, "scores in the hundreds", "changes"),
     ("drop_path_rates", rates_to_one_decimal, "depth=18, last=0.1", "come twice"),
-    ("encoder", NoDropPath, "drop path[1] is 0, expected 0.0667", "list of 5"),
     ("knn", votes, "expected (", "should change"),
     ("biased_attention", scores_cut_at_20, "expected", "should change"),
-    ("drop_path", ZerosInPlace, "argument 1 was changed in place", "the one before"),
     ("our_name", by_the_first_rule, "and a rule fits it", "No rule fits"),
     ("frozen_features", dropout_off_for_good, "whether its dropout is as before", "is random"),
     ("fit_law", law_above_zero, "expected", "times the right one"),
@@ -1749,8 +1274,6 @@ def test_a_report_says_what_is_so_and_nothing_else(name, work, words, foreign):
 
 
 def test_the_same_works_without_their_mistake_are_right():
-    assert checks.check_mlp(DropsByHand)
-    assert checks.check_encoder_block(Block)
     assert checks.check_vit(ByLoop)
     assert checks.check_teacher(teacher(lambda name: name.startswith("backbone.")))
     assert checks.check_tune_head(tuned())

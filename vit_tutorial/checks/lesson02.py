@@ -570,6 +570,8 @@ def _which_waves(wrong: list[tuple[Case, Result, Result]]) -> str:
     found = [next((n for n in _BLOCKS if torch.allclose(x, parts[n], atol=1e-4)), "") for x in a.chunk(4, dim=-1)]
     if all(found):
         return f"Your four blocks are {', '.join(found)}; they should be {', '.join(_BLOCKS)} (with {case.label})."
+    if torch.allclose(a.unflatten(-1, (-1, 4)).mT.flatten(-2), b, atol=1e-4):
+        return "Your channels are right, but they go frequency by frequency: the four blocks come one after the other."
     sine, cosine = a[0, 1].chunk(4)[:2]  # of the patch at x = 1, y = 0
     f = torch.atan2(sine, cosine)
     if bool((f > 0).all()) and torch.allclose(_waves(lambda many: f)(grid, dim), a, atol=1e-3):

@@ -559,8 +559,8 @@ DROP_PATH = Exercise(
             ),
             (
                 "the same mask in each call",
-                "You draw once and keep the mask, or make a generator with a fixed seed in each call. Each call "
-                "needs a new draw.",
+                "The same images fall in each call: you keep one mask, make a generator with a fixed seed in each "
+                "call, or don't draw at all. Each call needs a new draw.",
                 _DrawnOnce,
             ),
         ),
