@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 from einops import rearrange, repeat
+from submissions import Wrong
 from torch import nn
 from torch.nn import functional as F
 
@@ -206,11 +207,6 @@ def embed_by_numpy(x, cls_token, position):
     return np.concatenate([cls, x.numpy()], axis=1) + position.numpy()
 
 
-@torch.no_grad()
-def embed_in_double(x, cls_token, position):
-    return embed_by_expand(x.double(), cls_token.double(), position.double())
-
-
 class WithTruncatedNormal(ByExpand):
     def parameters_of(self, tokens, dim):
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
@@ -242,10 +238,6 @@ def sincos_in_double(grid, dim):
     return sincos_by_outer(grid, dim).double()
 
 
-def resize_by_numpy(position, old_grid, new_grid):
-    return resize_by_einops(position, old_grid, new_grid).numpy()
-
-
 @torch.no_grad()
 def resize_by_functional(position, old_grid, new_grid):
     maps = position[0, 1:].T.unflatten(1, old_grid)[None].double()
@@ -253,7 +245,7 @@ def resize_by_functional(position, old_grid, new_grid):
     return torch.cat([position[:, :1].double(), maps[0].flatten(1).T[None]], dim=1)
 
 
-SOLUTIONS = {
+RIGHT = {
     "embedding_numbers": (
         lambda: NUMBERS,
         lambda: NUMBERS | {"z0": torch.tensor([[11.0, 11], [21, 22], [33, 30]]), "tokens": np.int64(141)},
@@ -268,7 +260,6 @@ SOLUTIONS = {
         embed_in_two_parts,
         embed_by_padding,
         embed_by_numpy,
-        embed_in_double,
     ),
     "embeddings": (
         ByExpand,
@@ -288,7 +279,6 @@ SOLUTIONS = {
         resize_by_einops,
         resize_by_matrix,
         resize_channel_by_channel,
-        resize_by_numpy,
         resize_by_functional,
     ),
     "stretch": (stretch_by_loops, stretch_by_tents, stretch_by_lerp, stretch_by_numpy, stretch_by_grid_sample),
@@ -306,10 +296,6 @@ def rows(cls_token, x):
     return cls_token.expand(len(x), -1, -1)
 
 
-def embed_with_batch_of_two(x, cls_token, position):
-    return torch.cat([cls_token.expand(2, -1, -1), x], dim=1) + position
-
-
 def embed_mean_class(x, cls_token, position):
     return torch.cat([x.mean(1, keepdim=True), x], dim=1) + position
 
@@ -319,25 +305,13 @@ def embed_in_place(x, cls_token, position):
     return torch.cat([rows(cls_token + position[:, :1], x), x], dim=1)
 
 
-def embed_dropout(x, cls_token, position):
-    return F.dropout(embed_by_expand(x, cls_token, position), 0.1)
-
-
 def embed_normed(x, cls_token, position):
     z = embed_by_expand(x, cls_token, position)
     return F.layer_norm(z, z.shape[-1:])
 
 
-def embed_one_too_far(x, cls_token, position):
-    return torch.cat([rows(cls_token, x), x], dim=1) + position.roll(1, 1)
-
-
 def embed_new_class_token(x, cls_token, position):
     return torch.cat([torch.randn(len(x), 1, x.shape[2]), x], dim=1) + position
-
-
-def embed_as_stack(x, cls_token, position):
-    return torch.stack([rows(cls_token, x), x], dim=1) + position
 
 
 class Start(ByExpand):
@@ -375,11 +349,6 @@ class Seeded(Start):
         return super().draw(*shape)
 
 
-class OwnGenerator(Start):
-    def draw(self, *shape):
-        return 0.02 * torch.randn(*shape, generator=torch.Generator().manual_seed(1))
-
-
 class Buffers(ByExpand):
     def parameters_of(self, tokens, dim):
         self.register_buffer("cls_token", torch.zeros(1, 1, dim))
@@ -392,24 +361,6 @@ class PlainTensor(ByExpand):
         self.position = 0.02 * torch.randn(1, tokens, dim)
 
 
-class PerPatch(ByExpand):
-    def parameters_of(self, tokens, dim):
-        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
-        self.position = nn.Parameter(0.02 * torch.randn(1, tokens - 1, dim))
-
-
-class OneNumber(ByExpand):
-    def parameters_of(self, tokens, dim):
-        self.cls_token = nn.Parameter(torch.zeros(1, 1, 1))
-        self.position = nn.Parameter(0.02 * torch.randn(1, tokens, dim))
-
-
-class BatchOfEight(ByExpand):
-    def parameters_of(self, tokens, dim):
-        self.cls_token = nn.Parameter(torch.zeros(8, 1, dim))
-        self.position = nn.Parameter(0.02 * torch.randn(1, tokens, dim))
-
-
 class TurnedTable(ByExpand):
     def parameters_of(self, tokens, dim):
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
@@ -419,33 +370,9 @@ class TurnedTable(ByExpand):
         return self.join(self.patches(images), self.cls_token, self.position.mT)
 
 
-class OtherNames(ByExpand):
-    def parameters_of(self, tokens, dim):
-        self.cls = nn.Parameter(torch.zeros(1, 1, dim))
-        self.pos_embed = nn.Parameter(0.02 * torch.randn(1, tokens, dim))
-
-    def forward(self, images):
-        return self.join(self.patches(images), self.cls, self.pos_embed)
-
-
 class Cut(ByExpand):
     def forward(self, images):
         return self.join(self.patches(images), self.cls_token.detach(), self.position)
-
-
-class MadeInForward(ByExpand):
-    def forward(self, images):
-        x = self.patches(images)
-        return self.join(x, torch.zeros(1, 1, x.shape[2]), self.position)
-
-
-class AlwaysDropping(ByExpand):
-    def forward(self, images):
-        return F.dropout(super().forward(images), 0.5)
-
-
-class Inherits(vt.Embeddings):
-    pass
 
 
 def waves(order="sin x, cos x, sin y, cos y", places=(0, 0), exponent=None, base=10_000.0, by_columns=False):
@@ -467,14 +394,6 @@ def waves(order="sin x, cos x, sin y, cos y", places=(0, 0), exponent=None, base
 def sincos_interleaved(grid, dim):
     parts = sincos_by_outer(grid, dim).chunk(4, dim=-1)
     return torch.stack(parts, dim=-1).flatten(2)
-
-
-def sincos_repeat_exchanged(grid, dim):
-    f = torch.logspace(0, -4, dim // 4)
-    x = torch.arange(grid[1]).repeat_interleave(grid[0])
-    y = torch.arange(grid[0]).repeat(grid[1])
-    x, y = torch.outer(x, f), torch.outer(y, f)
-    return torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], -1)[None]
 
 
 def sincos_integer_division(grid, dim):
@@ -512,18 +431,6 @@ def resize_unless_as_many(position, old_grid, new_grid):
     return position if same else resize_by_reshape(position, old_grid, new_grid)
 
 
-def resize_list(position, old_grid, new_grid):
-    grid = F.interpolate(position[:, 1:].mT, size=new_grid[0] * new_grid[1], mode="linear").mT
-    return torch.cat([position[:, :1], grid], dim=1)
-
-
-def resize_by_repeating(position, old_grid, new_grid):
-    grid = position[:, 1:].reshape(1, *old_grid, -1)
-    y = torch.arange(new_grid[0]) * old_grid[0] // new_grid[0]
-    x = torch.arange(new_grid[1]) * old_grid[1] // new_grid[1]
-    return torch.cat([position[:, :1], grid[:, y][:, :, x].flatten(1, 2)], dim=1)
-
-
 def resize_scaled(position, old_grid, new_grid):
     scale = new_grid[0] / old_grid[0]
     maps = position[:, 1:].mT.reshape(1, -1, *old_grid)
@@ -533,10 +440,6 @@ def resize_scaled(position, old_grid, new_grid):
 
 def resize_by_the_package(position, old_grid, new_grid):
     return vt.resize_position_embedding(position, old_grid, new_grid, recipe="huggingface")
-
-
-def resize_timm(position, old_grid, new_grid):
-    return vt.resize_position_embedding(position, old_grid, new_grid)
 
 
 def stretch_at(place, weigh=lambda s: s, both=True):
@@ -561,39 +464,12 @@ def corners(i, old, new):
     return i * (old - 1) / max(new - 1, 1)
 
 
-def stretch_by_torch(grid, size):
-    maps = F.interpolate(grid.permute(2, 0, 1)[None], size=size, mode="bilinear", align_corners=True)
-    return maps[0].permute(1, 2, 0)
-
-
 def stretch_by_upsample(grid, size):
     return nn.Upsample(size, mode="bilinear", align_corners=True)(grid.permute(2, 0, 1)[None])[0].permute(1, 2, 0)
 
 
 def stretch_by_the_operator(grid, size):
     return torch._C._nn.upsample_bilinear2d(grid.permute(2, 0, 1)[None], size, True)[0].permute(1, 2, 0)
-
-
-def stretch_by_the_package(grid, size):
-    return vt.resize_position_embedding(grid.flatten(0, 1)[None], grid.shape[:2], size, prefix_tokens=0)
-
-
-def stretch_dividing_by_zero(grid, size):
-    return stretch_at(lambda i, old, new: i * (old - 1) / (new - 1))(grid, size)
-
-
-def stretch_no_last(grid, size):
-    """The next cell is not there at the last corner."""
-    rows = torch.linspace(0, grid.shape[0] - 1, size[0])
-    columns = torch.linspace(0, grid.shape[1] - 1, size[1])
-    result = torch.zeros(*size, grid.shape[2])
-    for i, y in enumerate(rows.tolist()):
-        for j, x in enumerate(columns.tolist()):
-            a, b, t, s = int(y), int(x), y - int(y), x - int(x)
-            upper = (1 - s) * grid[a, b] + s * grid[a, b + 1]
-            lower = (1 - s) * grid[a + 1, b] + s * grid[a + 1, b + 1]
-            result[i, j] = (1 - t) * upper + t * lower
-    return result
 
 
 def kept_by_shape(work):
@@ -617,223 +493,135 @@ def middle_row(grid):
     return (grid[(rows - 1) // 2] + grid[rows // 2])[None] / 2
 
 
+def one_number_a_token(self, *shape):
+    return 0.02 * torch.randn(1, shape[1], 1).repeat(1, 1, shape[2])
+
+
+def only_larger_grids(grid, size, right=stretch_by_loops):
+    """Right, unless the new grid has two rows."""
+    return right(grid, size) if size[0] != 2 else right(grid, (3, size[1]))[:2]
+
+
+def by_rows_alone(grid, dim, right=sincos_by_outer):
+    """Right for at most five rows."""
+    return right(grid, dim) if grid[0] <= 5 else torch.zeros(1, grid[0] * grid[1], dim)
+
+
+def from_squares_backwards(position, old_grid, new_grid):
+    resized = resize_by_reshape(position, old_grid, new_grid)
+    return resized.flip(1) if old_grid[0] == old_grid[1] > 1 else resized
+
+
+def mean_for_one_cell(grid, size):
+    return grid.mean((0, 1), keepdim=True) if size == (1, 1) else stretch_by_loops(grid, size)
+
+
+def channels_last(position, old_grid, new_grid):
+    maps = F.interpolate(position[:, 1:].reshape(1, *old_grid, -1), size=new_grid, mode="bicubic")
+    return torch.cat([position[:, :1], maps.flatten(2).mT], dim=1)
+
+
 WRONG = {
-    "embedding_numbers": (
-        (answer(z0=[[11, 12], [23, 20], [31, 31]]), "a class token at the end"),
-        (answer(z0=[[1, 1], [11, 12], [23, 20]]), "positions added before the class token is in front"),
-        (answer(z0=[[1, 1, 10, 10], [1, 2, 20, 20], [3, 0, 30, 30]]), "positions concatenated"),
-        (answer(z0=[[1, 1], [1, 2], [3, 0]]), "positions forgotten"),
-        (answer(z0=[[11, 12], [23, 20]]), "the class token left out"),
-        (answer(z0=[[21, 22], [33, 30]]), "the class token left out, and its row"),
-        (answer(z0=[[1, 1], [21, 22], [33, 30]]), "a class token without its position"),
-        (answer(z0=[[11, 11], [21, 22], [33, 33]]), "Write down the class token"),
-        (answer(tokens=140), "the class token forgotten"),
-        (answer(tokens=197), "a square picture"),
-        (answer(tokens=25), "rows and columns added"),
-        (answer(tokens=142), "Count rows and columns"),
-        (answer(table=140 * 768), "a table without the class token's row"),
-        (answer(table=141), "rows of the table counted"),
-        (answer(table=197 * 768), "a table for a square picture"),
-        (answer(table=108_289), "One row for each token"),
-        (answer(token=23), "patches counted from 0 among the tokens"),
-        (answer(token=45), "rows and columns of patches exchanged"),
-        (answer(token=32), "rows counted as 14 patches long"),
-        (answer(token=6), "Which number has the patch"),
-        (answer(class_gradient=[2, 3]), "a class token for each image"),
-        (answer(class_gradient=2.5), "a mean over the batch"),
-        (answer(class_gradient=6), "a product of the two gradients"),
-        (answer(class_gradient=3), "the gradient of one image alone"),
-        (answer(class_gradient=10), "Raise one number"),
-        (answer(stretched=[0, 1.5, 4.5, 6]), "outer edges kept in place of corners"),
-        (answer(stretched=[0, 0, 6, 6]), "numbers repeated"),
-        (answer(stretched=[0, 1.5, 3, 4.5]), "four steps in place of three"),
-        (answer(stretched=[0, 3, 6]), "expected a list of 4"),
-        (lambda: {"z0": ...}, "there is no answer for 'z0' yet"),
-    ),
-    "embed_tokens": (
-        (lambda x, c, p: embed_by_expand(x, c, p / 2), "differ by 0.5 times position"),
-        (lambda x, c, p: (embed_by_expand(x, c, p) + 3 * p) / 2, "0.5 times the right one plus 1.5 times position"),
-        (lambda x, c, p: torch.cat([c, x], dim=1) + p, "a class token that is not expanded"),
-        (lambda x, c, p: torch.cat([c.expand(x.shape[1], -1, -1), x], dim=1) + p, "a class token for each patch"),
-        (embed_with_batch_of_two, "Sizes of tensors must match"),
-        (lambda x, c, p: torch.cat([x, rows(c, x)], dim=1) + p, "a class token at the end"),
-        (lambda x, c, p: torch.cat([x + p[:, 1:], rows(c + p[:, :1], x)], dim=1), "at the end, with its own position"),
-        (lambda x, c, p: torch.cat([rows(c, x), x + p[:, :-1]], dim=1), "before the class token is in front"),
-        (lambda x, c, p: torch.cat([rows(c, x), x + p[:, 1:]], dim=1), "a class token without its position"),
-        (lambda x, c, p: torch.cat([rows(c + p[:, :1], x), x + p[:, :-1]], dim=1), "What your numbers show"),
-        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1), "positions forgotten"),
-        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) + 2 * p, "positions added twice"),
-        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) - p, ""),
-        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) * p, "positions multiplied"),
-        (lambda x, c, p: torch.cat([rows(0 * c, x), x], dim=1) + p, "a class token of zeros"),
-        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) + p[:, :1], "one row of the table for all tokens"),
-        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) + p.flip(1), "the table backwards"),
-        (lambda x, c, p: torch.cat([rows(c, x), x], dim=1) + p.mean(), "What your numbers show"),
-        (lambda x, c, p: torch.cat([rows(c, x), x], dim=2) + p, "Sizes of tensors must match"),
-        (lambda x, c, p: torch.cat([c, x], dim=0) + p, ""),
-        (lambda x, c, p: x + c + p[:, 1:], "a class token added to the patches"),
-        (lambda x, c, p: torch.cat([rows(c, x), x[:, 1:]], dim=1) + p[:, :-1], "a class token written over patch 0"),
-        (lambda x, c, p: embed_by_expand(x, c, p)[:1], ""),
-        (lambda x, c, p: embed_by_expand(x, c, p).mT, "are exchanged"),
-        (lambda x, c, p: torch.cat([embed_by_expand(x, c, p), rows(c, x)], dim=1), "the last 1 of yours are too many"),
-        (embed_mean_class, "Only a part is wrong: index 0, the first along axis 1"),
-        (embed_in_place, "argument 1 was changed in place"),
-        (embed_dropout, "What your numbers show"),
-        (embed_normed, "times a factor, plus an offset"),
-        (embed_one_too_far, "What your numbers show"),
-        (embed_new_class_token, "something in it is random"),
-        (embed_as_stack, "raised RuntimeError"),
-        (lambda x, c, p: None, "is the return missing?"),
-    ),
-    "embeddings": (
-        (WithPlainShapes, "cls_token is one vector, but of shape (6,), expected (1, 1, 6)"),
-        (WithDropout, "in training mode"),
-        (starting(cls=torch.randn), "a class token that doesn't start as zeros"),
-        (starting(cls=torch.ones), "a class token that doesn't start as zeros"),
-        (starting(cls=lambda *shape: 0.02 * torch.randn(*shape)), "a class token that doesn't start as zeros"),
-        (starting(std=1.0), "positions that start much too large"),
-        (starting(std=0.0), "positions that start as zeros"),
-        (starting(std=0.2), "a standard deviation of 0.2"),
-        (starting(std=0.0176), "a standard deviation of 0.01"),
-        (starting(std=0.02**2), "a standard deviation of 0.0004"),
-        (starting(draw=lambda self, *shape: torch.rand(*shape)), "not normal"),
-        (starting(draw=lambda self, *shape: 0.02 * torch.rand(*shape)), "not normal"),
-        (starting(draw=lambda self, *shape: (torch.rand(*shape) - 0.5) * 0.02 * 12**0.5), "not normal"),
-        (
-            starting(draw=lambda self, *shape: 0.02 * torch.randn(shape[-1]).repeat(1, shape[1], 1)),
-            "the same for all tokens",
+    "embedding_numbers": [
+        Wrong("a class token at the end", answer(z0=[[11, 12], [23, 20], [31, 31]]), "a class token at the end"),
+        Wrong("positions forgotten", answer(z0=[[1, 1], [1, 2], [3, 0]]), "Write down the class token"),
+        Wrong("the class token left out", answer(z0=[[11, 12], [23, 20]]), "Write down the class token"),
+        Wrong("rows and columns added", answer(tokens=25), "Count rows and columns"),
+        Wrong("rows of the table counted", answer(table=141), "One row for each token"),
+        Wrong("rows of 14 patches", answer(token=32), "Which number does the patch have"),
+        Wrong("one image's gradient", answer(class_gradient=3), "Raise one number"),
+        Wrong("numbers repeated", answer(stretched=[0, 0, 6, 6]), "The first number stays"),
+        Wrong("three numbers", answer(stretched=[0, 3, 6]), "expected a list of 4"),
+        Wrong("no answer", lambda: {"z0": ...}, "there is no answer for 'z0' yet"),
+    ],
+    "embed_tokens": [
+        Wrong("half of the positions", lambda x, c, p: embed_by_expand(x, c, p / 2), "differ by 0.5 times position"),
+        Wrong("positions forgotten", lambda x, c, p: embed_by_expand(x, c, 0 * p), "What is missing is position"),
+        Wrong("positions twice", lambda x, c, p: embed_by_expand(x, c, 2 * p), "position is added once too often"),
+        Wrong(
+            "positions twice for the patches",
+            lambda x, c, p: embed_by_expand(x + p[:, 1:], c, p),
+            "twice to the patches",
         ),
-        (starting(draw=zero_for_the_class_token), "another one for some tokens than for others"),
-        (Seeded, "begun anew by a seed"),
-        (OwnGenerator, "positions that start the same each time"),
-        (Buffers, "a class token that can't learn"),
-        (PlainTensor, "positions that can't learn"),
-        (PerPatch, "a table without the class token's row"),
-        (OneNumber, "cls_token"),
-        (BatchOfEight, "a class token with the batch size in its shape"),
-        (TurnedTable, "position is a row a token, but of shape"),
-        (OtherNames, "a parameter that the stub doesn't name: cls"),
-        (Cut, "gradient of cls_token is missing"),
-        (MadeInForward, "a class token of zeros"),
-        (AlwaysDropping, ""),
-        (Inherits, "derives from it"),
-        (lambda *args: vt.Embeddings(*args), "the package's own Embeddings"),
-        (joining(lambda x, c, p: torch.cat([c, x], dim=1) + p), "a class token that is not expanded"),
-        (joining(lambda x, c, p: torch.cat([x, rows(c, x)], dim=1) + p), "a class token at the end"),
-        (joining(lambda x, c, p: torch.cat([rows(c, x), x + p[:, :-1]], dim=1)), "before the class token is in front"),
-        (joining(lambda x, c, p: torch.cat([rows(c, x), x + p[:, 1:]], dim=1)), "a class token without its position"),
-        (joining(lambda x, c, p: torch.cat([rows(c, x), x], dim=1)), "positions forgotten"),
-        (joining(lambda x, c, p: torch.cat([rows(c, x), x], dim=1) * p), "positions multiplied"),
-        (joining(lambda x, c, p: x + p[:, 1:]), "has shape"),
-        (joining(embed_mean_class), "What your numbers show"),
-        (joining(embed_normed), "What your numbers show"),
-    ),
-    "sincos_positions": (
-        (waves("sin y, cos y, sin x, cos x"), "x and y exchanged"),
-        (waves(by_columns=True), "patches counted down the columns"),
-        (sincos_repeat_exchanged, "patches counted down the columns"),
-        (waves("sin x, sin y, cos x, cos y"), "sines before cosines"),
-        (waves("cos x, sin x, cos y, sin y"), "cosines before sines"),
-        (waves("sin x, cos x, cos y, sin y"), "for the rows alone"),
-        (waves("cos x, cos y, sin x, sin y"), "cosines first, for x and y together"),
-        (waves("sin y, sin x, cos y, cos x"), "sines of y before those of x"),
-        (waves("sin x, cos x, sin x, cos x"), "x in all four blocks"),
-        (waves("sin x, sin x, sin y, sin y"), "sines in all blocks"),
-        (waves("cos x, cos x, cos y, cos y"), ""),
-        (waves("cos y, sin y, cos x, sin x"), ""),
-        (waves(places=(1, 1)), "places counted from 1"),
-        (waves(places=(1, 0)), "What your numbers show"),
-        (waves(exponent=lambda k, many: k / many), "frequencies that stop before 1/10000"),
-        (waves(exponent=lambda k, many: 2 * k / (many - 1)), "exponents of 2k"),
-        (waves(exponent=lambda k, many: k / (4 * many)), "exponents over the whole width"),
-        (waves(exponent=lambda k, many: k / (2 * many)), "exponents over half of the width"),
-        (waves(exponent=lambda k, many: -k / (many - 1)), ""),
-        (waves(exponent=lambda k, many: k.flip(0) / (many - 1)), "frequencies in backward order"),
-        (waves(exponent=lambda k, many: (k + 1) / many), "What your numbers show"),
-        (waves(base=1000.0), "a base of 1000"),
-        (waves(base=100.0), "a base of 100"),
-        (waves(base=math.e), "a base of e"),
-        (waves(base=100_000.0), "What your numbers show"),
-        (waves("sin y, cos y, sin x, cos x", exponent=lambda k, many: k / many), "two mistakes at once"),
-        (waves(places=(1, 1), base=100.0), "two mistakes at once"),
-        (sincos_interleaved, "What your numbers show"),
-        (sincos_integer_division, "What your numbers show"),
-        (lambda grid, dim: sincos_by_outer(grid[::-1], dim), ""),
-        (lambda grid, dim: sincos_by_outer(grid, dim)[0], "has shape"),
-        (lambda grid, dim: sincos_by_outer(grid, dim).mT, "are exchanged"),
-        (lambda grid, dim: sincos_by_outer(grid, dim).unflatten(1, grid), "has shape"),
-        (lambda grid, dim: 0.02 * sincos_by_outer(grid, dim), "Every number is 0.02 times"),
-        (lambda grid, dim: sincos_by_outer(grid, dim // 2), ""),
-        (lambda grid, dim: vt.sincos_position_embedding(grid, dim), "the package's own sincos_position_embedding"),
-        (lambda grid, dim: torch.cat([torch.zeros(1, 1, dim), sincos_by_outer(grid, dim)], 1), "too many"),
-    ),
-    "resize_positions": (
-        (resize_where_it_grows, "What your numbers show"),
-        (lambda p, old, new: resize_by_reshape(p, old, new) if new != old else None, "is the return missing?"),
-        (resize_unless_as_many, "a table that stays where there are as many patches"),
-        (lambda p, old, new: p if old[0] == new[0] else resize_by_reshape(p, old, new), "has shape"),
-        (lambda p, old, new: p if old[1] == new[1] else resize_by_reshape(p, old, new), "has shape"),
-        (resize_list, "positions flattened before resizing"),
-        (resize(rows=lambda p: p[:, :-1]), "a class token taken into the grid"),
-        (resize(rows=lambda p: p[:, :-1], prefix=lambda p: p[:, -1:]), ""),
-        (resize(prefix=lambda p: p[:, :0]), "a class token's row lost"),
-        (resize(prefix=lambda p: 0 * p[:, :1]), "a class token's row of zeros"),
-        (resize(prefix=lambda p: p.mean(1, keepdim=True)), "Only a part is wrong: index 0"),
-        (resize(into=lambda x, g: x.mT.reshape(1, -1, *g[::-1])), "rows and columns of the old grid exchanged"),
-        (resize(size=lambda new: new[::-1]), "rows and columns of the new grid exchanged"),
-        (resize(into=lambda x, g: x.mT.reshape(1, -1, *g[::-1]), size=lambda new: new[::-1]), "in both grids"),
-        (resize(into=lambda x, g: x.reshape(1, -1, *g)), "on the way in"),
-        (resize(back=lambda m: m.reshape(1, -1, m.shape[1])), "on the way back"),
-        (resize(into=lambda x, g: x.reshape(1, -1, *g), back=lambda m: m.reshape(1, -1, m.shape[1])), "both ways"),
-        (resize(into=lambda x, g: x.mT.reshape(1, -1, *g).mT), ""),
-        (resize(back=lambda m: m.mT.flatten(2).mT), "What your numbers show"),
-        (resize(back=lambda m: m.flatten(2)), "raised RuntimeError"),
-        (resize(options={"align_corners": True}), "corners kept in place of edges"),
-        (resize(options={"mode": "bilinear"}), "bilinear in place of bicubic"),
-        (resize(options={"mode": "bilinear", "align_corners": True}), "bilinear, with the corners kept"),
-        (resize(options={"mode": "nearest", "align_corners": None}), "nearest in place of bicubic"),
-        (resize(options={"mode": "area", "align_corners": None}), "an area mean in place of bicubic"),
-        (resize(options={"antialias": True}), "a smoothing where the grid shrinks"),
-        (resize_by_repeating, "nearest in place of bicubic"),
-        (resize_scaled, ""),
-        (resize_by_the_package, "the package's own resize_position_embedding"),
-        (resize_timm, "the package's own resize_position_embedding"),
-        (lambda p, old, new: p, ""),
-        (lambda p, old, new: resize()(p, old, new).flip(1), "Axis 1 runs backwards"),
-        (lambda p, old, new: resize()(p, old, new)[0], "has shape"),
-        (lambda p, old, new: torch.cat([resize()(p, old, new)[:, 1:], p[:, :1]], 1), "put back at the end"),
-        (lambda p, old, new: resize()(p, old, new).roll(1, 2), "Along axis 2"),
-        (lambda p, old, new: p[:, 1:], ""),
-    ),
-    "stretch": (
-        (stretch_to_the_middle, "the middle, where one is left"),
-        (kept_by_shape(stretch_by_loops), "of the first call is kept"),
-        (stretch_by_torch, "it calls torch's interpolate"),
-        (stretch_by_upsample, "it calls torch's interpolate"),
-        (stretch_by_the_operator, "it calls upsample_bilinear2d"),
-        (stretch_by_the_package, "it calls"),
-        (stretch_at(lambda i, old, new: i * old / new), "steps of old / new"),
-        (stretch_at(lambda i, old, new: (i + 0.5) * old / new - 0.5), "outer edges kept in place of corners"),
-        (stretch_at(lambda i, old, new: i * (old - 1) / new), "steps of (old - 1) / new"),
-        (stretch_at(lambda i, old, new: i * old / max(new - 1, 1)), "steps of old / (new - 1)"),
-        (stretch_at(corners, weigh=lambda s: 1 - s), "weights exchanged"),
-        (stretch_at(corners, weigh=torch.round), "the nearest cell repeated"),
-        (stretch_at(corners, weigh=torch.zeros_like), "the cell before repeated"),
-        (stretch_at(corners, weigh=lambda s: s * s), "What your numbers show"),
-        (stretch_at(corners, weigh=lambda s: s * 0 + 0.5), "a plain mean of the two cells"),
-        (stretch_at(corners, both=False), "the rows alone stretched smoothly"),
-        (stretch_dividing_by_zero, "raised ZeroDivisionError"),
-        (stretch_no_last, "raised IndexError"),
-        (lambda g, s: stretch_by_tents(g, s[::-1]), "rows and columns exchanged"),
-        (lambda g, s: stretch_by_tents(g, s).transpose(0, 1), "rows and columns of the result exchanged"),
-        (lambda g, s: stretch_by_tents(g.transpose(0, 1), s), ""),
-        (lambda g, s: stretch_by_tents(g, s).permute(2, 0, 1), "permute"),
-        (lambda g, s: stretch_by_tents(g, s).flip(0), "Axis 0 runs backwards"),
-        (lambda g, s: stretch_by_tents(g[..., :1], s), ""),
-        (lambda g, s: stretch_by_tents(g, s)[None], "has shape"),
-        (lambda g, s: stretch_by_tents(g, s).round(), "the rounding of the right one"),
-        (lambda g, s: stretch_by_tents(g, s) * 4, "Every number is 4 times"),
-        (lambda g, s: g, ""),
-        (lambda g, s: stretch_by_tents(g.mean(2, keepdim=True), s).expand(*s, g.shape[2]), ""),
-    ),
+        Wrong("positions multiplied", lambda x, c, p: embed_by_expand(x, c, 0 * p) * p),
+        Wrong("row 0 for all", lambda x, c, p: embed_by_expand(x, c, p[:, :1]), "Only a part is wrong"),
+        Wrong("a class token of zeros", lambda x, c, p: embed_by_expand(x, 0 * c, p), "Only a part is wrong: index 0"),
+        Wrong(
+            "as further tokens",
+            lambda x, c, p: torch.cat([embed_by_expand(x, c, p), c.expand(len(x), -1, -1)], 1),
+            "too many",
+        ),
+        Wrong("a mean for the class token", embed_mean_class, "Only a part is wrong: index 0, the first along axis 1"),
+        Wrong(
+            "positions a place too late", lambda x, c, p: embed_by_expand(x, c, p.roll(1, 1)), "What your numbers show"
+        ),
+        Wrong("in place", embed_in_place, "argument 1 was changed in place"),
+        Wrong("a new class token", embed_new_class_token, "something in it is random"),
+        Wrong("normed", embed_normed, "times a factor, plus an offset"),
+    ],
+    "embeddings": [
+        Wrong("plain shapes", WithPlainShapes, "cls_token is one vector, but of shape (6,), expected (1, 1, 6)"),
+        Wrong("dropout", WithDropout, "in training mode"),
+        Wrong("a class token drawn", starting(cls=torch.randn), "a class token that doesn't start as zeros"),
+        Wrong("positions of 1", starting(std=1.0), "a standard deviation of 1"),
+        Wrong("positions of zeros", starting(std=0.0), "the start of new positions is all 0"),
+        Wrong("uniform positions", starting(draw=lambda self, *shape: 0.02 * torch.rand(*shape)), "not normal"),
+        Wrong("zeros for some", starting(draw=zero_for_the_class_token), "another one for some tokens than for others"),
+        Wrong("a seed", Seeded, "begun anew by a seed"),
+        Wrong("a buffer", Buffers, "a class token that can't learn"),
+        Wrong("a plain tensor", PlainTensor, "positions that can't learn"),
+        Wrong("a table turned", TurnedTable, "position is a row a token, but of shape"),
+        Wrong("cut off", Cut, "gradient of cls_token is missing"),
+        Wrong("positions forgotten", joining(lambda x, c, p: embed_by_expand(x, c, 0 * p)), "missing is position"),
+        Wrong("the package's, inherited", type("Mine", (vt.Embeddings,), {}), "derives from it"),
+        Wrong("one number a token, which once passed", starting(draw=one_number_a_token), "the same for all channels"),
+    ],
+    "sincos_positions": [
+        Wrong("y before x", waves("sin y, cos y, sin x, cos x"), "Your four blocks are sin y, cos y, sin x, cos x"),
+        Wrong("sines first", waves("sin x, sin y, cos x, cos y"), "Your four blocks are sin x, sin y, cos x, cos y"),
+        Wrong("x alone", waves("sin x, cos x, sin x, cos x"), "Your four blocks are sin x, cos x, sin x, cos x"),
+        Wrong("a base of 100", waves(base=100.0), "Your frequencies are 1, 0.01; they should be 1, 0.0001"),
+        Wrong("backwards", waves(exponent=lambda k, many: k.flip(0) / (many - 1)), "Your frequencies are 0.0001, 1"),
+        Wrong("whole exponents", sincos_integer_division, "Your frequencies are 1, 1, 1, 0.0001"),
+        Wrong("columns first", waves(by_columns=True), "patches counted down the columns"),
+        Wrong(
+            "the grid exchanged", lambda grid, dim: sincos_by_outer(grid[::-1], dim), "the grid read as (columns, rows)"
+        ),
+        Wrong("channel by channel", sincos_interleaved, "they go frequency by frequency"),
+        Wrong("no axis of images", lambda grid, dim: sincos_by_outer(grid, dim)[0], "has shape"),
+        Wrong("times 0.02", lambda grid, dim: 0.02 * sincos_by_outer(grid, dim), "Every number is 0.02 times"),
+        Wrong("the package's own", lambda grid, dim: vt.sincos_position_embedding(grid, dim), "the package's own"),
+        Wrong("right for few rows, which once passed", by_rows_alone, "grid=(7, 7), dim=32"),
+    ],
+    "resize_positions": [
+        Wrong("unless as many", resize_unless_as_many),
+        Wrong("where it grows alone", resize_where_it_grows, "What your numbers show"),
+        Wrong("the last row set aside", resize(rows=lambda p: p[:, :-1], prefix=lambda p: p[:, -1:])),
+        Wrong("zeros for the class token", resize(prefix=lambda p: 0 * p[:, :1]), "Only a part is wrong: index 0"),
+        Wrong(
+            "both grids exchanged", resize(into=lambda x, g: x.mT.reshape(1, -1, *g[::-1]), size=lambda new: new[::-1])
+        ),
+        Wrong("channels last", channels_last, "channels left behind the grid"),
+        Wrong("nearest", resize(options={"mode": "nearest", "align_corners": None}), "What your numbers show"),
+        Wrong("smoothed", resize(options={"antialias": True}), "What your numbers show"),
+        Wrong("one scale for both axes", resize_scaled),
+        Wrong("backwards", lambda p, old, new: resize()(p, old, new).flip(1), "Axis 1 runs backwards"),
+        Wrong("the package's own", resize_by_the_package, "the package's own resize_position_embedding"),
+        Wrong("squares backwards, which once passed", from_squares_backwards, "(3, 3) -> (5, 5)"),
+    ],
+    "stretch": [
+        Wrong("torch's", stretch_by_upsample, "it calls torch's interpolate"),
+        Wrong("torch's operator", stretch_by_the_operator, "it calls upsample_bilinear2d"),
+        Wrong("outer edges", stretch_at(lambda i, old, new: (i + 0.5) * old / new - 0.5), "outer edges kept"),
+        Wrong("the middle where one is left", stretch_to_the_middle),
+        Wrong("rows alone", stretch_at(corners, both=False), "What your numbers show"),
+        Wrong("the cell before", stretch_at(corners, weigh=torch.zeros_like), "What your numbers show"),
+        Wrong("a division by 0", stretch_at(lambda i, old, new: i * (old - 1) / (new - 1)), "raised ZeroDivisionError"),
+        Wrong("transposed", lambda g, s: stretch_by_tents(g, s).transpose(0, 1), "are exchanged"),
+        Wrong("rounded", lambda g, s: stretch_by_tents(g, s).round(), "the rounding of the right one"),
+        Wrong("kept by shape", kept_by_shape(stretch_by_loops), "of the first call is kept"),
+        # These once passed.
+        Wrong("two rows", only_larger_grids, "grid (4, 3, 2) -> (2, 6)"),
+        Wrong("a mean for one cell", mean_for_one_cell, "grid (4, 3, 2) -> (1, 1)"),
+    ],
 }

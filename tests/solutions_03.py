@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 from einops import rearrange
+from submissions import Wrong
 from torch import nn
 from torch.nn import functional as F
 
@@ -119,15 +120,6 @@ def chunks_by_logsumexp(q, k, v, chunk):
     return (share * torch.stack(outputs)).sum(0)
 
 
-def chunks_in_two_passes(q, k, v, chunk):
-    scale = q.shape[-1] ** -0.5
-    pairs = list(zip(k.split(chunk, 1), v.split(chunk, 1), strict=True))
-    top = torch.stack([(q @ keys.mT * scale).amax(-1) for keys, _ in pairs]).amax(0).unsqueeze(-1)
-    powers = [(q @ keys.mT * scale - top).exp() for keys, _ in pairs]
-    mixed = sum(power @ values for power, (_, values) in zip(powers, pairs, strict=True))
-    return mixed / sum(power.sum(-1, keepdim=True) for power in powers)
-
-
 def attention_by_the_kernel(q, k, v):
     """The fused kernel; the weights are what it gives for an identity as values."""
     eye = torch.eye(k.shape[-2]).expand(*k.shape[:-1], k.shape[-2])
@@ -204,7 +196,7 @@ def chunks_in_double(q, k, v, chunk):
     return chunks_by_running_sums(q.double(), k.double(), v.double(), chunk)
 
 
-SOLUTIONS = {
+RIGHT = {
     "attention_numbers": (
         lambda: NUMBERS,
         lambda: NUMBERS | {"scores": np.array([2.0, 0.0]), "weight 0": np.float64(0.731), "weights": np.int64(30_000)},
@@ -225,7 +217,6 @@ SOLUTIONS = {
     "attention_in_chunks": (
         chunks_by_running_sums,
         chunks_by_logsumexp,
-        chunks_in_two_passes,
         chunks_by_loops,
         chunks_in_double,
     ),
@@ -249,33 +240,9 @@ def attend(scale=lambda d: d**0.5, squash=lambda s: s.softmax(-1), mix=lambda w,
     return attention
 
 
-def attention_scaled_twice(q, k, v):
-    d = q.shape[-1]
-    return attention_by_einsum(q / math.sqrt(d), k, v)
-
-
-def attention_2d(q, k, v):
-    weights = (q @ k.T / math.sqrt(q.shape[-1])).softmax(-1)
-    return weights @ v, weights
-
-
-def attention_by_loop(q, k, v):
-    outs = [attention_by_einsum(q[..., t : t + 1, :], k, v)[0] for t in range(q.shape[-2])]
-    return torch.cat(outs, dim=-2), attention_by_einsum(q, k, v)[1].mT
-
-
 def attention_with_dropout(q, k, v):
     output, weights = attention_by_einsum(q, k, v)
     return F.dropout(output, 0.1), weights
-
-
-def attention_hard(q, k, v):
-    weights = F.one_hot((q @ k.mT).argmax(-1), k.shape[-2]).float()
-    return weights @ v, weights
-
-
-def attention_cosine(q, k, v):
-    return attention_by_einsum(F.normalize(q, dim=-1), F.normalize(k, dim=-1), v)
 
 
 def attention_in_place(q, k, v):
@@ -284,22 +251,9 @@ def attention_in_place(q, k, v):
     return weights @ v, weights
 
 
-def attention_no_maximum(q, k, v):
-    powers = torch.exp(q @ k.mT / math.sqrt(q.shape[-1]))
-    weights = powers / powers.sum(-1, keepdim=True)
-    return weights @ v, weights
-
-
 def attention_sum_without_keepdim(q, k, v):
     powers = torch.exp(q @ k.mT / math.sqrt(q.shape[-1]))
     weights = powers / powers.sum(-1)
-    return weights @ v, weights
-
-
-def attention_with_one(q, k, v):
-    """A softmax with one more in the denominator."""
-    powers = torch.exp(q @ k.mT / math.sqrt(q.shape[-1]))
-    weights = powers / (1 + powers.sum(-1, keepdim=True))
     return weights @ v, weights
 
 
@@ -338,21 +292,12 @@ def with_steps(**steps):
     return type("MultiHeadSelfAttention", (Layer,), steps)
 
 
-def order(*places):
-    return with_steps(parts=lambda self, x: [Layer.parts(self, x)[place] for place in places])
-
-
-def kernel_untransposed(self, x):
-    q, k, v = self.qkv(x).unflatten(-1, (3, self.h, -1)).unbind(2)
-    return self.proj(F.scaled_dot_product_attention(q, k, v).flatten(2))
-
-
 def kernel_with_wrong_merge(self, x):
     q, k, v = self.parts(x)
     return self.proj(F.scaled_dot_product_attention(q, k, v).reshape(x.shape))
 
 
-class SixLayers(nn.Module):
+class ThreeLayers(nn.Module):
     def __init__(self, dim, num_heads):
         super().__init__()
         self.q, self.k, self.v = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
@@ -365,10 +310,6 @@ class SequenceFirst(nn.Module):
 
     def forward(self, x):
         return self.mha(x, x, x, need_weights=False)[0]
-
-
-class Inherits(vt.MultiHeadSelfAttention):
-    pass
 
 
 def chunks(start=-math.inf, both=(True, True), sign=1, scale=lambda d: d**0.5, end=lambda m, t: m / t, cut=None):
@@ -399,23 +340,6 @@ def chunks_no_maximum(q, k, v, chunk):
     return mixed / total
 
 
-def chunks_filled_up(q, k, v, chunk):
-    rest = -k.shape[1] % chunk
-    return chunks_by_running_sums(q, F.pad(k, (0, 0, 0, rest)), F.pad(v, (0, 0, 0, rest)), chunk)
-
-
-def chunks_of_queries(q, k, v, chunk):
-    return torch.cat([attention_by_einsum(part, k, v)[0] for part in q.split(chunk, 1)], dim=1)
-
-
-def chunks_query_by_query(q, k, v, chunk):
-    return torch.cat([attention_by_einsum(q[:, t : t + 1], k, v)[0] for t in range(q.shape[1])], dim=1)
-
-
-def chunks_not_at_all(q, k, v, chunk):
-    return attention_by_einsum(q, k, v)[0]
-
-
 def chunks_by_the_kernel(q, k, v, chunk):
     return F.scaled_dot_product_attention(q, k, v)
 
@@ -434,11 +358,6 @@ def chunks_each_alone(combine):
     return attention_in_chunks
 
 
-def chunks_weighed_by_length(q, k, v, chunk):
-    parts = list(zip(k.split(chunk, 1), v.split(chunk, 1), strict=True))
-    return sum(attention_by_einsum(q, a, b)[0] * a.shape[1] for a, b in parts) / k.shape[1]
-
-
 def chunks_one_maximum_for_all(q, k, v, chunk):
     """The maximum over all queries: right, as long as no query lies far below another."""
     top, total, mixed = -math.inf, 0.0, 0.0
@@ -450,246 +369,265 @@ def chunks_one_maximum_for_all(q, k, v, chunk):
     return mixed / total
 
 
+def more_keys_than_a_chunk(q, k, v, chunk):
+    top, total, mixed = torch.full_like(q[..., :1], -torch.inf), 0, 0
+    for keys, values in zip(k.split(chunk + 1, 1), v.split(chunk + 1, 1), strict=True):
+        scores = q @ keys.mT / q.shape[-1] ** 0.5
+        new = torch.maximum(top, scores.amax(-1, keepdim=True))
+        powers = (scores - new).exp()
+        total = total * (top - new).exp() + powers.sum(-1, keepdim=True)
+        mixed, top = mixed * (top - new).exp() + powers @ values, new
+    return mixed / total
+
+
+def all_scores_at_once(q, k, v, chunk):
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    top, total, mixed = scores.amax(-1, keepdim=True), 0, 0
+    for some, values in zip(scores.split(chunk, -1), v.split(chunk, 1), strict=True):
+        powers = (some - top).exp()
+        total, mixed = total + powers.sum(-1, keepdim=True), mixed + powers @ values
+    return mixed / total
+
+
+def squeezed(work):
+    """Without the axes of length 1, wherever they are."""
+
+    def answer(*args):
+        result = work(*args)
+        return tuple(x.squeeze() for x in result) if isinstance(result, tuple) else result.squeeze()
+
+    return answer
+
+
+def four_axes_at_most(q, k, v):
+    if q.ndim > 4:
+        q, k, v = (x.flatten(0, -4) for x in (q, k, v))
+    return attention_by_einsum(q, k, v)
+
+
+def as_wide_as_many(x):
+    return x.flatten(2) if x.shape[1] == x.shape[3] else merge_by_cat(x)
+
+
+class OneTokenLeft(ByKernel):
+    def forward(self, x):
+        return super().forward(x) if x.shape[1] > 1 else self.proj(x)
+
+
+class EightHeadsAtMost(ByKernel):
+    def forward(self, x):
+        q, k, v = (split_by_view(part, self.h) for part in self.qkv(x).chunk(3, -1))
+        heads = F.scaled_dot_product_attention(q, k, v)
+        return self.proj(merge_by_cat(torch.cat([heads[:, :8], heads[:, 8:].flip(1)], 1)))
+
+
+def nothing_where_a_chunk_is_more_than_all(q, k, v, chunk):
+    return chunks_by_running_sums(q, k, v, chunk) if chunk <= k.shape[1] else torch.zeros_like(q)
+
+
+def scores_in_a_table(q, k, v, chunk):
+    table = torch.empty(len(q), q.shape[1], k.shape[1])
+    for i in range(0, k.shape[1], chunk):
+        table[:, :, i : i + chunk] = q @ k[:, i : i + chunk].mT / q.shape[-1] ** 0.5
+    top, total, mixed = table.amax(-1, keepdim=True), 0, 0
+    for scores, values in zip(table.split(chunk, -1), v.split(chunk, 1), strict=True):
+        powers = (scores - top).exp()
+        total, mixed = total + powers.sum(-1, keepdim=True), mixed + powers @ values
+    return mixed / total
+
+
+def query_by_query(q, k, v, chunk):
+    scale = q.shape[-1] ** -0.5
+    return torch.stack([torch.stack([(k[b] @ one * scale).softmax(0) @ v[b] for one in q[b]]) for b in range(len(q))])
+
+
+def in_the_order_of_text(x):
+    return torch.cat([x[:, i] for i in sorted(range(x.shape[1]), key=str)], -1)
+
+
+def as_many_heads_as_tokens(x):
+    return x.flatten(2) if x.shape[1] == x.shape[2] else x.transpose(1, 2).flatten(2)
+
+
+def heads_by_the_strides_of_new_tokens(x, num_heads):
+    B, T, D = x.shape
+    d = D // num_heads
+    return x.as_strided((B, num_heads, T, d), (T * D, d, D, 1), x.storage_offset())
+
+
+def hidden_keys(scores):
+    return scores.masked_fill(scores < scores.topk(2).values[..., -1:], -math.inf).softmax(-1)
+
+
+def causal(scores):
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(later, -math.inf).softmax(-1)
+
+
+def proj_turned(self, x):
+    q, k, v = self.parts(x)
+    heads = merge_by_cat(F.scaled_dot_product_attention(q, k, v))
+    return F.linear(heads, self.proj.weight.T, self.proj.bias)
+
+
+def chunks_cut_off(q, k, v, chunk):
+    total = mixed = 0
+    for keys, values in zip(k.split(chunk, 1), v.split(chunk, 1), strict=True):
+        powers = (q @ keys.mT / q.shape[-1] ** 0.5).clamp(-50, 50).exp()
+        total, mixed = total + powers.sum(-1, keepdim=True), mixed + powers @ values
+    return mixed / total
+
+
 WRONG = {
-    "attention_numbers": (
-        (answer(weight_0=0.88, output=[3.52, 0.95]), "no scale"),
-        (answer(weight_0=0.62, output=[2.49, 3.02]), "a division by d"),
-        (answer(weight_0=1.0, output=[4, 0]), "all weight on key 0"),
-        (answer(weight_0=0.982, output=[3.93, 0.144]), "a multiplication by √d"),
-        (answer(weight_0=0.269, output=[1.076, 5.85]), "the weights exchanged"),
-        (answer(weight_0=0.5, output=[2, 4]), "equal weights"),
-        (answer(scores=[1, 0]), "scores that are scaled already"),
-        (answer(scores=[2, 2]), "key 1 with the query's first number"),
-        (answer(scores=[2, 1]), "The dot product of the query"),
-        (answer(scores=[4, 0]), "The dot product of the query"),
-        (answer(scores=2), "expected a list of 2"),
-        (answer(weight_0=2.718), "powers that are not divided by their sum"),
-        (answer(weight_0=0.75), "Divide the two scores by √d first"),
-        (answer(weight_0="0.73"), "expected a number"),
-        (answer(output=[4, 8]), "the values without their weights"),
-        (answer(output=[2.92, 5.85]), "one weight for all the output"),
-        (answer(output=[2.92, 2.51]), "Each value times its weight"),
-        (answer(output=5.07), "expected a list of 2"),
-        (answer(weights=12 * 49 * 49), "the class token forgotten"),
-        (answer(weights=50 * 50), "the heads forgotten"),
-        (answer(weights=12 * 50), "tokens in place of weights"),
-        (answer(weights=12 * 197 * 197), "For each head and each token"),
-        (answer(weights=30_001), "For each head and each token"),
-        (answer(weights=29_900), "For each head and each token"),
-        (lambda: NUMBERS["scores"], "expected a dictionary of answers"),
-    ),
-    "attention": (
-        (attend(scale=lambda d: 2 * d**0.5), "scores that are 0.5 times the right ones (with q (4, 3)"),
-        (attend(mix=lambda w, v: w @ v.flip(-2)), "Your weights are right."),
-        (attend(squash=lambda s: (s + s.flip(-1)).softmax(-1)), "It is the weights that are wrong"),
-        (attend(scale=lambda d: 2 * d**0.5, mix=lambda w, v: w @ v.flip(-2)), "nor is your output these weights"),
-        (
-            attend(squash=lambda s: s.masked_fill(s < s.topk(2).values[..., -1:], -math.inf).softmax(-1)),
-            "weights are 0",
+    "attention_numbers": [
+        Wrong("no scale", answer(weight_0=0.88, output=[3.52, 0.95]), "no scale"),
+        Wrong("the best key alone", answer(weight_0=1.0, output=[4, 0]), "the best key alone", never="You divided"),
+        Wrong("multiplied by √d", answer(weight_0=0.982, output=[3.93, 0.144]), "Divide the two scores by √d first"),
+        Wrong("key 1 with another number", answer(scores=[2, 2]), "The dot product of the query"),
+        Wrong("one score", answer(scores=2), "expected a list of 2"),
+        Wrong("a word", answer(weight_0="0.73"), "expected a number"),
+        Wrong("one weight for both", answer(output=[2.92, 5.85]), "Each value times its weight"),
+        Wrong("197 tokens", answer(weights=12 * 197 * 197), "For each head and each token"),
+        Wrong("29,900 weights", answer(weights=29_900), "For each head and each token"),
+        Wrong("a list of scores", lambda: NUMBERS["scores"], "expected a dictionary of answers"),
+    ],
+    "attention": [
+        Wrong(
+            "twice the scale",
+            attend(scale=lambda d: 2 * d**0.5),
+            "scores that are 0.5 times the right ones (with q (4, 3)",
         ),
-        (attention_by_the_kernel, "it calls scaled_dot_product_attention"),
-        (lambda q, k, v: vt.attention(q, k, v), "the package's own attention"),
-        (vt.attention, "is the package's"),
-        (attend(squash=lambda s: s.softmax(-2)), "a softmax over the wrong axis"),
-        (attend(squash=lambda s: s.softmax(0)), "a softmax over the first axis"),
-        (attend(squash=lambda s: s.softmax(1)), "a softmax over axis 1"),
-        (attend(squash=lambda s: s), "no softmax"),
-        (attend(squash=torch.sigmoid), "a sigmoid in place of a softmax"),
-        (attend(squash=lambda s: s / s.sum(-1, keepdim=True)), "plain shares in place of a softmax"),
-        (attend(squash=lambda s: s.log_softmax(-1)), "the logarithm of the weights"),
-        (attend(squash=lambda s: s.softmax(-1).softmax(-1)), "What your numbers show"),
-        (attend(squash=lambda s: (s * s).softmax(-1)), ""),
-        (attend(squash=lambda s: (-s).softmax(-1)), ""),
-        (attend(scale=lambda d: 1.0), "no scale"),
-        (attend(scale=lambda d: d), "a division by d"),
-        (attend(scale=lambda d: 1 / math.sqrt(d)), "a multiplication by √d"),
-        (attend(scale=lambda d: 2 * math.sqrt(d)), "What your numbers show"),
-        (attention_scaled_twice, "a division by d"),
-        (lambda q, k, v: attend(scale=lambda d: math.sqrt(k.shape[-2]))(q, k, v), "the number of keys for d"),
-        (lambda q, k, v: attend(scale=lambda d: math.sqrt(q.shape[-2]))(q, k, v), "the number of queries for d"),
-        (lambda q, k, v: attend(scale=lambda d: math.sqrt(v.shape[-1]))(q, k, v), "the values' width for d"),
-        (attend(squash=lambda s: s.softmax(-1) / 2), ""),
-        (lambda q, k, v: attend(lambda d: 1, lambda s: s.softmax(-1) / math.sqrt(q.shape[-1]))(q, k, v), "behind the"),
-        (lambda q, k, v: attention_by_einsum(k, q, v), "query and key exchanged"),
-        (lambda q, k, v: attention_by_einsum(q, v, k), "keys and values exchanged"),
-        (lambda q, k, v: attention_by_einsum(q, q, v), "queries compared with themselves"),
-        (lambda q, k, v: attention_by_einsum(q, k, k), "keys mixed in place of values"),
-        (attend(mix=lambda w, v: w @ v.mT), "values transposed"),
-        (attend(mix=lambda w, v: w.mT @ v), "weights transposed"),
-        (attend(give=lambda o, w: (w, o)), "output and weights exchanged"),
-        (attend(give=lambda o, w: o), "it is the right result[0]: return all 2"),
-        (attend(give=lambda o, w: w), ""),
-        (attend(give=lambda o, w: (o, w.mT)), "weights returned transposed"),
-        (attend(give=lambda o, w: (o, w.sum(-1))), ""),
-        (attend(give=lambda o, w: (o, w, w)), "expected a tuple of 2"),
-        (attend(give=lambda o, w: {"output": o, "weights": w}), "expected a tuple of 2"),
-        (attend(give=lambda o, w: None), "is the return missing?"),
-        (attention_2d, "raised RuntimeError"),
-        (attention_by_loop, "weights returned transposed"),
-        (attention_with_dropout, "What your numbers show"),
-        (attention_hard, "What your numbers show"),
-        (attention_cosine, ""),
-        (attention_in_place, "argument 1 was changed in place"),
-        (attention_no_maximum, "powers of e that overflow"),
-        (attention_sum_without_keepdim, ""),
-        (attention_with_one, ""),
-        (attend(scale=lambda d: 1.0, squash=lambda s: s.softmax(-2)), "two mistakes at once"),
-        (attend(scale=lambda d: d, mix=lambda w, v: w.mT @ v), "two mistakes at once"),
-    ),
-    "split_heads": (
-        (lambda x, h: x.view(x.shape[0], h, x.shape[1], -1), "heads split without the transpose"),
-        (lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2), "interleaved heads"),
-        (lambda x, h: x.unflatten(-1, (h, -1)), "heads behind the tokens"),
-        (lambda x, h: x.unflatten(-1, (-1, h)).transpose(1, 2), "width and number of heads exchanged"),
-        (lambda x, h: split_by_view(x, h).transpose(0, 1), "heads in front of the batch"),
-        (lambda x, h: split_by_view(x, h).mT, "tokens and columns exchanged"),
-        (lambda x, h: x.unflatten(-1, (h, -1)).permute(0, 2, 3, 1), ""),
-        (lambda x, h: split_by_view(x, h).flip(1), "Axis 1 runs backwards"),
-        (lambda x, h: split_by_view(x, h).flip(2), "Axis 2 runs backwards"),
-        (lambda x, h: split_by_view(x, h)[:, 0], "has shape"),
-        (lambda x, h: list(split_by_view(x, h).unbind(1)), ""),
-        (lambda x, h: x.chunk(h, dim=-1), ""),
-        (lambda x, h: torch.cat(x.chunk(h, dim=-1), dim=1), "has shape"),
-        (lambda x, h: torch.stack(x.chunk(h, dim=-1)), "heads in front of the batch"),
-        (lambda x, h: torch.stack(x.chunk(h, dim=-1), dim=2), "heads behind the tokens"),
-        (lambda x, h: torch.stack(x.chunk(h, dim=1), dim=1), ""),
-        (lambda x, h: split_by_view(x, h) / math.sqrt(x.shape[-1] // h), "Every number is"),
-        (lambda x, h: split_by_view(x, 2), ""),
-        (lambda x, h: split_by_view(x, h).flatten(0, 1), "has shape"),
-        (lambda x, h: None, "is the return missing?"),
-        (lambda x: x, "raised TypeError"),
-        (lambda x, h: x.mT.reshape(x.shape[0], h, x.shape[1], -1), "What your numbers show"),
-        (lambda x, h: x.mT.reshape(x.shape[0], h, -1, x.shape[1]), "tokens and columns exchanged"),
-        (lambda x, h: x.reshape(x.shape[0], x.shape[1], h, -1).reshape(x.shape[0], h, x.shape[1], -1), "without the"),
-    ),
-    "merge_heads": (
-        (lambda x: x.reshape(x.shape[0], x.shape[2], -1), "heads merged without the transpose"),
-        (lambda x: x.permute(0, 2, 3, 1).flatten(2), "interleaved heads"),
-        (lambda x: x.mean(1), "heads averaged"),
-        (lambda x: x.sum(1), "heads summed"),
-        (lambda x: x[:, 0], ""),
-        (lambda x: merge_by_view(x).mT, "tokens and columns exchanged"),
-        (lambda x: x.flatten(1, 2), "heads one below the other"),
-        (lambda x: merge_by_view(x.flip(1)), "heads in backward order"),
-        (lambda x: x.transpose(1, 2), "has shape"),
-        (lambda x: x.transpose(1, 2).flatten(1), "has shape"),
-        (lambda x: x.mT.reshape(x.shape[0], x.shape[2], -1), "What your numbers show"),
-        (lambda x: x.transpose(1, 3).reshape(x.shape[0], x.shape[2], -1), "What your numbers show"),
-        (lambda x: x.transpose(0, 1).reshape(x.shape[0], x.shape[2], -1), "What your numbers show"),
-        (lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1), "raised RuntimeError"),
-        (lambda x: merge_by_view(x) * 2, "Every number is 2 times"),
-        (lambda x: merge_by_view(x).flip(1), "Axis 1 runs backwards"),
-        (lambda x: merge_by_view(x).flip(2), "Axis 2 runs backwards"),
-        (lambda x: merge_by_view(x)[0], "has shape"),
-        (lambda x: merge_by_view(x).roll(1, 2), "Along axis 2"),
-        (lambda x: torch.cat(x.unbind(1), dim=1), "heads one below the other"),
-        (lambda x: torch.cat(x.unbind(2), dim=-1), ""),
-        (lambda x: None, "is the return missing?"),
-    ),
-    "multi_head_attention": (
-        (
+        Wrong("times √d", attend(scale=lambda d: d**-0.5), "times the right ones"),
+        Wrong("values backwards", attend(mix=lambda w, v: w @ v.flip(-2)), "Your weights are right."),
+        Wrong("keys hidden", attend(squash=hidden_keys), "weights are 0"),
+        Wrong(
+            "mixed scores", attend(squash=lambda s: (s + s.flip(-1)).softmax(-1)), "It is the weights that are wrong"
+        ),
+        Wrong("no keepdim", attention_sum_without_keepdim, "a sum without keepdim"),
+        Wrong("keys and values exchanged", lambda q, k, v: attention_by_einsum(q, v, k)),
+        Wrong("later keys hidden", attend(squash=causal)),
+        Wrong("a sigmoid", attend(squash=torch.sigmoid), "What your numbers show"),
+        Wrong("output alone", attend(give=lambda o, w: o), "it is the right result[0]: return all 2"),
+        Wrong("weights transposed", attend(give=lambda o, w: (o, w.mT)), "axes 0 and 1 are exchanged"),
+        Wrong("in place", attention_in_place, "argument 1 was changed in place", never="What your numbers show"),
+        Wrong(
+            "scores cut off", attend(squash=lambda s: s.clamp(-50, 50).softmax(-1)), "in the hundreds", never="changes"
+        ),
+        Wrong("dropout", attention_with_dropout, "What your numbers show"),
+        Wrong("two at once", attend(scale=lambda d: 1.0, squash=lambda s: s.softmax(-2)), "two mistakes at once"),
+        Wrong("the kernel", attention_by_the_kernel, "it calls scaled_dot_product_attention"),
+        Wrong("the package's own", lambda q, k, v: vt.attention(q, k, v), "the package's own attention"),
+        # These once passed.
+        Wrong("squeezed", squeezed(attention_by_einsum), "q (1, 2, 1, 3)"),
+        Wrong("four axes at most", four_axes_at_most, "q (2, 1, 3, 2, 4)"),
+    ],
+    "split_heads": [
+        Wrong("a view", lambda x, h: x.view(x.shape[0], h, x.shape[1], -1), "heads split without the transpose"),
+        Wrong("heads before the batch", lambda x, h: split_by_view(x, h).transpose(0, 1), "are exchanged"),
+        Wrong("tokens and columns exchanged", lambda x, h: split_by_view(x, h).mT, "are exchanged"),
+        Wrong("one head", lambda x, h: split_by_view(x, h)[:, 0], "has shape"),
+        Wrong("heads one after the other", lambda x, h: torch.cat(x.chunk(h, dim=-1), dim=1), "has shape"),
+        Wrong("scaled", lambda x, h: split_by_view(x, h) / math.sqrt(x.shape[-1] // h), "Every number is"),
+        Wrong("two heads", lambda x, h: split_by_view(x, 2)),
+        Wrong("columns as tokens", lambda x, h: x.mT.reshape(x.shape[0], h, x.shape[1], -1), "What your numbers show"),
+        Wrong(
+            "by strides of new tokens, once passed",
+            heads_by_the_strides_of_new_tokens,
+            "lie in memory in another order",
+        ),
+    ],
+    "merge_heads": [
+        Wrong("a reshape", lambda x: x.reshape(x.shape[0], x.shape[2], -1), "heads merged without the transpose"),
+        Wrong("heads summed", lambda x: x.sum(1), "has shape"),
+        Wrong("heads backwards", lambda x: merge_by_view(x.flip(1)), "What your numbers show"),
+        Wrong("tokens and columns exchanged", lambda x: merge_by_view(x).mT, "are exchanged"),
+        Wrong(
+            "columns first", lambda x: x.transpose(1, 3).reshape(x.shape[0], x.shape[2], -1), "What your numbers show"
+        ),
+        Wrong("a view", lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1), "raised RuntimeError"),
+        # These once passed.
+        Wrong("in the order of text", in_the_order_of_text, "x (1, 12, 3, 2)"),
+        Wrong("as many heads as tokens", as_many_heads_as_tokens, "x (2, 5, 5, 3)"),
+        Wrong("as wide as many", as_wide_as_many, "x (2, 3, 4, 3)"),
+    ],
+    "multi_head_attention": [
+        Wrong(
+            "the mean of the heads taken off",
             with_steps(merge=lambda self, x: merge_by_view(x - x.mean(1, keepdim=True))),
             "in front of it, with",
         ),
-        (with_steps(split=lambda self, x: split_by_view(x, 2)), "in front of it"),
-        (with_steps(squash=lambda s, x: (2 * x).softmax(-1)), "within the range of the right values"),
-        (with_steps(squash=lambda s, x: (2 * x).softmax(-1) - x), "no weighted mean of their values"),
-        (
-            with_steps(merge=lambda self, x: merge_by_view(x * torch.arange(x.shape[1])[:, None, None])),
-            "in front of it",
+        Wrong(
+            "sharper weights",
+            with_steps(squash=lambda s, x: (2 * x).softmax(-1)),
+            "within the range of the right values",
         ),
-        (with_steps(merge=lambda self, x: merge_by_view(torch.cat([x[:, :1], x[:, 1:] ** 3], 1))), "only head 0 of"),
-        (with_steps(forward=lambda self, x: F.dropout(Layer.forward(self, x), 0.1, self.training)), "in training mode"),
-        (with_steps(split=lambda self, x: x.reshape(len(x), self.h, x.shape[1], -1)), "heads split without"),
-        (with_steps(merge=lambda self, x: x.reshape(len(x), x.shape[2], -1)), "heads merged without"),
-        (
-            with_steps(
-                split=lambda self, x: x.reshape(len(x), self.h, x.shape[1], -1),
-                merge=lambda self, x: x.reshape(len(x), x.shape[2], -1),
-            ),
-            "heads split and merged without",
+        Wrong(
+            "weights minus scores",
+            with_steps(squash=lambda s, x: x.softmax(-1) - x),
+            "no weighted mean of their values",
         ),
-        (with_steps(squash=lambda self, s: s.softmax(-2)), "a softmax over the wrong axis"),
-        (with_steps(squash=lambda self, s: s.softmax(1)), "a softmax across the heads"),
-        (with_steps(squash=lambda self, s: s.softmax(0)), ""),
-        (with_steps(squash=lambda self, s: s), "no softmax"),
-        (with_steps(squash=lambda self, s: s.sigmoid()), ""),
-        (with_steps(scale=lambda self, q, x: 1), "no scale"),
-        (with_steps(scale=lambda self, q, x: math.sqrt(x.shape[-1])), "√D for √d"),
-        (with_steps(scale=lambda self, q, x: q.shape[-1]), "a division by d"),
-        (with_steps(scale=lambda self, q, x: math.sqrt(x.shape[1])), "the number of tokens for d"),
-        (with_steps(scale=lambda self, q, x: math.sqrt(self.h)), "the number of heads for d"),
-        (with_steps(scale=lambda self, q, x: math.sqrt(3 * x.shape[-1])), "What your numbers show"),
-        (order(1, 0, 2), "query and key exchanged"),
-        (order(0, 2, 1), "key and value exchanged"),
-        (order(2, 1, 0), "rows of qkv read as v, k, q"),
-        (order(1, 2, 0), "rows of qkv read as"),
-        (order(2, 0, 1), "rows of qkv read as"),
-        (with_steps(parts=lambda self, x: [self.split(x)] * 3), ""),
-        (
-            with_steps(parts=lambda self, x: self.qkv(x).unflatten(-1, (self.h, 3, -1)).permute(3, 0, 2, 1, 4)),
-            "rows of qkv taken head by head",
+        Wrong(
+            "one head right",
+            with_steps(merge=lambda self, x: merge_by_view(torch.cat([x[:, :1], x[:, 1:] ** 3], 1))),
+            "only head 0 of",
         ),
-        (
-            with_steps(parts=lambda self, x: self.qkv(x).unflatten(-1, (self.h, -1, 3)).permute(4, 0, 2, 1, 3)),
-            "rows of qkv interleaved",
+        Wrong(
+            "k, v, q",
+            with_steps(parts=lambda self, x: [Layer.parts(self, x)[i] for i in (2, 0, 1)]),
+            "What your numbers",
         ),
-        (with_steps(split=lambda self, x: x[:, None]), "one head for all"),
-        (with_steps(split=lambda self, x: x.unflatten(-1, (-1, self.h)).permute(0, 3, 1, 2)), "interleaved heads"),
-        (with_steps(merge=lambda self, x: x.permute(0, 2, 3, 1).flatten(2)), "interleaved heads on the way back"),
-        (with_steps(merge=lambda self, x: x.mean(1)), "raised RuntimeError"),
-        (with_steps(forward=kernel_untransposed), "the kernel without the transpose"),
-        (with_steps(forward=kernel_with_wrong_merge), "heads merged without the transpose"),
-        (with_steps(forward=lambda self, x: x + Layer.forward(self, x)), "a residual inside the layer"),
-        (with_steps(forward=lambda self, x: Layer.forward(self, x).mT), "are exchanged"),
-        (with_steps(forward=lambda self, x: Layer.forward(self, x).detach()), "gradient of"),
-        (with_steps(forward=lambda self, x: Layer.forward(self, x.detach())), "gradient of argument 1 is missing"),
-        (with_steps(proj=lambda self, x: x), ""),
-        (SixLayers, "a parameter that the stub doesn't name: q.weight"),
-        (SequenceFirst, "What your numbers show"),
-        (Inherits, "derives from it"),
-        (lambda *args: vt.MultiHeadSelfAttention(*args), "the package's own MultiHeadSelfAttention"),
-        (lambda *args: nn.Sequential(vt.MultiHeadSelfAttention(*args)), "the package's own MultiHeadSelfAttention"),
-        (
-            with_steps(scale=lambda self, q, x: 1, squash=lambda self, s: s.softmax(-2)),
-            "It looks like",
+        Wrong("softmax across the heads", with_steps(squash=lambda self, s: s.softmax(1)), "What your numbers show"),
+        Wrong("no softmax", with_steps(squash=lambda self, s: s), "What your numbers show"),
+        Wrong(
+            "the kernel's result reshaped",
+            with_steps(forward=kernel_with_wrong_merge),
+            "heads merged without the transpose",
         ),
-        (
-            with_steps(scale=lambda self, q, x: q.shape[-1], merge=lambda self, x: x.reshape(len(x), x.shape[2], -1)),
-            "two mistakes at once",
+        Wrong(
+            "proj transposed", with_steps(forward=proj_turned), "If proj is applied as agreed", never="show: In front"
         ),
-    ),
-    "attention_in_chunks": (
-        (chunks_no_maximum, "an overflow"),
-        (chunks_filled_up, "a last chunk filled up with zeros"),
-        (chunks(both=(False, False)), "old sums left under an old maximum"),
-        (chunks(both=(False, True)), "a denominator that is not rescaled"),
-        (chunks(both=(True, False)), "mixed values that are not rescaled"),
-        (chunks(start=0.0), "powers that vanish where all scores are far below 0"),
-        (chunks(start=-10.0), "powers that vanish where all scores are far below 0"),
-        (chunks(sign=-1), ""),
-        (chunks(scale=lambda d: 1), "no scale"),
-        (chunks(scale=lambda d: d), "a division by d"),
-        (chunks(scale=lambda d: 1 / math.sqrt(d)), "a multiplication by √d"),
-        (chunks(end=lambda mixed, total: mixed), "a division that is missing at the end"),
-        (chunks(end=lambda mixed, total: total), ""),
-        (chunks(end=lambda mixed, total: mixed / total.sum()), ""),
-        (chunks(cut=lambda S, chunk: S // chunk * chunk), "a last chunk lost"),
-        (chunks(cut=lambda S, chunk: S - chunk), ""),
-        (chunks(cut=lambda S, chunk: chunk), ""),
-        (chunks_of_queries, "take"),
-        (chunks_query_by_query, "take"),
-        (chunks_not_at_all, "at once, for all queries"),
-        (chunks_of_weights, "at once, for all queries"),
-        (chunks_by_the_kernel, "it calls scaled_dot_product_attention"),
-        (chunks_each_alone(lambda parts: parts.mean(0)), "a softmax for each chunk, then their mean"),
-        (chunks_each_alone(lambda parts: parts.sum(0)), "a softmax for each chunk, then their sum"),
-        (chunks_each_alone(lambda parts: parts[-1]), "the last chunk alone"),
-        (chunks_each_alone(lambda parts: parts[0]), ""),
-        (chunks_weighed_by_length, "What your numbers show"),
-        (chunks_one_maximum_for_all, ""),
-        (chunks(start=0.0, scale=lambda d: 1), ""),
-        (lambda q, k, v: q, "raised TypeError"),
-        (lambda q, k, v, chunk: chunks()(q, k, v, chunk)[0], "has shape"),
-    ),
+        Wrong(
+            "dropout",
+            with_steps(forward=lambda self, x: F.dropout(Layer.forward(self, x), 0.1, self.training)),
+            "in training mode",
+        ),
+        Wrong(
+            "input detached",
+            with_steps(forward=lambda self, x: Layer.forward(self, x.detach())),
+            "gradient of argument 1 is missing",
+        ),
+        Wrong("three layers", ThreeLayers, "a parameter that the stub doesn't name: q.weight"),
+        Wrong("sequence first", SequenceFirst, "What your numbers show"),
+        Wrong(
+            "the package's, inside", lambda *args: nn.Sequential(vt.MultiHeadSelfAttention(*args)), "the package's own"
+        ),
+        # These once passed.
+        Wrong("one token left alone", OneTokenLeft, "x (2, 1, 6), num_heads=3"),
+        Wrong("eight heads at most", EightHeadsAtMost, "x (2, 3, 24), num_heads=12"),
+        Wrong(
+            "an overflow",
+            with_steps(squash=lambda self, s: s.exp() / s.exp().sum(-1, keepdim=True)),
+            "8 times as large: result holds nan",
+        ),
+    ],
+    "attention_in_chunks": [
+        Wrong("no maximum", chunks_no_maximum, "an overflow"),
+        Wrong("sums not rescaled", chunks(both=(False, False)), "old sums left under an old maximum"),
+        Wrong("a start of -10", chunks(start=-10.0), "powers that vanish where all scores are far below 0"),
+        Wrong("rescaled the other way", chunks(sign=-1)),
+        Wrong("divided by d", chunks(scale=lambda d: d)),
+        Wrong("one chunk alone", chunks(cut=lambda S, chunk: chunk)),
+        Wrong("not divided", chunks(end=lambda mixed, total: mixed), "What your numbers show"),
+        Wrong("a sum of softmaxes", chunks_each_alone(lambda parts: parts.sum(0)), "What your numbers show"),
+        Wrong("one maximum for all queries", chunks_one_maximum_for_all),
+        Wrong("all weights", chunks_of_weights, "at once, for all queries"),
+        Wrong("the kernel", chunks_by_the_kernel, "it calls scaled_dot_product_attention"),
+        Wrong("scores cut off", chunks_cut_off, "in the hundreds", never="change"),
+        # These once passed.
+        Wrong("more keys than a chunk", more_keys_than_a_chunk, "the powers of 3 keys are there at once"),
+        Wrong("all scores at once", all_scores_at_once, "the scores of all 5 keys are there at once"),
+        Wrong("scores in a table", scores_in_a_table, "the scores of all 5 keys are there at once"),
+        Wrong("query by query", query_by_query, "the powers of all 5 keys are there at once"),
+        Wrong("nothing for large chunks", nothing_where_a_chunk_is_more_than_all, "5 keys, chunk=7"),
+    ],
 }

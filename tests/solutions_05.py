@@ -1,10 +1,10 @@
 """Answers to the exercises of lesson 05: right ones, written in different ways, and wrong ones with what they hear."""
 
-import copy
 from collections import OrderedDict
 
 import numpy as np
 import torch
+from submissions import Wrong
 from torch import nn
 from torch.nn import functional as F
 
@@ -221,7 +221,7 @@ class TwoDropPaths(Block):
         return torch.add(z, self.drop_path2(self.mlp(self.norm2(z))))
 
 
-SOLUTIONS = {
+RIGHT = {
     "block_numbers": (
         lambda: NUMBERS,
         lambda: NUMBERS | {"normed": torch.tensor([-1.0, -1, 1, 1]), "kept": 5.0, "parameters": np.int64(172)},
@@ -278,11 +278,6 @@ def norm_without_keepdim(x, weight, bias, eps):
     return (x - x.mean(-1)) / torch.sqrt(x.var(-1, unbiased=False) + eps) * weight + bias
 
 
-def norm_by_difference(x, weight, bias, eps):
-    mean = x.mean(-1, keepdim=True)
-    return (x - mean) / torch.sqrt((x**2).mean(-1, keepdim=True) - mean**2 + eps) * weight + bias
-
-
 class Drop(nn.Module):
     """A DropPath in steps; a wrong one replaces some."""
 
@@ -308,26 +303,10 @@ def with_shape(shape):
     return drop(mask=lambda self, x: (torch.rand(shape(x)) >= self.p).float())
 
 
-def seeded_mask(self, x):
-    torch.manual_seed(0)
-    return Drop.mask(self, x)
-
-
-def forked_mask(self, x):
-    with torch.random.fork_rng():
-        return Drop.mask(self, x)
-
-
 def generator_mask(self, x):
     if not hasattr(self, "generator"):
         self.generator = torch.Generator().manual_seed(0)
     return (torch.rand(len(x), 1, 1, generator=self.generator) >= self.p).float()
-
-
-def kept_mask(self, x):
-    if not hasattr(self, "kept"):
-        self.kept = Drop.mask(self, x)
-    return self.kept
 
 
 def first_mask(self, x):
@@ -433,18 +412,10 @@ def stack(**steps):
     return type("Encoder", (E,), steps)
 
 
-def each(self, z, between=lambda self, z: z, order=lambda blocks: blocks):
+def each(self, z, order=lambda blocks: blocks, add=False):
     for one in order(list(self.blocks)):
-        z = between(self, one(z))
+        z = z + one(z) if add else one(z)
     return z
-
-
-def copies(self, block, rates):
-    first = block()
-    made = nn.ModuleList([copy.deepcopy(first) for _ in rates])
-    for one, rate in zip(made, rates, strict=True):
-        one.drop_path.p = rate
-    return made
 
 
 def seeded(self, block, rates):
@@ -460,221 +431,323 @@ class AnotherDefaultRate(E):
         super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
 
 
-class WithDropout(E):
-    def make(self, block, rates):
-        made = super().make(block, rates)
-        for one in made:
-            one.mlp.dropout = nn.Dropout(0.3)
-        return made
-
-
 class OneTooFew(E):
     def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
         super().__init__(dim, num_heads, mlp_dim, depth - 1, drop_path)
 
 
+class OneRateOfDropPath(Block):
+    def __init__(self, dim, num_heads, mlp_dim, dropout=0.0, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, dropout, 0.3 if drop_path else 0.0)
+
+
+class DropoutBesides(Stack):
+    """Dropout at the rate of drop path, in the blocks that have one."""
+
+    def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
+        for block in self.blocks:
+            block.mlp.dropout.p = block.drop_path.p
+
+
+class OppositeNeighbours(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.p = p
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        u = torch.rand(len(x) // 2 + 1)
+        keep = torch.stack([u, 1 - u], 1).flatten()[: len(x), None, None] >= self.p
+        return x * keep / (1 - self.p)
+
+
+class SeededEncoder(Stack):
+    def __init__(self, *sizes):
+        torch.manual_seed(42)
+        super().__init__(*sizes)
+
+
+class InOrderOfText(Stack):
+    def forward(self, z):
+        for name in sorted(self.blocks._modules):
+            z = self.blocks._modules[name](z)
+        return self.norm(z)
+
+
+class SeededBlock(Block):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        torch.manual_seed(0)
+
+
+class CappedEncoder(Stack):
+    def __init__(self, dim, num_heads, mlp_dim, depth, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, depth, min(drop_path, 0.5))
+
+
+class NothingFallsAfterAnEvaluation(Drop):
+    def forward(self, x):
+        self.p = self.p if self.training else 0.0
+        return super().forward(x)
+
+
+class TwentyMasks(Drop):
+    """Draws twenty times, and then goes round."""
+
+    def __init__(self, p):
+        super().__init__(p)
+        self.kept, self.calls = None, 0
+
+    def mask(self, x):
+        if self.kept is None:
+            self.kept = [super(TwentyMasks, self).mask(x) for _ in range(20)]
+        self.calls += 1
+        return self.kept[self.calls % 20]
+
+
+class HalfFallsAtMost(Drop):
+    def mask(self, x):
+        return (torch.rand(len(x), 1, 1) >= min(self.p, 0.5)).float()
+
+
+class AlwaysTheSameStart(Block):
+    def __init__(self, *sizes, **rates):
+        super().__init__(*sizes, **rates)
+        before = torch.get_rng_state()
+        torch.manual_seed(0)
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                nn.init.xavier_uniform_(parameter)
+        torch.set_rng_state(before)
+
+
+class OneOfBothRates(Block):
+    def __init__(self, dim, num_heads, mlp_dim, dropout=0.0, drop_path=0.0):
+        super().__init__(dim, num_heads, mlp_dim, 0.0 if drop_path else dropout, drop_path)
+
+
+class SeededStack(Stack):
+    def __init__(self, *sizes, **rates):
+        super().__init__(*sizes, **rates)
+        torch.manual_seed(42)
+
+
+class ZerosInPlace(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.p = p
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        with torch.no_grad():
+            x[torch.rand(len(x)) < self.p] = 0
+        return x / (1 - self.p)
+
+
+def generator_begun_anew(self, x):
+    generator = torch.Generator().manual_seed(0)
+    return (torch.rand(len(x), 1, 1, generator=generator) >= self.p).float()
+
+
+def torchs_eps_in_norm2(self, dim, *rest):
+    self.norm2 = nn.LayerNorm(dim)
+
+
+class NormsExchanged(B):
+    def one(self, z):
+        return self.drop_path(self.attention(self.norm2(z)))
+
+    def two(self, z):
+        return self.drop_path(self.mlp(self.norm1(z)))
+
+
 WRONG = {
-    "block_numbers": (
-        (answer(normed=[-0.5, -0.5, 0.5, 0.5], again=[-0.25, -0.25, 0.25, 0.25]), "a division by the variance"),
-        (answer(normed=[-0.866, -0.866, 0.866, 0.866], again=[-0.866, -0.866, 0.866, 0.866]), "divided by D − 1"),
-        (answer(normed=[1, 1, 3, 3], again=[3.5, 3.5, 5.5, 5.5]), "a mean that is not subtracted"),
-        (answer(normed=[-2, -2, 2, 2]), "the mean alone"),
-        (answer(normed=[0, 0, 1, 1]), "Subtract the mean of the four numbers"),
-        (answer(normed=[-1, -1, 1]), "expected a list of 4"),
-        (answer(again=[-2, -2, 2, 2]), "a norm that keeps the size"),
-        (answer(again=[-4, -4, 4, 4]), "Norm [14, 14, 22, 22] in the same way"),
-        (answer(again=[9, 9, 11, 11]), "Norm [14, 14, 22, 22] in the same way"),
-        (answer(block=[0, 0, 0, 2]), "no residual"),
-        (answer(block=[-1, -1, 1, 3]), "a residual from the normed input"),
-        (answer(block=[-0.905, -0.905, 0.302, 1.508]), "post-norm"),
-        (answer(block=[2, 2, 6, 8]), "the second branch alone"),
-        (answer(block=[3, 3, 7, 7]), "the first branch alone"),
-        (answer(block=[5, 5, 13, 15]), "the residual added twice"),
-        (answer(block=[3, 3, 7, 10]), "plus what attention says"),
-        (answer(kept=4), "no rescaling"),
-        (answer(kept=20), "a division by p"),
-        (answer(kept=3.2), "a multiplication by 1 − p"),
-        (answer(kept=4.8), "What is kept is divided"),
-        (answer(kept=0), "What is kept is divided"),
-        (answer(parameters=156), "sixteen numbers too few"),
-        (answer(parameters=164), "eight numbers too few"),
-        (answer(parameters=152), "the output's matrix forgotten"),
-        (answer(parameters=112), "attention's matrices counted once"),
-        (answer(parameters=173), "Two norms of 2 · D"),
-        (lambda: [-1, -1, 1, 1], "expected a dictionary of answers"),
-    ),
-    "layer_norm": (
-        (over(-2), "a norm over the tokens"),
-        (over(0), "a norm over the first axis"),
-        (over(1), "a norm over axis 1"),
-        (over(-2, -1), "a norm over tokens and channels together"),
-        (over(), "a norm over everything"),
-        (norm(spread=lambda x, eps: (x.var(-1, keepdim=True) + eps).sqrt()), "a variance divided by D − 1"),
-        (norm(spread=lambda x, eps: x.std(-1, keepdim=True, unbiased=False) + eps), "an eps outside of the root"),
-        (norm(spread=lambda x, eps: x.std(-1, keepdim=True) + eps), "an eps outside of the root, and D − 1"),
-        (norm(spread=lambda x, eps: x.std(-1, keepdim=True, unbiased=False)), "no eps"),
-        (norm(spread=lambda x, eps: x.std(-1, keepdim=True)), ""),
-        (lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b), "another eps than the one asked for"),
-        (lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, 1e-6), "an eps of 1e-6, whatever is asked for"),
-        (norm(spread=lambda x, eps: x.var(-1, keepdim=True, unbiased=False) + eps), "a division by the variance"),
-        (norm(spread=lambda x, eps: (x.var(-1, keepdim=True, unbiased=False) + eps**2).sqrt()), "the square of eps"),
-        (norm(mean=lambda x: 0), "a mean that is not subtracted"),
-        (norm(mean=lambda x: 0, spread=lambda x, eps: (x.pow(2).mean(-1, True) + eps).sqrt()), "an RMS norm"),
-        (norm(mean=lambda x: x.median(-1, keepdim=True).values), "What your numbers show"),
-        (norm(spread=lambda x, eps: 1), "the mean subtracted alone"),
-        (norm(spread=lambda x, eps: x.norm(dim=-1, keepdim=True)), ""),
-        (norm(spread=lambda x, eps: x.amax(-1, True) - x.amin(-1, True)), ""),
-        (norm(end=lambda y, w, b: y), "factor and offset forgotten"),
-        (norm(end=lambda y, w, b: y * w), "the offset forgotten"),
-        (norm(end=lambda y, w, b: y + b), "the factor forgotten"),
-        (norm(end=lambda y, w, b: (y + b) * w), "the factor applied to the offset, too"),
-        (norm(end=lambda y, w, b: y * b + w), "factor and offset exchanged"),
-        (norm(end=lambda y, w, b: y * (1 + w) + b), "a factor of 1 + weight"),
-        (norm(end=lambda y, w, b: y * w - b), ""),
-        (norm(end=lambda y, w, b: y / w + b), ""),
-        (lambda x, w, b, eps: F.layer_norm(x * w + b, x.shape[-1:], None, None, eps), "applied before the norm"),
-        (lambda x, w, b, eps: F.layer_norm(x, x.shape[-2:], None, None, eps) * w + b, "tokens and channels together"),
-        (norm_in_place, "argument 1 was changed in place"),
-        (norm_without_keepdim, "raised RuntimeError"),
-        (norm_by_difference, "minus the square of the mean"),
-        (lambda x, w, b, eps: None, "is the return missing?"),
-    ),
-    "drop_path": (
-        (
+    "block_numbers": [
+        Wrong(
+            "divided by the variance",
+            answer(normed=[-0.5, -0.5, 0.5, 0.5], again=[-0.25, -0.25, 0.25, 0.25]),
+            "a division by the variance",
+        ),
+        Wrong("the mean alone", answer(normed=[-2, -2, 2, 2]), "Subtract the mean of the four numbers"),
+        Wrong("three numbers", answer(normed=[-1, -1, 1]), "expected a list of 4"),
+        Wrong("the mean kept", answer(again=[9, 9, 11, 11]), "Norm [14, 14, 22, 22] in the same way"),
+        Wrong("post-norm", answer(block=[-0.905, -0.905, 0.302, 1.508]), "plus what attention returns"),
+        Wrong("z added twice", answer(block=[5, 5, 13, 15]), "plus what attention returns"),
+        Wrong("times 1.2", answer(kept=4.8), "What is kept is divided"),
+        Wrong("sixteen too few", answer(parameters=156), "Which of them is missing", never="the norms' parameters"),
+        Wrong("eight too few", answer(parameters=164), "Which of them is missing", never="one norm for both"),
+        Wrong("no output matrix", answer(parameters=152), "Two norms of 2 · D"),
+        Wrong("a list", lambda: [-1, -1, 1, 1], "expected a dictionary of answers"),
+    ],
+    "layer_norm": [
+        Wrong("over the first axis", over(0), "What your numbers show"),
+        Wrong(
+            "std and eps",
+            norm(spread=lambda x, eps: x.std(-1, keepdim=True) + eps),
+            "an eps outside of the root, and D − 1",
+        ),
+        Wrong("no eps", norm(spread=lambda x, eps: x.std(-1, keepdim=True, unbiased=False)), "What your numbers show"),
+        Wrong("no keepdim", norm_without_keepdim, "a mean without keepdim"),
+        Wrong("no mean", norm(mean=lambda x: 0)),
+        Wrong("the median", norm(mean=lambda x: x.median(-1, keepdim=True).values), "What your numbers show"),
+        Wrong("the mean alone", norm(spread=lambda x, eps: 1), "What your numbers show"),
+        Wrong("no bias", norm(end=lambda y, w, b: y * w), "What is missing is bias"),
+        Wrong("bias and weight exchanged", norm(end=lambda y, w, b: y * b + w)),
+        Wrong("bias before weight", norm(end=lambda y, w, b: (y + b) * w), "What your numbers show"),
+        Wrong("in place", norm_in_place, "argument 1 was changed in place"),
+        # These once passed.
+        Wrong(
+            "no eps below 1e-6", lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, max(eps, 1e-6)), "eps=1e-09"
+        ),
+        Wrong("no eps above 1e-3", lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], w, b, min(eps, 1e-3)), "eps=0.2"),
+        Wrong(
+            "cut off at 5",
+            lambda x, w, b, eps: F.layer_norm(x, x.shape[-1:], eps=eps).clamp(-5, 5) * w + b,
+            "x (2, 90)",
+        ),
+    ],
+    "drop_path": [
+        Wrong(
+            "a part of the tokens",
             drop(forward=lambda self, x: torch.cat([x[:, :1], Drop.forward(self, x)[:, 1:]], 1)),
             "what falls is a part of the tokens",
         ),
-        (drop(scale=lambda self: 1), "drop path without rescaling"),
-        (drop(scale=lambda self: 1 / self.p if self.p else 1), "a division by p"),
-        (drop(scale=lambda self: 1 - self.p), "a multiplication by 1 − p"),
-        (drop(scale=lambda self: 2), "what images are multiplied by"),
-        (with_shape(lambda x: (1, 1, 1)), "drop path for the whole batch"),
-        (with_shape(lambda x: (len(x), x.shape[1], 1)), "drop path for single tokens"),
-        (with_shape(lambda x: (len(x), 1, x.shape[2])), "single channels dropped"),
-        (with_shape(lambda x: x.shape), "plain dropout"),
-        (drop(forward=lambda self, x: F.dropout(x, self.p, self.training)), "plain dropout"),
-        (drop(forward=lambda self, x: x * self.mask(x) * self.scale()), "drop path in evaluation"),
-        (drop(forward=lambda self, x: x if self.training else x * self.mask(x) * self.scale()), "exchanged"),
-        (drop(forward=lambda self, x: x * self.mask(x) if self.training else x * (1 - self.p)), "left to evaluation"),
-        (drop(forward=lambda self, x: x), "nothing dropped"),
-        (drop(forward=lambda self, x: x * self.scale()), "what falls is nothing"),
-        (drop(mask=lambda self, x: (torch.rand(len(x), 1, 1) < self.p).float()), ""),
-        (drop(mask=seeded_mask), "a seed"),
-        (drop(mask=forked_mask), ""),
-        (drop(mask=generator_mask), "each draw"),
-        (drop(mask=kept_mask), "the same mask in each call"),
-        (drop(mask=first_mask), "the same images each time"),
-        (drop(mask=exact_mask), "a fixed number of images"),
-        (drop(mask=pairs_mask), "some images always fall together"),
-        (drop(mask=lambda self, x: (torch.rand(len(x), 1, 1) >= 0.5).float()), ""),
-        (drop(mask=lambda self, x: (torch.rand(len(x), 1, 1) >= self.p / 2).float()), ", expected p"),
-        (drop(mask=lambda self, x: (torch.rand(len(x)) >= self.p).float()), "raised RuntimeError"),
-        (drop(mask=lambda self, x: (torch.randn(len(x), 1, 1) >= self.p).float()), "what share of the images falls"),
-        (drop(mask=lambda self, x: torch.rand(len(x), 1, 1)), ""),
-        (drop(forward=lambda self, x: Drop.forward(self, x.detach())), "the path of the gradient is cut"),
-        (drop(forward=lambda self, x: Drop.forward(self, x)[0]), "the result has shape"),
-        (drop(forward=lambda self, x: None), "the result is None"),
-        (InPlace, ""),
-        (drop(forward=lambda self, x: x if len(x) == 1 else Drop.forward(self, x)), "what falls is nothing"),
-        (drop(mask=never_all), "what falls is nothing"),
-        (lambda p: vt.DropPath(p), "the package's own DropPath"),
-        (lambda p: nn.Dropout(p), "plain dropout"),
-    ),
-    "encoder_block": (
-        (block(two=lambda self, z: -B.two(self, z)), "Of what MLP adds, alone: Every number is right but for its sign"),
-        (block(one=lambda self, z: self.attention(self.attention(self.norm1(z)))), "What attention adds is wrong"),
-        (block(forward=lambda self, z: self.norm2((y := self.norm1(z + self.attention(z))) + self.mlp(y))), ""),
-        (
-            block(one=lambda self, z: self.norm1(self.attention(z)), two=lambda self, z: self.norm2(self.mlp(z))),
-            "two mistakes at once: a norm behind the branch; and no drop path",
+        Wrong("times 2", drop(scale=lambda self: 2), "what images are multiplied by"),
+        Wrong("single channels", with_shape(lambda x: (len(x), 1, x.shape[2])), "what falls is single channels"),
+        Wrong(
+            "training and evaluation exchanged",
+            drop(forward=lambda self, x: x if self.training else x * self.mask(x) * self.scale()),
+            "what falls is",
         ),
-        (block(forward=lambda self, z: z + self.two(self.one(z))), "one residual around both branches"),
-        (block(forward=lambda self, z: self.two(self.one(z))), "no residuals"),
-        (block(forward=lambda self, z: (y := self.one(z)) + self.two(y)), "a missing first residual"),
-        (block(forward=lambda self, z: self.two(z + self.one(z))), "a missing second residual"),
-        (block(forward=lambda self, z: z + self.two(z + self.one(z))), "a second addition to the old tokens"),
-        (block(forward=lambda self, z: z + self.one(z) + self.two(z)), "both branches side by side"),
-        (block(forward=lambda self, z: (y := z + self.two(z)) + self.one(y)), "the MLP before attention"),
-        (block(forward=lambda self, z: z + (y := z + self.one(z)) + self.two(y)), "z added once too often"),
-        (block(forward=lambda self, z: (y := self.norm1(z) + self.one(z)) + self.two(y)), "a first residual from"),
-        (block(two=lambda self, z: self.drop_path(self.mlp(self.norm1(z)))), "one norm for both branches"),
-        (block(one=lambda self, z: self.drop_path(self.attention(self.norm2(z)))), "norm2 in both lines"),
-        (
-            block(
-                one=lambda self, z: self.drop_path(self.attention(self.norm2(z))),
-                two=lambda self, z: self.drop_path(self.mlp(self.norm1(z))),
-            ),
-            "norms exchanged",
+        Wrong("nothing falls", drop(forward=lambda self, x: x), "what falls is nothing"),
+        Wrong("a generator begun anew", drop(mask=generator_begun_anew), "each draw is", never="what share"),
+        Wrong("a generator of its own", drop(mask=generator_mask), "each draw"),
+        Wrong("the first images", drop(mask=first_mask), "the same mask in each call"),
+        Wrong("as many each time", drop(mask=exact_mask), "the same number of them each time"),
+        Wrong("pairs", drop(mask=pairs_mask), "some images always fall together"),
+        Wrong("half of p", drop(mask=lambda self, x: (torch.rand(len(x), 1, 1) >= self.p / 2).float()), ", expected p"),
+        Wrong(
+            "detached", drop(forward=lambda self, x: Drop.forward(self, x.detach())), "the path of the gradient is cut"
         ),
-        (block(two=lambda self, z: self.drop_path(self.mlp(z))), "no norm before the MLP"),
-        (block(one=lambda self, z: self.drop_path(self.attention(z))), "no norm before attention"),
-        (block(two=lambda self, z: self.drop_path(self.attention(self.norm2(z)))), "attention in both lines"),
-        (block(forward=lambda self, z: self.norm2(B.forward(self, z))), "one more norm at the end"),
-        (with_eps(1e-5), "torch's eps"),
-        (with_eps(1e-12), "an eps of 1e-12"),
-        (with_eps(1e-3), "What your numbers show"),
-        (parts(none, none), "no dropout"),
-        (parts(same, none), "dropout in attention alone"),
-        (parts(none, same), "dropout in the MLP alone"),
-        (parts(lambda rate: {"attention_dropout": rate}, same), "dropout on the attention weights"),
-        (parts(lambda rate: {"attention_dropout": rate}, none), ""),
-        (parts(lambda rate: {"dropout": 0.1 * (rate > 0)}, same), ""),
-        (block(one=lambda self, z: F.dropout(B.one(self, z), 0.5)), ""),
-        (block(one=lambda self, z: self.attention(self.norm1(z))), "drop path on the MLP alone"),
-        (block(two=lambda self, z: self.mlp(self.norm2(z))), "drop path on attention alone"),
-        (
-            block(one=lambda self, z: self.attention(self.norm1(z)), two=lambda self, z: self.mlp(self.norm2(z))),
-            "no drop path",
+        Wrong("in place", InPlace, "argument 1 was changed in place", never="gradient"),
+        Wrong("zeros in place", ZerosInPlace, "argument 1 was changed in place", never="the one before"),
+        Wrong("never all", drop(mask=never_all), "what falls is nothing"),
+        Wrong("the package's own", lambda p: vt.DropPath(p), "the package's own DropPath"),
+        # These once passed.
+        Wrong("nothing after an evaluation", NothingFallsAfterAnEvaluation, "after a call in eval mode"),
+        Wrong("twenty masks", TwentyMasks, "sometimes one that came before"),
+        Wrong("half at most", HalfFallsAtMost, "p=0.75"),
+        Wrong("opposite neighbours", OppositeNeighbours, "an image's draw hangs on another's"),
+    ],
+    "encoder_block": [
+        Wrong(
+            "the MLP subtracted",
+            block(two=lambda self, z: -B.two(self, z)),
+            "Of what MLP adds, alone: Every number is right but for its sign",
         ),
-        (block(forward=lambda self, z: self.drop_path(B.forward(self, z))), "how the two branches fall in training"),
-        (block(forward=lambda self, z: B.forward(self, z).detach()), "gradient of"),
-        (block(forward=lambda self, z: None), "is the return missing?"),
-        (built(lambda self, dim, *rest: setattr(self, "norm3", nn.LayerNorm(dim))), "doesn't name: norm3.weight"),
-        (
-            lambda dim, heads, M, dropout=0.0, drop_path=0.0: vt.EncoderBlock(
-                dim, heads, M, dropout=dropout, drop_path=drop_path
-            ),
+        Wrong(
+            "attention twice",
+            block(one=lambda self, z: self.attention(self.attention(self.norm1(z)))),
+            "What attention adds is wrong",
+        ),
+        Wrong(
+            "one residual around both",
+            block(forward=lambda self, z: z + self.two(self.one(z))),
+            "What your numbers show",
+        ),
+        Wrong("no second residual", block(forward=lambda self, z: self.two(z + self.one(z))), "What your numbers show"),
+        Wrong(
+            "norm2 for both",
+            block(one=lambda self, z: self.drop_path(self.attention(self.norm2(z)))),
+            "What your numbers show",
+        ),
+        Wrong("norms exchanged", NormsExchanged, "What your numbers show"),
+        Wrong("an eps of 1e-3", with_eps(1e-3), "What your numbers show"),
+        Wrong("dropout in attention alone", parts(same, none), "What your numbers show"),
+        Wrong("attention_dropout", parts(lambda rate: {"attention_dropout": rate}, same), "What your numbers show"),
+        Wrong(
+            "drop path on attention alone",
+            block(two=lambda self, z: self.mlp(self.norm2(z))),
+            "how the two branches fall",
+        ),
+        Wrong("detached", block(forward=lambda self, z: B.forward(self, z).detach()), "gradient of"),
+        Wrong(
+            "a third norm",
+            built(lambda self, dim, *rest: setattr(self, "norm3", nn.LayerNorm(dim))),
+            "doesn't name: norm3.weight",
+        ),
+        Wrong("another default", AnotherDefault),
+        Wrong(
+            "the package's own",
+            lambda *sizes, **rates: vt.EncoderBlock(*sizes, **rates),
             "the package's own EncoderBlock",
         ),
-        (AnotherDefault, "another default than 0"),
-    ),
-    "encoder": (
-        (stack(rate=lambda self, i, depth, p: p * (i % 2)), "Your rates are 0, 0.2, 0, 0.2."),
-        (stack(forward=lambda self, z: E.forward(self, z) + self.norm(z)), "Even where the blocks add nothing"),
-        (stack(forward=lambda self, z: self.norm((each(self, z) + z) / 2)), "look at the way of the tokens"),
-        (stack(make=lambda self, block, rates: nn.ModuleList([block(rates[-1])] * len(rates))), "again and again"),
-        (stack(make=lambda self, block, rates: [block(rate) for rate in rates]), "blocks in a plain list"),
-        (stack(make=copies), "copies of one block"),
-        (stack(make=seeded), "a seed is set"),
-        (stack(forward=each), "no norm at the end"),
-        (stack(forward=lambda self, z: each(self, z, lambda self, z: self.norm(z))), "a norm after every block"),
-        (stack(forward=lambda self, z: self.norm(each(self, z, order=reversed))), "blocks in backward order"),
-        (stack(forward=lambda self, z: each(self, self.norm(z))), "a norm before the first block"),
-        (stack(forward=lambda self, z: self.norm(z + each(self, z))), "a residual around the blocks"),
-        (stack(forward=lambda self, z: self.norm(each(self, z, order=lambda b: b[:-1]))), "a block left out"),
-        (stack(forward=lambda self, z: self.norm(each(self, z, order=lambda b: b[1:]))), "What your numbers show"),
-        (stack(forward=lambda self, z: self.norm(each(self, z, order=lambda b: b[-1:]))), "on the same tokens"),
-        (stack(forward=lambda self, z: self.norm(each(self, z))[:, 0]), "has shape"),
-        (stack(rate=lambda self, i, depth, p: p), "the same rate in every block"),
-        (stack(rate=lambda self, i, depth, p: p * (depth - 1 - i) / max(depth - 1, 1)), "rates that fall"),
-        (stack(rate=lambda self, i, depth, p: p * (i + 1) / depth), "rates that do not begin at 0"),
-        (stack(rate=lambda self, i, depth, p: p * i / depth), "rates that stop short"),
-        (stack(rate=lambda self, i, depth, p: 0.0), "no stochastic depth"),
-        (stack(rate=lambda self, i, depth, p: p * (i / max(depth - 1, 1)) ** 2), "rates that grow with the square"),
-        (stack(rate=lambda self, i, depth, p: p * i / (depth - 1)), "raised ZeroDivisionError"),
-        (stack(rate=lambda self, i, depth, p: p / 2), "drop path["),
-        (stack(last=lambda self, dim: nn.LayerNorm(dim)), "torch's eps in the last norm"),
-        (stack(last=lambda self, dim: nn.LayerNorm(dim, eps=1e-12)), "an eps of 1e-12 in the last norm"),
-        (stack(last=lambda self, dim: nn.Identity()), ""),
-        (OneTooFew, "the number of blocks"),
-        (AnotherDefaultRate, "another default than 0"),
-        (WithDropout, "in training mode"),
-        (stack(rate=lambda self, i, depth, p: p * i / max(depth - 1, 2)), "Your rates are 0, 0.05."),
-        (
-            stack(rate=lambda self, i, depth, p: p, forward=lambda self, z: each(self, z)),
-            "two mistakes at once",
+        # These once passed.
+        Wrong("torch's eps in one norm", built(torchs_eps_in_norm2), "nearly constant"),
+        Wrong(
+            "another dropout in the MLP",
+            parts(same, lambda rate: {"dropout": 0.95 * rate}),
+            "what a number of equal images becomes",
         ),
-        (stack(forward=lambda self, z: self.norm(each(self, z)).detach()), "gradient of"),
-        (lambda *args: nn.Linear(4, 4), "the number of blocks"),
-    ),
+        Wrong("one rate of drop path", OneRateOfDropPath, "300 equal images, drop_path=0.6"),
+        Wrong("one of both rates", OneOfBothRates, "no single numbers"),
+        Wrong("the same start", AlwaysTheSameStart, "the same numbers (is a seed set?)"),
+        Wrong("a seed", SeededBlock, "the same numbers (is a seed set?)"),
+    ],
+    "encoder": [
+        Wrong(
+            "a block's result added",
+            stack(forward=lambda self, z: self.norm(each(self, z, add=True))),
+            "a second residual around each block",
+        ),
+        Wrong(
+            "blocks backwards",
+            stack(forward=lambda self, z: self.norm(each(self, z, order=reversed))),
+            "blocks in backward order",
+        ),
+        Wrong(
+            "rates back and forth", stack(rate=lambda self, i, depth, p: p * (i % 2)), "Your rates are 0, 0.2, 0, 0.2."
+        ),
+        Wrong(
+            "falling rates",
+            stack(rate=lambda self, i, depth, p: p * (depth - 1 - i) / max(depth - 1, 1)),
+            "Your rates are",
+        ),
+        Wrong(
+            "no rates",
+            stack(rate=lambda self, i, depth, p: 0.0),
+            "drop path[1] is 0, expected 0.0667",
+            never="list of 5",
+        ),
+        Wrong(
+            "the norm added",
+            stack(forward=lambda self, z: E.forward(self, z) + self.norm(z)),
+            "Even where the blocks add nothing",
+        ),
+        Wrong(
+            "a mean with the tokens",
+            stack(forward=lambda self, z: self.norm((each(self, z) + z) / 2)),
+            "look at the way of the tokens",
+        ),
+        Wrong("a seed for each", stack(make=seeded), "a seed is set"),
+        Wrong(
+            "the first block left out",
+            stack(forward=lambda self, z: self.norm(each(self, z, order=lambda b: b[1:]))),
+            "What your numbers show",
+        ),
+        Wrong("no norm", stack(last=lambda self, dim: nn.Identity())),
+        Wrong("a division by 0", stack(rate=lambda self, i, depth, p: p * i / (depth - 1)), "raised ZeroDivisionError"),
+        Wrong("another default", AnotherDefaultRate, "the default is 0"),
+        Wrong("a block too few", OneTooFew, "the number of blocks"),
+        Wrong("detached", stack(forward=lambda self, z: self.norm(each(self, z)).detach()), "gradient of"),
+        # These once passed.
+        Wrong("dropout besides", DropoutBesides, "in training mode, compared with evaluation mode, is another one"),
+        Wrong("a seed", SeededEncoder, "the same (a seed is set)"),
+        Wrong("a seed afterwards", SeededStack, "torch's seed is set by your code"),
+        Wrong("in the order of text", InOrderOfText, "depth=13"),
+        Wrong("half at most", CappedEncoder, "drop_path=0.6"),
+    ],
 }

@@ -13,12 +13,11 @@ from torch.nn.functional import interpolate
 
 from vit_tutorial import embeddings as lesson
 from vit_tutorial.checks.chance import spread, staleness
-from vit_tutorial.checks.compare import shape
+from vit_tutorial.checks.compare import as_tensor, shape
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
-    Mistake,
     Result,
     Slip,
     answers,
@@ -27,6 +26,7 @@ from vit_tutorial.checks.harness import (
     layer,
     normal,
     random_weights,
+    section,
     students_line,
 )
 
@@ -45,6 +45,7 @@ _BEFORE = "Positions added before the class token is in front."
 _ADDED = "4 · Positions are added"
 _SINES = "Positions that nobody learns: sines and cosines"
 _GRID = "The class token in the grid, or no grid at all."
+_SIZE = "2 · The real size"
 _EXCHANGED = "Height and width exchanged."
 _LARGER = "7 · The same positions on a larger image"
 _RECIPES = "Five recipes, five results"
@@ -72,165 +73,86 @@ EMBEDDING_NUMBERS = Exercise(
     secret=True,
     advice={
         "z0": "Write down the class token, then the patches, a row each; then add its own position to each.",
-        "tokens": "Count rows and columns of patches, multiply, and think of what stands in front of the patches.",
+        "tokens": "Count rows and columns of patches, multiply, and think of what comes before the patches.",
         "table": "One row for each token, and each row as wide as a token.",
-        "token": "Which number has the patch among the patches, row by row from 0? And what stands in front of them?",
+        "token": "Which number does the patch have among the patches, row by row from 0? And what comes before them?",
         "class gradient": "Raise one number of the class token by a little. By how much does the loss grow through "
         "image 0, and by how much through image 1?",
         "stretched": "The first number stays, the last number stays, and the others lie between them in equal steps.",
     },
     mistakes=(
-        Mistake(
-            "a class token at the end",
-            "The class token is token 0: first it, then the patches. Row 0 of the table is its row.",
+        *section(
             _IN_FRONT,
-            {"z0": [[11, 12], [23, 20], [31, 31]]},
+            (
+                "a class token at the end",
+                "The class token is token 0: first it, then the patches. Row 0 of the table is its row.",
+                {"z0": [[11, 12], [23, 20], [31, 31]]},
+            ),
+            (
+                "patches counted from 0 among the tokens",
+                "Patch 0 is token 1, because the class token is token 0.",
+                {"token": 23},
+            ),
         ),
-        Mistake(
-            "positions added before the class token is in front",
-            "You gave rows 0 and 1 of the table to the patches. Put the class token in front first; then row 0 is its "
-            "row, and the patches take rows 1 and 2.",
+        *section(
             _BEFORE,
-            {"z0": [[1, 1], [11, 12], [23, 20]]},
+            (
+                "positions added before the class token is in front",
+                "You gave rows 0 and 1 of the table to the patches. Put the class token in front first; then row 0 "
+                "is its row, and the patches take rows 1 and 2.",
+                {"z0": [[1, 1], [11, 12], [23, 20]]},
+            ),
         ),
-        Mistake(
-            "positions concatenated",
-            "You put each position beside its token, so that the width doubled. Positions are added.",
+        *section(
             _ADDED,
-            {"z0": [[1, 1, 10, 10], [1, 2, 20, 20], [3, 0, 30, 30]]},
+            (
+                "positions concatenated",
+                "You put each position beside its token, so that the width doubled. Positions are added.",
+                {"z0": [[1, 1, 10, 10], [1, 2, 20, 20], [3, 0, 30, 30]]},
+            ),
+            (
+                "a table without the class token's row",
+                "The table has one row for each token, and the class token is a token: 141 rows.",
+                {"table": 140 * 768},
+            ),
         ),
-        Mistake(
-            "positions forgotten",
-            "Equation 1 ends in + E_pos: to each token its row of the table is added.",
-            _ADDED,
-            {"z0": [[1, 1], [1, 2], [3, 0]]},
+        *section(
+            _SIZE,
+            (
+                "a square image",
+                "This photograph is 224 high and 160 wide: count its rows and its columns of patches separately.",
+                {"tokens": 197},
+            ),
+            (
+                "the class token forgotten",
+                "14 rows of 10 make 140 patches. The class token is one token more.",
+                {"tokens": 140},
+            ),
         ),
-        Mistake(
-            "the class token left out",
-            "Equation 1 begins with the class token: three rows in all.",
-            _IN_FRONT,
-            {"z0": [[11, 12], [23, 20]]},
-        ),
-        Mistake(
-            "the class token left out, and its row of the table with it",
-            "Equation 1 begins with the class token: three rows in all.",
-            _IN_FRONT,
-            {"z0": [[21, 22], [33, 30]]},
-        ),
-        Mistake(
-            "a class token without its position",
-            "Row 0 of the table is the class token's: it is added to it.",
-            _ADDED,
-            {"z0": [[1, 1], [21, 22], [33, 30]]},
-        ),
-        Mistake(
-            "a square picture",
-            "This photograph is 224 high and 160 wide: count its rows and its columns of patches apart.",
-            "2 · The real size",
-            {"tokens": 197},
-        ),
-        Mistake(
-            "rows and columns added",
-            "In each of the rows stands one patch for each column: multiply them.",
-            "2 · The real size",
-            {"tokens": 25},
-        ),
-        Mistake(
-            "rows of the table counted",
-            "A row of the table is as wide as a token, D numbers.",
-            _ADDED,
-            {"table": 141},
-        ),
-        Mistake(
-            "a table for a square picture",
-            "The table has a row for each token of this photograph, which is 224 high and 160 wide.",
-            _ADDED,
-            {"table": 197 * 768},
-        ),
-        Mistake(
-            "rows counted as 14 patches long",
-            "14 is the number of rows. A row of this grid has 160 / 16 = 10 patches.",
+        *section(
             _EXCHANGED,
-            {"token": 32},
+            (
+                "rows and columns of patches exchanged",
+                "Patches count across first. A row of this grid has 10 patches, so row 2 begins with patch 20.",
+                {"token": 45},
+            ),
         ),
-        Mistake(
-            "the class token forgotten",
-            "14 rows of 10 make 140 patches. The class token is one token more.",
-            "2 · The real size",
-            {"tokens": 140},
-        ),
-        Mistake(
-            "a table without the class token's row",
-            "The table has one row for each token, and the class token is a token: 141 rows.",
-            _ADDED,
-            {"table": 140 * 768},
-        ),
-        Mistake(
-            "patches counted from 0 among the tokens",
-            "Patch 0 is token 1, because the class token is token 0.",
-            _IN_FRONT,
-            {"token": 23},
-        ),
-        Mistake(
-            "rows and columns of patches exchanged",
-            "Patches count across first. A row of this grid has 10 patches, so row 2 begins with patch 20.",
-            _EXCHANGED,
-            {"token": 45},
-        ),
-        Mistake(
-            "a class token for each image",
-            "Both images use the same class token, so it collects the gradients of both: they are summed.",
+        *section(
             _SHARED,
-            {"class gradient": [2, 3]},
+            (
+                "a class token for each image",
+                "Both images use the same class token, so it collects the gradients of both: they are summed.",
+                {"class gradient": [2, 3]},
+            ),
         ),
-        Mistake(
-            "a mean over the batch",
-            "The gradient of a parameter that is used twice is the sum of both gradients, not their mean.",
-            _SHARED,
-            {"class gradient": 2.5},
-        ),
-        Mistake(
-            "a product of the two gradients",
-            "The gradients of the two images are summed.",
-            _SHARED,
-            {"class gradient": 6},
-        ),
-        Mistake(
-            "the gradient of one image alone",
-            "The class token works in both images, so both send it a gradient. They are summed.",
-            _SHARED,
-            {"class gradient": 3},
-        ),
-        Mistake(
-            "the gradient of the first image alone",
-            "The class token works in both images, so both send it a gradient. They are summed.",
-            _SHARED,
-            {"class gradient": 2},
-        ),
-        Mistake(
-            "outer edges kept in place of corners",
-            "That is the other choice, align_corners=False. With the corners kept, the first number stays 0, the last "
-            "stays 6, and three equal steps lie between.",
+        *section(
             _LARGER,
-            {"stretched": [0, 1.5, 4.5, 6]},
-        ),
-        Mistake(
-            "numbers repeated",
-            "You repeated the nearest number. Interpolation puts numbers in between.",
-            _LARGER,
-            {"stretched": [0, 0, 6, 6]},
-        ),
-        Mistake(
-            "four steps in place of three",
-            "Your steps are too short, so that the last corner is missed. Between 4 numbers lie 3 steps.",
-            _LARGER,
-            {"stretched": [0, 1.5, 3, 4.5]},
-        ),
-        Mistake(
-            "zeros put in between",
-            "You filled up with zeros. Interpolation puts numbers between the old ones.",
-            _LARGER,
-            {"stretched": [0, 6, 0, 0]},
+            (
+                "outer edges kept in place of corners",
+                "That is the other choice, align_corners=False. With the corners kept, the first number stays 0, "
+                "the last stays 6, and three equal steps lie between.",
+                {"stretched": [0, 1.5, 4.5, 6]},
+            ),
         ),
     ),
 )
@@ -277,16 +199,8 @@ def _not_expanded(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
     return torch.cat([cls_token, x], dim=1) + position
 
 
-def _one_a_patch(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return torch.cat([cls_token.expand(x.shape[1], -1, -1), x], dim=1) + position
-
-
 def _class_at_the_end(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
     return torch.cat([x, cls_token.expand(len(x), -1, -1)], dim=1) + position
-
-
-def _end_and_its_row(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return torch.cat([x + position[:, 1:], (cls_token + position[:, :1]).expand(len(x), -1, -1)], dim=1)
 
 
 def _early_first_rows(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
@@ -302,45 +216,12 @@ def _beside(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
     return torch.cat([z, position.expand(len(x), -1, -1)], dim=2)
 
 
-def _as_more_tokens(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return torch.cat([cls_token.expand(len(x), -1, -1), x, position.expand(len(x), -1, -1)], dim=1)
-
-
-def _class_for_the_first(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    others = torch.zeros(len(x) - 1, 1, x.shape[2])
-    return torch.cat([torch.cat([cls_token, others]), x], dim=1) + position
-
-
-def _class_added(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return x + cls_token + position[:, 1:]
+def _patches_twice(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
+    return _embed(x + position[:, 1:], cls_token, position)
 
 
 def _class_over_a_patch(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
     return torch.cat([cls_token.expand(len(x), -1, -1), x[:, 1:]], dim=1) + position[:, : x.shape[1]]
-
-
-def _class_ignored(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return _embed(x, torch.zeros_like(cls_token), position)
-
-
-def _position_twice(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return _embed(x, cls_token, 2 * position)
-
-
-def _position_multiplied(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return _no_position(x, cls_token, position) * position
-
-
-def _first_row_for_all(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return _embed(x, cls_token, position[:, :1])
-
-
-def _rows_backwards(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return _embed(x, cls_token, position.flip(1))
-
-
-def _no_position(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return torch.cat([cls_token.expand(len(x), -1, -1), x], dim=1)
 
 
 EMBED_TOKENS = Exercise(
@@ -351,101 +232,65 @@ EMBED_TOKENS = Exercise(
     cases=_embed_cases,
     observe=_joined(call),
     mistakes=(
-        Mistake(
-            "a class token that is not expanded",
-            "There is one class token and a batch of images, and torch.cat doesn't broadcast. "
-            "cls_token.expand(B, -1, -1) shows it once for each image.",
+        *section(
             _SHARED,
-            _not_expanded,
+            (
+                "a class token that is not expanded",
+                "There is one class token and a batch of images, and torch.cat doesn't broadcast. "
+                "cls_token.expand(B, -1, -1) shows it once for each image.",
+                _not_expanded,
+            ),
         ),
-        Mistake(
-            "a class token for each patch",
-            "You expand it to N along the batch. It is needed once for each image: cls_token.expand(B, -1, -1).",
-            _SHARED,
-            _one_a_patch,
-        ),
-        Mistake(
-            "a class token at the end",
-            "The class token comes first: the head reads z[:, 0], and row 0 of the positions is its row. Exchange the "
-            "two parts in torch.cat.",
+        *section(
             _IN_FRONT,
-            _class_at_the_end,
+            (
+                "a class token at the end",
+                "The class token comes first: the head reads z[:, 0], and row 0 of the positions is its row. "
+                "Exchange the two parts in torch.cat.",
+                _class_at_the_end,
+            ),
         ),
-        Mistake(
-            "a class token at the end, with its own position",
-            "Each token has the right position, but the class token stands last. The head reads z[:, 0].",
-            _IN_FRONT,
-            _end_and_its_row,
-        ),
-        Mistake(
-            "positions added before the class token is in front",
-            "Your patches get rows 0 to N-1 of the table, one row too early, and the class token gets none. "
-            "Concatenate first, then add the whole table.",
+        *section(
             _BEFORE,
-            _early_first_rows,
+            (
+                "positions added before the class token is in front",
+                "Your patches get rows 0 to N-1 of the table, one row too early, and the class token gets none. "
+                "Concatenate first, then add the whole table.",
+                _early_first_rows,
+            ),
+            (
+                "a class token without its position",
+                "Your patches have the right rows, but row 0 of the table is never used. Concatenate first, then "
+                "add the whole table.",
+                _early_last_rows,
+            ),
         ),
-        Mistake(
-            "a class token without its position",
-            "Your patches have the right rows, but row 0 of the table is never used. Concatenate first, then add the "
-            "whole table.",
-            _BEFORE,
-            _early_last_rows,
-        ),
-        Mistake(
-            "positions concatenated along the width",
-            "You return (B, N + 1, 2D). Positions are added to the tokens, so that the width stays D.",
+        *section(
             _ADDED,
-            _beside,
+            (
+                "positions concatenated along the width",
+                "You return (B, N + 1, 2D). Positions are added to the tokens, so that the width stays D.",
+                _beside,
+            ),
+            (
+                "positions added twice to the patches",
+                "You add them to the patches, and once more to the whole sequence. Concatenate first, then add the "
+                "table once.",
+                _patches_twice,
+            ),
         ),
-        Mistake(
-            "positions concatenated as further tokens",
-            "You return (B, 2N + 2, D): the positions stand in the sequence as if they were patches. Add them.",
-            _ADDED,
-            _as_more_tokens,
-        ),
-        Mistake(
-            "a class token for the first image alone",
-            "Every image of the batch gets the same class token: cls_token.expand(B, -1, -1).",
-            _SHARED,
-            _class_for_the_first,
-        ),
-        Mistake(
-            "a class token added to the patches",
-            "The semicolons of Equation 1 mean a concatenation: the class token is one more token, N + 1 in all.",
+        *section(
             _HAND,
-            _class_added,
-        ),
-        Mistake(
-            "a class token written over patch 0",
-            "Patch 0 is lost. The class token is one more token: torch.cat makes room for it.",
-            _HAND,
-            _class_over_a_patch,
-        ),
-        Mistake(
-            "positions forgotten",
-            "The sequence is complete, but nothing says where a patch was: add `position`.",
-            _ADDED,
-            _no_position,
-        ),
-        Mistake(
-            "a class token of zeros",
-            "Row 0 is the position alone: `cls_token` is never used. Put it there, not a tensor of zeros.",
-            _HAND,
-            _class_ignored,
-        ),
-        Mistake("positions added twice", "The table is added once, to the whole sequence.", _ADDED, _position_twice),
-        Mistake("positions multiplied", "Positions are added.", _ADDED, _position_multiplied),
-        Mistake(
-            "one row of the table for all tokens",
-            "You add row 0 of the table to every token. Each token has a row of its own.",
-            _ADDED,
-            _first_row_for_all,
-        ),
-        Mistake(
-            "the table backwards",
-            "Row 0 of the table belongs to token 0, the class token, and the last row to the last patch.",
-            _ADDED,
-            _rows_backwards,
+            (
+                "a class token added to the patches",
+                "The semicolons of Equation 1 mean a concatenation: the class token is one more token, N + 1 in all.",
+                lambda x, cls_token, position: x + cls_token + position[:, 1:],
+            ),
+            (
+                "a class token written over patch 0",
+                "Patch 0 is lost. The class token is one more token: torch.cat makes room for it.",
+                _class_over_a_patch,
+            ),
         ),
     ),
 )
@@ -559,17 +404,16 @@ def _with(join: Callable[[Tensor, Tensor, Tensor], Tensor]) -> type[nn.Module]:
     return Wrong
 
 
-class _BatchInTheParameter(lesson.Embeddings):
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.cls_token = nn.Parameter(torch.zeros(8, 1, args[3]))
+def _replaced(name: str, start: Callable[[int, int], Tensor] | None) -> type[nn.Module]:
+    """The layer with another parameter, made of the number of tokens and the width; None for none."""
 
+    class Wrong(lesson.Embeddings):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            assert self.position is not None
+            setattr(self, name, start and nn.Parameter(start(self.position.shape[1], args[3])))
 
-class _RowForEachPatch(lesson.Embeddings):
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        tokens = self.patches.grid[0] * self.patches.grid[1]
-        self.position = nn.Parameter(0.02 * torch.randn(1, tokens, args[3]))
+    return Wrong
 
 
 def _starting(cls_token: Callable[[Tensor], Any] | None = None, position: Callable[[Tensor], Any] | None = None) -> Any:
@@ -585,25 +429,6 @@ def _starting(cls_token: Callable[[Tensor], Any] | None = None, position: Callab
     return Wrong
 
 
-class _SameEachTime(lesson.Embeddings):
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        assert self.position is not None
-        self.position.data.normal_(std=0.02, generator=torch.Generator().manual_seed(0))
-
-
-class _FixedClassToken(lesson.Embeddings):
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.cls_token = None
-
-
-class _FixedPositions(lesson.Embeddings):
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.position = None
-
-
 EMBEDDINGS = Exercise(
     name="embeddings",
     lesson="02",
@@ -612,129 +437,79 @@ EMBEDDINGS = Exercise(
     cases=_embeddings_cases,
     observe=_observe_embeddings,
     mistakes=(
-        Mistake(
-            "a class token with the batch size in its shape",
-            "There is one class token, and all images share it: its shape is (1, 1, D). expand it in forward, where "
-            "the batch is known.",
+        *section(
             "A class token with the batch size in its shape.",
-            _BatchInTheParameter,
+            (
+                "a class token with the batch size in its shape",
+                "There is one class token, and all images share it: its shape is (1, 1, D). expand it in forward, "
+                "where the batch is known.",
+                _replaced("cls_token", lambda tokens, dim: torch.zeros(8, 1, dim)),
+            ),
         ),
-        Mistake(
-            "a table without the class token's row",
-            "Your table has a row for each patch. The class token needs one, too: N + 1 rows.",
+        *section(
             _ADDED,
-            _RowForEachPatch,
+            (
+                "a table without the class token's row",
+                "Your table has a row for each patch. The class token needs one, too: N + 1 rows.",
+                _replaced("position", lambda tokens, dim: torch.zeros(1, tokens - 1, dim)),
+            ),
+            (
+                "positions added twice to the patches",
+                "You add them to the patches, and once more to the whole sequence. Concatenate first, then add the "
+                "table once.",
+                _with(_patches_twice),
+            ),
         ),
-        Mistake(
-            "a class token that can't learn",
-            "A plain tensor is no parameter: the optimiser never sees it. Wrap it in nn.Parameter, and call it "
-            "`cls_token`.",
-            "2 · The real size",
-            _FixedClassToken,
+        *section(
+            _SIZE,
+            (
+                "a class token that can't learn",
+                "A plain tensor is not a parameter: the optimiser never sees it. Wrap it in nn.Parameter, and call "
+                "it `cls_token`.",
+                _replaced("cls_token", None),
+            ),
+            (
+                "positions that can't learn",
+                "A plain tensor is not a parameter: the optimiser never sees it. Wrap it in nn.Parameter, and call "
+                "it `position`.",
+                _replaced("position", None),
+            ),
+            (
+                "a class token that doesn't start as zeros",
+                "The text asks for zeros: torch.zeros(1, 1, dim). The positions are drawn, the class token isn't.",
+                _starting(cls_token=lambda x: x.normal_(std=0.02)),
+            ),
+            (
+                "positions that start the same each time",
+                "A seed is set in your class, or what was drawn once is kept for all layers, or nothing is drawn. "
+                "Each new layer should draw positions of its own; set a seed outside, if you want to repeat a run.",
+                _starting(position=lambda x: x.normal_(std=0.02, generator=torch.Generator().manual_seed(0))),
+            ),
         ),
-        Mistake(
-            "positions that can't learn",
-            "A plain tensor is no parameter: the optimiser never sees it. Wrap it in nn.Parameter, and call it "
-            "`position`.",
-            "2 · The real size",
-            _FixedPositions,
-        ),
-        Mistake(
-            "a class token that is not expanded",
-            "There is one class token and a batch of images, and torch.cat doesn't broadcast. "
-            "self.cls_token.expand(B, -1, -1) shows it once for each image.",
+        *section(
             _SHARED,
-            _with(_not_expanded),
+            (
+                "a class token that is not expanded",
+                "There is one class token and a batch of images, and torch.cat doesn't broadcast. "
+                "self.cls_token.expand(B, -1, -1) shows it once for each image.",
+                _with(_not_expanded),
+            ),
         ),
-        Mistake(
-            "a class token at the end",
-            "The class token comes first: the head reads z[:, 0], and row 0 of the positions is its row.",
+        *section(
             _IN_FRONT,
-            _with(_class_at_the_end),
+            (
+                "a class token at the end",
+                "The class token comes first: the head reads z[:, 0], and row 0 of the positions is its row.",
+                _with(_class_at_the_end),
+            ),
         ),
-        Mistake(
-            "positions added before the class token is in front",
-            "Your patches get the rows 0 to N-1, one row too early. Concatenate first, then add the whole table.",
+        *section(
             _BEFORE,
-            _with(_early_first_rows),
-        ),
-        Mistake(
-            "a class token without its position",
-            "Row 0 of your table is never used. Concatenate first, then add the whole table.",
-            _BEFORE,
-            _with(_early_last_rows),
-        ),
-        Mistake(
-            "positions concatenated",
-            "You return tokens of width 2D. Positions are added, so that the width stays D.",
-            _ADDED,
-            _with(_beside),
-        ),
-        Mistake(
-            "a class token for the first image alone",
-            "Every image of the batch gets the same class token: cls_token.expand(B, -1, -1).",
-            _SHARED,
-            _with(_class_for_the_first),
-        ),
-        Mistake("positions forgotten", "Add `position` to the sequence.", _ADDED, _with(_no_position)),
-        Mistake("positions added twice", "The table is added once.", _ADDED, _with(_position_twice)),
-        Mistake("positions multiplied", "Positions are added.", _ADDED, _with(_position_multiplied)),
-        Mistake(
-            "one row of the table for all tokens",
-            "You add row 0 of the table to every token. Each token has a row of its own.",
-            _ADDED,
-            _with(_first_row_for_all),
-        ),
-        Mistake(
-            "a class token of zeros",
-            "Row 0 is the position alone: `self.cls_token` is never used in forward.",
-            _SHARED,
-            _with(_class_ignored),
-        ),
-        Mistake(
-            "a class token written over patch 0",
-            "Patch 0 is lost. The class token is one more token: torch.cat makes room for it.",
-            _HAND,
-            _with(_class_over_a_patch),
-        ),
-        Mistake(
-            "a class token added to the patches",
-            "The semicolons of Equation 1 mean a concatenation: the class token is one more token, N + 1 in all.",
-            _HAND,
-            _with(_class_added),
-        ),
-        Mistake(
-            "a class token that doesn't start as zeros",
-            "The text asks for zeros: torch.zeros(1, 1, dim). The positions are drawn, the class token isn't.",
-            "2 · The real size",
-            _starting(cls_token=lambda x: x.normal_(std=0.02)),
-        ),
-        Mistake(
-            "positions that start as zeros",
-            "All positions are the same then, and training must first tell them apart. Draw them: "
-            "0.02 * torch.randn(1, tokens, dim).",
-            "2 · The real size",
-            _starting(position=lambda x: x.zero_()),
-        ),
-        Mistake(
-            "positions that start much too large",
-            "torch.randn alone has a standard deviation of 1, fifty times the wanted one: the position would drown the "
-            "patch. Multiply by 0.02.",
-            "2 · The real size",
-            _starting(position=lambda x: x.normal_()),
-        ),
-        Mistake(
-            "positions that start uniform",
-            "torch.rand gives numbers from 0 to 1, all positive. torch.randn gives normal ones.",
-            "2 · The real size",
-            _starting(position=lambda x: x.uniform_(0, 0.02)),
-        ),
-        Mistake(
-            "positions that start the same each time",
-            "A seed is set in your class, or what was drawn once is kept for all layers, or nothing is drawn. Each new "
-            "layer should draw positions of its own; set a seed outside, if you want to repeat a run.",
-            "2 · The real size",
-            _SameEachTime,
+            (
+                "positions added before the class token is in front",
+                "Your patches get the rows 0 to N-1, one row too early. Concatenate first, then add the whole table.",
+                _with(_early_first_rows),
+            ),
         ),
     ),
 )
@@ -781,11 +556,37 @@ def _one_dimension(grid: lesson.Grid, dim: int) -> Tensor:
     return torch.cat([place.sin(), place.cos()], dim=1)[None]
 
 
+_BLOCKS = ("sin x", "cos x", "sin y", "cos y")
+
+
+def _which_waves(wrong: list[tuple[Case, Result, Result]]) -> str:
+    """In which order the four blocks are, or which frequencies they have, if nothing else is wrong."""
+    case, right, outcome = wrong[0]
+    (grid, dim), b, a = case.args, right["result"], as_tensor(outcome["result"])
+    if a is None or a.shape != b.shape:
+        return ""
+    a = a.detach().float()
+    parts = dict(zip(_BLOCKS, b.chunk(4, dim=-1), strict=True))
+    found = [next((n for n in _BLOCKS if torch.allclose(x, parts[n], atol=1e-4)), "") for x in a.chunk(4, dim=-1)]
+    if all(found):
+        return f"Your four blocks are {', '.join(found)}; they should be {', '.join(_BLOCKS)} (with {case.label})."
+    if torch.allclose(a.unflatten(-1, (-1, 4)).mT.flatten(-2), b, atol=1e-4):
+        return "Your channels are right, but they go frequency by frequency: the four blocks come one after the other."
+    sine, cosine = a[0, 1].chunk(4)[:2]  # of the patch at x = 1, y = 0
+    f = torch.atan2(sine, cosine)
+    if bool((f > 0).all()) and torch.allclose(_waves(lambda many: f)(grid, dim), a, atol=1e-3):
+        yours = ", ".join(f"{number:.3g}" for number in f.tolist())
+        wanted = ", ".join(f"{10_000.0 ** -(k / (dim // 4 - 1)):.3g}" for k in range(dim // 4))
+        return f"Your frequencies are {yours}; they should be {wanted} (with {case.label})."
+    return ""
+
+
 SINCOS_POSITIONS = Exercise(
     name="sincos_positions",
     lesson="02",
     points=2,
     right=lesson.sincos_position_embedding,
+    explain=_which_waves,
     cases=lambda: [
         Case(f"grid={grid}, dim={dim}", (grid, dim))
         for grid, dim in [
@@ -803,160 +604,46 @@ SINCOS_POSITIONS = Exercise(
     ],
     observe=call,
     mistakes=(
-        Mistake(
-            "x and y exchanged",
-            "Your first half tells the row. Agreed is: first the column (x), sine and cosine, then the row (y).",
+        *section(
             _SINES,
-            Slip(_waves, order=(2, 3, 0, 1)),
-        ),
-        Mistake(
-            "patches counted down the columns",
-            "Patches go row by row, so the column changes fastest: torch.meshgrid(rows, columns, indexing='ij').",
-            _SINES,
-            Slip(_waves, indexing="xy"),
-        ),
-        Mistake(
-            "sines and cosines interleaved",
-            "You alternate sine and cosine, as the original Transformer does. Agreed are four blocks, each D/4 wide: "
-            "sin x, cos x, sin y, cos y.",
-            _SINES,
-            _interleaved,
-        ),
-        Mistake(
-            "sines before cosines",
-            "You put both sines first. Agreed is: sin x, cos x, sin y, cos y.",
-            _SINES,
-            Slip(_waves, order=(0, 2, 1, 3)),
-        ),
-        Mistake(
-            "cosines before sines",
-            "Each pair begins with the sine: sin x, cos x, sin y, cos y.",
-            _SINES,
-            Slip(_waves, order=(1, 0, 3, 2)),
-        ),
-        Mistake(
-            "frequencies that stop before 1/10000",
-            "You divide k by D/4, so the last frequency is not reached. Divide by D/4 - 1: the exponents go from 0 to "
-            "1, both included, as torch.linspace gives them.",
-            _SINES,
-            Slip(_waves, frequency=lambda many: 10_000.0 ** -(torch.arange(many) / many)),
-        ),
-        Mistake(
-            "frequencies in equal steps",
-            "Your frequencies fall by the same amount each time. It is the exponent that goes in equal steps: each "
-            "frequency is the one before, times a fixed factor.",
-            _SINES,
-            Slip(_waves, frequency=lambda many: torch.linspace(1, 1e-4, many)),
-        ),
-        Mistake(
-            "a base of e in place of 10000",
-            "You have e to the power of -k/(D/4 - 1). The base is 10000, so that the slowest wave hardly moves.",
-            _SINES,
-            Slip(_waves, frequency=lambda many: torch.exp(-torch.linspace(0, 1, many))),
-        ),
-        Mistake(
-            "a base of 100 in place of 10000",
-            "The slowest frequency is 1/10000; yours is 1/100. Look for a square root, or a factor of 2 in the "
-            "exponent, that does not belong there.",
-            _SINES,
-            Slip(_waves, frequency=lambda many: 100.0 ** -torch.linspace(0, 1, many)),
-        ),
-        Mistake(
-            "frequencies that grow",
-            "The exponent needs a minus: frequencies fall from 1 to 1/10000.",
-            _SINES,
-            Slip(_waves, frequency=lambda many: 10_000.0 ** torch.linspace(0, 1, many)),
-        ),
-        Mistake(
-            "cosines and sines exchanged for the rows alone",
-            "The row's pair begins with the sine, too: sin x, cos x, sin y, cos y.",
-            _SINES,
-            Slip(_waves, order=(0, 1, 3, 2)),
-        ),
-        Mistake(
-            "cosines first, for x and y together",
-            "Agreed is: sin x, cos x, sin y, cos y.",
-            _SINES,
-            Slip(_waves, order=(1, 3, 0, 2)),
-        ),
-        Mistake(
-            "sines of y before those of x",
-            "You put both sines first, and y before x. Agreed is: sin x, cos x, sin y, cos y.",
-            _SINES,
-            Slip(_waves, order=(2, 0, 3, 1)),
-        ),
-        Mistake(
-            "x in all four blocks",
-            "The last two blocks tell the row, y. Yours tell the column once more.",
-            _SINES,
-            Slip(_waves, order=(0, 1, 0, 1)),
-        ),
-        Mistake(
-            "sines in all blocks",
-            "Blocks 1 and 3 hold cosines.",
-            _SINES,
-            Slip(_waves, order=(0, 0, 2, 2)),
-        ),
-        Mistake(
-            "places counted from 1",
-            "Row and column are counted from 0: torch.arange(rows), torch.arange(columns).",
-            _SINES,
-            Slip(_waves, place=lambda x, many: x + 1),
-        ),
-        Mistake(
-            "places as a share of the grid",
-            "You divide row and column by the length of the grid. x and y are the plain numbers 0, 1, 2, ….",
-            _SINES,
-            Slip(_waves, place=lambda x, many: x / many),
-        ),
-        Mistake(
-            "places from 0 to 1",
-            "You scale row and column to end at 1. x and y are the plain numbers 0, 1, 2, ….",
-            _SINES,
-            Slip(_waves, place=lambda x, many: x / max(many - 1, 1)),
-        ),
-        Mistake(
-            "places times 2π",
-            "There is no 2π in the formula: sin(x · f).",
-            _SINES,
-            Slip(_waves, place=lambda x, many: x * 2 * math.pi),
-        ),
-        Mistake(
-            "frequencies in backward order",
-            "Channel 0 has the highest frequency, 1, and the last one the lowest, 1/10000.",
-            _SINES,
-            Slip(_waves, frequency=lambda many: 10_000.0 ** -torch.linspace(1, 0, many)),
-        ),
-        Mistake(
-            "exponents of 2k",
-            "The exponent runs from 0 to 1, k / (D/4 - 1); yours runs twice as far.",
-            _SINES,
-            Slip(_waves, frequency=lambda many: 10_000.0 ** -torch.linspace(0, 2, many)),
-        ),
-        Mistake(
-            "exponents over the whole width",
-            "You divide k by D. A block has D/4 channels: divide by D/4 - 1.",
-            _SINES,
-            Slip(_waves, frequency=lambda many: 10_000.0 ** -(torch.arange(many) / (4 * many))),
-        ),
-        Mistake(
-            "exponents over half of the width",
-            "You divide k by D/2. A block has D/4 channels: divide by D/4 - 1.",
-            _SINES,
-            Slip(_waves, frequency=lambda many: 10_000.0 ** -(torch.arange(many) / (2 * many))),
-        ),
-        Mistake(
-            "a base of 1000 in place of 10000",
-            "The slowest frequency is 1/10000.",
-            _SINES,
-            Slip(_waves, frequency=lambda many: 1000.0 ** -torch.linspace(0, 1, many)),
-        ),
-        Mistake(
-            "positions in one dimension",
-            "You number the patches through and ignore the grid. A half of the width tells the column, the other half "
-            "the row.",
-            _SINES,
-            _one_dimension,
+            (
+                "patches counted down the columns",
+                "Patches go row by row, so the column changes fastest: torch.meshgrid(rows, columns, indexing='ij').",
+                Slip(_waves, indexing="xy"),
+            ),
+            (
+                "the grid read as (columns, rows)",
+                "grid is (rows, columns), height first. With square grids the mistake doesn't show.",
+                lambda grid, dim: lesson.sincos_position_embedding(grid[::-1], dim),
+            ),
+            (
+                "sines and cosines interleaved",
+                "You alternate sine and cosine, as the original Transformer does. The agreed order is four blocks, "
+                "each D/4 wide: sin x, cos x, sin y, cos y.",
+                _interleaved,
+            ),
+            (
+                "frequencies that stop before 1/10000",
+                "You divide k by D/4, so the last frequency is not reached. Divide by D/4 - 1: the exponents go "
+                "from 0 to 1, both included, as torch.linspace gives them.",
+                Slip(_waves, frequency=lambda many: 10_000.0 ** -(torch.arange(many) / many)),
+            ),
+            (
+                "frequencies that grow",
+                "The exponent needs a minus: frequencies fall from 1 to 1/10000.",
+                Slip(_waves, frequency=lambda many: 10_000.0 ** torch.linspace(0, 1, many)),
+            ),
+            (
+                "row and column counted from 1",
+                "Both are counted from 0: torch.arange(rows), torch.arange(columns).",
+                Slip(_waves, place=lambda x, many: x + 1),
+            ),
+            (
+                "positions in one dimension",
+                "You number all patches in one sequence and ignore the grid. One half of the width tells the "
+                "column, the other half the row.",
+                _one_dimension,
+            ),
         ),
     ),
 )
@@ -977,7 +664,7 @@ def _resize(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> T
 def _resize_cases() -> list[Case]:
     made = []
     sizes = [((2, 3), (4, 6), 5), ((5, 2), (3, 7), 4), ((3, 5), (4, 2), 6), ((4, 3), (2, 6), 5), ((4, 3), (4, 3), 5)]
-    sizes += [((3, 4), (3, 6), 5), ((5, 2), (3, 2), 6), ((3, 6), (3, 4), 5)]  # one of the axes stays as long as it was
+    sizes += [((3, 4), (3, 6), 5), ((5, 2), (3, 2), 5), ((3, 6), (3, 4), 5)]  # one of the axes stays as long as it was
     sizes += [((3, 4), (1, 1), 5), ((1, 1), (2, 3), 4), ((1, 4), (3, 2), 5), ((3, 3), (5, 5), 4), ((8, 9), (12, 10), 3)]
     for old, new, dim in sizes:
         position = normal(1, 1 + old[0] * old[1], dim, seed=dim)
@@ -1004,25 +691,8 @@ def _list(rows: Tensor, many: int) -> Tensor:
     return interpolate(rows.transpose(1, 2), size=many, mode="linear").transpose(1, 2)
 
 
-def _whole_list(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> Tensor:
-    return _list(position, 1 + new_grid[0] * new_grid[1])
-
-
 def _class_in_the_grid(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> Tensor:
     return torch.cat([position[:, :1], _cubic(position[:, :-1], old_grid, new_grid)], dim=1)
-
-
-def _class_stretched(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> Tensor:
-    grid = _cubic(position[:, :-1], old_grid, new_grid)
-    return torch.cat([grid, position[:, -1:]], dim=1)
-
-
-def _class_dropped(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> Tensor:
-    return _cubic(position[:, 1:], old_grid, new_grid)
-
-
-def _class_behind(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> Tensor:
-    return torch.cat([_cubic(position[:, 1:], old_grid, new_grid), position[:, :1]], dim=1)
 
 
 def _maps_by_reshape(rows: Tensor, old: lesson.Grid, new: lesson.Grid) -> Tensor:
@@ -1030,18 +700,14 @@ def _maps_by_reshape(rows: Tensor, old: lesson.Grid, new: lesson.Grid) -> Tensor
     return maps.flatten(2).transpose(1, 2)
 
 
+def _channels_last(rows: Tensor, old: lesson.Grid, new: lesson.Grid) -> Tensor:
+    maps = interpolate(rows.reshape(1, *old, -1), size=new, mode="bicubic")
+    return maps.permute(0, 2, 3, 1).flatten(1, 2)
+
+
 def _rows_by_reshape(rows: Tensor, old: lesson.Grid, new: lesson.Grid) -> Tensor:
     maps = interpolate(rows.transpose(1, 2).reshape(1, -1, *old), size=new, mode="bicubic")
     return maps.reshape(1, new[0] * new[1], -1)
-
-
-def _both_by_reshape(rows: Tensor, old: lesson.Grid, new: lesson.Grid) -> Tensor:
-    return interpolate(rows.reshape(1, -1, *old), size=new, mode="bicubic").reshape(1, new[0] * new[1], -1)
-
-
-def _prefix_lost(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> Tensor:
-    stretched = _resize(position, old_grid, new_grid)
-    return torch.cat([torch.zeros_like(stretched[:, :1]), stretched[:, 1:]], dim=1)
 
 
 def _stretched_by(**options: Any) -> Callable[..., Tensor]:
@@ -1050,12 +716,6 @@ def _stretched_by(**options: Any) -> Callable[..., Tensor]:
         return maps.flatten(2).transpose(1, 2)
 
     return _patches_as(stretch)
-
-
-def _unless_as_many(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> Tensor:
-    if math.prod(old_grid) == math.prod(new_grid):
-        return position
-    return _patches_as(_cubic)(position, old_grid, new_grid)
 
 
 RESIZE_POSITIONS = Exercise(
@@ -1067,129 +727,72 @@ RESIZE_POSITIONS = Exercise(
     observe=call,
     forbidden=(lesson.resize_position_embedding,),
     mistakes=(
-        Mistake(
-            "positions flattened before resizing",
-            "You stretch the list of patches in one dimension, so rows and columns come apart. Lay it out as a grid "
-            "first: (1, D, rows, columns).",
+        *section(
             _GRID,
-            _patches_as(lambda rows, old, new: _list(rows, new[0] * new[1])),
+            (
+                "positions flattened before resizing",
+                "You stretch the list of patches in one dimension, so rows and columns are lost. Lay it out as a "
+                "grid first: (1, D, rows, columns).",
+                _patches_as(lambda rows, old, new: _list(rows, new[0] * new[1])),
+            ),
+            (
+                "a class token taken into the grid",
+                "Your grid begins with the class token's row, so every patch comes one place late: the patches are "
+                "position[:, 1:].",
+                _class_in_the_grid,
+            ),
         ),
-        Mistake(
-            "a class token resized along, in one list",
-            "You stretch all rows as one list, the class token's among them. Set row 0 aside, and stretch the others "
-            "as a grid.",
-            _GRID,
-            _whole_list,
-        ),
-        Mistake(
-            "a class token taken into the grid",
-            "Your grid begins with the class token's row, so every patch comes one place late: the patches are "
-            "position[:, 1:].",
-            _GRID,
-            _class_in_the_grid,
-        ),
-        Mistake(
-            "a last row set aside in place of the first",
-            "The class token's row is row 0, not the last one. You stretched it along with the patches.",
-            _GRID,
-            _class_stretched,
-        ),
-        Mistake(
-            "a class token's row lost",
-            "You return the patches alone. Row 0 is put back in front, as it was.",
-            _LARGER,
-            _class_dropped,
-        ),
-        Mistake(
-            "a class token's row put back at the end",
-            "Row 0 belongs in front again: exchange the parts in torch.cat.",
-            _IN_FRONT,
-            _class_behind,
-        ),
-        Mistake(
-            "rows and columns of the old grid exchanged",
-            "You lay the patches out as (columns, rows). old_grid is (rows, columns), and so is reshape's order.",
+        *section(
             _EXCHANGED,
-            _patches_as(lambda rows, old, new: _cubic(rows, old[::-1], new)),
+            (
+                "rows and columns of the old grid exchanged",
+                "You lay the patches out as (columns, rows). old_grid is (rows, columns), and so is reshape's order.",
+                _patches_as(lambda rows, old, new: _cubic(rows, old[::-1], new)),
+            ),
+            (
+                "rows and columns of the new grid exchanged",
+                "new_grid is (rows, columns): pass it to interpolate as it is.",
+                _patches_as(lambda rows, old, new: _cubic(rows, old, new[::-1])),
+            ),
         ),
-        Mistake(
-            "rows and columns of the new grid exchanged",
-            "new_grid is (rows, columns): pass it to interpolate as it is.",
-            _EXCHANGED,
-            _patches_as(lambda rows, old, new: _cubic(rows, old, new[::-1])),
-        ),
-        Mistake(
-            "rows and columns exchanged in both grids",
-            "Height comes first everywhere: (rows, columns). On squares nobody can notice.",
-            _EXCHANGED,
-            _patches_as(lambda rows, old, new: _cubic(rows, old[::-1], new[::-1])),
-        ),
-        Mistake(
-            "a reshape in place of a transpose, on the way in",
-            "(1, N, D) becomes (1, D, rows, columns) by transpose(1, 2), then reshape. A reshape alone mixes channels "
-            "and places.",
+        *section(
             _LARGER,
-            _patches_as(_maps_by_reshape),
+            (
+                "a class token's row lost",
+                "You return the patches alone. Row 0 is put back in front, as it was.",
+                lambda position, old_grid, new_grid: _cubic(position[:, 1:], old_grid, new_grid),
+            ),
+            (
+                "a reshape in place of a transpose, on the way in",
+                "(1, N, D) becomes (1, D, rows, columns) by transpose(1, 2), then reshape. A reshape alone mixes "
+                "channels and places.",
+                _patches_as(_maps_by_reshape),
+            ),
+            (
+                "a reshape in place of a transpose, on the way back",
+                "(1, D, rows, columns) becomes (1, N, D) by flatten(2), then transpose(1, 2).",
+                _patches_as(_rows_by_reshape),
+            ),
+            (
+                "channels left behind the grid",
+                "You give interpolate (1, rows, columns, D), so it stretches columns and channels. It reads (1, D, "
+                "rows, columns): permute(0, 3, 1, 2) first.",
+                _patches_as(_channels_last),
+            ),
         ),
-        Mistake(
-            "a reshape in place of a transpose, on the way back",
-            "(1, D, rows, columns) becomes (1, N, D) by flatten(2), then transpose(1, 2).",
-            _LARGER,
-            _patches_as(_rows_by_reshape),
-        ),
-        Mistake(
-            "a reshape in place of a transpose, both ways",
-            "The two slips do not cancel: in between, channels and places were mixed. transpose(1, 2) both times.",
-            _LARGER,
-            _patches_as(_both_by_reshape),
-        ),
-        Mistake(
-            "corners kept in place of edges",
-            "You pass align_corners=True. The stub asks for align_corners=False: the outer edges of the cells stay.",
+        *section(
             _RECIPES,
-            _stretched_by(mode="bicubic", align_corners=True),
-        ),
-        Mistake(
-            "bilinear in place of bicubic",
-            "The layout is right. The stub asks for mode='bicubic'; bilinear gives other numbers.",
-            _RECIPES,
-            _stretched_by(mode="bilinear"),
-        ),
-        Mistake(
-            "nearest in place of bicubic",
-            "The layout is right, but interpolate repeats the nearest cell unless you pass mode='bicubic'.",
-            _RECIPES,
-            _stretched_by(mode="nearest"),
-        ),
-        Mistake(
-            "a smoothing where the grid shrinks",
-            "You pass antialias=True. The stub asks for bicubic alone; where a grid gets smaller, the two differ.",
-            _RECIPES,
-            _stretched_by(mode="bicubic", antialias=True),
-        ),
-        Mistake(
-            "an area mean in place of bicubic",
-            "The layout is right. The stub asks for mode='bicubic'.",
-            _RECIPES,
-            _stretched_by(mode="area"),
-        ),
-        Mistake(
-            "bilinear, with the corners kept",
-            "The layout is right. The stub asks for mode='bicubic', align_corners=False.",
-            _RECIPES,
-            _stretched_by(mode="bilinear", align_corners=True),
-        ),
-        Mistake(
-            "a class token's row of zeros",
-            "Row 0 comes back as it was: position[:, :1].",
-            _LARGER,
-            _prefix_lost,
-        ),
-        Mistake(
-            "a table that stays where there are as many patches",
-            "2 × 6 patches are as many as 4 × 3, in another grid. Compare the grids, or always stretch.",
-            _LARGER,
-            _unless_as_many,
+            (
+                "corners kept in place of edges",
+                "You pass align_corners=True. The stub asks for align_corners=False: the outer edges of the cells "
+                "stay.",
+                _stretched_by(mode="bicubic", align_corners=True),
+            ),
+            (
+                "bilinear in place of bicubic",
+                "The layout is right. The stub asks for mode='bicubic'; bilinear gives other numbers.",
+                _stretched_by(mode="bilinear"),
+            ),
         ),
     ),
 )
@@ -1217,8 +820,10 @@ def _stretch_cases() -> list[Case]:
     return [Case(f"grid {shape} -> {size}", (normal(*shape), size)) for shape, size in sizes]
 
 
-def _by_hand(places: Callable[[int, int], Tensor], near_first: bool = True) -> Callable[..., Tensor]:
-    """Bilinear by hand: ``places`` says where the new cells lie among the old ones."""
+def _by_hand(
+    places: Callable[[int, int], Tensor], weigh: Callable[[Tensor], Tensor] = lambda share: share
+) -> Callable[..., Tensor]:
+    """Bilinear by hand, with other places of the new cells among the old ones, or other weights."""
 
     def stretch(grid: Tensor, size: lesson.Grid) -> Tensor:
         for axis in (0, 1):
@@ -1226,7 +831,7 @@ def _by_hand(places: Callable[[int, int], Tensor], near_first: bool = True) -> C
             place = places(old, size[axis]).clamp(0, old - 1)
             low = place.floor().long()
             high, share = (low + 1).clamp(max=old - 1), (place - low)
-            share = (share if near_first else 1 - share).reshape(-1, *[1] * (2 - axis))
+            share = weigh(share).reshape(-1, *[1] * (2 - axis))
             grid = grid.index_select(axis, low) * (1 - share) + grid.index_select(axis, high) * share
         return grid
 
@@ -1235,35 +840,6 @@ def _by_hand(places: Callable[[int, int], Tensor], near_first: bool = True) -> C
 
 def _kept_corners(old: int, new: int) -> Tensor:
     return torch.arange(new) * ((old - 1) / max(new - 1, 1))
-
-
-def _rounded_up(grid: Tensor, size: lesson.Grid) -> Tensor:
-    rows, columns = (_kept_corners(a, b).round().long() for a, b in zip(grid.shape[:2], size, strict=True))
-    return grid[rows][:, columns]
-
-
-def _cell_before(grid: Tensor, size: lesson.Grid) -> Tensor:
-    rows, columns = (_kept_corners(a, b).long() for a, b in zip(grid.shape[:2], size, strict=True))
-    return grid[rows][:, columns]
-
-
-def _half_and_half(grid: Tensor, size: lesson.Grid) -> Tensor:
-    for axis in (0, 1):
-        low = _kept_corners(grid.shape[axis], size[axis]).long()
-        high = (low + 1).clamp(max=grid.shape[axis] - 1)
-        grid = (grid.index_select(axis, low) + grid.index_select(axis, high)) / 2
-    return grid
-
-
-def _rows_alone(grid: Tensor, size: lesson.Grid) -> Tensor:
-    columns = _kept_corners(grid.shape[1], size[1]).round().long()
-    return _by_hand(_kept_corners)(grid, (size[0], grid.shape[1]))[:, columns]
-
-
-def _mean_where_one_is_left(grid: Tensor, size: lesson.Grid) -> Tensor:
-    for axis in (0, 1):
-        grid = grid.mean(axis, keepdim=True) if size[axis] == 1 else grid
-    return _by_hand(_kept_corners)(grid, size)
 
 
 STRETCH = Exercise(
@@ -1281,96 +857,42 @@ STRETCH = Exercise(
         "upsample_linear1d",
     ),
     mistakes=(
-        Mistake(
-            "steps of old / new",
-            "Your steps are old / new, so the last corner is missed. There are new - 1 steps between the corners, over "
-            "old - 1 cells: place i is i * (old - 1) / (new - 1).",
+        *section(
             _LARGER,
-            _by_hand(lambda old, new: torch.arange(new) * (old / new)),
+            (
+                "steps of old / new",
+                "Your steps are old / new, so the last corner is missed. There are new - 1 steps between the "
+                "corners, over old - 1 cells: place i is i * (old - 1) / (new - 1).",
+                _by_hand(lambda old, new: torch.arange(new) * (old / new)),
+            ),
+            (
+                "steps of (old - 1) / new",
+                "Between `new` cells lie new - 1 steps: place i is i * (old - 1) / (new - 1).",
+                _by_hand(lambda old, new: torch.arange(new) * ((old - 1) / new)),
+            ),
+            (
+                "outer edges kept in place of corners",
+                "You have align_corners=False. Here the first and the last cell stay where they are.",
+                _by_hand(lambda old, new: (torch.arange(new) + 0.5) * (old / new) - 0.5),
+            ),
+            (
+                "weights exchanged",
+                "A new cell that lies at 0.25 between two old ones takes 0.75 of the first and 0.25 of the second.",
+                _by_hand(_kept_corners, weigh=lambda share: 1 - share),
+            ),
+            (
+                "the nearest cell repeated",
+                "You take one old cell for each new one. Take a weighted mean of two along each axis.",
+                _by_hand(_kept_corners, weigh=torch.round),
+            ),
         ),
-        Mistake(
-            "outer edges kept in place of corners",
-            "You have align_corners=False. Here the first and the last cell stay where they are.",
-            _LARGER,
-            _stretch_by(mode="bilinear", align_corners=False),
-        ),
-        Mistake(
-            "weights exchanged",
-            "A new cell that lies at 0.25 between two old ones takes 0.75 of the first and 0.25 of the second.",
-            _LARGER,
-            _by_hand(_kept_corners, near_first=False),
-        ),
-        Mistake(
-            "the nearest cell repeated",
-            "You take one old cell for each new one. Take a weighted mean of two along each axis.",
-            _LARGER,
-            _rounded_up,
-        ),
-        Mistake(
-            "rows and columns exchanged",
-            "size is (rows, columns), height first.",
+        *section(
             _EXCHANGED,
-            lambda grid, size: _by_hand(_kept_corners)(grid, size[::-1]),
-        ),
-        Mistake(
-            "rows and columns of the result exchanged",
-            "Your numbers are right, but the result is transposed: rows stay the first axis.",
-            _EXCHANGED,
-            lambda grid, size: _by_hand(_kept_corners)(grid, size).transpose(0, 1),
-        ),
-        Mistake(
-            "bicubic in place of bilinear",
-            "Each new cell takes a weighted mean of two old ones along each axis, not of four.",
-            _LARGER,
-            _stretch_by(mode="bicubic", align_corners=True),
-        ),
-        Mistake(
-            "a plain mean of the two cells",
-            "You weigh both old cells equally. The nearer one weighs more: 1 - s and s.",
-            _LARGER,
-            _half_and_half,
-        ),
-        Mistake(
-            "the cell before repeated",
-            "You take the old cell before each new one. Take a weighted mean of the two around it.",
-            _LARGER,
-            _cell_before,
-        ),
-        Mistake(
-            "the rows alone stretched smoothly",
-            "Along the columns you repeat the nearest cell. Take a weighted mean along both axes.",
-            _LARGER,
-            _rows_alone,
-        ),
-        Mistake(
-            "steps of (old - 1) / new",
-            "Between `new` cells lie new - 1 steps: place i is i * (old - 1) / (new - 1).",
-            _LARGER,
-            _by_hand(lambda old, new: torch.arange(new) * ((old - 1) / new)),
-        ),
-        Mistake(
-            "steps of old / (new - 1)",
-            "Between `old` cells lie old - 1 steps: place i is i * (old - 1) / (new - 1).",
-            _LARGER,
-            _by_hand(lambda old, new: torch.arange(new) * (old / max(new - 1, 1))),
-        ),
-        Mistake(
-            "a mean of all, where one is left",
-            "A new axis of length 1 holds the first old row (or column), not the mean of all.",
-            _LARGER,
-            _mean_where_one_is_left,
-        ),
-        Mistake(
-            "a last cell in place of the first, where one is left",
-            "A new axis of length 1 holds the first old row (or column).",
-            _LARGER,
-            _by_hand(lambda old, new: torch.linspace(0, old - 1, new) if new > 1 else torch.tensor([old - 1.0])),
-        ),
-        Mistake(
-            "the middle, where one is left",
-            "A new axis of length 1 holds the first old row (or column), not what lies in the middle.",
-            _LARGER,
-            _by_hand(lambda old, new: torch.linspace(0, old - 1, new) if new > 1 else torch.tensor([(old - 1) / 2])),
+            (
+                "rows and columns exchanged",
+                "size is (rows, columns), height first.",
+                lambda grid, size: _by_hand(_kept_corners)(grid, size[::-1]),
+            ),
         ),
     ),
 )

@@ -16,7 +16,6 @@ from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
-    Mistake,
     Result,
     Slip,
     answers,
@@ -25,6 +24,7 @@ from vit_tutorial.checks.harness import (
     layer,
     normal,
     random_weights,
+    section,
 )
 from vit_tutorial.checks.symptoms import EXACT, symptom
 from vit_tutorial.checks.watch import Operations
@@ -37,6 +37,12 @@ __all__ = [
     "check_multi_head_attention",
     "check_split_heads",
 ]
+
+_PENCIL = "2 · Queries, keys, values, with a pencil"
+_SCALE = "4 · Why divide by √d"
+_HEADS = "5 · Many heads"
+_AXIS = "Softmax over the wrong axis."
+_OVERFLOW = "The softmax overflows."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -65,90 +71,64 @@ ATTENTION_NUMBERS = Exercise(
         "weights": "For each head and each token there is one weight for each token. How many tokens has the image?",
     },
     mistakes=(
-        Mistake(
-            "no scale",
-            "You took the softmax of the scores themselves. They are divided by √d first, here √4.",
-            "4 · Why divide by √d",
-            _pencil(math.exp(2) / (math.exp(2) + 1)),
+        *section(
+            _SCALE,
+            (
+                "no scale",
+                "You took the softmax of the scores themselves. They are divided by √d first, here √4.",
+                _pencil(math.exp(2) / (math.exp(2) + 1)),
+            ),
+            (
+                "a division by d",
+                "You divided by d = 4. It is the square root of d that keeps the scores' standard deviation at 1.",
+                _pencil(math.exp(0.5) / (math.exp(0.5) + 1)),
+            ),
         ),
-        Mistake(
-            "a division by d",
-            "You divided by d = 4. It is the square root of d that keeps the scores' spread at 1.",
-            "4 · Why divide by √d",
-            _pencil(math.exp(0.5) / (math.exp(0.5) + 1)),
+        *section(
+            _PENCIL,
+            (
+                "all weight on key 0",
+                "The softmax raises e to each score, and divides by the sum of both powers, so no weight is ever 0."
+                " The scores divided by their sum would give 1 and 0, and so would the best key alone.",
+                _pencil(1.0),
+            ),
+            (
+                "the weights exchanged",
+                "Key 0 fits the query better, so value 0 has the larger weight.",
+                _pencil(1 - FIRST),
+            ),
+            (
+                "scores that are scaled already",
+                "You divided by √4. What is asked are the plain dot products, before any scale.",
+                {"scores": [1, 0]},
+            ),
+            (
+                "powers that are not divided by their sum",
+                "e to the power of the score is not a weight yet: divide by the sum of both powers.",
+                {"weight 0": math.e},
+            ),
+            (
+                "the values without their weights",
+                "The output is a weighted mean of the values, not their sum.",
+                {"output": [4, 8]},
+            ),
         ),
-        Mistake(
-            "all weight on key 0",
-            "The softmax raises e to each score, and divides by the sum of both powers, so no weight is ever 0. The "
-            "scores divided by their sum would give 1 and 0, and so would the best key alone.",
-            "2 · Queries, keys, values, with a pencil",
-            _pencil(1.0),
-        ),
-        Mistake(
-            "a multiplication by √d",
-            "The scores are divided by √d, so that they get smaller.",
-            "4 · Why divide by √d",
-            _pencil(math.exp(4) / (math.exp(4) + 1)),
-        ),
-        Mistake(
-            "the weights exchanged",
-            "Key 0 fits the query better, so value 0 has the larger weight.",
-            "2 · Queries, keys, values, with a pencil",
-            _pencil(1 - FIRST),
-        ),
-        Mistake(
-            "equal weights",
-            "The key with the larger score gets the larger weight.",
-            "2 · Queries, keys, values, with a pencil",
-            _pencil(0.5),
-        ),
-        Mistake(
-            "scores that are scaled already",
-            "You divided by √4. Asked are the plain dot products, before any scale.",
-            "2 · Queries, keys, values, with a pencil",
-            {"scores": [1, 0]},
-        ),
-        Mistake(
-            "key 1 with the query's first number",
-            "Key 1 begins with 0: 2 · 0 + 0 · 1 + 1 · 0 + 1 · 0.",
-            "2 · Queries, keys, values, with a pencil",
-            {"scores": [2, 2]},
-        ),
-        Mistake(
-            "powers that are not divided by their sum",
-            "e to the power of the score is no weight yet: divide by the sum of both powers.",
-            "2 · Queries, keys, values, with a pencil",
-            {"weight 0": math.e},
-        ),
-        Mistake(
-            "the values without their weights",
-            "The output is a weighted mean of the values, not their sum.",
-            "2 · Queries, keys, values, with a pencil",
-            {"output": [4, 8]},
-        ),
-        Mistake(
-            "one weight for all the output",
-            "Each value has a weight of its own: value 1 has 1 minus the weight of value 0.",
-            "2 · Queries, keys, values, with a pencil",
-            {"output": [4 * FIRST, 8 * FIRST]},
-        ),
-        Mistake(
-            "tokens in place of weights",
-            "Each token has a weight for each token: square their number.",
+        *section(
             "10 · What it costs",
-            {"weights": 12 * 50},
+            (
+                "tokens in place of weights",
+                "Each token has a weight for each token: square their number.",
+                {"weights": 12 * 50},
+            ),
+            ("the heads forgotten", "Each head has a table of weights of its own.", {"weights": 50 * 50}),
         ),
-        Mistake(
-            "the class token forgotten",
-            "224 / 32 = 7, so there are 49 patches, and with the class token 50 tokens.",
+        *section(
             "Check yourself",
-            {"weights": 12 * 49 * 49},
-        ),
-        Mistake(
-            "the heads forgotten",
-            "Each head has a table of weights of its own.",
-            "10 · What it costs",
-            {"weights": 50 * 50},
+            (
+                "the class token forgotten",
+                "224 / 32 = 7, so there are 49 patches, and with the class token 50 tokens.",
+                {"weights": 12 * 49 * 49},
+            ),
         ),
     ),
 )
@@ -181,7 +161,7 @@ def _attention_cases() -> list[Case]:
 
 
 def _attend(
-    scale: Callable[[Tensor, Tensor, Tensor], float] = lambda q, k, v: math.sqrt(q.shape[-1]),
+    scale: Callable[[Tensor], float] = lambda q: math.sqrt(q.shape[-1]),
     squash: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(dim=-1),
     mix: Callable[[Tensor, Tensor], Tensor] = torch.matmul,
     roles: str = "qkv",
@@ -192,15 +172,11 @@ def _attend(
     def attention(q: Tensor, k: Tensor, v: Tensor) -> Any:
         given = {"q": q, "k": k, "v": v}
         q, k, v = (given[role] for role in roles)
-        scores = q @ k.transpose(-2, -1) / scale(q, k, v)
+        scores = q @ k.transpose(-2, -1) / scale(q)
         weights = squash(scores)
         return give(mix(weights, v), weights, scores)
 
     return attention
-
-
-def _shares(scores: Tensor) -> Tensor:
-    return scores / scores.sum(-1, keepdim=True)
 
 
 def _powers_alone(scores: Tensor) -> Tensor:
@@ -208,14 +184,8 @@ def _powers_alone(scores: Tensor) -> Tensor:
     return powers / powers.sum(-1, keepdim=True)
 
 
-def _causal(scores: Tensor) -> Tensor:
-    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-    return scores.masked_fill(later, -math.inf).softmax(dim=-1)
-
-
-def _but_itself(scores: Tensor) -> Tensor:
-    itself = torch.eye(*scores.shape[-2:], dtype=torch.bool)
-    return scores.masked_fill(itself, -math.inf).softmax(dim=-1)
+def _without_keepdim(scores: Tensor) -> Tensor:
+    return scores.exp() / scores.exp().sum(-1)
 
 
 def _scaled_afterwards(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -223,7 +193,14 @@ def _scaled_afterwards(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]
     return weights @ v, weights
 
 
-_SCALE = "4 · Why divide by √d"
+def _large_scores_alone(wrong: list[tuple[Case, Result, Result]]) -> str:
+    """What else there is to say would be of a softmax that is saturated."""
+    if any("scores" not in case.label for case, *_ in wrong):
+        return ""
+    return (
+        "Your numbers are wrong where the scores are in the hundreds. Is e raised to them as they are, or are they "
+        "cut off? Subtract the largest score of each query first, and leave the rest to exp."
+    )
 
 
 def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
@@ -296,6 +273,7 @@ ATTENTION = Exercise(
     right=attend,
     cases=_attention_cases,
     observe=call,
+    explain=_large_scores_alone,
     locate=_where_attention_goes_wrong,
     forbidden=(
         "scaled_dot_product_attention",
@@ -303,179 +281,83 @@ ATTENTION = Exercise(
         "_scaled_dot_product_attention_math",
     ),
     mistakes=(
-        Mistake(
-            "a softmax over the wrong axis",
-            "Your columns sum to 1. The weights of one query must sum to 1 over the keys: the last axis, dim=-1.",
-            "Softmax over the wrong axis.",
-            Slip(_attend, squash=lambda scores: scores.softmax(dim=-2)),
+        *section(
+            _AXIS,
+            (
+                "a softmax over the wrong axis",
+                "Your columns sum to 1. The weights of one query must sum to 1 over the keys: the last axis, dim=-1.",
+                Slip(_attend, squash=lambda scores: scores.softmax(dim=-2)),
+            ),
+            (
+                "a softmax over the first axis",
+                "dim=0 is the batch as soon as there is one. Count from the end: dim=-1, the keys.",
+                Slip(_attend, squash=lambda scores: scores.softmax(dim=0)),
+            ),
+            (
+                "a softmax over axis 1",
+                "dim=1 is another axis as soon as there is a batch, or heads. Count from the end: dim=-1, the keys.",
+                Slip(_attend, squash=lambda scores: scores.softmax(dim=1)),
+            ),
         ),
-        Mistake(
-            "a softmax over the first axis",
-            "dim=0 is the batch as soon as there is one. Count from the end: dim=-1, the keys.",
-            "Softmax over the wrong axis.",
-            Slip(_attend, squash=lambda scores: scores.softmax(dim=0)),
-        ),
-        Mistake(
-            "no scale",
-            "Your weights are too sharp: divide the scores by √d before the softmax.",
+        *section(
             _SCALE,
-            Slip(_attend, scale=lambda q, k, v: 1.0),
+            (
+                "no scale",
+                "Your weights are too sharp: divide the scores by √d before the softmax.",
+                Slip(_attend, scale=lambda q: 1.0),
+            ),
+            (
+                "a division by d",
+                "You divide by d. The scores have variance d, so their standard deviation is √d: divide by "
+                "math.sqrt(d).",
+                Slip(_attend, scale=lambda q: float(q.shape[-1])),
+            ),
+            (
+                "a scale behind the softmax",
+                "You divide the weights by √d, so that they no longer sum to 1. Divide the scores, before the softmax.",
+                _scaled_afterwards,
+            ),
         ),
-        Mistake(
-            "a division by d",
-            "You divide by d. The scores have variance d, so their spread is √d: divide by math.sqrt(d).",
-            _SCALE,
-            Slip(_attend, scale=lambda q, k, v: float(q.shape[-1])),
-        ),
-        Mistake(
-            "a multiplication by √d",
-            "The scores are divided by √d, so that they get smaller. Yours get larger.",
-            _SCALE,
-            Slip(_attend, scale=lambda q, k, v: q.shape[-1] ** -0.5),
-        ),
-        Mistake(
-            "a scale behind the softmax",
-            "You divide the weights by √d, so that they no longer sum to 1. Divide the scores, before the softmax.",
-            _SCALE,
-            _scaled_afterwards,
-        ),
-        Mistake(
-            "query and key exchanged",
-            "You compute k qᵀ, the scores transposed: who asks and who is asked change places. It is q kᵀ.",
+        *section(
             "Queries and keys exchanged.",
-            Slip(_attend, roles="kqv"),
+            (
+                "query and key exchanged",
+                "You compute k qᵀ, the scores transposed, so that keys and queries change roles. It is q kᵀ.",
+                Slip(_attend, roles="kqv"),
+            ),
         ),
-        Mistake(
-            "values transposed",
-            "A row of weights mixes the rows of v, so v is used as it is: weights @ v.",
-            "Values transposed.",
-            Slip(_attend, mix=lambda weights, v: weights @ v.transpose(-2, -1)),
+        *section(
+            _PENCIL,
+            (
+                "weights transposed",
+                "You mix with weightsᵀ @ v. The output of query i is row i of the weights times v: weights @ v.",
+                Slip(_attend, mix=lambda weights, v: weights.transpose(-2, -1) @ v),
+            ),
+            (
+                "no softmax",
+                "You mix with the scores themselves. softmax(dim=-1) turns them into weights that sum to 1.",
+                Slip(_attend, squash=lambda scores: scores),
+            ),
+            (
+                "a sum without keepdim",
+                "The sum of the powers loses its last axis, so that each row is divided by the sums of other rows, "
+                "or torch can't broadcast: sum(dim=-1, keepdim=True).",
+                Slip(_attend, squash=_without_keepdim),
+            ),
+            (
+                "scores returned in place of weights",
+                "The output is right. The second thing to return are the weights, after the softmax.",
+                Slip(_attend, give=lambda output, weights, scores: (output, scores)),
+            ),
         ),
-        Mistake(
-            "weights transposed",
-            "You mix with weightsᵀ @ v. The output of query i is row i of the weights times v: weights @ v.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, mix=lambda weights, v: weights.transpose(-2, -1) @ v),
-        ),
-        Mistake(
-            "no softmax",
-            "You mix with the scores themselves. softmax(dim=-1) turns them into weights that sum to 1.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, squash=lambda scores: scores),
-        ),
-        Mistake(
-            "plain shares in place of a softmax",
-            "You divide each score by the sum of the scores. The softmax takes e to the power of each score first, so "
-            "that "
-            "no weight is negative.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, squash=_shares),
-        ),
-        Mistake(
-            "powers of e that overflow",
-            "e to the power of some hundreds is infinite, and infinite by infinite is nan. torch's softmax subtracts "
-            "the "
-            "largest score first; do the same, or use it.",
-            "The softmax overflows.",
-            Slip(_attend, squash=_powers_alone),
-        ),
-        Mistake(
-            "a sigmoid in place of a softmax",
-            "A sigmoid looks at each score alone. The softmax compares the scores of one query, so that its weights "
-            "sum to "
-            "1.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, squash=torch.sigmoid),
-        ),
-        Mistake(
-            "the logarithm of the weights",
-            "log_softmax gives logarithms, all of them negative. softmax gives the weights.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, squash=lambda scores: scores.log_softmax(dim=-1)),
-        ),
-        Mistake(
-            "later keys hidden",
-            "You mask the keys behind the query, as language models do. In an image every token sees every other.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, squash=_causal),
-        ),
-        Mistake(
-            "a softmax over axis 1",
-            "dim=1 is another axis as soon as there is a batch, or heads. Count from the end: dim=-1, the keys.",
-            "Softmax over the wrong axis.",
-            Slip(_attend, squash=lambda scores: scores.softmax(dim=1)),
-        ),
-        Mistake(
-            "weights that fall where the score rises",
-            "There is a minus before the scores. The larger a score, the larger its weight.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, squash=lambda scores: (-scores).softmax(dim=-1)),
-        ),
-        Mistake(
-            "the number of keys for d",
-            "You divide by the square root of the number of keys. d is the width of a query: q.shape[-1].",
-            _SCALE,
-            Slip(_attend, scale=lambda q, k, v: math.sqrt(k.shape[-2])),
-        ),
-        Mistake(
-            "the number of queries for d",
-            "You divide by the square root of the number of queries. d is the width of a query: q.shape[-1].",
-            _SCALE,
-            Slip(_attend, scale=lambda q, k, v: math.sqrt(q.shape[-2])),
-        ),
-        Mistake(
-            "the values' width for d",
-            "The dot products run over the width of queries and keys: q.shape[-1].",
-            _SCALE,
-            Slip(_attend, scale=lambda q, k, v: math.sqrt(v.shape[-1])),
-        ),
-        Mistake(
-            "the length of the first axis for d",
-            "The first axis is the batch as soon as there is one. d is the last: q.shape[-1].",
-            _SCALE,
-            Slip(_attend, scale=lambda q, k, v: math.sqrt(q.shape[0])),
-        ),
-        Mistake(
-            "keys and values exchanged",
-            "Queries meet keys, and what is mixed are the values: softmax(q kᵀ / √d) v.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, roles="qvk"),
-        ),
-        Mistake(
-            "queries mixed in place of values",
-            "What is mixed are the values, v.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, roles="qkq"),
-        ),
-        Mistake(
-            "keys mixed in place of values",
-            "What is mixed are the values, v.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, roles="qkk"),
-        ),
-        Mistake(
-            "queries compared with themselves",
-            "The scores are q kᵀ: queries meet keys.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, roles="qqv"),
-        ),
-        Mistake(
-            "output and weights exchanged",
-            "Both are right, but in the other order: first the output, then the weights.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, give=lambda output, weights, scores: (weights, output)),
-        ),
-        Mistake(
-            "weights returned transposed",
-            "The output is right. Return the weights as (..., T, S), a row for each query.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, give=lambda output, weights, scores: (output, weights.transpose(-2, -1))),
-        ),
-        Mistake(
-            "scores returned in place of weights",
-            "The output is right. The second thing to return are the weights, after the softmax.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_attend, give=lambda output, weights, scores: (output, scores)),
+        *section(
+            _OVERFLOW,
+            (
+                "powers of e that overflow",
+                "e to the power of some hundreds is infinite, and infinite by infinite is nan. torch's softmax "
+                "subtracts the largest score first; do the same, or use it.",
+                Slip(_attend, squash=_powers_alone),
+            ),
         ),
     ),
 )
@@ -497,20 +379,12 @@ def _merge(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)  # (B, h, T, d) -> (B, T, h*d)
 
 
+def _merge_by_reshape(x: Tensor) -> Tensor:
+    return x.reshape(x.shape[0], x.shape[2], -1)
+
+
 def _split_by_view(x: Tensor, num_heads: int) -> Tensor:
     return x.reshape(x.shape[0], num_heads, x.shape[1], -1)
-
-
-def _split_interleaved(x: Tensor, num_heads: int) -> Tensor:
-    return x.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2)
-
-
-def _split_halfway(x: Tensor, num_heads: int) -> Tensor:
-    return x.unflatten(-1, (num_heads, -1))
-
-
-def _split_by_width(x: Tensor, num_heads: int) -> Tensor:
-    return x.unflatten(-1, (-1, num_heads)).transpose(1, 2)
 
 
 SPLIT_HEADS = Exercise(
@@ -536,42 +410,32 @@ SPLIT_HEADS = Exercise(
     ],
     observe=call,
     mistakes=(
-        Mistake(
-            "heads split without the transpose",
-            "A view or reshape to (B, h, T, d) reads the numbers token after token, so a head gets pieces of a few "
-            "tokens. Cut the last axis into (h, d) first, then transpose(1, 2).",
+        *section(
             "Heads split without the transpose.",
-            _split_by_view,
+            (
+                "heads split without the transpose",
+                "A view or reshape to (B, h, T, d) reads the numbers token after token, so a head gets pieces of a "
+                "few tokens. Cut the last axis into (h, d) first, then transpose(1, 2).",
+                _split_by_view,
+            ),
         ),
-        Mistake(
-            "interleaved heads",
-            "Head 0 takes every h-th column. It takes the first d: cut the last axis into (h, d), in this order.",
-            "5 · Many heads",
-            _split_interleaved,
-        ),
-        Mistake(
-            "heads behind the tokens",
-            "You return (B, T, h, d). The heads go before the tokens, so that each head is a matrix (T, d).",
-            "5 · Many heads",
-            _split_halfway,
-        ),
-        Mistake(
-            "width and number of heads exchanged",
-            "Your heads are h wide, and there are d of them: cut the last axis into (h, d).",
-            "5 · Many heads",
-            _split_by_width,
-        ),
-        Mistake(
-            "heads in front of the batch",
-            "You return (h, B, T, d). The batch stays first: (B, h, T, d).",
-            "5 · Many heads",
-            lambda x, num_heads: _split(x, num_heads).transpose(0, 1),
-        ),
-        Mistake(
-            "tokens and columns exchanged",
-            "You return (B, h, d, T). Each head is a matrix (T, d): a row is a token.",
-            "5 · Many heads",
-            lambda x, num_heads: _split(x, num_heads).transpose(2, 3),
+        *section(
+            _HEADS,
+            (
+                "interleaved heads",
+                "Head 0 takes every h-th column. It takes the first d: cut the last axis into (h, d), in this order.",
+                lambda x, num_heads: x.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2),
+            ),
+            (
+                "heads behind the tokens",
+                "You return (B, T, h, d). The heads go before the tokens, so that each head is a matrix (T, d).",
+                lambda x, num_heads: x.unflatten(-1, (num_heads, -1)),
+            ),
+            (
+                "width and number of heads exchanged",
+                "Your heads are h wide, and there are d of them: cut the last axis into (h, d).",
+                lambda x, num_heads: x.unflatten(-1, (-1, num_heads)).transpose(1, 2),
+            ),
         ),
     ),
 )
@@ -610,47 +474,32 @@ MERGE_HEADS = Exercise(
     ],
     observe=call,
     mistakes=(
-        Mistake(
-            "heads merged without the transpose",
-            "A reshape of (B, h, T, d) to (B, T, h*d) puts pieces of several tokens in one row: transpose(1, 2) first.",
+        *section(
             "Heads merged without the transpose.",
-            lambda x: x.reshape(x.shape[0], x.shape[2], -1),
+            (
+                "heads merged without the transpose",
+                "A reshape of (B, h, T, d) to (B, T, h*d) puts pieces of several tokens in one row: transpose(1, 2)"
+                " first.",
+                _merge_by_reshape,
+            ),
         ),
-        Mistake(
-            "interleaved heads",
-            "Your columns take one number of each head in turn. The columns of head 0 come first, then head 1's.",
-            "5 · Many heads",
-            lambda x: x.permute(0, 2, 3, 1).flatten(2),
-        ),
-        Mistake(
-            "heads averaged",
-            "The outputs of the heads stand side by side, h*d = D columns; a mean leaves d of them.",
-            "5 · Many heads",
-            lambda x: x.mean(dim=1),
-        ),
-        Mistake(
-            "tokens and columns exchanged",
-            "You return (B, D, T): each row must be a token.",
-            "5 · Many heads",
-            lambda x: x.transpose(1, 2).flatten(2).transpose(1, 2),
-        ),
-        Mistake(
-            "heads summed",
-            "The outputs of the heads stand side by side, h*d = D columns; a sum leaves d of them.",
-            "5 · Many heads",
-            lambda x: x.sum(dim=1),
-        ),
-        Mistake(
-            "heads one below the other",
-            "You return (B, h*T, d): the heads stand in the sequence like further tokens. They go side by side.",
-            "5 · Many heads",
-            lambda x: x.flatten(1, 2),
-        ),
-        Mistake(
-            "heads in backward order",
-            "Head 0 has the first d columns.",
-            "5 · Many heads",
-            lambda x: _merge(x.flip(1)),
+        *section(
+            _HEADS,
+            (
+                "interleaved heads",
+                "Your columns take one number of each head in turn. The columns of head 0 come first, then head 1's.",
+                lambda x: x.permute(0, 2, 3, 1).flatten(2),
+            ),
+            (
+                "heads averaged",
+                "The outputs of the heads are placed side by side, h*d = D columns; a mean leaves d of them.",
+                lambda x: x.mean(dim=1),
+            ),
+            (
+                "heads as further tokens",
+                "You return (B, h*T, d), one head's tokens after the other's. The heads go side by side.",
+                lambda x: x.flatten(1, 2),
+            ),
         ),
     ),
 )
@@ -677,38 +526,35 @@ def _layer_cases() -> list[Case]:
 class _Layer(MultiHeadSelfAttention):
     """The right layer, written out in steps that a subclass replaces by a wrong one."""
 
-    axis = -1
-
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.parts(x)  # each (B, h, T, d)
-        weights = (q @ k.transpose(-2, -1) / self.scale(q)).softmax(dim=self.axis)
-        return self.out(self.merge(weights @ v))
+        weights = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(dim=-1)
+        return self.out(_merge(weights @ v))
 
     def parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.split(part) for part in self.qkv(x).chunk(3, dim=-1))
-
-    def split(self, x: Tensor) -> Tensor:
-        return _split(x, self.num_heads)
-
-    def scale(self, q: Tensor) -> float:
-        return math.sqrt(q.shape[-1])
-
-    def merge(self, x: Tensor) -> Tensor:
-        return _merge(x)
+        return tuple(_split(part, self.num_heads) for part in self.qkv(x).chunk(3, dim=-1))
 
     def out(self, x: Tensor) -> Tensor:
         return self.proj(x)
 
 
-class _Plain(_Layer):
-    """The layer with its own softmax: a step that a subclass replaces."""
+def _layer(
+    split: Callable[[Tensor, int], Tensor] = _split,
+    merge: Callable[[Tensor], Tensor] = _merge,
+    scale: Callable[[Tensor], float] = lambda q: math.sqrt(q.shape[-1]),
+    axis: int = -1,
+    order: tuple[int, ...] = (0, 1, 2),
+) -> type[nn.Module]:
+    """The layer with another way to split or merge heads, another scale, softmax, or order of q, k and v."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.parts(x)
-        return self.out(self.merge(self.squash(q @ k.transpose(-2, -1) / self.scale(q)) @ v))
+    class Wrong(MultiHeadSelfAttention):
+        def forward(self, x: Tensor) -> Tensor:
+            parts = self.qkv(x).chunk(3, dim=-1)
+            q, k, v = (split(parts[i], self.num_heads) for i in order)
+            weights = (q @ k.transpose(-2, -1) / scale(q)).softmax(dim=axis)
+            return self.proj(merge(weights @ v))
 
-    def squash(self, scores: Tensor) -> Tensor:
-        return scores
+    return Wrong
 
 
 class _KernelWithoutTranspose(_Layer):
@@ -717,129 +563,6 @@ class _KernelWithoutTranspose(_Layer):
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (part.transpose(1, 2) for part in self.parts(x))
         return self.out(nn.functional.scaled_dot_product_attention(q, k, v).flatten(2))
-
-
-class _TokensForD(_Layer):
-    def scale(self, q: Tensor) -> float:
-        return math.sqrt(q.shape[-2])
-
-
-class _HeadsForD(_Layer):
-    def scale(self, q: Tensor) -> float:
-        return math.sqrt(q.shape[1])
-
-
-class _OrderVKQ(_Layer):
-    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        return super().parts(x)[::-1]
-
-
-class _OrderKVQ(_Layer):
-    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        k, v, q = super().parts(x)
-        return q, k, v
-
-
-class _OrderVQK(_Layer):
-    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        v, q, k = super().parts(x)
-        return q, k, v
-
-
-class _Residual(_Layer):
-    def forward(self, x: Tensor) -> Tensor:
-        return x + super().forward(x)
-
-
-class _ValuesNotProjected(_Layer):
-    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        q, k, _ = super().parts(x)
-        return q, k, self.split(x)
-
-
-class _NoQkvBias(_Layer):
-    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.split(part) for part in nn.functional.linear(x, self.qkv.weight).chunk(3, dim=-1))
-
-
-class _NoProjBias(_Layer):
-    def out(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, self.proj.weight)
-
-
-class _ProjTwice(_Layer):
-    def out(self, x: Tensor) -> Tensor:
-        return self.proj(self.proj(x))
-
-
-class _Later(_Layer):
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.parts(x)
-        return self.out(self.merge(_attend(squash=_causal)(q, k, v)[0]))
-
-
-class _MergedBackwards(_Layer):
-    def merge(self, x: Tensor) -> Tensor:
-        return x.permute(0, 2, 3, 1).flatten(2)
-
-
-class _SplitInterleaved(_Layer):
-    def split(self, x: Tensor) -> Tensor:
-        return _split_interleaved(x, self.num_heads)
-
-
-class _OneHeadsAverage(_Layer):
-    def merge(self, x: Tensor) -> Tensor:
-        return x.mean(1).repeat(1, 1, x.shape[1])
-
-
-class _WrongAxis(_Layer):
-    axis = -2
-
-
-class _AcrossHeads(_Layer):
-    axis = 1
-
-
-class _NoScale(_Layer):
-    def scale(self, q: Tensor) -> float:
-        return 1.0
-
-
-class _WholeWidth(_Layer):
-    def scale(self, q: Tensor) -> float:
-        return math.sqrt(q.shape[-1] * q.shape[1])
-
-
-class _DividedByWidth(_Layer):
-    def scale(self, q: Tensor) -> float:
-        return float(q.shape[-1])
-
-
-class _SplitByView(_Layer):
-    def split(self, x: Tensor) -> Tensor:
-        return _split_by_view(x, self.num_heads)
-
-
-class _MergeByReshape(_Layer):
-    def merge(self, x: Tensor) -> Tensor:
-        return x.reshape(x.shape[0], x.shape[2], -1)
-
-
-class _SplitAndMergeByView(_SplitByView, _MergeByReshape):
-    pass
-
-
-class _KeysAsk(_Layer):
-    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        q, k, v = super().parts(x)
-        return k, q, v
-
-
-class _ValuesSecond(_Layer):
-    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        q, k, v = super().parts(x)
-        return q, v, k
 
 
 class _NoProjection(_Layer):
@@ -854,42 +577,9 @@ class _HeadsOutside(_Layer):
         return self.qkv(x).unflatten(-1, (self.num_heads, 3, -1)).permute(3, 0, 2, 1, 4).unbind(0)
 
 
-class _Interleaved(_Layer):
-    """The rows of qkv taken as (h, d, 3): q, k, v in turn."""
-
-    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        return self.qkv(x).unflatten(-1, (self.num_heads, -1, 3)).permute(4, 0, 2, 1, 3).unbind(0)
-
-
-class _OneHead(_Layer):
-    def split(self, x: Tensor) -> Tensor:
-        return x[:, None]
-
-
-class _HeadsAndWidth(_Layer):
-    def split(self, x: Tensor) -> Tensor:
-        return _split(x, x.shape[-1] // self.num_heads)
-
-
-class _NormedInput(_Layer):
+class _Residual(_Layer):
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(nn.functional.layer_norm(x, x.shape[-1:]))
-
-
-class _InterleavedThroughout(_SplitInterleaved, _MergedBackwards):
-    pass
-
-
-class _NotItself(_Layer):
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.parts(x)
-        return self.out(self.merge(_attend(squash=_but_itself)(q, k, v)[0]))
-
-
-class _UnitVectors(_Layer):
-    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        q, k, v = super().parts(x)
-        return nn.functional.normalize(q, dim=-1), nn.functional.normalize(k, dim=-1), v
+        return x + super().forward(x)
 
 
 # nn.MultiheadAttention keeps the same numbers under these names.
@@ -914,209 +604,94 @@ MULTI_HEAD_ATTENTION = Exercise(
     tolerance=3e-4,
     locate=_where_the_layer_goes_wrong,
     mistakes=(
-        Mistake(
-            "heads split without the transpose",
-            "A view to (B, h, T, d) reads token after token, so a head gets pieces of a few tokens. Cut the last axis "
-            "into (h, d), then transpose(1, 2).",
+        *section(
             "Heads split without the transpose.",
-            _SplitByView,
+            (
+                "heads split without the transpose",
+                "A view to (B, h, T, d) reads token after token, so a head gets pieces of a few tokens. Cut the "
+                "last axis into (h, d), then transpose(1, 2).",
+                _layer(split=_split_by_view),
+            ),
+            (
+                "heads split and merged without the transpose",
+                "The two mistakes do not cancel: in between, each head has attended over pieces of a few tokens.",
+                _layer(split=_split_by_view, merge=_merge_by_reshape),
+            ),
+            (
+                "the kernel without the transpose",
+                "scaled_dot_product_attention attends over the last but one axis. In (B, T, h, d) those are the "
+                "heads of one token, so that no token looks at another: transpose(1, 2) before it, and again after "
+                "it.",
+                _KernelWithoutTranspose,
+            ),
         ),
-        Mistake(
-            "heads merged without the transpose",
-            "A reshape of (B, h, T, d) to (B, T, D) puts pieces of several tokens in one row: transpose(1, 2) first.",
+        *section(
             "Heads merged without the transpose.",
-            _MergeByReshape,
+            (
+                "heads merged without the transpose",
+                "A reshape of (B, h, T, d) to (B, T, D) puts pieces of several tokens in one row: transpose(1, 2) "
+                "first.",
+                _layer(merge=_merge_by_reshape),
+            ),
         ),
-        Mistake(
-            "heads split and merged without the transpose",
-            "The two slips do not cancel: in between, each head has attended over pieces of a few tokens.",
-            "Heads split without the transpose.",
-            _SplitAndMergeByView,
+        *section(
+            _AXIS,
+            (
+                "a softmax over the wrong axis",
+                "Your weights sum to 1 over the queries. They must sum to 1 over the keys: dim=-1.",
+                _layer(axis=-2),
+            ),
         ),
-        Mistake(
-            "a softmax over the wrong axis",
-            "Your weights sum to 1 over the queries. They must sum to 1 over the keys: dim=-1.",
-            "Softmax over the wrong axis.",
-            _WrongAxis,
+        *section(
+            _SCALE,
+            ("no scale", "Divide the scores by √d, where d = D / h.", _layer(scale=lambda q: 1.0)),
         ),
-        Mistake(
-            "a softmax across the heads",
-            "dim=1 are the heads. The weights of one query sum to 1 over the keys: dim=-1.",
-            "Softmax over the wrong axis.",
-            _AcrossHeads,
-        ),
-        Mistake("no scale", "Divide the scores by √d, where d = D / h.", _SCALE, _NoScale),
-        Mistake(
-            "√D for √d",
-            "You divide by the square root of the whole width D. A dot product runs over the width of one head, "
-            "d = D / h.",
+        *section(
             "No scale, or √D for √d.",
-            _WholeWidth,
+            (
+                "√D for √d",
+                "You divide by the square root of the whole width D. A dot product runs over the width of one head,"
+                " d = D / h.",
+                _layer(scale=lambda q: math.sqrt(q.shape[-1] * q.shape[1])),
+            ),
         ),
-        Mistake("a division by d", "It is the square root of d that you divide by.", _SCALE, _DividedByWidth),
-        Mistake(
-            "query and key exchanged",
-            "The rows of qkv are q, then k, then v. You use the first third as keys.",
+        *section(
             "Queries and keys exchanged.",
-            _KeysAsk,
+            (
+                "query and key exchanged",
+                "The rows of qkv are q, then k, then v. You use the first third as keys.",
+                _layer(order=(1, 0, 2)),
+            ),
         ),
-        Mistake(
-            "key and value exchanged",
-            "The rows of qkv are q, then k, then v. You use the second third as values.",
-            "3 · Where queries, keys and values come from",
-            _ValuesSecond,
-        ),
-        Mistake(
-            "a missing output projection",
-            "The heads' outputs stand side by side, and nothing mixes them: return proj(z).",
+        *section(
             "The projection forgotten.",
-            _NoProjection,
+            (
+                "a missing output projection",
+                "The heads' outputs are side by side, and nothing mixes them: return proj(z).",
+                _NoProjection,
+            ),
         ),
-        Mistake(
-            "rows of qkv taken head by head",
-            "You read the 3D numbers as (h, 3, d). They are (3, h, d): all queries, then all keys, then all values.",
+        *section(
             "3 · Where queries, keys and values come from",
-            _HeadsOutside,
+            (
+                "rows of qkv taken head by head",
+                "You read the 3D numbers as (h, 3, d). They are (3, h, d): all queries, then all keys, then all "
+                "values.",
+                _HeadsOutside,
+            ),
         ),
-        Mistake(
-            "rows of qkv interleaved",
-            "You read the 3D numbers as q, k, v in turn. They are (3, h, d): all queries, all keys, all values.",
-            "3 · Where queries, keys and values come from",
-            _Interleaved,
-        ),
-        Mistake(
-            "one head for all",
-            "Your layer attends over the whole width at once. Split q, k and v into h heads before the scores.",
-            "5 · Many heads",
-            _OneHead,
-        ),
-        Mistake(
-            "the kernel without the transpose",
-            "scaled_dot_product_attention attends over the last but one axis. In (B, T, h, d) that are the heads of "
-            "one "
-            "token, so that no token looks at another: transpose(1, 2) before it, and again after it.",
-            "Heads split without the transpose.",
-            _KernelWithoutTranspose,
-        ),
-        Mistake(
-            "no softmax",
-            "You mix the values with the scores themselves. softmax(dim=-1) turns them into weights.",
-            "2 · Queries, keys, values, with a pencil",
-            _Plain,
-        ),
-        Mistake(
-            "rows of qkv read as v, k, q",
-            "The rows of qkv are q, then k, then v.",
-            "3 · Where queries, keys and values come from",
-            _OrderVKQ,
-        ),
-        Mistake(
-            "rows of qkv read as k, v, q",
-            "The rows of qkv are q, then k, then v.",
-            "3 · Where queries, keys and values come from",
-            _OrderKVQ,
-        ),
-        Mistake(
-            "rows of qkv read as v, q, k",
-            "The rows of qkv are q, then k, then v.",
-            "3 · Where queries, keys and values come from",
-            _OrderVQK,
-        ),
-        Mistake(
-            "the number of tokens for d",
-            "You divide by the square root of the number of tokens. A dot product runs over the width of one head, "
-            "d = D / h.",
-            _SCALE,
-            _TokensForD,
-        ),
-        Mistake(
-            "the number of heads for d",
-            "You divide by the square root of the number of heads. A dot product runs over the width of one head, "
-            "d = D / h.",
-            _SCALE,
-            _HeadsForD,
-        ),
-        Mistake(
-            "a residual inside the layer",
-            "You add the input to the output. That is right, but it is the encoder block's work: lesson 05.",
-            "5 · Many heads",
-            _Residual,
-        ),
-        Mistake(
-            "the tokens themselves as values",
-            "Values are projected, too: the last third of qkv(x).",
-            "3 · Where queries, keys and values come from",
-            _ValuesNotProjected,
-        ),
-        Mistake(
-            "no bias in q, k and v",
-            "qkv has a bias, and it is added: qkv(x).",
-            "3 · Where queries, keys and values come from",
-            _NoQkvBias,
-        ),
-        Mistake(
-            "no bias in the projection",
-            "proj has a bias, and it is added: proj(z).",
-            "The projection forgotten.",
-            _NoProjBias,
-        ),
-        Mistake("the projection twice", "proj comes once, at the end.", "The projection forgotten.", _ProjTwice),
-        Mistake(
-            "later tokens hidden",
-            "You mask the tokens behind each query (is_causal=True), as language models do. In an image every token "
-            "sees "
-            "every other.",
-            "2 · Queries, keys, values, with a pencil",
-            _Later,
-        ),
-        Mistake(
-            "interleaved heads on the way back",
-            "Your columns take one number of each head in turn. The columns of head 0 come first, then head 1's.",
-            "5 · Many heads",
-            _MergedBackwards,
-        ),
-        Mistake(
-            "interleaved heads",
-            "Head 0 takes every h-th column. It takes the first d: cut the last axis into (h, d), in this order.",
-            "5 · Many heads",
-            _SplitInterleaved,
-        ),
-        Mistake(
-            "heads averaged",
-            "The outputs of the heads stand side by side; yours are averaged.",
-            "5 · Many heads",
-            _OneHeadsAverage,
-        ),
-        Mistake(
-            "width and number of heads exchanged",
-            "Your heads are h wide, and there are d of them: cut the last axis into (h, d), in this order.",
-            "5 · Many heads",
-            _HeadsAndWidth,
-        ),
-        Mistake(
-            "interleaved heads, there and back",
-            "Head 0 takes every h-th column, and gives it back there. It takes the first d: cut the last axis into "
-            "(h, d), in this order, and join it in the same one.",
-            "5 · Many heads",
-            _InterleavedThroughout,
-        ),
-        Mistake(
-            "a norm inside the layer",
-            "You norm the input. That is right, but it is the encoder block's work: lesson 05.",
-            "5 · Many heads",
-            _NormedInput,
-        ),
-        Mistake(
-            "each token hidden from itself",
-            "You mask the diagonal of the scores. A token attends to itself, too.",
-            "2 · Queries, keys, values, with a pencil",
-            _NotItself,
-        ),
-        Mistake(
-            "queries and keys of length 1",
-            "You norm q and k. The scores are their dot products as they are, divided by √d.",
-            _SCALE,
-            _UnitVectors,
+        *section(
+            _HEADS,
+            (
+                "one head for all",
+                "Your layer attends over the whole width at once. Split q, k and v into h heads before the scores.",
+                _layer(split=lambda x, num_heads: x[:, None]),
+            ),
+            (
+                "a residual inside the layer",
+                "You add the input to the output. That is right, but it belongs to the encoder block: lesson 05.",
+                _Residual,
+            ),
         ),
     ),
 )
@@ -1184,10 +759,6 @@ def _observe_chunks(work: Any, case: Case) -> Result:
     return observed
 
 
-def _no_maximum(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
-    return _chunks(start=0.0, grows=False)(q, k, v, chunk)
-
-
 def _chunks(
     start: float = -math.inf,
     grows: bool = True,
@@ -1195,9 +766,6 @@ def _chunks(
     whole_sum: bool = True,
     scale: Callable[[Tensor], float] = lambda q: math.sqrt(q.shape[-1]),
     parts: Callable[[Tensor, int], Any] = lambda x, chunk: x.split(chunk, -2),
-    last: Callable[[Tensor, Tensor], Tensor] = lambda mixed, total: mixed / total,
-    turned: bool = False,
-    own: bool = False,
 ) -> Callable[..., Tensor]:
     """Attention in chunks, with one thing or another left out."""
 
@@ -1206,18 +774,12 @@ def _chunks(
         for keys, values in zip(parts(k, chunk), parts(v, chunk), strict=True):
             scores = q @ keys.transpose(-2, -1) / scale(q)
             new = torch.maximum(top, scores.amax(-1, keepdim=True)) if grows else top
-            powers = (scores - (scores.amax(-1, keepdim=True) if own else new)).exp()
-            shrink = (new - top if turned else top - new).exp()
+            powers, shrink = (scores - new).exp(), (top - new).exp()
             total = total * (shrink if whole_sum else 1.0) + powers.sum(-1, keepdim=True)
             mixed, top = mixed * (shrink if rescale else 1.0) + powers @ values, new
-        return last(mixed, total)
+        return mixed / total
 
     return attention
-
-
-def _own_maximum(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
-    """Each chunk with its own maximum, never set right."""
-    return _chunks(rescale=False, whole_sum=False)(q, k, v, chunk)
 
 
 def _full_chunks(x: Tensor, chunk: int) -> list[Tensor]:
@@ -1234,15 +796,6 @@ def _mean_of_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
     return torch.stack([attend(q, keys, values)[0] for keys, values in parts]).mean(0)
 
 
-def _sum_of_chunks(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
-    parts = zip(k.split(chunk, -2), v.split(chunk, -2), strict=True)
-    return torch.stack([attend(q, keys, values)[0] for keys, values in parts]).sum(0)
-
-
-def _last_chunk(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
-    return attend(q, k.split(chunk, -2)[-1], v.split(chunk, -2)[-1])[0]
-
-
 ATTENTION_IN_CHUNKS = Exercise(
     name="attention_in_chunks",
     lesson="03",
@@ -1250,113 +803,69 @@ ATTENTION_IN_CHUNKS = Exercise(
     right=_chunks(),
     cases=_chunk_cases,
     observe=_observe_chunks,
+    explain=_large_scores_alone,
     forbidden=("scaled_dot_product_attention",),
     tolerance=1e-4,
     mistakes=(
-        Mistake(
-            "an overflow",
-            "The numbers are right as long as the scores are small. e to the power of some hundreds is infinite: "
-            "subtract the largest score so far before you raise e to it.",
-            "The softmax overflows.",
-            _no_maximum,
+        *section(
+            _OVERFLOW,
+            (
+                "an overflow",
+                "The numbers are right as long as the scores are small. e to the power of some hundreds is "
+                "infinite: subtract the largest score so far before you raise e to it.",
+                Slip(_chunks, start=0.0, grows=False),
+            ),
+            (
+                "old sums left under an old maximum",
+                "When a chunk brings a larger score, what you have summed so far was divided by another power of e:"
+                " multiply both sums by exp(old maximum - new maximum).",
+                Slip(_chunks, rescale=False, whole_sum=False),
+            ),
+            (
+                "a denominator that is not rescaled",
+                "You rescale the mixed values when the maximum grows, but not the sum of the powers that you divide"
+                " by.",
+                Slip(_chunks, whole_sum=False),
+            ),
+            (
+                "mixed values that are not rescaled",
+                "You rescale the sum of the powers when the maximum grows, but not the mixed values: multiply both "
+                "by exp(old maximum - new maximum).",
+                Slip(_chunks, rescale=False),
+            ),
+            (
+                "powers that vanish where all scores are far below 0",
+                "e to the power of some hundreds below 0 is 0, and 0 is divided by 0. Subtract the largest score so"
+                " far, and start it with -math.inf: any other start, such as 0, is above all such scores.",
+                Slip(_chunks, start=0.0),
+            ),
         ),
-        Mistake(
-            "old sums left under an old maximum",
-            "When a chunk brings a larger score, what you have summed so far was divided by another power of e: "
-            "multiply both sums by exp(old maximum - new maximum).",
-            "The softmax overflows.",
-            _own_maximum,
+        *section(
+            _PENCIL,
+            (
+                "a softmax for each chunk, then their mean",
+                "Each chunk's weights sum to 1, so a chunk of poor matches counts as much as one of good ones. Keep"
+                " sums, and divide once at the end.",
+                _mean_of_chunks,
+            ),
         ),
-        Mistake(
-            "a denominator that is not rescaled",
-            "You rescale the mixed values when the maximum grows, but not the sum of the powers that you divide by.",
-            "The softmax overflows.",
-            Slip(_chunks, whole_sum=False),
-        ),
-        Mistake(
-            "a softmax for each chunk, then their mean",
-            "Each chunk's weights sum to 1, so a chunk of poor matches counts as much as one of good ones. Keep sums, "
-            "and divide once at the end.",
-            "2 · Queries, keys, values, with a pencil",
-            _mean_of_chunks,
-        ),
-        Mistake(
-            "a softmax for each chunk, then their sum",
-            "Each chunk's weights sum to 1, so all together sum to the number of chunks. Keep sums of powers, and "
-            "divide once at the end.",
-            "2 · Queries, keys, values, with a pencil",
-            _sum_of_chunks,
-        ),
-        Mistake(
-            "mixed values that are not rescaled",
-            "You rescale the sum of the powers when the maximum grows, but not the mixed values: both are multiplied "
-            "by "
-            "exp(old maximum - new maximum).",
-            "The softmax overflows.",
-            Slip(_chunks, rescale=False),
-        ),
-        Mistake(
-            "powers under each chunk's own maximum",
-            "You rescale the sums to the largest score so far, but the new powers have the largest score of their own "
-            "chunk subtracted. It is the same number everywhere: the largest so far.",
-            "The softmax overflows.",
-            Slip(_chunks, own=True),
-        ),
-        Mistake(
-            "powers that vanish where all scores are far below 0",
-            "e to the power of some hundreds below 0 is 0, and 0 is divided by 0. Subtract the largest score so far, "
-            "and start it with -math.inf: any other start, such as 0, is above all such scores.",
-            "The softmax overflows.",
-            Slip(_chunks, start=0.0),
-        ),
-        Mistake(
-            "no scale",
-            "The scores are divided by √d, in each chunk.",
+        *section(
             _SCALE,
-            Slip(_chunks, scale=lambda q: 1.0),
+            ("no scale", "The scores are divided by √d, in each chunk.", Slip(_chunks, scale=lambda q: 1.0)),
         ),
-        Mistake(
-            "a division by d",
-            "The scores are divided by √d, in each chunk.",
-            _SCALE,
-            Slip(_chunks, scale=lambda q: float(q.shape[-1])),
-        ),
-        Mistake(
-            "a multiplication by √d",
-            "The scores are divided by √d, in each chunk.",
-            _SCALE,
-            Slip(_chunks, scale=lambda q: q.shape[-1] ** -0.5),
-        ),
-        Mistake(
-            "a division that is missing at the end",
-            "The mixed values are divided by the sum of the powers.",
-            "2 · Queries, keys, values, with a pencil",
-            Slip(_chunks, last=lambda mixed, total: mixed),
-        ),
-        Mistake(
-            "a last chunk lost",
-            "S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) gives it, too.",
+        *section(
             "10 · What it costs",
-            Slip(_chunks, parts=_full_chunks),
-        ),
-        Mistake(
-            "a last chunk filled up with zeros",
-            "A key of zeros has the score 0, and e to the power of 0 is 1: it takes a weight from the others. The last "
-            "chunk may be shorter.",
-            "10 · What it costs",
-            Slip(_chunks, parts=_filled_up),
-        ),
-        Mistake(
-            "the last chunk alone",
-            "What the earlier chunks brought is overwritten. Keep both sums from chunk to chunk.",
-            "10 · What it costs",
-            _last_chunk,
-        ),
-        Mistake(
-            "a rescaling the wrong way round",
-            "What is summed so far gets smaller when the maximum grows: exp(old maximum - new maximum).",
-            "The softmax overflows.",
-            Slip(_chunks, turned=True),
+            (
+                "a last chunk lost",
+                "S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) gives it, too.",
+                Slip(_chunks, parts=_full_chunks),
+            ),
+            (
+                "a last chunk filled up with zeros",
+                "A key of zeros has the score 0, and e to the power of 0 is 1: it takes a weight from the others. "
+                "The last chunk may be shorter.",
+                Slip(_chunks, parts=_filled_up),
+            ),
         ),
     ),
 )

@@ -16,7 +16,6 @@ from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
-    Mistake,
     Result,
     Slip,
     Words,
@@ -28,6 +27,7 @@ from vit_tutorial.checks.harness import (
     layer,
     normal,
     random_weights,
+    section,
 )
 from vit_tutorial.checks.watch import Operations
 from vit_tutorial.mlp import MLP
@@ -38,18 +38,15 @@ _GELU = "2 · GELU: keep x with the probability that x is large"
 _OTHER = "The other GELU."
 _PENCIL = "1 · One token and a pencil"
 _AFTER = "A GELU too many."
-_NO_BEND = "No bend."
-_CLASS = "5 · The class"
-_DROPOUT = "9 · Dropout"
+_NO_GELU = "No bend."
 _PARAMETERS = "6 · Two thirds of a block"
-_ALONE = "7 · Every token alone"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
 # Token [1, 2], hidden [1, 2, -1]; Φ(1) = 0.8413, Φ(2) = 0.9772, Φ(-1) = 0.1587.
 NUMBERS = {
     "hidden": [1, 2, -1],
-    "bent": [0.8413, 1.9545, -0.1587],
+    "activations": [0.8413, 1.9545, -0.1587],
     "output": [1.6827, 1.7958],
     "parameters": 148,
     "moved": 1,
@@ -66,107 +63,71 @@ MLP_NUMBERS = Exercise(
     secret=True,
     advice={
         "hidden": "Hidden number j is the dot product of the token with column j of W1.",
-        "bent": "Multiply each hidden number by Φ of the same number. Φ(x) is a share between 0 and 1.",
-        "output": "Output number j is the dot product of the bent numbers with column j of W2.",
+        "activations": "Multiply each hidden number by Φ of the same number. Φ(x) is a probability, between 0 and 1.",
+        "output": "Output number j is the dot product of the activations with column j of W2.",
         "parameters": "Two layers, each with a matrix and a bias: D · M + M, and M · D + D.",
         "moved": "Which tokens does the MLP look at when it computes one of them?",
     },
     mistakes=(
-        Mistake(
-            "a ReLU in place of GELU",
-            "You set what is negative to 0 and left the rest alone. GELU multiplies each number by Φ of it.",
+        *section(
             _GELU,
-            {"bent": [1, 2, 0], "output": [2, 2]},
+            (
+                "a ReLU in place of GELU",
+                "You set what is negative to 0 and left the rest alone. GELU multiplies each number by Φ of it.",
+                {"activations": [1, 2, 0], "output": [2, 2]},
+            ),
+            (
+                "the probability Φ(x) in place of x · Φ(x)",
+                "Φ is the probability. GELU is the number times this probability.",
+                {"activations": [0.8413, 0.9772, 0.1587], "output": [1.6827, 1.1359]},
+            ),
+            (
+                "a lost sign",
+                "−1 · Φ(−1) is negative: GELU lets a little of the negative side through, down to −0.17.",
+                {"activations": [0.8413, 1.9545, 0.1587], "output": [1.6827, 2.1132]},
+            ),
         ),
-        Mistake(
-            "the share Φ(x) in place of x · Φ(x)",
-            "Φ is the share that passes. GELU is the number times this share.",
-            _GELU,
-            {"bent": [0.8413, 0.9772, 0.1587], "output": [1.6827, 1.1359]},
-        ),
-        Mistake(
-            "a lost sign",
-            "−1 · Φ(−1) is negative: GELU lets a little of the negative side through, down to −0.17.",
-            _GELU,
-            {"bent": [0.8413, 1.9545, 0.1587], "output": [1.6827, 2.1132]},
-        ),
-        Mistake(
-            "a GELU after the second layer",
-            "The bend stands between the two layers, and nothing comes after the second one.",
+        *section(
             _AFTER,
-            {"output": [1.9545, 0.8413]},
+            (
+                "a GELU after the second layer",
+                "The GELU is between the two layers, and nothing comes after the second one.",
+                {"output": [1.9545, 0.8413]},
+            ),
         ),
-        Mistake(
-            "no bend",
-            "You multiplied the hidden numbers by W2 as they are. They go through GELU first.",
-            _NO_BEND,
-            {"output": [2, 1]},
+        *section(
+            _NO_GELU,
+            (
+                "no activation function",
+                "You multiplied the hidden numbers by W2 as they are. They go through GELU first.",
+                {"output": [2, 1]},
+            ),
         ),
-        Mistake(
-            "a hidden number too few",
-            "Hidden number j is the token times column j of W1, and W1 has three columns.",
+        *section(
             _PENCIL,
-            {"hidden": [1, 2]},
+            ("a lost minus in W1", "The last column of W1 is [1, −1]: 1 · 1 + 2 · (−1).", {"hidden": [1, 2, 3]}),
         ),
-        Mistake(
-            "a lost minus in W1",
-            "The last column of W1 is [1, −1]: 1 · 1 + 2 · (−1).",
-            _PENCIL,
-            {"hidden": [1, 2, 3]},
-        ),
-        Mistake(
-            "a sign lost in the last hidden number",
-            "1 · 1 + 2 · (−1) is negative.",
-            _PENCIL,
-            {"hidden": [1, 2, 1]},
-        ),
-        Mistake(
-            "the last bent number left out, or taken for 0",
-            "The third row of W2 is [0, 1]: the third bent number, which is negative, counts in the second output.",
-            _PENCIL,
-            {"output": [1.6827, 1.9545]},
-        ),
-        Mistake(
-            "a bias as wide as its input",
-            "A layer from D to M has M biases, one for each number that comes out.",
+        *section(
             _PARAMETERS,
-            {"parameters": 2 * 64 + 4 + 4},
+            (
+                "a bias as wide as its input",
+                "A layer from D to M has M biases, one for each number that comes out.",
+                {"parameters": 2 * 64 + 4 + 4},
+            ),
+            (
+                "the biases forgotten",
+                "Each layer has a bias, too: M numbers in the first, D in the second.",
+                {"parameters": 128},
+            ),
+            ("the second layer forgotten", "There are two layers: D → M, and M → D.", {"parameters": 80}),
         ),
-        Mistake(
-            "both biases M wide",
-            "The second layer gives D numbers, so it has D biases.",
-            _PARAMETERS,
-            {"parameters": 2 * 64 + 16 + 16},
-        ),
-        Mistake(
-            "every token but one moved",
-            "The MLP treats every token alone, so the others don't notice.",
-            _ALONE,
-            {"moved": 196},
-        ),
-        Mistake(
-            "no token moved",
-            "The token that was changed gives another output; only the others don't notice.",
-            _ALONE,
-            {"moved": 0},
-        ),
-        Mistake(
-            "the biases forgotten",
-            "Each layer has a bias, too: M numbers in the first, D in the second.",
-            _PARAMETERS,
-            {"parameters": 128},
-        ),
-        Mistake(
-            "the second layer forgotten",
-            "There are two layers: D → M, and M → D.",
-            _PARAMETERS,
-            {"parameters": 80},
-        ),
-        Mistake(
-            "tokens that look at each other",
-            "That is attention's work. The MLP treats every token alone.",
-            _ALONE,
-            {"moved": 197},
+        *section(
+            "7 · Every token alone",
+            (
+                "tokens that look at each other",
+                "That is attention's work. The MLP treats every token alone.",
+                {"moved": 197},
+            ),
         ),
     ),
 )
@@ -204,7 +165,7 @@ def _by_sigmoid(x: Tensor) -> Tensor:
 
 
 def _multiplied_by(wrong: list[tuple[Case, Result, Result]]) -> str:
-    """By what a wrong GELU multiplies x, at a few x: there it shows whether the share is wrong, and on which side."""
+    """By what a wrong GELU multiplies x, at a few x: there it shows whether Φ is wrong, and on which side."""
     case, right, outcome = wrong[0]
     x, y, got = case.args[0], right["result"].double(), as_tensor(outcome["result"])
     if x.ndim > 1 or got is None or got.shape != x.shape or not got.isfinite().all():
@@ -219,10 +180,7 @@ def _multiplied_by(wrong: list[tuple[Case, Result, Result]]) -> str:
         i = int((got - y).abs().argmax())
         said = f"Farthest off is x = {x[i]:g}: {got[i]:.8g}, in place of {y[i]:.8g}."
         return f"To three digits you are right at x = -2, -1, 1, 2. {said}"
-    return (
-        f"GELU multiplies x by a share between 0 and 1. At x = -2, -1, 1, 2 you multiply by {yours}; it should be "
-        f"{wanted}."
-    )
+    return f"GELU multiplies x by a probability. At x = -2, -1, 1, 2 you multiply by {yours}; it should be {wanted}."
 
 
 GELU = Exercise(
@@ -235,120 +193,53 @@ GELU = Exercise(
     observe=call,
     explain=_multiplied_by,
     mistakes=(
-        Mistake(
-            "tanh in place of the exact form",
-            "Your numbers are those of the approximation with tanh, off by up to 5e-4. This exercise asks for the "
-            "exact form, with torch.erf.",
+        *section(
             _OTHER,
-            _tanh_gelu,
+            (
+                "tanh in place of the exact form",
+                "Your numbers are those of the approximation with tanh, off by up to 5e-4. This exercise asks for "
+                "the exact form, with torch.erf.",
+                _tanh_gelu,
+            ),
+            (
+                "x · sigmoid(1.702 x)",
+                "That is a third GELU, a coarser approximation, off by up to 0.02. The exact form takes torch.erf.",
+                _by_sigmoid,
+            ),
         ),
-        Mistake(
-            "x · sigmoid(1.702 x)",
-            "That is a third GELU, a coarser approximation, off by up to 0.02. The exact form takes torch.erf.",
-            _OTHER,
-            _by_sigmoid,
-        ),
-        Mistake(
-            "no √2 inside erf",
-            "erf has another width than the normal distribution: Φ(x) = (1 + erf(x / √2)) / 2.",
+        *section(
             _GELU,
-            lambda x: x * (1 + torch.erf(x)) / 2,
-        ),
-        Mistake(
-            "2 in place of √2 inside erf",
-            "x is divided by the square root of 2: Φ(x) = (1 + erf(x / √2)) / 2.",
-            _GELU,
-            lambda x: x * (1 + torch.erf(x / 2)) / 2,
-        ),
-        Mistake(
-            "a multiplication by √2 inside erf",
-            "x is divided by √2: Φ(x) = (1 + erf(x / √2)) / 2.",
-            _GELU,
-            lambda x: x * (1 + torch.erf(x * math.sqrt(2))) / 2,
-        ),
-        Mistake(
-            "a ReLU",
-            "You cut off at 0. GELU multiplies x by Φ(x), which is smooth.",
-            _GELU,
-            F.relu,
-        ),
-        Mistake(
-            "the share Φ(x) without x",
-            "You return the probability alone. GELU is x times it.",
-            _GELU,
-            lambda x: (1 + torch.erf(x / math.sqrt(2))) / 2,
-        ),
-        Mistake(
-            "a missing half",
-            "1 + erf runs from 0 to 2. A probability runs from 0 to 1: divide by 2.",
-            _GELU,
-            lambda x: x * (1 + torch.erf(x / math.sqrt(2))),
-        ),
-        Mistake(
-            "a missing 1",
-            "erf runs from -1 to 1, so that half of it is no probability: (1 + erf(x / √2)) / 2.",
-            _GELU,
-            lambda x: x * torch.erf(x / math.sqrt(2)) / 2,
-        ),
-        Mistake(
-            "the wrong side kept",
-            "1 - erf is the probability to be above x. Φ(x) is that to be below: 1 + erf.",
-            _GELU,
-            lambda x: x * (1 - torch.erf(x / math.sqrt(2))) / 2,
-        ),
-        Mistake(
-            "the normal density in place of its sum",
-            "You multiply by the bell curve. Φ(x) is the area under it, up to x.",
-            _GELU,
-            lambda x: x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
-        ),
-        Mistake(
-            "a tanh in place of erf",
-            "tanh and erf look alike, but aren't the same. Φ takes torch.erf.",
-            _GELU,
-            lambda x: x * (1 + torch.tanh(x / math.sqrt(2))) / 2,
-        ),
-        Mistake(
-            "√(2π) in place of √2 inside erf",
-            "Φ(x) = (1 + erf(x / √2)) / 2.",
-            _GELU,
-            lambda x: x * (1 + torch.erf(x / math.sqrt(2 * math.pi))) / 2,
-        ),
-        Mistake(
-            "√2 under the whole of erf",
-            "It is x that is divided by √2, inside of erf: erf(x / √2).",
-            _GELU,
-            lambda x: x * (1 + torch.erf(x) / math.sqrt(2)) / 2,
-        ),
-        Mistake(
-            "half of erf alone",
-            "Both are halved: (1 + erf(x / √2)) / 2. You have 1 + erf(x / √2) / 2.",
-            _GELU,
-            lambda x: x * (1 + torch.erf(x / math.sqrt(2)) / 2),
-        ),
-        Mistake(
-            "the negative side cut off",
-            "GELU lets a little of the negative side through, down to -0.17. Nothing is set to 0.",
-            _GELU,
-            lambda x: F.gelu(x).clamp(min=0),
-        ),
-        Mistake(
-            "|x| in place of x",
-            "GELU is x times Φ(x), with its sign.",
-            _GELU,
-            lambda x: x.abs() * (1 + torch.erf(x / math.sqrt(2))) / 2,
-        ),
-        Mistake(
-            "an ELU",
-            "That is another bend. GELU multiplies x by Φ(x).",
-            _GELU,
-            F.elu,
-        ),
-        Mistake(
-            "a SiLU",
-            "x · sigmoid(x) is a relative of GELU, called SiLU or Swish. GELU takes Φ, by torch.erf.",
-            _GELU,
-            F.silu,
+            (
+                "no √2 inside erf",
+                "erf has another width than the normal distribution: Φ(x) = (1 + erf(x / √2)) / 2.",
+                lambda x: x * (1 + torch.erf(x)) / 2,
+            ),
+            (
+                "2 in place of √2 inside erf",
+                "x is divided by the square root of 2: Φ(x) = (1 + erf(x / √2)) / 2.",
+                lambda x: x * (1 + torch.erf(x / 2)) / 2,
+            ),
+            ("a ReLU", "You cut off at 0. GELU multiplies x by Φ(x), which is smooth.", F.relu),
+            (
+                "the probability Φ(x) without x",
+                "You return the probability alone. GELU is x times it.",
+                lambda x: (1 + torch.erf(x / math.sqrt(2))) / 2,
+            ),
+            (
+                "a missing half",
+                "1 + erf runs from 0 to 2. A probability runs from 0 to 1: divide by 2.",
+                lambda x: 2 * F.gelu(x),
+            ),
+            (
+                "the normal density in place of the distribution function",
+                "You multiply by the bell curve. Φ(x) is the area under it, up to x.",
+                lambda x: x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
+            ),
+            (
+                "a SiLU",
+                "x · sigmoid(x) is a relative of GELU, called SiLU or Swish. GELU takes Φ, by torch.erf.",
+                F.silu,
+            ),
         ),
     ),
 )
@@ -376,126 +267,48 @@ GELU_TANH = Exercise(
     observe=call,
     explain=_multiplied_by,
     mistakes=(
-        Mistake(
-            "the exact form in place of tanh",
-            "Your numbers are those of erf. They are close, but not those that a model was trained with if it used "
-            "tanh.",
+        *section(
             _OTHER,
-            F.gelu,
+            (
+                "the exact form in place of tanh",
+                "Your numbers are those of erf. They are close, but not those that a model was trained with if it "
+                "used tanh.",
+                F.gelu,
+            ),
+            ("x · sigmoid(1.702 x)", "That is another approximation, off by up to 0.02.", _by_sigmoid),
         ),
-        Mistake(
-            "x · sigmoid(1.702 x)",
-            "That is another approximation, off by up to 0.02.",
-            _OTHER,
-            _by_sigmoid,
-        ),
-        Mistake(
-            "no cube",
-            "The small term is 0.044715 times the third power of x.",
+        *section(
             _GELU,
-            _tanh_form(lambda x: _ROOT * (x + 0.044715 * x)),
-        ),
-        Mistake(
-            "a square in place of the cube",
-            "The small term is 0.044715 times the third power of x; a square would lose the sign.",
-            _GELU,
-            _tanh_form(lambda x: _ROOT * (x + 0.044715 * x**2)),
-        ),
-        Mistake(
-            "a cube of the whole product",
-            "Only x is cubed, 0.044715 is not: 0.044715 * x**3.",
-            _GELU,
-            _tanh_form(lambda x: _ROOT * (x + (0.044715 * x) ** 3)),
-        ),
-        Mistake(
-            "the cubic term forgotten",
-            "Inside the bracket stands x + 0.044715 x³.",
-            _GELU,
-            _tanh_form(lambda x: _ROOT * x),
-        ),
-        Mistake(
-            "√(2/π) on the first term only",
-            "The factor stands before the bracket: it multiplies x and the cubic term.",
-            _GELU,
-            _tanh_form(lambda x: _ROOT * x + 0.044715 * x**3),
-        ),
-        Mistake(
-            "no √(2/π)",
-            "The bracket is multiplied by √(2/π) before tanh.",
-            _GELU,
-            _tanh_form(lambda x: x + 0.044715 * x**3),
-        ),
-        Mistake(
-            "√(π/2) in place of √(2/π)",
-            "The factor is the square root of 2/π, 0.798, below 1.",
-            _GELU,
-            _tanh_form(lambda x: (x + 0.044715 * x**3) / _ROOT),
-        ),
-        Mistake(
-            "2/π without its root",
-            "The factor is the square root of 2/π: math.sqrt(2 / math.pi).",
-            _GELU,
-            _tanh_form(lambda x: 2 / math.pi * (x + 0.044715 * x**3)),
-        ),
-        Mistake(
-            "a missing half",
-            "1 + tanh runs from 0 to 2, and x is halved for it.",
-            _GELU,
-            lambda x: 2 * _tanh_gelu(x),
-        ),
-        Mistake(
-            "a missing 1",
-            "tanh runs from -1 to 1. Add 1, so that negative numbers are kept out and positive ones pass.",
-            _GELU,
-            lambda x: x / 2 * torch.tanh(_ROOT * (x + 0.044715 * x**3)),
-        ),
-        Mistake(
-            "√2/π in place of √(2/π)",
-            "The root is taken of 2/π as a whole: math.sqrt(2 / math.pi).",
-            _GELU,
-            _tanh_form(lambda x: math.sqrt(2) / math.pi * (x + 0.044715 * x**3)),
-        ),
-        Mistake(
-            "0.44715 in place of 0.044715",
-            "A zero is missing: the small term is 0.044715 times the third power of x.",
-            _GELU,
-            _tanh_form(lambda x: _ROOT * (x + 0.44715 * x**3)),
-        ),
-        Mistake(
-            "a minus before the cubic term",
-            "Inside the bracket stands x + 0.044715 x³.",
-            _GELU,
-            _tanh_form(lambda x: _ROOT * (x - 0.044715 * x**3)),
-        ),
-        Mistake(
-            "the wrong side kept",
-            "1 - tanh keeps the negative numbers. It is 1 + tanh.",
-            _GELU,
-            lambda x: x / 2 * (1 - torch.tanh(_ROOT * (x + 0.044715 * x**3))),
-        ),
-        Mistake(
-            "a sigmoid in place of tanh",
-            "The formula has tanh.",
-            _GELU,
-            lambda x: x / 2 * (1 + torch.sigmoid(_ROOT * (x + 0.044715 * x**3))),
-        ),
-        Mistake(
-            "erf in place of tanh",
-            "This form has tanh; the exact one has erf, of x / √2.",
-            _OTHER,
-            lambda x: x / 2 * (1 + torch.erf(_ROOT * (x + 0.044715 * x**3))),
-        ),
-        Mistake(
-            "a share without x",
-            "The share is multiplied by x: x/2 · (1 + tanh(…)).",
-            _GELU,
-            lambda x: (1 + torch.tanh(_ROOT * (x + 0.044715 * x**3))) / 2,
-        ),
-        Mistake(
-            "a ReLU",
-            "You cut off at 0. This is the smooth form with tanh.",
-            _GELU,
-            F.relu,
+            (
+                "a square in place of the cube",
+                "The small term is 0.044715 times the third power of x; a square would lose the sign.",
+                _tanh_form(lambda x: _ROOT * (x + 0.044715 * x**2)),
+            ),
+            (
+                "a cube of the whole product",
+                "Only x is cubed, 0.044715 is not: 0.044715 * x**3.",
+                _tanh_form(lambda x: _ROOT * (x + (0.044715 * x) ** 3)),
+            ),
+            (
+                "√(2/π) on the first term only",
+                "The factor is before the bracket: it multiplies x and the cubic term.",
+                _tanh_form(lambda x: _ROOT * x + 0.044715 * x**3),
+            ),
+            (
+                "no √(2/π)",
+                "The bracket is multiplied by √(2/π) before tanh.",
+                _tanh_form(lambda x: x + 0.044715 * x**3),
+            ),
+            (
+                "2/π without its root",
+                "The factor is the square root of 2/π: math.sqrt(2 / math.pi).",
+                _tanh_form(lambda x: 2 / math.pi * (x + 0.044715 * x**3)),
+            ),
+            (
+                "a missing half",
+                "1 + tanh runs from 0 to 2, and x is halved to make up for it.",
+                lambda x: 2 * _tanh_gelu(x),
+            ),
         ),
     ),
 )
@@ -509,7 +322,7 @@ def check_gelu_tanh(fn: Callable[[Tensor], Tensor]) -> bool:
 # ---- The layer ---------------------------------------------------------------------------------------------------
 
 _WIDER = "fc1 widens, fc2 narrows"
-# In this layer each output reads one hidden unit, so that a few numbers tell where dropout stands.
+# In this layer each output reads one hidden unit, so that a few numbers show where dropout is applied.
 _READABLE = {
     "fc1.weight": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
     "fc1.bias": torch.tensor([0.3, -0.2, 0.1]),
@@ -620,344 +433,135 @@ def _falls(outputs: Tensor) -> str:
     return "each number by itself" if pairs > 4 else f"not each number by itself (only {pairs} different results)"
 
 
-class _MLP(nn.Module):
-    """The right layer, written out in steps that a subclass replaces by a wrong one."""
-
-    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.fc1, self.fc2, self.p = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim), dropout
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.drop_last(self.bend_last(self.fc2(self.drop(self.bend(self.fc1(x))))))
-
-    def bend(self, x: Tensor) -> Tensor:
-        return F.gelu(x)
-
-    def bend_last(self, x: Tensor) -> Tensor:
-        return x
-
-    def drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.p, self.training)
-
-    def drop_last(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.p, self.training)
+def _unchanged(x: Tensor) -> Tensor:
+    return x
 
 
-class _Relu(_MLP):
-    def bend(self, x: Tensor) -> Tensor:
-        return F.relu(x)
+def _mlp(
+    between: Callable[[Tensor], Tensor] = F.gelu,
+    after: Callable[[Tensor], Tensor] = _unchanged,
+    around: Callable[[Tensor, Tensor], Tensor] = lambda x, y: y,
+    rate: Callable[[float], float] = lambda p: p,
+    drop: Callable[[Tensor, float, bool], Tensor] = F.dropout,
+    first: bool = True,
+    last: bool = True,
+) -> type[nn.Module]:
+    """The layer with other functions between and after its two layers, or another dropout in the one place or two."""
+
+    class Layer(nn.Module):
+        def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
+            super().__init__()
+            self.fc1, self.fc2, self.p = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim), rate(dropout)
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = between(self.fc1(x))
+            hidden = drop(hidden, self.p, self.training) if first else hidden
+            output = after(self.fc2(hidden))
+            return around(x, drop(output, self.p, self.training) if last else output)
+
+    return Layer
 
 
-class _Tanh(_MLP):
-    def bend(self, x: Tensor) -> Tensor:
-        return _tanh_gelu(x)
+_Right = _mlp()
 
 
-class _Sigmoid(_MLP):
-    def bend(self, x: Tensor) -> Tensor:
-        return _by_sigmoid(x)
-
-
-class _NoBend(_MLP):
-    def bend(self, x: Tensor) -> Tensor:
-        return x
-
-
-class _BendTwice(_MLP):
-    def bend_last(self, x: Tensor) -> Tensor:
-        return F.gelu(x)
-
-
-class _BendLast(_NoBend, _BendTwice):
-    pass
-
-
-class _BendFirst(_NoBend):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(F.gelu(x))
-
-
-class _Silu(_MLP):
-    def bend(self, x: Tensor) -> Tensor:
-        return F.silu(x)
-
-
-class _NoFirstBias(_MLP):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.drop_last(self.fc2(self.drop(self.bend(F.linear(x, self.fc1.weight)))))
-
-
-class _NoSecondBias(_MLP):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.drop_last(F.linear(self.drop(self.bend(self.fc1(x))), self.fc2.weight))
-
-
-class _Normed(_MLP):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(F.layer_norm(x, x.shape[-1:]))
-
-
-class _WholeTokens(_MLP):
-    """One draw for a whole row."""
-
-    def drop(self, x: Tensor) -> Tensor:
-        return x * F.dropout(torch.ones_like(x[..., :1]), self.p, self.training)
-
-    drop_last = drop
-
-
-class _Exchanged(_MLP):
+class _Exchanged(_Right):  # type: ignore[misc, valid-type]
     def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
         super().__init__(hidden_dim, dim, dropout)
-
-
-class _Residual(_MLP):
-    def forward(self, x: Tensor) -> Tensor:
-        return x + super().forward(x)
-
-
-class _NoDropout(_MLP):
-    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
-        super().__init__(dim, hidden_dim, 0.0)
-
-
-class _DropoutInEval(_MLP):
-    def drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.p)
-
-    drop_last = drop
-
-
-class _DropsHiddenOnly(_MLP):
-    def drop_last(self, x: Tensor) -> Tensor:
-        return x
-
-
-class _DropsLastOnly(_MLP):
-    def drop(self, x: Tensor) -> Tensor:
-        return x
-
-
-class _DropsBeforeBend(_MLP):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.drop(self.fc2(self.bend(self.drop(self.fc1(x)))))
-
-
-class _DropsInput(_DropsHiddenOnly):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(self.bend(self.fc1(self.drop(x))))
-
-
-class _NotRescaled(_MLP):
-    def drop(self, x: Tensor) -> Tensor:
-        return x * (torch.rand_like(x) >= self.p) if self.training else x
-
-    drop_last = drop
-
-
-class _KeepsP(_MLP):
-    def drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, 1 - self.p, self.training and self.p > 0)
-
-    drop_last = drop
-
-
-class _FixedRate(_MLP):
-    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
-        super().__init__(dim, hidden_dim, 0.1)
-
-
-class _AnotherDefault(_MLP):
-    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.1) -> None:
-        super().__init__(dim, hidden_dim, dropout)
-
-
-class _ScaledInEval(_MLP):
-    def drop(self, x: Tensor) -> Tensor:
-        return super().drop(x) if self.training else x * (1 - self.p)
-
-    drop_last = drop
-
-
-class _WholeChannels(_MLP):
-    """One draw for a whole column."""
-
-    def drop(self, x: Tensor) -> Tensor:
-        return x * F.dropout(torch.ones(x.shape[-1]), self.p, self.training)
-
-    drop_last = drop
-
-
-class _DropsInputAndLast(_MLP):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.drop(self.fc2(self.bend(self.fc1(self.drop(x)))))
-
-
-class _DropsThrice(_MLP):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(F.dropout(x, self.p, self.training))
 
 
 MLP_LAYER = Exercise(
     name="mlp",
     lesson="04",
     points=5,
-    right=_MLP,
+    right=_Right,
     cases=_mlp_cases,
     forbidden=(MLP,),
     observe=_observe_mlp,
     mistakes=(
-        Mistake(
-            "a GELU after the second layer, in place of between",
-            "Two linear layers with nothing between are one matrix, and behind GELU no output is below -0.17. The bend "
-            "stands between the two layers.",
+        *section(
             _AFTER,
-            _BendLast,
+            (
+                "a GELU after the second layer, in place of between",
+                "Two linear layers with nothing between are one matrix, and after a GELU no output is below -0.17. "
+                "The GELU is between the two layers.",
+                Slip(_mlp, between=_unchanged, after=F.gelu),
+            ),
         ),
-        Mistake(
-            "a second GELU after the second layer",
-            "No output of yours is below -0.17. The second layer is the end: nothing bends what it returns.",
-            _AFTER,
-            _BendTwice,
+        *section(
+            _NO_GELU,
+            (
+                "no activation function",
+                "Both layers collapse into one matrix. GELU comes between them.",
+                Slip(_mlp, between=_unchanged),
+            ),
         ),
-        Mistake(
-            "no bend",
-            "Both layers collapse into one matrix. GELU stands between them.",
-            _NO_BEND,
-            _NoBend,
-        ),
-        Mistake(
-            "a GELU before the first layer",
-            "The token itself is not bent: first fc1, then GELU, then fc2.",
-            _CLASS,
-            _BendFirst,
-        ),
-        Mistake(
-            "tanh in place of the exact GELU",
-            "Your numbers are off by less than one in a thousand: that is the GELU with tanh. Leave out "
-            'approximate="tanh", or use your exact one.',
+        *section(
             _OTHER,
-            _Tanh,
+            (
+                "tanh in place of the exact GELU",
+                "Your numbers are off by less than one in a thousand: that is the GELU with tanh. Leave out "
+                "approximate='tanh', or use your exact one.",
+                Slip(_mlp, between=_tanh_gelu),
+            ),
         ),
-        Mistake(
-            "x · sigmoid(1.702 x) in place of the exact GELU",
-            "That is a coarser approximation of GELU, off by up to 0.02. Use nn.GELU(), or your exact one.",
-            _OTHER,
-            _Sigmoid,
+        *section(
+            _GELU,
+            (
+                "a ReLU in place of GELU",
+                "The activation function of a ViT is GELU, which is smooth.",
+                Slip(_mlp, between=F.relu),
+            ),
         ),
-        Mistake("a ReLU in place of GELU", "The bend of a ViT is GELU, which is smooth.", _GELU, _Relu),
-        Mistake("a SiLU in place of GELU", "The bend of a ViT is GELU: x · Φ(x), not x · sigmoid(x).", _GELU, _Silu),
-        Mistake("no bias in fc1", "Both layers have a bias, and it is added: fc1(x).", _CLASS, _NoFirstBias),
-        Mistake("no bias in fc2", "Both layers have a bias, and it is added: fc2(x).", _CLASS, _NoSecondBias),
-        Mistake(
-            "a norm inside the MLP",
-            "You norm the tokens first. That is right, but it is the encoder block's work: lesson 05.",
-            _CLASS,
-            _Normed,
+        *section(
+            "5 · The class",
+            (
+                "layers exchanged",
+                "Your fc1 goes from M to D, and fc2 from D to M. The first one widens: fc1 is D → M, fc2 is M → D.",
+                _Exchanged,
+            ),
+            (
+                "a residual inside the MLP",
+                "You add the input to the output. That is right, but it belongs to the encoder block: lesson 05.",
+                Slip(_mlp, around=lambda x, y: x + y),
+            ),
         ),
-        Mistake(
-            "layers exchanged",
-            "Your fc1 goes from M to D, and fc2 from D to M. The first one widens: fc1 is D → M, fc2 is M → D.",
-            _CLASS,
-            _Exchanged,
-        ),
-        Mistake(
-            "a residual inside the MLP",
-            "You add the input to the output. That is right, but it is the encoder block's work: lesson 05.",
-            _CLASS,
-            _Residual,
-        ),
-        Mistake(
-            "dropout in evaluation",
-            "After eval() your layer still drops numbers. nn.Dropout knows the mode by itself; F.dropout needs "
-            "training=self.training.",
+        *section(
             "No `eval()`.",
-            _DropoutInEval,
+            (
+                "dropout in evaluation",
+                "After eval() your layer still drops numbers. nn.Dropout knows the mode by itself; F.dropout needs "
+                "training=self.training.",
+                Slip(_mlp, drop=lambda x, p, training: F.dropout(x, p)),
+            ),
         ),
-        Mistake(
-            "no dropout",
-            "In training nothing is dropped. Is the probability passed on, and the layer called?",
-            _DROPOUT,
-            _NoDropout,
-        ),
-        Mistake(
-            "dropout after the GELU only",
-            "Dropout is applied after every dense layer: once more, after fc2.",
-            _DROPOUT,
-            _DropsHiddenOnly,
-        ),
-        Mistake(
-            "dropout after the second layer only",
-            "Dropout is applied after every dense layer: also between GELU and fc2.",
-            _DROPOUT,
-            _DropsLastOnly,
-        ),
-        Mistake(
-            "dropout before the GELU",
-            "You drop, and rescale, before the bend. In the paper's code the first dropout comes after the GELU, so "
-            "that the average of what fc2 reads stays the same.",
-            _DROPOUT,
-            _DropsBeforeBend,
-        ),
-        Mistake(
-            "dropout on the input",
-            "You drop numbers of the token. Dropout comes after the GELU and after the second layer.",
-            _DROPOUT,
-            _DropsInput,
-        ),
-        Mistake(
-            "dropout without rescaling",
-            "What survives is divided by 1 - p, so that the average stays as it was.",
-            _DROPOUT,
-            _NotRescaled,
-        ),
-        Mistake(
-            "keep and drop exchanged",
-            "p is the probability to drop. You drop with 1 - p.",
-            _DROPOUT,
-            _KeepsP,
-        ),
-        Mistake(
-            "dropout of whole tokens",
-            "You draw once for a whole row. Dropout draws for each number: nn.Dropout(p).",
-            _DROPOUT,
-            _WholeTokens,
-        ),
-        Mistake(
-            "dropout of whole channels",
-            "You draw once for all tokens. Dropout draws for each number: nn.Dropout(p).",
-            _DROPOUT,
-            _WholeChannels,
-        ),
-        Mistake(
-            "a dropout of 0.1, whatever is asked for",
-            "The probability is the argument `dropout`: nn.Dropout(dropout).",
-            _DROPOUT,
-            _FixedRate,
-        ),
-        Mistake(
-            "another default than 0",
-            "Whoever says nothing of dropout wants none: def __init__(self, dim, hidden_dim, dropout=0.0).",
-            _DROPOUT,
-            _AnotherDefault,
-        ),
-        Mistake(
-            "a factor of 1 − p in evaluation",
-            "What survives in training is divided by 1 - p already, so that after eval() nothing is left to do.",
-            _DROPOUT,
-            _ScaledInEval,
-        ),
-        Mistake(
-            "dropout of the input in place of the hidden units",
-            "Dropout comes after the GELU and after the second layer; what comes in is left as it is.",
-            _DROPOUT,
-            _DropsInputAndLast,
-        ),
-        Mistake(
-            "a third dropout, of the input",
-            "Dropout comes after the GELU and after the second layer; what comes in is left as it is.",
-            _DROPOUT,
-            _DropsThrice,
+        *section(
+            "9 · Dropout",
+            (
+                "no dropout",
+                "In training nothing is dropped. Is the probability passed on, and the layer called?",
+                Slip(_mlp, rate=lambda p: 0.0),
+            ),
+            (
+                "dropout after the GELU only",
+                "Dropout is applied after every dense layer: once more, after fc2.",
+                Slip(_mlp, last=False),
+            ),
+            (
+                "dropout after the second layer only",
+                "Dropout is applied after every dense layer: also between GELU and fc2.",
+                Slip(_mlp, first=False),
+            ),
+            (
+                "dropout without rescaling",
+                "What is kept is divided by 1 - p, so that the average stays as it was.",
+                Slip(_mlp, drop=lambda x, p, training: x * (torch.rand_like(x) >= p) if training else x),
+            ),
+            (
+                "keep and drop exchanged",
+                "p is the probability to drop. You drop with 1 - p.",
+                Slip(_mlp, rate=lambda p: 1 - p if p else 0.0),
+            ),
         ),
     ),
 )
@@ -982,7 +586,7 @@ def _pieces_cases() -> list[Case]:
     return made
 
 
-_BENDS = ("gelu", "erf", "erfc", "ndtr", "special_ndtr", "special_erfc", "special_erf", "tanh", "sigmoid", "relu")
+_ACTIVATIONS = ("gelu", "erf", "erfc", "ndtr", "special_ndtr", "special_erfc", "special_erf", "tanh", "sigmoid", "relu")
 RUNS = 4  # how often call runs a work
 
 
@@ -992,42 +596,43 @@ def _observe_pieces(work: Any, case: Case) -> Result:
         observed = call(work, case)
     tokens, M, pieces = math.prod(case.args[0].shape[:-1]), case.args[1].shape[0], case.args[5]
     # In no case is D the number of tokens, so that only a hidden layer has this axis and as many numbers. Of some of
-    # the tokens alone, it is told by its bend.
+    # the tokens alone, it shows where the activation function is applied.
     # (Of a single token it is as long as b1.)
     seen = operations.seen if tokens > 1 else []
     whole = [shape for _, shape in seen if M in shape and math.prod(shape) == tokens * M]
     # Where there are as many tokens as units, a piece laid out the other way round has this last axis, too.
-    whole += [shape for shape in operations.shapes(*_BENDS) if shape[-1:] == (M,) and tokens != M]
+    whole += [shape for shape in operations.shapes(*_ACTIVATIONS) if shape[-1:] == (M,) and tokens != M]
     if pieces > 1 and whole:
         said = f"all M = {M} hidden units are there at once (a tensor of shape {whole[0]})"
         raise Fault(f"{said}: share them out, one piece after the other")
-    bends = operations.shapes(*_BENDS)
+    # What has the shape of the output is a GELU in the wrong place, not a piece that is too large.
+    sizes = [shape for shape in operations.shapes(*_ACTIVATIONS) if shape != tuple(case.args[0].shape)]
     most = math.ceil(M / pieces)
-    if len(bends) >= RUNS * pieces:  # there are as many pieces, and the last one may take the rest
+    if len(sizes) >= RUNS * pieces:  # there are as many pieces, and the last one may take the rest
         most = M - (pieces - 1) * (M // pieces)
-    if large := [shape for shape in bends if math.prod(shape) > tokens * most]:
-        said = f"{math.prod(large[0]) // tokens} numbers a token are bent in one step (a tensor of shape {large[0]})"
+    if large := [shape for shape in sizes if math.prod(shape) > tokens * most]:
+        said = (
+            f"{math.prod(large[0]) // tokens} hidden units go through GELU in one step (a tensor of shape {large[0]})"
+        )
         raise Fault(f"{said}: {pieces} pieces of M = {M} have at most {most}")
     return observed
 
 
 def _pieces(
     cut: Callable[[Tensor, int, int], Any] = lambda w, pieces, dim: w.chunk(pieces, dim),
-    bend: Callable[[Tensor], Tensor] = F.gelu,
-    bend_last: Callable[[Tensor], Tensor] = lambda x: x,
+    between: Callable[[Tensor], Tensor] = F.gelu,
+    after: Callable[[Tensor], Tensor] = _unchanged,
     b1_times: float = 1.0,
     b2_times: Callable[[int], float] = lambda pieces: 1.0,
     join: Callable[[Tensor], Tensor] = lambda parts: parts.sum(0),
-    b2_bent: bool = False,
 ) -> Callable[..., Tensor]:
     """The MLP in pieces, with one thing or another changed."""
 
     def mlp(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
         found = []
         for a, b, c in zip(cut(w1, pieces, 0), cut(b1, pieces, 0), cut(w2, pieces, 1), strict=True):
-            found.append(bend_last(F.linear(bend(F.linear(x, a, b1_times * b)), c)))
-        total = join(torch.stack(found)) + b2_times(pieces) * b2
-        return bend(total) if b2_bent else total
+            found.append(after(F.linear(between(F.linear(x, a, b1_times * b)), c)))
+        return join(torch.stack(found)) + b2_times(pieces) * b2
 
     return mlp
 
@@ -1035,16 +640,6 @@ def _pieces(
 def _without_rest(w: Tensor, pieces: int, dim: int) -> list[Tensor]:
     size = w.shape[dim] // pieces
     return [w.narrow(dim, i * size, size) for i in range(pieces)]
-
-
-def _w2_backwards(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
-    parts = zip(w1.chunk(pieces), b1.chunk(pieces), w2.chunk(pieces, 1)[::-1], strict=True)
-    return torch.stack([F.linear(F.gelu(F.linear(x, a, b)), c) for a, b, c in parts]).sum(0) + b2
-
-
-def _first_of_b1(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
-    parts = zip(w1.chunk(pieces), w2.chunk(pieces, 1), strict=True)
-    return torch.stack([F.linear(F.gelu(F.linear(x, a, b1[: len(a)])), c) for a, c in parts]).sum(0) + b2
 
 
 MLP_IN_PIECES = Exercise(
@@ -1055,116 +650,66 @@ MLP_IN_PIECES = Exercise(
     cases=_pieces_cases,
     observe=_observe_pieces,
     mistakes=(
-        Mistake(
-            "the last bias added in each piece",
-            "The pieces are summed, so b2 came in once for each. Add it once, after the sum.",
+        *section(
             _PENCIL,
-            Slip(_pieces, b2_times=lambda pieces: float(pieces)),
+            (
+                "the last bias added in each piece",
+                "The pieces are summed, so b2 came in once for each. Add it once, after the sum.",
+                Slip(_pieces, b2_times=float),
+            ),
+            ("the last bias forgotten", "b2 is added once, after the sum.", Slip(_pieces, b2_times=lambda pieces: 0.0)),
+            (
+                "hidden units lost",
+                "M need not be a multiple of `pieces`, and M // pieces leaves the last units out. torch.chunk and "
+                "torch.tensor_split cut without a rest.",
+                Slip(_pieces, cut=_without_rest),
+            ),
+            (
+                "`pieces` taken for the size of a piece",
+                "split(pieces) cuts pieces of that size. `pieces` is how many there are: chunk(pieces).",
+                Slip(_pieces, cut=lambda w, pieces, dim: w.split(pieces, dim)[:pieces]),
+            ),
+            (
+                "a mean of the pieces in place of their sum",
+                "An output is a sum over all hidden units, so the pieces are summed, not averaged.",
+                Slip(_pieces, join=lambda parts: parts.mean(0)),
+            ),
+            (
+                "the last piece alone",
+                "Each piece overwrites the one before. Add them up.",
+                Slip(_pieces, join=lambda parts: parts[-1]),
+            ),
+            (
+                "the first bias forgotten",
+                "Each piece has its part of b1, added before the GELU.",
+                Slip(_pieces, b1_times=0.0),
+            ),
         ),
-        Mistake(
-            "the last bias forgotten",
-            "b2 is added once, after the sum.",
-            _PENCIL,
-            Slip(_pieces, b2_times=lambda pieces: 0.0),
-        ),
-        Mistake(
-            "hidden units lost",
-            "M need not be a multiple of `pieces`, and M // pieces leaves the last units out. torch.chunk and "
-            "torch.tensor_split cut without a rest.",
-            _PENCIL,
-            Slip(_pieces, cut=_without_rest),
-        ),
-        Mistake(
-            "a mean of the pieces in place of their sum",
-            "An output is a sum over all hidden units, so the pieces are summed, not averaged.",
-            _PENCIL,
-            Slip(_pieces, join=lambda parts: parts.mean(0)),
-        ),
-        Mistake(
-            "the first bias forgotten",
-            "Each piece has its part of b1, added before the GELU.",
-            _PENCIL,
-            Slip(_pieces, b1_times=0.0),
-        ),
-        Mistake(
-            "a GELU after the second matrix",
-            "Each hidden unit is bent before w2 mixes them; behind w2 it is too late.",
+        *section(
             _AFTER,
-            Slip(_pieces, bend=lambda x: x, bend_last=F.gelu),
+            (
+                "a GELU after the second matrix",
+                "Each hidden unit goes through GELU before w2 mixes them; after w2 it is too late.",
+                Slip(_pieces, between=_unchanged, after=F.gelu),
+            ),
+            (
+                "a GELU on the sum in place of the hidden units",
+                "Each hidden unit goes through GELU before w2 mixes them. You apply it to the sum, which is too late.",
+                Slip(_pieces, between=_unchanged, join=lambda parts: F.gelu(parts.sum(0))),
+            ),
+            (
+                "a second GELU at the end",
+                "The hidden units go through GELU, the output doesn't.",
+                lambda *args: F.gelu(_pieces()(*args)),
+            ),
         ),
-        Mistake(
-            "no bend",
-            "Each hidden unit is bent by GELU before w2 mixes them.",
-            _NO_BEND,
-            Slip(_pieces, bend=lambda x: x),
-        ),
-        Mistake("a ReLU in place of GELU", "The bend is the exact GELU.", _GELU, Slip(_pieces, bend=F.relu)),
-        Mistake(
-            "tanh in place of the exact GELU",
-            'Your numbers are off by less than one in a thousand: leave out approximate="tanh".',
-            _OTHER,
-            Slip(_pieces, bend=_tanh_gelu),
-        ),
-        Mistake("x · sigmoid(1.702 x)", "The bend is the exact GELU.", _OTHER, Slip(_pieces, bend=_by_sigmoid)),
-        Mistake(
-            "a second GELU at the end",
-            "Nothing bends what comes out.",
-            _AFTER,
-            Slip(_pieces, b2_bent=True),
-        ),
-        Mistake(
-            "the last piece left out",
-            "The last machine's contribution is missing: add up all of them.",
-            _PENCIL,
-            Slip(_pieces, join=lambda parts: parts[:-1].sum(0)),
-        ),
-        Mistake(
-            "a GELU on the sum in place of the hidden units",
-            "Each hidden unit is bent before w2 mixes them. You bend the sum, which comes too late.",
-            _AFTER,
-            Slip(_pieces, bend=lambda x: x, join=lambda parts: F.gelu(parts.sum(0))),
-        ),
-        Mistake(
-            "the last bias divided by the number of pieces",
-            "b2 is added once, after the sum; each of `pieces` machines might add its part, but then all of them do.",
-            _PENCIL,
-            Slip(_pieces, b2_times=lambda pieces: 1 / pieces),
-        ),
-        Mistake(
-            "a product of the pieces",
-            "An output is a sum over all hidden units, so the pieces are summed.",
-            _PENCIL,
-            Slip(_pieces, join=lambda parts: parts.prod(0)),
-        ),
-        Mistake(
-            "the pieces of w2 in another order",
-            "Piece i of w1 makes the hidden units that piece i of w2 reads: take the two in the same order.",
-            _PENCIL,
-            _w2_backwards,
-        ),
-        Mistake(
-            "`pieces` taken for the size of a piece",
-            "split(pieces) cuts pieces of that size. `pieces` is how many there are: chunk(pieces).",
-            _PENCIL,
-            Slip(_pieces, cut=lambda w, pieces, dim: w.split(pieces, dim)[:pieces]),
-        ),
-        Mistake(
-            "the first numbers of b1 in every piece",
-            "Each piece has its own numbers of b1, as it has its own rows of w1.",
-            _PENCIL,
-            _first_of_b1,
-        ),
-        Mistake(
-            "the first piece alone",
-            "The other machines' contributions are lost: add up all of them.",
-            _PENCIL,
-            Slip(_pieces, join=lambda parts: parts[0]),
-        ),
-        Mistake(
-            "the last piece alone",
-            "Each piece overwrites the one before. Add them up.",
-            _PENCIL,
-            Slip(_pieces, join=lambda parts: parts[-1]),
+        *section(
+            _NO_GELU,
+            (
+                "no activation function",
+                "Each hidden unit goes through GELU before w2 mixes them.",
+                Slip(_pieces, between=_unchanged),
+            ),
         ),
     ),
 )

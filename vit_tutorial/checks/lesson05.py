@@ -6,7 +6,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,6 @@ from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
-    Mistake,
     Result,
     Words,
     adopt,
@@ -31,6 +30,7 @@ from vit_tutorial.checks.harness import (
     normal,
     of_its_own,
     random_weights,
+    section,
 )
 from vit_tutorial.checks.symptoms import EXACT, symptom
 from vit_tutorial.encoder import DropPath, EncoderBlock
@@ -40,8 +40,6 @@ __all__ = ["check_block_numbers", "check_drop_path", "check_encoder", "check_enc
 
 _NORM = "2 · Layer norm with a pencil"
 _NEARLY = "A norm that is nearly right."
-_AXIS = "The wrong axis."
-_BATCH = "Per token, not per batch."
 _EPS = "How large is eps?"
 _RESIDUAL = "3 · The residual connection"
 _NORMED = "The residual from the normed input."
@@ -49,7 +47,6 @@ _POST = "Post-norm by accident."
 _EQUATIONS = "1 · Two equations, two lines"
 _HAND = "4 · The block by hand"
 _DEPTH = "10 · Stochastic depth"
-_DROP_WRONG = "Drop path done wrong."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -73,116 +70,78 @@ BLOCK_NUMBERS = Exercise(
     secret=True,
     advice={
         "normed": "Subtract the mean of the four numbers, and divide by the root of the mean of the squared distances.",
-        "again": "Norm [14, 14, 22, 22] in the same way: what are its mean and its spread?",
-        "block": "z plus what attention says; then this plus what the MLP says.",
+        "again": "Norm [14, 14, 22, 22] in the same way: what are its mean and its standard deviation?",
+        "block": "z plus what attention returns; then this plus what the MLP returns.",
         "kept": "What is kept is divided by the probability to be kept, 1 − p.",
         "parameters": "Two norms of 2 · D, four matrices D × D with a bias each, and the two layers of the MLP.",
     },
     mistakes=(
-        Mistake(
-            "a division by the variance",
-            "You divided by the variance. The spread is its square root.",
+        *section(
             _NORM,
-            {"normed": [-0.5, -0.5, 0.5, 0.5], "again": [-0.25, -0.25, 0.25, 0.25]},
+            (
+                "a division by the variance",
+                "You divided by the variance. The standard deviation is its square root.",
+                {"normed": [-0.5, -0.5, 0.5, 0.5], "again": [-0.25, -0.25, 0.25, 0.25]},
+            ),
+            (
+                "a mean that is not subtracted",
+                "You divided by the standard deviation, but the mean is subtracted first.",
+                {"normed": [1, 1, 3, 3], "again": [3.5, 3.5, 5.5, 5.5]},
+            ),
+            (
+                "a norm that keeps the size",
+                "Twice the token has twice the standard deviation, too, so the factor drops out.",
+                {"again": [-2, -2, 2, 2]},
+            ),
         ),
-        Mistake(
-            "a variance divided by D − 1",
-            "Layer norm's variance is the mean of the squared distances: their sum divided by D.",
+        *section(
             _NEARLY,
-            {"normed": [-0.866, -0.866, 0.866, 0.866], "again": [-0.866, -0.866, 0.866, 0.866]},
+            (
+                "a variance divided by D − 1",
+                "Layer norm's variance is the mean of the squared distances: their sum divided by D.",
+                {"normed": [-0.866, -0.866, 0.866, 0.866], "again": [-0.866, -0.866, 0.866, 0.866]},
+            ),
         ),
-        Mistake(
-            "a mean that is not subtracted",
-            "You divided by the spread, but the mean is subtracted first.",
-            _NORM,
-            {"normed": [1, 1, 3, 3], "again": [3.5, 3.5, 5.5, 5.5]},
-        ),
-        Mistake(
-            "a norm that keeps the size",
-            "Twice the token has twice the spread, too, so the factor drops out.",
-            _NORM,
-            {"again": [-2, -2, 2, 2]},
-        ),
-        Mistake(
-            "no residual",
-            "What the branches say is added to the token, and the token itself stays.",
+        *section(
             _RESIDUAL,
-            {"block": [0, 0, 0, 2]},
+            (
+                "no residual",
+                "What the branches return is added to the token, and the token itself stays.",
+                {"block": [0, 0, 0, 2]},
+            ),
         ),
-        Mistake(
-            "a residual from the normed input",
-            "The branch reads the normed token, but what it says is added to the token as it came in.",
+        *section(
             _NORMED,
-            {"block": [-1, -1, 1, 3]},
+            (
+                "a residual from the normed input",
+                "The branch reads the normed token, but its result is added to the token as it came in.",
+                {"block": [-1, -1, 1, 3]},
+            ),
         ),
-        Mistake(
-            "post-norm",
-            "You normed after each addition. Here the norm stands inside the branch, and nothing norms the sum.",
-            _POST,
-            {"block": [-0.905, -0.905, 0.302, 1.508]},
-        ),
-        Mistake(
-            "no rescaling",
-            "What is kept is divided by 1 − p, so that the average stays the same.",
+        *section(
             _DEPTH,
-            {"kept": 4},
+            ("no rescaling", "What is kept is divided by 1 − p, so that the average stays the same.", {"kept": 4}),
+            ("a division by p", "p is the probability to be dropped: divide by 1 − p.", {"kept": 20}),
+            (
+                "a multiplication by 1 − p",
+                "What is kept must grow, to make up for what is dropped: divide by 1 − p.",
+                {"kept": 3.2},
+            ),
         ),
-        Mistake("a division by p", "p is the probability to be dropped: divide by 1 − p.", _DEPTH, {"kept": 20}),
-        Mistake(
-            "a multiplication by 1 − p",
-            "What is kept must grow, to make up for what is dropped: divide by 1 − p.",
-            _DEPTH,
-            {"kept": 3.2},
-        ),
-        Mistake(
-            "sixteen numbers too few",
-            "The two norms learn as many, a factor and an offset for each of the D numbers; and the biases of "
-            "attention's four matrices are as many. Which of them is missing in your sum?",
+        *section(
             _HAND,
-            {"parameters": 156},
-        ),
-        Mistake(
-            "eight numbers too few",
-            "One norm learns as many (each branch has its own), and so do the offsets of both norms, and the bias of "
-            "the MLP's first layer. Which of them is missing in your sum?",
-            _HAND,
-            {"parameters": 164},
-        ),
-        Mistake(
-            "the mean alone",
-            "You subtracted the mean. What is left is divided by the spread, √4 = 2.",
-            _NORM,
-            {"normed": [-2, -2, 2, 2]},
-        ),
-        Mistake(
-            "the second branch alone",
-            "Both branches add to the token: attention's answer, and then the MLP's.",
-            _EQUATIONS,
-            {"block": [2, 2, 6, 8]},
-        ),
-        Mistake(
-            "the first branch alone",
-            "Both branches add to the token: attention's answer, and then the MLP's.",
-            _EQUATIONS,
-            {"block": [3, 3, 7, 7]},
-        ),
-        Mistake(
-            "the residual added twice",
-            "z′ holds z already: the second line adds z′, not z once more.",
-            _EQUATIONS,
-            {"block": [5, 5, 13, 15]},
-        ),
-        Mistake(
-            "attention's matrices counted once",
-            "q, k, v and the output have a matrix each, with its bias: four in all.",
-            _HAND,
-            {"parameters": 172 - 60},
-        ),
-        Mistake(
-            "the output's matrix forgotten",
-            "After the heads comes one more matrix, D × D with a bias.",
-            _HAND,
-            {"parameters": 152},
+            (
+                "sixteen numbers too few",
+                "The two norms learn as many, a factor and an offset for each of the D numbers; and the biases of "
+                "attention's four matrices are as many. Which of them is missing in your sum?",
+                {"parameters": 156},
+            ),
+            (
+                "eight numbers too few",
+                "One norm learns as many (each branch has its own), and so do the offsets of both norms, and the "
+                "bias of the MLP's first layer. Which of them is missing in your sum?",
+                {"parameters": 164},
+            ),
         ),
     ),
 )
@@ -203,18 +162,18 @@ def _right_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 def _norm_cases() -> list[Case]:
     made = []
     sizes = [((1, 3, 4), 1e-6, 1.0), ((2, 3, 6), 1e-6, 0.001), ((2, 4, 5), 1e-3, 0.05), ((2, 5, 3, 8), 1e-5, 3.0)]
-    sizes += [((7,), 1e-6, 1.0), ((3, 4, 4), 1e-6, 1.0), ((2, 90), 1e-6, 1.0)]
+    sizes += [((7,), 1e-6, 1.0), ((4, 4, 4), 1e-6, 1.0), ((2, 90), 1e-6, 1.0)]
     sizes += [((2, 3, 5), 1e-9, 0.0001), ((2, 1, 3, 2, 4), 0.25, 1.0)]
     for shape, eps, size in sizes:
         D = shape[-1]
         x = size * normal(*shape, seed=1) + size
         if x.ndim > 2:
-            x[-1, -1] = x[-1, -1].mean()  # a token without any spread, and in one case an image without
+            x[-1, -1] = x[-1, -1].mean()  # a constant token, and in one case a constant image
         if D > 50:
-            x[0, 5] = 60.0  # nine times the spread: whoever cuts off what is far out is seen
+            x[0, 5] = 60.0  # nine standard deviations: a clamp shows
         made.append(
             Case(
-                f"x {shape}, eps={eps:.1g}, spread about {size:g}",
+                f"x {shape}, eps={eps:.1g}, standard deviation about {size:g}",
                 (x, normal(D, seed=2), normal(D, seed=3), eps),
             )
         )
@@ -239,10 +198,6 @@ def _normed_over(*axes: int) -> Callable[..., Tensor]:
     return norm
 
 
-def _by_batch(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    return _normed_over(*range(x.ndim - 1))(x, weight, bias, eps)
-
-
 def _scaled(
     divisor: Callable[[Tensor, float], Tensor], centre: bool = True
 ) -> Callable[[Tensor, Tensor, Tensor, float], Tensor]:
@@ -257,6 +212,10 @@ def _scaled(
 
 def _variance(x: Tensor, unbiased: bool = False) -> Tensor:
     return x.var(-1, keepdim=True, unbiased=unbiased)
+
+
+def _without_keepdim(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return (x - x.mean(-1)) / torch.sqrt(x.var(-1, unbiased=False) + eps) * weight + bias
 
 
 def _cancelled(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -274,194 +233,86 @@ LAYER_NORM = Exercise(
     observe=call,
     tolerance=1e-4,
     mistakes=(
-        Mistake(
-            "a norm over the tokens",
-            "You take mean and variance down the tokens (dim=-2), so that they leak into each other. Each token is "
-            "normed by its own D numbers: dim=-1.",
-            _AXIS,
-            _normed_over(-2),
+        *section(
+            "The wrong axis.",
+            (
+                "a norm over the tokens",
+                "You take mean and variance down the tokens (dim=-2), so that they depend on each other. Each token"
+                " is normed by its own D numbers: dim=-1.",
+                _normed_over(-2),
+            ),
+            (
+                "a mean without keepdim",
+                "The mean loses its last axis, so that torch subtracts the means of other tokens, or can't "
+                "broadcast: mean(dim=-1, keepdim=True), and the same for the variance.",
+                _without_keepdim,
+            ),
         ),
-        Mistake(
-            "a batch norm",
-            "You norm each channel over all tokens of all images. Then an image's output depends on its neighbours in "
-            "the batch. Each token is normed by its own D numbers: dim=-1.",
-            _BATCH,
-            _by_batch,
+        *section(
+            "Per token, not per batch.",
+            (
+                "a batch norm",
+                "You norm each channel over all tokens of all images. Then an image's output depends on its "
+                "neighbours in the batch. Each token is normed by its own D numbers: dim=-1.",
+                lambda x, *rest: _normed_over(*range(x.ndim - 1))(x, *rest),
+            ),
+            (
+                "a norm over tokens and channels together",
+                "You take one mean for a whole image. Each token has its own: dim=-1 alone.",
+                _normed_over(-2, -1),
+            ),
+            (
+                "a norm over everything",
+                "You take one mean for the whole tensor. Each token has its own: dim=-1, keepdim=True.",
+                lambda x, *rest: _normed_over(*range(x.ndim))(x, *rest),
+            ),
         ),
-        Mistake(
-            "a norm over tokens and channels together",
-            "You take one mean for a whole image. Each token has its own: dim=-1 alone.",
-            _BATCH,
-            _normed_over(-2, -1),
-        ),
-        Mistake(
-            "a norm over the first axis",
-            "You take mean and variance over the images of the batch. Each token is normed by its own D numbers: "
-            "dim=-1.",
-            _BATCH,
-            _normed_over(0),
-        ),
-        Mistake(
-            "a norm over axis 1",
-            "Which axis that is depends on how many there are. Each token is normed by its own D numbers, the last "
-            "axis: dim=-1.",
-            _AXIS,
-            _normed_over(1),
-        ),
-        Mistake(
-            "a norm over everything",
-            "You take one mean for the whole tensor. Each token has its own: dim=-1, keepdim=True.",
-            _BATCH,
-            lambda x, weight, bias, eps: _normed_over(*range(x.ndim))(x, weight, bias, eps),
-        ),
-        Mistake(
-            "a variance divided by D − 1",
-            "torch's var and std divide by D - 1 unless you say unbiased=False (or correction=0). Layer norm divides "
-            "by D.",
+        *section(
             _NEARLY,
-            _scaled(lambda x, eps: torch.sqrt(_variance(x, unbiased=True) + eps)),
+            (
+                "a variance divided by D − 1",
+                "torch's var and std divide by D - 1 unless you say unbiased=False (or correction=0). Layer norm "
+                "divides by D.",
+                _scaled(lambda x, eps: torch.sqrt(_variance(x, unbiased=True) + eps)),
+            ),
+            (
+                "an eps outside of the root",
+                "eps is added to the variance, inside the square root. Added to the standard deviation, it does "
+                "something else to nearly constant tokens.",
+                _scaled(lambda x, eps: torch.sqrt(_variance(x)) + eps),
+            ),
+            (
+                "an eps outside of the root, and D − 1",
+                "x.std() divides by D - 1; and eps is added inside the square root, to the variance.",
+                _scaled(lambda x, eps: torch.sqrt(_variance(x, unbiased=True)) + eps),
+            ),
+            (
+                "a variance as mean of the squares minus the square of the mean",
+                "Both are huge where the numbers are far from 0, and their difference is lost in rounding. Subtract"
+                " the mean first, then take the mean of the squares.",
+                _cancelled,
+            ),
         ),
-        Mistake(
-            "an eps outside of the root",
-            "eps is added to the variance, inside the square root. Added to the spread, it does something else to "
-            "nearly constant tokens.",
-            _NEARLY,
-            _scaled(lambda x, eps: torch.sqrt(_variance(x)) + eps),
-        ),
-        Mistake(
-            "an eps outside of the root, and D − 1",
-            "Two slips at once: x.std() divides by D - 1, and eps is added inside the square root, to the variance.",
-            _NEARLY,
-            _scaled(lambda x, eps: torch.sqrt(_variance(x, unbiased=True)) + eps),
-        ),
-        Mistake(
-            "no eps",
-            "A token that is nearly constant is blown up. Add eps to the variance, inside the square root.",
+        *section(
             _EPS,
-            _scaled(lambda x, eps: torch.sqrt(_variance(x))),
+            (
+                "another eps than the one asked for",
+                "You use 1e-5, torch's default, whatever `eps` says.",
+                lambda x, weight, bias, eps: _right_norm(x, weight, bias, 1e-5),
+            ),
         ),
-        Mistake(
-            "another eps than the one asked for",
-            "You use 1e-5, torch's default, whatever `eps` says.",
-            _EPS,
-            lambda x, weight, bias, eps: _right_norm(x, weight, bias, 1e-5),
-        ),
-        Mistake(
-            "a division by the variance",
-            "The square root is missing: divide by torch.sqrt(variance + eps).",
+        *section(
             _NORM,
-            _scaled(lambda x, eps: _variance(x) + eps),
-        ),
-        Mistake(
-            "a mean that is not subtracted",
-            "You divide by the spread, but the mean is subtracted first.",
-            _NORM,
-            _scaled(lambda x, eps: torch.sqrt(_variance(x) + eps), centre=False),
-        ),
-        Mistake(
-            "an RMS norm",
-            "You divide by the root of the mean square, and subtract nothing. That is another norm; layer norm "
-            "subtracts the mean first.",
-            _NORM,
-            _scaled(lambda x, eps: torch.sqrt((x * x).mean(-1, keepdim=True) + eps), centre=False),
-        ),
-        Mistake(
-            "factor and offset forgotten",
-            "After the norm, each of the D numbers is multiplied by `weight`, and `bias` is added.",
-            _NORM,
-            lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], eps=eps),
-        ),
-        Mistake(
-            "factor and offset applied before the norm",
-            "weight and bias come last: the norm would undo a part of what they do.",
-            _NORM,
-            lambda x, weight, bias, eps: F.layer_norm(x * weight + bias, x.shape[-1:], eps=eps),
-        ),
-        Mistake(
-            "the offset forgotten",
-            "After the factor, `bias` is added.",
-            _NORM,
-            lambda x, weight, bias, eps: _right_norm(x, weight, 0 * bias, eps),
-        ),
-        Mistake(
-            "the factor forgotten",
-            "Each of the D numbers is multiplied by `weight` before `bias` is added.",
-            _NORM,
-            lambda x, weight, bias, eps: _right_norm(x, 0 * weight + 1, bias, eps),
-        ),
-        Mistake(
-            "factor and offset exchanged",
-            "`weight` is multiplied, `bias` is added.",
-            _NORM,
-            lambda x, weight, bias, eps: _right_norm(x, bias, weight, eps),
-        ),
-        Mistake(
-            "the factor applied to the offset, too",
-            "Multiply by `weight` first, and add `bias` after that: normed * weight + bias.",
-            _NORM,
-            lambda x, weight, bias, eps: (F.layer_norm(x, x.shape[-1:], eps=eps) + bias) * weight,
-        ),
-        Mistake(
-            "a factor of 1 + weight",
-            "The factor is `weight` itself.",
-            _NORM,
-            lambda x, weight, bias, eps: _right_norm(x, 1 + weight, bias, eps),
-        ),
-        Mistake(
-            "a variance as mean of the squares minus the square of the mean",
-            "Both are huge where the numbers are far from 0, and their difference is lost in rounding. Subtract the "
-            "mean "
-            "first, then take the mean of the squares.",
-            _NEARLY,
-            _cancelled,
-        ),
-        Mistake(
-            "a mean of the distances in place of the spread",
-            "The spread is the root of the mean of the squared distances.",
-            _NORM,
-            _scaled(lambda x, eps: (x - x.mean(-1, keepdim=True)).abs().mean(-1, keepdim=True) + eps),
-        ),
-        Mistake(
-            "a sum of the squares in place of their mean",
-            "The variance is the sum of the squared distances, divided by D.",
-            _NORM,
-            _scaled(lambda x, eps: torch.sqrt(_variance(x) * x.shape[-1] + eps)),
-        ),
-        Mistake(
-            "a multiplication by the spread",
-            "The distances are divided by the spread.",
-            _NORM,
-            _scaled(lambda x, eps: 1 / torch.sqrt(_variance(x) + eps)),
-        ),
-        Mistake(
-            "the mean subtracted alone",
-            "What is left is divided by the spread.",
-            _NORM,
-            _scaled(lambda x, eps: torch.ones(1)),
-        ),
-        Mistake(
-            "eps as the smallest spread",
-            "You divide by the spread, or by eps if that is larger. eps is added to the variance, always.",
-            _EPS,
-            _scaled(lambda x, eps: torch.sqrt(_variance(x)).clamp(min=eps)),
-        ),
-        Mistake(
-            "eps as the smallest variance",
-            "You take the variance, or eps if that is larger. eps is added to the variance, always.",
-            _EPS,
-            _scaled(lambda x, eps: torch.sqrt(_variance(x).clamp(min=eps))),
-        ),
-        Mistake(
-            "an eps of 1e-6, whatever is asked for",
-            "The paper's eps is 1e-6, but here it is an argument: add `eps`.",
-            _EPS,
-            _scaled(lambda x, eps: torch.sqrt(_variance(x) + 1e-6)),
-        ),
-        Mistake(
-            "the square of eps",
-            "eps stands beside the variance as it is.",
-            _EPS,
-            _scaled(lambda x, eps: torch.sqrt(_variance(x) + eps * eps)),
+            (
+                "a division by the variance",
+                "The square root is missing: divide by torch.sqrt(variance + eps).",
+                _scaled(lambda x, eps: _variance(x) + eps),
+            ),
+            (
+                "factor and offset forgotten",
+                "After the norm, each of the D numbers is multiplied by `weight`, and `bias` is added.",
+                lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], eps=eps),
+            ),
         ),
     ),
 )
@@ -560,10 +411,6 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
     zero = factor.abs() < 1e-6
     falls = _what_falls(zero)
     found: Result = {"what falls": falls}
-    if falls in ("nothing", "whole images"):
-        found["what images are multiplied by"] = _values(factor, 4)
-        if len(x) == 1 or len(x) > 30:  # of a few, the draws can't be told from one another
-            found["what share of the images falls"] = _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
     if training and p and falls != "nothing" and len(x) > 30:
         # Of 64 images, two draws are the same less than once in 10 ** 10.
         found["each draw"] = (
@@ -572,6 +419,11 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
             or _come_again(zero[:, :, 0, 0], falls)
             or "fresh"
         )
+    if falls in ("nothing", "whole images"):
+        found["what images are multiplied by"] = _values(factor, 4)
+        stale = found.get("each draw", "fresh") != "fresh"  # then one draw, come a hundred times, tells no share
+        if (len(x) == 1 or len(x) > 30) and not stale:  # of a few, the draws can't be told from one another
+            found["what share of the images falls"] = _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
     some = [output for output, fallen in zip(outputs, zero, strict=True) if not fallen.all()]
     found["the path of the gradient"] = "whole" if all(output.requires_grad for output in some) else "cut"
     changed = any(not torch.equal(one.detach(), x) for one in inputs)
@@ -620,16 +472,6 @@ def _kept_with_p(x: Tensor, p: float) -> Tensor:
 _IMAGES = _kept(0)
 
 
-def _fixed_number(x: Tensor, p: float) -> Tensor:
-    keep = torch.ones(len(x), 1, 1)
-    keep[torch.randperm(len(x))[: int(len(x) * p)]] = 0
-    return keep
-
-
-def _first_images(x: Tensor, p: float) -> Tensor:
-    return (torch.arange(len(x)) >= int(len(x) * p)).to(x.dtype)[:, None, None]
-
-
 def _seeded(x: Tensor, p: float) -> Tensor:
     torch.manual_seed(0)
     return _kept(0)(x, p)
@@ -656,111 +498,71 @@ DROP_PATH = Exercise(
     cases=_drop_cases,
     observe=_observe_drop_path,
     mistakes=(
-        Mistake(
-            "drop path without rescaling",
-            "What is kept must be divided by 1 - p; otherwise the branch is weaker in training than in use.",
-            _DROP_WRONG,
-            _dropping(_IMAGES, lambda p: 1.0),
+        *section(
+            "Drop path done wrong.",
+            (
+                "drop path without rescaling",
+                "What is kept must be divided by 1 - p; otherwise the branch is weaker in training than in use.",
+                _dropping(_IMAGES, lambda p: 1.0),
+            ),
+            (
+                "drop path for the whole batch",
+                "You draw once, and all images skip together. Each image has its own draw: a mask of shape (B, 1, 1).",
+                _dropping(_kept()),
+            ),
         ),
-        Mistake(
-            "drop path for the whole batch",
-            "You draw once, and all images skip together. Each image has its own draw: a mask of shape (B, 1, 1).",
-            _DROP_WRONG,
-            _dropping(_kept()),
-        ),
-        Mistake(
-            "drop path for single tokens",
-            "You draw for each token. A whole image keeps or loses the branch: a mask of shape (B, 1, 1).",
+        *section(
             _DEPTH,
-            _dropping(_kept(0, 1)),
-        ),
-        Mistake(
-            "plain dropout",
-            "You drop single numbers. Stochastic depth drops the branch of a whole image: a mask of shape (B, 1, 1).",
-            _DEPTH,
-            _dropping(_kept(0, 1, 2)),
-        ),
-        Mistake(
-            "drop path in evaluation",
-            "After eval() nothing is dropped: look at self.training.",
-            _DEPTH,
-            _dropping(_IMAGES, in_eval=lambda x, p: x * _IMAGES(x, p) / (1 - p)),
-        ),
-        Mistake(
-            "training and evaluation exchanged",
-            "You drop in eval mode, and leave x alone in training. It is the other way round.",
-            _DEPTH,
-            _dropping(lambda x, p: torch.ones(1), lambda p: 1.0, lambda x, p: x * _IMAGES(x, p) / (1 - p)),
-        ),
-        Mistake(
-            "the rescaling left to evaluation",
-            "You multiply by 1 - p in eval mode, as the first paper did. Agreed is to divide in training, so that "
-            "eval mode returns x as it is.",
-            _DEPTH,
-            _dropping(_IMAGES, lambda p: 1.0, lambda x, p: x * (1 - p)),
-        ),
-        Mistake(
-            "keep and drop exchanged",
-            "p is the probability to be dropped. You keep an image with p, and divide by 1 - p.",
-            _DEPTH,
-            _dropping(_kept_with_p),
-        ),
-        Mistake(
-            "p taken as the probability to keep",
-            "Your work is sound for another p: here p is the probability to be dropped, so 1 - p are kept, and divided "
-            "by 1 - p.",
-            _DEPTH,
-            _dropping(_kept_with_p, lambda p: 1 / p if p else 1.0),
-        ),
-        Mistake(
-            "a division by p",
-            "What is kept is divided by the probability to be kept, 1 - p.",
-            _DEPTH,
-            _dropping(_IMAGES, lambda p: 1 / p if p else 1.0),
-        ),
-        Mistake(
-            "a multiplication by 1 − p",
-            "What is kept must grow, to make up for what is dropped: divide by 1 - p.",
-            _DEPTH,
-            _dropping(_IMAGES, lambda p: 1 - p),
-        ),
-        Mistake(
-            "nothing dropped",
-            "In training, your layer returns x as it is.",
-            _DEPTH,
-            _dropping(lambda x, p: torch.ones(1), lambda p: 1.0),
-        ),
-        Mistake(
-            "single channels dropped",
-            "Your mask has the shape of the channels, (B, 1, D). A whole image keeps or loses the branch: (B, 1, 1).",
-            _DEPTH,
-            _dropping(_kept(0, 2)),
-        ),
-        Mistake(
-            "a fixed number of images",
-            "You drop the same number of images each time. Each image has a draw of its own, so the number varies.",
-            _DEPTH,
-            _dropping(_fixed_number),
-        ),
-        Mistake(
-            "the same images each time",
-            "Always the same images fall, the first ones or others. Draw anew in each call: torch.rand(B, 1, 1) >= p.",
-            _DEPTH,
-            _dropping(_first_images),
-        ),
-        Mistake(
-            "a seed inside of forward",
-            "You set the seed in each call, so that the same images fall each time, and everybody's random numbers "
-            "begin "
-            "anew. Draw without a seed.",
-            _DEPTH,
-            _dropping(_seeded),
-        ),
-        Mistake(
-            "the same mask in each call",
-            "You draw once and keep the mask, or begin a generator anew with a fixed seed. Each call needs a new draw.",
-            _DEPTH,
-            _DrawnOnce,
+            (
+                "drop path for single tokens",
+                "You draw for each token. A whole image keeps or loses the branch: a mask of shape (B, 1, 1).",
+                _dropping(_kept(0, 1)),
+            ),
+            (
+                "plain dropout",
+                "You drop single numbers. Stochastic depth drops the branch of a whole image: a mask of shape (B, "
+                "1, 1).",
+                _dropping(_kept(0, 1, 2)),
+            ),
+            (
+                "drop path in evaluation",
+                "After eval() nothing is dropped: look at self.training.",
+                _dropping(_IMAGES, in_eval=lambda x, p: x * _IMAGES(x, p) / (1 - p)),
+            ),
+            (
+                "the rescaling left to evaluation",
+                "You multiply by 1 - p in eval mode, as the first paper did. Here you divide in training, so that "
+                "eval mode returns x as it is.",
+                _dropping(_IMAGES, lambda p: 1.0, lambda x, p: x * (1 - p)),
+            ),
+            (
+                "keep and drop exchanged",
+                "p is the probability to be dropped. You keep an image with p, and divide by 1 - p.",
+                _dropping(_kept_with_p),
+            ),
+            (
+                "p taken as the probability to keep",
+                "Your work is right for 1 - p: here p is the probability to be dropped, so an image is kept with 1 "
+                "- p, and divided by 1 - p.",
+                _dropping(_kept_with_p, lambda p: 1 / p if p else 1.0),
+            ),
+            (
+                "a division by p",
+                "What is kept is divided by the probability to be kept, 1 - p.",
+                _dropping(_IMAGES, lambda p: 1 / p if p else 1.0),
+            ),
+            (
+                "a seed inside of forward",
+                "You set the seed in each call, so that the same images fall each time, and all other random "
+                "numbers start again, too. Draw without a seed.",
+                _dropping(_seeded),
+            ),
+            (
+                "the same mask in each call",
+                "The same images fall in each call: you keep one mask, make a generator with a fixed seed in each "
+                "call, or don't draw at all. Each call needs a new draw.",
+                _DrawnOnce,
+            ),
         ),
     ),
 )
@@ -783,7 +585,7 @@ ALIASES = {
         "self_attn.in_proj_": "attention.qkv.",
         "self_attn.out_proj.": "attention.proj.",
         "linear1.": "mlp.fc1.",
-        "norm.": "norm1.",  # one norm alone: a mistake with a name
+        "norm.": "norm1.",  # one norm alone: a mistake that has a name
         "linear2.": "mlp.fc2.",
     }.items()
 }
@@ -960,26 +762,9 @@ class _FromNormed(_Block):
         return z + self.drop_path(self.mlp(z))
 
 
-class _SecondFromNormed(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        z = self.norm2(z + self.branch1(z))
-        return z + self.drop_path(self.mlp(z))
-
-
 class _NoResidual(_Block):
     def forward(self, z: Tensor) -> Tensor:
         return self.branch2(self.branch1(z))
-
-
-class _NoFirstResidual(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        z = self.branch1(z)
-        return z + self.branch2(z)
-
-
-class _NoSecondResidual(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        return self.branch2(z + self.branch1(z))
 
 
 class _AddedToTheOld(_Block):
@@ -992,20 +777,9 @@ class _Parallel(_Block):
         return z + self.branch1(z) + self.branch2(z)
 
 
-class _MlpFirst(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        z = z + self.branch2(z)
-        return z + self.branch1(z)
-
-
 class _OneNorm(_Block):
     def branch2(self, z: Tensor) -> Tensor:
         return self.drop_path(self.mlp(self.norm1(z)))
-
-
-class _NormsExchanged(_OneNorm):
-    def branch1(self, z: Tensor) -> Tensor:
-        return self.drop_path(self.attention(self.norm2(z)))
 
 
 class _NoSecondNorm(_Block):
@@ -1013,37 +787,8 @@ class _NoSecondNorm(_Block):
         return self.drop_path(self.mlp(z))
 
 
-class _NoNorm(_NoSecondNorm):
-    def branch1(self, z: Tensor) -> Tensor:
-        return self.drop_path(self.attention(z))
-
-
 class _TorchsEps(_Block):
     eps = 1e-5
-
-
-class _TinyEps(_Block):
-    eps = 1e-12
-
-
-class _TorchsEpsInOne(_Block):
-    def __init__(self, *sizes: Any) -> None:
-        super().__init__(*sizes)
-        self.norm2 = nn.LayerNorm(sizes[0])
-
-
-class _TorchsEpsInTheOther(_Block):
-    def __init__(self, *sizes: Any) -> None:
-        super().__init__(*sizes)
-        self.norm1 = nn.LayerNorm(sizes[0])
-
-
-class _DropoutInEval(_Block):
-    def branch1(self, z: Tensor) -> Tensor:
-        return F.dropout(super().branch1(z), self.p)
-
-    def branch2(self, z: Tensor) -> Tensor:
-        return F.dropout(super().branch2(z), self.p)
 
 
 class _NoDropout(_Block):
@@ -1060,107 +805,6 @@ class _DropsTheSum(_Block):
     def forward(self, z: Tensor) -> Tensor:
         z = self.drop_path(z + self.attention(self.norm1(z)))
         return self.drop_path(z + self.mlp(self.norm2(z)))
-
-
-class _DropoutInAttentionOnly(_Block):
-    def __init__(self, dim: int, num_heads: int, mlp_dim: int, dropout: float = 0.0, drop_path: float = 0.0) -> None:
-        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
-        self.mlp = MLP(dim, mlp_dim)
-
-
-class _DropoutInMlpOnly(_Block):
-    def __init__(self, dim: int, num_heads: int, mlp_dim: int, dropout: float = 0.0, drop_path: float = 0.0) -> None:
-        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
-        self.attention = MultiHeadSelfAttention(dim, num_heads)
-
-
-class _DropoutOnWeights(_Block):
-    def __init__(self, dim: int, num_heads: int, mlp_dim: int, dropout: float = 0.0, drop_path: float = 0.0) -> None:
-        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
-        self.attention = MultiHeadSelfAttention(dim, num_heads, attention_dropout=dropout)
-
-
-class _OuterResidual(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        return z + self.branch2(self.branch1(z))
-
-
-class _TwiceAttention(_Block):
-    def branch2(self, z: Tensor) -> Tensor:
-        return self.drop_path(self.attention(self.norm2(z)))
-
-
-class _FirstFromNormed(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        z = self.norm1(z) + self.branch1(z)
-        return z + self.branch2(z)
-
-
-class _Doubled(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        first = z + self.branch1(z)
-        return z + first + self.branch2(first)
-
-
-class _NoFirstNorm(_Block):
-    def branch1(self, z: Tensor) -> Tensor:
-        return self.drop_path(self.attention(z))
-
-
-class _LastNorm(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        return self.norm2(super().forward(z))
-
-
-class _Norm2ForBoth(_Block):
-    def branch1(self, z: Tensor) -> Tensor:
-        return self.drop_path(self.attention(self.norm2(z)))
-
-
-class _MlpOfZ(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        return z + self.branch1(z) + self.drop_path(self.mlp(self.norm2(self.branch1(z))))
-
-
-class _DropsAttentionOnly(_Block):
-    def branch2(self, z: Tensor) -> Tensor:
-        return self.mlp(self.norm2(z))
-
-
-class _DropsMlpOnly(_Block):
-    def branch1(self, z: Tensor) -> Tensor:
-        return self.attention(self.norm1(z))
-
-
-class _MlpTwice(_Block):
-    def branch2(self, z: Tensor) -> Tensor:
-        once = super().branch2(z)
-        return once + super().branch2(z + once)
-
-
-class _Averaged(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        return (z + super().forward(z)) / 2
-
-
-class _BranchesInputFalls(_Block):
-    def branch1(self, z: Tensor) -> Tensor:
-        return cast(Tensor, self.attention(self.drop_path(self.norm1(z))))
-
-    def branch2(self, z: Tensor) -> Tensor:
-        return cast(Tensor, self.mlp(self.drop_path(self.norm2(z))))
-
-
-class _OneDraw(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        keep = self.drop_path(torch.ones_like(z[:, :1, :1]))
-        z = z + keep * self.attention(self.norm1(z))
-        return z + keep * self.mlp(self.norm2(z))
-
-
-class _AnotherDefault(_Block):
-    def __init__(self, dim: int, num_heads: int, mlp_dim: int, dropout: float = 0.0, drop_path: float = 0.1) -> None:
-        super().__init__(dim, num_heads, mlp_dim, dropout, drop_path)
 
 
 def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
@@ -1190,221 +834,78 @@ ENCODER_BLOCK = Exercise(
     observe=_observe_block,
     locate=_where_the_block_goes_wrong,
     mistakes=(
-        Mistake(
-            "post-norm in place of pre-norm",
-            "You norm after the addition, as the original Transformer does. In a ViT the norm stands inside the "
-            "branch, before attention and before the MLP: z + attention(norm1(z)).",
+        *section(
             _POST,
-            _PostNorm,
+            (
+                "post-norm in place of pre-norm",
+                "You norm after the addition, as the original Transformer does. In a ViT the norm is inside the "
+                "branch, before attention and before the MLP: z + attention(norm1(z)).",
+                _PostNorm,
+            ),
         ),
-        Mistake(
-            "a norm behind the branch",
-            "You norm what a branch returns. It is what the branch reads that is normed: attention(norm1(z)).",
+        *section(
             _EQUATIONS,
-            _NormBehind,
+            (
+                "a norm after the branch",
+                "You norm what a branch returns. The norm belongs before the branch: attention(norm1(z)).",
+                _NormBehind,
+            ),
+            (
+                "a second addition to the old tokens",
+                "You add the MLP's output to z, so that attention's own addition is lost. It is added to z′, the "
+                "result of the first line.",
+                _AddedToTheOld,
+            ),
+            (
+                "both branches in parallel",
+                "Your MLP reads z. It reads z′, which contains attention's result.",
+                _Parallel,
+            ),
+            ("no norm before the MLP", "The MLP reads norm2(z′).", _NoSecondNorm),
         ),
-        Mistake(
-            "a residual from the normed input",
-            "You overwrite z with the normed tokens and add to those, so that the path from the first block to the "
-            "last is cut. Keep z, and give only the branch the normed tokens.",
+        *section(
             _NORMED,
-            _FromNormed,
+            (
+                "a residual from the normed input",
+                "You overwrite z with the normed tokens and add to those, so that the path from the first block to "
+                "the last is cut. Keep z, and give only the branch the normed tokens.",
+                _FromNormed,
+            ),
         ),
-        Mistake(
-            "a second residual from the normed input",
-            "The first line is right. In the second one you add to the normed tokens; add to z′ itself.",
-            _NORMED,
-            _SecondFromNormed,
-        ),
-        Mistake(
-            "no residuals",
-            "You chain the branches. Each of them is added to what came in: z + ….",
+        *section(
             _RESIDUAL,
-            _NoResidual,
+            ("no residuals", "You chain the branches. Each of them is added to what came in: z + ….", _NoResidual),
         ),
-        Mistake(
-            "a missing first residual",
-            "Equation 2 ends in + z: attention's output is added to the tokens.",
-            _EQUATIONS,
-            _NoFirstResidual,
-        ),
-        Mistake(
-            "a missing second residual",
-            "Equation 3 ends in + z′: the MLP's output is added to the tokens.",
-            _EQUATIONS,
-            _NoSecondResidual,
-        ),
-        Mistake(
-            "a second addition to the old tokens",
-            "You add the MLP's output to z, so that attention's own addition is lost. It is added to z′, the result of "
-            "the first line.",
-            _EQUATIONS,
-            _AddedToTheOld,
-        ),
-        Mistake(
-            "both branches side by side",
-            "Your MLP reads z. It reads z′, which has what attention brought.",
-            _EQUATIONS,
-            _Parallel,
-        ),
-        Mistake("the MLP before attention", "Attention comes first, then the MLP.", _EQUATIONS, _MlpFirst),
-        Mistake(
-            "one norm for both branches",
-            "norm1 norms what attention reads, norm2 what the MLP reads. You use norm1 for both.",
+        *section(
             _HAND,
-            _OneNorm,
+            (
+                "one norm for both branches",
+                "norm1 norms what attention reads, norm2 what the MLP reads. You use norm1 for both.",
+                _OneNorm,
+            ),
+            ("no dropout", "In training nothing is dropped: pass `dropout` on to attention and MLP.", _NoDropout),
         ),
-        Mistake(
-            "norms exchanged",
-            "norm1 belongs to attention, norm2 to the MLP.",
-            _HAND,
-            _NormsExchanged,
-        ),
-        Mistake("no norm before the MLP", "The MLP reads norm2(z′).", _EQUATIONS, _NoSecondNorm),
-        Mistake("no norms", "Each branch reads normed tokens: norm1(z), and norm2(z′).", _EQUATIONS, _NoNorm),
-        Mistake(
-            "torch's eps",
-            "Your numbers are off for nearly constant tokens: nn.LayerNorm has eps=1e-5 unless you pass eps=1e-6.",
+        *section(
             _EPS,
-            _TorchsEps,
+            (
+                "torch's eps",
+                "Your numbers are off for nearly constant tokens: nn.LayerNorm has eps=1e-5 unless you pass eps=1e-6.",
+                _TorchsEps,
+            ),
         ),
-        Mistake(
-            "torch's eps in the second norm",
-            "norm2 has eps=1e-5 unless you pass eps=1e-6 to it, too.",
-            _EPS,
-            _TorchsEpsInOne,
-        ),
-        Mistake(
-            "torch's eps in the first norm",
-            "norm1 has eps=1e-5 unless you pass eps=1e-6 to it, too.",
-            _EPS,
-            _TorchsEpsInTheOther,
-        ),
-        Mistake(
-            "an eps of 1e-12",
-            "Your numbers are off for nearly constant tokens: pass eps=1e-6 to both norms.",
-            _EPS,
-            _TinyEps,
-        ),
-        Mistake(
-            "dropout in evaluation",
-            "After eval() your block still drops numbers. Leave it to nn.Dropout, or to the parts' own `dropout`; "
-            "F.dropout needs training=self.training.",
-            _HAND,
-            _DropoutInEval,
-        ),
-        Mistake(
-            "no dropout",
-            "In training nothing is dropped: pass `dropout` on to attention and MLP.",
-            _HAND,
-            _NoDropout,
-        ),
-        Mistake(
-            "no drop path",
-            "In training no image skips a branch: give vt.DropPath its probability, and call it on both branches.",
+        *section(
             _DEPTH,
-            _NoDropPath,
-        ),
-        Mistake(
-            "drop path on the sum",
-            "You drop z together with the branch, so that whole images vanish. Drop the branch alone, before it is "
-            "added.",
-            _DEPTH,
-            _DropsTheSum,
-        ),
-        Mistake(
-            "drop path on attention alone",
-            "The MLP's branch can be skipped, too: drop_path stands in both lines.",
-            _DEPTH,
-            _DropsAttentionOnly,
-        ),
-        Mistake(
-            "drop path on the MLP alone",
-            "Attention's branch can be skipped, too: drop_path stands in both lines.",
-            _DEPTH,
-            _DropsMlpOnly,
-        ),
-        Mistake(
-            "dropout in attention alone",
-            "The MLP gets the same rate: vt.MLP(dim, mlp_dim, dropout=dropout).",
-            _HAND,
-            _DropoutInAttentionOnly,
-        ),
-        Mistake(
-            "dropout in the MLP alone",
-            "Attention gets the same rate: vt.MultiHeadSelfAttention(dim, num_heads, dropout=dropout).",
-            _HAND,
-            _DropoutInMlpOnly,
-        ),
-        Mistake(
-            "dropout on the attention weights",
-            "attention_dropout drops weights inside of attention. `dropout` drops numbers of what it returns: "
-            "vt.MultiHeadSelfAttention(dim, num_heads, dropout=dropout).",
-            _HAND,
-            _DropoutOnWeights,
-        ),
-        Mistake(
-            "one residual around both branches",
-            "You chain the branches and add z once. Each branch is added to what it read: two lines, two additions.",
-            _EQUATIONS,
-            _OuterResidual,
-        ),
-        Mistake("attention in both lines", "The second line has the MLP.", _EQUATIONS, _TwiceAttention),
-        Mistake(
-            "a first residual from the normed input",
-            "The second line is right. In the first one you add to the normed tokens; add to z itself.",
-            _NORMED,
-            _FirstFromNormed,
-        ),
-        Mistake(
-            "z added once too often",
-            "z′ holds z already: the second line adds z′ alone.",
-            _EQUATIONS,
-            _Doubled,
-        ),
-        Mistake("no norm before attention", "Attention reads norm1(z).", _EQUATIONS, _NoFirstNorm),
-        Mistake(
-            "one more norm at the end",
-            "Nothing norms the sum: the encoder has one norm after its last block, and the block has none.",
-            _POST,
-            _LastNorm,
-        ),
-        Mistake(
-            "norm2 in both lines",
-            "norm1 norms what attention reads, norm2 what the MLP reads. You use norm2 for both.",
-            _HAND,
-            _Norm2ForBoth,
-        ),
-        Mistake(
-            "an MLP that reads attention's answer alone",
-            "The MLP reads z′, which is z plus attention's answer.",
-            _EQUATIONS,
-            _MlpOfZ,
-        ),
-        Mistake("the MLP twice", "Each branch comes once, with its own residual.", _EQUATIONS, _MlpTwice),
-        Mistake(
-            "the mean of the tokens before and after",
-            "What a branch says is added to z. Nothing is divided by 2, and z comes in once in each line.",
-            _RESIDUAL,
-            _Averaged,
-        ),
-        Mistake(
-            "drop path on what a branch reads",
-            "It is the branch's answer that falls, before it is added: z + drop_path(attention(norm1(z))).",
-            _DEPTH,
-            _BranchesInputFalls,
-        ),
-        Mistake(
-            "one draw of drop path for both branches",
-            "An image of yours loses both branches or none. Call drop_path in each line, so that each draws by itself.",
-            _DEPTH,
-            _OneDraw,
-        ),
-        Mistake(
-            "another default than 0",
-            "Whoever says nothing of dropout and drop path wants neither: both are 0.0 in the first line of __init__.",
-            _DEPTH,
-            _AnotherDefault,
+            (
+                "no drop path",
+                "In training no image skips a branch: give vt.DropPath its probability, and call it on both branches.",
+                _NoDropPath,
+            ),
+            (
+                "drop path on the sum",
+                "You drop z together with the branch, so that whole images vanish. Drop the branch alone, before it"
+                " is added.",
+                _DropsTheSum,
+            ),
         ),
     ),
 )
@@ -1472,6 +973,13 @@ class _NormInTheLoop(_Encoder):
         return z
 
 
+class _AroundEachBlock(_Encoder):
+    def forward(self, z: Tensor) -> Tensor:
+        for block in self.blocks:
+            z = z + block(z)
+        return self.norm(z)
+
+
 class _Backwards(_Encoder):
     def forward(self, z: Tensor) -> Tensor:
         for block in reversed(self.blocks):
@@ -1484,16 +992,6 @@ class _EqualRates(_Encoder):
         return most
 
 
-class _FallingRates(_Encoder):
-    def rate(self, index: int, depth: int, most: float) -> float:
-        return most * (depth - 1 - index) / max(depth - 1, 1)
-
-
-class _FallingByLinspace(_FallingRates):
-    def rate(self, index: int, depth: int, most: float) -> float:
-        return super().rate(index, depth, most) if depth > 1 else most  # torch.linspace(most, 0, 1)
-
-
 class _RatesFromOne(_Encoder):
     def rate(self, index: int, depth: int, most: float) -> float:
         return most * (index + 1) / depth
@@ -1504,87 +1002,10 @@ class _RatesBelowP(_Encoder):
         return most * index / depth
 
 
-class _NoRates(_Encoder):
-    def rate(self, index: int, depth: int, most: float) -> float:
-        return 0.0
-
-
 class _LastEps(_Encoder):
-    eps = 1e-5
-
     def __init__(self, dim: int, num_heads: int, mlp_dim: int, depth: int, drop_path: float = 0.0) -> None:
         super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
-        self.norm = nn.LayerNorm(dim, eps=self.eps)
-
-
-class _TinyLastEps(_LastEps):
-    eps = 1e-12
-
-
-class _NormFirstAndLast(_Encoder):
-    def forward(self, z: Tensor) -> Tensor:
-        return super().forward(self.norm(z))
-
-
-class _BlocksTwice(_Encoder):
-    def forward(self, z: Tensor) -> Tensor:
-        for block in self.blocks:
-            z = block(z)
-        return super().forward(z)
-
-
-class _SingleRate(_Encoder):
-    def rate(self, index: int, depth: int, most: float) -> float:
-        return super().rate(index, depth, most) if depth > 1 else most
-
-
-class _LastRateAlone(_Encoder):
-    def rate(self, index: int, depth: int, most: float) -> float:
-        return most if depth > 1 and index == depth - 1 else 0.0
-
-
-class _RoundedRates(_Encoder):
-    def rate(self, index: int, depth: int, most: float) -> float:
-        return round(super().rate(index, depth, most), 1)
-
-
-class _NormFirst(_Encoder):
-    def forward(self, z: Tensor) -> Tensor:
-        z = self.norm(z)
-        for block in self.blocks:
-            z = block(z)
-        return z
-
-
-class _LastLeftOut(_Encoder):
-    def forward(self, z: Tensor) -> Tensor:
-        for block in self.blocks[: max(len(self.blocks) - 1, 0)]:
-            z = block(z)
-        return self.norm(z)
-
-
-class _AroundBlocks(_Encoder):
-    def forward(self, z: Tensor) -> Tensor:
-        start = z
-        for block in self.blocks:
-            z = block(z)
-        return self.norm(start + z)
-
-
-class _LastAlone(_Encoder):
-    def forward(self, z: Tensor) -> Tensor:
-        found = [block(z) for block in self.blocks]
-        return self.norm(found[-1])
-
-
-class _AnotherDefaultRate(_Encoder):
-    def __init__(self, dim: int, num_heads: int, mlp_dim: int, depth: int, drop_path: float = 0.1) -> None:
-        super().__init__(dim, num_heads, mlp_dim, depth, drop_path)
-
-
-class _SquaredRates(_Encoder):
-    def rate(self, index: int, depth: int, most: float) -> float:
-        return most * (index / max(depth - 1, 1)) ** 2
+        self.norm = nn.LayerNorm(dim)
 
 
 def _encoder_cases() -> list[Case]:
@@ -1660,7 +1081,10 @@ def _where_the_encoder_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> st
     _, right, theirs = rows[-1]  # where the blocks add nothing
     if equal(theirs["result"], right["result"], ENCODER):
         return "Where the blocks add nothing, your result is right: look at the way of the tokens through the blocks."
-    return "Even where the blocks add nothing, your result is wrong: look at the last norm, and at what it reads."
+    return (
+        "Even where the blocks add nothing, your result is wrong: look at the last norm, at what it reads, and at what "
+        "you add to what a block returns."
+    )
 
 
 ENCODER = Exercise(
@@ -1672,146 +1096,76 @@ ENCODER = Exercise(
     observe=_observe_encoder,
     locate=_where_the_encoder_goes_wrong,
     mistakes=(
-        Mistake(
-            "one block used again and again",
-            "[block] * depth is one block, called many times, with one set of weights. Build a new one each time.",
+        *section(
             "Twelve times the same block.",
-            _OneBlock,
+            (
+                "one block used again and again",
+                "[block] * depth is one block, called many times, with one set of weights. Build a new one each time.",
+                _OneBlock,
+            ),
+            (
+                "copies of one block",
+                "deepcopy makes blocks that all start equal (so does a seed set anew for each). Build them one by one.",
+                _Copies,
+            ),
         ),
-        Mistake(
-            "blocks in a plain list",
-            "torch doesn't look into Python lists: it finds no parameters of your blocks, and an optimiser would train "
-            "none. Put them into nn.ModuleList or nn.Sequential.",
+        *section(
             _HAND,
-            _Hidden,
+            (
+                "blocks in a plain list",
+                "torch doesn't look into Python lists: it finds no parameters of your blocks, and an optimiser "
+                "would train none. Put them into nn.ModuleList or nn.Sequential.",
+                _Hidden,
+            ),
+            ("blocks in backward order", "Block 0 comes first.", _Backwards),
         ),
-        Mistake(
-            "copies of one block",
-            "deepcopy makes blocks that all start equal (so does a seed set anew for each). Build them one by one.",
-            "Twelve times the same block.",
-            _Copies,
-        ),
-        Mistake(
-            "no norm at the end",
-            "Nothing norms the stream in a pre-norm model, so one more norm follows the last block.",
+        *section(
             "one more norm at the end",
-            _NoFinalNorm,
+            (
+                "no norm at the end",
+                "Nothing norms the stream in a pre-norm model, so one more norm follows the last block.",
+                _NoFinalNorm,
+            ),
+            (
+                "a norm after every block",
+                "The last norm comes once, after all blocks; in the loop it cuts the path from the first to the last.",
+                _NormInTheLoop,
+            ),
         ),
-        Mistake(
-            "a norm after every block",
-            "The last norm comes once, after all blocks; in the loop it cuts the path from the first to the last.",
-            "one more norm at the end",
-            _NormInTheLoop,
-        ),
-        Mistake("blocks in backward order", "Block 0 comes first.", _HAND, _Backwards),
-        Mistake(
-            "the same rate in every block",
-            "Early blocks should rarely be missing: the rate grows from 0 in the first to drop_path in the last.",
-            _DEPTH,
-            _EqualRates,
-        ),
-        Mistake(
-            "rates that fall",
-            "It is the last block that gets the whole rate, and the first one that gets 0.",
-            _DEPTH,
-            _FallingRates,
-        ),
-        Mistake(
-            "rates that do not begin at 0",
-            "You count the blocks from 1. The first rate is 0: drop_path * i / (depth - 1), with i from 0.",
-            _DEPTH,
-            _RatesFromOne,
-        ),
-        Mistake(
-            "rates that stop short",
-            "You divide by depth. Between depth blocks there are depth - 1 steps, so that the last one gets drop_path.",
-            _DEPTH,
-            _RatesBelowP,
-        ),
-        Mistake("no stochastic depth", "Give each block its rate: drop_path=….", _DEPTH, _NoRates),
-        Mistake(
-            "torch's eps in the last norm",
-            "nn.LayerNorm has eps=1e-5 unless you pass eps=1e-6, the paper's.",
-            _EPS,
-            _LastEps,
-        ),
-        Mistake(
-            "an eps of 1e-12 in the last norm",
-            "Pass eps=1e-6, the paper's, to the last norm.",
-            _EPS,
-            _TinyLastEps,
-        ),
-        Mistake(
-            "a norm before the first block",
-            "Each block norms what its branches read; the encoder norms once, after the last block.",
-            "one more norm at the end",
-            _NormFirst,
-        ),
-        Mistake(
-            "a block left out",
-            "The last block is never called: go through all of them.",
-            _HAND,
-            _LastLeftOut,
-        ),
-        Mistake(
-            "a residual around the blocks",
-            "Each block adds its own input already; nothing is added around them.",
+        *section(
             _RESIDUAL,
-            _AroundBlocks,
+            (
+                "a second residual around each block",
+                "A block returns its input plus what its branches add: z = block(z), not z + block(z).",
+                _AroundEachBlock,
+            ),
         ),
-        Mistake(
-            "every block on the same tokens",
-            "A block reads what the block before returned: z = block(z).",
-            _HAND,
-            _LastAlone,
-        ),
-        Mistake(
-            "rates that grow with the square",
-            "The rate grows in a straight line: drop_path * i / (depth - 1).",
+        *section(
             _DEPTH,
-            _SquaredRates,
+            (
+                "the same rate in every block",
+                "Early blocks should rarely be skipped: the rate grows from 0 in the first to drop_path in the last.",
+                _EqualRates,
+            ),
+            (
+                "rates that do not begin at 0",
+                "You count the blocks from 1. The first rate is 0: drop_path * i / (depth - 1), with i from 0.",
+                _RatesFromOne,
+            ),
+            (
+                "rates that stop short",
+                "You divide by depth. Between depth blocks there are depth - 1 steps, so that the last one gets "
+                "drop_path.",
+                _RatesBelowP,
+            ),
         ),
-        Mistake(
-            "a norm before the first block, and one at the end",
-            "The one at the end is right. In front, nothing norms the tokens: each block norms what its branches read.",
-            _POST,
-            _NormFirstAndLast,
-        ),
-        Mistake(
-            "every block twice",
-            "The tokens go through all blocks once.",
-            _HAND,
-            _BlocksTwice,
-        ),
-        Mistake(
-            "rates that fall, and one for a single block",
-            "The rate grows: 0 in the first block, drop_path in the last. A single block is the first.",
-            _DEPTH,
-            _FallingByLinspace,
-        ),
-        Mistake(
-            "a rate for a single block",
-            "A single block is the first one, and the first one has rate 0.",
-            _DEPTH,
-            _SingleRate,
-        ),
-        Mistake(
-            "a rate for the last block alone",
-            "The rate grows in a straight line, from block to block: drop_path * i / (depth - 1).",
-            _DEPTH,
-            _LastRateAlone,
-        ),
-        Mistake(
-            "rates that are rounded",
-            "Leave the rates as they come out: drop_path * i / (depth - 1).",
-            _DEPTH,
-            _RoundedRates,
-        ),
-        Mistake(
-            "another default than 0",
-            "Whoever says nothing of drop path wants none: drop_path is 0.0 in the first line of __init__.",
-            _DEPTH,
-            _AnotherDefaultRate,
+        *section(
+            _EPS,
+            (
+                "torch's eps in the last norm",
+                "nn.LayerNorm has eps=1e-5 unless you pass eps=1e-6, the paper's.",
+                _LastEps,
+            ),
         ),
     ),
 )
