@@ -447,12 +447,12 @@ def unfold_reshaped(images, patch_size):
 WRONG = {
     "patch_numbers": [
         Wrong("a reshape", answer(patch_1=[6, 7, 8, 9, 10, 11]), "a reshape in place of cutting"),
-        Wrong("too few pixels", answer(patch_1=[3, 4, 5]), "patch 1 is of type list of 3, expected a list of 6"),
+        Wrong("too few pixels", answer(patch_1=[3, 4, 5]), "patch 1 is a list of 3, expected a list of 6"),
         Wrong("one pixel wrong", answer(patch_1=[3, 4, 5, 9, 10, 12]), "A patch takes 3 pixels"),
         Wrong("patches counted from 1", answer(pixel_16=(4, 1)), "or from 1", never="You went down"),
         Wrong("places counted from 1", answer(pixel_16=(3, 2)), "First the patch, then", never="down the columns"),
         Wrong("pixels in place of patches", answer(patches=36), "Divide the height"),
-        Wrong("a word", answer(patches="6"), "patches is of type str, expected a number"),
+        Wrong("a word", answer(patches="6"), "patches is a str, expected a number"),
         Wrong("the channels as patches", answer(photo_patches=14 * 10 * 3), "Divide 224 and 160"),
         Wrong("nothing", answer(photo_length=None), "photo length is None"),
         Wrong("no answers", lambda: {}, "there is no answer for 'patches' yet"),
@@ -470,7 +470,7 @@ WRONG = {
         Wrong("rows of patches that are lost", patchify_last_row_lost, "the right ones are missing"),
         Wrong("normed patches", patchify_normed, "What your numbers show"),
         Wrong("in place", patchify_in_place, "argument 1 was changed in place"),
-        Wrong("a list", lambda i, p: list(patchify_by_loops(i, p).unbind(1)), "is of type list"),
+        Wrong("a list", lambda i, p: list(patchify_by_loops(i, p).unbind(1)), "is a list"),
         Wrong("printed", lambda i, p: print(patchify_by_loops(i, p).shape), "is None: is the return missing?"),
         Wrong("the package's own", lambda i, p: vt.patchify(i, p), "the package's own patchify"),
         Wrong("the package's own, as an object", Holder(vt.patchify), "the package's own patchify"),

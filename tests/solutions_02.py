@@ -560,7 +560,7 @@ WRONG = {
         Wrong("normed", embed_normed, "times a factor, plus an offset"),
     ],
     "embeddings": [
-        Wrong("plain shapes", WithPlainShapes, "cls_token is one vector, but of shape (6,), expected (1, 1, 6)"),
+        Wrong("plain shapes", WithPlainShapes, "cls_token is one vector, but of shape (6,)"),
         Wrong("dropout", WithDropout, "in training mode"),
         Wrong("a class token drawn", starting(cls=torch.randn), "a class token that doesn't start as zeros"),
         Wrong("positions of 1", starting(std=1.0), "a standard deviation of 1"),

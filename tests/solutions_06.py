@@ -509,7 +509,7 @@ WRONG = {
         Wrong("rounded", lambda depth, last: [round(x, 6) for x in rates_by_linspace(depth, last)], "depth=18"),
         Wrong("rounded much", rates(lambda i, n, last: round(last * i / max(n - 1, 1), 1)), "last=0.1", "come twice"),
         Wrong("a half at most", rates_up_to_a_half, "last=0.7"),
-        Wrong("a dictionary", lambda depth, last: dict(enumerate(rates_by_linspace(depth, last))), "of type dict"),
+        Wrong("a dictionary", lambda depth, last: dict(enumerate(rates_by_linspace(depth, last))), "a dict"),
         Wrong("no return", lambda depth, last: None, "is None"),
     ],
     "count_parameters": [

@@ -32,7 +32,7 @@ from vit_tutorial.checks.harness import (
     random_weights,
     section,
 )
-from vit_tutorial.checks.lent import Lent
+from vit_tutorial.checks.snapshot import ModelSnapshot
 from vit_tutorial.embeddings import Embeddings
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
@@ -953,7 +953,7 @@ def _map_cases() -> list[Case]:
 def _observe_maps(work: Any, case: Case) -> Result:
     """The maps; a tensor that holds all layers, or a dictionary of them in order, will do, too."""
     model, images = case.args
-    lent = Lent(model)
+    lent = ModelSnapshot(model)
     given = copied([images])
     maps = _listed(work(model, *given))
     modes = "in training mode" if any(part.training for part in model.modules()) else "in evaluation mode"

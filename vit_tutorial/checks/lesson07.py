@@ -28,7 +28,7 @@ from vit_tutorial.checks.harness import (
     random_weights,
     section,
 )
-from vit_tutorial.checks.lent import Lent
+from vit_tutorial.checks.snapshot import ModelSnapshot
 from vit_tutorial.checks.watch import NOT_ADAMW
 from vit_tutorial.vit import ViT, ViTConfig
 
@@ -504,7 +504,7 @@ _DECAY_OF = "the decay of "
 def _decays(work: Any, case: Case) -> Result:
     """The decay of each parameter, by its name."""
     model, weight_decay = case.args
-    lent, gradients = Lent(model), _with_gradients(model)
+    lent, gradients = ModelSnapshot(model), _with_gradients(model)
     work(_another(model), weight_decay)  # nothing of another model may be kept for this one
     groups = work(model, weight_decay)
     if not isinstance(groups, (list, tuple)) or not all(isinstance(g, dict) and "params" in g for g in groups):
@@ -708,7 +708,7 @@ def _accuracy_cases() -> list[Case]:
 
 def _measured(work: Any, case: Case) -> Result:
     model = _Asked(12, *case.build).train()
-    lent, sizes = Lent(model), model.notes.sizes
+    lent, sizes = ModelSnapshot(model), model.notes.sizes
     given, kept = copied(case.args), _with_gradients(model)
     result = work(model, *given)
     gradients = _same_gradients(model, kept)
@@ -1006,7 +1006,7 @@ def _fit_cases() -> list[Case]:
 def _trained(work: Any, case: Case) -> Result:
     """The loss of every step, and the weights at the end."""
     model = _classifier(12, 3, *case.build).eval()
-    given, lent = copied(case.args), Lent(model, trained=True)
+    given, lent = copied(case.args), ModelSnapshot(model, trained=True)
     losses = work(model, *given)
     if isinstance(losses, Tensor) and losses.requires_grad:
         raise Fault(f"the losses carry their graph: {_GRAPH}")

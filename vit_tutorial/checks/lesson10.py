@@ -27,7 +27,7 @@ from vit_tutorial.checks.harness import (
     normal,
     section,
 )
-from vit_tutorial.checks.lent import AS_IT_WAS, Lent
+from vit_tutorial.checks.snapshot import AS_IT_WAS, ModelSnapshot
 from vit_tutorial.checks.watch import NOT_ADAMW
 from vit_tutorial.embeddings import Grid, ResizeRecipe, resize_position_embedding
 from vit_tutorial.vit import ViT, ViTConfig
@@ -209,7 +209,7 @@ def _features(work: Any, case: Case) -> Result:
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     parts = dict(model.named_children())
     drops = [part.p for part in model.modules() if isinstance(part, nn.Dropout)]
-    lent, slopes = Lent(model), _slopes(model)
+    lent, slopes = ModelSnapshot(model), _slopes(model)
     given = copied([images])
     found = work(model, *given)
     kept = found.detach().clone() if isinstance(found, Tensor) else found
@@ -759,7 +759,7 @@ def _rate_cases() -> list[Case]:
 def _rates(work: Any, case: Case) -> Result:
     """The rate of each parameter, in words for one that is in no group."""
     model = case.args[0]
-    lent, modes, slopes = Lent(model), [part.training for part in model.modules()], _slopes(model)
+    lent, modes, slopes = ModelSnapshot(model), [part.training for part in model.modules()], _slopes(model)
     frozen = {name for name, p in case.args[0].named_parameters() if not p.requires_grad}
     groups = work(*case.args)
     if groups is None:
@@ -991,7 +991,7 @@ LONG = "12 steps"
 def _tuned(work: Any, case: Case) -> Result:
     model: ViT = case.args[0]
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    head, lent = model.head, Lent(model, trained=True)
+    head, lent = model.head, ModelSnapshot(model, trained=True)
     drops = [part.p for part in model.modules() if isinstance(part, nn.Dropout)]
     given = copied(case.args[1:])
     work(model, *given)

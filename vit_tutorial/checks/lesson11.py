@@ -297,7 +297,7 @@ OFFSET_INDEX = Exercise(
         for R, C in ((2, 3), (3, 2), (1, 4), (4, 4), (5, 1), (8, 10), (1, 1), (23, 24))
     ],
     observe=_numbered,
-    forbidden=("vit_tutorial.variants.modern.relative_index",),
+    forbidden=("vit_tutorial.variants.modern.position_bias_index",),
     locate=_offsets_and_numbers,
     mistakes=(
         *section(

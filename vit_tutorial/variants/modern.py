@@ -359,9 +359,11 @@ class PlacedBlock(NamedTuple):
         return self.block(z, self.place)
 
     def attend(self, z: Tensor) -> Tensor:
+        """The block's own :meth:`EncoderBlock.attend`."""
         return self.block.attend(z, self.place)
 
     def attention_weights(self, z: Tensor) -> Tensor:
+        """The block's own :meth:`EncoderBlock.attention_weights`."""
         return self.block.attention_weights(z, self.place)
 
 

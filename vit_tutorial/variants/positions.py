@@ -155,9 +155,11 @@ class PositionedBlock(NamedTuple):
         return self.block(z + self.position)
 
     def attend(self, z: Tensor) -> Tensor:
+        """The block's own :meth:`EncoderBlock.attend`."""
         return self.block.attend(z + self.position)
 
     def attention_weights(self, z: Tensor) -> Tensor:
+        """The block's own :meth:`EncoderBlock.attention_weights`."""
         return self.block.attention_weights(z + self.position)
 
 
