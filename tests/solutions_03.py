@@ -584,7 +584,10 @@ WRONG = {
             "heads merged without the transpose",
         ),
         Wrong(
-            "proj transposed", with_steps(forward=proj_turned), "If proj is applied as agreed", never="show: In front"
+            "proj transposed",
+            with_steps(forward=proj_turned),
+            "right with proj.weight transposed",
+            never="show: In front",
         ),
         Wrong(
             "dropout",

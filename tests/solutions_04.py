@@ -429,7 +429,7 @@ WRONG = {
     "mlp": [
         Wrong("no dropout for few axes", with_steps(forward=no_dropout_for_few_axes), "in training,"),
         Wrong("a ReLU", with_steps(activate=lambda self, x: F.relu(x)), "a ReLU in place of GELU"),
-        Wrong("a SiLU", with_steps(activate=lambda self, x: F.silu(x)), "What your numbers show"),
+        Wrong("a SiLU", with_steps(activate=lambda self, x: F.silu(x))),
         Wrong("a GELU before", with_steps(forward=lambda self, x: Layer.forward(self, F.gelu(x)))),
         Wrong(
             "a second GELU", with_steps(forward=lambda self, x: F.gelu(Layer.forward(self, x))), "GELU of the right one"
@@ -471,7 +471,7 @@ WRONG = {
         Wrong("the first piece alone", pieces(join=lambda parts: parts[0])),
         Wrong("the largest", pieces(join=lambda parts: torch.stack(parts).amax(0)), "What your numbers show"),
         Wrong("side by side", pieces(join=lambda parts: torch.cat(parts, dim=-1)), "raised RuntimeError"),
-        Wrong("a ReLU", pieces(activate=F.relu), "What your numbers show"),
+        Wrong("a ReLU", pieces(activate=F.relu)),
         Wrong("a GELU on the sum", lambda *args: F.gelu(pieces(activate=lambda x: x)(*args)), never="in one step"),
         Wrong("a second GELU", lambda *args: F.gelu(pieces()(*args)), "a second GELU at the end", never="in one step"),
         Wrong("all at once", pieces_whole, "hidden units are there at once"),

@@ -78,25 +78,25 @@ def spoil_by_weights(tokens, chosen, fate, other, mask_token):
     return masked * mask_token + swapped * others + (1 - masked - swapped) * tokens
 
 
-def back_by_loop(kept, hidden, mask_token):
+def back_by_loop(visible, hidden, mask_token):
     images = []
     for b in range(len(hidden)):
-        left = iter(kept[b])
+        left = iter(visible[b])
         images.append(torch.stack([mask_token if gone else next(left) for gone in hidden[b].tolist()]))
     return torch.stack(images)
 
 
-def back_by_scatter(kept, hidden, mask_token):
-    places = (~hidden).nonzero()[:, 1].reshape(len(kept), -1)  # (B, n)
+def back_by_scatter(visible, hidden, mask_token):
+    places = (~hidden).nonzero()[:, 1].reshape(len(visible), -1)  # (B, n)
     holes = mask_token.expand(*hidden.shape, -1)
-    return holes.scatter(1, places[..., None].expand_as(kept), kept)
+    return holes.scatter(1, places[..., None].expand_as(visible), visible)
 
 
-def back_by_gather(kept, hidden, mask_token):
-    # which of the kept tokens, or the mask token behind them, belongs to each place
-    all_tokens = torch.cat([kept, mask_token.expand(len(kept), 1, -1)], dim=1)
-    which = torch.where(hidden, kept.shape[1], (~hidden).long().cumsum(dim=1) - 1)
-    return all_tokens.gather(1, which[..., None].expand(-1, -1, kept.shape[2]))
+def back_by_gather(visible, hidden, mask_token):
+    # which of the visible tokens, or the mask token behind them, belongs to each place
+    all_tokens = torch.cat([visible, mask_token.expand(len(visible), 1, -1)], dim=1)
+    which = torch.where(hidden, visible.shape[1], (~hidden).long().cumsum(dim=1) - 1)
+    return all_tokens.gather(1, which[..., None].expand(-1, -1, visible.shape[2]))
 
 
 def _flat(images, P):
@@ -181,15 +181,17 @@ def in_place(tokens, *given):
     return tokens
 
 
-def back_by_holes(kept, hidden, mask_token):
+def back_by_holes(visible, hidden, mask_token):
     """Wrong where nothing is hidden."""
-    return back_by_scatter(kept, hidden, mask_token) if hidden.any() else mask_token.expand(*hidden.shape, -1)
+    return back_by_scatter(visible, hidden, mask_token) if hidden.any() else mask_token.expand(*hidden.shape, -1)
 
 
-def back_by_one_argsort(kept, hidden, mask_token):
-    order = torch.cat([(~hidden).nonzero()[:, 1].view(len(kept), -1), hidden.nonzero()[:, 1].view(len(kept), -1)], 1)
-    masks = mask_token.expand(len(kept), hidden.shape[1] - kept.shape[1], -1)
-    return torch.cat([kept, masks], 1)[torch.arange(len(kept))[:, None], order]
+def back_by_one_argsort(visible, hidden, mask_token):
+    order = torch.cat(
+        [(~hidden).nonzero()[:, 1].view(len(visible), -1), hidden.nonzero()[:, 1].view(len(visible), -1)], 1
+    )
+    masks = mask_token.expand(len(visible), hidden.shape[1] - visible.shape[1], -1)
+    return torch.cat([visible, masks], 1)[torch.arange(len(visible))[:, None], order]
 
 
 def loss(patches=_flat, divide=lambda p: (p.var(-1, keepdim=True) + 1e-6).sqrt(), mean=lambda e, h: e[h].mean()):
@@ -257,12 +259,12 @@ WRONG = {
     ],
     "restore": [
         Wrong("once passed: up to 10", up_to(10, back_by_scatter), "large numbers"),
-        Wrong("once passed: by holes", back_by_holes, "kept (2, 4, 3), hidden (2, 4)"),
+        Wrong("once passed: by holes", back_by_holes, "visible (2, 4, 3), hidden (2, 4)"),
         Wrong("one argsort", back_by_one_argsort, "one argsort in place of two"),
         Wrong("without the last", changed(back_by_loop, lambda x: x[:, :-1]), "has shape"),
-        Wrong("as it came", lambda kept, hidden, mask_token: kept, "You return kept as it came in"),
+        Wrong("as it came", lambda visible, hidden, mask_token: visible, "You return visible as it came in"),
         Wrong("mean token", lambda k, h, m: back_by_loop(k, h, k.mean((0, 1))), "What your numbers show"),
-        Wrong("backwards", lambda kept, *rest: back_by_loop(kept.flip(1), *rest), "What your numbers show"),
+        Wrong("backwards", lambda visible, *rest: back_by_loop(visible.flip(1), *rest), "What your numbers show"),
         Wrong("no gradient", lambda k, h, m: back_by_loop(k, h, m.detach()), "gradient"),
     ],
     "hidden_loss": [

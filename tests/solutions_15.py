@@ -300,7 +300,7 @@ def turn_of_patches_alone(x, angles):
 
 
 def turn_by_a_series(x, angles):
-    terms = [angles**k / math.factorial(k) for k in range(40)]
+    terms = [angles**k / float(math.factorial(k)) for k in range(40)]
     cos, sin = (sum((-1) ** (i // 2) * terms[i] for i in range(first, 40, 2)) for first in (0, 1))
     before = x.shape[-2] - len(angles)
     a, b = x[..., before:, :].chunk(2, -1)
@@ -428,7 +428,9 @@ WRONG = {
         Wrong("every token", pool_by_every_token),
         Wrong("no transpose", pool_without_transpose),
         Wrong("one head", lambda *given: pool_by_hand(*given[:-1], 1), "one head of width D"),
-        Wrong("the mean value", pool(squash=lambda s: torch.full_like(s, 1 / s.shape[-1])), "If probe changes"),
+        Wrong(
+            "the mean value", pool(squash=lambda s: torch.full_like(s, 1 / s.shape[-1])), "with zeros in place of probe"
+        ),
         Wrong("a sigmoid", pool(squash=torch.sigmoid)),
         Wrong("the best token", pool(squash=lambda s: F.one_hot(s.argmax(-1), s.shape[-1]).float())),
         Wrong("over images", pool(squash=lambda s: s.softmax(0)), "What your numbers show"),

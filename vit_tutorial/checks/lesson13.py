@@ -417,26 +417,26 @@ def check_spoil(fn: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]) 
 # ---- Tokens put back ---------------------------------------------------------------------------------------------
 
 
-def _kept_first(kept: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
-    missing = hidden.shape[1] - kept.shape[1]
-    return torch.cat([kept, mask_token.expand(len(kept), missing, -1)], dim=1)
+def _visible_first(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
+    missing = hidden.shape[1] - visible.shape[1]
+    return torch.cat([visible, mask_token.expand(len(visible), missing, -1)], dim=1)
 
 
-def _masks_first(kept: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
-    return _kept_first(kept, hidden, mask_token).roll(hidden.shape[1] - kept.shape[1], dims=1)
+def _masks_first(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
+    return _visible_first(visible, hidden, mask_token).roll(hidden.shape[1] - visible.shape[1], dims=1)
 
 
-def _one_argsort(kept: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
+def _one_argsort(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
     order = hidden.long().argsort(dim=1, stable=True)[..., None]  # (B, N, 1), the visible patches first
-    return _kept_first(kept, hidden, mask_token).gather(1, order.expand(-1, -1, kept.shape[2]))
+    return _visible_first(visible, hidden, mask_token).gather(1, order.expand(-1, -1, visible.shape[2]))
 
 
-def _places_of_the_first(kept: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
-    return lesson.restore(kept, hidden[:1].expand_as(hidden), mask_token)
+def _places_of_the_first(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
+    return lesson.restore(visible, hidden[:1].expand_as(hidden), mask_token)
 
 
-def _zeros(kept: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
-    return lesson.restore(kept, hidden, torch.zeros_like(mask_token))
+def _zeros(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
+    return lesson.restore(visible, hidden, torch.zeros_like(mask_token))
 
 
 def _back_cases() -> list[Case]:
@@ -448,7 +448,7 @@ def _back_cases() -> list[Case]:
         generator = torch.Generator().manual_seed(seed + 1)
         order = torch.rand(B, N, generator=generator).argsort(dim=1)
         case = (normal(B, n, D, seed=seed), order >= n, normal(D, seed=seed + 30))
-        cases.append(Case(f"kept ({B}, {n}, {D}), hidden ({B}, {N})", case))
+        cases.append(Case(f"visible ({B}, {n}, {D}), hidden ({B}, {N})", case))
     hidden = torch.tensor([[True, False, True, False, False]]).repeat(7, 1)
     return [*cases, Case("large numbers", (1000 * normal(7, 3, 2), hidden, 1000 * normal(2, seed=1)))]
 
@@ -468,7 +468,7 @@ RESTORE = Exercise(
                 "visible tokens first",
                 "You append the mask tokens. Each visible token must go back to its own place, because the decoder "
                 "adds a position to each place.",
-                _kept_first,
+                _visible_first,
             ),
             (
                 "mask tokens first",
@@ -496,7 +496,7 @@ RESTORE = Exercise(
 
 
 def check_restore(fn: Callable[[Tensor, Tensor, Tensor], Tensor]) -> bool:
-    """Check ``fn(kept, hidden, mask_token)``: (B, n, D), (B, N), (D,) -> (B, N, D)."""
+    """Check ``fn(visible, hidden, mask_token)``: (B, n, D), (B, N), (D,) -> (B, N, D)."""
     return check(RESTORE, fn)
 
 
