@@ -82,9 +82,9 @@ class MultiHeadSelfAttention(nn.Module):
         if qkv_bias:
             nn.init.zeros_(self.qkv.bias)
 
-    def forward(self, x: Tensor, place: Any = None) -> Tensor:
-        q, k, v = self.split_heads(x, place)  # each (B, h, T, d)
-        bias = self.score_bias(q, place)  # None in the paper, (h, T, T) in some variants
+    def forward(self, x: Tensor, *place: Any) -> Tensor:
+        q, k, v = self.split_heads(x, *place)  # each (B, h, T, d)
+        bias = self.score_bias(q, *place)  # None in the paper, (h, T, T) in some variants
         p = self.attention_dropout if self.training else 0.0
         if p == 0.0 and steps_are_faster(q):
             z, _ = attention(q, k, v, bias)  # (B, h, T, d)
