@@ -489,13 +489,3 @@ def test_a_part_of_a_state_dict_is_refused(there, refuses):
     with refuses(ValueError, "norm.scale"):
         there(state | {"norm.scale": torch.ones(16)})
 
-
-def test_the_former_name():
-    import importlib
-    import sys
-
-    sys.modules.pop("vit_tutorial.names", None)
-    with pytest.warns(DeprecationWarning, match=r"vit_tutorial\.convert"):
-        names = importlib.import_module("vit_tutorial.names")
-    assert names.TIMM is convert.TIMM
-    assert names.rename is convert.rename

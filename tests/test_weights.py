@@ -43,7 +43,7 @@ import vit_tutorial as vt
 from vit_tutorial import ViT, ViTConfig, weights
 from vit_tutorial.data import Preprocessing, photograph
 from vit_tutorial.patches import as_pair
-from vit_tutorial.weights import convert, files, to_huggingface, to_timm, to_torchvision
+from vit_tutorial.weights import convert, files, loading, to_huggingface, to_timm, to_torchvision
 
 TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=3, num_heads=4, mlp_dim=40)
 tiny = partial(dataclasses.replace, TINY)
@@ -1604,7 +1604,7 @@ def point_to(monkeypatch, tmp_path, url):
         template = url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(weights, "GOOGLE_BUCKET", f"{url}/vit_models/")
+    monkeypatch.setattr(loading, "GOOGLE_BUCKET", f"{url}/vit_models/")
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     torch.hub.set_dir(str(tmp_path / "torch" / "hub"))
 
@@ -1799,7 +1799,7 @@ def test_a_download_waits_half_a_minute_at_most(tmp_path, monkeypatch):
         limits.append(timeout)
         raise urllib.error.URLError("no network")
 
-    monkeypatch.setattr(weights, "urlopen", nobody)
+    monkeypatch.setattr(loading, "urlopen", nobody)
     with pytest.raises(OSError, match="no network"):
         vt.load("google/x.npz")
     assert limits == [30]
@@ -1834,7 +1834,7 @@ def test_a_file_on_disk_comes_before_a_download(name, tmp_path, monkeypatch):
 )
 def test_without_a_network_one_line_says_which_file_to_put_where(name, words, tmp_path, monkeypatch):
     point_to(monkeypatch, tmp_path, "http://127.0.0.1:9")  # nobody listens there
-    monkeypatch.setattr(weights, "urlopen", no_network)
+    monkeypatch.setattr(loading, "urlopen", no_network)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # else it tries for 23 seconds
     with pytest.raises(OSError, match="can't be downloaded") as caught:
         vt.load(name)
@@ -1874,17 +1874,17 @@ def test_unknown_names(name, words, refuses):
         vt.load(name)
 
 
-@pytest.mark.parametrize("model", weights.TORCHVISION_MODELS)
+@pytest.mark.parametrize("model", loading.TORCHVISION_MODELS)
 def test_torchvision_s_default_weights(model, monkeypatch):
     urls = []
-    monkeypatch.setattr(weights, "_download", lambda url, file: urls.append(url) or to_torchvision(small()))
+    monkeypatch.setattr(loading, "_download", lambda url, file: urls.append(url) or to_torchvision(small()))
     vt.load(f"torchvision/{model}")
     assert urls == [torchvision.models.get_model_weights(model).DEFAULT.url]
 
 
 def test_torchvision_s_class_names(monkeypatch):
     state = to_torchvision(ViT(dataclasses.replace(SMALL, num_classes=1000)))
-    monkeypatch.setattr(weights, "_download", lambda url, file: state)
+    monkeypatch.setattr(loading, "_download", lambda url, file: state)
     classes = vt.load("torchvision/vit_b_16").classes
     assert (len(classes), classes[0], classes[-1]) == (1000, "tench", "toilet tissue")
 
@@ -1892,11 +1892,11 @@ def test_torchvision_s_class_names(monkeypatch):
 def test_imagenet_s_class_names(monkeypatch, tmp_path):
     thousand = ViT(dataclasses.replace(SMALL, num_classes=1000))
     path = write(tmp_path / "B_4-imagenet2012.npz", thousand)
-    monkeypatch.setattr(weights, "_download", lambda url, file: weights.read(path))
+    monkeypatch.setattr(loading, "_download", lambda url, file: weights.read(path))
     for name, first in (("google/B_4--imagenet2012.npz", "tench"), ("google/B_4-i21k.npz", "class 0")):
         assert vt.load(name).classes[0] == first
     timm_folder(tmp_path, num_classes=1000)
     save_file({name: tensor.clone() for name, tensor in to_timm(thousand).items()}, tmp_path / "model.safetensors")
-    monkeypatch.setattr(weights, "_hub", lambda repository: lambda file: p if (p := tmp_path / file).exists() else None)
+    monkeypatch.setattr(loading, "_hub", lambda repository: lambda file: p if (p := tmp_path / file).exists() else None)
     assert vt.load("timm/vit_tiny_patch4_8.augreg_in1k").classes[0] == "tench"
     assert vt.load("timm/vit_tiny_patch4_8.mine").classes[0] == "class 0"

@@ -5,7 +5,7 @@ has what each library calls them, ``configs`` what its config.json says, and ``l
 """
 
 from vit_tutorial.weights.files import Trained, read, save
-from vit_tutorial.weights.loading import load
+from vit_tutorial.weights.loading import load, with_head, with_size
 from vit_tutorial.weights.names import Converted, convert, to_huggingface, to_timm, to_torchvision
 
 __all__ = [
@@ -18,4 +18,6 @@ __all__ = [
     "to_huggingface",
     "to_timm",
     "to_torchvision",
+    "with_head",
+    "with_size",
 ]
