@@ -38,7 +38,8 @@ from timm.models.vision_transformer import ResPostBlock
 from torch import Tensor, nn
 
 import vit_tutorial as vt
-from vit_tutorial.weights import configs_modern
+from vit_tutorial.weights import configs
+from vit_tutorial.weights.reading import read_json
 
 MODULES = ("vision_transformer", "deit", "beit", "eva", "cait", "naflexvit", "vision_transformer_hybrid",
            "vision_transformer_relpos", "vision_transformer_sam")  # fmt: skip
@@ -477,7 +478,7 @@ def run(case: Case, folder: Path) -> dict[str, tuple[str, str]]:
         results["folder"] = judge(lambda: vt.load(folder / "folder"), theirs, pixels)
         parts = None
         if results["folder"][0] == "equal":  # what its config tells of a model of after 2020
-            parts = configs_modern.read(vt.weights.files.read_json(folder / "folder" / "config.json"), None).told.parts
+            parts = configs.read(read_json(folder / "folder" / "config.json"), None).given.parts
         if parts:
             results["told"] = judge(lambda: vt.weights.convert(state, **all_told(theirs), parts=parts), theirs)
     return results

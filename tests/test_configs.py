@@ -16,7 +16,7 @@ from timm.models import save_for_hf
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial.weights import configs, configs_modern
+from vit_tutorial.weights import configs
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 71, 3), np.uint8)).resize((130, 90))
 
@@ -162,46 +162,10 @@ def test_timm_s_class_names(tmp_path):
     assert load(tmp_path).preprocess.mean == (0.25,) * 3
 
 
-def plain_names():
-    listed = (name for module in ("vision_transformer", "deit") for name in timm.list_models(module=module))
-    return [name for name in listed if any(configs.re.fullmatch(pattern, name) for pattern in configs.PLAIN)]
-
-
-def test_the_table_of_plain_names_is_timm_s():
-    assert len(plain_names()) >= 45
-    for name in plain_names():
-        with torch.device("meta"):
-            theirs = timm.create_model(name, depth=1)
-        block = theirs.blocks[0]
-        heads, gelu = configs._timm_architecture(name)
-        assert heads == block.attn.num_heads, name
-        assert type(block).__name__ == "Block", name
-        assert block.norm1.eps == 1e-6, name
-        tanh = "Tanh" in type(block.mlp.act).__name__ or getattr(block.mlp.act, "approximate", "none") == "tanh"
-        assert (gelu == "tanh") is tanh, name
-        assert type(block.mlp.act).__name__ in ("GELU", "GELUTanh"), name
-
-
-@pytest.mark.slow
-def test_the_heads_and_epsilons_of_later_names_are_timm_s():
-    listed = (
-        name for module in ("vision_transformer", "deit", "beit", "eva") for name in timm.list_models(module=module)
-    )
-    known = configs_modern.TIMM.items()
-    for name in listed:
-        ours = next((about for pattern, about in known if configs.re.fullmatch(pattern, name)), None)
-        if ours is not None:
-            with torch.device("meta"):
-                theirs = timm.create_model(name, depth=1)
-            heads = next(module.num_heads for module in theirs.modules() if hasattr(module, "num_heads"))
-            assert heads == (ours.num_heads or configs_modern.HEADS[configs_modern._size_in(name)]), name
-            assert {m.eps for m in theirs.blocks.modules() if hasattr(m, "eps")} == {ours.norm_eps}, name
-
-
 @pytest.mark.parametrize("name", ["flexivit_small", "vit_base_patch16_gap_224", "vit_base_patch32_siglip_gap_256",
                                   "deit_tiny_distilled_patch16_224", "test_vit"])  # fmt: skip
 def test_names_that_say_more_than_their_sizes(name, tmp_path):
-    heads = configs._timm_architecture(name)[0]
+    heads = configs.timm({"architecture": name}).given.num_heads
     theirs = timm.create_model(name, depth=1, embed_dim=4 * heads, num_classes=5, **({} if name == "test_vit" else {
         "img_size": 64}))  # fmt: skip
     save_for_hf(randomise(theirs).eval(), tmp_path, safe_serialization=True)
@@ -370,10 +334,10 @@ def test_what_is_not_written_has_timm_s_default(tmp_path):
     same_answers(theirs, load(tmp_path))
 
 
-@pytest.mark.parametrize("kind", configs.FAMILIES)
+@pytest.mark.parametrize("kind", configs.MODEL_TYPES)
 def test_the_defaults_of_each_model_type_are_transformers(kind):
     theirs = transformers.AutoConfig.for_model(kind)
-    ours = configs.FAMILIES[kind]
+    ours = configs.MODEL_TYPES[kind]
     assert (ours.norm_eps, ours.image_size) == (theirs.layer_norm_eps, theirs.image_size)
 
 

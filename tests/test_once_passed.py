@@ -46,7 +46,7 @@ from torch.nn import functional as F
 import vit_tutorial as vt
 from vit_tutorial import checks, data, train
 from vit_tutorial.variants import positions
-from vit_tutorial.weights import names as convert
+from vit_tutorial.weights.names import from_flax
 
 
 def one_number_a_token(self, *shape):
@@ -751,9 +751,9 @@ class WithoutTheLargest(nn.Module):
 
 
 def turned_by_the_package(query, key, value, query_bias, key_bias, value_bias, out):
-    kernels = [convert.from_flax("blocks.0.attention.qkv.weight", kernel) for kernel in (query, key, value)]
-    biases = [convert.from_flax("blocks.0.attention.qkv.bias", bias) for bias in (query_bias, key_bias, value_bias)]
-    return torch.cat(kernels), torch.cat(biases), convert.from_flax("blocks.0.attention.proj.weight", out)
+    kernels = [from_flax("blocks.0.attention.qkv.weight", kernel) for kernel in (query, key, value)]
+    biases = [from_flax("blocks.0.attention.qkv.bias", bias) for bias in (query_bias, key_bias, value_bias)]
+    return torch.cat(kernels), torch.cat(biases), from_flax("blocks.0.attention.proj.weight", out)
 
 
 def prepared_by_the_package(pixels, mean, std):
@@ -925,7 +925,7 @@ def tensors_emptied(checkpoint):
 
 
 def turned_by_the_package_in_a_tree(query, key, value, query_bias, key_bias, value_bias, out):
-    turn = functools.partial(convert.from_flax, "blocks.0.attention.qkv.weight")
+    turn = functools.partial(from_flax, "blocks.0.attention.qkv.weight")
     _, bias, proj = flax_by_permute(query, key, value, query_bias, key_bias, value_bias, out)
     return torch.cat(torch.utils._pytree.tree_map(turn, [query, key, value])), bias, proj
 

@@ -27,7 +27,7 @@ from vit_tutorial.patches import grid_shape
 from vit_tutorial.plots import PALETTE
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViT
-from vit_tutorial.weights.files import write
+from vit_tutorial.weights.keeping import write
 
 SPECIAL = ("class token", "distillation token")  # the tokens before the patches
 TOP = 5  # answers shown

@@ -32,7 +32,8 @@ from vit_tutorial.analysis import explain
 from vit_tutorial.data import Preprocessing, denormalise
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.weights import load
-from vit_tutorial.weights.files import Trained, replacing, write
+from vit_tutorial.weights.keeping import replacing, write
+from vit_tutorial.weights.model import Trained
 
 PROG = "python -m vit_tutorial.predict"
 # What a folder is searched for; a file that is named itself may have any name.
