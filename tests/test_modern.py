@@ -362,7 +362,7 @@ def converted(state, told, size):
     found = vt.weights.convert(
         state, num_heads=4, image_size=size, norm_eps=told.norm_eps, parts=dict(told.parts), gelu=told.gelu
     )
-    ours = ModernViT(found.config).to(next(iter(found.state_dict.values())).dtype).eval()
+    ours = modern.build(found.config).to(next(iter(found.state_dict.values())).dtype).eval()
     ours.load_state_dict(found.state_dict)
     return found, ours
 
@@ -622,8 +622,8 @@ def test_what_a_bare_state_dict_does_not_tell_is_said():
         ),
         (lambda s: s | {"rope.freqs": torch.ones(2)}, ["rope.freqs", "ModernConfig can't express"]),
         (lambda s: {n: t for n, t in s.items() if n != "blocks.1.ls2.gamma"}, ["missing", "blocks.1.scale2.gamma"]),
-        (lambda s: s | {"blocks.1.ls1.gamma": torch.ones(3)}, ["blocks.1.scale1.gamma (3,)"]),
-        (lambda s: s | {"blocks.1.ls1.gamma": torch.full((32,), float("nan"))}, ["NaN", "blocks.1.scale1.gamma"]),
+        (lambda s: s | {"blocks.1.ls1.gamma": torch.ones(3)}, ["blocks.1.ls1.gamma", "(3,) instead of (32,)"]),
+        (lambda s: s | {"blocks.1.ls1.gamma": torch.full((32,), float("nan"))}, ["NaN", "blocks.1.ls1.gamma"]),
         (lambda s: s | {"pos_embed": torch.ones(1, 12, 32)}, ["no square", "image_size"]),
         (lambda s: s | {"gamma_1": torch.ones(1)}, ["gamma_1"]),
         (lambda s: {n: t for n, t in s.items() if "patch_embed" not in n}, ["embed.patches.proj.weight"]),

@@ -57,8 +57,9 @@ def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
 def _timm_table(config: ViTConfig, state: Mapping[str, Tensor]) -> Table:
     """The names of the class of timm's that has the config's parts."""
     if isinstance(config, ModernConfig):
-        eva = config.rotary is not None or config.position_bias or _biased(config) == "qv"
-        return names.TIMM_EVA if eva else names.TIMM_NOW
+        if _biased(config) == "qv":
+            return names.TIMM_BIASES
+        return names.TIMM_EVA if config.rotary is not None or config.position_bias else names.TIMM_NOW
     if config.pool == "distilled":
         return names.TIMM_DISTILLED
     if isinstance(config.stem, ConvStem):

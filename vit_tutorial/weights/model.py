@@ -279,8 +279,7 @@ def fields_of(ours: State, read: names.Read, about: Source) -> dict[str, Any]:
         raise ValueError(
             f"{fields['class_tokens']} tokens stand before the patches: ViTConfig has none, one, or DeiT's two"
         )
-    if biased:
-        fields |= {f"{letter}_bias": letter in biased for letter in "qkv"}
+    fields |= {f"{letter}_bias": not biased or letter in biased for letter in "qkv"}
     if "pool.mlp.fc1.weight" in ours:
         fields |= {"pool": "attention", "pool_mlp_dim": len(ours["pool.mlp.fc1.weight"])}
     elif fields["class_tokens"] == 2:

@@ -72,12 +72,12 @@ TIMM_NOW = TIMM | {  # what came after 2020
 }
 TIMM_DISTILLED = TIMM_NOW | {"embed.cls_token": "(cls_token|dist_token)", "head.*": "(head|head_dist).*"}
 TIMM_EVA = TIMM_NOW | {  # its classes Eva and Beit
-    "blocks.{i}.attention.qkv.bias": "blocks.{i}.attn.(q_bias|k_bias|v_bias)",
     "blocks.{i}.attention.position_bias": "blocks.{i}.attn.relative_position_bias_table",
     "blocks.{i}.scale1.gamma": "blocks.{i}.gamma_1",
     "blocks.{i}.scale2.gamma": "blocks.{i}.gamma_2",
     "shared.position_bias": "rel_pos_bias.relative_position_bias_table",
 }
+TIMM_BIASES = TIMM_EVA | {"blocks.{i}.attention.qkv.bias": "blocks.{i}.attn.(q_bias|k_bias|v_bias)"}
 TIMM_GATED = TIMM_EVA | {"blocks.{i}.mlp.fc1.*": "blocks.{i}.mlp.(fc1_g|fc1_x).*"}
 TIMM_APART = TIMM_GATED | {
     "blocks.{i}.attention.qkv.weight": "blocks.{i}.attn.(q_proj|k_proj|v_proj).weight",
@@ -99,7 +99,7 @@ META = TIMM_NOW | {  # DINOv2 and DINOv3 by their authors
 }
 META_2025 = META | {"embed.registers": "storage_tokens", "blocks.{i}.mlp.fc1.*": "blocks.{i}.mlp.(w1|w2).*"}
 META_CHUNKS = {our: their.replace("blocks.{i}.", "blocks.{c}.{i}.") for our, their in META.items()}
-BAAI = TIMM_EVA | {  # EVA-02 by its authors
+BAAI = TIMM_BIASES | {  # EVA-02 by its authors
     "blocks.{i}.attention.qkv.weight": "blocks.{i}.attn.(q_proj|k_proj|v_proj).weight",
     "blocks.{i}.attention.norm.*": "blocks.{i}.attn.inner_attn_ln.*",
     "blocks.{i}.mlp.fc1.*": "blocks.{i}.mlp.(w1|w2).*",
@@ -334,8 +334,11 @@ class Read(NamedTuple):
 
 
 def rules_of(tables: Iterable[Table]) -> list[Rule]:
-    """All rows of the tables, filled in; those with ``**`` come last."""
-    rules = dict.fromkeys(rule for table in tables for row in table.items() for rule in _rules_of_row(*row))
+    """All rows of the tables, filled in; those with ``**`` come last. Within a table, a later row replaces an earlier."""
+    rules = dict[Rule, None]()
+    for table in tables:
+        filled = [rule for row in table.items() for rule in _rules_of_row(*row)]
+        rules |= dict.fromkeys({rule.ours: rule for rule in filled}.values())
     return sorted(rules, key=lambda rule: "**" in rule.ours[0])
 
 

@@ -172,7 +172,7 @@ TORCHVISION = Source(
 TIMM = Source(
     "timm",
     (
-        names.TIMM_NOW, names.TIMM_DISTILLED, names.TIMM_EVA, names.TIMM_GATED, names.TIMM_APART, names.TIMM_ROOT,
+        names.TIMM_NOW, names.TIMM_DISTILLED, names.TIMM_EVA, names.TIMM_BIASES, names.TIMM_GATED, names.TIMM_APART, names.TIMM_ROOT,
         names.TIMM_CONV_STEM, names.META, names.META_2025, names.META_CHUNKS, names.BAAI,
     ),
     HALF,
