@@ -61,6 +61,8 @@ TIMM = {
     "gelu": {"act_layer": "gelu"},
     "tanh": {"act_layer": "gelu_tanh"},
     "mean": {"global_pool": "avg", "class_token": False, "fc_norm": False},
+    "mean beside a class token": {"global_pool": "avg", "class_token": True, "fc_norm": False},
+    "no final norm": {"final_norm": False},
     "no class position": {"no_embed_class": True},
     "no positions": {"pos_embed": "none"},
     "rectangle": {"img_size": (32, 64)},
@@ -93,8 +95,6 @@ BEYOND = {
     "silu": {"act_layer": "silu"},
     "avgmax": {"global_pool": "avgmax", "fc_norm": False},
     "max": {"global_pool": "max", "fc_norm": False},
-    "'avg'": {"global_pool": "avg", "fc_norm": False, "class_token": True},
-    "mean": {"global_pool": "avg", "fc_norm": False},
     "''": {"global_pool": ""},
     "border": {"overlay": {"crop_mode": "border"}},
 }
@@ -132,7 +132,9 @@ def test_what_timm_saves_and_we_cannot_express_is_refused(words, tmp_path, refus
         ({"pretrained_cfg__crop_pct": "0.9"}, ["crop_pct", "'0.9'"]),
         ({"pretrained_cfg__input_size": None}, ["input_size", "None"]),
         ({"model_args__use_naflex": True}, ["use_naflex"]),
-        ({"model_args__init_values": 0}, ["init_values=0"]),
+        ({"model_args__init_values": 0.1}, ["layer_scale", "don't belong together"]),
+        ({"model_args__qk_norm": True}, ["qk_norm=True", "don't belong together"]),
+        ({"model_args__reg_tokens": 4}, ["registers=4", "0"]),
         ({"model_args__pos_embed": "rope"}, ["position", "learned"]),
         ({"label_names": list("abcdefghi")}, ["class 5", "5 classes"]),
         ({"pretrained_cfg__interpolation": "random"}, ["interpolation", "random"]),
@@ -222,6 +224,7 @@ PROCESSORS = {
     "bicubic": ("ViT", {"size": 32, "resample": 3}),
     "imagenet": ("ViT", {"size": 32, "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}),
     "DeiT": ("DeiT", {"size": 40, "crop_size": 32}),
+    "CLIP": ("CLIP", {"size": {"shortest_edge": 36}, "crop_size": 32}),
     "DeiT without a crop": ("DeiT", {"size": 32, "do_center_crop": False}),
 }
 
@@ -337,8 +340,14 @@ def test_what_is_not_written_has_timm_s_default(tmp_path):
 @pytest.mark.parametrize("kind", configs.MODEL_TYPES)
 def test_the_defaults_of_each_model_type_are_transformers(kind):
     theirs = transformers.AutoConfig.for_model(kind)
-    ours = configs.MODEL_TYPES[kind]
+    theirs, ours = getattr(theirs, "vision_config", theirs), configs.MODEL_TYPES[kind]
     assert (ours.norm_eps, ours.image_size) == (theirs.layer_norm_eps, theirs.image_size)
+    assert (ours.dim, ours.depth, ours.heads) == (
+        theirs.hidden_size,
+        theirs.num_hidden_layers,
+        theirs.num_attention_heads,
+    )
+    assert (ours.patch_size, ours.gelu) == (theirs.patch_size, theirs.hidden_act)
 
 
 @pytest.mark.parametrize(
@@ -367,6 +376,13 @@ def test_without_a_preprocessor_the_pixels_are_assumed(tmp_path):
     assert len(said) == 1
     assert set(found.assumed) == {"preprocess"}
     assert load(tmp_path, preprocess=found.preprocess).assumed == {}
+
+
+def test_an_older_processor_of_clip_resizes_the_short_side(tmp_path):
+    theirs = hf_folder(tmp_path, processor=("CLIP", {"size": {"shortest_edge": 32}, "crop_size": 32}))
+    change(tmp_path, "preprocessor_config.json", size=32, crop_size=32)  # as OpenAI's own files have it
+    expected = torch.as_tensor(np.array(theirs.processor(PICTURE, return_tensors="np")["pixel_values"])).float()
+    assert_close(load(tmp_path).preprocess(PICTURE), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_class_names_by_number(tmp_path):

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 import vit_tutorial as vt
 from vit_tutorial import ViT, ViTConfig
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.weights import Converted, names
+from vit_tutorial.weights import Converted
 
 TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=2, num_heads=4, mlp_dim=40)
 tiny = partial(dataclasses.replace, TINY)
@@ -488,4 +488,3 @@ def test_a_part_of_a_state_dict_is_refused(there, refuses):
         there(state | {"blocks.1.mlp.fc2.weight": torch.ones(16, 41)})
     with refuses(ValueError, "norm.scale"):
         there(state | {"norm.scale": torch.ones(16)})
-

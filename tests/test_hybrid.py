@@ -24,7 +24,6 @@ import vit_tutorial as vt
 from vit_tutorial.variants import hybrid
 from vit_tutorial.weights import keeping
 
-
 EARLY = hybrid.ConvStem(((8, 3, 1), (12, 3, 2), (16, 3, 2)))
 R26 = hybrid.ResNetStem((2, 2, 2, 2), width=32)
 SMALL = {"image_size": 32, "patch_size": 4, "num_classes": 5, "dim": 16, "depth": 2, "num_heads": 2, "mlp_dim": 40}

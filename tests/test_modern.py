@@ -690,6 +690,7 @@ def test_the_table_of_names_is_timms():
             theirs = timm.create_model(name, depth=1)
         block, told = theirs.blocks[0], configs.timm({"architecture": name}).given
         assert told.num_heads == block.attn.num_heads, name
+        assert type(block).__name__ in ("Block", "EvaBlock"), name
         assert told.norm_eps == block.norm1.eps, name
         act = type(block.mlp.act).__name__ + str(getattr(block.mlp.act, "approximate", ""))
         assert act in {"exact": ("GELUnone", "SiLU"), "tanh": ("GELUTanh", "GELUtanh"), "quick": ("QuickGELU",)}[

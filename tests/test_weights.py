@@ -1897,6 +1897,8 @@ def test_imagenet_s_class_names(monkeypatch, tmp_path):
         assert vt.load(name).classes[0] == first
     timm_folder(tmp_path, num_classes=1000)
     save_file({name: tensor.clone() for name, tensor in to_timm(thousand).items()}, tmp_path / "model.safetensors")
-    monkeypatch.setattr(hub, "repository", lambda repository: lambda file: p if (p := tmp_path / file).exists() else None)
+    monkeypatch.setattr(
+        hub, "repository", lambda repository: lambda file: p if (p := tmp_path / file).exists() else None
+    )
     assert vt.load("timm/vit_tiny_patch4_8.augreg_in1k").classes[0] == "tench"
     assert vt.load("timm/vit_tiny_patch4_8.mine").classes[0] == "class 0"
