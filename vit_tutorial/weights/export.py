@@ -25,8 +25,8 @@ def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
     """For ``timm.models.VisionTransformer`` of the same sizes (mean pooling: ``fc_norm=False``), or its distilled twin.
 
     A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6). A
-    ``ModernViT`` becomes a ``VisionTransformer``, an ``Eva`` (rotary positions, or biases of q and v alone) or a ``Beit`` (position biases). Registers have no positions in timm's
-    names: ``no_embed_class``.
+    ``ModernViT`` becomes a ``VisionTransformer``, an ``Eva`` (rotary positions, or biases of q and v alone) or a
+    ``Beit`` (position biases). Registers have no positions in timm's names: ``no_embed_class``.
 
     Raises:
         ValueError: tensors that aren't a ViT's of this package, or parts that none of timm's classes has together.

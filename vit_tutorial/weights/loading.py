@@ -43,6 +43,7 @@ class Found:
     classes: tuple[str, ...]
     assumed: dict[str, Any]  # what the file didn't tell
     about: str  # what an error begins with
+    projection: bool = False  # whether the head names no classes
 
 
 def load(
@@ -90,8 +91,8 @@ def load(
         plain: True if you know that a file with timm's names is the paper's architecture (see :func:`convert`).
 
     Raises:
-        ValueError: no such name; weights that are damaged, of another architecture, or beyond the configs: which and why;
-            a value out of its range.
+        ValueError: no such name; weights that are damaged, of another architecture, or beyond the configs: which and
+            why; a value out of its range.
         TypeError: a value of another type.
         OSError: a file isn't there and can't be downloaded: which file to put where.
     """
@@ -106,8 +107,10 @@ def load(
     assumed = dict(found.assumed)
     with refusing(found.about):
         config, state, classes, pixels = found.config, found.state_dict, found.classes, found.preprocess
+        projection = found.projection
         if num_classes is not None and num_classes != config.num_classes:
-            (config, state), classes = with_head(config, state, num_classes), ()
+            config, state = with_head(config, state, num_classes)
+            classes, projection = (), False
         if image_size is not None:
             config, state = with_size(config, state, image_size, recipe)
             pixels = replace(pixels, image_size=as_pair(image_size, "image_size"))
@@ -115,7 +118,8 @@ def load(
             pixels = preprocess
             assumed.pop("preprocess", None)
         check_preprocess(pixels, config)
-        classes = classes or tuple(f"class {k}" for k in range(config.num_classes))
+        if not classes and not projection:
+            classes = tuple(f"class {k}" for k in range(config.num_classes))
         model = assemble(config, state, checked=True)
     warn(repr(text), assumed)
     return Trained(model, classes, pixels, assumed)
@@ -204,7 +208,7 @@ def _file(path: Path, given: Given) -> Found:
         converted = convert_given(
             state, "auto", replace(given, image_size=None, preprocess=None, wanted_size=given.image_size)
         )
-        return Found(*converted, (), converted.assumed, repr(str(path)))
+        return Found(*converted, (), converted.assumed, repr(str(path)), converted.projection)
 
 
 def _is_hub_folder(path: Path) -> bool:
@@ -236,9 +240,9 @@ def _repository(files: Repository, name: str, given: Given) -> Found:
         if known.pixels is not None:
             preprocess = known.pixels
             assumed = {key: value for key, value in assumed.items() if key != "preprocess"}
-        classes = known.classes(config.num_classes) if config.num_classes else ()
+        classes = known.classes(config.num_classes) if config.num_classes and not converted.projection else ()
         if given.image_size is None and known.resized:
             height, width = preprocess.image_size
             size = height if height == width else (height, width)
             config, tensors = with_size(config, tensors, size, known.recipe)
-        return Found(config, tensors, preprocess, classes, assumed, name)
+        return Found(config, tensors, preprocess, classes, assumed, name, converted.projection)

@@ -38,10 +38,10 @@ from vit_tutorial.weights.unwrap import AVERAGE, HEAD, unwrap
 
 
 class Unpacked:
-    """Of a dataclass: ``a, b, c = found`` gives all fields but ``assumed``."""
+    """Of a dataclass: ``a, b, c = found`` gives its first three fields."""
 
     def __iter__(self) -> Iterator[Any]:
-        return (getattr(self, f.name) for f in fields(self) if f.name != "assumed")  # type: ignore[arg-type]
+        return (getattr(self, f.name) for f in fields(self)[:3])  # type: ignore[arg-type]
 
     def __getitem__(self, index: Any) -> Any:
         return tuple(self)[index]
@@ -61,6 +61,7 @@ class Converted(Unpacked):
     state_dict: State  # under our names
     preprocess: Preprocessing
     assumed: dict[str, Any] = field(default_factory=dict)
+    projection: bool = False  # whether the head leads into a space of images and text, and names no classes
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,8 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
         preprocess = taken["preprocess"] = preprocessing(name, config)
     check_preprocess(preprocess, config)
     contiguous = {our: tensor.contiguous() for our, tensor in ours.items()}
-    return Converted(config, contiguous, preprocess, taken | assumed)
+    projection = read.theirs.get("head.weight") in about.projections
+    return Converted(config, contiguous, preprocess, taken | assumed, projection)
 
 
 # ------------------------------------------------------------------------------------------------- whose names they are

@@ -334,7 +334,7 @@ class Read(NamedTuple):
 
 
 def rules_of(tables: Iterable[Table]) -> list[Rule]:
-    """All rows of the tables, filled in; those with ``**`` come last. Within a table, a later row replaces an earlier."""
+    """All rows of the tables, filled in, those with ``**`` last. Within a table a later row replaces an earlier one."""
     rules = dict[Rule, None]()
     for table in tables:
         filled = [rule for row in table.items() for rule in _rules_of_row(*row)]

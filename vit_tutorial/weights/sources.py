@@ -172,8 +172,8 @@ TORCHVISION = Source(
 TIMM = Source(
     "timm",
     (
-        names.TIMM_NOW, names.TIMM_DISTILLED, names.TIMM_EVA, names.TIMM_BIASES, names.TIMM_GATED, names.TIMM_APART, names.TIMM_ROOT,
-        names.TIMM_CONV_STEM, names.META, names.META_2025, names.META_CHUNKS, names.BAAI,
+        names.TIMM_NOW, names.TIMM_DISTILLED, names.TIMM_EVA, names.TIMM_BIASES, names.TIMM_GATED, names.TIMM_APART,
+        names.TIMM_ROOT, names.TIMM_CONV_STEM, names.META, names.META_2025, names.META_CHUNKS, names.BAAI,
     ),
     HALF,
     0.9,
@@ -243,13 +243,13 @@ OWN = Source("vit_tutorial", (names.OURS,), HALF, "middle")
 # The first with a file's names, and the fields that its tensors show, says the rest.
 SOURCES = {
     "torchvision": TORCHVISION,
-    "BEiT": replace(TIMM, statistics=HALF, shows={"position_bias": True}),
+    "BEiT": replace(TIMM, shows={"position_bias": True}),
     "DINOv3": replace(
         TIMM, statistics=IMAGENET, crop="squeeze", interpolation="bilinear", norm_eps=1e-5, rotary=Rotary(),
         shows={"position": "none", "registers": True, "layer_scale": True},
     ),
     "CLIP": replace(TIMM, statistics=OPENAI, crop=1.0, norm_eps=1e-5, shows={"pre_norm": True}),
-    "SigLIP": replace(TIMM, statistics=HALF, crop="squeeze", gelu="tanh", shows={"pool": "attention"}, pool="attention"),
+    "SigLIP": replace(TIMM, crop="squeeze", gelu="tanh", pool="attention", shows={"pool": "attention"}),
     "EVA-02": replace(
         TIMM, statistics=OPENAI, rotary=EVA_ROTARY, neighbours=True, shows={"gated": True, "k_bias": False}
     ),
@@ -263,7 +263,8 @@ SOURCES = {
     "OpenAI's CLIP": CLIP,
     "transformers' BEiT": replace(HUGGING_FACE, crop=0.9, interpolation="bicubic", shows={"pool_norm": True}),
     "transformers' BEiT, features": replace(
-        HUGGING_FACE, crop=0.9, interpolation="bicubic", shows={"layer_scale": True, "k_bias": False, "position": "none"}
+        HUGGING_FACE, crop=0.9, interpolation="bicubic",
+        shows={"layer_scale": True, "k_bias": False, "position": "none", "registers": False},
     ),
     "transformers' DINOv3": replace(
         HUGGING_FACE, statistics=IMAGENET, norm_eps=1e-5, rotary=Rotary(),
@@ -341,7 +342,7 @@ def check_preprocess(preprocess: Preprocessing, config: ViTConfig) -> None:
             raise ValueError(f"{what} {values} must be finite numbers{', above 0' if what == 'std' else ''}")
 
 
-# --------------------------------------------------------------------------------------- what stops the reading, and why
+# -------------------------------------------------------------------------------------- what stops the reading, and why
 
 BEYOND = {  # parts that no config here has, by what their tensors are called
     r"lambda_q\d|sub_norm": "differential attention",
