@@ -208,7 +208,9 @@ def _file(path: Path, given: Given) -> Found:
         converted = convert_given(
             state, "auto", replace(given, image_size=None, preprocess=None, wanted_size=given.image_size)
         )
-        return Found(*converted, (), converted.assumed, repr(str(path)), converted.projection)
+        config, tensors, preprocess = converted
+        about = repr(str(path))
+        return Found(config, tensors, preprocess, (), converted.assumed, about, converted.projection)
 
 
 def _is_hub_folder(path: Path) -> bool:

@@ -341,7 +341,7 @@ def stem_fields(ours: State, shown: Mapping[str, Any], given: Stem | None, taken
 
 
 def _conv_stem(features: State) -> ConvStem:
-    kernels = []
+    kernels: list[Tensor] = []
     while (our := f"{FEATURES}{len(kernels)}.conv.weight") in features:
         kernels.append(features[our])
     if even := [kernel.shape[-1] for kernel in kernels if kernel.shape[-1] % 2 == 0]:
@@ -393,7 +393,7 @@ def config_of(
     if fields["norm"] == "rms" and "norm" not in wanted:
         taken["norm"] = "rms"
     fields.setdefault("pool", POOL_OF[fields["class_tokens"]])
-    fields["num_heads"] = _heads(heads, given.num_heads, "/" in about.tables[0]["embed.position"])
+    fields["num_heads"] = _heads(heads, given.num_heads)
     if fields["num_heads"] is None:
         fields["num_heads"] = taken["num_heads"] = usual_heads(fields["dim"])
     fields["gelu"], fields["norm_eps"] = gelu, given.norm_eps
@@ -426,11 +426,9 @@ def _architecture(fields: Mapping[str, Any]) -> str:
     return " and ".join(parts)
 
 
-def _heads(shown: int | None, given: int | None, flax: bool) -> int | None:
+def _heads(shown: int | None, given: int | None) -> int | None:
     if shown is not None and given is not None and shown != given:
-        if flax:
-            raise ValueError(f"the file has {shown} heads, on an axis of their own, got num_heads={given}")
-        raise ValueError(f"its tensors have num_heads={shown}, got {given!r}")
+        raise ValueError(f"its tensors have {shown} heads (num_heads={shown}), got num_heads={given!r}")
     return given if shown is None else shown
 
 
@@ -598,6 +596,8 @@ def _why_not(missing: list[str], unexpected: list[str], depth: int) -> str:
     """What names that are missing or too many are a sign of."""
     if not unexpected and len(missing) >= depth and all(re.search(r"bias\b", name) for name in missing):
         return "layers without a bias, or norms (RMSNorm), which ModernConfig can't express"
+    if not unexpected and all("scale2.gamma" in name for name in missing):
+        return "layer scale behind the attention alone, which ModernConfig can't express"
     if not unexpected and all(re.search(r"^norm\.|our norm\.", name) for name in missing):
         return "no norm after the last block, which ViTConfig can't express"
     if not unexpected:

@@ -295,7 +295,7 @@ NAMED = ("torchvision", "timm", "deit", "dino", "huggingface", "google", "big_vi
 
 def _anchors() -> tuple[str, ...]:
     """Each library's name for the patch embedding: by it a model is known, whatever stands in front of it."""
-    found = {}
+    found: dict[str, None] = {}
     for source in SOURCES.values():
         for table in source.tables:
             rules = names.rules_of([table])
@@ -323,7 +323,7 @@ def preprocessing(name: str, config: ViTConfig) -> Preprocessing:
         crop = 1.0
     if config.in_channels != 3:
         mean = std = (0.5,) * config.in_channels
-    return Preprocessing(size, mean, std, crop, interpolation)  # type: ignore[arg-type]
+    return Preprocessing(size, mean, std, crop, interpolation)
 
 
 def check_preprocess(preprocess: Preprocessing, config: ViTConfig) -> None:
