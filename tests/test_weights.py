@@ -1501,7 +1501,7 @@ def test_a_folder_of_timm(tmp_path):
     ("change", "words"),
     [
         (lambda folder: hf_folder(folder, model_type="swin"), ["swin", "beyond ViTConfig"]),
-        (lambda folder: hf_folder(folder, hidden_act="quick_gelu"), ["quick_gelu", "beyond ViTConfig"]),
+        (lambda folder: hf_folder(folder, hidden_act="relu"), ["relu", "beyond ViTConfig"]),
         (lambda folder: hf_folder(folder, hidden_act=None), ["hidden_act", "beyond ViTConfig"]),
         (lambda folder: hf_folder(folder, num_attention_heads=None), ["num_attention_heads", "None"]),
         (

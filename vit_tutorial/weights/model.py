@@ -286,7 +286,7 @@ def fields_of(ours: State, read: names.Read, about: Source) -> dict[str, Any]:
         fields |= {"pool": "attention", "pool_mlp_dim": len(ours["pool.mlp.fc1.weight"])}
     elif fields["class_tokens"] == 2:
         fields["pool"] = "distilled"
-    elif head is not None and head.shape[-1] == 2 * D:
+    elif head is not None and head.shape[-1] == 2 * D and is_modern(fields):  # DINOv2's
         fields["pool"] = "cls+mean"
     fields["final_norm"] = "norm.weight" in ours or not is_modern(fields)  # a plain one has it, or the file isn't whole
     return fields
