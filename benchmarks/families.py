@@ -38,7 +38,8 @@ from timm.models.vision_transformer import ResPostBlock
 from torch import Tensor, nn
 
 import vit_tutorial as vt
-from vit_tutorial.weights import configs_modern
+from vit_tutorial.weights import configs
+from vit_tutorial.weights.reading import read_json
 
 MODULES = ("vision_transformer", "deit", "beit", "eva", "cait", "naflexvit", "vision_transformer_hybrid",
            "vision_transformer_relpos", "vision_transformer_sam")  # fmt: skip
@@ -50,7 +51,7 @@ CAUSES = (
     "a head of another kind", "layers without a bias", "its config says", "its model_args", "no norm after",
     "Preprocessing can't express", "which this package doesn't know", "pools by",
     "must have 4 axes", "Give preprocess=", "isn't read here",
-    "which ConvStem can't express",
+    "which ConvStem can't express", "beyond ViTConfig and ModernConfig", "its config pools",
 )  # fmt: skip
 Case = tuple[str, str, Callable[[], nn.Module], Callable[[nn.Module, Path], Any]]  # family, name, build, save
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (70, 101, 3), np.uint8)).resize((300, 210))
@@ -477,7 +478,7 @@ def run(case: Case, folder: Path) -> dict[str, tuple[str, str]]:
         results["folder"] = judge(lambda: vt.load(folder / "folder"), theirs, pixels)
         parts = None
         if results["folder"][0] == "equal":  # what its config tells of a model of after 2020
-            parts = configs_modern.read(vt.weights.files.read_json(folder / "folder" / "config.json"), None).told.parts
+            parts = configs.read(read_json(folder / "folder" / "config.json"), None).given.parts
         if parts:
             results["told"] = judge(lambda: vt.weights.convert(state, **all_told(theirs), parts=parts), theirs)
     return results

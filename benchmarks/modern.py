@@ -42,11 +42,11 @@ def pair(name: str) -> tuple[nn.Module, nn.Module]:
     with torch.no_grad():  # a layer scale of 0.00001 would hide a difference
         for parameter in theirs.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-    known = vt.weights.configs_modern.timm({"architecture": timms, "pretrained_cfg": {"input_size": (3, 224, 224)}})
-    told: dict[str, Any] = {"num_heads": known.told.num_heads, "norm_eps": known.told.norm_eps, "image_size": 224}
+    known = vt.weights.configs.timm({"architecture": timms, "pretrained_cfg": {"input_size": (3, 224, 224)}})
+    told: dict[str, Any] = {"num_heads": known.given.num_heads, "norm_eps": known.given.norm_eps, "image_size": 224}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = vt.weights.convert(theirs.state_dict(), parts=known.told.parts, **told)
+        found = vt.weights.convert(theirs.state_dict(), parts=known.given.parts, **told)
     ours = modern.build(found.config).eval()
     ours.load_state_dict(found.state_dict)
     return ours, theirs

@@ -29,7 +29,7 @@ from torchvision.models import VisionTransformer
 
 import vit_tutorial as vt
 from vit_tutorial.data import Data, Preprocessing
-from vit_tutorial.weights import files
+from vit_tutorial.weights import assemble, save
 
 SIZE = (1600, 1200)  # width, height
 FEW, MOST = 100, 2000  # photographs
@@ -128,7 +128,7 @@ def weights(folder: Path, sizes: dict[str, int]) -> None:
     about = Data("none", None, None, tuple(f"class {k}" for k in range(1000)), (224, 224), 3, MEAN, STD)
     history = [dict.fromkeys(("epoch", "loss", "test_loss", "accuracy", "test_accuracy"), 0.0)]
     preprocess = Preprocessing((224, 224), MEAN, STD, crop=224 / 256, interpolation="bilinear")
-    files.save(folder / "ours", files.assemble(config, state), about, history, preprocess=preprocess)
+    save(folder / "ours", assemble(config, state), about, history, preprocess=preprocess)
 
 
 def cost(command: list[str]) -> Cost:

@@ -23,7 +23,7 @@ import torch._dynamo
 import torchvision.transforms.v2  # noqa: F401
 
 from vit_tutorial.train import command as train_command
-from vit_tutorial.weights import files
+from vit_tutorial.weights import keeping
 
 # Everything that draws random numbers or has a memory is switched on.
 ARGUMENTS = shlex.split(
@@ -34,7 +34,7 @@ ARGUMENTS = shlex.split(
 
 def die_while_writing(writes: int, share: float) -> None:
     """Make this process kill itself in its next file but ``writes``, with a ``share`` of the bytes on disk."""
-    left, write = [writes], files.write
+    left, write = [writes], keeping.write
 
     def deadly(path, content):
         if left[0] == 0:
@@ -44,7 +44,7 @@ def die_while_writing(writes: int, share: float) -> None:
         left[0] -= 1
         write(path, content)
 
-    files.write = deadly
+    keeping.write = deadly
 
 
 def child(folder: Path, *, resume: bool, death: tuple[int, float] | None = None) -> int:

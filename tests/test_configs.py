@@ -16,7 +16,7 @@ from timm.models import save_for_hf
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial.weights import configs, configs_modern
+from vit_tutorial.weights import configs
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 71, 3), np.uint8)).resize((130, 90))
 
@@ -61,6 +61,8 @@ TIMM = {
     "gelu": {"act_layer": "gelu"},
     "tanh": {"act_layer": "gelu_tanh"},
     "mean": {"global_pool": "avg", "class_token": False, "fc_norm": False},
+    "mean beside a class token": {"global_pool": "avg", "class_token": True, "fc_norm": False},
+    "no final norm": {"final_norm": False},
     "no class position": {"no_embed_class": True},
     "no positions": {"pos_embed": "none"},
     "rectangle": {"img_size": (32, 64)},
@@ -93,8 +95,6 @@ BEYOND = {
     "silu": {"act_layer": "silu"},
     "avgmax": {"global_pool": "avgmax", "fc_norm": False},
     "max": {"global_pool": "max", "fc_norm": False},
-    "'avg'": {"global_pool": "avg", "fc_norm": False, "class_token": True},
-    "mean": {"global_pool": "avg", "fc_norm": False},
     "''": {"global_pool": ""},
     "border": {"overlay": {"crop_mode": "border"}},
 }
@@ -132,7 +132,9 @@ def test_what_timm_saves_and_we_cannot_express_is_refused(words, tmp_path, refus
         ({"pretrained_cfg__crop_pct": "0.9"}, ["crop_pct", "'0.9'"]),
         ({"pretrained_cfg__input_size": None}, ["input_size", "None"]),
         ({"model_args__use_naflex": True}, ["use_naflex"]),
-        ({"model_args__init_values": 0}, ["init_values=0"]),
+        ({"model_args__init_values": 0.1}, ["layer_scale", "don't belong together"]),
+        ({"model_args__qk_norm": True}, ["qk_norm=True", "don't belong together"]),
+        ({"model_args__reg_tokens": 4}, ["registers=4", "0"]),
         ({"model_args__pos_embed": "rope"}, ["position", "learned"]),
         ({"label_names": list("abcdefghi")}, ["class 5", "5 classes"]),
         ({"pretrained_cfg__interpolation": "random"}, ["interpolation", "random"]),
@@ -162,46 +164,10 @@ def test_timm_s_class_names(tmp_path):
     assert load(tmp_path).preprocess.mean == (0.25,) * 3
 
 
-def plain_names():
-    listed = (name for module in ("vision_transformer", "deit") for name in timm.list_models(module=module))
-    return [name for name in listed if any(configs.re.fullmatch(pattern, name) for pattern in configs.PLAIN)]
-
-
-def test_the_table_of_plain_names_is_timm_s():
-    assert len(plain_names()) >= 45
-    for name in plain_names():
-        with torch.device("meta"):
-            theirs = timm.create_model(name, depth=1)
-        block = theirs.blocks[0]
-        heads, gelu = configs._timm_architecture(name)
-        assert heads == block.attn.num_heads, name
-        assert type(block).__name__ == "Block", name
-        assert block.norm1.eps == 1e-6, name
-        tanh = "Tanh" in type(block.mlp.act).__name__ or getattr(block.mlp.act, "approximate", "none") == "tanh"
-        assert (gelu == "tanh") is tanh, name
-        assert type(block.mlp.act).__name__ in ("GELU", "GELUTanh"), name
-
-
-@pytest.mark.slow
-def test_the_heads_and_epsilons_of_later_names_are_timm_s():
-    listed = (
-        name for module in ("vision_transformer", "deit", "beit", "eva") for name in timm.list_models(module=module)
-    )
-    known = configs_modern.TIMM.items()
-    for name in listed:
-        ours = next((about for pattern, about in known if configs.re.fullmatch(pattern, name)), None)
-        if ours is not None:
-            with torch.device("meta"):
-                theirs = timm.create_model(name, depth=1)
-            heads = next(module.num_heads for module in theirs.modules() if hasattr(module, "num_heads"))
-            assert heads == (ours.num_heads or configs_modern.HEADS[configs_modern._size_in(name)]), name
-            assert {m.eps for m in theirs.blocks.modules() if hasattr(m, "eps")} == {ours.norm_eps}, name
-
-
 @pytest.mark.parametrize("name", ["flexivit_small", "vit_base_patch16_gap_224", "vit_base_patch32_siglip_gap_256",
                                   "deit_tiny_distilled_patch16_224", "test_vit"])  # fmt: skip
 def test_names_that_say_more_than_their_sizes(name, tmp_path):
-    heads = configs._timm_architecture(name)[0]
+    heads = configs.timm({"architecture": name}).given.num_heads
     theirs = timm.create_model(name, depth=1, embed_dim=4 * heads, num_classes=5, **({} if name == "test_vit" else {
         "img_size": 64}))  # fmt: skip
     save_for_hf(randomise(theirs).eval(), tmp_path, safe_serialization=True)
@@ -258,6 +224,7 @@ PROCESSORS = {
     "bicubic": ("ViT", {"size": 32, "resample": 3}),
     "imagenet": ("ViT", {"size": 32, "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}),
     "DeiT": ("DeiT", {"size": 40, "crop_size": 32}),
+    "CLIP": ("CLIP", {"size": {"shortest_edge": 36}, "crop_size": 32}),
     "DeiT without a crop": ("DeiT", {"size": 32, "do_center_crop": False}),
 }
 
@@ -370,11 +337,17 @@ def test_what_is_not_written_has_timm_s_default(tmp_path):
     same_answers(theirs, load(tmp_path))
 
 
-@pytest.mark.parametrize("kind", configs.FAMILIES)
+@pytest.mark.parametrize("kind", configs.MODEL_TYPES)
 def test_the_defaults_of_each_model_type_are_transformers(kind):
     theirs = transformers.AutoConfig.for_model(kind)
-    ours = configs.FAMILIES[kind]
+    theirs, ours = getattr(theirs, "vision_config", theirs), configs.MODEL_TYPES[kind]
     assert (ours.norm_eps, ours.image_size) == (theirs.layer_norm_eps, theirs.image_size)
+    assert (ours.dim, ours.depth, ours.heads) == (
+        theirs.hidden_size,
+        theirs.num_hidden_layers,
+        theirs.num_attention_heads,
+    )
+    assert (ours.patch_size, ours.gelu) == (theirs.patch_size, theirs.hidden_act)
 
 
 @pytest.mark.parametrize(
@@ -403,6 +376,13 @@ def test_without_a_preprocessor_the_pixels_are_assumed(tmp_path):
     assert len(said) == 1
     assert set(found.assumed) == {"preprocess"}
     assert load(tmp_path, preprocess=found.preprocess).assumed == {}
+
+
+def test_an_older_processor_of_clip_resizes_the_short_side(tmp_path):
+    theirs = hf_folder(tmp_path, processor=("CLIP", {"size": {"shortest_edge": 32}, "crop_size": 32}))
+    change(tmp_path, "preprocessor_config.json", size=32, crop_size=32)  # as OpenAI's own files have it
+    expected = torch.as_tensor(np.array(theirs.processor(PICTURE, return_tensors="np")["pixel_values"])).float()
+    assert_close(load(tmp_path).preprocess(PICTURE), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_class_names_by_number(tmp_path):

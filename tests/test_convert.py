@@ -16,7 +16,7 @@ from torch.testing import assert_close
 import vit_tutorial as vt
 from vit_tutorial import ViT, ViTConfig
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.weights import names as convert
+from vit_tutorial.weights import Converted
 
 TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=2, num_heads=4, mlp_dim=40)
 tiny = partial(dataclasses.replace, TINY)
@@ -137,11 +137,11 @@ def test_three_values_and_what_goes_with_them():
     found = read(timm_vit(TINY).state_dict())
     config, state_dict, preprocess = found
     assert (config, state_dict, preprocess) == (found.config, found.state_dict, found.preprocess) == tuple(found)
-    found = convert.Converted(config, {}, preprocess, {"gelu": "exact"})
-    changed = found._replace(config=tiny(gelu="tanh"))
+    found = Converted(config, {}, preprocess, {"gelu": "exact"})
+    changed = dataclasses.replace(found, config=tiny(gelu="tanh"))
     assert (changed.config.gelu, changed.assumed) == ("tanh", {"gelu": "exact"})
     assert pickle.loads(pickle.dumps(found)).assumed == {"gelu": "exact"}
-    assert convert.Converted(config, {}, preprocess).assumed == {}
+    assert Converted(config, {}, preprocess).assumed == {}
 
 
 @pytest.mark.parametrize(
@@ -434,7 +434,7 @@ def test_many_names_are_compared_a_few_times_each(refuses):
         state[Counted(name)] = torch.ones(1)
     Counted.count = 0
     with refuses(ValueError, "missing"):
-        convert._rows_of(convert.TIMM, state)
+        vt.weights.convert(state, **ALL)
     assert Counted.count < 50_000  # of a list that is searched for each name: half a million
 
 
@@ -488,14 +488,3 @@ def test_a_part_of_a_state_dict_is_refused(there, refuses):
         there(state | {"blocks.1.mlp.fc2.weight": torch.ones(16, 41)})
     with refuses(ValueError, "norm.scale"):
         there(state | {"norm.scale": torch.ones(16)})
-
-
-def test_the_former_name():
-    import importlib
-    import sys
-
-    sys.modules.pop("vit_tutorial.names", None)
-    with pytest.warns(DeprecationWarning, match=r"vit_tutorial\.convert"):
-        names = importlib.import_module("vit_tutorial.names")
-    assert names.TIMM is convert.TIMM
-    assert names.rename is convert.rename

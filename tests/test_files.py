@@ -17,7 +17,7 @@ from torch.testing import assert_close
 import vit_tutorial as vt
 from vit_tutorial import data, plots
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.weights import files
+from vit_tutorial.weights import keeping, messages
 
 NAMES = ("digits", "shapes")
 PICTURES = 170  # how many of the 200 that come with the package are named right
@@ -28,13 +28,13 @@ PICTURES = 170  # how many of the 200 that come with the package are named right
 @pytest.fixture(scope="module", params=NAMES)
 def shipped(request):
     """Name, folder and config of one model of the package."""
-    folder = files.SHIPPED / request.param
+    folder = keeping.SHIPPED / request.param
     return request.param, folder, json.loads((folder / "config.json").read_text())
 
 
 def test_these_come_with_the_package():
-    assert sorted(folder.name for folder in files.SHIPPED.iterdir()) == sorted([*NAMES, "cifar10", "digits-patch2"])
-    assert sum(file.stat().st_size for file in files.SHIPPED.rglob("*.*")) <= 5_000_000
+    assert sorted(folder.name for folder in keeping.SHIPPED.iterdir()) == sorted([*NAMES, "cifar10", "digits-patch2"])
+    assert sum(file.stat().st_size for file in keeping.SHIPPED.rglob("*.*")) <= 5_000_000
 
 
 def test_its_accuracy_on_the_test_split_is_what_it_claims(shipped):
@@ -60,7 +60,7 @@ def test_it_says_which_command_made_it(shipped):
 
 
 def test_the_model_of_photographs_is_small_and_answers_the_pictures_that_come_with_it():
-    folder = files.SHIPPED / "cifar10"
+    folder = keeping.SHIPPED / "cifar10"
     config = json.loads((folder / "config.json").read_text())
     model, classes, preprocess = vt.load("cifar10")
     assert vt.count_parameters(model.config) <= 1_000_000
@@ -110,7 +110,7 @@ def test_load_returns_a_model_ready_to_use():
 
 @pytest.fixture
 def folder(tmp_path):
-    return Path(shutil.copytree(files.SHIPPED / "digits", tmp_path / "mine"))
+    return Path(shutil.copytree(keeping.SHIPPED / "digits", tmp_path / "mine"))
 
 
 def test_load_a_folder(folder):
@@ -186,13 +186,13 @@ def test_load_names_a_missing_file(folder, refuses, name):
 
 
 def test_names_messages_and_values_are_cut_each_by_itself():
-    assert files.some(["x" * 5000]) == "x" * 60 + "…" + "x" * 30
-    assert files.some([str(k) for k in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
-    assert files.brief("y" * 1500) == "y" * 1500
-    assert files.brief("y" * 9000) == "y" * 1200 + " … " + "y" * 290
-    assert files.brief("a\nb\x1b[0m\udcff") == r"a\nb\x1b[0m\udcff"
-    assert files.short({"a": [1, "b"]}) == "{'a': [1, 'b']}"
-    assert len(files.short(["z" * 9000] * 9000)) <= 200
+    assert messages.some(["x" * 5000]) == "x" * 60 + "…" + "x" * 30
+    assert messages.some([str(k) for k in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert messages.brief("y" * 1500) == "y" * 1500
+    assert messages.brief("y" * 9000) == "y" * 1200 + " … " + "y" * 290
+    assert messages.brief("a\nb\x1b[0m\udcff") == r"a\nb\x1b[0m\udcff"
+    assert messages.short({"a": [1, "b"]}) == "{'a': [1, 'b']}"
+    assert len(messages.short(["z" * 9000] * 9000)) <= 200
 
 
 # ------------------------------------------------------------------------------------------------------- preprocessing
@@ -304,16 +304,16 @@ FAULTS = {
 @pytest.mark.parametrize(("where", "name", "number"), FAULTS.values(), ids=FAULTS)
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refuses, where, name, number):
     path = tmp_path / "folder" / "state.pt"
-    files.write(path, b"old")
+    keeping.write(path, b"old")
     with (
         monkeypatch.context() as patch,
         refuses(OSError, str(path.parent), os.strerror(number), "state.pt", "untouched", "resume"),
     ):
         patch.setattr(where, name, failing(number))
-        files.write(path, b"new")
+        keeping.write(path, b"new")
     assert path.read_bytes() == b"old"
     assert [file.name for file in path.parent.iterdir()] == ["state.pt"]
-    files.write(path, b"new")
+    keeping.write(path, b"new")
     assert path.read_bytes() == b"new"
 
 
@@ -325,7 +325,7 @@ def test_each_curve_and_the_accuracy_saved_are_the_history_s(tmp_path, monkeypat
     drawn, curves = {}, plots.curves
     monkeypatch.setattr(plots, "curves", lambda x, lines, **options: drawn.update(lines) or curves(x, lines, **options))
     model = vt.ViT(vt.ViTConfig(image_size=8, patch_size=4, in_channels=1, dim=16, depth=1, num_heads=2))
-    files.save(tmp_path, model, data.digits(), history)
+    keeping.save(tmp_path, model, data.digits(), history)
     assert drawn == {
         "training loss": [2, 1], "test loss": [3, 2], "training accuracy": [1 / 3, 2 / 3], "test accuracy": [0.25, 0.5],
     }  # fmt: skip
@@ -336,11 +336,11 @@ def test_a_write_that_really_fails(tmp_path, refuses):
     # A limit on the size of files: the kernel itself stops the write in the middle.
     resource = pytest.importorskip("resource", reason="Windows has no limit on the size of a file")
     path, (soft, hard) = tmp_path / "state.pt", resource.getrlimit(resource.RLIMIT_FSIZE)
-    files.write(path, b"old")
+    keeping.write(path, b"old")
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
         with refuses(OSError, str(tmp_path), "untouched"):
-            files.write(path, bytes(5000))
+            keeping.write(path, bytes(5000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == b"old"
@@ -350,7 +350,7 @@ def test_a_write_that_really_fails(tmp_path, refuses):
 def test_the_error_keeps_its_kind(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "open", failing(errno.EACCES))
     with pytest.raises(PermissionError):
-        files.write(tmp_path / "a", b"")
+        keeping.write(tmp_path / "a", b"")
 
 
 def test_training_a_loaded_model_leaves_its_file_alone(folder):

@@ -22,8 +22,7 @@ from torchvision.models.vision_transformer import ConvStemConfig
 
 import vit_tutorial as vt
 from vit_tutorial.variants import hybrid
-from vit_tutorial.weights import files
-from vit_tutorial.weights import names as conversion
+from vit_tutorial.weights import keeping
 
 EARLY = hybrid.ConvStem(((8, 3, 1), (12, 3, 2), (16, 3, 2)))
 R26 = hybrid.ResNetStem((2, 2, 2, 2), width=32)
@@ -53,7 +52,7 @@ def known(**more):
 
 def ours_from(state, source="timm", *, image_size=64, **more):
     preprocess = vt.data.Preprocessing((image_size, image_size), (0.5,) * 3, (0.5,) * 3)
-    config, tensors, _ = conversion.convert(
+    config, tensors, _ = vt.weights.convert(
         state, source, image_size=image_size, preprocess=preprocess, **known(**more)
     )
     model = vt.ViT(config).double().eval()
@@ -301,7 +300,7 @@ def test_timm_s_resnet_d_answers_alike_through_hybrid_embed(name):
     grid = theirs.patch_embed.grid_size[0]
     channels = theirs.patch_embed.proj.in_channels
     preprocess = vt.data.Preprocessing((grid, grid), (0.5,) * channels, (0.5,) * channels)
-    config, tensors, _ = conversion.convert(state, "timm", image_size=grid, preprocess=preprocess, **known())
+    config, tensors, _ = vt.weights.convert(state, "timm", image_size=grid, preprocess=preprocess, **known())
     ours = vt.ViT(replace(config, image_size=64, patch_size=64 // grid, in_channels=3))
     ours.embed.patches = hybrid.HybridEmbed(Features(), 64, dim=16)
     missing, unexpected = ours.load_state_dict(tensors, strict=False)
@@ -350,7 +349,7 @@ def test_mobileclip_s_stem_is_refused_and_answers_alike_through_hybrid_embed():
     state |= {f"patch_embed.proj.{leaf}": last.conv.state_dict()[leaf] for leaf in ("weight", "bias")}
     grid, channels = theirs.patch_embed.grid_size[0], last.conv.in_channels
     preprocess = vt.data.Preprocessing((2 * grid, 2 * grid), (0.5,) * channels, (0.5,) * channels)
-    config, tensors, _ = conversion.convert(
+    config, tensors, _ = vt.weights.convert(
         state, "timm", image_size=2 * grid, preprocess=preprocess, **known(num_heads=12)
     )
     ours = vt.ViT(replace(config, image_size=64, patch_size=64 // grid, in_channels=3))
@@ -424,7 +423,7 @@ def test_strides_that_the_shapes_do_not_tell_are_assumed_aloud():
     halves = hybrid.ConvStem(((8, 3, 2), (12, 3, 2)))
     theirs = torchvision_with_conv_stem(config_of(halves))
     with pytest.warns(UserWarning, match=r"the stem ConvStem\(layers=\(\(8, 3, 2\), \(12, 3, 2\)\)\) \(stem=\)"):
-        converted = conversion.convert(theirs.state_dict(), image_size=32, num_heads=2)
+        converted = vt.weights.convert(theirs.state_dict(), image_size=32, num_heads=2)
     assert converted.config.stem == halves
     assert converted.config.patch_size == 4
 
@@ -512,7 +511,7 @@ def test_a_hybrid_is_saved_and_loaded_as_it_was(tmp_path):
     model = filled(vt.ViT(config_of(EARLY))).float()
     data = vt.data.Data("pictures", None, None, tuple("abcde"), (32, 32), 3, (0.5,) * 3, (0.5,) * 3)
     row = {"epoch": 1, "loss": 1.0, "accuracy": 0.5, "test_loss": 1.0, "test_accuracy": 0.5}
-    files.save(tmp_path, model, data, [row])
+    keeping.save(tmp_path, model, data, [row])
     again = vt.load(tmp_path).model
     images = torch.rand(2, 3, 32, 32)
     assert again.config == model.config

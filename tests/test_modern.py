@@ -19,7 +19,9 @@ from transformers.models.dinov3_vit import modeling_dinov3_vit
 import vit_tutorial as vt
 from vit_tutorial.variants import modern
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
-from vit_tutorial.weights.names_modern import resize_position_bias
+from vit_tutorial.weights import configs
+from vit_tutorial.weights.model import resize_position_bias
+from vit_tutorial.weights.reading import read_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*doesn't tell all", "ignore:.*left out")
 same = partial(assert_close, rtol=0, atol=1e-8)
@@ -359,14 +361,14 @@ def timm_peer(case, dtype=torch.float64):
 
 
 def parts_of(name):
-    return vt.weights.configs_modern.timm({"architecture": name}).told
+    return configs.timm({"architecture": name}).given
 
 
 def converted(state, told, size):
     found = vt.weights.convert(
         state, num_heads=4, image_size=size, norm_eps=told.norm_eps, parts=dict(told.parts), gelu=told.gelu
     )
-    ours = ModernViT(found.config).to(next(iter(found.state_dict.values())).dtype).eval()
+    ours = modern.build(found.config).to(next(iter(found.state_dict.values())).dtype).eval()
     ours.load_state_dict(found.state_dict)
     return found, ours
 
@@ -376,7 +378,7 @@ def test_timm_gives_the_same_numbers(case):
     theirs, size = timm_peer(case)
     told = parts_of(TIMM[case][0])
     if case == "MAE, fine-tuned":
-        told = dataclasses.replace(told, parts={"pool": "mean", "gelu": "exact"})
+        told = dataclasses.replace(told, parts={"pool": "mean"})
     found, ours = converted(theirs.state_dict(), told, size)
     x = images(size)
     with torch.no_grad():
@@ -460,7 +462,7 @@ def test_a_folder_of_transformers_gives_the_same_numbers(case, tmp_path, monkeyp
             x = images((64, 16))
             same(ours.features(x), theirs(x).last_hidden_state)
     state = theirs.state_dict()  # the live names
-    told = vt.weights.configs_modern.read(vt.weights.files.read_json(tmp_path / "config.json"), None).told
+    told = configs.read(read_json(tmp_path / "config.json"), None).given
     _, again = converted(state, told, 32)
     assert again.config == dataclasses.replace(ours.config, image_size=again.config.image_size)
     assert_close(again.state_dict(), ours.state_dict(), rtol=0, atol=1e-6)
@@ -587,6 +589,7 @@ def test_both_towers_of_transformers_clip(tmp_path):
     theirs.save_pretrained(tmp_path)
     with pytest.warns(UserWarning, match="the text tower"):
         found = vt.load(tmp_path)
+    assert found.classes == ()  # a projection into the space of images and text names none
     x = images(dtype=torch.float32)
     with torch.no_grad():
         wanted = theirs.get_image_features(pixel_values=x)
@@ -626,8 +629,8 @@ def test_what_a_bare_state_dict_does_not_tell_is_said():
         ),
         (lambda s: s | {"rope.freqs": torch.ones(2)}, ["rope.freqs", "ModernConfig can't express"]),
         (lambda s: {n: t for n, t in s.items() if n != "blocks.1.ls2.gamma"}, ["missing", "blocks.1.scale2.gamma"]),
-        (lambda s: s | {"blocks.1.ls1.gamma": torch.ones(3)}, ["blocks.1.scale1.gamma (3,)"]),
-        (lambda s: s | {"blocks.1.ls1.gamma": torch.full((32,), float("nan"))}, ["NaN", "blocks.1.scale1.gamma"]),
+        (lambda s: s | {"blocks.1.ls1.gamma": torch.ones(3)}, ["blocks.1.ls1.gamma", "(3,) instead of (32,)"]),
+        (lambda s: s | {"blocks.1.ls1.gamma": torch.full((32,), float("nan"))}, ["NaN", "blocks.1.ls1.gamma"]),
         (lambda s: s | {"pos_embed": torch.ones(1, 12, 32)}, ["no square", "image_size"]),
         (lambda s: s | {"gamma_1": torch.ones(1)}, ["gamma_1"]),
         (lambda s: {n: t for n, t in s.items() if "patch_embed" not in n}, ["embed.patches.proj.weight"]),
@@ -660,15 +663,15 @@ def test_configs_that_are_refused(tmp_path, refuses):
         ({"mystery": 1}, "mystery"),
     ):
         with refuses(ValueError, word):
-            vt.weights.configs_modern.read(told | {"model_args": args}, None)
+            configs.read(told | {"model_args": args}, None)
     with refuses(ValueError, "label_offset"):
-        vt.weights.configs_modern.read(told | {"pretrained_cfg": {"label_offset": 1}}, None)
+        configs.read(told | {"pretrained_cfg": {"label_offset": 1}}, None)
     with refuses(ValueError, "must be mappings"):
-        vt.weights.configs_modern.read(told | {"pretrained_cfg": 3}, None)
+        configs.read(told | {"pretrained_cfg": 3}, None)
     with refuses(ValueError, "vision_config must be a mapping"):
-        vt.weights.configs_modern.read({"model_type": "clip", "vision_config": 3}, None)
+        configs.read({"model_type": "clip", "vision_config": 3}, None)
     with refuses(ValueError, "gelu", "gated", "silu"):
-        vt.weights.configs_modern.read({"model_type": "dinov3_vit", "use_gated_mlp": True, "hidden_act": "gelu"}, None)
+        configs.read({"model_type": "dinov3_vit", "use_gated_mlp": True, "hidden_act": "gelu"}, None)
     for key, value in (
         ("hidden_act", "relu"),
         ("mystery", 1),
@@ -676,14 +679,14 @@ def test_configs_that_are_refused(tmp_path, refuses):
         ("quantization_config", {"bits": 4}),
     ):
         with refuses(ValueError, key):
-            vt.weights.configs_modern.read({"model_type": "dinov3_vit", key: value}, None)
+            configs.read({"model_type": "dinov3_vit", key: value}, None)
 
 
 def timm_names():
     listed = (
         name for module in ("vision_transformer", "deit", "beit", "eva") for name in timm.list_models(module=module)
     )
-    return [name for name in listed if any(re.fullmatch(pattern, name) for pattern in vt.weights.configs_modern.TIMM)]
+    return [name for name in listed if any(re.fullmatch(pattern, name) for pattern in configs.TIMM)]
 
 
 def test_the_table_of_names_is_timms():
@@ -692,13 +695,14 @@ def test_the_table_of_names_is_timms():
     for name in timm_names():
         with torch.device("meta"):
             theirs = timm.create_model(name, depth=1)
-        block, told = theirs.blocks[0], vt.weights.configs_modern.timm({"architecture": name}).told
+        block, told = theirs.blocks[0], configs.timm({"architecture": name}).given
         assert told.num_heads == block.attn.num_heads, name
+        assert type(block).__name__ in ("Block", "EvaBlock"), name
         assert told.norm_eps == block.norm1.eps, name
         act = type(block.mlp.act).__name__ + str(getattr(block.mlp.act, "approximate", ""))
         assert act in {"exact": ("GELUnone", "SiLU"), "tanh": ("GELUTanh", "GELUtanh"), "quick": ("QuickGELU",)}[
-            told.parts["gelu"]
-        ] or (act == "GELUTanhtanh" and told.parts["gelu"] == "tanh"), (name, act)
+            told.gelu
+        ] or (act == "GELUTanhtanh" and told.gelu == "tanh"), (name, act)
         assert {"token": "cls", "avg": "mean", "map": "attention"}[theirs.global_pool] == told.parts["pool"], name
         rope, ours = getattr(theirs, "rope", None), told.parts.get("rotary")
         assert (rope is None) == (ours is None), name
@@ -744,7 +748,7 @@ def test_positions_are_resized_as_the_library_does(tmp_path):
     found = vt.weights.convert(timms.state_dict(), num_heads=4, image_size=(28, 56), parts={"pool": "cls"})
     config, state = vt.weights.with_size(found.config, found.state_dict, (56, 56))
     timms.set_input_size((56, 56))
-    ours, x = vt.weights.files.assemble(config, state), images((56, 56), torch.float32)
+    ours, x = vt.weights.assemble(config, state), images((56, 56), torch.float32)
     with torch.no_grad():
         assert_close(ours(x), timms(x), rtol=1e-4, atol=1e-4)
 
@@ -784,7 +788,7 @@ def test_back_to_timm(case):
     theirs, size = timm_peer(case)
     told = parts_of(TIMM[case][0])
     if case == "MAE, fine-tuned":
-        told = dataclasses.replace(told, parts={"pool": "mean", "gelu": "exact"})
+        told = dataclasses.replace(told, parts={"pool": "mean"})
     _, ours = converted(theirs.state_dict(), told, size)
     x = images(size)
     with torch.no_grad():
@@ -856,7 +860,7 @@ def test_a_saved_model_comes_back(tmp_path):
     changes = {"image_size": 8, "patch_size": 4, "in_channels": 1, "num_classes": 10}
     model = model_of(dtype=torch.float32, **changes, **ARCHITECTURES["dinov3"])
     row = {"epoch": 1, "loss": 1.0, "test_loss": 1.0, "accuracy": 0.5, "test_accuracy": 0.5}
-    vt.weights.files.save(tmp_path, model, data, [row])
+    vt.weights.save(tmp_path, model, data, [row])
     found = vt.load(tmp_path)
     assert found.model.config == model.config
     x = torch.rand(4, 1, 8, 8)

@@ -20,7 +20,7 @@ import vit_tutorial as vt
 from vit_tutorial import data, plots, predict
 from vit_tutorial.predict import command, ranking
 from vit_tutorial.predict import photos as reading
-from vit_tutorial.weights import files
+from vit_tutorial.weights import keeping
 
 ROOT = Path(__file__).parent.parent
 SCENES = data.shapes(train=1, test=8).test
@@ -399,7 +399,7 @@ def test_a_model_without_a_head_names_nothing(photos, tmp_path, refuses):
     config = vt.ViTConfig(image_size=8, patch_size=4, num_classes=0, dim=16, depth=1, num_heads=2, mlp_dim=16)
     history = [dict.fromkeys(("epoch", "loss", "test_loss", "accuracy", "test_accuracy"), 0.1)]
     about = data.Data("none", None, None, (), (8, 8), 3, (0.5,) * 3, (0.5,) * 3)
-    files.save(tmp_path / "body", vt.ViT(config), about, history)
+    keeping.save(tmp_path / "body", vt.ViT(config), about, history)
     with refuses(SystemExit, "error: ", "body", "no head", "fine-tuned"):
         predict.main([photos[0], "--weights", str(tmp_path / "body")])
 
@@ -411,7 +411,7 @@ def test_a_mean_pooled_grey_model(tmp_path, capsys):
         image_size=8, patch_size=4, in_channels=1, num_classes=10, dim=16, depth=2, num_heads=2, mlp_dim=16, pool="mean"
     )
     history = [dict.fromkeys(("epoch", "loss", "test_loss", "accuracy", "test_accuracy"), 0.1)]
-    files.save(tmp_path / "model", vt.ViT(config), digits, history)
+    keeping.save(tmp_path / "model", vt.ViT(config), digits, history)
     Image.fromarray(np.full((20, 30), 200, np.uint8)).save(tmp_path / "grey.png")
     arguments = [str(tmp_path / "grey.png"), "--weights", str(tmp_path / "model")]
     predict.main([*arguments, "--attention", str(tmp_path / "looked.png")])

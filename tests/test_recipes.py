@@ -295,28 +295,28 @@ def test_an_import_of_a_room_above_is_noticed(scratch: Path, tmp_path: Path) -> 
 OTHER = """
 import torch
 import vit_tutorial as vt
-from vit_tutorial.weights import names as convert
+from vit_tutorial.weights import names, sources
 
 torch.manual_seed(0)
 config = vt.ViTConfig(image_size=16, patch_size=8, dim=32, depth=2, num_heads=2, mlp_dim=48, num_classes=5)
 model = vt.ViT(config).double().eval()
 for parameter in model.parameters():
     torch.nn.init.normal_(parameter, std=0.1)
-theirs = convert.rename(model.state_dict(), convert.OTHERLIB)
+theirs = names.rename(model.state_dict(), names.OTHERLIB)
 assert "layers.1.mix.q.weight" in theirs
-found = convert.convert({f"model.{name}": tensor for name, tensor in theirs.items()}, num_heads=2)
+found = vt.weights.convert({f"model.{name}": tensor for name, tensor in theirs.items()}, num_heads=2)
 images = torch.rand(2, 3, 16, 16, dtype=torch.float64)
 other = vt.ViT(found.config).double().eval()
 other.load_state_dict(found.state_dict)
 assert torch.allclose(model(images), other(images), rtol=0, atol=1e-10)
-print(found.preprocess.mean == convert.IMAGENET[0])
+print(found.preprocess.mean == sources.IMAGENET[0])
 """
 
 
 def test_a_source_of_weights_as_the_recipe_has_it_is_read(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "vit_tutorial", tmp_path / "vit_tutorial")
     blocks = LINES.findall(SOURCE)
-    assert len(blocks) == 3
+    assert len(blocks) == 2
     for name, block in blocks:
         add_lines(tmp_path, name, block)
     assert run(tmp_path, sys.executable, "-c", OTHER).strip() == "True"

@@ -10,7 +10,7 @@ import torch
 from peers import timm_vit, torchvision_vit, transformers_vit, under
 
 from vit_tutorial import ViT, ViTConfig
-from vit_tutorial.weights import names as convert
+from vit_tutorial.weights.sources import ANCHORS
 from vit_tutorial.weights.unwrap import Unwrapped, unwrap
 
 TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=2, num_heads=4, mlp_dim=40)
@@ -22,7 +22,7 @@ def state():
 
 
 def opened(checkpoint):
-    return unwrap(checkpoint, convert.ANCHORS)
+    return unwrap(checkpoint, ANCHORS)
 
 
 def same(found: Unwrapped, state) -> bool:

@@ -24,7 +24,8 @@ from vit_tutorial.checks.harness import (
     normal,
     section,
 )
-from vit_tutorial.weights import names as convert
+from vit_tutorial.weights.names import TIMM, TORCHVISION, TRANSFORMERS_4
+from vit_tutorial.weights.sources import IMAGENET
 
 __all__ = [
     "check_attention_from_flax",
@@ -168,7 +169,7 @@ def _rules(table: dict[str, str]) -> dict[str, str]:
 
 
 def _name_cases() -> list[Case]:
-    vision, timm, faces = (_rules(table) for table in (convert.TORCHVISION, convert.TIMM, convert.TRANSFORMERS_4))
+    vision, timm, faces = (_rules(table) for table in (TORCHVISION, TIMM, TRANSFORMERS_4))
     dots = {
         "layer{i}.fc.*": "blocks.{i}.mlp.fc1.*",
         "layers.{i}.scale": "blocks.{i}.scale",
@@ -674,7 +675,7 @@ def _pixels(H: int, W: int) -> Tensor:
 
 
 def _prepare_cases() -> list[Case]:
-    imagenet, uneven = convert.IMAGENET, ((0.5, 0.4, 0.3), (0.25, 0.2, 0.02))
+    imagenet, uneven = IMAGENET, ((0.5, 0.4, 0.3), (0.25, 0.2, 0.02))
     asked = [(2, 1, imagenet), (4, 6, uneven), (5, 3, imagenet), (8, 2, uneven)]
     made = [Case(f"{H} × {W} pixels, mean={mean}", (_pixels(H, W), mean, std)) for H, W, (mean, std) in asked]
     every = torch.arange(256 * 3, dtype=torch.int64).mul(7).remainder(256).to(torch.uint8).view(16, 16, 3)

@@ -25,7 +25,7 @@ from vit_tutorial.data import Data, Preprocessing, denormalise
 from vit_tutorial.plots import PALETTE
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViTConfig
-from vit_tutorial.weights.files import write
+from vit_tutorial.weights.keeping import write
 
 # A page may load nothing: everything is in it.
 POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"

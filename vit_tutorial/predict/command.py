@@ -21,7 +21,7 @@ from vit_tutorial.predict.output import FORMATS, attention_png, writer
 from vit_tutorial.predict.photos import find, read
 from vit_tutorial.predict.ranking import best_device, predictions
 from vit_tutorial.weights import load
-from vit_tutorial.weights.files import shipped, write
+from vit_tutorial.weights.keeping import shipped, write
 
 PROG = "python -m vit_tutorial.predict"
 MOST_DRAWN = 100  # photographs in the figure of --attention: with more, each would be too small to see

@@ -17,7 +17,8 @@ from vit_tutorial.analysis import explain
 from vit_tutorial.data import denormalise
 from vit_tutorial.predict.ranking import Prediction, Ranked
 from vit_tutorial.variants.modern import ModernConfig
-from vit_tutorial.weights.files import Trained, replacing
+from vit_tutorial.weights.keeping import replacing
+from vit_tutorial.weights.model import Trained
 
 
 def as_text(file: str, ranked: Ranked) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from vit_tutorial.weights.files import Trained
+from vit_tutorial.weights.model import Trained
 
 Ranked: TypeAlias = list[tuple[str, float]]  # (class, probability), the most likely first
 

@@ -27,7 +27,7 @@ from vit_tutorial.train.loop import fit
 from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, build
 from vit_tutorial.vit import ViT, ViTConfig
-from vit_tutorial.weights import files
+from vit_tutorial.weights import keeping
 
 PROG = "python -m vit_tutorial.train"
 MODEL = ("patch_size", "dim", "depth", "num_heads", "mlp_dim", "drop_path")  # the fields of ViTConfig with an option
@@ -218,7 +218,7 @@ def _run(args: argparse.Namespace, command: str) -> None:
         # JSON has no infinity.
         used = {name: "inf" if settings[name] == math.inf else settings[name] for name in RECIPE}
         test = None if args.validation is None else evaluate(model, data)
-        files.save(args.out, model, data, history, command=command, recipe=used, test=test)
+        keeping.save(args.out, model, data, history, command=command, recipe=used, test=test)
         size = sum(parameter.numel() for parameter in model.parameters())
         seconds, accuracy = sum(row["seconds"] for row in history), (test or history[-1])["test_accuracy"]
         print(

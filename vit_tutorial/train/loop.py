@@ -25,7 +25,7 @@ from vit_tutorial.data import augmentation as augmentation_of
 from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.train import precision, runs
 from vit_tutorial.train.evaluation import Totals, evaluate
-from vit_tutorial.weights.files import History
+from vit_tutorial.weights.keeping import History
 
 
 @dataclass

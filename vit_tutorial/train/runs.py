@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from vit_tutorial.data import Data, Images
 from vit_tutorial.data.augment import Augmentation
 from vit_tutorial.data.recipe import Recipe, name_of
-from vit_tutorial.weights import files
-from vit_tutorial.weights.files import History
+from vit_tutorial.weights import keeping
+from vit_tutorial.weights.keeping import History
 
 Batch = tuple[Tensor, Tensor]  # images (B, C, H, W), labels (B,) or, mixed, (B, K)
 State = dict[str, Any]  # what the file holds: numbers, texts, tensors, and lists and mappings of them
@@ -237,7 +237,7 @@ class Store:
             state = {name: part.state_dict() for name, part in parts.items()}
             buffer = io.BytesIO()
             torch.save(state | {"settings": settings, "history": history}, buffer)
-            files.write(self.path, buffer.getbuffer())
+            keeping.write(self.path, buffer.getbuffer())
 
     def _check(self, before: State, settings: State) -> None:
         folder = self.path and self.path.parent

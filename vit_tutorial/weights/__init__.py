@@ -1,16 +1,21 @@
 """Lesson 09: from a file to a model, and back. :func:`load` goes the whole way.
 
-``files`` reads and writes without running code, ``unwrap`` takes off what training put around the weights, ``names``
-has what each library calls them, ``configs`` what its config.json says, and ``loading`` makes the model.
+The steps are the modules, and each imports only those before it: ``messages``, ``reading`` (a file, without running
+code), ``keeping`` (this package's own), ``names`` (what each library calls its tensors), ``unwrap`` (what training put
+around them), ``sources`` (what a library's files don't say), ``configs`` (what a config.json says), ``model`` (names,
+shapes and configs become a model), ``export`` (the way out), ``hub`` (published names, downloads), ``loading``.
 """
 
-from vit_tutorial.weights.files import Trained, read, save
+from vit_tutorial.weights.export import to_huggingface, to_timm, to_torchvision
+from vit_tutorial.weights.keeping import save
 from vit_tutorial.weights.loading import load
-from vit_tutorial.weights.names import Converted, convert, to_huggingface, to_timm, to_torchvision
+from vit_tutorial.weights.model import Converted, Trained, assemble, convert, with_head, with_size
+from vit_tutorial.weights.reading import read
 
 __all__ = [
     "Converted",
     "Trained",
+    "assemble",
     "convert",
     "load",
     "read",
@@ -18,4 +23,6 @@ __all__ = [
     "to_huggingface",
     "to_timm",
     "to_torchvision",
+    "with_head",
+    "with_size",
 ]

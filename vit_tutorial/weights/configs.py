@@ -1,4 +1,4 @@
-"""Lesson 09: what a config.json of timm's or transformers' tells beside the tensors, key by key.
+"""Lesson 09: what is known of a model beside its tensors: given by the user, or by timm's or transformers' config.json.
 
 A key is honoured, or compared with the tensors, or known to change no number of an answer; any other is an error that
 names it. What isn't written has the library's own default.
@@ -8,20 +8,40 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from collections.abc import Mapping, Set
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
 from vit_tutorial.data import Corner, CropMode, Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe
-from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.vit import Pool, ViTConfig
-from vit_tutorial.weights.files import short, some
-from vit_tutorial.weights.names import HALF, IMAGENET, Told
-from vit_tutorial.weights.names_modern import OPENAI
+from vit_tutorial.variants.modern import ModernConfig, Rotary
+from vit_tutorial.vit import Stem, ViTConfig
+from vit_tutorial.weights.messages import short, some
+from vit_tutorial.weights.sources import EVA_ROTARY, HALF, IMAGENET, OPENAI
 
 Json = dict[str, Any]
+BEYOND = "which is beyond ViTConfig and ModernConfig"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is known beside the tensors; None: nothing. As :func:`.convert`'s arguments."""
+
+    num_heads: int | None = None
+    image_size: Size | None = None
+    gelu: str | None = None
+    norm_eps: float | None = None
+    preprocess: Preprocessing | None = None
+    stem: Stem | None = None
+    plain: bool | None = None
+    wanted_size: Size | None = None  # if the file's own isn't known: what the model shall take
+    parts: Mapping[str, Any] | None = None  # fields of ModernConfig that no tensor shows
+
+    def or_else(self, other: Given) -> Given:
+        """These values, and the other's where there are none."""
+        mine = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        return replace(other, **mine)
 
 
 @dataclass(frozen=True)
@@ -29,9 +49,8 @@ class Known:
     """What a library's files say of a model."""
 
     source: str  # as convert has it
-    told: Told
-    fields: dict[str, Any] = field(default_factory=dict)  # of ViTConfig, that the tensors must agree with
-    pools: tuple[Pool, ...] = get_args(Pool)  # that the tensors may show
+    given: Given
+    fields: dict[str, Any] = field(default_factory=dict)  # of the config, that the tensors must agree with
     labels: Mapping[int, str] = field(default_factory=dict)  # class names by their number
     pixels: Preprocessing | None = None  # None: nothing is said of them
     resized: bool = False  # whether the library itself resizes positions to these pixels
@@ -39,16 +58,13 @@ class Known:
 
     def check(self, config: ViTConfig) -> None:
         """Raise a ValueError if the tensors are another model's than the config says."""
+        default = {f.name: f.default for f in fields(ModernConfig)} | {"class_token": config.pool != "mean"}
+        found = default | {name: getattr(config, name) for name in asdict(config)}
         for name, said in self.fields.items():
-            found = getattr(config, name)
-            if said is not None and _same(said) != _same(found):
+            if said is not None and _same(said) != _same(found[name]):
                 raise ValueError(
-                    f"its config says {name}={said!r}, and its tensors {found!r}: they don't belong together"
+                    f"its config says {name}={said!r}, and its tensors {found[name]!r}: they don't belong together"
                 )
-        if config.pool not in self.pools:
-            raise ValueError(
-                f"its config pools by {' or '.join(self.pools) or 'nothing of ours'}, and its tensors by {config.pool}"
-            )
 
     def classes(self, num_classes: int) -> tuple[str, ...]:
         """The names in the order of the head's rows; "class k" where there is none."""
@@ -64,7 +80,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _refuse_unknown(keys: Mapping[str, Any], known: set[str], where: str) -> None:
+def _refuse_unknown(keys: Mapping[str, Any], known: Set[str], where: str) -> None:
     if unknown := sorted(str(key) for key in keys if key not in known):
         raise ValueError(
             f"{where} has {some(unknown)}, which this package doesn't know: it might change the answer, so nothing is "
@@ -122,54 +138,133 @@ def _labels(names: Any, where: str) -> dict[int, str]:
     return labels
 
 
+def read(config: Json, processor: Json | None) -> Known:
+    """What config.json (and transformers' preprocessor_config.json) say.
+
+    Raises:
+        ValueError: another architecture, or a key or value that this package can't honour.
+    """
+    if config.get("model_type") == "timm_wrapper":
+        return timm_wrapper(config)
+    return transformers(config, processor) if "model_type" in config else timm(config)
+
+
 # ---------------------------------------------------------------------------------------------------------------- timm
 
-HEADS = {"tiny": 3, "small": 6, "base": 12, "large": 16, "huge": 16, "giant": 16, "gigantic": 16}
-SIZE = "|".join(HEADS)
-# timm's names whose architecture is the paper's, with what no tensor shows. All others are refused by name, for the
-# tensors of a rotated or post-normed model may be called the same.
-PLAIN = (
-    rf"vit_(?P<size>{SIZE})_patch\d+(_gap)?_\d+(_miil)?",
-    r"deit_(?P<size>tiny|small|base)(_distilled)?_patch\d+_\d+",
-    rf"flexivit_(?P<size>{SIZE})",
-    r"vit_(?P<size>base|large|so400m|giantopt)_patch\d+_siglip_gap_\d+",
-    r"vit_(?P<size>tiny|small|base|large)_r(26|50)?_s(16|32)(_p8)?_\d+",  # the paper's hybrids
-    r"test_vit",
-)
-OTHER_HEADS = {"vit_base_patch16_gap_224": 16, "test_vit": 2}
-TANH = (  # of the names above
-    r"vit_base_patch32_siglip_gap_256|vit_large_patch16_siglip_gap_512|vit_(so400m_patch16|giantopt_patch16)_siglip_gap_\d+"
-)
-TIMM_GELUS: dict[str | None, Gelu | None] = {None: None, "": None, "gelu": "exact", "gelu_tanh": "tanh"}
-TIMM_OFF = {  # keys of model_args, and the values with which they change nothing
-    "qk_norm": (False, None),
-    "scale_attn_norm": (False, None),
-    "scale_mlp_norm": (False, None),
-    "proj_bias": (True,),
-    "init_values": (None,),
-    "reg_tokens": (0, None),
-    "pre_norm": (False,),
-    "final_norm": (True,),
-    "fc_norm": (False, None),
-    "embed_norm_layer": (None, ""),
-    "norm_layer": (None, "", "layernorm"),
-    "attn_layer": (None, "", "attn"),
-    "mlp_layer": (None, ""),
-    "block_fn": (None,),
-    "embed_layer": (None,),
-    "features_only": (False,),
-    "scriptable": (None, False),
-    "exportable": (None, False),
-}
-TIMM_ARGS = {  # read, or compared with the tensors
-    "num_heads", "act_layer", "global_pool", "img_size", "patch_size", "in_chans", "num_classes", "embed_dim", "depth",
-    "mlp_ratio", "qkv_bias", "class_token", "no_embed_class", "pos_embed",
+HEADS = {
+    "tiny": 3, "small": 6, "base": 12, "large": 16, "huge": 16, "giant": 16, "gigantic": 16, "xsmall": 4, "wee": 4,
+    "little": 5, "medium": 8, "mediumd": 8, "betwixt": 10, "so150m": 14, "so150m2": 13, "so400m": 16, "giantopt": 16,
+    "intern300m": 16, "huge_plus": 20, "small_plus": 6, "7b": 32,
 }  # fmt: skip
-TIMM_HARMLESS_ARGS = {  # of training, of other sizes, or of where it runs
+S = "|".join(sorted(HEADS, key=len, reverse=True))
+ROPE = {"neighbours": True}
+PRE_NORM, SCALED = {"pre_norm": True}, {"layer_scale": 1e-5}
+NO_POSITION = {"position": "none"}
+XY = ROPE | {"columns_first": True}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What timm's code says of the models of a name, and no tensor shows."""
+
+    pool: str = "cls"
+    norm_eps: float = 1e-6
+    gelu: str = "exact"
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, Any] = field(default_factory=dict)  # what tensors must show
+    any_size: bool = False  # whether timm resizes positions itself
+    num_heads: int | None = None  # None: by the size in the name
+
+
+def _pe(reference: int, offset: float, **more: Any) -> Architecture:
+    """Meta's Perception Encoder (arXiv 2504.13181)."""
+    rotary = Rotary("index", 10_000.0, (reference, reference), offset)
+    pool = "attention" if more else "mean"
+    return Architecture(pool, 1e-5, parts=XY | {"rotary": rotary} | more, shown=PRE_NORM)
+
+
+POOLED = {"pool_prefix": True, "pool_heads": 8}
+NAVER = XY | {"rotary": Rotary("index", 100.0)}
+DINOV3_ROTARY = {"rotary": Rotary()}
+EVA = ROPE | {"rotary": EVA_ROTARY}
+# timm's names in full, the first that fits. All others are refused by name (18x2, xp, rpn, diff, mixed), for the
+# tensors of a rotated or post-normed model may be called the same.
+TIMM: dict[str, Architecture] = {
+    r"vit_base_patch16_gap_\d+": Architecture("mean", num_heads=16),
+    rf"vit_({S})_patch\d+_gap_\d+": Architecture("mean"),
+    rf"vit_({S})_patch\d+_\d+(_miil)?": Architecture(),
+    rf"deit_({S})(_distilled)?_patch\d+_\d+": Architecture(),
+    rf"flexivit_({S})": Architecture(),
+    r"vit_base_patch32_siglip_gap_256|vit_large_patch16_siglip_gap_512|vit_(so400m|giantopt)_patch16_siglip_gap_\d+": (
+        Architecture("mean", gelu="tanh")
+    ),
+    rf"vit_({S})_patch\d+_siglip_gap_\d+": Architecture("mean"),
+    r"vit_(tiny|small|base|large)_r(26|50)?_s(16|32)(_p8)?_\d+": Architecture(),  # the paper's hybrids
+    r"test_vit": Architecture(num_heads=2, any_size=True),
+    r"vit_base_patch\d+_plus_clip_\d+": Architecture(norm_eps=1e-5, shown=PRE_NORM, num_heads=14),
+    rf"vit_({S})_patch\d+(_plus)?_clip_\d+": Architecture(norm_eps=1e-5, shown=PRE_NORM),
+    rf"vit_({S})_patch\d+_clip_quickgelu_\d+": Architecture(norm_eps=1e-5, gelu="quick", shown=PRE_NORM),
+    r"vit_base_patch32_siglip_256|vit_large_patch16_siglip_512|vit_(so400m|giantopt)_patch16_siglip_\d+": (
+        Architecture("attention", gelu="tanh")
+    ),
+    rf"vit_({S})_patch\d+_siglip_\d+|vit_so150m_patch16_reg4_map_256": Architecture("attention"),
+    r"vit_giant_patch14(_reg\d)?_(dinov2|tipsv2)": Architecture(num_heads=24, shown=SCALED),
+    rf"vit_({S})_patch14(_reg\d)?_(dinov2|tipsv2)": Architecture(shown=SCALED),
+    rf"vit_({S})_patch16_dinov3(_qkvb)?": Architecture(
+        "mean", 1e-5, parts=DINOV3_ROTARY, shown=NO_POSITION, any_size=True
+    ),
+    r"vit_giant_patch16_lingbot": Architecture(
+        "cls", 1e-5, parts=DINOV3_ROTARY, shown=NO_POSITION, any_size=True, num_heads=24
+    ),
+    rf"vit_({S})_patch16_lingbot": Architecture("cls", 1e-5, parts=DINOV3_ROTARY, shown=NO_POSITION, any_size=True),
+    rf"vit_({S})_patch16_rope_reg\d_gap_\d+": Architecture("mean", parts=EVA, shown=NO_POSITION),
+    rf"vit_({S})_patch16_rope_\d+": Architecture(parts=NAVER, shown=NO_POSITION),
+    rf"vit_({S})_patch16_rope_ape_\d+": Architecture(parts=NAVER, shown=SCALED),
+    r"vit_pe_core_base_\w+": _pe(14, 1.0, **POOLED),
+    r"vit_pe_core_(tiny|small|large)_\w+": _pe(24, 1.0, **POOLED),
+    r"vit_pe_core_gigantic_\w+": _pe(32, 0.0, **POOLED),
+    r"vit_pe_(lang|spatial)_gigantic_\w+": _pe(32, 0.0),
+    r"vit_pe_(lang|spatial)_\w+": _pe(32, 1.0),
+    r"vit_giant_patch16_radio_v3": Architecture(num_heads=24),
+    rf"vit_({S})_patch16_radio_v\d": Architecture(),
+    r"vit_intern300m_patch14_448": Architecture(any_size=True),
+    rf"vit_({S})_patch16_reg\d_gap_\d+": Architecture("mean"),
+    r"vit_base_patch(16|32)_plus_\d+": Architecture(num_heads=14),
+    r"vit_small_patch16_36x1_224": Architecture(),
+    rf"deit3_({S})_patch\d+_\d+": Architecture(shown=SCALED),
+    r"eva02_(tiny|small|base|large)_patch14_\d+": Architecture("mean", parts=EVA, shown={"gated": True}),
+    r"eva02_(base|large)_patch\d+_clip_\d+": Architecture(parts=EVA, shown={"gated": True}),
+    r"eva_large_patch14_\d+": Architecture("mean", shown={"pool_norm": True}),
+    r"eva_giant_patch14_\d+": Architecture("mean", shown={"k_bias": False}),
+    r"eva_giant_patch14_clip_\d+": Architecture(shown={"k_bias": False}),
+    r"beit(v2)?_(base|large)_patch16_\d+": Architecture("mean", shown={"position_bias": True}),
+    r"beit3_(base|large|giant)_patch\d+_\d+": Architecture("mean", 1e-5),
+    r"test_vit2": Architecture("mean", any_size=True, num_heads=2),
+    r"test_vit3": Architecture("attention", parts={"pool_prefix": True}, num_heads=3),
+    r"test_vit4": Architecture("mean", any_size=True, num_heads=3),
+}
+POOLS = {"token": "cls", "avg": "mean", "map": "attention"}
+TIMM_GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick"}
+NORMS = {"layernorm": "layer", "rmsnorm": "rms"}
+TIMM_COMPARED = {  # keys of model_args that say what tensors show: our field
+    "patch_size": "patch_size", "in_chans": "in_channels", "num_classes": "num_classes", "embed_dim": "dim",
+    "depth": "depth", "qkv_bias": "qkv_bias", "class_token": "class_token", "qk_norm": "qk_norm",
+    "scale_attn_norm": "attention_norm", "scale_mlp_norm": "mlp_norm", "reg_tokens": "registers",
+    "num_reg_tokens": "registers", "pre_norm": "pre_norm", "fc_norm": "pool_norm",
+}  # fmt: skip
+TIMM_READ = {
+    "num_heads", "act_layer", "global_pool", "img_size", "mlp_ratio", "pos_embed", "init_values", "norm_layer",
+    "pool_include_prefix", "final_norm",
+}  # fmt: skip
+TIMM_FIXED = {  # keys of model_args that must have these values
+    "proj_bias": (True,), "embed_norm_layer": (None, ""), "attn_layer": (None, "", "attn"), "mlp_layer": (None, ""),
+    "block_fn": (None,), "embed_layer": (None,), "features_only": (False,), "scriptable": (None, False),
+    "exportable": (None, False), "num_kv_heads": (None,), "use_naflex": (None, False),
+}  # fmt: skip
+TIMM_HARMLESS_ARGS = {  # of training, of other sizes, of where it runs, and what only tensors show
     "drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate",
-    "drop_block_rate", "weight_init", "fix_init", "dynamic_img_size", "dynamic_img_pad", "strict_img_size",
-    "pool_include_prefix",  # the mean is only read where there is no token before the patches
-    "device", "dtype",
+    "drop_block_rate", "weight_init", "fix_init", "dynamic_img_size", "dynamic_img_pad", "strict_img_size", "device",
+    "dtype", "no_embed_class", "use_fc_norm", "swiglu_mlp", "scale_mlp", "qkv_fused",
 }  # fmt: skip
 TIMM_PIXELS = {"input_size", "mean", "std", "interpolation", "crop_pct", "crop_mode", "label_names", "label_offset"}
 TIMM_HARMLESS = {  # where it is from, what may be written about it, and sizes of timm's own test script
@@ -181,85 +276,99 @@ TIMM_HARMLESS = {  # where it is from, what may be written about it, and sizes o
 
 
 def timm(config: Json) -> Known:
-    """What timm's config.json says: ``architecture``, its ``model_args``, and ``pretrained_cfg`` for the pixels.
-
-    Raises:
-        ValueError: an architecture that isn't the paper's, or a key or value that this package can't honour.
-    """
-    about = config.get("pretrained_cfg", config)  # older files have no two levels
-    args = config.get("model_args") or {}
+    """What timm's config.json says: ``architecture``, its ``model_args``, and ``pretrained_cfg`` for the pixels."""
+    about, args = config.get("pretrained_cfg", config), config.get("model_args") or {}  # older files have no two levels
     if not isinstance(about, dict) or not isinstance(args, dict):
         raise ValueError("its pretrained_cfg and model_args must be mappings")
-    _refuse_unknown(config, TIMM_HARMLESS | TIMM_PIXELS, "its config")
-    _refuse_unknown(about, TIMM_HARMLESS | TIMM_PIXELS, "its pretrained_cfg")
-    _refuse_unknown(args, TIMM_ARGS | TIMM_HARMLESS_ARGS | set(TIMM_OFF), "its model_args")
-    for key, good in TIMM_OFF.items():
-        if key in args and not any(args[key] is value or args[key] == value for value in good):
-            raise ValueError(f"its model_args have {key}={short(args[key])}, which is beyond ViTConfig")
-    name = config.get("architecture")
-    num_heads, gelu = _timm_architecture(name)
-    if "num_heads" in args:
-        num_heads = _whole(args["num_heads"], "num_heads")
-    act_layer = args.get("act_layer")
-    if not isinstance(act_layer, str | None) or act_layer not in TIMM_GELUS:
-        raise ValueError(f"its model_args have act_layer={short(act_layer)}: ViTConfig has gelu and gelu_tanh")
-    gelu = TIMM_GELUS[act_layer] or gelu
-    fields = _timm_fields(config, args)
-    channels = fields["in_channels"] or _input(about)[0]
-    pixels = _timm_pixels(about, channels)
-    resized = bool(args.get("dynamic_img_size", name == "test_vit"))
-    image_size = args.get("img_size")
-    if image_size is None:  # then timm builds its default, if any size will do
-        image_size = 224 if resized else list(pixels.image_size)
+    for where, keys in (("its config", config), ("its pretrained_cfg", about)):
+        _refuse_unknown(keys, TIMM_HARMLESS | TIMM_PIXELS, where)
+    _refuse_unknown(args, TIMM_COMPARED.keys() | TIMM_READ | TIMM_HARMLESS_ARGS | TIMM_FIXED.keys(), "its model_args")
+    for key, good in TIMM_FIXED.items():
+        if key in args and args[key] not in good:
+            raise ValueError(f"its model_args have {key}={short(args[key])}, {BEYOND}")
     if about.get("label_offset") or config.get("label_offset"):
         raise ValueError("its label_offset shifts the classes, which this package doesn't")
+    name = config.get("architecture")
+    architecture = timm_architecture(name)
+    norm = _choice(args.get("norm_layer"), NORMS, "its model_args", "norm_layer")
+    gelu = _choice(args.get("act_layer"), TIMM_GELUS, "its model_args", "act_layer")
+    parts = dict(architecture.parts) | {"pool": _timm_pool(name, config, args, architecture.pool)}
+    if norm is not None:
+        parts["norm"] = norm
+    if args.get("final_norm") is False:
+        parts["final_norm"] = False
+    if "pool_include_prefix" in args and parts["pool"] != "cls":
+        parts["pool_prefix"] = _flag(args["pool_include_prefix"], "pool_include_prefix")
+    heads = architecture.num_heads or HEADS.get(_size_in(str(name)), 16)
+    if "num_heads" in args:
+        heads = _whole(args["num_heads"], "num_heads")
+    channels = _input(about)[0] if args.get("in_chans") is None else _whole(args["in_chans"], "in_chans")
+    pixels = _timm_pixels(about, channels)
+    resized = bool(args.get("dynamic_img_size", architecture.any_size))
+    size = args.get("img_size")
+    if size is None:  # then timm builds its default, if any size will do
+        size = 224 if resized and "rotary" not in parts else list(pixels.image_size)
     labels = next((at[key] for key in ("label_names", "labels") for at in (config, about) if at.get(key)), None)
-    told = Told(num_heads, _size(image_size, "img_size"), gelu, 1e-6, plain=True)
-    pools = _timm_pools(str(name), config, args)
-    return Known("timm", told, fields, pools, _labels(labels, "label_names"), pixels, resized)
+    given = Given(
+        heads, _size(size, "img_size"), gelu or architecture.gelu, architecture.norm_eps, plain=True, parts=parts
+    )
+    compared = _timm_compared(config, args) | dict(architecture.shown)
+    return Known("timm", given, compared, _labels(labels, "label_names"), pixels, resized)
 
 
-def _timm_architecture(name: Any) -> tuple[int, Gelu]:
-    called = name if isinstance(name, str) else ""
-    match = next((m for pattern in PLAIN if (m := re.fullmatch(pattern, called))), None)
-    if match is None:
-        raise ValueError(
-            f"timm's {short(name)} is beyond ViTConfig, or not known to be the paper's architecture, as vit_*_patch*, "
-            "vit_*_gap_*, vit_*_siglip_gap_*, vit_*_r*_s*, deit_* and flexivit_* are"
-        )
-    size = match.groupdict().get("size") or ""
-    num_heads = OTHER_HEADS.get(str(name)) or HEADS.get(size, 16)
-    return num_heads, "tanh" if re.fullmatch(TANH, str(name)) else "exact"
+def timm_architecture(name: Any) -> Architecture:
+    """What timm's code says of a name."""
+    for pattern, architecture in TIMM.items():
+        if isinstance(name, str) and re.fullmatch(pattern, name):
+            return architecture
+    raise ValueError(
+        f"timm's {short(name)} is beyond ViTConfig and ModernConfig, or its architecture isn't known, as that of "
+        "vit_*_patch*, deit_*, flexivit_*, eva*, beit* and others is"
+    )
 
 
-def _timm_pools(name: str, config: Json, args: Json) -> tuple[Pool, ...]:
-    """What is read out: the class token (or two), or the mean, which is ours where there is no class token."""
-    pools = [at["global_pool"] for at in (args, config) if at.get("global_pool") is not None]
-    if strange := [pool for pool in pools if pool not in ("token", "avg")]:
-        raise ValueError(
-            f"it pools by {short(strange[0])} (global_pool): ViTConfig reads the class token, or the mean without one"
-        )
-    pool, class_token = pools[0] if pools else None, args.get("class_token")
-    mean = "_gap_" in name if pool is None else pool == "avg"
-    if class_token is not None and _flag(class_token, "class_token") is mean:
-        raise ValueError(f"it has class_token={class_token} and pools by {pool!r}, which is beyond ViTConfig")
-    return ("mean",) if mean else ("cls", "distilled")
+def _size_in(name: str) -> str:
+    match = re.search(rf"(?:^|_)({S})_(?:distilled_)?patch|(?:^|_)({S})(?:_|$)", name)
+    return (match[1] or match[2]) if match else ""
 
 
-def _timm_fields(config: Json, args: Json) -> dict[str, Any]:
+def _choice(value: Any, choices: Mapping[str, str], where: str, key: str) -> str | None:
+    """What a value means with us; None: nothing is said."""
+    if value in (None, ""):
+        return None
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{where} have {key}={short(value)}, {BEYOND}: {', '.join(choices)}")
+    return choices[value]
+
+
+def _timm_pool(name: Any, config: Json, args: Json, usual: str) -> str:
+    """What is read out, by model_args, else by the architecture; the config's own must say the same."""
+    found = [
+        _choice(at["global_pool"] or repr(""), POOLS, "its config and model_args", "global_pool")
+        for at in (args, config)
+        if at.get("global_pool") is not None
+    ]
+    if args.get("global_pool") is None and found and found[0] != usual:
+        raise ValueError(f"its config pools by {found[0]} (global_pool), and timm's {short(name)} by {usual}")
+    return found[0] or usual if found else usual
+
+
+def _timm_compared(config: Json, args: Json) -> dict[str, Any]:
     """What model_args say that the tensors show."""
-    dim, ratio, position = args.get("embed_dim"), args.get("mlp_ratio"), args.get("pos_embed")
-    both = dim is not None and ratio is not None
-    return {
-        "dim": dim,
-        "depth": args.get("depth"),
-        "mlp_dim": int(_whole(dim, "embed_dim") * _number(ratio, "mlp_ratio")) if both else None,
-        "patch_size": None if args.get("patch_size") is None else _size(args["patch_size"], "patch_size"),
-        "in_channels": None if args.get("in_chans") is None else _whole(args["in_chans"], "in_chans"),
-        "num_classes": args.get("num_classes", config.get("num_classes")),
-        "qkv_bias": args.get("qkv_bias"),
-        "position": None if position is None else "learned" if position == "learn" else "none",
-    }
+    compared = {ours: args[key] for key, ours in TIMM_COMPARED.items() if args.get(key) is not None}
+    compared.setdefault("num_classes", config.get("num_classes"))
+    if "patch_size" in compared:
+        compared["patch_size"] = _size(compared["patch_size"], "patch_size")
+    if "in_channels" in compared:
+        compared["in_channels"] = _whole(compared["in_channels"], "in_chans")
+    if "dim" in compared and args.get("mlp_ratio") is not None:
+        width = _whole(compared["dim"], "embed_dim") * _number(args["mlp_ratio"], "mlp_ratio")
+        compared["mlp_dim"] = None if args.get("swiglu_mlp") else int(width)
+    if args.get("pos_embed") is not None:
+        compared["position"] = "learned" if args["pos_embed"] == "learn" else "none"
+    if args.get("init_values") is not None:
+        compared["layer_scale"] = 1e-5 if args["init_values"] else None
+    return compared
 
 
 def _input(about: Json) -> tuple[int, int, int]:
@@ -290,67 +399,83 @@ def _timm_pixels(about: Json, channels: int) -> Preprocessing:
 
 
 @dataclass(frozen=True)
-class Family:
-    """One of transformers' model types that is a ViT of the paper's, and its defaults."""
+class ModelType:
+    """One of transformers' model types: its defaults, and its keys beside those that every vision model has."""
 
     processor: str  # whose defaults a preprocessor_config.json without a type has
     norm_eps: float = 1e-12
-    pool: Pool = "cls"
+    gelu: str = "gelu"
+    dim: int = 768
+    depth: int = 12
+    heads: int = 12
     image_size: int = 224
-    own_keys: frozenset[str] = frozenset()  # of a decoder or neck, which is left out
+    patch_size: int = 16
+    pool: str | None = None  # None: the tensors show it
+    resized: bool = False  # whether transformers resizes positions without being asked
+    shown: Mapping[str, Any] = field(default_factory=dict)  # what tensors must show
+    keys: frozenset[str] = frozenset()
 
 
-FAMILIES = {
-    "vit": Family("ViT"),
-    "deit": Family("DeiT", pool="distilled"),
-    "vit_mae": Family(
-        "ViT",
-        own_keys=frozenset(
-            {
-                "decoder_hidden_size",
-                "decoder_intermediate_size",
-                "decoder_num_attention_heads",
-                "decoder_num_hidden_layers",
-                "mask_ratio",
-                "norm_pix_loss",
-            }
-        ),
-    ),
-    "vit_msn": Family("ViT", norm_eps=1e-6),
-    "ijepa": Family("ViT", pool="mean"),
-    "dpt": Family(
-        "DPT",
-        image_size=384,
-        own_keys=frozenset(
-            {
-                "add_projection",
-                "auxiliary_loss_weight",
-                "backbone_featmap_shape",
-                "backbone_out_indices",
-                "fusion_hidden_size",
-                "head_in_index",
-                "neck_hidden_sizes",
-                "neck_ignore_stages",
-                "readout_type",
-                "reassemble_factors",
-                "semantic_classifier_dropout",
-                "semantic_loss_ignore_index",
-                "use_auxiliary_head",
-                "use_batch_norm_in_fusion_residual",
-                "use_bias_in_fusion_residual",
-            }
-        ),
-    ),
+DECODER = {
+    "decoder_hidden_size", "decoder_intermediate_size", "decoder_num_attention_heads", "decoder_num_hidden_layers",
+    "mask_ratio", "norm_pix_loss",
+}  # fmt: skip
+NECK = {
+    "add_projection", "auxiliary_loss_weight", "backbone_featmap_shape", "backbone_out_indices", "fusion_hidden_size",
+    "head_in_index", "neck_hidden_sizes", "neck_ignore_stages", "readout_type", "reassemble_factors",
+    "semantic_classifier_dropout", "semantic_loss_ignore_index", "use_auxiliary_head",
+    "use_batch_norm_in_fusion_residual", "use_bias_in_fusion_residual",
+}  # fmt: skip
+BACKBONE = {
+    "out_features", "out_indices", "stage_names", "apply_layernorm", "reshape_hidden_states", "drop_path_rate",
+    "layerscale_value", "layer_scale_init_value",
+}  # fmt: skip
+DINO_KEYS = frozenset(BACKBONE | {
+    "mlp_ratio", "use_swiglu_ffn", "num_register_tokens", "rope_theta", "query_bias", "key_bias", "value_bias",
+    "proj_bias", "mlp_bias", "use_gated_mlp", "pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale",
+    "attention_dropout",
+})  # fmt: skip
+BEIT_KEYS = frozenset(BACKBONE | {
+    "use_absolute_position_embeddings", "use_relative_position_bias", "use_shared_relative_position_bias",
+    "use_mean_pooling", "vocab_size", "pool_scales", "use_auxiliary_head", "auxiliary_loss_weight",
+    "auxiliary_channels", "auxiliary_num_convs", "auxiliary_concat_input", "semantic_loss_ignore_index", "add_fpn",
+})  # fmt: skip
+TOWER = frozenset({
+    "projection_dim", "projection_size", "initializer_factor", "attention_dropout", "dropout",
+    "logit_scale_init_value", "text_config", "text_config_dict", "num_register_tokens", "vision_use_head",
+})  # fmt: skip
+DINOV2 = ModelType("Bit", 1e-6, resized=True, shown=SCALED, keys=DINO_KEYS)
+BEIT = ModelType("Beit", shown={"k_bias": False}, keys=BEIT_KEYS)
+CLIP_VISION = ModelType("CLIP", 1e-5, "quick_gelu", patch_size=32, shown=PRE_NORM, keys=TOWER)
+SIGLIP_VISION = ModelType("Siglip", 1e-6, "gelu_pytorch_tanh", shown={"class_token": False}, keys=TOWER)
+MODEL_TYPES = {
+    "vit": ModelType("ViT", pool="cls"),
+    "deit": ModelType("DeiT", pool="distilled"),
+    "vit_mae": ModelType("ViT", pool="cls", keys=frozenset(DECODER)),
+    "vit_msn": ModelType("ViT", 1e-6, pool="cls"),
+    "ijepa": ModelType("ViT", pool="mean"),
+    "dpt": ModelType("DPT", pool="cls", image_size=384, keys=frozenset(NECK)),
+    "dinov2": replace(DINOV2, patch_size=14),
+    "dinov2_with_registers": DINOV2,
+    "dinov3_vit": replace(DINOV2, processor="DINOv3ViT", norm_eps=1e-5, dim=384, heads=6, shown=SCALED | NO_POSITION),
+    "clip": CLIP_VISION,
+    "clip_vision_model": CLIP_VISION,
+    "altclip_vision_model": CLIP_VISION,
+    "chinese_clip_vision_model": CLIP_VISION,
+    "siglip": SIGLIP_VISION,
+    "siglip_vision_model": SIGLIP_VISION,
+    "beit": BEIT,
+    "data2vec-vision": BEIT,
 }
-HF_GELUS: dict[str, Gelu] = {
+HF_GELUS = {
     "gelu": "exact", "gelu_python": "exact", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_fast": "tanh",
-    "gelu_accurate": "tanh",
+    "gelu_accurate": "tanh", "quick_gelu": "quick",
 }  # fmt: skip
 HF_READ = {
     "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act", "layer_norm_eps",
     "image_size", "patch_size", "num_channels", "qkv_bias", "id2label", "num_labels", "_num_labels", "head_dim",
-    "is_hybrid", "backbone_config", "backbone", "quantization_config", "pruned_heads", "auto_map",
 }  # fmt: skip
+HF_ABSENT = {"is_hybrid", "backbone_config", "backbone", "quantization_config", "pruned_heads", "auto_map"}
 HF_HARMLESS = {  # of training, of generating text, of other outputs, and where it is from
     "model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path", "name_or_path",
     "label2id", "problem_type", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout",
@@ -375,85 +500,104 @@ def transformers(config: Json, processor: Json | None) -> Known:
     Args:
         config: the first.
         processor: the second; None if there is none.
-
-    Raises:
-        ValueError: another model than the paper's, or a key or value that this package can't honour.
     """
-    kind = config.get("model_type")
-    if kind == "timm_wrapper":
-        return _timm_wrapper(config)
-    if not isinstance(kind, str) or kind not in FAMILIES:
+    kind, whole = config.get("model_type"), config
+    if not isinstance(kind, str) or kind not in MODEL_TYPES:
         raise ValueError(
-            f"transformers' {short(kind)} is beyond ViTConfig, which can express the model types "
-            f"{', '.join(FAMILIES)}, timm_wrapper"
+            f"transformers' {short(kind)} is beyond ViTConfig and ModernConfig, which can express the model types "
+            f"{', '.join(MODEL_TYPES)}, timm_wrapper"
         )
-    family = FAMILIES[kind]
-    _refuse_unknown(config, HF_READ | HF_HARMLESS | family.own_keys, "its config")
-    for key in ("is_hybrid", "backbone_config", "backbone", "quantization_config", "pruned_heads", "auto_map"):
-        if config.get(key):
-            why = ": code of its own" if key == "auto_map" else ""
-            raise ValueError(f"its config has {key}{why}, which is beyond ViTConfig")
-    act = config.get("hidden_act", "gelu")
-    if not isinstance(act, str) or act not in HF_GELUS:
-        raise ValueError(f"its config has hidden_act={short(act)}, which is beyond ViTConfig: {', '.join(HF_GELUS)}")
-    dim = _whole(config.get("hidden_size", 768), "hidden_size")
-    num_heads = _whole(config.get("num_attention_heads", 12), "num_attention_heads")
-    if config.get("head_dim") not in (None, dim / num_heads):
-        raise ValueError(f"its config has head_dim={short(config['head_dim'])}, and D / h is {dim / num_heads:g}")
+    family = MODEL_TYPES[kind]
+    if kind in ("clip", "siglip"):  # both towers
+        config = _vision_config(config)
+    _refuse_unknown(config, HF_READ | HF_ABSENT | HF_HARMLESS | family.keys, "its config")
+    for key in HF_ABSENT:
+        if config.get(key) or whole.get(key):
+            raise ValueError(f"its config has {key}{': code of its own' if key == 'auto_map' else ''}, {BEYOND}")
+    for key in ("proj_bias", "mlp_bias"):
+        if config.get(key, True) is not True:
+            raise ValueError(f"its config has {key}={short(config[key])}, {BEYOND}")
+    act, gated = config.get("hidden_act", family.gelu), config.get("use_swiglu_ffn") or config.get("use_gated_mlp")
+    if gated and kind == "dinov3_vit" and act not in ("silu", "swish"):
+        raise ValueError(f"its config has hidden_act={short(act)} for a gated MLP, {BEYOND}: silu")
+    if not gated and (not isinstance(act, str) or act not in HF_GELUS):
+        raise ValueError(f"its config has hidden_act={short(act)}, {BEYOND}: {', '.join(HF_GELUS)}")
+    dim = _whole(config.get("hidden_size", family.dim), "hidden_size")
+    heads = _whole(config.get("num_attention_heads", family.heads), "num_attention_heads")
+    if config.get("head_dim") not in (None, dim / heads):
+        raise ValueError(f"its config has head_dim={short(config['head_dim'])}, and D / h is {dim / heads:g}")
     channels = _whole(config.get("num_channels", 3), "num_channels")
     eps = _number(config.get("layer_norm_eps", family.norm_eps), "layer_norm_eps", 0)
-    told = Told(num_heads, _size(config.get("image_size", family.image_size), "image_size"), HF_GELUS[act], eps)
-    fields = {
+    size = _size(config.get("image_size", family.image_size), "image_size")
+    fields: dict[str, Any] = {
         "dim": dim,
-        "depth": _whole(config.get("num_hidden_layers", 12), "num_hidden_layers"),
-        "mlp_dim": _whole(config.get("intermediate_size", 3072), "intermediate_size"),
-        "patch_size": _size(config.get("patch_size", 16), "patch_size"),
+        "depth": _whole(config.get("num_hidden_layers", family.depth), "num_hidden_layers"),
+        "patch_size": _size(config.get("patch_size", family.patch_size), "patch_size"),
         "in_channels": channels,
-        "qkv_bias": _flag(config.get("qkv_bias", True), "qkv_bias"),
+        "gated": bool(gated),
+        "pool": family.pool,
+        **family.shown,
     }
+    if "intermediate_size" in config or family.pool is not None:
+        fields["mlp_dim"] = _whole(config.get("intermediate_size", 3072), "intermediate_size")
+    if "qkv_bias" in config or family.pool is not None:
+        fields["qkv_bias"] = _flag(config.get("qkv_bias", True), "qkv_bias")
     if config.get("num_labels") is not None and "Classification" in str(config.get("architectures")):
         fields["num_classes"] = _whole(config["num_labels"], "num_labels", 0)
     pixels = None if processor is None else _pixels(processor, family, channels)
-    labels = _labels(config.get("id2label"), "id2label")
-    return Known("huggingface", told, fields, (family.pool,), labels, pixels)
+    if pixels is not None and kind == "dinov3_vit":
+        size = _size(pixels.image_size, "image_size")
+    gelu = None if gated else HF_GELUS[act]
+    given = Given(heads, size, gelu, eps, plain=True, parts=_hf_parts(kind, config))
+    labels = _labels(whole.get("id2label"), "id2label")
+    return Known("huggingface", given, fields, labels, pixels, family.resized, "huggingface")
 
 
-def _timm_wrapper(config: Json) -> Known:
-    """Transformers around timm: timm's keys among transformers' own."""
+def _hf_parts(kind: str, config: Json) -> dict[str, Any]:
+    """What the config says that no tensor shows."""
+    if kind == "dinov3_vit":
+        return {"rotary": Rotary("centred", _number(config.get("rope_theta", 100.0), "rope_theta"))}
+    if kind in ("beit", "data2vec-vision"):
+        return {"pool": "mean" if _flag(config.get("use_mean_pooling", True), "use_mean_pooling") else "cls"}
+    return {}
+
+
+def _vision_config(whole: Json) -> Json:
+    """The image tower's part of a config of both; older files have it twice."""
     _refuse_unknown(
-        config,
-        HF_HARMLESS | TIMM_HARMLESS | TIMM_PIXELS | {"id2label", "num_labels", "do_pooling"},
+        whole,
+        HF_HARMLESS | HF_ABSENT | TOWER | {"vision_config", "vision_config_dict", "id2label", "num_labels"},
         "its config",
     )
-    about = config.get("pretrained_cfg") or {}
+    vision, older = whole.get("vision_config") or {}, whole.get("vision_config_dict") or {}
+    if not isinstance(vision, dict) or not isinstance(older, dict):
+        raise ValueError("its vision_config must be a mapping")
+    if differ := [key for key, value in older.items() if vision.get(key, value) != value]:
+        raise ValueError(f"its vision_config and its vision_config_dict don't agree on {some(differ)}")
+    return older | vision
+
+
+def timm_wrapper(config: Json) -> Known:
+    """Transformers around timm: timm's keys among transformers' own."""
+    known = HF_HARMLESS | TIMM_HARMLESS | TIMM_PIXELS | {"id2label", "num_labels", "do_pooling"}
+    _refuse_unknown(config, known, "its config")
     keys = ("architecture", "model_args", "global_pool", "label_names", "label_offset")
     inner = {key: config[key] for key in keys if config.get(key) is not None}
-    known = timm(inner | {"pretrained_cfg": about})
-    labels = _labels(config.get("id2label"), "id2label") or known.labels
-    return replace(known, labels=labels)
+    found = timm(inner | {"pretrained_cfg": config.get("pretrained_cfg") or {}})
+    return replace(found, labels=_labels(config.get("id2label"), "id2label") or found.labels)
 
 
+SHORT_SIDE: Json = {
+    "size": {"shortest_edge": 224}, "resample": 3, "do_center_crop": True, "crop_size": 224, "image_mean": OPENAI[0],
+    "image_std": OPENAI[1], "default_to_square": False,
+}  # fmt: skip
 PROCESSORS: dict[str, Json] = {  # what isn't written in a preprocessor_config.json, by its type
     "ViT": {"size": 224, "resample": 2},
     "DeiT": {"size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
     "Beit": {"size": 224, "resample": 3},
     "DPT": {"size": 384, "resample": 3},
-    "CLIP": {
-        "size": {"shortest_edge": 224},
-        "resample": 3,
-        "do_center_crop": True,
-        "crop_size": 224,
-        "image_mean": OPENAI[0],
-        "image_std": OPENAI[1],
-    },
-    "Bit": {
-        "size": {"shortest_edge": 224},
-        "resample": 3,
-        "do_center_crop": True,
-        "crop_size": 224,
-        "image_mean": OPENAI[0],
-        "image_std": OPENAI[1],
-    },
+    "CLIP": SHORT_SIDE,
+    "Bit": SHORT_SIDE,
     "Siglip": {"size": 224, "resample": 3},
     "DINOv3ViT": {"size": 224, "resample": 2, "image_mean": IMAGENET[0], "image_std": IMAGENET[1]},
 }
@@ -471,7 +615,7 @@ PROCESSOR_HARMLESS = {  # pictures are made RGB here as well; labels of segmenta
 }  # fmt: skip
 
 
-def _pixels(how: Json, family: Family, channels: int) -> Preprocessing:
+def _pixels(how: Json, family: ModelType, channels: int) -> Preprocessing:
     """As transformers' image processors prepare pictures: resize, crop, scale, normalise.
 
     In Pillow's numbers. The processors that resize by torchvision round a few pixels in a thousand to the next of 256
@@ -489,10 +633,13 @@ def _pixels(how: Json, family: Family, channels: int) -> Preprocessing:
             raise ValueError(
                 f"its preprocessor has {key}=null, on in one version of transformers, off in another: give preprocess="
             )
+    square = PROCESSORS[kind].get("default_to_square", True)
     how = PROCESSORS[kind] | {key: value for key, value in how.items() if value is not None}
+    if not square and isinstance(how["size"], int):  # as OpenAI's own files have it
+        how = how | {"size": {"shortest_edge": how["size"]}}
     for key, good in (
         ("do_resize", True),
-        ("default_to_square", True),
+        ("default_to_square", square),
         ("do_pad", False),
         ("keep_aspect_ratio", False),
         ("do_flip_channel_order", False),

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from vit_tutorial.weights import files
+from vit_tutorial.weights.messages import some
+from vit_tutorial.weights.names import State
+from vit_tutorial.weights.reading import NAMES, from_numpy
 
-State = dict[str, Tensor]
 DEPTH = 10  # dictionaries within dictionaries; no library nests four
 # Keys of dictionaries, and first parts of names, that stand for averaged weights.
 AVERAGE = re.compile(
@@ -142,10 +143,10 @@ def _choose(models: list[Node], anchors: tuple[str, ...], assumed: dict[str, Any
     alike = {_shape_of_anchor(node, anchors) for node in models}
     if len(averages) != 1 or len(alike) != 1:
         raise ValueError(
-            f"{len(models)} models are in this checkpoint, under {files.some([repr(node.key) for node in models])}: "
+            f"{len(models)} models are in this checkpoint, under {some([repr(node.key) for node in models])}: "
             "pass the names and tensors of one of them"
         )
-    assumed["weights"] = f"{averages[0].key} of {files.some([node.key or 'the rest' for node in models])}, the average"
+    assumed["weights"] = f"{averages[0].key} of {some([node.key or 'the rest' for node in models])}, the average"
     return averages[0]
 
 
@@ -163,7 +164,7 @@ def _refuse_average_without_names(checkpoint: Mapping[str, Any], nodes: list[Nod
     keys += [str(key) for key, value in checkpoint.items() if _is_average((str(key),)) and hasattr(value, "state_dict")]
     if keys:
         raise ValueError(
-            f"{files.some(keys)} holds an average of the weights without their names: pass a state dict, the average's "
+            f"{some(keys)} holds an average of the weights without their names: pass a state dict, the average's "
             "or the other's"
         )
 
@@ -191,11 +192,11 @@ def _leave_out(nodes: list[Node], models: list[Node], chosen: Node, assumed: dic
     heads = [name for node in beside for name in _names_of(node) if HEAD.search(name)]
     if heads and not has_head:
         raise ValueError(
-            f"{files.some(heads)}: a head in a dictionary of its own. Put its tensors beside the model's, by the names "
+            f"{some(heads)}: a head in a dictionary of its own. Put its tensors beside the model's, by the names "
             "that the library has for them, or pass the model's alone for the features"
         )
     if beside:
-        assumed["left_out"] = files.some(list(dict.fromkeys(name for node in beside for name in _names_of(node))))
+        assumed["left_out"] = some(list(dict.fromkeys(name for node in beside for name in _names_of(node))))
 
 
 def _names_of(node: Node) -> list[str]:
@@ -227,24 +228,22 @@ def _tensors(chosen: Node, nodes: list[Node], anchors: tuple[str, ...], assumed:
             others.append(str(key))
     if others or (content and not names):
         raise ValueError(
-            f"{len(others or content)} entries are no tensors: {files.some(others or list(map(str, content)))}: pass "
+            f"{len(others or content)} entries are no tensors: {some(others or list(map(str, content)))}: pass "
             "the state dict within"
         )
-    if len(names) > files.NAMES:
-        raise ValueError(f"{len(names):,} tensors are more than any model has: the first are {files.some(names)}")
+    if len(names) > NAMES:
+        raise ValueError(f"{len(names):,} tensors are more than any model has: the first are {some(names)}")
     if long := [name for name in map(str, names) if len(name) > 2000]:
-        raise ValueError(
-            f"a name has {len(long[0]):,} characters: {files.some(long)}. No tensor of a model is called so"
-        )
+        raise ValueError(f"a name has {len(long[0]):,} characters: {some(long)}. No tensor of a model is called so")
     names = [name for name in names if name != "n_averaged"]  # torch's AveragedModel counts
     shapes = [tuple(content[name].shape) for name in names]
     tensors: State = {}
     for name, new in zip(names, _without_prefix([str(name) for name in names], shapes, anchors, assumed), strict=True):
         if new is not None and new in tensors:
-            raise ValueError(f"{len(names)} names, of which two differ in what wraps them alone: {files.some([new])}")
+            raise ValueError(f"{len(names)} names, of which two differ in what wraps them alone: {some([new])}")
         if new is not None:
             value = content[name]
-            tensors[new] = value.detach() if isinstance(value, Tensor) else files.from_numpy(value, new)
+            tensors[new] = value.detach() if isinstance(value, Tensor) else from_numpy(value, new)
     if not tensors:
         raise ValueError(f"a state dict with names and tensors is needed, got {len(names)} names")
     return tensors
@@ -267,12 +266,12 @@ def _without_prefix(
         averages = [prefix for prefix in found if AVERAGE.search(prefix)]
         if len(averages) != 1 or len({shape_of[name] for name in found.values()}) != 1:
             raise ValueError(
-                f"{len(found)} models are in this state dict, under {files.some([repr(p) for p in found])}: pass the "
+                f"{len(found)} models are in this state dict, under {some([repr(p) for p in found])}: pass the "
                 "names and tensors of one of them"
             )
         prefix = averages[0]
         others = [other for other in found if other != prefix]
-        assumed["weights"] = f"those under {prefix!r} of {files.some([repr(p) for p in found])}, the average"
+        assumed["weights"] = f"those under {prefix!r} of {some([repr(p) for p in found])}, the average"
     parts = re.findall(r"[^./]+[./]", prefix)
     plain: list[str | None] = []
     for name in names:

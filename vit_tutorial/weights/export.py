@@ -1,0 +1,191 @@
+"""Lesson 09: our tensors under other libraries' names, by the tables that read theirs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from torch import Tensor
+
+from vit_tutorial.patches import as_pair
+from vit_tutorial.variants.hybrid import ConvStem
+from vit_tutorial.variants.modern import ModernConfig
+from vit_tutorial.vit import ViT, ViTConfig
+from vit_tutorial.weights import names
+from vit_tutorial.weights.messages import refusing, some
+from vit_tutorial.weights.model import check_shapes, fields_of, is_modern, reorder_pairs, stem_fields
+from vit_tutorial.weights.names import FEATURES, State, Table, rename
+from vit_tutorial.weights.reading import COUNTER
+from vit_tutorial.weights.sources import OWN
+
+
+def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
+    """For ``timm.models.VisionTransformer`` of the same sizes (mean pooling: ``fc_norm=False``), or its distilled twin.
+
+    A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6). A
+    ``ModernViT`` becomes a ``VisionTransformer``, an ``Eva`` (rotary positions, or biases of q and v alone) or a
+    ``Beit`` (position biases). Registers have no positions in timm's names: ``no_embed_class``.
+
+    Raises:
+        ValueError: tensors that aren't a ViT's of this package, or parts that none of timm's classes has together.
+        TypeError: neither a model nor a mapping.
+    """
+    state, config = whole(model)
+    if not isinstance(config, ModernConfig):
+        if config.pool == "distilled" and config.position == "none":
+            raise ValueError("timm's distilled ViT has positions, this model has none: timm can't express it")
+        return rename(state, _timm_table(config, state))
+    if config.pool == "cls+mean":
+        raise ValueError("timm reads the class token or the mean, this model's head both: to_huggingface has that")
+    if config.stem is not None or (config.position_bias and (config.rotary is not None or config.qk_norm)):
+        raise ValueError(f"no class of timm's has the parts of {config}")
+    ours = dict(state)
+    if config.rotary is not None:
+        ours = reorder_pairs(ours, config.num_heads, config.rotary.coordinates == "index", False, back=True)
+    if "embed.position" in ours and config.registers and config.class_token:  # theirs are the patches' alone
+        ours["embed.cls_token"] = ours["embed.cls_token"] + ours["embed.position"][:, :1]
+        ours["embed.position"] = ours["embed.position"][:, 1:]
+    theirs = rename(ours, _timm_table(config, ours))
+    return {name: tensor.contiguous() for name, tensor in theirs.items()}
+
+
+def _timm_table(config: ViTConfig, state: Mapping[str, Tensor]) -> Table:
+    """The names of the class of timm's that has the config's parts."""
+    if isinstance(config, ModernConfig):
+        if config.qkv_bias and not config.k_bias:
+            return names.TIMM_BIASES
+        return names.TIMM_EVA if config.rotary is not None or config.position_bias else names.TIMM_NOW
+    if config.pool == "distilled":
+        return names.TIMM_DISTILLED
+    if isinstance(config.stem, ConvStem):
+        return names.TIMM_CONV_STEM
+    first_layers = config.stem is not None and not any(".stages." in name for name in state)
+    return names.TIMM_ROOT if first_layers else names.TIMM_NOW
+
+
+def to_torchvision(model: ViT | Mapping[str, Tensor]) -> State:
+    """For ``torchvision.models.VisionTransformer`` of the same sizes; epsilon 1e-6 and the exact GELU are its own.
+
+    Raises:
+        ValueError: no class token (or two), no positions, no bias of q, k and v, the tanh GELU, a rectangle, or
+            pictures without three channels: not torchvision's.
+        TypeError: neither a model nor a mapping.
+    """
+    state, config = whole(model)
+    if isinstance(config, ModernConfig):
+        raise ValueError("torchvision's ViT is that of 2020, and this is a ModernViT: to_timm, to_huggingface")
+    _check_plain(state, config, "torchvision", ["blocks.0.attention.qkv.bias"])
+    N = state["embed.position"].shape[1] - 1
+    square = math.isqrt(N) ** 2 == N and (not isinstance(model, ViT) or config.grid[0] == config.grid[1])
+    if not square or not isinstance(config.patch_size, int) or config.in_channels != 3:
+        raise ValueError(
+            f"torchvision's ViT takes squares of three channels in square patches; this model has {N} patches of "
+            f"{config.patch_size} in {config.in_channels} channels: to_timm has them all"
+        )
+    if config.gelu != "exact":
+        raise ValueError("torchvision's ViT has the exact GELU, this model the tanh approximation: to_timm, act_layer")
+    return rename(state, names.TORCHVISION if config.stem is None else names.TORCHVISION_STEM)
+
+
+def to_huggingface(model: ViT | Mapping[str, Tensor], version: int = 4) -> State:
+    """For ``transformers.ViTForImageClassification`` of the same sizes, epsilon and GELU.
+
+    A ``ModernViT`` becomes the one of transformers' models that has its parts: DINOv2 (with or
+    without registers), DINOv3, CLIP's or SigLIP's vision model, or BEiT.
+
+    Args:
+        model: the model, or its state dict.
+        version: 4 for the names in files, which ``from_pretrained`` of every version reads; 5 for the live modules of
+            version 5.
+
+    Raises:
+        ValueError: no class token (or two) or no positions, which transformers needs; parts that none of its models has
+            together; another version.
+        TypeError: neither a model nor a mapping.
+    """
+    if version not in (4, 5):
+        raise ValueError(f"transformers renamed its modules in version 5: version is 4 or 5, got {version!r}")
+    state, config = whole(model)
+    if not isinstance(config, ModernConfig):
+        _check_plain(state, config, "transformers", [])
+        return rename(state, names.TRANSFORMERS_4 if version == 4 else names.TRANSFORMERS_5)
+    if version != 4:
+        raise ValueError(f"a ModernViT is written under the names of files, version=4, got {version!r}")
+    prefix, table = _transformers_kind(config)
+    ours = dict(state)
+    if "head.*" not in table and "head.bias" in ours and ours.pop("head.bias").any():
+        raise ValueError("CLIP's projection has no bias, and this head's isn't zero")
+    theirs = rename(ours, table)
+    if table in (names.HF_DINOV3, names.HF_DINOV3_GATED) and not config.registers:  # which it has always
+        theirs["embeddings.register_tokens"] = ours["embed.cls_token"][:, :0]
+    outside = ("classifier.", "visual_projection.")
+    return {name if name.startswith(outside) else prefix + name: tensor.contiguous() for name, tensor in theirs.items()}
+
+
+def _transformers_kind(config: ModernConfig) -> tuple[str, Table]:
+    """The prefix and the names of the one of transformers' models that has just these parts."""
+    free = {f.name for f in fields(ViTConfig)} - {"pool", "position"} | {"pool_mlp_dim"}
+    used = {f.name for f in fields(config) if f.name not in free and getattr(config, f.name) != f.default}
+    classifier = config.num_classes > 0
+    if config.rotary is not None and used <= {"rotary", "position", "registers", "layer_scale", "gated", "k_bias"}:
+        if config.rotary.coordinates == "centred" and config.layer_scale is not None and not classifier:
+            return "", names.HF_DINOV3_GATED if config.gated else names.HF_DINOV3
+    elif config.layer_scale is not None and used <= {"registers", "layer_scale", "gated", "pool"}:
+        if config.pool == "cls+mean" or (config.pool == "cls" and not classifier):
+            whose = "dinov2_with_registers." if config.registers else "dinov2."
+            return whose if classifier else "", names.HF_DINOV2_GATED if config.gated else names.HF_DINOV2
+    elif used <= {"position", "position_bias", "layer_scale", "pool", "pool_norm", "final_norm", "k_bias"}:
+        if not config.k_bias and config.pool == "mean" and config.pool_norm and not config.final_norm:
+            return "beit." if classifier else "", names.HF_BEIT
+    elif used == {"pre_norm"} or (used <= {"class_token", "pool"} and config.pool == "attention" and not classifier):
+        return "vision_model.", names.HF_CLIP
+    raise ValueError(
+        f"none of transformers' models has the parts {some(sorted(used))} together: DINOv2, DINOv3, CLIP, SigLIP "
+        "and BEiT have those of their own; to_timm may"
+    )
+
+
+def whole(model: ViT | Mapping[str, Tensor]) -> tuple[State, ViTConfig]:
+    """The state dict with every tensor of a ViT, and its config; of a state dict, what its shapes tell of it.
+
+    Raises:
+        ValueError: a part of a state dict, another's, or one of a modern model, whose config it doesn't tell.
+        TypeError: neither a model nor a mapping.
+    """
+    state = model.state_dict() if isinstance(model, ViT) else model
+    if not isinstance(state, Mapping):
+        raise TypeError(f"a ViT or its state dict is needed, got {type(model).__name__}")
+    if isinstance(model, ViT):
+        return dict(state), model.config
+    with refusing():
+        read = names.read(OWN.tables, state)
+        if read.left:
+            raise ValueError(f"not names of a ViT of this package: {some(read.left)}")
+        ours = {name: tensor for name, tensor in read.ours.items() if not name.endswith(COUNTER)}
+        shown: dict[str, Any] = fields_of(ours, read, OWN)
+        if is_modern(shown):
+            raise ValueError("a ModernViT's state dict doesn't tell all of its config: pass the model")
+        if any(name.startswith(FEATURES) for name in ours):
+            shown |= stem_fields(ours, shown, None, {})
+        shown["pool"] = {0: "mean", 1: "cls", 2: "distilled"}[shown["class_tokens"]]
+        P, Q = as_pair(shown["patch_size"], "patch_size")
+        N = ours["embed.position"].shape[1] - shown["class_tokens"] if "embed.position" in ours else 1
+        plain = {f.name: shown[f.name] for f in fields(ViTConfig) if f.name in shown}
+        config = ViTConfig(**plain | {"image_size": (P, max(N, 1) * Q), "num_heads": 1})
+        check_shapes(config, ours, read)
+        return dict(state), config
+
+
+def _check_plain(state: Mapping[str, Tensor], config: ViTConfig, library: str, needed: list[str]) -> None:
+    """Raise a ValueError if the library's ViT can't express the model."""
+    needed = ["embed.cls_token", "embed.position", *needed]
+    if lacking := [name for name in needed if name not in state]:
+        raise ValueError(f"{library} needs {some(lacking)}, which this model doesn't have: to_timm can do without")
+    if config.pool == "distilled":
+        raise ValueError(f"{library}'s ViT has one class token, this model has two: to_timm has both")
+    if config.stem is not None:
+        one_by_one = state["embed.patches.proj.weight"].shape[2:] == (1, 1)
+        if library != "torchvision" or not isinstance(config.stem, ConvStem) or not one_by_one:
+            raise ValueError(f"{library}'s ViT can't have the stem {config.stem}: to_timm can")

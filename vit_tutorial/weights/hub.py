@@ -1,0 +1,168 @@
+"""Lesson 09: published weights by name, fetched once: torchvision's, Google's, and those on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import zipfile
+from collections.abc import Callable
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.request import Request, urlopen
+
+import torch
+from filelock import FileLock
+from tqdm import tqdm  # type: ignore[import-untyped]
+
+from vit_tutorial.data import Preprocessing
+from vit_tutorial.weights.reading import read, read_json, weight_map
+
+Json = dict[str, Any]
+Getter = Callable[[str], Path | None]  # a file of a repository -> where it is now; None: there is none
+GOOGLE_BUCKET = "https://storage.googleapis.com/vit_models/"
+TORCHVISION_MODELS = ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
+INDEXED = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+class Published(NamedTuple):
+    """A file whose library's code tells what the tensors don't."""
+
+    state: dict[str, Any]
+    source: str
+    pixels: Preprocessing | None  # None: the source's own
+    classes: tuple[str, ...]
+
+
+class Repository(NamedTuple):
+    """The files of a folder, or of a repository on the hub."""
+
+    state: dict[str, Any]
+    config: Json
+    processor: Json | None
+
+
+def torchvision(name: str) -> Published:
+    """One of torchvision's models, "vit_b_16", or with its weights named, "vit_b_16.IMAGENET1K_V1"."""
+    from torchvision.models import get_model_weights
+
+    model, _, version = name.partition(".")
+    if model not in TORCHVISION_MODELS:
+        raise ValueError(f"torchvision has {', '.join(TORCHVISION_MODELS)}, no {model!r}")
+    known = get_model_weights(model)
+    if version and version not in known.__members__:
+        raise ValueError(f"{model} has the weights {', '.join(known.__members__)}, no {version!r}")
+    weights = known[version or "DEFAULT"]
+    how, size = weights.transforms(), weights.transforms().crop_size[0]
+    crop = size / how.resize_size[0]
+    pixels = Preprocessing((size, size), tuple(how.mean), tuple(how.std), crop, how.interpolation.value)
+    state = download(weights.url, weights.url.rpartition("/")[2])
+    return Published(state, "torchvision", pixels, tuple(weights.meta["categories"]))
+
+
+def google(name: str) -> Published:
+    """One of the files in the paper's bucket, "NAME.npz" in its folder augreg, or "FOLDER/NAME.npz"."""
+    if not re.fullmatch(r"([\w+-]+/)?[\w+.-]+\.npz", name):
+        raise ValueError("the paper's files are google/NAME.npz or google/FOLDER/NAME.npz")
+    name = name if "/" in name else f"augreg/{name}"
+    state = download(GOOGLE_BUCKET + name, f"vit_models/{name}")  # folders repeat file names
+    return Published(state, "google", None, imagenet() if "imagenet2012" in name else ())
+
+
+def imagenet() -> tuple[str, ...]:
+    """ImageNet's class names, in the order of the published heads."""
+    from torchvision.models import ViT_B_16_Weights
+
+    return tuple(ViT_B_16_Weights.IMAGENET1K_V1.meta["categories"])
+
+
+def download(url: str, file: str) -> dict[str, Any]:
+    """What the file holds; fetched once, into torch.hub's folder."""
+    path = Path(torch.hub.get_dir(), "checkpoints", file)
+    if not path.exists():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{path}.lock"):  # of several processes, one downloads and the others wait
+                if not path.exists():
+                    _fetch(url, path)
+        except (OSError, HTTPException) as error:
+            raise OSError(_offline(path.name, url, f"{path.parent}", error)) from None
+    try:
+        return read(path)
+    except ValueError as error:
+        raise ValueError(f"{error}; remove {path}, and it is downloaded again") from error
+
+
+def _fetch(url: str, path: Path) -> None:
+    """Download, going on where an earlier try broke off (torch.hub would begin again); checked by the name's hash."""
+    part = path.with_name(f"{path.name}.part")
+    have = max(part.stat().st_size - 1, 0) if part.exists() else 0  # nobody sends nothing: ask for one byte at least
+    request = Request(url, headers={"User-Agent": "vit_tutorial", "Range": f"bytes={have}-"})
+    with urlopen(request, timeout=30) as answer:  # without a limit it would wait for ever behind some firewalls
+        have = have if answer.status == 206 else 0  # a server may send all of it again
+        total = have + int(answer.headers.get("Content-Length", 0))
+        bar = {"desc": path.name, "initial": have, "total": total, "unit": "B", "unit_scale": True}
+        with part.open("r+b" if have else "wb") as file, tqdm.wrapattr(file, "write", **bar) as output:
+            file.seek(have)
+            shutil.copyfileobj(answer, output, 2**20)
+    if part.stat().st_size < total:
+        raise OSError("the download broke off, and goes on from there next time")
+    digest = re.search(r"-([a-f0-9]{8,})\.", path.name)
+    with part.open("rb") as file:
+        right = not digest or hashlib.file_digest(file, "sha256").hexdigest().startswith(digest[1])
+    if not right or not zipfile.is_zipfile(part):  # both kinds of file are
+        part.unlink()
+        raise OSError("what came is another file, by its hash" if not right else "what came is no such file")
+    part.replace(path)
+
+
+def _offline(file: str, url: str, folder: str, error: Exception) -> str:
+    reason = " ".join(str(error).split())[:200]
+    return (
+        f"{file} is not on disk and can't be downloaded ({reason}): with a network, call again; without, put {file} "
+        f"from {url} into {folder} first"
+    )
+
+
+def repository(repository: str) -> Getter:
+    """Files of a repository on the Hugging Face hub: downloaded with progress, resumed and kept by its own library."""
+    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    def get(file: str) -> Path | None:
+        try:
+            return Path(hf_hub_download(repository, file))
+        except Exception as error:  # those of its HTTP library, which isn't always the same one, come through
+            online = isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError)
+            if online or try_to_load_from_cache(repository, file) is _CACHED_NO_EXIST:
+                return None  # the hub says, or once said, that there is none
+            url, folder = f"https://huggingface.co/{repository}", "a folder, the other files beside it, and load that"
+            raise OSError(_offline(file, url, folder, error)) from None
+
+    return get
+
+
+def folder(path: Path) -> Getter:
+    """Files of a folder on disk."""
+    return lambda file: path / file if (path / file).is_file() else None
+
+
+def files_of(get: Getter, name: str) -> Repository:
+    """A repository's tensors, and the config.json that says whose they are and all that the shapes don't tell."""
+    path = get("config.json")
+    weights = next((found for file in INDEXED if (found := get(file)) is not None), None)
+    if path is None or weights is None:
+        raise ValueError(f"{name} needs config.json, and {', '.join(INDEXED[:3:2])}, or an index of several")
+    if weights.name.endswith(".index.json"):
+        for file in sorted(set(weight_map(weights).values())):
+            get(file)  # downloads it
+    config = read_json(path)
+    return Repository(read(weights), config, processor_of(get, config))
+
+
+def processor_of(get: Getter, config: Json) -> Json | None:
+    """What says how transformers prepares pictures; timm's config does that itself."""
+    if "architecture" in config or (path := get("preprocessor_config.json")) is None:
+        return None
+    return read_json(path)

@@ -1,0 +1,156 @@
+"""Models of this package on disk: written whole or not at all, and those that come with it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import safetensors.torch
+from torch import Tensor
+
+from vit_tutorial.data import Data, Preprocessing
+from vit_tutorial.variants.hybrid import stem_from
+from vit_tutorial.variants.modern import ModernConfig
+from vit_tutorial.vit import ViT, ViTConfig
+from vit_tutorial.weights.messages import refusing
+from vit_tutorial.weights.reading import COUNTER, read_json, read_safetensors
+
+History = list[dict[str, float]]  # one row per epoch
+SHIPPED = Path(__file__).parent / "checkpoints"
+
+
+class Stored(NamedTuple):
+    """What a folder holds that :func:`save` wrote: all that makes a model."""
+
+    config: ViTConfig
+    state_dict: dict[str, Tensor]
+    classes: tuple[str, ...]
+    preprocess: Preprocessing
+
+
+def stored(name: str | os.PathLike[str]) -> Stored:
+    """The config, tensors, classes and preprocessing of a model of this package; ``vt.load`` makes the model of them.
+
+    Args:
+        name: of a model that comes with the package, such as "digits"; or a folder that
+            ``python -m vit_tutorial.train`` wrote ("./digits" for a folder with such a name).
+
+    Raises:
+        ValueError: neither a model nor a folder, or files that are damaged or don't belong together.
+        OSError: a file of the folder can't be read.
+    """
+    path = SHIPPED / name if os.fspath(name) in shipped() else Path(name)
+    if not path.is_dir():
+        raise ValueError(
+            f"{os.fspath(name)!r} is neither a model of the package ({', '.join(shipped())}) nor a folder: write one "
+            "with python -m vit_tutorial.train --out FOLDER"
+        )
+    with refusing(damaged(path)):
+        state = read_safetensors(path / "model.safetensors")
+        settings = read_json(path / "config.json")
+        if "model" not in settings:
+            raise ValueError(
+                "config.json has no 'model', so it isn't this package's; the tensors alone: name their file"
+            )
+        fields = settings["model"]
+        stem = fields.get("stem")
+        kind = ModernConfig if "registers" in fields else ViTConfig
+        config = kind(**(fields | {"stem": None if stem is None else stem_from(stem)}))
+        if config.num_classes not in (0, len(settings["classes"])):
+            raise ValueError(f"{len(settings['classes'])} names for {config.num_classes} classes")
+        height, width = settings["image_size"]
+        how = {field: settings[field] for field in ("crop", "interpolation", "squash", "corner") if field in settings}
+        preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]), **how)
+        return Stored(config, state, tuple(settings["classes"]), preprocess)
+
+
+def shipped() -> list[str]:
+    """The names of the models that come with the package."""
+    return sorted(folder.name for folder in SHIPPED.iterdir())
+
+
+def damaged(path: Path) -> str:
+    """What an error about a folder of this package begins with."""
+    return f"config.json and model.safetensors in {path} are damaged or don't belong together"
+
+
+def save(
+    folder: str | os.PathLike[str], model: ViT, data: Data, history: History, *, command: str = "",
+    preprocess: Preprocessing | None = None, recipe: Mapping[str, Any] | None = None,
+    test: Mapping[str, float] | None = None,
+) -> None:  # fmt: skip
+    """Write model.safetensors, config.json (all that is needed to use them), history.csv and curves.png.
+
+    ``preprocess`` says how pictures become what the model takes; None: as ``data`` has them. ``recipe``, plain values,
+    says how it was trained. ``test``, loss and accuracy on the test split, if the history is that of images held out.
+    """
+    from vit_tutorial import plots
+
+    out, table, picture = Path(folder), io.StringIO(), io.BytesIO()
+    split, accuracies = "test", {"test_accuracy": history[-1]["test_accuracy"]}
+    if test is not None:
+        split = "validation"
+        accuracies = {"test_accuracy": test["test_accuracy"], "validation_accuracy": history[-1]["test_accuracy"]}
+        history = [{name.replace("test_", "validation_"): value for name, value in row.items()} for row in history]
+    config = {
+        "model": asdict(model.config), "classes": list(data.classes),
+        **asdict(preprocess or Preprocessing(data.image_size, data.mean, data.std)),
+        "data": data.name, **accuracies, "command": command,
+        "recipe": dict(recipe or {}), "test_files": list(data.test_files),
+    }  # fmt: skip
+    rows = csv.DictWriter(table, list(history[0]), lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(history)
+    names = ("loss", f"{split}_loss", "accuracy", f"{split}_accuracy")
+    columns = {name: [row[name] for row in history] for name in names}
+    labels = ("training loss", f"{split} loss", "training accuracy", f"{split} accuracy")
+    lines = dict(zip(labels, columns.values(), strict=True))
+    epochs = [row["epoch"] for row in history]
+    plots.curves(epochs, lines, xlabel="epoch", ylabel="loss (nats), accuracy (0 to 1)").savefig(picture)
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(COUNTER)}
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write(out / "model.safetensors", safetensors.torch.save(weights))
+    write(out / "config.json", (json.dumps(config, indent=2) + "\n").encode())
+    write(out / "history.csv", table.getvalue().encode())
+    write(out / "curves.png", picture.getvalue())
+
+
+def write(path: Path, content: bytes | memoryview) -> None:
+    """Put ``content`` in place of the file, as :func:`replacing` does."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of ``path`` in one move when the block ends well.
+
+    Killed at any moment, the old file or the new one is there; after an error the old one.
+
+    Raises:
+        OSError: that names the folder, for a full disk or one without the right to write.
+    """
+    partial_file = path.with_name(f"{path.name}.partial")  # one name: what a kill leaves is overwritten
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial_file.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut may leave the new name and no content
+        partial_file.replace(path)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"can't write {path.name} to the folder {path.parent} ({error.strerror}): what was saved there before is "
+            "untouched; make room, or get the right to write, and resume",
+        ) from error
+    finally:
+        with suppress(OSError):
+            partial_file.unlink(missing_ok=True)

@@ -1,0 +1,92 @@
+"""What is said to the user: a refusal in one line, a warning in one sentence, long lists cut short."""
+
+from __future__ import annotations
+
+import reprlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from vit_tutorial.data import Preprocessing
+
+
+@contextmanager
+def refusing(about: str = "") -> Iterator[None]:
+    """Whatever goes wrong inside becomes one short ValueError that begins with ``about``, what a file is called.
+
+    An OSError stays as it is; so does a TypeError, if it isn't about a file. What isn't foreseen in a stranger's file
+    (a config nested a thousandfold, torch's own errors) is named by its kind.
+    """
+    start = f"{about}: " if about else ""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or brief(str(error)) == str(error):
+            raise
+        raise type(error)(error.errno, error.strerror, brief(str(error.filename), 1000)) from None
+    except ValueError as error:
+        raise ValueError(brief(f"{start}{error}")) from error
+    except TypeError as error:
+        raise (ValueError if about else TypeError)(brief(f"{start}{error}")) from error
+    except KeyError as error:
+        raise ValueError(brief(f"{start}{error} is missing")) from error
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(brief(f"{start}{type(error).__name__}: {reason}")) from error
+
+
+def brief(text: str, limit: int = 1500) -> str:
+    """The text on one line, cut in its middle where it is longer; what can't be printed is written as its code."""
+    if not text.isprintable():  # a name may hold anything: line ends, codes that colour a terminal
+        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return text if len(text) <= limit else f"{text[: limit - 300]} … {text[-290:]}"
+
+
+def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
+    """One UserWarning, in a sentence, that says what was assumed; none, if that is nothing."""
+    ways = {
+        "num_heads": "{} heads",
+        "gelu": "the {} GELU",
+        "norm_eps": "epsilon {}",
+        "image_size": "pictures of {} pixels",
+        "preprocess": "{}",
+        "stem": "the stem {}",
+        "rotary": "rotary positions {}",
+        "pool": "pooling by {}",
+        "norm": "{} norms",
+        "plain": "the paper's architecture, {}",
+    }
+    said = {key: _pixels(value) if isinstance(value, Preprocessing) else value for key, value in assumed.items()}
+    keys = dict.fromkeys(("rotary", "pool", "norm"), "parts")
+    parts = [f"{way.format(said[key])} ({keys.get(key, key)}=)" for key, way in ways.items() if key in said]
+    sentences = []
+    if parts:
+        sentences.append(
+            f"{about} doesn't tell all, so this was assumed: {', '.join(parts)}; give what you know better"
+        )
+    if "weights" in assumed:
+        sentences.append(f"{'' if parts else f'{about}: '}the weights are {assumed['weights']}")
+    if "left_out" in assumed:
+        sentences.append(f"{'' if sentences else f'{about}: '}left out, a ViT having none: {assumed['left_out']}")
+    if sentences:
+        warnings.warn(brief(". ".join(sentences) + "."), UserWarning, stacklevel=stacklevel)
+
+
+def _pixels(how: Preprocessing) -> str:
+    return f"pixels of mean {how.mean}, standard deviation {how.std}, crop {how.crop}, {how.interpolation}"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 100
+
+
+def short(value: Any) -> str:
+    """The value as Python writes it, cut where it is long."""
+    return _SHORT.repr(value)[:200]
+
+
+def some(names: Sequence[str], limit: int = 10) -> str:
+    """At most ``limit`` names, each cut short, then how many more there are."""
+    short = [name if len(name) <= 100 else f"{name[:60]}…{name[-30:]}" for name in names[:limit]]
+    return ", ".join(short) + (f" and {len(names) - limit} more" if len(names) > limit else "")

@@ -1,0 +1,747 @@
+"""Lesson 09: names, shapes and what is given become a config and a model's tensors; another head, another image size.
+
+>>> import vit_tutorial as vt
+>>> model, _, pixels = vt.load("digits")
+>>> given = {"num_heads": 4, "image_size": 8, "gelu": "exact", "norm_eps": 1e-6, "preprocess": pixels, "plain": True}
+>>> config, state_dict, preprocess = vt.weights.convert(vt.weights.to_timm(model), **given)
+>>> config.image_size, config.dim, config.depth
+(8, 64, 4)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from vit_tutorial.data import Preprocessing
+from vit_tutorial.embeddings import Grid, ResizeRecipe, resize_position_embedding, sincos_position_embedding
+from vit_tutorial.mlp import Gelu
+from vit_tutorial.patches import Size, as_pair
+from vit_tutorial.variants.hybrid import ConvStem, ResNetStem
+from vit_tutorial.variants.modern import ModernConfig, build
+from vit_tutorial.vit import Stem, ViT, ViTConfig
+from vit_tutorial.weights import messages, names, sources
+from vit_tutorial.weights.configs import Given
+from vit_tutorial.weights.messages import some
+from vit_tutorial.weights.names import FEATURES, State
+from vit_tutorial.weights.reading import COUNTER, check_numbers
+from vit_tutorial.weights.sources import ANCHORS, EVA_ROTARY, SOURCES, Source, check_preprocess, preprocessing
+from vit_tutorial.weights.unwrap import AVERAGE, HEAD, unwrap
+
+
+class Unpacked:
+    """Of a dataclass: ``a, b, c = found`` gives its first three fields."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return (getattr(self, f.name) for f in fields(self)[:3])  # type: ignore[arg-type]
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self)[index]
+
+
+@dataclass(frozen=True)
+class Converted(Unpacked):
+    """What :func:`convert` returns; it unpacks as ``config, state_dict, preprocess``.
+
+    ``build(config).load_state_dict(state_dict)`` is the model. ``assumed`` maps what the tensors didn't tell
+    ("num_heads", "gelu", "norm_eps", "image_size", "preprocess", "plain", "stem", and of a modern model "pool",
+    "rotary" and "norm") to what was taken; "weights" is in it if there was a choice, and "left_out" if there were parts
+    that a ViT doesn't have.
+    """
+
+    config: ViTConfig
+    state_dict: State  # under our names
+    preprocess: Preprocessing
+    assumed: dict[str, Any] = field(default_factory=dict)
+    projection: bool = False  # whether the head leads into a space of images and text, and names no classes
+
+
+@dataclass(frozen=True)
+class Trained(Unpacked):
+    """What :func:`vit_tutorial.load` returns; it unpacks as ``model, classes, preprocess``.
+
+    ``assumed`` maps what the file didn't tell to what was taken, as :class:`Converted` has it.
+    """
+
+    model: ViT  # in evaluation mode, on the CPU
+    classes: tuple[str, ...]
+    preprocess: Preprocessing  # pictures -> what the model takes
+    assumed: dict[str, Any] = field(default_factory=dict)
+
+
+def convert(
+    state_dict: Mapping[str, Any],
+    source: str = "auto",
+    *,
+    num_heads: int | None = None,
+    image_size: Size | None = None,
+    gelu: Gelu | None = None,
+    norm_eps: float | None = None,
+    preprocess: Preprocessing | None = None,
+    stem: Stem | None = None,
+    parts: Mapping[str, Any] | None = None,
+    plain: bool | None = None,
+) -> Converted:
+    """A published checkpoint as a config, tensors under our names, and the preprocessing of its evaluation.
+
+    Sizes are read off the shapes. Tensors keep their dtype and, where nothing had to be joined or turned, their memory.
+    What a file of tensors can't tell is taken from its source's published models, and a UserWarning says so in a
+    sentence; give what you know, and there is nothing to warn of.
+
+    Wrappers of training (``module.``, ``model.``, ``_orig_mod.`` and the like) are taken off. Of raw and averaged
+    weights (EMA, DINO's teacher) the average is taken, as timm does; ``checkpoint["model"]`` gives the other. A head
+    behind ``pre_logits`` (a layer with tanh) belongs to features that a ViT doesn't have: both are left out,
+    ``num_classes`` is 0, and the warning says so.
+
+    Args:
+        state_dict: names and tensors, as :func:`read` has them.
+        source: "auto", by the names, or whose file it is: "torchvision", "timm", "deit", "dino", "huggingface",
+            "google", "big_vision" or "vit_tutorial". timm, DeiT and DINO share names and differ in preprocessing.
+        num_heads: h. The shapes don't show it (Google's do): by default that of the published sizes, or D / 64.
+        image_size: H = W or (H, W) the positions were learned on; needed for a rectangle, or if there are none.
+        gelu: "exact" or "tanh", or of OpenAI's CLIP "quick"; by default the source's own.
+        norm_eps: epsilon of the norms; by default the source's own.
+        preprocess: by default as the source evaluates its published models of this size.
+        stem: of a model with convolutions before the tokens, whose strides the shapes don't show: by default 2 each. A
+            ResNet's shapes show all.
+        parts: fields of :class:`ModernConfig` that no tensor shows, as in ``{"pool": "mean", "rotary":
+            modern.Rotary()}``, and how the file orders the rotary pairs: "neighbours" and "columns_first".
+        plain: True if you know that the architecture is the paper's: norms before attention and MLP, the class token
+            read out (without one, the mean). timm's names and shapes are the same with norms behind (``ResPostBlock``),
+            another pooling or order of q, k and v; the other libraries' stand for one architecture.
+
+    Raises:
+        ValueError: names that are missing or too many, wrong shapes, numbers that aren't finite; parts that the configs
+            can't express; an unknown source; a value out of its range.
+        TypeError: no mapping of names to tensors, or a value of another type.
+    """
+    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, stem, plain, parts=parts)
+    with messages.refusing():
+        converted = convert_given(state_dict, source, given)
+    messages.warn("this state dict", converted.assumed)
+    return converted
+
+
+def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> Converted:
+    """As :func:`convert`, without its warning."""
+    if given.plain not in (None, True):
+        raise ValueError(
+            f"plain is True, if the architecture is the paper's: another is beyond ViTConfig, got {given.plain!r}"
+        )
+    state, origin, assumed = unwrap(state_dict, ANCHORS)
+    about = library_of(state, source)
+    state, left_out, parts = about.prepare(state)
+    dropped = {name: about.dropped(name) for name in state if about.dropped(name) is not None}
+    if said := dict.fromkeys([*left_out, *(what for what in dropped.values() if what)]):
+        assumed["left_out"] = ", ".join(said)
+    read = names.read(about.tables, {name: tensor for name, tensor in state.items() if name not in dropped})
+    ours = complete(read, about)
+    check_numbers({read.theirs.get(our, our): tensor for our, tensor in ours.items()})
+    shown, taken = fields_of(ours, read, about), dict[str, Any]()
+    check_names(shown, ours, read, about)
+    if any(our.startswith(FEATURES) for our in ours):
+        shown |= stem_fields(ours, shown, given.stem, taken)
+    elif given.stem is not None:
+        raise ValueError(f"the file has no stem's tensors, got stem={given.stem}")
+    name = source_of(about, shown, origin, source)
+    wanted = dict(given.parts or {}) | dict(parts)
+    order = wanted.pop("neighbours", SOURCES[name].neighbours), wanted.pop("columns_first", False)
+    config = config_of(name, ours, shown, given, wanted, taken, heads_of(ours, read, state))
+    ours = with_positions(ours, config)
+    if isinstance(config, ModernConfig) and config.rotary is not None:
+        ours = reorder_pairs(ours, config.num_heads, *order)
+    check_shapes(config, ours, read)
+    preprocess = given.preprocess
+    if preprocess is None:
+        preprocess = taken["preprocess"] = preprocessing(name, config)
+    check_preprocess(preprocess, config)
+    contiguous = {our: tensor.contiguous() for our, tensor in ours.items()}
+    projection = read.theirs.get("head.weight") in about.projections
+    return Converted(config, contiguous, preprocess, taken | assumed, projection)
+
+
+# ------------------------------------------------------------------------------------------------- whose names they are
+
+
+def library_of(state: State, source: str) -> Source:
+    """The library of whose names most are found."""
+    if source not in ("auto", *SOURCES):
+        raise ValueError(f"unknown source {source!r}: use auto, {', '.join(sources.NAMED)}")
+    libraries = {id(about.tables): about for name, about in SOURCES.items() if source in ("auto", name, about.library)}
+    present = [name.replace("/encoderblock/", "/encoderblock_0/") for name in state]  # of big_vision's scan
+    best, most = None, 3
+    for about in libraries.values():
+        found = len(present) - len(names.matches(about.tables, present, "theirs")[2])
+        if found > most:
+            best, most = about, found
+    if best is not None:
+        return best
+    sources.refuse_parts(list(state))
+    whose = "a known library" if source == "auto" else source
+    raise ValueError(
+        f"this is no Vision Transformer of {whose}, none of whose names are among these {len(state)}: "
+        f"{some(list(state))}"
+    )
+
+
+def source_of(about: Source, shown: Mapping[str, Any], origin: str, source: str) -> str:
+    """The family whose names and parts these are."""
+    kin = {name: other for name, other in SOURCES.items() if other.tables is about.tables}
+    by_origin = {"teacher": "dino", "student": "dino", "model": "deit"}
+    if not is_modern(shown):
+        if source in kin:
+            return source
+        if about.library == "timm" and origin in by_origin and shown["class_tokens"] < 2:
+            return by_origin[origin]
+    return next(name for name, other in kin.items() if other.shown_by(shown))
+
+
+def complete(read: names.Read, about: Source) -> State:
+    """Our tensors with what some files leave unsaid: a projection's bias, the position bias that all blocks share."""
+    ours = {our: tensor for our, tensor in read.ours.items() if not our.endswith(COUNTER)}
+    if read.theirs.get("head.weight") in about.projections and "head.bias" not in ours:
+        ours["head.bias"] = ours["head.weight"].new_zeros(len(ours["head.weight"]))
+    shared = ours.pop("shared.position_bias", None)
+    if shared is not None:
+        for norm in [our for our in ours if our.endswith("norm1.weight")]:
+            own = norm.replace("norm1.weight", "attention.position_bias")
+            ours[own] = ours[own] + shared if own in ours else shared.clone()
+    return ours
+
+
+def heads_of(ours: State, read: names.Read, state: State) -> int | None:
+    """h, where the tensors show it: in Flax's files, by a bias for each head, by norms of queries."""
+    query = read.theirs.get("blocks.0.attention.qkv.weight", "").split(", ")[0]
+    if "/" in query:
+        if state[query].ndim != 3:
+            raise ValueError(f"{query} {tuple(state[query].shape)} must be (D, h, d)")
+        return state[query].shape[1]
+    bias, norm = ours.get("blocks.0.attention.position_bias"), ours.get("blocks.0.attention.q_norm.weight")
+    if bias is not None and bias.ndim == 2:
+        return bias.shape[1]
+    return None if norm is None or not norm.numel() else len(ours["blocks.0.norm1.weight"]) // len(norm)
+
+
+# ---------------------------------------------------------------------------------------------- what the tensors show
+
+RANKS = {"embed.patches.proj.weight": 4, "blocks.0.mlp.fc1.weight": 2, "blocks.0.mlp.fc2.weight": 2}
+OPTIONAL_RANKS = {"embed.position": 3, "embed.cls_token": 3, "embed.registers": 3, "head.weight": 2}
+POOL_OF: dict[int, Any] = {0: "mean", 1: "cls", 2: "distilled"}  # by the number of class tokens
+PLAIN_FIELDS = {f.name for f in fields(ViTConfig)}
+MODERN_DEFAULTS = {f.name: f.default for f in fields(ModernConfig) if f.name not in PLAIN_FIELDS}
+
+
+def fields_of(ours: State, read: names.Read, about: Source) -> dict[str, Any]:
+    """The fields of a config that tensors show, and the number of class tokens."""
+    depth = len({our.split(".")[1] for our in ours if our.startswith("blocks.")})
+    if not depth:
+        raise ValueError(f"there is no block among the {len(ours)} names: {some([*ours, *read.left])}")
+    if absent := [our for our in (*RANKS, "blocks.0.norm1.weight") if our not in ours]:
+        refuse_names([shown_as(our, read, about) for our in absent] + read.missing, read.left, depth)
+    for our, rank in (RANKS | OPTIONAL_RANKS).items():
+        if our in ours and ours[our].ndim != rank:
+            raise ValueError(f"{shown_as(our, read, about)} {tuple(ours[our].shape)} must have {rank} axes")
+    D, C, P, Q = ours["embed.patches.proj.weight"].shape
+    check_width(len(ours["blocks.0.norm1.weight"]) if ours["blocks.0.norm1.weight"].ndim else 0, ours, read, about)
+    head, hidden = ours.get("head.weight"), ours["blocks.0.mlp.fc2.weight"].shape[-1]
+    fields: dict[str, Any] = {
+        "patch_size": _single((P, Q)),
+        "in_channels": C,
+        "num_classes": 0 if head is None else len(head),
+        "dim": D,
+        "depth": depth,
+        "mlp_dim": hidden,
+        "qkv_bias": "blocks.0.attention.bias" in ours or "blocks.0.attention.qkv.bias" in ours,
+        "k_bias": "blocks.0.attention.bias" not in ours,
+        "position": "learned" if "embed.position" in ours else about.position,
+        "class_tokens": ours["embed.cls_token"].shape[1] if "embed.cls_token" in ours else 0,
+        "class_token": "embed.cls_token" in ours,
+        "registers": ours["embed.registers"].shape[1] if "embed.registers" in ours else 0,
+        "pre_norm": "embed.norm.weight" in ours,
+        "norm": "layer" if "blocks.0.norm1.bias" in ours else "rms",
+        "qk_norm": "blocks.0.attention.q_norm.weight" in ours,
+        "attention_norm": "blocks.0.attention.norm.weight" in ours,
+        "layer_scale": 1e-5 if "blocks.0.scale1.gamma" in ours else None,
+        "gated": len(ours["blocks.0.mlp.fc1.weight"]) == 2 * hidden,
+        "mlp_norm": "blocks.0.mlp.norm.weight" in ours,
+        "position_bias": "blocks.0.attention.position_bias" in ours,
+        "pool_norm": "pool_norm.weight" in ours,
+    }
+    if fields["class_tokens"] not in POOL_OF:
+        raise ValueError(
+            f"{fields['class_tokens']} tokens stand before the patches: ViTConfig has none, one, or DeiT's two"
+        )
+    if "pool.mlp.fc1.weight" in ours:
+        fields |= {"pool": "attention", "pool_mlp_dim": len(ours["pool.mlp.fc1.weight"])}
+    elif fields["class_tokens"] == 2:
+        fields["pool"] = "distilled"
+    elif head is not None and head.shape[-1] == 2 * D and is_modern(fields):  # DINOv2's
+        fields["pool"] = "cls+mean"
+    fields["final_norm"] = "norm.weight" in ours or not is_modern(fields)  # a plain one has it, or the file isn't whole
+    return fields
+
+
+def check_width(D: int, ours: State, read: names.Read, about: Source) -> None:
+    """Raise a ValueError if patches, positions or class token have another width than the norms."""
+    for our, axis in {"embed.patches.proj.weight": 0, "embed.position": 2, "embed.cls_token": 2}.items():
+        if our in ours and ours[our].shape[axis] != D:
+            shape, norm = "(1, T, D)" if axis else "(D, C, P, P)", shown_as("blocks.0.norm1.weight", read, about)
+            found = tuple(ours[our].shape)
+            raise ValueError(f"{shown_as(our, read, about)} {found} must be {shape}, and by {norm} D is {D}")
+
+
+def is_modern(fields: Mapping[str, Any]) -> bool:
+    """Whether a model has parts of after 2020, so that ViTConfig can't express it."""
+    pool, class_token = fields.get("pool"), fields.get("class_token", True)
+    mean_without = not class_token and pool in (None, "mean")
+    if pool in ("attention", "cls+mean") or (pool == "mean" and class_token) or fields.get("gelu") == "quick":
+        return True
+    return any(
+        fields.get(name, default) != default
+        for name, default in MODERN_DEFAULTS.items()
+        if not (name == "class_token" and mean_without)
+    )
+
+
+def stem_fields(ours: State, shown: Mapping[str, Any], given: Stem | None, taken: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a hybrid, whose ``proj`` cuts a feature map and not the image.
+
+    Of a ResNet V2 the shapes tell all. Of a ConvStem they don't tell the strides: 2 each, as in arXiv 2106.14881.
+    """
+    features = {our: tensor for our, tensor in ours.items() if our.startswith(FEATURES)}
+    for our, tensor in features.items():
+        if re.search(r"conv\d?\.weight$", our) and (tensor.ndim != 4 or tensor.shape[2] != tensor.shape[3]):
+            raise ValueError(f"{our} {tuple(tensor.shape)} must have 4 axes, of a square kernel: (F, C, K, K)")
+    first = next((our for our in (f"{FEATURES}stem.conv.weight", f"{FEATURES}0.conv.weight") if our in features), None)
+    if first is None:
+        raise ValueError(f"a convolutional stem of another kind: {some(list(features), 3)}")
+    stem = given
+    if stem is None and first.endswith("0.conv.weight"):
+        stem = taken["stem"] = _conv_stem(features)
+    elif stem is None:
+        stages: dict[int, set[int]] = {}
+        for our in features:
+            if place := re.match(rf"{FEATURES}stages\.(\d+)\.blocks\.(\d+)\.", our):
+                stages.setdefault(int(place[1]), set()).add(int(place[2]))
+        stem = ResNetStem(tuple(len(stages[i]) for i in sorted(stages)), width=len(features[first]))
+    P, Q = as_pair(shown["patch_size"], "patch_size")
+    patch_size = _single((P * stem.stride, Q * stem.stride))
+    return {"stem": stem, "in_channels": features[first].shape[1], "patch_size": patch_size}
+
+
+def _conv_stem(features: State) -> ConvStem:
+    kernels: list[Tensor] = []
+    while (our := f"{FEATURES}{len(kernels)}.conv.weight") in features:
+        kernels.append(features[our])
+    if even := [kernel.shape[-1] for kernel in kernels if kernel.shape[-1] % 2 == 0]:
+        raise ValueError(
+            f"a convolutional stem with kernels of {even[0]} x {even[0]} pixels (as MobileCLIP's), "
+            "which ConvStem can't express: vt.hybrid.HybridEmbed takes any feature map"
+        )
+    return ConvStem(tuple((len(kernel), kernel.shape[-1], 2) for kernel in kernels))
+
+
+# ------------------------------------------------------------------------------------------------------- the config
+
+
+def config_of(
+    name: str,
+    ours: State,
+    shown: Mapping[str, Any],
+    given: Given,
+    wanted: Mapping[str, Any],
+    taken: dict[str, Any],
+    heads: int | None,
+) -> ViTConfig:
+    """All that defines the model; ``taken`` gets what of it had to be assumed.
+
+    Args:
+        name: the source.
+        ours: tensors under our names.
+        shown: fields that the tensors show.
+        given: what is known beside the tensors.
+        wanted: fields that no tensor shows.
+        taken: what was assumed so far.
+        heads: h, if the tensors show it.
+    """
+    about, fields = SOURCES[name], dict(shown)
+    for part, value in wanted.items():
+        two_read_as_one = (part, value, fields.get(part)) == ("pool", "cls", "distilled")
+        if part != "gelu" and not two_read_as_one and fields.setdefault(part, value) != value:
+            raise ValueError(f"it should have {part}={value!r}, and its tensors are of a model with {fields[part]!r}")
+    gelu = given.gelu or wanted.get("gelu")
+    modern = is_modern(fields | {"gelu": gelu})
+    if modern and "pool" not in fields:
+        reads_token = fields["class_token"] and fields["final_norm"] and not fields["pool_norm"]
+        fields["pool"] = about.pool if reads_token else "mean"
+        if given.parts is None:
+            taken["pool"] = fields["pool"]
+    if modern and given.parts is None:
+        without = fields["position"] == "none" and not fields["position_bias"]
+        fields["rotary"] = taken["rotary"] = about.rotary or (EVA_ROTARY if without else None)
+    if fields["norm"] == "rms" and "norm" not in wanted:
+        taken["norm"] = "rms"
+    fields.setdefault("pool", POOL_OF[fields["class_tokens"]])
+    fields["num_heads"] = _heads(heads, given.num_heads)
+    if fields["num_heads"] is None:
+        fields["num_heads"] = taken["num_heads"] = usual_heads(fields["dim"])
+    fields["gelu"], fields["norm_eps"] = gelu, given.norm_eps
+    if gelu is None:
+        fields["gelu"] = about.gelu if not fields["gated"] else "exact"
+        taken |= {} if fields["gated"] else {"gelu": about.gelu}  # a gated MLP has SiLU
+    if given.norm_eps is None:
+        fields["norm_eps"] = taken["norm_eps"] = about.norm_eps
+    for what, kinds in (("num_heads", int), ("norm_eps", (int, float))):
+        if isinstance(fields[what], bool) or not isinstance(fields[what], kinds):
+            raise TypeError(f"{what} must be a number, got {fields[what]!r}")
+    fields["image_size"], sure = image_size_of(name, ours, fields, given)
+    if not sure:
+        taken["image_size"] = fields["image_size"]
+    class_tokens = fields.pop("class_tokens")
+    if modern:
+        if class_tokens == 2:
+            raise ValueError("two class tokens beside parts of after 2020, which ModernConfig can't express")
+        return ModernConfig(**fields)
+    if not about.plain and given.plain is None and given.parts is None:
+        taken["plain"] = _architecture(fields)
+    return ViTConfig(**{field: value for field, value in fields.items() if field in PLAIN_FIELDS})
+
+
+def _architecture(fields: Mapping[str, Any]) -> str:
+    """What the same names and shapes could also be otherwise."""
+    read = {"cls": "the class token", "mean": "the mean of all tokens", "distilled": "the mean of both heads"}
+    parts = ["norms first in each block", f"{read[fields['pool']]} read out"]
+    parts += ["no positions"] * (fields["position"] == "none")
+    return " and ".join(parts)
+
+
+def _heads(shown: int | None, given: int | None) -> int | None:
+    if shown is not None and given is not None and shown != given:
+        raise ValueError(f"its tensors have {shown} heads (num_heads={shown}), got num_heads={given!r}")
+    return given if shown is None else shown
+
+
+def usual_heads(D: int) -> int:
+    """H of the published models of this width: 64 numbers a head, but for So400m, H, g and G, with 72 to 104."""
+    if D % 64:
+        raise ValueError(f"the shapes don't tell the number of heads, and dim {D} is no multiple of 64: give num_heads")
+    return 16 if D in (1152, 1280, 1408, 1664) else D // 64
+
+
+def image_size_of(name: str, ours: State, fields: Mapping[str, Any], given: Given) -> tuple[Size, bool]:
+    """The size that the positions are for, and whether that is sure.
+
+    T positions fill many rectangles; published files are squares. There may be one for the class token too, or none
+    (big_vision, flexivit), and some for the registers: 225 are 15 x 15, or 14 x 16 and the class token's.
+    """
+    P, Q = as_pair(fields["patch_size"], "patch_size")
+    if given.image_size is not None:
+        return _single(as_pair(given.image_size, "image_size")), True
+    wanted = None if given.wanted_size is None else as_pair(given.wanted_size, "image_size")
+    counts = _patch_counts(ours, fields)
+    if not counts:
+        if wanted is not None:
+            return _single(wanted), True
+        if fields.get("rotary") is None:
+            raise ValueError(
+                f"this {name} checkpoint has no positions, which would tell its image size: give image_size"
+            )
+        usual = 256 if name.endswith("DINOv3") else 224
+        return _single((usual // P * P, usual // Q * Q)), False
+    asked = None if wanted is None else (wanted[0] // P) * (wanted[1] // Q)
+    for place, N in enumerate(counts):
+        side = math.isqrt(max(N, 0))
+        if side == 0 or side**2 != N:
+            continue
+        square = (side * P, side * Q)
+        if wanted is not None and asked in counts[:place]:
+            return _single(wanted), False  # a rectangle with the class token's position, rather than a square without
+        return _single(square), wanted == square
+    if wanted is not None and asked in counts:
+        return _single(wanted), True
+    T = ours["embed.position"].shape[1] if "embed.position" in ours else counts[0]
+    raise ValueError(
+        f"positions for {T} tokens, {T - counts[0]} of them in front, fill no square: give image_size, the height and "
+        "width of the pictures that they were learned on"
+    )
+
+
+def _patch_counts(ours: State, fields: Mapping[str, Any]) -> list[int]:
+    """How many patches the positions may be for, the likeliest first."""
+    position, bias = ours.get("embed.position"), ours.get("blocks.0.attention.position_bias")
+    if position is not None:
+        T, cls = position.shape[1], fields["class_tokens"]
+        return list(dict.fromkeys([T - cls - fields["registers"], T - cls, T]))
+    if bias is not None:
+        side = (math.isqrt(max(len(bias) - 3, 0)) + 1) // 2
+        return [side**2 if (2 * side - 1) ** 2 == len(bias) - 3 else -1]
+    return []
+
+
+def _single(size: tuple[int, int]) -> Size:
+    return size[0] if size[0] == size[1] else size
+
+
+def with_positions(ours: State, config: ViTConfig) -> State:
+    """Positions for class tokens and patches: where the former have none, zeros; registers take theirs in.
+
+    Sine and cosine are computed, where they aren't stored.
+    """
+    if config.position == "none":
+        return ours
+    modern = isinstance(config, ModernConfig)
+    registers = config.registers if isinstance(config, ModernConfig) else 0
+    cls, (rows, columns) = config.prefix_tokens - registers, config.grid
+    N, position = rows * columns, ours.get("embed.position")
+    if position is None:
+        position = sincos_position_embedding(config.grid, config.dim).to(ours["embed.patches.proj.weight"].dtype)
+    if modern and registers and position.shape[1] == cls + registers + N:
+        ours = ours | {"embed.registers": ours["embed.registers"] + position[:, cls : cls + registers]}
+        position = torch.cat([position[:, :cls], position[:, cls + registers :]], dim=1)
+    if position.shape[1] not in (N, cls + N):
+        raise ValueError(
+            f"image_size {config.image_size} has {rows} x {columns} = {N} patches, and the positions are "
+            f"for {position.shape[1]} tokens, {cls} of them in front: give the image_size that they were learned on"
+        )
+    if cls and position.shape[1] == N:  # positions were added before the class token
+        position = torch.cat([position.new_zeros(1, cls, position.shape[2]), position], dim=1)
+    return ours | {"embed.position": position}
+
+
+def reorder_pairs(ours: State, num_heads: int, neighbours: bool, columns_first: bool, back: bool = False) -> State:
+    """Rotary pairs (2 i, 2 i + 1), or those of the columns first, moved to where ours are: (i, i + d / 2), rows first.
+
+    Queries and keys move alike, so no score changes. ``back`` undoes it.
+    """
+    if not neighbours and not columns_first:
+        return ours
+    d = len(ours["blocks.0.norm1.weight"]) // num_heads
+    order = []  # ours from theirs
+    for j in range(d):
+        half, pair = divmod(j, d // 2)
+        if columns_first:
+            pair = (pair + d // 4) % (d // 2)
+        order.append(2 * pair + half if neighbours else half * (d // 2) + pair)
+    within = torch.tensor(order)
+    if back:
+        within = within.argsort()
+    rows = torch.cat([within + head * d for head in range(num_heads)])  # (D,)
+    moved = dict(ours)
+    for name, tensor in ours.items():
+        if name.endswith(("attention.qkv.weight", "attention.qkv.bias")):
+            q, k, v = tensor.chunk(3)
+            moved[name] = torch.cat([q[rows], k[rows], v])
+        elif name.endswith("attention.bias"):  # of q and v
+            moved[name] = torch.stack([tensor[0][rows], *tensor[1:]])
+        elif re.search(r"attention\.[qk]_norm\.(weight|bias)$", name):
+            moved[name] = tensor[within]
+    return moved
+
+
+# ------------------------------------------------------------------------------------------- names and shapes compared
+
+
+def shapes_of(config: ViTConfig) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor that a model of this config has."""
+    with torch.device("meta"):  # one block tells the shapes of all
+        model = build(replace(config, depth=1)).state_dict()
+    shapes = {our: tuple(tensor.shape) for our, tensor in model.items() if not our.endswith(COUNTER)}
+    block = {our.removeprefix("blocks.0."): shape for our, shape in shapes.items() if our.startswith("blocks.0.")}
+    return {our: shape for our, shape in shapes.items() if not our.startswith("blocks.0.")} | {
+        f"blocks.{i}.{inner}": shape for i in range(config.depth) for inner, shape in block.items()
+    }
+
+
+def shown_as(our: str, read: names.Read, about: Source) -> str:
+    """Their name for one of ours, and ours where it is another."""
+    their = read.theirs.get(our) or names.theirs_of(about.tables, our)
+    return our if their == our else f"{their} (our {our})"
+
+
+def check_names(shown: Mapping[str, Any], ours: State, read: names.Read, about: Source) -> None:
+    """Raise a ValueError that lists the names that are missing or too many, and what they are a sign of."""
+    skeleton = {name: value for name, value in shown.items() if name != "class_tokens"}
+    skeleton |= {"image_size": shown["patch_size"], "num_heads": 1}
+    skeleton["position"] = "learned" if "embed.position" in ours else "none"
+    if shown.get("pool") in (None, "distilled"):
+        skeleton["pool"] = "cls" if shown["class_token"] else "mean"
+    expected = shapes_of(ModernConfig(**skeleton))
+    missing = [shown_as(our, read, about) for our in expected if our not in ours] + read.missing
+    beyond = [our for our in ours if our not in expected and not our.startswith(FEATURES)]
+    refuse_names(missing, read.left + [shown_as(our, read, about) for our in beyond], shown["depth"])
+
+
+def refuse_names(missing: list[str], unexpected: list[str], depth: int) -> None:
+    """A ValueError for any such name."""
+    if not missing and not unexpected:
+        return
+    sources.refuse_parts(unexpected)
+    lists = {"missing": missing, "unexpected": unexpected}
+    found = "; ".join(f"{len(names)} {what}: {some(names)}" for what, names in lists.items() if names)
+    raise ValueError(f"{found}: {_why_not(missing, unexpected, depth)}")
+
+
+def _why_not(missing: list[str], unexpected: list[str], depth: int) -> str:
+    """What names that are missing or too many are a sign of."""
+    if not unexpected and len(missing) >= depth and all(re.search(r"bias\b", name) for name in missing):
+        return "layers without a bias, or norms (RMSNorm), which ModernConfig can't express"
+    if not unexpected and all("scale2.gamma" in name for name in missing):
+        return "layer scale behind the attention alone, which ModernConfig can't express"
+    if not unexpected and all(re.search(r"^norm\.|our norm\.", name) for name in missing):
+        return "no norm after the last block, which ViTConfig can't express"
+    if not unexpected:
+        return "the file isn't whole, or of another architecture"
+    if all(HEAD.search(name) for name in unexpected) and not missing:
+        return (
+            "a head of another kind. Ours is one linear layer; pass the names without the head's, and the model "
+            "returns the features"
+        )
+    if all(AVERAGE.search(name) for name in unexpected):
+        return "an average of the weights by names of its own: pass the tensors of one of the two"
+    if not missing:
+        return (
+            "parts which ModernConfig can't express, or of training: if they change no answer, pass the names without "
+            "them"
+        )
+    return "another architecture, or a file that isn't whole"
+
+
+def check_shapes(config: ViTConfig, ours: State, read: names.Read) -> None:
+    """Raise a ValueError that lists the tensors of another shape than the config's."""
+    expected, found = {}, {}
+    for our, shape in shapes_of(config).items():
+        name = read.theirs.get(our, our)
+        name = our if name == our else f"{name}, as {our},"
+        expected[name] = shape
+        if our in ours:
+            found[name] = tuple(ours[our].shape)
+    found |= {our: tuple(tensor.shape) for our, tensor in ours.items() if our not in shapes_of(config)}
+    try:
+        compare(expected, found)
+    except ValueError as error:
+        raise ValueError(f"{error}: another architecture, or tensors laid out in another way") from None
+
+
+def compare(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise a ValueError that lists what of ``found`` is missing, too many or of another shape."""
+    wrong = [
+        f"{name} {found[name]} instead of {shape}"
+        for name, shape in expected.items()
+        if name in found and shape != found[name]
+    ]
+    lists = {
+        "missing": [name for name in expected if name not in found],
+        "unexpected": [name for name in found if name not in expected],
+        "of another shape": wrong,
+    }
+    if any(lists.values()):
+        raise ValueError("; ".join(f"{len(names)} {what}: {some(names)}" for what, names in lists.items() if names))
+
+
+def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bool = False) -> ViT:
+    """The model with these tensors as its parameters, float32, in evaluation mode; nothing is copied or initialised.
+
+    Args:
+        config: what the model is.
+        state_dict: its tensors, under our names.
+        checked: True if :func:`check_numbers` has seen them; looking at every number again takes as long as the rest.
+
+    Raises:
+        ValueError: names that are missing or too many, other shapes, numbers that aren't finite (in float32): which.
+    """
+    state = {name: tensor.detach() for name, tensor in state_dict.items() if not name.endswith(COUNTER)}
+    blocks = {name.split(".")[1] for name in state if name.startswith("blocks.")}
+    if len(blocks) != config.depth:  # before a damaged depth of a billion is built
+        raise ValueError(f"the weights have {len(blocks)} blocks, the config says depth={config.depth}")
+    compare(shapes_of(config), {name: tuple(tensor.shape) for name, tensor in state.items()})
+    if not checked:
+        check_numbers(state)
+    single = {name: tensor.float() for name, tensor in state.items()}
+    check_numbers({name: tensor for name, tensor in single.items() if state[name].dtype == torch.float64})
+    with torch.device("meta"):
+        model = build(config)
+    counters = {name: torch.tensor(0) for name in model.state_dict() if name.endswith(COUNTER)}
+    model.load_state_dict(single | counters, assign=True)
+    return model.eval()
+
+
+# --------------------------------------------------------------------------------------------- another head or size
+
+
+def with_head(config: ViTConfig, state: Mapping[str, Tensor], num_classes: int) -> tuple[ViTConfig, State]:
+    """The config and tensors with a new head of zeros for so many classes; 0: with none."""
+    config = replace(config, num_classes=num_classes)
+    state = {name: tensor for name, tensor in state.items() if not name.startswith("head.")}
+    if num_classes:
+        state["head.weight"] = torch.zeros(num_classes, config.head_width)
+        state["head.bias"] = torch.zeros(num_classes)
+    return config, state
+
+
+def with_size(
+    config: ViTConfig, state: Mapping[str, Tensor], image_size: Size, recipe: ResizeRecipe = "timm"
+) -> tuple[ViTConfig, State]:
+    """The config and tensors for pictures of another size.
+
+    Learned positions and position biases are resized, as :func:`resize_position_embedding` and
+    :func:`resize_position_bias` do it; sines are computed anew.
+    """
+    old, config = config, replace(config, image_size=image_size)
+    state = dict(state)
+    if config.grid == old.grid:
+        return config, state
+    prefix = config.prefix_tokens - (config.registers if isinstance(config, ModernConfig) else 0)
+    if config.position == "learned":
+        state["embed.position"] = resize_position_embedding(
+            state["embed.position"], old.grid, config.grid, prefix_tokens=prefix, recipe=recipe
+        )
+    elif config.position == "sincos":
+        grid = sincos_position_embedding(config.grid, config.dim)  # (1, N, D)
+        state["embed.position"] = torch.cat([torch.zeros(1, prefix, config.dim), grid], dim=1)
+    for name in [name for name in state if name.endswith("attention.position_bias")]:
+        state[name] = resize_position_bias(state[name], old.grid, config.grid, recipe)
+    return config, state
+
+
+def resize_position_bias(table: Tensor, old_grid: Grid, new_grid: Grid, recipe: ResizeRecipe = "timm") -> Tensor:
+    """A position bias ((2 r - 1)(2 c - 1) + 3, h) for another grid of patches; the class token's three rows stay.
+
+    "huggingface" stretches the distances evenly. The other recipes keep the near ones and stretch the far ones, by a
+    geometric series, as BEiT's own code does; between them they are linear, as timm is.
+
+    Raises:
+        ValueError: the table isn't the old grid's.
+    """
+    r, c = (2 * side - 1 for side in old_grid)
+    R, C = (2 * side - 1 for side in new_grid)
+    if table.ndim != 2 or len(table) != r * c + 3:
+        raise ValueError(f"a grid of {old_grid} needs a table of {r * c + 3} rows, got {tuple(table.shape)}")
+    if old_grid == new_grid:
+        return table
+    maps = table[:-3].mT.reshape(-1, r, c)  # (h, r, c), both of distances
+    if recipe == "huggingface":
+        maps = interpolate(maps[None], size=(R, C), mode="bilinear")[0]  # (h, R, C)
+    else:
+        y, x = _between(r, R).to(maps), _between(c, C).to(maps)  # (R, r), (C, c)
+        maps = y @ maps @ x.mT  # (h, R, C)
+    return torch.cat([maps.flatten(1).mT, table[-3:]])
+
+
+def _between(old: int, new: int) -> Tensor:
+    """(new, old): how much of each old distance a new one is made of."""
+    half, low, high = old // 2, 1.01, 1.5
+    while high - low > 1e-6:  # the ratio with which old // 2 steps reach new // 2
+        ratio = (low + high) / 2
+        low, high = (low, ratio) if (1 - ratio**half) / (1 - ratio) > new // 2 else (ratio, high)
+    far = np.cumsum(ratio ** np.arange(half))  # 1, 1 + ratio, ...
+    places = np.concatenate([-far[::-1], [0.0], far])  # (old,)
+    wanted = np.arange(new) - new // 2
+    return torch.from_numpy(np.stack([np.interp(wanted, places, row) for row in np.eye(old)], axis=1))

@@ -1,0 +1,400 @@
+"""Lesson 09: whose files can be read: a library's tables of names, and what its files don't say of themselves.
+
+A new library is a table in :mod:`.names` and an entry of :data:`SOURCES`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import torch
+
+from vit_tutorial.data import CropMode, Preprocessing
+from vit_tutorial.embeddings import ResizeRecipe
+from vit_tutorial.patches import as_pair
+from vit_tutorial.variants.modern import Rotary
+from vit_tutorial.vit import ViTConfig
+from vit_tutorial.weights import names
+from vit_tutorial.weights.messages import some
+from vit_tutorial.weights.names import State, Table
+
+Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
+OPENAI = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+EVA_ROTARY = Rotary("index", temperature=10_000.0, reference=(16, 16))
+
+
+class Prepared(NamedTuple):
+    """A file's tensors, so that the tables reach them."""
+
+    state: State
+    left_out: tuple[str, ...] = ()  # what of the file isn't part of a ViT
+    parts: Mapping[str, Any] = {}  # fields of the config that follow
+
+
+# ------------------------------------------------------------------------- one function a library, for its own oddities
+
+
+def prepare_timm(state: State) -> Prepared:
+    """Of timm, DeiT, DINO, MAE and EVA.
+
+    A full DINO checkpoint has the projector that its loss needs behind the backbone. It classifies nothing, and DINO's
+    own evaluation drops it. DINOv3's biases of q, k and v have a mask: k's part counts as zeros.
+    """
+    if all(any(name.startswith(part) for name in state) for part in ("head.mlp.", "head.last_layer.")):
+        state = _without(state, r"head\.(mlp|last_layer|last_norm)\d*\..+")
+    if "dist_token" in state and "head.weight" in state and "head_dist.weight" not in state:
+        raise ValueError(
+            "dist_token and head without head_dist: two tokens and one head, which ViTConfig can't express"
+        )
+    for mask in [name for name in state if name.endswith("attn.qkv.bias_mask")]:
+        start = mask.removesuffix("qkv.bias_mask")
+        q, _, v = state[f"{start}qkv.bias"].chunk(3)
+        state = _without(state, re.escape(start) + r"qkv\.bias(_mask)?") | {f"{start}q_bias": q, f"{start}v_bias": v}
+    return _without_pre_logits(state)
+
+
+def prepare_transformers(state: State) -> Prepared:
+    """Of transformers' models.
+
+    DeiT has two tokens always. With one classifier, that reads the class token alone: the second token's half of our
+    head is zeros. The classifiers on CLIP and SigLIP read the mean of all patches, CLIP's before the last norm.
+    """
+    if any(name.startswith("neck.") for name in state):
+        return Prepared(_without(state, r"(neck|head|auxiliary_head)\..+"), ("the neck and the head of DPT",))
+    if "lm_head.weight" in state:  # the last norm is part of it
+        return Prepared(_without(state, r"(lm_head|layernorm)\..+"), ("the head of masked pretraining",))
+    if not state.get("embeddings.register_tokens", torch.ones(1)).numel():  # DINOv3 may have none, in a tensor
+        state = _without(state, r"embeddings\.register_tokens")
+    if "embeddings.distillation_token" in state and "classifier.weight" in state:
+        one = state["classifier.weight"]
+        return Prepared(state | {"classifier.weight": torch.cat([one, torch.zeros_like(one)], dim=-1)})  # (K, 2 D)
+    if "embeddings.patch_embedding.weight" in state and "classifier.weight" in state:
+        siglip = "embeddings.class_embedding" not in state
+        unread, what = (r"head\..+", "attention pooling") if siglip else (r"post_layernorm\..+", "last norm")
+        kept = _without(state, unread)
+        left_out = (f"the {what}, which the classifier doesn't read",) if len(kept) < len(state) else ()
+        return Prepared(kept, left_out, {"pool": "mean"})
+    return Prepared(state)
+
+
+def prepare_google(state: State) -> Prepared:
+    """big_vision's scan keeps each kind of tensor of all blocks in one, block by block on the first axis."""
+    kernel = state.get("embedding/kernel")
+    if kernel is not None and kernel.ndim == 2:
+        raise ValueError(
+            f"embedding/kernel {tuple(kernel.shape)}: NaFlex, SigLIP 2 for pictures of any shape, which isn't read here"
+        )
+    whole = {}
+    for name, tensor in state.items():
+        parts = tensor.unbind() if "/encoderblock/" in name and tensor.ndim else [tensor]
+        for i, part in enumerate(parts):
+            whole[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = part
+    return _without_pre_logits(whole)
+
+
+def prepare_torchvision(state: State) -> Prepared:
+    """``pre_logits`` is a layer with tanh that ViTConfig can't express, as in Google's and timm's older files."""
+    return _without_pre_logits(state)
+
+
+def prepare_nothing(state: State) -> Prepared:
+    """The tables say all."""
+    return Prepared(state)
+
+
+def _without_pre_logits(state: State) -> Prepared:
+    if any(re.match(r"(heads\.)?pre_logits[./]", name) for name in state):
+        kept = _without(state, r"((heads\.)?pre_logits|head|heads\.head)[./].+")
+        return Prepared(kept, ("pre_logits and the head behind it",))
+    return Prepared(state)
+
+
+def _without(state: State, pattern: str) -> State:
+    """Without the names that are the pattern as a whole."""
+    return {name: tensor for name, tensor in state.items() if not re.fullmatch(pattern, name)}
+
+
+# --------------------------------------------------------------------------------------------------------- the sources
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the files of a library, or of a family of models under its names, don't say of themselves."""
+
+    library: str
+    tables: tuple[Table, ...]
+    statistics: Statistics  # of the pixels, as it evaluates
+    crop: CropMode
+    interpolation: str = "bicubic"
+    norm_eps: float = 1e-6
+    gelu: str = "exact"
+    prepare: Callable[[State], Prepared] = prepare_nothing
+    drops: Mapping[str, str] = field(default_factory=dict)  # whole names that no answer depends on: what they are
+    plain: bool = True  # whether the names of the paper's tensors stand for its architecture alone
+    shows: Mapping[str, Any] = field(default_factory=dict)  # the fields by which the family is known
+    pool: str = "cls"
+    rotary: Rotary | None = None
+    neighbours: bool = False  # rotary pairs are (2 i, 2 i + 1) in the file, and (i, i + d / 2) with us
+    position: str = "none"  # what it has, if no positions are stored
+    recipe: ResizeRecipe = "timm"
+
+    @property
+    def projections(self) -> set[str]:
+        """Their names for heads that have no bias."""
+        return {table["head.weight"].partition(" : ")[0] for table in self.tables if "head.weight" in table}
+
+    def dropped(self, name: str) -> str | None:
+        """What the tensor of such a name is, if no answer depends on it; None: it counts."""
+        return next((what for pattern, what in self.drops.items() if re.fullmatch(pattern, name)), None)
+
+    def shown_by(self, fields: Mapping[str, Any]) -> bool:
+        """Whether a model with these fields is of the family."""
+        return all(
+            bool(fields.get(name)) is value if isinstance(value, bool) else fields.get(name) == value
+            for name, value in self.shows.items()
+        )
+
+
+TORCHVISION = Source(
+    "torchvision",
+    (names.TORCHVISION, names.TORCHVISION_0_12, names.TORCHVISION_STEM),
+    IMAGENET,
+    224 / 256,
+    "bilinear",
+    prepare=prepare_torchvision,
+)
+TIMM = Source(
+    "timm",
+    (
+        names.TIMM_NOW, names.TIMM_DISTILLED, names.TIMM_EVA, names.TIMM_BIASES, names.TIMM_GATED, names.TIMM_APART,
+        names.TIMM_ROOT, names.TIMM_CONV_STEM, names.META, names.META_2025, names.META_CHUNKS, names.BAAI,
+    ),
+    HALF,
+    0.9,
+    prepare=prepare_timm,
+    plain=False,
+    drops={
+        r"mask_token": "",
+        r"rope_embed\.periods|(blocks\.\d+\.attn\.)?rope\.freqs_(cos|sin)": "",
+        r"(blocks\.\d+\.attn\.|rel_pos_bias\.)relative_position_index": "",
+        r"local_cls_norm\.(weight|bias)": "",
+        r"decoder_(embed|norm|pred)\.(weight|bias)|decoder_pos_embed|decoder_blocks\.\d+\..+": "the decoder",
+    },
+)  # fmt: skip
+CLIP = Source(
+    "openai",
+    (names.OPENAI, names.OPENAI_TOWER),
+    OPENAI,
+    1.0,
+    norm_eps=1e-5,
+    gelu="quick",
+    drops={
+        r"transformer\.resblocks\.\d+\.(ln_[12]|attn\.out_proj|mlp\.c_fc|mlp\.c_proj)\.(weight|bias)": "the text tower",
+        r"transformer\.resblocks\.\d+\.attn\.in_proj_(weight|bias)": "the text tower",
+        r"positional_embedding|token_embedding\.weight|ln_final\.(weight|bias)|text_projection": "the text tower",
+        r"logit_(scale|bias)|input_resolution|context_length|vocab_size": "",
+    },
+)
+HUGGING_FACE = Source(
+    "huggingface",
+    (
+        names.HF_4, names.HF_5, names.HF_DEIT, names.HF_DEIT_TEACHER, names.HF_BEIT, names.HF_BEIT_5, names.HF_DINOV2,
+        names.HF_DINOV2_GATED, names.HF_DINOV2_5, names.HF_DINOV3, names.HF_DINOV3_GATED, names.HF_DINOV3_5,
+        names.HF_DINOV3_GATED_5, names.HF_CLIP,
+    ),
+    HALF,
+    "none",
+    "bilinear",
+    norm_eps=1e-12,
+    prepare=prepare_transformers,
+    drops={
+        r"(embeddings\.)?(mask_token|position_ids)": "",
+        r"(encoder\.)?(layers?\.\d+\.)?(attention\.attention\.)?(relative_position_bias\.)?relative_position_index": "",
+        r"rope_embeddings\.inv_freq|logit_(scale|bias)": "",
+        r"pooler\.dense\.(weight|bias)": "the pooler",
+        r"decoder\..+": "the decoder",
+        r"text_model\..+|text_projection\.(weight|bias)": "the text tower",
+    },
+)  # fmt: skip
+GOOGLE = Source(  # JAX's GELU is the tanh approximation
+    "google",
+    (names.GOOGLE, names.GOOGLE_HYBRID),
+    HALF,
+    "none",
+    "bilinear",
+    gelu="tanh",
+    prepare=prepare_google,
+)
+BIG_VISION = replace(
+    GOOGLE,
+    tables=(names.SIGLIP,),
+    crop=224 / 256,
+    position="sincos",
+    drops={r"txt/.+": "the text tower", r"[tb]": ""},
+)
+OWN = Source("vit_tutorial", (names.OURS,), HALF, "center")
+
+# The first with a file's names, and the fields that its tensors show, says the rest.
+SOURCES = {
+    "torchvision": TORCHVISION,
+    "BEiT": replace(TIMM, shows={"position_bias": True}),
+    "DINOv3": replace(
+        TIMM, statistics=IMAGENET, crop="none", interpolation="bilinear", norm_eps=1e-5, rotary=Rotary(),
+        shows={"position": "none", "registers": True, "layer_scale": True},
+    ),
+    "CLIP": replace(TIMM, statistics=OPENAI, crop=1.0, norm_eps=1e-5, shows={"pre_norm": True}),
+    "SigLIP": replace(TIMM, crop="none", gelu="tanh", pool="attention", shows={"pool": "attention"}),
+    "EVA-02": replace(
+        TIMM, statistics=OPENAI, rotary=EVA_ROTARY, neighbours=True, shows={"gated": True, "k_bias": False}
+    ),
+    "EVA": replace(TIMM, statistics=OPENAI, shows={"k_bias": False}),
+    "MAE": replace(TIMM, statistics=IMAGENET, crop=224 / 256, shows={"pool_norm": True, "layer_scale": False}),
+    "DINOv2": replace(TIMM, statistics=IMAGENET, crop=224 / 256, recipe="dino", shows={"registers": True}),
+    "DeiT-3": replace(TIMM, statistics=IMAGENET, crop=1.0, shows={"layer_scale": True}),
+    "deit": replace(TIMM, statistics=IMAGENET, shows={"pool": "distilled"}),
+    "dino": replace(TIMM, statistics=IMAGENET, crop=224 / 256, shows={"num_classes": 0}),
+    "timm": TIMM,
+    "OpenAI's CLIP": CLIP,
+    "transformers' BEiT": replace(HUGGING_FACE, crop=0.9, interpolation="bicubic", shows={"pool_norm": True}),
+    "transformers' BEiT, features": replace(
+        HUGGING_FACE, crop=0.9, interpolation="bicubic",
+        shows={"layer_scale": True, "k_bias": False, "position": "none", "registers": False},
+    ),
+    "transformers' DINOv3": replace(
+        HUGGING_FACE, statistics=IMAGENET, norm_eps=1e-5, rotary=Rotary(),
+        shows={"position": "none", "position_bias": False, "layer_scale": True},
+    ),
+    "transformers' DINOv2": replace(
+        HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6, recipe="dino",
+        shows={"layer_scale": True},
+    ),
+    "transformers' CLIP": replace(
+        HUGGING_FACE, statistics=OPENAI, crop=1.0, interpolation="bicubic", norm_eps=1e-5, gelu="quick",
+        shows={"pre_norm": True},
+    ),
+    "transformers' SigLIP": replace(
+        HUGGING_FACE, interpolation="bicubic", norm_eps=1e-6, gelu="tanh", pool="attention",
+        shows={"pool": "attention"},
+    ),
+    "huggingface": HUGGING_FACE,
+    "google": GOOGLE,
+    "SigLIP of big_vision": replace(
+        BIG_VISION, crop="none", interpolation="bicubic", pool="attention", shows={"pool": "attention"}
+    ),
+    "big_vision": BIG_VISION,
+    "vit_tutorial": OWN,
+}  # fmt: skip
+NAMED = ("torchvision", "timm", "deit", "dino", "huggingface", "google", "big_vision", "vit_tutorial")
+
+
+def _anchors() -> tuple[str, ...]:
+    """Each library's name for the patch embedding: by it a model is known, whatever stands in front of it."""
+    found: dict[str, None] = {}
+    for source in SOURCES.values():
+        for table in source.tables:
+            rules = names.rules_of([table])
+            wanted = "embed.patches.proj.weight"
+            if any("{last}" in rule.theirs[0] for rule in rules):
+                wanted = "embed.patches.features.{j}.conv.**"
+            found |= {
+                names.fill(rule.theirs[0], [("rest", "weight")]): None for rule in rules if rule.ours[0] == wanted
+            }
+    return tuple(name for name in found if name != "conv1.weight")  # half of all networks have that
+
+
+ANCHORS = _anchors()
+
+
+def preprocessing(name: str, config: ViTConfig) -> Preprocessing:
+    """As the source evaluates; of several ways of one source, the one with this image size."""
+    about, size = SOURCES[name], as_pair(config.image_size, "image_size")
+    crop, interpolation, (mean, std) = about.crop, about.interpolation, about.statistics
+    if name == "torchvision" and (max(size) > 224 or config.dim == 1280):  # SWAG
+        crop, interpolation = 1.0, "bicubic"
+    elif name == "torchvision" and (config.dim, config.patch_size) == (1024, 16):
+        crop = 224 / 242
+    elif name in ("timm", "deit") and max(size) >= 384:
+        crop = 1.0
+    if config.in_channels != 3:
+        mean = std = (0.5,) * config.in_channels
+    return Preprocessing(size, mean, std, crop, interpolation)
+
+
+def check_preprocess(preprocess: Preprocessing, config: ViTConfig) -> None:
+    """Raise a ValueError if pixels prepared so aren't what the model takes: size, channels, numbers."""
+    if not isinstance(preprocess, Preprocessing):
+        raise TypeError(f"preprocess must be a Preprocessing, got {type(preprocess).__name__}")
+    if preprocess.image_size != as_pair(config.image_size, "image_size"):
+        raise ValueError(
+            f"preprocess makes pictures of {preprocess.image_size} pixels, and the model takes {config.image_size}: "
+            "give preprocess for this size, or image_size"
+        )
+    for what, values in (("mean", preprocess.mean), ("std", preprocess.std)):
+        if len(values) != config.in_channels:
+            raise ValueError(f"{what} {values} must have a number for each of {config.in_channels} channels")
+        if not all(isinstance(x, (int, float)) and math.isfinite(x) and (what == "mean" or x > 0) for x in values):
+            raise ValueError(f"{what} {values} must be finite numbers{', above 0' if what == 'std' else ''}")
+
+
+# -------------------------------------------------------------------------------------- what stops the reading, and why
+
+BEYOND = {  # parts that no config here has, by what their tensors are called
+    r"lambda_q\d|sub_norm": "differential attention",
+    r"detection_tokens|mid_position": "detection tokens (YOLOS)",
+    r"patch_embed\.norm|embeddings\.norm|patch_norm": "a norm in the patch embedding",
+    r"relative_position|rel_pos|\brope|rotary": "relative or rotary positions",
+    r"patch_embed\.backbone\.|conv_proj\.\d|backbone\.bit|patch_embed\.proj\.\d": (
+        "a convolutional stem of another kind (vt.hybrid.HybridEmbed takes any)"
+    ),
+    r"\.experts?\.|router": "a mixture of experts",
+    r"\.(attns|ffns)\.\d|\.in_proj\.|attn_out_proj|mlp_out_proj": "blocks in parallel",
+    r"blocks_token_only": "class attention (CaiT)",
+    r"talking_head|proj_l\.|proj_w\.": "talking heads",
+    r"^(text_model|text|txt|transformer|visual|vision_model|vision_tower|text_encoder)[./]": (
+        "a model of images and text, or a tower of one (CLIP, SigLIP, BLIP)"
+    ),
+    r"embeddings\.(class_embedding|patch_embedding)\b": "a tower of a model of images and text (CLIP, SigLIP, BLIP)",
+    r"\bstages\.\d|patch_embeddings\.\d|encoder\.block\.\d+\.\d": "stages of several resolutions (Swin, PVT, Hiera)",
+    r"^embeddings\.projection\.": "positions of a pretraining grid (VitDet)",
+    r"parametrizations|weight_[guv]$|_(orig|mask)$": (
+        "a reparametrised layer (torch's remove_parametrizations, or prune.remove, makes it a plain one)"
+    ),
+    r"\battn\.(q|k|v)(_proj)?\.": "queries, keys and values apart",
+    r"lora_|base_layer|modules_to_save|original_module|adapt(er|mlp)|\bia3_": (
+        "an adapter beside the weights (LoRA and the like: merge it first)"
+    ),
+    r"prompt": "prompt tokens",
+    r"flat_param": "pieces of a model that FSDP cut up (save its full state dict)",
+    r"SCB$|_packed_params|absmax|quant_|qweight|qzeros|zero_point|weight_scale|scale_inv$": "quantised weights",
+    r"\bls\d\.|gamma_\d|lambda_?\d|layer_?scale|\.gamma\b": "layer scale",
+    r"reg_token|register": "register tokens",
+    r"fc_norm": "a norm after the mean pooling",
+    r"q_norm|k_norm|query_norm|key_norm|attn\.norm\b|q_layernorm|k_layernorm": "norms of queries and keys",
+    r"q_bias|v_bias": "biases of q and v without one of k",
+    r"mlp\.w\d|fc1_g|swiglu|mlp\.norm|weights_in\b|gate_proj": "a gated or normed MLP",
+    r"attn_pool|MAPHead|probe|vision_model\.head\.": "attention pooling (MAP)",
+    r"norm_pre|pre_layr?norm|pre_layernorm|ln_pre": "a norm before the blocks",
+}
+NO_TABLE = {  # architectures that might be ours, under names that no table here has
+    r"\bffn\.layers\.\d": "OpenMMLab's",
+    r"\bto_patch_embedding\b": "vit-pytorch's (whose patches have norms that ViTConfig can't express)",
+}
+
+
+def refuse_parts(left: list[str]) -> None:
+    """A ValueError that says which parts of this architecture the configs can't express, if names show any."""
+    for pattern, whose in NO_TABLE.items():
+        if found := [name for name in left if re.search(pattern, name)]:
+            raise ValueError(f"{some(found, 3)}: names as {whose}, which isn't read here: timm may have a converter")
+    parts = []
+    for pattern, part in BEYOND.items():
+        if found := [name for name in left if re.search(pattern, name)]:
+            parts.append(f"{some(found, 3)}: {part}")
+    if parts:
+        raise ValueError(f"{'; '.join(parts[:4])}, which ModernConfig can't express")
