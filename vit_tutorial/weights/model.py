@@ -145,14 +145,17 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     read = names.read(about.tables, {name: tensor for name, tensor in state.items() if name not in dropped})
     ours = complete(read, about)
     check_numbers({read.theirs.get(our, our): tensor for our, tensor in ours.items()})
-    shown, taken = fields_of(ours, read, about), dict[str, Any]()
+    wanted = dict(given.parts or {}) | dict(parts)
+    taken: dict[str, Any] = {}
+    shown = fields_of(ours, read, about)
+    if "norm.weight" not in ours:
+        shown["final_norm"] = shown["final_norm"] and wanted.get("final_norm", True)
     check_names(shown, ours, read, about)
     if any(our.startswith(FEATURES) for our in ours):
         shown |= stem_fields(ours, shown, given.stem, taken)
     elif given.stem is not None:
         raise ValueError(f"the file has no stem's tensors, got stem={given.stem}")
     name = source_of(about, shown, origin, source)
-    wanted = dict(given.parts or {}) | dict(parts)
     order = wanted.pop("neighbours", SOURCES[name].neighbours), wanted.pop("columns_first", False)
     config = config_of(name, ours, shown, given, wanted, taken, heads_of(ours, read, state))
     ours = with_positions(ours, config)
