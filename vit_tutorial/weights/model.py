@@ -622,14 +622,15 @@ def _why_not(missing: list[str], unexpected: list[str], depth: int) -> str:
 
 def check_shapes(config: ViTConfig, ours: State, read: names.Read) -> None:
     """Raise a ValueError that lists the tensors of another shape than the config's."""
-    expected, found = {}, {}
-    for our, shape in shapes_of(config).items():
+    shapes = shapes_of(config)
+    expected, found = dict[str, tuple[int, ...]](), dict[str, tuple[int, ...]]()
+    for our, shape in shapes.items():
         name = read.theirs.get(our, our)
         name = our if name == our else f"{name}, as {our},"
         expected[name] = shape
         if our in ours:
             found[name] = tuple(ours[our].shape)
-    found |= {our: tuple(tensor.shape) for our, tensor in ours.items() if our not in shapes_of(config)}
+    found |= {our: tuple(tensor.shape) for our, tensor in ours.items() if our not in shapes}
     try:
         compare(expected, found)
     except ValueError as error:
