@@ -476,11 +476,11 @@ def run(case: Case, folder: Path) -> dict[str, tuple[str, str]]:
     }
     if (folder / "folder").exists():
         results["folder"] = judge(lambda: vt.load(folder / "folder"), theirs, pixels)
-        parts = None
         if results["folder"][0] == "equal":  # what its config tells of a model of after 2020
-            parts = configs.read(read_json(folder / "folder" / "config.json"), None).given.parts
-        if parts:
-            results["told"] = judge(lambda: vt.weights.convert(state, **all_told(theirs), parts=parts), theirs)
+            known = configs.read(read_json(folder / "folder" / "config.json"), None).given
+            told = all_told(theirs) | ({"gelu": known.gelu} if known.gelu else {}) | {"parts": known.parts}
+            if known.parts:
+                results["told"] = judge(lambda: vt.weights.convert(state, **told), theirs)
     return results
 
 

@@ -44,6 +44,7 @@ def pair(name: str) -> tuple[nn.Module, nn.Module]:
             parameter.add_(0.02 * torch.randn_like(parameter))
     known = vt.weights.configs.timm({"architecture": timms, "pretrained_cfg": {"input_size": (3, 224, 224)}})
     told: dict[str, Any] = {"num_heads": known.given.num_heads, "norm_eps": known.given.norm_eps, "image_size": 224}
+    told["gelu"] = known.given.gelu
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = vt.weights.convert(theirs.state_dict(), parts=known.given.parts, **told)

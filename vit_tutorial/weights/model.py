@@ -145,14 +145,17 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     read = names.read(about.tables, {name: tensor for name, tensor in state.items() if name not in dropped})
     ours = complete(read, about)
     check_numbers({read.theirs.get(our, our): tensor for our, tensor in ours.items()})
-    shown, taken = fields_of(ours, read, about), dict[str, Any]()
+    wanted = dict(given.parts or {}) | dict(parts)
+    taken: dict[str, Any] = {}
+    shown = fields_of(ours, read, about)
+    if "norm.weight" not in ours:
+        shown["final_norm"] = shown["final_norm"] and wanted.get("final_norm", True)
     check_names(shown, ours, read, about)
     if any(our.startswith(FEATURES) for our in ours):
         shown |= stem_fields(ours, shown, given.stem, taken)
     elif given.stem is not None:
         raise ValueError(f"the file has no stem's tensors, got stem={given.stem}")
     name = source_of(about, shown, origin, source)
-    wanted = dict(given.parts or {}) | dict(parts)
     order = wanted.pop("neighbours", SOURCES[name].neighbours), wanted.pop("columns_first", False)
     config = config_of(name, ours, shown, given, wanted, taken, heads_of(ours, read, state))
     ours = with_positions(ours, config)
@@ -616,14 +619,15 @@ def _why_not(missing: list[str], unexpected: list[str], depth: int) -> str:
 
 def check_shapes(config: ViTConfig, ours: State, read: names.Read) -> None:
     """Raise a ValueError that lists the tensors of another shape than the config's."""
-    expected, found = {}, {}
-    for our, shape in shapes_of(config).items():
+    shapes = shapes_of(config)
+    expected, found = dict[str, tuple[int, ...]](), dict[str, tuple[int, ...]]()
+    for our, shape in shapes.items():
         name = read.theirs.get(our, our)
         name = our if name == our else f"{name}, as {our},"
         expected[name] = shape
         if our in ours:
             found[name] = tuple(ours[our].shape)
-    found |= {our: tuple(tensor.shape) for our, tensor in ours.items() if our not in shapes_of(config)}
+    found |= {our: tuple(tensor.shape) for our, tensor in ours.items() if our not in shapes}
     try:
         compare(expected, found)
     except ValueError as error:

@@ -410,8 +410,12 @@ def _pattern(template: str) -> re.Pattern[str]:
     pattern, end = "", 0
     for match in PLACE.finditer(template):
         pattern += re.escape(template[end : match.start()])
-        name = f"{match[1]}_" if match[2] else match[1]
-        pattern += r"(?P<rest>.+)" if match[0] == "**" else rf"(?P<{name}>{'[1-9]' if match[2] else ''}\d{{1,6}})"
+        if match[0] == "**":
+            pattern += r"(?P<rest>.+)"
+        elif match[2]:  # counted from 1
+            pattern += rf"(?P<{match[1]}_>[1-9]\d{{0,5}})"
+        else:
+            pattern += rf"(?P<{match[1]}>\d{{1,6}})"
         end = match.end()
     return re.compile(pattern + re.escape(template[end:]))
 
