@@ -246,7 +246,7 @@ def test_a_tall_picture_loses_as_much_on_top_as_below():
     assert image[0, 0, :, 0].tolist() == [1] * 5 + [0] * 5  # rows 15 to 24
 
 
-@pytest.mark.parametrize("change", [{"crop": 0.0}, {"crop": 1.1}, {"crop": "center"}, {"crop": None},
+@pytest.mark.parametrize("change", [{"crop": 0.0}, {"crop": 1.1}, {"crop": "middle"}, {"crop": None},
                                     {"interpolation": "cubic"}])  # fmt: skip
 def test_unknown_ways_to_crop_and_resize(refuses, change):
     with refuses(ValueError, next(iter(change)), repr(next(iter(change.values())))):
