@@ -20,14 +20,12 @@ class Wrong:
         work: a function, a class, or for questions a dictionary of answers.
         says: words that the report must have; "" if being refused is all that matters.
         never: words that the report must not have, because they are not true of this work.
-        slow: whether it's tried among the slow tests alone.
     """
 
     label: str
     work: Any
     says: str = ""
     never: str = ""
-    slow: bool = False
 
 
 def hand_in(exercise: str, work: Any) -> tuple[bool, str]:

@@ -514,7 +514,8 @@ def _turn(
 
     def turn(x: Tensor, angles: Tensor) -> Tensor:
         given = fill(angles, x.shape[-2])  # (T, d/2)
-        return join(*rotation(*pairs(x), given.cos(), given.sin()))
+        a, b = pairs(x)
+        return join(*rotation(a, b, given.cos(), given.sin()))
 
     return turn
 
