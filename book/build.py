@@ -126,7 +126,8 @@ def write_to_run(path: Path, copy: Path) -> None:
 def has_source(module: str) -> bool:
     """Whether Sphinx makes a page of its source, given its path in the package: not of a room's list of names."""
     name = f"vit_tutorial.{module.replace('/', '.')}"
-    return any(getattr(thing, "__module__", "") == name for thing in vars(importlib.import_module(name)).values())
+    public = {key: thing for key, thing in vars(importlib.import_module(name)).items() if not key.startswith("_")}
+    return any(getattr(thing, "__module__", "") == name for thing in public.values())
 
 
 def module_page(name: str, module: str) -> str:

@@ -58,7 +58,10 @@ nitpicky = True
 # Other libraries' names: their inventories lie on the network.
 LIBRARIES = "PIL|accelerate|argparse|collections|matplotlib|numpy|os|pathlib|torch|types|typing"
 nitpick_ignore_regex = [
-    ("py:.*", rf"({LIBRARIES})\..*|Tensor|Module|State|(dict|list|tuple)\[.*|[A-Z]"),
+    (
+        "py:.*",
+        rf"({LIBRARIES})\..*|Tensor|Module|State|Json|Path|PILImage\.Image|np\.ndarray|(dict|list|tuple)\[.*|[A-Z]",
+    ),
     ("py:data", ".*"),  # constants are named in docstrings, and have no entry of their own
 ]
 

@@ -398,7 +398,7 @@ WRONG = {
         Wrong("logarithms", changed(drawn_by_powers, torch.log)),
         Wrong("transposed", changed(drawn_by_powers, lambda drawn: drawn.T), "shape"),
         Wrong("doubled", changed(drawn_by_powers, lambda drawn: 2 * drawn), "2 times"),
-        Wrong("losses", lambda fitted, loss, rows: loss[rows], "runs that are drawn, not their residuals"),
-        Wrong("not widened", lambda fitted, loss, rows: fitted * (loss / fitted)[rows], "residuals that are too small"),
+        Wrong("losses", lambda fitted, loss, rows: loss[rows], "runs that are drawn, not their misses"),
+        Wrong("not widened", lambda fitted, loss, rows: fitted * (loss / fitted)[rows], "misses that are too small"),
     ],
 }

@@ -118,7 +118,7 @@ def test_signatures(name, expected):
     assert words[: len(expected.split())] == expected.split()
 
 
-@pytest.mark.parametrize("module", ["vit_tutorial", "vit_tutorial.weights.keeping", "vit_tutorial.weights.names"])
+@pytest.mark.parametrize("module", ["vit_tutorial", "vit_tutorial.weights.model", "vit_tutorial.weights.names"])
 def test_the_example_in_the_docstring(module):
     result = doctest.testmod(importlib.import_module(module))
     assert result.attempted >= 3

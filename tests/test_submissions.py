@@ -18,12 +18,11 @@ RIGHT = [
     for name, works in module.RIGHT.items()
     for index, work in enumerate(works)
 ]
-# Every third of an exercise's wrong works is handed in by the quick tests, the first among them.
 WRONG = [
-    pytest.param(name, wrong, id=f"{name}-{wrong.label}", marks=[pytest.mark.slow] if index % 3 else [])
+    pytest.param(name, wrong, id=f"{name}-{wrong.label}")
     for module in SOLUTIONS.values()
     for name, works in module.WRONG.items()
-    for index, wrong in enumerate(works)
+    for wrong in works
 ]
 
 

@@ -211,7 +211,7 @@ class ViT(nn.Module):
     def blocks_for(self, images: Tensor) -> list[Block]:
         """The blocks as these images go through them, each (B, T, D) -> (B, T, D); here the blocks themselves.
 
-        Everything inside the model is a loop away. The tokens (B, T, D) after block 9:
+        Everything inside the model is a loop away. The tokens (B, T, D) after block 9::
 
             z = model.embed(images)
             for block in model.blocks_for(images)[:10]:

@@ -784,13 +784,13 @@ RESIZE_POSITIONS = Exercise(
             _RECIPES,
             (
                 "corners kept in place of edges",
-                "You pass align_corners=True. The stub asks for align_corners=False: the outer edges of the cells "
+                "You pass align_corners=True. The text asks for align_corners=False: the outer edges of the cells "
                 "stay.",
                 _stretched_by(mode="bicubic", align_corners=True),
             ),
             (
                 "bilinear in place of bicubic",
-                "The layout is right. The stub asks for mode='bicubic'; bilinear gives other numbers.",
+                "The layout is right. The text asks for mode='bicubic'; bilinear gives other numbers.",
                 _stretched_by(mode="bilinear"),
             ),
         ),

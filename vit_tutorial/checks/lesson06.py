@@ -400,11 +400,11 @@ def _where_models_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     """What all models that go wrong have in common: their pooling, or more than one block."""
     rows = [(case.build, equal(a["result"], b["result"], VIT)) for case, a, b in compared if "result" in a]
     wrong = [build for build, right in rows if not right]
-    if all(build[-1] == "mean" for build in wrong):
+    if wrong and all(build[-1] == "mean" for build in wrong):
         return "With pool='cls' all is right. With pool='mean' there is no class token, and the head reads the mean."
-    if all(build[-1] == "cls" for build in wrong):
+    if wrong and all(build[-1] == "cls" for build in wrong):
         return "With pool='mean' all is right. With pool='cls' the head reads the class token, row 0."
-    if all(build[5] > 1 for build in wrong):
+    if wrong and all(build[5] > 1 for build in wrong):
         return "With one block all is right: look at the others, their order, and what you do between them."
     return ""
 

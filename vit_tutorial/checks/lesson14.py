@@ -639,38 +639,38 @@ REDRAWN_RUNS = Exercise(
     mistakes=section(
         _SURE,
         (
-            "runs that are drawn, not their residuals",
+            "runs that are drawn, not their misses",
             "A large model's loss lands on a small one. Draw how far runs are from the law, and apply it to the law.",
             _whole_losses,
         ),
         (
             "a law that is drawn along",
-            "Place i keeps its own law, fitted[i], and gets the residual of another run.",
+            "Place i keeps its own law, fitted[i], and gets the miss of another run.",
             Slip(_draw, on=lambda fitted, loss, rows: fitted[rows]),
         ),
         (
-            "residuals that are not drawn",
-            "Each place keeps its own residual: take the residuals at rows.",
+            "misses that are not drawn",
+            "Each place keeps its own miss: take the misses at rows.",
             Slip(_draw, take=lambda misses, rows: misses.expand(rows.shape)),
         ),
         (
-            "residuals applied to the runs",
-            "The runs deviate already. Apply the drawn residual to the law.",
+            "misses applied to the runs",
+            "The runs deviate already. Apply the drawn miss to the law.",
             Slip(_draw, on=lambda fitted, loss, rows: loss),
         ),
         (
-            "residuals that are too small",
+            "misses that are too small",
             "The law was fitted to the runs, so they lie too close to it: widen by √(n / (n - 3)).",
             Slip(_draw, widen=lambda n: 1.0),
         ),
         (
             "a widening without its root",
-            "n / (n - 3) is for the squares. The residuals themselves get its root.",
+            "n / (n - 3) is for the squares. The misses themselves get its root.",
             Slip(_draw, widen=lambda n: n / (n - 3)),
         ),
         (
             "a widening upside down",
-            "You make the residuals smaller. n / (n - 3) is more than 1.",
+            "You make the misses smaller. n / (n - 3) is more than 1.",
             Slip(_draw, widen=lambda n: math.sqrt((n - 3) / n)),
         ),
         (
@@ -679,7 +679,7 @@ REDRAWN_RUNS = Exercise(
             Slip(_draw, widen=lambda n: math.sqrt(n / (n - 2))),
         ),
         (
-            "residuals the wrong way round",
+            "misses the wrong way round",
             "You divide the law by the run. A run above the law must lift the law: ln(loss / fitted).",
             Slip(_draw, miss=lambda fitted, loss: (fitted / loss).log()),
         ),
@@ -698,5 +698,5 @@ REDRAWN_RUNS = Exercise(
 
 
 def check_redrawn_runs(fn: Callable[[Tensor, Tensor, Tensor], Tensor]) -> bool:
-    """Check ``fn(fitted, loss, rows)``: (n,), (n,), (R, n) -> (R, n), the law with the drawn residuals applied."""
+    """Check ``fn(fitted, loss, rows)``: (n,), (n,), (R, n) -> (R, n), the law with the drawn misses applied."""
     return check(REDRAWN_RUNS, fn)

@@ -191,7 +191,7 @@ RMS_NORM = Exercise(
         ),
         (
             "the sum of squares in place of their mean",
-            "Your rows have length 1. With the mean of the squares the numbers are about 1, whatever the width.",
+            "Without the weight, your rows would have length 1. Divide by the root of the mean of the squares.",
             Slip(_rms, mean=lambda x: x.square().sum(-1, keepdim=True)),
         ),
         (

@@ -341,8 +341,8 @@ def _shuffled(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) ->
                 within.append(axis)
     if not within:
         return (
-            "The right numbers are all there, but in other places. Was an axis cut or joined where another one must "
-            f"move first?{_trace(right, given, inputs)}"
+            "The right numbers are all there, but in other places: look at the order of the axes, and at signs."
+            f"{_trace(right, given, inputs)}"
         )
     return (
         f"The right numbers are all there, and each index of {_axes(*within)} has its own, but within it they stand in "

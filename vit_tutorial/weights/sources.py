@@ -104,7 +104,7 @@ def prepare_torchvision(state: State) -> Prepared:
 
 
 def prepare_nothing(state: State) -> Prepared:
-    """The tables say all."""
+    """Of a library whose tables say all that there is to know."""
     return Prepared(state)
 
 
