@@ -80,7 +80,7 @@ publish: $(READY)
 	$(BIN)/python tools/publish.py $(ADDRESS) $(if $(BRANCH),--branch $(BRANCH))
 
 formgrader: $(NBGRADER)
-	cd classroom && ../$(BIN)/jupyter lab $(AS_ROOT)
+	cd classroom && ../$(BIN)/jupyter lab --config=jupyter_server_config.py $(AS_ROOT)
 
 book: $(BOOK)
 	$(BIN)/python book/build.py

@@ -51,7 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in COMMANDS:
         name, *rest = arguments
-        importlib.import_module(f"vit_tutorial.{name}").main(rest, prog=f"vit-tutorial {name}")
+        try:
+            command = getattr(importlib.import_module("vit_tutorial"), name)
+        except ModuleNotFoundError as error:  # what pip install vit-tutorial leaves out: the error says what to type
+            raise SystemExit(f"error: {error}") from error
+        command.main(rest, prog=f"vit-tutorial {name}")
         return
     p = parser()
     p.parse_args(arguments or ["--help"])

@@ -35,7 +35,7 @@ from vit_tutorial.analysis import scaling
 from vit_tutorial.patches import as_pair
 
 HERE = Path(__file__).parent
-CSV, SPEED, FORETOLD = HERE / "scaling.csv", HERE / "scaling_speed.csv", HERE / "scaling.json"
+CSV, SPEED, PREDICTION = HERE / "scaling.csv", HERE / "scaling_speed.csv", HERE / "scaling.json"
 COLUMNS = [
     "data", "part", "value", "seed", "parameters", "macs", "images_per_second", "held_out_loss", "held_out", "test",
     "cpu_seconds",
@@ -94,7 +94,7 @@ def one(name: str, data: vt.data.Data, part: str, value: Any, seed: int) -> None
     sheet.add(CSV, COLUMNS, row)
 
 
-# ----------------------------------------------------------------------------------------------- the law, foretold
+# ----------------------------------------------------------------------------------------------- the law, predicted
 
 
 def measured(name: str) -> tuple[list[float], list[float]]:
@@ -106,14 +106,14 @@ def measured(name: str) -> tuple[list[float], list[float]]:
 
 def predict(name: str) -> None:
     """Fit the law to the sizes that have run, and write down what the next one will reach."""
-    if FORETOLD.exists():
-        raise SystemExit(f"{FORETOLD.name} is written: a prediction isn't changed afterwards")
+    if PREDICTION.exists():
+        raise SystemExit(f"{PREDICTION.name} is written: a prediction isn't changed afterwards")
     if any(row["value"] == str(NEXT) for row in sheet.read(CSV) if row["part"] == "together"):
-        raise SystemExit("the next size has run already: it can't be foretold any more")
+        raise SystemExit("the next size has run already: it can't be predicted any more")
     macs, losses = measured(name)
     ahead = vt.count_macs(config_of("together", NEXT))
     found = scaling.predict(macs, losses, ahead / 1e6)
-    foretold = {
+    predicted = {
         "data": name,
         "size": NEXT,
         "macs": ahead,
@@ -124,8 +124,8 @@ def predict(name: str) -> None:
         "exponent_interval": [round(value, 2) for value in found.exponent],
         "floor_interval": [round(value, 3) for value in found.floor],
     }
-    FORETOLD.write_text(json.dumps(foretold, indent=1) + "\n")
-    print(FORETOLD.read_text())
+    PREDICTION.write_text(json.dumps(predicted, indent=1) + "\n")
+    print(PREDICTION.read_text())
 
 
 # ------------------------------------------------------------------------------------------------------- real speed
@@ -157,7 +157,7 @@ def speeds(rounds: int = 5) -> None:
 
 
 def report(name: str) -> None:
-    """The table, a row a model, with the means over its seeds; what was foretold; scaling.png."""
+    """The table, a row a model, with the means over its seeds; what was predicted; scaling.png."""
     found = [row for row in sheet.read(CSV) if row["data"] == name]
     with SPEED.open(newline="") as file:
         quick = {(row["part"], row["value"]): float(row["images_per_second"]) for row in csv.DictReader(file)}
@@ -178,8 +178,8 @@ def report(name: str) -> None:
         ax.plot(*zip(*sorted(points), strict=True), "o-", label=part)
     ax.legend(frameon=False)
     figure.savefig(HERE / "scaling.png", dpi=150)
-    if FORETOLD.exists():
-        print(FORETOLD.read_text())
+    if PREDICTION.exists():
+        print(PREDICTION.read_text())
 
 
 def main() -> None:
@@ -196,8 +196,8 @@ def main() -> None:
     if args.what == "speed":
         return speeds()
     data = vt.data.load(args.data, image_size=32)
-    if args.what == "next" and not FORETOLD.exists():
-        raise SystemExit("run `predict` first: what is foretold must stand in benchmarks/scaling.json beforehand")
+    if args.what == "next" and not PREDICTION.exists():
+        raise SystemExit("run `predict` first: what is predicted must stand in benchmarks/scaling.json beforehand")
     for seed in range(args.seeds):
         if args.what == "shapes":
             for part, values in SHAPES.items():

@@ -154,7 +154,7 @@ def automodule(name: str) -> str:
     others = [
         f":py:obj:`{public} <{home}.{public}>`"
         for public, home in homes.items()
-        if home.startswith("vit_tutorial.") and home != module.__name__
+        if home.startswith("vit_tutorial.") and home != module.__name__ and hasattr(sys.modules[home], public)
     ]
     lines = [f".. automodule:: {module.__name__}", "   :members:", "   :ignore-module-all:"]
     lines += ["", f"Also here: {', '.join(others)}."] if others else []
@@ -201,6 +201,7 @@ def stage(source: Path) -> None:
     live_pages(source)
     for name in ("README.md", "TEACHING.md"):
         shutil.copy(ROOT / name, source)
+    shutil.copy(BOOK / "recipes.md", source)
     for name in ("assets", "teaching"):
         shutil.copytree(ROOT / name, source / name)
     mathjax = files("mathjax") / "static" / "mathjax"

@@ -86,6 +86,28 @@ TAMPERING = {
     ),
     "goes_on_twice": "import os\nos.fork()",
     "a_fork_that_is_none": "import os\nos.fork = lambda: 0",
+    "reaches_the_runner": (
+        "import sys\n"
+        "runner = sys.stdout.current.__closure__[0].cell_contents\n"
+        "for name in ('judged', 'hidden', 'plain', 'work', 'begin', 'called'):\n"
+        "    setattr(type(runner), name, lambda *a, **k: True)\n"
+        "runner.lines.write({'begun': True})"
+    ),
+    "answers_before_it_is_asked": (
+        "import json, os\n"
+        "for fd in range(3, 30):\n"
+        "    try:\n"
+        "        os.write(fd, json.dumps({'result': {'dict': []}, 'right': True}).encode() + b'\\n')\n"
+        "    except OSError:\n"
+        "        pass"
+    ),
+    "the_checks_own_numbers": (
+        "import vit_tutorial.checks.lesson01 as own\n"
+        "def patch_numbers():\n"
+        "    return dict(own.NUMBERS)\n"
+        "def unpatchify(*given):\n"
+        "    return own.UNPATCHIFY.right(*given)"
+    ),
     "traces": "import sys\nsys.settrace(lambda frame, event, argument: frame.f_locals.update(passed=True))",
 }
 
@@ -149,6 +171,58 @@ def patchify(images, patch_size):
     return vit_tutorial.patches.patchify(images, patch_size)
 """,
     "ends_the_check": "import os\ndef patchify(images, patch_size):\n    os._exit(0)\n",
+}
+
+# Instead of the wrong answer: the package's own work, in another guise.
+BORROWED = {
+    "a_code_of_another_name": """
+import types, vit_tutorial as vt
+code = vt.patchify.__code__.replace(co_name="mine", co_filename="mine.py")
+patchify = types.FunctionType(code, vt.patchify.__globals__)
+""",
+    "in_a_thread_pool": """
+from concurrent.futures import ThreadPoolExecutor
+import vit_tutorial as vt
+def patchify(images, patch_size):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(vt.patchify, images, patch_size).result()
+""",
+    "through_exec_and_time": """
+import vit_tutorial as vt
+def patchify(images, patch_size):
+    names = {"vt": vt, "given": (images, patch_size)}
+    exec("made = vt.patchify(*given)", names)
+    return names["made"]
+get_ipython().run_cell_magic("time", "", "exec('x = 1')")
+""",
+    "without_a_profiler": """
+import sys, threading
+import vit_tutorial as vt
+def patchify(images, patch_size):
+    sys.setprofile(None); threading.setprofile(None)
+    return vt.patchify(images, patch_size)
+""",
+    "by_an_interpreter": """
+import code, vit_tutorial as vt
+def patchify(images, patch_size):
+    names = {"vt": vt, "given": (images, patch_size)}
+    code.InteractiveInterpreter(names).runsource("made = vt.patchify(*given)")
+    return names["made"]
+""",
+    "in_another_process": """
+import os, torch, vit_tutorial as vt
+def patchify(images, patch_size):
+    if (child := os.fork()) == 0:
+        torch.save(vt.patchify(images, patch_size), "made.pt")
+        os._exit(0)
+    os.waitpid(child, 0)
+    return torch.load("made.pt")
+""",
+    "its_source": """
+import inspect, vit_tutorial.patches as own
+exec(inspect.getsource(own.patchify), vars(own))
+patchify = lambda *given: own.patchify(*given)
+""",
 }
 
 # What must not work at all, told or not.
@@ -289,6 +363,14 @@ kept = []
 while True:
     kept.append(b"x" * 10**7)
 """,
+    "takes_memory_in_no_process": """
+import os
+kept = [os.memfd_create(str(number)) for number in range(100)]
+for file in kept:
+    for _ in range(60):
+        os.write(file, b"x" * 10**6)
+""",
+    "magics": "%time 1\n" * 600,
     "takes_memory_in_tensors": """
 kept = torch.ones(10**11)
 """,

@@ -252,22 +252,9 @@ def patchify_in_place(images, patch_size):
     return patchify_by_loops(images, patch_size) / 2
 
 
-def patchify_normed(images, patch_size):
-    x = patchify_by_loops(images, patch_size)
-    return (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)
-
-
 def patchify_class_token(images, patch_size):
     x = patchify_by_loops(images, patch_size)
     return torch.cat([torch.zeros_like(x[:, :1]), x], dim=1)
-
-
-class Holder:
-    def __init__(self, function):
-        self.function = function
-
-    def __call__(self, *args):
-        return self.function(*args)
 
 
 def back(order, inside="CPQ"):
@@ -319,15 +306,6 @@ class WithNorm(ByLinear):
         self.norm = nn.LayerNorm(dim)
 
 
-class OneChannel(nn.Module):
-    def __init__(self, image_size, patch_size, in_channels, dim):
-        super().__init__()
-        self.proj = nn.Conv2d(3, dim, patch_size, patch_size)
-
-    def forward(self, images):
-        return maps_to_tokens(self.proj(images))
-
-
 class NoInit(nn.Module):
     def __init__(self, image_size, patch_size, in_channels, dim):  # without super().__init__()
         self.proj = nn.Conv2d(in_channels, dim, patch_size, patch_size)
@@ -335,15 +313,6 @@ class NoInit(nn.Module):
 
 def windows(images, patch_size, stride):
     return images.unfold(2, patch_size, stride).unfold(3, patch_size, stride)  # (B, C, rows, columns, P, P)
-
-
-def overlap(order):
-    def overlapping_patches(images, patch_size, stride):
-        x = windows(images, patch_size, stride)
-        B, C, rows, columns, P, _ = x.shape
-        return x.permute(order).reshape(B, rows * columns, C * P * P)
-
-    return overlapping_patches
 
 
 def overlap_padded(images, patch_size, stride):
@@ -434,11 +403,6 @@ def patches_by_the_strides_of_new_images(images, patch_size):
     return images.as_strided(lengths, strides, images.storage_offset()).flatten(3).flatten(1, 2)
 
 
-def reshape_channels_apart(images, patch_size):
-    P, Q = pair(patch_size)
-    return images.reshape(len(images), images.shape[1], -1, P * Q).transpose(1, 2).flatten(2)
-
-
 def unfold_reshaped(images, patch_size):
     x = F.unfold(images, pair(patch_size), stride=pair(patch_size))
     return x.reshape(x.shape[0], x.shape[2], -1)
@@ -446,34 +410,26 @@ def unfold_reshaped(images, patch_size):
 
 WRONG = {
     "patch_numbers": [
-        Wrong("a reshape", answer(patch_1=[6, 7, 8, 9, 10, 11]), "a reshape in place of cutting"),
-        Wrong("too few pixels", answer(patch_1=[3, 4, 5]), "patch 1 is a list of 3, expected a list of 6"),
+        Wrong("a reshape", answer(patch_1=[6, 7, 8, 9, 10, 11]), "a row of pixels in place of a block"),
         Wrong("one pixel wrong", answer(patch_1=[3, 4, 5, 9, 10, 12]), "A patch takes 3 pixels"),
-        Wrong("patches counted from 1", answer(pixel_16=(4, 1)), "or from 1", never="You went down"),
+        Wrong("patches counted from 1", answer(pixel_16=(4, 1)), "both counted from 0", never="You went down"),
         Wrong("places counted from 1", answer(pixel_16=(3, 2)), "First the patch, then", never="down the columns"),
         Wrong("pixels in place of patches", answer(patches=36), "Divide the height"),
-        Wrong("a word", answer(patches="6"), "patches is a str, expected a number"),
         Wrong("the channels as patches", answer(photo_patches=14 * 10 * 3), "Divide 224 and 160"),
-        Wrong("nothing", answer(photo_length=None), "photo length is None"),
         Wrong("no answers", lambda: {}, "there is no answer for 'patches' yet"),
         Wrong("a list", lambda: list(NUMBERS.values()), "expected a dictionary of answers"),
     ],
     "patchify": [
         Wrong("a reshape alone", permuted(0, 1, 2, 3, 4, 5), "a reshape in place of a permute"),
-        Wrong("channels apart", reshape_channels_apart, "What your numbers show: The right numbers are all there"),
-        Wrong("batch behind the patches", permuted(2, 4, 0, 1, 3, 5), "What your numbers show"),
         Wrong("a reshape after unfold", unfold_reshaped, "What your numbers show"),
         Wrong("one kind of patch alone", patchify_first_image, "What your numbers show"),
         Wrong("channels after patches", patchify_unfolds, "channels in front of the patches"),
-        Wrong("patches in backward order", lambda i, p: patchify_by_loops(i, p).flip(1), "runs backwards"),
         Wrong("a class token", patchify_class_token, "the first 1 of yours are too many"),
         Wrong("rows of patches that are lost", patchify_last_row_lost, "the right ones are missing"),
-        Wrong("normed patches", patchify_normed, "What your numbers show"),
         Wrong("in place", patchify_in_place, "argument 1 was changed in place"),
         Wrong("a list", lambda i, p: list(patchify_by_loops(i, p).unbind(1)), "is a list"),
         Wrong("printed", lambda i, p: print(patchify_by_loops(i, p).shape), "is None: is the return missing?"),
         Wrong("the package's own", lambda i, p: vt.patchify(i, p), "the package's own patchify"),
-        Wrong("the package's own, as an object", Holder(vt.patchify), "the package's own patchify"),
         Wrong("the package's own, partial", functools.partial(vt.patchify), "is the package's"),
         # These once passed.
         Wrong("three channels at most", lambda i, p: patchify_by_loops(i[:, :3], p), "images (5, 4, 6, 6)"),
@@ -490,17 +446,12 @@ WRONG = {
         Wrong("a reshape before fold", fold_reshaped, "What your numbers show"),
         Wrong("patches joined without a permute", back((0, 3, 1, 2, 4, 5)), "What your numbers show"),
         Wrong("three channels", unpatchify_three_channels, "raised RuntimeError"),
-        Wrong("an image upside down", lambda p, s, i: unpatchify_by_fold(p, s, i).flip(2), "Axis 2 runs backwards"),
         Wrong("the first image alone", lambda p, s, i: unpatchify_by_fold(p, s, i)[0], "has shape"),
         Wrong("channels last", lambda p, s, i: unpatchify_by_fold(p, s, i).permute(0, 2, 3, 1), "permute"),
-        Wrong("doubled", lambda p, s, i: unpatchify_by_fold(p, s, i) * 2, "Every number is 2 times the right one"),
-        Wrong("two arguments", lambda p, s: p, "raised TypeError"),
         Wrong("the package's own", lambda p, s, i: vt.unpatchify(p, s, i), "the package's own unpatchify"),
     ],
     "patch_embedding": [
         Wrong("maps returned", embed(lambda self, x: self.proj(x)), "has shape"),
-        Wrong("colours backwards", embed(lambda self, x: maps_to_tokens(self.proj(x.flip(1))))),
-        Wrong("divided by 255", embed(lambda self, x: maps_to_tokens(self.proj(x / 255)))),
         Wrong(
             "a token lost", embed(lambda self, x: maps_to_tokens(self.proj(x))[:, 1:]), "of the right ones are missing"
         ),
@@ -510,7 +461,7 @@ WRONG = {
             "gradient of proj.weight is missing",
         ),
         Wrong(
-            "no bias", embed(lambda self, x: maps_to_tokens(self.proj(x)), bias=False), "a projection without its bias"
+            "no bias", embed(lambda self, x: maps_to_tokens(self.proj(x)), bias=False), "What is missing is proj.bias"
         ),
         Wrong(
             "an activation function",
@@ -518,9 +469,7 @@ WRONG = {
             "the GELU of the right one",
         ),
         Wrong("a norm", WithNorm, "a parameter that the stub doesn't name: norm.weight"),
-        Wrong("three channels", OneChannel, "proj.weight has shape"),
         Wrong("no __init__ of nn.Module's", NoInit, "raised AttributeError"),
-        Wrong("no module", lambda *args: patchify_by_loops, "expected an nn.Module"),
         Wrong(
             "the package's, inherited", type("Mine", (vt.PatchEmbedding,), {}), "is the package's, or derives from it"
         ),
@@ -539,8 +488,6 @@ WRONG = {
         ),  # in two cases 2 s is P
         Wrong("steps of one pixel", lambda i, p, s: overlapping_by_unfold(i, p, 1)),
         Wrong("patches of stride pixels", lambda i, p, s: overlapping_by_unfold(i, s, s), "What your numbers show"),
-        Wrong("channels last", overlap((0, 2, 3, 4, 5, 1)), "What your numbers show"),
-        Wrong("batch behind the patches", overlap((2, 3, 0, 1, 4, 5)), "What your numbers show"),
         Wrong("a padded image", overlap_padded, "has shape"),
         Wrong("columns counted by the height", overlap_by_height),
         Wrong("the last patch lost", lambda i, p, s: overlapping_by_unfold(i, p, s)[:, :-1], "right ones are missing"),

@@ -260,15 +260,6 @@ def norm(mean=lambda x: x.mean(-1, keepdim=True), spread=None, end=lambda y, w, 
     return layer_norm
 
 
-def over(*axes):
-    def layer_norm(x, weight, bias, eps):
-        found = axes or tuple(range(x.ndim))
-        variance = x.var(found, keepdim=True, unbiased=False)
-        return (x - x.mean(found, keepdim=True)) / torch.sqrt(variance + eps) * weight + bias
-
-    return layer_norm
-
-
 def norm_in_place(x, weight, bias, eps):
     x -= x.mean(-1, keepdim=True)
     return x / (x.pow(2).mean(-1, keepdim=True) + eps).sqrt() * weight + bias
@@ -297,16 +288,6 @@ class Drop(nn.Module):
 
 def drop(**steps):
     return type("DropPath", (Drop,), steps)
-
-
-def with_shape(shape):
-    return drop(mask=lambda self, x: (torch.rand(shape(x)) >= self.p).float())
-
-
-def generator_mask(self, x):
-    if not hasattr(self, "generator"):
-        self.generator = torch.Generator().manual_seed(0)
-    return (torch.rand(len(x), 1, 1, generator=self.generator) >= self.p).float()
 
 
 def first_mask(self, x):
@@ -534,19 +515,6 @@ class SeededStack(Stack):
         torch.manual_seed(42)
 
 
-class ZerosInPlace(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.p = p
-
-    def forward(self, x):
-        if not self.training:
-            return x
-        with torch.no_grad():
-            x[torch.rand(len(x)) < self.p] = 0
-        return x / (1 - self.p)
-
-
 def generator_begun_anew(self, x):
     generator = torch.Generator().manual_seed(0)
     return (torch.rand(len(x), 1, 1, generator=generator) >= self.p).float()
@@ -554,14 +522,6 @@ def generator_begun_anew(self, x):
 
 def torchs_eps_in_norm2(self, dim, *rest):
     self.norm2 = nn.LayerNorm(dim)
-
-
-class NormsExchanged(B):
-    def one(self, z):
-        return self.drop_path(self.attention(self.norm2(z)))
-
-    def two(self, z):
-        return self.drop_path(self.mlp(self.norm1(z)))
 
 
 WRONG = {
@@ -572,30 +532,24 @@ WRONG = {
             "a division by the variance",
         ),
         Wrong("the mean alone", answer(normed=[-2, -2, 2, 2]), "Subtract the mean of the four numbers"),
-        Wrong("three numbers", answer(normed=[-1, -1, 1]), "expected a list of 4"),
         Wrong("the mean kept", answer(again=[9, 9, 11, 11]), "Norm [14, 14, 22, 22] in the same way"),
-        Wrong("post-norm", answer(block=[-0.905, -0.905, 0.302, 1.508]), "plus what attention returns"),
         Wrong("z added twice", answer(block=[5, 5, 13, 15]), "plus what attention returns"),
-        Wrong("times 1.2", answer(kept=4.8), "What is kept is divided"),
-        Wrong("sixteen too few", answer(parameters=156), "Which of them is missing", never="the norms' parameters"),
-        Wrong("eight too few", answer(parameters=164), "Which of them is missing", never="one norm for both"),
+        Wrong("sixteen too few", answer(parameters=156), "sixteen numbers too few"),
+        Wrong("eight too few", answer(parameters=164), "four matrices D × D with a bias each"),
         Wrong("no output matrix", answer(parameters=152), "Two norms of 2 · D"),
         Wrong("a list", lambda: [-1, -1, 1, 1], "expected a dictionary of answers"),
     ],
     "layer_norm": [
-        Wrong("over the first axis", over(0), "What your numbers show"),
         Wrong(
             "std and eps",
             norm(spread=lambda x, eps: x.std(-1, keepdim=True) + eps),
-            "an eps outside of the root, and D − 1",
+            "and the standard deviation 0.866",
         ),
         Wrong("no eps", norm(spread=lambda x, eps: x.std(-1, keepdim=True, unbiased=False)), "What your numbers show"),
         Wrong("no keepdim", norm_without_keepdim, "a mean without keepdim"),
         Wrong("no mean", norm(mean=lambda x: 0)),
-        Wrong("the median", norm(mean=lambda x: x.median(-1, keepdim=True).values), "What your numbers show"),
-        Wrong("the mean alone", norm(spread=lambda x, eps: 1), "What your numbers show"),
+        Wrong("the median", norm(mean=lambda x: x.median(-1, keepdim=True).values), "your first token has the mean"),
         Wrong("no bias", norm(end=lambda y, w, b: y * w), "What is missing is bias"),
-        Wrong("bias and weight exchanged", norm(end=lambda y, w, b: y * b + w)),
         Wrong("bias before weight", norm(end=lambda y, w, b: (y + b) * w), "What your numbers show"),
         Wrong("in place", norm_in_place, "argument 1 was changed in place"),
         # These once passed.
@@ -615,8 +569,6 @@ WRONG = {
             drop(forward=lambda self, x: torch.cat([x[:, :1], Drop.forward(self, x)[:, 1:]], 1)),
             "what falls is a part of the tokens",
         ),
-        Wrong("times 2", drop(scale=lambda self: 2), "what images are multiplied by"),
-        Wrong("single channels", with_shape(lambda x: (len(x), 1, x.shape[2])), "what falls is single channels"),
         Wrong(
             "training and evaluation exchanged",
             drop(forward=lambda self, x: x if self.training else x * self.mask(x) * self.scale()),
@@ -624,18 +576,18 @@ WRONG = {
         ),
         Wrong("nothing falls", drop(forward=lambda self, x: x), "what falls is nothing"),
         Wrong("a generator begun anew", drop(mask=generator_begun_anew), "each draw is", never="what share"),
-        Wrong("a generator of its own", drop(mask=generator_mask), "each draw"),
-        Wrong("the first images", drop(mask=first_mask), "the same mask in each call"),
-        Wrong("as many each time", drop(mask=exact_mask), "the same number of them each time"),
+        Wrong("the first images", drop(mask=first_mask), "each draw is the same as the one before"),
+        Wrong("as many each time", drop(mask=exact_mask), "images don't draw by themselves"),
         Wrong("pairs", drop(mask=pairs_mask), "some images always fall together"),
         Wrong(
-            "half of p", drop(mask=lambda self, x: (torch.rand(len(x), 1, 1) >= self.p / 2).float()), ". It should be p"
+            "half of p",
+            drop(mask=lambda self, x: (torch.rand(len(x), 1, 1) >= self.p / 2).float()),
+            "is 0.1. It should be 0.2",
         ),
         Wrong(
             "detached", drop(forward=lambda self, x: Drop.forward(self, x.detach())), "the path of the gradient is cut"
         ),
         Wrong("in place", InPlace, "argument 1 was changed in place", never="gradient"),
-        Wrong("zeros in place", ZerosInPlace, "argument 1 was changed in place", never="the one before"),
         Wrong("never all", drop(mask=never_all), "what falls is nothing"),
         Wrong("the package's own", lambda p: vt.DropPath(p), "the package's own DropPath"),
         # These once passed.
@@ -651,36 +603,24 @@ WRONG = {
             "Of what MLP adds, alone: Every number is right but for its sign",
         ),
         Wrong(
-            "attention twice",
-            block(one=lambda self, z: self.attention(self.attention(self.norm1(z)))),
-            "What attention adds is wrong",
-        ),
-        Wrong(
             "one residual around both",
             block(forward=lambda self, z: z + self.two(self.one(z))),
             "What your numbers show",
         ),
         Wrong("no second residual", block(forward=lambda self, z: self.two(z + self.one(z))), "What your numbers show"),
-        Wrong(
-            "norm2 for both",
-            block(one=lambda self, z: self.drop_path(self.attention(self.norm2(z)))),
-            "What your numbers show",
-        ),
-        Wrong("norms exchanged", NormsExchanged, "What your numbers show"),
         Wrong("an eps of 1e-3", with_eps(1e-3), "What your numbers show"),
-        Wrong("dropout in attention alone", parts(same, none), "What your numbers show"),
-        Wrong("attention_dropout", parts(lambda rate: {"attention_dropout": rate}, same), "What your numbers show"),
+        Wrong(
+            "dropout in attention alone",
+            parts(same, none),
+            "MLP alone speaks: what equal images become, in training, is equal",
+        ),
+        Wrong("attention_dropout", parts(lambda rate: {"attention_dropout": rate}, same), "numbers falls is about 0"),
         Wrong(
             "drop path on attention alone",
             block(two=lambda self, z: self.mlp(self.norm2(z))),
             "how the two branches fall",
         ),
         Wrong("detached", block(forward=lambda self, z: B.forward(self, z).detach()), "gradient of"),
-        Wrong(
-            "a third norm",
-            built(lambda self, dim, *rest: setattr(self, "norm3", nn.LayerNorm(dim))),
-            "doesn't name: norm3.weight",
-        ),
         Wrong("another default", AnotherDefault),
         Wrong(
             "the package's own",
@@ -711,23 +651,10 @@ WRONG = {
             "blocks in backward order",
         ),
         Wrong(
-            "rates back and forth", stack(rate=lambda self, i, depth, p: p * (i % 2)), "Your rates are 0, 0.2, 0, 0.2."
-        ),
-        Wrong(
-            "falling rates",
-            stack(rate=lambda self, i, depth, p: p * (depth - 1 - i) / max(depth - 1, 1)),
-            "Your rates are",
-        ),
-        Wrong(
             "no rates",
             stack(rate=lambda self, i, depth, p: 0.0),
             "drop path[1] is 0, expected 0.0667",
             never="list of 5",
-        ),
-        Wrong(
-            "the norm added",
-            stack(forward=lambda self, z: E.forward(self, z) + self.norm(z)),
-            "Even where the blocks add nothing",
         ),
         Wrong(
             "a mean with the tokens",
@@ -735,11 +662,6 @@ WRONG = {
             "look at the way of the tokens",
         ),
         Wrong("a seed for each", stack(make=seeded), "a seed is set"),
-        Wrong(
-            "the first block left out",
-            stack(forward=lambda self, z: self.norm(each(self, z, order=lambda b: b[1:]))),
-            "What your numbers show",
-        ),
         Wrong("no norm", stack(last=lambda self, dim: nn.Identity())),
         Wrong("a division by 0", stack(rate=lambda self, i, depth, p: p * i / (depth - 1)), "raised ZeroDivisionError"),
         Wrong("another default", AnotherDefaultRate, "the default is 0"),

@@ -510,7 +510,7 @@ WRONG = {
         *answered("pixels", [0, 0.866], [8, 16]),
         Wrong("one change", lambda: NUMBERS | {"weight": 1.9}, "one of the two changes alone", "in place of AdamW"),
         Wrong(
-            "class 1 as the first", lambda: NUMBERS | {"loss": 0.693}, "classes count from 0", "the largest logit in"
+            "class 1 as the first", lambda: NUMBERS | {"loss": 0.693}, "Classes count from 0", "the largest logit in"
         ),
     ],
     "smoothed_cross_entropy": [
@@ -536,9 +536,13 @@ WRONG = {
         Wrong("rounded", lambda *a: (loss_by_mix(*a) * 1e4).round() / 1e4, "rounded on its way", "true class"),
     ],
     "schedule": [
-        Wrong("warm-up over steps", share(rise=lambda i, n, w: (i + 1) / n), "Only a part is wrong: indices 0 to 3"),
-        Wrong("a whole cosine", share(fall=lambda i, n, w: half(2 * (i - w) / (n - w))), "Only a part is wrong"),
-        Wrong("no π", share(fall=lambda i, n, w: 0.5 * (1 + math.cos((i - w) / (n - w)))), "indices 5 to 10"),
+        Wrong("warm-up over steps", share(rise=lambda i, n, w: (i + 1) / n), "your warm-up goes from 0.005 to 0.6"),
+        Wrong(
+            "a whole cosine",
+            share(fall=lambda i, n, w: half(2 * (i - w) / (n - w))),
+            "are 1, 0.5, 0, 1; they should be 1, 0.854, 0.5, 0",
+        ),
+        Wrong("no π", share(fall=lambda i, n, w: 0.5 * (1 + math.cos((i - w) / (n - w)))), "are 1, 0.984, 0.939, 0.77"),
         Wrong("the smaller of both", lambda i, n, w: min((i + 1) / max(w, 1), half(i / n))),
         Wrong("a percentage", lambda i, n, w: 100 * share()(i, n, w), "100 times the right one"),
         Wrong("no warm-up of 0", lambda i, n, w: min((i + 1) / w, half((i - w) / (n - w))), "warmup=0"),
@@ -569,11 +573,13 @@ WRONG = {
         Wrong("the package's", lambda *a: train.parameter_groups(*a), "the package's own parameter_groups"),
     ],
     "accuracy": [
-        Wrong("train in the loop", train_in_the_loop, "from the second batch on"),
-        Wrong("eval of the top", measured(before=top_alone), "set for the top alone"),
+        Wrong("train in the loop", train_in_the_loop, "is asked is evaluation at first, then training"),
+        Wrong(
+            "eval of the top", measured(before=top_alone), "is asked is evaluation at the top, training in its parts"
+        ),
         Wrong("full batches", measured(cut=lambda x, n: [x[i : i + n] for i in range(0, len(x) - n + 1, n)])),
         Wrong("right reset", right_reset, "images as right, and"),
-        Wrong("rounded", lambda *a: round(accuracy_by_sum(*a), 4), "it is rounded, or", "It looks like"),
+        Wrong("rounded", lambda *a: round(accuracy_by_sum(*a), 4), "is it rounded, or", "It looks like"),
         Wrong("a percentage", measured(join=lambda h, n, _: 100 * torch.cat(h).sum().item() / n), "from 0 to 1"),
         Wrong("max for argmax", measured(answer=lambda logits: logits.max(1).values), "a share of 0"),
         Wrong("sigmoid", measured(answer=lambda logits: logits.sigmoid().argmax(1)), "logits in the thousands"),
@@ -586,7 +592,7 @@ WRONG = {
     "fit": [
         Wrong("each clipped", Loop(shorten=each_clipped)),
         Wrong("one batch too short", Loop(count=lambda s: len(s.images) // s.size), "a schedule that is too short"),
-        Wrong("counts from 1", Loop(share=scheduled(lambda s, e, i, step: step + 1)), "look at the first step"),
+        Wrong("counts from 1", Loop(share=scheduled(lambda s, e, i, step: step + 1)), "losses are right up to step 0"),
         Wrong("first labels", Loop(batch=lambda s, rows: (s.images[rows], s.labels[: len(rows)])), "very first loss"),
         Wrong("no decay", Loop(make=adam(weight_decay=0.0))),
         Wrong("other betas", Loop(make=adam(betas=(0.9, 0.95))), "leave its betas"),
@@ -594,8 +600,7 @@ WRONG = {
         Wrong("a warm-up at least", lambda *a: fit_by_scheduler(*a[:6], max(a[6], 1), a[7]), "warmup=0"),
         Wrong("with their graph", Loop(keep=lambda s, loss, rows: loss), "tensors with their graph"),
         Wrong("a mean an epoch", Loop(end=a_mean_an_epoch), "one for each step"),
-        Wrong("late", Loop(end=lambda s, x: [x[0], *x[:-1]]), "each is one place too late", "look at"),
-        Wrong("backwards", Loop(end=lambda s, x: x[::-1]), "all are there, but in another order", "look at"),
+        Wrong("backwards", Loop(end=lambda s, x: x[::-1]), "the losses that you return aren't", "look at"),
         Wrong("by step", Loop(end=lambda s, x: dict(enumerate(x))), "expected a list of numbers", "torch.Tensor"),
         Wrong("frozen", fit_and_freeze, "what is frozen afterwards is"),
     ],

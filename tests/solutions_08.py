@@ -22,19 +22,6 @@ def class_by_split(weights, grid):
     return row.reshape(*row.shape[:-1], *grid)
 
 
-def class_by_stack(weights, grid):
-    rows, columns = grid
-    lines = [weights[..., 0, 1 + r * columns : 1 + (r + 1) * columns] for r in range(rows)]
-    return torch.stack(lines, dim=-2)
-
-
-def rollout_by_reduce(weights, fusion):
-    fused = weights.mean(2) if fusion == "mean" else weights.max(2).values  # (L, B, T, T)
-    mixed = fused + torch.eye(weights.shape[-1])
-    factors = mixed / mixed.sum(-1, keepdim=True)
-    return reduce(lambda R, a: a @ R, factors)
-
-
 def rollout_by_einsum(weights, fusion):
     L, B, _, T, _ = weights.shape
     R = torch.eye(T).expand(B, T, T)
@@ -99,12 +86,6 @@ def positions_by_torch(position):
     return F.cosine_similarity(x[:, None], x[None], dim=-1)
 
 
-def positions_by_lengths(position):
-    x = position.squeeze(0)[1:]
-    dots, lengths = x @ x.T, x.norm(dim=1)
-    return dots / torch.outer(lengths, lengths)
-
-
 def positions_by_diagonal(position):
     gram = torch.einsum("bnd,bmd->nm", position, position)[1:, 1:]
     root = gram.diagonal().sqrt()
@@ -161,13 +142,6 @@ def rollout_by_numpy(weights, fusion):
     for a in fused:
         a = 0.5 * a + 0.5 * np.eye(w.shape[-1])
         R = a / a.sum(-1, keepdims=True) @ R
-    return R
-
-
-def relevance_by_numpy(weights, gradients):
-    R = np.eye(weights[0].shape[-1])
-    for w, g in zip(weights, gradients, strict=True):
-        R = R + np.maximum(w.numpy() * g.numpy(), 0).mean(1) @ R
     return R
 
 
@@ -297,16 +271,15 @@ RIGHT = {
         lambda: NUMBERS | {"patch": divmod(19, 8), "rollout": torch.tensor([0.25, 0.5, 0.25]), "distance": 6.0},
         lambda: {name: np.array(value) for name, value in NUMBERS.items()},
     ),
-    "class_attention": (class_by_einops, class_by_split, class_by_stack, class_in_doubles),
+    "class_attention": (class_by_einops, class_by_split, class_in_doubles),
     "rollout": (
-        rollout_by_reduce,
         rollout_by_einsum,
         rollout_by_images,
         rollout_divided_where_needed,
         rollout_by_numpy,
     ),
-    "relevance_matrix": (relevance_by_relu, relevance_by_product, relevance_by_loops, relevance_by_numpy),
-    "position_similarity": (positions_by_torch, positions_by_lengths, positions_by_diagonal, positions_by_loops),
+    "relevance_matrix": (relevance_by_relu, relevance_by_product, relevance_by_loops),
+    "position_similarity": (positions_by_torch, positions_by_diagonal, positions_by_loops),
     "attention_distance": (
         distance_by_cdist,
         distance_by_loops,
@@ -321,10 +294,10 @@ WRONG = {
         *answered("rollout", [0.25, 0, 0], [0.25, 0.5], 0.25),
         *answered("relevance", [1.2, 0.6, 2], [1.2, 0.6]),
         *answered("distance", 8, 6.4),
-        Wrong("one layer's", lambda: NUMBERS | {"rollout": [0, 1, 0]}, "in one layer", "the last layer alone"),
     ],
     "class_attention": [
         Wrong("last row", looks(lambda w: w[..., -1, 1:]), "Your [0, 0, 0, 0, 0] is weights[0, 0, 0, 6, 1]"),
+        Wrong("a clamp", looks(lambda w: w[..., 0, 1:].clamp(max=0.99)), "weights (5, 5) of nearly 1"),
         Wrong("a transpose", looks(lay=lambda row, grid: row.unflatten(-1, grid).mT), "axes 3 and 4 are exchanged"),
         Wrong("mean over heads", looks(lambda w: w.mean(-3)[..., 0, 1:]), "Yours is the mean along axis 2"),
         Wrong("from 0 to 1", looks(lambda w: to_range(w[..., 0, 1:]))),

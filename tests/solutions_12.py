@@ -51,17 +51,6 @@ def matrix_by_padding(kernel, size):
     return rows[:, :, e : e + H, e : e + W].reshape(H * W, H * W)
 
 
-def matrix_by_sums(kernel, size):
-    # A sum over the kernel of shifts, each a Kronecker product of one in rows and one in columns.
-    (H, W), e = size, len(kernel) // 2
-    numbers = np.asarray(kernel)
-    return sum(
-        numbers[i, j] * np.kron(np.eye(H, k=i - e), np.eye(W, k=j - e))
-        for i in range(len(kernel))
-        for j in range(len(kernel))
-    )
-
-
 def field_by_loop(layers):
     r, step = 1, 1
     for kernel, stride in layers:
@@ -82,14 +71,6 @@ def field_by_places(layers):
     for kernel, stride in reversed(layers):
         seen = {place * stride + i for place in seen for i in range(kernel)}
     return max(seen) - min(seen) + 1
-
-
-def field_by_tensors(layers):
-    if not layers:
-        return torch.tensor(1)
-    kernels, strides = torch.tensor(layers).T
-    before = torch.cat([torch.ones(1, dtype=torch.int64), strides.cumprod(0)[:-1]])
-    return 1 + ((kernels - 1) * before).sum()
 
 
 def fair_by_groups(runs):
@@ -167,8 +148,8 @@ RIGHT = {
         lambda: {name: float(value) for name, value in NUMBERS.items()},
         lambda: {name: torch.tensor(value) for name, value in NUMBERS.items()},
     ),
-    "conv_matrix": (matrix_by_loops, matrix_by_single_pixels, matrix_by_padding, matrix_by_sums),
-    "receptive_field": (field_by_loop, field_from_the_last, field_by_places, field_by_tensors),
+    "conv_matrix": (matrix_by_loops, matrix_by_single_pixels, matrix_by_padding),
+    "receptive_field": (field_by_loop, field_from_the_last, field_by_places),
     "fair_comparison": (fair_by_groups, fair_by_sorting, fair_by_arrays),
     "nine_heads": (heads_by_coordinates, heads_by_padding, heads_by_einsum),
 }
@@ -342,8 +323,6 @@ WRONG = {
     "bias_numbers": [
         Wrong("one kernel", answers("convolution", 216), "one kernel for all input channels"),
         Wrong("kernels of one number", answers("convolution", 72), "A kernel of 3 × 3 for each pair"),
-        Wrong("E of each patch", answers("patches", 294912), "E once for each patch"),
-        Wrong("the inner places' work", answers("convolution's work", 583200), "work at the inner places alone"),
         Wrong("E at each pixel", answers("patches' work", 4718592), "used once for each patch"),
         Wrong("a whole row", answers("matrix", 144), "nine numbers in each row"),
         Wrong("with zero", answers("different", 10), "All places use the same kernel"),
@@ -354,8 +333,6 @@ WRONG = {
         Wrong("once passed: up to 10", up_to(10, matrix_by_loops), "a kernel with large numbers"),
         Wrong("once passed: rounded", changed(matrix_by_loops, lambda m: m.round(decimals=5)), "result[0, 0] is"),
         Wrong("once passed: up to 7 × 7", matrix(lambda k: k if len(k) < 9 else 0 * k), "a kernel of 9 × 9"),
-        Wrong("upper half", lambda kernel, size: matrix_by_loops(kernel, size)[: size[0] * size[1] // 2], "has shape"),
-        Wrong("doubled", changed(matrix_by_loops, lambda m: 2 * m), "2 times"),
         Wrong("four axes", lambda k, size: matrix_by_loops(k, size).view(*size, *size), "only the shape isn't"),
         Wrong("transposed", changed(matrix_by_loops, lambda m: m.T), "a kernel that is turned by 180 degrees"),
         Wrong("upside down", matrix(lambda k: k.flip(0)), "What your numbers show"),
@@ -366,14 +343,12 @@ WRONG = {
     ],
     "receptive_field": [
         Wrong("once passed: up to 1024", changed(field_by_loop, lambda r: min(r, 1024)), "16 layers of (3, 2)"),
-        Wrong("once passed: up to 224", changed(field_by_loop, lambda r: min(r, 224)), "result is 224"),
         Wrong("once passed: kernels up to 11", field(lambda r, k, s, step: r + (min(k, 11) - 1) * step), "(31, 7)"),
         Wrong(
             "once passed: kept by kernels",
             kept_by(lambda layers: tuple(k for k, _ in layers), field_by_loop),
             "(3, 2), (3, 3), (3, 1)",
         ),
-        Wrong("once passed: kept by length", kept_by(len, field_by_loop), "result is 4, expected 2"),
         Wrong(
             "once passed: 1 × 1 left out",
             lambda layers: field_by_loop([(k, s) for k, s in layers if k > 1]),
@@ -381,10 +356,8 @@ WRONG = {
         ),
         Wrong("once passed: in place", field_from_behind, "argument 1 was changed in place"),
         Wrong("one side", changed(field_by_loop, lambda r: r // 2), "the sum is"),
-        Wrong("two more", changed(field_by_loop, lambda r: r + 2), "the sum is"),
         Wrong("a list", lambda layers: [field_by_loop(layers[:i]) for i in range(len(layers))], "expected a"),
         Wrong("r s + k", field(lambda r, k, s, step: r * s + k)),
-        Wrong("widened first", field(lambda r, k, s, step: r + (k - 1) * step * s), "a layer's own stride counted"),
     ],
     "fair_comparison": [
         Wrong("once passed: names in names", fair(fits=lambda model, name: model in name), "of 'vit'"),
@@ -392,20 +365,14 @@ WRONG = {
         Wrong(
             "once passed: five digits", fair(change=lambda r: r | {"rate": round(r["rate"], 5)}), "rates from 0.00001"
         ),
-        Wrong(
-            "once passed: four digits", fair(change=lambda r: r | {"rate": round(r["rate"], 4)}), "was never trained"
-        ),
         Wrong("once passed: ten seeds", fair_by_ten_seeds, "rates from 0.00001 on"),
         Wrong("once passed: the first model's rates", fair_by_the_first_models_rates, "'c'"),
         Wrong("once passed: without doubles", fair_without_doubles, "a model that is never right"),
         Wrong("once passed: from zero", fair_from_zero, "a model that is never right"),
         Wrong("once passed: all runs", fair(among=with_all_their_runs), "You chose the rate 0.01."),
         Wrong("once passed: three runs", with_runs(3), "You chose the rate 0.01."),
-        Wrong("once passed: two runs", with_runs(2), "You chose the rate 0.1."),
         Wrong("once passed: common seeds", fair(among=by_common_seeds), "You chose the rate 0.001."),
         Wrong("once passed: squares", fair(lambda own: mean(r["held_out"] ** 2 for r in own)), "of 'b'"),
-        Wrong("once passed: different ones", fair(lambda own: mean({r["held_out"] for r in own})), "of 'b'"),
-        Wrong("once passed: rounded means", fair(lambda own: round(mean(r["held_out"] for r in own)), among=sorted)),
         Wrong(
             "once passed: halves", fair(divided_by_two("held_out"), divided_by_two("test")), "You chose the rate 0.01."
         ),
@@ -418,7 +385,6 @@ WRONG = {
         Wrong("exchanged", changed(fair_by_groups, lambda x: {m: p[::-1] for m, p in x.items()}), "was never trained"),
         Wrong("one model", changed(fair_by_groups, lambda x: dict(list(x.items())[:1])), "there is no answer"),
         Wrong("a mean, too", changed(fair_by_groups, lambda x: x | {"mean": (0, 0)}), "which is no model"),
-        Wrong("the worst seed", fair(tell=lambda own: min(r["test"] for r in own)), "The rates are right"),
     ],
     "nine_heads": [
         Wrong("once passed: an operator", heads_by_an_operator, "this exercise asks you to do without"),
@@ -436,8 +402,7 @@ WRONG = {
         Wrong("stacked", heads(join=torch.stack), "the sum along axis 0 of yours"),
         Wrong("heads transposed", heads(head=lambda head: head.T), "heads that look the other way"),
         Wrong("the first patch for nobody", heads(head=first_patch_for_nobody)),
-        Wrong("no corners", heads(some(lambda i, j: 1 in (i, j)))),
-        Wrong("no middle", heads(some(lambda i, j: (i, j) != (1, 1)))),
+        Wrong("no corners", heads(some(lambda i, j: 1 in (i, j))), "what the heads (0, 0), (0, 2), (2, 0), (2, 2) add"),
         Wrong("one matrix", heads(lambda weight: weight[:, :, 1:2, 1:2].expand_as(weight))),
     ],
 }

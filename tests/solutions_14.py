@@ -29,24 +29,9 @@ def line_by_lstsq(cost, loss, floor):
     return found[0].exp(), found[1]
 
 
-def line_by_decimal_logarithms(cost, loss, floor):
-    x, y = cost.log10(), (loss - floor).log10()
-    slope = torch.cov(torch.stack([x, y]))[0, 1] / x.var()
-    return 10 ** (y.mean() - slope * x.mean()), -slope
-
-
 def line_by_scipy(cost, loss, floor):
     found = stats.linregress(cost.log(), (loss - floor).log())
     return math.exp(found.intercept), -found.slope
-
-
-def line_by_loops(cost, loss, floor):
-    x, y = [math.log(c) for c in cost], [math.log(value - floor) for value in loss]
-    n = len(x)
-    slope = (n * sum(u * v for u, v in zip(x, y, strict=True)) - sum(x) * sum(y)) / (
-        n * sum(u * u for u in x) - sum(x) ** 2
-    )
-    return math.exp((sum(y) - slope * sum(x)) / n), -slope
 
 
 def fit_by_polyfit(cost, loss, exponents):
@@ -75,13 +60,6 @@ def fit_at_once(cost, loss, exponents):
     c = loss.mean() - a * x.mean(1)
     best = (a[:, None] * x + c[:, None] - loss).square().mean(1).argmin()
     return a[best], exponents[best], c[best]
-
-
-def fit_by_correlation(cost, loss, exponents):
-    """The line that misses least is the one whose x goes most nearly with the loss."""
-    most = max(exponents, key=lambda b: np.corrcoef(cost**-b, loss)[0, 1] ** 2)
-    a, c = np.polyfit(cost**-most, loss, 1)
-    return [a, most, c]
 
 
 def grown_in_floats(sizes, factor):
@@ -135,12 +113,6 @@ def drawn_by_loops(fitted, loss, rows):
     return drawn
 
 
-def drawn_in_logarithms(fitted, loss, rows):
-    n = loss.numel()
-    misses = (loss.log() - fitted.log()) * n**0.5 / (n - 3) ** 0.5
-    return torch.exp(fitted.log() + misses.take(rows))
-
-
 def drawn_by_numpy(fitted, loss, rows):
     fitted, loss, rows = (x.numpy() for x in (fitted, loss, rows))
     misses = np.log10(loss / fitted) * np.sqrt(loss.size / (loss.size - 3))
@@ -153,10 +125,10 @@ RIGHT = {
         lambda: {name: torch.tensor(float(value)) for name, value in NUMBERS.items()},
         lambda: NUMBERS | {"exponent": np.log10(10) / np.log10(100), "speed": 50 * 2e9 / 1e9},
     ),
-    "law_from_floor": (line_by_polyfit, line_by_lstsq, line_by_decimal_logarithms, line_by_scipy, line_by_loops),
-    "fit_law": (fit_by_polyfit, fit_by_residuals, fit_at_once, fit_by_correlation),
+    "law_from_floor": (line_by_polyfit, line_by_lstsq, line_by_scipy),
+    "fit_law": (fit_by_polyfit, fit_by_residuals, fit_at_once),
     "grown_sizes": (grown_by_hand, grown_by_decimals, grown_by_numpy, grown_in_floats),
-    "redrawn_runs": (drawn_by_powers, drawn_by_loops, drawn_in_logarithms, drawn_by_numpy),
+    "redrawn_runs": (drawn_by_powers, drawn_by_loops, drawn_by_numpy),
 }
 
 
@@ -279,13 +251,11 @@ def heads_up(sizes, factor):
 
 WRONG = {
     "scaling_numbers": [
-        Wrong("once passed: 0.505", answers(exponent=0.505), "should be something else"),
         Wrong("no floor", answers(loss=2), "a law without its floor"),
         Wrong("the start", answers(floor=7), "when C is very large"),
         Wrong("twice", answers(half=2), "twice the cost for half the loss"),
-        Wrong("no square", answers(cost=12), "a root in place of a square"),
         Wrong("with its floor", answers(exponent=math.log(5) / math.log(100)), "a slope with its floor"),
-        Wrong("minus", answers(exponent=-0.5), "How many powers of ten"),
+        Wrong("minus", answers(exponent=-0.5), "a slope in place of the exponent"),
         Wrong("one side", answers(width=2), "one side of the matrices"),
         Wrong("divided", answers(speed=0.04), "MACs an image times images a second"),
     ],
@@ -307,28 +277,23 @@ WRONG = {
         ),
         Wrong("once passed: outliers", without_those_far_off, "one of them far off"),
         Wrong("twice a", line(lambda slope, intercept: (2 * np.exp(intercept), -slope)), "Right: b. Wrong: a."),
-        Wrong("twice b", line(lambda slope, intercept: (np.exp(intercept), -2 * slope)), "Right: a. Wrong: b."),
-        Wrong("as polyfit gives them", line(lambda *found: found), "slope and intercept as they are"),
-        Wrong("polyfit the wrong way round", line(lambda b, a: (np.exp(b), -a)), "slope and intercept exchanged"),
+        Wrong("as polyfit gives them", line(lambda *found: found), "Your law gives losses of"),
         Wrong("ln L - c", line(y=lambda loss, floor: loss.log() - floor), "subtracted from the logarithm"),
-        Wrong("ln L / c", line(y=lambda loss, floor: (loss / max(floor, 1e-9)).log())),
         Wrong("one number", changed(line_by_polyfit, lambda found: found[0]), "a tuple of 2"),
-        Wrong("three numbers", changed(line_by_polyfit, lambda found: (*found, 0.0))),
         Wrong("nothing", lambda cost, loss, floor: None, "None"),
     ],
     "fit_law": [
         Wrong("once passed: up to 2", fit(some=those(lambda b: b <= 2)), "a large exponent"),
         Wrong("once passed: from 0.05", fit(some=those(lambda b: b > 0.05)), "a small exponent"),
         Wrong("once passed: 20 exponents", fit(some=lambda b: b[:20]), "75 exponents"),
-        Wrong("once passed: no last", fit(some=lambda b: b[: max(len(b) - 1, 1)]), "the last exponent left out"),
-        Wrong("once passed: no first", fit(some=lambda b: b[min(len(b) - 1, 1) :]), "the first exponent left out"),
-        Wrong("once passed: powers of 1.5", fit(lambda e: e.abs().pow(1.5).sum()), "8 runs, 75 exponents"),
+        Wrong("once passed: no last", fit(some=lambda b: b[: max(len(b) - 1, 1)]), "with b = 0.6"),
+        Wrong("once passed: no first", fit(some=lambda b: b[min(len(b) - 1, 1) :]), "with b = 0.1"),
         Wrong("once passed: Huber", fit(lambda e: F.huber_loss(e, 0 * e, delta=0.5)), "75 exponents"),
         Wrong("once passed: on the way back", fit(best=smallest_on_the_way_back), "for these numbers alone?"),
         Wrong(
             "once passed: above zero",
             fit(change=lambda a, c, x, loss: (max(a, 0.0), max(c, 0.0))),
-            "nothing keeps a and c above zero",
+            "the best one's to",
         ),
         Wrong("once passed: single precision", law_by_single_precision, "costs above 1e9"),
         Wrong(
@@ -339,10 +304,8 @@ WRONG = {
         Wrong("once passed: smallest from 1", smallest_from_one, "losses 40 times as large"),
         Wrong("c above zero", fit(change=through_zero_below), "expected", never="times the right one"),
         Wrong("the package's", fit_of_the_package, "it calls the package's own fit_law: write your own"),
-        Wrong("two numbers", changed(fit_by_polyfit, lambda found: found[:2]), "a tuple of 3"),
         Wrong("minus b", changed(fit_by_polyfit, lambda found: (found[0], -found[1], found[2])), "Wrong: b"),
         Wrong("no floor told", changed(fit_by_polyfit, lambda found: (*found[:2], 0.0)), "Wrong: c"),
-        Wrong("every other", fit(some=lambda b: b[::2])),
     ],
     "grown_sizes": [
         Wrong("once passed: kept by object", kept_by(lambda sizes, factor: id(sizes), grown_by_hand), "second call"),
@@ -376,12 +339,10 @@ WRONG = {
         Wrong("once passed: the package's", grown_by_the_package, "it calls the package's own grown: write your own"),
         Wrong("in place", grown_in_place, "changed in place", never="is None"),
         Wrong("a config", lambda sizes, factor: ViTConfig(**grown_by_hand(sizes, factor)), "in a dictionary"),
-        Wrong("a tuple", changed(grown_by_hand, lambda new: tuple(new.values()))),
         Wrong(
             "two sizes", changed(grown_by_hand, lambda new: {"depth": new["depth"], "dim": new["dim"]}), "There is no"
         ),
         Wrong("one more", grown(patch_size=lambda *given: 4), "was neither given nor asked for"),
-        Wrong("one layer more", grown(depth=lambda old, f, new: new["depth"] + 1), "depth is 9 and should be 8"),
     ],
     "redrawn_runs": [
         Wrong(
@@ -397,8 +358,7 @@ WRONG = {
         ),
         Wrong("logarithms", changed(drawn_by_powers, torch.log)),
         Wrong("transposed", changed(drawn_by_powers, lambda drawn: drawn.T), "shape"),
-        Wrong("doubled", changed(drawn_by_powers, lambda drawn: 2 * drawn), "2 times"),
         Wrong("losses", lambda fitted, loss, rows: loss[rows], "runs that are drawn, not their misses"),
-        Wrong("not widened", lambda fitted, loss, rows: fitted * (loss / fitted)[rows], "misses that are too small"),
+        Wrong("not widened", lambda fitted, loss, rows: fitted * (loss / fitted)[rows], "0.6325 times as wide"),
     ],
 }

@@ -671,6 +671,29 @@ def test_the_memory_that_numpy_takes_is_counted():
     assert parts < 256 * 256 * 4 / 2
 
 
+def test_a_table_that_is_kept_piece_by_piece_is_seen_and_one_that_is_forgotten_is_not():
+    rows = torch.ones(256, 4)
+
+    def kept():
+        pieces = [rows @ part.T for part in rows.split(16)]
+        return sum(piece.sum() for piece in pieces)
+
+    def forgotten():
+        return sum((rows @ part.T).sum() for part in rows.split(16))
+
+    def by_numpy():
+        return np.exp(rows.numpy() @ rows.numpy().T).sum()
+
+    assert harness.at_once(kept, 256 * 256).startswith("all")
+    assert harness.at_once(forgotten, 256 * 256) == "one piece"
+    assert harness.at_once(by_numpy, 256 * 256).startswith("all")
+
+
+def test_parts_in_another_order_are_said_to_be_so(capsys):
+    assert not reference_then("attention_maps", lambda maps: maps[::-1])
+    assert "the parts of maps are right, but in another order (2, 1, 0)" in said(capsys)
+
+
 # ---- What a report says without names ----------------------------------------------------------------------------
 
 

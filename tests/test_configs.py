@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import warnings
 
 import numpy as np
@@ -512,3 +513,109 @@ def test_a_json_file_that_is_damaged(text, file, tmp_path):
     with pytest.raises(ValueError, match="damaged") as caught:
         vt.load(tmp_path)
     assert len(str(caught.value)) < 2000
+
+
+# -------------------------------------------------------------------------------------- the most popular, and its kinds
+
+TOWER = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+TEXT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 9}
+OPENAI_PROCESSOR = {  # as openai/clip-vit-base-patch32 has it: a number is the short side
+    "crop_size": 32, "do_center_crop": True, "do_normalize": True, "do_resize": True, "resample": 3, "size": 36,
+    "feature_extractor_type": "CLIPFeatureExtractor", "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}  # fmt: skip
+
+
+def clip_folder(folder, **options):
+    vision = TOWER | {"image_size": 32, "patch_size": 8}
+    config = transformers.CLIPConfig(vision_config=vision, text_config=TEXT, projection_dim=12)
+    theirs = randomise(transformers.CLIPModel(config)).eval()
+    theirs.save_pretrained(folder)
+    content = json.loads((folder / "config.json").read_text())
+    older = {f"{key}_dict": content[key] for key in ("vision_config", "text_config")}
+    change(folder, **older, **options)  # LAION's files have both twice
+    (folder / "preprocessor_config.json").write_text(json.dumps(OPENAI_PROCESSOR))
+    return theirs
+
+
+def test_openai_s_clip_to_the_pixel(tmp_path):
+    theirs = clip_folder(tmp_path)
+    processor = getattr(transformers, "CLIPImageProcessorPil", transformers.CLIPImageProcessor)
+    expected = torch.as_tensor(processor.from_pretrained(tmp_path)(PICTURE, return_tensors="np")["pixel_values"])
+    with pytest.warns(UserWarning, match="the text tower"):
+        found = vt.load(tmp_path)
+    assert_close(found.preprocess(PICTURE), expected, rtol=1e-5, atol=1e-5)
+    with torch.inference_mode():
+        wanted = theirs.visual_projection(theirs.vision_model(expected).pooler_output)
+        assert_close(found.model(expected), wanted, rtol=1e-4, atol=1e-4)
+    assert found.classes == ()  # its projection leads into the space of images and text
+
+
+def test_patches_that_leave_some_pixels_over(tmp_path):
+    """SigLIP so400m takes 384 pixels in patches of 14: the convolution drops six at the right and below."""
+    config = transformers.SiglipVisionConfig(**TOWER | {"image_size": 30, "patch_size": 7})
+    theirs = randomise(transformers.SiglipVisionModel(config)).eval()
+    theirs.save_pretrained(tmp_path)
+    kind = getattr(transformers, "SiglipImageProcessorPil", transformers.SiglipImageProcessor)
+    processor = kind(size={"height": 30, "width": 30})
+    processor.save_pretrained(tmp_path)
+    found = load(tmp_path)
+    with torch.inference_mode():
+        wanted = theirs(torch.as_tensor(np.array(processor(PICTURE, return_tensors="np")["pixel_values"])).float())
+        assert_close(found.model(found.preprocess(PICTURE)), wanted.pooler_output, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("file", ["adapter_config.json", "adapter_model.safetensors"])
+def test_an_adapter_beside_the_weights_is_refused(file, tmp_path, refuses):
+    timm_folder(tmp_path)
+    (tmp_path / file).write_text("{}")
+    for name in (tmp_path, tmp_path / "model.safetensors"):
+        with refuses(ValueError, "adapter beside the weights", file, "merge"):
+            vt.load(name)
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "model.safetensors").unlink()
+    with refuses(ValueError, "adapter", file):
+        vt.load(tmp_path)
+
+
+HUGE = [
+    ("preprocessor_config", {"size": 200_000}, ["at most 8,192", "200000"]),
+    ("preprocessor_config", {"size": {"height": 10**12, "width": 32}}, ["at most 8,192"]),
+    ("preprocessor_config", {"do_center_crop": True, "crop_size": 280_000}, ["crop_size", "at most 8,192"]),
+    ("config", {"image_size": 10**6}, ["image_size", "at most 8,192"]),
+    ("config", {"patch_size": 1e308}, ["patch_size"]),
+    ("config", {"num_hidden_layers": 1e308}, ["num_hidden_layers", "at most 1,000,000"]),
+]
+
+
+@pytest.mark.parametrize(("file", "changes", "words"), HUGE, ids=str)
+def test_sizes_that_no_model_has_are_refused_before_anything_is_made(file, changes, words, tmp_path, refuses):
+    hf_folder(tmp_path)
+    change(tmp_path, f"{file}.json", **changes)
+    with refuses(ValueError, *words):
+        vt.load(tmp_path)
+
+
+def test_positions_aren_t_stretched_beyond_any_memory(tmp_path, refuses):
+    timm_folder(tmp_path)
+    with refuses(ValueError, "patches of 16", "at most 65,536"):
+        vt.load(tmp_path, image_size=10**6)
+    change(tmp_path, pretrained_cfg__crop_pct=1e-7)
+    with refuses(ValueError, "before it cuts", "at most 16,384"):
+        vt.load(tmp_path)
+    change(tmp_path, pretrained_cfg__crop_pct=0.9, pretrained_cfg__input_size=[3, 10**6, 10**6])
+    with refuses(ValueError, "input_size", "at most 8,192"):
+        vt.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("file", ["config.json", "preprocessor_config.json", "model.safetensors"])
+def test_a_pipe_or_a_device_isn_t_waited_for(kind, file, tmp_path, refuses):
+    hf_folder(tmp_path)
+    (tmp_path / file).unlink()
+    if kind == "pipe":
+        os.mkfifo(tmp_path / file)
+    else:
+        (tmp_path / file).symlink_to("/dev/zero")
+    with refuses(ValueError, file, "a pipe or a device"):
+        vt.load(tmp_path)

@@ -113,7 +113,7 @@ def test_what_no_tensor_shows_is_said_though_all_else_is_told(case, images):
         assert (answer(found, images) - theirs(images)).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("build", [torchvision_vit, transformers_vit, ViT])
+@pytest.mark.parametrize("build", [torchvision_vit, transformers_vit])
 def test_names_that_stand_for_one_architecture_need_no_word(build):
     told = {key: value for key, value in ALL.items() if key != "plain"}
     assert read(build(TINY).state_dict(), **told).assumed == {}
@@ -226,6 +226,33 @@ def test_dino_s_own_head_goes_without_a_word(theirs, images):
     for last in ("weight", "weight_g", "weight_v", "parametrizations.weight.original0"):
         dino = state | {"head.mlp.0.weight": torch.ones(3, 16), f"head.last_layer.{last}": torch.ones(3, 1)}
         assert read(dino).config.num_classes == 0
+
+
+def test_the_teacher_of_dinov2_s_training_gives_features(theirs, images):
+    body = {name: tensor for name, tensor in theirs.state_dict().items() if not name.startswith("head.")}
+    heads = {"dino_head.mlp.0.weight": 3, "dino_head.last_layer.weight_g": 1, "ibot_head.mlp.2.bias": 3}
+    heads = {name: torch.ones(width) for name, width in heads.items()}
+    file = {"teacher": under("backbone.", body) | heads, "iteration": 9, "optimizer": {"state": {0: torch.ones(3)}}}
+    with pytest.warns(UserWarning, match="the projectors of its losses"):
+        found = vt.weights.convert(file, **ALL)
+    assert found.config.num_classes == 0
+    with torch.inference_mode():
+        assert_close(answer(found, images), theirs.forward_head(theirs.forward_features(images), pre_logits=True))
+    with pytest.raises(ValueError, match=r"dino_head\.adapter"):
+        vt.weights.convert({"teacher": file["teacher"] | {"dino_head.adapter.weight": torch.ones(2, 2)}}, **ALL)
+
+
+def test_the_image_tower_of_open_clip_s_timm_models(theirs, images):
+    body = {name: tensor for name, tensor in theirs.state_dict().items() if not name.startswith("head.")}
+    text = {"text.transformer.resblocks.0.ln_1.weight": 4, "text.token_embedding.weight": 4, "logit_scale": 1}
+    file = under("visual.trunk.", body) | {name: torch.ones(width) for name, width in text.items()}
+    with pytest.warns(UserWarning, match="the text tower"):
+        found = vt.weights.convert(file, **ALL)
+    with torch.inference_mode():
+        assert_close(answer(found, images), theirs.forward_head(theirs.forward_features(images), pre_logits=True))
+    for name in ("text.lora_A.weight", "visual.head.proj.weight", "fusion.weight"):
+        with pytest.raises(ValueError, match=r"lora_A|head\.proj|fusion"):
+            vt.weights.convert(file | {name: torch.ones(2, 2)}, **ALL)
 
 
 @pytest.mark.parametrize("name", ["pre_logits.fc.weight", "heads.pre_logits.weight"])

@@ -23,7 +23,7 @@ FLAGS = {  # grade, locked, solution
 }
 NBGRADER = importlib.util.find_spec("nbgrader") is not None
 PARTS = ("What each exercise trains", "Marking the open question")
-needs_nbgrader = pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed: pip install -e .[classroom]")
+needs_nbgrader = pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed: pip install -e .[teach]")
 
 
 def cells(path: Path, kind: str = "") -> list[dict[str, Any]]:

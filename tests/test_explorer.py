@@ -241,13 +241,18 @@ def test_command_line(photo, tmp_path, capsys, refuses):
         main([photo, "--weights", "shapes", "--out", f"{photo}/page.html"])
 
 
-def test_command_line_takes_folders_and_refuses_half_of_what_was_asked(photo, tmp_path, refuses):
+def test_command_line_takes_folders_and_names_what_it_skips(photo, tmp_path, refuses, capsys):
     main([str(tmp_path), "--weights", "shapes", "--out", str(out := tmp_path / "page.html")])
     assert [picture["title"] for picture in data_of(out.read_text("utf-8"))["pictures"]] == ["a 'photo' & more.png"]
     out.unlink()
-    with refuses(SystemExit, "error: ", "nowhere.png was not found"):
-        main([photo, "nowhere.png", "--weights", "shapes", "--out", str(out)])
-    assert not out.exists()
+    (tmp_path / "bad.jpg").write_bytes(b"not an image")
+    with refuses(SystemExit, "error: 2 skipped", "nowhere.png was not found"):
+        main([str(tmp_path), "nowhere.png", "--weights", "shapes", "--out", str(out)])
+    assert [picture["title"] for picture in data_of(out.read_text("utf-8"))["pictures"]] == ["a 'photo' & more.png"]
+    assert "bad.jpg is not an image" in capsys.readouterr().err
+    with refuses(SystemExit, "error: no photograph can be read: nowhere.png was not found"):
+        main(["nowhere.png", "--weights", "shapes", "--out", str(tmp_path / "other.html")])
+    assert not (tmp_path / "other.html").exists()
 
 
 # ------------------------------------------------------------------------------------------------------ in a browser

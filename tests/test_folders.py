@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from vit_tutorial import data
+from vit_tutorial.data import folders
 
 
 def save(path, colour=(200, 60, 20), size=(20, 20), mode="RGB", **options):
@@ -196,11 +197,52 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_names_the_file_that_is_not_an_image(folder, refuses, name):
-    BROKEN[name](folder / "test" / "dog" / name)
-    reason = "8 or 16 bits" if name in ("float.tif", "deep.tif", "below.tif") else name
-    with refuses(ValueError, str(folder / "test" / "dog" / name), reason), warnings.catch_warnings():
-        warnings.simplefilter("error")
+    file = folder / "test" / "dog" / name
+    BROKEN[name](file)
+    reasons = {"bomb.png": "178 million pixels", "IMG_1.HEIC": "convert it to JPEG"}
+    reasons |= dict.fromkeys(("float.tif", "deep.tif", "below.tif"), "8 or 16 bits")
+    with pytest.warns(UserWarning, match="skipped 1 image file that can't be read") as caught:
+        d = data.image_folder(folder, 16)
+    assert len(caught) == 1
+    for text in (str(file), reasons.get(name, name)):
+        assert text in str(caught[0].message)
+        assert text in d.skipped[0]
+    assert (len(d.skipped), d.test.labels.tolist()) == (1, [0, 0, 0, 1, 1, 1])
+    assert d.test_names == tuple(f"test/{kind}/{i}.png" for kind in ("cat", "dog") for i in (1, 10, 2))
+
+
+def test_a_class_without_a_readable_image_is_refused(folder, refuses):
+    for file in folder.glob("test/dog/*.png"):
+        file.write_bytes(b"not an image")
+    with pytest.warns(UserWarning, match="skipped 3"), refuses(ValueError, "'dog'", "to test on", "1.png"):
         data.image_folder(folder, 16)
+
+
+def test_a_large_picture_is_read_without_an_alarm(folder):
+    Image.new("1", (10000, 10000)).save(folder / "large.png")
+    folders._allow_half_the_limit.cache_clear()  # it is said once in a process, and pytest takes it back after a test
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        assert data.open_photo(folder / "large.png").size == (10000, 10000)
+
+
+def test_the_checkpoint_s_own_pixels(folder):
+    picture = Image.fromarray(noise(40, 30))
+    picture.save(folder / "test" / "cat" / "1.png")
+    for mean, std in (((0.1, 0.2, 0.3), (0.4, 0.5, 0.6)), ((0.3,), (0.4,))):
+        how = data.Preprocessing((16, 16), mean, std, crop=0.875, interpolation="bilinear")
+        d = data.image_folder(folder, preprocess=how)
+        assert (d.image_size, d.in_channels, d.mean, d.std, d.preprocess) == ((16, 16), len(mean), mean, std, how)
+        ours = data.normalise(d.test.batch()[0][:1], d)
+        torch.testing.assert_close(ours, how(picture), rtol=0, atol=0.5 / 255 / min(std) if len(mean) == 1 else 0)
+        assert torch.equal(data.load(str(folder), preprocess=how).test.images, d.test.images)
+
+
+def test_it_is_a_size_or_a_preprocessing(folder, refuses):
+    how = data.Preprocessing((16, 16), (0.5,) * 3, (0.5,) * 3)
+    for given in ({}, {"image_size": 16, "preprocess": how}):
+        with refuses(ValueError, "image_size= to train from scratch", "preprocess= to fine-tune"):
+            data.image_folder(folder, **given)
 
 
 def test_a_class_is_the_images_in_its_folder_and_below(folder):
@@ -215,8 +257,9 @@ def test_a_class_is_the_images_in_its_folder_and_below(folder):
 def test_names_all_broken_files_at_once(folder, refuses):
     for i in range(7):
         (folder / "train" / "dog" / f"bad{i}.png").touch()
-    with refuses(ValueError, "bad0.png", "bad4.png", "and 2 more") as _:
-        data.image_folder(folder, 16)
+    with pytest.warns(UserWarning, match=r"skipped 7 .*bad0\.png.*bad4\.png.*and 2 more"):
+        d = data.image_folder(folder, 16)
+    assert len(d.skipped) == 7
 
 
 @pytest.mark.parametrize(
@@ -312,10 +355,16 @@ def test_each_picture_is_decoded_once(folder, monkeypatch, test_share):
 
 
 def test_a_broken_picture_is_named_whichever_split_it_fell_into(classes, refuses):
+    whole = data.image_folder(classes, 8, test_share=0.2)
     for file in classes.glob("*/0.png"):
         file.write_bytes(b"not an image")
-    with refuses(ValueError, "cat/0.png", "dog/0.png", "newt/0.png"):
+    with pytest.warns(UserWarning, match="skipped 3"), refuses(ValueError, "'newt'", "newt/0.png"):
         data.image_folder(classes, 8, test_share=0.2)
+    save(classes / "newt" / "0.png", (20, 0, 77), size=(8, 8))
+    with pytest.warns(UserWarning, match="cat/0.png.*dog/0.png"):
+        d = data.image_folder(classes, 8, test_share=0.2)
+    assert d.test_files == whole.test_files  # what is set aside doesn't depend on what can be read
+    assert colours(d.test) == [colour for colour in colours(whole.test) if colour[0] == 20 or colour[1] != 0]
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.2, 1.5, float("nan")])

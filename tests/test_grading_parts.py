@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-import contextlib
+import base64
+import concurrent.futures
+import csv
 import importlib
 import importlib.util
 import json
-import shutil
+import os
+import pickle
+import re
 import sys
-import threading
 import time
-from collections.abc import Iterator
+import types
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import hypothesis
 import pytest
+import torch
+from filelock import FileLock
+from hypothesis import strategies as st
+from torch import nn
 
+import vit_tutorial as vt
+from vit_tutorial import checks
 from vit_tutorial.checks import lesson01, run
+from vit_tutorial.checks.declare import Words, exercises_of
 
 ROOT = Path(__file__).resolve().parent.parent
 STEM = "01_patches"
-pytestmark = pytest.mark.skipif(not importlib.util.find_spec("nbgrader"), reason="nbgrader is not installed")
+SOLVED, HANDED_OUT = (ROOT / "notebooks" / name / f"{STEM}.ipynb" for name in ("solutions", "exercises"))
+NBGRADER = importlib.util.find_spec("nbgrader") is not None
+pytestmark = [
+    pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed: pip install -e .[classroom]"),
+    pytest.mark.filterwarnings("ignore:Object of type:sqlalchemy.exc.SAWarning" if NBGRADER else "default"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,20 +55,21 @@ def tool() -> Iterator[ModuleType]:
 
 
 @pytest.fixture
-def watch(tool, monkeypatch) -> Any:
-    """What watches a sandbox, with nothing in it yet, and room for little."""
+def box(tool, monkeypatch) -> Any:
+    """A sandbox with nothing in it yet, and room for little."""
     sandbox = tool.sandbox
-    limits = sandbox.Limits(seconds=10, grace=5, total_seconds=100, memory=1_000, processes=3)
-    one = sandbox._Watch(SimpleNamespace(pid=1), limits, threading.Event(), own=True)
-    one.base = 500
+    one = sandbox.Sandbox.__new__(sandbox.Sandbox)
+    one.limits = sandbox.Limits(seconds=10, grace=5, check_seconds=10, total_seconds=100, memory=1_000, processes=3)
+    one.started = one.heard = time.monotonic()
+    one.base, one.own = 500, True
     monkeypatch.setattr(sandbox.psutil, "virtual_memory", lambda: SimpleNamespace(available=10**10))
     one._processes, one._memory = list, lambda found: 0
     return one
 
 
-def test_what_takes_little_goes_on(watch):
-    watch._processes, watch._memory = lambda: [None] * 7, lambda found: 1_500
-    assert watch._too_much() == ""
+def test_what_takes_little_goes_on(box):
+    box._processes, box._memory = lambda: [None] * 7, lambda found: 1_500
+    assert box._too_much() == ""
 
 
 @pytest.mark.parametrize(
@@ -62,153 +82,784 @@ def test_what_takes_little_goes_on(watch):
         ({"heard": time.monotonic() - 200, "base": 0}, "a cell took more than 10 seconds"),
     ],
 )
-def test_each_limit_ends_it(watch, takes, words):
-    vars(watch).update(takes)
-    assert words in watch._too_much()
+def test_each_limit_ends_it(box, takes, words):
+    vars(box).update(takes)
+    assert words in box._too_much()
 
 
-def test_an_interrupted_teacher_ends_it(watch):
-    watch.stop.set()
-    assert watch._too_much() == "grading was interrupted"
-
-
-def test_a_machine_without_memory_ends_it(watch, tool, monkeypatch):
+def test_a_machine_without_memory_ends_it(box, tool, monkeypatch):
     monkeypatch.setattr(tool.sandbox.psutil, "virtual_memory", lambda: SimpleNamespace(available=1))
-    assert watch._too_much() == "this machine's memory ran out"
+    assert box._too_much() == tool.sandbox.MACHINE_FULL
 
 
-# ---- From a report to a mark -------------------------------------------------------------------------------------
+def test_who_failed_for_want_of_memory_is_tried_again_by_itself(tool, monkeypatch, tmp_path):
+    one = tool.collect.Submission("ada", STEM, HANDED_OUT, "x", datetime(2026, 10, 5))
+    tried = []
+
+    def processes(waiting: list[Any], how: Any, workers: int) -> Iterator[Any]:
+        tried.append((len(waiting), workers))
+        problem = tool.sandbox.MACHINE_FULL if len(tried) == 1 else ""
+        yield from ((one, {"problem": problem}) for one in waiting)
+
+    monkeypatch.setattr(tool, "_in_processes", processes)
+    monkeypatch.setattr(tool, "_warm", lambda *_: None)
+    how = tool.Grading("none", 4, tool.sandbox.Limits(), tmp_path, tmp_path, [], 1)
+    assert [judged["problem"] for _, judged in tool._all_judged([one], how)] == [""]
+    assert tried == [(1, 4), (1, 1)]
 
 
-def told(tool: ModuleType) -> list[Any]:
-    """What a sandbox tells of a right patchify."""
-    exercise = lesson01.PATCHIFY
-    results = zip(exercise.cases(), run.known(exercise, None), strict=True)
-    return [[case.label, {"result": tool.judge.wire.encode(result)}] for case, result in results]
+def test_a_process_that_dies_while_it_reads_costs_its_own_row(tool, monkeypatch, tmp_path):
+    names = ["dies", "hangs", "reads"]
+    found = [tool.collect.Submission(name, STEM, HANDED_OUT, name, datetime(2026, 10, 5)) for name in names]
 
-
-def found(tool: ModuleType, problem: str = "", observed: Any = None) -> dict[str, Any]:
-    """What :func:`classroom._run` gives of a notebook whose one cell is a check that said "right"."""
-    cell = {"cell_type": "code", "source": "", "nbgrader": {}, "id": "a"}
-    return {
-        "key": "k",
-        "seconds": 1.0,
-        "problem": problem,
-        "paper": {"cells": [cell], "notes": ["a note"], "written": []},
-        "work": {"lesson": "01", "cells": [{"check": "patchify", "work": "patchify", "given": []}]},
-        "messages": [
-            {"check": 0, "said": True, "observed": told(tool) if observed is None else observed},
-            {"end": True},
-        ],
-    }
-
-
-class Api:
-    """In place of nbgrader: notes what it is asked for."""
-
-    def __init__(self, score: float = 0.0) -> None:
-        self.removed: list[tuple[str, str]] = []
-        grades = [SimpleNamespace(needs_manual_grade=True, cell=SimpleNamespace(name="check-patchify"), score=score)]
-        self.submission = SimpleNamespace(score=score, notebooks=[SimpleNamespace(grades=grades)])
-
-    def autograde(self, stem: str, student: str, force: bool) -> dict[str, bool]:
-        return {"success": True}
-
-    generate_feedback = autograde
-
-    @property
-    @contextlib.contextmanager
-    def gradebook(self) -> Iterator[Any]:
-        yield SimpleNamespace(
-            remove_submission=lambda stem, student: self.removed.append((stem, student)),
-            find_assignment=lambda stem: SimpleNamespace(max_score=20.0),
-            find_submission=lambda stem, student: self.submission,
+    def examine(one: Any, how: Any) -> None:
+        if one.student == "dies":
+            os._exit(1)
+        if one.student == "hangs":
+            time.sleep(60)
+        tool.write(
+            tool._kept(tmp_path, one.student, STEM).with_suffix(".new"), '{"problem": "", "cells": [], "notes": []}'
         )
 
-
-def outputs(tool: ModuleType, course: Path, one: dict[str, Any]) -> tuple[str, list[dict[str, Any]], list[str]]:
-    problem = tool._record(Api(), course, "ada", STEM, one)
-    kept = json.loads((course / "judged" / "ada" / f"{STEM}.json").read_text("utf-8"))
-    return problem, kept["outputs"][0][1], kept["notes"]
-
-
-def test_a_right_report_leaves_no_error(tool, tmp_path):
-    assert outputs(tool, tmp_path, found(tool)) == ("", [], ["a note"])
+    monkeypatch.setattr(tool, "_examine", examine)
+    monkeypatch.setattr(tool, "READING", 1)
+    how = tool.Grading("none", 3, tool.sandbox.Limits(total_seconds=1), tmp_path, tmp_path, [], 1)
+    problems = {one.student: judged["problem"] for one, judged in tool._in_processes(found, how, 3)}
+    assert problems["reads"] == ""
+    assert problems["dies"] == problems["hangs"] == "it could not be read within the limits"
 
 
-def test_after_a_kernel_that_died_no_check_has_passed(tool, tmp_path):
-    problem, shown, _ = outputs(tool, tmp_path, found(tool, problem="could not be graded: it ended itself"))
-    assert problem == "could not be graded: it ended itself"
-    assert [output["output_type"] for output in shown] == ["error"]
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_memory_that_belongs_to_no_process_is_refused_by_the_kernel(tool, machine):
+    """A small machine that runs the filter, as the kernel does."""
+    program = tool.sandbox.forbidden_calls(machine)
+    steps = [tool.sandbox.struct.unpack("HBBI", program[at : at + 8]) for at in range(0, len(program), 8)]
+    architecture, numbers = tool.sandbox.CALLS[machine]
+
+    def verdict(call: int, where: int = architecture) -> int:
+        at, loaded = 0, 0
+        while True:
+            code, yes, no, value = steps[at]
+            at += 1
+            if code == 0x06:
+                return int(value)
+            if code == 0x20:
+                loaded = where if value == 4 else call
+            else:
+                at += yes if (loaded == value if code == 0x15 else loaded >= value) else no
+
+    refused = 0x00050001
+    assert [verdict(number) for number in numbers] == [refused] * 3
+    assert verdict(numbers[0], where=3) == verdict(0x40000000 + numbers[1]) == refused
+    assert [verdict(call) for call in (0, 1, 63, 318, 320, 500) if call not in numbers] == [0x7FFF0000] * 6
 
 
-@pytest.mark.parametrize("observed", [[], "right", [["a label", {"result": True}]]])
-def test_a_check_that_was_made_to_say_right_has_not_passed(tool, tmp_path, observed):
-    _, shown, notes = outputs(tool, tmp_path, found(tool, observed=observed))
-    assert shown[-1]["output_type"] == "error"
-    assert "check_patchify was made to say right" in notes
+# ---- What comes out of a sandbox ---------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.frozensets(st.integers(), max_size=3)
+    ),
+    max_leaves=12,
+)
 
 
-def test_marks_are_nbgraders_and_the_notes_are_the_judges(tool, tmp_path):
-    outputs(tool, tmp_path, found(tool))
-    row = tool._row(Api(score=3.5), tmp_path, "ada", STEM, "a problem")
-    assert row == {
-        "student": "ada",
-        "exercise": STEM,
-        "marks": 3.5,
-        "of": 20.0,
-        "by hand": 1,
-        "check-patchify": 3.5,
-        "problem": "a problem",
-        "noticed": "a note",
-    }
+@hypothesis.given(value=VALUES)
+def test_values_come_out_of_a_sandbox_as_they_were(value):
+    wire = importlib.import_module("wire")
+    back = wire.decode(json.loads(json.dumps(wire.encode(value))))
+    assert back == value
+    assert type(back) is type(value)
 
 
-def test_one_that_cannot_be_graded_loses_what_an_earlier_one_got(tool, tmp_path):
-    outputs(tool, tmp_path, found(tool))
-    api = Api()
-    assert tool._record(api, tmp_path, "ada", STEM, {"key": "k", "problem": "no notebook"}) == "no notebook"
-    assert api.removed == [(STEM, "ada")]
-    assert not (tmp_path / "judged" / "ada" / f"{STEM}.json").exists()
-    assert (tmp_path / "failed" / f"ada_{STEM}.txt").read_text("utf-8") == "no notebook\n"
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
+def test_tensors_come_out_of_a_sandbox_as_they_were(tool, dtype, shape):
+    tensor = torch.randn(shape).to(dtype).requires_grad_(dtype.is_floating_point)
+    for value in (tensor, torch.randn(shape).numpy()):
+        back = tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode(value))))
+        assert back.dtype == value.dtype
+        assert tuple(back.shape) == shape
+        assert (back == value).all()
 
 
-def test_what_is_unchanged_is_not_run_again_and_what_is_changed_is(tool, tmp_path, monkeypatch):
-    for name, folder in (("source", "solutions"), ("release", "exercises")):
-        target = tmp_path / "course" / name / STEM
-        target.mkdir(parents=True)
-        shutil.copy(ROOT / "notebooks" / folder / f"{STEM}.ipynb", target)
-    path = Path(shutil.copy(ROOT / "notebooks" / "exercises" / f"{STEM}.ipynb", tmp_path))
-    ran: list[int] = []
-    monkeypatch.setattr(tool.sandbox, "run", lambda *a: ran.append(1) or tool.sandbox.Ran([{"end": True}]))
+def test_a_checks_own_words_come_out_as_they_were(tool):
+    back = tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode({"a": Words("whole")}))))
+    assert back == {"a": "whole"}
+    assert type(back["a"]) is Words
 
-    def run() -> dict[str, Any]:
-        how = tool.Grading("none", 1, tool.sandbox.Limits())
-        return dict(tool._run(tmp_path / "course", "ada", STEM, path, how, [], threading.Event()))
 
-    tool._record(Api(), tmp_path / "course", "ada", STEM, run())
-    run()
-    assert len(ran) == 1
-    path.write_text(path.read_text("utf-8").replace("YOUR CODE HERE", "MY CODE"), encoding="utf-8")
-    run()
-    assert len(ran) == 2
+def test_what_has_no_form_keeps_its_types_name_and_its_text(tool):
+    back = tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode({"a": range(3), "b": nn.ReLU()}))))
+    assert (type(back["a"]).__name__, repr(back["a"])) == ("range", "range(0, 3)")
+    assert (type(back["b"]).__name__, repr(back["b"])) == ("ReLU", "ReLU()")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [1],
+        {},
+        {"pickle": "x"},
+        {"tensor": "float32", "shape": [10**12], "bytes": ""},
+        {"tensor": "float32", "shape": [-1, -1], "bytes": "AAAAAA=="},
+        {"tensor": "quint8", "shape": [1], "bytes": "AA=="},
+        {"array": "object", "shape": [1], "bytes": "AAAAAAAAAAA="},
+    ],
+)
+def test_what_encode_does_not_write_is_refused(tool, forged):
+    with pytest.raises(ValueError):  # noqa: PT011
+        tool.judge.wire.decode(forged)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("half \ud83d", "half �"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07x", "x"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("a\u202eb\u2066c", "a�b�c"),
+        ("a\x00\x08b\x9bc", "a��b�c"),
+        ("a\r\nb\tc", "a\nb\tc"),
+        ("größer · ✓ 🙂", "größer · ✓ 🙂"),
+    ],
+)
+def test_a_students_text_can_be_shown_by_every_terminal_and_file(tool, text, clean):
+    assert tool.judge.clean(text) == clean
+    clean.encode("utf-8")
 
 
 def test_nbgrader_finds_no_marks_in_what_a_cell_returned(tool):
     made = [
         {"output_type": "execute_result", "data": {"text/plain": "5", "text/html": "<script>"}, "execution_count": 1},
         {"output_type": "update_display_data", "data": {"text/plain": "5"}},
+        {"output_type": "display_data", "data": {"image/png": '"><script>', "image/svg+xml": "<svg onload=x>"}},
         "no output",
     ]
-    assert list(tool.judge._sound(made)) == [
-        {"output_type": "display_data", "data": {"text/plain": "5"}, "metadata": {}}
+    assert list(tool.judge.sound(made)) == [
+        {"output_type": "display_data", "data": {"text/plain": "5"}, "metadata": {}},
     ]
 
 
-@pytest.mark.parametrize("text", ["=HYPERLINK(1)", "+1", "-1", "@sum"])
+# ---- What goes into one ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def package(tool, tmp_path_factory) -> Path:
+    """The package as sandboxes get it."""
+    return Path(tool.stripped.make(ROOT / "vit_tutorial", tmp_path_factory.mktemp("stripped")))
+
+
+LESSONS = sorted({exercise.lesson for exercise in checks.CATALOGUE.values()})
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_sandbox_knows_no_answer_no_reference_and_no_input(tool, package, lesson):
+    module = importlib.import_module(f"vit_tutorial.checks.lesson{lesson}")
+    text = (package / "checks" / f"lesson{lesson}.py").read_text("utf-8")
+    names = dict[str, Any]()
+    exec(compile(text, f"lesson{lesson}", "exec"), names)
+    own = {id(value): name for name, value in vars(module).items() if not name.startswith("__")}
+    assert [one.name for one in names["EXERCISES"]] == [one.name for one in exercises_of(module)]
+    for exercise, stripped in zip(exercises_of(module), names["EXERCISES"], strict=True):
+        assert stripped.cases() == []
+        assert stripped.mistakes == ()
+        if stripped.right is not None:
+            assert not stripped.right.__module__.startswith("vit_tutorial.checks"), "it may only be forbidden"
+        elif id(exercise.right) in own and not issubclass(type(exercise.right), type):  # a class wraps the package's
+            assert own[id(exercise.right)] not in names
+        assert names[f"check_{exercise.name}"](None) is True
+    assert "lambda s:" not in text
+
+
+def test_a_packages_function_says_that_it_has_run_however_it_is_called(tool, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ran = types.ModuleType("vit_tutorial.ran")
+    ran.__file__ = "/x/vit_tutorial/ran.py"
+    exec(tool.stripped.NOTES, vars(ran))
+    monkeypatch.setitem(sys.modules, "vit_tutorial.ran", ran)
+    source = "'''Text.'''\nfrom __future__ import annotations\ndef f(x):\n    '''More.'''\n    return x + 1\n"
+    source += "class A:\n    def g(self):\n        return 3\n    @property\n    def h(self): return 4\n"
+    names: dict[str, Any] = {}
+    exec(compile(tool.stripped.telling(source, "vit_tutorial.x"), "x", "exec"), names)
+
+    def in_another_process() -> None:
+        if (child := os.fork()) == 0:
+            names["f"](1)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    ways: list[Callable[[], Any]] = [
+        lambda: names["f"](1),
+        lambda: types.FunctionType(names["f"].__code__.replace(co_name="q", co_filename="q"), names)(1),
+        lambda: concurrent.futures.ThreadPoolExecutor(1).submit(names["f"], 1).result(),
+        lambda: exec("f(1)", names),
+        in_another_process,
+    ]
+    for way in ways:
+        ran.forget()
+        way()
+        assert ran.told() == ["vit_tutorial.x.f"]
+    ran.forget()
+    assert (names["A"]().g(), names["A"]().h) == (3, 4)
+    assert ran.told() == ["vit_tutorial.x.A.g", "vit_tutorial.x.A.h"]
+
+
+def test_what_an_exercise_forbids_is_found_among_what_has_run(tool):
+    find, of = tool.stripped.borrowed, checks.CATALOGUE
+    assert find(of["patchify"], ["vit_tutorial.vit.ViT.forward", "vit_tutorial.patches.patchify"]) == "patches.patchify"
+    assert find(of["patchify"], ["vit_tutorial.patches.unpatchify", "vit_tutorial.patches.patchify_all"]) == ""
+    assert find(of["embeddings"], ["vit_tutorial.embeddings.Embeddings.forward"]) == "embeddings.Embeddings.forward"
+    assert find(of["schedule"], ["vit_tutorial.train.loop.fit"]) == "train.loop.fit"
+
+
+# ---- The judge ---------------------------------------------------------------------------------------------------
+
+
+class Box:
+    """In place of a sandbox: does what tools/runner.py does, here, with a given work; notes what it is asked."""
+
+    def __init__(self, work: Any, forge: Callable[[dict[str, Any]], dict[str, Any]] = dict) -> None:
+        self.work, self.forge, self.asked = work, forge, list[dict[str, Any]]()
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        wire = importlib.import_module("wire")
+        self.asked.append(message)
+        if "case" in message:
+            outcome = run.run_once(lesson01.PATCHIFY, self.work, pickle.loads(base64.b64decode(message["given"])))
+            found = {"fault": str(outcome)} if isinstance(outcome, Exception) else {"result": wire.encode(outcome)}
+            return self.forge(json.loads(json.dumps(found | {"ran": []})))
+        if "call" in message:
+            given, named = pickle.loads(base64.b64decode(message["given"]))
+            return self.forge({"result": wire.encode(self.work(*given, **named)), "after": [], "ran": []})
+        return {"begun": True} if "check" in message else {"outputs": []}
+
+
+def right_patchify(images: torch.Tensor, patch_size: Any) -> torch.Tensor:
+    return vt.patchify(images, patch_size)
+
+
+def examined(tool: ModuleType, box: Any, seed: int = 1) -> Any:
+    """What becomes of a notebook whose one cell is the check of patchify."""
+    solved = tool.judge.read(SOLVED)
+    (check,) = [cell for cell in solved if cell["nbgrader"].get("grade_id") == "check-patchify"]
+    return tool.judge.Examiner(box, tool.judge.exercises("01", seed), solved).examine(tool.judge.Paper([check]))
+
+
+def shown(verdict: Any) -> str:
+    return "\n".join(output.get("text") or output["evalue"] for _, outputs in verdict.outputs for output in outputs)
+
+
+def test_a_right_work_passes_and_a_wrong_one_is_told_why(tool):
+    verdict = examined(tool, Box(right_patchify))
+    assert verdict.passed == {"check-patchify": True}
+    assert "patchify: right" in shown(verdict)
+    wrong = examined(tool, Box(lambda images, size: images.flatten(1)[:, None]))
+    assert wrong.passed == {"check-patchify": False}
+    assert "patchify: not yet" in shown(wrong)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {},
+        {"right": True},
+        {"result": True},
+        {"result": {"dict": []}},
+        {"result": {"dict": [["result", 0.0]]}},
+        {"fault": ""},
+        {"said": True, "observed": []},
+        {"result": {"tensor": "float32", "shape": [10**12], "bytes": ""}},
+        {"result": json.loads("[" * 900 + "]" * 900)},
+        {"result": {"dict": [["result", {"other": "Tensor", "text": "right"}]]}},
+        {"ran": "x", "result": None},
+    ],
+)
+def test_an_answer_without_the_right_numbers_gives_no_mark(tool, forged):
+    assert examined(tool, Box(right_patchify, lambda told: forged)).passed == {"check-patchify": False}
+
+
+def test_one_wrong_number_gives_no_mark(tool):
+    def nearly(images: torch.Tensor, patch_size: Any) -> torch.Tensor:
+        return vt.patchify(images, patch_size) + 1e-3 * (len(images) == 3)
+
+    assert examined(tool, Box(nearly)).passed == {"check-patchify": False}
+
+
+def test_the_packages_own_work_gives_no_mark(tool):
+    verdict = examined(tool, Box(right_patchify, lambda told: told | {"ran": ["vit_tutorial.patches.patchify"]}))
+    assert verdict.passed == {"check-patchify": False}
+    assert "patchify calls the package's own patches.patchify" in verdict.notes
+
+
+def test_results_of_the_last_time_are_of_no_use(tool):
+    first = Box(right_patchify)
+    examined(tool, first, seed=1)
+    kept: list[Any] = []
+    examined(tool, Box(right_patchify, lambda told: kept.append(told) or told), seed=1)
+    again = iter(kept)
+    assert examined(tool, Box(right_patchify, lambda told: next(again)), seed=2).passed == {"check-patchify": False}
+    second = Box(right_patchify)
+    examined(tool, second, seed=2)
+    inputs = [[m["given"] for m in box.asked if "case" in m] for box in (first, second)]
+    assert not set(inputs[0]) & set(inputs[1])
+
+
+def test_nothing_but_one_input_after_the_other_goes_in(tool):
+    box = Box(right_patchify)
+    examined(tool, box)
+    keys = {"case", "given", "check", "work", "call", "of", "done"}
+    for message in box.asked:
+        assert message.keys() <= keys
+        if "case" in message:
+            assert type(pickle.loads(base64.b64decode(message["given"]))).__name__ == "Case"
+
+
+def test_a_hidden_test_is_tried_and_stays_hidden(tool):
+    (hidden,) = [cell for cell in tool.judge.read(SOLVED) if cell["nbgrader"].get("grade_id") == "check-patchify"]
+    assert "torch.arange(2 * 3 * 32 * 48" in hidden["source"]
+
+    def of_small_ones(images: torch.Tensor, patch_size: Any) -> torch.Tensor:
+        cut = vt.patchify(images, patch_size)
+        return cut if images.shape[-1] != 48 else cut + 1
+
+    verdict = examined(tool, Box(of_small_ones))
+    assert verdict.passed == {"check-patchify": False}
+    assert "Not right with one more input, which isn't shown here." in shown(verdict)
+    assert "arange" not in shown(verdict)
+
+
+def test_what_was_right_before_a_sandbox_had_to_be_ended_stays_right(tool):
+    class Ends(Box):
+        def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+            if "cell" in message:
+                raise tool.sandbox.Stopped("it ended itself")
+            return super().ask(message)
+
+    solved = tool.judge.read(SOLVED)
+    (check,) = [cell for cell in solved if cell["nbgrader"].get("grade_id") == "check-patchify"]
+    own = {"cell_type": "code", "source": "x", "nbgrader": {}}
+    other = check | {"nbgrader": check["nbgrader"] | {"grade_id": "another"}}
+    examiner = tool.judge.Examiner(Ends(right_patchify), tool.judge.exercises("01", 1), solved)
+    verdict = examiner.examine(tool.judge.Paper([check, own, other]))
+    assert verdict.problem == "it ended itself"
+    assert verdict.passed == {"check-patchify": True, "another": False}
+    assert len(verdict.outputs) == 3
+
+
+def test_the_right_results_of_every_exercise_are_confirmed_after_their_way_out_of_the_sandbox(tool):
+    for exercise in checks.CATALOGUE.values():
+        results = run.known(exercise, None)
+        told = [tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode(result)))) for result in results]
+        assert importlib.import_module("vit_tutorial.checks.harness").check_results(exercise, told), exercise.name
+
+
+# ---- Reading -----------------------------------------------------------------------------------------------------
+
+
+def notebook(*cells: Any) -> str:
+    return json.dumps({"cells": list(cells), "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
+
+
+def test_a_file_that_is_no_notebook_says_why(tool, tmp_path):
+    path = tmp_path / "x.ipynb"
+    many = {"cell_type": "code", "source": "", "metadata": {}, "outputs": [], "execution_count": None}
+    for text, words in [
+        ("{not json", "not a notebook"),
+        ("[" * 100_000, "not a notebook"),
+        ("1" * 100_000, "not a notebook"),
+        (notebook(3), "not a notebook"),
+        ('{"worksheets": []}', "not a notebook"),
+        (notebook(*[many] * 60_000), "60000 cells, and 500"),
+    ]:
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=words):
+            tool.judge.read(path)
+    with path.open("wb") as file:
+        file.truncate(21_000_000)
+    with pytest.raises(ValueError, match="21 MB, and 20 are the most"):
+        tool.judge.read(path)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        {"cell_type": "code", "source": ["a\n", 3, None]},
+        {"cell_type": [], "source": {"a": 1}, "metadata": []},
+        {"source": "\ud83d", "metadata": {"nbgrader": "x"}, "id": ["\ud83d"]},
+        {"cell_type": "code", "metadata": {"nbgrader": {"grade_id": {"a": "\ud83d"}, "points": float("nan")}}},
+    ],
+)
+def test_forged_fields_are_read_as_text(tool, tmp_path, cell):
+    path = tmp_path / "x.ipynb"
+    path.write_text(notebook(cell), encoding="utf-8")
+    (read,) = tool.judge.read(path)
+    json.dumps(read["source"] + read["id"], ensure_ascii=False).encode("utf-8")
+    assert tool.judge.rebuild([read], tool.judge.read(HANDED_OUT)).cells
+
+
+def changed(source: Path, **new: Any) -> list[dict[str, Any]]:
+    judge = importlib.import_module("judge")
+    cells: list[dict[str, Any]] = judge.read(source)
+    for cell in cells:
+        cell["nbgrader"] |= new.get(cell["nbgrader"].get("grade_id", "").replace("-", "_"), {})
+    return cells
+
+
+def test_an_honest_copy_is_accused_of_nothing_after_the_exercise_has_changed(tool):
+    """Other points, a dropped exercise, an added one."""
+    release = [cell for cell in tool.judge.read(HANDED_OUT) if cell["nbgrader"].get("grade_id") != "check-unpatchify"]
+    for cell in release:
+        if cell["nbgrader"].get("grade_id") == "check-patchify":
+            cell["nbgrader"]["points"] = 7
+    added = {"cell_type": "code", "source": "assert checks.check_new(new)", "id": "new"}
+    added |= {"nbgrader": {"grade_id": "check-new", "grade": True, "solution": False, "locked": True, "points": 1}}
+    paper = tool.judge.rebuild(tool.judge.read(SOLVED), [*release, added])
+    assert paper.notes == []
+    assert [cell["source"] for cell in paper.cells if "check_unpatchify" in cell["source"]] == []
+    assert [cell["nbgrader"].get("grade_id") for cell in paper.cells].count("check-new") == 1
+
+
+# ---- Marks -------------------------------------------------------------------------------------------------------
+
+
+def points(release: list[dict[str, Any]], name: str, value: float) -> None:
+    for cell in release:
+        if cell["nbgrader"].get("grade_id") == name:
+            cell["nbgrader"]["points"] = value
+
+
+def test_hand_marks_stay_when_points_change_and_exercises_come_and_go(tool, tmp_path):
+    release = tool.judge.read(HANDED_OUT)
+    passed = {"check-patchify": True, "check-unpatchify": True}
+    with tool.Book(tmp_path) as book:
+        assert book.prepare(STEM, release) == []
+        book.enter("ada", "Ada", STEM, passed, {"answer-scrambled": "new"})
+        answer = book.gradebook.find_grade("answer-scrambled", STEM, STEM, "ada")
+        answer.manual_score, answer.needs_manual_grade = 2.5, False
+        book.gradebook.db.commit()
+    points(release, "check-patchify", 7)
+    release = [cell for cell in release if cell["nbgrader"].get("grade_id") not in ("unpatchify", "check-unpatchify")]
+    new = {"grade_id": "check-new", "grade": True, "solution": False, "locked": True, "points": 4}
+    release.append({"cell_type": "code", "source": "", "id": "", "nbgrader": new})
+    with tool.Book(tmp_path) as book:
+        assert book.prepare(STEM, release) == [
+            f"{STEM}: check-unpatchify is dropped",
+            f"{STEM}: unpatchify is dropped",
+        ]
+        book.enter("ada", "Ada", STEM, passed | {"check-new": True}, {"answer-scrambled": "old"})
+        marks = {mark["name"]: mark for mark in book.marks("ada", STEM)}
+        assert (marks["check-patchify"]["score"], marks["check-new"]["score"]) == (7, 4)
+        assert "check-unpatchify" not in marks
+        assert (marks["answer-scrambled"]["score"], marks["answer-scrambled"]["waits"]) == (2.5, False)
+        assert book.most(STEM) == 20 + 2 - 3 + 4
+        book.enter("ada", "Ada", STEM, passed, {"answer-scrambled": "new"})
+        marks = {mark["name"]: mark for mark in book.marks("ada", STEM)}
+        assert (marks["answer-scrambled"]["score"], marks["answer-scrambled"]["waits"]) == (2.5, True), "look again"
+
+
+def test_an_answer_is_empty_old_or_new(tool):
+    release = tool.judge.read(HANDED_OUT)
+    name = "answer-scrambled"
+
+    def written(text: str) -> list[dict[str, Any]]:
+        cells = tool.judge.read(HANDED_OUT)
+        for cell in cells:
+            cell["source"] = text if cell["nbgrader"].get("grade_id") == name else cell["source"]
+        return list(cells)
+
+    assert tool._answers(release, release, []) == {name: "empty"}
+    assert tool._answers(written("  "), release, []) == {name: "empty"}
+    assert tool._answers(written("An answer."), release, []) == {name: "new"}
+    assert tool._answers(written("An answer."), release, written("An answer.")) == {name: "old"}
+    assert tool._answers(written("Another."), release, written("An answer.")) == {name: "new"}
+
+
+@pytest.mark.parametrize("text", ["=HYPERLINK(1)", "+1", "-1", "@sum", "\t=1"])
 def test_a_students_text_is_no_formula_of_a_spreadsheet(tool, text, tmp_path):
     tool._write_csv(
-        [{"student": "ada", "exercise": STEM, "marks": -1.5, "noticed": text}], tmp_path / "c" / "marks.csv"
+        [{"student": "ada", "marks": -1.5, "noticed": text}], ["student", "marks", "noticed"], tmp_path / "m"
     )
-    line = (tmp_path / "c" / "marks.csv").read_text("utf-8").splitlines()[1]
-    assert line == f"ada,{STEM},-1.5,,,,'{text}"
+    assert (tmp_path / "m").read_text("utf-8").splitlines()[1] == f"ada,-1.5,'{text}"
+
+
+# ---- What was handed in ------------------------------------------------------------------------------------------
+
+GRADED = {STEM: {"check-patchify", "check-unpatchify"}, "02_embeddings": {"check-embeddings"}}
+CANVAS_LIST = "Student,ID,SIS User ID,SIS Login ID,Section,01 (5)\n    Points Possible,,,,,20\n"
+CANVAS_LIST += '"Lovelace, Ada",55,s1,ada,A,\n"Hopper, Grace",56,s2,grace,A,\n'
+MOODLE_LIST = "Identifier,Full name,ID number,Email address,Status,Grade\n"
+MOODLE_LIST += "Participant 77,Ada Lovelace,ada,a@x,,\nParticipant 78,Zoë Ångström,zoe,z@x,,\n"
+
+
+def collected(tool: ModuleType, tmp_path: Path) -> list[tuple[str, str, str]]:
+    found = tool.collect.collect(tmp_path / "in", GRADED, tool.collect.read_plan(tmp_path), tmp_path / "inbox")
+    return [(one.student, one.exercise, one.problem) for one in found]
+
+
+def put(path: Path, text: str = "{}", when: float = 0.0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    if when:
+        os.utime(path, (when, when))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("listed", "files", "expected"),
+    [
+        ("", ["ada/01_patches.ipynb", "ada/deep/02_embeddings (1).ipynb"], [("ada", STEM), ("ada", "02_embeddings")]),
+        ("", ["lovelaceada_55_99_01_patches-2.ipynb"], [("lovelaceada", STEM)]),
+        (CANVAS_LIST, ["lovelaceada_LATE_55_99_01_patches.ipynb", "hoppergrace_56_98_01_patches.ipynb"],
+         [("ada", STEM), ("grace", STEM)]),
+        (CANVAS_LIST, ["adalovelace_1_99_01_patches.ipynb"], [("ada", STEM)]),
+        (MOODLE_LIST, ["Zoë Ångström_4711_assignsubmission_file/01_patches.ipynb"], [("zoe", STEM)]),
+        (MOODLE_LIST, ["Somebody Else_77_assignsubmission_file_/01_patches.ipynb"], [("ada", STEM)]),
+        ("id,name\nada,Ada Lovelace\n", ["Ada Lovelace/01_patches.ipynb"], [("ada", STEM)]),
+        ("id;name\nada;Ada Lovelace\n", ["ADA/01_patches.ipynb"], [("ada", STEM)]),
+    ],
+)  # fmt: skip
+def test_what_platforms_give_is_recognised(tool, tmp_path, listed, files, expected):
+    if listed:
+        put(tmp_path / "class.csv", listed)
+    for file in files:
+        put(tmp_path / "in" / file)
+    assert sorted((student, stem) for student, stem, _ in collected(tool, tmp_path)) == sorted(expected)
+
+
+def test_archives_are_unpacked_and_links_bombs_and_ways_out_are_not(tool, tmp_path):
+    put(tmp_path / "class.csv", CANVAS_LIST)
+    (tmp_path / "in").mkdir()
+    with zipfile.ZipFile(tmp_path / "in" / "submissions.zip", "w") as archive:
+        archive.writestr("lovelaceada_55_99_01_patches.ipynb", "{}")
+        archive.writestr("../../evil_56_99_01_patches.ipynb", "{}")
+        link = zipfile.ZipInfo("x_56_9_01_patches.ipynb")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    (tmp_path / "in" / "grace").mkdir()
+    with zipfile.ZipFile(tmp_path / "in" / "grace" / "mine.zip", "w") as archive:
+        archive.writestr("folder/02_embeddings.ipynb", "{}")
+    (tmp_path / "in" / "grace" / "broken.zip").write_bytes(b"PK\x03\x04broken")
+    found = collected(tool, tmp_path)
+    assert ("ada", STEM, "") in found
+    assert ("grace", "02_embeddings", "") in found
+    assert ("grace", STEM, "") in found
+    assert ("grace", "", "it is not a notebook of an exercise") in found
+    assert all((tmp_path / "inbox") in path.parents for path in (tmp_path / "inbox").rglob("*"))
+    assert not list(tmp_path.parent.glob("evil*"))
+
+
+def test_a_renamed_file_is_known_by_its_cells_and_another_has_its_row(tool, tmp_path):
+    put(tmp_path / "in" / "ada" / "homework.ipynb", '{"x": {"grade_id": "check-patchify"}}')
+    put(tmp_path / "in" / "bob" / "essay.docx", "words")
+    put(tmp_path / "in" / "cy.ipynb", "{}")
+    problem = "it is not a notebook of an exercise"
+    assert collected(tool, tmp_path) == [("ada", STEM, ""), ("bob", "", problem), ("cy", "", problem)]
+
+
+def test_of_two_files_the_newer_counts_and_the_older_is_named(tool, tmp_path):
+    put(tmp_path / "in" / "ada" / "01_patches (1).ipynb", when=2e9)
+    put(tmp_path / "in" / "ada" / "01_patches.ipynb", when=1e9)
+    (one,) = tool.collect.collect(tmp_path / "in", GRADED, tool.collect.Plan(), tmp_path / "inbox")
+    assert one.name == "ada/01_patches (1).ipynb"
+    assert one.notes == ("an older file is left out: ada/01_patches.ipynb",)
+
+
+@pytest.mark.parametrize("names", [("Li Wei", "Li_Wei"), ("Zoë", "Zoe\u0308"), ("ada", "ADA")])
+def test_two_names_that_fall_together_are_an_error(tool, tmp_path, names):
+    for name in names:
+        put(tmp_path / "in" / name / "01_patches.ipynb")
+    with pytest.raises(SystemExit, match="two students fall together"):
+        collected(tool, tmp_path)
+
+
+def test_a_link_to_a_neighbours_notebook_is_left_out(tool, tmp_path):
+    put(tmp_path / "in" / "ada" / "01_patches.ipynb")
+    (tmp_path / "in" / "bob").mkdir()
+    (tmp_path / "in" / "bob" / "01_patches.ipynb").symlink_to(tmp_path / "in" / "ada" / "01_patches.ipynb")
+    (tmp_path / "in" / "eve").symlink_to(tmp_path / "in" / "ada")
+    assert collected(tool, tmp_path) == [("ada", STEM, "")]
+
+
+def test_dates_have_a_grace(tool, tmp_path):
+    put(tmp_path / "course.toml", "grace = 2\n[due]\n01_patches = 2026-10-05T12:00:00\n02 = 2026-10-06\n")
+    plan = tool.collect.read_plan(tmp_path)
+    assert plan.hours_late(STEM, datetime(2026, 10, 5, 13)) == 0
+    assert plan.hours_late(STEM, datetime(2026, 10, 5, 15, 30)) == 3.5
+    assert plan.hours_late("02_embeddings", datetime(2026, 10, 6, 23)) == 0
+    assert plan.hours_late("03_attention", datetime(2027, 1, 1)) == 0
+
+
+@pytest.mark.parametrize("text", ["grace = 'x'", "[due]\n01 = 'soon'", "due = 3", "[[["])
+def test_a_plan_that_cannot_be_read_says_how_to_write_it(tool, tmp_path, text):
+    put(tmp_path / "course.toml", text)
+    with pytest.raises(SystemExit, match=r"course.toml: .* Write 01_patches = 2026-10-05T23:59:00 below \[due\]"):
+        tool.collect.read_plan(tmp_path)
+
+
+def test_two_of_a_class_with_one_id_are_an_error(tool, tmp_path):
+    put(tmp_path / "class.csv", "id,name\nada,A\nada,B\n")
+    with pytest.raises(SystemExit, match="two students have the id ada"):
+        tool.collect.read_plan(tmp_path)
+
+
+def test_who_handed_in_nothing_has_a_row_and_marks_go_out_as_platforms_take_them(tool, tmp_path):
+    put(tmp_path / "class.csv", CANVAS_LIST)
+    plan = tool.collect.read_plan(tmp_path)
+    with tool.Book(tmp_path) as book:
+        book.prepare(STEM, tool.judge.read(HANDED_OUT))
+        rows = [dict.fromkeys(tool.FIRST, "") | {"student": "ada", "exercise": STEM, "marks": 12.5}]
+        rows += list(tool._not_handed_in(book, [STEM], rows, plan))
+        assert [(row["student"], row["problem"]) for row in rows[1:]] == [("grace", "not handed in")]
+        tool._tables(rows, plan, book, [STEM], tmp_path)
+    with (tmp_path / "marks_canvas.csv").open(encoding="utf-8", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [(row["Student"], row["ID"], row[STEM]) for row in table] == [
+        ("    Points Possible", "", "20.0"),
+        ("Lovelace, Ada", "55", "12.5"),
+        ("Hopper, Grace", "56", "0.0"),
+    ]
+    with (tmp_path / f"marks_moodle_{STEM}.csv").open(encoding="utf-8", newline="") as file:
+        assert [(row["ID number"], row["Grade"]) for row in csv.DictReader(file)] == [("ada", "12.5"), ("grace", "0.0")]
+
+
+# ---- Copies ------------------------------------------------------------------------------------------------------
+
+MINE = """def attention(q, k, v):
+    scale = q.shape[-1] ** -0.5
+    scores = torch.einsum("bhtd,bhsd->bhts", q, k) * scale
+    scores = scores - scores.amax(dim=-1, keepdim=True)
+    weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
+    return torch.einsum("bhts,bhsd->bhtd", weights, v), weights
+"""
+THEIRS = """def attention(q, k, v):
+    weights = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(dim=-1)
+    return weights @ v, weights
+"""
+
+
+def test_a_copy_is_hinted_at_though_its_names_are_others(tool):
+    renamed = MINE.replace("scores", "s1").replace("weights", "out_w").replace("scale", "c")
+    sources = {"ada": MINE, "bob": renamed, "cy": THEIRS}
+    answers = {name: [{"cell_type": "code", "source": text}] for name, text in sources.items()}
+    found = tool.copies.hints(answers, [])
+    assert [(one["student"], one["other"]) for one in found] == [("ada", "bob")]
+    assert found[0]["share"] == 1.0
+    assert tool.copies.hints(answers, [MINE]) == [], "what the exercise explains is no copy"
+
+
+def test_what_a_quarter_of_the_class_writes_is_no_copy(tool):
+    answers = {f"s{number}": [{"cell_type": "code", "source": MINE}] for number in range(12)}
+    assert tool.copies.hints(answers, []) == []
+
+
+# ---- The sandbox's command line ----------------------------------------------------------------------------------
+
+
+def test_without_bubblewrap_it_refuses_and_says_how_to_go_on(tool, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for platform in ("linux", "darwin"):
+        monkeypatch.setattr(sys, "platform", platform)
+        with pytest.raises(SystemExit) as caught:
+            tool.sandbox.choose("")
+        for words in ("apt install bubblewrap", "SANDBOX=podman", "SANDBOX=none", "with your rights"):
+            assert words in str(caught.value)
+    for kind in ("podman", "docker"):
+        with pytest.raises(SystemExit, match=f"{kind} is not installed"):
+            tool.sandbox.choose(kind)
+    with pytest.raises(SystemExit, match="SANDBOX=chroot is not known: take bwrap, podman, docker, none"):
+        tool.sandbox.choose("chroot")
+    assert tool.sandbox.choose("none") == "none"
+
+
+def test_a_bubblewrap_that_does_not_work_is_named(tool, monkeypatch, tmp_path):
+    (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'setting up uid map: Permission denied' >&2\nexit 1\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(sys, "platform", "linux")
+    with pytest.raises(SystemExit, match="can't make a sandbox here: setting up uid map: Permission denied"):
+        tool.sandbox.choose("")
+
+
+def pairs(command: list[str], option: str) -> list[str]:
+    return [command[place + 1] for place, part in enumerate(command) if part == option]
+
+
+@pytest.mark.parametrize("kind", ["podman", "docker"])
+def test_a_containers_command_line(tool, kind, tmp_path):
+    limits = tool.sandbox.Limits(processes=48, disk=64_000_000, memory=2_000_000_000)
+    command = tool.sandbox.container(kind, limits, tmp_path / "vit_tutorial", "vit-1")
+    assert command[:2] == [kind, "run"]
+    for option in ("--rm", "--interactive", "--read-only"):
+        assert option in command
+    for option, value in {
+        "--network": "none",
+        "--cap-drop": "ALL",
+        "--security-opt": "no-new-privileges",
+        "--pids-limit": "48",
+        "--memory": "3500000000",
+        "--memory-swap": "3500000000",
+        "--user": "65534:65534",
+        "--pull": "never",
+        "--name": "vit-1",
+        "--workdir": "/scratch",
+    }.items():
+        assert pairs(command, option) == [value]
+    volumes = pairs(command, "--volume")
+    assert volumes[0] == f"{tmp_path}/vit_tutorial:/course/vit_tutorial:ro"
+    assert [Path(volume.split(":")[0]).name for volume in volumes[1:]] == ["runner.py", "wire.py"]
+    assert all(volume.endswith(":ro") for volume in volumes)
+    assert pairs(command, "--tmpfs") == [f"{folder}:size=64000000,mode=1777" for folder in ("/scratch", "/tmp")]
+    assert command[-3:] == ["vit_tutorial-grading", "python", "/course/tools/runner.py"]
+    built = tool.sandbox.build_image(kind, tmp_path)
+    assert built == [
+        kind,
+        "build",
+        "--tag",
+        "vit_tutorial-grading",
+        "--file",
+        f"{tmp_path}/grading.Dockerfile",
+        f"{tmp_path}",
+    ]
+
+
+def test_bubblewrap_sees_the_package_and_python_and_no_more(tool, tmp_path):
+    limits, package = tool.sandbox.Limits(disk=5_000_000), tmp_path / "course" / "vit_tutorial"
+    command = tool.sandbox.bwrap(limits, package, [tmp_path, Path("/usr/share")])
+    for option in ("--unshare-all", "--die-with-parent", "--new-session", "--disable-userns", "--clearenv"):
+        assert option in command
+    assert "--bind" not in command
+    assert "--share-net" not in command
+    shown = pairs(command, "--ro-bind")
+    assert str(package) in shown
+    for path in (ROOT, ROOT / "notebooks", tmp_path, Path.home(), Path("/"), Path("/etc"), Path("/home")):
+        assert str(path) not in shown
+    assert shown.index("/usr") < shown.index(str(package))
+    assert pairs(command, "--tmpfs") == ["/tmp", "/usr/share", "/dev/shm", "/scratch"]
+    assert command.index("/usr/share") > command.index("/usr")
+    assert pairs(command, "--size") == ["5000000", "65536", "5000000", "5000000"]
+    assert command.index("/tmp") < command.index(str(package)), "an empty /tmp would cover a course that lies in it"
+    assert pairs(command, "--remount-ro") == ["/dev", "/usr/share", "/"]
+    assert command.index("--remount-ro") > command.index(str(package)), "what lies in a covered folder is mounted first"
+
+
+def test_grading_twice_at_a_time_is_refused(tool, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "course").mkdir()
+    with FileLock(tmp_path / "course" / "grading.lock"), pytest.raises(SystemExit, match="is being graded already"):
+        tool.grade(tmp_path / "in", tmp_path / "course", "none")
+
+
+def test_the_command_line(tool, tmp_path, monkeypatch):
+    for arguments, words in [
+        (["grade", "--submitted", str(tmp_path / "none")], "there is no folder"),
+        (["assignments", "99"], "no lesson begins with 99"),
+    ]:
+        monkeypatch.setattr(sys, "argv", ["classroom.py", *arguments])
+        with pytest.raises(SystemExit, match=re.escape(words)):
+            tool.main()

@@ -1,5 +1,7 @@
 """tools/lessons.py: a lesson that fails is named with its cell, hides no other, and keeps its old outputs."""
 
+import base64
+import io
 import re
 import subprocess
 import sys
@@ -8,8 +10,10 @@ from types import ModuleType
 
 import lessons as tool
 import nbformat
+import numpy as np
 import pytest
 from nbval.plugin import get_sanitize_patterns
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 SANITISER = ROOT / "tests" / "nbval_sanitize.cfg"
@@ -134,6 +138,38 @@ def test_folding_is_kept_in_the_file_and_undone_when_a_cell_computes(
     assert first.metadata == {"tags": ["other"]}
     assert second.metadata == {"tags": ["hide-input"], "jupyter": {"source_hidden": True}}
     assert second.outputs[0].text == "kept"
+
+
+def test_assertions_out_of_a_reader_s_sight_are_folded(lessons: ModuleType) -> None:
+    cells = [nbformat.v4.new_code_cell(f"{first}\nassert 0.4 < loss < 0.6") for first in ("# What must hold", "x = 1")]
+    assert lessons.fold(nbformat.v4.new_notebook(cells=cells)) == 1
+    assert lessons.is_folded(cells[0])
+
+
+def encoded(picture: Image.Image) -> str:
+    out = io.BytesIO()
+    picture.save(out, format="PNG")
+    return base64.b64encode(out.getvalue()).decode()
+
+
+def test_pictures_get_a_palette_where_that_cannot_be_seen(lessons: ModuleType) -> None:
+    drawing = Image.new("RGB", (60, 40), "white")
+    drawing.paste((213, 94, 0), (10, 10, 30, 30))
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 60, 3), dtype=np.uint8))
+    html = f'<img src="data:image/png;base64,{encoded(drawing)}" alt="2 squares">'
+    outputs = [
+        nbformat.v4.new_output("display_data", {"image/png": encoded(drawing), "text/plain": "a square"}),
+        nbformat.v4.new_output("display_data", {"image/png": encoded(noise)}),
+        nbformat.v4.new_output("display_data", {"text/html": html}),
+    ]
+    lessons.lighten(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=outputs)]))
+    first, second, third = (output.data for output in outputs)
+    light = Image.open(io.BytesIO(base64.b64decode(first["image/png"])))
+    assert light.mode == "P"
+    assert np.array_equal(np.asarray(light.convert("RGB")), np.asarray(drawing))
+    kept = Image.open(io.BytesIO(base64.b64decode(second["image/png"])))
+    assert np.array_equal(np.asarray(kept), np.asarray(noise))
+    assert third["text/html"] == f'<img src="data:image/png;base64,{first["image/png"]}" alt="2 squares">'
 
 
 # ---- Reading times --------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+import warnings
 from functools import partial
 
 import pytest
@@ -507,7 +508,11 @@ def test_the_authors_names_give_the_same_numbers():
             {"reg_token": "register_tokens", "fc1": "w12", "fc2": "w3"},
         ),
         "DINOv3": (ARCHITECTURES["dinov3"], {"reg_token": "storage_tokens", "gamma_": "ls"}),
-        "EVA-02": (gated, {"mlp.norm": "mlp.ffn_ln", "fc2": "w3"}),
+        "EVA-02": (
+            gated,
+            {"mlp.norm": "mlp.ffn_ln", "fc2": "w3", "fc1_g": "w1", "fc1_x": "w2"}
+            | {f"{letter}_proj.bias": f"{letter}_bias" for letter in "qv"},
+        ),
         "DeiT-3": ({"layer_scale": 1.0}, {"ls1.gamma": "gamma_1", "ls2.gamma": "gamma_2"}),
     }
     for name, (changes, names) in cases.items():
@@ -524,18 +529,65 @@ def test_the_authors_names_give_the_same_numbers():
                 q, v = state.pop(f"blocks.{i}.attn.q_bias"), state.pop(f"blocks.{i}.attn.v_bias")
                 state[f"blocks.{i}.attn.qkv.bias"] = torch.cat([q, torch.full_like(q, 9.0), v])
                 state[f"blocks.{i}.attn.qkv.bias_mask"] = torch.ones(96)
-            state |= {"rope_embed.periods": torch.ones(2), "mask_token": torch.ones(1, 32)}
-        if name == "EVA-02":
-            for i in range(2):
-                for leaf in ("weight", "bias"):
-                    gate, value = state.pop(f"blocks.{i}.mlp.fc1.{leaf}").chunk(2)
-                    state |= {f"blocks.{i}.mlp.w1.{leaf}": gate, f"blocks.{i}.mlp.w2.{leaf}": value}
-                state[f"blocks.{i}.attn.rope.freqs_cos"] = torch.ones(4, 4)
+            state |= {"rope_embed.periods": torch.tensor([1.0, 10.0]), "mask_token": torch.ones(1, 32)}
         parts = {"pool": "cls", "rotary": model.config.rotary, "neighbours": False}
         found = vt.weights.convert(state, num_heads=4, image_size=32, norm_eps=model.config.norm_eps, parts=parts)
         ours = ModernViT(found.config).double().eval()
         ours.load_state_dict(found.state_dict)
         same(ours(x), model(x))
+
+
+def test_places_that_a_file_stores_are_compared(refuses):
+    model = model_of(rotary=Rotary("index", 10_000.0, (16, 16)), position="none")
+    state, angles = vt.weights.to_timm(model), model.config.rotary.angles((4, 4), 8, torch.zeros(()))
+    stored = angles.repeat_interleave(2, dim=1)  # (N, d), neighbours
+    parts = {"pool": "cls", "rotary": model.config.rotary}
+    read = lambda **more: vt.weights.convert(  # noqa: E731
+        state | {f"blocks.0.attn.rope.{name}": tensor for name, tensor in more.items()},
+        num_heads=4, image_size=32, parts=parts | {"neighbours": True},
+    )  # fmt: skip
+    assert read(freqs_cos=stored.cos(), freqs_sin=stored.sin()).config.rotary == model.config.rotary
+    for wrong in (stored.cos() + 0.1, stored.sin(), torch.ones(4, 4)):
+        with refuses(ValueError, "blocks.0.attn.rope.freqs_cos", "isn't what this model computes"):
+            read(freqs_cos=wrong)
+    theirs = vt.weights.to_timm(model_of(rotary=Rotary(), position="none", registers=2, layer_scale=1.0))
+    with refuses(ValueError, "rope_embed.periods"):  # of another temperature
+        vt.weights.convert(theirs | {"rope_embed.periods": torch.tensor([1.0, 100.0])}, num_heads=4, image_size=32)
+    beit = state_of("BEiT")
+    index = modern.position_bias_index((4, 4))
+    name = "blocks.0.attn.relative_position_index"
+    assert vt.weights.convert(beit | {name: index}).config.position_bias
+    with refuses(ValueError, name):
+        vt.weights.convert(beit | {name: index.flip(1)})
+
+
+def test_norms_of_queries_over_all_heads_are_refused(refuses):
+    state = vt.weights.to_timm(model_of(qk_norm=True))
+    state |= {name: torch.ones(32) for name in state if re.search(r"[qk]_norm", name)}
+    with refuses(ValueError, "over all D = 32"):
+        vt.weights.convert(state, num_heads=4, image_size=32)
+
+
+@pytest.mark.parametrize(
+    "parts", [{}, {"pool": "cls"}, {"pool": "cls", "rotary": None}], ids=["none", "the pool", "pool and rotary"]
+)
+def test_what_no_tensor_shows_is_said_though_some_parts_are_given(parts):
+    state = vt.weights.to_timm(model_of(registers=2))
+    pixels = vt.data.Preprocessing((32, 32), (0.5,) * 3, (0.5,) * 3)
+    told = {"num_heads": 4, "image_size": 32, "gelu": "exact", "norm_eps": 1e-6, "preprocess": pixels}
+    with pytest.warns(UserWarning, match="norms first"):  # timm's ResPostBlock has the same names
+        found = vt.weights.convert(state, **told, parts=parts)
+    assert set(found.assumed) == {"plain", "pool", "rotary"} - set(parts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        every = {"pool": "cls", "rotary": None}
+        assert not vt.weights.convert(state, **told, parts=every, plain=True).assumed
+
+
+def test_our_own_tensors_without_a_config_may_be_a_rotary_model_s():
+    state = model_of(rotary=Rotary()).state_dict()  # with learned positions as well: the plain model's names
+    with pytest.warns(UserWarning, match=r"plain="):
+        assert "plain" in vt.weights.convert(state, num_heads=4).assumed
 
 
 def test_openais_clip_with_both_towers():
@@ -607,7 +659,7 @@ def state_of(case="DINOv2"):
 def test_what_a_bare_state_dict_does_not_tell_is_said():
     with pytest.warns(UserWarning, match="GELU.*epsilon.*rotary positions.*pooling by"):
         found = vt.weights.convert(state_of(), num_heads=4)
-    assert set(found.assumed) == {"gelu", "norm_eps", "rotary", "pool", "image_size", "preprocess"}
+    assert set(found.assumed) == {"gelu", "norm_eps", "rotary", "pool", "image_size", "preprocess", "plain"}
     assert found.assumed["rotary"] is None
     assert found.config.image_size == 56
     dinov3 = vt.weights.convert(state_of("DINOv3"), num_heads=4)
@@ -740,7 +792,7 @@ def test_pixels_of_transformers_clip_are_its_own(tmp_path):
 def test_positions_are_resized_as_the_library_does(tmp_path):
     theirs = transformers_peer("DINOv2").float()
     theirs.save_pretrained(tmp_path)
-    found = vt.load(tmp_path, image_size=(48, 64), recipe="huggingface")
+    found = vt.load(tmp_path, image_size=(48, 64))
     x = images((48, 64), torch.float32)
     with torch.no_grad():
         assert_close(found.model(x), what_it_answers(theirs, x), rtol=1e-4, atol=1e-4)
@@ -780,10 +832,9 @@ BACK = {
     "RMS": {"no_embed_class": True},
     "positions of registers": {"no_embed_class": True},
 }
-SPLIT = ("DINOv3 plus", "EVA-02 base", "EVA-02 CLIP", "rotary, columns first", "Perception Encoder")
 
 
-@pytest.mark.parametrize("case", [case for case in TIMM if case not in SPLIT])
+@pytest.mark.parametrize("case", TIMM)
 def test_back_to_timm(case):
     theirs, size = timm_peer(case)
     told = parts_of(TIMM[case][0])
@@ -840,6 +891,10 @@ def test_a_class_token_s_position_goes_into_the_token_beside_registers():
 
 
 def test_what_cannot_go_back_is_refused(refuses):
+    with refuses(ValueError, "as many heads", "pools"):
+        vt.weights.to_timm(model_of(pool="attention", pool_heads=2))
+    with refuses(ValueError, "no bias of k"):
+        vt.weights.to_timm(model_of(gated=True, mlp_norm=True))
     with refuses(ValueError, "ModernViT", "to_timm"):
         vt.weights.to_torchvision(model_of(layer_scale=1.0))
     with refuses(ValueError, "both"):
@@ -917,7 +972,7 @@ def test_the_command_line_trains_them(capsys):
 
     for arch, kind in {"vit": vt.ViT, "dinov3": ModernViT, "beit": ModernViT}.items():
         args = train_command.parser([]).parse_args(["--data", "digits", "--out", "x", "--arch", arch])
-        model = train_command._model(args, vt.data.digits())
+        model = train_command._from_scratch(args, vt.data.digits())
         assert type(model) is kind
         assert model.config.dim == 64
     assert model.config.position_bias

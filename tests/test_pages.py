@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from browser import browser_only
 
 import vit_tutorial as vt
 from vit_tutorial import pages
@@ -26,7 +27,7 @@ def test_a_script_is_its_modules_each_after_what_it_imports_and_no_name_is_decla
 
 
 def test_every_module_is_part_of_a_page():
-    both = pages.script("explorer/explorer.js") + pages.script("live/live.js")
+    both = "".join(pages.script(name) for name in ("explorer/explorer.js", "live/live.js", "plots/slider.js"))
     last = {path.name: path.read_text("utf-8").splitlines()[-1].removeprefix("export ") for path in SCRIPTS}
     unused = [name for name, line in last.items() if line not in both]
     assert unused == []
@@ -72,3 +73,13 @@ def test_a_page_of_its_own_has_one_heading_of_the_first_level(tmp_path):
     page.save(tmp_path / "page.html")
     assert re.findall(r"<h1>(.*?)</h1>", (tmp_path / "page.html").read_text("utf-8")) == [page.title]
     assert "<h1" not in page.html  # a notebook and a book have their own
+
+
+@browser_only
+def test_long_inline_code_doesn_t_make_a_page_of_the_book_wider_than_a_phone(show):
+    style = (ROOT / "book" / "static" / "book.css").read_text("utf-8")
+    code = "vit_tutorial.weights.load(" + "a" * 90 + ")"
+    page = show(
+        f"<style>{style}</style><div class='bd-article'><p>As <code>{code}</code> does", ready=0, size=(390, 800)
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -25,34 +25,6 @@ def photo() -> torch.Tensor:
     return torch.rand(3, 8, 12, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, dict[str, Any]]]:
-    calls: list[tuple[Any, dict[str, Any]]] = []
-    monkeypatch.setattr("IPython.display.display", lambda what, **options: calls.append((what, options)))
-    return calls
-
-
-def test_show_gives_the_alternative_text_to_the_output(shown: list[Any], photo: torch.Tensor) -> None:
-    plots.show(plots.pictures([photo]), alt="A photograph.", caption="**Figure 1.** It.")
-    (bundle, options), (caption, _) = shown
-    assert bundle["text/plain"] == "A photograph."
-    assert options["metadata"]["image/png"]["alt"] == "A photograph."
-    assert options["metadata"]["image/png"]["width"] > 50
-    assert options["raw"]
-    assert caption.data == "**Figure 1.** It."
-
-
-def test_show_refuses_a_picture_without_words(shown: list[Any], photo: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="alt is empty"):
-        plots.show(plots.pictures([photo]), alt=" ")
-    assert not shown
-
-
-def test_show_without_a_caption_shows_one_thing(shown: list[Any], photo: torch.Tensor) -> None:
-    plots.show(plots.pictures([photo]), alt="A photograph.")
-    assert len(shown) == 1
-
-
 @pytest.mark.parametrize(("current", "lit"), [(1, {1}), ((1, 2), {1, 2}), ((), set())])
 def test_steps_lights_the_current_ones(current: Any, lit: set[int]) -> None:
     boxes = [box for box in plots.steps(current).axes[0].patches if type(box).__name__ == "FancyBboxPatch"]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import tomllib
 from pathlib import Path
 
 import nbformat
@@ -25,7 +26,7 @@ publish = importlib.import_module("publish")
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
     """A copy of what make publish writes into, without links."""
-    for name in [*publish.PAGES, *[path.relative_to(ROOT).as_posix() for path in LESSONS]]:
+    for name in [*publish.PAGES, publish.PROJECT, *[path.relative_to(ROOT).as_posix() for path in LESSONS]]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, tmp_path / name)
     publish.publish(tmp_path, "")
@@ -42,7 +43,7 @@ def first_code(path: Path) -> str:
 
 def test_links_go_in_and_out_to_the_byte(course):
     before = files(course)
-    assert len(publish.publish(course, HOST)) == len(before) == len(LESSONS) + 2
+    assert len(publish.publish(course, HOST)) == len(before) == len(LESSONS) + 3
     published = files(course)
     assert not [name for name in before if before[name] == published[name]]
     assert publish.publish(course, f"{HOST}.git/") == []
@@ -65,7 +66,7 @@ def test_every_lesson_links_to_itself_and_installs_what_is_missing(course):
             in line.source
         )
         assert f"(https://mybinder.org/v2/gh/you/vit_tutorial/main?labpath=notebooks%2F{path.name})" in line.source
-        assert f'%pip install --quiet "vit_tutorial @ git+{HOST}"' in install.source
+        assert f'%pip install --quiet "vit_tutorial[learn] @ git+{HOST}"' in install.source
         assert install.source == first_code(path)
         nbformat.validate(nbformat.read(path, as_version=4))
     readme = (course / "README.md").read_text("utf-8")
@@ -163,3 +164,16 @@ def test_the_first_cell_installs_the_package_from_a_git_server(course, tmp_path_
         server.wait()
     assert str(site / "vit_tutorial") in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
     assert done.stdout.strip().endswith(" 3")
+
+
+def test_pypi_gets_addresses_and_whole_links(course):
+    plain = tomllib.loads((course / "pyproject.toml").read_text("utf-8"))["project"]
+    assert "urls" not in plain
+    publish.publish(course, HOST)
+    urls = tomllib.loads((course / "pyproject.toml").read_text("utf-8"))["project"]["urls"]
+    assert urls["Homepage"] == HOST
+    assert urls["Changelog"] == f"{HOST}/blob/main/CHANGELOG.md"
+    readme = publish.absolute((course / "README.md").read_text("utf-8"), HOST, "main")
+    assert "](https://raw.githubusercontent.com/you/vit_tutorial/main/assets/hero.png)" in readme
+    assert f"]({HOST}/blob/main/CONTRIBUTING.md)" in readme
+    assert re.findall(r"\]\((?!https?://|#)", readme) == []

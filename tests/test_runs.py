@@ -99,6 +99,14 @@ def test_augmentation_depends_on_seed_epoch_and_image_alone(images):
     assert not any(same(first, seen(images, 1, seed=1)))
 
 
+def test_an_epoch_is_augmented_alike_whether_or_not_others_came_before(images):
+    batches = runs.Batches(images, Recipe(epochs=9, batch_size=26), EVERYTHING, process(0, 1))
+    goes_on = [next(batches.of(number))[0] for number in (1, 2, 1)]
+    begins = runs.Batches(images, Recipe(epochs=9, batch_size=26), EVERYTHING, process(0, 1))
+    assert torch.equal(goes_on[1], next(begins.of(2))[0])
+    assert torch.equal(goes_on[0], goes_on[2])
+
+
 @pytest.mark.parametrize("change", [*EVERYTHING.changes, noise], ids=["affine", "crop", "flip", "noise"])
 def test_each_change_has_its_own_chance_for_each_image(change):
     """The same picture 26 times: what differs is chance."""

@@ -145,7 +145,7 @@ def test_without_noise_there_is_no_interval():
     assert found.run == pytest.approx((found.loss, found.loss), rel=1e-4)
 
 
-def test_the_paper_s_largest_model_could_be_foretold():
+def test_the_paper_s_largest_model_could_be_predicted():
     """Table 6 of the paper: ImageNet error by exaFLOPs of pre-training; ViT-H/14 has 11.92 %."""
     found = predict([55, 224, 196, 783, 1567], [19.27, 15.85, 15.63, 13.70, 12.88], 4262.0)
     assert found.run[0] < 11.92 < found.run[1]
@@ -224,7 +224,7 @@ def test_a_law_is_drawn_through_its_runs():
     law = PowerLaw(1.0, 0.5, 0.5)
     figure = plots.law_curves(
         {"runs": (COST, law(COST))}, {"law": (COST, law(COST))}, xlabel="MACs", ylabel="loss",
-        band=(COST, law(COST) - 0.1, law(COST) + 0.1), foretold=(147.0, 0.5, 0.7),
+        band=(COST, law(COST) - 0.1, law(COST) + 0.1), predicted=(147.0, 0.5, 0.7),
     )  # fmt: skip
     (ax,) = figure.axes
     dots, line = ax.lines
@@ -232,7 +232,7 @@ def test_a_law_is_drawn_through_its_runs():
     assert np.array_equal(line.get_ydata(), law(COST))
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["laws drawn again, 95 %", "runs", "law", "foretold, 95 %"]
+    assert labels == ["laws drawn again, 95 %", "runs", "law", "predicted, 95 %"]
 
 
 @pytest.mark.parametrize(("low", "high"), [(11.9, 22.5), (0.05, 1.4), (3, 90), (1, 1e6)])

@@ -79,7 +79,8 @@ def test_two_processes_have_the_loss_curve_of_one(digits_run, tmp_path):
 
 def test_what_a_run_leaves(digits_run):
     names = {"state.pt", "model.safetensors", "config.json", "history.csv", "curves.png"}
-    assert {file.name for file in digits_run.iterdir()} == names
+    mistakes = {"confusion.csv", "confusion.png", "mistakes.html"}
+    assert {file.name for file in digits_run.iterdir()} == names | mistakes
     rows = history_of(digits_run)
     assert [row["epoch"] for row in rows] == [1, 2]
     assert list(rows[0]) == ["epoch", "rate", "loss", "accuracy", "test_loss", "test_accuracy", "seconds"]
@@ -134,9 +135,14 @@ def test_a_stem_that_is_none_is_refused(text, capsys):
 def test_the_last_line(digits_run, capsys):
     train.main([*SMALL, "--out", str(digits_run), "--resume"])  # done already: it only says so again
     out = capsys.readouterr().out
-    assert out.count("\n") == 1
     accuracy = history_of(digits_run)[-1]["test_accuracy"]
-    assert out.startswith(f"test accuracy {accuracy:.2%} ({round(360 * accuracy)} of 360 images), ")
+    assert re.findall(r"^  (\d) +[\d.]+%  \d+ of (\d+)$", out, re.MULTILINE) == [
+        (str(k), str(n)) for k, n in enumerate(data.digits().test.labels.bincount().tolist())
+    ]
+    assert f"mistakes: confusion.csv, mistakes.html, confusion.png in {digits_run}\n" in out
+    last = out[out.index("test accuracy") :]
+    assert last.count("\n") == 1
+    assert last.startswith(f"test accuracy {accuracy:.2%} ({round(360 * accuracy)} of 360 images), ")
     assert out.endswith(f" s on 1 x cpu, saved in {digits_run}\n")
 
 
@@ -211,7 +217,7 @@ def test_contributing_s_data_set_trains(tmp_path):
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("test accuracy 100.00% (100 of 100 images)")
+    assert "\ntest accuracy 100.00% (100 of 100 images)" in done.stdout
     config = json.loads((tmp_path / "runs" / "stripes" / "config.json").read_text())
     assert (config["classes"], config["recipe"]["augment"]) == (["horizontal", "vertical"], "flip")
 
@@ -314,3 +320,92 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, refuses, monkeypatch):
     monkeypatch.setattr(train_command, "fit", interrupt)
     with refuses(SystemExit, "--resume"):
         train.main([*SMALL, "--out", str(tmp_path)])
+
+
+# --- fine-tuning ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def grounds(tmp_path_factory):
+    """Pieces of two photographs, 16 to train on and 8 to test on."""
+    folder = tmp_path_factory.mktemp("data") / "grounds"
+    for ground in ("brick", "grass"):
+        with Image.open(data.photograph_file(ground)) as photo:
+            for i in range(24):
+                file = folder / ("train" if i < 16 else "test") / ground / f"{i}.png"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                row, column = divmod(i, 6)
+                photo.crop((80 * column, 100 * row, 80 * column + 64, 100 * row + 48)).save(file)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tuned(grounds, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "grounds"
+    train.main(["--data", str(grounds), "--weights", "cifar10", "--epochs", "3", "--freeze", "--out", str(out)])
+    return out
+
+
+def test_fine_tuning_in_one_line(grounds, tuned):
+    start, trained = weights.load("cifar10"), weights.load(tuned)
+    assert trained.classes == ("brick", "grass")
+    assert trained.preprocess == start.preprocess
+    assert trained.model.config == start.model.config.__class__(**vars(start.model.config) | {"num_classes": 2})
+    before, after = start.model.state_dict(), trained.model.state_dict()
+    assert [name for name in after if not before[name].equal(after[name])] == ["head.weight", "head.bias"]
+    shown = data.image_folder(grounds, preprocess=trained.preprocess)
+    accuracy = train.evaluate(trained.model, shown)["test_accuracy"]
+    assert accuracy > 0.8
+    with (tuned / "confusion.csv").open() as file:
+        header, *rows = csv.reader(file)
+    assert header == ["true class", "brick", "grass", "right"]
+    right = sum(int(row[1 + k]) for k, row in enumerate(rows))
+    assert right == round(16 * accuracy)
+    assert sum(int(cell) for row in rows for cell in row[1:3]) == 16
+    page = (tuned / "mistakes.html").read_text("utf-8")
+    assert page.count("<li>") == 16 - right
+    assert 'src="http' not in page
+
+
+def test_it_says_what_it_is_about_to_do(grounds, tmp_path, capsys):
+    command = ["--data", str(grounds), "--weights", "digits", "--epochs", "1", "--out", str(tmp_path / "run")]
+    (grounds / "train" / "brick" / "broken.heic").write_bytes(b"\0\0\0\x18ftypheic")
+    try:
+        with pytest.raises(SystemExit, match=r"1 image files were skipped, the model is trained on the others"):
+            train.main(command)
+    finally:
+        (grounds / "train" / "brick" / "broken.heic").unlink()
+    out, err = capsys.readouterr()
+    assert "note: skipped 1 image file that can't be read" in err
+    assert "convert it to JPEG" in err
+    assert "note: batch_size is 8, a quarter of the 32 training images, not 32" in err
+    assert (
+        "note: 32 training images and 16 test images of 8 x 8 pixels, 2 classes; 1 epochs of 4 steps, 4 in all" in err
+    )
+    assert "test accuracy" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--weights", "cifar10", "--dim", "64"], ["leave --dim out"]),
+        (["--weights", "cifar10", "--arch", "dinov2"], ["leave --arch out"]),
+        (["--weights", "nonsense"], ["'nonsense'", "cifar10"]),
+        (["--data", "digits", "--weights", "cifar10"], ["channels", "(1, 8, 8)", "(3, 8, 8)"]),
+        (["--freeze"], ["--freeze needs --weights"]),
+        (["--weights", "cifar10", "--layer-decay", "1.5"], ["layer_decay", "(0, 1]"]),
+        (["--weights", "cifar10", "--head-first", "15"], ["head_first", "15 epochs"]),
+    ],
+)
+def test_fine_tuning_that_can_t_be(grounds, tmp_path, refuses, arguments, words):
+    with refuses(SystemExit, "error: ", *words):
+        train.main(["--data", str(grounds), *arguments, "--out", str(tmp_path / "run")])
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_defaults_of_fine_tuning():
+    args, recipe = parse("--data", "pets", "--weights", "cifar10"), data.FINE_TUNING
+    assert {name: getattr(args, name) for name in train_command.RECIPE} == {
+        name: getattr(recipe, name) for name in train_command.RECIPE
+    }
+    assert parse("--data", "pets", "--weights", "cifar10", "--freeze").layer_decay == 1

@@ -170,7 +170,7 @@ SEVERAL = {
 @pytest.mark.parametrize("case", SEVERAL)
 def test_of_several_models_none_is_guessed(case, state, refuses):
     change, words = SEVERAL[case]
-    with refuses(ValueError, "pass the names and tensors of one", *words):
+    with refuses(ValueError, "say which by part=", *words):
         opened(change(state))
 
 
@@ -192,15 +192,55 @@ def test_a_head_in_a_dictionary_of_its_own_is_never_dropped(case, state, refuses
         opened(HEADS[case](state))
 
 
-def test_what_lies_beside_the_model_is_named(state):
-    found = opened(
-        {"encoder": raw(state), "target_encoder": state, "predictor": {"a": torch.ones(3)}, "x": torch.ones(2)}
-    )
+def test_what_pretraining_alone_has_is_named(state):
+    found = opened({"encoder": raw(state), "target_encoder": state, "predictor": {"a": torch.ones(3)}})
     assert same(found, state)
-    assert found.assumed["left_out"] == "x, predictor"
-    beside = {"teacher": {"conv.weight": torch.ones(2)}, "head": HEAD}  # a head, and the model has its own
-    assert opened({"model": state} | beside).assumed == {"left_out": "teacher, head"}
-    assert opened({"student": state, "teacher": {"conv.weight": torch.ones(2)}}).assumed == {"left_out": "teacher"}
+    assert found.assumed["left_out"].startswith("the predictor")
+
+
+BESIDE = {
+    "LoRA": lambda state: {"model": state, "lora": {"a": torch.ones(2, 2)}},
+    "a tensor": lambda state: {"model": state, "x": torch.ones(2)},
+    "another kind of teacher": lambda state: {"student": state, "teacher": {"conv.weight": torch.ones(2)}},
+    "a second head": lambda state: {"model": state, "metric_fc": HEAD},
+    **{key: lambda state, key=key: {"model": body(state), key: HEAD} for key in (
+        "metric_fc", "meta_head", "lr_head", "config_head", "projection", "adapter", "my_optimizer_head")},
+    "in a dictionary within": lambda state: {"model": {"net": state, "peft": {"lora_A": torch.ones(2, 2)}}},
+    "a list": lambda state: {"model": state, "prompts": [torch.ones(2, 2)]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_tensors_beside_the_model_stop_the_reading(case, state, refuses):
+    checkpoint = BESIDE[case](state)
+    with refuses(ValueError, "part='"):
+        opened(checkpoint)
+    key = "model/net" if "within" in case else next(iter(checkpoint))
+    chosen = checkpoint["model"]["net"] if "within" in case else checkpoint[key]
+    assert same(unwrap(checkpoint, ANCHORS, key), chosen)
+
+
+def test_the_part_asked_for_is_taken(state, refuses):
+    two = under("student.", raw(state)) | under("teacher.", state)
+    assert same(unwrap(two, ANCHORS, "student."), raw(state))
+    assert same(unwrap({"state_dict": two}, ANCHORS, "state_dict/student"), raw(state))
+    beside = raw(state) | under("ema.", state)
+    assert same(unwrap(beside, ANCHORS, ""), raw(state))
+    with refuses(ValueError, "part='studnt' names 0 of the 2 models", "'student'", "'teacher'"):
+        unwrap(two, ANCHORS, "studnt")
+
+
+def test_an_average_without_some_of_the_tensors_is_no_average(state, refuses):
+    with refuses(ValueError, "2 models", "part="):
+        opened({"model": raw(state), "ema": body(state)})
+    masked = raw(state) | {"mask_token": torch.ones(1, 1, 16)}  # which pretraining alone reads
+    assert same(opened({"student": masked, "teacher": state}), state)
+
+
+def test_two_dictionaries_without_a_patch_embedding_are_not_guessed(refuses):
+    tower = {"conv1.weight": torch.ones(2, 3, 4, 4)}
+    with refuses(ValueError, "no known model", "lora"):
+        opened({"model": tower, "lora": {"a": torch.ones(2)}})
 
 
 def test_dino_s_loss_is_of_training(state):

@@ -15,6 +15,7 @@ import shutil
 import struct
 import sys
 import threading
+import time
 import urllib.error
 import warnings
 import zipfile
@@ -546,7 +547,7 @@ WRONG = {
         ["no Vision Transformer", "conv1.weight", "and 112 more"],
     ),
     "no blocks": (lambda s: {n: t for n, t in s.items() if "blocks" not in n}, ["no block"]),
-    "two that become one": (lambda s: s | under("module.", s), ["2 models", "'module.'", "pass"]),
+    "two that become one": (lambda s: s | under("module.", s), ["2 models", "'module.'", "say which"]),
     "two that become one name": (lambda s: s | {"_orig_mod.head.bias": s["head.bias"]}, ["two differ", "head.bias"]),
     "a wrapper in itself": (lambda s: (d := {"x": 1}, d.update(model=d))[0], ["no tensors"]),
 }
@@ -1618,7 +1619,8 @@ def _hub_folder_stays():
 def test_the_hub(web):
     hf_folder(web.folder / "google" / "vit-tiny" / "resolve" / "main")
     timm_folder(web.folder / "timm" / "vit_tiny_patch4_8.mine" / "resolve" / "main")
-    for name, expected in (("hf/google/vit-tiny", HUB_HF), ("timm/vit_tiny_patch4_8.mine", HUB_TIMM)):
+    names = {"hf/google/vit-tiny": HUB_HF, "timm/vit_tiny_patch4_8.mine": HUB_TIMM, "google/vit-tiny": HUB_HF}
+    for name, expected in (names | {"hf-hub:timm/vit_tiny_patch4_8.mine": HUB_TIMM}).items():
         for _ in range(2):  # the second time from the cache
             found = vt.load(name)
             assert same(found.model, small())
@@ -1829,13 +1831,20 @@ def test_a_file_on_disk_comes_before_a_download(name, tmp_path, monkeypatch):
         ("torchvision/vit_b_16", ["vit_b_16-c867db91.pth", "https://download.pytorch.org", "checkpoints"]),
         ("google/B_16.npz", ["B_16.npz", "/vit_models/augreg/B_16.npz", "checkpoints"]),
         ("timm/vit_tiny_patch16_224.mine", ["config.json", "https://huggingface.co/timm/vit_tiny_patch16_224.mine"]),
-        ("hf/google/vit-base-patch16-224", ["config.json", "https://huggingface.co/google/vit-base-patch16-224"]),
+        *(
+            (name, ["config.json", "https://huggingface.co/google/vit-base-patch16-224"])
+            for name in (
+                "hf/google/vit-base-patch16-224",
+                "google/vit-base-patch16-224",
+                "hf-hub:google/vit-base-patch16-224",
+            )
+        ),
+        ("facebook/dinov2-base", ["config.json", "https://huggingface.co/facebook/dinov2-base"]),
     ],
 )
 def test_without_a_network_one_line_says_which_file_to_put_where(name, words, tmp_path, monkeypatch):
     point_to(monkeypatch, tmp_path, "http://127.0.0.1:9")  # nobody listens there
     monkeypatch.setattr(hub, "urlopen", no_network)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # else it tries for 23 seconds
     with pytest.raises(OSError, match="can't be downloaded") as caught:
         vt.load(name)
     line = str(caught.value)
@@ -1864,8 +1873,7 @@ def test_doing_what_the_line_says_is_enough(tmp_path, monkeypatch):
         ("torchvision/vit_b_16.V7", ["IMAGENET1K_SWAG_E2E_V1", "'V7'"]),
         ("hf/one/two/three", ["one/two/three"]),
         ("google/../x.npz", ["google/FOLDER/NAME.npz"]),
-        ("google/x.pth", ["google/FOLDER/NAME.npz"]),
-        ("jax/vit", ["'jax/vit'", "torchvision/NAME", "google/NAME"]),
+        ("jax/a vit", ["'jax/a vit'", "torchvision/NAME", "google/NAME", "OWNER/NAME"]),
         ("timm/", ["'timm/'", "timm/NAME"]),
     ],
 )
@@ -1897,8 +1905,23 @@ def test_imagenet_s_class_names(monkeypatch, tmp_path):
         assert vt.load(name).classes[0] == first
     timm_folder(tmp_path, num_classes=1000)
     save_file({name: tensor.clone() for name, tensor in to_timm(thousand).items()}, tmp_path / "model.safetensors")
-    monkeypatch.setattr(
-        hub, "repository", lambda repository: lambda file: p if (p := tmp_path / file).exists() else None
-    )
+    monkeypatch.setattr(hub, "repository", lambda *_: lambda file: p if (p := tmp_path / file).exists() else None)
     assert vt.load("timm/vit_tiny_patch4_8.augreg_in1k").classes[0] == "tench"
     assert vt.load("timm/vit_tiny_patch4_8.mine").classes[0] == "class 0"
+
+
+def test_a_revision_and_a_token_of_the_hub(web, monkeypatch):
+    hf_folder(web.folder / "google" / "vit-tiny" / "resolve" / "v2")
+    asked = []
+    download = huggingface_hub.hf_hub_download
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *a, **k: asked.append(k) or download(*a, **k))
+    assert same(vt.load("google/vit-tiny", revision="v2", token="hf_x").model, small())
+    assert {(one["revision"], one["token"]) for one in asked} == {("v2", "hf_x")}
+
+
+def test_without_a_network_nobody_waits(tmp_path, monkeypatch):
+    point_to(monkeypatch, tmp_path, "http://127.0.0.1:9")  # nobody listens there
+    begin = time.monotonic()
+    with pytest.raises(OSError, match="can't be downloaded"):
+        vt.load("google/vit-tiny")
+    assert time.monotonic() - begin < 5

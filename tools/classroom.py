@@ -1,11 +1,10 @@
 """The classroom: make the students' copies of the exercises, and grade what comes back. Needs nbgrader.
 
 python tools/classroom.py assignments         notebooks/solutions/ -> notebooks/exercises/, by nbgrader
-python tools/classroom.py grade               submitted/ -> classroom/: marks.csv, feedback/, and nbgrader's own folders
+python tools/classroom.py grade               submitted/ -> classroom/: marks, feedback, and nbgrader's gradebook
 python tools/classroom.py refresh 01          run a solved source, and keep its outputs (as tools/lessons.py does)
 
-submitted/ holds one folder a student, with notebooks anywhere in it whose names begin with that of an exercise:
-submitted/ada/01_patches.ipynb, or nbgrader's submitted/ada/01_patches/01_patches.ipynb.
+What submitted/ may hold, tools/collect.py says; TEACHING.md walks through a week.
 """
 
 from __future__ import annotations
@@ -13,39 +12,52 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
-import dataclasses
+import ctypes
 import functools
 import hashlib
+import importlib
 import io
 import json
 import logging
+import multiprocessing
 import os
-import re
+import resource
+import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
-import threading
+import time
+import traceback
 import warnings
+import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+import collect
+import copies
+import feedback
 import judge
 import lessons
 import nbformat
 import psutil
 import sandbox
+import stripped
+import torch
 from filelock import FileLock, Timeout
+from gradebook import Book
 
 import vit_tutorial
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS, EXERCISES = ROOT / "notebooks" / "solutions", ROOT / "notebooks" / "exercises"
 SECONDS_A_CELL = 60
+READING = 120  # seconds that a submission may take beside what it takes in its sandbox
 GB = 1_000_000_000
 
 
@@ -55,7 +67,7 @@ def nbgrader(course: Path) -> Any:
         from nbgrader.apps import NbGraderAPI
         from traitlets.config import Config
     except ImportError as error:
-        raise SystemExit("nbgrader is missing: make assignments installs it, or pip install -e .[classroom]") from error
+        raise SystemExit("nbgrader is missing: make assignments installs it, or pip install -e .[teach]") from error
     warnings.filterwarnings("ignore", module=r"nbgrader\.")  # of its own database queries
     # nbgrader calls alembic by name, and the environment that this runs in needn't be activated.
     os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
@@ -64,17 +76,8 @@ def nbgrader(course: Path) -> Any:
     config.CourseDirectory.root = str(course)
     config.Exchange.root = str(course / "exchange")  # else it complains of a missing system folder
     config.CourseDirectory.course_id = "vit_tutorial"
-    config.Autograde.autograde_preprocessors = [_executed(course), *_without_running()]
     config.NbGraderAPI.log_level = logging.ERROR
     return NbGraderAPI(config=config)
-
-
-def _without_running() -> list[Any]:
-    from nbgrader.converters import Autograde
-    from nbgrader.preprocessors import Execute
-
-    usual = Autograde.class_traits()["autograde_preprocessors"].default()
-    return [kind for kind in usual if kind is not Execute]
 
 
 def sources(names: list[str]) -> list[Path]:
@@ -115,98 +118,84 @@ def refresh(names: list[str]) -> int:
     return failures
 
 
-def submissions(folder: Path, stems: list[str]) -> Iterator[tuple[str, str, Path]]:
-    """(student, exercise, file) of every notebook below ``folder`` with an exercise's name; of two, the newer."""
-    found: dict[tuple[str, str], Path] = {}
-    paths = [path for path in folder.rglob("*.ipynb") if _is_in(folder, path)]
-    for path in sorted(paths, key=lambda path: path.stat().st_mtime):
-        stem = next((stem for stem in stems if path.name.startswith(stem)), None)
-        parts = path.relative_to(folder).parts
-        if ".ipynb_checkpoints" in parts:
-            continue
-        if stem is None or len(parts) < 2:
-            print(f"left out: {path.relative_to(folder)} (expected STUDENT/NN_….ipynb, with an exercise's name)")
-            continue
-        found[re.sub(r"[^\w.-]+", "_", parts[0]), stem] = path
-    yield from ((student, stem, path) for (student, stem), path in sorted(found.items()))
-
-
-def _is_in(folder: Path, path: Path) -> bool:
-    """Whether a path is a file of its own: an archive can hold a link to somebody else's notebook."""
-    parts = path.relative_to(folder).parts
-    if path.is_file() and not any((folder / Path(*parts[: end + 1])).is_symlink() for end in range(len(parts))):
-        return True
-    print(f"left out: {path.relative_to(folder)} (a link, or no file)")
-    return False
+# ---- Grading -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Grading:
-    """How to grade: which sandbox, how many at a time, and what each may take."""
+    """How to grade: which sandbox, how many at a time, what each may take, and where everything lies."""
 
     kind: str
     workers: int
     limits: sandbox.Limits
+    course: Path
+    package: Path
+    hidden: list[Path]
+    seed: int
 
 
 def grade(folder: Path, course: Path, kind: str = "", workers: int = 0, limits: sandbox.Limits | None = None) -> int:
-    """Grade what is new or changed in ``folder``, write marks.csv and feedback; return how many could not be graded.
+    """Grade what is new or changed in ``folder``, write tables and feedback; return how many could not be graded.
 
-    Each submission runs in a sandbox, and is judged outside. What was found is kept in ``course``/judged, a file a
-    submission, written when it is whole: after a kill the next call goes on with the rest. The course folder keeps
-    nbgrader's gradebook, too, so marks given by hand stay. A submission that can't be graded gets 0 marks and a line
-    that says so; the others don't notice.
+    Each submission is read, run in a sandbox and judged in a process of its own, so that it costs nothing but its own
+    row. What was found is kept in ``course``/judged, a file a submission, written when it is whole: after a kill the
+    next call goes on with the rest. The course folder keeps nbgrader's gradebook, too, so marks given by hand stay.
 
     Args:
-        folder: holds one folder a student.
-        course: where everything is kept.
+        folder: what was handed in, see tools/collect.py.
+        course: where everything is kept; class.csv and course.toml are read from it.
         kind: one of :data:`sandbox.KINDS`, or "" for what this machine has.
         workers: how many sandboxes run at a time; 0 for as many as processors and memory allow.
         limits: what a submission may take.
     """
     kind = sandbox.choose(kind)
-    how = Grading(kind, workers or _workers(), limits or sandbox.Limits(seconds=SECONDS_A_CELL))
     if kind in ("podman", "docker"):
         _build_image(kind)
     course.mkdir(parents=True, exist_ok=True)
+    package = Path(vit_tutorial.__file__).resolve().parent
+    hidden = [path.resolve() for path in (ROOT, folder, course, Path.home(), package)]
     try:
-        with FileLock(course / "grading.lock", timeout=0):
-            return _grade(folder, course, how)
+        with FileLock(course / "grading.lock", timeout=0), tempfile.TemporaryDirectory() as made:
+            of_sandboxes = stripped.make(package, Path(made))
+            bounds = limits or sandbox.Limits(seconds=SECONDS_A_CELL)
+            how = Grading(kind, workers or _workers(), bounds, course, of_sandboxes, hidden, secrets.randbits(40))
+            return _grade(folder, how)
     except Timeout:
         raise SystemExit(f"{course} is being graded already: wait for it to end") from None
 
 
-def _grade(folder: Path, course: Path, how: Grading) -> int:
-    api = nbgrader(course)
-    found = list(submissions(folder, [source.stem for source in sources([])]))
-    for source in sources([]):
-        if source.stem not in {stem for _, stem, _ in found}:
-            continue
-        released = course / "source" / source.stem / source.name
-        if not released.exists() or released.read_bytes() != source.read_bytes():
-            release(source, course, api)
-    rows, failures = {}, 0
-    stop = threading.Event()
-    hidden = [path.resolve() for path in (ROOT, folder, course, Path.home())]
-    with ThreadPoolExecutor(how.workers) as pool:
-        waiting = {pool.submit(_run, course, *one, how, hidden, stop): one for one in found}
-        try:
-            for done in as_completed(waiting):
-                student, stem, _ = waiting[done]
-                problem = _record(api, course, student, stem, done.result())
-                failures += bool(problem)
-                rows[student, stem] = row = _row(api, course, student, stem, problem)
-                note = "; ".join(filter(None, [problem, f"{row['by hand']} to mark by hand" * bool(row["by hand"])]))
-                seconds = done.result().get("seconds", 0)
-                print(f"{student:<24}{stem:<20}{row['marks']:>5} of {row['of']:<5}{seconds:6.1f} s  {note}", flush=True)
-                if row["noticed"]:
-                    print(f"{'':<24}noticed: {row['noticed']}", flush=True)
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-    _write_csv([rows[key] for key in sorted(rows)], course / "marks.csv")
-    return failures
+def _grade(folder: Path, how: Grading) -> int:
+    plan = collect.read_plan(how.course)
+    releases = {source.stem: judge.read(EXERCISES / source.name) for source in sources([])}
+    graded = {stem: _graded(cells) for stem, cells in releases.items()}
+    inbox = how.course / "inbox"
+    shutil.rmtree(inbox, ignore_errors=True)
+    found = collect.collect(folder, graded, plan, inbox)
+    stems = sorted({one.exercise for one in found} - {""} | _due(plan, list(releases)))
+    rows: list[dict[str, Any]] = []
+    with Book(how.course) as book:
+        for stem in stems:
+            for said in book.prepare(stem, releases[stem]):
+                print(said, flush=True)
+        for one, judged in _all_judged([one for one in found if one.exercise and not one.problem], how):
+            rows.append(_recorded(book, one, judged, releases[one.exercise], plan, how.course))
+        for number, one in enumerate(one for one in found if not one.exercise or one.problem):
+            rows.append(_unrecognised(one, number, how.course))
+        rows += list(_not_handed_in(book, stems, rows, plan))
+        _tables(rows, plan, book, stems, how.course)
+    _hints(rows, releases, how.course)
+    _zip(how.course)
+    return _sum_up(rows, how.course)
+
+
+def _graded(cells: list[dict[str, Any]]) -> set[str]:
+    return {cell["nbgrader"]["grade_id"] for cell in cells if cell["nbgrader"].get("grade")}
+
+
+def _due(plan: collect.Plan, stems: list[str]) -> set[str]:
+    """The exercises whose date has passed."""
+    now = collect.datetime.now()
+    return {stem for stem in stems for start, date in plan.due.items() if stem.startswith(start) and date < now}
 
 
 def _workers() -> int:
@@ -222,166 +211,409 @@ def _build_image(kind: str) -> None:
             raise SystemExit(f"{kind} can't build the image that submissions run in, see above")
 
 
+# ---- One submission, in a process of its own ---------------------------------------------------------------------
+
+
 @functools.cache
 def _judges() -> str:
     """What decides, as one hash: with other checks, or another judge, everything is judged again."""
     package = Path(vit_tutorial.__file__).parent
-    files = [*sorted(package.rglob("*.py")), *(ROOT / "tools" / f"{name}.py" for name in ("judge", "runner", "wire"))]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    tools = [ROOT / "tools" / f"{name}.py" for name in ("judge", "runner", "wire", "stripped")]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in (*sorted(package.rglob("*.py")), *tools))).hexdigest()
+
+
+def _key(one: collect.Submission) -> str:
+    """Of a submission and of all that decides about it, but for the points: they change no verdict."""
+    content = one.path.read_bytes() if one.path.stat().st_size <= judge.MOST_BYTES else b"too large"
+    parts = []
+    for folder in (SOLUTIONS, EXERCISES):
+        for cell in judge.read(folder / f"{one.exercise}.ipynb"):
+            parts.append([cell["source"], cell["cell_type"], cell["nbgrader"].get("grade_id", "")])
+    return hashlib.sha256(content + json.dumps(parts).encode() + _judges().encode()).hexdigest()
 
 
 def _kept(course: Path, student: str, stem: str) -> Path:
     return course / "judged" / student / f"{stem}.json"
 
 
-def _run(
-    course: Path, student: str, stem: str, path: Path, how: Grading, hidden: list[Path], stop: threading.Event
-) -> dict[str, Any]:
-    """What a submission did in its sandbox, new or kept from the last time."""
-    source, released = (course / name / stem / f"{stem}.ipynb" for name in ("source", "release"))
-    content = path.read_bytes() if path.stat().st_size <= judge.MOST_BYTES else b"too large"
-    key = hashlib.sha256(content + source.read_bytes() + _judges().encode()).hexdigest()
-    kept = _kept(course, student, stem)
-    if kept.exists():
-        found = json.loads(kept.read_text(encoding="utf-8"))
-        if found["key"] == key and not found["problem"]:
-            return found | {"seconds": 0}
+def _all_judged(found: list[collect.Submission], how: Grading) -> Iterator[tuple[collect.Submission, dict[str, Any]]]:
+    """What each submission did, kept from the last time or new; as they are done."""
+    waiting: list[collect.Submission] = []
+    for one in found:
+        kept, key = _read(_kept(how.course, one.student, one.exercise)), _key(one)
+        if kept.get("key") == key and not kept["problem"]:
+            yield one, kept | {"seconds": 0}
+        else:
+            waiting.append(one)
+    _warm({one.exercise[:2] for one in waiting}, how.seed)
+    again: list[collect.Submission] = []
+    for one, judged in _in_processes(waiting, how, how.workers):
+        if judged["problem"] == sandbox.MACHINE_FULL:
+            again.append(one)
+        else:
+            yield one, judged
+    yield from _in_processes(again, how, 1)  # by itself: the others may have taken the memory
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+@functools.cache
+def _known(lesson: str, seed: int) -> dict[str, list[Any]]:
+    return judge.exercises(lesson, seed)
+
+
+def _warm(lessons_wanted: set[str], seed: int) -> None:
+    """Compute what is right once, before the processes fork off that compare with it."""
+    torch.set_num_threads(1)  # threads don't live through a fork
+    known = importlib.import_module("vit_tutorial.checks.run").known
+    for lesson in sorted(lessons_wanted):
+        for draws in _known(lesson, seed).values():
+            list(known(draws[0], None))
+
+
+def _in_processes(
+    waiting: list[collect.Submission], how: Grading, workers: int
+) -> Iterator[tuple[collect.Submission, dict[str, Any]]]:
+    forks, running = multiprocessing.get_context("fork"), {}
+    left = list(reversed(waiting))
+    most = how.limits.total_seconds + READING
     try:
-        paper = judge.rebuild(judge.read(path), judge.read(released))
+        while left or running:
+            while left and len(running) < workers:
+                one = left.pop()
+                process = forks.Process(target=_examine, args=(one, how))
+                process.start()
+                running[process.sentinel] = (process, one, time.monotonic())
+            wait(list(running), timeout=1.0)
+            for sentinel, (process, one, began) in list(running.items()):
+                if process.is_alive() and time.monotonic() - began < most:
+                    continue
+                _end(process)
+                del running[sentinel]
+                path = _kept(how.course, one.student, one.exercise).with_suffix(".new")
+                judged = _read(path) or {"problem": "it could not be read within the limits", "cells": [], "notes": []}
+                path.unlink(missing_ok=True)
+                yield one, {"passed": {}, "seconds": time.monotonic() - began, "key": ""} | judged
+    finally:
+        for process, _, _ in running.values():
+            _end(process)
+
+
+def _end(process: Any) -> None:
+    process.join(0)
+    if process.is_alive():
+        process.terminate()
+        process.join(5)
+    if process.is_alive():
+        process.kill()
+        process.join()
+
+
+def _examine(one: collect.Submission, how: Grading) -> None:
+    """In a process of its own: read a submission, run it, judge it, and write down what was found."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that waits for us ends us
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # as it does when it is killed itself
+    seconds = int(how.limits.total_seconds + READING)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    if sys.platform == "linux":
+        room = psutil.Process().memory_info().vms + how.limits.memory
+        resource.setrlimit(resource.RLIMIT_AS, (room, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    began = time.monotonic()
+    try:
+        found = _found(one, how)
     except ValueError as error:
-        return {"key": key, "problem": f"could not be graded: {error}"}
-    work = judge.job(paper, judge.read(source), stem[:2])
-    package = Path(vit_tutorial.__file__).resolve().parent
-    ran = sandbox.run(how.kind, work, how.limits, package, hidden, stop)
-    if stop.is_set():
-        raise KeyboardInterrupt
-    problem = f"could not be graded: {ran.problem}" if ran.problem else ""
+        found = {"problem": judge.clean(error, 300), "cells": [], "notes": []}
+    except Exception as error:  # whatever it makes us stumble over costs its own row
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        found = {"problem": f"{type(error).__name__} in {where.name}", "cells": [], "notes": []}
+    found |= {"key": _key(one), "seconds": time.monotonic() - began}
+    write(_kept(how.course, one.student, one.exercise).with_suffix(".new"), json.dumps(found))
+
+
+def _found(one: collect.Submission, how: Grading) -> dict[str, Any]:
+    release, solved = (judge.read(folder / f"{one.exercise}.ipynb") for folder in (EXERCISES, SOLUTIONS))
+    paper = judge.rebuild(judge.read(one.path), release)
+    lesson = one.exercise[:2]
+    try:
+        with sandbox.Sandbox(how.kind, {"lesson": lesson}, how.limits, how.package, how.hidden) as box:
+            verdict = judge.Examiner(box, _known(lesson, how.seed), solved).examine(paper)
+    except sandbox.Stopped as stopped:
+        return {"problem": str(stopped), "cells": paper.cells, "notes": paper.notes}
+    outputs = iter(verdict.outputs)
+    for cell in paper.cells:
+        if cell["cell_type"] == "code":
+            cell["count"], cell["outputs"] = next(outputs)
+    notes = list(dict.fromkeys(verdict.notes))
+    return {"problem": verdict.problem, "cells": paper.cells, "passed": verdict.passed, "notes": notes}
+
+
+# ---- Marks, and what is written ----------------------------------------------------------------------------------
+
+
+def _recorded(
+    book: Book,
+    one: collect.Submission,
+    judged: dict[str, Any],
+    release: list[dict[str, Any]],
+    plan: collect.Plan,
+    course: Path,
+) -> dict[str, Any]:
+    """Enter a submission's marks, write its page; its row. Whatever goes wrong costs this row alone."""
+    try:
+        return _entered(book, one, judged, release, plan, course)
+    except Exception as error:
+        book.gradebook.db.rollback()
+        problem = f"{judged['problem']} {type(error).__name__} while its marks were written".strip()
+        return _base_row(one, plan) | {"marks": 0.0, "of": book.most(one.exercise), "problem": problem}
+
+
+def _entered(
+    book: Book,
+    one: collect.Submission,
+    judged: dict[str, Any],
+    release: list[dict[str, Any]],
+    plan: collect.Plan,
+    course: Path,
+) -> dict[str, Any]:
+    kept = _kept(course, one.student, one.exercise)
+    cells = judged["cells"] or judge.rebuild([], release).cells
+    answers = _answers(cells, release, _read(kept).get("cells", []))
+    book.enter(one.student, _name(one.student, plan), one.exercise, judged["passed"], answers)
+    marks = book.marks(one.student, one.exercise)
+    for cell in cells:
+        if cell["nbgrader"].get("grade_id") in {mark["name"] for mark in marks}:
+            cell["nbgrader"] |= {"points": next(m["of"] for m in marks if m["name"] == cell["nbgrader"]["grade_id"])}
+    write(kept, json.dumps(judged | {"cells": cells}))
+    write(
+        course / "autograded" / one.student / one.exercise / f"{one.exercise}.ipynb", nbformat.writes(_notebook(cells))
+    )
+    row = _base_row(one, plan) | {
+        "marks": sum(mark["score"] for mark in marks),
+        "of": sum(mark["of"] for mark in marks),
+        "by hand": sum(mark["waits"] for mark in marks),
+        "problem": judged["problem"],
+        "noticed": "; ".join([*one.notes, *judged["notes"]][:12]),
+    }
+    _page(course, row, marks, cells)
+    _print_row(row, judged["seconds"])
+    return row | {mark["name"]: mark["score"] for mark in marks}
+
+
+def _answers(
+    cells: list[dict[str, Any]], release: list[dict[str, Any]], before: list[dict[str, Any]]
+) -> dict[str, str]:
+    """Of each answer that is marked by hand: "empty", "old" (as it was the last time) or "new"."""
+    handed_out, last = _sources(release), _sources(before)
+    states = {}
+    for cell in cells:
+        data = cell["nbgrader"]
+        if data.get("grade") and data.get("solution"):
+            name, text = data["grade_id"], cell["source"].strip()
+            states[name] = "old" if last.get(name) == text else "new"
+            if not text or text in (handed_out.get(name), judge.DELETED):
+                states[name] = "empty"
+    return states
+
+
+def _sources(cells: list[dict[str, Any]]) -> dict[str, str]:
+    return {cell["nbgrader"]["grade_id"]: cell["source"].strip() for cell in cells if cell["nbgrader"]}
+
+
+def _name(student: str, plan: collect.Plan) -> str:
+    return next((one.name for one in plan.students if one.id == student), student)
+
+
+def _base_row(one: collect.Submission, plan: collect.Plan) -> dict[str, Any]:
     return {
-        "key": key,
-        "seconds": ran.seconds,
-        "problem": problem,
-        "paper": dataclasses.asdict(paper),
-        "work": work,
-        "messages": ran.messages,
+        "student": one.student,
+        "name": _name(one.student, plan),
+        "exercise": one.exercise,
+        "marks": 0.0,
+        "of": "",
+        "by hand": 0,
+        "hours late": plan.hours_late(one.exercise, one.when),
+        "problem": one.problem,
+        "noticed": "; ".join(one.notes),
+        "file": one.name,
     }
 
 
-def _record(api: Any, course: Path, student: str, stem: str, found: dict[str, Any]) -> str:
-    """Judge what was found, put it into nbgrader's gradebook, write the feedback; what went wrong, or ""."""
-    kept = _kept(course, student, stem)
-    if "paper" not in found and "cells" not in found:
-        _fail(api, course, student, stem, found["problem"])
-        return found["problem"]
-    if "cells" not in found:
-        verdict = judge.decide(judge.Paper(**found["paper"]), found["work"], found["messages"], found["problem"])
-        found = {key: found[key] for key in ("key", "seconds", "problem")} | {
-            "cells": found["paper"]["cells"],
-            "outputs": verdict.outputs,
-            "notes": verdict.notes,
-            "in the gradebook": False,
-        }
-        write(kept, json.dumps(found))
-    if not found["in the gradebook"]:
-        write(course / "submitted" / student / stem / f"{stem}.ipynb", nbformat.writes(_notebook(found["cells"])))
-        done = api.autograde(stem, student, force=True)
-        if not done["success"]:
-            return _fail(api, course, student, stem, "could not be graded by nbgrader", done["log"])
-        write(kept, json.dumps(found | {"in the gradebook": True}))
-    done = api.generate_feedback(stem, student, force=True)
-    return found["problem"] or ("" if done["success"] else "has no feedback")
+def _print_row(row: dict[str, Any], seconds: float = 0.0) -> None:
+    late = f"{row['hours late']:g} hours late" * bool(row["hours late"])
+    note = "; ".join(filter(None, [row["problem"], f"{row['by hand']} to mark by hand" * bool(row["by hand"]), late]))
+    print(
+        f"{row['student']:<24}{row['exercise']:<20}{row['marks']:>5} of {row['of']:<5}{seconds:6.1f} s  {note}",
+        flush=True,
+    )
+    if row["noticed"]:
+        print(f"{'':<24}noticed: {row['noticed']}", flush=True)
 
 
-def _fail(api: Any, course: Path, student: str, stem: str, problem: str, log: str = "") -> str:
-    """Note why a submission has no marks; what an earlier one of the same student got doesn't count any more."""
-    write(course / "failed" / f"{student}_{stem}.txt", f"{problem}\n{log}")
-    _kept(course, student, stem).unlink(missing_ok=True)
-    with api.gradebook as gradebook, contextlib.suppress(_missing()):
-        gradebook.remove_submission(stem, student)
-    return problem
+def _page(course: Path, row: dict[str, Any], marks: list[dict[str, Any]], cells: list[dict[str, Any]]) -> None:
+    facts = [f"{row['marks']:g} of {row['of']:g} marks." if marks else "No marks."]
+    facts += [f"{row['by hand']} answers are not marked yet."] * bool(row["by hand"])
+    facts += [f"Handed in {row['hours late']:g} hours late."] * bool(row["hours late"])
+    facts += [f"What went wrong: {row['problem']}."] * bool(row["problem"])
+    stem = row["exercise"] or "unrecognised"
+    page = feedback.page(f"{row['name']}: {stem}", facts, marks, cells)
+    write(course / "feedback" / row["student"] / f"{row.get('page', stem)}.html", page)
+
+
+def _unrecognised(one: collect.Submission, number: int, course: Path) -> dict[str, Any]:
+    row = _base_row(one, collect.Plan())
+    _page(
+        course,
+        row | {"page": f"{one.exercise or 'unrecognised'}_{number}", "problem": f"{one.name}: {one.problem}"},
+        [],
+        [],
+    )
+    _print_row(row)
+    return row
+
+
+def _not_handed_in(
+    book: Book, stems: list[str], rows: list[dict[str, Any]], plan: collect.Plan
+) -> Iterator[dict[str, Any]]:
+    there = {(row["student"], row["exercise"]) for row in rows}
+    for one in plan.students:
+        for stem in stems:
+            if (one.id, stem) not in there:
+                yield {
+                    "student": one.id,
+                    "name": one.name,
+                    "exercise": stem,
+                    "marks": float(sum(mark["score"] for mark in book.marks(one.id, stem))),
+                    "of": book.most(stem),
+                    "by hand": 0,
+                    "hours late": 0.0,
+                    "problem": NOT_HANDED_IN,
+                    "noticed": "",
+                    "file": "",
+                }
 
 
 def _notebook(cells: list[dict[str, Any]]) -> nbformat.NotebookNode:
-    """The notebook that nbgrader gets: the teacher's, with the student's answers."""
+    """The notebook for formgrader: the teacher's, with the student's answers as plain text, and what they gave."""
     made = []
     for number, cell in enumerate(cells):
-        new = nbformat.v4.new_code_cell if cell["cell_type"] == "code" else nbformat.v4.new_markdown_cell
         metadata = {"nbgrader": cell["nbgrader"]} if cell["nbgrader"] else {}
-        made.append(new(cell["source"], metadata=metadata, id=cell["id"] or f"added-{number}"))
+        theirs = cell.get("own") and cell["cell_type"] != "code"
+        source = feedback.as_plain(cell["source"]) if theirs else cell["source"]
+        new = nbformat.v4.new_code_cell if cell["cell_type"] == "code" else nbformat.v4.new_markdown_cell
+        made.append(new(source, metadata=metadata, id=f"cell-{number}"))
+        if cell["cell_type"] == "code":
+            made[-1].execution_count = cell.get("count")
+            made[-1].outputs = [nbformat.from_dict(output) for output in cell.get("outputs", [])]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return nbformat.v4.new_notebook(cells=made, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
-
-
-def _executed(course: Path) -> type:
-    """For nbgrader's autograde, in place of what runs a notebook: it puts in the outputs that were judged."""
-    from nbgrader.preprocessors import NbGraderPreprocessor
-
-    class Executed(NbGraderPreprocessor):
-        def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
-            info = resources["nbgrader"]
-            found = json.loads(_kept(course, info["student"], info["assignment"]).read_text(encoding="utf-8"))
-            code = [cell for cell in nb.cells if cell.cell_type == "code"]
-            for cell, (count, outputs) in zip(code, found["outputs"], strict=True):
-                cell.execution_count = count
-                cell.outputs = [nbformat.from_dict(output) for output in outputs]
-            return nb, resources
-
-    return Executed
 
 
 def write(path: Path, text: str) -> None:
     """Write a file, which is never seen half-written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8", newline="")
     temporary.replace(path)
 
 
-def _missing() -> type[Exception]:
-    from nbgrader.api import MissingEntry
+# ---- Tables ------------------------------------------------------------------------------------------------------
 
-    missing: type[Exception] = MissingEntry
-    return missing
-
-
-def _row(api: Any, course: Path, student: str, stem: str, problem: str) -> dict[str, Any]:
-    """A row of the table."""
-    kept = _kept(course, student, stem)
-    notes = json.loads(kept.read_text(encoding="utf-8"))["notes"] if kept.exists() else []
-    return _marks(api, student, stem) | {"problem": problem, "noticed": "; ".join(notes)}
+NOT_HANDED_IN = "not handed in"
+FIRST = ("student", "name", "exercise", "marks", "of", "by hand", "hours late", "problem", "noticed", "file")
+CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 
 
-def _marks(api: Any, student: str, stem: str) -> dict[str, Any]:
-    """A row of the table: the marks so far, how many of them wait for a hand, and those of each exercise."""
-    with api.gradebook as gradebook:
-        row = {"student": student, "exercise": stem, "marks": 0.0, "of": gradebook.find_assignment(stem).max_score}
-        try:
-            submission = gradebook.find_submission(stem, student)
-        except _missing():
-            return row | {"by hand": 0}
-        row |= {"marks": submission.score, "by hand": 0}
-        for notebook in submission.notebooks:
-            row["by hand"] += sum(grade.needs_manual_grade for grade in notebook.grades)
-            row |= {grade.cell.name: grade.score for grade in notebook.grades}
-    return row
+def _tables(rows: list[dict[str, Any]], plan: collect.Plan, book: Book, stems: list[str], course: Path) -> None:
+    """marks.csv, and for a class with a list what Canvas and Moodle take."""
+    rows.sort(key=lambda row: (row["student"], row["exercise"], row["file"]))
+    names = [*FIRST, *dict.fromkeys(name for row in rows for name in row if name not in FIRST)]
+    _write_csv(rows, names, course / "marks.csv")
+    got = {(row["student"], row["exercise"]): row["marks"] for row in rows}
+    if not plan.students:
+        return
+    points: dict[str, Any] = {"Student": "    Points Possible", **{stem: book.most(stem) for stem in stems}}
+    table = [points]
+    for one in plan.students:
+        known = {name: one.row.get(name, "") for name in CANVAS} | {"Student": one.row.get("Student", one.name)}
+        known["SIS Login ID"] = known["SIS Login ID"] or one.id
+        table.append(known | {stem: got.get((one.id, stem), 0.0) for stem in stems})
+    _write_csv(table, [*CANVAS, *stems], course / "marks_canvas.csv")
+    for stem in stems:
+        lines = [_for_moodle(one, got.get((one.id, stem), 0.0), book.most(stem)) for one in plan.students]
+        columns = list(dict.fromkeys(name for line in lines for name in line))
+        _write_csv(lines, columns, course / f"marks_moodle_{stem}.csv")
 
 
-def _write_csv(rows: list[dict[str, Any]], path: Path) -> None:
-    first = ["student", "exercise", "marks", "of", "by hand", "problem", "noticed"]
-    names = [*first, *dict.fromkeys(name for row in rows for name in row if name not in first)]
+def _for_moodle(one: collect.Student, marks: float, most: float) -> dict[str, Any]:
+    """A row of Moodle's grading worksheet: theirs with the mark in it, or one that Moodle takes as well."""
+    known = {key: value for key, value in one.row.items() if key in MOODLE}
+    known = known if "Identifier" in known else {"ID number": one.id, "Full name": one.name}
+    return known | {"Grade": marks, "Maximum Grade": most}
+
+
+MOODLE = ("Identifier", "Full name", "ID number", "Email address", "Status")
+
+
+def _write_csv(rows: list[dict[str, Any]], names: list[str], path: Path) -> None:
     table = io.StringIO(newline="")
     writer = csv.DictWriter(table, names)
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(table.getvalue(), encoding="utf-8", newline="")
-    temporary.replace(path)
-    print(f"{len(rows)} submissions: {path.name} and feedback/ are in {path.parent.name}/")
+    write(path, table.getvalue())
 
 
 def _cell(value: Any) -> Any:
     """A value of the table; a spreadsheet must not take a student's text for a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t")) else value
+
+
+def _hints(rows: list[dict[str, Any]], releases: dict[str, list[dict[str, Any]]], course: Path) -> None:
+    """copies.csv: pairs of students whose answers have more in common than the exercise explains."""
+    found = []
+    for stem in sorted({row["exercise"] for row in rows} - {""}):
+        answers = {}
+        for row in rows:
+            if row["exercise"] == stem:
+                cells = _read(_kept(course, row["student"], stem)).get("cells", [])
+                answers[row["student"]] = [cell for cell in cells if cell.get("own")]
+        explained = [cell["source"] for cell in judge.read(SOLUTIONS / f"{stem}.ipynb") if judge.own(cell)]
+        explained += [cell["source"] for cell in releases[stem]]
+        found += [{"exercise": stem} | hint for hint in copies.hints(answers, explained)]
+    _write_csv(found, ["exercise", "student", "other", "share", "pieces"], course / "copies.csv")
+    if found:
+        print(f"{len(found)} pairs of answers have much in common: read them beside each other (copies.csv)")
+
+
+def _zip(course: Path) -> None:
+    """A student's pages, in one file that can be sent."""
+    for folder in sorted((course / "feedback").iterdir()) if (course / "feedback").exists() else []:
+        if folder.is_dir():
+            target = course / "feedback" / f"{folder.name}.zip"
+            with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+                for page in sorted(folder.glob("*.html")):
+                    archive.write(page, page.name)
+
+
+def _sum_up(rows: list[dict[str, Any]], course: Path) -> int:
+    """The last line; how many that were handed in could not be graded."""
+    missing = [row for row in rows if row["problem"] == NOT_HANDED_IN]
+    failed = [row for row in rows if row["problem"] and row not in missing]
+    names = ", ".join(f"{row['student']} {row['exercise'] or row['file']}" for row in failed[:5])
+    names += f" and {len(failed) - 5} more" if len(failed) > 5 else ""
+    waiting = sum(row["by hand"] for row in rows)
+    said = [f"{len(rows) - len(missing)} handed in"]
+    said += [f"{len(failed)} with a problem ({names})"] * bool(failed)
+    said += [f"{len(missing)} not handed in"] * bool(missing)
+    said += [f"{waiting} answers to mark by hand"] * bool(waiting)
+    print(f"{'; '.join(said)}. Marks and feedback are in {course.name}/: marks.csv, feedback/")
+    return len(failed)
 
 
 def main() -> int:
@@ -404,7 +636,8 @@ def main() -> int:
         return int(refresh(arguments.names) > 0)
     if not arguments.submitted.is_dir():
         raise SystemExit(f"there is no folder {arguments.submitted}: put one folder a student in it")
-    return int(grade(arguments.submitted, arguments.course, arguments.sandbox, arguments.workers) > 0)
+    grade(arguments.submitted, arguments.course, arguments.sandbox, arguments.workers)
+    return 0  # each file has its row: what is wrong with one is no failure of ours
 
 
 if __name__ == "__main__":

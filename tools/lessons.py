@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import base64
+import io
 import re
 import sys
 import time
@@ -18,8 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
+import numpy as np
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from PIL import Image
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 SECONDS_A_CELL = 300
@@ -35,6 +39,9 @@ LAYOUT = re.compile(
     r"cpu|double|long|bool|stack|cat"
 )
 WORDS_A_MINUTE, SECONDS_A_FIGURE, SECONDS_A_LINE = 200, 12, 4
+PICTURE = re.compile(r"(data:image/png;base64,)([A-Za-z0-9+/=]+)")
+SEEN = 12  # of 255: a larger difference in a colour could be seen
+MUST_HOLD = "# What must hold"  # the first line of a cell of assertions, which a reader needn't see
 NOT_READ = re.compile(r"```.*?```|<[^>]+>|(?<=\])\([^)]*\)|^\s*\|[-:| ]+\|\s*$", re.DOTALL | re.MULTILINE)
 WORD = re.compile(r"[^\W_][\w'’.,/-]*")
 
@@ -91,6 +98,29 @@ def save(notebook: nbformat.NotebookNode, path: Path) -> None:
     temporary.replace(path)
 
 
+# ---- Pictures: few bytes, so that a notebook opens quickly -----------------------------------------------------------
+
+
+def lighten(notebook: nbformat.NotebookNode) -> None:
+    """Give each picture in the outputs a palette of 256 colours, a third of the bytes, where that can't be seen."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if "image/png" in data:
+                data["image/png"] = _lighter(data["image/png"])
+            if "text/html" in data:
+                data["text/html"] = PICTURE.sub(lambda found: found[1] + _lighter(found[2]), data["text/html"])
+
+
+def _lighter(png: str) -> str:
+    picture = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
+    few = picture.quantize(256, dither=Image.Dither.NONE)
+    error = np.abs(np.asarray(few.convert("RGB"), dtype=int) - np.asarray(picture, dtype=int))
+    out = io.BytesIO()
+    (few if error.max() <= SEEN else picture).save(out, format="PNG", optimize=True, dpi=(144, 144))
+    return base64.b64encode(out.getvalue()).decode()
+
+
 # ---- Figures: a cell that only draws is folded, so that its caption and text don't give away what it shows ---------
 
 
@@ -115,7 +145,7 @@ def only_draws(source: str, later: Sequence[str] = ()) -> bool:
                     return False
                 names |= _stored(statement)
             case ast.Expr(value=ast.Call() as call):
-                shows = shows or _called(call) in ("plots.show", "display")
+                shows = shows or _called(call) in ("plots.show", "plots.show_slider", "display")
             case _:
                 return False
         if _computes(statement):
@@ -174,7 +204,7 @@ def _local(node: ast.AST) -> set[str]:
 
 
 def fold(notebook: nbformat.NotebookNode) -> int:
-    """Hide the source of the cells that only draw, in JupyterLab and in the book, and show that of all others.
+    """Hide the source of the cells that only draw, or hold assertions, in JupyterLab and in the book; show the others'.
 
     Returns how many are hidden. Outputs are left as they are.
     """
@@ -182,7 +212,7 @@ def fold(notebook: nbformat.NotebookNode) -> int:
     for index, cell in enumerate(cells):
         tags = [tag for tag in cell.metadata.get("tags", []) if tag != FOLDED]
         cell.metadata.pop("jupyter", None)
-        if only_draws(cell.source, [other.source for other in cells[index + 1 :]]):
+        if cell.source.startswith(MUST_HOLD) or only_draws(cell.source, [other.source for other in cells[index + 1 :]]):
             cell.metadata["jupyter"] = {"source_hidden": True}
             tags.append(FOLDED)
         cell.metadata.pop("tags", None)
@@ -204,7 +234,7 @@ def minutes(notebook: nbformat.NotebookNode) -> float:
     prose = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     words = len(WORD.findall(NOT_READ.sub(" ", prose)))
     outputs = [output for cell in code for output in cell.get("outputs", [])]
-    figures = sum("image/png" in output.get("data", {}) for output in outputs)
+    figures = sum(not {"image/png", "text/html"}.isdisjoint(output.get("data", {})) for output in outputs)
     lines = sum(bool(line.strip()) for cell in code if not is_folded(cell) for line in cell.source.splitlines())
     return words / WORDS_A_MINUTE + (figures * SECONDS_A_FIGURE + lines * SECONDS_A_LINE) / 60
 
@@ -232,6 +262,7 @@ def main() -> int:
         print(problem if sys.stdout.isatty() else COLOUR_CODES.sub("", problem).rstrip(), flush=True)
         failures += bool(problem)
         if arguments.command == "refresh" and not problem:
+            lighten(notebook)
             fold(notebook)
             save(notebook, path)
     print(f"{len(lessons) - failures} of {len(lessons)} lessons ok, {time.perf_counter() - started:.0f} s in all")

@@ -21,6 +21,14 @@ import lessons
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "book/index.md")
+PROJECT = "pyproject.toml"
+URLS = """
+[project.urls]  # written by make publish
+Homepage = "{address}"
+Documentation = "{address}#readme"
+Changelog = "{address}/blob/{branch}/CHANGELOG.md"
+Issues = "{address}/issues"
+"""
 ADDRESS = re.compile(r"(https?|git|file)://[\w.~:/@+-]+")
 MARK = "<!-- written by make publish -->"
 IDS = ("published-links", "published-install")
@@ -29,7 +37,7 @@ INSTALL = """\
 import importlib.util
 
 if importlib.util.find_spec("vit_tutorial") is None:
-    %pip install --quiet "vit_tutorial @ git+{address}"
+    %pip install --quiet "vit_tutorial[learn] @ git+{address}"
 """
 
 
@@ -52,6 +60,25 @@ def page(text: str, address: str, branch: str) -> str:
         return text
     title, rest = text.split("\n", 1)
     return f"{title}\n\nOpen it without installing anything: {' · '.join(links(address, branch))} {MARK}\n{rest}"
+
+
+def project(text: str, address: str, branch: str) -> str:
+    """pyproject.toml with the addresses that PyPI shows; without an address, without them."""
+    text = re.sub(r"\n\[project\.urls\]  # written by make publish\n(?:\w+ = [^\n]*\n)*", "", text, count=1)
+    if not address:
+        return text
+    return text.replace(
+        "\n[tool.setuptools]\n", f"{URLS.format(address=address, branch=branch)}\n[tool.setuptools]\n", 1
+    )
+
+
+def absolute(text: str, address: str, branch: str) -> str:
+    """The README for PyPI, which has none of the repository's files: every relative link and picture by its address."""
+    raw = address.replace("://github.com/", "://raw.githubusercontent.com/") + f"/{branch}"
+    if "://github.com/" not in address:
+        raw = f"{address}/-/raw/{branch}"
+    text = re.sub(r"(!\[[^\]]*\]\()(?!\w+:|#)([^)\s]+)\)", rf"\g<1>{raw}/\g<2>)", text)
+    return re.sub(r"(\]\()(?!\w+:|#)([^)\s]+)\)", rf"\g<1>{address}/blob/{branch}/\g<2>)", text)
 
 
 def notebook(text: str, name: str, address: str, branch: str) -> str:
@@ -99,23 +126,36 @@ def publish(root: Path, address: str, branch: str = "main") -> list[Path]:
     if not re.fullmatch(r"[\w./-]+", branch):
         raise ValueError(f"BRANCH={branch} is no name of a branch")
     made = {root / name: page((root / name).read_text("utf-8"), address, branch) for name in PAGES}
+    made[root / PROJECT] = project((root / PROJECT).read_text("utf-8"), address, branch)
     for path in lessons.find([], root / "notebooks"):
         made[path] = notebook(path.read_text("utf-8"), path.name, address, branch)
     changed = [path for path, text in made.items() if path.read_text("utf-8") != text]
     for path in changed:
-        temporary = path.with_name(f"{path.name}.tmp")
-        temporary.write_text(made[path], encoding="utf-8", newline="\n")
-        temporary.replace(path)
+        _write(path, made[path])
     return changed
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8", newline="\n")
+    temporary.replace(path)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("address", nargs="?", default="", help="of your repository; none takes the links out")
     parser.add_argument("--branch", default="main")
+    parser.add_argument(
+        "--release",
+        action="store_true",
+        help="make the README's links absolute, too, as PyPI needs them: not to commit",
+    )
     arguments = parser.parse_args()
     try:
         changed = publish(ROOT, arguments.address, arguments.branch)
+        if arguments.release and arguments.address:
+            readme = ROOT / "README.md"
+            _write(readme, absolute(readme.read_text("utf-8"), arguments.address.rstrip("/"), arguments.branch))
     except ValueError as error:
         raise SystemExit(str(error)) from error
     for path in changed:

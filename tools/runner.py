@@ -1,28 +1,24 @@
-"""Run one submission, inside the sandbox. It is started by tools/classroom.py, and not meant for hands.
+"""Run one submission, inside the sandbox. It is started by tools/sandbox.py, and not meant for hands.
 
-A job comes as JSON on stdin: the notebook's code cells, and which of them are checks. What happens goes out as lines of
-JSON. The cells run one after the other in this process, as they would in Jupyter. At a check, the process forks: the
-child puts back what the student's code has replaced in torch and in the checks, runs the check, and tells *what the
-student's work gave*, case by case. Whether that is right is decided outside, where none of their code ever ran
-(tools/judge.py): a process that holds their code can be made to say anything.
+It is asked line by line, in JSON, and answers each line with one. Cells run one after the other in this process, as
+they would in Jupyter. For a check the process forks: the child gets one input after the other, calls the student's
+work, and tells *what the work gave*. Nothing in here knows what is right: inputs come when they are used, and what
+comes out is compared outside (tools/judge.py). So the student's code may do to this process what it likes.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
+import base64
 import importlib
 import io
 import json
-import linecache
 import os
+import pickle
 import resource
+import select
 import signal
 import sys
-import threading
 import time
-import traceback
-import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,15 +26,6 @@ from typing import Any
 
 MOST_TEXT, MOST_OUTPUTS, MOST_PICTURES = 50_000, 200, 3_000_000  # of one cell: characters, outputs, bytes
 KEPT_TYPES = ("text/plain", "image/png", "image/jpeg")  # no HTML: a feedback page must not run a student's scripts
-MODULES = [
-    *("builtins", "base64", "collections", "contextlib", "copy", "ctypes", "dataclasses", "functools", "inspect", "io"),
-    *("json", "linecache", "math", "numbers", "os", "random", "re", "sys", "textwrap", "threading", "time"),
-    *("traceback", "types", "weakref", "numpy", "torch", "torch.autograd", "torch.autograd.grad_mode", "torch.linalg"),
-    *("torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.utils", "torch.optim", "torch.overrides"),
-    *("torch.random", "torch.testing", "torch.utils.data"),
-]
-LEFT = {"stdin", "stdout", "stderr", "displayhook", "excepthook", "last_type", "last_value", "last_exc"}
-LEFT |= {"manual_seed"}  # torch itself replaces it when its compiler is imported
 
 
 class OutOfTime(BaseException):
@@ -142,201 +129,172 @@ def make_shell(current: Callable[[], Outputs]) -> Any:
     return shell
 
 
-# ---- What must be as it was --------------------------------------------------------------------------------------
-
-
-class Pristine:
-    """The functions, classes and modules that a check relies on, as they were before the student's first line."""
-
-    def __init__(self) -> None:
-        ours = [name for name in sys.modules if name.split(".")[0] == "vit_tutorial"]
-        self.modules = {name: module for name, module in sys.modules.items() if isinstance(module, types.ModuleType)}
-        self.owners: list[tuple[str, Any, dict[str, Any]]] = []
-        self.functions: dict[int, tuple[str, Any, tuple[Any, ...]]] = {}
-        self.records: list[tuple[str, Any, dict[str, Any]]] = []
-        for name in [*MODULES, *ours]:
-            if name in sys.modules:
-                self._keep(name, sys.modules[name])
-        torch = sys.modules["torch"]
-        for kind in (torch.Tensor, torch.nn.Module, torch.nn.Parameter, torch.Generator, torch.nn.Linear):
-            self._keep(f"{kind.__module__}.{kind.__name__}", kind)
-        for name in ours:
-            if ".checks" in name:
-                for key, value in list(vars(sys.modules[name]).items()):
-                    if isinstance(value, type) and value.__module__ == name:
-                        self._keep(f"{name}.{key}", value)
-                    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-                        self.records.append((f"{name}.{key}", value, dict(vars(value))))
-
-    def _keep(self, label: str, owner: Any) -> None:
-        kept = {key: value for key, value in vars(owner).items() if key not in LEFT and _solid(value)}
-        self.owners.append((label, owner, kept))
-        for key, value in kept.items():
-            if isinstance(value, types.FunctionType) and value.__module__ in (label, getattr(owner, "__module__", "")):
-                self.functions[id(value)] = (f"{label}.{key}", value, _inside(value))
-
-    def put_back(self) -> list[str]:
-        """Undo what was replaced; its names."""
-        found = []
-        for name, module in self.modules.items():
-            if sys.modules.get(name) is not module:
-                found.append(f"sys.modules[{name!r}]")
-                sys.modules[name] = module
-        for label, owner, kept in self.owners:
-            now = vars(owner)
-            for key in [key for key, value in kept.items() if now.get(key, found) is not value]:
-                found.append(f"{label}.{key}")
-                setattr(owner, key, kept[key])
-            for key in [key for key in now if key not in kept and _intruder(label, owner, key, now[key])]:
-                found.append(f"{label}.{key}")
-                delattr(owner, key)
-        for label, record, kept in self.records:
-            for key in [key for key, value in kept.items() if vars(record).get(key, found) is not value]:
-                found.append(f"{label}.{key}")
-                object.__setattr__(record, key, kept[key])
-        for label, function, inside in self.functions.values():
-            if _inside(function) != inside:
-                found.append(f"{label} (its code)")
-                function.__code__, function.__defaults__, function.__kwdefaults__ = inside
-        return found
-
-
-def _solid(value: Any) -> bool:
-    return callable(value) or isinstance(value, (types.ModuleType, staticmethod, classmethod, property))
-
-
-def _inside(function: Any) -> tuple[Any, ...]:
-    return function.__code__, function.__defaults__, function.__kwdefaults__
-
-
-def _intruder(label: str, owner: Any, key: str, value: Any) -> bool:
-    """Whether a new name hides another one: a check that the package finds on demand, or a method of a base class."""
-    if isinstance(owner, type):
-        return callable(value) and not key.startswith("__") and any(key in vars(base) for base in owner.__mro__[1:])
-    return label.startswith("vit_tutorial") and callable(value) and not isinstance(value, types.ModuleType)
-
-
 # ---- Cells and checks --------------------------------------------------------------------------------------------
 
 
-class Runner:
-    """One notebook, cell by cell; what happens goes to the channel."""
+class Lines:
+    """Lines of JSON, in and out, over two pipes."""
 
-    def __init__(self, job: dict[str, Any], channel: int) -> None:
-        self.job, self.channel = job, channel
+    def __init__(self, source: int, target: int) -> None:
+        self.source, self.target, self.waiting = source, target, b""
+
+    def read(self, deadline: float = 0.0) -> Any:
+        """The next line; None at the end of them all, or when ``deadline`` has passed."""
+        while b"\n" not in self.waiting:
+            if deadline and not select.select([self.source], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                return None
+            data = os.read(self.source, 1 << 20)
+            if not data:
+                return None
+            self.waiting += data
+        line, _, self.waiting = self.waiting.partition(b"\n")
+        return json.loads(line)
+
+    def write(self, message: dict[str, Any]) -> None:
+        data = memoryview(json.dumps(message).encode() + b"\n")
+        while data:
+            data = data[os.write(self.target, data) :]
+
+
+class Child:
+    """A fork of this process that holds what the notebook has made; its end takes nothing else along."""
+
+    def __init__(self, serve: Callable[[Lines], None], seconds: float) -> None:
+        (there, mine), (here, theirs) = os.pipe(), os.pipe()
+        self.deadline = time.monotonic() + seconds
+        self.number = os.fork()
+        if self.number == 0:
+            try:
+                serve(Lines(there, theirs))
+            finally:
+                os._exit(0)
+        os.close(there)
+        os.close(theirs)
+        self.lines = Lines(here, mine)
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Its answer, or why there is none."""
+        try:
+            self.lines.write(message)
+            answer = self.lines.read(self.deadline)
+        except (OSError, ValueError):
+            answer = None
+        if isinstance(answer, dict):
+            return answer
+        if time.monotonic() >= self.deadline:
+            return {"fault": "took more time than a check has: is there a loop that doesn't end?"}
+        return {"fault": "ended the process that it was called in"}
+
+    def end(self) -> None:
+        os.kill(self.number, signal.SIGKILL)
+        os.waitpid(self.number, 0)
+        os.close(self.lines.source)
+        os.close(self.lines.target)
+
+
+class Runner:
+    """One notebook: what it is asked for, it does, and answers."""
+
+    def __init__(self, hello: dict[str, Any], lines: Lines) -> None:
+        self.hello, self.lines = hello, lines
         self.outputs = Outputs()
-        self.lesson = importlib.import_module(f"vit_tutorial.checks.lesson{job['lesson']}")
-        self.harness = importlib.import_module("vit_tutorial.checks.harness")
-        self.exercises = importlib.import_module("vit_tutorial.checks.declare").exercises_of(self.lesson)
-        self.note = importlib.import_module("vit_tutorial.checks.record").note
+        self.child: Child | None = None
+        self.made: list[Any] = []  # modules that a work has given, by their numbers
+        self.lesson = importlib.import_module(f"vit_tutorial.checks.lesson{hello['lesson']}")
+        self.run = importlib.import_module("vit_tutorial.checks.run")
+        self.watch = importlib.import_module("vit_tutorial.checks.watch")
+        self.ran = importlib.import_module("vit_tutorial.ran")
         import wire  # before the student's code, like all that is needed later
 
         self.encode = wire.encode
         self.shell = make_shell(lambda: self.outputs)
         sys.stdout, sys.stderr = (Stream(name, lambda: self.outputs) for name in ("stdout", "stderr"))
-        self.pristine = Pristine()
-        self.main = os.getpid()
 
-    def send(self, **message: Any) -> None:
-        data = memoryview(json.dumps(message).encode() + b"\n")
-        while data:
-            data = data[os.write(self.channel, data) :]
-
-    def run(self) -> None:
-        self.send(ready=True)
-        for number, cell in enumerate(self.job["cells"]):
-            self.send(begin=number)
-            if cell.get("check"):
-                self.in_a_fork(number, cell)
+    def serve(self) -> None:
+        self.lines.write({"ready": True})
+        while (message := self.lines.read()) is not None:
+            if "cell" in message:
+                answer = self.cell(message["cell"])
+            elif "check" in message:
+                answer = self.begin(message)
+            elif "done" in message or self.child is None:
+                answer = self.done()
             else:
-                self.cell(number, cell["source"])
-        others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
-        self.send(end=True, replaced=self.pristine.put_back()[:20], threads=len(others))
+                answer = self.child.ask(message)
+            self.lines.write(answer)
 
-    def cell(self, number: int, source: str) -> None:
+    def cell(self, source: str) -> dict[str, Any]:
         self.outputs = Outputs()
-        with time_limit(self.job["seconds"]):
+        with time_limit(self.hello["seconds"]):
             self.shell.run_cell(source, store_history=True)
-        self.send(cell=number, count=self.shell.execution_count - 1, outputs=self.outputs.made)
+        return {"count": self.shell.execution_count - 1, "outputs": self.outputs.made}
 
-    def in_a_fork(self, number: int, cell: dict[str, Any]) -> None:
-        """Check in a child, whose end nothing can survive; a child that ends without a report has failed."""
-        child = os.fork()
-        if child == 0:
-            said = False
-            try:
-                said = self.check(number, cell)
-            finally:
-                os._exit(0 if said else 1)
-        deadline = time.monotonic() + self.job["seconds"]
-        while time.monotonic() < deadline:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:  # for checks.progress(), which counts what was checked in this process
-                self.note(self.exercise(cell["check"]), "not yet" if status else "right")
-                return
-            time.sleep(0.01)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    def begin(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Begin a check of a work, if the notebook has one of this name."""
+        self.done()
+        if message["work"] not in self.shell.user_ns:
+            return {"fault": f"name {message['work']!r} is not defined"}
+        work = self.shell.user_ns[message["work"]]
+        (exercise,) = [one for one in self.lesson.EXERCISES if one.name == message["check"]]
+        try:
+            borrowed = self.watch.borrowed(work, exercise)
+        except BaseException as error:  # a class of the student's that can't be looked at
+            return {"fault": f"raised {type(error).__name__}: {str(error)[:1000]}"}
+        self.child = Child(lambda lines: self.work(exercise, work, lines), self.hello["check_seconds"])
+        return {"fault": borrowed} if borrowed else {"begun": True}
 
-    def exercise(self, name: str) -> Any:
-        (exercise,) = [exercise for exercise in self.exercises if exercise.name == name]
-        return exercise
+    def done(self) -> dict[str, Any]:
+        if self.child is not None:
+            self.child.end()
+            self.child = None
+        return {"done": True}
 
-    def check(self, number: int, cell: dict[str, Any]) -> bool:
-        """Check what the notebook has made, and tell what was found; whether it is said to be right."""
-        replaced = self.pristine.put_back()
+    def work(self, exercise: Any, work: Any, lines: Lines) -> None:
+        """In the child: call the work on what comes in."""
         sys.settrace(None)
         sys.setprofile(None)
-        self.outputs = Outputs()
-        stdout, stderr = (Stream(name, lambda: self.outputs) for name in ("stdout", "stderr"))
-        observed: list[Any] = []
-        said, names = False, self.shell.user_ns
-        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
-            if cell["work"] in names:
-                work, names = names[cell["work"]], dict(names)
-                said = self.judged(cell["check"], work, observed)
-                said = said and self.hidden(cell, names)
-            else:
-                missing = f"name {cell['work']!r} is not defined"
-                self.outputs.error("NameError", missing, [f"NameError: {missing}"])
-        during = self.pristine.put_back()
-        outputs = self.outputs.made
-        self.send(check=number, said=said, observed=observed, outputs=outputs, replaced=replaced, during=during)
-        return said
-
-    def judged(self, name: str, work: Any, observed: list[Any]) -> bool:
-        """The check's own verdict; into ``observed`` what the work gave in each case."""
-
-        def record(case: Any, outcome: Any) -> None:
-            observed.append([case.label, self.plain(outcome)])
-
-        try:
-            return bool(self.harness.check(self.exercise(name), work, record=record))
-        except BaseException as error:
-            self.outputs.error(type(error).__name__, str(error), traceback.format_exc().splitlines())
-            return False
+        sys.stdout = sys.stderr = Stream("stdout", Outputs)
+        while (message := lines.read()) is not None:
+            self.ran.forget()
+            given = pickle.loads(base64.b64decode(message["given"]))
+            try:
+                if "case" in message:
+                    answer = self.plain(self.run.run_once(exercise, work, given, watched=True))
+                else:
+                    answer = self.called(message, work, given)
+            except BaseException as error:
+                answer = {"fault": f"raised {type(error).__name__}: {str(error)[:1000]}"}
+            try:
+                lines.write(answer | {"ran": self.ran.told()})
+            except Exception as error:  # what JSON can't hold: a number of 5000 digits
+                lines.write({"fault": f"gave what can't be shown ({type(error).__name__})"})
 
     def plain(self, outcome: Any) -> dict[str, Any]:
         """A result, or what went wrong, as JSON can hold it."""
-        if isinstance(outcome, self.harness.Fault):
+        if isinstance(outcome, self.run.Fault):
             return {"fault": str(outcome)[:2000]}
-        try:
-            return {"result": self.encode(outcome)}
-        except Exception as error:  # a class of the student's that can't be shown
-            return {"fault": f"raised {type(error).__name__}: {error}"[:2000]}
+        return {"result": self.encode(outcome)}
 
-    def hidden(self, cell: dict[str, Any], names: dict[str, Any]) -> bool:
-        """The teacher's own tests of a cell, with what the notebook is given put back over the student's names."""
-        try:
-            for given in cell["given"]:
-                exec(compile(given, "<given>", "exec"), names)
-            linecache.cache["<test>"] = (len(cell["hidden"]), None, cell["hidden"].splitlines(True), "<test>")
-            names["__builtins__"] = __builtins__
-            exec(compile(cell["hidden"], "<test>", "exec"), names)
-        except BaseException as error:
-            self.outputs.error(type(error).__name__, str(error), traceback.format_exc().splitlines()[-6:])
-            return False
-        return True
+    def called(self, message: dict[str, Any], work: Any, given: tuple[Any, ...]) -> dict[str, Any]:
+        """A plain call of the work, or of a module that it has given: for a hidden test, which waits outside."""
+        import torch
+
+        thing = work if message["of"] is None else self.made[message["of"]]
+        given, named = given
+        if message["call"] == "parameters":
+            result = list(thing.parameters())
+        else:
+            function = thing if message["call"] == "()" else getattr(thing, message["call"])
+            result = function(*given, **named)
+        models = [x for x in given if isinstance(x, torch.nn.Module)]
+        after = [[x.training, self.encode(list(x.state_dict().values()))] for x in models]
+        if isinstance(result, torch.nn.Module):
+            if not any(result is one for one in self.made):
+                self.made.append(result)
+            (number,) = [number for number, one in enumerate(self.made) if one is result]
+            return {"module": number, "after": after}
+        own = {id(p): [number, name] for number, x in enumerate(models) for name, p in x.named_parameters()}
+        return {"result": self.encode(result, own), "after": after}
 
 
 @contextmanager
@@ -377,17 +335,17 @@ def set_limits(job: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    job = json.loads(sys.stdin.buffer.read())
-    channel = os.dup(1)
+    lines = Lines(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)
+    hello = lines.read()
     import torch
 
     torch.set_num_threads(1)
-    runner = Runner(job, channel)
-    set_limits(job)
-    runner.run()
+    runner = Runner(hello, lines)
+    set_limits(hello)
+    runner.serve()
     os._exit(0)
 
 

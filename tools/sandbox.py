@@ -14,15 +14,16 @@ import platform
 import selectors
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import psutil
@@ -33,6 +34,7 @@ IMAGE = "vit_tutorial-grading"
 SCRATCH = "/scratch"
 NEEDED = ("runner.py", "wire.py")  # of tools/; nothing else of it goes into a sandbox
 MB = 1_000_000
+MACHINE_FULL = "this machine's memory ran out"  # others may have taken it: it is tried again
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Limits:
     Args:
         seconds: of a cell.
         grace: seconds more, until a cell that does not stop is stopped from outside with all the rest.
+        check_seconds: of a check, with all its inputs.
         total_seconds: of the whole notebook.
         memory: bytes of all its processes together, beyond what torch itself needs.
         processes: at a time.
@@ -51,6 +54,7 @@ class Limits:
 
     seconds: float = 60
     grace: float = 15
+    check_seconds: float = 45
     total_seconds: float = 600
     memory: int = 2_000 * MB
     processes: int = 48
@@ -58,13 +62,8 @@ class Limits:
     output: int = 64 * MB
 
 
-@dataclass
-class Ran:
-    """What came out of a sandbox: the lines of JSON, and why it was ended before its time ("" if it wasn't)."""
-
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    problem: str = ""
-    seconds: float = 0.0
+class Stopped(Exception):
+    """A sandbox that had to be ended, or ended itself; the message says why."""
 
 
 def choose(wanted: str) -> str:
@@ -136,8 +135,12 @@ def environment(package: Path, tools: Path, scratch: str) -> dict[str, str]:
     )
 
 
-def bwrap(limits: Limits, package: Path, hidden: list[Path]) -> list[str]:
-    """The command line of bubblewrap; ``hidden`` are folders that stay empty even where a system folder holds them."""
+def bwrap(limits: Limits, package: Path, hidden: list[Path], forbidding: int | None = None) -> list[str]:
+    """The command line of bubblewrap.
+
+    ``hidden`` are folders that stay empty even where a system folder holds them, ``forbidding`` is the descriptor of a
+    file that holds :func:`forbidden_calls`.
+    """
     binds = {path: ["--ro-bind", str(path), str(path)] for path in [*_system(), *_python()]}
     covered: list[Path] = []
     for path in hidden:
@@ -161,8 +164,27 @@ def bwrap(limits: Limits, package: Path, hidden: list[Path]) -> list[str]:
         *[part for path in covered for part in ("--remount-ro", str(path))],
         *("--remount-ro", "/", "--chdir", SCRATCH),
         *[part for name, value in variables.items() for part in ("--setenv", name, value)],
+        *(("--seccomp", str(forbidding)) if forbidding is not None else ()),
         *(sys.executable, str(TOOLS / "runner.py")),
     ]
+
+
+# Memory that belongs to no process is counted by nobody: System V's shared memory, and files that lie in memory alone.
+CALLS = {"x86_64": (0xC000003E, (29, 319, 447)), "aarch64": (0xC00000B7, (194, 279, 447))}  # shmget, memfd_*
+
+
+def forbidden_calls(machine: str) -> bytes:
+    """A filter for the kernel (seccomp), which refuses them; empty for a machine that isn't known."""
+    if machine not in CALLS:
+        return b""
+    architecture, numbers = CALLS[machine]
+    load, jump_equal, jump_larger, give = 0x20, 0x15, 0x35, 0x06
+    refuse, allow = 0x00050001, 0x7FFF0000  # EPERM
+    steps = [(load, 0, 0, 4), (jump_equal, 1, 0, architecture), (give, 0, 0, refuse), (load, 0, 0, 0)]
+    steps += [(jump_larger, len(numbers) + 1, 0, 0x40000000)]  # the numbers of a second interface, x32
+    steps += [(jump_equal, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
+    steps += [(give, 0, 0, allow), (give, 0, 0, refuse)]
+    return b"".join(struct.pack("HBBI", *step) for step in steps)
 
 
 def _links() -> list[Path]:
@@ -210,69 +232,29 @@ def build_image(kind: str, context: Path) -> list[str]:
 # ---- Running -----------------------------------------------------------------------------------------------------
 
 
-def run(
-    kind: str, job: dict[str, Any], limits: Limits, package: Path, hidden: list[Path], stop: threading.Event
-) -> Ran:
-    """Run a job (see tools/runner.py) in a sandbox, and listen until it ends, or has to be ended."""
-    job = job | {
-        "seconds": limits.seconds,
-        "cpu_seconds": limits.total_seconds,
-        "memory_bytes": limits.memory,
-        "file_bytes": limits.disk,
-        "processes": _own_threads(kind) + limits.processes,
-    }
-    name = f"vit-{uuid.uuid4().hex[:12]}"
-    with tempfile.TemporaryDirectory() as scratch:
-        # bubblewrap's own process can be seen from inside: it, too, must know nothing.
-        variables, folder = {"PATH": os.environ.get("PATH", os.defpath)}, None
-        if kind == "bwrap":
-            command = bwrap(limits, package, hidden)
-        elif kind == "none":
-            command, folder = [sys.executable, str(TOOLS / "runner.py")], scratch
-            variables = environment(package, TOOLS, scratch) | {"PATH": os.environ.get("PATH", os.defpath)}
-        else:
-            command, variables = container(kind, limits, package, name), dict(os.environ)
-        # Politely: a teacher's machine is used for other things, and a bomb must not outrun who watches it.
-        command = ["nice", "-n", "10", *command]
-        group = _group_of_processes(limits) if kind in ("bwrap", "none") else None
-        if group:
-            command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group), *command]
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=variables,
-            cwd=folder,
-            start_new_session=True,
-        )
-        watch = _Watch(process, limits, stop, own=kind in ("bwrap", "none"))
-        try:
-            return watch.listen(json.dumps(job).encode())
-        finally:
-            watch.end()
-            if group:
-                _remove(group)
-            if kind in ("podman", "docker"):
-                subprocess.run([kind, "kill", name], capture_output=True, check=False)
+def _group_of_processes(limits: Limits) -> list[Path]:
+    """For root, whom no limit of processes binds: control groups of the kernel's, as far as they are to be had.
 
-
-def _group_of_processes(limits: Limits) -> Path | None:
-    """For root, whom no limit of processes binds: a control group of the kernel's that does, if there is one to be had.
-
-    It counts threads, too, and torch has some of its own: the limit is a wall behind the one that is watched from here.
+    They bound processes, and memory with all that belongs to no process; a wall behind what is watched from here.
     """
     if os.getuid() != 0:
-        return None
-    for base in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")):  # version 1, version 2
-        group = base / f"vit-{uuid.uuid4().hex[:12]}"
+        return []
+    name, made = f"vit-{uuid.uuid4().hex[:12]}", []
+    # threads count, too, and torch has some of its own; torch itself takes memory
+    wanted = {"pids.max": limits.processes + 64, "memory.max": limits.memory + 1_500 * MB}
+    wanted["memory.limit_in_bytes"] = wanted["memory.max"]
+    for base in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):  # version 1, 1, 2
+        folder = base / name
         with contextlib.suppress(OSError):
-            group.mkdir()
-            if (group / "pids.max").exists():
-                (group / "pids.max").write_text(str(limits.processes + 64))
-                return group
-            group.rmdir()
-    return None
+            folder.mkdir()
+            bounds = [file for file in wanted if (folder / file).exists()]
+            for file in bounds:
+                (folder / file).write_text(str(wanted[file]))
+            if bounds:
+                made.append(folder)
+            else:
+                folder.rmdir()
+    return made
 
 
 def _remove(group: Path) -> None:
@@ -295,74 +277,156 @@ def _own_threads(kind: str) -> int:
     return own
 
 
-class _Watch:
-    """Listens to a sandbox, and ends it when it takes too much of anything."""
+class Sandbox:
+    """A sandbox that is open: it is asked, and it answers; whoever takes too much of anything is ended.
 
-    def __init__(self, process: subprocess.Popen[bytes], limits: Limits, stop: threading.Event, own: bool) -> None:
-        self.process, self.limits, self.stop, self.own = process, limits, stop, own
-        self.started = self.heard = time.monotonic()
-        self.ran = Ran()
+    Args:
+        kind: one of :data:`KINDS`.
+        hello: the first line for tools/runner.py.
+        limits: what it may take.
+        package: the package as sandboxes get it (tools/stripped.py).
+        hidden: folders that it must not see.
+    """
+
+    def __init__(self, kind: str, hello: dict[str, Any], limits: Limits, package: Path, hidden: list[Path]) -> None:
+        self.kind, self.limits, self.own = kind, limits, kind in ("bwrap", "none")
+        self.name = f"vit-{uuid.uuid4().hex[:12]}"
         self.base = 0  # bytes, when the runner was ready
+        self.size, self.waiting, self.looked = 0, b"", 0.0
+        self.group = _group_of_processes(limits) if self.own else []
+        self.scratch = tempfile.TemporaryDirectory()
+        self.process = self._start(package, hidden)
+        self.started = self.heard = time.monotonic()
+        self.selector = selectors.DefaultSelector()
+        os.set_blocking(self._stdin, False)
+        self.selector.register(self._stdout, selectors.EVENT_READ)
+        self.hello = hello | {
+            "seconds": limits.seconds,
+            "check_seconds": limits.check_seconds,
+            "cpu_seconds": limits.total_seconds,
+            "memory_bytes": limits.memory,
+            "file_bytes": limits.disk,
+            "processes": _own_threads(kind) + limits.processes,
+        }
 
-    def listen(self, job: bytes) -> Ran:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        threading.Thread(target=self._give, args=(job,), daemon=True).start()
-        complaints: list[bytes] = []
-        listener = threading.Thread(target=lambda: complaints.append(self.process.stderr.read(4000)), daemon=True)
-        listener.start()
-        waiting, size, looked = b"", 0, 0.0
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            while not self.ran.problem:
-                if selector.select(timeout=0.1):
-                    data = os.read(self.process.stdout.fileno(), 1 << 20)
-                    if not data:
-                        break
-                    size += len(data)
-                    *lines, waiting = (waiting + data).split(b"\n")
-                    for line in lines:
-                        self._take(line)
-                if size > self.limits.output:
-                    self.ran.problem = "more output than a notebook may have"
-                if time.monotonic() - looked > 0.15:
-                    self.ran.problem = self.ran.problem or self._too_much()
-                    looked = time.monotonic()
-        self.ran.seconds = time.monotonic() - self.started
-        if not self.ran.problem and not (self.ran.messages and "end" in self.ran.messages[-1]):
-            self.end()
-            listener.join(1)
-            words = b"".join(complaints).decode(errors="replace").strip()[:300]
-            began = any("ready" in message for message in self.ran.messages)
-            self.ran.problem = "the notebook's process ended itself" if began else f"the sandbox did not start: {words}"
-        return self.ran
-
-    def _give(self, job: bytes) -> None:
-        with contextlib.suppress(OSError):
-            self.process.stdin.write(job)
-            self.process.stdin.close()
-
-    def _take(self, line: bytes) -> None:
+    def __enter__(self) -> Sandbox:
         try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            message = None
-        if not isinstance(message, dict):
-            self.ran.messages.append({"garbled": True})
-            return
+            self.ask(self.hello)
+        except BaseException:
+            self.end()
+            raise
+        self.base = self._memory(self._processes())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end()
+
+    @property
+    def _stdin(self) -> int:
+        assert self.process.stdin is not None
+        return self.process.stdin.fileno()
+
+    @property
+    def _stdout(self) -> int:
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    def _start(self, package: Path, hidden: list[Path]) -> subprocess.Popen[bytes]:
+        # bubblewrap's own process can be seen from inside: it, too, must know nothing.
+        found = shutil.which("bwrap")
+        variables = {"PATH": os.pathsep.join([os.defpath, *([str(Path(found).parent)] if found else [])])}
+        folder = "/"
+        handed: tuple[int, ...] = ()
+        if self.kind == "bwrap":
+            calls = forbidden_calls(platform.machine())
+            if calls:
+                with tempfile.TemporaryFile() as file:
+                    file.write(calls)
+                    file.seek(0)
+                    handed = (os.dup(file.fileno()),)
+            command = bwrap(self.limits, package, hidden, *handed)
+        elif self.kind == "none":
+            command, folder = [sys.executable, str(TOOLS / "runner.py")], self.scratch.name
+            variables = environment(package, TOOLS, folder) | {"PATH": os.environ.get("PATH", os.defpath)}
+        else:
+            command, variables = container(self.kind, self.limits, package, self.name), dict(os.environ)
+        # Politely: a teacher's machine is used for other things, and a bomb must not outrun who watches it.
+        command = ["nice", "-n", "10", *command]
+        if self.group:
+            joins = [f"echo $$ > {folder}/cgroup.procs" for folder in self.group]
+            command = ["sh", "-c", " && ".join([*joins, 'exec "$0" "$@"']), *command]
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=variables,
+                cwd=folder,
+                start_new_session=True,
+                pass_fds=handed,
+            )
+        finally:
+            for number in handed:
+                os.close(number)
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Ask the runner for something, and wait for its answer.
+
+        Raises:
+            Stopped: it was ended, or ended itself.
+        """
+        to_send = memoryview(json.dumps(message).encode() + b"\n")
         self.heard = time.monotonic()
-        self.ran.messages.append(message)
-        if "ready" in message and not self.base:
-            self.base = self._memory(self._processes())
+        if b"\n" in self.waiting:
+            raise Stopped("it answered before it was asked")
+        while b"\n" not in self.waiting:
+            to_send = self._send(to_send)
+            if self.selector.select(timeout=0.02 if to_send else 0.1):
+                self._receive()
+            if time.monotonic() - self.looked > 0.15:
+                self.looked = time.monotonic()
+                if problem := self._too_much():
+                    raise Stopped(problem)
+        line, _, self.waiting = self.waiting.partition(b"\n")
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise Stopped("what it answered can't be read")
+        return answer
+
+    def _send(self, data: memoryview) -> memoryview:
+        try:
+            return data[os.write(self._stdin, data) :] if data else data
+        except BlockingIOError:
+            return data
+        except OSError:  # it has ended: what it said before can still be read
+            return memoryview(b"")
+
+    def _receive(self) -> None:
+        data = os.read(self._stdout, 1 << 20)
+        if not data:
+            raise Stopped(self._why_it_ended())
+        self.size += len(data)
+        self.waiting += data
+        if self.size > self.limits.output:
+            raise Stopped("more output than a notebook may have")
+
+    def _why_it_ended(self) -> str:
+        if self.base:
+            return "the notebook's process ended itself"
+        assert self.process.stderr is not None
+        words = self.process.stderr.read(4000).decode(errors="replace").strip()[:300]
+        return f"the sandbox did not start: {words}"
 
     def _too_much(self) -> str:
         now = time.monotonic()
-        if self.stop.is_set():
-            return "grading was interrupted"
         if now - self.started > self.limits.total_seconds:
             return f"the notebook took more than {self.limits.total_seconds:.0f} seconds"
-        # Before the first message stands the import of torch, which a busy machine may take its time for.
-        patience = self.limits.seconds + self.limits.grace if self.base or not self.own else 180
+        # Before the first answer stands the import of torch, which a busy machine may take its time for.
+        patience = max(self.limits.seconds, self.limits.check_seconds) + self.limits.grace if self.base else 180
         if now - self.heard > patience:
             return f"a cell took more than {self.limits.seconds:.0f} seconds and could not be stopped"
         if not self.own:
@@ -371,7 +435,7 @@ class _Watch:
         if len(found) > self.limits.processes + 4:  # nice, and bubblewrap's own
             return f"more than {self.limits.processes} processes"
         if psutil.virtual_memory().available < 300 * MB:
-            return "this machine's memory ran out"
+            return MACHINE_FULL
         if self.base and self._memory(found) > self.base + self.limits.memory:
             return f"more than {self.limits.memory // MB} MB of memory"
         return ""
@@ -397,9 +461,16 @@ class _Watch:
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self.selector.close()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             with contextlib.suppress(OSError):
-                pipe.close()
+                if pipe is not None:
+                    pipe.close()
+        for folder in self.group:
+            _remove(folder)
+        if not self.own:
+            subprocess.run([self.kind, "kill", self.name], capture_output=True, check=False)
+        self.scratch.cleanup()
 
 
 def _share(process: psutil.Process) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import math
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,23 @@ ARRAYS = {*REAL, "complex64", "complex128"}
 DTYPES = {name: getattr(torch, name) for name in [*ARRAYS, "bfloat16"]}
 
 
-def encode(value: Any) -> Any:
-    """A value as what ``json.dumps`` takes; what has no form of its own becomes its type's name and its text."""
+# Terminal escapes first, then what is left of control characters, marks that turn the direction of a line, surrogates.
+ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(\x07|\x1b\\)?|[@-Z\\^_])")
+UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def clean(text: Any, most: int = 1_000_000) -> str:
+    """A student's text as something that every file, terminal and page can show."""
+    return UNSEEN.sub("\ufffd", ESCAPES.sub("", str(text)[:most].replace("\r\n", "\n").replace("\r", "\n")))
+
+
+def encode(value: Any, own: Mapping[int, Any] | None = None) -> Any:
+    """A value as what ``json.dumps`` takes; what has no form of its own becomes its type's name and its text.
+
+    ``own`` are names, by id, of tensors that are told by their names alone.
+    """
+    if own and id(value) in own:
+        return {"own": own[id(value)]}
     if type(value) in PLAIN:
         return value[:MOST_TEXT] if isinstance(value, str) else value
     if type(value) is Words:
@@ -30,9 +47,9 @@ def encode(value: Any) -> Any:
         return {"array": value.dtype.name, "shape": list(value.shape), "bytes": _text(value.tobytes())}
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
-            return {kind.__name__: [encode(part) for part in value]}
+            return {kind.__name__: [encode(part, own) for part in value]}
     if isinstance(value, dict):
-        return {"dict": [[encode(key), encode(part)] for key, part in value.items()]}
+        return {"dict": [[encode(key), encode(part, own)] for key, part in value.items()]}
     return {"other": type(value).__name__, "text": repr(value)[:200]}
 
 
@@ -48,8 +65,10 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def decode(value: Any) -> Any:
+def decode(value: Any, own: Mapping[tuple[Any, ...], Any] | None = None) -> Any:
     """The value that :func:`encode` was given; of one without a form of its own, a stand-in of the same type's name.
+
+    ``own`` are the tensors that encode told by name.
 
     Raises:
         ValueError: anything that ``encode`` doesn't write.
@@ -61,13 +80,17 @@ def decode(value: Any) -> Any:
     kind = next(iter(value))
     if kind in ("list", "tuple", "set", "frozenset"):
         made = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[kind]
-        return made(decode(part) for part in value[kind])
+        return made(decode(part, own) for part in value[kind])
     if kind == "dict":
-        return {decode(key): decode(part) for key, part in value[kind]}
+        return {decode(key): decode(part, own) for key, part in value[kind]}
     if kind == "words" and isinstance(value[kind], str):
         return Words(value[kind])
     if kind == "other":
         return _stand_in(value["other"], value["text"])
+    if kind == "own":
+        if own is None or tuple(value[kind]) not in own:
+            raise ValueError("no such tensor")
+        return own[tuple(value[kind])]
     if {"bytes", "shape"} - value.keys():
         raise ValueError(f"no such kind of value: {str(kind)[:40]}")
     data, shape = base64.b64decode(value["bytes"], validate=True), [int(size) for size in value["shape"]]
@@ -90,4 +113,4 @@ def _check_size(data: bytes, shape: list[int], item: int) -> None:
 
 def _stand_in(name: Any, text: Any) -> Any:
     known = name if isinstance(name, str) and name.isidentifier() else "object"
-    return type(known, (), {"__repr__": lambda self: str(text)[:200]})()
+    return type(known, (), {"__repr__": lambda self: clean(text, 200)})()

@@ -73,7 +73,10 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.weights import load as load
 
 __version__ = "0.1.0"
-_ROOMS = ("analysis", "checks", "data", "explorer", "live", "pages", "plots", "predict", "train", "variants", "weights")
+_ROOMS = (
+    *("analysis", "checks", "data", "explorer", "live", "pages", "plots", "predict", "train", "variants"),
+    "weights",
+)
 _LESSONS = {  # a lesson's module, without its room
     "explain": "analysis",
     "scaling": "analysis",
@@ -107,12 +110,23 @@ __all__ += [*_ROOMS, *_LESSONS]
 def __getattr__(name: str) -> Any:
     # Loaded at first use: the model needs torch alone, and matplotlib would double the time of the import.
     if name in _ROOMS:
-        return importlib.import_module(f"vit_tutorial.{name}")
+        return _imported(f"vit_tutorial.{name}")
     if name in _LESSONS:
-        return importlib.import_module(f"vit_tutorial.{_LESSONS[name]}.{name}")
+        return _imported(f"vit_tutorial.{_LESSONS[name]}.{name}")
     if name == "load":
-        return importlib.import_module("vit_tutorial.weights").load
+        return _imported("vit_tutorial.weights").load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _imported(name: str) -> Any:
+    """The module; where a package that it needs isn't installed, the error says what to type."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        from vit_tutorial.data.extras import needed
+
+        with needed():
+            raise error from None
 
 
 def __dir__() -> list[str]:

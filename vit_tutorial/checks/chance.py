@@ -44,6 +44,14 @@ def far(hits: int, draws: int, p: float) -> bool:
     return abs(hits - draws * p) > SPREADS * math.sqrt(draws * p * (1 - p)) + 1
 
 
+def values(numbers: Tensor, digits: int) -> str:
+    """The different numbers among many, in order, rounded."""
+    ordered = numbers.detach().flatten().sort().values
+    first = torch.cat([torch.tensor([True]), ordered.diff() > 1e-3])
+    found = [f"{round(number, digits) + 0.0:g}" for number in ordered[first].tolist()]
+    return ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
+
+
 def spread(numbers: Tensor) -> tuple[float, float, float]:
     """Mean, standard deviation and kurtosis (3 for normal numbers, 1.8 for uniform ones)."""
     x = numbers.detach().double().flatten()

@@ -83,10 +83,12 @@ def _sequence_difference(right: tuple[Any, ...] | list[Any], given: Any, name: s
         return said
     pairs = enumerate(zip(right, parts, strict=True))
     first = next(filter(None, (difference(*pair, _at(name, f"[{i}]"), exercise) for i, pair in pairs)), "")
-    if first and len(right) == 2 and isinstance(right[0], Tensor) and not exercise.secret:
-        turned = zip(right, parts[::-1], strict=True)
-        if not any(difference(*pair, name, exercise) for pair in turned):
-            return f"the two parts of {name} are right, but exchanged: {first}"
+    if first and not exercise.secret and all(isinstance(part, Tensor) for part in right):
+        order = [
+            next((i for i, a in enumerate(right) if not difference(a, part, name, exercise)), -1) for part in parts
+        ]
+        if sorted(order) == list(range(len(right))):
+            return f"the parts of {name} are right, but in another order ({', '.join(map(str, order))}): {first}"
     return first
 
 

@@ -24,7 +24,7 @@ from vit_tutorial.checks.run import Outcome, Tried, known, run_once
 from vit_tutorial.checks.symptoms import EXACT, WEAK, Finder, Pair, apart, reach, symptom
 from vit_tutorial.checks.watch import unwrapped
 
-ENOUGH = ("half precision", "are right, but exchanged")  # verdicts that explain what is wrong
+ENOUGH = ("half precision", "are right, but in another order (")  # verdicts that explain what is wrong
 COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
 CHANGES = 20  # inputs and weights that are changed, one at a time, to see what depends on them
 OTHERS = 100  # other inputs with which the student's result may be right
@@ -132,8 +132,8 @@ def _fit(exercise: Exercise, work: Any, wrong: Outcome, given: Outcome, off: str
     It is "raises" or "shape" where the student's work has another fault besides. ``wrong`` is what the mistake gives,
     and ``off`` how the student's result differs from the right one.
     """
-    if isinstance(wrong, Fault):
-        return "" if isinstance(given, Fault) or isinstance(work, dict) else "no"
+    if isinstance(wrong, Fault):  # the student's may avoid what the mistake stumbles over, such as a division by 0
+        return "" if isinstance(given, Fault) or isinstance(work, dict) or not off else "no"
     if isinstance(given, Fault):
         return "raises"
     apart_too = _but_for_changes(wrong, given, exercise)

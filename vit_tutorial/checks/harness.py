@@ -15,6 +15,8 @@ from vit_tutorial.checks.observe import (
     SECOND,
     adopt,
     answers,
+    at_once,
+    built,
     call,
     changed,
     copied,
@@ -23,6 +25,7 @@ from vit_tutorial.checks.observe import (
     normal,
     of_its_own,
     random_weights,
+    same_shape,
 )
 from vit_tutorial.checks.record import note
 from vit_tutorial.checks.report import report, wrapped
@@ -41,7 +44,9 @@ __all__ = [
     "Words",
     "adopt",
     "answers",
+    "at_once",
     "attempt",
+    "built",
     "call",
     "changed",
     "check",
@@ -53,6 +58,7 @@ __all__ = [
     "normal",
     "of_its_own",
     "random_weights",
+    "same_shape",
     "section",
     "students_line",
 ]

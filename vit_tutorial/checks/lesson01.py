@@ -13,14 +13,6 @@ from torch.nn import functional as F
 from vit_tutorial import patches as lesson
 from vit_tutorial.checks.harness import Case, Exercise, answers, call, check, layer, normal, random_weights, section
 
-__all__ = [
-    "check_overlapping_patches",
-    "check_patch_embedding",
-    "check_patch_numbers",
-    "check_patchify",
-    "check_unpatchify",
-]
-
 _HAND = "1 · Four patches, by hand"
 _PHOTO = "2 · The photograph"
 _CONVOLUTION = "4 · The same thing as a convolution"
@@ -59,16 +51,11 @@ PATCH_NUMBERS = Exercise(
         *section(
             _HAND,
             (
-                "a reshape in place of cutting",
-                "You took the pixels of patch 1 as they come in a row of the image. A patch is a block: it takes a "
-                "few pixels of each of its rows.",
+                "a row of pixels in place of a block",
+                "A patch takes 3 pixels of each of its 2 rows.",
                 {"patch 1": [6, 7, 8, 9, 10, 11]},
             ),
-            (
-                "patch and place exchanged",
-                "Both numbers are right, but the patch comes first, then the place within it.",
-                {"pixel 16": (1, 3)},
-            ),
+            ("patch and place exchanged", "Both numbers are right, but the patch comes first.", {"pixel 16": (1, 3)}),
         ),
         *section(
             _PHOTO,
@@ -77,42 +64,9 @@ PATCH_NUMBERS = Exercise(
                 "Patches are numbered like words on a page: first across, then down.",
                 {"patch 1": [12, 13, 14, 18, 19, 20]},
             ),
-            (
-                "counting down the columns of patches, or from 1",
-                "Patches are numbered like words on a page, first across, then down, and the first one is patch 0.",
-                {"pixel 16": (4, 1)},
-            ),
-            (
-                "a class token that is not there yet",
-                "140 patches make 140 tokens. The class token joins them in lesson 02.",
-                {"photo patches": 141},
-            ),
-            (
-                "the channels forgotten",
-                "A patch of 16 × 16 pixels has three numbers at each pixel.",
-                {"photo length": 256},
-            ),
-        ),
-        *section(
-            _EXCHANGED,
-            (
-                "a patch's height and width exchanged",
-                "The patches are 2 high and 3 wide; yours are 3 high and 2 wide.",
-                {"patch 1": [2, 3, 8, 9, 14, 15]},
-            ),
-        ),
-        *section(
-            "Rectangles",
-            (
-                "a square patch, 2 high and 2 wide",
-                "A patch is 2 high and 3 wide, so fewer of them fit side by side.",
-                {"patches": 9},
-            ),
-            (
-                "a square image",
-                "This photograph is 224 high and 160 wide: count its rows and its columns of patches separately.",
-                {"photo patches": 196},
-            ),
+            ("a class token that is not there yet", "It joins the 140 patches in lesson 02.", {"photo patches": 141}),
+            ("the channels forgotten", "A pixel of a colour photograph has three numbers.", {"photo length": 256}),
+            ("a square image", "This photograph is 224 high and 160 wide.", {"photo patches": 196}),
         ),
     ),
 )
@@ -156,17 +110,6 @@ def _permuted(*order: int) -> Callable[[Tensor, lesson.Size], Tensor]:
     return patchify
 
 
-def _sides_exchanged(images: Tensor, patch_size: lesson.Size) -> Tensor:
-    B, C, H, W = images.shape
-    return lesson.patchify(images.reshape(B, C, W, H), patch_size)
-
-
-def _parts_exchanged(images: Tensor, patch_size: lesson.Size) -> Tensor:
-    (P, Q), (B, C, H, W) = lesson.as_pair(patch_size, "patch_size"), images.shape
-    x = images.reshape(B, C, P, H // P, Q, W // Q).permute(0, 3, 5, 1, 2, 4)
-    return x.reshape(B, -1, C * P * Q)
-
-
 def _patch_exchanged(images: Tensor, patch_size: lesson.Size) -> Tensor:
     P, Q = lesson.as_pair(patch_size, "patch_size")
     return lesson.patchify(images, (Q, P))
@@ -188,14 +131,6 @@ PATCHIFY = Exercise(
                 "the rows of the image. Cut the axes in two first, then permute rows and columns of patches to the "
                 "front.",
                 _permuted(0, 1, 2, 3, 4, 5),
-            ),
-        ),
-        *section(
-            _PHOTO,
-            (
-                "rows and columns of patches exchanged",
-                "You number the patches down the columns. They go like words on a page: rows before columns.",
-                _permuted(0, 4, 2, 1, 3, 5),
             ),
         ),
         *section(
@@ -221,31 +156,17 @@ PATCHIFY = Exercise(
                 _permuted(0, 1, 2, 4, 3, 5),
             ),
             (
-                "the two parts of an axis exchanged",
-                "H pixels are rows * P, in this order: cut H into (rows, P) and W into (columns, Q). You cut them "
-                "into (P, rows) and (Q, columns), so that a patch takes pixels from all over the image.",
-                _parts_exchanged,
+                "rows and columns of patches exchanged",
+                "You number the patches down the columns. They go like words on a page: rows before columns.",
+                _permuted(0, 4, 2, 1, 3, 5),
             ),
         ),
         *section(
             _EXCHANGED,
             (
-                "height and width of the image exchanged",
-                "images.shape is (B, C, H, W), height before width. With square images the mistake doesn't show.",
-                _sides_exchanged,
-            ),
-            (
                 "a patch's height and width exchanged",
                 "patch_size=(P, Q) is (height, width). With square patches the mistake doesn't show.",
                 _patch_exchanged,
-            ),
-        ),
-        *section(
-            _CONVOLUTION,
-            (
-                "patches left behind their numbers",
-                "You return (B, C*P*P, N). Each row should be a patch, (B, N, C*P*P): transpose(1, 2).",
-                lambda images, patch_size: lesson.patchify(images, patch_size).transpose(1, 2),
             ),
         ),
     ),
@@ -327,15 +248,6 @@ UNPATCHIFY = Exercise(
                 _back(0, 2, 4, 1, 3, 5),
             ),
             (
-                "inside and outside of a patch exchanged",
-                "An image's row is patch row * P + y, so `rows` comes before `P` when the two axes are joined; the "
-                "same for columns.",
-                _back(0, 3, 4, 1, 5, 2),
-            ),
-        ),
-        *section(
-            _PHOTO,
-            (
                 "rows and columns of patches exchanged",
                 "N counts across first, then down, so it is cut into (rows, columns), in this order.",
                 _back_columns_first,
@@ -347,20 +259,6 @@ UNPATCHIFY = Exercise(
                 "channels last within a patch",
                 "The last axis holds (C, P, P), channel by channel; you cut it as (P, P, C).",
                 _back_channels_last,
-            ),
-            (
-                "pixels transposed inside each patch",
-                "Inside a patch, the row (y) comes before the column (x). You join the patch's columns to the rows "
-                "of the image.",
-                _back(0, 3, 1, 5, 2, 4),
-            ),
-        ),
-        *section(
-            _EXCHANGED,
-            (
-                "height and width of the image exchanged",
-                "image_size is (H, W), height first. With square images the mistake doesn't show.",
-                lambda patches, patch_size, image_size: lesson.unpatchify(patches, patch_size, image_size[::-1]),
             ),
         ),
     ),
@@ -418,11 +316,6 @@ class _StrideForgotten(lesson.PatchEmbedding):
         return F.conv2d(images, self.proj.weight, self.proj.bias).flatten(2).transpose(1, 2)
 
 
-class _NoBias(lesson.PatchEmbedding):
-    def forward(self, images: Tensor) -> Tensor:
-        return F.conv2d(images, self.proj.weight, stride=self.patch_size).flatten(2).transpose(1, 2)
-
-
 PATCH_EMBEDDING = Exercise(
     name="patch_embedding",
     lesson="01",
@@ -450,19 +343,9 @@ PATCH_EMBEDDING = Exercise(
         *section(
             _CONVOLUTION,
             (
-                "tokens left behind the width",
-                "You return (B, D, N). A transformer reads (B, N, D): one transpose(1, 2) more.",
-                _embedding(lambda maps: maps.flatten(2)),
-            ),
-            (
                 "a convolution without its stride",
                 "With stride 1 the kernel moves pixel by pixel, and patches overlap. The stride is the patch size.",
                 _StrideForgotten,
-            ),
-            (
-                "a projection without its bias",
-                "A token is x E + b. Keep bias=True, the default of nn.Linear and nn.Conv2d.",
-                _NoBias,
             ),
         ),
         *section(
@@ -471,14 +354,6 @@ PATCH_EMBEDDING = Exercise(
                 "channels last within a patch",
                 "You flatten a patch pixel by pixel; the weights expect a Conv2d kernel's order, channel by channel.",
                 _linear(_permuted(0, 2, 4, 3, 5, 1)),
-            ),
-        ),
-        *section(
-            _PHOTO,
-            (
-                "rows and columns of patches exchanged",
-                "Your tokens go down the columns first. They go across first, then down.",
-                _embedding(lambda maps: maps.transpose(2, 3).flatten(2).transpose(1, 2)),
             ),
         ),
     ),
@@ -556,27 +431,9 @@ OVERLAPPING_PATCHES = Exercise(
                 "Your patches lie side by side. They begin `stride` pixels apart, so they overlap.",
                 lambda images, patch_size, stride: _overlapping(images, patch_size, patch_size),
             ),
-            (
-                "stride and patch size exchanged",
-                "patch_size is how many pixels a patch has on a side, stride how far apart two of them begin.",
-                lambda images, patch_size, stride: _overlapping(images, stride, patch_size),
-            ),
-        ),
-        *section(
-            _PHOTO,
-            (
-                "rows and columns of patches exchanged",
-                "You number the patches down the columns. They go like words on a page.",
-                _overlap_permuted(0, 3, 2, 1, 4, 5),
-            ),
         ),
         *section(
             _RESHAPE,
-            (
-                "patches left behind their numbers",
-                "You return (B, C*P*P, N). Each row should be a patch, (B, N, C*P*P): transpose(1, 2).",
-                lambda images, patch_size, stride: F.unfold(images, patch_size, stride=stride),
-            ),
             (
                 "a reshape in place of a transpose after unfold",
                 "Unfolding gives (B, C*P*P, N). transpose(1, 2) brings N forward; a reshape mixes all patches.",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.checks.chance import far, staleness
+from vit_tutorial.checks.chance import far, staleness, values
 from vit_tutorial.checks.compare import as_tensor
 from vit_tutorial.checks.harness import (
     Case,
@@ -21,25 +21,25 @@ from vit_tutorial.checks.harness import (
     Words,
     adopt,
     answers,
+    at_once,
+    built,
     call,
     check,
+    copied,
     filled,
     layer,
     normal,
     random_weights,
+    same_shape,
     section,
 )
 from vit_tutorial.checks.watch import Operations
 from vit_tutorial.mlp import MLP
 
-__all__ = ["check_gelu", "check_gelu_tanh", "check_mlp", "check_mlp_in_pieces", "check_mlp_numbers"]
-
 _GELU = "2 · GELU: keep x with the probability that x is large"
 _OTHER = "The other GELU."
 _PENCIL = "1 · One token and a pencil"
-_AFTER = "A GELU too many."
 _NO_GELU = "No bend."
-_PARAMETERS = "6 · Two thirds of a block"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -73,61 +73,27 @@ MLP_NUMBERS = Exercise(
             _GELU,
             (
                 "a ReLU in place of GELU",
-                "You set what is negative to 0 and left the rest alone. GELU multiplies each number by Φ of it.",
+                "GELU multiplies each number by Φ of it.",
                 {"activations": [1, 2, 0], "output": [2, 2]},
             ),
             (
-                "the probability Φ(x) in place of x · Φ(x)",
-                "Φ is the probability. GELU is the number times this probability.",
+                "Φ(x) in place of x · Φ(x)",
+                "GELU is the number times this probability.",
                 {"activations": [0.8413, 0.9772, 0.1587], "output": [1.6827, 1.1359]},
             ),
-            (
-                "a lost sign",
-                "−1 · Φ(−1) is negative: GELU lets a little of the negative side through, down to −0.17.",
-                {"activations": [0.8413, 1.9545, 0.1587], "output": [1.6827, 2.1132]},
-            ),
+            ("no activation function", "The hidden numbers go through GELU before W2.", {"output": [2, 1]}),
         ),
         *section(
-            _AFTER,
-            (
-                "a GELU after the second layer",
-                "The GELU is between the two layers, and nothing comes after the second one.",
-                {"output": [1.9545, 0.8413]},
-            ),
-        ),
-        *section(
-            _NO_GELU,
-            (
-                "no activation function",
-                "You multiplied the hidden numbers by W2 as they are. They go through GELU first.",
-                {"output": [2, 1]},
-            ),
-        ),
-        *section(
-            _PENCIL,
-            ("a lost minus in W1", "The last column of W1 is [1, −1]: 1 · 1 + 2 · (−1).", {"hidden": [1, 2, 3]}),
-        ),
-        *section(
-            _PARAMETERS,
-            (
-                "a bias as wide as its input",
-                "A layer from D to M has M biases, one for each number that comes out.",
-                {"parameters": 2 * 64 + 4 + 4},
-            ),
+            "6 · Two thirds of a block",
             (
                 "the biases forgotten",
-                "Each layer has a bias, too: M numbers in the first, D in the second.",
+                "Each layer has one: M numbers in the first, D in the second.",
                 {"parameters": 128},
             ),
-            ("the second layer forgotten", "There are two layers: D → M, and M → D.", {"parameters": 80}),
         ),
         *section(
             "7 · Every token alone",
-            (
-                "tokens that look at each other",
-                "That is attention's work. The MLP treats every token alone.",
-                {"moved": 197},
-            ),
+            ("tokens that look at each other", "That is attention's work.", {"moved": 197}),
         ),
     ),
 )
@@ -158,10 +124,6 @@ def _gelu_cases() -> list[Case]:
 
 def _tanh_gelu(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
-
-
-def _by_sigmoid(x: Tensor) -> Tensor:
-    return x * torch.sigmoid(1.702 * x)
 
 
 def _multiplied_by(wrong: list[tuple[Case, Result, Result]]) -> str:
@@ -203,11 +165,6 @@ GELU = Exercise(
                 "the exact form, with torch.erf.",
                 _tanh_gelu,
             ),
-            (
-                "x · sigmoid(1.702 x)",
-                "That is a third GELU, a coarser approximation, off by up to 0.02. The exact form takes torch.erf.",
-                _by_sigmoid,
-            ),
         ),
         *section(
             _GELU,
@@ -215,32 +172,6 @@ GELU = Exercise(
                 "no √2 inside erf",
                 "erf has another width than the normal distribution: Φ(x) = (1 + erf(x / √2)) / 2.",
                 lambda x: x * (1 + torch.erf(x)) / 2,
-            ),
-            (
-                "2 in place of √2 inside erf",
-                "x is divided by the square root of 2: Φ(x) = (1 + erf(x / √2)) / 2.",
-                lambda x: x * (1 + torch.erf(x / 2)) / 2,
-            ),
-            ("a ReLU", "You cut off at 0. GELU multiplies x by Φ(x), which is smooth.", F.relu),
-            (
-                "the probability Φ(x) without x",
-                "You return the probability alone. GELU is x times it.",
-                lambda x: (1 + torch.erf(x / math.sqrt(2))) / 2,
-            ),
-            (
-                "a missing half",
-                "1 + erf runs from 0 to 2. A probability runs from 0 to 1: divide by 2.",
-                lambda x: 2 * F.gelu(x),
-            ),
-            (
-                "the normal density in place of the distribution function",
-                "You multiply by the bell curve. Φ(x) is the area under it, up to x.",
-                lambda x: x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
-            ),
-            (
-                "a SiLU",
-                "x · sigmoid(x) is a relative of GELU, called SiLU or Swish. GELU takes Φ, by torch.erf.",
-                F.silu,
             ),
         ),
     ),
@@ -277,39 +208,13 @@ GELU_TANH = Exercise(
                 "used tanh.",
                 F.gelu,
             ),
-            ("x · sigmoid(1.702 x)", "That is another approximation, off by up to 0.02.", _by_sigmoid),
         ),
         *section(
             _GELU,
             (
-                "a square in place of the cube",
-                "The small term is 0.044715 times the third power of x; a square would lose the sign.",
-                _tanh_form(lambda x: _ROOT * (x + 0.044715 * x**2)),
-            ),
-            (
-                "a cube of the whole product",
-                "Only x is cubed, 0.044715 is not: 0.044715 * x**3.",
-                _tanh_form(lambda x: _ROOT * (x + (0.044715 * x) ** 3)),
-            ),
-            (
                 "√(2/π) on the first term only",
                 "The factor is before the bracket: it multiplies x and the cubic term.",
                 _tanh_form(lambda x: _ROOT * x + 0.044715 * x**3),
-            ),
-            (
-                "no √(2/π)",
-                "The bracket is multiplied by √(2/π) before tanh.",
-                _tanh_form(lambda x: x + 0.044715 * x**3),
-            ),
-            (
-                "2/π without its root",
-                "The factor is the square root of 2/π: math.sqrt(2 / math.pi).",
-                _tanh_form(lambda x: 2 / math.pi * (x + 0.044715 * x**3)),
-            ),
-            (
-                "a missing half",
-                "1 + tanh runs from 0 to 2, and x is halved to make up for it.",
-                lambda x: 2 * _tanh_gelu(x),
             ),
         ),
     ),
@@ -352,19 +257,9 @@ def _mlp_cases() -> list[Case]:
     ]
 
 
-def _values(numbers: Tensor) -> str:
-    """The different numbers among many, in order."""
-    ordered = numbers.detach().flatten().sort().values
-    first = torch.cat([torch.tensor([True]), ordered.diff() > 1e-4])
-    found = [f"{round(number, 3) + 0.0:g}" for number in ordered[first].tolist()]
-    return ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
-
-
 def _observe_mlp(work: Any, case: Case) -> Result:
     case = filled(work, case, 0.0)
-    module = work(*case.build)
-    if not isinstance(module, nn.Module):
-        raise Fault("the class must derive from nn.Module")
+    module = built(work, case)
     dim, hidden_dim, *given = case.build
     dropout = sum(given)  # 0 where it is left out
     sizes = {name: p.numel() for name, p in module.named_parameters()}
@@ -380,16 +275,14 @@ def _observe_mlp(work: Any, case: Case) -> Result:
     given = x.clone().requires_grad_()
     outputs = training(given)
     for output in (in_eval, again, outputs):
-        if not isinstance(output, Tensor) or output.shape != x.shape:
-            got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            raise Fault(f"the result must have the shape of x, {tuple(x.shape)}, got {got}")
+        same_shape(output, x)
     fallen = outputs.detach()[..., 0] == 0
     graph = outputs.requires_grad
     gradients = torch.autograd.grad(outputs[..., 0].sum(), given, allow_unused=True) if graph else [None]
     passes = gradients[0] is not None and bool(gradients[0][fallen].any())
     return {
-        "what the first output can be, in eval mode,": _values(torch.stack([in_eval, again])[..., 0]),
-        "what the first output can be, in training,": _values(outputs[..., 0]),
+        "what the first output can be, in eval mode,": values(torch.stack([in_eval, again])[..., 0], 3),
+        "what the first output can be, in training,": values(outputs[..., 0], 3),
         "what falls of the token and of its hidden units": _falls(outputs.detach()),
         "the gradient of what falls": Words("not zero" if passes else "zero"),
         "each draw": staleness(lambda: training(x.clone()).detach()) or "fresh",
@@ -442,9 +335,9 @@ def _unchanged(x: Tensor) -> Tensor:
 def _mlp(
     between: Callable[[Tensor], Tensor] = F.gelu,
     after: Callable[[Tensor], Tensor] = _unchanged,
-    around: Callable[[Tensor, Tensor], Tensor] = lambda x, y: y,
     rate: Callable[[float], float] = lambda p: p,
     drop: Callable[[Tensor, float, bool], Tensor] = F.dropout,
+    early: bool = False,
     first: bool = True,
     last: bool = True,
 ) -> type[nn.Module]:
@@ -456,20 +349,15 @@ def _mlp(
             self.fc1, self.fc2, self.p = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim), rate(dropout)
 
         def forward(self, x: Tensor) -> Tensor:
-            hidden = between(self.fc1(x))
-            hidden = drop(hidden, self.p, self.training) if first else hidden
+            hidden = drop(self.fc1(x), self.p, self.training) if early else self.fc1(x)
+            hidden = drop(between(hidden), self.p, self.training) if first and not early else between(hidden)
             output = after(self.fc2(hidden))
-            return around(x, drop(output, self.p, self.training) if last else output)
+            return drop(output, self.p, self.training) if last else output
 
     return Layer
 
 
 _Right = _mlp()
-
-
-class _Exchanged(_Right):  # type: ignore[misc, valid-type]
-    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
-        super().__init__(hidden_dim, dim, dropout)
 
 
 MLP_LAYER = Exercise(
@@ -482,20 +370,17 @@ MLP_LAYER = Exercise(
     observe=_observe_mlp,
     mistakes=(
         *section(
-            _AFTER,
-            (
-                "a GELU after the second layer, in place of between",
-                "Two linear layers with nothing between are one matrix, and after a GELU no output is below -0.17. "
-                "The GELU is between the two layers.",
-                Slip(_mlp, between=_unchanged, after=F.gelu),
-            ),
-        ),
-        *section(
             _NO_GELU,
             (
                 "no activation function",
                 "Both layers collapse into one matrix. GELU comes between them.",
                 Slip(_mlp, between=_unchanged),
+            ),
+            (
+                "a GELU after the second layer, in place of between",
+                "Two linear layers with nothing between are one matrix, and after a GELU no output is below -0.17. "
+                "The GELU is between the two layers.",
+                Slip(_mlp, between=_unchanged, after=F.gelu),
             ),
         ),
         *section(
@@ -506,26 +391,10 @@ MLP_LAYER = Exercise(
                 "approximate='tanh', or use your exact one.",
                 Slip(_mlp, between=_tanh_gelu),
             ),
-        ),
-        *section(
-            _GELU,
             (
                 "a ReLU in place of GELU",
                 "The activation function of a ViT is GELU, which is smooth.",
                 Slip(_mlp, between=F.relu),
-            ),
-        ),
-        *section(
-            "5 · The class",
-            (
-                "layers exchanged",
-                "Your fc1 goes from M to D, and fc2 from D to M. The first one widens: fc1 is D → M, fc2 is M → D.",
-                _Exchanged,
-            ),
-            (
-                "a residual inside the MLP",
-                "You add the input to the output. That is right, but it belongs to the encoder block: lesson 05.",
-                Slip(_mlp, around=lambda x, y: x + y),
             ),
         ),
         *section(
@@ -550,19 +419,14 @@ MLP_LAYER = Exercise(
                 Slip(_mlp, last=False),
             ),
             (
+                "dropout in front of the GELU",
+                "Dropout comes after the GELU: what it keeps and enlarges must not be bent any more.",
+                Slip(_mlp, early=True),
+            ),
+            (
                 "dropout after the second layer only",
                 "Dropout is applied after every dense layer: also between GELU and fc2.",
                 Slip(_mlp, first=False),
-            ),
-            (
-                "dropout without rescaling",
-                "What is kept is divided by 1 - p, so that the average stays as it was.",
-                Slip(_mlp, drop=lambda x, p, training: x * (torch.rand_like(x) >= p) if training else x),
-            ),
-            (
-                "keep and drop exchanged",
-                "p is the probability to drop. You drop with 1 - p.",
-                Slip(_mlp, rate=lambda p: 1 - p if p else 0.0),
             ),
         ),
     ),
@@ -577,11 +441,14 @@ def check_mlp(cls: type[nn.Module]) -> bool:
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
+_MANY = (96, 2), 512, 16
+
+
 def _pieces_cases() -> list[Case]:
     made = []
     sizes: list[tuple[tuple[int, ...], int, int]]
     sizes = [((2, 3, 4), 6, 2), ((1, 5, 3), 7, 3), ((4, 6), 8, 1), ((2, 3, 5), 11, 4), ((3, 4), 5, 4)]
-    for shape, M, pieces in [*sizes, ((2, 1, 3, 4), 7, 3), ((5,), 7, 3), ((2, 3), 40, 9)]:
+    for shape, M, pieces in [*sizes, ((2, 1, 3, 4), 7, 3), ((5,), 7, 3), ((2, 3), 40, 9), _MANY]:
         D = shape[-1]
         tensors = [normal(*size, seed=seed) for seed, size in enumerate([shape, (M, D), (M,), (D, M), (D,)])]
         made.append(Case(f"x {shape}, M = {M}, pieces={pieces}", (*tensors, pieces)))
@@ -593,7 +460,9 @@ RUNS = 4  # how often call runs a work
 
 
 def _observe_pieces(work: Any, case: Case) -> Result:
-    """As :func:`call`; and whether the whole hidden layer was ever there at once."""
+    """As :func:`call`; and whether the whole hidden layer was ever there at once, or is kept in pieces."""
+    if case.args[0].shape == _MANY[0]:
+        return {"what is in memory of the hidden units": at_once(lambda: work(*copied(case.args)), 96 * 512)}
     with Operations() as operations:
         observed = call(work, case)
     tokens, M, pieces = math.prod(case.args[0].shape[:-1]), case.args[1].shape[0], case.args[5]
@@ -623,9 +492,6 @@ def _observe_pieces(work: Any, case: Case) -> Result:
 def _pieces(
     cut: Callable[[Tensor, int, int], Any] = lambda w, pieces, dim: w.chunk(pieces, dim),
     between: Callable[[Tensor], Tensor] = F.gelu,
-    after: Callable[[Tensor], Tensor] = _unchanged,
-    b1_times: float = 1.0,
-    b2_times: Callable[[int], float] = lambda pieces: 1.0,
     join: Callable[[Tensor], Tensor] = lambda parts: parts.sum(0),
 ) -> Callable[..., Tensor]:
     """The MLP in pieces, with one thing or another changed."""
@@ -633,8 +499,8 @@ def _pieces(
     def mlp(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, pieces: int) -> Tensor:
         found = []
         for a, b, c in zip(cut(w1, pieces, 0), cut(b1, pieces, 0), cut(w2, pieces, 1), strict=True):
-            found.append(after(F.linear(between(F.linear(x, a, b1_times * b)), c)))
-        return join(torch.stack(found)) + b2_times(pieces) * b2
+            found.append(F.linear(between(F.linear(x, a, b)), c))
+        return join(torch.stack(found)) + b2
 
     return mlp
 
@@ -655,12 +521,6 @@ MLP_IN_PIECES = Exercise(
         *section(
             _PENCIL,
             (
-                "the last bias added in each piece",
-                "The pieces are summed, so b2 came in once for each. Add it once, after the sum.",
-                Slip(_pieces, b2_times=float),
-            ),
-            ("the last bias forgotten", "b2 is added once, after the sum.", Slip(_pieces, b2_times=lambda pieces: 0.0)),
-            (
                 "hidden units lost",
                 "M need not be a multiple of `pieces`, and M // pieces leaves the last units out. torch.chunk and "
                 "torch.tensor_split cut without a rest.",
@@ -671,39 +531,6 @@ MLP_IN_PIECES = Exercise(
                 "split(pieces) cuts pieces of that size. `pieces` is how many there are: chunk(pieces).",
                 Slip(_pieces, cut=lambda w, pieces, dim: w.split(pieces, dim)[:pieces]),
             ),
-            (
-                "a mean of the pieces in place of their sum",
-                "An output is a sum over all hidden units, so the pieces are summed, not averaged.",
-                Slip(_pieces, join=lambda parts: parts.mean(0)),
-            ),
-            (
-                "the last piece alone",
-                "Each piece overwrites the one before. Add them up.",
-                Slip(_pieces, join=lambda parts: parts[-1]),
-            ),
-            (
-                "the first bias forgotten",
-                "Each piece has its part of b1, added before the GELU.",
-                Slip(_pieces, b1_times=0.0),
-            ),
-        ),
-        *section(
-            _AFTER,
-            (
-                "a GELU after the second matrix",
-                "Each hidden unit goes through GELU before w2 mixes them; after w2 it is too late.",
-                Slip(_pieces, between=_unchanged, after=F.gelu),
-            ),
-            (
-                "a GELU on the sum in place of the hidden units",
-                "Each hidden unit goes through GELU before w2 mixes them. You apply it to the sum, which is too late.",
-                Slip(_pieces, between=_unchanged, join=lambda parts: F.gelu(parts.sum(0))),
-            ),
-            (
-                "a second GELU at the end",
-                "The hidden units go through GELU, the output doesn't.",
-                lambda *args: F.gelu(_pieces()(*args)),
-            ),
         ),
         *section(
             _NO_GELU,
@@ -711,6 +538,11 @@ MLP_IN_PIECES = Exercise(
                 "no activation function",
                 "Each hidden unit goes through GELU before w2 mixes them.",
                 Slip(_pieces, between=_unchanged),
+            ),
+            (
+                "a GELU on the sum in place of the hidden units",
+                "Each hidden unit goes through GELU before w2 mixes them. You apply it to the sum, which is too late.",
+                Slip(_pieces, between=_unchanged, join=lambda parts: F.gelu(parts.sum(0))),
             ),
         ),
     ),

@@ -20,9 +20,11 @@ from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
+    Mistake,
     Result,
     Words,
     answers,
+    built,
     changed,
     check,
     copied,
@@ -37,14 +39,7 @@ from vit_tutorial.embeddings import Embeddings
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
 
-__all__ = [
-    "check_attention_maps",
-    "check_count_macs",
-    "check_count_parameters",
-    "check_drop_path_rates",
-    "check_vit",
-    "check_vit_numbers",
-]
+_TERMS = "Parameters, term by term"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -81,63 +76,34 @@ VIT_NUMBERS = Exercise(
             "1 · Four equations, four lines",
             (
                 "a class token forgotten",
-                "24 patches make T = 25 tokens: the class token comes in front. It has D numbers of its own, a "
-                "position like all others, and it takes part in attention.",
+                "24 patches make T = 25 tokens. The class token has D numbers, and a position like all others.",
                 {"tokens": 24, "the rest of Eq. 1": 24 * 16, "products": 2 * 24 * 24 * 16},
             ),
         ),
         *section(
-            "9 · Other image sizes",
-            (
-                "an image taken for a square",
-                "The image is 32 high and 48 wide, so it has 4 rows of 6 patches.",
-                {"tokens": 17, "the rest of Eq. 1": 16 + 17 * 16, "products": 2 * 17 * 17 * 16},
-            ),
-        ),
-        *section(
-            "Parameters, term by term",
+            _TERMS,
             (
                 "matrices without their biases",
-                "Each of these matrices has a bias, D numbers more: D × (D + 1) for a matrix of D × D.",
+                "A matrix of D × D with its bias has D × (D + 1) numbers.",
                 {"E": 3 * 64 * 16, "attention": 4 * 16 * 16},
             ),
             (
                 "one row too few",
-                "D numbers are missing. There is a position for each of the T tokens, the class token's among them, "
-                "T × D numbers; and the class token is D numbers more.",
+                "Positions are T × D numbers, the class token is D more.",
                 {"the rest of Eq. 1": 25 * 16},
-            ),
-            (
-                "q, k and v counted as one matrix",
-                "q, k and v have a matrix each, and the projection is the fourth.",
-                {"attention": 2 * 16 * 17},
             ),
         ),
         *section(
             "4 · Multiplications",
             (
                 "one of the two products",
-                "q kᵀ takes T · T · D multiply-accumulates, and weights · v as many again.",
+                "q kᵀ takes T · T · D, and weights · v as many again.",
                 {"products": 25 * 25 * 16},
             ),
         ),
         *section(
             "It starts with no opinion",
-            (
-                "a logarithm to the base 10",
-                "The loss is a natural logarithm (ln on a calculator).",
-                {"first loss": 1.0},
-            ),
-            (
-                "a probability in place of its loss",
-                "1 / K is what each class gets. The loss is minus its logarithm, so log K.",
-                {"first loss": 0.1},
-            ),
-            (
-                "a first loss of 0",
-                "A head of zeros gives every class the same probability. A loss of 0 would mean sure and right.",
-                {"first loss": 0},
-            ),
+            ("a first loss of 0", "A loss of 0 would mean sure and right.", {"first loss": 0}),
         ),
     ),
 )
@@ -215,20 +181,6 @@ class _OneInstance(_Model):
         self.blocks = nn.Sequential(*[self.blocks[0]] * self.config.depth)
 
 
-class _PlainList(_Model):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.layers = list(self.blocks)
-        self.blocks = nn.Sequential()
-
-
-class _TokenForMean(_Model):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        c = self.config
-        self.embed = Embeddings(c.image_size, c.patch_size, c.in_channels, c.dim)
-
-
 class _Softmax(_Model):
     def forward(self, images: Tensor) -> Tensor:
         return super().forward(images).softmax(dim=-1)
@@ -236,9 +188,7 @@ class _Softmax(_Model):
 
 def _observe_model(work: Any, case: Case) -> Result:
     """As :func:`layer`; whether blocks hide in a list, and in cases of their own how it starts and how it trains."""
-    module = work(*case.build)
-    if not isinstance(module, nn.Module):
-        return layer(lambda *_: module, case)  # which says so
+    module = built(work, case)
     if hidden := _hidden(module):
         return {"where the blocks are": Words(hidden)}
     if any(name.endswith("cls_token") for name, _ in module.named_parameters()) and case.build[-1] == "mean":
@@ -442,11 +392,6 @@ VIT = Exercise(
                 _FirstForMean,
             ),
             (
-                "a class token where there should be none",
-                "With pool='mean' there is no class token: class_token=False. The head reads the mean of all tokens.",
-                _TokenForMean,
-            ),
-            (
                 "the first patch left out of the mean",
                 "With pool='mean' there is no class token to be left out: all N tokens are patches.",
                 _MeanWithoutFirst,
@@ -464,12 +409,6 @@ VIT = Exercise(
                 "one block used again and again",
                 "[block] * depth is one block, so all layers share its weights. Build one for each layer, in a loop.",
                 _OneInstance,
-            ),
-            (
-                "blocks in a plain Python list",
-                "torch doesn't see modules in a list: they are not counted, trained, saved or moved. Put them into "
-                "an nn.Sequential or nn.ModuleList.",
-                _PlainList,
             ),
         ),
         *section(
@@ -547,16 +486,6 @@ DROP_PATH_RATES = Exercise(
             "You count layers from 1. The first block's rate is 0: all that follow depend on it.",
             lambda depth, last: [last * (layer + 1) / depth for layer in range(depth)],
         ),
-        (
-            "rates that fall",
-            "The first blocks are kept and the last ones dropped most; yours go the other way.",
-            lambda depth, last: _rates(depth, last)[::-1],
-        ),
-        (
-            "a single block that is dropped",
-            "With depth 1 there is one block, the first, and it is never dropped: its rate is 0, not `last`.",
-            lambda depth, last: [last] if depth == 1 else _rates(depth, last),
-        ),
         lesson="05",
     ),
 )
@@ -591,14 +520,6 @@ class _Sizes:
     def T(self) -> int:
         return self.N + 1
 
-    @property
-    def square(self) -> _Sizes:
-        return dataclasses.replace(self, image_size=(self.image_size[0],) * 2)
-
-    @property
-    def usual(self) -> _Sizes:
-        return dataclasses.replace(self, M=4 * self.D)
-
 
 Terms = Mapping[str, Callable[[_Sizes], int]]
 _PARAMETERS: Terms = {
@@ -617,9 +538,9 @@ _MACS: Terms = {
 }
 
 
-def _count(terms: Terms, **wrong: Callable[[_Sizes], int]) -> Callable[..., dict[str, int]]:
+def _count(terms: Terms) -> Callable[..., dict[str, int]]:
     def count(*sizes: Any) -> dict[str, int]:
-        return {name: term(_Sizes(*sizes)) for name, term in {**terms, **wrong}.items()}
+        return {name: term(_Sizes(*sizes)) for name, term in terms.items()}
 
     return count
 
@@ -711,10 +632,31 @@ def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
             return f"has {words} too {'many' if apart == amounts else 'few'}."
         if yours == amounts:
             return f"is {words}: compare this with the lesson's formula, factor by factor."
-    return f"is {yours[0] / right[0]:.4g} times the right one for the first model where it is wrong."
+    off = next(filter(None, apart))
+    return f"is {abs(off):g} too {'large' if off > 0 else 'small'} for the first model where it is wrong."
 
 
-_TERMS = "Parameters, term by term"
+def _taken_for_another(terms: Terms) -> tuple[Mistake, ...]:
+    """The mistakes of who counts for a model of other sizes."""
+
+    def count(change: Callable[[_Sizes], _Sizes]) -> Callable[..., dict[str, int]]:
+        return lambda *sizes: {name: term(change(_Sizes(*sizes))) for name, term in terms.items()}
+
+    return (
+        Mistake(
+            "an image taken for a square",
+            "You count patches from one side alone. image_size is (H, W): H / P rows of W / P patches.",
+            "9 · Other image sizes",
+            count(lambda s: dataclasses.replace(s, image_size=(s.image_size[0],) * 2)),
+        ),
+        Mistake(
+            "an MLP of four times the width",
+            "You put 4 D for M. In B/16 that is so; here M is an argument of its own, mlp_dim.",
+            "2 · The configuration",
+            count(lambda s: dataclasses.replace(s, M=4 * s.D)),
+        ),
+    )
+
 
 COUNT_PARAMETERS = Exercise(
     name="count_parameters",
@@ -726,55 +668,7 @@ COUNT_PARAMETERS = Exercise(
     tolerance=0.0,
     forbidden=(count_parameters,),
     explain=_off_by,
-    mistakes=(
-        *section(
-            _TERMS,
-            (
-                "matrices without their biases",
-                "Every matrix has a bias, one number for each of its outputs.",
-                _count(
-                    _PARAMETERS,
-                    embeddings=lambda s: s.C * s.P**2 * s.D + s.D + s.T * s.D,
-                    attention=lambda s: s.L * 4 * s.D**2,
-                    mlp=lambda s: s.L * 2 * s.D * s.M,
-                    head=lambda s: s.K * s.D,
-                ),
-            ),
-            (
-                "one row too few in the embeddings",
-                "D numbers are missing. Besides the matrix E there are its bias (D), the class token (D), and a "
-                "position for each of T = N + 1 tokens: one of these is not counted, or the class token has no "
-                "position.",
-                _count(_PARAMETERS, embeddings=lambda s: (s.C * s.P**2 + 1) * s.D + s.T * s.D),
-            ),
-            (
-                "q, k and v counted as one matrix",
-                "q, k and v have a matrix of D × D each, and the projection is the fourth.",
-                _count(_PARAMETERS, attention=lambda s: s.L * 2 * s.D * (s.D + 1)),
-            ),
-            (
-                "half an MLP",
-                "An MLP has two matrices: D to M with a bias of M, and M back to D with a bias of D.",
-                _count(_PARAMETERS, mlp=lambda s: s.L * s.M * (s.D + 1)),
-            ),
-        ),
-        *section(
-            "9 · Other image sizes",
-            (
-                "an image taken for a square",
-                "You count patches from one side alone. image_size is (H, W): H / P rows of W / P patches.",
-                _count(_PARAMETERS, embeddings=lambda s: _PARAMETERS["embeddings"](s.square)),
-            ),
-        ),
-        *section(
-            "2 · The configuration",
-            (
-                "an MLP of four times the width",
-                "You put 4 D for M. In B/16 that is so; here M is an argument of its own, mlp_dim.",
-                _count(_PARAMETERS, mlp=lambda s: _PARAMETERS["mlp"](s.usual)),
-            ),
-        ),
-    ),
+    mistakes=_taken_for_another(_PARAMETERS),
 )
 
 
@@ -786,8 +680,6 @@ def check_count_parameters(fn: Callable[..., dict[str, int]]) -> bool:
     return check(COUNT_PARAMETERS, fn)
 
 
-_MULTIPLICATIONS = "4 · Multiplications"
-
 COUNT_MACS = Exercise(
     name="count_macs",
     lesson="06",
@@ -798,64 +690,7 @@ COUNT_MACS = Exercise(
     tolerance=0.0,
     forbidden=(count_macs,),
     explain=_off_by,
-    mistakes=(
-        *section(
-            "5 · B/16 on the photograph",
-            (
-                "parameters counted in place of work",
-                "You count each matrix once. Every token goes through it, so it works T times (and E once for each "
-                "patch).",
-                _count(
-                    _MACS,
-                    patches=lambda s: s.C * s.P**2 * s.D,
-                    projections=lambda s: s.L * 4 * s.D**2,
-                    mlp=lambda s: s.L * 2 * s.D * s.M,
-                ),
-            ),
-        ),
-        *section(
-            _MULTIPLICATIONS,
-            (
-                "N tokens for T",
-                "The class token goes through the blocks, too: T = N + 1 in every term but the patches.",
-                _count(
-                    _MACS,
-                    projections=lambda s: s.L * s.N * 4 * s.D**2,
-                    products=lambda s: s.L * 2 * s.N**2 * s.D,
-                    mlp=lambda s: s.L * s.N * 2 * s.D * s.M,
-                ),
-            ),
-            (
-                "a head that reads every token",
-                "Only one vector of width D reaches the head, the class token.",
-                _count(_MACS, head=lambda s: s.T * s.D * s.K),
-            ),
-        ),
-        *section(
-            "9 · Other image sizes",
-            (
-                "an image taken for a square",
-                "You count patches from one side alone. image_size is (H, W): H / P rows of W / P patches.",
-                _count(_MACS, **{name: lambda s, term=term: term(s.square) for name, term in _MACS.items()}),
-            ),
-        ),
-        *section(
-            "2 · The configuration",
-            (
-                "an MLP of four times the width",
-                "You put 4 D for M. In B/16 that is so; here M is an argument of its own, mlp_dim.",
-                _count(_MACS, mlp=lambda s: _MACS["mlp"](s.usual)),
-            ),
-        ),
-        *section(
-            "2 FLOPs = 1 MAC",
-            (
-                "FLOPs in place of MACs",
-                "Your numbers are twice too large in every term. A multiplication with its addition is one MAC.",
-                lambda *sizes: {name: 2 * value for name, value in _count(_MACS)(*sizes).items()},
-            ),
-        ),
-    ),
+    mistakes=_taken_for_another(_MACS),
 )
 
 
@@ -910,7 +745,6 @@ def _maps(
     scale: Callable[[Tensor], float] = _scale,
     weigh: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(dim=-1),
     on: Callable[[EncoderBlock, Tensor], Tensor] = lambda block, z: block(z),
-    whose: Callable[[_Parts, EncoderBlock], Any] = lambda model, block: block,
     late: bool = False,
 ) -> Callable[[_Parts, Tensor], list[Tensor]]:
     """Attention maps with another input of the queries, another cut, pair, scale, weights, way on, or a block late."""
@@ -919,7 +753,7 @@ def _maps(
         z, maps = model.embed(images), []
         for block in cast(Iterable[EncoderBlock], model.blocks):
             z = block(z) if late else z
-            attention = whose(model, block).attention
+            attention = block.attention
             q, k = pair(*split(attention.qkv(enter(model, block, z)), attention.num_heads))
             maps.append(weigh(q @ k.mT * scale(q)))
             z = z if late else on(block, z)
@@ -1016,9 +850,9 @@ ATTENTION_MAPS = Exercise(
             _maps(weigh=lambda scores: scores),
         ),
         (
-            "a softmax over the queries",
-            "The weights of one query sum to 1 over the keys, the last axis.",
-            _maps(weigh=lambda scores: scores.softmax(dim=-2)),
+            "no scale",
+            "The scores are divided by √d before the softmax.",
+            _maps(scale=lambda q: 1.0),
         ),
         (
             "a scale by the width of all heads",
@@ -1034,12 +868,6 @@ ATTENTION_MAPS = Exercise(
             "q, k and v looked for inside each head",
             "You cut the 3D columns as (h, 3, d). All queries come first, of all heads: (3, h, d).",
             _maps(split=_heads_first),
-        ),
-        (
-            "the last block's weights in every layer",
-            "Each layer has its own qkv. (A function that is made in a loop sees the loop's last block, wherever it "
-            "is called.)",
-            _maps(whose=lambda model, block: model.blocks[-1]),
         ),
     ),
 )

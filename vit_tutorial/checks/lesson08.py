@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from vit_tutorial.analysis import explain
 from vit_tutorial.checks.compare import equal
-from vit_tutorial.checks.harness import Case, Exercise, Result, answers, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Result, call, check, normal, section
+from vit_tutorial.checks.pencil import Question, pencil
 
 __all__ = [
     "check_attention_distance",
@@ -27,108 +27,55 @@ _ROLLOUT = "2 · Rollout: attention through all layers"
 _RELEVANCE = "3 · Relevance: what spoke for a class"
 _HOLDS = "6 · What the weights hold"
 _ORDER = "The order, the identity"
-_SIDES = "Height and width exchanged"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-NUMBERS = {
-    "patch": (2, 3),  # token 20 on a grid of 6 x 8
-    "rollout": [0.25, 0.5, 0.25],
-    "relevance": [1.2, 0.6, 0],
-    "distance": 6,
-}
-
-SEEING_NUMBERS = Exercise(
-    name="seeing_numbers",
+SEEING_NUMBERS = pencil(
+    "seeing_numbers",
     lesson="08",
     points=3,
-    right=NUMBERS,
-    cases=lambda: [Case(question, (question,)) for question in NUMBERS],
-    observe=answers,
-    secret=True,
-    advice={
-        "patch": "Token 0 is the class token. Divide the patch's number by the number of patches in a row: the whole "
-        "part is its row, the rest its column.",
-        "rollout": "Each factor is half attention, half identity. Row 0 of A₁ A₀ mixes the rows of A₀, by the numbers "
-        "in row 0 of A₁.",
-        "relevance": "The identity's row, plus gradient × weight where that is positive, and 0 where it isn't.",
-        "distance": "Leave the class token out, divide the other three weights by their sum, and weigh the distances "
-        "to the three patches (the first one's own is 0).",
-    },
-    mistakes=(
-        *section(
+    questions={
+        "patch": Question(
+            (2, 3),  # token 20 on a grid of 6 x 8
+            "Token 0 is the class token. Divide the patch's number by the number of patches in a row: the whole part "
+            "is its row, the rest its column.",
             _LOOKS,
-            (
-                "a class token counted as a patch",
-                "Token 0 is the class token, so token 20 is patch 19. And the class token has no place in the image: "
-                "its weight is left out of a distance, and the others are brought to a sum of 1.",
-                {"patch": (2, 4), "distance": 6.4},
-            ),
+            {
+                (2, 4): "a class token counted as a patch. Token 0 is the class token, so token 20 is patch 19.",
+            },
         ),
-        *section(
-            _SIDES,
-            (
-                "rows and columns of the grid exchanged",
-                "The image is 48 high and 64 wide, so there are 6 rows of 8 patches: divide by 8.",
-                {"patch": (3, 1)},
-            ),
-        ),
-        *section(
+        "rollout": Question(
+            [0.25, 0.5, 0.25],
+            "Each factor is half attention, half identity. Row 0 of A₁ A₀ mixes the rows of A₀, by the numbers in "
+            "row 0 of A₁.",
             _ROLLOUT,
-            (
-                "a rollout without the identity",
-                "z + attention(z) keeps z. In each layer half of the matrix is the identity: A = 0.5 W + 0.5 I.",
-                {"rollout": [0, 0, 1]},
-            ),
-            (
-                "factors in the wrong order",
-                "The later layer stands on the left: A₁ A₀. Row 0 of A₁ says where the class token looks last.",
-                {"rollout": [0.25, 0.75, 0]},
-            ),
-            (
-                "an identity that is not halved",
-                "Your rows sum to 4. Each factor is half attention and half identity, so that its rows sum to 1.",
-                {"rollout": [1, 2, 1]},
-            ),
-            (
-                "the look of the class token in one layer",
-                "In both layers it looks at a alone. But what it finds at a in layer 1 came from elsewhere in layer "
-                "0, and half of each layer is the identity.",
-                {"rollout": [0, 1, 0]},
-            ),
+            {
+                (0, 0, 1): "a rollout without the identity. z + attention(z) keeps z. In each layer half of the "
+                "matrix is the identity: A = 0.5 W + 0.5 I.",
+                (0.25, 0.75, 0): "factors in the wrong order. The later layer stands on the left: A₁ A₀. Row 0 of A₁ "
+                "says where the class token looks last.",
+            },
         ),
-        *section(
+        "relevance": Question(
+            [1.2, 0.6, 0],
+            "The identity's row, plus gradient × weight where that is positive, and 0 where it isn't.",
             _RELEVANCE,
-            (
-                "a relevance without the positive part",
-                "What speaks against the class is not kept: negative products become 0.",
-                {"relevance": [1.2, 0.6, -2]},
-            ),
-            (
-                "a relevance without the identity",
-                "R starts as the identity, so the class token's own entry is 1 more.",
-                {"relevance": [0.2, 0.6, 0]},
-            ),
-            (
-                "a relevance that ignores the gradient",
-                "Each weight is multiplied by its gradient: would the logit rise if this weight grew?",
-                {"relevance": [1.2, 0.3, 0.5]},
-            ),
+            {
+                (1.2, 0.6, -2): "a relevance without the positive part. What speaks against the class is not kept: "
+                "negative products become 0.",
+            },
         ),
-        *section(
+        "distance": Question(
+            6,
+            "Leave the class token out, divide the other three weights by their sum, and weigh the distances to the "
+            "three patches (the first one's own is 0).",
             _HOLDS,
-            (
-                "a distance in patches",
-                "A patch is 8 pixels wide, and the distance is wanted in pixels.",
-                {"distance": 0.75},
-            ),
-            (
-                "weights that do not sum to 1",
-                "Without the class token's share the other weights sum to 0.8. Divide by that.",
-                {"distance": 4.8},
-            ),
+            {
+                4.8: "weights that do not sum to 1. Without the class token's share the other weights sum to 0.8. "
+                "Divide by that.",
+            },
         ),
-    ),
+    },
 )
 
 
@@ -149,14 +96,21 @@ def _weights(*shape: int, seed: int = 0) -> Tensor:
 
 def _class_maps(
     row: Callable[[Tensor], Tensor] = lambda weights: weights[..., 0, 1:],
-    lay: Callable[[Tensor, Grid], Tensor] = lambda row, grid: row.unflatten(-1, grid),
 ) -> Callable[[Tensor, Grid], Tensor]:
-    """The class token's attention as maps: with another row of the weights, laid out in another way."""
+    """The class token's attention as maps, or another row of the weights."""
 
     def class_attention(weights: Tensor, grid: Grid) -> Tensor:
-        return lay(row(weights), grid)
+        return row(weights).unflatten(-1, grid)
 
     return class_attention
+
+
+def _class_cases() -> list[Case]:
+    sizes = [((2, 1, 2, 7, 7), (2, 3)), ((2, 3, 13, 13), (4, 3)), ((3, 10, 10), (3, 3)), ((9, 9), (2, 4)),
+             ((1, 6, 6), (1, 5)), ((2, 1, 3, 2, 5, 5), (4, 1)), ((2, 2, 2), (1, 1))]  # fmt: skip
+    made = [Case(f"weights {shape}, grid {grid}", (_weights(*shape), grid)) for shape, grid in sizes]
+    sure = (20 * torch.eye(5).roll(1, 1)).softmax(dim=-1)  # the class token looks at the first patch alone
+    return [*made, Case("weights (5, 5) of nearly 1, grid (2, 2)", (sure, (2, 2)))]
 
 
 CLASS_ATTENTION = Exercise(
@@ -164,18 +118,7 @@ CLASS_ATTENTION = Exercise(
     lesson="08",
     points=2,
     right=_class_maps(),
-    cases=lambda: [
-        Case(f"weights {shape}, grid {grid}", (_weights(*shape), grid))
-        for shape, grid in [
-            ((2, 1, 2, 7, 7), (2, 3)),
-            ((2, 3, 13, 13), (4, 3)),
-            ((3, 10, 10), (3, 3)),
-            ((9, 9), (2, 4)),
-            ((1, 6, 6), (1, 5)),
-            ((2, 1, 3, 2, 5, 5), (4, 1)),
-            ((2, 2, 2), (1, 1)),
-        ]
-    ],
+    cases=_class_cases,
     observe=call,
     forbidden=(explain.class_attention,),
     mistakes=(
@@ -191,31 +134,6 @@ CLASS_ATTENTION = Exercise(
                 "Your map begins with the class token's look at itself, so each patch is one place late, and "
                 "the last one is lost. The class token is the first of T tokens: row[..., 1:] leaves it out.",
                 _class_maps(row=lambda w: w[..., 0, :-1]),
-            ),
-            (
-                "the first patch's row",
-                "Rows count from 0: row 1 is where the first patch looks. The class token's is row 0. (Of w[..., 1:, "
-                "1:] row 0 is the first patch's, too.)",
-                _class_maps(row=lambda w: w[..., 1, 1:]),
-            ),
-            (
-                "a map brought to a sum of 1",
-                "You divide by the sum. What goes to the class token itself is then hidden; leave the weights as "
-                "they are.",
-                _class_maps(row=lambda w: w[..., 0, 1:] / w[..., 0, 1:].sum(dim=-1, keepdim=True)),
-            ),
-        ),
-        *section(
-            _SIDES,
-            (
-                "rows and columns of the grid exchanged",
-                "grid is (rows, columns): the last axis of the map has `columns` numbers.",
-                _class_maps(lay=lambda row, grid: row.unflatten(-1, grid[::-1])),
-            ),
-            (
-                "a map filled down its columns",
-                "Patches go like words on a page, so the numbers fill the map row by row: a reshape, no transpose.",
-                _class_maps(lay=lambda row, grid: row.unflatten(-1, grid[::-1]).transpose(-2, -1)),
             ),
         ),
     ),
@@ -234,20 +152,15 @@ def _to_one(a: Tensor) -> Tensor:
     return a / a.sum(dim=-1, keepdim=True)
 
 
-def _fuse(w: Tensor, fusion: str) -> Tensor:
-    return w.amax(dim=1) if fusion == "max" else w.mean(dim=1)
-
-
 def _rollout(
-    fuse: Callable[[Tensor, str], Tensor] = _fuse,
     factor: Callable[[Tensor, Tensor], Tensor] = lambda w, eye: _to_one(0.5 * w + 0.5 * eye),
     join: Callable[[Tensor, Tensor], Tensor] = lambda a, R: a @ R,
 ) -> Callable[[Tensor, str], Tensor]:
-    """Rollout with another fusion of the heads, factor for a layer, or product."""
+    """Rollout with another factor for a layer, or product."""
 
     def rollout(weights: Tensor, fusion: str) -> Tensor:
         eye = torch.eye(weights.shape[-1])
-        R, *later = (factor(fuse(w, fusion), eye) for w in weights)
+        R, *later = (factor(w.amax(dim=1) if fusion == "max" else w.mean(dim=1), eye) for w in weights)
         for a in later:
             R = join(a, R)
         return R
@@ -274,9 +187,15 @@ def _rollout_cases() -> list[Case]:
 
 
 def _where_layers_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Whether it is wrong already where a single layer counts, or only where several do."""
+    """Whether it is wrong already where a single layer counts, only where several do, or for one way to join heads."""
     one: list[bool] = []
     more: list[bool] = []
+    of_mean = [equal(a["result"], b["result"], ROLLOUT) for case, a, b in compared if case.args[1] == "mean"]
+    if of_mean and all(of_mean):
+        return (
+            "All is right with the mean over the heads, but not with their max. Take the largest weight over the "
+            "heads, mix in the identity, and then bring each row to a sum of 1, in each layer."
+        )
     for case, right, theirs in compared:
         single = len(case.args[0]) == 1 or ALONE in case.label
         (one if single else more).append(equal(right["result"], theirs["result"], ROLLOUT))
@@ -313,38 +232,9 @@ ROLLOUT = Exercise(
                 "first.",
                 _rollout(join=lambda a, R: R @ a),
             ),
-            (
-                "the mean over heads where the max is asked for",
-                "fusion='max' takes the largest weight over the heads, amax(dim=1).",
-                _rollout(fuse=lambda w, fusion: w.mean(dim=1)),
-            ),
-            (
-                "the max over heads where the mean is asked for",
-                "fusion='mean' averages the heads, as the paper does.",
-                _rollout(fuse=lambda w, fusion: w.amax(dim=1)),
-            ),
-        ),
-        *section(
-            _ROLLOUT,
-            (
-                "an identity that is not halved",
-                "You multiply W + I, whose rows sum to 2. Take halves, or bring each row to a sum of 1.",
-                _rollout(factor=lambda w, eye: w + eye),
-            ),
-            (
-                "rows brought to 1 before the identity",
-                "First mix in the identity, then divide by the row sums. Otherwise attention gets another share.",
-                _rollout(factor=lambda w, eye: 0.5 * _to_one(w) + 0.5 * eye),
-            ),
         ),
         *section(
             "A sum without keepdim",
-            (
-                "rows that do not sum to 1",
-                "With the mean over heads they do by themselves. With the max they don't: divide each factor's rows "
-                "by their sums.",
-                _rollout(factor=lambda w, eye: 0.5 * w + 0.5 * eye),
-            ),
             (
                 "a sum without keepdim",
                 "Without keepdim=True the row sums lie along the columns, and each column is divided by them.",
@@ -416,44 +306,15 @@ RELEVANCE_MATRIX = Exercise(
                 _relevance(part=lambda g, w: (g * w).abs().mean(dim=1)),
             ),
             (
-                "a relevance that ignores the gradient",
-                "You join the weights alone, which know nothing of the class. Multiply them by their gradients first.",
-                _relevance(part=lambda g, w: w.mean(dim=1)),
-            ),
-            (
                 "a step that forgets what was there",
                 "R ← R + E R: what came through the residual connection stays. You keep E R alone.",
                 _relevance(step=lambda E, R: E @ R),
-            ),
-            (
-                "a sum over the layers",
-                "You add E. It is multiplied by what was there, R + E R, so that relevance moves on from layer to "
-                "layer.",
-                _relevance(step=lambda E, R: R + E),
             ),
             (
                 "factors in the wrong order",
                 "The later layer stands on the left: R + E @ R, from the first layer to the last. You have R @ E, or "
                 "you begin with the last layer.",
                 _relevance(step=lambda E, R: R + R @ E),
-            ),
-            (
-                "a maximum over the heads",
-                "The positive parts are averaged over the heads.",
-                _relevance(part=lambda g, w: (g * w).clamp(min=0).amax(dim=1)),
-            ),
-            (
-                "a product entry by entry",
-                "* multiplies entry by entry. The way through a token in between needs the matrix product, @.",
-                _relevance(step=lambda E, R: R + E * R),
-            ),
-        ),
-        *section(
-            "Gradients in the order in which they came",
-            (
-                "gradients paired with the wrong layers",
-                "You use the gradients from the last layer to the first. Both lists begin with the first layer.",
-                lambda weights, gradients: explain.relevance_matrix(weights, gradients[::-1]),
             ),
         ),
     ),
@@ -468,7 +329,7 @@ def check_relevance_matrix(fn: Callable[..., Tensor]) -> bool:
 # ---- Positions ---------------------------------------------------------------------------------------------------
 
 
-def _cosine(position: Tensor) -> Tensor:
+def _cosines(position: Tensor) -> Tensor:
     return explain.position_similarity(position)
 
 
@@ -477,22 +338,31 @@ def _without_keepdim(position: Tensor) -> Tensor:
     return unit @ unit.T
 
 
+def _about_the_diagonal(compared: list[tuple[Case, Result, Result]]) -> str:
+    """A cosine with itself is 1: what isn't was not divided by both lengths."""
+    case, _, theirs = next(
+        row for row in compared if not equal(row[1]["result"], row[2]["result"], POSITION_SIMILARITY)
+    )
+    own = torch.as_tensor(theirs["result"]).diagonal()
+    if torch.allclose(own, torch.ones_like(own), atol=1e-4):
+        return "The diagonal is 1, as it should be. What else do you do with the positions?"
+    return (
+        "The cosine of a position with itself is 1, so the diagonal must be 1. Yours begins with "
+        f"{own[0].item():.4g} (with {case.label}): divide each dot product by the lengths of both positions."
+    )
+
+
 POSITION_SIMILARITY = Exercise(
     name="position_similarity",
     lesson="08",
     points=2,
-    right=_cosine,
+    right=_cosines,
     cases=lambda: [
         Case(f"position {shape}, standard deviation {std:g}", (std * normal(*shape, seed=shape[1]),))
-        for shape, std in [
-            ((1, 5, 4), 3.0),
-            ((1, 7, 3), 3.0),
-            ((1, 10, 8), 3.0),
-            ((1, 6, 5), 0.02),
-            ((1, 2, 4), 1.0),
-        ]
+        for shape, std in [((1, 5, 4), 3.0), ((1, 7, 3), 3.0), ((1, 10, 8), 3.0), ((1, 6, 5), 0.02)]
     ],
     observe=call,
+    locate=_about_the_diagonal,
     forbidden=(explain.position_similarity,),
     mistakes=(
         *section(
@@ -502,45 +372,6 @@ POSITION_SIMILARITY = Exercise(
                 "Without keepdim=True the lengths lie along the columns, and each column is divided by them. (It only "
                 "works where there are as many positions as channels.)",
                 _without_keepdim,
-            ),
-        ),
-        *section(
-            _HOLDS,
-            (
-                "a class token among the patches",
-                "The first position is the class token's, which has no place in the image: leave it out, (N, N).",
-                lambda position: explain.position_similarity(position, prefix_tokens=0),
-            ),
-            (
-                "the last patch left out in place of the class token",
-                "The class token's position is the first one.",
-                lambda position: explain.position_similarity(position[:, :-1], prefix_tokens=0),
-            ),
-            (
-                "dot products in place of cosines",
-                "A long vector would look similar to all others. Divide each position by its length first.",
-                lambda position: position[0, 1:] @ position[0, 1:].T,
-            ),
-            (
-                "a division by one of the two lengths",
-                "A cosine divides the dot product by the lengths of both.",
-                lambda position: F.normalize(position[0, 1:], dim=-1) @ position[0, 1:].T,
-            ),
-            (
-                "columns brought to length 1",
-                "Each position, a row of D numbers, is divided by its own length: dim=-1.",
-                lambda position: F.normalize(position[0, 1:], dim=0) @ F.normalize(position[0, 1:], dim=0).T,
-            ),
-            (
-                "distances in place of similarities",
-                "You return how far the positions are apart. Return the cosine of the angle between them, 1 on the "
-                "diagonal.",
-                lambda position: (position[0, 1:, None] - position[0, 1:]).norm(dim=-1),
-            ),
-            (
-                "a similarity of the channels",
-                "You compare the D columns. It is the N positions, the rows, that are compared: A @ A.T, (N, N).",
-                lambda position: F.normalize(position[0, 1:], dim=-1).T @ F.normalize(position[0, 1:], dim=-1),
             ),
         ),
     ),
@@ -558,44 +389,22 @@ def check_position_similarity(fn: Callable[..., Tensor]) -> bool:
 def _distance(
     weigh: Callable[[Tensor], Tensor] = lambda w: _to_one(w[..., 1:, 1:]),
     between: Callable[[Tensor], Tensor] = lambda steps: steps.square().sum(dim=-1).sqrt(),
-    place: Callable[[int, Grid, Grid], tuple[Tensor, Tensor]] | None = None,
 ) -> Callable[[Tensor, Grid, Grid], Tensor]:
-    """Attention distance with other weights, another distance, or other places."""
+    """Attention distance with other weights, or another distance."""
 
     def attention_distance(weights: Tensor, grid: Grid, patch_size: Grid) -> Tensor:
         w = weigh(weights)  # (..., N, N)
-        y, x = (place or _place)(w.shape[-1], grid, patch_size)
-        places = torch.stack([y, x], dim=1).to(w.dtype)  # (N, 2)
+        n = torch.arange(w.shape[-1])
+        places = torch.stack([n // grid[1] * patch_size[0], n % grid[1] * patch_size[1]], dim=1).to(w.dtype)  # (N, 2)
         return (w * between(places[:, None] - places)).sum(dim=-1).mean(dim=-1)
 
     return attention_distance
 
 
-def _place(count: int, grid: Grid, patch_size: Grid) -> tuple[Tensor, Tensor]:
-    n = torch.arange(count)
-    return n // grid[1] * patch_size[0], n % grid[1] * patch_size[1]
-
-
-def _down_the_columns(count: int, grid: Grid, patch_size: Grid) -> tuple[Tensor, Tensor]:
-    n = torch.arange(count)
-    return n % grid[0] * patch_size[0], n // grid[0] * patch_size[1]
-
-
-def _uniform(w: Tensor) -> Tensor:
-    return torch.full_like(w[..., 1:, 1:], 1 / (w.shape[-1] - 1))
-
-
 def _distance_cases() -> list[Case]:
-    asked = [
-        ((2, 1, 2, 7, 7), (2, 3), (8, 8)),
-        ((2, 13, 13), (4, 3), (4, 4)),
-        ((1, 3, 9, 9), (2, 4), (2, 6)),
-        ((3, 4, 4), (1, 3), (16, 16)),
-        ((7, 7), (3, 2), (4, 2)),
-        ((2, 5, 5), (4, 1), (3, 5)),
-        ((2, 1, 2, 3, 7, 7), (3, 2), (5, 3)),
-        ((3, 2, 2), (1, 1), (4, 6)),
-    ]
+    asked = [((2, 1, 2, 7, 7), (2, 3), (8, 8)), ((2, 13, 13), (4, 3), (4, 4)), ((1, 3, 9, 9), (2, 4), (2, 6)),
+             ((3, 4, 4), (1, 3), (16, 16)), ((7, 7), (3, 2), (4, 2)), ((2, 5, 5), (4, 1), (3, 5)),
+             ((2, 1, 2, 3, 7, 7), (3, 2), (5, 3)), ((3, 2, 2), (1, 1), (4, 6))]  # fmt: skip
     made = [
         Case(f"weights {shape}, grid {grid}, patch_size={size}", (_weights(*shape), grid, size))
         for shape, grid, size in asked
@@ -634,30 +443,9 @@ ATTENTION_DISTANCE = Exercise(
         *section(
             _HOLDS,
             (
-                "a distance in patches",
-                "Your places count patches. Multiply rows by the patch's height and columns by its width, in pixels.",
-                _distance(place=lambda count, grid, size: _place(count, grid, (1, 1))),
-            ),
-            (
-                "a distance that is not weighted",
-                "You average all distances alike, so every head gets the same number. Weigh them by the attention.",
-                _distance(weigh=_uniform),
-            ),
-            (
-                "patches counted down the columns",
-                "Patches go like words on a page: patch n is in row n // columns and column n % columns.",
-                _distance(place=_down_the_columns),
-            ),
-            (
                 "weights that do not sum to 1",
                 "Without the class token's column a row sums to less than 1. Divide it by its sum.",
                 _distance(weigh=lambda w: w[..., 1:, 1:]),
-            ),
-            (
-                "a class token counted as a patch",
-                "The class token has no place in the image: leave out its row and its column. You give it the first "
-                "patch's place, and so every patch its neighbour's.",
-                _distance(weigh=lambda w: w),
             ),
             (
                 "steps along the grid in place of the distance",
@@ -668,28 +456,6 @@ ATTENTION_DISTANCE = Exercise(
                 "squared distances",
                 "The root is missing: √(y² + x²).",
                 _distance(between=lambda steps: steps.square().sum(dim=-1)),
-            ),
-        ),
-        *section(
-            _SIDES,
-            (
-                "rows and columns of the grid exchanged",
-                "grid is (rows, columns). Patch n is in row n // columns and column n % columns.",
-                _distance(place=lambda count, grid, size: _place(count, grid[::-1], size)),
-            ),
-            (
-                "a patch's height and width exchanged",
-                "patch_size is (height, width): a step down is the height, a step across the width. And n // columns "
-                "is the row, n % columns the column.",
-                _distance(place=lambda count, grid, size: _place(count, grid, size[::-1])),
-            ),
-        ),
-        *section(
-            "A sum without keepdim",
-            (
-                "a sum without keepdim",
-                "Without keepdim=True the row sums lie along the columns, and each column is divided by them.",
-                _distance(weigh=lambda w: w[..., 1:, 1:] / w[..., 1:, 1:].sum(dim=-1)),
             ),
         ),
     ),

@@ -20,12 +20,12 @@ from vit_tutorial.checks.harness import (
     Forbidden,
     Result,
     Slip,
-    answers,
     call,
     check,
     normal,
     section,
 )
+from vit_tutorial.checks.pencil import Question, pencil
 
 __all__ = [
     "check_bias_numbers",
@@ -49,87 +49,51 @@ Run = dict[str, Any]
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-NUMBERS = {
-    "convolution": 648,
-    "patches": 4608,
-    "convolution's work": 663_552,
-    "patches' work": 294_912,
-    "matrix": 100,
-    "different": 9,
-    "field": 11,
-    "heads": 25,
-}
-
-BIAS_NUMBERS = Exercise(
-    name="bias_numbers",
+BIAS_NUMBERS = pencil(
+    "bias_numbers",
     lesson="12",
     points=4,
-    right=NUMBERS,
-    cases=lambda: [Case(question, (question,)) for question in NUMBERS],
-    observe=answers,
-    secret=True,
-    advice={
-        "convolution": "A kernel of 3 × 3 for each pair of an input and an output channel.",
-        "patches": "E takes all the numbers of a patch, and makes D of them.",
-        "convolution's work": "Each of its numbers is used once at each place of the map that comes out.",
-        "patches' work": "Each number of E is used once for each patch.",
-        "matrix": "A row has nine numbers, fewer for a place at the edge. Or: along one axis 3 · 4 - 2 pairs are "
-        "neighbours.",
-        "different": "All places use the same kernel.",
-        "field": "Begin with 1. Each layer adds its kernel less one, times all strides before it.",
-        "heads": "One head for each place of the kernel.",
-    },
-    mistakes=(
-        *section(
+    questions={
+        "convolution": Question(
+            648,
+            "A kernel of 3 × 3 for each pair of an input and an output channel.",
             _MODELS,
-            (
-                "one kernel for all input channels",
-                "Each output channel has a kernel for each of 3 input channels.",
-                {"convolution": 216},
-            ),
-            ("kernels of one output channel", "That is what one of the 24 output channels needs.", {"convolution": 27}),
-            (
-                "a bias that isn't there",
-                "You count one more number for each output channel. There is no bias here.",
-                {"convolution": 672},
-            ),
-            ("a patch of one channel", "A patch has 4 · 4 pixels of 3 channels: 48 numbers.", {"patches": 1536}),
-            (
-                "work at the inner places alone",
-                "With a padding of 1 the output has 32 · 32 places, too.",
-                {"convolution's work": 583_200},
-            ),
-            (
-                "parameters in place of work",
-                "Each parameter is used at every place: multiply.",
-                {"convolution's work": 648},
-            ),
+            {216: "one kernel for all input channels. Each output channel has a kernel for each of 3 input channels."},
         ),
-        *section(
+        "patches": Question(
+            4608,
+            "E takes all the numbers of a patch, and makes D of them.",
+            _MODELS,
+            {1536: "a patch of one channel. A patch has 4 · 4 pixels of 3 channels: 48 numbers."},
+        ),
+        "convolution's work": Question(
+            663_552, "Each of its numbers is used once at each place of the map that comes out."
+        ),
+        "patches' work": Question(294_912, "Each number of E is used once for each patch."),
+        "matrix": Question(
+            100,
+            "A row has nine numbers, fewer for a place at the edge. Or: along one axis 3 · 4 - 2 pairs are neighbours.",
             _KNOWS,
-            ("E once for each patch", "All patches share one E: count its numbers once.", {"patches": 294_912}),
-            (
-                "nine numbers in each row",
-                "At the edge part of the kernel lies on the padding, which has no column.",
-                {"matrix": 144},
-            ),
-            (
-                "each entry as a number of its own",
-                "Every row has the same nine numbers, in other columns.",
-                {"different": 100},
-            ),
+            {144: "nine numbers in each row. At the edge part of the kernel lies on the padding, which has no column."},
         ),
-        *section(
+        "different": Question(
+            9,
+            "All places use the same kernel.",
+            _KNOWS,
+            {100: "each entry as a number of its own. Every row has the same nine numbers, in other columns."},
+        ),
+        "field": Question(
+            11,
+            "Begin with 1. Each layer adds its kernel less one, times all strides before it.",
             _SEES,
-            (
-                "kernels that are added without strides",
-                "Behind a stride of 2, one place of the map counts as two pixels.",
-                {"field": 7},
-            ),
-            ("a layer's own stride counted", "A stride acts on the layers after it.", {"field": 17}),
+            {
+                7: "kernels that are added without strides. Behind a stride of 2, one place of the map counts as two "
+                "pixels.",
+                17: "a layer's own stride counted. A stride acts on the layers after it.",
+            },
         ),
-        *section(_HEADS, ("heads for the neighbours alone", "The place itself needs a head, too.", {"heads": 24})),
-    ),
+        "heads": Question(25, "One head for each place of the kernel."),
+    },
 )
 
 
@@ -144,10 +108,6 @@ def check_bias_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
 def _by_rows(y: int, x: int, size: Size) -> int | None:
     """The number of the pixel at (y, x), or None outside the image."""
     return y * size[1] + x if 0 <= y < size[0] and 0 <= x < size[1] else None
-
-
-def _by_columns(y: int, x: int, size: Size) -> int | None:
-    return x * size[0] + y if 0 <= y < size[0] and 0 <= x < size[1] else None
 
 
 def _along_the_list(y: int, x: int, size: Size) -> int | None:
@@ -167,9 +127,8 @@ def _conv_matrix(
     turn: Callable[[Tensor], Tensor] = lambda kernel: kernel,
     place: Callable[[int, int, Size], int | None] = _by_rows,
     middle: Callable[[int], int] = lambda k: k // 2,
-    end: Callable[[Tensor, Size, int], Tensor] = lambda matrix, size, k: matrix,
 ) -> Callable[[Tensor, Size], Tensor]:
-    """The matrix with the kernel turned, pixels numbered, the kernel centred, or finished in another way."""
+    """The matrix with the kernel turned, pixels numbered, or the kernel centred in another way."""
 
     def conv_matrix(kernel: Tensor, size: Size) -> Tensor:
         k, entries = len(kernel), turn(kernel)
@@ -180,18 +139,9 @@ def _conv_matrix(
                 row, column = place(y, x, size), place(y + i - before, x + j - before, size)
                 if row is not None and column is not None:
                     matrix[row, column] += entries[i, j]
-        return end(matrix, size, k)
+        return matrix
 
     return conv_matrix
-
-
-def _inner_rows(matrix: Tensor, size: Size, k: int) -> Tensor:
-    (H, W), edge = size, k // 2
-    return matrix.unflatten(0, size)[edge : H - edge, edge : W - edge].flatten(0, 1)
-
-
-def _size_exchanged(kernel: Tensor, size: Size) -> Tensor:
-    return _conv_matrix()(kernel, size[::-1])
 
 
 def _matrix_cases() -> list[Case]:
@@ -239,27 +189,6 @@ CONV_MATRIX = Exercise(
             "Its first entry lies on the place itself. Move it up and to the left by k // 2.",
             Slip(_conv_matrix, middle=lambda k: 0),
         ),
-        (
-            "a kernel that is centred for 3 × 3 alone",
-            "You move it by 1 whatever its size. Its middle is at k // 2.",
-            Slip(_conv_matrix, middle=lambda k: 1),
-        ),
-        (
-            "rows and columns of the kernel exchanged",
-            "kernel[i, j] lies i rows down and j columns to the right.",
-            Slip(_conv_matrix, turn=lambda kernel: kernel.T),
-        ),
-        (
-            "pixels numbered column by column",
-            "Pixels are numbered row by row: pixel (y, x) is number y · W + x.",
-            Slip(_conv_matrix, place=_by_columns),
-        ),
-        (
-            "places at the edge left out",
-            "With padding there is a row for every place of the image, N of them.",
-            Slip(_conv_matrix, end=_inner_rows),
-        ),
-        ("height and width exchanged", "size is (H, W), height first.", _size_exchanged),
     ),
 )
 
@@ -275,22 +204,17 @@ def check_conv_matrix(fn: Callable[[Tensor, Size], Tensor]) -> bool:
 def _receptive_field(
     step: Callable[[int, int, int], int] = lambda k, s, jump: (k - 1) * jump,
     jump: Callable[[int, int], int] = lambda jump, s: jump * s,
-    begin: int = 1,
 ) -> Callable[[Sequence[Layer]], int]:
-    """The receptive field with another step, another product of strides, or another beginning."""
+    """The receptive field with another step, or another product of strides."""
 
     def receptive_field(layers: Sequence[Layer]) -> int:
-        r, pixels = begin, 1
+        r = pixels = 1
         for k, s in layers:
             r += step(k, s, pixels)
             pixels = jump(pixels, s)
         return r
 
     return receptive_field
-
-
-def _all_strides(layers: Sequence[Layer]) -> int:
-    return 1 + sum(k - 1 for k, _ in layers) * math.prod(s for _, s in layers)
 
 
 def _from_the_front(layers: Sequence[Layer]) -> int:
@@ -352,30 +276,9 @@ RECEPTIVE_FIELD = Exercise(
             Slip(_receptive_field, jump=lambda jump, s: 1),
         ),
         (
-            "only the stride of the layer before",
-            "Strides multiply, from the first layer on.",
-            Slip(_receptive_field, jump=lambda jump, s: s),
-        ),
-        (
-            "strides that are added",
-            "Behind two strides of 2, neighbours are 2 · 2 pixels apart: multiply them.",
-            Slip(_receptive_field, jump=lambda jump, s: jump + s - 1),
-        ),
-        (
             "whole kernels added",
             "A kernel of k reaches k - 1 places further, as one of its places was seen before.",
             Slip(_receptive_field, step=lambda k, s, jump: k * jump),
-        ),
-        ("a start at zero", "Without any layer a place sees one pixel, itself.", Slip(_receptive_field, begin=0)),
-        (
-            "all strides for every layer",
-            "Multiply each kernel by the strides of the layers before it alone.",
-            _all_strides,
-        ),
-        (
-            "a layer's own stride in place of those before it",
-            "A layer's own stride acts on what comes after. Multiply by all strides before.",
-            Slip(_receptive_field, step=lambda k, s, jump: (k - 1) * s),
         ),
         (
             "layers in the wrong order",
@@ -581,11 +484,6 @@ FAIR_COMPARISON = Exercise(
                 "You take the rate that is best on the average of all models. Each model gets its own.",
                 Slip(_fair, choose=lambda own, runs: _best(runs)),
             ),
-            (
-                "the mean over all rates",
-                "Return the accuracy of the chosen rate's runs alone.",
-                Slip(_fair, tell=lambda at_rate, own: _mean(own, "test")),
-            ),
         ),
         *section(
             _ONE_RUN,
@@ -600,21 +498,6 @@ FAIR_COMPARISON = Exercise(
                 "a rate that is chosen by its best run",
                 "One lucky seed decides. Take the mean over a rate's seeds first, then the best mean.",
                 Slip(_fair, choose=lambda own, runs: max(own, key=lambda run: run["held_out"])["rate"]),
-            ),
-            (
-                "the best seed's accuracy",
-                "You return the best of the runs at this rate. Return their mean.",
-                Slip(_fair, tell=lambda at_rate, own: max(run["test"] for run in at_rate)),
-            ),
-            (
-                "the accuracy of the run that was best on the held-out images",
-                "You return one run's test accuracy. Return the mean over all seeds at this rate.",
-                Slip(_fair, tell=lambda at_rate, own: max(at_rate, key=lambda run: run["held_out"])["test"]),
-            ),
-            (
-                "the accuracy of the rate's last run",
-                "You return the last run of the list (a dictionary keeps the last). Return the mean over the seeds.",
-                Slip(_fair, tell=lambda at_rate, own: at_rate[-1]["test"]),
             ),
         ),
     ),
@@ -643,17 +526,16 @@ def _nine(
     turn: Callable[[Tensor], Tensor] = lambda weight: weight,
     place: Callable[[int, int, Size], int | None] = _by_rows,
     head: Callable[[Tensor], Tensor] = lambda head: head,
-    joined: Callable[[Tensor], Tensor] = lambda parts: parts.sum(dim=0),
 ) -> Callable[[Tensor, Tensor, Size], Tensor]:
-    """Nine heads with the kernel turned, patches numbered, the heads' matrices changed, or joined in another way."""
+    """Nine heads with the kernel turned, patches numbered, or the heads' matrices changed in another way."""
 
     def nine_heads(x: Tensor, weight: Tensor, grid: Size) -> Tensor:
         kernels = turn(weight)  # (F, C, 3, 3)
-        parts = []
+        joined = x.new_zeros(())
         for i, j in itertools.product(range(3), range(3)):
             weights = head(_one_step(grid, i - 1, j - 1, place)).to(x.dtype)  # (N, N)
-            parts.append(weights @ x @ kernels[:, :, i, j].T)  # (B, N, F)
-        return joined(torch.stack(parts))
+            joined = joined + weights @ x @ kernels[:, :, i, j].T  # (B, N, F)
+        return joined
 
     return nine_heads
 
@@ -664,12 +546,25 @@ def _mean_of_all(head: Tensor) -> Tensor:
     return torch.where(alone, torch.full_like(head, 1 / len(head)), head)
 
 
-def _itself(head: Tensor) -> Tensor:
-    return head + torch.diag((head.sum(dim=1) == 0).to(head.dtype))
+def _which_head(wrong: list[tuple[Case, Result, Result]]) -> str:
+    """The heads that the difference is made of, by least squares over all that each of them would add."""
+    case, right, theirs = max(wrong, key=lambda row: row[1]["result"].numel() * (row[0].label != LARGE))
+    x, weight, grid = case.args
+    parts = []
+    for i, j in itertools.product(range(3), range(3)):
+        alone = torch.zeros_like(weight)
+        alone[:, :, i, j] = weight[:, :, i, j]
+        parts.append(_nine()(x, alone, grid).flatten())
+    missing = (right["result"] - torch.as_tensor(theirs["result"])).detach().flatten()
+    shares = torch.linalg.lstsq(torch.stack(parts, dim=1), missing[:, None]).solution
+    left = torch.stack(parts, dim=1) @ shares.round() - missing[:, None]
+    if left.abs().max() > 1e-3 or not torch.isin(shares.round(), torch.tensor([0.0, 1.0])).all():
+        return ""
+    lost = [f"({n // 3}, {n % 3})" for n, share in enumerate(shares.flatten().tolist()) if round(share) == 1]
+    return f"What is missing is what the heads {', '.join(lost)} add (with {case.label})." if lost else ""
 
 
-def _grid_exchanged(x: Tensor, weight: Tensor, grid: Size) -> Tensor:
-    return _nine()(x, weight, grid[::-1])
+LARGE = "large numbers"
 
 
 def _nine_cases() -> list[Case]:
@@ -682,7 +577,7 @@ def _nine_cases() -> list[Case]:
         )
         for B, R, C, channels, F in sizes
     ]
-    return [*cases, Case("large numbers", (1000 * normal(8, 6, 2, seed=6), 100 * normal(3, 2, 3, 3, seed=7), (2, 3)))]
+    return [*cases, Case(LARGE, (1000 * normal(8, 6, 2, seed=6), 100 * normal(3, 2, 3, 3, seed=7), (2, 3)))]
 
 
 _BY_HAND = "this exercise asks you to do without torch's convolutions and unfold"
@@ -705,6 +600,7 @@ NINE_HEADS = Exercise(
     points=2,
     right=_nine(),
     cases=_nine_cases,
+    locate=_which_head,
     observe=functools.partial(call, differentiable=True),
     forbidden=(
         *(Forbidden(name, _BY_HAND) for name in _CONVOLUTIONS),
@@ -721,34 +617,9 @@ NINE_HEADS = Exercise(
                 Slip(_nine, turn=lambda weight: weight.flip(2, 3)),
             ),
             (
-                "heads that look down for up",
-                "weight[:, :, 0] belongs to the row above the patch that looks.",
-                Slip(_nine, turn=lambda weight: weight.flip(2)),
-            ),
-            (
-                "heads that look right for left",
-                "weight[:, :, :, 0] belongs to the column to the left of the patch that looks.",
-                Slip(_nine, turn=lambda weight: weight.flip(3)),
-            ),
-            (
                 "the mean of all patches where there is no neighbour",
                 "A softmax over equal scores gives that. With zero padding, a patch without a neighbour gets zero.",
                 Slip(_nine, head=_mean_of_all),
-            ),
-            (
-                "the patch itself where there is no neighbour",
-                "With zero padding, a patch that has no neighbour there gets zero.",
-                Slip(_nine, head=_itself),
-            ),
-            (
-                "a mean over the nine heads",
-                "Add the heads' contributions, as the output projection of attention does.",
-                Slip(_nine, joined=lambda parts: parts.mean(dim=0)),
-            ),
-            (
-                "a softmax over the ones and zeros",
-                "The heads' matrices are the weights themselves. After a softmax each patch would look at all.",
-                Slip(_nine, head=lambda head: head.softmax(dim=1)),
             ),
         ),
         *section(
@@ -763,17 +634,6 @@ NINE_HEADS = Exercise(
                 "torch.roll brings back on one side what leaves on the other. Outside the image is padding, zero.",
                 Slip(_nine, place=_round_the_image),
             ),
-            (
-                "rows and columns of the kernel exchanged",
-                "weight[:, :, i, j] lies i rows down and j columns to the right.",
-                Slip(_nine, turn=lambda weight: weight.transpose(2, 3)),
-            ),
-            (
-                "patches numbered column by column",
-                "The tokens come row by row: patch (y, x) is number y · columns + x.",
-                Slip(_nine, place=_by_columns),
-            ),
-            ("rows and columns of the grid exchanged", "grid is (rows, columns), rows first.", _grid_exchanged),
         ),
     ),
 )

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.checks.compare import as_number
-from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Result, Slip, answers, call, check, section
+from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Result, Slip, call, check, section
+from vit_tutorial.checks.pencil import Question, pencil
 
 __all__ = ["check_fit_law", "check_grown_sizes", "check_law_from_floor", "check_redrawn_runs", "check_scaling_numbers"]
 
@@ -23,81 +24,60 @@ _STRAIGHT = "A straight line on logarithmic axes."
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
 # L = 6 C^-1/2 + 1. Runs (1, 9) and (100, 1.8) above a floor of 1: 8 and 0.8.
-NUMBERS = {
-    "loss": 3,
-    "floor": 1,
-    "half": 4,
-    "cost": 144,
-    "exponent": 0.5,
-    "width": 4,
-    "tokens": 197,
-    "together": 27,
-    "speed": 100,
-}
-
-SCALING_NUMBERS = Exercise(
-    name="scaling_numbers",
+SCALING_NUMBERS = pencil(
+    "scaling_numbers",
     lesson="14",
     points=4,
-    right=NUMBERS,
-    cases=lambda: [Case(question, (question,)) for question in NUMBERS],
-    observe=answers,
     tolerance=0.001,
-    secret=True,
-    advice={
-        "loss": "The root of 9 is 3. Divide a by it, and add the floor.",
-        "floor": "What is left of a · C^-b when C is very large?",
-        "half": "C^-1/2 is to become half of what it was.",
-        "cost": "First take the floor off: what is to be left above it? Then solve 6 / √C for C.",
-        "exponent": "Take the floor off both losses. How many powers of ten lie between them, and how many between the "
-        "costs?",
-        "width": "A matrix of D × D, or of D × M, has two sides, and both grow.",
-        "tokens": "224 / 16 patches in each direction, and the class token.",
-        "together": "Three times the layers, and each has matrices of three times the width.",
-        "speed": "MACs an image times images a second.",
-    },
-    mistakes=(
-        *section(
+    questions={
+        "loss": Question(
+            3,
+            "The root of 9 is 3. Divide a by it, and add the floor.",
             _LAW,
-            ("a law without its floor", "You have 6 / √9 alone. Add the floor of 1.", {"loss": 2}),
-            (
-                "a cost that is not raised to the power",
-                "C^-b with b = 1/2 is 1 / √C: here 1/3, not 1/9.",
-                {"loss": 6 / 9 + 1},
-            ),
-            ("a floor of zero", "The first part goes to zero, but c = 1 stays at any cost.", {"floor": 0}),
-            (
-                "twice the cost for half the loss",
-                "With b = 1/2, twice the cost divides by √2. What cost divides by 2?",
-                {"half": 2},
-            ),
-            ("the floor halved, too", "Only the part above the floor is to be halved, from 2 to 1.", {"half": 16}),
-            ("a cost for the whole loss", "You solved 6 / √C = 1.5. Subtract the floor first: 0.5.", {"cost": 16}),
-            ("a root in place of a square", "6 / √C = 0.5 gives √C = 12. The cost is its square.", {"cost": 12}),
-            (
-                "a slope the other way round",
-                "Divide the fall of the loss by the growth of the cost, in powers of ten.",
-                {"exponent": 2},
-            ),
+            {2: "a law without its floor. You have 6 / √9 alone. Add the floor of 1."},
         ),
-        *section(
+        "floor": Question(1, "What is left of a · C^-b when C is very large?"),
+        "half": Question(
+            4,
+            "C^-1/2 is to become half of what it was.",
+            _LAW,
+            {
+                2: "twice the cost for half the loss. With b = 1/2, twice the cost divides by √2. What cost divides "
+                "by 2?",
+            },
+        ),
+        "cost": Question(
+            144,
+            "First take the floor off: what is to be left above it? Then solve 6 / √C for C.",
+            _LAW,
+            {16: "a cost for the whole loss. You solved 6 / √C = 1.5. Subtract the floor first: 0.5."},
+        ),
+        "exponent": Question(
+            0.5,
+            "Take the floor off both losses. How many powers of ten lie between them, and how many between the costs?",
             _STRAIGHT,
-            (
-                "a slope with its floor",
-                "Subtract the floor first: then the loss falls from 8 to 0.8, by a factor of 10.",
-                {"exponent": math.log(5) / math.log(100)},
-            ),
+            {
+                -0.5: "a slope in place of the exponent. The line falls with a slope of -0.5. The law is written "
+                "C^-b, so b is 0.5.",
+                math.log(5) / math.log(100): "a slope with its floor. Subtract the floor first: then the loss falls "
+                "from 8 to 0.8, by a factor of 10.",
+            },
         ),
-        *section(
+        "width": Question(
+            4,
+            "A matrix of D × D, or of D × M, has two sides, and both grow.",
             _WAYS,
-            ("one side of the matrices", "Both sides of each matrix double: 2 · 2.", {"width": 2}),
-            ("no class token", "14 · 14 are the patches. The class token is one more.", {"tokens": 196}),
+            {2: "one side of the matrices. Both sides of each matrix double: 2 · 2."},
         ),
-        *section(
+        "tokens": Question(197, "224 / 16 patches in each direction, and the class token."),
+        "together": Question(
+            27,
+            "Three times the layers, and each has matrices of three times the width.",
             _TOGETHER,
-            ("depth forgotten", "Width alone makes 9 times. There are three times the layers, too.", {"together": 9}),
+            {9: "depth forgotten. Width alone makes 9 times. There are three times the layers, too."},
         ),
-    ),
+        "speed": Question(100, "MACs an image times images a second."),
+    },
 )
 
 
@@ -109,19 +89,35 @@ def check_scaling_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
 Compared = list[tuple[Case, Result, Result]]
 
 
-def _parts(*names: str) -> Callable[[Compared], str]:
-    """Says which of a law's numbers are right, where not all are wrong."""
+def _law_at_the_costs(wrong: Compared) -> str:
+    """Which of a law's numbers are right; where none is, what the law says at the costs, and what the runs have."""
+    names = "abc"[: len(wrong[0][1]["result"])]
+    right = [
+        name
+        for place, name in enumerate(names)
+        if all(math.isclose(a["result"][place], b["result"][place], rel_tol=1e-5) for _, a, b in wrong)
+    ]
+    if len(right) == len(names):  # only the second call is wrong
+        return ""
+    if right:
+        return f"Right: {', '.join(right)}. Wrong: {', '.join(name for name in names if name not in right)}."
+    case, _, theirs = wrong[0]
+    cost, loss, third = case.args
+    a, b, c = (float(number) for number in (*theirs["result"], third)[:3])
+    law = a * cost**-b + c
+    said, had = (", ".join(f"{number:.4g}" for number in numbers[:4].tolist()) for numbers in (law, loss))
+    squares = (
+        ""
+        if len(names) == 2
+        else f" Its squared errors sum to {(law - loss).square().sum():.4g}{_the_least(wrong[0])}."
+    )
+    return f"Your law gives losses of {said}, …, where the runs have {had}, … (with {case.label}).{squares}"
 
-    def explain(compared: Compared) -> str:
-        right = [
-            name
-            for place, name in enumerate(names)
-            if all(math.isclose(a["result"][place], b["result"][place], rel_tol=1e-5) for _, a, b in compared)
-        ]
-        wrong = [name for name in names if name not in right]
-        return f"Right: {', '.join(right)}. Wrong: {', '.join(wrong)}." if right and wrong else ""
 
-    return explain
+def _the_least(row: tuple[Case, Result, Result]) -> str:
+    """The smallest sum of squared errors among all exponents."""
+    (cost, loss, _), (a, b, c) = row[0].args, row[1]["result"]
+    return f", the best one's to {(a * cost**-b + c - loss).square().sum():.4g}, with b = {b:.4g}"
 
 
 def _sizes(compared: Compared) -> str:
@@ -162,12 +158,12 @@ def _line(
     above: Callable[[Tensor, float], Tensor] = lambda loss, floor: (loss - floor).log(),
     x_of: Callable[[Tensor], Tensor] = torch.log,
     line: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = _slope,
-    give: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda slope, intercept: (intercept.exp(), -slope),
 ) -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]:
-    """The law with other numbers on one of the axes, another line, or its numbers returned in another way."""
+    """The law with other numbers on one of the axes, or another line."""
 
     def law_from_floor(cost: Tensor, loss: Tensor, floor: float) -> tuple[Tensor, Tensor]:
-        return give(*line(x_of(cost), above(loss, floor)))
+        slope, intercept = line(x_of(cost), above(loss, floor))
+        return intercept.exp(), -slope
 
     return law_from_floor
 
@@ -211,7 +207,7 @@ LAW_FROM_FLOOR = Exercise(
     right=_line(),
     cases=_floor_cases,
     observe=call,
-    explain=_parts("a", "b"),
+    explain=_law_at_the_costs,
     mistakes=(
         *section(
             _STRAIGHT,
@@ -228,51 +224,6 @@ LAW_FROM_FLOOR = Exercise(
         ),
         *section(
             _LAW,
-            (
-                "an exponent with the sign of the slope",
-                "The law has C^-b, so b is minus the slope.",
-                Slip(_line, give=lambda slope, intercept: (intercept.exp(), slope)),
-            ),
-            (
-                "a factor that is still a logarithm",
-                "The intercept is the logarithm of a: return its exp.",
-                Slip(_line, give=lambda slope, intercept: (intercept, -slope)),
-            ),
-            (
-                "a factor from the wrong base",
-                "You take a power of ten of a natural logarithm. Take exp.",
-                Slip(_line, give=lambda slope, intercept: (10**intercept, -slope)),
-            ),
-            (
-                "decimal logarithms and exp",
-                "The inverse of log10 is a power of ten. Or take the natural logarithm throughout.",
-                Slip(_line, x_of=torch.log10, above=lambda loss, floor: (loss - floor).log10()),
-            ),
-            (
-                "a and b exchanged",
-                "Return a first, then b.",
-                Slip(_line, give=lambda slope, intercept: (-slope, intercept.exp())),
-            ),
-            (
-                "slope and intercept exchanged",
-                "polyfit returns the slope first, then the intercept. b is minus the slope, a is exp of the intercept.",
-                Slip(_line, give=lambda slope, intercept: (slope.exp(), -intercept)),
-            ),
-            (
-                "slope and intercept as they are",
-                "That is what polyfit returns. a is exp of the intercept, b is minus the slope: return a, then b.",
-                Slip(_line, give=lambda slope, intercept: (slope, intercept)),
-            ),
-            (
-                "no logarithm of the cost",
-                "A straight line over the cost itself is an exponential law. Take the logarithm of the cost, too.",
-                Slip(_line, x_of=lambda cost: cost),
-            ),
-            (
-                "no logarithm of the loss",
-                "The line is through the logarithm of L - c, over the logarithm of C.",
-                Slip(_line, above=lambda loss, floor: loss - floor),
-            ),
             (
                 "axes exchanged",
                 "You fit the cost's logarithm over the loss's. The cost was chosen, and the loss is random: fit the "
@@ -297,35 +248,21 @@ def _fit(
     line: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = _slope,
     error: Callable[[Tensor], Tensor] = torch.square,
     choose: Callable[[Tensor], int] = lambda errors: int(errors.argmin()),
-    tried: Callable[[Tensor], Tensor] = lambda exponents: exponents,
-    order: tuple[int, int, int] = (0, 1, 2),
 ) -> Callable[[Tensor, Tensor, Tensor], tuple[Any, ...]]:
     """A line for each exponent, the best one chosen, with each step to be replaced."""
 
     def fit_law(cost: Tensor, loss: Tensor, exponents: Tensor) -> tuple[Any, ...]:
-        exponents = tried(exponents)
         xs = [x_of(cost, b) for b in exponents]
         fits = [line(x, loss) for x in xs]
         errors = [error(a * x + c - loss).sum() for x, (a, c) in zip(xs, fits, strict=True)]
         best = choose(torch.stack(errors))
-        found = fits[best][0], exponents[best], fits[best][1]
-        return tuple(found[i] for i in order)
+        return fits[best][0], exponents[best], fits[best][1]
 
     return fit_law
 
 
 def _through_zero(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return (x * y).sum() / (x * x).sum(), torch.zeros((), dtype=x.dtype)
-
-
-def _above_zero(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    slope, intercept = _slope(x, y)
-    return slope.clamp(min=0), intercept.clamp(min=0)
-
-
-def _in_logarithms(cost: Tensor, loss: Tensor, exponents: Tensor) -> tuple[Any, ...]:
-    slope, intercept = _slope(cost.log(), loss.log())
-    return intercept.exp(), -slope, torch.zeros((), dtype=cost.dtype)
 
 
 def _grid(low: float, high: float, n: int) -> Tensor:
@@ -370,7 +307,7 @@ FIT_LAW = Exercise(
     cases=_fit_cases,
     observe=call,
     forbidden=("vit_tutorial.analysis.scaling.fit_law", "vit_tutorial.analysis.scaling.lines"),
-    explain=_parts("a", "b", "c"),
+    explain=_law_at_the_costs,
     mistakes=(
         *section(
             _LAW,
@@ -380,29 +317,9 @@ FIT_LAW = Exercise(
                 Slip(_fit, x_of=lambda cost, b: cost**b),
             ),
             (
-                "the logarithm of the cost as x",
-                "x is C^-b: a power, another one for each b. Then L = a x + c is the straight line.",
-                Slip(_fit, x_of=lambda cost, b: -b * cost.log()),
-            ),
-            (
                 "the sum of the absolute errors",
                 "You choose the b with the smallest absolute errors. The text asks for the squares.",
                 Slip(_fit, error=torch.abs),
-            ),
-            (
-                "a and c kept above zero",
-                "Here nothing keeps a and c above zero: return the line as it comes out.",
-                Slip(_fit, line=_above_zero),
-            ),
-            (
-                "the last exponent left out",
-                "Try all of the exponents, the last one, too.",
-                Slip(_fit, tried=lambda exponents: exponents[: max(len(exponents) - 1, 1)]),
-            ),
-            (
-                "the first exponent left out",
-                "Try all of the exponents, the first one, too.",
-                Slip(_fit, tried=lambda exponents: exponents[min(len(exponents) - 1, 1) :]),
             ),
             (
                 "the first exponent",
@@ -410,7 +327,6 @@ FIT_LAW = Exercise(
                 "their sum is zero for each b.)",
                 Slip(_fit, choose=lambda errors: 0),
             ),
-            ("a and c exchanged", "The slope is a, the intercept is c.", Slip(_fit, order=(2, 1, 0))),
         ),
         *section(
             _STRAIGHT,
@@ -418,11 +334,6 @@ FIT_LAW = Exercise(
                 "no floor",
                 "Your line goes through zero, so c is zero. Fit slope and intercept.",
                 Slip(_fit, line=_through_zero),
-            ),
-            (
-                "a line through the logarithms",
-                "On logarithmic axes a law with a floor is no line. Try each b, with x = C^-b.",
-                _in_logarithms,
             ),
         ),
     ),
@@ -443,20 +354,14 @@ def _half_up(x: float) -> int:
     return math.floor(x + 0.5)
 
 
-def _grow(
-    rounded: Callable[[float], int] = _half_up,
-    least: int = 1,
-    heads_grow: bool = True,
-    width: Callable[[Sizes, int, float], int] = lambda old, heads, factor: heads * (old["dim"] // old["num_heads"]),
-    hidden: Callable[[Sizes, int, float], int] = lambda old, dim, factor: round(dim * old["mlp_dim"] / old["dim"]),
-) -> Callable[[Sizes, float], Sizes]:
-    """Sizes grown with another rounding, width or MLP."""
+def _grow(rounded: Callable[[float], int] = _half_up) -> Callable[[Sizes, float], Sizes]:
+    """Sizes grown with another rounding."""
 
     def grown_sizes(sizes: Sizes, factor: float) -> Sizes:
-        layers = max(least, rounded(factor * sizes["depth"]))
-        heads = max(least, rounded(factor * sizes["num_heads"])) if heads_grow else sizes["num_heads"]
-        dim = width(sizes, heads, factor)
-        return {"depth": layers, "dim": dim, "num_heads": heads, "mlp_dim": hidden(sizes, dim, factor)}
+        layers, heads = (max(1, rounded(factor * sizes[name])) for name in ("depth", "num_heads"))
+        dim = heads * (sizes["dim"] // sizes["num_heads"])
+        hidden = round(dim * sizes["mlp_dim"] / sizes["dim"])
+        return {"depth": layers, "dim": dim, "num_heads": heads, "mlp_dim": hidden}
 
     return grown_sizes
 
@@ -537,47 +442,9 @@ GROWN_SIZES = Exercise(
     mistakes=section(
         _TOGETHER,
         (
-            "heads that stay",
-            "Each head gets wider. Multiply the number of heads, and keep their width.",
-            Slip(
-                _grow, heads_grow=False, width=lambda old, heads, factor: heads * _half_up(factor * old["dim"] / heads)
-            ),
-        ),
-        (
-            "a width that stays",
-            "More heads share the old width, so each gets narrower. The width of a head is to stay.",
-            Slip(_grow, width=lambda old, heads, factor: old["dim"]),
-        ),
-        (
-            "a width that is rounded by itself",
-            "Your width isn't a multiple of the head's width. Round the heads first: width = heads · width of a head.",
-            Slip(_grow, width=lambda old, heads, factor: _half_up(factor * old["dim"])),
-        ),
-        (
-            "an MLP of four times the width",
-            "Four is the paper's ratio, not this model's. Keep the ratio that the model has.",
-            Slip(_grow, hidden=lambda old, dim, factor: 4 * dim),
-        ),
-        (
-            "an MLP that is rounded by itself",
-            "Where heads were rounded, its ratio to the new width changes. Take the new width times the old ratio.",
-            Slip(_grow, hidden=lambda old, dim, factor: _half_up(factor * old["mlp_dim"])),
-        ),
-        (
-            "a ratio of whole numbers",
-            "You divide the old MLP by the old width without a remainder. Multiply first, or divide exactly.",
-            Slip(_grow, hidden=lambda old, dim, factor: dim * (old["mlp_dim"] // old["dim"])),
-        ),
-        ("sizes that are cut off", "You make 2 of 2.5 layers. Round: halves go up.", Slip(_grow, rounded=int)),
-        (
             "halves that go to the even number",
             "Python's round(2.5) is 2, and round(3.5) is 4. Halves are to go up: floor of x + 0.5.",
             Slip(_grow, rounded=round),
-        ),
-        (
-            "no layers and no heads",
-            "A small factor leaves 0 layers. There is at least one layer, and one head.",
-            Slip(_grow, least=0),
         ),
     ),
 )
@@ -593,22 +460,39 @@ def check_grown_sizes(fn: Callable[[Sizes, float], Sizes]) -> bool:
 
 def _draw(
     miss: Callable[[Tensor, Tensor], Tensor] = lambda fitted, loss: (loss / fitted).log(),
-    widen: Callable[[int], float] = lambda n: math.sqrt(n / (n - 3)),
     on: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda fitted, loss, rows: fitted,
-    take: Callable[[Tensor, Tensor], Tensor] = lambda misses, rows: misses[rows],
     put: Callable[[Tensor, Tensor], Tensor] = lambda base, drawn: base * drawn.exp(),
 ) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """Runs drawn again, with each step to be replaced."""
 
     def redrawn_runs(fitted: Tensor, loss: Tensor, rows: Tensor) -> Tensor:
-        misses = miss(fitted, loss) * widen(len(loss))  # (n,)
-        return put(on(fitted, loss, rows), take(misses, rows))  # (R, n)
+        misses = miss(fitted, loss) * math.sqrt(len(loss) / (len(loss) - 3))  # (n,)
+        return put(on(fitted, loss, rows), misses[rows])  # (R, n)
 
     return redrawn_runs
 
 
 def _whole_losses(fitted: Tensor, loss: Tensor, rows: Tensor) -> Tensor:
     return loss[rows]
+
+
+def _the_misses(wrong: Compared) -> str:
+    """Whether the right misses are there, but wider or narrower, or those of the runs as they stand."""
+    case, right, theirs = wrong[0]
+    fitted, loss, _ = case.args
+    numbers = torch.as_tensor(theirs["result"])
+    if numbers.shape != right["result"].shape or not (numbers > 0).all():
+        return ""
+    wanted, found = (right["result"] / fitted).log(), (numbers / fitted).log()
+    factor = ((found * wanted).sum() / wanted.square().sum()).item()
+    if abs(factor - 1) > 1e-4 and torch.allclose(found, factor * wanted, atol=1e-4):
+        sign = " and with the wrong sign" if factor < 0 else ""
+        return f"The misses are those of the right runs, but {abs(factor):.4g} times as wide{sign} (with {case.label})."
+    own = (loss / fitted).log()
+    factor = ((found * own).sum() / own.expand_as(found).square().sum()).item()
+    if torch.allclose(found, (factor * own).expand_as(found), atol=1e-4):
+        return "Each run has its own miss again: take those of rows."
+    return ""
 
 
 def _draw_cases() -> list[Case]:
@@ -636,6 +520,7 @@ REDRAWN_RUNS = Exercise(
     right=_draw(),
     cases=_draw_cases,
     observe=call,
+    explain=_the_misses,
     mistakes=section(
         _SURE,
         (
@@ -649,49 +534,9 @@ REDRAWN_RUNS = Exercise(
             Slip(_draw, on=lambda fitted, loss, rows: fitted[rows]),
         ),
         (
-            "misses that are not drawn",
-            "Each place keeps its own miss: take the misses at rows.",
-            Slip(_draw, take=lambda misses, rows: misses.expand(rows.shape)),
-        ),
-        (
-            "misses applied to the runs",
-            "The runs deviate already. Apply the drawn miss to the law.",
-            Slip(_draw, on=lambda fitted, loss, rows: loss),
-        ),
-        (
-            "misses that are too small",
-            "The law was fitted to the runs, so they lie too close to it: widen by √(n / (n - 3)).",
-            Slip(_draw, widen=lambda n: 1.0),
-        ),
-        (
-            "a widening without its root",
-            "n / (n - 3) is for the squares. The misses themselves get its root.",
-            Slip(_draw, widen=lambda n: n / (n - 3)),
-        ),
-        (
-            "a widening upside down",
-            "You make the misses smaller. n / (n - 3) is more than 1.",
-            Slip(_draw, widen=lambda n: math.sqrt((n - 3) / n)),
-        ),
-        (
-            "a widening for two fitted numbers",
-            "n - 2 is for a straight line. The law has three numbers: a, b and c.",
-            Slip(_draw, widen=lambda n: math.sqrt(n / (n - 2))),
-        ),
-        (
-            "misses the wrong way round",
-            "You divide the law by the run. A run above the law must lift the law: ln(loss / fitted).",
-            Slip(_draw, miss=lambda fitted, loss: (fitted / loss).log()),
-        ),
-        (
             "differences in place of factors",
             "You add differences. A run deviates by percents, that is by factors: differences of logarithms.",
             Slip(_draw, miss=lambda fitted, loss: loss - fitted, put=lambda base, drawn: base + drawn),
-        ),
-        (
-            "logarithms that are added",
-            "You add the logarithms of the factors to the law. Multiply by their exp.",
-            Slip(_draw, put=lambda base, drawn: base + drawn),
         ),
     ),
 )

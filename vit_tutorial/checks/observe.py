@@ -10,17 +10,19 @@ import dataclasses
 import inspect
 import math
 import operator
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from vit_tutorial.checks.capture import unheard
 from vit_tutorial.checks.compare import changed_in_place, kind, shape
 from vit_tutorial.checks.declare import Case, Fault, Result, Words
-from vit_tutorial.checks.watch import name_of, students_line, with_line
+from vit_tutorial.checks.watch import memory_outside_torch, name_of, students_line, with_line
 
 SECOND = "the result of a second call, with other numbers,"
 LAYOUT = "the result for tensors whose numbers lie in memory in another order, such as x.transpose(0, 1),"
@@ -149,6 +151,45 @@ def _turned(x: Any) -> Any:
     return x.clone() if axis is None else x.detach().roll(1, axis)
 
 
+class _Alive(TorchFunctionMode):
+    """Counts the numbers in the tensors that torch makes: all, and those that are there at once, every ``step``."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step = step
+        self.made = self.counted = self.most = 0
+        self.there: list[tuple[weakref.ref[Tensor], int]] = []
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for x in tensors(result):
+            if x.numel() * x.itemsize == x.untyped_storage().nbytes():  # else it is a part of another one
+                self.made += x.numel()
+                self.there.append((weakref.ref(x), x.numel()))
+        if self.made >= self.counted + self.step:
+            self._count()
+        return result
+
+    def _count(self) -> None:
+        self.counted = self.made
+        self.there = [(x, many) for x, many in self.there if x() is not None]
+        self.most = max(self.most, sum(many for _, many in self.there))
+
+
+def at_once(work: Callable[[], Any], numbers: int) -> Words:
+    """Whether a work that makes a table of ``numbers`` piece by piece holds all of it at once.
+
+    Who makes fewer numbers by torch makes them by NumPy or Python, and then a whole table is held twice, before and
+    after a function, in four bytes a number or in eight.
+    """
+    with _Alive(numbers // 16) as alive, torch.no_grad():
+        work()
+    most = alive.most if alive.made >= numbers else memory_outside_torch(work) / 8
+    return Words("all, at once or as pieces that are kept" if most >= numbers else "one piece")
+
+
 # ---- Answers -----------------------------------------------------------------------------------------------------
 
 
@@ -190,11 +231,7 @@ def layer(
     ``aliases`` are other names that a parameter may have, as {theirs: agreed}. See :func:`adopt`. With
     ``differentiable``, the gradients in the arguments are observed, too: a layer between others must let them through.
     """
-    module = work(*case.build)
-    if not isinstance(module, nn.Module):
-        raise Fault(
-            f"{name_of(work)}(...) gives {kind(module)}, expected an nn.Module: derive the class from nn.Module"
-        )
+    module = built(work, case)
     parameters = adopt(module, case.weights, aliases or {})
     of_its_own(module, work(*case.build))
     observed = _called(module.eval(), case, differentiable)
@@ -214,6 +251,30 @@ def layer(
             observed[f"gradient of {name}"] = gradient.reshape(case.weights[name].shape)
     observed["missing"] = [name for name in case.weights if name not in parameters]
     return observed
+
+
+def built(work: Any, case: Case) -> nn.Module:
+    """The layer that a class builds.
+
+    Raises:
+        Fault: it is no nn.Module.
+    """
+    module = work(*case.build)
+    if not isinstance(module, nn.Module):
+        raise Fault(
+            f"{name_of(work)}(...) gives {kind(module)}, expected an nn.Module: derive the class from nn.Module"
+        )
+    return module
+
+
+def same_shape(output: Any, x: Tensor) -> None:
+    """See that a result has its input's shape.
+
+    Raises:
+        Fault: it has another one, or is no tensor.
+    """
+    if not isinstance(output, Tensor) or output.shape != x.shape:
+        raise Fault(f"the result is {kind(output)}, and must be a tensor of the input's shape, {shape(x)}")
 
 
 def rolled(case: Case) -> Case:

@@ -2,7 +2,8 @@
 
 ``photographs`` come with the package; ``preprocessing`` makes an image a model's input; ``augment`` changes it at
 random. ``images`` holds a data set in memory, ``folders`` reads your own, ``downloads`` fetches others, ``scenes``
-draws those of ``shapes``; ``sets`` is the table of all of them, with a ``recipe`` for each.
+draws those of ``shapes``; ``sets`` is the table of all of them, with a ``recipe`` for each. ``extras`` says what to
+install for what ``pip install vit-tutorial`` leaves out.
 """
 
 from vit_tutorial.data.folders import image_folder, images_in, open_photo
@@ -12,6 +13,7 @@ from vit_tutorial.data.preprocessing import Corner, CropMode, Preprocessing, den
 from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.data.sets import (
     DATASETS,
+    FINE_TUNING,
     DatasetSpec,
     augmentation,
     cifar10,
@@ -26,6 +28,7 @@ from vit_tutorial.data.sets import (
 __all__ = [
     "CIFAR10_CLASSES",
     "DATASETS",
+    "FINE_TUNING",
     "Corner",
     "CropMode",
     "Data",

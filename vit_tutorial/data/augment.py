@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vit_tutorial.data.extras import needed
+
 ImageChange = Callable[[Tensor], Tensor]  # one image (C, H, W) in [0, 1] -> another one
 Mix = Callable[
     [Tensor, Tensor], tuple[Tensor, Tensor]
@@ -115,7 +117,8 @@ class Augmentation:
     @property
     def image(self) -> ImageChange | None:
         """All changes but the mixing, for one image (C, H, W); None: no change."""
-        from torchvision.transforms import v2
+        with needed():
+            from torchvision.transforms import v2
 
         steps: list[ImageChange] = [*self.changes]
         if self.each:
@@ -138,27 +141,30 @@ def by_name(name: str, image_size: tuple[int, int], num_classes: int) -> Augment
     Raises:
         ValueError: an unknown part.
     """
-    from torchvision.transforms import v2
-
     height, width = image_size
     changes: dict[str, Change] = {
         "affine": Affine(),
         "crop": Crop((math.ceil(height / 8), math.ceil(width / 8))),
         "flip": Flip(),
     }
+    parts = [] if name == "none" else name.split("+")
+    if unknown := [part for part in parts if part not in (*changes, "randaugment", "mixup", "cutmix")]:
+        raise ValueError(
+            f"{unknown[0]!r} is not an augmentation: use none, default, or some of affine+{ALL}, joined by +"
+        )
+    kept = tuple(change for part, change in changes.items() if part in parts)
+    if set(parts) <= set(changes):
+        return Augmentation(name, changes=kept)
+    with needed():
+        from torchvision.transforms import v2
     mixes: dict[str, Mix] = {
         "mixup": v2.MixUp(alpha=0.8, num_classes=num_classes),
         "cutmix": v2.CutMix(alpha=1.0, num_classes=num_classes),
     }
-    parts = [] if name == "none" else name.split("+")
-    if unknown := [part for part in parts if part not in (*changes, "randaugment", *mixes)]:
-        raise ValueError(
-            f"{unknown[0]!r} is not an augmentation: use none, default, or some of affine+{ALL}, joined by +"
-        )
     chosen = [mix for part, mix in mixes.items() if part in parts]
     return Augmentation(
         name,
-        changes=tuple(change for part, change in changes.items() if part in parts),
+        changes=kept,
         each=v2.RandAugment(num_ops=2, magnitude=9) if "randaugment" in parts else None,
         batch=v2.RandomChoice(chosen) if chosen else None,
     )

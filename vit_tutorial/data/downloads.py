@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from vit_tutorial.data.extras import needed
 from vit_tutorial.data.images import Images
 
 Downloaded = tuple[tuple[str, ...], Images, Images]  # the class names, the training images, the test images
@@ -17,7 +18,8 @@ Downloaded = tuple[tuple[str, ...], Images, Images]  # the class names, the trai
 
 def cifar10_images(root: Path, download: bool) -> Downloaded:
     """CIFAR-10's classes and its two splits; ``root`` holds ``cifar-10-python.tar.gz`` and what it unpacks to."""
-    from torchvision.datasets import CIFAR10
+    with needed():
+        from torchvision.datasets import CIFAR10
 
     train, test = _both_splits(CIFAR10, root, root, download, [CIFAR10.filename], CIFAR10.url)
 
@@ -30,7 +32,8 @@ def cifar10_images(root: Path, download: bool) -> Downloaded:
 
 def fashion_mnist_images(root: Path, download: bool) -> Downloaded:
     """Fashion-MNIST's classes and its two splits; ``root`` holds ``FashionMNIST/raw``."""
-    from torchvision.datasets import FashionMNIST
+    with needed():
+        from torchvision.datasets import FashionMNIST
 
     folder = root / "FashionMNIST" / "raw"
     for file in folder.glob("*-ubyte") if download else ():

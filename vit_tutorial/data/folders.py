@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vit_tutorial.data.extras import progress
 from vit_tutorial.data.images import Data, Images, channel_statistics
-from vit_tutorial.data.preprocessing import crop_to, to_rgb
+from vit_tutorial.data.preprocessing import Preprocessing, crop_to, to_rgb
 from vit_tutorial.patches import Size, as_pair
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ SUFFIXES = (
     *(".jpg", ".jpeg", ".jfif", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".avif", ".ppm", ".pgm"),
     *HEIC,
 )
+MOST_PIXELS = 178_956_970  # of one picture, Pillow's own limit: half a gigabyte once it is decoded
 Files = dict[str, list[Path]]  # of each class
 
 
@@ -40,10 +45,12 @@ def open_photo(path: str | Path) -> PILImage.Image:
     """An image file, turned upright as its EXIF data say.
 
     Raises:
-        ValueError: the file was not found, is not an image, or is damaged: names the file.
+        ValueError: the file was not found, is not an image, is damaged, or has more than :data:`MOST_PIXELS` pixels:
+            names the file.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
+    _allow_half_the_limit()
     try:
         with Image.open(path) as opened:
             opened.load()
@@ -51,47 +58,115 @@ def open_photo(path: str | Path) -> PILImage.Image:
             return opened
     except FileNotFoundError:
         raise ValueError(f"{path} was not found") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder, not an image") from None
+    except Image.DecompressionBombError:
+        raise ValueError(
+            f"{path} has more than {MOST_PIXELS // 1_000_000} million pixels, the limit: make it smaller first"
+        ) from None
     except UnidentifiedImageError:
         if Path(path).suffix.lower() in HEIC:
-            raise ValueError(f"{path} is a HEIC image, which Pillow can't read: convert it to JPEG") from None
+            raise ValueError(
+                f"{path} is a HEIC image, which Pillow can't read: convert it to JPEG, on a Mac with sips -s format "
+                "jpeg, elsewhere with ImageMagick's magick"
+            ) from None
         raise ValueError(f"{path} is not an image") from None
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
         raise ValueError(f"{path} can't be read as an image ({' '.join(str(error).split())})") from error
 
 
-def image_folder(path: str | Path, image_size: Size, test_share: float | None = None) -> Data:
+@cache
+def _allow_half_the_limit() -> None:
+    """Pillow warns of an attack from half of :data:`MOST_PIXELS` on. Once: several threads read pictures."""
+    from PIL import Image
+
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+
+
+def image_folder(
+    path: str | Path,
+    image_size: Size | None = None,
+    test_share: float | None = None,
+    *,
+    preprocess: Preprocessing | None = None,
+) -> Data:
     """Your own images, a folder per class: ``path/train/<class>/*`` and ``path/test/<class>/*``.
 
     ``val``, ``valid`` and ``validation`` stand for ``test`` where there is no ``test``. Of a folder without splits,
     ``path/<class>/*``, ``test_share`` sets images aside to test on: a share of each class, at least one, at random but
     the same ones each time. ``test_files`` of the result names them.
 
-    The images of a class are those in its folder and below (:func:`images_in`). Every file is read once, now, so that
-    a broken one is named before training starts, and kept in memory: 10,000 images of 224x224 take 1.5 GB. Images
-    become RGB: turned upright as EXIF says, 16 bits reduced to 8, transparent parts white; then the center is cropped
-    to the shape of ``image_size`` and resized (bicubic, antialiased). Mean and standard deviation are the training
-    split's.
+    The images of a class are those in its folder and below (:func:`images_in`). Every file is read once, now, and kept
+    in memory: 10,000 images of 224x224 take 1.5 GB. A file that can't be read is skipped: a UserWarning names it, and
+    so does ``skipped`` of the result. Images become RGB: turned upright as EXIF says, 16 bits reduced to 8,
+    transparent parts white.
+
+    To train from scratch, give ``image_size``: the center is cropped to its shape and resized (bicubic, antialiased),
+    and mean and standard deviation are the training split's. To fine-tune, give the checkpoint's ``preprocess``:
+    then all that is as the checkpoint had it.
 
     Args:
         path: the folder that holds train/ and test/, or the classes.
         image_size: H = W, or (H, W), in pixels.
         test_share: of the images of each class, in (0, 1); None: the folder has its splits.
+        preprocess: of the model to be fine-tuned, as ``vt.load(...).preprocess``.
 
     Raises:
-        ValueError: a folder is missing or empty, a class is in only one split or has too few images to be split, or
-            image files are unreadable: named.
+        ValueError: a folder is missing or empty, a class is in only one split or has too few images to be split, no
+            image of a class can be read, or neither or both of size and preprocessing are given.
     """
-    size, folder = as_pair(image_size, "image_size"), Path(path)
+    if (image_size is None) == (preprocess is None):
+        raise ValueError(
+            f"give image_size= to train from scratch or preprocess= to fine-tune, got {image_size=} and {preprocess=}"
+        )
+    folder = Path(path)
     train, test = _splits(folder) if test_share is None else _random_splits(folder, test_share)
     train_files, train_labels = _flat(train)
     test_files, test_labels = _flat(test)
-    pixels = _read_all(train_files + test_files, size)  # (N, 3, H, W)
-    train_images = Images(pixels[: len(train_files)], train_labels)
-    test_images = Images(pixels[len(train_files) :], test_labels)
-    mean, std = channel_statistics(train_images)
     set_aside = () if test_share is None else tuple(file.relative_to(folder).as_posix() for file in test_files)
-    name = folder.resolve().name
-    return Data(name, train_images, test_images, tuple(sorted(train)), size, 3, mean, std, test_files=set_aside)
+    if preprocess is None:
+        size = as_pair(0 if image_size is None else image_size, "image_size")
+        pixels, wrong = _read_all(train_files + test_files, (*size, 3), lambda photo: crop_to(to_rgb(photo), size, 0.5))
+    else:
+        size = preprocess.image_size
+        pixels, wrong = _read_all(train_files + test_files, (*size, len(preprocess.mean)), preprocess.pixels)
+    _complain(wrong)
+    good = torch.tensor([not text for text in wrong])  # (N,)
+    cut = len(train_files)
+    train_images = Images(pixels[:cut], train_labels).part(good[:cut])
+    test_images = Images(pixels[cut:], test_labels).part(good[cut:])
+    classes = tuple(sorted(train))
+    for split, images in (("train", train_images), ("test", test_images)):
+        if lost := [name for label, name in enumerate(classes) if not (images.labels == label).any()]:
+            raise ValueError(f"no image of class {lost[0]!r} to {split} on can be read: {_first(wrong)}")
+    mean, std = (preprocess.mean, preprocess.std) if preprocess else channel_statistics(train_images)
+    readable = [file for file, text in zip(test_files, wrong[cut:], strict=True) if not text]
+    return Data(
+        folder.resolve().name,
+        train_images,
+        test_images,
+        classes,
+        size,
+        len(mean),
+        mean,
+        std,
+        test_files=set_aside,
+        test_names=tuple(file.relative_to(folder).as_posix() for file in readable),
+        preprocess=preprocess,
+        skipped=tuple(text for text in wrong if text),
+    )
+
+
+def _complain(wrong: list[str]) -> None:
+    """A UserWarning that names the files that were skipped."""
+    if count := sum(map(bool, wrong)):
+        files = "1 image file that" if count == 1 else f"{count:,} image files that"
+        warnings.warn(f"skipped {files} can't be read: {_first(wrong)}", UserWarning, stacklevel=3)
+
+
+def _first(wrong: list[str], limit: int = 5) -> str:
+    lines = [text for text in wrong if text]
+    return "; ".join(lines[:limit]) + (f"; and {len(lines) - limit:,} more" if len(lines) > limit else "")
 
 
 def _flat(split: Files) -> tuple[list[Path], Tensor]:
@@ -155,25 +230,29 @@ def _visible(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def _read_all(paths: list[Path], size: tuple[int, int]) -> Tensor:
-    """The images of these files, (N, 3, H, W) uint8, each decoded once. Raises ValueError that names the broken."""
-    from tqdm import tqdm  # type: ignore[import-untyped]
+def _read_all(
+    paths: list[Path], shape: tuple[int, int, int], pixels_of: Callable[[PILImage.Image], np.ndarray]
+) -> tuple[Tensor, list[str]]:
+    """The images of these files, (N, C, H, W) uint8, each decoded once, and what is wrong with each: "" or a line."""
 
     def read(file: Path) -> np.ndarray | str:
         try:
-            return crop_to(to_rgb(open_photo(file)), size, above=0.5)
+            return pixels_of(open_photo(file))
+        except ImportError:  # a package is missing, and the file is all right
+            raise
         except Exception as error:  # whatever it is, it is this file's
             text = " ".join(str(error).split()) or type(error).__name__
             return text if str(file) in text else f"{file} ({text})"
 
-    pixels, broken = np.empty((len(paths), *size, 3), np.uint8), []
-    with ThreadPoolExecutor() as pool:
-        for i, result in enumerate(tqdm(pool.map(read, paths), "reading", len(paths), leave=False, disable=None)):
+    pixels, wrong = np.zeros((len(paths), *shape), np.uint8), [""] * len(paths)
+    with (
+        ThreadPoolExecutor() as pool,
+        progress()(desc="reading", total=len(paths), leave=False, disable=None) as bar,
+    ):
+        for i, result in enumerate(pool.map(read, paths)):
+            bar.update()
             if isinstance(result, str):
-                broken.append(result)
+                wrong[i] = result
             else:
                 pixels[i] = result
-    if broken:
-        more = f"; and {len(broken) - 5} more" if len(broken) > 5 else ""
-        raise ValueError(f"unreadable image files, repair or remove them: {'; '.join(broken[:5])}{more}")
-    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), wrong

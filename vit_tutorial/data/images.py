@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vit_tutorial.data import augment
+from vit_tutorial.data.preprocessing import Preprocessing
 
 Split = Literal["train", "test"]
 
@@ -58,6 +59,9 @@ class Data:
     std: tuple[float, ...]
     augment: str = augment.ALL  # what "default" stands for in :func:`augmentation`
     test_files: tuple[str, ...] = ()  # of a folder of classes: those set aside to test on, as class/name
+    test_names: tuple[str, ...] = ()  # of a folder: the file of each image of ``test``
+    preprocess: Preprocessing | None = None  # how pictures became images; None: cropped, resized, as the fields say
+    skipped: tuple[str, ...] = ()  # of a folder: a line for each image file that couldn't be read
 
 
 def channel_statistics(train: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -96,4 +100,4 @@ def hold_out(data: Data, share: float, seed: int = 0) -> Data:
             raise ValueError(f"{share} of the {len(places)} training images of class {name!r} is {count} to hold out")
         held[torch.from_numpy(random.permutation(places)[:count])] = True
     splits = (data.train.part(~held), data.train.part(held))
-    return replace(data, train=splits[0], test=splits[1])
+    return replace(data, train=splits[0], test=splits[1], test_names=())

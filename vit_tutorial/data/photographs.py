@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vit_tutorial.data.extras import needed
 from vit_tutorial.data.images import Images
 from vit_tutorial.data.preprocessing import crop_to
 from vit_tutorial.patches import Size, as_pair
@@ -25,9 +26,9 @@ def photograph_file(name: str) -> Path:
     Raises:
         ValueError: another name.
     """
-    from matplotlib import cbook
-
     if name == "hopper":
+        with needed():
+            from matplotlib import cbook
         return Path(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
     ours = {file.stem: file for file in (HERE / "pictures").glob("*.jpg")}
     if name not in ours:

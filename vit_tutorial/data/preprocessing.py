@@ -13,7 +13,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from PIL import Image as PILImage
 CropMode = float | Literal["center", "none"]
-Corner = Literal["rounded", "floored"]
+Corner = Literal["rounded", "floored", "first"]
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # the place of each is its number in Pillow
 LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
 
@@ -47,7 +47,8 @@ class Preprocessing:
         squash: with a number for ``crop``: the resizing before the crop ignores the image's shape (timm's "squash",
             transformers' DeiT).
         corner: where the center crop begins, if that is between two pixels: "rounded" (torchvision, timm) or
-            "floored" (transformers).
+            "floored" (transformers). "first" isn't the center: what patches leave over at the right and below is cut
+            (SigLIP's 384 pixels in patches of 14).
 
     Raises:
         ValueError: an unknown crop or interpolation.
@@ -83,7 +84,7 @@ class Preprocessing:
 
         C = len(self.mean)
         if isinstance(images, Image.Image):
-            pixels = self._fit(to_rgb(images))  # (H, W, 3)
+            pixels = self._resized(to_rgb(images))  # (H, W, 3)
             images = torch.from_numpy(pixels).permute(2, 0, 1).float() / 255  # (3, H, W)
             images = images if C == 3 else (images * images.new_tensor(LUMA)[:, None, None]).sum(0, keepdim=True)
         if not isinstance(images, Tensor) or not images.is_floating_point():
@@ -99,28 +100,38 @@ class Preprocessing:
             raise ValueError(f"images must lie in [0, 1], got values from {low:.3g} to {high:.3g}: divide by 255?")
         return normalise(images.reshape(-1, C, *self.image_size), self)
 
-    def _fit(self, picture: PILImage.Image) -> np.ndarray:
-        """Cropped and resized: (H, W, 3), uint8; the same pixels as torchvision's and timm's evaluation."""
-        from torchvision.transforms import InterpolationMode
-        from torchvision.transforms import functional as F
+    def pixels(self, picture: PILImage.Image) -> np.ndarray:
+        """The model's input before it is normalised: (H, W, C), uint8, grey (rounded) for a model of one channel."""
+        resized = self._resized(to_rgb(picture))  # (H, W, 3)
+        if len(self.mean) == 3:
+            return resized
+        return (resized @ np.array(LUMA)).round().astype(np.uint8)[:, :, None]
 
-        (H, W), mode = self.image_size, InterpolationMode(self.interpolation)
+    def _resized(self, picture: PILImage.Image) -> np.ndarray:
+        """Cropped and resized: (H, W, 3), uint8; the same pixels as torchvision's and timm's evaluation."""
+        from PIL import Image
+
+        (H, W), filter_ = self.image_size, Image.Resampling[self.interpolation.upper()]
         if isinstance(self.crop, str):
             if self.crop == "none":
-                return np.array(F.resize(picture, [H, W], mode))
+                return np.array(picture.resize((W, H), filter_))
             return crop_to(picture, self.image_size, above=0.5, interpolation=self.interpolation)
         # Whole pixels, and 242 from 224 / (224 / 242).
         height, width = (math.floor(side / self.crop + 1e-6) for side in (H, W))
-        resized = [height]  # torchvision's short side
-        if self.squash:
-            resized = [height, width]
-        elif height != width:
+        if not self.squash and height == width:  # the short side, as torchvision rounds the long one
+            short = min(picture.height, picture.width)
+            height, width = (int(height * side / short) for side in (picture.height, picture.width))
+        elif not self.squash:
             scale = max(height / picture.height, width / picture.width)
-            resized = [round(picture.height * scale), round(picture.width * scale)]
-        picture = F.resize(picture, resized, mode)
-        if self.corner == "floored":
-            return np.array(F.crop(picture, (picture.height - H) // 2, (picture.width - W) // 2, H, W))
-        return np.array(F.center_crop(picture, [H, W]))
+            height, width = round(picture.height * scale), round(picture.width * scale)
+        picture = picture.resize((width, height), filter_)
+        if self.corner == "first":
+            top, left = 0, 0
+        elif self.corner == "floored":
+            top, left = (height - H) // 2, (width - W) // 2
+        else:
+            top, left = round((height - H) / 2), round((width - W) / 2)
+        return np.array(picture.crop((left, top, left + W, top + H)))
 
 
 def normalise(images: Tensor, pixels: Statistics) -> Tensor:

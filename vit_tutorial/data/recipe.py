@@ -70,8 +70,19 @@ class Recipe:
     compile: bool = False
     """Whether to use torch.compile."""
 
+    freeze: bool = False
+    """Whether to train the head alone, and leave the rest as it is: quick, and hard to spoil."""
+
+    head_first: int = 0
+    """Epochs in which only the head changes; then all does. A new head of zeros would otherwise spoil the features
+    that it can't read yet (arXiv 2202.10054)."""
+
+    layer_decay: float = 1.0
+    """Factor in (0, 1] of the learning rate from each block to the one below it; 1 for the same rate everywhere. The
+    first blocks of a trained model need the least change (BEiT, arXiv 2106.08254)."""
+
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0)):
+        for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0), ("head_first", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be a whole number from {least}, got {value!r}")
@@ -82,6 +93,7 @@ class Recipe:
             "label_smoothing": (lambda x: 0 <= x < 1, "in [0, 1); 0 switches it off"),
             "clip": (lambda x: x > 0, "above 0; inf switches it off"),
             "ema": (lambda x: 0 <= x < 1, "in [0, 1); 0 switches it off"),
+            "layer_decay": (lambda x: 0 < x <= 1, "in (0, 1]; 1 is the same rate everywhere"),
         }
         for name, (inside, rule) in ranges.items():
             value = getattr(self, name)
@@ -92,6 +104,11 @@ class Recipe:
             if not inside(number):
                 raise ValueError(f"{name} must be {rule}, got {value!r}")
             object.__setattr__(self, name, number)
+        if self.head_first >= self.epochs:
+            raise ValueError(
+                f"head_first must be less than the {self.epochs} epochs, got {self.head_first}: freeze trains the head "
+                "alone throughout"
+            )
         if self.precision not in get_args(Precision):
             raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}")
 

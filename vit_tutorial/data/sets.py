@@ -8,7 +8,7 @@ so each entry names an augmentation that leaves its labels true.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from vit_tutorial.data.augment import Augmentation, Change, ImageChange
 from vit_tutorial.data.downloads import cifar10_images, fashion_mnist_images
 from vit_tutorial.data.folders import image_folder
 from vit_tutorial.data.images import Data, Images, channel_statistics
+from vit_tutorial.data.preprocessing import Preprocessing
 from vit_tutorial.data.recipe import Recipe, name_of
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.vit import ViTConfig
@@ -50,7 +51,14 @@ def from_spec(name: str, classes: tuple[str, ...], train: Images, test: Images) 
     return Data(name, train, test, classes, (H, W), C, mean, std, str(spec.recipe.augment))
 
 
-def load(name: str, root: str | Path = "data", image_size: Size | None = None, test_share: float | None = None) -> Data:
+def load(
+    name: str,
+    root: str | Path = "data",
+    image_size: Size | None = None,
+    test_share: float | None = None,
+    *,
+    preprocess: Preprocessing | None = None,
+) -> Data:
     """A data set by its name, for command lines.
 
     Args:
@@ -58,22 +66,31 @@ def load(name: str, root: str | Path = "data", image_size: Size | None = None, t
         root: the folder that downloads go to.
         image_size: of a folder's images, H = W or (H, W), in pixels; 64 if not given. The others have their own.
         test_share: of a folder of classes without splits (see :func:`image_folder`).
+        preprocess: of the model to be fine-tuned, whose size, mean and standard deviation the data then have.
 
     Raises:
-        ValueError: neither a name nor a folder; a size or a share for a set that has its own.
+        ValueError: neither a name nor a folder; a size or a share for a set that has its own; images of another size
+            or with other channels than those of ``preprocess``.
         OSError: a data set that is not on disk and can't be downloaded.
     """
     if name not in DATASETS:
         if not Path(name).is_dir():
             known = ", ".join(DATASETS)
             raise ValueError(f"{name!r} is neither a data set nor a folder: use one of {known}, or a folder's path")
+        if preprocess is not None:
+            return image_folder(name, None, test_share, preprocess=preprocess)
         return image_folder(name, 64 if image_size is None else image_size, test_share)
     if test_share is not None:
         raise ValueError(f"{name} has a test split of its own: test_share={test_share} is for a folder of images")
     data = DATASETS[name].load(Path(root))
     if image_size is not None and as_pair(image_size, "image_size") != data.image_size:
         raise ValueError(f"{name} has images of {data.image_size} (height, width), got image_size={image_size!r}")
-    return data
+    if preprocess is None:
+        return data
+    ours, theirs = (data.in_channels, *data.image_size), (len(preprocess.mean), *preprocess.image_size)
+    if ours != theirs:
+        raise ValueError(f"{name} has images of {ours} (channels, height, width), and the model takes {theirs}")
+    return replace(data, mean=preprocess.mean, std=preprocess.std, preprocess=preprocess)
 
 
 def spec_of(name: str) -> DatasetSpec:
@@ -213,4 +230,9 @@ FOLDER = DatasetSpec(
     load=lambda root: image_folder(root, 64),
     model=ViTConfig(image_size=64, patch_size=8, dim=192, depth=6, num_heads=3, mlp_dim=384),
     recipe=Recipe(epochs=60, learning_rate=5e-4, warmup_epochs=5, augment=augment.ALL),
+)
+# A model that has been trained already, on other images: fewer epochs, milder changes, and a rate that leaves the first
+# blocks nearly as they are.
+FINE_TUNING = Recipe(
+    epochs=15, batch_size=32, learning_rate=1e-3, warmup_epochs=1, augment="crop+flip", layer_decay=0.75
 )

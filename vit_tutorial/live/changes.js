@@ -11,6 +11,10 @@ export const AS_TRAINED = {
 };
 export const POSITIONS = ["learned", "none", "reversed"];
 
+// The same changes, without an order that leaves each patch in its place.
+export const tidied = (changes) =>
+  changes.order?.every((from, n) => from === n) ? { ...changes, order: null } : changes;
+
 export const isChanged = (changes) => JSON.stringify(changes) !== JSON.stringify(AS_TRAINED);
 
 // The names of all parts that can be switched off.
@@ -64,17 +68,20 @@ export function fits(changes, config) {
   const { off, scale, temperature, position, answer, order, hidden } = changes;
   const parts = partsOf(config);
   const isPatch = (n) => Number.isInteger(n) && n >= 0 && n < config.patches;
+  const isEachOnce = (list) => new Set(list).size === list.length;
   const isTemperature = (value) => typeof value === "number" && value >= 0.1 && value <= 10;
   const isOrder = Array.isArray(order) && order.length === config.patches && order.every(isPatch);
   return (
     Array.isArray(off) &&
     off.every((name) => parts.includes(name)) &&
+    isEachOnce(off) &&
     typeof scale === "boolean" &&
     isTemperature(temperature) &&
     POSITIONS.includes(position) &&
     isTemperature(answer) &&
     (order === null || isOrder) &&
     Array.isArray(hidden) &&
-    hidden.every(isPatch)
+    hidden.every(isPatch) &&
+    isEachOnce(hidden)
   );
 }

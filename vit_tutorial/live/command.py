@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from vit_tutorial import data
 from vit_tutorial.data import Images, denormalise
 from vit_tutorial.live.page import Live, page
-from vit_tutorial.predict import find, open_photo
+from vit_tutorial.predict import opened
 from vit_tutorial.weights import load
 
 PROG = "python -m vit_tutorial.live"
@@ -72,30 +73,41 @@ def samples_of(weights: str) -> Tensor:
     return images.batch(torch.tensor(first))[0]
 
 
+def _of_run(weights: str, prog: str) -> Live:
+    """The page of a model that somebody trained on one of the sets here, with that set's test pictures."""
+    kept = Path(weights) / "config.json"
+    trained_on = json.loads(kept.read_text("utf-8")).get("data") if kept.is_file() else None
+    for name in SETS:
+        if name == str(trained_on).removesuffix("-jpeg"):
+            model, classes, preprocess = load(weights)
+            return page(model, samples_of(name), classes, preprocess, titles=classes)
+    raise ValueError(
+        f"{weights} has no pictures of its own here: name some, {prog} PHOTO ... --weights {weights}, "
+        "or take digits, shapes or cifar10"
+    )
+
+
 def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     """Write the page, and say where."""
     args = parser(prog=prog).parse_args(arguments)
     try:
-        files, wrong = find(args.photos) if args.photos else ([], [])
-        if wrong:
-            raise ValueError("; ".join(wrong))
+        files, photos, skipped = opened(args.photos) if args.photos else ([], [], [])
         weights = MODELS.get(args.weights, args.weights)
         if files:
             model, classes, preprocess = load(weights)
-            images = torch.cat([preprocess(open_photo(path)) for path in files])  # (B, C, H, W)
+            images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
             titles = [Path(path).name.encode(errors="replace").decode() for path in files]
             samples = denormalise(images, preprocess).clamp(0, 1)
             made = page(model, samples, classes or None, preprocess, titles=titles)
         elif weights in SETS:
             made = shipped(weights)
         else:
-            raise ValueError(
-                f"{weights} has no pictures of its own here: name some, {prog} PHOTO ... --weights {weights}, "
-                "or take digits, shapes or cifar10"
-            )
+            made = _of_run(weights, prog)
         made.save(args.out)
         print(f"{args.out}: {weights}, {args.out.stat().st_size / 1e6:.1f} MB, open it in a browser")
-    except (ValueError, OSError) as error:
+        if skipped:
+            raise ValueError(f"{len(skipped):,} skipped, the others are in the page: {skipped[0]}")
+    except (ValueError, OSError, ImportError) as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
         raise SystemExit("stopped") from None

@@ -1,7 +1,7 @@
 // All of the page's state as text for an address, and back.
 
 import { bytes } from "../pages/page.js";
-import { AS_TRAINED, fits } from "./changes.js";
+import { AS_TRAINED, fits, tidied } from "./changes.js";
 import { STATIONS } from "./stations/index.js";
 
 const textOf = (values, white) => btoa(String.fromCharCode(...Uint8Array.from(values, (v) => Math.round(white * v))));
@@ -46,7 +46,7 @@ function unpackLink(page, text) {
     isIndex(layer, sizes.L) &&
     isIndex(head, sizes.h);
   if (!isWhole) throw new Error("damaged, or of another model");
-  const state = { sample, changes, station, token, layer, head };
+  const state = { sample, changes: tidied(changes), station, token, layer, head };
   if (sample >= 0) return { state: { ...state, picture: samples[sample] }, ink: samples[sample] };
   const picture = numbersOf(kept.picture, white, samples[0].length);
   return { state: { ...state, picture }, ink: numbersOf(kept.ink, 255, pad.ink().length) };

@@ -1,7 +1,7 @@
 import { bytes } from "../pages/page.js";
 
 // The Vision Transformer's forward pass. Each function is named as in the package: patchify, embed, attention, ...
-// A tensor is a Float32Array, row by row; its shape stands at the end of its line. Sums are kept in float64.
+// A tensor is a Float64Array, row by row; its shape stands at the end of its line. Weights are kept in float32.
 // A function* stops at each yield, so that the page can follow the pen before it goes on; finish() doesn't stop.
 
 export function finish(steps) {
@@ -17,7 +17,7 @@ export function finish(steps) {
 function linear(x, { weight, bias }, rows) {
   const inputs = x.length / rows;
   const outputs = weight.length / inputs;
-  const y = new Float32Array(rows * outputs);
+  const y = new Float64Array(rows * outputs);
   for (let o = 0; o < outputs; o += 2) {
     const p = Math.min(o + 1, outputs - 1); // at the edge the last one is done again
     for (let row = 0; row < rows; row += 4) {
@@ -64,7 +64,7 @@ function linear(x, { weight, bias }, rows) {
 // Each row with mean 0 and variance 1, then stretched and shifted: (rows, D) -> (rows, D).
 function layerNorm(x, { weight, bias }, eps) {
   const D = weight.length;
-  const y = new Float32Array(x.length);
+  const y = new Float64Array(x.length);
   for (let start = 0; start < x.length; start += D) {
     let mean = 0;
     let variance = 0;
@@ -76,11 +76,16 @@ function layerNorm(x, { weight, bias }, eps) {
   return y; // (rows, D)
 }
 
-// Off by at most 1.5e-7 (Abramowitz and Stegun, 7.1.26).
+// 2 / √π e^(-x²) (x + 2 x³ / 3 + 4 x⁵ / 15 + ...), whose terms have one sign, so that none cancels another.
 function erf(x) {
-  const t = 1 / (1 + 0.3275911 * Math.abs(x));
-  const series = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t;
-  return Math.sign(x) * (1 - series * Math.exp(-x * x));
+  if (Math.abs(x) > 6) return Math.sign(x); // all digits of it
+  let term = x;
+  let sum = x;
+  for (let n = 3; Math.abs(term) > 1e-17 * Math.abs(sum); n += 2) {
+    term *= (2 * x * x) / n;
+    sum += term;
+  }
+  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
 }
 
 function gelu(x, kind) {
@@ -90,7 +95,7 @@ function gelu(x, kind) {
 
 // Rows of numbers as shares that sum to 1: (rows, width) -> (rows, width).
 function softmax(x, width) {
-  const y = new Float32Array(x.length);
+  const y = new Float64Array(x.length);
   for (let start = 0; start < x.length; start += width) {
     let most = -Infinity;
     let sum = 0;
@@ -106,7 +111,7 @@ const plus = (x, y) => x.map((v, i) => v + y[i]);
 // (rows, columns) -> (columns, rows).
 function transpose(x, rows) {
   const columns = x.length / rows;
-  const y = new Float32Array(x.length);
+  const y = new Float64Array(x.length);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) y[column * rows + row] = x[row * columns + column];
   }
@@ -133,12 +138,12 @@ function patchIndices([C, H, W], [P, Q]) {
 
 // Cut an image (C, H, W) into patches and flatten each one: (N, C*P*Q).
 export function patchify(image, shape, patchSize) {
-  return Float32Array.from(patchIndices(shape, patchSize), (place) => image[place]);
+  return Float64Array.from(patchIndices(shape, patchSize), (place) => image[place]);
 }
 
 // Put patches (N, C*P*Q) back together: (C, H, W).
 export function unpatchify(patches, shape, patchSize) {
-  const image = new Float32Array(patches.length);
+  const image = new Float64Array(patches.length);
   patchIndices(shape, patchSize).forEach((place, i) => {
     image[place] = patches[i];
   });
@@ -150,7 +155,7 @@ export function unpatchify(patches, shape, patchSize) {
 function conv2d(x, [C, H, W], weight, [F, K, stride]) {
   const pad = (K - 1) >> 1;
   const [rows, columns] = [H, W].map((side) => Math.floor((side + 2 * pad - K) / stride) + 1);
-  const seen = new Float32Array(rows * columns * C * K * K); // (h*w, C*K*K)
+  const seen = new Float64Array(rows * columns * C * K * K); // (h*w, C*K*K)
   for (let place = 0, i = 0; place < rows * columns; place++) {
     const top = Math.floor(place / columns) * stride - pad;
     const left = (place % columns) * stride - pad;
@@ -191,7 +196,7 @@ function* convStem(image, shape, layers, features) {
 // The vectors that the positions add to the tokens, (T, D), as they are or changed.
 function positionOf({ position }, config, change) {
   const { dim: D, tokens: T, prefix } = config;
-  if (!position || change === "none") return new Float32Array(T * D);
+  if (!position || change === "none") return new Float64Array(T * D);
   if (change !== "reversed") return position;
   const out = position.slice(); // the class token keeps its own
   for (let n = prefix; n < T; n++) out.set(position.subarray((T - 1 - n + prefix) * D, (T - n + prefix) * D), n * D);
@@ -210,7 +215,7 @@ function* embed(image, weights, config, change) {
     cut = patchify(maps.at(-1).map, maps.at(-1).shape, size); // (N, F*P*Q)
   }
   const projected = linear(cut, weights.patches.proj, config.patches); // (N, D), x E
-  const content = new Float32Array(config.tokens * D); // (T, D), before the positions
+  const content = new Float64Array(config.tokens * D); // (T, D), before the positions
   if (prefix) content.set(weights.cls_token);
   content.set(projected, prefix * D);
   const position = positionOf(weights, config, change); // (T, D)
@@ -233,7 +238,7 @@ function attention(q, k, v, T, { scale = true, temperature = 1 } = {}) {
 // Columns from start to start + width of a matrix (T, any): (T, width).
 function columnsOf(x, T, start, width) {
   const across = x.length / T;
-  const out = new Float32Array(T * width);
+  const out = new Float64Array(T * width);
   for (let t = 0; t < T; t++) out.set(x.subarray(t * across + start, t * across + start + width), t * width);
   return out;
 }
@@ -244,7 +249,7 @@ function multiHeadSelfAttention(x, weights, config, on, changes) {
   const d = D / num_heads;
   const qkv = linear(x, weights.qkv, T); // (T, 3 D)
   const heads = [];
-  const joined = new Float32Array(T * D);
+  const joined = new Float64Array(T * D);
   for (let head = 0; head < num_heads; head++) {
     const [q, k, v] = [0, 1, 2].map((part) => columnsOf(qkv, T, part * D + head * d, d)); // each (T, d)
     heads.push({ q, k, v, ...attention(q, k, v, T, changes) });
@@ -287,7 +292,7 @@ function pool(z, { dim: D, tokens: T, pool: kind }) {
   if (kind === "distilled") return z.slice(0, 2 * D); // (2 D,)
   const mean = new Float64Array(D);
   for (let i = 0; i < z.length; i++) mean[i % D] += z[i] / T;
-  return Float32Array.from(mean); // (D,)
+  return mean; // (D,)
 }
 
 // The whole model: an image (C, H, W), normalised -> every number on the way.
@@ -310,14 +315,28 @@ export function* vit(image, weights, config, changes = {}) {
   return { image, embed: start, blocks, norm, pooled, logits, probabilities };
 }
 
+// The head's shares of what it reads, (rows, ...), as if the model ended there: (rows, K).
+function sharesOf(read, rows, weights, temperature) {
+  const logits = linear(read, weights.head, rows); // (rows, K)
+  return softmax(
+    logits.map((logit) => logit / temperature),
+    logits.length / rows,
+  );
+}
+
+// What the head would say if tokens z (T, D) left the last block: (K,). temperature: the answer's.
+export function answerAt(z, weights, config, temperature = 1) {
+  const norm = layerNorm(z, weights.norm, config.norm_eps); // (T, D)
+  return sharesOf(pool(norm, config), 1, weights, temperature);
+}
+
 // What the head would say after each layer, and of each token alone (the logit lens): [{answer (K,), tokens (T, K)}].
-export function lens(run, weights, config) {
-  const K = run.logits.length;
+export function lens(run, weights, config, temperature = 1) {
   return [run.embed.tokens, ...run.blocks.map(({ out }) => out)].map((z) => {
+    const answer = answerAt(z, weights, config, temperature);
     const norm = layerNorm(z, weights.norm, config.norm_eps); // (T, D)
-    const answer = softmax(linear(pool(norm, config), weights.head, 1), K); // (K,)
-    const tokens = config.pool === "distilled" ? null : softmax(linear(norm, weights.head, config.tokens), K); // (T, K)
-    return { answer, tokens };
+    const isSingle = config.pool !== "distilled"; // its head reads two tokens at once
+    return { answer, tokens: isSingle ? sharesOf(norm, config.tokens, weights, temperature) : null }; // (T, K)
   });
 }
 

@@ -1,9 +1,12 @@
 // A pad to draw on, finer than the picture, so that strokes are smooth: each pixel of the picture is a mean of its ink.
 
 import { ARROWS, clamp, hasModifier, sharpen } from "../pages/page.js";
+import { widened } from "./paper.js";
 import { paint } from "./pictures.js";
 
 const INK = 0.25; // and more is something drawn
+const FILLED = 0.9; // of the frame's height or width: a drawing that is as large needs no enlarging
+const LARGEST = 3; // times a drawing is enlarged at most
 const FINE = 64; // pixels of the pad along the longer side, at least
 
 export const COLOURS = {
@@ -55,13 +58,35 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, say }) {
     return (c * H + Math.floor(y / fine)) * W + Math.floor((i % w) / fine);
   }
 
-  // (C, H, W), in the steps that the samples have.
+  // What of the pad the model sees, where that isn't all of it as it is: a drawing is centred, and as high or as wide
+  // as the frame, as the digits that the model learned from are.
+  function frame() {
+    const found = C === 1 ? extent() : null;
+    if (!found) return null;
+    const share = Math.max((found.bottom - found.top + 1) / h, (found.right - found.left + 1) / w);
+    const y = (found.top + found.bottom) / 2;
+    const x = (found.left + found.right) / 2;
+    const away = Math.hypot(y - (h - 1) / 2, x - (w - 1) / 2) / fine; // in pixels of the picture
+    if (share >= FILLED && away < 0.75) return null;
+    return { y, x, scale: Math.max(share < FILLED ? share : 1, 1 / LARGEST), away };
+  }
+
+  // The model's picture (C, H, W), in the steps that the samples have.
   function picture() {
+    const seen = frame();
+    const lines = seen ? widened(ink, [h, w], radius * (seen.scale - 1)) : ink; // as wide as the pen when enlarged
     const out = new Float32Array(C * H * W);
     ink.forEach((v, i) => {
-      out[pixelOf(i)] += v / fine ** 2;
+      out[pixelOf(i)] += (seen ? within(lines, seen, i) : v) / fine ** 2;
     });
     return out.map((v) => Math.round(white * v) / white);
+  }
+
+  // What lies at place i of a frame, of one channel.
+  function within(lines, { y, x, scale }, i) {
+    const row = Math.round(y + (Math.floor(i / w) - (h - 1) / 2) * scale);
+    const column = Math.round(x + ((i % w) - (w - 1) / 2) * scale);
+    return row >= 0 && row < h && column >= 0 && column < w ? lines[row * w + column] : 0;
   }
 
   // A picture in place of what was drawn, or the ink of an earlier drawing.
@@ -84,29 +109,6 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, say }) {
       found.right = Math.max(found.right, x);
     }
     return found.bottom < 0 ? null : found;
-  }
-
-  // Which share of the frame's height or width is drawn on.
-  function filled() {
-    const found = extent();
-    if (!found) return 1;
-    return Math.max((found.bottom - found.top + 1) / h, (found.right - found.left + 1) / w);
-  }
-
-  // What was drawn, as high or as wide as the frame, as the digits that the model learned from are.
-  function fit() {
-    const found = extent();
-    if (!found) return;
-    const { top, bottom, left, right } = found;
-    const scale = filled();
-    const old = ink.slice();
-    for (let i = 0; i < h * w; i++) {
-      const y = Math.round((top + bottom) / 2 + (Math.floor(i / w) - (h - 1) / 2) * scale);
-      const x = Math.round((left + right) / 2 + ((i % w) - (w - 1) / 2) * scale);
-      ink[i] = y >= 0 && y < h && x >= 0 && x < w ? old[y * w + x] : 0;
-    }
-    draw();
-    drawn(picture(), true);
   }
 
   function clear() {
@@ -174,6 +176,7 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, say }) {
     event.preventDefault();
     pen.isShown = true;
     if (event.key === "Delete") {
+      begun();
       clear();
       return;
     }
@@ -197,8 +200,7 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, say }) {
 
   return {
     show,
-    fit,
-    filled,
+    frame,
     clear,
     ink: () => ink.slice(),
     isEmpty: () => !extent(),

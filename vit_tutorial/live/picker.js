@@ -3,12 +3,11 @@
 import { ARROWS, cellBox, cellUnder, clamp, drawFrame, hasModifier, sharpen, specialButtons } from "../pages/page.js";
 import { paint, rearrange } from "./pictures.js";
 
-export function drawPicker(page) {
-  const { $, data, config, state, sizes, at } = page;
+// The picture cut into patches, the chosen one in a frame.
+export function drawPatches(page, canvas) {
+  const { data, config, state, sizes, at } = page;
   const { H, W, N, prefix, columns } = sizes;
-  const canvas = $(".picker canvas");
-  const context = sharpen(canvas);
-  if (!context) return;
+  const context = canvas.getContext("2d");
   page.seen ??= new OffscreenCanvas(W, H);
   paint(page.seen, rearrange(state.picture, data, state.changes), config.shape);
   context.imageSmoothingEnabled = false;
@@ -20,6 +19,13 @@ export function drawPicker(page) {
     context.drawImage(page.seen, column * Q, row * P, Q, P, x + gap, y + gap, w - 2 * gap, h - 2 * gap);
   }
   if (state.token >= prefix) drawFrame(context, cellBox(canvas, config.grid, state.token - prefix), page.blue, 3);
+}
+
+export function drawPicker(page) {
+  const { $, state } = page;
+  const canvas = $(".picker canvas");
+  if (!sharpen(canvas)) return;
+  drawPatches(page, canvas);
   $(".picker .name").textContent = page.tokenName(state.token);
   $(".picker .place").textContent = page.placeOf(state.token);
   [...$(".special").children].forEach((button, token) => {

@@ -1,5 +1,6 @@
 import { clamp } from "../pages/page.js";
 import { patchify, unpatchify } from "./model.js";
+import { cutOut } from "./paper.js";
 
 // A picture is a Float32Array (C, H, W) with numbers in [0, 1]; the model takes (x - mean) / std.
 
@@ -10,7 +11,7 @@ const MOST_BYTES = 100e6;
 
 export function normalise(picture, { mean, std, config }) {
   const [, H, W] = config.shape;
-  return picture.map((v, i) => (v - mean[Math.floor(i / (H * W))]) / std[Math.floor(i / (H * W))]);
+  return Float64Array.from(picture, (v, i) => (v - mean[Math.floor(i / (H * W))]) / std[Math.floor(i / (H * W))]);
 }
 
 // Patch n of the new picture is patch order[n] of the old one; a hidden one has the mean colour, so the model sees 0.
@@ -117,7 +118,8 @@ export function fitPhoto(rgba, size, data) {
   ); // (C, H, W)
 }
 
-// A file as a picture for the model. Throws an Error with a sentence for the reader where it can't be one.
+// A file as {picture (C, H, W) for the model, done: what was done to it, as a sentence}.
+// Throws an Error with a sentence for the reader where it can't be one.
 export async function readPhoto(file, data) {
   const name = file.name || "What you pasted";
   if (file.size > MOST_BYTES) {
@@ -134,25 +136,50 @@ export async function readPhoto(file, data) {
     const megapixels = Math.round((width * height) / 1e6);
     throw new Error(`${name} has ${megapixels} megapixels, which is too many: at most 40. Make it smaller first.`);
   }
-  const shrink = Math.min(1, 2048 / Math.max(width, height)); // a large one by the browser first
-  const w = Math.max(1, Math.round(width * shrink));
-  const h = Math.max(1, Math.round(height * shrink));
+  const found = data.config.shape[0] === 1 ? drawnOn(image, data, name) : photographed(image, data, name);
+  image.close();
+  return found;
+}
+
+// An image's pixels (h, w, 4), on white, with this many along its longer side.
+function pixelsOfImage(image, side) {
+  const scale = side / Math.max(image.width, image.height);
+  const w = Math.max(1, Math.round(image.width * scale));
+  const h = Math.max(1, Math.round(image.height * scale));
   const context = new OffscreenCanvas(w, h).getContext("2d");
   context.imageSmoothingQuality = "high";
   context.drawImage(image, 0, 0, w, h);
-  image.close();
-  const picture = fitPhoto(context.getImageData(0, 0, w, h).data, [h, w], data);
-  return data.config.shape[0] === 1 ? asInk(picture, data.config.shape) : picture;
+  return { rgba: context.getImageData(0, 0, w, h).data, size: [h, w] };
 }
 
-// A model of white ink on black gets dark ink on paper the other way round, from black to white.
-function asInk(picture, [, H, W]) {
-  const edge = [...picture].filter((_, i) => i % W === 0 || i % W === W - 1 || i < W || i >= (H - 1) * W);
-  const paper = edge.reduce((a, b) => a + b, 0) / edge.length > 0.5;
-  const ink = paper ? picture.map((v) => 1 - v) : picture;
-  const low = Math.min(...ink);
-  const high = Math.max(...ink);
-  return ink.map((v) => (v - low) / Math.max(high - low, 1e-6));
+// A photograph as the model takes it, and what was done to it.
+function photographed(image, data, name) {
+  const { rgba, size } = pixelsOfImage(image, Math.min(2048, Math.max(image.width, image.height)));
+  const [, H, W] = data.config.shape;
+  const { width, height } = cropBox(size, data);
+  const kept = (width * height) / (size[0] * size[1]);
+  const cut = kept < 0.995 ? `cut to its middle (${Math.round(100 * kept)} % of it), and ` : "";
+  return {
+    picture: fitPhoto(rgba, size, data),
+    done: `${name}, ${cut}made ${W} × ${H} pixels, as the model takes it.`,
+  };
+}
+
+// A drawing on paper, or on a screen, as the model takes it, and what was done to it.
+function drawnOn(image, data, name) {
+  const { rgba, size } = pixelsOfImage(image, 256);
+  const grey = Float32Array.from({ length: size[0] * size[1] }, (_, i) => {
+    const opaque = rgba[4 * i + 3] / 255;
+    return LUMA.reduce((sum, share, c) => sum + (share * (rgba[4 * i + c] * opaque + 255 * (1 - opaque))) / 255, 0);
+  });
+  const found = cutOut(grey, size, data.config.shape);
+  if (!found)
+    throw new Error(`${name} shows nothing that stands out from its ground. Try a thicker pen, or more light.`);
+  const [, H, W] = data.config.shape;
+  const turned = found.isDark ? "turned from dark on light to light on dark, " : "";
+  const lines = found.wider > 0.05 ? "its lines made wider, " : found.wider < -0.05 ? "its lines made thinner, " : "";
+  const fitted = `cut out, moved to the middle, and made ${W} × ${H} pixels, as the digits it learned from`;
+  return { picture: found.picture, done: `${name}: ${turned}${lines}${fitted}.` };
 }
 
 // A picture (C, H, W) on a canvas of H x W pixels.

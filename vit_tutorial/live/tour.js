@@ -1,6 +1,8 @@
 // The guided tour: at each stop a station, what lights up there, which token is followed, and a sentence.
 // A stop without a sentence, for this model, is left out.
 
+import { go } from "./controls.js";
+
 const TOUR = [
   {
     station: "patches",
@@ -103,7 +105,7 @@ const TOUR = [
   },
   {
     station: "what-if",
-    spot: "[data-spot=switches]",
+    spot: ".map",
     follow: "patch",
     text: () =>
       "Is all of this needed? Switch a part off, shuffle the patches, take the positions away, and watch the answer.",
@@ -116,7 +118,7 @@ const TOUR = [
   },
 ];
 
-export function tourOf(page, go) {
+export function tourOf(page) {
   const { $, $$, sizes, config, state } = page;
   const facts = { ...sizes, stem: config.stem, canDraw: sizes.C === 1 && sizes.H <= 32 };
   const stops = TOUR.filter(({ text }) => text(facts));
@@ -137,12 +139,14 @@ export function tourOf(page, go) {
     darken();
     const { station, spot, follow: kind, text } = stops[number];
     follow(kind);
-    go(station);
+    go(page, station);
     $(".sentence").textContent = text(facts);
     $(".count").textContent = `${number + 1} of ${stops.length}`;
     $('[data-do="back"]').disabled = number === 0;
     $('[data-do="next"]').textContent = number === last ? "Start again" : "Next";
-    const element = $(`.station:not(.hidden) ${spot}`) ?? $(spot);
+    const here = $(`.station:not(.hidden) ${spot}`);
+    const isOff = here && !here.checkVisibility(); // the part is off: its station says so
+    const element = isOff ? $(".station:not(.hidden) .off:not(:empty)") : (here ?? $(spot));
     element.classList.add("spot");
     measure();
     return element;

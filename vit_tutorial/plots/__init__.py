@@ -1,6 +1,7 @@
 """Every figure of the series. Functions take arrays (NumPy or torch), never a model, and return a matplotlib Figure.
 
-:func:`show` puts a figure into a notebook with its alternative text and its caption.
+:func:`show` puts a figure into a notebook with its alternative text and its caption, :func:`show_slider` several behind
+a slider.
 """
 
 from vit_tutorial.plots.drawings import attention_flow, encoder_block, modern_blocks, tensor_map
@@ -21,12 +22,12 @@ from vit_tutorial.plots.figures import (
     patch_grid,
     pictures,
     position_similarity,
-    show,
     steps,
     token_row,
 )
 from vit_tutorial.plots.hybrid import pipelines, runs_by_number
 from vit_tutorial.plots.scaling import cost_panels, law_curves, law_profile, model_sizes
+from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.style import CYCLE, PALETTE
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "position_similarity",
     "runs_by_number",
     "show",
+    "show_slider",
     "steps",
     "tensor_map",
     "token_row",

@@ -213,11 +213,11 @@ def _attention_branch(config: ModernSizes) -> list[Part]:
 
 def _mlp_branch(config: ModernSizes) -> list[Part]:
     D, M = config.dim, config.mlp_dim
-    bend = {"exact": "GELU", "tanh": "GELU, by tanh", "quick": "QuickGELU"}[config.gelu]
+    activation = {"exact": "GELU", "tanh": "GELU, by tanh", "quick": "QuickGELU"}[config.gelu]
     if config.gated:
         parts = [_norm(config), (f"{D} → 2 · {M}", "value", True), ("silu(gate) · value", "value", True)]
     else:
-        parts = [_norm(config), (f"{D} → {M}", "value", False), (bend, "value", config.gelu == "quick")]
+        parts = [_norm(config), (f"{D} → {M}", "value", False), (activation, "value", config.gelu == "quick")]
     if config.mlp_norm:
         parts.append(("norm", "norm", True))
     parts.append((f"{M} → {D}", "value", False))

@@ -1,12 +1,7 @@
-"""Every figure of the series. Functions take arrays (NumPy or torch), never a model, and return a matplotlib Figure.
-
-:func:`show` puts a figure into a notebook with its alternative text and its caption.
-"""
+"""Every figure of the series. Functions take arrays (NumPy or torch), never a model, and return a matplotlib Figure."""
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,36 +19,6 @@ STEPS = ("Patches", "Linear\nembedding", "Class token,\npositions", "Encoder", "
 Array = Any  # whatever numpy.asarray takes, and torch tensors that require a gradient
 
 _styled = matplotlib.rc_context(STYLE)
-
-
-def show(figure: Figure, alt: str, caption: str = "") -> None:
-    """Display a figure in a notebook, with alternative text for those who can't see it.
-
-    The alternative text is the output's plain text, too, so a test that compares text compares it.
-
-    Args:
-        figure: what one of the functions below returned.
-        alt: what the picture shows, in a sentence or two; it goes into the output's metadata.
-        caption: a line below the figure, in Markdown.
-
-    Raises:
-        ValueError: an empty ``alt``.
-    """
-    from IPython.display import Markdown, display
-
-    if not alt.strip():
-        raise ValueError("alt is empty: say in a sentence what the picture shows")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=144, facecolor=PALETTE["paper"], bbox_inches="tight", pad_inches=0.08)
-    png = buffer.getvalue()
-    width, height = (
-        int.from_bytes(png[start : start + 4], "big") // 2 for start in (16, 20)
-    )  # 144 dpi: two dots a pixel
-    bundle = {"image/png": base64.b64encode(png).decode(), "text/plain": alt}
-    metadata = {"image/png": {"alt": alt, "width": width, "height": height}}
-    display(bundle, raw=True, metadata=metadata)  # type: ignore[no-untyped-call]
-    if caption:
-        display(Markdown(caption))  # type: ignore[no-untyped-call]
 
 
 @_styled

@@ -29,10 +29,10 @@ def law_curves(
     xlabel: str,
     ylabel: str,
     band: tuple[Array, Array, Array] | None = None,
-    foretold: tuple[float, float, float] | None = None,
+    predicted: tuple[float, float, float] | None = None,
     log: str = "xy",
 ) -> Figure:
-    """Runs as dots over their cost, laws as lines, and what was foretold as a bar.
+    """Runs as dots over their cost, laws as lines, and what was predicted as a bar.
 
     Args:
         runs: {label: (cost, loss)}, each (n,).
@@ -40,7 +40,7 @@ def law_curves(
         xlabel: with its unit.
         ylabel: with its unit.
         band: (cost, low, high): shaded, where redrawn laws lie.
-        foretold: (cost, low, high) of a run.
+        predicted: (cost, low, high) of a run.
         log: the logarithmic axes.
     """
     figure = Figure(figsize=(7.5, 3.8), layout="constrained")
@@ -52,9 +52,9 @@ def law_curves(
         ax.plot(np.asarray(cost), np.asarray(loss), marker, color=colour, label=label, markersize=6)
     for (label, (cost, loss)), colour in zip((laws or {}).items(), CYCLE * 2, strict=False):
         ax.plot(np.asarray(cost), np.asarray(loss), "--", color=colour, label=label, linewidth=1.5, zorder=1)
-    if foretold is not None:
-        at, least, most = foretold
-        ax.vlines(at, least, most, color=PALETTE["ink"], linewidth=7, alpha=0.35, label="foretold, 95 %", zorder=1)
+    if predicted is not None:
+        at, least, most = predicted
+        ax.vlines(at, least, most, color=PALETTE["ink"], linewidth=7, alpha=0.35, label="predicted, 95 %", zorder=1)
     ax.set(xlabel=xlabel, ylabel=ylabel)
     _plain_numbers(ax, log)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=10)

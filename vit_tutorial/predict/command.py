@@ -14,14 +14,16 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-from tqdm import tqdm  # type: ignore[import-untyped]
-
+from vit_tutorial.data.extras import progress
 from vit_tutorial.predict.output import FORMATS, attention_png, writer
 from vit_tutorial.predict.photos import find, read
-from vit_tutorial.predict.ranking import best_device, predictions
+from vit_tutorial.predict.ranking import Prediction, best_device, predictions
+from vit_tutorial.predict.sharing import Journals, place
 from vit_tutorial.weights import load
 from vit_tutorial.weights.keeping import shipped, write
+from vit_tutorial.weights.model import Trained
 
 PROG = "python -m vit_tutorial.predict"
 MOST_DRAWN = 100  # photographs in the figure of --attention: with more, each would be too small to see
@@ -35,7 +37,9 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
         "a GPU if torch finds one.",
         epilog="The figure of --attention shows the class token's attention, averaged over all layers and heads: of "
         "the maps that lesson 08 scores, the one that points best. A photograph that can't be read is named and "
-        "skipped. Exit status: 0 if every photograph was read, 1 if one was skipped or after an error.",
+        "skipped. Exit status: 0 if every photograph was read, 1 if one was skipped or after an error. Several "
+        "processes share the photographs and write one table: accelerate launch -m vit_tutorial.predict ... --out "
+        "answers.csv.",
     )
     p.add_argument(
         "photos",
@@ -56,6 +60,11 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="write a table instead, answers.csv or answers.jsonl: file, class, probability, rank",
+    )
+    p.add_argument(
+        "--resume",
+        action="store_true",
+        help="with --out: go on where a run that was stopped left off, or begin; several processes always do",
     )
     p.add_argument(
         "--batch-size",
@@ -81,7 +90,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     except BrokenPipeError:  # whoever reads our lines has enough of them, as "head" has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
         raise SystemExit("stopped") from None
@@ -105,20 +114,19 @@ def run(args: argparse.Namespace) -> list[str]:
         raise ValueError(f"--attention draws at most {MOST_DRAWN} photographs, got {len(files):,}: choose some")
     if not files:
         raise ValueError(f"no photograph can be read: {_first(skipped)}")
-    trained = load(args.weights)
-    if not trained.classes:
-        raise ValueError(f"{args.weights} has no head, so it can't name classes: use weights that were fine-tuned")
-    trained.model.to(best_device())
+    if args.resume or place().processes > 1:
+        return _shared(args, files, skipped)
+    trained = _trained(args)
     answered, seen = 0, []
     with (
         closing(read(files, trained.preprocess, ahead=2 * args.batch_size)) as images,
         writer(args.out) as show,
-        tqdm(total=len(files), unit=" photographs", mininterval=0.1 if sys.stderr.isatty() else 30) as bar,
+        _bar(len(files)) as bar,
     ):
         for prediction in predictions(images, trained, top=args.top, batch_size=args.batch_size):
             bar.update()
             if isinstance(prediction, ValueError):
-                tqdm.write(f"skipped: {prediction}", file=sys.stderr)
+                progress().write(f"skipped: {prediction}", file=sys.stderr)
                 skipped.append(str(prediction))
                 continue
             show(prediction.file, prediction.ranked)
@@ -133,6 +141,44 @@ def run(args: argparse.Namespace) -> list[str]:
         write(args.attention, attention_png(trained, seen))
         print(f"where it looked: {args.attention}")
     return skipped
+
+
+def _shared(args: argparse.Namespace, files: list[str], skipped: list[str]) -> list[str]:
+    """Do the share of this process; the table, if this process is the last."""
+    if args.out is None or args.attention:
+        raise ValueError("several processes, and --resume, write one table: give --out FILE, and leave --attention out")
+    journals = Journals(args.out, files, {"weights": args.weights, "top": args.top}, place())
+    if journals.complete():
+        print(f"note: {args.out} is there already: remove it to start again", file=sys.stderr)
+        return skipped
+    left = journals.left()
+    if left:
+        journals.begin()
+        trained = _trained(args)
+        mine = [files[number] for number in left]
+        with closing(read(mine, trained.preprocess, ahead=2 * args.batch_size)) as images, _bar(len(left)) as bar:
+            found = predictions(images, trained, top=args.top, batch_size=args.batch_size)
+            for number, prediction in zip(left, found, strict=True):
+                bar.update()
+                journals.add(number, prediction.ranked if isinstance(prediction, Prediction) else prediction)
+                if isinstance(prediction, ValueError):
+                    progress().write(f"skipped: {prediction}", file=sys.stderr)
+    wrong = journals.merge()
+    if wrong is not None:
+        print(f"{len(files) - len(wrong):,} photographs: {args.out}")
+    return skipped + (wrong or [])
+
+
+def _trained(args: argparse.Namespace) -> Trained:
+    trained = load(args.weights)
+    if not trained.classes:
+        raise ValueError(f"{args.weights} has no head, so it can't name classes: use weights that were fine-tuned")
+    trained.model.to(best_device())
+    return trained
+
+
+def _bar(photographs: int) -> Any:
+    return progress()(total=photographs, unit=" photographs", mininterval=0.1 if sys.stderr.isatty() else 30)
 
 
 def _first(lines: Sequence[str], limit: int = 5) -> str:

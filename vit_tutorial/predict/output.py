@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial.analysis import explain
 from vit_tutorial.data import denormalise
+from vit_tutorial.data.extras import progress
 from vit_tutorial.predict.ranking import Prediction, Ranked
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.weights.keeping import replacing
@@ -54,7 +54,7 @@ def writer(out: Path | None) -> Iterator[Callable[[str, Ranked], None]]:
     """A function that prints a photograph's classes, or writes them to ``out``, which appears when it is whole."""
 
     def print_it(file: str, ranked: Ranked) -> None:
-        tqdm.write(_printable(as_text(file, ranked)), end="")
+        progress().write(_printable(as_text(file, ranked)), end="")
         sys.stdout.flush()
 
     if out is None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from vit_tutorial.data import Preprocessing, images_in, open_photo
+from vit_tutorial.data.preprocessing import to_rgb
+
+if TYPE_CHECKING:
+    from PIL import Image as PILImage
 
 THREADS = min(os.cpu_count() or 1, 8)  # that read photographs; each may hold a whole one, 36 MB for 12 megapixels
 
@@ -44,6 +50,31 @@ def find(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return files, wrong
 
 
+def opened(names: Sequence[str]) -> tuple[list[str], list[PILImage.Image], list[str]]:
+    """The photographs that names stand for (see :func:`find`), all in memory: for the pages.
+
+    Returns:
+        The files that can be read, their pictures, and a line for each file or name that was skipped; the lines are
+        printed to stderr, too.
+
+    Raises:
+        ValueError: not one photograph can be read.
+    """
+    files, skipped = find(names)
+    good, pictures = [], []
+    for file in files:
+        try:
+            pictures.append(to_rgb(open_photo(file)))
+            good.append(file)
+        except ValueError as error:
+            skipped.append(str(error) if file in str(error) else f"{file} can't be used ({error})")
+    for line in skipped:
+        print(f"skipped: {line}", file=sys.stderr)
+    if not good:
+        raise ValueError(f"no photograph can be read: {'; '.join(skipped[:5])}")
+    return good, pictures, skipped
+
+
 def read(
     files: Iterable[str], preprocess: Preprocessing, ahead: int
 ) -> Generator[tuple[str, Tensor | ValueError], None, None]:
@@ -55,6 +86,8 @@ def read(
     def one(path: str) -> Tensor | ValueError:
         try:
             return preprocess(open_photo(path))
+        except ImportError:  # a package is missing, and the photograph is all right
+            raise
         except Exception as error:  # whatever it is, it concerns this file alone
             text = " ".join(str(error).split()) or type(error).__name__
             return ValueError(text if path in text else f"{path} can't be used ({text})")

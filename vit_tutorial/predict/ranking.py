@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, TypeAlias
@@ -23,9 +24,10 @@ class Prediction(NamedTuple):
 
 
 def best_device() -> torch.device:
-    """CUDA's or Apple's GPU, if torch finds one, else the CPU."""
+    """CUDA's or Apple's GPU, if torch finds one, else the CPU; of several processes, each has a GPU of its own."""
     if torch.cuda.is_available():
-        return torch.device("cuda")
+        local = os.environ.get("LOCAL_RANK")
+        return torch.device("cuda") if local is None else torch.device("cuda", int(local) % torch.cuda.device_count())
     if torch.backends.mps.is_available():
         return torch.device("mps")
     return torch.device("cpu")

@@ -7,12 +7,13 @@ entry of the data set (:data:`vit_tutorial.data.DATASETS`).
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import torch
@@ -21,20 +22,24 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 from vit_tutorial import data as data_sets
 from vit_tutorial.data import Data
 from vit_tutorial.data.recipe import Precision, Recipe
-from vit_tutorial.train import runs
+from vit_tutorial.train import report, runs
 from vit_tutorial.train.evaluation import evaluate
 from vit_tutorial.train.loop import fit
 from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, build
 from vit_tutorial.vit import ViT, ViTConfig
-from vit_tutorial.weights import keeping
+from vit_tutorial.weights import keeping, load
 
 PROG = "python -m vit_tutorial.train"
 MODEL = ("patch_size", "dim", "depth", "num_heads", "mlp_dim", "drop_path")  # the fields of ViTConfig with an option
 RECIPE = (
     *("epochs", "batch_size", "learning_rate", "weight_decay", "warmup_epochs", "label_smoothing", "clip", "ema"),
-    *("augment", "seed", "precision", "compile"),
+    *("augment", "seed", "precision", "compile", "freeze", "head_first", "layer_decay"),
 )  # and those of Recipe
+
+
+class _Default(int):
+    """A whole number that nobody typed, which may be replaced."""
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -52,15 +57,19 @@ def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argpa
     first = argparse.ArgumentParser(add_help=False)
     first.add_argument("--data", default="digits")
     first.add_argument("--size")
+    first.add_argument("--weights")
+    first.add_argument("--freeze", action="store_true")
     chosen = first.parse_known_args(arguments)[0]
     p = argparse.ArgumentParser(
         prog=prog,
         formatter_class=_Help,
-        description="Train a Vision Transformer. The defaults shown are those of the data set named by --data.",
+        description="Train a Vision Transformer from scratch, or with --weights fine-tune a trained one. The defaults "
+        "shown are those of the data set named by --data, or those of fine-tuning.",
         epilog="Several processes: accelerate launch -m vit_tutorial.train ... (the same arguments).",
     )
     _add_data(p.add_argument_group("data"))
-    _add_model(p.add_argument_group("model"))
+    _add_weights(p.add_argument_group("a trained model to start from"))
+    _add_model(p.add_argument_group("a model from scratch"))
     _add_recipe(p.add_argument_group("recipe"))
     _add_run(p.add_argument_group("run"))
     spec = data_sets.spec_of(chosen.data)
@@ -72,7 +81,13 @@ def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argpa
             p.error(str(error))
         model = replace(preset, drop_path=model.drop_path)
     p.set_defaults(**{name: getattr(model, name) for name in MODEL})
-    p.set_defaults(**{name: getattr(spec.recipe, name) for name in RECIPE})
+    recipe = spec.recipe
+    if chosen.weights:  # which bring the model
+        p.set_defaults(**dict.fromkeys(MODEL))
+        recipe = data_sets.FINE_TUNING
+    if chosen.freeze:  # a head alone takes a larger rate, and has no layers below it
+        recipe = replace(recipe, learning_rate=1e-2, layer_decay=1.0)
+    p.set_defaults(**{name: getattr(recipe, name) for name in RECIPE} | {"batch_size": _Default(recipe.batch_size)})
     return p
 
 
@@ -85,7 +100,12 @@ def _add_data(group: argparse._ArgumentGroup) -> None:
         "class; with --test-share, a folder of classes",
     )
     group.add_argument("--root", default="data", metavar="FOLDER", help="where downloads go")
-    group.add_argument("--image-size", type=int, metavar="PIXELS", help="height and width of a folder's images")
+    group.add_argument(
+        "--image-size",
+        type=int,
+        metavar="PIXELS",
+        help="height and width of a folder's images; with --weights the positions are resized to it",
+    )
     group.add_argument(
         "--test-share",
         type=float,
@@ -105,6 +125,23 @@ def _add_data(group: argparse._ArgumentGroup) -> None:
         help="none, default (the data set's own), or parts joined by +: affine, crop, flip, randaugment, mixup, cutmix",
     )
     group.add_argument("--workers", type=int, default=0, help="extra processes that load images")
+
+
+def _add_weights(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--weights",
+        metavar="NAME",
+        help=f"fine-tune {', '.join(keeping.shipped())}, a folder or a file of weights, or a published model, as in "
+        "torchvision/vit_b_16; the images get its preprocessing",
+    )
+    group.add_argument("--freeze", action="store_true", help="train the head alone")
+    group.add_argument("--head-first", type=int, metavar="EPOCHS", help="epochs in which only the head changes")
+    group.add_argument(
+        "--layer-decay",
+        type=float,
+        metavar="FACTOR",
+        help="of the learning rate, from each block to the one below it; 1: the same rate everywhere",
+    )
 
 
 def _add_model(group: argparse._ArgumentGroup) -> None:
@@ -176,8 +213,10 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     args = parser(arguments, prog=prog).parse_args(arguments)
     try:
-        _run(args, f"{prog} {shlex.join(arguments)}")
-    except (ValueError, FloatingPointError, OSError) as error:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: _note(str(message))
+            _run(args, f"{prog} {shlex.join(arguments)}")
+    except (ValueError, FloatingPointError, OSError, ImportError) as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
         raise SystemExit("stopped: the same command with --resume continues") from None
@@ -186,13 +225,15 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
 def recipe_of(args: argparse.Namespace) -> Recipe:
     """The recipe that the options name; its warm-up is at most half of the epochs, with a note if that shortens it."""
     given = {name: getattr(args, name) for name in RECIPE}
+    if args.freeze and not args.weights:
+        raise ValueError("--freeze needs --weights: a model from scratch has nothing worth keeping")
     if given["warmup_epochs"] > args.epochs / 2 > 0:
         given["warmup_epochs"] = args.epochs / 2
         _note(f"warmup_epochs is {args.epochs / 2:g}, half of the {args.epochs} epochs, not {args.warmup_epochs:g}")
-    return Recipe(**given)
+    return Recipe(**given | {"batch_size": int(args.batch_size)})
 
 
-def _model(args: argparse.Namespace, data: Data) -> ViT:
+def _from_scratch(args: argparse.Namespace, data: Data) -> ViT:
     kind, parts = (ViTConfig, {}) if args.arch == "vit" else (ModernConfig, ARCHITECTURES[args.arch])
     config = kind(
         image_size=data.image_size,
@@ -206,21 +247,67 @@ def _model(args: argparse.Namespace, data: Data) -> ViT:
     return build(config)
 
 
+def _start(args: argparse.Namespace) -> tuple[ViT, Data]:
+    """The model as it is before training, and its data."""
+    if args.weights is None:
+        data = data_sets.load(args.data, args.root, args.image_size, args.test_share)
+        return _from_scratch(args, data), data
+    given = [name for name in ("size", *MODEL, "stem") if getattr(args, name) is not None]
+    if given or args.arch != "vit":
+        option = f"--{(given or ['arch'])[0].replace('_', '-')}"
+        raise ValueError(f"--weights brings the whole model: leave {option} out")
+    if args.data not in data_sets.DATASETS and not Path(args.data).is_dir():
+        data_sets.load(args.data)  # whose error says what there is; before anything is downloaded
+    size = args.image_size
+    if args.data in data_sets.DATASETS:
+        size = data_sets.load(args.data, args.root).image_size
+    trained = load(args.weights, num_classes=0, image_size=size)
+    data = data_sets.load(args.data, args.root, None, args.test_share, preprocess=trained.preprocess)
+    return load(args.weights, num_classes=len(data.classes), image_size=size).model, data
+
+
+def _with_steps(recipe: Recipe, images: int) -> Recipe:
+    """The recipe with a batch of at most a quarter of the images, divisible by the processes; a note says so."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    most = max(images // 4 // processes, 1) * processes
+    if recipe.batch_size <= most:
+        return recipe
+    _note(f"batch_size is {most}, a quarter of the {images} training images, not {recipe.batch_size}")
+    return replace(recipe, batch_size=most)
+
+
+def _plan(data: Data, recipe: Recipe) -> str:
+    """What a run is about to do."""
+    steps = len(data.train) // recipe.batch_size
+    height, width = data.image_size
+    return (
+        f"{len(data.train):,} training images and {len(data.test):,} test images of {height} x {width} pixels, "
+        f"{len(data.classes)} classes; {recipe.epochs} epochs of {steps:,} steps, {recipe.epochs * steps:,} in all, of "
+        f"{recipe.batch_size} images"
+    )
+
+
 def _run(args: argparse.Namespace, command: str) -> None:
     recipe = recipe_of(args)
-    data = data_sets.load(args.data, args.root, args.image_size, args.test_share)
-    model = _model(args, data)
+    model, data = _start(args)
     seen = data if args.validation is None else data_sets.hold_out(data, args.validation)
+    if isinstance(args.batch_size, _Default):
+        recipe = _with_steps(recipe, len(seen.train))
+    _note(_plan(seen, recipe))
     history = fit(model, seen, recipe, workers=args.workers, out=args.out, resume=args.resume)
     accelerator = Accelerator(mixed_precision="no")
     if accelerator.is_main_process:
-        settings = runs.settings_in(args.out)  # with the precision that "auto" chose
-        # JSON has no infinity.
-        used = {name: "inf" if settings[name] == math.inf else settings[name] for name in RECIPE}
+        used = runs.for_json(runs.settings_in(args.out))  # with the precision that "auto" chose
         test = None if args.validation is None else evaluate(model, data)
-        keeping.save(args.out, model, data, history, command=command, recipe=used, test=test)
+        keeping.save(
+            args.out, model, data, history, command=command, preprocess=data.preprocess, recipe=used, test=test
+        )
+        found = report.measure(model, data)
+        files = report.save(args.out, found, data)
         size = sum(parameter.numel() for parameter in model.parameters())
         seconds, accuracy = sum(row["seconds"] for row in history), (test or history[-1])["test_accuracy"]
+        print(report.lines(found, data.classes))
+        print(f"mistakes: {', '.join(files)} in {args.out}")
         print(
             f"test accuracy {accuracy:.2%} ({round(accuracy * len(data.test))} of {len(data.test)} images), "
             f"{size:,} parameters, {seconds:.0f} s on {accelerator.num_processes} x "
@@ -229,3 +316,7 @@ def _run(args: argparse.Namespace, command: str) -> None:
     accelerator.wait_for_everyone()
     if torch.distributed.is_initialized():  # gloo's threads must be joined: a process that simply ends may abort
         torch.distributed.destroy_process_group()
+    if data.skipped:
+        raise ValueError(
+            f"{len(data.skipped):,} image files were skipped, the model is trained on the others: {data.skipped[0]}"
+        )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -18,13 +16,16 @@ from accelerate.utils import set_seed  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial.data import Data, normalise
 from vit_tutorial.data import augmentation as augmentation_of
 from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.train import precision, runs
 from vit_tutorial.train.evaluation import Totals, evaluate
+from vit_tutorial.train.layers import check_pixels, frozen, groups_of, share_rates
+from vit_tutorial.train.progress import progress_bar
+from vit_tutorial.vit import ViT
+from vit_tutorial.weights import keeping
 from vit_tutorial.weights.keeping import History
 
 
@@ -86,11 +87,13 @@ def fit(
     """Train ``model`` on ``data.train`` and test it after every epoch; it ends with the averaged weights, if any.
 
     Args:
-        model: images (B, C, H, W), normalised -> logits (B, K). Seed torch before you make it.
+        model: images (B, C, H, W), normalised -> logits (B, K). Seed torch before you make it. One from ``vt.load``
+            must get the pixels that it was trained on: ``image_folder(path, preprocess=...)``.
         data: train and test splits, and what they are normalised by.
         recipe: how it is trained: see :class:`Recipe`.
         workers: processes that load images; 0 loads in this one.
-        out: folder of the state, written after every epoch; None keeps nothing.
+        out: a folder for the state, written after every epoch, and for what ``vt.load`` reads, written at the end if
+            the model is a :class:`vit_tutorial.ViT`; None keeps nothing.
         resume: go on from the state in ``out``; without one there, begin.
         progress: show a bar.
         **changes: fields that replace the recipe's: ``fit(model, data, epochs=5, learning_rate=3e-3)``.
@@ -99,13 +102,15 @@ def fit(
         A row per epoch: epoch, rate, loss and accuracy in training, test_loss, test_accuracy, seconds.
 
     Raises:
-        ValueError: a setting out of its range, or a state of other settings.
+        ValueError: a setting out of its range, a state of other settings, or a model from ``vt.load`` with another
+            preprocessing than that of ``data``.
         TypeError: an unknown setting.
         FileExistsError: a run is in ``out``.
         OSError: ``out`` can't be written.
         FloatingPointError: the loss or its gradient became infinite or not a number.
     """
     recipe = _changed(recipe, changes)
+    check_pixels(model, data)
     accelerator = Accelerator(mixed_precision="no")  # the device, the processes; autocast in train_epoch does the rest
     augmentation = augmentation_of(recipe.augment, data)
     batches = runs.Batches(data.train, recipe, augmentation, accelerator, workers)
@@ -117,22 +122,29 @@ def fit(
     model.to(accelerator.device)
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))  # type: ignore[no-untyped-call]
     fused = accelerator.device.type in ("cpu", "cuda")
-    optimizer = torch.optim.AdamW(parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate, fused=fused)
+    groups = groups_of(model, parameter_groups(model, recipe.weight_decay), recipe)
+    optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=fused)
     parts = {"model": model, "average": average, "optimizer": optimizer}
     history = store.restore(state, settings, parts)
-    forward = accelerator.prepare(model)  # averages the gradients over the processes, if there are several
-    forward = torch.compile(forward) if recipe.compile else forward
-    run = Run(model, forward, average, optimizer, batches, data, recipe, accelerator)
-
-    with _progress_bar(run.steps, len(history) * len(batches), progress and accelerator.is_main_process) as show:
+    shown = progress and accelerator.is_main_process
+    with (
+        frozen(model, recipe.freeze),
+        progress_bar(recipe.epochs * len(batches), len(history) * len(batches), shown) as show,
+    ):
+        forward = accelerator.prepare(model)  # averages the gradients over the processes, if there are several
+        forward = torch.compile(forward) if recipe.compile else forward
+        run = Run(model, forward, average, optimizer, batches, data, recipe, accelerator)
         for epoch in range(len(history), recipe.epochs):
             start = time.perf_counter()
+            share_rates(optimizer, epoch, recipe)
             set_seed(runs.seed_of(recipe.seed, epoch) % 2**31, device_specific=True)  # of dropout, and of mixing
             row = {"epoch": epoch + 1} | train_epoch(run, epoch, partial(show, history))
             row |= evaluate(average, data, accelerator=accelerator)
             history.append(row | {"seconds": time.perf_counter() - start})
             store.save(settings, parts, history)
     model.load_state_dict(average.module.state_dict())
+    if out is not None and accelerator.is_main_process and isinstance(model, ViT):
+        keeping.save(out, model, data, history, preprocess=data.preprocess, recipe=runs.for_json(settings))
     return history
 
 
@@ -169,9 +181,9 @@ def schedule(step: int, *, steps: int, warmup: int) -> float:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> float:
-    """Set the learning rate of every group of ``optimizer``; returns it."""
+    """Set the learning rate of every group of ``optimizer``, or its "share" of it; returns the rate."""
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("share", 1.0)
     return rate
 
 
@@ -183,20 +195,3 @@ def check_finite(loss: Tensor, norm: Tensor, step: int, rate: float) -> None:
             f"{norm.item():.3g}: try a smaller learning rate, a longer warm-up, a smaller clip or fp32, and check for "
             "images that are not finite; the output folder, if there is one, still has the last whole epoch"
         )
-
-
-@contextmanager
-def _progress_bar(steps: int, done: int, shown: bool) -> Iterator[Callable[[History, Totals], None]]:
-    # A log file gets a line every half minute, a terminal ten per second.
-    interval = 0.1 if sys.stderr.isatty() else 30
-    with tqdm(total=steps, initial=done, disable=not shown, unit=" steps", mininterval=interval) as bar:
-
-        def show(history: History, totals: Totals) -> None:
-            if bar.update():  # True when it was drawn: reading a loss off a GPU costs time
-                loss, correct, count = totals.sums.tolist()
-                values = {"loss": f"{loss / count:.3f}", "accuracy": f"{correct / count:.1%}"}
-                if history:
-                    values["test"] = f"{history[-1]['test_accuracy']:.1%}"
-                bar.set_postfix(values, refresh=False)
-
-        yield show

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +179,12 @@ def settings(recipe: Recipe, augmentation: Augmentation, data: Data, model: nn.M
     }
 
 
+def for_json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are a recipe's, as plain values: JSON has no infinity."""
+    names = [field.name for field in fields(Recipe) if field.name != "mix"]
+    return {name: "inf" if settings[name] == math.inf else settings[name] for name in names}
+
+
 def settings_in(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The :func:`settings` of the run in a folder. Raises ValueError for a damaged state, OSError for none."""
     settings: dict[str, Any] = _read_state(Path(folder) / "state.pt")["settings"]
@@ -241,10 +249,12 @@ class Store:
 
     def _check(self, before: State, settings: State) -> None:
         folder = self.path and self.path.parent
+        later = {"freeze": False, "head_first": 0, "layer_decay": 1.0}  # what a run before these were settings had
         for name, value in settings.items():
-            if before.get(name) != value:
+            known = before.get(name, later.get(name))
+            if known != value:
                 raise ValueError(
-                    f"the run in {folder} has {name}={before.get(name)}, not {value}: "
+                    f"the run in {folder} has {name}={known}, not {value}: "
                     "resume with the same settings, or choose another folder"
                 )
 

@@ -37,6 +37,10 @@ class Given:
     plain: bool | None = None
     wanted_size: Size | None = None  # if the file's own isn't known: what the model shall take
     parts: Mapping[str, Any] | None = None  # fields of ModernConfig that no tensor shows
+    part: str | None = None  # which model of several in the file
+    told: bool | None = None  # whether a config says all that no tensor shows
+    revision: str | None = None  # of a repository on the hub
+    token: str | bool | None = None  # for one that isn't public
 
     def or_else(self, other: Given) -> Given:
         """These values, and the other's where there are none."""
@@ -88,6 +92,9 @@ def _refuse_unknown(keys: Mapping[str, Any], known: Set[str], where: str) -> Non
         )
 
 
+LARGEST_SIDE = 8192  # pixels; models of today take a few hundred
+
+
 def _number(value: Any, name: str, least: float = -math.inf) -> float:
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= least
     if not good:
@@ -97,15 +104,30 @@ def _number(value: Any, name: str, least: float = -math.inf) -> float:
     return float(value)
 
 
-def _whole(value: Any, name: str, least: int = 1) -> int:
-    if int(_number(value, name, least)) != value:
+def _whole(value: Any, name: str, least: int = 1, most: int = 1_000_000) -> int:
+    if _number(value, name, least) > most:
+        raise ValueError(f"{name} must be at most {most:,}, got {short(value)}")
+    if int(value) != value:
         raise ValueError(f"{name} must be a whole number, got {short(value)}")
     return int(value)
 
 
+def _side(value: Any, name: str) -> int:
+    return _whole(value, name, 1, LARGEST_SIDE)
+
+
 def _size(value: Any, name: str) -> Size:
     pair = as_pair(tuple(value) if isinstance(value, list) else value, name)
+    for side in pair:
+        _side(side, name)
     return pair[0] if pair[0] == pair[1] else pair
+
+
+def _divided(size: Size, patch_size: Size) -> Size:
+    """The part of the size that whole patches fill; 0 is for the config to refuse."""
+    sides = zip(as_pair(size, "image_size"), as_pair(patch_size, "patch_size"), strict=True)
+    whole = [side // patch * patch or side for side, patch in sides]
+    return whole[0] if whole[0] == whole[1] else (whole[0], whole[1])
 
 
 def _flag(value: Any, name: str) -> bool:
@@ -308,11 +330,15 @@ def timm(config: Json) -> Known:
     size = args.get("img_size")
     if size is None:  # then timm builds its default, if any size will do
         size = 224 if resized and "rotary" not in parts else list(pixels.image_size)
+    patch = args.get("patch_size") or (re.search(r"patch(\d+)", str(name)) or [None, None])[1]
+    if patch is not None and str(patch).isdigit() and not resized:
+        patch = _whole(int(patch), "patch_size")
+        pixels, size = _whole_patches(pixels, patch), _divided(_size(size, "img_size"), patch)
     labels = next((at[key] for key in ("label_names", "labels") for at in (config, about) if at.get(key)), None)
-    given = Given(
-        heads, _size(size, "img_size"), gelu or architecture.gelu, architecture.norm_eps, plain=True, parts=parts
-    )
-    compared = _timm_compared(config, args) | dict(architecture.shown)
+    gelu, size = gelu or architecture.gelu, _size(size, "img_size")
+    given = Given(heads, size, gelu, architecture.norm_eps, plain=True, parts=parts, told=True)
+    has_positions = {} if architecture.shown.get("position_bias") else {"position": "learned"}
+    compared = has_positions | dict(architecture.shown) | _timm_compared(config, args)
     return Known("timm", given, compared, _labels(labels, "label_names"), pixels, resized)
 
 
@@ -375,7 +401,7 @@ def _input(about: Json) -> tuple[int, int, int]:
     size = about.get("input_size", (3, 224, 224))
     if not isinstance(size, (list, tuple)) or len(size) != 3:
         raise ValueError(f"input_size must be channels, height and width, got {short(size)}")
-    channels, height, width = (_whole(value, "input_size") for value in size)
+    channels, height, width = (_side(value, "input_size") for value in size)
     return channels, height, width
 
 
@@ -536,6 +562,7 @@ def transformers(config: Json, processor: Json | None) -> Known:
         "in_channels": channels,
         "gated": bool(gated),
         "pool": family.pool,
+        "position": None if family is BEIT else "learned",  # BEiT's tensors show which it has
         **family.shown,
     }
     if "intermediate_size" in config or family.pool is not None:
@@ -547,8 +574,12 @@ def transformers(config: Json, processor: Json | None) -> Known:
     pixels = None if processor is None else _pixels(processor, family, channels)
     if pixels is not None and kind == "dinov3_vit":
         size = _size(pixels.image_size, "image_size")
+    if pixels is not None:
+        pixels = _whole_patches(pixels, fields["patch_size"])
+    if not family.resized:
+        size = _divided(size, fields["patch_size"])
     gelu = None if gated else HF_GELUS[act]
-    given = Given(heads, size, gelu, eps, plain=True, parts=_hf_parts(kind, config))
+    given = Given(heads, size, gelu, eps, plain=True, parts=_hf_parts(kind, config), told=True)
     labels = _labels(whole.get("id2label"), "id2label")
     return Known("huggingface", given, fields, labels, pixels, family.resized, "huggingface")
 
@@ -613,6 +644,15 @@ PROCESSOR_HARMLESS = {  # pictures are made RGB here as well; labels of segmenta
     "processor_class", "pad_size", "size_divisor", "image_seq_length",
     "_processor_class",
 }  # fmt: skip
+
+
+def _whole_patches(pixels: Preprocessing, patch_size: Size) -> Preprocessing:
+    """Without what the patches leave over: the libraries' convolutions drop it, at the right and below."""
+    whole = [side // patch * patch for side, patch in zip(pixels.image_size, as_pair(patch_size, "p"), strict=True)]
+    if tuple(whole) == pixels.image_size or pixels.crop != "none" or whole[0] != whole[1] or whole[0] == 0:
+        return pixels
+    side = whole[0]
+    return replace(pixels, image_size=(side, side), crop=side / pixels.image_size[0], squash=True, corner="first")
 
 
 def _pixels(how: Json, family: ModelType, channels: int) -> Preprocessing:
@@ -681,7 +721,7 @@ def _resize(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
 
 def _short_side(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
     """As :func:`_resize`, of a picture whose shorter side gets a length, before a square is cut out."""
-    short = _whole(how["size"]["shortest_edge"], "shortest_edge")
+    short = _side(how["size"]["shortest_edge"], "shortest_edge")
     if not _flag(how.get("do_center_crop", False), "do_center_crop"):
         raise ValueError("its preprocessor cuts no square, which Preprocessing can't express: give preprocess=")
     cut = _height_width(how.get("crop_size", short), "crop_size")
@@ -701,7 +741,7 @@ def _height_width(size: Any, name: str) -> tuple[int, int]:
             f"its preprocessor has {name}={short(size)}, which Preprocessing can't express: give preprocess="
         )
     height, width = as_pair(tuple(size) if isinstance(size, list) else size, name)
-    return _whole(height, name), _whole(width, name)
+    return _side(height, name), _side(width, name)
 
 
 def _scale(how: Json, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -18,7 +18,7 @@ from vit_tutorial.weights.messages import refusing, some
 from vit_tutorial.weights.model import check_shapes, fields_of, is_modern, reorder_pairs, stem_fields
 from vit_tutorial.weights.names import FEATURES, State, Table, rename
 from vit_tutorial.weights.reading import COUNTER
-from vit_tutorial.weights.sources import OWN
+from vit_tutorial.weights.sources import EVA_ROTARY, OWN
 
 
 def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
@@ -26,7 +26,8 @@ def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
 
     A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6). A
     ``ModernViT`` becomes a ``VisionTransformer``, an ``Eva`` (rotary positions, or biases of q and v alone) or a
-    ``Beit`` (position biases). Registers have no positions in timm's names: ``no_embed_class``.
+    ``Beit`` (position biases). Registers have no positions in timm's names: ``no_embed_class``. Rotary positions by
+    an index are EVA-02's, or in columns first as the Perception Encoder and NAVER's have them (``"xy"``).
 
     Raises:
         ValueError: tensors that aren't a ViT's of this package, or parts that none of timm's classes has together.
@@ -41,9 +42,18 @@ def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
         raise ValueError("timm reads the class token or the mean, this model's head both: to_huggingface has that")
     if config.stem is not None or (config.position_bias and (config.rotary is not None or config.qk_norm)):
         raise ValueError(f"no class of timm's has the parts of {config}")
+    if config.pool == "attention" and config.pool_heads not in (None, config.num_heads) and config.rotary is None:
+        raise ValueError(
+            f"timm's VisionTransformer pools with as many heads as it has, {config.num_heads}, and this model with "
+            f"{config.pool_heads}: timm can't express it"
+        )
+    if config.mlp_norm and config.gated and config.qkv_bias and config.k_bias:
+        raise ValueError("timm's gated MLP with a norm comes with no bias of k, and this model has one")
     ours = dict(state)
     if config.rotary is not None:
-        ours = reorder_pairs(ours, config.num_heads, config.rotary.coordinates == "index", False, back=True)
+        neighbours = config.rotary.coordinates == "index"
+        columns_first = neighbours and config.rotary != EVA_ROTARY  # the Perception Encoder's, and NAVER's
+        ours = reorder_pairs(ours, config.num_heads, neighbours, columns_first, back=True)
     if "embed.position" in ours and config.registers and config.class_token:  # theirs are the patches' alone
         ours["embed.cls_token"] = ours["embed.cls_token"] + ours["embed.position"][:, :1]
         ours["embed.position"] = ours["embed.position"][:, 1:]
@@ -54,6 +64,11 @@ def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
 def _timm_table(config: ViTConfig, state: Mapping[str, Tensor]) -> Table:
     """The names of the class of timm's that has the config's parts."""
     if isinstance(config, ModernConfig):
+        if config.gated and config.mlp_norm:  # EVA-02 base and large, and its CLIP
+            return names.TIMM_APART
+        if config.gated and config.rotary is not None and config.rotary.coordinates == "centred":  # DINOv3 plus
+            table = names.TIMM_BIASES if config.qkv_bias and not config.k_bias else names.TIMM_EVA
+            return {**table, "blocks.{i}.mlp.fc1.*": names.TIMM_GATED["blocks.{i}.mlp.fc1.*"]}
         if config.qkv_bias and not config.k_bias:
             return names.TIMM_BIASES
         return names.TIMM_EVA if config.rotary is not None or config.position_bias else names.TIMM_NOW

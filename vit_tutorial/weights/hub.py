@@ -7,17 +7,21 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
+from socket import create_connection
+from threading import Thread
 from typing import Any, NamedTuple
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
+from urllib.request import Request, getproxies, proxy_bypass, urlopen
 
 import torch
 from filelock import FileLock
-from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.weights.reading import read, read_json, weight_map
+from vit_tutorial.data.extras import needed
+from vit_tutorial.weights.reading import read, read_json, refuse_endless, weight_map
 
 Json = dict[str, Any]
 Getter = Callable[[str], Path | None]  # a file of a repository -> where it is now; None: there is none
@@ -45,7 +49,8 @@ class Repository(NamedTuple):
 
 def torchvision(name: str) -> Published:
     """One of torchvision's models, "vit_b_16", or with its weights named, "vit_b_16.IMAGENET1K_V1"."""
-    from torchvision.models import get_model_weights
+    with needed():
+        from torchvision.models import get_model_weights
 
     model, _, version = name.partition(".")
     if model not in TORCHVISION_MODELS:
@@ -72,7 +77,8 @@ def google(name: str) -> Published:
 
 def imagenet() -> tuple[str, ...]:
     """ImageNet's class names, in the order of the published heads."""
-    from torchvision.models import ViT_B_16_Weights
+    with needed():
+        from torchvision.models import ViT_B_16_Weights
 
     return tuple(ViT_B_16_Weights.IMAGENET1K_V1.meta["categories"])
 
@@ -96,6 +102,9 @@ def download(url: str, file: str) -> dict[str, Any]:
 
 def _fetch(url: str, path: Path) -> None:
     """Download, going on where an earlier try broke off (torch.hub would begin again); checked by the name's hash."""
+    with needed():
+        from tqdm import tqdm  # type: ignore[import-untyped]
+
     part = path.with_name(f"{path.name}.part")
     have = max(part.stat().st_size - 1, 0) if part.exists() else 0  # nobody sends nothing: ask for one byte at least
     request = Request(url, headers={"User-Agent": "vit_tutorial", "Range": f"bytes={have}-"})
@@ -125,31 +134,72 @@ def _offline(file: str, url: str, folder: str, error: Exception) -> str:
     )
 
 
-def repository(repository: str) -> Getter:
-    """Files of a repository on the Hugging Face hub: downloaded with progress, resumed and kept by its own library."""
-    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+def repository(repository: str, revision: str | None = None, token: str | bool | None = None) -> Getter:
+    """Files of a repository on the Hugging Face hub: downloaded with progress, resumed and kept by its own library.
+
+    Args:
+        repository: "owner/name".
+        revision: a branch, a tag or a commit; by default the main branch.
+        token: of a private or gated repository; by default the one that huggingface_hub has.
+    """
+    with needed():
+        from huggingface_hub import _CACHED_NO_EXIST, constants, hf_hub_download, try_to_load_from_cache
+        from huggingface_hub import errors as hub_errors
+
+    absent = hub_errors.EntryNotFoundError
+    refused = (hub_errors.RepositoryNotFoundError, hub_errors.GatedRepoError, hub_errors.RevisionNotFoundError)
+    offline = constants.HF_HUB_OFFLINE or not _answers(constants.ENDPOINT)
 
     def get(file: str) -> Path | None:
         try:
-            return Path(hf_hub_download(repository, file))
+            return Path(hf_hub_download(repository, file, revision=revision, token=token, local_files_only=offline))
         except Exception as error:  # those of its HTTP library, which isn't always the same one, come through
-            online = isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError)
-            if online or try_to_load_from_cache(repository, file) is _CACHED_NO_EXIST:
+            online = isinstance(error, absent) and not isinstance(error, hub_errors.LocalEntryNotFoundError)
+            if online or try_to_load_from_cache(repository, file, revision=revision) is _CACHED_NO_EXIST:
                 return None  # the hub says, or once said, that there is none
+            if isinstance(error, refused):
+                raise OSError(
+                    f"the hub gives no {repository}{f' at revision {revision}' if revision else ''} "
+                    f"({type(error).__name__}): check the name and revision=; a private or gated one needs token="
+                ) from None
             url, folder = f"https://huggingface.co/{repository}", "a folder, the other files beside it, and load that"
             raise OSError(_offline(file, url, folder, error)) from None
 
     return get
 
 
+def _answers(url: str) -> bool:
+    """Whether there is a network to this address, known within four seconds; its library would try for forty."""
+    there, answers = urlsplit(url), list[bool]()
+    proxy = getproxies().get(there.scheme)
+    if proxy and not proxy_bypass(there.hostname or ""):
+        there = urlsplit(proxy)
+    port = there.port or (443 if there.scheme == "https" else 80)
+
+    def connect() -> None:
+        with suppress(OSError):
+            create_connection((there.hostname or "", port), timeout=3).close()
+            answers.append(True)
+
+    thread = Thread(target=connect, daemon=True)  # looking up a name has no limit of its own
+    thread.start()
+    thread.join(4)
+    return bool(answers)
+
+
 def folder(path: Path) -> Getter:
     """Files of a folder on disk."""
-    return lambda file: path / file if (path / file).is_file() else None
+
+    def get(file: str) -> Path | None:
+        refuse_endless(path / file)
+        return path / file if (path / file).is_file() else None
+
+    return get
 
 
 def files_of(get: Getter, name: str) -> Repository:
     """A repository's tensors, and the config.json that says whose they are and all that the shapes don't tell."""
+    refuse_adapter(get, name)
     path = get("config.json")
     weights = next((found for file in INDEXED if (found := get(file)) is not None), None)
     if path is None or weights is None:
@@ -159,6 +209,18 @@ def files_of(get: Getter, name: str) -> Repository:
             get(file)  # downloads it
     config = read_json(path)
     return Repository(read(weights), config, processor_of(get, config))
+
+
+def refuse_adapter(get: Getter, name: str) -> None:
+    """A ValueError for an adapter beside the weights: transformers applies it, and the model is both."""
+    for file in ("adapter_config.json", "adapter_model.safetensors"):
+        with suppress(OSError):  # a cache without a network may not know
+            if get(file) is None:
+                continue
+            raise ValueError(
+                f"{name} has an adapter beside the weights (LoRA or the like, {file}), which changes the answer: merge "
+                "it first, as by peft's merge_and_unload(), or take its files away for the base alone"
+            )
 
 
 def processor_of(get: Getter, config: Json) -> Json | None:

@@ -44,6 +44,7 @@ class Found:
     assumed: dict[str, Any]  # what the file didn't tell
     about: str  # what an error begins with
     projection: bool = False  # whether the head names no classes
+    recipe: ResizeRecipe = "timm"  # how its library resizes positions
 
 
 def load(
@@ -51,13 +52,16 @@ def load(
     *,
     num_classes: int | None = None,
     image_size: Size | None = None,
-    recipe: ResizeRecipe = "timm",
+    recipe: ResizeRecipe | None = None,
     num_heads: int | None = None,
     gelu: Gelu | None = None,
     norm_eps: float | None = None,
     preprocess: Preprocessing | None = None,
     parts: Mapping[str, Any] | None = None,
     plain: bool | None = None,
+    part: str | None = None,
+    revision: str | None = None,
+    token: str | bool | None = None,
 ) -> Trained:
     """A trained model, the names of its classes and its preprocessing.
 
@@ -74,7 +78,8 @@ def load(
             - a file: .safetensors, .npz, .pth, .pt, .bin, .ckpt, .pth.tar, or the .index.json of several;
             - "torchvision/vit_b_16", or with weights named, "torchvision/vit_b_16.IMAGENET1K_SWAG_E2E_V1";
             - "timm/vit_small_patch16_224.augreg_in21k_ft_in1k", a repository of timm's on the Hugging Face hub;
-            - "hf/google/vit-base-patch16-224", one of anybody's, for transformers;
+            - "google/vit-base-patch16-224" or "facebook/dinov2-base", one of anybody's, for transformers or timm; "hf/"
+              or "hf-hub:" may stand before it;
             - "google/NAME.npz" in the paper's bucket's folder augreg, or "google/FOLDER/NAME.npz".
 
             Downloads show their progress, go on where they broke off, and are kept: by huggingface_hub, and in
@@ -82,13 +87,17 @@ def load(
         num_classes: another number of classes than the checkpoint's gives a new head, of zeros; 0 gives none.
         image_size: H = W, or (H, W), in pixels; learned positions are resized to it. Of a file whose positions fill no
             square it must be the size that they were learned on (:func:`convert` takes that for any file).
-        recipe: how (see :func:`resize_position_embedding`).
+        recipe: how (see :func:`resize_position_embedding`); by default as the file's own library does, DINO's or
+            transformers', and as timm does for all others.
         num_heads: h; by default as the file tells, or the published models of its width have it.
         gelu: "exact" or "tanh"; by default as the file tells, or its library has it.
         norm_eps: epsilon of the norms, likewise.
         preprocess: how pictures become what the model takes, likewise.
         parts: fields of the config that no tensor shows (see :func:`convert`).
         plain: True if you know that a file with timm's names is the paper's architecture (see :func:`convert`).
+        part: which model, of several in one file (see :func:`convert`).
+        revision: of a repository on the hub: a branch, a tag or a commit.
+        token: for a repository that isn't public; by default the one that huggingface_hub has.
 
     Raises:
         ValueError: no such name; weights that are damaged, of another architecture, or beyond the configs: which and
@@ -99,9 +108,10 @@ def load(
     text = os.fsdecode(name)
     if num_classes is not None and (isinstance(num_classes, bool) or not isinstance(num_classes, int)):
         raise TypeError(f"num_classes must be an int, got {num_classes!r:.100}")
-    if recipe not in get_args(ResizeRecipe):
+    if recipe not in (None, *get_args(ResizeRecipe)):
         raise ValueError(f"unknown recipe {recipe!r:.100}: choose one of {', '.join(get_args(ResizeRecipe))}")
-    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, plain=plain, parts=parts)
+    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, plain=plain, parts=parts, part=part)
+    given = replace(given, revision=revision, token=token)
     with refusing():
         found = _find(text, given)
     assumed = dict(found.assumed)
@@ -112,7 +122,7 @@ def load(
             config, state = with_head(config, state, num_classes)
             classes, projection = (), False
         if image_size is not None:
-            config, state = with_size(config, state, image_size, recipe)
+            config, state = with_size(config, state, image_size, recipe or found.recipe)
             pixels = replace(pixels, image_size=as_pair(image_size, "image_size"))
         if preprocess is not None:
             pixels = preprocess
@@ -121,12 +131,14 @@ def load(
         if not classes and not projection:
             classes = tuple(f"class {k}" for k in range(config.num_classes))
         model = assemble(config, state, checked=True)
+        vars(model)["preprocess"] = pixels  # so that training on other pixels is an error
     warn(repr(text), assumed)
     return Trained(model, classes, pixels, assumed)
 
 
 def _find(text: str, given: Given) -> Found:
     """What the name stands for."""
+    text = re.sub(r"^hf[-_]hub:", "hf/", text)  # as timm and open_clip write it
     kind, _, rest = text.partition("/")
     path = Path(text)
     if text in shipped():
@@ -142,10 +154,12 @@ def _find(text: str, given: Given) -> Found:
         return _remote(kind, rest, given)
     if is_weights(path):
         return _file(path, given)
+    if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", text) and not path.exists():
+        return _remote("hf", text, given)
     raise ValueError(
         f"{text!r} is neither a model of the package ({', '.join(shipped())}) nor a folder, nor a file that "
-        f"ends in {', '.join(READERS)}, nor {', '.join(f'{kind}/NAME' for kind in REMOTE)}; "
-        "python -m vit_tutorial.train --out FOLDER writes such a folder"
+        f"ends in {', '.join(READERS)}, nor {', '.join(f'{kind}/NAME' for kind in REMOTE)}, nor OWNER/NAME on the "
+        "Hugging Face hub; python -m vit_tutorial.train --out FOLDER writes such a folder"
     )
 
 
@@ -153,12 +167,12 @@ def _remote(kind: str, name: str, given: Given) -> Found:
     """What a name in somebody's collection stands for."""
     if kind == "torchvision":
         return _published(hub.torchvision(name), f"torchvision/{name}", given)
-    if kind == "google":
+    if kind == "google" and name.endswith(".npz"):
         return _published(hub.google(name), f"google/{name}", given)
-    if kind == "hf":
-        return _repository(hub.files_of(hub.repository(name), name), name, given)
-    about = f"timm/{name}"
-    found = _repository(hub.files_of(hub.repository(about), about), about, given)
+    about = name if kind == "hf" else f"{kind}/{name}"
+    found = _repository(hub.files_of(hub.repository(about, given.revision, given.token), about), about, given)
+    if not about.startswith("timm/"):
+        return found
     named = any(not re.fullmatch(r"class \d+", label) for label in found.classes)
     if not named and "in1k" in name and found.config.num_classes == 1000:
         return replace(found, classes=hub.imagenet())
@@ -180,12 +194,13 @@ def _published(file: Published, about: str, given: Given) -> Found:
 def _refuse_folder_without_model(path: Path) -> None:
     """A FileNotFoundError for a folder with neither a config nor weights by the usual names: what there is instead."""
     there = sorted(file.name for file in path.iterdir())
+    hub.refuse_adapter(hub.folder(path), str(path))
     if "config.json" in there or any(name.startswith(("model.safetensors", "pytorch_model.bin")) for name in there):
         return
     if "state.pt" in there:
         raise FileNotFoundError(
-            f"the folder {path} holds a training run without a model: finish it by the same command with --resume, or "
-            "after vt.train.fit, which saves no model, by vt.weights.save"
+            f"the folder {path} holds an unfinished training run: finish it by the same command with --resume, or "
+            "by the same call of vt.train.fit with resume=True"
         )
     weights = [name for name in there if is_weights(Path(name))]
     instead = f"; of these files of weights, name one: {some(weights)}" if weights else ""
@@ -205,6 +220,7 @@ def _own(text: str, given: Given) -> Found:
 
 def _file(path: Path, given: Given) -> Found:
     """A file of tensors; a config.json beside it that is timm's or transformers' tells the rest."""
+    hub.refuse_adapter(hub.folder(path.parent), str(path.parent))
     state, config = read(path), _beside(path.parent)
     if config is not None:
         processor = hub.processor_of(hub.folder(path.parent), config)
@@ -215,7 +231,7 @@ def _file(path: Path, given: Given) -> Found:
         )
         config, tensors, preprocess = converted
         about = repr(str(path))
-        return Found(config, tensors, preprocess, (), converted.assumed, about, converted.projection)
+        return Found(config, tensors, preprocess, (), converted.assumed, about, converted.projection, converted.recipe)
 
 
 def _is_hub_folder(path: Path) -> bool:
@@ -252,4 +268,4 @@ def _repository(files: Repository, name: str, given: Given) -> Found:
             height, width = preprocess.image_size
             size = height if height == width else (height, width)
             config, tensors = with_size(config, tensors, size, known.recipe)
-        return Found(config, tensors, preprocess, classes, assumed, name, converted.projection)
+        return Found(config, tensors, preprocess, classes, assumed, name, converted.projection, known.recipe)

@@ -15,8 +15,8 @@ from vit_tutorial.data import Preprocessing
 def refusing(about: str = "") -> Iterator[None]:
     """Whatever goes wrong inside becomes one short ValueError that begins with ``about``, what a file is called.
 
-    An OSError stays as it is; so does a TypeError, if it isn't about a file. What isn't foreseen in a stranger's file
-    (a config nested a thousandfold, torch's own errors) is named by its kind.
+    An OSError and an ImportError stay as they are; so does a TypeError, if it isn't about a file. What isn't foreseen
+    in a stranger's file (a config nested a thousandfold, torch's own errors) is named by its kind.
     """
     start = f"{about}: " if about else ""
     try:
@@ -25,6 +25,8 @@ def refusing(about: str = "") -> Iterator[None]:
         if error.filename is None or brief(str(error)) == str(error):
             raise
         raise type(error)(error.errno, error.strerror, brief(str(error.filename), 1000)) from None
+    except ImportError:  # a package is missing: what to type, it says itself
+        raise
     except ValueError as error:
         raise ValueError(brief(f"{start}{error}")) from error
     except TypeError as error:
@@ -56,9 +58,11 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         "pool": "pooling by {}",
         "norm": "{} norms",
         "plain": "the paper's architecture, {}",
+        "pool_prefix": "class token and registers pooled: {}",
+        "pool_heads": "heads of the pooling: {}",
     }
     said = {key: _pixels(value) if isinstance(value, Preprocessing) else value for key, value in assumed.items()}
-    keys = dict.fromkeys(("rotary", "pool", "norm"), "parts")
+    keys = dict.fromkeys(("rotary", "pool", "norm", "pool_prefix", "pool_heads"), "parts")
     parts = [f"{way.format(said[key])} ({keys.get(key, key)}=)" for key, way in ways.items() if key in said]
     sentences = []
     if parts:

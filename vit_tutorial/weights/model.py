@@ -26,7 +26,7 @@ from vit_tutorial.embeddings import Grid, ResizeRecipe, resize_position_embeddin
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.variants.hybrid import ConvStem, ResNetStem
-from vit_tutorial.variants.modern import ModernConfig, build
+from vit_tutorial.variants.modern import ModernConfig, build, position_bias_index
 from vit_tutorial.vit import Stem, ViT, ViTConfig
 from vit_tutorial.weights import messages, names, sources
 from vit_tutorial.weights.configs import Given
@@ -62,6 +62,7 @@ class Converted(Unpacked):
     preprocess: Preprocessing
     assumed: dict[str, Any] = field(default_factory=dict)
     projection: bool = False  # whether the head leads into a space of images and text, and names no classes
+    recipe: ResizeRecipe = "timm"  # how its library resizes positions
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def convert(
     stem: Stem | None = None,
     parts: Mapping[str, Any] | None = None,
     plain: bool | None = None,
+    part: str | None = None,
 ) -> Converted:
     """A published checkpoint as a config, tensors under our names, and the preprocessing of its evaluation.
 
@@ -97,9 +99,10 @@ def convert(
     sentence; give what you know, and there is nothing to warn of.
 
     Wrappers of training (``module.``, ``model.``, ``_orig_mod.`` and the like) are taken off. Of raw and averaged
-    weights (EMA, DINO's teacher) the average is taken, as timm does; ``checkpoint["model"]`` gives the other. A head
-    behind ``pre_logits`` (a layer with tanh) belongs to features that a ViT doesn't have: both are left out,
-    ``num_classes`` is 0, and the warning says so.
+    weights (EMA, DINO's teacher) with the same names the average is taken, as timm does; ``part`` gives the other.
+    Tensors beside the model that aren't training's, by their whole name, stop the reading. A head behind ``pre_logits``
+    (a layer with tanh) belongs to features that a ViT doesn't have: both are left out, ``num_classes`` is 0, and the
+    warning says so.
 
     Args:
         state_dict: names and tensors, as :func:`read` has them.
@@ -117,13 +120,15 @@ def convert(
         plain: True if you know that the architecture is the paper's: norms before attention and MLP, the class token
             read out (without one, the mean). timm's names and shapes are the same with norms behind (``ResPostBlock``),
             another pooling or order of q, k and v; the other libraries' stand for one architecture.
+        part: which model, of several in one file, as in ``"student"`` or ``"ema/state_dict"``: the keys that lead to
+            it, or what its names begin with. What lies beside it is left out.
 
     Raises:
         ValueError: names that are missing or too many, wrong shapes, numbers that aren't finite; parts that the configs
             can't express; an unknown source; a value out of its range.
         TypeError: no mapping of names to tensors, or a value of another type.
     """
-    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, stem, plain, parts=parts)
+    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, stem, plain, parts=parts, part=part)
     with messages.refusing():
         converted = convert_given(state_dict, source, given)
     messages.warn("this state dict", converted.assumed)
@@ -136,7 +141,7 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
         raise ValueError(
             f"plain is True, if the architecture is the paper's: another is beyond ViTConfig, got {given.plain!r}"
         )
-    state, origin, assumed = unwrap(state_dict, ANCHORS)
+    state, origin, assumed = unwrap(state_dict, ANCHORS, given.part)
     about = library_of(state, source)
     state, left_out, parts = about.prepare(state)
     dropped = {name: about.dropped(name) for name in state if about.dropped(name) is not None}
@@ -155,20 +160,21 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
         shown |= stem_fields(ours, shown, given.stem, taken)
     elif given.stem is not None:
         raise ValueError(f"the file has no stem's tensors, got stem={given.stem}")
-    name = source_of(about, shown, origin, source)
+    name = source_of(about, shown | {"masked": "mask_token" in dropped}, origin, source)
     order = wanted.pop("neighbours", SOURCES[name].neighbours), wanted.pop("columns_first", False)
-    config = config_of(name, ours, shown, given, wanted, taken, heads_of(ours, read, state))
+    config = config_of(name, ours, shown, given, wanted, taken, heads_of(ours, read, state, given.num_heads))
     ours = with_positions(ours, config)
     if isinstance(config, ModernConfig) and config.rotary is not None:
         ours = reorder_pairs(ours, config.num_heads, *order)
     check_shapes(config, ours, read)
+    check_computed(config, {name: state[name] for name in dropped}, *order)
     preprocess = given.preprocess
     if preprocess is None:
         preprocess = taken["preprocess"] = preprocessing(name, config)
     check_preprocess(preprocess, config)
     contiguous = {our: tensor.contiguous() for our, tensor in ours.items()}
     projection = read.theirs.get("head.weight") in about.projections
-    return Converted(config, contiguous, preprocess, taken | assumed, projection)
+    return Converted(config, contiguous, preprocess, taken | assumed, projection, SOURCES[name].recipe)
 
 
 # ------------------------------------------------------------------------------------------------- whose names they are
@@ -220,7 +226,7 @@ def complete(read: names.Read, about: Source) -> State:
     return ours
 
 
-def heads_of(ours: State, read: names.Read, state: State) -> int | None:
+def heads_of(ours: State, read: names.Read, state: State, given: int | None) -> int | None:
     """h, where the tensors show it: in Flax's files, by a bias for each head, by norms of queries."""
     query = read.theirs.get("blocks.0.attention.qkv.weight", "").split(", ")[0]
     if "/" in query:
@@ -230,13 +236,22 @@ def heads_of(ours: State, read: names.Read, state: State) -> int | None:
     bias, norm = ours.get("blocks.0.attention.position_bias"), ours.get("blocks.0.attention.q_norm.weight")
     if bias is not None and bias.ndim == 2:
         return bias.shape[1]
-    return None if norm is None or not norm.numel() else len(ours["blocks.0.norm1.weight"]) // len(norm)
+    if norm is None or not norm.numel():
+        return None
+    D = len(ours["blocks.0.norm1.weight"])
+    if len(norm) == D and given != 1:  # InternViT's
+        raise ValueError(
+            f"a norm of queries over all D = {D} numbers, which ModernConfig can't express (if there is but one head, "
+            "say num_heads=1)"
+        )
+    return D // len(norm)
 
 
 # ---------------------------------------------------------------------------------------------- what the tensors show
 
 RANKS = {"embed.patches.proj.weight": 4, "blocks.0.mlp.fc1.weight": 2, "blocks.0.mlp.fc2.weight": 2}
 OPTIONAL_RANKS = {"embed.position": 3, "embed.cls_token": 3, "embed.registers": 3, "head.weight": 2}
+LARGEST_GRID = 65_536  # patches, 256 x 256
 POOL_OF: dict[int, Any] = {0: "mean", 1: "cls", 2: "distilled"}  # by the number of class tokens
 PLAIN_FIELDS = {f.name for f in fields(ViTConfig)}
 MODERN_DEFAULTS = {f.name: f.default for f in fields(ModernConfig) if f.name not in PLAIN_FIELDS}
@@ -385,11 +400,14 @@ def config_of(
     if modern and "pool" not in fields:
         reads_token = fields["class_token"] and fields["final_norm"] and not fields["pool_norm"]
         fields["pool"] = about.pool if reads_token else "mean"
-        if given.parts is None:
+        if not given.told:
             taken["pool"] = fields["pool"]
-    if modern and given.parts is None:
+    if modern and "rotary" not in fields and not given.told:
         without = fields["position"] == "none" and not fields["position_bias"]
         fields["rotary"] = taken["rotary"] = about.rotary or (EVA_ROTARY if without else None)
+    if modern and not about.plain and not given.told:
+        others = {"pool_prefix": False, "pool_heads": None} if fields["pool"] == "attention" else {"pool_prefix": False}
+        taken |= {part: value for part, value in others.items() if part not in wanted and fields["pool"] != "cls"}
     if fields["norm"] == "rms" and "norm" not in wanted:
         taken["norm"] = "rms"
     fields.setdefault("pool", POOL_OF[fields["class_tokens"]])
@@ -409,20 +427,21 @@ def config_of(
     if not sure:
         taken["image_size"] = fields["image_size"]
     class_tokens = fields.pop("class_tokens")
+    if not about.plain and given.plain is None and not given.told:
+        taken["plain"] = _architecture(fields)
     if modern:
         if class_tokens == 2:
             raise ValueError("two class tokens beside parts of after 2020, which ModernConfig can't express")
         return ModernConfig(**fields)
-    if not about.plain and given.plain is None and given.parts is None:
-        taken["plain"] = _architecture(fields)
     return ViTConfig(**{field: value for field, value in fields.items() if field in PLAIN_FIELDS})
 
 
 def _architecture(fields: Mapping[str, Any]) -> str:
     """What the same names and shapes could also be otherwise."""
     read = {"cls": "the class token", "mean": "the mean of all tokens", "distilled": "the mean of both heads"}
-    parts = ["norms first in each block", f"{read[fields['pool']]} read out"]
-    parts += ["no positions"] * (fields["position"] == "none")
+    parts = ["norms first in each block"]
+    if not is_modern(fields):
+        parts += [f"{read[fields['pool']]} read out"] + ["no positions"] * (fields["position"] == "none")
     return " and ".join(parts)
 
 
@@ -446,6 +465,9 @@ def image_size_of(name: str, ours: State, fields: Mapping[str, Any], given: Give
     (big_vision, flexivit), and some for the registers: 225 are 15 x 15, or 14 x 16 and the class token's.
     """
     P, Q = as_pair(fields["patch_size"], "patch_size")
+    for size in (given.image_size, given.wanted_size):
+        if size is not None:
+            check_size(size, fields["patch_size"])
     if given.image_size is not None:
         return _single(as_pair(given.image_size, "image_size")), True
     wanted = None if given.wanted_size is None else as_pair(given.wanted_size, "image_size")
@@ -475,6 +497,15 @@ def image_size_of(name: str, ours: State, fields: Mapping[str, Any], given: Give
         f"positions for {T} tokens, {T - counts[0]} of them in front, fill no square: give image_size, the height and "
         "width of the pictures that they were learned on"
     )
+
+
+def check_size(image_size: Size, patch_size: Size) -> None:
+    """Raise a ValueError for more patches than attention could ever hold."""
+    (H, W), (P, Q) = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
+    if H // P * (W // Q) > LARGEST_GRID:
+        raise ValueError(
+            f"image_size {image_size} has {H // P * (W // Q):,} patches of {patch_size}: at most {LARGEST_GRID:,}"
+        )
 
 
 def _patch_counts(ours: State, fields: Mapping[str, Any]) -> list[int]:
@@ -547,6 +578,41 @@ def reorder_pairs(ours: State, num_heads: int, neighbours: bool, columns_first: 
         elif re.search(r"attention\.[qk]_norm\.(weight|bias)$", name):
             moved[name] = tensor[within]
     return moved
+
+
+def check_computed(config: ViTConfig, tensors: State, neighbours: bool, columns_first: bool) -> None:
+    """Raise a ValueError if what a file stores, and the model computes, isn't the same: places, angles, indices."""
+    for name, found in tensors.items():
+        last, expected = name.rpartition(".")[2], None
+        if last in ("periods", "inv_freq", "freqs_cos", "freqs_sin"):
+            expected = _angles_stored(config, last, neighbours, columns_first)
+        elif last == "relative_position_index" and isinstance(config, ModernConfig) and config.position_bias:
+            expected = position_bias_index(config.grid)
+        elif last == "position_ids":
+            expected = torch.arange(found.numel()).view(found.shape)
+        else:
+            continue
+        alike = expected is not None and expected.shape == found.shape
+        if expected is None or not alike or not torch.allclose(expected.float(), found.float(), rtol=0.01, atol=0.02):
+            raise ValueError(
+                f"{name} {tuple(found.shape)} isn't what this model computes in its place: positions of another kind, "
+                "which ModernConfig can't express"
+            )
+
+
+def _angles_stored(config: ViTConfig, what: str, neighbours: bool, columns_first: bool) -> Tensor | None:
+    """A rotary model's angles as files store them: periods or frequencies (d / 4,), or cos and sin (N, d)."""
+    if not isinstance(config, ModernConfig) or config.rotary is None:
+        return None
+    d = config.head_dim
+    if what in ("periods", "inv_freq"):
+        periods = config.rotary.temperature ** (4 * torch.arange(d // 4) / d)
+        return periods if what == "periods" else 1 / periods
+    angles = config.rotary.angles(config.grid, d, torch.zeros(()))  # (N, d / 2)
+    if columns_first:
+        angles = angles.roll(d // 4, dims=1)
+    angles = angles.repeat_interleave(2, dim=1) if neighbours else torch.cat([angles, angles], dim=1)  # (N, d)
+    return angles.cos() if what == "freqs_cos" else angles.sin()
 
 
 # ------------------------------------------------------------------------------------------- names and shapes compared
@@ -698,6 +764,7 @@ def with_size(
     Learned positions and position biases are resized, as :func:`resize_position_embedding` and
     :func:`resize_position_bias` do it; sines are computed anew.
     """
+    check_size(image_size, config.patch_size)
     old, config = config, replace(config, image_size=image_size)
     state = dict(state)
     if config.grid == old.grid:

@@ -27,6 +27,7 @@ NAMES = 50_000  # tensors of a file; the largest models have a few thousand
 
 def read_json(path: Path) -> dict[str, Any]:
     """A file's JSON object. Raises ValueError for a damaged one, OSError for one that can't be read."""
+    refuse_endless(path)
     text = path.read_bytes() if path.stat().st_size < 4_000_000 else b""  # names of 20,000 classes, both ways, take two
     try:
         content = json.loads(text)
@@ -37,12 +38,19 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def refuse_endless(path: Path) -> None:
+    """A ValueError for a pipe or a device: it may never answer, or never end."""
+    if path.exists() and not path.is_file():
+        raise Refused(f"{path} is a folder, a pipe or a device, and a file is needed: nothing was read")
+
+
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """A file's tensors, mapped into memory: no copy, and a page is read when it is used.
 
     The format has no checksum: of a flipped bit within a number, nothing tells. Raises ValueError for a file that is
     damaged or of another kind, OSError for one that can't be read.
     """
+    refuse_endless(path)
     _refuse_other_kind(path)
     try:
         return safetensors.torch.load_file(path)

@@ -26,6 +26,7 @@ Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard de
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 OPENAI = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+LARGEST_RESIZED = 16_384  # pixels
 EVA_ROTARY = Rotary("index", temperature=10_000.0, reference=(16, 16))
 
 
@@ -54,7 +55,9 @@ def prepare_timm(state: State) -> Prepared:
         )
     for mask in [name for name in state if name.endswith("attn.qkv.bias_mask")]:
         start = mask.removesuffix("qkv.bias_mask")
-        q, _, v = state[f"{start}qkv.bias"].chunk(3)
+        if state[f"{start}qkv.bias"].shape != state[mask].shape:
+            raise ValueError(f"{mask} and the bias that it masks have other shapes")
+        q, _, v = (state[f"{start}qkv.bias"] * state[mask]).chunk(3)
         state = _without(state, re.escape(start) + r"qkv\.bias(_mask)?") | {f"{start}q_bias": q, f"{start}v_bias": v}
     return _without_pre_logits(state)
 
@@ -184,6 +187,12 @@ TIMM = Source(
         r"rope_embed\.periods|(blocks\.\d+\.attn\.)?rope\.freqs_(cos|sin)": "",
         r"(blocks\.\d+\.attn\.|rel_pos_bias\.)relative_position_index": "",
         r"local_cls_norm\.(weight|bias)": "",
+        r"(dino|ibot)_head\.(mlp\.\d+|last_layer)\.(weight|bias|weight_[gv])": "the projectors of its losses",
+        r"logit_(scale|bias)": "",
+        r"text\.(transformer\..+|token_embedding\.weight|positional_embedding|text_projection(\.weight|\.bias)?)": (
+            "the text tower"
+        ),
+        r"text\.(cls_emb|ln_final\.(weight|bias))": "the text tower",
         r"decoder_(embed|norm|pred)\.(weight|bias)|decoder_pos_embed|decoder_blocks\.\d+\..+": "the decoder",
     },
 )  # fmt: skip
@@ -212,6 +221,7 @@ HUGGING_FACE = Source(
     "none",
     "bilinear",
     norm_eps=1e-12,
+    recipe="huggingface",
     prepare=prepare_transformers,
     drops={
         r"(embeddings\.)?(mask_token|position_ids)": "",
@@ -238,7 +248,7 @@ BIG_VISION = replace(
     position="sincos",
     drops={r"txt/.+": "the text tower", r"[tb]": ""},
 )
-OWN = Source("vit_tutorial", (names.OURS,), HALF, "center")
+OWN = Source("vit_tutorial", (names.OURS,), HALF, "center", plain=False)
 
 # The first with a file's names, and the fields that its tensors show, says the rest.
 SOURCES = {
@@ -255,10 +265,13 @@ SOURCES = {
     ),
     "EVA": replace(TIMM, statistics=OPENAI, shows={"k_bias": False}),
     "MAE": replace(TIMM, statistics=IMAGENET, crop=224 / 256, shows={"pool_norm": True, "layer_scale": False}),
-    "DINOv2": replace(TIMM, statistics=IMAGENET, crop=224 / 256, recipe="dino", shows={"registers": True}),
+    "DINOv2 with registers": replace(TIMM, statistics=IMAGENET, crop=224 / 256, shows={"registers": True}),
+    "DINOv2": replace(
+        TIMM, statistics=IMAGENET, crop=224 / 256, recipe="dino", shows={"layer_scale": True, "masked": True}
+    ),
     "DeiT-3": replace(TIMM, statistics=IMAGENET, crop=1.0, shows={"layer_scale": True}),
     "deit": replace(TIMM, statistics=IMAGENET, shows={"pool": "distilled"}),
-    "dino": replace(TIMM, statistics=IMAGENET, crop=224 / 256, shows={"num_classes": 0}),
+    "dino": replace(TIMM, statistics=IMAGENET, crop=224 / 256, recipe="dino", shows={"num_classes": 0}),
     "timm": TIMM,
     "OpenAI's CLIP": CLIP,
     "transformers' BEiT": replace(HUGGING_FACE, crop=0.9, interpolation="bicubic", shows={"pool_norm": True}),
@@ -271,7 +284,7 @@ SOURCES = {
         shows={"position": "none", "position_bias": False, "layer_scale": True},
     ),
     "transformers' DINOv2": replace(
-        HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6, recipe="dino",
+        HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6,
         shows={"layer_scale": True},
     ),
     "transformers' CLIP": replace(
@@ -334,6 +347,11 @@ def check_preprocess(preprocess: Preprocessing, config: ViTConfig) -> None:
         raise ValueError(
             f"preprocess makes pictures of {preprocess.image_size} pixels, and the model takes {config.image_size}: "
             "give preprocess for this size, or image_size"
+        )
+    if not isinstance(preprocess.crop, str) and max(preprocess.image_size) > LARGEST_RESIZED * preprocess.crop:
+        raise ValueError(
+            f"preprocess resizes pictures to {max(preprocess.image_size) / preprocess.crop:,.0f} pixels before it cuts "
+            f"{max(preprocess.image_size)} out of them: at most {LARGEST_RESIZED:,} are made"
         )
     for what, values in (("mean", preprocess.mean), ("std", preprocess.std)):
         if len(values) != config.in_channels:

@@ -1,8 +1,8 @@
 """Lesson 09: the tensors inside a training checkpoint, without what training wrapped around them.
 
 A checkpoint is a tree of dictionaries. One that holds a patch embedding, by its name in a library, is a model. Of raw
-and averaged weights (EMA, DINO's teacher) the average is taken, as timm does, and that is said; of two others neither
-is guessed. What lies beside the model is left out, which is said too, but for what training alone needs.
+and averaged weights (EMA, DINO's teacher) with the same names the average is taken, as timm does, and that is said; of
+two others neither is guessed. Tensors beside the model are training's own, by their whole name, or stop the reading.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from vit_tutorial.weights.messages import some
 from vit_tutorial.weights.names import State
 from vit_tutorial.weights.reading import NAMES, from_numpy
 
+SEVERAL = 100  # models in one dictionary; more aren't counted
 DEPTH = 10  # dictionaries within dictionaries; no library nests four
 # Keys of dictionaries, and first parts of names, that stand for averaged weights.
 AVERAGE = re.compile(
@@ -28,12 +29,18 @@ AVERAGE = re.compile(
     r"(?:$|[._/-]|model|net|state|params|weights|dict)"
 )
 TEACHER = re.compile(r"(?i)teacher|target")  # it may be another model, whose answers the student learns
-TRAINING = re.compile(  # keys of what training needs, and an answer doesn't
-    r"(?i)optim|^opt(_|$)|_opt$|sched|scaler|(^|_)amp(_|$)|loss|criterion|callback|^loops$|rng|random|hyper|^args?$|"
-    r"config|cfg|^meta|metric|epoch|step|iter|^lr|version|^ds_|_size$|param_shapes|buffer_names|^grads?(_|$)|history|"
-    r"^best_(acc|score)|^date|^time$|^arch$"
+TRAINING = re.compile(  # whole keys of what training goes on from: no answer depends on it
+    r"optim(izer)?s?(_states?|_state_dicts?)?\d*|opt(_states?)?|momentum_buffers?|grads?|gradients"
+    r"|(lr_)?schedulers?(_states?|_state_dicts?)?|lr_sched(uler)?s?"
+    r"|(amp|grad|amp_grad|fp16|loss)_?scalers?(_state_dict)?|scaler(_state_dict)?|amp"
+    r"|callbacks|loops|(cuda_|torch_|numpy_|python_)?rng_states?|random_states?"
+    r"|(dino|ibot|ibot_patch|koleo|train|val)_loss(es)?|loss|losses|criterion|metrics|history|param_shapes|buffer_names"
+    r"|epoch|global_step|step|steps|iteration|iter|args|config|cfg|hyper_parameters|hparams|meta|version"
+    r"|pytorch-lightning_version|arch|best_acc(uracy|1)?|best_score|ds_config|ds_version|.*_world_size"
 )
-HEAD = re.compile(r"(?i)head|classif|(^|[._])fc\d*([._]|$)|linear|probe|logit|output")
+BESIDE = {"predictor": "the predictor (I-JEPA's, of its loss)"}  # what pretraining alone has, by its whole key
+HEAD = re.compile(r"(?i)head|classif|(^|[._])fc\d*([._]|$)|linear|probe|logit|output")  # only to say what it is
+UNTRAINED = ("mask_token", "masked_embed")  # the raw weights may have one, and their average none
 INSIDE = re.compile(r"(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")  # torch's own, anywhere in a name
 WRAPPING = re.compile(
     r"^((module|model|net|encoder|backbone|student|teacher|timm_model|vit|deit|ijepa|dpt)\.|opt/target/|params/(img/)?)+"
@@ -56,48 +63,86 @@ class Node(NamedTuple):
 
     @property
     def key(self) -> str:
+        """The path as ``part=`` takes it, such as ``state/ema``."""
         return "/".join(self.path)
 
     @property
     def averaged(self) -> bool:
+        """Whether a name on the path says that these are averages over steps."""
         return any(AVERAGE.search(part) for part in self.path)
 
     @property
     def of_training(self) -> bool:
-        return any(TRAINING.search(part) for part in self.path)
+        """Whether a name on the path says that only training needs this, such as an optimizer's state."""
+        return any(TRAINING.fullmatch(part.lower()) for part in self.path)
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """What it holds, by key; a list's keys are its indices."""
+        content: Any = self.content.items() if isinstance(self.content, Mapping) else enumerate(self.content)
+        return ((str(key), value) for key, value in content)
+
+    def arrays(self) -> dict[str, Any]:
+        """What may be weights: more than single numbers, such as how many steps were averaged."""
+        return {key: value for key, value in self.items() if isinstance(value, (Tensor, np.ndarray)) and value.ndim}
 
 
-def unwrap(checkpoint: Mapping[str, Any], anchors: tuple[str, ...]) -> Unwrapped:
+class Model(NamedTuple):
+    """A model in a node: the names of its tensors there, and what each is called without wrappers."""
+
+    node: Node
+    scope: str  # what its names begin with, where there are several in one dictionary
+    names: dict[str, str]
+    outside: dict[str, str]  # names in the dictionary that begin as none of several models does
+
+    @property
+    def key(self) -> str:
+        """The path as ``part=`` takes it, such as ``state/ema``."""
+        return "/".join(filter(None, (self.node.key, self.scope)))
+
+    @property
+    def averaged(self) -> bool:
+        """Whether a name on the path says that these are averages over steps."""
+        return self.node.averaged or bool(AVERAGE.search(self.scope))
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        arrays = self.node.arrays()
+        return {
+            plain: tuple(arrays[name].shape)
+            for name, plain in self.names.items()
+            if name in arrays and not plain.endswith(UNTRAINED)
+        }
+
+
+def unwrap(checkpoint: Mapping[str, Any], anchors: tuple[str, ...], part: str | None = None) -> Unwrapped:
     """The tensors of the one model in a checkpoint, and what was chosen.
 
     Args:
         checkpoint: names and tensors, or dictionaries that hold them.
         anchors: the name of the patch embedding in each library.
+        part: which model, where there are several: the keys that lead to it ("teacher", "ema/state_dict"), and what its
+            names begin with ("ema."). The others, and what lies beside them, are left out.
 
     Raises:
-        ValueError: no model, or several; a head in a dictionary of its own; entries that are no tensors.
+        ValueError: no model, or several; tensors beside it that aren't training's; entries that are no tensors.
         TypeError: no mapping.
     """
     if not isinstance(checkpoint, Mapping):
         way_out = ": pass its state_dict()" if hasattr(checkpoint, "state_dict") else ""
         raise TypeError(f"names and tensors are needed, a mapping, got {type(checkpoint).__name__}{way_out}")
     nodes = _nodes(checkpoint)
-    models = [
-        node
-        for node in nodes
-        if isinstance(node.content, Mapping)
-        and _prefixes(map(str, node.content), anchors)
-        and (node.averaged or not node.of_training)
-    ]
+    models = [model for node in nodes for model in _models(node, anchors)]
     assumed: dict[str, Any] = {}
-    if models:
-        chosen = _choose(models, anchors, assumed)
+    if part is not None:
+        chosen = _part(part, models)
+    elif models := [model for model in models if model.averaged or not model.node.of_training]:
+        chosen = _choose(models, assumed)
         _refuse_average_without_names(checkpoint, nodes, chosen)
-        _leave_out(nodes, models, chosen, assumed)
+        _refuse_beside(nodes, models, chosen, assumed)
     else:
-        chosen = _largest(checkpoint, nodes)
-    state = _tensors(chosen, nodes, anchors, assumed)
-    return Unwrapped(state, chosen.path[-1] if chosen.path else "", assumed)
+        chosen = _only(checkpoint, nodes)
+    state = _tensors(chosen, nodes)
+    return Unwrapped(state, chosen.node.path[-1] if chosen.node.path else "", assumed)
 
 
 def _nodes(checkpoint: Mapping[str, Any]) -> list[Node]:
@@ -109,63 +154,114 @@ def _nodes(checkpoint: Mapping[str, Any]) -> list[Node]:
         if id(node.content) in seen or len(node.path) > DEPTH:
             continue
         seen.add(id(node.content))
-        if any(isinstance(value, (Tensor, np.ndarray)) for _, value in _items(node)):
+        if any(isinstance(value, (Tensor, np.ndarray)) for _, value in node.items()):
             found.append(node)
         todo += [
-            Node((*node.path, key), value) for key, value in _items(node) if isinstance(value, (Mapping, list, tuple))
+            Node((*node.path, key), value) for key, value in node.items() if isinstance(value, (Mapping, list, tuple))
         ]
     return found
 
 
-def _items(node: Node) -> Iterable[tuple[str, Any]]:
-    items: Any = node.content.items() if isinstance(node.content, Mapping) else enumerate(node.content)
-    return ((str(key), value) for key, value in items)
+# -------------------------------------------------------------------------------------------------- models in a node
 
 
-def _prefixes(names: Iterable[str], anchors: tuple[str, ...]) -> dict[str, str]:
-    """What stands before an anchor: {prefix: the whole name}."""
-    found = {}
+def _models(node: Node, anchors: tuple[str, ...]) -> list[Model]:
+    """The models in a dictionary: what stands before a source's anchor is a wrapper, and several are several models.
+
+    Each has the names that begin as its anchor does, up to where the anchors differ.
+    """
+    if not isinstance(node.content, Mapping):
+        return []
+    names = [name for name, value in node.items() if isinstance(value, (Tensor, np.ndarray))]
+    prefixes = [re.findall(r"[^./]+[./]", prefix) for prefix in _prefixes(names, anchors)[:SEVERAL]]
+    if not prefixes:
+        return []
+    common = _common(prefixes)
+    scopes = ["".join(parts[: common + 1]) if len(prefixes) > 1 else "" for parts in prefixes]
+    plain = {name: INSIDE.sub("", name) for name in names}
+    owner = {name: max((s for s in scopes if plain[name].startswith(s)), key=len, default=None) for name in names}
+    models = []
+    for scope, parts in zip(scopes, prefixes, strict=True):
+        stripped = {name: _strip(plain[name], parts) for name in names if owner[name] in (scope, None)}
+        outside = {name: new for name, new in stripped.items() if owner[name] is None}
+        own = {name: new for name, new in stripped.items() if owner[name] is not None}
+        models.append(Model(node, scope, own, outside))
+    return models
+
+
+def _prefixes(names: Iterable[str], anchors: tuple[str, ...]) -> list[str]:
+    """What stands before an anchor."""
+    found = dict[str, None]()
     for name in names:
         plain = INSIDE.sub("", name)
         if plain.endswith(anchors):
             for anchor in anchors:
                 before = plain.removesuffix(anchor)
                 if before != plain and (not before or before[-1] in "./"):
-                    found[before] = name
-    return found
+                    found[before] = None
+    return list(found)
 
 
-def _choose(models: list[Node], anchors: tuple[str, ...], assumed: dict[str, Any]) -> Node:
-    """The only model, or the only average of several."""
-    averages = [node for node in models if node.averaged]
+def _common(prefixes: list[list[str]]) -> int:
+    """How many parts all of them begin with."""
+    first, *others = prefixes
+    for place, part in enumerate(first):
+        if any(other[place : place + 1] != [part] for other in others):
+            return place
+    return len(first)
+
+
+def _strip(name: str, parts: list[str]) -> str:
+    """Without the parts that it begins with: of ``model.vit.``, ``model.classifier`` loses the first."""
+    for part in parts:
+        if not name.startswith(part):
+            break
+        name = name[len(part) :]
+    return name
+
+
+# ------------------------------------------------------------------------------------------------------- the choice
+
+
+def _part(part: str, models: list[Model]) -> Model:
+    """The model that was asked for."""
+    wanted = part.strip("./")
+    found = [model for model in models if model.key.strip("./") == wanted]
+    if not found:
+        found = [model for model in models if wanted in (model.scope.strip("./"), model.node.key)]
+    if len(found) != 1:
+        there = some([repr(model.key.strip("./")) for model in models])
+        raise ValueError(
+            f"part={part!r:.100} names {len(found)} of the {len(models)} models in this checkpoint: {there}"
+        )
+    return found[0]._replace(outside={})
+
+
+def _choose(models: list[Model], assumed: dict[str, Any]) -> Model:
+    """The only model, or the only average of several that have the same tensors."""
     if len(models) == 1:
         return models[0]
-    alike = {_shape_of_anchor(node, anchors) for node in models}
-    if len(averages) != 1 or len(alike) != 1:
+    averages = [model for model in models if model.averaged]
+    if len(averages) != 1 or any(model.shapes != averages[0].shapes for model in models):
         raise ValueError(
-            f"{len(models)} models are in this checkpoint, under {some([repr(node.key) for node in models])}: "
-            "pass the names and tensors of one of them"
+            f"{len(models)} models are in this checkpoint, under {some([repr(model.key) for model in models])}: "
+            "say which by part="
         )
-    assumed["weights"] = f"{averages[0].key} of {some([node.key or 'the rest' for node in models])}, the average"
+    said = some([model.key or "the rest" for model in models])
+    assumed["weights"] = f"{averages[0].key} of {said}, the average"
     return averages[0]
 
 
-def _shape_of_anchor(node: Node, anchors: tuple[str, ...]) -> tuple[int, ...]:
-    content: Any = node.content
-    tensor = next(content[name] for name in content if _prefixes([str(name)], anchors))
-    return tuple(getattr(tensor, "shape", ()))
-
-
-def _refuse_average_without_names(checkpoint: Mapping[str, Any], nodes: list[Node], chosen: Node) -> None:
+def _refuse_average_without_names(checkpoint: Mapping[str, Any], nodes: list[Node], chosen: Model) -> None:
     """An average that is a list, a module, or has names of its own can't be taken, and the raw weights aren't it."""
     if chosen.averaged:
         return
-    keys = [node.key for node in nodes if node is not chosen and _is_average(node.path) and _has_arrays(node)]
+    keys = [node.key for node in nodes if node is not chosen.node and _is_average(node.path) and node.arrays()]
     keys += [str(key) for key, value in checkpoint.items() if _is_average((str(key),)) and hasattr(value, "state_dict")]
     if keys:
         raise ValueError(
-            f"{some(keys)} holds an average of the weights without their names: pass a state dict, the average's "
-            "or the other's"
+            f"{some(keys)} holds an average of the weights without their names: say by part= that the other is meant, "
+            "or pass the average's state dict"
         )
 
 
@@ -173,116 +269,73 @@ def _is_average(path: tuple[str, ...]) -> bool:
     return any(AVERAGE.search(part) and not TEACHER.search(part) for part in path)
 
 
-def _has_arrays(node: Node) -> bool:
-    """Whether there is more than single numbers, such as how many steps were averaged."""
-    values = node.content.values() if isinstance(node.content, Mapping) else node.content
-    return any(isinstance(value, (Tensor, np.ndarray)) and value.ndim for value in values)
-
-
-def _leave_out(nodes: list[Node], models: list[Node], chosen: Node, assumed: dict[str, Any]) -> None:
-    """Say what else there is beside the model; a head is never dropped."""
-    others, taken = {node.path[:1] for node in models} - {chosen.path[:1]}, {id(node.content) for node in models}
-    beside = [
-        node
-        for node in nodes
-        if id(node.content) not in taken and not node.of_training and node.path[:1] not in others and _names_of(node)
+def _refuse_beside(nodes: list[Node], models: list[Model], chosen: Model, assumed: dict[str, Any]) -> None:
+    """Tensors beside the model may be part of the answer; what pretraining alone has is said."""
+    taken = {id(model.node.content) for model in models}
+    beside = [node for node in nodes if id(node.content) not in taken and not node.of_training and node.arrays()]
+    if left_out := [BESIDE[node.key] for node in beside if node.key in BESIDE]:
+        assumed["left_out"] = some(left_out)
+    keys = [
+        name
+        for node in beside
+        if node.key not in BESIDE
+        for name in ([node.key] if node.path else [key for key in node.arrays() if not TRAINING.fullmatch(key.lower())])
     ]
-    own = chosen.content if isinstance(chosen.content, Mapping) else {}
-    has_head = any(re.search(r"(^|\.)(head|heads|classifier)[./]", str(name)) for name in own)
-    heads = [name for node in beside for name in _names_of(node) if HEAD.search(name)]
-    if heads and not has_head:
+    if any(HEAD.search(key) for key in keys):
         raise ValueError(
-            f"{some(heads)}: a head in a dictionary of its own. Put its tensors beside the model's, by the names "
-            "that the library has for them, or pass the model's alone for the features"
+            f"{some(keys)}: a head in a dictionary of its own. Put its tensors beside the model's, by the names "
+            f"that the library has for them, or take the model alone, by part={chosen.node.key!r}, for the features"
         )
-    if beside:
-        assumed["left_out"] = some(list(dict.fromkeys(name for node in beside for name in _names_of(node))))
+    if keys:
+        raise ValueError(
+            f"{some(keys)}: beside the model in {chosen.node.key or 'this checkpoint'!r}, and it may change the answer "
+            f"(an adapter, another part). If it changes none, say part={chosen.node.key!r}"
+        )
 
 
-def _names_of(node: Node) -> list[str]:
-    """A node's key; of the outermost, which has none, the names of its tensors. None, if they are single numbers."""
-    if node.path or not isinstance(node.content, Mapping):
-        return [node.key] if _has_arrays(node) else []
-    arrays = [
-        str(name) for name, value in node.content.items() if isinstance(value, (Tensor, np.ndarray)) and value.ndim
-    ]
-    return [name for name in arrays if not TRAINING.search(name)]
+def _only(checkpoint: Mapping[str, Any], nodes: list[Node]) -> Model:
+    """The only dictionary of tensors, if none holds a model by its patch embedding: what it is will be seen or said."""
+    found = [node for node in nodes if isinstance(node.content, Mapping) and not node.of_training and node.arrays()]
+    node = max(found, key=lambda node: len(node.content), default=Node((), checkpoint))
+    if others := [other.key or "the outermost" for other in nodes if other is not node and not other.of_training]:
+        first = some([name for name, _ in node.items()])
+        raise ValueError(
+            f"no patch embedding is among these tensors, {first}, so they are no known model, and there are others "
+            f"beside them: {some(others)}"
+        )
+    names = {name: INSIDE.sub("", name) for name, _ in node.items()}
+    return Model(node, "", {name: WRAPPING.sub("", plain) for name, plain in names.items()}, {})
 
 
-def _largest(checkpoint: Mapping[str, Any], nodes: list[Node]) -> Node:
-    """The dictionary with the most tensors, if none holds a known model: what is wrong with it will be said."""
-    mappings = [node for node in nodes if isinstance(node.content, Mapping) and not node.of_training]
-    return max(mappings, key=lambda node: len(node.content), default=Node((), checkpoint))
+# ------------------------------------------------------------------------------------------------------ its tensors
 
 
-def _tensors(chosen: Node, nodes: list[Node], anchors: tuple[str, ...], assumed: dict[str, Any]) -> State:
+def _tensors(chosen: Model, nodes: list[Node]) -> State:
     """The chosen dictionary's tensors, by names without prefixes."""
-    content: Any = chosen.content
-    depth = len(chosen.path)
-    within = {node.path[depth] for node in nodes if len(node.path) > depth and node.path[:depth] == chosen.path}
-    names, others = [], []
-    for key, value in content.items():
-        if isinstance(value, (Tensor, np.ndarray)):
-            names.append(key)
-        elif not (TRAINING.search(str(key)) or str(key) in within):
-            others.append(str(key))
-    if others or (content and not names):
+    node, depth = chosen.node, len(chosen.node.path)
+    within = {other.path[depth] for other in nodes if len(other.path) > depth and other.path[:depth] == node.path}
+    content = dict(node.items())
+    is_tensor = {key: isinstance(value, (Tensor, np.ndarray)) for key, value in content.items()}
+    others = [
+        key for key in content if not is_tensor[key] and key not in within and not TRAINING.fullmatch(key.lower())
+    ]
+    if others or (content and not any(is_tensor.values())):
         raise ValueError(
-            f"{len(others or content)} entries are no tensors: {some(others or list(map(str, content)))}: pass "
-            "the state dict within"
+            f"{len(others or content)} entries are no tensors: {some(others or list(content))}: pass the state dict "
+            "within"
         )
+    plain = chosen.names | chosen.outside
+    names = [name for name in plain if is_tensor[name] and name != "n_averaged"]  # torch's AveragedModel counts
     if len(names) > NAMES:
         raise ValueError(f"{len(names):,} tensors are more than any model has: the first are {some(names)}")
-    if long := [name for name in map(str, names) if len(name) > 2000]:
+    if long := [name for name in names if len(name) > 2000]:
         raise ValueError(f"a name has {len(long[0]):,} characters: {some(long)}. No tensor of a model is called so")
-    names = [name for name in names if name != "n_averaged"]  # torch's AveragedModel counts
-    shapes = [tuple(content[name].shape) for name in names]
     tensors: State = {}
-    for name, new in zip(names, _without_prefix([str(name) for name in names], shapes, anchors, assumed), strict=True):
-        if new is not None and new in tensors:
+    for name in names:
+        new, value = plain[name], content[name]
+        if new in tensors:
             raise ValueError(f"{len(names)} names, of which two differ in what wraps them alone: {some([new])}")
-        if new is not None:
-            value = content[name]
-            tensors[new] = value.detach() if isinstance(value, Tensor) else from_numpy(value, new)
+        tensors[new] = value.detach() if isinstance(value, Tensor) else from_numpy(value, new)
     if not tensors:
         raise ValueError(f"a state dict with names and tensors is needed, got {len(names)} names")
     return tensors
-
-
-def _without_prefix(
-    names: list[str], shapes: list[tuple[int, ...]], anchors: tuple[str, ...], assumed: dict[str, Any]
-) -> list[str | None]:
-    """The names without what training wrapped around them; None: of a second model in the same dictionary.
-
-    What stands before a source's anchor is the wrapper. Names that share its first part lose that: of
-    ``model.vit.embeddings`` and ``model.classifier``, ``model.vit.`` and ``model.``.
-    """
-    found, shape_of = _prefixes(names, anchors), dict(zip(names, shapes, strict=True))
-    names = [INSIDE.sub("", name) for name in names]
-    if not found:
-        return [WRAPPING.sub("", name) for name in names]
-    prefix, others = next(iter(found)), []
-    if len(found) > 1:
-        averages = [prefix for prefix in found if AVERAGE.search(prefix)]
-        if len(averages) != 1 or len({shape_of[name] for name in found.values()}) != 1:
-            raise ValueError(
-                f"{len(found)} models are in this state dict, under {some([repr(p) for p in found])}: pass the "
-                "names and tensors of one of them"
-            )
-        prefix = averages[0]
-        others = [other for other in found if other != prefix]
-        assumed["weights"] = f"those under {prefix!r} of {some([repr(p) for p in found])}, the average"
-    parts = re.findall(r"[^./]+[./]", prefix)
-    plain: list[str | None] = []
-    for name in names:
-        of_another = not name.startswith(prefix) and name.startswith(tuple(others))
-        plain.append(None if of_another else _strip(name, parts))
-    return plain
-
-
-def _strip(name: str, parts: list[str]) -> str:
-    for part in parts:
-        if not name.startswith(part):
-            break
-        name = name[len(part) :]
-    return name

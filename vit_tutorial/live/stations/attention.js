@@ -1,19 +1,13 @@
-import { largest } from "../../pages/page.js";
 import { digits, norm, row, rowOf } from "../cells.js";
 import { whatIsOff } from "../changes.js";
+import { tintAttention } from "../looks.js";
 
 // Where the chosen token looks, in each head; nothing where a head is off.
-function drawHeads({ $$, pixels }, { block, token, T, prefix, rows, columns, isOn }) {
-  $$(".heads canvas").forEach((canvas, head) => {
-    Object.assign(canvas, { width: columns, height: rows });
-    if (!isOn("") || !isOn("attention") || !isOn(`attention.heads.${head}`)) return;
-    const shares = rowOf(block.attention.heads[head].weights, token, T).subarray(prefix);
-    const most = largest(shares);
-    const image = new ImageData(columns, rows);
-    new Uint32Array(image.data.buffer).set(
-      Array.from(shares, (share) => pixels.heat[Math.round((255 * share) / most)]),
-    );
-    canvas.getContext("2d").putImageData(image, 0, 0);
+function drawHeads(page, scene) {
+  page.$$(".heads canvas").forEach((canvas, head) => {
+    const isWorking = scene.isOn("") && scene.isOn("attention") && scene.isOn(`attention.heads.${head}`);
+    tintAttention(canvas, page, scene, scene.block.attention.heads[head]);
+    if (!isWorking) canvas.width = scene.columns; // empties it
   });
 }
 
@@ -44,7 +38,8 @@ export const attentionStation = {
   },
   texts: {
     block({ L, layer }) {
-      const blocks = `This model has ${L}, one after the other; you are in block ${layer}.`;
+      const blocks =
+        L === 1 ? "This model has one." : `This model has ${L}, one after the other: this is block\u00a0${layer}.`;
       return `Attention and MLP together are a block. ${blocks}`;
     },
     attentionOff: (s) => whatIsOff(s, "attention"),
@@ -57,7 +52,16 @@ export const attentionStation = {
       const temperature = changes.temperature === 1 ? "" : ` ÷ ${changes.temperature}`;
       return scale || temperature ? `The same${scale}${temperature}` : "The same, not divided";
     },
-    divided: ({ d }) => `÷ √d keeps the scores from growing with d, which is ${d} here: how many numbers a query has.`,
+    divided({ changes, d }) {
+      const size = `with d, which is ${d} here: how many numbers a query has`;
+      if (changes.scale) return `÷ √d keeps the scores from growing ${size}.`;
+      return `You don’t divide by √d, so the scores grow ${size}.`;
+    },
+    joinedName({ h, isOn }) {
+      const off = Array.from({ length: h }, (_, head) => head).filter((head) => !isOn(`attention.heads.${head}`));
+      const zeros = off.length ? ` (zeros for head ${off.join(", ")}, which ${off.length > 1 ? "are" : "is"} off)` : "";
+      return `The sums of all heads, joined${zeros}`;
+    },
     attentionSum: ({ isOn }) =>
       isOn("attention.residual") ? "+ z (the shortcut) = z′" : "z′, without z: the shortcut is off",
     attentionLengths({ block, token, D, isOn }) {

@@ -29,10 +29,16 @@ export const headStation = {
   texts: {
     pooling: ({ config }) => POOLING[config.pool],
     read: ({ config }) => READ[config.pool],
+    softmaxName({ changes }) {
+      return changes.answer === 1 ? "Softmax: probabilities" : `÷ ${changes.answer}, then softmax: probabilities`;
+    },
     unread({ token, tokenName, config, prefix }) {
       if (config.pool !== "cls" || token < prefix) return "";
       const advice = "choose the class token to see what it reads";
       return `You follow ${tokenName(token)}, which the head doesn’t read: ${advice}.`;
     },
+  },
+  build({ $$, config }) {
+    if (config.pool !== "cls") $$(".of-cls").forEach((element) => element.remove());
   },
 };

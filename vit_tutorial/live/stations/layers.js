@@ -29,7 +29,7 @@ function drawAnswers({ $, classes, now }, steps, names) {
   $(".lens").replaceChildren(...rows);
 }
 
-function drawPatches(page, steps, names) {
+function drawPatchLens(page, steps, names) {
   const { $, classes, sizes, state } = page;
   const { N, prefix, columns } = sizes;
   $(".patch-lens").classList.toggle("hidden", !steps[0].tokens);
@@ -73,9 +73,9 @@ export const layersStation = {
     });
   },
   draw(page, { isBlockOn }) {
-    const steps = lens(page.now, page.weights, page.config);
+    const steps = lens(page.now, page.weights, page.config, page.of.changes.answer);
     const names = stepNames(page.sizes, isBlockOn);
     drawAnswers(page, steps, names);
-    drawPatches(page, steps, names);
+    drawPatchLens(page, steps, names);
   },
 };

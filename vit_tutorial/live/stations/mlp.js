@@ -10,7 +10,7 @@ export const mlpStation = {
     hidden: ({ block, token, M }) => row(block.mlp.hidden, token, M, { name: (i) => `unit ${i}` }),
     mlp: ({ block, token, D }) => row(block.mlp.out, token, D),
     out: ({ block, token, D }) => row(block.out, token, D),
-    lengths({ run, token, D, isBlockOn }) {
+    lengths({ run, token, D, isBlockOn, isPartOn }) {
       const after = run.blocks.flatMap(({ input, middle, out }, layer) =>
         isBlockOn(layer) ? [middle, out] : [input, input],
       );
@@ -18,8 +18,10 @@ export const mlpStation = {
       const name = (i) => {
         if (!i) return "after the embedding";
         const layer = Math.floor((i - 1) / 2);
-        const part = i % 2 ? "after attention" : "after its MLP";
-        return `block ${layer}, ${isBlockOn(layer) ? part : "which is off"}`;
+        if (!isBlockOn(layer)) return `block ${layer}, which is off`;
+        const part = i % 2 ? "attention" : "mlp";
+        const after = i % 2 ? "after attention" : "after its MLP";
+        return `block ${layer}, ${after}${isPartOn(layer, part) ? "" : ", which is off"}`;
       };
       return { values, columns: values.length, colours: "heat", name, texts: true };
     },

@@ -1,4 +1,4 @@
-import { norm, row, rowOf } from "../cells.js";
+import { digits, norm, row, rowOf } from "../cells.js";
 
 const cosine = (a, b) => a.reduce((sum, v, i) => sum + v * b[i], 0) / (norm(a) * norm(b) || 1);
 
@@ -21,13 +21,42 @@ export const positionsStation = {
     },
   },
   texts: {
-    classToken({ prefix }) {
+    positionLead({ config, changes }) {
+      const lost = "A token doesn’t tell where its patch was.";
+      if (config.position === "none") return `${lost} This model adds nothing that does: to it, patches are a bag.`;
+      if (changes.position === "none") return `${lost} You took the positions away, so nothing is added that does.`;
+      const kind = config.position === "sincos" ? "list of sines and cosines" : "learned list";
+      if (changes.position === "learned") return `${lost} So a ${kind} for each place is added.`;
+      return `${lost} A ${kind} for each place is added, and you reversed them: the first patch gets the last one’s.`;
+    },
+    classToken({ prefix, config }) {
       if (!prefix) return "This model has no class token: in the end it takes the mean of all patches.";
+      if (config.pool === "distilled")
+        return "Two more tokens come first, which belong to no patch and collect the answer.";
       return "One more token, the class token, comes first. It belongs to no patch, and will collect the answer.";
     },
-    contentName({ token, prefix, config }) {
-      if (token < prefix) return "The class token, learned";
+    contentName({ token, tokenName, prefix, config }) {
+      if (token < prefix) return `The ${tokenName(token)}, learned`;
       return config.stem ? "The token of the patch" : "x E, the token of the patch";
     },
+    positionName: ({ changes }) => (changes.position === "reversed" ? "of the place opposite" : "of its place"),
+    neighbours({ run, D, N, prefix, columns }) {
+      const near = [];
+      const far = [];
+      const place = (n) => rowOf(run.embed.position, n + prefix, D);
+      for (let n = 0; n < N; n++) {
+        for (let m = n + 1; m < N; m++) {
+          const apart = [Math.floor(m / columns) - Math.floor(n / columns), Math.abs((m % columns) - (n % columns))];
+          (apart[0] + apart[1] === 1 ? near : far).push(cosine(place(n), place(m)));
+        }
+      }
+      const mean = (values) => digits(values.reduce((sum, v) => sum + v, 0) / values.length);
+      if (!near.length || !far.length) return "";
+      return `On average over all pairs: ${mean(near)} side by side, ${mean(far)} further apart.`;
+    },
+  },
+  draw({ $$ }, { config, changes }) {
+    const isNone = config.position === "none" || changes.position === "none";
+    for (const element of $$(".of-position")) element.classList.toggle("hidden", isNone);
   },
 };

@@ -10,33 +10,8 @@ const points = (change) =>
   Math.abs(change) < 0.05 ? "0.0" : `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(1)}`;
 const without = (list, one) => list.filter((other) => other !== one);
 const toggled = (list, one) => (list.includes(one) ? without(list, one) : [...list, one]);
-const toggle = ({ state, change }, part) => change({ off: toggled(state.changes.off, part) });
 
-// ------------------------------------------------------------------------------------------------- switches
-
-function switchButton(page, text, part, label) {
-  const button = make("button", { type: "button", className: "switch", textContent: text });
-  button.onclick = () => toggle(page, part);
-  button.dataset.part = part;
-  button.setAttribute("aria-label", label);
-  button.title = "On. Click to switch it off, and on again.";
-  return button;
-}
-
-function switchRow(page, layer) {
-  const one = (text, part, title) => switchButton(page, text, `blocks.${layer}${part}`, `block ${layer}${title}`);
-  const heads = Array.from({ length: page.sizes.h }, (_, head) => {
-    return one(`head ${head}`, `.attention.heads.${head}`, `, head ${head}`);
-  });
-  const attention = [
-    one("attention", ".attention", ", attention"),
-    ...heads,
-    one("+ z", ".attention.residual", ", shortcut beside attention"),
-  ];
-  const mlp = [one("MLP", ".mlp", ", MLP"), one("+ z′", ".mlp.residual", ", shortcut beside the MLP")];
-  const block = one(`block ${layer}`, "", "");
-  return make("div", { className: "switch-row" }, block, make("span", {}, ...attention), make("span", {}, ...mlp));
-}
+// ------------------------------------------------------------------------------------------------- temperatures
 
 // A slider from a tenth to ten. One drag, or one key, is one change to undo.
 function wireTemperature({ $, change }, name) {
@@ -47,8 +22,8 @@ function wireTemperature({ $, change }, name) {
     change({ [name]: value }, { canUndo: !isDragging });
     isDragging = true;
   };
-  slider.onchange = () => {
-    isDragging = false;
+  slider.onchange = slider.onpointerdown = () => {
+    isDragging = false; // a drag back to where it began ends without a change
   };
 }
 
@@ -83,6 +58,16 @@ const sayTried = ({ $ }, text) => {
   $('[data-text="tried"]').textContent = text;
 };
 
+// Which one takes most from the answer, as far as the numbers that are shown tell; falls: in points of a hundred.
+function mattering(tried, falls, was, noun) {
+  const most = Math.max(...falls);
+  if (most < 0.05) return `Without any single ${noun} it has no less.`;
+  const same = tried.filter((_, i) => points(-falls[i]) === points(-most));
+  const left = percent(was - most / 100);
+  if (same.length > 1) return `It falls most, to ${left}, without any one of ${same.length} of them.`;
+  return `It falls most without ${same[0].title}: to ${left}, a change of ${points(-most)}.`;
+}
+
 async function tryEach(page, kind) {
   const mine = ++page.trying; // whoever is not the last gives up
   await page.catchUp();
@@ -105,12 +90,9 @@ async function tryEach(page, kind) {
   if (!(await inSlices(tryAll(), () => mine === page.trying))) return;
   if (kind === "patches") drawTriedPatches(page, falls);
   else drawTriedParts(page, tried, falls);
-  const most = falls.indexOf(Math.max(...falls));
-  const left = percent(was - falls[most] / 100);
   const sentences = [
     `${classes[k]} had ${percent(was)}.`,
-    `Without ${tried[most].title} it has ${left}, a change of ${points(-falls[most])}:`,
-    `no other ${NOUNS[kind]} matters as much.`,
+    mattering(tried, falls, was, NOUNS[kind]),
     "The change without each one, in points of a hundred:",
   ];
   if (kind === "patches") {
@@ -139,8 +121,8 @@ function drawTriedParts(page, tried, falls) {
   const buttons = tried.map(({ name, part }, i) => {
     const button = make("button", { type: "button", className: "drop", title: "Switch it off, or on" });
     button.onclick = () => {
-      page.$(`.switches [data-part="${part}"]`).focus(); // this table goes, as it is about the model before
-      toggle(page, part);
+      page.$(`.map [data-part="${part}"]`).focus(); // this table goes, as it is about the model before
+      page.cut(part);
     };
     button.append(make("span", { textContent: name }), make("b", { textContent: points(-falls[i]) }));
     button.style.setProperty("--share", `${Math.max(0, (100 * falls[i]) / most)}%`);
@@ -196,17 +178,15 @@ export const whatIfStation = {
     };
   },
   build(page) {
-    const { $, $$, change, sizes } = page;
-    $(".switches").append(...Array.from({ length: sizes.L }, (_, layer) => switchRow(page, layer)));
+    const { $, $$, change } = page;
     $('[name="scale"]').onchange = (event) => change({ scale: event.target.checked });
     for (const input of $$('[name="position"]')) input.onchange = () => change({ position: input.value });
     wireTemperature(page, "temperature");
     wireTemperature(page, "answer");
   },
   draw(page) {
-    const { $, $$, state, sizes } = page;
-    const { off, scale, position, order, hidden } = state.changes;
-    for (const button of $$(".switches button")) button.ariaPressed = String(!off.includes(button.dataset.part));
+    const { $, state, sizes } = page;
+    const { scale, position, order, hidden } = state.changes;
     $('[name="scale"]').checked = scale;
     $(`[name="position"][value="${position}"]`).checked = true;
     drawTemperature(page, "temperature");

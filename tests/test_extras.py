@@ -1,0 +1,117 @@
+"""The core and its extras: what works with torch, numpy, pillow and safetensors, and what a missing package says."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from vit_tutorial.data import extras
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PACKAGES = {"huggingface_hub": "huggingface-hub", "sklearn": "scikit-learn", "IPython": "jupyter"}  # on PyPI
+# All that the extras bring can't be imported; what torch may bring along can.
+BLOCKED = ("accelerate", "matplotlib", "torchvision", "tqdm", "huggingface_hub", "IPython", "sklearn", "torchinfo")
+WITHOUT = f"import sys\nsys.modules.update(dict.fromkeys({BLOCKED!r}))\n"  # None there: it can't be imported
+
+
+def without_extras(code, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT + code, *arguments], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+
+
+def test_a_prediction_needs_the_core_alone(tmp_path):
+    code = """
+import torch, vit_tutorial as vt
+from PIL import Image
+model, classes, preprocess = vt.load("cifar10")
+photo = vt.data.photograph_file("cat")
+with torch.inference_mode(), Image.open(photo) as picture:
+    print(classes[model(preprocess(picture)).argmax()])
+import vit_tutorial_cli
+vit_tutorial_cli.main(["predict", str(photo), "--weights", "cifar10", "--out", sys.argv[1]])
+print(vt.data.image_folder(sys.argv[2], 8).classes)
+"""
+    for split in ("train", "test"):
+        for name in ("a", "b"):
+            (tmp_path / split / name).mkdir(parents=True)
+            picture = ROOT / "vit_tutorial" / "data" / "pictures" / "brick.jpg"
+            (tmp_path / split / name / "1.jpg").write_bytes(picture.read_bytes())
+    out = tmp_path / "answers.csv"
+    done = without_extras(code, str(out), str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"cat\n1 photographs: {out}\n('a', 'b')\n"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "package", "extra"),
+    [
+        ("vt.train.fit", "accelerate", "train"),
+        ("vt.data.cifar10()", "torchvision", "train"),
+        ("vt.data.augmentation('mixup', vt.data.digits())", "torchvision", "train"),
+        ("vt.plots", "matplotlib", "plots"),
+        ("from vit_tutorial import plots", "matplotlib", "plots"),
+        ("vt.data.photograph()", "matplotlib", "plots"),
+        ("vt.load('torchvision/vit_b_16')", "torchvision", "train"),
+        ("vt.load('hf/somebody/model')", "huggingface_hub", "weights"),
+        ("import vit_tutorial.train", "accelerate", "train"),
+    ],
+)
+def test_a_missing_extra_is_one_sentence(code, package, extra):
+    done = without_extras(f"import vit_tutorial as vt\n{code}")
+    last = done.stderr.splitlines()[-1]
+    assert last == f'ModuleNotFoundError: {package} is not installed: pip install "vit-tutorial[{extra}]"'
+
+
+@pytest.mark.parametrize(("command", "extra"), [("train", "train"), ("explorer", "plots"), ("live", "plots")])
+def test_a_command_that_needs_an_extra_says_so_in_one_line(command, extra):
+    done = without_extras("import vit_tutorial_cli\nvit_tutorial_cli.main(sys.argv[1:])", command, "--help")
+    assert done.returncode == 1
+    assert re.fullmatch(rf'error: \w+ is not installed: pip install "vit-tutorial\[{extra}\]"\n', done.stderr)
+
+
+def test_other_errors_are_left_as_they_are():
+    with pytest.raises(ModuleNotFoundError, match="No module named 'nonsense'"), extras.needed():
+        import nonsense  # noqa: F401
+
+
+def test_each_extra_brings_what_is_said_to_be_missing():
+    for package, extra in extras.EXTRA_OF.items():
+        lines = PROJECT["optional-dependencies"][extra]
+        assert any(re.match(rf"{PACKAGES.get(package, package)}\b", line) for line in lines), (package, extra)
+
+
+def test_everything_that_is_imported_is_declared():
+    declared = {
+        "vit_tutorial",
+        "torch",
+        "numpy",
+        "PIL",
+        "safetensors",
+        "filelock",
+        "cycler",
+        "vit_tutorial_cli",
+        *extras.EXTRA_OF,
+    }
+    for path in (ROOT / "vit_tutorial").rglob("*.py"):
+        if "checks" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module]
+            for name in names:
+                top = name.partition(".")[0]
+                assert top in declared or top in sys.stdlib_module_names, (path, name)
+
+
+def test_the_version_is_in_one_place():
+    assert PROJECT["dynamic"] == ["version"]
+    assert "version" not in PROJECT
+    assert not re.search(r"^version:", (ROOT / "CITATION.cff").read_text("utf-8"), re.MULTILINE)

@@ -1,0 +1,129 @@
+"""Fine-tuning: which parts change and how fast, pixels that must be the checkpoint's, and what a run leaves."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import vit_tutorial as vt
+from vit_tutorial import data, train
+from vit_tutorial.data import Images, Recipe
+from vit_tutorial.train import layers, progress
+
+
+@pytest.fixture(scope="module")
+def digits():
+    whole = data.digits()
+    return dataclasses.replace(whole, train=part(whole.train, 64), test=part(whole.test, 32))
+
+
+def part(images, n):
+    return Images(images.images[:n], images.labels[:n], white=images.white)
+
+
+def small():
+    torch.manual_seed(0)
+    config = vt.ViTConfig(8, 4, 1, 10, dim=16, depth=3, num_heads=2, mlp_dim=16)
+    model = vt.ViT(config)
+    torch.nn.init.normal_(model.head.weight)
+    return model
+
+
+def changed(model, digits, **how):
+    """The first words of the names of the parameters that a run changed."""
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    train.fit(model, digits, batch_size=16, warmup_epochs=0, progress=False, **how)
+    return {name.split(".")[0] for name, tensor in model.state_dict().items() if not tensor.equal(before[name])}
+
+
+def test_freeze_changes_the_head_alone(digits):
+    model = small()
+    assert changed(model, digits, epochs=2, freeze=True) == {"head"}
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert changed(model, digits, epochs=1) == {"embed", "blocks", "norm", "head"}
+
+
+def test_head_first(digits):
+    seen = []
+
+    def watch(optimizer, epoch, recipe):
+        original(optimizer, epoch, recipe)
+        seen.append({group["head"]: group["share"] for group in optimizer.param_groups})
+
+    original = layers.share_rates
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train.loop, "share_rates", watch)
+        assert changed(small(), digits, epochs=3, head_first=2) == {"embed", "blocks", "norm", "head"}
+    assert seen == [{True: 1.0, False: 0.0}, {True: 1.0, False: 0.0}, {True: 1.0, False: 1.0}]
+
+
+def test_the_rate_of_each_layer():
+    model = small()
+    recipe = Recipe(epochs=1, layer_decay=0.5)
+    groups = layers.groups_of(model, train.parameter_groups(model, 0.1), recipe)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    found = {names[id(parameter)]: group for group in groups for parameter in group["params"]}
+    assert found.keys() == {name for name, _ in model.named_parameters()}
+    wanted = {"embed": 1 / 16, "blocks.0": 1 / 8, "blocks.1": 1 / 4, "blocks.2": 1 / 2, "norm": 1, "head": 1}
+    for name, group in found.items():
+        (start,) = [key for key in wanted if name.startswith(f"{key}.")]
+        assert group["share"] == wanted[start], name
+        assert group["weight_decay"] == (0.1 if found[name]["params"][0].ndim > 1 and name.endswith("weight") else 0)
+    optimizer = torch.optim.AdamW(groups)
+    train.set_rate(optimizer, 0.2)
+    assert {group["lr"] for group in optimizer.param_groups} == {0.2 * share for share in wanted.values()}
+
+
+def test_a_run_of_layers_resumes_to_the_same_weights(digits, tmp_path):
+    how = {"epochs": 3, "batch_size": 16, "layer_decay": 0.7, "head_first": 1, "progress": False}
+    whole, stopped = small(), small()
+    train.fit(whole, digits, **how)
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        original = train.loop.share_rates
+        patch.setattr(train.loop, "share_rates", lambda o, epoch, r: stop() if epoch == 2 else original(o, epoch, r))
+        with pytest.raises(KeyboardInterrupt):
+            train.fit(stopped, digits, out=tmp_path, **how)
+    again = small()
+    train.fit(again, digits, out=tmp_path, resume=True, **how)
+    for name, tensor in whole.state_dict().items():
+        assert tensor.equal(again.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("how", [{"freeze": True}, {"head_first": 1}, {"layer_decay": 0.5}])
+def test_a_model_without_a_head_is_refused(digits, refuses, how):
+    with refuses(ValueError, "need a model with a head", "num_classes=K"):
+        train.fit(vt.load("digits", num_classes=0).model, digits, epochs=2, batch_size=16, progress=False, **how)
+
+
+def test_other_pixels_than_the_checkpoint_s_are_an_error(digits, refuses):
+    model = vt.load("digits").model
+    brighter = dataclasses.replace(digits, mean=(0.5,))
+    with refuses(ValueError, "pixels of digits", "0.5", "0.305", "preprocess=", "model.preprocess = None"):
+        train.fit(model, brighter, epochs=1, batch_size=16, progress=False)
+    cropped = dataclasses.replace(digits, preprocess=dataclasses.replace(model.preprocess, crop=0.9))
+    with refuses(ValueError, "cropped in another way"):
+        train.fit(model, cropped, epochs=1, batch_size=16, progress=False)
+    train.fit(model, digits, epochs=1, batch_size=16, progress=False)
+    model.preprocess = None
+    train.fit(model, brighter, epochs=1, batch_size=16, warmup_epochs=0, progress=False)
+
+
+def test_what_fit_leaves_can_be_loaded(digits, tmp_path):
+    start = vt.load("digits", num_classes=10)
+    history = train.fit(start.model, digits, out=tmp_path, epochs=1, batch_size=16, freeze=True, progress=False)
+    model, classes, preprocess = vt.load(tmp_path)
+    assert (classes, preprocess.mean, preprocess.std) == (digits.classes, digits.mean, digits.std)
+    assert train.evaluate(model, digits)["test_accuracy"] == pytest.approx(history[-1]["test_accuracy"])
+
+
+def test_an_estimate_is_given_only_if_it_is_minutes():
+    assert progress.estimate(0.01, 100) == ""
+    assert progress.estimate(0.5, 1200) == "about 10 minutes for 1,200 steps of 0.5 s"
+    text = progress.estimate(2.0, 9000)
+    assert text.startswith("about 5.0 hours for 9,000 steps of 2 s")
+    assert "--image-size" in text
+    assert "--freeze" in text

@@ -1,0 +1,58 @@
+"""Hints at copies: which two answers have more in common than the exercise explains. A hint is not a proof."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import keyword
+import tokenize
+from collections import Counter
+from typing import Any
+
+LENGTH, LEAST, SHARE = 8, 20, 0.6  # tokens in a piece; pieces in common, and their share of the smaller answer
+
+
+def pieces(source: str) -> set[tuple[str, ...]]:
+    """All runs of tokens of an answer; names that it chose itself count as one, so that renaming hides nothing."""
+    words: list[str] = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.NAME:
+                chosen = not keyword.iskeyword(token.string) and not (words and words[-1] == ".")
+                words.append("name" if chosen else token.string)
+            elif token.type in (tokenize.OP, tokenize.NUMBER):
+                words.append(token.string)
+            elif token.type == tokenize.STRING:
+                words.append("text")
+    except (tokenize.TokenError, SyntaxError):
+        words = source.split()
+    return {tuple(words[at : at + LENGTH]) for at in range(len(words) - LENGTH + 1)}
+
+
+def of_text(source: str) -> set[tuple[str, ...]]:
+    """All runs of four words of an answer in prose."""
+    words = source.lower().split()
+    return {tuple(words[at : at + 4]) for at in range(len(words) - 3)}
+
+
+def hints(answers: dict[str, list[dict[str, Any]]], explained: list[str]) -> list[dict[str, Any]]:
+    """Pairs of students, the likelier copies first.
+
+    Args:
+        answers: of each student the cells that they wrote.
+        explained: sources that explain what is alike: the stub and the model answer.
+    """
+    known = set().union(*(pieces(source) | of_text(source) for source in explained)) if explained else set()
+    made: dict[str, set[tuple[str, ...]]] = {}
+    for student, cells in answers.items():
+        own = [(of_text if cell["cell_type"] == "markdown" else pieces)(cell["source"]) for cell in cells]
+        made[student] = set().union(*own) - known if own else set()
+    often = Counter(piece for own in made.values() for piece in own)
+    usual = {piece for piece, many in often.items() if many > max(2, len(made) // 4)}  # many have come to it themselves
+    found = []
+    for (a, of_a), (b, of_b) in itertools.combinations(sorted(made.items()), 2):
+        common = (of_a & of_b) - usual
+        smaller = min(len(of_a - usual), len(of_b - usual))
+        if len(common) >= LEAST and len(common) >= SHARE * smaller:
+            found.append({"student": a, "other": b, "share": round(len(common) / smaller, 2), "pieces": len(common)})
+    return sorted(found, key=lambda one: -one["pieces"])

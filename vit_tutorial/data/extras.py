@@ -1,0 +1,69 @@
+"""Lesson 07: what ``pip install vit-tutorial`` leaves out: which extra brings a package, and a bar that can do without.
+
+Models, weights on disk and predictions need torch, numpy, pillow and safetensors. Everything else is in the extras of
+pyproject.toml, so that nobody installs JupyterLab to classify a photograph.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+EXTRA_OF = {  # a package: the extra that brings it
+    "accelerate": "train",
+    "torchvision": "train",
+    "tqdm": "train",
+    "matplotlib": "plots",
+    "huggingface_hub": "weights",
+    "IPython": "learn",
+    "sklearn": "learn",
+    "torchinfo": "learn",
+}
+
+
+@contextmanager
+def needed() -> Iterator[None]:
+    """Inside, the error for a package that isn't installed says what to type.
+
+    Raises:
+        ModuleNotFoundError: a package of :data:`EXTRA_OF` is missing: one sentence, with the line to type.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA_OF:
+            raise
+        text = f'{package} is not installed: pip install "vit-tutorial[{EXTRA_OF[package]}]"'
+        raise ModuleNotFoundError(text, name=error.name) from None
+
+
+class NoBar:
+    """What stands for a progress bar of tqdm where tqdm isn't installed: it shows nothing, and prints lines."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __enter__(self) -> NoBar:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def update(self) -> bool:
+        """Count one step; False, since nothing was drawn."""
+        return False
+
+    @staticmethod
+    def write(text: str, file: Any = None, end: str = "\n") -> None:
+        """Print the text, to stdout if no file is given."""
+        print(text, file=file or sys.stdout, end=end)
+
+
+def progress() -> Any:
+    """tqdm, or :class:`NoBar` where it isn't installed."""
+    try:
+        from tqdm import tqdm  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        return NoBar
+    return tqdm

@@ -1,0 +1,67 @@
+// What is chosen of the model: a station, a block, a head.
+
+import { make } from "../pages/page.js";
+import { stopSwapping } from "./picker.js";
+import { STATIONS } from "./stations/index.js";
+
+// The first is chosen.
+export function radios(place, name, contents, choose) {
+  const labels = contents.map((content, i) => {
+    const input = make("input", { type: "radio", name, value: i, checked: i === 0 });
+    input.onchange = () => choose(i);
+    return make("label", {}, input, content);
+  });
+  place.append(...labels);
+}
+
+// Opens a station, at a block and a head if they are given.
+export function go(page, name, { layer, head } = {}) {
+  const { $, $$, state } = page;
+  if (name !== state.station) {
+    stopSwapping(page);
+    state.isCutting = name === "what-if";
+  }
+  state.station = name;
+  if (layer !== undefined) state.layer = layer;
+  if (head !== undefined) state.head = head;
+  const { title, hasLayers, hasHeads } = STATIONS[name];
+  $(".panel").setAttribute("aria-label", title);
+  for (const part of $$(".station")) part.classList.toggle("hidden", part.dataset.station !== name);
+  $(".layers").classList.toggle("hidden", !hasLayers);
+  $(".heads").classList.toggle("hidden", !hasHeads);
+  page.draw();
+}
+
+// The choice of a block, and of a head, each with a small map of where the token looks.
+export function buildDepth(page) {
+  const { $, state, sizes } = page;
+  const blocks = Array.from({ length: sizes.L }, (_, i) => make("span", { textContent: i }));
+  const heads = Array.from({ length: sizes.h }, (_, i) => {
+    const map = make("canvas");
+    map.style.aspectRatio = `${sizes.columns} / ${sizes.rows}`;
+    return make("span", {}, map, String(i));
+  });
+  for (const [name, title, contents] of [
+    ["layer", "Block", blocks],
+    ["head", "Head", heads],
+  ]) {
+    $(`.${name}s`).append(make("span", { className: "when", textContent: title }));
+    radios($(`.${name}s`), name, contents, (i) => {
+      state[name] = i;
+      page.draw();
+    });
+  }
+}
+
+// Which of them are chosen, and which are off.
+export function drawDepth({ $$ }, { layer, head, isBlockOn, isOn }) {
+  $$('[name="layer"]').forEach((input, i) => {
+    input.checked = i === layer;
+    input.parentElement.classList.toggle("cut", !isBlockOn(i));
+  });
+  $$('[name="head"]').forEach((input, i) => {
+    input.checked = i === head;
+    const isWorking = isOn("") && isOn("attention") && isOn(`attention.heads.${i}`);
+    input.parentElement.classList.toggle("cut", !isWorking);
+  });
+}

@@ -1,0 +1,122 @@
+// The picture that the model is given: drawn, chosen, opened, dropped or pasted.
+
+import { make } from "../pages/page.js";
+import { radios } from "./controls.js";
+import { COLOURS, drawingPad } from "./pad.js";
+import { readPhoto } from "./pictures.js";
+
+// What was done to a drawing before the model saw it.
+function fitted(frame) {
+  if (!frame) return "";
+  const larger = frame.scale < 1 ? `${(1 / frame.scale).toFixed(1)} times as large` : "";
+  const moved = frame.away >= 0.75 ? "in the middle" : "";
+  return `The model sees it ${[larger, moved].filter(Boolean).join(" and ")}, like the digits it learned from.`;
+}
+
+// What is said of a drawing whose pen was lifted.
+function adviceOn({ pad, sizes }, wasSample) {
+  if (sizes.C > 1) return "";
+  if (pad.isEmpty()) return "The pad is empty. The model must name something even so.";
+  if (wasSample) return "You drew on top of the picture that was there: Clear gives you an empty pad.";
+  return fitted(pad.frame());
+}
+
+export function buildPad(page) {
+  const { $, state, config, white, say } = page;
+  let isOnSample = false; // the line that is drawn
+  $(".pad canvas").style.aspectRatio = `${page.sizes.W} / ${page.sizes.H}`;
+  page.pad = drawingPad($(".pad canvas"), config.shape, white, {
+    begun() {
+      isOnSample = state.sample >= 0;
+      page.remember();
+    },
+    async drawn(picture, isFinal) {
+      Object.assign(state, { picture, sample: -1, isDrawing: !isFinal });
+      $(".message").textContent = isFinal ? adviceOn(page, isOnSample) : "";
+      if (isFinal) isOnSample = false;
+      await page.follow();
+      if (isFinal) page.sayAnswer();
+    },
+    say,
+  });
+}
+
+export async function choosePicture(page, picture, sample = -1) {
+  const { $, state, pad } = page;
+  if (picture !== state.picture) page.remember();
+  Object.assign(state, { picture, sample });
+  $(".message").textContent = "";
+  pad.show(picture);
+  await page.follow();
+  page.sayAnswer();
+}
+
+async function takePhoto(page, file) {
+  const { $, data, white } = page;
+  try {
+    $(".message").textContent = `Reading ${file.name || "your picture"}: a large one takes some seconds.`;
+    const { picture, done } = await readPhoto(file, data);
+    const answered = choosePicture(
+      page,
+      picture.map((v) => Math.round(white * v) / white),
+    );
+    $(".message").textContent = done;
+    await answered;
+  } catch (error) {
+    $(".message").textContent = error.message;
+  }
+}
+
+function takeFirst(page, files, otherwise) {
+  if (files.length) takePhoto(page, files[0]);
+  else page.$(".message").textContent = otherwise;
+}
+
+export function buildPictures(page, images) {
+  const { $, samples } = page;
+  const buttons = images.map(({ src, alt }, i) => {
+    const onclick = () => choosePicture(page, samples[i], i);
+    return make("button", { type: "button", title: alt, onclick }, make("img", { src, alt }));
+  });
+  $(".samples").append(...buttons);
+  const input = $("input[type=file]");
+  input.onchange = () => {
+    if (input.files.length) takePhoto(page, input.files[0]);
+    input.value = "";
+  };
+  const section = $(".live");
+  section.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    section.classList.add("dropping");
+  });
+  section.addEventListener("dragleave", () => section.classList.remove("dropping"));
+  section.addEventListener("drop", (event) => {
+    event.preventDefault();
+    section.classList.remove("dropping");
+    takeFirst(page, event.dataTransfer.files, "That was not a file: drop a picture from your computer.");
+  });
+  section.tabIndex = -1; // so that what is pasted reaches it after a click anywhere
+  section.addEventListener("paste", (event) => {
+    takeFirst(page, event.clipboardData.files, "What you pasted is not a picture: copy a picture first.");
+  });
+}
+
+export function buildPens({ $, pad, sizes }) {
+  if (sizes.C === 1) {
+    const pens = { Draw: "white", Erase: "black" };
+    const texts = Object.keys(pens);
+    const labels = texts.map((text) => make("span", { textContent: text, title: text }));
+    $(".colours").classList.add("modes");
+    radios($(".colours"), "pen", labels, (i) => pad.choose(pens[texts[i]]));
+    return;
+  }
+  const names = Object.keys(COLOURS);
+  const swatches = names.map((name) => {
+    const swatch = make("span", { title: name }, make("span", { className: "spoken", textContent: name }));
+    swatch.style.background = `rgb(${COLOURS[name].map((v) => Math.round(255 * v)).join(" ")})`;
+    return swatch;
+  });
+  $(".colours").classList.add("swatches");
+  radios($(".colours"), "pen", swatches, (i) => pad.choose(names[i]));
+  $('[data-do="clear"]').remove();
+}

@@ -1,0 +1,73 @@
+// The small pictures on the map: what goes in, the followed patch, the tokens, where each head looks, what is answered.
+
+import { largest, make, sharpen } from "../pages/page.js";
+import { best } from "./answer.js";
+import { largestSize, percent, rowOf } from "./cells.js";
+import { answerAt } from "./model.js";
+import { drawPatches } from "./picker.js";
+import { paint } from "./pictures.js";
+
+const MOST_BARS = 3; // classes of the answer
+
+// Values as pixels of a colour map: share(value) is in [0, 1].
+export function tint(canvas, values, columns, colours, share) {
+  const rows = values.length / columns;
+  if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
+  const image = new ImageData(columns, rows);
+  const drawn = new Uint32Array(image.data.buffer);
+  for (let i = 0; i < values.length; i++) drawn[i] = colours[Math.round(255 * share(values[i]))];
+  canvas.getContext("2d").putImageData(image, 0, 0);
+}
+
+// Where the chosen token looks.
+export function tintAttention(canvas, { pixels }, { token, T, prefix, columns }, { weights }) {
+  const shares = rowOf(weights, token, T).subarray(prefix);
+  const most = largest(shares);
+  tint(canvas, shares, columns, pixels.heat, (share) => share / most);
+}
+
+const LOOKS = {
+  picture(canvas, { config }, { picture }) {
+    paint(canvas, picture, config.shape);
+  },
+  patches(canvas, page) {
+    if (sharpen(canvas)) drawPatches(page, canvas);
+  },
+  tokens(canvas, { pixels }, { run, D }) {
+    const { tokens } = run.embed;
+    const most = 0.5 * largestSize(tokens);
+    tint(canvas, tokens, D, pixels.signed, (v) => Math.min(1, Math.max(0, 0.5 + (0.5 * v) / most)));
+  },
+};
+
+function drawAnswerBars(button, { classes }, { run }) {
+  const order = [...run.probabilities.keys()].sort((a, b) => run.probabilities[b] - run.probabilities[a]);
+  const bars = order.slice(0, MOST_BARS).map((k) => {
+    const bar = make("span", { className: "bar", textContent: classes[k], title: classes[k] });
+    bar.style.setProperty("--share", `${100 * run.probabilities[k]}%`);
+    return bar;
+  });
+  button.replaceChildren(...bars);
+}
+
+export function drawLooks(page, scene) {
+  const { weights, config, classes, of } = page;
+  const { run, isBlockOn } = scene;
+  const steps = [run.embed.tokens, ...run.blocks.map(({ out }) => out)];
+  for (const { button, look, head, layer, lens } of page.mapParts) {
+    const canvas = button.querySelector("canvas");
+    if (look === "answer") drawAnswerBars(button, page, scene);
+    else if (look) LOOKS[look](canvas, page, scene);
+    if (head !== undefined) {
+      canvas.classList.toggle("hidden", button.classList.contains("cut"));
+      tintAttention(canvas, page, scene, run.blocks[layer].attention.heads[head]);
+    }
+    if (lens === undefined) continue;
+    const probabilities = answerAt(steps[lens], weights, config, of.changes.answer);
+    const k = best({ probabilities });
+    button.lastChild.textContent = classes[k];
+    const off = lens && !isBlockOn(lens - 1) ? ", which is off" : "";
+    const when = lens ? `After block ${lens - 1}${off}` : "After the embedding";
+    button.title = `${when} the head would say ${classes[k]}, ${percent(probabilities[k])}`;
+  }
+}

@@ -1,0 +1,285 @@
+// The whole model in one picture, always there: what goes where, how much of it, and what is off. A click on a part
+// opens its station, or cuts the part. Lying, it runs from left to right; upright, on a phone, from the top down.
+
+import { clamp, hasModifier, make } from "../pages/page.js";
+import { drawLooks } from "./looks.js";
+import { streamOf } from "./stream.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const UPRIGHT = 740; // pixels, and less: there is no room to lie
+const WIDEST = 9; // pixels of the widest line
+const EDGE = { begin: 212, end: 132 }; // what stands before the blocks, and after them
+
+// How large the parts are: "along" the way through the model, and "across" it, from the stream of tokens.
+function planOf({ L, h }, width) {
+  const isUpright = width < UPRIGHT;
+  const head = isUpright ? clamp(112 / h, 16, 31) : clamp(120 / h, 16, 24);
+  const block = isUpright ? 128 : Math.max(88, (width - EDGE.begin - EDGE.end) / L);
+  const top = 26 + h * head; // where the heads end
+  const along = EDGE.begin + L * block + EDGE.end;
+  const across = top + 44;
+  const place = isUpright ? (a, c) => [44 + c, a] : (a, c) => [a, across - c];
+  const size = isUpright ? [width, along] : [along, across + 34];
+  return { isUpright, head, block, top, place, size, heads: [...Array(h).keys()], blocks: [...Array(L).keys()] };
+}
+
+// A line that leaves and arrives along the way.
+function curve({ place }, [a, c], [toA, toC]) {
+  const middle = (a + toA) / 2;
+  const points = [place(a, c), place(middle, c), place(middle, toC), place(toA, toC)].map(([x, y]) => `${x} ${y}`);
+  return `M ${points[0]} C ${points.slice(1).join(", ")}`;
+}
+
+// The lines within a block: {d, of: what its width is, parts: it is cut where one of these is off}.
+function blockLines(plan, layer) {
+  const { block, head, heads, top } = plan;
+  const a = EDGE.begin + layer * block;
+  const at = (share) => a + share * block;
+  const name = `blocks.${layer}`;
+  const attention = [name, `${name}.attention`];
+  const across = (i) => 26 + (i + 0.5) * head;
+  const line = (from, to, of, parts) => ({ d: curve(plan, from, to), of: `${layer}.${of}`, parts });
+  const toHeads = heads.flatMap((i) => {
+    const parts = [...attention, `${name}.attention.heads.${i}`];
+    return [
+      line([at(0.04), 0], [at(0.3), across(i)], "each", parts),
+      line([at(0.3), across(i)], [at(0.56), 0], `head ${i}`, parts),
+    ];
+  });
+  const mlp = [name, `${name}.mlp`];
+  return [
+    line([at(0.04), 0], [at(0.56), 0], "input", [`${name}.attention.residual`]),
+    line([at(0.56), 0], [at(0.62), 0], "middle", []),
+    line([at(0.62), 0], [at(0.98), 0], "middle", [`${name}.mlp.residual`]),
+    line([at(0.98), 0], [at(1.04), 0], "out", []),
+    ...toHeads,
+    line([at(0.62), 0], [at(0.8), (26 + top) / 2], "each", mlp),
+    line([at(0.8), (26 + top) / 2], [at(0.98), 0], "mlp", mlp),
+  ];
+}
+
+function linesOf(plan) {
+  const end = EDGE.begin + plan.blocks.length * plan.block;
+  const line = (from, to, of) => ({ d: curve(plan, [from, 0], [to, 0]), of, parts: [] });
+  const ends = [
+    line(30, 100, "each"),
+    line(100, 170, "each"),
+    line(170, EDGE.begin + 0.04 * plan.block, "0.input"),
+    line(end + 0.04 * plan.block, end + 40, "read"),
+    line(end + 40, end + 100, "each"),
+  ];
+  return [...ends, ...plan.blocks.flatMap((layer) => blockLines(plan, layer))];
+}
+
+// The parts within a block that can be opened, or cut: {a, c, w, h, text, part, label, to}.
+function blockParts(plan, layer) {
+  const { block, head, heads, top, isUpright } = plan;
+  const at = (share) => EDGE.begin + (layer + share) * block;
+  const name = `blocks.${layer}`;
+  const words = isUpright ? [top + 36, top + 36] : [top + 10, top + 32]; // where names stand
+  const shortcut = isUpright ? [34, 24] : [24, 18];
+  const one = (a, c, w, h, text, part, label, to) => {
+    return { a: at(a), c, w, h, text, part: name + part, label: `block ${layer}${label}`, to, layer };
+  };
+  const parts = heads.map((i) => {
+    const c = 26 + (i + 0.5) * head;
+    const part = one(0.3, c, head - 3, head - 3, "", `.attention.heads.${i}`, `, head ${i}`, "attention");
+    return { ...part, head: i };
+  });
+  return [
+    one(isUpright ? 0.8 : 0.5, words[1], 58, isUpright ? 26 : 18, `block ${layer}`, "", "", "attention"),
+    one(
+      isUpright ? 0.3 : 0.34,
+      words[0],
+      58,
+      isUpright ? 26 : 18,
+      "attention",
+      ".attention",
+      ", attention",
+      "attention",
+    ),
+    ...parts,
+    one(0.3, 0, ...shortcut, "+ z", ".attention.residual", ", shortcut beside attention", "attention"),
+    one(0.8, (26 + top) / 2, 38, 44, "MLP", ".mlp", ", MLP", "mlp"),
+    one(0.8, 0, ...shortcut, "+ z′", ".mlp.residual", ", shortcut beside the MLP", "mlp"),
+  ];
+}
+
+// The ground that a block's parts stand on, as a rectangle of an SVG.
+function frameOf(plan, layer) {
+  const corners = [plan.place(EDGE.begin + (layer + 0.03) * plan.block, -12)];
+  const widest = plan.top + (plan.isUpright ? 68 : 44);
+  corners.push(plan.place(EDGE.begin + (layer + 0.99) * plan.block, widest));
+  const [x, y] = [0, 1].map((i) => Math.min(corners[0][i], corners[1][i]));
+  const [width, height] = [0, 1].map((i) => Math.abs(corners[0][i] - corners[1][i]));
+  return { x, y, width, height, rx: 7 };
+}
+
+function captionsOf(plan) {
+  const end = EDGE.begin + plan.blocks.length * plan.block;
+  const words = { picture: 30, patches: 100, tokens: 170, answer: end + 100 };
+  return Object.entries(words).map(([textContent, a]) => {
+    const caption = make("span", { className: "caption", textContent, ariaHidden: "true" });
+    const [x, y] = plan.place(a, plan.isUpright ? 64 : 38);
+    Object.assign(caption.style, { left: `${x}px`, top: `${y}px` });
+    return caption;
+  });
+}
+
+function partsOfMap(plan) {
+  const end = EDGE.begin + plan.blocks.length * plan.block;
+  const one = (a, text, label, to, look) => ({ a, c: 0, w: 54, h: 54, text, label, to, look });
+  const lenses = [0, ...plan.blocks.map((layer) => layer + 1)].map((step) => {
+    const label = step ? `the answer after block ${step - 1}` : "the answer after the embedding";
+    const a = EDGE.begin + step * plan.block + (step ? 0 : 14);
+    return { a, c: -22, w: plan.isUpright ? 30 : 48, h: 18, text: "", label, to: "layers", lens: step };
+  });
+  return [
+    one(30, "", "the picture, in patches", "patches", "picture"),
+    one(100, "E", "patches, linear embedding", "embedding", "patches"),
+    one(170, "", "tokens and positions", "positions", "tokens"),
+    ...plan.blocks.flatMap((layer) => blockParts(plan, layer)),
+    ...lenses,
+    { ...one(end + 40, "head", "the head", "head"), w: 44, h: 30 },
+    { ...one(end + 100, "", "the answer", "head", "answer"), w: 62, h: 60 },
+  ];
+}
+
+// ------------------------------------------------------------------------------------------------- on the page
+
+function buttonOf(page, plan, { a, c, w, h, text, part, label, to, layer, head, look, lens }) {
+  const button = make("button", { type: "button", className: `part ${look ?? ""}`, tabIndex: -1 });
+  const [x, y] = plan.place(a, c);
+  Object.assign(button.style, { left: `${x}px`, top: `${y}px`, width: `${w}px`, height: `${h}px` });
+  if (["picture", "patches", "tokens"].includes(look) || head !== undefined) button.append(make("canvas"));
+  button.append(make("span", { textContent: text }));
+  button.setAttribute("aria-label", label);
+  Object.assign(button.dataset, { to }, part && { part }, lens !== undefined && { lens });
+  button.onclick = () => {
+    if (page.state.isCutting && part) page.cut(part);
+    else page.open(to, { layer, head });
+  };
+  return button;
+}
+
+// Lays the map out for the width that there is.
+function lay(page) {
+  const { $, sizes } = page;
+  const width = Math.floor($(".map").clientWidth);
+  if (!width || page.mapWidth === width) return;
+  page.mapWidth = width;
+  const plan = planOf(sizes, width);
+  const svg = document.createElementNS(SVG, "svg");
+  page.mapLines = linesOf(plan).map((line) => {
+    const path = document.createElementNS(SVG, "path");
+    path.setAttribute("d", line.d);
+    path.dataset.of = line.of;
+    svg.append(path);
+    return { ...line, path };
+  });
+  page.mapFrames = plan.blocks.map((layer) => {
+    const frame = document.createElementNS(SVG, "rect");
+    svg.prepend(frame);
+    for (const [name, value] of Object.entries(frameOf(plan, layer))) frame.setAttribute(name, value);
+    return frame;
+  });
+  page.mapParts = partsOfMap(plan).map((part) => ({ ...part, button: buttonOf(page, plan, part) }));
+  page.mapParts[0].button.tabIndex = 0; // arrow keys lead to the others
+  const inner = make("div", { className: plan.isUpright ? "inner upright" : "inner" });
+  Object.assign(inner.style, { width: `${plan.size[0]}px`, height: `${plan.size[1]}px` });
+  inner.append(svg, ...captionsOf(plan), ...page.mapParts.map(({ button }) => button));
+  $(".map").replaceChildren(inner);
+}
+
+function walkWith(page, event) {
+  const buttons = page.mapParts.map(({ button }) => button);
+  const at = buttons.indexOf(event.target);
+  const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  const ends = { Home: 0, End: buttons.length - 1 };
+  if (at < 0 || hasModifier(event)) return;
+  if (["x", "Delete"].includes(event.key) && page.mapParts[at].part) page.cut(page.mapParts[at].part);
+  if (!by && !(event.key in ends)) return;
+  event.preventDefault();
+  const next = ends[event.key] ?? clamp(at + by, 0, buttons.length - 1);
+  buttons[at].tabIndex = -1;
+  buttons[next].tabIndex = 0;
+  buttons[next].focus();
+}
+
+export function buildMap(page) {
+  const { $, $$, state } = page;
+  page.open = (to, place) => {
+    const isCutting = state.isCutting && to !== "what-if";
+    page.walk(to, place);
+    state.isCutting = isCutting || to === "what-if";
+    page.draw();
+    if ($(".map .upright")) page.reveal($(".panel")); // it may be below the screen
+  };
+  page.cut = (part) => {
+    const { off } = state.changes;
+    page.change({ off: off.includes(part) ? off.filter((other) => other !== part) : [...off, part] });
+  };
+  for (const input of $$('[name="cutting"]')) {
+    input.onchange = () => {
+      state.isCutting = input.value === "cut";
+      page.draw();
+    };
+  }
+  for (const button of $$(".also [data-to]")) button.onclick = () => page.walk(button.dataset.to);
+  $(".map").addEventListener("keydown", (event) => walkWith(page, event));
+  lay(page);
+  new ResizeObserver(() => {
+    lay(page);
+    page.draw();
+  }).observe($(".map"));
+}
+
+// Whether a part, or one that it is in, is off.
+const isOff = (off, part) => off.some((other) => part === other || part.startsWith(`${other}.`));
+
+function drawPart({ state }, { button, part, to, layer, head }) {
+  const { off } = state.changes;
+  const isChosen = (layer ?? state.layer) === state.layer && (head ?? state.head) === state.head;
+  const isWhole = part && !/(attention|mlp|heads\.\d+)$/.test(part); // a block or a shortcut, which has no station
+  const isHere = to === state.station && isChosen && !isWhole;
+  button.ariaCurrent = isHere ? "true" : null;
+  if (!part) return;
+  const isShortcut = part.endsWith(".residual");
+  const block = part.split(".", 2).join(".");
+  const isCut = isShortcut ? off.includes(part) && !off.includes(block) : isOff(off, part);
+  button.classList.toggle("cut", isCut);
+  button.ariaPressed = state.isCutting ? String(!off.includes(part)) : null;
+  const what = off.includes(part) ? "Off" : "On";
+  button.title = state.isCutting ? `${what}. Click to switch it ${what === "Off" ? "on" : "off"}.` : "";
+}
+
+function keyOf({ $, state, sizes, tokenName }) {
+  const name = tokenName(state.token);
+  const length = `Width: how long the list of numbers of ${state.token < sizes.prefix ? `the ${name}` : name} is.`;
+  return `${length} Heads: where it looks. ${$(".map .upright") ? "Beside" : "Below"}: the answer so far.`;
+}
+
+export function drawMap(page, scene) {
+  if (!page.mapParts) return;
+  const { $$, state } = page;
+  const { off } = state.changes;
+  for (const input of $$('[name="cutting"]')) input.checked = (input.value === "cut") === state.isCutting;
+  for (const button of $$(".also [data-to]")) {
+    button.ariaCurrent = button.dataset.to === state.station ? "true" : null;
+  }
+  page.$(".map").classList.toggle("cutting", state.isCutting);
+  page.$(".model .key").textContent = keyOf(page);
+  const widths = streamOf(page, scene);
+  for (const { path, of, parts } of page.mapLines) {
+    const [first] = parts;
+    const isShortcut = first?.endsWith(".residual");
+    const isCut = isShortcut
+      ? off.includes(first) && !off.includes(first.split(".", 2).join("."))
+      : parts.some((part) => off.includes(part));
+    path.classList.toggle("cut", isCut);
+    path.style.strokeWidth = of.endsWith("each") ? 1.2 : clamp(WIDEST * widths[of], 1.2, WIDEST);
+  }
+  page.mapFrames.forEach((frame, layer) => frame.classList.toggle("cut", !scene.isBlockOn(layer)));
+  for (const part of page.mapParts) drawPart(page, part);
+  drawLooks(page, scene);
+}

@@ -1,0 +1,63 @@
+// What is shown of what is chosen: the numbers that every station draws from, and the places that they fill.
+
+import { cells, tokenMap } from "./cells.js";
+import { rearrange } from "./pictures.js";
+import { MAPS, SHOWS, TEXTS } from "./stations/index.js";
+
+// What the stations show: a pass, and what of it is chosen.
+export function sceneOf(page) {
+  const { now, of, data, config, classes, weights, sizes, state } = page;
+  const { token, layer, head } = state;
+  const off = new Set(of.changes.off);
+  const colours = ["red", "green", "blue"];
+  return {
+    ...sizes,
+    run: now,
+    block: now.blocks[layer],
+    one: now.blocks[layer].attention.heads[head],
+    changes: of.changes,
+    picture: rearrange(of.picture, data, of.changes),
+    data,
+    config,
+    classes,
+    weights,
+    token,
+    layer,
+    head,
+    patch: Math.max(token - sizes.prefix, 0),
+    followed: state.row,
+    follow(row) {
+      if (row === state.row) return;
+      state.row = row;
+      page.draw();
+    },
+    tokenName: page.tokenName,
+    channel: (c) => (sizes.C === 1 ? "" : `${sizes.C === 3 ? colours[c] : `channel ${c}`}, `),
+    isBlockOn: (block) => !off.has(`blocks.${block}`),
+    isPartOn: (block, part) => !off.has(`blocks.${block}.${part}`),
+    isOn: (part) => !off.has(part ? `blocks.${layer}.${part}` : `blocks.${layer}`), // of the chosen block
+  };
+}
+
+// Fills the markup's [data-show], [data-map] and [data-text]: [element, what draws it] each.
+export function slotsOf(page) {
+  const { $$, config } = page;
+  $$(config.stem ? ".plain" : ".stem").forEach((element) => element.remove());
+  const labelOf = (place) => place.dataset.label ?? place.parentElement.querySelector("h4").textContent.trim();
+  const shows = $$("[data-show]").map((place) => {
+    const view = cells(page, place, labelOf(place));
+    return [place, (s) => view.show(SHOWS[place.dataset.show](s))];
+  });
+  const maps = $$("[data-map]").map((place) => {
+    const view = tokenMap(page, place, labelOf(place));
+    return [place, (s) => view.show(MAPS[place.dataset.map](s))];
+  });
+  const written = $$("[data-text]").filter((place) => TEXTS[place.dataset.text]);
+  const texts = written.map((place) => [
+    place,
+    (s) => {
+      place.textContent = TEXTS[place.dataset.text](s);
+    },
+  ]);
+  return [...shows, ...maps, ...texts];
+}

@@ -1,0 +1,84 @@
+"""Figures in a notebook: with alternative text and a caption, and several behind a slider."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping
+from html import escape
+from importlib.resources import files
+
+from matplotlib.figure import Figure
+
+from vit_tutorial.plots.style import PALETTE
+
+DPI = 144  # two dots a pixel
+
+
+def show(figure: Figure, alt: str, caption: str = "") -> None:
+    """Display a figure in a notebook, with alternative text for those who can't see it.
+
+    The alternative text is the output's plain text, too, so a test that compares text compares it.
+
+    Args:
+        figure: what one of the functions of ``plots`` returned.
+        alt: what the picture shows, in a sentence or two; it goes into the output's metadata.
+        caption: a line below the figure, in Markdown.
+
+    Raises:
+        ValueError: an empty ``alt``.
+    """
+    png, width, height = _png(figure, alt)
+    metadata = {"image/png": {"alt": alt, "width": width, "height": height}}
+    _display({"image/png": png, "text/plain": alt}, metadata, caption)
+
+
+def show_slider(figures: Mapping[str, Figure], alt: str, caption: str = "", *, label: str) -> None:
+    """Display figures of one size behind a slider: dragged, or moved by the arrow keys.
+
+    It needs no kernel: JupyterLab and the book run its script; where scripts are stripped, the first figure stays.
+
+    Args:
+        figures: {what the slider says there: the figure}, in their order.
+        alt: what the pictures show, and what changes along the slider.
+        caption: a line below, in Markdown.
+        label: of the slider, as in "patch size".
+
+    Raises:
+        ValueError: an empty ``alt``, or fewer than two figures.
+    """
+    if len(figures) < 2:
+        raise ValueError(f"a slider needs at least two figures, got {len(figures)}: show() displays one")
+    pictures = {name: _png(figure, alt) for name, figure in figures.items()}
+    frames = [{"name": name, "src": f"data:image/png;base64,{png}"} for name, (png, _, _) in pictures.items()]
+    first = frames[0].pop("src")
+    data = json.dumps(frames).replace("<", "\\u003c")  # nothing in a name ends the script
+    width = max(width for _, width, _ in pictures.values())
+    script = files("vit_tutorial.plots").joinpath("slider.js").read_text("utf-8")
+    # The first picture stands in the markup, so it is seen where scripts are stripped.
+    html = (
+        f'<div data-vit-slider data-label="{escape(label)}">\n'
+        f'<img src="{first}" alt="{escape(alt)}" width="{width}" style="max-width: 100%; height: auto">\n'
+        f'<script type="application/json">{data}</script>\n<script>\n{{\n{script}}}\n</script>\n</div>'
+    )
+    _display({"text/html": html, "text/plain": alt}, {}, caption)
+
+
+def _png(figure: Figure, alt: str) -> tuple[str, int, int]:
+    """A figure as PNG, in base64, with its width and height in pixels of the page."""
+    if not alt.strip():
+        raise ValueError("alt is empty: say in a sentence what the picture shows")
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=DPI, facecolor=PALETTE["paper"], bbox_inches="tight", pad_inches=0.08)
+    png = out.getvalue()
+    width, height = (int.from_bytes(png[start : start + 4], "big") // 2 for start in (16, 20))  # as the file says
+    return base64.b64encode(png).decode(), width, height
+
+
+def _display(bundle: dict[str, str], metadata: dict[str, dict[str, object]], caption: str) -> None:
+    from IPython.display import Markdown, display
+
+    display(bundle, raw=True, metadata=metadata)  # type: ignore[no-untyped-call]
+    if caption:
+        display(Markdown(caption))  # type: ignore[no-untyped-call]

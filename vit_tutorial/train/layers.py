@@ -1,0 +1,125 @@
+"""Lesson 10: which parts of a trained model change, and how fast: the head alone, the head first, or layer by layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from vit_tutorial.data import Data, Preprocessing
+from vit_tutorial.data.recipe import Recipe
+
+Group = dict[str, Any]  # of an optimizer: its parameters and its settings
+
+
+def check_pixels(model: nn.Module, data: Data) -> None:
+    """Raise a ValueError if a model that ``vt.load`` read would get other pixels than it was trained on.
+
+    ``model.preprocess`` is what it was trained on; models made here have none, and take what they are given.
+    """
+    wanted = getattr(model, "preprocess", None)
+    if not isinstance(wanted, Preprocessing):
+        return
+    same_levels = len(wanted.mean) == len(data.mean) and np.allclose(
+        [*wanted.mean, *wanted.std], [*data.mean, *data.std], rtol=0, atol=1e-3
+    )
+    if data.preprocess is None:
+        same_way = True  # a data set in memory: nobody knows how its pictures were cropped
+    else:
+        ways = [(how.crop, how.interpolation, how.squash, how.corner) for how in (wanted, data.preprocess)]
+        same_way = ways[0] == ways[1]
+    if same_levels and same_way:
+        return
+    raise ValueError(
+        f"the pixels of {data.name} aren't those that the model was trained on: mean {_short(data.mean)} and standard "
+        f"deviation {_short(data.std)}, not {_short(wanted.mean)} and {_short(wanted.std)}, or cropped in another way. "
+        "Read a folder with image_folder(path, preprocess=...), the preprocess that vt.load returns; if the other "
+        "pixels are intended, set model.preprocess = None"
+    )
+
+
+def _short(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.3g}" for value in values)
+
+
+def groups_of(model: nn.Module, groups: list[Group], recipe: Recipe) -> list[Group]:
+    """The optimizer's groups, with what :func:`share_rates` needs: "share", "scale" and "head".
+
+    Without ``freeze``, ``head_first`` and ``layer_decay`` they are returned as they are.
+
+    Args:
+        model: whose parameters they hold.
+        groups: as :func:`vit_tutorial.train.parameter_groups` makes them: "params" and "weight_decay".
+        recipe: with ``layer_decay`` each layer has its own rate; with ``freeze`` only the head stays.
+
+    Raises:
+        ValueError: a model without a head, or without blocks for ``layer_decay``.
+    """
+    if not (recipe.freeze or recipe.head_first or recipe.layer_decay < 1):
+        return groups
+    if not any(name.startswith("head.") for name, _ in model.named_parameters()):
+        raise ValueError("freeze, head_first and layer_decay need a model with a head: vt.load(..., num_classes=K)")
+    depth = len(getattr(model, "blocks", ()))
+    if recipe.layer_decay < 1 and not depth:
+        raise ValueError(f"layer_decay={recipe.layer_decay} needs a model with blocks, got {type(model).__name__}")
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    made: dict[tuple[int, float], Group] = {}
+    for group in groups:
+        for parameter in group["params"]:
+            layer = layer_of(names[id(parameter)], depth)
+            if recipe.freeze and layer != depth + 2:
+                continue
+            new = made.setdefault((layer, group["weight_decay"]), {"params": [], "weight_decay": group["weight_decay"]})
+            new["params"].append(parameter)
+            new["head"] = layer == depth + 2
+            new["scale"] = new["share"] = recipe.layer_decay ** max(depth + 1 - layer, 0)
+    return list(made.values())
+
+
+def layer_of(name: str, depth: int) -> int:
+    """The layer of a parameter by its name: 0 embedding, 1 to ``depth`` the blocks, then the norm, then the head."""
+    if name.startswith("head."):
+        return depth + 2
+    if found := re.match(r"blocks\.(\d+)\.", name):
+        return int(found[1]) + 1
+    return 0 if name.startswith("embed.") else depth + 1
+
+
+def share_rates(optimizer: torch.optim.Optimizer, epoch: int, recipe: Recipe) -> None:
+    """Set the share of the learning rate that each group has in this epoch; in the first, of ``head_first``, the head's
+    alone isn't 0.
+    """
+    for group in optimizer.param_groups:
+        if "scale" in group:
+            group["share"] = group["scale"] if group["head"] or epoch >= recipe.head_first else 0.0
+
+
+@contextmanager
+def frozen(model: nn.Module, freeze: bool) -> Iterator[None]:
+    """Inside, nothing but the head changes if ``freeze``: no gradients, and ``train()`` leaves evaluation on.
+
+    Otherwise the batch norms of a stem would go on to measure the images, and drop path would disturb the features.
+    """
+    held = [p for name, p in model.named_parameters() if freeze and p.requires_grad and not name.startswith("head.")]
+    parts = [part for name, part in model.named_children() if freeze and name != "head"]
+    for parameter in held:
+        parameter.requires_grad_(False)
+    for part in parts:
+        vars(part.eval())["train"] = partial(_stay, part)
+    try:
+        yield
+    finally:
+        for parameter in held:
+            parameter.requires_grad_(True)
+        for part in parts:
+            del vars(part)["train"]
+
+
+def _stay(part: nn.Module, mode: bool = True) -> nn.Module:
+    return part

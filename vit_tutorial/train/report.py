@@ -1,0 +1,118 @@
+"""Lesson 07: what a trained model gets wrong: a confusion matrix as a table and a picture, and a page of mistakes."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import html
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from vit_tutorial.data import Data
+from vit_tutorial.train.evaluation import predict
+from vit_tutorial.weights.keeping import write
+
+WORST = 10  # mistakes on the page
+MOST_DRAWN = 30  # classes in the picture of the matrix: with more, nobody could read it
+MOST_LINES = 20  # classes in the text
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>The worst mistakes on {name}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
+ol {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(14rem, 1fr)); gap: 1.5rem; padding: 0; }}
+li {{ list-style: none; overflow-wrap: anywhere; }}
+img {{ width: 100%; image-rendering: pixelated; border-radius: 4px; }}
+</style>
+<h1>The worst mistakes on {name}</h1>
+<p>{summary}</p>
+<ol>
+{mistakes}
+</ol>
+</html>
+"""
+
+
+class Report(NamedTuple):
+    """How a model did on the test split."""
+
+    counts: Tensor  # (K, K), int64: row the true class, column the model's answer
+    mistakes: list[tuple[int, int, float]]  # (place in the split, answer, its probability), the surest first
+
+
+def measure(model: nn.Module, data: Data) -> Report:
+    """What ``model`` answers for the test split of ``data``."""
+    logits, labels = predict(model, data)  # (N, K), (N,)
+    K = len(data.classes)
+    sure, answers = logits.float().softmax(dim=1).max(dim=1)  # (N,), (N,)
+    counts = torch.bincount(K * labels + answers, minlength=K * K).view(K, K)
+    wrong = (answers != labels).nonzero().flatten()
+    order = wrong[sure[wrong].argsort(descending=True, stable=True)][:WORST]
+    return Report(counts, [(int(i), int(answers[i]), float(sure[i])) for i in order])
+
+
+def lines(report: Report, classes: Sequence[str]) -> str:
+    """A line per class: how many of its images are right; of more than 20 classes, the worst."""
+    total, right = report.counts.sum(dim=1), report.counts.diagonal()  # (K,), (K,)
+    shares = right / total.clamp(min=1)
+    places = list(range(len(classes)))
+    head = "right, by class:"
+    if len(classes) > MOST_LINES:
+        places = shares.argsort(stable=True)[:MOST_LINES].tolist()
+        head = f"right, by class, the {MOST_LINES} worst of {len(classes)}:"
+    width = max(len(classes[k]) for k in places)
+    rows = [f"  {classes[k]:{width}}  {shares[k]:6.1%}  {right[k]} of {total[k]}" for k in places]
+    return "\n".join([head, *rows])
+
+
+def save(folder: str | Path, report: Report, data: Data) -> list[str]:
+    """Write confusion.csv, confusion.png (of up to 30 classes) and mistakes.html; the names of the files."""
+    from vit_tutorial import plots
+
+    out, table, names = Path(folder), io.StringIO(), ["confusion.csv", "mistakes.html"]
+    rows = csv.writer(table, lineterminator="\n")
+    rows.writerow(["true class", *data.classes, "right"])
+    for k, name in enumerate(data.classes):
+        total = int(report.counts[k].sum())
+        rows.writerow([name, *report.counts[k].tolist(), f"{int(report.counts[k, k]) / max(total, 1):.4f}"])
+    write(out / "confusion.csv", table.getvalue().encode())
+    write(out / "mistakes.html", page(report, data).encode())
+    if len(data.classes) <= MOST_DRAWN:
+        picture, height = io.BytesIO(), max(4.6, 0.45 * len(data.classes))
+        plots.confusion(report.counts, data.classes, height=height).savefig(picture)
+        write(out / "confusion.png", picture.getvalue())
+        names.append("confusion.png")
+    return names
+
+
+def page(report: Report, data: Data) -> str:
+    """The surest mistakes as a page that needs no other file: each picture as the model got it, and both names."""
+    wrong = int(report.counts.sum() - report.counts.diagonal().sum())
+    summary = f"{wrong:,} of {len(data.test):,} test images are wrong."
+    if wrong > WORST:
+        summary += f" Here are the {WORST} of which the model was surest."
+    items = []
+    for place, answer, sure in report.mistakes:
+        image, label = data.test[place]  # (C, H, W)
+        file = data.test_names[place] if data.test_names else f"test image {place}"
+        file, right, said = (html.escape(text) for text in (file, data.classes[label], data.classes[answer]))
+        picture = f'<img src="{_as_url(image)}" alt="{right}, taken for {said}">'
+        items.append(f"<li>{picture}<br>{file}<br>is <b>{right}</b>, the model says <b>{said}</b> ({sure:.1%})</li>")
+    return PAGE.format(name=html.escape(data.name), summary=summary, mistakes="\n".join(items))
+
+
+def _as_url(image: Tensor) -> str:
+    """The image (C, H, W) in [0, 1] as a PNG in an address."""
+    pixels = (255 * image).round().byte().permute(1, 2, 0).expand(-1, -1, 3).numpy()  # (H, W, 3)
+    out = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(out, "png")
+    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
