@@ -1,5 +1,7 @@
 """Figures in a notebook: alternative text, captions, and a slider that needs no kernel."""
 
+import base64
+import io
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 import torch
 from browser import Tabs, browser_only
 from matplotlib.figure import Figure
+from PIL import Image
 
 from vit_tutorial import plots
 
@@ -42,6 +45,15 @@ def test_show_refuses_a_picture_without_words(shown: list[Any], photo: torch.Ten
 def test_show_without_a_caption_shows_one_thing(shown: list[Any], photo: torch.Tensor) -> None:
     plots.show(plots.pictures([photo]), alt="A photograph.")
     assert len(shown) == 1
+
+
+def test_a_figure_of_few_colours_has_a_palette_and_a_photograph_of_many_keeps_its_own(shown: list[Any]) -> None:
+    lines = Figure(figsize=(4, 3))
+    lines.subplots().plot([0, 1, 0.5])
+    plots.show(lines, alt="A line.")
+    plots.show(plots.pictures([torch.rand(3, 64, 64)]), alt="Noise in all colours.")
+    modes = [Image.open(io.BytesIO(base64.b64decode(bundle["image/png"]))).mode for (bundle, _) in shown]
+    assert modes == ["P", "RGBA"]
 
 
 def numbered(n: int) -> dict[str, Figure]:

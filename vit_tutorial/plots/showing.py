@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
 
+import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 
 from vit_tutorial.plots.style import PALETTE
 
 DPI = 144  # two dots a pixel
+UNSEEN = 2.0  # of 255 levels: a mean difference that nobody sees
 
 
 def show(figure: Figure, alt: str, caption: str = "") -> None:
@@ -71,9 +74,21 @@ def _png(figure: Figure, alt: str) -> tuple[str, int, int]:
         raise ValueError("alt is empty: say in a sentence what the picture shows")
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=DPI, facecolor=PALETTE["paper"], bbox_inches="tight", pad_inches=0.08)
-    png = out.getvalue()
+    png = _lighter(out.getvalue())
     width, height = (int.from_bytes(png[start : start + 4], "big") // 2 for start in (16, 20))  # as the file says
     return base64.b64encode(png).decode(), width, height
+
+
+def _lighter(png: bytes) -> bytes:
+    """The same picture in 256 colours, which takes a third of the bytes, where that shows no difference."""
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    palette = picture.quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    difference = np.asarray(picture, np.float32) - np.asarray(palette.convert("RGB"), np.float32)  # (H, W, 3)
+    if np.abs(difference).mean() > UNSEEN:
+        return png
+    out = io.BytesIO()
+    palette.save(out, format="png", optimize=True)
+    return min(png, out.getvalue(), key=len)
 
 
 def _display(bundle: dict[str, str], metadata: dict[str, dict[str, object]], caption: str) -> None:
