@@ -72,7 +72,10 @@ def test_every_lesson_links_to_itself_and_installs_what_is_missing(course):
     readme = (course / "README.md").read_text("utf-8")
     assert readme.splitlines()[0] == (ROOT / "README.md").read_text("utf-8").splitlines()[0]
     assert re.search(
-        r"^Open it without installing anything: \[Binder\]\(.+\) · \[Colab\]\(.+\) <!-- .+ -->$", readme, re.M
+        r"^Open it without installing anything: \[the book\]\(https://you\.github\.io/vit_tutorial/\) · "
+        r"\[Binder\]\(.+\) · \[Colab\]\(.+\) <!-- .+ -->$",
+        readme,
+        re.M,
     )
 
 

@@ -50,6 +50,9 @@ def links(address: str, branch: str, path: str = "") -> list[str]:
     if host == "github.com":
         start = path or "notebooks/00_start_here.ipynb"
         found.append(f"[Colab](https://colab.research.google.com/github/{place}/blob/{branch}/{start})")
+        if not path:  # the book, as the workflow publishes it
+            owner, _, name = place.partition("/")
+            found.insert(0, f"[the book](https://{owner.lower()}.github.io/{name}/)")
     return found
 
 

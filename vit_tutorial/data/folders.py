@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -48,11 +49,16 @@ def open_photo(path: str | Path) -> PILImage.Image:
         ValueError: the file was not found, is not an image, is damaged, or has more than :data:`MOST_PIXELS` pixels:
             names the file.
     """
+    return decoded(path, str(path))
+
+
+def decoded(file: str | Path | io.BytesIO, path: str) -> PILImage.Image:
+    """:func:`open_photo` of a file or of what is in one; ``path`` is what errors call it."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     _allow_half_the_limit()
     try:
-        with Image.open(path) as opened:
+        with Image.open(file) as opened:
             opened.load()
             ImageOps.exif_transpose(opened, in_place=True)
             return opened

@@ -112,6 +112,10 @@ def fit(
     recipe = _changed(recipe, changes)
     check_pixels(model, data)
     accelerator = Accelerator(mixed_precision="no")  # the device, the processes; autocast in train_epoch does the rest
+    if (kind := accelerator.distributed_type.value) in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        raise ValueError(
+            f"fit keeps the whole model in every process, and can't cut it up by {kind}: see the recipe for it"
+        )
     augmentation = augmentation_of(recipe.augment, data)
     batches = runs.Batches(data.train, recipe, augmentation, accelerator, workers)
     store = runs.Store(out, accelerator)
