@@ -57,6 +57,7 @@ def ours(path: Path, seed: int) -> nn.Module:
 
 def with_timm(path: Path, seed: int) -> nn.Module:
     import timm
+    from timm.loss import LabelSmoothingCrossEntropy
     from timm.optim import create_optimizer_v2
     from timm.scheduler import create_scheduler_v2
 
@@ -77,7 +78,7 @@ def with_timm(path: Path, seed: int) -> nn.Module:
     )
     optimizer = create_optimizer_v2(model, opt="adamw", lr=1e-3, weight_decay=0.05, layer_decay=0.75)
     scheduler, _ = create_scheduler_v2(optimizer, sched="cosine", num_epochs=EPOCHS, warmup_epochs=1, warmup_lr=1e-5)
-    loss_of = timm.loss.LabelSmoothingCrossEntropy(0.1)
+    loss_of = LabelSmoothingCrossEntropy(0.1)
     for epoch in range(EPOCHS):
         model.train()
         for images, labels in loader:
@@ -151,6 +152,9 @@ def as_timm() -> nn.Module:
     return model
 
 
+WAYS: dict[str, Callable[..., nn.Module]] = {"ours": ours, "timm": with_timm, "torchvision": with_torchvision}
+
+
 def lines_of(way: Callable[..., nn.Module]) -> int:
     """Lines between the marks; a call that stands in several lines counts as one."""
     text = inspect.getsource(way).partition("# begin\n")[2].partition("# end")[0]
@@ -162,6 +166,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -169,12 +174,16 @@ def main() -> None:
         folder(arguments.data, path)
         test = vt.data.image_folder(path, preprocess=START.preprocess)
         for seed in range(arguments.seeds):
-            for way in (ours, with_timm, with_torchvision):
+            for way in (WAYS[name] for name in arguments.ways):
                 start, used = time.perf_counter(), time.process_time()
                 model = way(path, seed)
                 seconds, cpu = time.perf_counter() - start, time.process_time() - used
                 accuracy = vt.train.evaluate(model, test)["test_accuracy"]
-                row = {"way": way.__name__, "seed": seed, "right": round(accuracy * len(test.test))}
+                row = {
+                    "way": way.__name__.removeprefix("with_"),
+                    "seed": seed,
+                    "right": round(accuracy * len(test.test)),
+                }
                 rows.append(row | {"of": len(test.test), "seconds": f"{seconds:.0f}", "cpu_seconds": f"{cpu:.0f}"})
                 rows[-1]["lines"] = lines_of(way)
                 print(rows[-1], flush=True)

@@ -161,6 +161,8 @@ def test_a_data_set_of_hugging_face(hub, refuses):
     shares = [[int(image[0, 0, 0] * 255) for image, _ in islice(found.train.images(1, rank, 2), 6)] for rank in (0, 1)]
     assert len(set(np.concatenate(shares))) == 12
     assert data.load(f"{hub}#label", image_size=8).classes == ("even", "odd")
+    with refuses(ValueError, "hf://owner/name"):
+        data.load("hf://")
     with refuses(ValueError, "one column of images and one of labels", "image, label", "#label"):
         data.load(f"{hub}#colour", image_size=8)
 

@@ -119,6 +119,7 @@ def _tars(folder: Path) -> tuple[Split, Split, tuple[str, ...]]:
 def _tar_split(folder: Path, split: str, classes: int) -> Split:
     with needed():
         import webdataset  # type: ignore[import-untyped]
+        from webdataset import tariterators  # type: ignore[import-untyped]
 
     files = [path.as_posix() for path in sorted(folder.glob(f"{split}*.tar"))]
 
@@ -132,9 +133,8 @@ def _tar_split(folder: Path, split: str, classes: int) -> Split:
                 "write more and smaller shards"
             )
         shuffled = order.sample(files, len(files))
-        stages = [webdataset.SimpleShardList(shuffled[part::parts]), webdataset.tarfile_to_samples()]
-        stages.append(webdataset.shuffle(BUFFER, rng=order))
-        for sample in webdataset.DataPipeline(*stages):
+        files_inside = tariterators.tar_file_expander(_opened(shuffled[part::parts]))
+        for sample in webdataset.shuffle(BUFFER, rng=order)(tariterators.group_by_keys(files_inside)):
             name = f"{sample['__key__']} in {sample['__url__']}"
             image = next((content for key, content in sample.items() if f".{key.lower()}" in SUFFIXES), None)
             if image is None or "cls" not in sample:
@@ -145,6 +145,13 @@ def _tar_split(folder: Path, split: str, classes: int) -> Split:
             yield name, image, label
 
     return samples, sum(_count(file) for file in files)
+
+
+def _opened(files: list[str]) -> Iterator[dict[str, Any]]:
+    """The shards, open: given their names, webdataset would take the drive of a Windows path for a protocol."""
+    for file in files:
+        with Path(file).open("rb") as stream:
+            yield {"url": file, "stream": stream}
 
 
 def _count(file: str) -> int:
@@ -162,6 +169,8 @@ def _hub(name: str) -> tuple[Split, Split, tuple[str, ...]]:
         from datasets.distributed import split_dataset_by_node  # type: ignore[import-untyped]
 
     name, _, column = name.partition("#")
+    if not name:
+        raise ValueError(f"{HUB} needs the name of a data set, as in {HUB}owner/name")
     found = datasets.load_dataset(name, streaming=True)
     held = next((split for split in HELD_OUT if split in found), "")
     if "train" not in found or not held:

@@ -25,6 +25,7 @@ BATCH = torch.export.Dim("batch", min=1, max=4096)
 
 def pt2(trained: Trained, path: Path) -> None:
     """Write what ``torch.export.load`` reads, the graph with its weights; C++ runs it with AOTInductor."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with _quiet():
         program = torch.export.export(trained.model, (_example(trained),), dynamic_shapes=({0: BATCH},))
         torch.export.save(program, path, extra_files={"config": _config(trained)})
@@ -41,6 +42,7 @@ def onnx(trained: Trained, path: Path, *, int8: bool = False) -> None:
         import onnx as onnx_package
         import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
         import onnxscript  # noqa: F401  torch.onnx.export needs it
+    path.parent.mkdir(parents=True, exist_ok=True)
     with _quiet():
         torch.onnx.export(
             trained.model,
