@@ -61,6 +61,9 @@ def test_python_blocks_run(page: str, tmp_path: Path) -> None:
             shutil.copyfile(ROOT / "vit_tutorial" / "data" / "pictures" / "brick.jpg", folder / f"{number}.jpg")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     for block in blocks(page, "python"):
+        block = block.replace(
+            "vt.data.FINE_TUNING", "vt.data.FINE_TUNING, epochs=1, warmup_epochs=0"
+        )  # for time's sake
         done = subprocess.run(
             [sys.executable, "-c", block], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
         )
@@ -73,6 +76,18 @@ RECIPES = re.findall(r"## (.*?)\n.*?```python\n(.*?)```", (ROOT / "book" / "reci
 @pytest.mark.parametrize(("title", "code"), RECIPES, ids=[title for title, _ in RECIPES])
 def test_a_recipe_runs(title: str, code: str) -> None:
     exec(compile(code, title, "exec"), {})
+
+
+@pytest.mark.slow
+def test_the_recipe_for_several_gpus_runs_in_two_processes(tmp_path: Path) -> None:
+    (code,) = [code for title, code in RECIPES if title == "A model over several GPUs"]
+    pieces = "\nprint(model.head.weight.to_local().shape[0], whole['head.weight'].shape[0] if whole else 0)\n"
+    (tmp_path / "shard.py").write_text(code.replace("dist.destroy", f"{pieces}dist.destroy"), encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "shard.py"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n")) == ["", "5 0", "5 10"]  # half of the head in each, the whole in the first
 
 
 @pytest.mark.parametrize("command", commands())

@@ -125,9 +125,11 @@ def publish(root: Path, address: str, branch: str = "main") -> list[Path]:
     """
     address = address.rstrip("/").removesuffix(".git")
     if address and not ADDRESS.fullmatch(address):
-        raise ValueError(f"ADDRESS={address} is no address of a repository, as https://github.com/you/vit_tutorial is")
+        raise ValueError(
+            f"ADDRESS={address} is not the address of a repository, such as https://github.com/you/vit_tutorial"
+        )
     if not re.fullmatch(r"[\w./-]+", branch):
-        raise ValueError(f"BRANCH={branch} is no name of a branch")
+        raise ValueError(f"BRANCH={branch} is not the name of a branch")
     made = {root / name: page((root / name).read_text("utf-8"), address, branch) for name in PAGES}
     made[root / PROJECT] = project((root / PROJECT).read_text("utf-8"), address, branch)
     for path in lessons.find([], root / "notebooks"):

@@ -81,7 +81,9 @@ def load(
     if name not in DATASETS:
         if not Path(name).is_dir():
             known = ", ".join(DATASETS)
-            raise ValueError(f"{name!r} is neither a data set nor a folder: use one of {known}, or a folder's path")
+            raise ValueError(
+                f"{name!r} is neither a data set nor a folder: use {known}, a folder's path or {shards.HUB}owner/name"
+            )
         if preprocess is not None:
             return image_folder(name, None, test_share, preprocess=preprocess)
         return image_folder(name, 64 if image_size is None else image_size, test_share)

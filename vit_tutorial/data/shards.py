@@ -12,6 +12,7 @@ import tarfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ Pixels = Callable[[Any], np.ndarray]  # a PIL image -> (H, W, C), uint8
 
 @dataclass
 class Stream:
-    """Labelled images that are read again in every epoch.
+    """Labelled images that are read again in every epoch. Its parts can be pickled, as processes that are spawned need.
 
     Args:
         samples: (seed, process, processes) -> the samples of that process, in the order of that seed.
@@ -91,7 +92,7 @@ def load(name: str, image_size: Size | None, preprocess: Preprocessing | None = 
     """
     train, test, classes = _hub(name.removeprefix(HUB)) if name.startswith(HUB) else _tars(Path(name))
     size = preprocess.image_size if preprocess else as_pair(image_size or 64, "image_size")
-    pixels: Pixels = preprocess.pixels if preprocess else lambda picture: crop_to(to_rgb(picture), size, 0.5)
+    pixels: Pixels = preprocess.pixels if preprocess else partial(_cropped, size)
     held = _in_memory(test, pixels, name)
     if not train[1]:
         raise ValueError(f"the training split of {name} has no images")
@@ -99,6 +100,10 @@ def load(name: str, image_size: Size | None, preprocess: Preprocessing | None = 
     stream: Any = Stream(*train, pixels)
     short = name.partition("#")[0].rstrip("/").rpartition("/")[2]
     return Data(short, stream, held, classes, size, len(mean), mean, std, preprocess=preprocess)
+
+
+def _cropped(size: tuple[int, int], picture: Any) -> np.ndarray:
+    return crop_to(to_rgb(picture), size, 0.5)
 
 
 Split = tuple[Callable[[int, int, int], Iterator[Sample]], int]  # as the first two fields of Stream
@@ -117,34 +122,34 @@ def _tars(folder: Path) -> tuple[Split, Split, tuple[str, ...]]:
 
 
 def _tar_split(folder: Path, split: str, classes: int) -> Split:
+    files = [path.as_posix() for path in sorted(folder.glob(f"{split}*.tar"))]
+    return partial(_tar_samples, files, classes), sum(_count(file) for file in files)
+
+
+def _tar_samples(files: list[str], classes: int, seed: int, part: int, parts: int) -> Iterator[Sample]:
     with needed():
         import webdataset  # type: ignore[import-untyped]
-        from webdataset import tariterators  # type: ignore[import-untyped]
+        from webdataset import tariterators
 
-    files = [path.as_posix() for path in sorted(folder.glob(f"{split}*.tar"))]
-
-    def samples(seed: int, part: int, parts: int) -> Iterator[Sample]:
-        order, worker = random.Random(seed), get_worker_info()
-        if worker:
-            part, parts = part * worker.num_workers + worker.id, parts * worker.num_workers
-        if parts > len(files):
-            raise ValueError(
-                f"{folder} has {len(files)} {split} shards for {parts} readers, processes times workers: use fewer, or "
-                "write more and smaller shards"
-            )
-        shuffled = order.sample(files, len(files))
-        files_inside = tariterators.tar_file_expander(_opened(shuffled[part::parts]))
-        for sample in webdataset.shuffle(BUFFER, rng=order)(tariterators.group_by_keys(files_inside)):
-            name = f"{sample['__key__']} in {sample['__url__']}"
-            image = next((content for key, content in sample.items() if f".{key.lower()}" in SUFFIXES), None)
-            if image is None or "cls" not in sample:
-                raise ValueError(f"{name} needs an image and a label, as in x.jpg and x.cls")
-            label = int(sample["cls"])
-            if not 0 <= label < classes:
-                raise ValueError(f"{name} has label {label}, and classes.txt names {classes}")
-            yield name, image, label
-
-    return samples, sum(_count(file) for file in files)
+    order, worker = random.Random(seed), get_worker_info()
+    if worker:
+        part, parts = part * worker.num_workers + worker.id, parts * worker.num_workers
+    if parts > len(files):
+        raise ValueError(
+            f"there are {len(files)} shards such as {files[0]} for {parts} readers (processes times workers): use "
+            "fewer readers, or write more and smaller shards"
+        )
+    shuffled = order.sample(files, len(files))
+    inside = tariterators.tar_file_expander(_opened(shuffled[part::parts]))
+    for sample in webdataset.shuffle(BUFFER, rng=order)(tariterators.group_by_keys(inside)):
+        name = f"{sample['__key__']} in {sample['__url__']}"
+        image = next((content for key, content in sample.items() if f".{key.lower()}" in SUFFIXES), None)
+        if image is None or "cls" not in sample:
+            raise ValueError(f"{name} needs an image and a label, as in x.jpg and x.cls")
+        label = int(sample["cls"])
+        if not 0 <= label < classes:
+            raise ValueError(f"{name} has label {label}, and classes.txt names {classes}")
+        yield name, image, label
 
 
 def _opened(files: list[str]) -> Iterator[dict[str, Any]]:
@@ -166,7 +171,6 @@ def _count(file: str) -> int:
 def _hub(name: str) -> tuple[Split, Split, tuple[str, ...]]:
     with needed():
         import datasets  # type: ignore[import-untyped]
-        from datasets.distributed import split_dataset_by_node  # type: ignore[import-untyped]
 
     name, _, column = name.partition("#")
     if not name:
@@ -187,18 +191,20 @@ def _hub(name: str) -> tuple[Split, Split, tuple[str, ...]]:
 
     def of(split: str) -> Split:
         raw = found[split].select_columns([image, label]).cast_column(image, datasets.Image(decode=False))
-
-        def samples(seed: int, part: int, parts: int) -> Iterator[Sample]:
-            rows = split_dataset_by_node(raw.shuffle(seed=seed, buffer_size=BUFFER), part, parts)
-            for number, row in enumerate(rows):
-                content = row[image]["bytes"] or Path(row[image]["path"]).read_bytes()
-                yield f"image {number} of {name}, {split}", content, row[label]
-
         known = (raw.info.splits or {}).get(split)
         count = known.num_examples if known and known.num_examples else sum(1 for _ in raw.select_columns([label]))
-        return samples, count
+        return partial(_hub_samples, raw, image, label, f"{name}, {split}"), count
 
     return of("train"), of(held), tuple(kinds[label].names)
+
+
+def _hub_samples(raw: Any, image: str, label: str, name: str, seed: int, part: int, parts: int) -> Iterator[Sample]:
+    from datasets.distributed import split_dataset_by_node  # type: ignore[import-untyped]
+
+    rows = split_dataset_by_node(raw.shuffle(seed=seed, buffer_size=BUFFER), part, parts)
+    for number, row in enumerate(rows):  # of several workers each gets a share, which datasets sees to
+        content = row[image]["bytes"] or Path(row[image]["path"]).read_bytes()
+        yield f"image {number} of {name}", content, row[label]
 
 
 def _in_memory(split: Split, pixels: Pixels, name: str) -> Images:

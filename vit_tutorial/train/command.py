@@ -319,5 +319,5 @@ def _run(args: argparse.Namespace, command: str) -> None:
     if torch.distributed.is_initialized():  # gloo's threads must be joined: a process that simply ends may abort
         torch.distributed.destroy_process_group()
     if data.skipped:
-        files = "1 image file was" if len(data.skipped) == 1 else f"{len(data.skipped):,} image files were"
-        raise ValueError(f"{files} skipped, the model is trained on the others: {data.skipped[0]}")
+        lost = "1 image file was" if len(data.skipped) == 1 else f"{len(data.skipped):,} image files were"
+        raise ValueError(f"{lost} skipped, the model is trained on the others: {data.skipped[0]}")
