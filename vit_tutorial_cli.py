@@ -15,6 +15,7 @@ from collections.abc import Sequence
 COMMANDS = {  # a module of the package with a function ``main``: what it does
     "train": "train a Vision Transformer, on one machine or many",
     "predict": "classify photographs, and draw where the model looked",
+    "export": "write a model as a file for other runtimes: ONNX, int8, pt2",
     "explorer": "write an interactive page of a model's attention",
     "live": "write a page that runs a model: draw, watch each step, change it",
 }

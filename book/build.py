@@ -201,7 +201,8 @@ def stage(source: Path) -> None:
     live_pages(source)
     for name in ("README.md", "TEACHING.md"):
         shutil.copy(ROOT / name, source)
-    shutil.copy(BOOK / "recipes.md", source)
+    for name in ("command_line.md", "installation.md", "recipes.md"):
+        shutil.copy(BOOK / name, source)
     for name in ("assets", "teaching"):
         shutil.copytree(ROOT / name, source / name)
     mathjax = files("mathjax") / "static" / "mathjax"

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from setuptools._distutils.filelist import FileList
 
 from vit_tutorial.data import extras
 
@@ -109,6 +110,18 @@ def test_everything_that_is_imported_is_declared():
             for name in names:
                 top = name.partition(".")[0]
                 assert top in declared or top in sys.stdlib_module_names, (path, name)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git knows what an sdist should hold")
+def test_the_sdist_holds_every_file():
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    files = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    found = FileList()
+    found.set_allfiles(files)
+    for line in (ROOT / "MANIFEST.in").read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            found.process_template_line(line)
+    assert sorted(set(files) - set(found.files) - {"pyproject.toml", "MANIFEST.in"}) == []
 
 
 def test_the_version_is_in_one_place():

@@ -187,6 +187,8 @@ BROKEN = {
     "empty.jpg": lambda path: path.touch(),
     "page.jpg": lambda path: path.write_text("<html>404</html>"),
     "IMG_1.HEIC": lambda path: path.write_bytes(b"\0\0\0\x18ftypheic"),
+    "IMG_2.CR2": lambda path: Image.new("RGB", (160, 120)).save(path, "tiff"),  # its preview, Pillow would read
+    "icon.svg": lambda path: path.write_text("<svg/>"),
     "head.png": lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n"),
     "float.tif": lambda path: Image.new("F", (20, 20), 0.5).save(path),
     "deep.tif": lambda path: Image.new("I", (20, 20), 70000).save(path),
@@ -199,7 +201,8 @@ BROKEN = {
 def test_names_the_file_that_is_not_an_image(folder, refuses, name):
     file = folder / "test" / "dog" / name
     BROKEN[name](file)
-    reasons = {"bomb.png": "178 million pixels", "IMG_1.HEIC": "convert it to JPEG"}
+    reasons = dict.fromkeys(("IMG_1.HEIC", "IMG_2.CR2", "icon.svg"), "convert it to JPEG")
+    reasons |= {"bomb.png": "178 million pixels"}
     reasons |= dict.fromkeys(("float.tif", "deep.tif", "below.tif"), "8 or 16 bits")
     with pytest.warns(UserWarning, match="skipped 1 image file that can't be read") as caught:
         d = data.image_folder(folder, 16)
@@ -277,7 +280,7 @@ def test_names_all_broken_files_at_once(folder, refuses):
             ("val and valid", "rename the one"),
         ),
         (lambda root: save((root / "test").rename(root / "val") / "bird" / "1.png"), ("'bird'", "only in", "pets/val")),
-        (lambda root: (root / "train" / "cat").rename(root / "cat"), ("train", "1 class", "at least 2")),
+        (lambda root: (root / "train" / "cat").rename(root / "cat"), ("train", "only the class 'dog'", "at least 2")),
         (lambda root: root.rename(root.parent / "moved"), ("pets/train", "missing")),
     ],
 )

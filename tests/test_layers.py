@@ -112,6 +112,11 @@ def test_other_pixels_than_the_checkpoint_s_are_an_error(digits, refuses):
     train.fit(model, brighter, epochs=1, batch_size=16, warmup_epochs=0, progress=False)
 
 
+def test_another_number_of_classes_is_an_error(digits, refuses):
+    with refuses(ValueError, "3 classes", "num_classes=10"):
+        train.fit(vt.load("digits", num_classes=3).model, digits, epochs=1)
+
+
 def test_what_fit_leaves_can_be_loaded(digits, tmp_path):
     start = vt.load("digits", num_classes=10)
     history = train.fit(start.model, digits, out=tmp_path, epochs=1, batch_size=16, freeze=True, progress=False)

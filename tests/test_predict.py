@@ -313,7 +313,7 @@ def test_a_link_to_nowhere_and_a_name_too_long_are_named(photos, tmp_path):
 def test_heic_in_a_folder_is_named_not_passed_over(photos, tmp_path, refuses):
     (heic := tmp_path / "IMG_1.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
     assert predict.find([str(tmp_path)]) == ([str(heic), *photos], [])
-    with refuses(SystemExit, "error: 1 skipped", f"{heic} is a HEIC image", "convert it to JPEG"):
+    with refuses(SystemExit, "error: 1 skipped", f"{heic} is a .heic file", "convert it to JPEG"):
         predict.main([str(tmp_path), "--weights", "shapes"])
 
 

@@ -72,7 +72,10 @@ def test_every_lesson_links_to_itself_and_installs_what_is_missing(course):
     readme = (course / "README.md").read_text("utf-8")
     assert readme.splitlines()[0] == (ROOT / "README.md").read_text("utf-8").splitlines()[0]
     assert re.search(
-        r"^Open it without installing anything: \[Binder\]\(.+\) · \[Colab\]\(.+\) <!-- .+ -->$", readme, re.M
+        r"^Open it without installing anything: \[the book\]\(https://you\.github\.io/vit_tutorial/\) · "
+        r"\[Binder\]\(.+\) · \[Colab\]\(.+\) <!-- .+ -->$",
+        readme,
+        re.M,
     )
 
 
@@ -103,13 +106,13 @@ def test_links_know_the_host(address, binder, colab):
 )
 def test_an_address_that_is_none_changes_nothing(course, address):
     before = files(course)
-    with pytest.raises(ValueError, match=re.escape("is no address of a repository")):
+    with pytest.raises(ValueError, match=re.escape("is not the address of a repository")):
         publish.publish(course, address)
     assert files(course) == before
 
 
 def test_a_branch_that_is_none_and_a_file_in_another_style_change_nothing(course):
-    with pytest.raises(ValueError, match="BRANCH=a b is no name of a branch"):
+    with pytest.raises(ValueError, match="BRANCH=a b is not the name of a branch"):
         publish.publish(course, HOST, "a b")
     path = course / "notebooks" / LESSONS[-1].name
     path.write_text(json.dumps(json.loads(path.read_text("utf-8")), indent=2), encoding="utf-8")

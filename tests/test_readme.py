@@ -15,17 +15,21 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import vit_tutorial_cli
-from vit_tutorial import train
+from vit_tutorial import predict, train
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "CONTRIBUTING.md", "TEACHING.md", "benchmarks/README.md")
+PAGES = (
+    *("README.md", "CONTRIBUTING.md", "TEACHING.md", "benchmarks/README.md"),
+    *("book/command_line.md", "book/installation.md"),
+)
 TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 # Commands of the README that the tests don't repeat, and who does.
 BY_HAND = {
     "python -m venv .venv && . .venv/bin/activate": "make's set-up does",
     "pip install -r requirements.txt": "make's set-up does",
     "pip install --no-deps -e .": "make's set-up does",
-    "pip install -e .": "the workflow's oldest and newest jobs do",
+    'pip install ".[train]"': "test_extras.py tests what each brings",
+    "uv venv && uv pip install -r requirements.txt && uv pip install --no-deps -e .": "the same as with pip",
     "pip install --extra-index-url https://download.pytorch.org/whl/cpu -r requirements.txt": "CPU=1 does",
     "conda env create -f environment.yml && conda activate vit_tutorial": "test_environment_yml reads the file",
     "jupyter lab notebooks/00_start_here.ipynb": "make lab does, and test_the_first_lesson_is_where_make_opens_it",
@@ -49,9 +53,20 @@ def pins() -> dict[str, Version]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_python_blocks_run(page: str) -> None:
+def test_python_blocks_run(page: str, tmp_path: Path) -> None:
+    for split, name in (("train", "ants"), ("train", "bees"), ("val", "ants"), ("val", "bees")):
+        folder = tmp_path / "hymenoptera" / split / name
+        folder.mkdir(parents=True)
+        for number in range(20):
+            shutil.copyfile(ROOT / "vit_tutorial" / "data" / "pictures" / "brick.jpg", folder / f"{number}.jpg")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     for block in blocks(page, "python"):
-        done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=120, check=False)
+        block = block.replace(
+            "vt.data.FINE_TUNING", "vt.data.FINE_TUNING, epochs=1, warmup_epochs=0"
+        )  # for time's sake
+        done = subprocess.run(
+            [sys.executable, "-c", block], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        )
         assert done.returncode == 0, done.stderr
 
 
@@ -63,6 +78,18 @@ def test_a_recipe_runs(title: str, code: str) -> None:
     exec(compile(code, title, "exec"), {})
 
 
+@pytest.mark.slow
+def test_the_recipe_for_several_gpus_runs_in_two_processes(tmp_path: Path) -> None:
+    (code,) = [code for title, code in RECIPES if title == "A model over several GPUs"]
+    pieces = "\nprint(model.head.weight.to_local().shape[0], whole['head.weight'].shape[0] if whole else 0)\n"
+    (tmp_path / "shard.py").write_text(code.replace("dist.destroy", f"{pieces}dist.destroy"), encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "shard.py"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n")) == ["", "5 0", "5 10"]  # half of the head in each, the whole in the first
+
+
 @pytest.mark.parametrize("command", commands())
 def test_commands_exist(command: str) -> None:
     if command.startswith("make "):
@@ -70,6 +97,8 @@ def test_commands_exist(command: str) -> None:
             pytest.skip("no make on this machine")
         done = subprocess.run(["make", "--dry-run", *command.split()[1:]], cwd=ROOT, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
+    elif command == "vit-tutorial live":
+        assert "live" in vit_tutorial_cli.COMMANDS
     elif command.startswith("python ") and ".py" in command:
         done = subprocess.run(
             [sys.executable, command.split()[1], "--help"], cwd=ROOT, capture_output=True, check=False
@@ -86,8 +115,12 @@ def test_commands_exist(command: str) -> None:
         words = command.partition("accelerate launch ")[2].split()
         launch = launch_command_parser().parse_args(words)
         assert launch.module
-        assert launch.training_script == "vit_tutorial.train"
-        train.parser(launch.training_script_args).parse_args(launch.training_script_args)
+        words = launch.training_script_args
+        if launch.training_script == "vit_tutorial.train":
+            train.parser(words).parse_args(words)
+        else:
+            assert launch.training_script == "vit_tutorial.predict"
+            predict.parser().parse_args(words)
     else:
         assert command in BY_HAND
 
@@ -151,11 +184,17 @@ def test_the_readme_lists_every_lesson() -> None:
     assert listed == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
+def test_the_readme_is_a_front_page() -> None:
+    text = re.sub(r"\]\([^)]*\)", "]", TEXT["README.md"])
+    assert len(re.findall(r"[\w'’.%/-]*\w[\w'’.%/-]*", text)) <= 900
+    assert (ROOT / "assets" / "live.gif").stat().st_size < 1_500_000
+
+
 def test_pins_fit_the_bounds() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pinned = pins()
     extras = project["optional-dependencies"]
-    developers = ("plots", "weights", "train", "learn", "test")  # what requirements.txt installs
+    developers = ("export", "learn", "plots", "shards", "test", "train", "weights")  # what requirements.txt installs
     for line in [*project["dependencies"], *(line for name in developers for line in extras[name])]:
         bound = Requirement(line)
         if bound.name == "vit_tutorial":  # its other extras

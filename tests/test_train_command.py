@@ -371,7 +371,7 @@ def test_it_says_what_it_is_about_to_do(grounds, tmp_path, capsys):
     command = ["--data", str(grounds), "--weights", "digits", "--epochs", "1", "--out", str(tmp_path / "run")]
     (grounds / "train" / "brick" / "broken.heic").write_bytes(b"\0\0\0\x18ftypheic")
     try:
-        with pytest.raises(SystemExit, match=r"1 image files were skipped, the model is trained on the others"):
+        with pytest.raises(SystemExit, match=r"1 image file was skipped, the model is trained on the others"):
             train.main(command)
     finally:
         (grounds / "train" / "brick" / "broken.heic").unlink()

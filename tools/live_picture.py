@@ -1,12 +1,13 @@
-"""Takes README's picture of the live page: a drawn seven at the tour's eighth stop.
+"""Takes README's moving picture of the live page: a seven is drawn, named, and followed through the model.
 
-    python tools/live_picture.py            writes assets/live.png
+    python tools/live_picture.py            writes assets/live.gif
 
 Chromium is the system's (``apt-get install chromium``), driven by playwright.
 """
 
 from __future__ import annotations
 
+import io
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,21 +17,33 @@ from playwright.sync_api import Page, sync_playwright
 
 from vit_tutorial import live
 
-OUT = Path(__file__).resolve().parent.parent / "assets" / "live.png"
+OUT = Path(__file__).resolve().parent.parent / "assets" / "live.gif"
 SEVEN = ([(0.24, 0.1), (0.76, 0.1), (0.45, 0.93)], [(0.37, 0.5), (0.72, 0.5)])  # two lines, in parts of the pad
+STOPS = 9  # of the tour
+WIDTH, COLOURS = 800, 64  # of the picture
 
 
-def draw(page: Page) -> None:
-    """The lines of SEVEN, with the mouse."""
+def frame(page: Page) -> Image.Image:
+    """The page as it is now."""
+    page.locator('.answer[aria-busy="false"]').wait_for()
+    shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    return shot.resize((WIDTH, round(shot.height * WIDTH / shot.width)), Image.Resampling.LANCZOS)
+
+
+def draw(page: Page) -> list[Image.Image]:
+    """The lines of SEVEN, with the mouse, and what is seen after each of their parts."""
     box = page.locator(".pad > canvas").bounding_box()
     assert box is not None
+    seen = []
     for line in SEVEN:
         places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in line]
         page.mouse.move(*places[0])
         page.mouse.down()
         for x, y in places[1:]:
             page.mouse.move(x, y, steps=8)
+            seen.append(frame(page))
         page.mouse.up()
+    return seen
 
 
 def main() -> None:
@@ -38,22 +51,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         live.shipped("digits").save(path := Path(folder) / "live.html")
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1240, "height": 1100}, color_scheme="light", reduced_motion="reduce")
+        page = browser.new_page(viewport={"width": 1240, "height": 880}, color_scheme="light", reduced_motion="reduce")
+        page.set_default_timeout(120_000)
         page.goto(path.as_uri())
         page.wait_for_selector("[data-ready]")
         page.get_by_text("Clear", exact=True).click()
-        draw(page)
-        for _ in range(7):
+        frames = [frame(page), *draw(page)]
+        times = [500] * (len(frames) - 1) + [1500]
+        for _ in range(STOPS):
             page.get_by_text("Next", exact=True).click()
-        page.get_by_role("button", name="class token").click()
-        page.locator('.layers input[value="3"]').check(force=True)
-        page.locator('.heads input[value="1"]').check(force=True)
-        page.locator('.answer[aria-busy="false"]').wait_for()
-        page.mouse.move(0, 0)
-        page.locator(".live").screenshot(path=OUT)
+            page.mouse.move(0, 0)
+            frames.append(frame(page))
+            times.append(1800)
         browser.close()
-    with Image.open(OUT) as picture:
-        picture.convert("RGB").quantize(256).save(OUT, optimize=True)  # a third of its size
+    sheet = Image.new("RGB", (WIDTH, sum(shot.height for shot in frames)))  # one palette for all frames
+    for number, shot in enumerate(frames):
+        sheet.paste(shot, (0, number * shot.height))
+    palette = sheet.quantize(COLOURS)
+    first, *rest = [shot.quantize(palette=palette, dither=Image.Dither.NONE) for shot in frames]
+    first.save(OUT, save_all=True, append_images=rest, duration=times, loop=0, optimize=False)
+    print(f"{OUT.name}: {len(frames)} frames, {OUT.stat().st_size / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":

@@ -50,6 +50,9 @@ def links(address: str, branch: str, path: str = "") -> list[str]:
     if host == "github.com":
         start = path or "notebooks/00_start_here.ipynb"
         found.append(f"[Colab](https://colab.research.google.com/github/{place}/blob/{branch}/{start})")
+        if not path:  # the book, as the workflow publishes it
+            owner, _, name = place.partition("/")
+            found.insert(0, f"[the book](https://{owner.lower()}.github.io/{name}/)")
     return found
 
 
@@ -122,9 +125,11 @@ def publish(root: Path, address: str, branch: str = "main") -> list[Path]:
     """
     address = address.rstrip("/").removesuffix(".git")
     if address and not ADDRESS.fullmatch(address):
-        raise ValueError(f"ADDRESS={address} is no address of a repository, as https://github.com/you/vit_tutorial is")
+        raise ValueError(
+            f"ADDRESS={address} is not the address of a repository, such as https://github.com/you/vit_tutorial"
+        )
     if not re.fullmatch(r"[\w./-]+", branch):
-        raise ValueError(f"BRANCH={branch} is no name of a branch")
+        raise ValueError(f"BRANCH={branch} is not the name of a branch")
     made = {root / name: page((root / name).read_text("utf-8"), address, branch) for name in PAGES}
     made[root / PROJECT] = project((root / PROJECT).read_text("utf-8"), address, branch)
     for path in lessons.find([], root / "notebooks"):

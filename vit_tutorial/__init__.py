@@ -18,6 +18,7 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 08     | analysis.explain    | What a trained model looks at, and how well that points.
 | 08     | explorer            | The same as a page to explore: every patch, layer and head.
 | 09     | predict             | What photographs show, from the command line.
+| 09     | export              | A model as a file for other runtimes: ONNX, int8, pt2.
 | 09, 10 | weights             | From a file to a model, and back: every library's names and configs.
 | 11     | variants.positions  | Five kinds of positions, in three places.
 | 12     | variants.hybrid     | Tokens from the feature map of a convolutional network.
@@ -31,8 +32,8 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | --     | checks              | The exercises' checks: right, or which mistake.
 
 A module imports only what is to its left: plots < the six < variants < data < analysis < weights < train < predict <
-pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.positions``, ``vt.hybrid``, ``vt.resnet``,
-``vt.selfsup`` and ``vt.modern`` are the lessons' modules without their rooms.
+export < pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.positions``, ``vt.hybrid``,
+``vt.resnet``, ``vt.selfsup`` and ``vt.modern`` are the lessons' modules without their rooms.
 
 ``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
 same name is ``importlib.import_module("vit_tutorial.attention")``; ``from vit_tutorial.attention import ...`` works as
@@ -56,6 +57,7 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial import checks as checks
     from vit_tutorial import data as data
     from vit_tutorial import explorer as explorer
+    from vit_tutorial import export as export
     from vit_tutorial import live as live
     from vit_tutorial import pages as pages
     from vit_tutorial import plots as plots
@@ -74,8 +76,8 @@ if TYPE_CHECKING:  # for mypy and editors
 
 __version__ = "0.1.0"
 _ROOMS = (
-    *("analysis", "checks", "data", "explorer", "live", "pages", "plots", "predict", "train", "variants"),
-    "weights",
+    *("analysis", "checks", "data", "explorer", "export", "live", "pages", "plots", "predict", "train"),
+    *("variants", "weights"),
 )
 _LESSONS = {  # a lesson's module, without its room
     "explain": "analysis",

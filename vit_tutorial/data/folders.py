@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +22,13 @@ from vit_tutorial.patches import Size, as_pair
 if TYPE_CHECKING:
     from PIL import Image as PILImage
 
-# What a folder is searched for. Pillow can't read HEIC: it is found nonetheless, so that it isn't skipped silently.
-HEIC = (".heic", ".heif")
+# What a folder is searched for. What Pillow can't read is found, too, so that it isn't skipped silently; of a camera's
+# raw file it may read the preview, a few pixels.
+RAW = (".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2")
+UNREADABLE = (".heic", ".heif", ".jxl", ".svg", *RAW)
 SUFFIXES = (
     *(".jpg", ".jpeg", ".jfif", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".avif", ".ppm", ".pgm"),
-    *HEIC,
+    *UNREADABLE,
 )
 MOST_PIXELS = 178_956_970  # of one picture, Pillow's own limit: half a gigabyte once it is decoded
 Files = dict[str, list[Path]]  # of each class
@@ -48,11 +51,23 @@ def open_photo(path: str | Path) -> PILImage.Image:
         ValueError: the file was not found, is not an image, is damaged, or has more than :data:`MOST_PIXELS` pixels:
             names the file.
     """
+    return decoded(path, str(path))
+
+
+def decoded(file: str | Path | io.BytesIO, path: str) -> PILImage.Image:
+    """:func:`open_photo` of a file or of what is in one; ``path`` is what errors call it."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     _allow_half_the_limit()
+    kind = Path(path).suffix.lower()
+    convert = (
+        f"{path} is a {kind} file, which Pillow can't read: convert it to JPEG, on a Mac with sips -s format jpeg, "
+        "elsewhere with ImageMagick's magick"
+    )
+    if kind in RAW:
+        raise ValueError(convert)
     try:
-        with Image.open(path) as opened:
+        with Image.open(file) as opened:
             opened.load()
             ImageOps.exif_transpose(opened, in_place=True)
             return opened
@@ -65,11 +80,8 @@ def open_photo(path: str | Path) -> PILImage.Image:
             f"{path} has more than {MOST_PIXELS // 1_000_000} million pixels, the limit: make it smaller first"
         ) from None
     except UnidentifiedImageError:
-        if Path(path).suffix.lower() in HEIC:
-            raise ValueError(
-                f"{path} is a HEIC image, which Pillow can't read: convert it to JPEG, on a Mac with sips -s format "
-                "jpeg, elsewhere with ImageMagick's magick"
-            ) from None
+        if kind in UNREADABLE:
+            raise ValueError(convert) from None
         raise ValueError(f"{path} is not an image") from None
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
         raise ValueError(f"{path} can't be read as an image ({' '.join(str(error).split())})") from error
@@ -222,7 +234,8 @@ def _class_folders(split: Path) -> Files:
     if empty := [name for name in files if not files[name]]:
         raise ValueError(f"{split / empty[0]} holds no images: put some in, or remove the folder from every split")
     if len(files) < 2:
-        raise ValueError(f"{split} has {len(files)} class folders: a classifier needs at least 2")
+        found = f"only the class {next(iter(files))!r}" if files else "no class folders"
+        raise ValueError(f"{split} has {found}: a classifier needs at least 2")
     return files
 
 

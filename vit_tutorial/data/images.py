@@ -89,6 +89,8 @@ def hold_out(data: Data, share: float, seed: int = 0) -> Data:
     Raises:
         ValueError: a share outside (0, 1), or one that leaves a class without an image on either side.
     """
+    if not isinstance(data.train, Images):
+        raise ValueError("images that are streamed can't be held out: put some into shards of their own, val-*.tar")
     if not 0 < share < 1:
         raise ValueError(f"share must be above 0 and below 1, got {share}: 0.1 holds out every tenth image")
     labels, random = data.train.labels, np.random.RandomState(seed)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vit_tutorial.data import augment, scenes
+from vit_tutorial.data import augment, scenes, shards
 from vit_tutorial.data.augment import Augmentation, Change, ImageChange
 from vit_tutorial.data.downloads import cifar10_images, fashion_mnist_images
 from vit_tutorial.data.folders import image_folder
@@ -62,7 +62,8 @@ def load(
     """A data set by its name, for command lines.
 
     Args:
-        name: a name in :data:`DATASETS`, or the path of a folder of images (see :func:`image_folder`).
+        name: a name in :data:`DATASETS`, the path of a folder of images (see :func:`image_folder`) or of shards, or
+            ``hf://owner/name`` (see :func:`vit_tutorial.data.shards.load`).
         root: the folder that downloads go to.
         image_size: of a folder's images, H = W or (H, W), in pixels; 64 if not given. The others have their own.
         test_share: of a folder of classes without splits (see :func:`image_folder`).
@@ -73,10 +74,16 @@ def load(
             or with other channels than those of ``preprocess``.
         OSError: a data set that is not on disk and can't be downloaded.
     """
+    if shards.is_stream(name):
+        if test_share is not None:
+            raise ValueError(f"{name} has a test split of its own: test_share={test_share} is for a folder of images")
+        return shards.load(name, image_size, preprocess)
     if name not in DATASETS:
         if not Path(name).is_dir():
             known = ", ".join(DATASETS)
-            raise ValueError(f"{name!r} is neither a data set nor a folder: use one of {known}, or a folder's path")
+            raise ValueError(
+                f"{name!r} is neither a data set nor a folder: use {known}, a folder's path or {shards.HUB}owner/name"
+            )
         if preprocess is not None:
             return image_folder(name, None, test_share, preprocess=preprocess)
         return image_folder(name, 64 if image_size is None else image_size, test_share)

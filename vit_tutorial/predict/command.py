@@ -35,8 +35,8 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
         prog=prog,
         description="Name what photographs show: the most likely classes, with their probabilities. The model runs on "
         "a GPU if torch finds one.",
-        epilog="The figure of --attention shows the class token's attention, averaged over all layers and heads: of "
-        "the maps that lesson 08 scores, the one that points best. A photograph that can't be read is named and "
+        epilog="The figure of --attention shows the class token's attention, averaged over all layers and heads, which "
+        "points best of the maps in lesson 08. A photograph that can't be read is named and "
         "skipped. Exit status: 0 if every photograph was read, 1 if one was skipped or after an error. Several "
         "processes share the photographs and write one table: accelerate launch -m vit_tutorial.predict ... --out "
         "answers.csv.",

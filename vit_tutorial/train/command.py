@@ -22,6 +22,7 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 from vit_tutorial import data as data_sets
 from vit_tutorial.data import Data
 from vit_tutorial.data.recipe import Precision, Recipe
+from vit_tutorial.data.shards import is_stream
 from vit_tutorial.train import report, runs
 from vit_tutorial.train.evaluation import evaluate
 from vit_tutorial.train.loop import fit
@@ -97,7 +98,8 @@ def _add_data(group: argparse._ArgumentGroup) -> None:
         default="digits",
         metavar="NAME",
         help=f"{', '.join(data_sets.DATASETS)}, or a folder with train/ and test/ (or val/) and in each a folder per "
-        "class; with --test-share, a folder of classes",
+        "class; with --test-share, a folder of classes. What doesn't fit into memory is streamed: hf://owner/name, a "
+        "data set of Hugging Face, or a folder of WebDataset shards, train-*.tar, test-*.tar and classes.txt",
     )
     group.add_argument("--root", default="data", metavar="FOLDER", help="where downloads go")
     group.add_argument(
@@ -256,7 +258,7 @@ def _start(args: argparse.Namespace) -> tuple[ViT, Data]:
     if given or args.arch != "vit":
         option = f"--{(given or ['arch'])[0].replace('_', '-')}"
         raise ValueError(f"--weights brings the whole model: leave {option} out")
-    if args.data not in data_sets.DATASETS and not Path(args.data).is_dir():
+    if not (args.data in data_sets.DATASETS or Path(args.data).is_dir() or is_stream(args.data)):
         data_sets.load(args.data)  # whose error says what there is; before anything is downloaded
     size = args.image_size
     if args.data in data_sets.DATASETS:
@@ -317,6 +319,5 @@ def _run(args: argparse.Namespace, command: str) -> None:
     if torch.distributed.is_initialized():  # gloo's threads must be joined: a process that simply ends may abort
         torch.distributed.destroy_process_group()
     if data.skipped:
-        raise ValueError(
-            f"{len(data.skipped):,} image files were skipped, the model is trained on the others: {data.skipped[0]}"
-        )
+        lost = "1 image file was" if len(data.skipped) == 1 else f"{len(data.skipped):,} image files were"
+        raise ValueError(f"{lost} skipped, the model is trained on the others: {data.skipped[0]}")

@@ -18,6 +18,15 @@ from vit_tutorial.data.recipe import Recipe
 Group = dict[str, Any]  # of an optimizer: its parameters and its settings
 
 
+def check_classes(model: nn.Module, data: Data) -> None:
+    """Raise a ValueError if the head has another number of classes than the data."""
+    given, wanted = getattr(getattr(model, "config", None), "num_classes", 0), len(data.classes)
+    if given and given != wanted:
+        raise ValueError(
+            f"the model has {given} classes, and {data.name} has {wanted}: load it with num_classes={wanted}"
+        )
+
+
 def check_pixels(model: nn.Module, data: Data) -> None:
     """Raise a ValueError if a model that ``vt.load`` read would get other pixels than it was trained on.
 

@@ -22,7 +22,7 @@ from vit_tutorial.data import augmentation as augmentation_of
 from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.train import precision, runs
 from vit_tutorial.train.evaluation import Totals, evaluate
-from vit_tutorial.train.layers import check_pixels, frozen, groups_of, share_rates
+from vit_tutorial.train.layers import check_classes, check_pixels, frozen, groups_of, share_rates
 from vit_tutorial.train.progress import progress_bar
 from vit_tutorial.vit import ViT
 from vit_tutorial.weights import keeping
@@ -102,16 +102,21 @@ def fit(
         A row per epoch: epoch, rate, loss and accuracy in training, test_loss, test_accuracy, seconds.
 
     Raises:
-        ValueError: a setting out of its range, a state of other settings, or a model from ``vt.load`` with another
-            preprocessing than that of ``data``.
+        ValueError: a setting out of its range, a state of other settings, or a model with another number of
+            classes or, from ``vt.load``, another preprocessing than ``data``.
         TypeError: an unknown setting.
         FileExistsError: a run is in ``out``.
         OSError: ``out`` can't be written.
         FloatingPointError: the loss or its gradient became infinite or not a number.
     """
     recipe = _changed(recipe, changes)
+    check_classes(model, data)
     check_pixels(model, data)
     accelerator = Accelerator(mixed_precision="no")  # the device, the processes; autocast in train_epoch does the rest
+    if (kind := accelerator.distributed_type.value) in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        raise ValueError(
+            f"fit keeps the whole model in every process, which {kind} doesn't: leave it out, or take the recipe"
+        )
     augmentation = augmentation_of(recipe.augment, data)
     batches = runs.Batches(data.train, recipe, augmentation, accelerator, workers)
     store = runs.Store(out, accelerator)

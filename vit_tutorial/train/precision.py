@@ -16,7 +16,7 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 from torch import nn
 from torch.nn import functional as F
 
-from vit_tutorial.data import Data, normalise
+from vit_tutorial.data import Data, Images, normalise
 from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.train import runs
 
@@ -54,8 +54,9 @@ def step_seconds(
     A copy of ``model`` is measured; torch's generators are left as they were.
     """
     trial = copy.deepcopy(model).to(device).train()
-    first = list(range(min(batch_size, len(data.train))))
-    images, labels = (tensor.to(device) for tensor in runs.Reader(data.train)[0, first])
+    split = data.train if isinstance(data.train, Images) else data.test  # a stream has no first images
+    first = list(range(min(batch_size, len(split))))
+    images, labels = (tensor.to(device) for tensor in runs.Reader(split)[0, first])
     seconds: dict[Measured, list[float]] = {"fp32": [], "bf16": []}
     with torch.random.fork_rng():
         for _ in range(1 + steps):

@@ -57,6 +57,6 @@ def estimate(seconds: float, steps: int) -> str:
     if total < HOURS:
         return f"about {total / 60:.0f} minutes for {steps:,} steps of {seconds:.2g} s"
     return (
-        f"about {total / HOURS:.1f} hours for {steps:,} steps of {seconds:.2g} s: a GPU, a smaller --image-size, fewer "
-        "--epochs, or of a trained model --freeze, take less"
+        f"about {total / HOURS:.1f} hours for {steps:,} steps of {seconds:.2g} s; faster: a GPU, a smaller "
+        "--image-size, fewer --epochs or, with --weights, --freeze"
     )

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ import numpy as np
 import torch
 from accelerate import Accelerator  # type: ignore[import-untyped]
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_worker_info
 
 from vit_tutorial.data import Data, Images
 from vit_tutorial.data.augment import Augmentation
 from vit_tutorial.data.recipe import Recipe, name_of
+from vit_tutorial.data.shards import Stream
 from vit_tutorial.weights import keeping
 from vit_tutorial.weights.keeping import History
 
@@ -134,12 +136,37 @@ def loader(
     )
 
 
+class StreamReader(IterableDataset[Batch]):
+    """The batches of this process from a stream, augmented; ``epoch`` is that of the next pass."""
+
+    def __init__(self, stream: Stream, augmentation: Augmentation, order: Order) -> None:
+        self.stream, self.augmentation, self.order = stream, augmentation, order
+
+    def __iter__(self) -> Iterator[Batch]:
+        order, worker = self.order, get_worker_info()
+        reader = (order.seed, order.epoch, order.rank, worker.id if worker else 0)
+        items = self.stream.images(seed_of(order.seed, order.epoch), order.rank, order.processes)
+        share = order.batch_size // order.processes
+        for number in count():
+            batch = list(islice(items, share))
+            if len(batch) < share:
+                return  # nothing is left for this worker
+            images = torch.stack([image for image, _ in batch])  # (B, C, H, W)
+            for place, change in enumerate(self.augmentation.changes):
+                generator = torch.Generator().manual_seed(seed_of(*reader, number, place, 1))
+                images = change.change(images, change.draw(share, generator))
+            if each := self.augmentation.each:
+                with seeded(*reader, number, 2):
+                    images = torch.stack([each(image) for image in images])
+            yield images, torch.tensor([label for _, label in batch])
+
+
 class Batches:
     """The training images of each epoch, in batches, augmented, mixed, on their device."""
 
     def __init__(
         self,
-        images: Images,
+        images: Images | Stream,
         recipe: Recipe,
         augmentation: Augmentation,
         accelerator: Accelerator,
@@ -150,6 +177,10 @@ class Batches:
         self.mix = recipe.mix or augmentation.batch
         self.device = device
         pin_memory = device.type == "cuda"
+        if isinstance(images, Stream):
+            reader = StreamReader(images, augmentation, self.order)
+            self.loader = DataLoader(reader, batch_size=None, num_workers=workers, pin_memory=pin_memory)
+            return
         self.loader = loader(images, self.order, augmentation, seed=recipe.seed, workers=workers, pin_memory=pin_memory)
 
     def __len__(self) -> int:
@@ -158,10 +189,14 @@ class Batches:
     def of(self, epoch: int) -> Iterator[Batch]:
         """The share of this process: images (B, C, H, W) in [0, 1], labels (B,) or, mixed, (B, K)."""
         self.order.epoch = epoch
-        for images, labels in self.loader:
+        left = len(self)
+        for images, labels in islice(self.loader, left):
+            left -= 1
             if self.mix:
                 images, labels = self.mix(images, labels)
             yield images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
+        if left:
+            raise ValueError("the training images ended too soon: they can't be read, or there are too few shards")
 
 
 # ------------------------------------------------------------------------------------------------------ the state

@@ -1,0 +1,102 @@
+"""Models as files for other runtimes: the same logits for any batch size, and nothing kept that disagrees."""
+
+import json
+
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+import vit_tutorial as vt
+from vit_tutorial import data, export
+from vit_tutorial.export import command, formats
+from vit_tutorial.weights.model import Trained
+
+
+@pytest.fixture(scope="module")
+def trained():
+    torch.manual_seed(0)
+    config = vt.ViTConfig(image_size=8, patch_size=4, dim=32, depth=1, num_heads=2, mlp_dim=32, num_classes=3)
+    model = vt.ViT(config).eval()
+    torch.nn.init.normal_(model.head.weight)  # a head of zeros would agree with anything
+    how = data.Preprocessing((8, 8), (0.5, 0.4, 0.3), (0.2, 0.2, 0.2), crop=0.875)
+    return Trained(model, ("a", "b", "c"), how)
+
+
+def test_onnx_and_its_int8_give_the_model_s_logits(trained, tmp_path):
+    said = command.export(trained, tmp_path / "m" / "whole.onnx")
+    assert "same for 67 of 67" in said
+    command.export(trained, tmp_path / "small.onnx", int8=True)
+    for file, far in (("m/whole.onnx", 1e-6), ("small.onnx", 0.1)):  # of the largest logit
+        session = onnxruntime.InferenceSession(tmp_path / file)
+        for batch in (1, 5):
+            images = torch.randn(batch, 3, 8, 8)
+            (logits,) = session.run(None, {"images": images.numpy()})
+            with torch.inference_mode():
+                expected = trained.model(images)
+            largest = far * expected.abs().max().item()
+            torch.testing.assert_close(torch.from_numpy(logits), expected, rtol=0, atol=largest)
+        kept = json.loads(session.get_modelmeta().custom_metadata_map["config"])
+        assert kept["classes"] == ["a", "b", "c"]
+        assert kept["preprocess"]["crop"] == 0.875
+    types = {node.op_type for node in onnx.load(tmp_path / "small.onnx").graph.node}
+    assert {"MatMulInteger"} & types
+    assert {path.name for path in tmp_path.rglob("*")} == {"m", "whole.onnx", "small.onnx"}
+
+
+def test_pt2_gives_the_model_s_logits(trained, tmp_path):
+    command.export(trained, tmp_path / "m.pt2")
+    extra = {"config": ""}
+    module = torch.export.load(tmp_path / "m.pt2", extra_files=extra).module()
+    assert json.loads(extra["config"])["classes"] == ["a", "b", "c"]
+    images = torch.randn(5, 3, 8, 8)
+    with torch.inference_mode():
+        torch.testing.assert_close(module(images), trained.model(images))
+        torch.testing.assert_close(formats.run(tmp_path / "m.pt2", images[:1]), trained.model(images[:1]))
+
+
+@pytest.mark.parametrize(
+    ("int8", "wrong", "kept"),
+    [(False, 1.01, False), (False, float("nan"), False), (False, 1.0001, True), (True, 1.01, True), (True, -1, False)],
+)
+def test_a_file_that_disagrees_is_not_kept(trained, tmp_path, monkeypatch, refuses, int8, wrong, kept):
+    def write(trained, path, **_):
+        path.write_bytes(b"a file")
+
+    monkeypatch.setattr(formats, "onnx", write)
+    monkeypatch.setattr(formats, "run", lambda path, images: wrong * trained.model(images).detach())
+    out = tmp_path / "m.onnx"
+    if kept:
+        command.export(trained, out, int8=int8)
+    else:
+        with refuses(ValueError, "was not written", "doesn't agree", "of 67"):
+            command.export(trained, out, int8=int8)
+    assert out.exists() == kept
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ("--weights shapes --to pt2 --int8", ["--int8 needs --to onnx"]),
+        ("--weights shapes --to onnx --out model.pt2", ["ends in .onnx", "model.pt2"]),
+        ("--weights nowhere --to pt2", ["nowhere"]),
+    ],
+)
+def test_refuses(words, parts, refuses):
+    with refuses(SystemExit, "error: ", *parts):
+        export.main(words.split())
+
+
+def test_a_model_without_a_head_is_refused(monkeypatch, refuses, trained):
+    monkeypatch.setattr(command, "load", lambda name: Trained(trained.model, (), trained.preprocess))
+    with refuses(SystemExit, "error: ", "has no head"):
+        export.main(["--weights", "features", "--to", "pt2"])
+
+
+def test_the_command_writes_and_says_so(monkeypatch, capsys, tmp_path):
+    seen = []
+    monkeypatch.setattr(command, "export", lambda trained, out, int8: seen.append((out.name, int8)) or "written")
+    monkeypatch.chdir(tmp_path)
+    export.main(["--weights", "shapes", "--to", "onnx", "--int8"])
+    assert capsys.readouterr().out == "written\n"
+    assert seen == [("model.onnx", True)]

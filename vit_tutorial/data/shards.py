@@ -1,0 +1,221 @@
+"""Lesson 07: training images that needn't fit into memory: shards of WebDataset, and data sets of Hugging Face.
+
+The training split is read as it is needed, shuffled through a buffer of :data:`BUFFER` images. The test split is held
+in memory. The order depends on the seed and the epoch alone, so a run that was stopped goes on as it would have.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import tarfile
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from vit_tutorial.data.extras import needed
+from vit_tutorial.data.folders import SUFFIXES, decoded
+from vit_tutorial.data.images import Data, Images, channel_statistics
+from vit_tutorial.data.preprocessing import Preprocessing, crop_to, to_rgb
+from vit_tutorial.patches import Size, as_pair
+
+HUB = "hf://"
+BUFFER = 1000  # samples among which the next one is drawn
+HELD_OUT = ("test", "val", "valid", "validation")  # names of the split to test on; the first that is there
+Sample = tuple[str, bytes, int]  # what an error calls it, the image file, the label
+Pixels = Callable[[Any], np.ndarray]  # a PIL image -> (H, W, C), uint8
+
+
+@dataclass
+class Stream:
+    """Labelled images that are read again in every epoch. Its parts can be pickled, as processes that are spawned need.
+
+    Args:
+        samples: (seed, process, processes) -> the samples of that process, in the order of that seed.
+        count: how many samples all parts have.
+        pixels: a PIL image -> the model's input as whole numbers, (H, W, C).
+    """
+
+    samples: Callable[[int, int, int], Iterator[Sample]]
+    count: int
+    pixels: Pixels
+
+    def __len__(self) -> int:
+        return self.count
+
+    def images(self, seed: int, rank: int = 0, processes: int = 1) -> Iterator[tuple[Tensor, int]]:
+        """The images (C, H, W) of a process, in [0, 1], with their labels, again and again, if there are any; those
+        that can't be read are named and skipped. Several workers of a DataLoader share them.
+        """
+        while True:
+            found = False
+            for name, content, label in self.samples(seed, rank, processes):
+                try:
+                    picture = torch.from_numpy(self.pixels(decoded(io.BytesIO(content), name)))  # (H, W, C)
+                except ValueError as error:
+                    warnings.warn(f"skipped {error}", UserWarning, stacklevel=2)
+                    continue
+                found = True
+                yield picture.permute(2, 0, 1).float() / 255, label
+            if not found:
+                return
+
+
+def is_stream(name: str) -> bool:
+    """Whether :func:`load` reads it: ``hf://owner/name``, or a folder with shards called train-*.tar."""
+    return name.startswith(HUB) or any(Path(name).glob("train*.tar"))
+
+
+def load(name: str, image_size: Size | None, preprocess: Preprocessing | None = None) -> Data:
+    """The data set of :func:`is_stream`: ``train`` is a :class:`Stream`, ``test`` is held in memory.
+
+    Args:
+        name: a folder with train-*.tar, test-*.tar (or val-*.tar) and classes.txt, a name per line; a sample has an
+            image and its label, as in 0001.jpg and 0001.cls, counted from 0. Or ``hf://owner/name``, with a column of
+            images and one of labels; ``hf://owner/name#column`` names that of the labels.
+        image_size: H = W or (H, W), in pixels, to train from scratch.
+        preprocess: of the model to be fine-tuned, instead of ``image_size``. Without one, mean and standard deviation
+            are those of the test split.
+
+    Raises:
+        ValueError: no test split, no names of classes, or a split without images.
+        ModuleNotFoundError: webdataset or datasets is missing: what to type.
+        OSError: a data set that was not found.
+    """
+    train, test, classes = _hub(name.removeprefix(HUB)) if name.startswith(HUB) else _tars(Path(name))
+    size = preprocess.image_size if preprocess else as_pair(image_size or 64, "image_size")
+    pixels: Pixels = preprocess.pixels if preprocess else partial(_cropped, size)
+    held = _in_memory(test, pixels, name)
+    if not train[1]:
+        raise ValueError(f"the training split of {name} has no images")
+    mean, std = (preprocess.mean, preprocess.std) if preprocess else channel_statistics(held)
+    stream: Any = Stream(*train, pixels)
+    short = name.partition("#")[0].rstrip("/").rpartition("/")[2]
+    return Data(short, stream, held, classes, size, len(mean), mean, std, preprocess=preprocess)
+
+
+def _cropped(size: tuple[int, int], picture: Any) -> np.ndarray:
+    return crop_to(to_rgb(picture), size, 0.5)
+
+
+Split = tuple[Callable[[int, int, int], Iterator[Sample]], int]  # as the first two fields of Stream
+
+
+def _tars(folder: Path) -> tuple[Split, Split, tuple[str, ...]]:
+    held = next((name for name in HELD_OUT if any(folder.glob(f"{name}*.tar"))), "")
+    if not held:
+        raise ValueError(f"{folder} has no test-*.tar or val-*.tar: put the images to test on into some")
+    names = folder / "classes.txt"
+    if not names.is_file():
+        raise ValueError(f"{names} is missing: write the name of each class into it, one per line, in label order")
+    classes = tuple(names.read_text("utf-8").split("\n"))
+    classes = tuple(line.strip() for line in classes if line.strip())
+    return _tar_split(folder, "train", len(classes)), _tar_split(folder, held, len(classes)), classes
+
+
+def _tar_split(folder: Path, split: str, classes: int) -> Split:
+    files = [path.as_posix() for path in sorted(folder.glob(f"{split}*.tar"))]
+    return partial(_tar_samples, files, classes), sum(_count(file) for file in files)
+
+
+def _tar_samples(files: list[str], classes: int, seed: int, part: int, parts: int) -> Iterator[Sample]:
+    with needed():
+        import webdataset  # type: ignore[import-untyped]
+        from webdataset import tariterators
+
+    order, worker = random.Random(seed), get_worker_info()
+    if worker:
+        part, parts = part * worker.num_workers + worker.id, parts * worker.num_workers
+    if parts > len(files):
+        raise ValueError(
+            f"there are {len(files)} shards such as {files[0]} for {parts} readers (processes times workers): use "
+            "fewer readers, or write more and smaller shards"
+        )
+    shuffled = order.sample(files, len(files))
+    inside = tariterators.tar_file_expander(_opened(shuffled[part::parts]))
+    for sample in webdataset.shuffle(BUFFER, rng=order)(tariterators.group_by_keys(inside)):
+        name = f"{sample['__key__']} in {sample['__url__']}"
+        image = next((content for key, content in sample.items() if f".{key.lower()}" in SUFFIXES), None)
+        if image is None or "cls" not in sample:
+            raise ValueError(f"{name} needs an image and a label, as in x.jpg and x.cls")
+        label = int(sample["cls"])
+        if not 0 <= label < classes:
+            raise ValueError(f"{name} has label {label}, and classes.txt names {classes}")
+        yield name, image, label
+
+
+def _opened(files: list[str]) -> Iterator[dict[str, Any]]:
+    """The shards, open: given their names, webdataset would take the drive of a Windows path for a protocol."""
+    for file in files:
+        with Path(file).open("rb") as stream:
+            yield {"url": file, "stream": stream}
+
+
+def _count(file: str) -> int:
+    """How many samples are in a shard; only the headers are read."""
+    try:
+        with tarfile.open(file) as shard:
+            return sum(name.endswith(".cls") for name in shard.getnames())
+    except tarfile.TarError as error:
+        raise ValueError(f"{file} is not a shard, or is damaged ({error})") from None
+
+
+def _hub(name: str) -> tuple[Split, Split, tuple[str, ...]]:
+    with needed():
+        import datasets  # type: ignore[import-untyped]
+
+    name, _, column = name.partition("#")
+    if not name:
+        raise ValueError(f"{HUB} needs the name of a data set, as in {HUB}owner/name")
+    found = datasets.load_dataset(name, streaming=True)
+    held = next((split for split in HELD_OUT if split in found), "")
+    if "train" not in found or not held:
+        raise ValueError(f"{name} has the splits {', '.join(found)}: train and test (or validation) are needed")
+    kinds = found["train"].features or {}
+    images = [key for key, kind in kinds.items() if isinstance(kind, datasets.Image)]
+    labels = [key for key, kind in kinds.items() if isinstance(kind, datasets.ClassLabel) and column in ("", key)]
+    if len(images) != 1 or len(labels) != 1:
+        raise ValueError(
+            f"{name} needs one column of images and one of labels, and has {', '.join(sorted(kinds))}: name the column "
+            f"of labels, as in {HUB}{name}#label"
+        )
+    image, label = images[0], labels[0]
+
+    def of(split: str) -> Split:
+        raw = found[split].select_columns([image, label]).cast_column(image, datasets.Image(decode=False))
+        known = (raw.info.splits or {}).get(split)
+        count = known.num_examples if known and known.num_examples else sum(1 for _ in raw.select_columns([label]))
+        return partial(_hub_samples, raw, image, label, f"{name}, {split}"), count
+
+    return of("train"), of(held), tuple(kinds[label].names)
+
+
+def _hub_samples(raw: Any, image: str, label: str, name: str, seed: int, part: int, parts: int) -> Iterator[Sample]:
+    from datasets.distributed import split_dataset_by_node  # type: ignore[import-untyped]
+
+    rows = split_dataset_by_node(raw.shuffle(seed=seed, buffer_size=BUFFER), part, parts)
+    for number, row in enumerate(rows):  # of several workers each gets a share, which datasets sees to
+        content = row[image]["bytes"] or Path(row[image]["path"]).read_bytes()
+        yield f"image {number} of {name}", content, row[label]
+
+
+def _in_memory(split: Split, pixels: Pixels, name: str) -> Images:
+    """All images of a split, as whole numbers."""
+    pictures, labels = [], []
+    for file, content, label in split[0](0, 0, 1):
+        try:
+            pictures.append(torch.from_numpy(pixels(decoded(io.BytesIO(content), file))))  # (H, W, C)
+            labels.append(label)
+        except ValueError as error:
+            warnings.warn(f"skipped {error}", UserWarning, stacklevel=2)
+    if not pictures:
+        raise ValueError(f"the test split of {name} has no image that can be read")
+    return Images(torch.stack(pictures).permute(0, 3, 1, 2).contiguous(), torch.tensor(labels))

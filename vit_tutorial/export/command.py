@@ -1,0 +1,102 @@
+"""Lesson 09's last command line: a model as a file for other runtimes, compared with the model before it is kept.
+
+``python -m vit_tutorial.export --weights cifar10 --to onnx --out cifar10.onnx``
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from vit_tutorial.data import cifar10_pictures
+from vit_tutorial.export import formats
+from vit_tutorial.weights import load
+from vit_tutorial.weights.keeping import shipped, write
+from vit_tutorial.weights.model import Trained
+
+PROG = "python -m vit_tutorial.export"
+FAR = 1e-3  # the largest difference of a float32 file's logits, as a share of the largest logit
+FEW = 0.9  # the least share of photographs for which an int8 file gives the model's class
+
+
+def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
+    """The command line: weights, the format, where to write."""
+    p = argparse.ArgumentParser(
+        prog=prog,
+        description="Write a model as a file for other runtimes. The file is compared with the model on 67 small "
+        "photographs, and kept only if it agrees.",
+        epilog='The file takes "images", (B, C, H, W) float32, normalised, for any B, and gives "logits". It '
+        "also holds the names of the classes and the preprocessing.",
+    )
+    p.add_argument(
+        "--weights",
+        required=True,
+        metavar="NAME",
+        help=f"{', '.join(shipped())}, a folder that training wrote, a file, or a published model, as for predict",
+    )
+    p.add_argument("--to", choices=("onnx", "pt2"), required=True, help="ONNX, or torch.export's format")
+    p.add_argument(
+        "--int8",
+        action="store_true",
+        help="ONNX with weights of one byte: a quarter of the size, and slightly other answers",
+    )
+    p.add_argument("--out", type=Path, metavar="FILE", help="the file (default: model.onnx or model.pt2)")
+    return p
+
+
+def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
+    """Write the file, and print how well it agrees with the model."""
+    args = parser(prog=prog).parse_args(arguments)
+    out = args.out or Path(f"model.{args.to}")
+    try:
+        if args.int8 and args.to != "onnx":
+            raise ValueError("--int8 needs --to onnx")
+        if out.suffix != f".{args.to}":
+            raise ValueError(f"--to {args.to} writes a file whose name ends in .{args.to}, got {out}")
+        trained = load(args.weights)
+        if not trained.classes:
+            raise ValueError(f"{args.weights} has no head: there are no logits to compare")
+        print(export(trained, out, int8=args.int8))
+    except (ValueError, OSError, ImportError) as error:
+        raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        raise SystemExit("stopped") from None
+
+
+def export(trained: Trained, out: Path, *, int8: bool = False) -> str:
+    """Write the file ``out``, .onnx or .pt2, if it agrees with the model; a line that says how well.
+
+    Raises:
+        ValueError: its answers differ by more than :data:`FAR`, or with ``int8`` for too many photographs.
+    """
+    images = samples(trained)  # (B, C, H, W)
+    with torch.inference_mode():
+        expected = trained.model(images)  # (B, K)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / out.name
+        if out.suffix == ".pt2":
+            formats.pt2(trained, path)
+        else:
+            formats.onnx(trained, path, int8=int8)
+        logits = formats.run(path, images)
+        content = path.read_bytes()
+    difference = float((logits - expected).abs().max() / expected.abs().max())
+    same = int((logits.argmax(dim=1) == expected.argmax(dim=1)).sum())
+    found = f"the most likely class is the same for {same} of {len(images)} photographs, and logits differ by at most "
+    found += f"{difference:.1g} of the largest"
+    if same < FEW * len(images) if int8 else not difference <= FAR:
+        raise ValueError(f"{out} was not written, because it doesn't agree with the model: {found}")
+    write(out, content)
+    return f"{out}: {len(content) / 1e6:.1f} MB; {found}"
+
+
+def samples(trained: Trained) -> Tensor:
+    """67 photographs that come with the package, as the model takes them: (67, C, H, W), normalised."""
+    pictures = cifar10_pictures().images[::3].permute(0, 2, 3, 1).numpy()  # (67, 32, 32, 3)
+    return torch.cat([trained.preprocess(Image.fromarray(picture)) for picture in pictures])

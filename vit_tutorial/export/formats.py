@@ -1,0 +1,98 @@
+"""Files for other runtimes: how they are written, and what they compute.
+
+The input is "images", (B, C, H, W) float32, normalised; the output is "logits", (B, K). The batch size stays free. Each
+file also holds, as JSON under "config", the names of the classes and the preprocessing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vit_tutorial.data.extras import needed
+from vit_tutorial.weights.model import Trained
+
+BATCH = torch.export.Dim("batch", min=1, max=4096)
+
+
+def pt2(trained: Trained, path: Path) -> None:
+    """Write what ``torch.export.load`` reads, the graph with its weights; C++ runs it with AOTInductor."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _quiet():
+        program = torch.export.export(trained.model, (_example(trained),), dynamic_shapes=({0: BATCH},))
+        torch.export.save(program, path, extra_files={"config": _config(trained)})
+
+
+def onnx(trained: Trained, path: Path, *, int8: bool = False) -> None:
+    """Write an ONNX file; with ``int8`` the matrices of weights take a byte per number, and activations are quantised
+    as they come (ONNX Runtime's dynamic quantisation).
+
+    Raises:
+        ModuleNotFoundError: onnx, onnxscript or onnxruntime is missing: what to type.
+    """
+    with needed():
+        import onnx as onnx_package
+        import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
+        import onnxscript  # noqa: F401  torch.onnx.export needs it
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _quiet():
+        torch.onnx.export(
+            trained.model,
+            (_example(trained),),
+            path,
+            dynamo=True,
+            verbose=False,
+            external_data=False,
+            input_names=["images"],
+            output_names=["logits"],
+            dynamic_shapes=({0: BATCH},),
+        )
+        if int8:
+            quantization.quantize_dynamic(path, path, weight_type=quantization.QuantType.QInt8)
+    written = onnx_package.load(path)
+    onnx_package.helper.set_model_props(written, {"config": _config(trained)})
+    onnx_package.save(written, path)
+
+
+def run(path: Path, images: Tensor) -> Tensor:
+    """The logits (B, K) that a file gives for images (B, C, H, W), normalised."""
+    if path.suffix == ".pt2":
+        module = torch.export.load(path).module()
+        with torch.inference_mode():
+            logits: Tensor = module(images)
+        return logits
+    with needed():
+        import onnxruntime
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
+
+
+def _example(trained: Trained) -> Tensor:
+    """Two images: torch.export would take a batch of one for a constant."""
+    how = trained.preprocess
+    return torch.zeros(2, len(how.mean), *how.image_size)
+
+
+def _config(trained: Trained) -> str:
+    return json.dumps({"classes": trained.classes, "preprocess": asdict(trained.preprocess)})
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Inside, the exporters' warnings about their own versions are not shown; errors are."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
