@@ -342,7 +342,8 @@ def _found(one: collect.Submission, how: Grading) -> dict[str, Any]:
     paper = judge.rebuild(judge.read(one.path), release)
     lesson = one.exercise[:2]
     try:
-        with sandbox.Sandbox(how.kind, {"lesson": lesson}, how.limits, how.package, how.hidden) as box:
+        package = stripped.for_lesson(how.package, lesson, how.package.parent)
+        with sandbox.Sandbox(how.kind, {"lesson": lesson}, how.limits, package, how.hidden) as box:
             verdict = judge.Examiner(box, _known(lesson, how.seed), solved).examine(paper)
     except sandbox.Stopped as stopped:
         return {"problem": str(stopped), "cells": paper.cells, "notes": paper.notes}

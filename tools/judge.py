@@ -290,8 +290,11 @@ class Examiner:
 
     def _outcome(self, exercise: Any, answer: dict[str, Any]) -> Any:
         """What a work has given on one input, or what went wrong."""
-        ran = answer.get("ran")
-        if isinstance(ran, list) and (name := stripped.borrowed(exercise, [str(one) for one in ran])):
+        ran = [str(one) for one in answer["ran"]] if isinstance(answer.get("ran"), list) else []
+        if ran == ["changed"]:
+            self.verdict.notes.append(f"{exercise.name}: the package was changed, what it calls can't be seen")
+            return self.harness.Fault("the package was changed by your notebook: leave it as it is")
+        if name := stripped.borrowed(exercise, ran):
             self.verdict.notes.append(f"{exercise.name} calls the package's own {name}")
             return self.harness.Fault(f"it calls the package's own {name}: write your own in the cell above")
         if "fault" in answer:
@@ -315,9 +318,7 @@ class Examiner:
             exec(compile(test, "<hidden test>", "exec"), names)
         except sandbox.Stopped:
             raise
-        except Remote.Fault as fault:
-            return f"Not right with one more input, which isn't shown here: {fault}"
-        except (RecursionError, Exception):
+        except (RecursionError, Exception):  # what the work raised could tell the input
             return "Not right with one more input, which isn't shown here."
         return ""
 
