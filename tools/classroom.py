@@ -450,7 +450,7 @@ def _print_row(row: dict[str, Any], seconds: float = 0.0) -> None:
     late = f"{row['hours late']:g} hours late" * bool(row["hours late"])
     note = "; ".join(filter(None, [row["problem"], f"{row['by hand']} to mark by hand" * bool(row["by hand"]), late]))
     print(
-        f"{row['student']:<24}{row['exercise']:<20}{row['marks']:>5} of {row['of']:<5}{seconds:6.1f} s  {note}",
+        f"{row['student'][:23]:<24}{row['exercise'][:23]:<24}{row['marks']:>5} of {row['of']:<5}{seconds:6.1f} s  {note}",
         flush=True,
     )
     if row["noticed"]:
@@ -596,7 +596,8 @@ def _zip(course: Path) -> None:
     """A student's pages, in one file that can be sent."""
     for folder in sorted((course / "feedback").iterdir()) if (course / "feedback").exists() else []:
         if folder.is_dir():
-            target = course / "feedback" / f"{folder.name}.zip"
+            target = course / "to_send" / f"{folder.name}.zip"
+            target.parent.mkdir(exist_ok=True)
             with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
                 for page in sorted(folder.glob("*.html")):
                     archive.write(page, page.name)
