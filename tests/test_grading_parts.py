@@ -292,9 +292,9 @@ def test_a_sandbox_knows_no_answer_no_reference_and_no_input(tool, package, less
 def test_what_a_lesson_asks_for_has_no_body_in_its_sandbox(tool, package, tmp_path):
     copy = tool.stripped.for_lesson(package, "01", tmp_path)
     text = (copy / "patches.py").read_text("utf-8")
-    assert text.count("write your own in the cell above") == text.count("_ran('vit_tutorial.patches.patchify')") + 3
-    assert "permute" not in text
-    assert "Conv2d" not in text
+    assert text.count("write your own in the cell above") == 4  # patchify, unpatchify, and a class of two functions
+    assert ".permute(0, 2, 4" not in text
+    assert "nn.Conv2d(" not in text
     assert (copy / "vit.py").read_bytes() == (package / "vit.py").read_bytes()
     assert "write your own" not in (package / "patches.py").read_text("utf-8"), "the other lessons' copy stays whole"
 
@@ -432,6 +432,29 @@ def test_the_packages_own_work_gives_no_mark(tool):
     assert "patchify calls the package's own patches.patchify" in verdict.notes
 
 
+def test_a_package_that_was_silenced_gives_no_mark(tool):
+    verdict = examined(tool, Box(right_patchify, lambda told: told | {"ran": ["changed"]}))
+    assert verdict.passed == {"check-patchify": False}
+    assert "patchify: the package was changed, what it calls can't be seen" in verdict.notes
+
+
+@pytest.mark.slow
+def test_where_inputs_are_always_the_same_a_hidden_test_has_others(tool):
+    """Else what a check gives at home could be sent as it is."""
+    differs = importlib.import_module("vit_tutorial.checks.compare").differs
+    for lesson in LESSONS:
+        (solved,) = tool.SOLUTIONS.glob(f"{lesson}_*")
+        code = {cell["nbgrader"].get("grade_id", ""): cell["source"] for cell in tool.judge.read(solved)}
+        for name, (first, second, *_) in tool.judge.exercises(lesson, 12345).items():
+            if first.asks_questions:
+                continue
+            pairs = zip(
+                *([run.run_once(one, one.right, case) for case in one.cases()] for one in (first, second)), strict=True
+            )
+            if not any(differs(a, b, first) for a, b in pairs):
+                assert "### BEGIN HIDDEN TESTS" in code[f"check-{name.replace('_', '-')}"], name
+
+
 def test_results_of_the_last_time_are_of_no_use(tool):
     first = Box(right_patchify)
     examined(tool, first, seed=1)
@@ -467,6 +490,13 @@ def test_a_hidden_test_is_tried_and_stays_hidden(tool):
     assert verdict.passed == {"check-patchify": False}
     assert "Not right with one more input, which isn't shown here." in shown(verdict)
     assert "arange" not in shown(verdict)
+
+    def tells(told: dict[str, Any]) -> dict[str, Any]:
+        return told if "after" not in told else {"fault": "raised Leak: the input was 1.25", "ran": []}
+
+    verdict = examined(tool, Box(right_patchify, tells))
+    assert verdict.passed == {"check-patchify": False}
+    assert "1.25" not in shown(verdict), "what a work says of a hidden input"
 
 
 def test_what_was_right_before_a_sandbox_had_to_be_ended_stays_right(tool):

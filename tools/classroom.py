@@ -449,10 +449,8 @@ def _base_row(one: collect.Submission, plan: collect.Plan) -> dict[str, Any]:
 def _print_row(row: dict[str, Any], seconds: float = 0.0) -> None:
     late = f"{row['hours late']:g} hours late" * bool(row["hours late"])
     note = "; ".join(filter(None, [row["problem"], f"{row['by hand']} to mark by hand" * bool(row["by hand"]), late]))
-    print(
-        f"{row['student'][:23]:<24}{row['exercise'][:23]:<24}{row['marks']:>5} of {row['of']:<5}{seconds:6.1f} s  {note}",
-        flush=True,
-    )
+    marks = f"{row['marks']:>5} of {row['of']:<5}{seconds:6.1f} s"
+    print(f"{row['student'][:23]:<24}{row['exercise'][:23]:<24}{marks}  {note}", flush=True)
     if row["noticed"]:
         print(f"{'':<24}noticed: {row['noticed']}", flush=True)
 
