@@ -31,7 +31,7 @@ from torch import nn
 
 import vit_tutorial as vt
 from vit_tutorial import checks
-from vit_tutorial.checks import lesson01, run
+from vit_tutorial.checks import lesson01, run, watch
 from vit_tutorial.checks.declare import Words, exercises_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -301,11 +301,26 @@ def test_what_a_lesson_asks_for_has_no_body_in_its_sandbox(tool, package, tmp_pa
 
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_a_lessons_exercises_need_nothing_that_it_asks_for(tool, lesson):
-    """Else a right answer would fail: what is needed is named in stripped.NEEDED, and watched."""
+    """Else a right answer would fail: what is needed is named in watch.NEEDED, and watched."""
     solved = "\n".join(cell["source"] for cell in tool.judge.read(next(tool.SOLUTIONS.glob(f"{lesson}_*"))))
     code = re.sub(r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", "", solved, flags=re.DOTALL)
-    for name in tool.stripped.asked_for(lesson):
+    importlib.import_module(f"vit_tutorial.checks.lesson{lesson}")
+    for name in watch.asked_for(lesson):
         assert not re.search(rf"\b(vt|train|explain|lesson)\.{name.rpartition('.')[2]}\(", code), name
+
+
+def test_at_home_too_no_exercise_takes_what_another_one_asks_for(capsys):
+    class Linear(nn.Module):
+        def __init__(self, image_size: Any, patch_size: Any, in_channels: int, dim: int) -> None:
+            super().__init__()
+            self.proj, self.size = nn.Conv2d(in_channels, dim, patch_size, patch_size), patch_size
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            patches = vt.patchify(images, self.size)
+            return nn.functional.linear(patches, self.proj.weight.flatten(1), self.proj.bias)
+
+    assert not checks.check_patch_embedding(Linear)
+    assert "it calls the package's own patchify: write your own" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_packages_function_says_that_it_has_run_however_it_is_called(tool, monkeypatch, tmp_path):

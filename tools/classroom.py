@@ -245,7 +245,7 @@ def _all_judged(found: list[collect.Submission], how: Grading) -> Iterator[tuple
             yield one, kept | {"seconds": 0}
         else:
             waiting.append(one)
-    _warm({one.exercise[:2] for one in waiting}, how.seed)
+    _warm({one.exercise[:2] for one in waiting}, how)
     again: list[collect.Submission] = []
     for one, judged in _in_processes(waiting, how, how.workers):
         if judged["problem"] == sandbox.MACHINE_FULL:
@@ -267,12 +267,13 @@ def _known(lesson: str, seed: int) -> dict[str, list[Any]]:
     return judge.exercises(lesson, seed)
 
 
-def _warm(lessons_wanted: set[str], seed: int) -> None:
-    """Compute what is right once, before the processes fork off that compare with it."""
+def _warm(lessons_wanted: set[str], how: Grading) -> None:
+    """Compute what is right, and make what sandboxes get, once: before the processes fork off that need it."""
     torch.set_num_threads(1)  # threads don't live through a fork
     known = importlib.import_module("vit_tutorial.checks.run").known
     for lesson in sorted(lessons_wanted):
-        for draws in _known(lesson, seed).values():
+        stripped.for_lesson(how.package, lesson, how.package.parent)
+        for draws in _known(lesson, how.seed).values():
             list(known(draws[0], None))
 
 
@@ -587,7 +588,7 @@ def _hints(rows: list[dict[str, Any]], releases: dict[str, list[dict[str, Any]]]
         found += [{"exercise": stem} | hint for hint in copies.hints(answers, explained)]
     _write_csv(found, ["exercise", "student", "other", "share", "pieces"], course / "copies.csv")
     if found:
-        print(f"{len(found)} pairs of answers have much in common: read them beside each other (copies.csv)")
+        print(f"Pairs of answers with much in common: {len(found)}. Read them beside each other (copies.csv)")
 
 
 def _zip(course: Path) -> None:

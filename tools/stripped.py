@@ -17,7 +17,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-NEEDED = {"vit_tutorial.encoder.DropPath", "vit_tutorial.encoder.EncoderBlock"}  # by the next exercises of lesson 05
 KEPT = ("name", "lesson", "observe", "forbidden", "tolerance")  # of an exercise's declaration
 LEFT_OUT = ("live", "explorer", "pages")  # rooms that no notebook's code needs
 NOTES = '''"""Which functions of the package have run: tools/stripped.py makes them say so."""
@@ -87,7 +86,9 @@ def for_lesson(package: Path, lesson: str, target: Path) -> Path:
     if copy.exists():
         return copy
     shutil.copytree(package, copy, copy_function=os.link)
-    asked = asked_for(lesson)
+    importlib.import_module(f"vit_tutorial.checks.lesson{lesson}")
+    watch = importlib.import_module("vit_tutorial.checks.watch")
+    asked = set(watch.asked_for(lesson))
     for path in sorted(copy.rglob("*.py")):
         module = ".".join(path.relative_to(copy.parent).with_suffix("").parts).removesuffix(".__init__")
         if any(name.startswith(f"{module}.") for name in asked):
@@ -96,19 +97,6 @@ def for_lesson(package: Path, lesson: str, target: Path) -> Path:
             path.unlink()  # it is the same file as the other copies'
             path.write_text(ast.unparse(ast.fix_missing_locations(tree)), encoding="utf-8")
     return copy
-
-
-def asked_for(lesson: str) -> set[str]:
-    """The package's functions and classes that a lesson's exercises forbid, and that nothing else of it needs."""
-    watch = importlib.import_module("vit_tutorial.checks.watch")
-    declared = importlib.import_module("vit_tutorial.checks.declare").exercises_of
-    exercises = declared(importlib.import_module(f"vit_tutorial.checks.lesson{lesson}"))
-    names = {_full_name(one) for exercise in exercises for one in watch.forbidden(exercise) if one.when is None}
-    return {name for name in names if name.startswith("vit_tutorial.") and not name.endswith("*")} - NEEDED
-
-
-def _full_name(one: Any) -> str:
-    return one.what if isinstance(one.what, str) else f"{one.what.__module__}.{one.what.__qualname__}"
 
 
 def _empty(owner: ast.AST, name: str, asked: set[str]) -> None:
@@ -155,7 +143,7 @@ def borrowed(exercise: Any, ran: list[str]) -> str:
     """The first of the functions that have run which an exercise forbids, "" for none."""
     watch = importlib.import_module("vit_tutorial.checks.watch")
     for one in watch.forbidden(exercise):
-        name = _full_name(one)
+        name = watch.full_name(one.what)
         if one.when is None and name.startswith("vit_tutorial."):
             start = name.removesuffix("*") if name.endswith(".*") else f"{name}."
             if theirs := [own for own in ran if own == name or own.startswith(start)]:

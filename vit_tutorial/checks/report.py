@@ -83,9 +83,9 @@ def _wrong_inputs(tried: Tried) -> list[str]:
     left = len(tried.cases) - tried_cases
     rest = f" {left} more were not tried." if left else ""
     if many == 1:
-        return [wrapped(f"It is right with all {tried_cases - 1} other inputs.{rest}")] if tried_cases > 1 else []
-    if many == tried_cases and len(set(words)) == 1:
-        return [wrapped(f"It is right with none of {tried_cases} inputs.{rest}")]
+        return [wrapped(f"All {tried_cases - 1} other inputs give the right result.{rest}")] if tried_cases > 1 else []
+    if many == tried_cases and len(set(words[:MOST])) == 1:
+        return [wrapped(f"None of {tried_cases} inputs gives the right result.{rest}")]
     rows = _table([tried.cases[i].label for i in tried.wrong[:MOST]], words[:MOST])
     more = [f"    and {many - MOST} more"] if many > MOST else []
     return [wrapped(f"Not right with {many} of {tried_cases} inputs.{rest}"), *rows, *more]
