@@ -41,7 +41,7 @@ def full_name(what: Any) -> str:
 
 
 def asked_for(lesson: str) -> dict[str, Forbidden]:
-    """The package's own works that a lesson's exercises ask for, by full names; where grading runs, they have no body."""
+    """The package's own works that a lesson asks for, by full names: where grading runs, they have no body."""
     module = sys.modules.get(f"vit_tutorial.checks.lesson{lesson}")
     listed = [rule for one in exercises_of(module) for rule in _listed(one)] if module else []
     named = {full_name(rule.what): rule for rule in listed if rule.when is None and _is_ours(rule.what)}
