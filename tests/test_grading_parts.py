@@ -363,7 +363,8 @@ def test_a_packages_function_says_that_it_has_run_however_it_is_called(tool, mon
 def test_what_an_exercise_forbids_is_found_among_what_has_run(tool):
     find, of = tool.stripped.borrowed, checks.CATALOGUE
     assert find(of["patchify"], ["vit_tutorial.vit.ViT.forward", "vit_tutorial.patches.patchify"]) == "patches.patchify"
-    assert find(of["patchify"], ["vit_tutorial.patches.unpatchify", "vit_tutorial.patches.patchify_all"]) == ""
+    assert find(of["patchify"], ["vit_tutorial.patches.check_images", "vit_tutorial.patches.patchify_all"]) == ""
+    assert find(of["patchify"], ["vit_tutorial.patches.unpatchify"]) == "patches.unpatchify", "another exercise's"
     assert find(of["embeddings"], ["vit_tutorial.embeddings.Embeddings.forward"]) == "embeddings.Embeddings.forward"
     assert find(of["schedule"], ["vit_tutorial.train.loop.fit"]) == "train.loop.fit"
 
