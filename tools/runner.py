@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 MOST_TEXT, MOST_OUTPUTS, MOST_PICTURES = 50_000, 200, 3_000_000  # of one cell: characters, outputs, bytes
-KEPT_TYPES = ("text/plain", "image/png", "image/jpeg")  # no HTML: a feedback page must not run a student's scripts
+KEPT_TYPES = ("text/plain", "image/png")  # no HTML: a feedback page must not run a student's scripts
 
 
 class OutOfTime(BaseException):
