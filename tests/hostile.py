@@ -218,6 +218,22 @@ def patchify(images, patch_size):
     os.waitpid(child, 0)
     return torch.load("made.pt")
 """,
+    "called_by_the_checks": """
+from vit_tutorial.checks import declare, observe
+import vit_tutorial as vt
+def patchify(images, patch_size):
+    return observe.call(vt.patchify, declare.Case("x", (images, patch_size)))["result"]
+""",
+    "under_the_checks_file_name": """
+import vit_tutorial as vt, vit_tutorial.checks
+exec(compile("def patchify(*given): return vt.patchify(*given)", vit_tutorial.checks.__path__[0] + "/run.py", "exec"))
+""",
+    "a_package_that_is_silent": """
+import vit_tutorial.patches as own
+own._ran = lambda name: None
+def patchify(images, patch_size):
+    return own.patchify(images, patch_size)
+""",
     "its_source": """
 import inspect, vit_tutorial.patches as own
 exec(inspect.getsource(own.patchify), vars(own))

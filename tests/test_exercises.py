@@ -128,6 +128,10 @@ def test_has_cards_and_hints(source):
     assert [row[1:4] for row in rows] == cards
     assert len(cards) == len(headings)
     assert sum(int(row[4]) for row in rows) == 20
+    (minutes, path), *more = re.findall(r"^\*\*Short path, (\d+) minutes:\*\* exercises (.+)\.$", prose, re.M)
+    taken = [int(number) for number in re.findall(r"\d+", path)]
+    assert int(minutes) == sum(int(row[3]) for row in rows if int(row[0]) in taken) <= 60
+    assert not more
     graded = [cell for cell in cells(source) if role(cell) in ("check", "answer")]
     assert [int(row[4]) for row in rows] == [cell["metadata"]["nbgrader"]["points"] for cell in graded]
     assert prose.count("<details><summary>Hint") >= len(cells(source, "check"))

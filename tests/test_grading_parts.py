@@ -26,11 +26,12 @@ import pytest
 import torch
 from filelock import FileLock
 from hypothesis import strategies as st
+from submissions import answers
 from torch import nn
 
 import vit_tutorial as vt
 from vit_tutorial import checks
-from vit_tutorial.checks import lesson01, run
+from vit_tutorial.checks import lesson01, run, watch
 from vit_tutorial.checks.declare import Words, exercises_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -234,16 +235,27 @@ def test_a_students_text_can_be_shown_by_every_terminal_and_file(tool, text, cle
     clean.encode("utf-8")
 
 
+def png(width: int, height: int) -> str:
+    """The beginning of a picture of so many pixels."""
+    head = b"\x89PNG\r\n\x1a\n" + (13).to_bytes(4) + b"IHDR" + width.to_bytes(4) + height.to_bytes(4)
+    return base64.b64encode(head + bytes(60)).decode("ascii")
+
+
 def test_nbgrader_finds_no_marks_in_what_a_cell_returned(tool):
     made = [
         {"output_type": "execute_result", "data": {"text/plain": "5", "text/html": "<script>"}, "execution_count": 1},
         {"output_type": "update_display_data", "data": {"text/plain": "5"}},
         {"output_type": "display_data", "data": {"image/png": '"><script>', "image/svg+xml": "<svg onload=x>"}},
+        {"output_type": "display_data", "data": {"image/jpeg": base64.b64encode(b"<svg onload=x>" * 9).decode()}},
+        {"output_type": "display_data", "data": {"image/png": png(60_000, 60_000)}},
         "no output",
     ]
     assert list(tool.judge.sound(made)) == [
         {"output_type": "display_data", "data": {"text/plain": "5"}, "metadata": {}},
     ]
+    assert len(list(tool.judge.sound([{"output_type": "display_data", "data": {"image/png": png(640, 480)}}]))) == 1
+    for broken in ("", "AA==", "=" * 64, png(0, 5), png(640, 480)[:20]):
+        assert not tool.judge._can_be_shown(broken)
 
 
 # ---- What goes into one ------------------------------------------------------------------------------------------
@@ -277,6 +289,40 @@ def test_a_sandbox_knows_no_answer_no_reference_and_no_input(tool, package, less
     assert "lambda s:" not in text
 
 
+def test_what_a_lesson_asks_for_has_no_body_in_its_sandbox(tool, package, tmp_path):
+    copy = tool.stripped.for_lesson(package, "01", tmp_path)
+    text = (copy / "patches.py").read_text("utf-8")
+    assert text.count("write your own in the cell above") == 4  # patchify, unpatchify, and a class of two functions
+    assert ".permute(0, 2, 4" not in text
+    assert "nn.Conv2d(" not in text
+    assert (copy / "vit.py").read_bytes() == (package / "vit.py").read_bytes()
+    assert "write your own" not in (package / "patches.py").read_text("utf-8"), "the other lessons' copy stays whole"
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_lessons_exercises_need_nothing_that_it_asks_for(tool, lesson):
+    """Else a right answer would fail: what is needed is named in watch.NEEDED, and watched."""
+    solved = "\n".join(cell["source"] for cell in tool.judge.read(next(tool.SOLUTIONS.glob(f"{lesson}_*"))))
+    code = re.sub(r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", "", solved, flags=re.DOTALL)
+    importlib.import_module(f"vit_tutorial.checks.lesson{lesson}")
+    for name in watch.asked_for(lesson):
+        assert not re.search(rf"\b(vt|train|explain|lesson)\.{name.rpartition('.')[2]}\(", code), name
+
+
+def test_at_home_too_no_exercise_takes_what_another_one_asks_for(capsys):
+    class Linear(nn.Module):
+        def __init__(self, image_size: Any, patch_size: Any, in_channels: int, dim: int) -> None:
+            super().__init__()
+            self.proj, self.size = nn.Conv2d(in_channels, dim, patch_size, patch_size), patch_size
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            patches = vt.patchify(images, self.size)
+            return nn.functional.linear(patches, self.proj.weight.flatten(1), self.proj.bias)
+
+    assert not checks.check_patch_embedding(Linear)
+    assert "it calls the package's own patchify: write your own" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_packages_function_says_that_it_has_run_however_it_is_called(tool, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     ran = types.ModuleType("vit_tutorial.ran")
@@ -308,12 +354,17 @@ def test_a_packages_function_says_that_it_has_run_however_it_is_called(tool, mon
     ran.forget()
     assert (names["A"]().g(), names["A"]().h) == (3, 4)
     assert ran.told() == ["vit_tutorial.x.A.g", "vit_tutorial.x.A.h"]
+    module = types.ModuleType("vit_tutorial.x")
+    vars(module).update(names | {"_ran": lambda name: None})
+    monkeypatch.setitem(sys.modules, "vit_tutorial.x", module)
+    assert ran.told() == ["changed"], "who silences a module is found out"
 
 
 def test_what_an_exercise_forbids_is_found_among_what_has_run(tool):
     find, of = tool.stripped.borrowed, checks.CATALOGUE
     assert find(of["patchify"], ["vit_tutorial.vit.ViT.forward", "vit_tutorial.patches.patchify"]) == "patches.patchify"
-    assert find(of["patchify"], ["vit_tutorial.patches.unpatchify", "vit_tutorial.patches.patchify_all"]) == ""
+    assert find(of["patchify"], ["vit_tutorial.patches.check_images", "vit_tutorial.patches.patchify_all"]) == ""
+    assert find(of["patchify"], ["vit_tutorial.patches.unpatchify"]) == "patches.unpatchify", "another exercise's"
     assert find(of["embeddings"], ["vit_tutorial.embeddings.Embeddings.forward"]) == "embeddings.Embeddings.forward"
     assert find(of["schedule"], ["vit_tutorial.train.loop.fit"]) == "train.loop.fit"
 
@@ -397,6 +448,29 @@ def test_the_packages_own_work_gives_no_mark(tool):
     assert "patchify calls the package's own patches.patchify" in verdict.notes
 
 
+def test_a_package_that_was_silenced_gives_no_mark(tool):
+    verdict = examined(tool, Box(right_patchify, lambda told: told | {"ran": ["changed"]}))
+    assert verdict.passed == {"check-patchify": False}
+    assert "patchify: the package was changed, what it calls can't be seen" in verdict.notes
+
+
+@pytest.mark.slow
+def test_where_inputs_are_always_the_same_a_hidden_test_has_others(tool):
+    """Else what a check gives at home could be sent as it is."""
+    differs = importlib.import_module("vit_tutorial.checks.compare").differs
+    for lesson in LESSONS:
+        (solved,) = tool.SOLUTIONS.glob(f"{lesson}_*")
+        code = {cell["nbgrader"].get("grade_id", ""): cell["source"] for cell in tool.judge.read(solved)}
+        for name, (first, second, *_) in tool.judge.exercises(lesson, 12345).items():
+            if first.asks_questions:
+                continue
+            pairs = zip(
+                *([run.run_once(one, one.right, case) for case in one.cases()] for one in (first, second)), strict=True
+            )
+            if not any(differs(a, b, first) for a, b in pairs):
+                assert "### BEGIN HIDDEN TESTS" in code[f"check-{name.replace('_', '-')}"], name
+
+
 def test_results_of_the_last_time_are_of_no_use(tool):
     first = Box(right_patchify)
     examined(tool, first, seed=1)
@@ -433,6 +507,13 @@ def test_a_hidden_test_is_tried_and_stays_hidden(tool):
     assert "Not right with one more input, which isn't shown here." in shown(verdict)
     assert "arange" not in shown(verdict)
 
+    def tells(told: dict[str, Any]) -> dict[str, Any]:
+        return told if "after" not in told else {"fault": "raised Leak: the input was 1.25", "ran": []}
+
+    verdict = examined(tool, Box(right_patchify, tells))
+    assert verdict.passed == {"check-patchify": False}
+    assert "1.25" not in shown(verdict), "what a work says of a hidden input"
+
 
 def test_what_was_right_before_a_sandbox_had_to_be_ended_stays_right(tool):
     class Ends(Box):
@@ -454,7 +535,8 @@ def test_what_was_right_before_a_sandbox_had_to_be_ended_stays_right(tool):
 
 def test_the_right_results_of_every_exercise_are_confirmed_after_their_way_out_of_the_sandbox(tool):
     for exercise in checks.CATALOGUE.values():
-        results = run.known(exercise, None)
+        work = answers(exercise.name) if exercise.asks_questions else exercise.right
+        results = [run.run_once(exercise, work, case) for case in exercise.cases()]
         told = [tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode(result)))) for result in results]
         assert importlib.import_module("vit_tutorial.checks.harness").check_results(exercise, told), exercise.name
 
@@ -654,6 +736,42 @@ def test_archives_are_unpacked_and_links_bombs_and_ways_out_are_not(tool, tmp_pa
     assert not list(tmp_path.parent.glob("evil*"))
 
 
+def archive(path: Path, **members: bytes) -> bytes:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, data in members.items():
+            made.writestr(name.replace("__", "."), data)
+    return path.read_bytes()
+
+
+def test_two_students_archives_of_one_name_stay_apart(tool, tmp_path):
+    for student in ("ada", "bob"):
+        archive(tmp_path / "in" / student / "mine.zip", **{"01_patches__ipynb": student.encode()})
+    found = tool.collect.collect(tmp_path / "in", GRADED, tool.collect.Plan(), tmp_path / "inbox")
+    assert {one.student: one.path.read_text() for one in found} == {"ada": "ada", "bob": "bob"}
+
+
+def test_an_archive_in_the_classs_archive_is_a_students_and_one_in_that_is_a_file(tool, tmp_path):
+    inner = archive(tmp_path / "inner.zip", **{"01_patches__ipynb": b"{}"})
+    deep = archive(tmp_path / "deep.zip", **{"mine__zip": inner})
+    archive(tmp_path / "in" / "all.zip", **{"adalovelace_55_99_mine__zip": inner, "hoppergrace_56_98_mine__zip": deep})
+    problem = "it is not a notebook of an exercise"
+    assert collected(tool, tmp_path) == [("adalovelace", STEM, ""), ("hoppergrace", "", problem)]
+
+
+def test_a_students_archive_that_grows_too_large_is_one_row(tool, tmp_path, monkeypatch):
+    monkeypatch.setattr(tool.collect, "MOST_OF_ONE", 100)
+    archive(tmp_path / "in" / "ada" / "bomb.zip", **{"a__bin": bytes(99), "b__bin": bytes(99), "c__bin": bytes(9)})
+    assert len(list((tmp_path / "inbox").glob("*"))) <= 1
+    assert ("ada", "", "it is not a notebook of an exercise") in collected(tool, tmp_path)
+
+
+def test_a_files_name_takes_one_line(tool, tmp_path):
+    put(tmp_path / "in" / "ada" / "01_patches\nbob  20 of 20\x1b[2J.ipynb")
+    (one,) = tool.collect.collect(tmp_path / "in", GRADED, tool.collect.Plan(), tmp_path / "inbox")
+    assert one.name == "ada/01_patches bob 20 of 20.ipynb"
+
+
 def test_a_renamed_file_is_known_by_its_cells_and_another_has_its_row(tool, tmp_path):
     put(tmp_path / "in" / "ada" / "homework.ipynb", '{"x": {"grade_id": "check-patchify"}}')
     put(tmp_path / "in" / "bob" / "essay.docx", "words")
@@ -756,6 +874,13 @@ def test_a_copy_is_hinted_at_though_its_names_are_others(tool):
 def test_what_a_quarter_of_the_class_writes_is_no_copy(tool):
     answers = {f"s{number}": [{"cell_type": "code", "source": MINE}] for number in range(12)}
     assert tool.copies.hints(answers, []) == []
+
+
+def test_of_an_endless_answer_only_the_beginning_is_compared(tool):
+    cell = {"cell_type": "code", "source": MINE}
+    endless = {"cell_type": "code", "source": "(" * 10**7}
+    answers = {name: [cell, endless] for name in ("ada", "bob")}
+    assert [one["share"] for one in tool.copies.hints(answers, [])] == [1.0]
 
 
 # ---- The sandbox's command line ----------------------------------------------------------------------------------

@@ -245,7 +245,7 @@ def _all_judged(found: list[collect.Submission], how: Grading) -> Iterator[tuple
             yield one, kept | {"seconds": 0}
         else:
             waiting.append(one)
-    _warm({one.exercise[:2] for one in waiting}, how.seed)
+    _warm({one.exercise[:2] for one in waiting}, how)
     again: list[collect.Submission] = []
     for one, judged in _in_processes(waiting, how, how.workers):
         if judged["problem"] == sandbox.MACHINE_FULL:
@@ -267,12 +267,13 @@ def _known(lesson: str, seed: int) -> dict[str, list[Any]]:
     return judge.exercises(lesson, seed)
 
 
-def _warm(lessons_wanted: set[str], seed: int) -> None:
-    """Compute what is right once, before the processes fork off that compare with it."""
+def _warm(lessons_wanted: set[str], how: Grading) -> None:
+    """Compute what is right, and make what sandboxes get, once: before the processes fork off that need it."""
     torch.set_num_threads(1)  # threads don't live through a fork
     known = importlib.import_module("vit_tutorial.checks.run").known
     for lesson in sorted(lessons_wanted):
-        for draws in _known(lesson, seed).values():
+        stripped.for_lesson(how.package, lesson, how.package.parent)
+        for draws in _known(lesson, how.seed).values():
             list(known(draws[0], None))
 
 
@@ -342,7 +343,8 @@ def _found(one: collect.Submission, how: Grading) -> dict[str, Any]:
     paper = judge.rebuild(judge.read(one.path), release)
     lesson = one.exercise[:2]
     try:
-        with sandbox.Sandbox(how.kind, {"lesson": lesson}, how.limits, how.package, how.hidden) as box:
+        package = stripped.for_lesson(how.package, lesson, how.package.parent)
+        with sandbox.Sandbox(how.kind, {"lesson": lesson}, how.limits, package, how.hidden) as box:
             verdict = judge.Examiner(box, _known(lesson, how.seed), solved).examine(paper)
     except sandbox.Stopped as stopped:
         return {"problem": str(stopped), "cells": paper.cells, "notes": paper.notes}
@@ -448,10 +450,8 @@ def _base_row(one: collect.Submission, plan: collect.Plan) -> dict[str, Any]:
 def _print_row(row: dict[str, Any], seconds: float = 0.0) -> None:
     late = f"{row['hours late']:g} hours late" * bool(row["hours late"])
     note = "; ".join(filter(None, [row["problem"], f"{row['by hand']} to mark by hand" * bool(row["by hand"]), late]))
-    print(
-        f"{row['student']:<24}{row['exercise']:<20}{row['marks']:>5} of {row['of']:<5}{seconds:6.1f} s  {note}",
-        flush=True,
-    )
+    marks = f"{row['marks']:>5} of {row['of']:<5}{seconds:6.1f} s"
+    print(f"{row['student'][:23]:<24}{row['exercise'][:23]:<24}{marks}  {note}", flush=True)
     if row["noticed"]:
         print(f"{'':<24}noticed: {row['noticed']}", flush=True)
 
@@ -588,14 +588,15 @@ def _hints(rows: list[dict[str, Any]], releases: dict[str, list[dict[str, Any]]]
         found += [{"exercise": stem} | hint for hint in copies.hints(answers, explained)]
     _write_csv(found, ["exercise", "student", "other", "share", "pieces"], course / "copies.csv")
     if found:
-        print(f"{len(found)} pairs of answers have much in common: read them beside each other (copies.csv)")
+        print(f"Pairs of answers with much in common: {len(found)}. Read them beside each other (copies.csv)")
 
 
 def _zip(course: Path) -> None:
     """A student's pages, in one file that can be sent."""
     for folder in sorted((course / "feedback").iterdir()) if (course / "feedback").exists() else []:
         if folder.is_dir():
-            target = course / "feedback" / f"{folder.name}.zip"
+            target = course / "to_send" / f"{folder.name}.zip"
+            target.parent.mkdir(exist_ok=True)
             with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
                 for page in sorted(folder.glob("*.html")):
                     archive.write(page, page.name)

@@ -16,6 +16,7 @@ import os
 import re
 import tomllib
 import unicodedata
+import uuid
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,7 +28,8 @@ from wire import clean
 
 CANVAS = re.compile(r"(?P<who>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_(?P<file>\d+)_(?P<rest>.+)", re.IGNORECASE)
 MOODLE = re.compile(r"(?P<who>.+?)_(?P<id>\d+)_assignsubmission_(file|onlinetext)_?")
-MOST_FILES, MOST_FILE, MOST_ARCHIVE = 5_000, 20_000_000, 1_000_000_000
+MOST_FILES, MOST_FILE = 5_000, 20_000_000
+MOST_OF_A_CLASS, MOST_OF_ONE = 1_000_000_000, 60_000_000  # bytes of an archive, unpacked
 IGNORED = {".ipynb_checkpoints", "__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", ".gitkeep"}
 
 
@@ -140,6 +142,11 @@ def safe(name: str) -> str:
     return made or "nameless"
 
 
+def one_line(name: str, most: int) -> str:
+    """A name as a table and a terminal can show it."""
+    return " ".join(clean(name, most).split())
+
+
 def _plain(name: str) -> str:
     """A name without all that platforms change in it: case, accents, spaces, the order of its words."""
     letters = unicodedata.normalize("NFKD", clean(name, 200)).casefold()
@@ -178,7 +185,7 @@ def collect(folder: Path, exercises: dict[str, set[str]], plan: Plan, inbox: Pat
     found: dict[tuple[str, str], Submission] = {}
     others: list[Submission] = []
     names: dict[str, set[str]] = {}
-    for file in sorted(_files(folder, inbox), key=lambda file: (file.when, str(file.path))):
+    for file in sorted(_files(folder, inbox), key=lambda file: (file.when, file.parts)):
         one, whose = _recognised(file, exercises, plan)
         names.setdefault(one.student.casefold(), set()).add(whose)
         if not one.exercise:
@@ -216,8 +223,11 @@ def _files(folder: Path, inbox: Path) -> Iterator[_File]:
                 yield _File(path, parts, when)
 
 
-def _unpacked(path: Path, parts: tuple[str, ...], when: datetime, inbox: Path) -> Iterator[_File]:
-    """The files of an archive, each no larger than a notebook may be; the archive itself if it can't be read."""
+def _unpacked(path: Path, parts: tuple[str, ...], when: datetime, inbox: Path, inner: bool = False) -> Iterator[_File]:
+    """The files of an archive, each no larger than a notebook may be; the archive itself if it can't be read.
+
+    An archive in a class's archive is a student's, and unpacked, too.
+    """
     size = 0
     stem = parts[-1][: -len(".zip")]
     # An archive at the top holds the class's files; one in a student's folder, or of a student's name, that student's.
@@ -225,7 +235,7 @@ def _unpacked(path: Path, parts: tuple[str, ...], when: datetime, inbox: Path) -
     try:
         with zipfile.ZipFile(path) as archive:
             members = [info for info in archive.infolist() if not info.is_dir()][:MOST_FILES]
-            for number, info in enumerate(members):
+            for info in members:
                 inside = [
                     part for part in PurePosixPath(info.filename.replace("\\", "/")).parts if part not in ("/", "..")
                 ]
@@ -234,13 +244,17 @@ def _unpacked(path: Path, parts: tuple[str, ...], when: datetime, inbox: Path) -
                 with archive.open(info) as member:
                     data = member.read(MOST_FILE + 1)
                 size += len(data)
-                if size > MOST_ARCHIVE:
+                if size > (MOST_OF_ONE if before else MOST_OF_A_CLASS):
                     raise ValueError("too large")
-                target = inbox / f"{safe(stem)}_{number}_{safe(inside[-1])}"
+                target = inbox / f"{uuid.uuid4().hex}_{safe(inside[-1])}"  # two students may call an archive alike
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
                 dated = datetime(*info.date_time) if info.date_time > (1980, 1, 1, 0, 0, 0) else when
-                yield _File(target, (*before, *(clean(part, 200) for part in inside)), dated)
+                inside = [*before, *(one_line(part, 200) for part in inside)]
+                if inside[-1].lower().endswith(".zip") and not inner:
+                    yield from _unpacked(target, tuple(inside), dated, inbox, inner=True)
+                else:
+                    yield _File(target, tuple(inside), dated)
     except (zipfile.BadZipFile, RuntimeError, ValueError, NotImplementedError, EOFError, OSError, zipfile.zlib.error):
         yield _File(path, parts, when)
 
@@ -261,14 +275,14 @@ def _recognised(file: _File, exercises: dict[str, set[str]], plan: Plan) -> tupl
         owner, platform_id, late = canvas["who"], canvas["id"], bool(canvas["late"])
     student = _student(owner, platform_id, plan)
     if plan.students and student is None:
-        notes.append(f"{clean(owner, 80)} is not in class.csv")
+        notes.append(f"{one_line(owner, 80)} is not in class.csv")
     exercise, problem = _exercise(file.path, name, exercises)
     if exercise and not name.startswith(exercise):
-        notes.append(f"the file was called {clean(name, 80)}")
+        notes.append(f"the file was called {one_line(name, 80)}")
     if late:
         notes.append("Canvas says: late")
     own = student.id if student else safe(owner)
-    one = Submission(own, exercise, file.path, clean("/".join(file.parts), 300), file.when, tuple(notes), problem)
+    one = Submission(own, exercise, file.path, one_line("/".join(file.parts), 300), file.when, tuple(notes), problem)
     return one, owner
 
 

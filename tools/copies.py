@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any
 
 LENGTH, LEAST, SHARE = 8, 20, 0.6  # tokens in a piece; pieces in common, and their share of the smaller answer
+MOST = 40_000  # characters of one student's that are looked at
 
 
 def pieces(source: str) -> set[tuple[str, ...]]:
@@ -45,7 +46,9 @@ def hints(answers: dict[str, list[dict[str, Any]]], explained: list[str]) -> lis
     known = set().union(*(pieces(source) | of_text(source) for source in explained)) if explained else set()
     made: dict[str, set[tuple[str, ...]]] = {}
     for student, cells in answers.items():
-        own = [(of_text if cell["cell_type"] == "markdown" else pieces)(cell["source"]) for cell in cells]
+        ends = itertools.accumulate(len(cell["source"]) for cell in cells)
+        few = [cell for cell, end in zip(cells, ends, strict=True) if end <= MOST]
+        own = [(of_text if cell["cell_type"] == "markdown" else pieces)(cell["source"]) for cell in few]
         made[student] = set().union(*own) - known if own else set()
     often = Counter(piece for own in made.values() for piece in own)
     usual = {piece for piece, many in often.items() if many > max(2, len(made) // 4)}  # many have come to it themselves

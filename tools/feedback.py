@@ -72,9 +72,8 @@ def _output(output: dict[str, Any]) -> str:
         return f'<pre class="shown error">{escape(chr(10).join(output["traceback"]))}</pre>'
     if output["output_type"] == "stream":
         return f'<pre class="shown">{escape(output["text"])}</pre>'
-    for kind in ("image/png", "image/jpeg"):
-        if kind in output["data"]:
-            return f'<img alt="a picture" src="data:{kind};base64,{escape(output["data"][kind])}">'
+    if "image/png" in output["data"]:
+        return f'<img alt="a picture" src="data:image/png;base64,{escape(output["data"]["image/png"])}">'
     return f'<pre class="shown">{escape(output["data"].get("text/plain", ""))}</pre>'
 
 

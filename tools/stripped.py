@@ -2,14 +2,16 @@
 
 * Of a lesson's checks only the observers are left, with what they need: no reference, no input, no wrong work, no
   answer to a pencil exercise. The checks themselves run outside.
-* Every function of the package notes its name when it runs. So the package's own work is seen however it is reached:
-  by another name, in a thread, through ``exec``, or as a copy of its code.
+* What a lesson's exercises ask for has no body: whoever calls it is told so.
+* Where the rest of a lesson needs it, it stays, and every function of the package notes its name when it runs. So the
+  package's own work is seen however it is reached: by another name, in a thread, through ``exec``, or as a copy.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
+import os
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -24,12 +26,11 @@ import sys
 from pathlib import Path
 
 RAN: set[str] = set()
-CHECKS = str(Path(__file__).parent / "checks")  # an observer may build a model of its own, to compare
 OTHERS = Path(os.environ.get("HOME", "/tmp")) / ".ran"  # for processes that the student's code has started
 
 
 def note(name: str) -> None:
-    if name in RAN or sys._getframe(2).f_code.co_filename.startswith(CHECKS):
+    if name in RAN:
         return
     RAN.add(name)
     with OTHERS.open("a", encoding="utf-8") as file:
@@ -42,6 +43,9 @@ def forget() -> None:
 
 
 def told() -> list[str]:
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("vit_tutorial.")]
+    if any(vars(module).get("_ran", note) is not note for module in modules):
+        return ["changed"]
     return sorted({*RAN, *OTHERS.read_text("utf-8").split()})
 '''
 CHECKS = """
@@ -74,6 +78,36 @@ def make(package: Path, target: Path) -> Path:
             path.write_text(telling(path.read_text("utf-8"), module), encoding="utf-8")
     (copy / "ran.py").write_text(NOTES, encoding="utf-8")
     return copy
+
+
+def for_lesson(package: Path, lesson: str, target: Path) -> Path:
+    """The copy of a package for one lesson, without what its exercises ask for."""
+    copy = target / lesson / package.name
+    if copy.exists():
+        return copy
+    shutil.copytree(package, copy, copy_function=os.link)
+    importlib.import_module(f"vit_tutorial.checks.lesson{lesson}")
+    watch = importlib.import_module("vit_tutorial.checks.watch")
+    asked = set(watch.asked_for(lesson))
+    for path in sorted(copy.rglob("*.py")):
+        module = ".".join(path.relative_to(copy.parent).with_suffix("").parts).removesuffix(".__init__")
+        if any(name.startswith(f"{module}.") for name in asked):
+            tree = ast.parse(path.read_text("utf-8"))
+            _empty(tree, module, asked)
+            path.unlink()  # it is the same file as the other copies'
+            path.write_text(ast.unparse(ast.fix_missing_locations(tree)), encoding="utf-8")
+    return copy
+
+
+def _empty(owner: ast.AST, name: str, asked: set[str]) -> None:
+    """Take the body out of the functions and classes of these names."""
+    for node in ast.iter_child_nodes(owner):
+        if isinstance(node, ast.ClassDef):
+            _empty(node, f"{name}.{node.name}", asked)
+        elif isinstance(node, ast.FunctionDef) and {name, f"{name}.{node.name}"} & asked:
+            own = f"{name}.{node.name}".removeprefix("vit_tutorial.").removesuffix(".__init__")
+            said = f"it calls the package's own {own}: write your own in the cell above"
+            node.body = ast.parse(f"_ran({f'{name}.{node.name}'!r})\nraise RuntimeError({said!r})").body
 
 
 # ---- What has run ------------------------------------------------------------------------------------------------
@@ -109,7 +143,7 @@ def borrowed(exercise: Any, ran: list[str]) -> str:
     """The first of the functions that have run which an exercise forbids, "" for none."""
     watch = importlib.import_module("vit_tutorial.checks.watch")
     for one in watch.forbidden(exercise):
-        name = one.what if isinstance(one.what, str) else f"{one.what.__module__}.{one.what.__qualname__}"
+        name = watch.full_name(one.what)
         if one.when is None and name.startswith("vit_tutorial."):
             start = name.removesuffix("*") if name.endswith(".*") else f"{name}."
             if theirs := [own for own in ran if own == name or own.startswith(start)]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, ValuesView
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,10 @@ def clean(text: Any, most: int = 1_000_000) -> str:
 def encode(value: Any, own: Mapping[int, Any] | None = None) -> Any:
     """A value as what ``json.dumps`` takes; what has no form of its own becomes its type's name and its text.
 
-    ``own`` are names, by id, of tensors that are told by their names alone.
+    ``own`` are names, by id, of tensors that are told by their names alone; with them, a generator is a list.
     """
+    if own is not None and isinstance(value, (Iterator, ValuesView)):
+        value = list(value)
     if own and id(value) in own:
         return {"own": own[id(value)]}
     if type(value) in PLAIN:

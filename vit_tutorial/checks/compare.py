@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.declare import Exercise, Result, Words
+from vit_tutorial.checks.declare import Exercise, Hashed, Result, Words
 
 BESIDE = ("changed", "missing", "line")  # parts of a result that are reported, but not compared
 HALF = (torch.float16, torch.bfloat16)
@@ -49,6 +49,8 @@ def difference(right: Any, given: Any, name: str, exercise: Exercise) -> str:
     """The first difference in a plain sentence, or "" where there is none."""
     if given is None and right is not None:
         return f"{name} is None: is the return missing?" if name == "result" else f"{name} is None"
+    if isinstance(right, Hashed):
+        return _answers_difference(right, given, name, exercise)
     if isinstance(right, (tuple, list)):
         return _sequence_difference(right, given, name, exercise)
     if isinstance(right, Tensor):
@@ -90,6 +92,21 @@ def _sequence_difference(right: tuple[Any, ...] | list[Any], given: Any, name: s
         if sorted(order) == list(range(len(right))):
             return f"the parts of {name} are right, but in another order ({', '.join(map(str, order))}): {first}"
     return first
+
+
+def _answers_difference(right: Hashed, given: Any, name: str, exercise: Exercise) -> str:
+    many = len(right.parts.split())
+    wanted = "a number" if right.kind == "number" else f"a {right.kind} of {many}"
+    answer = as_parts(given, many) if isinstance(given, Mapping) else given
+    if not _holds_numbers_alone(answer) or len(flat(answer)) != many:
+        of = f" of {len(given)}" if isinstance(given, (tuple, list)) else ""
+        return f"{name} is {given if isinstance(given, Words) else kind(given)}{of}, expected {wanted}"
+    places = [""] if right.kind == "number" else _places(answer)
+    for number, (leaf, place) in enumerate(zip(flat(answer), places, strict=True)):
+        value = as_number(leaf)
+        if _too_long(value) or not right.holds(number, value, f"{exercise.name}/{name}"):
+            return f"{_at(name, place)} is {_too_long(value) or digits(value, 7)}, and should be something else"
+    return ""
 
 
 def _at(name: str, place: str) -> str:
@@ -249,8 +266,8 @@ def _number_difference(right: Any, given: Any, name: str, exercise: Exercise) ->
         return f"{name} is {given}"
     if value is None:
         return f"{name} is {kind(given)}, expected a number"
-    if isinstance(value, int) and abs(value) > 10**300:  # more than a float can hold, and maybe than Python prints
-        return f"{name} is a whole number of {abs(value).bit_length() * math.log10(2):.0f} digits or so"
+    if _too_long(value):
+        return f"{name} is {_too_long(value)}"
     # Of whole numbers that were counted none is nearly right.
     tolerance = min(exercise.tolerance, 1e-6) if isinstance(right, int) and exercise.secret else exercise.tolerance
     close = abs(value - right) <= tolerance * max(1.0, abs(right))
@@ -258,6 +275,13 @@ def _number_difference(right: Any, given: Any, name: str, exercise: Exercise) ->
         return ""
     theirs, ours = distinct(value, right)
     return f"{name} is {theirs}{_expected(ours, exercise)}"
+
+
+def _too_long(value: Any) -> str:
+    """What a whole number is called that is more than a float can hold, and maybe than Python prints; "" for others."""
+    if not isinstance(value, int) or abs(value) <= 10**300:
+        return ""
+    return f"a whole number of {abs(value).bit_length() * math.log10(2):.0f} digits or so"
 
 
 def as_number(given: Any) -> Any:

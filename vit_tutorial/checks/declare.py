@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -67,6 +70,37 @@ class Words(str):
         return str(self)
 
 
+@functools.cache
+def hashed(salt: str, number: int) -> str:
+    """A whole number that is to be recognised, and not read; slow, so that trying all numbers takes hours."""
+    return hashlib.pbkdf2_hmac("sha256", str(number).encode(), salt.encode(), 20_000).hex()[:10]
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """The answer to a question as students get it: its numbers can be recognised, but not read. See ``pencil.hide``.
+
+    Args:
+        parts: for each number a hash; where the number need not be whole, followed by "@width+start": it is the hash
+            of the interval of that width, counted from start, that holds all numbers which are near enough.
+        kind: "number", "list" or "tuple".
+    """
+
+    parts: str
+    kind: str = "number"
+
+    def holds(self, place: int, number: Any, question: str) -> bool:
+        """Whether a number is the right one at its place in the answer."""
+        digest, _, near = self.parts.split()[place].partition("@")
+        if isinstance(number, complex) or not math.isfinite(number):
+            return False
+        if near:
+            width, start = map(float, near.split("+"))
+            return hashed(f"{question}/{place}", math.floor((number - start) / width)) == digest
+        whole = abs(number - round(number)) <= 1e-6 * max(1.0, abs(number))
+        return whole and hashed(f"{question}/{place}", round(number)) == digest
+
+
 class Slip:
     """A wrong implementation by its options, ``make(**options)``, so that two slips of one make can be joined."""
 
@@ -102,7 +136,8 @@ class Exercise:
     Args:
         name: what follows ``check_``.
         lesson: two digits.
-        right: the reference. If it is the package's own, no student's work may call it.
+        right: the reference. If it is the package's own, no student's work may call it. For questions a dictionary of
+            :class:`Hashed` answers.
         cases: makes the inputs, new ones at each call.
         mistakes: those that the check can name, the likelier one first.
         observe: runs a work on a case, and returns what to compare: :func:`call`, :func:`layer`, :func:`answers`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from vit_tutorial.checks.capture import quiet
-from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Mistake, Result, Slip, Words, section
+from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Hashed, Mistake, Result, Slip, Words, section
 from vit_tutorial.checks.diagnose import named
 from vit_tutorial.checks.observe import (
     SECOND,
@@ -38,6 +38,7 @@ __all__ = [
     "Exercise",
     "Fault",
     "Forbidden",
+    "Hashed",
     "Mistake",
     "Result",
     "Slip",

@@ -11,7 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vit_tutorial import patches as lesson
-from vit_tutorial.checks.harness import Case, Exercise, answers, call, check, layer, normal, random_weights, section
+from vit_tutorial.checks.harness import (
+    Case,
+    Exercise,
+    Hashed,
+    answers,
+    call,
+    check,
+    layer,
+    normal,
+    random_weights,
+    section,
+)
 
 _HAND = "1 · Four patches, by hand"
 _PHOTO = "2 · The photograph"
@@ -23,11 +34,11 @@ _RESHAPE = "A reshape in place of a permute"
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
 NUMBERS = {
-    "patches": 6,
-    "patch 1": [3, 4, 5, 9, 10, 11],
-    "pixel 16": (3, 1),
-    "photo patches": 140,
-    "photo length": 768,
+    "patches": Hashed("08020afb5a"),
+    "patch 1": Hashed("a665f34194 837b6b4308 be868e3be8 5d2cb4011b 3d7bf5b994 5e097a73ea", "list"),
+    "pixel 16": Hashed("d24fb66c5a 3c92d507de", "tuple"),
+    "photo patches": Hashed("638ed62095"),
+    "photo length": Hashed("8833370140"),
 }
 
 PATCH_NUMBERS = Exercise(

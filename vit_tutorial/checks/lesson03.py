@@ -16,6 +16,7 @@ from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
+    Hashed,
     Result,
     Slip,
     answers,
@@ -39,9 +40,12 @@ _OVERFLOW = "The softmax overflows."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-# q = [2, 0, 1, 1]; keys [1, 1, 0, 0] and [0, 1, 0, 0]: scores 2 and 0, divided by √4 they are 1 and 0.
-FIRST = math.e / (math.e + 1)  # 0.731
-NUMBERS = {"scores": [2, 0], "weight 0": FIRST, "output": [4 * FIRST, 8 * (1 - FIRST)], "weights": 12 * 50 * 50}
+NUMBERS = {
+    "scores": Hashed("93ae5c537a cebe14ec51", "list"),
+    "weight 0": Hashed("f53f2c3a26@0.012+0.00505858"),
+    "output": Hashed("125d461bbc@0.04+0.0242343 f2922ddf03@0.04+0.0115314", "list"),
+    "weights": Hashed("8194b7afed"),
+}
 
 
 def _pencil(weight: float) -> dict[str, Any]:
@@ -82,7 +86,7 @@ ATTENTION_NUMBERS = Exercise(
             (
                 "the weights exchanged",
                 "Key 0 fits the query better, so value 0 has the larger weight.",
-                _pencil(1 - FIRST),
+                _pencil(1 / (math.e + 1)),
             ),
         ),
         *section(

@@ -18,6 +18,7 @@ from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
+    Hashed,
     Result,
     Words,
     adopt,
@@ -47,13 +48,12 @@ _DEPTH = "10 · Stochastic depth"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-# The token [2, 2, 6, 6] has mean 4 and variance 4.
 NUMBERS = {
-    "normed": [-1, -1, 1, 1],
-    "again": [-1, -1, 1, 1],
-    "block": [3, 3, 7, 9],
-    "kept": 5,
-    "parameters": 172,
+    "normed": Hashed("aa3903fffe 0560e249f0 70e4ad196a 727dc4f819", "list"),
+    "again": Hashed("7846838153 39de2d97a6 fc72a1b0c1 5a4c9fafa2", "list"),
+    "block": Hashed("1ba03659eb 407528d3ff 0607aa7474 f35cc157bb", "list"),
+    "kept": Hashed("59fd6fa1d6"),
+    "parameters": Hashed("0f4933dc98"),
 }
 
 BLOCK_NUMBERS = Exercise(

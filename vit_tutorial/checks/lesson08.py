@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vit_tutorial.analysis import explain
 from vit_tutorial.checks.compare import equal
-from vit_tutorial.checks.harness import Case, Exercise, Result, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, check, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 
 __all__ = [
@@ -36,7 +36,7 @@ SEEING_NUMBERS = pencil(
     points=3,
     questions={
         "patch": Question(
-            (2, 3),  # token 20 on a grid of 6 x 8
+            Hashed("656b3871e1 88f5e129a1", "tuple"),
             "Token 0 is the class token. Divide the patch's number by the number of patches in a row: the whole part "
             "is its row, the rest its column.",
             _LOOKS,
@@ -45,7 +45,7 @@ SEEING_NUMBERS = pencil(
             },
         ),
         "rollout": Question(
-            [0.25, 0.5, 0.25],
+            Hashed("3f9698cbb9@2e-05+1e-05 b159f29f64@2e-05+1e-05 91cf64086d@2e-05+1e-05", "list"),
             "Each factor is half attention, half identity. Row 0 of A₁ A₀ mixes the rows of A₀, by the numbers in "
             "row 0 of A₁.",
             _ROLLOUT,
@@ -57,7 +57,7 @@ SEEING_NUMBERS = pencil(
             },
         ),
         "relevance": Question(
-            [1.2, 0.6, 0],
+            Hashed("a736fa7f08@4e-05+2e-05 f80b6ab8e9@2e-05+1e-05 24daedfa34", "list"),
             "The identity's row, plus gradient × weight where that is positive, and 0 where it isn't.",
             _RELEVANCE,
             {
@@ -66,7 +66,7 @@ SEEING_NUMBERS = pencil(
             },
         ),
         "distance": Question(
-            6,
+            Hashed("beb33ee7be"),
             "Leave the class token out, divide the other three weights by their sum, and weigh the distances to the "
             "three patches (the first one's own is 0).",
             _HOLDS,

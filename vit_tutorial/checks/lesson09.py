@@ -14,6 +14,7 @@ from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
+    Hashed,
     Result,
     Words,
     call,
@@ -43,7 +44,6 @@ _PIXELS = "The pixels"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-# Five blocks of twelve tensors, and eight more; (51 / 255 - 0.5) / 0.25; √(8e-6 + 1e-6) / √(8e-6 + 1e-5).
 CHECKPOINT_NUMBERS = pencil(
     "checkpoint_numbers",
     lesson="09",
@@ -51,7 +51,7 @@ CHECKPOINT_NUMBERS = pencil(
     tolerance=0.002,  # -1.203 is not -1.2, but a division by 256
     questions={
         "entries": Question(
-            68,
+            Hashed("da61f127f1"),
             "Two norms, qkv, projection and two layers of the MLP, each with weight and bias: one block. Then what "
             "stands before the blocks, and behind them.",
             "Check yourself",
@@ -61,7 +61,7 @@ CHECKPOINT_NUMBERS = pencil(
             },
         ),
         "left as they began": Question(
-            8,
+            Hashed("cd285d99bd"),
             "All entries but those of the blocks.",
             "strict=False",
             {
@@ -71,7 +71,7 @@ CHECKPOINT_NUMBERS = pencil(
             },
         ),
         "row 3 of q": Question(
-            [110, 111, 112, 113, 114, 115],
+            Hashed("9713aec933 a2cbf48524 06f4d94ffa dbbdda18dc 662847b87d a16707d4fd", "list"),
             "Row 3 is output 3: which head, and which number within it? Its six numbers belong to the inputs 0 to 5.",
             _TURNED,
             {
@@ -83,7 +83,7 @@ CHECKPOINT_NUMBERS = pencil(
             },
         ),
         "axes": Question(
-            (3, 2, 0, 1),
+            Hashed("d26fd4112e d717cb32ff 91627fa46b 8422724cf8", "tuple"),
             "torch's kernel is (D, C, height, width). For each of these four say which axis of (P, P, C, D) it is.",
             _TURNED,
             {
@@ -92,7 +92,7 @@ CHECKPOINT_NUMBERS = pencil(
             },
         ),
         "pixel": Question(
-            -1.2,
+            Hashed("632c3be079@0.004+0.002"),
             "51 of 255 first becomes a number from 0 to 1. Then less the mean, divided by the standard deviation.",
             _PIXELS,
             {
@@ -101,7 +101,7 @@ CHECKPOINT_NUMBERS = pencil(
             },
         ),
         "factor": Question(
-            0.7086,  # between √(1 / 2) = 0.7071 and what it is to two decimals
+            Hashed("8dbc16b55a@0.004+0.0026"),
             "What the right norm divides by is √(v + 10⁻⁶), what the wrong one divides by is √(v + 10⁻⁵).",
         ),
     },

@@ -18,6 +18,7 @@ from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Fault,
+    Hashed,
     Result,
     Words,
     call,
@@ -52,7 +53,6 @@ _RATE = "The learning rate"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-# Lengths 2; 5, 1, √10. Train: mean 4, deviation 2. p = 1/4 for each class. (96 / 8)² + 1 tokens.
 FINE_TUNING_NUMBERS = pencil(
     "fine_tuning_numbers",
     lesson="10",
@@ -60,7 +60,7 @@ FINE_TUNING_NUMBERS = pencil(
     tolerance=0.002,  # 2.48 is near enough to ln 12, 2.49 and 2.5 are not
     questions={
         "cosines": Question(
-            [0.8, 1.0, 3 / math.sqrt(10)],
+            Hashed("18680f2e95@0.004+0.002 590530f239@0.004+0.002 f065463d5d@0.004+0.0026833", "list"),
             "The dot product with (0, 2), divided by both lengths, for each of the three.",
             _NEIGHBOURS,
             {
@@ -69,7 +69,7 @@ FINE_TUNING_NUMBERS = pencil(
             },
         ),
         "standardised": Question(
-            [2, 4],
+            Hashed("01d0e2e67f 72c2fae672", "list"),
             "The probe was trained on numbers less the training images' mean, divided by their standard deviation. "
             "Do the same to the test images' two numbers.",
             _PROBE,
@@ -80,13 +80,13 @@ FINE_TUNING_NUMBERS = pencil(
             },
         ),
         "first loss": Question(
-            math.log(12),
+            Hashed("d6bed4046c@0.01+0.00990665"),
             "A head of zeros gives 12 equal logits: minus the natural logarithm of one of 12 probabilities.",
             _HEAD,
             {math.log2(12): "a logarithm to another base. Cross-entropy is in nats: the natural logarithm, ln 12."},
         ),
         "row of the gradient": Question(
-            [-2.25, 0.75],
+            Hashed("57ea0c2c46@0.01+0.005 0fc351ff1e@0.004+0.004", "list"),
             "(p - target) z: p is the same for all four classes, and the target is 1.",
             _HEAD,
             {
@@ -94,9 +94,12 @@ FINE_TUNING_NUMBERS = pencil(
                 "minus the gradient is the direction in which you go.",
             },
         ),
-        "probe": Question(325, "A linear layer from D numbers to the classes, with a bias for each class."),
+        "probe": Question(
+            Hashed("7c7b2ee768"),
+            "A linear layer from D numbers to the classes, with a bias for each class.",
+        ),
         "positions": Question(
-            145,
+            Hashed("28fb22afaf"),
             "Count the patches of the new grid; the class token has a position, too.",
             _RESOLUTION,
             {
@@ -105,7 +108,7 @@ FINE_TUNING_NUMBERS = pencil(
             },
         ),
         "rate": Question(
-            0.15,
+            Hashed("6edd33192b@0.004+0.004"),
             "The warm-up grows evenly from peak / 10 at step 0 to the peak at step 9.",
             _TUNING,
             {

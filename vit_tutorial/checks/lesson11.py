@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from vit_tutorial.checks.compare import equal
-from vit_tutorial.checks.harness import Case, Exercise, Fault, Result, Slip, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Fault, Hashed, Result, Slip, call, check, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.variants import positions as lesson
 
@@ -36,23 +36,22 @@ Grid = tuple[int, int]
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-# A grid of 2 rows and 3 columns, D = 8. Weights: e^(ln 3) = 3, so 3 / 4 and 1 / 4.
 POSITION_NUMBERS = pencil(
     "position_numbers",
     lesson="11",
     points=4,
     tolerance=0.001,  # ln 3 may be taken as 1.1
     questions={
-        "1-D": Question(48, "One vector of D numbers for each patch."),
+        "1-D": Question(Hashed("335bad5a1c"), "One vector of D numbers for each patch."),
         "2-D": Question(
-            20,
+            Hashed("758f8a18d1"),
             "A vector of D / 2 numbers for each row, and one for each column.",
             _HALVES,
             {40: "whole vectors for rows and columns. Each has half the width: D / 2 = 4 numbers."},
         ),
-        "sine-cosine": Question(0, "How many of its numbers does training change?"),
+        "sine-cosine": Question(Hashed("8064e11086"), "How many of its numbers does training change?"),
         "offsets": Question(
-            15,
+            Hashed("9c7eb2711c"),
             "Down, a patch can lie -1, 0 or 1 rows from another. And how many columns?",
             _WAYS,
             {
@@ -61,15 +60,18 @@ POSITION_NUMBERS = pencil(
                 "ones.",
             },
         ),
-        "pairs": Question(4, "In each row, count the patches that have a neighbour to the right."),
+        "pairs": Question(
+            Hashed("89b98da693"),
+            "In each row, count the patches that have a neighbour to the right.",
+        ),
         "vector": Question(
-            [1, 2, 5, 6],
+            Hashed("4310dcd7be 5b13b5142e c637a9929c 99f571812e", "list"),
             "The row's half comes first, then the column's.",
             _HALVES,
             {(6, 8): "halves that are added. They are joined: the row's half, then the column's half."},
         ),
         "weights": Question(
-            [0.75, 0.25],
+            Hashed("4d85bd6319@0.002+0.001 7ee3772fac@0.002+0.001", "list"),
             "Add the bias to the scores, and take the softmax. e to the power of ln 3 is 3.",
             _AFTER,
             {
@@ -78,7 +80,7 @@ POSITION_NUMBERS = pencil(
             },
         ),
         "biases": Question(
-            180,
+            Hashed("bcabfc3bf3"),
             "A number for each offset and each head; and each layer has its own.",
             _PLACES,
             {45: "biases of one layer. There are four layers, each with 15 · 3 biases of its own."},

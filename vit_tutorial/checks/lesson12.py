@@ -18,6 +18,7 @@ from vit_tutorial.checks.harness import (
     Exercise,
     Fault,
     Forbidden,
+    Hashed,
     Result,
     Slip,
     call,
@@ -55,35 +56,36 @@ BIAS_NUMBERS = pencil(
     points=4,
     questions={
         "convolution": Question(
-            648,
+            Hashed("a7d11054e3"),
             "A kernel of 3 × 3 for each pair of an input and an output channel.",
             _MODELS,
             {216: "one kernel for all input channels. Each output channel has a kernel for each of 3 input channels."},
         ),
         "patches": Question(
-            4608,
+            Hashed("f78b32a5e1"),
             "E takes all the numbers of a patch, and makes D of them.",
             _MODELS,
             {1536: "a patch of one channel. A patch has 4 · 4 pixels of 3 channels: 48 numbers."},
         ),
         "convolution's work": Question(
-            663_552, "Each of its numbers is used once at each place of the map that comes out."
+            Hashed("db83dab921"),
+            "Each of its numbers is used once at each place of the map that comes out.",
         ),
-        "patches' work": Question(294_912, "Each number of E is used once for each patch."),
+        "patches' work": Question(Hashed("111901fdad"), "Each number of E is used once for each patch."),
         "matrix": Question(
-            100,
+            Hashed("40406cef94"),
             "A row has nine numbers, fewer for a place at the edge. Or: along one axis 3 · 4 - 2 pairs are neighbours.",
             _KNOWS,
             {144: "nine numbers in each row. At the edge part of the kernel lies on the padding, which has no column."},
         ),
         "different": Question(
-            9,
+            Hashed("1712fd712c"),
             "All places use the same kernel.",
             _KNOWS,
             {100: "each entry as a number of its own. Every row has the same nine numbers, in other columns."},
         ),
         "field": Question(
-            11,
+            Hashed("e6dd1080b3"),
             "Begin with 1. Each layer adds its kernel less one, times all strides before it.",
             _SEES,
             {
@@ -92,7 +94,7 @@ BIAS_NUMBERS = pencil(
                 17: "a layer's own stride counted. A stride acts on the layers after it.",
             },
         ),
-        "heads": Question(25, "One head for each place of the kernel."),
+        "heads": Question(Hashed("cd666fc58b"), "One head for each place of the kernel."),
     },
 )
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.checks.compare import as_number
-from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Result, Slip, call, check, section
+from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Hashed, Result, Slip, call, check, section
 from vit_tutorial.checks.pencil import Question, pencil
 
 __all__ = ["check_fit_law", "check_grown_sizes", "check_law_from_floor", "check_redrawn_runs", "check_scaling_numbers"]
@@ -23,7 +23,6 @@ _STRAIGHT = "A straight line on logarithmic axes."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
-# L = 6 C^-1/2 + 1. Runs (1, 9) and (100, 1.8) above a floor of 1: 8 and 0.8.
 SCALING_NUMBERS = pencil(
     "scaling_numbers",
     lesson="14",
@@ -31,14 +30,14 @@ SCALING_NUMBERS = pencil(
     tolerance=0.001,
     questions={
         "loss": Question(
-            3,
+            Hashed("377cd6d3e9"),
             "The root of 9 is 3. Divide a by it, and add the floor.",
             _LAW,
             {2: "a law without its floor. You have 6 / √9 alone. Add the floor of 1."},
         ),
-        "floor": Question(1, "What is left of a · C^-b when C is very large?"),
+        "floor": Question(Hashed("448517922a"), "What is left of a · C^-b when C is very large?"),
         "half": Question(
-            4,
+            Hashed("643aefa4f0"),
             "C^-1/2 is to become half of what it was.",
             _LAW,
             {
@@ -47,13 +46,13 @@ SCALING_NUMBERS = pencil(
             },
         ),
         "cost": Question(
-            144,
+            Hashed("c26041bbfb"),
             "First take the floor off: what is to be left above it? Then solve 6 / √C for C.",
             _LAW,
             {16: "a cost for the whole loss. You solved 6 / √C = 1.5. Subtract the floor first: 0.5."},
         ),
         "exponent": Question(
-            0.5,
+            Hashed("09f35282a3@0.002+0.001"),
             "Take the floor off both losses. How many powers of ten lie between them, and how many between the costs?",
             _STRAIGHT,
             {
@@ -64,19 +63,19 @@ SCALING_NUMBERS = pencil(
             },
         ),
         "width": Question(
-            4,
+            Hashed("4e5acb4534"),
             "A matrix of D × D, or of D × M, has two sides, and both grow.",
             _WAYS,
             {2: "one side of the matrices. Both sides of each matrix double: 2 · 2."},
         ),
-        "tokens": Question(197, "224 / 16 patches in each direction, and the class token."),
+        "tokens": Question(Hashed("67d53972df"), "224 / 16 patches in each direction, and the class token."),
         "together": Question(
-            27,
+            Hashed("bb80413633"),
             "Three times the layers, and each has matrices of three times the width.",
             _TOGETHER,
             {9: "depth forgotten. Width alone makes 9 times. There are three times the layers, too."},
         ),
-        "speed": Question(100, "MACs an image times images a second."),
+        "speed": Question(Hashed("25d3ddbb43"), "MACs an image times images a second."),
     },
 )
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import gelu, linear, pad, silu
 
 from vit_tutorial.checks.compare import equal
-from vit_tutorial.checks.harness import Case, Exercise, Forbidden, Result, Slip, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Forbidden, Hashed, Result, Slip, call, check, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.variants import modern
 
@@ -40,7 +40,7 @@ MODERN_NUMBERS = pencil(
     tolerance=0.006,
     questions={
         "gated width": Question(
-            128,  # 3 · 64 · M = 2 · 64 · 192
+            Hashed("b7a9be4a2f"),
             "A plain MLP has two matrices of D · M numbers. How many such matrices has a gated one?",
             _GATED,
             {
@@ -49,13 +49,16 @@ MODERN_NUMBERS = pencil(
             },
         ),
         "tokens": Question(
-            145,  # 14 · 10 patches, one class token, four registers
+            Hashed("f7d35e24dc"),
             "Count the patches: rows times columns. Then add what stands before them.",
             _REGISTERS,
             {141: "the registers forgotten. Registers are tokens: each goes through every block."},
         ),
         "rms": Question(
-            [1 / 3, -1 / 3, 1, 5 / 3],  # the root of (1 + 1 + 9 + 25) / 4 is 3
+            Hashed(
+                parts="ddac7fc282@0.012+0.00333333 5e88c70850@0.012+0.00866667 02fcd8711c 178a744be1@0.02+0.0166667",
+                kind="list",
+            ),
             "Square the four numbers, take the mean of the squares and the root of it. Divide each number by that.",
             _RMS,
             {
@@ -66,18 +69,21 @@ MODERN_NUMBERS = pencil(
             },
         ),
         "turned": Question(
-            [-4, 3],  # (3, 4) by a quarter turn
+            Hashed("d564f941bb 4da0a1b0ce", "list"),
             "Turned by α, (a, b) becomes (a cos α - b sin α, b cos α + a sin α). Here cos α = 0 and sin α = 1.",
             _ROTARY,
             {(4, -3): "a turn the other way. You turned clockwise. The first number becomes a cos α - b sin α."},
         ),
         "layer scale": Question(
-            9216,  # 2 branches · 12 blocks · 384
+            Hashed("f290e08870"),
             "A vector as long as a token for each branch. How many branches has a block?",
             _SCALE,
             {4608: "one vector a block. A block has two branches, attention and MLP, each with its own vector."},
         ),
-        "folded": Question([1, 2, 1.5], "γ (w · x + b) = (γ w) · x + γ b."),  # (2, 4) and 3, times 0.5
+        "folded": Question(
+            Hashed("413fc5bb13 d00ab80b7d d51f68e025@0.018+0.015", "list"),
+            "γ (w · x + b) = (γ w) · x + γ b.",
+        ),
     },
 )
 

@@ -75,16 +75,20 @@ def _on_changed_arguments(tried: Tried) -> list[str]:
 
 
 def _wrong_inputs(tried: Tried) -> list[str]:
-    """The inputs that go wrong, and how many were tried."""
+    """How many inputs go wrong; and which, where that tells more than the first one has told."""
     many, tried_cases = len(tried.wrong), len(tried.verdicts)
     if len(tried.cases) == 1:
         return []
-    shown = tried.wrong[:MOST]
-    rows = _table([tried.cases[i].label for i in shown], [_word(tried.verdicts[i]) for i in shown])
-    more = [f"    and {many - MOST} more"] if many > MOST else []
+    words = [_word(tried.verdicts[i]) for i in tried.wrong]
     left = len(tried.cases) - tried_cases
-    rest = f", and {left} not tried" if left else ""
-    return [wrapped(f"Not right with {many} of {tried_cases} inputs{rest}:"), *rows, *more]
+    rest = f" {left} more were not tried." if left else ""
+    if many == 1:
+        return [wrapped(f"All {tried_cases - 1} other inputs give the right result.{rest}")] if tried_cases > 1 else []
+    if many == tried_cases and len(set(words[:MOST])) == 1:
+        return [wrapped(f"None of {tried_cases} inputs gives the right result.{rest}")]
+    rows = _table([tried.cases[i].label for i in tried.wrong[:MOST]], words[:MOST])
+    more = [f"    and {many - MOST} more"] if many > MOST else []
+    return [wrapped(f"Not right with {many} of {tried_cases} inputs.{rest}"), *rows, *more]
 
 
 def _word(verdict: str) -> str:
