@@ -59,6 +59,7 @@ def timm_twin(c: ModernConfig) -> nn.Module:
         init_values=c.layer_scale, global_pool={"cls": "token", "mean": "avg", "attention": "map"}[c.pool],
     )  # fmt: skip
     ratio = c.mlp_dim / c.dim
+    centred = c.rotary is not None and c.rotary.coordinates == "centred"
     if c.position_bias:
         kind = Beit(
             **shared | {"global_pool": "token" if c.pool == "cls" else "avg"}, mlp_ratio=ratio, swiglu_mlp=c.gated,
@@ -68,7 +69,6 @@ def timm_twin(c: ModernConfig) -> nn.Module:
         rotary = c.rotary
         rope = {}
         if rotary is not None:
-            centred = rotary.coordinates == "centred"
             eva = rotary.reference == (16, 16) and not rotary.offset and rotary.temperature == 10_000.0
             rope = dict(
                 use_rot_pos_emb=True, rope_type="dinov3" if centred else "cat", rope_temperature=rotary.temperature,
@@ -82,7 +82,8 @@ def timm_twin(c: ModernConfig) -> nn.Module:
             qkv_fused=not (c.gated and c.mlp_norm), no_embed_class=bool(c.registers),
             use_abs_pos_emb=c.position != "none", use_pre_transformer_norm=c.pre_norm,
             use_post_transformer_norm=c.final_norm, use_fc_norm=c.pool_norm, attn_pool_num_heads=c.pool_heads,
-            attn_pool_mlp_ratio=pool_ratio, swiglu_align_to=int(bool(rope) and c.rotary.coordinates == "centred"), attn_type="rope" if c.k_bias or not c.qkv_bias else "eva", **rope,
+            attn_pool_mlp_ratio=pool_ratio,
+            swiglu_align_to=int(centred), attn_type="rope" if c.k_bias or not c.qkv_bias else "eva", **rope,
         )  # fmt: skip
     else:
         act = {"exact": nn.GELU, "tanh": partial(nn.GELU, approximate="tanh"), "quick": QuickGELU}[c.gelu]

@@ -40,7 +40,7 @@ def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
         return rename(state, _timm_table(config, state))
     kind = _timm_class(config)
     if lacking := [part for there, part in _not_timms(config, kind) if there]:
-        raise ValueError(f"timm's {kind} hasn't {some(lacking)} of this model, so timm can't express it")
+        raise ValueError(f"timm's {kind} can't have these parts of the model: {some(lacking)}")
     ours = dict(state)
     if config.rotary is not None:
         neighbours = config.rotary.coordinates == "index"
@@ -78,7 +78,10 @@ def _not_timms(config: ModernConfig, kind: str) -> list[tuple[bool, str]]:
         return [
             *parts,
             (config.final_norm and config.pool_norm, "a norm before pooling and one after it"),
-            (pooled and other_heads, f"pooling with other heads than its {config.num_heads}, as many heads,"),
+            (
+                pooled and other_heads,
+                f"pooling with {config.pool_heads} heads (it takes as many as in attention, {config.num_heads})",
+            ),
             (pooled and pool_mlp, "pooling with an MLP of its own width"),
         ]
     parts += [

@@ -193,11 +193,13 @@ def divided(size: Size, patch_size: Size) -> Size:
 
 def whole_patches(pixels: Preprocessing, patch_size: Size) -> Preprocessing:
     """Without what the patches leave over: the libraries' convolutions drop it, at the right and below."""
-    filled = [side // patch * patch for side, patch in zip(pixels.image_size, as_pair(patch_size, "p"), strict=True)]
-    if tuple(filled) == pixels.image_size or pixels.crop != "none" or filled[0] != filled[1] or filled[0] == 0:
+    height, width = pixels.image_size
+    P, Q = as_pair(patch_size, "patch_size")
+    side = height // P * P
+    square = height == width and P == Q
+    if pixels.crop != "none" or not square or side in (0, height):
         return pixels
-    side = filled[0]
-    return replace(pixels, image_size=(side, side), crop=side / pixels.image_size[0], squash=True, corner="first")
+    return replace(pixels, image_size=(side, side), crop=side / height, squash=True, corner="first")
 
 
 def flag(value: Any, name: str) -> bool:

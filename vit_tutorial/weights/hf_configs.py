@@ -283,10 +283,10 @@ def _hidden(of_type: Json, dim: int, gated: bool) -> int:
 
 
 def _biases(q: bool, k: bool, v: bool) -> Json:
-    """Biases of q, k and v each by a field of its own."""
-    if q != v or (k and not q):
-        raise ValueError(f"its config has query_bias={q}, key_bias={k} and value_bias={v}, {BEYOND}")
-    return {"qkv_bias": q, "k_bias": k} if q else {"qkv_bias": False}
+    """Biases of q, k and v each by a field of its own; where there are some, absent ones count as zeros."""
+    if not (q or k or v):
+        return {"qkv_bias": False}
+    return {"qkv_bias": True, "k_bias": (q, k, v) != (True, False, True)}
 
 
 def _beit_positions(of_type: Json) -> Json:

@@ -48,8 +48,15 @@ def prepare_timm(state: State) -> Prepared:
     A full DINO checkpoint has the projector that its loss needs behind the backbone. It classifies nothing, and DINO's
     own evaluation drops it. DINOv3's biases of q, k and v have a mask: k's part counts as zeros.
     """
+    left_out: tuple[str, ...] = ()
     if all(any(name.startswith(part) for name in state) for part in ("head.mlp.", "head.last_layer.")):
-        state = _without(state, r"head\.(mlp|last_layer|last_norm)\d*\..+")
+        state = _without(
+            state,
+            r"head\.mlp\.\d+\.(weight|bias|running_mean|running_var|num_batches_tracked)"
+            r"|head\.(last_layer|last_norm)\.(weight|bias|weight_[gv]|running_mean|running_var|num_batches_tracked"
+            r"|parametrizations\.weight\.original[01])",
+        )
+        left_out = ("the projector of DINO's loss",)
     if "dist_token" in state and "head.weight" in state and "head_dist.weight" not in state:
         raise ValueError(
             "dist_token and head without head_dist: two tokens and one head, which ViTConfig can't express"
@@ -60,7 +67,8 @@ def prepare_timm(state: State) -> Prepared:
             raise ValueError(f"{mask} and the bias that it masks have other shapes")
         q, _, v = (state[f"{start}qkv.bias"] * state[mask]).chunk(3)
         state = _without(state, re.escape(start) + r"qkv\.bias(_mask)?") | {f"{start}q_bias": q, f"{start}v_bias": v}
-    return _without_pre_logits(state)
+    kept = _without_pre_logits(state)
+    return kept._replace(left_out=left_out + kept.left_out)
 
 
 def prepare_transformers(state: State) -> Prepared:
@@ -176,7 +184,9 @@ TORCHVISION = Source(
     prepare=prepare_torchvision,
 )
 TEXT = {"the text tower": (
-    "text.**", "transformer.resblocks.{i}.(ln_1|ln_2|attn.out_proj|mlp.c_fc|mlp.c_proj).*",
+    "(text.transformer|text.proj).**", "text.(ln_final|text_projection).*",
+    "text.(token_embedding.weight|positional_embedding|text_projection|cls_emb)",
+    "transformer.resblocks.{i}.(ln_1|ln_2|attn.out_proj|mlp.c_fc|mlp.c_proj).*",
     "transformer.resblocks.{i}.(ls_1|ls_2).gamma", "transformer.resblocks.{i}.attn.(in_proj_weight|in_proj_bias)",
     "(positional_embedding|token_embedding.weight|text_projection)", "ln_final.*",
 )}  # fmt: skip
