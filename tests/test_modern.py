@@ -902,6 +902,13 @@ def test_what_cannot_go_back_is_refused(refuses):
         vt.weights.to_huggingface(model_of(layer_scale=1.0, num_classes=0), version=5)
 
 
+def test_one_bias_less_than_in_the_other_blocks_is_missing(refuses):
+    state = vt.weights.to_huggingface(model_of(dtype=torch.float32, layer_scale=0.5, mlp_dim=64, num_classes=0))
+    del state["encoder.layer.0.attention.attention.query.bias"]
+    with refuses(ValueError, "1 missing", "layer.0.attention.attention.query.bias"):
+        vt.weights.convert(state, num_heads=4)
+
+
 CHOICES = {
     "class_token": [True, False], "registers": [0, 2], "pre_norm": [False, True], "norm": ["layer", "rms"],
     "qkv_bias": [True, False], "k_bias": [True, False], "qk_norm": [False, True], "attention_norm": [False, True],

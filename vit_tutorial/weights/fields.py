@@ -153,7 +153,7 @@ class Fields:
 
 
 def number(value: Any, name: str, least: float = -math.inf) -> float:
-    """A finite number."""
+    """The value, if it is a finite number, ``least`` or more; else a ValueError."""
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= least
     if not good:
         raise ValueError(
@@ -163,16 +163,16 @@ def number(value: Any, name: str, least: float = -math.inf) -> float:
 
 
 def whole(value: Any, name: str, least: int = 1, most: int = 1_000_000) -> int:
-    """A whole number."""
+    """The value, if it is an int from ``least`` to ``most``; else a ValueError."""
     if number(value, name, least) > most:
         raise ValueError(f"{name} must be at most {most:,}, got {short(value)}")
-    if int(value) != value:
+    if not isinstance(value, int):
         raise ValueError(f"{name} must be a whole number, got {short(value)}")
-    return int(value)
+    return value
 
 
 def side(value: Any, name: str) -> int:
-    """A number of pixels."""
+    """The value, if it is a possible number of pixels; else a ValueError."""
     return whole(value, name, 1, LARGEST_SIDE)
 
 
@@ -203,7 +203,7 @@ def whole_patches(pixels: Preprocessing, patch_size: Size) -> Preprocessing:
 
 
 def flag(value: Any, name: str) -> bool:
-    """True or false."""
+    """The value, if it is true or false; else a ValueError."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, got {short(value)}")
     return value

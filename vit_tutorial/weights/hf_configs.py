@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vit_tutorial.data import Corner, CropMode, Preprocessing
+from vit_tutorial.embeddings import ResizeRecipe
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.weights import fields as of
@@ -67,6 +68,7 @@ class ModelType:
     defaults: Json = field(default_factory=dict)  # of BASE's fields that differ, and of those that it alone has
     pool: str | None = None  # None: the tensors show it
     resized: bool = False  # whether transformers resizes positions without being asked
+    recipe: ResizeRecipe = "huggingface"  # and how
     shown: Mapping[str, Any] = field(default_factory=dict)  # what tensors must show
     dropped: Reasons = field(default_factory=dict)
 
@@ -118,7 +120,8 @@ MODEL_TYPES = {
     }}),
     "dinov2": replace(DINOV2_TYPE, defaults=DINOV2_TYPE.defaults | {"qkv_bias": True, "patch_size": 14}),
     "dinov2_with_registers": replace(
-        DINOV2_TYPE, defaults=DINOV2_TYPE.defaults | {"qkv_bias": True, "num_register_tokens": 4}
+        DINOV2_TYPE, recipe="timm",  # its interpolation is antialiased
+        defaults=DINOV2_TYPE.defaults | {"qkv_bias": True, "num_register_tokens": 4},
     ),
     "dinov3_vit": replace(
         DINOV2_TYPE, processor="DINOv3ViT", shown={"layer_scale": 1e-5, "position": "none"},
@@ -201,7 +204,7 @@ def transformers(config: Json, processor: Json | None) -> Known:
     if size is not None and not family.resized:
         size = of.divided(size, fields["patch_size"])
     given = replace(given, image_size=size, plain=True, told=True)
-    return Known("huggingface", given, fields, names, pixels, family.resized, "huggingface")
+    return Known("huggingface", given, fields, names, pixels, family.resized, family.recipe)
 
 
 def _vision(whole: Fields) -> Fields:

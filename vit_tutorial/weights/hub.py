@@ -29,10 +29,8 @@ Getter = Callable[[str], Path | None]  # a file of a repository -> where it is n
 GOOGLE_BUCKET = "https://storage.googleapis.com/vit_models/"
 TORCHVISION_MODELS = ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
 CONFIGS = ("config.json", "open_clip_config.json")
-WEIGHTS = (
-    "model.safetensors", "model.safetensors.index.json", "open_clip_model.safetensors", "pytorch_model.bin",
-    "pytorch_model.bin.index.json", "open_clip_pytorch_model.bin",
-)  # fmt: skip
+INDEXED = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 ADAPTER = ("adapter_model.safetensors", "adapter_config.json")
 
 
@@ -206,19 +204,28 @@ def folder(path: Path) -> Getter:
 
 def files_of(get: Getter, name: str) -> Repository:
     """A repository's tensors, and the config.json that says whose they are and all that the shapes don't tell."""
-    paths = [found for file in CONFIGS if (found := get(file)) is not None]
-    configs = [config for path in paths if whose(config := read_json(path))]
-    weights = next((found for file in WEIGHTS if (found := get(file)) is not None), None)
-    if not paths or weights is None:
-        alone = "an adapter alone, and its base is needed: it " if get(ADAPTER[1]) is not None else ""
-        raise ValueError(f"{name} {alone}needs config.json, and {', '.join(WEIGHTS[:4:3])}, or an index of several")
-    if not configs:
-        raise ValueError(f"{name}: {paths[0].name} is none of transformers', timm's or open_clip's")
+    path = get(CONFIGS[0])
+    config = {} if path is None else read_json(path)
+    files: tuple[str, ...] = INDEXED
+    if not whose(config) and (other := _perhaps(get, CONFIGS[1])) is not None:
+        path, config, files = other, read_json(other), (*OPEN_CLIP, *INDEXED)
+    weights = next((found for file in files if (found := get(file)) is not None), None)
+    if path is None or weights is None:
+        raise ValueError(f"{name} needs config.json, and {', '.join(INDEXED[:3:2])}, or an index of several")
+    if not whose(config):
+        raise ValueError(f"{name}: its {path.name} is none of transformers', timm's or open_clip's")
     if weights.name.endswith(".index.json"):
         for file in sorted(set(weight_map(weights).values())):
             get(file)  # downloads it
     state, adapted = with_adapter(get, read(weights))
-    return Repository(state, configs[0], processor_of(get, configs[0]), adapted)
+    return Repository(state, config, processor_of(get, config), adapted)
+
+
+def _perhaps(get: Getter, file: str) -> Path | None:
+    """The file, if it is there; without a network, a cache may not know whether it is."""
+    with suppress(OSError):
+        return get(file)
+    return None
 
 
 def whose(config: Json) -> str:
@@ -228,7 +235,8 @@ def whose(config: Json) -> str:
 
 def with_adapter(get: Getter, state: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The tensors, with the adapter beside or among them merged, as transformers and peft apply it; and that it was."""
-    within, file, config = has_adapter(state), get(ADAPTER[0]), get(ADAPTER[1])
+    within = has_adapter(state)
+    file, config = (_perhaps(get, file) for file in ADAPTER)
     if not within and file is None and config is None:
         return state, ""
     if config is None or (file is None and not within):
@@ -246,7 +254,9 @@ def processor_of(get: Getter, config: Json) -> Json | None:
     """What says how transformers prepares pictures; timm's and open_clip's configs do that themselves."""
     if whose(config) != "model_type":
         return None
-    if (path := get("processor_config.json")) is not None:  # of version 5, which holds those of pictures and of text
+    if (
+        path := _perhaps(get, "processor_config.json")
+    ) is not None:  # of version 5, which holds those of pictures and of text
         whole = read_json(path)
         if isinstance(inner := whole.get("image_processor"), dict):
             return inner

@@ -198,7 +198,7 @@ def _published(file: Published, about: str, given: Given) -> Found:
 def _refuse_folder_without_model(path: Path) -> None:
     """A FileNotFoundError for a folder with neither a config nor weights by the usual names: what there is instead."""
     there = sorted(file.name for file in path.iterdir())
-    if {*hub.CONFIGS, *hub.WEIGHTS} & set(there):
+    if {*hub.CONFIGS, *hub.INDEXED, *hub.OPEN_CLIP} & set(there):
         return
     if set(hub.ADAPTER) & set(there):
         raise FileNotFoundError(

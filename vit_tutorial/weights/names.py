@@ -506,7 +506,8 @@ def read(tables: Iterable[Table], state: Mapping[str, Tensor]) -> Read:
     whole, parts, left = matches(tables, state, "theirs")
     ours: State = {}
     theirs: dict[str, str] = {}
-    biased, missing = "", []
+    missing: list[str] = []
+    biased = "qkv" if any(match.ours[0].endswith("attention.qkv.bias") for match in whole) else ""
     for match in sorted(whole, key=lambda match: match.rule.ours):
         _add(ours, theirs, match, state)
     for match in parts:

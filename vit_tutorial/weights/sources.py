@@ -319,6 +319,10 @@ SOURCES = {
         HUGGING_FACE, statistics=IMAGENET, norm_eps=1e-5, rotary=Rotary(),
         shows={"position": "none", "position_bias": False, "layer_scale": True},
     ),
+    "transformers' DINOv2 with registers": replace(
+        HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6, recipe="timm",
+        shows={"layer_scale": True, "registers": True},
+    ),
     "transformers' DINOv2": replace(
         HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6,
         shows={"layer_scale": True},
