@@ -212,6 +212,10 @@ CLASSES = [
     "BlipVisionModel",
     "YolosModel",
     "YolosForObjectDetection",
+    "Blip2VisionModel",
+    "MetaClip2VisionModel",
+    "MetaClip2VisionModelWithProjection",
+    "CLIPSegVisionModel",
     "AltCLIPVisionModel",
     "ChineseCLIPVisionModel",
     "SwinModel",
@@ -351,7 +355,7 @@ def answers(model: nn.Module, images: Tensor) -> list[Tensor]:
         return [found]
     if isinstance(found, (tuple, list)):
         return [found[0]]
-    if re.match(r"(Alt|Chinese)?CLIP", type(model).__name__):  # its tokens are those before the last norm
+    if re.match(r"(Alt|Chinese|Meta)?C(LIP|lip)|OwlViT", type(model).__name__):  # tokens are before the last norm
         names: tuple[str, ...] = ("logits", "image_embeds", "pooler_output")
     else:
         names = ("logits", "last_hidden_state")

@@ -12,6 +12,7 @@ from torchvision.models import VisionTransformer
 
 from vit_tutorial import ViT, ViTConfig
 from vit_tutorial.patches import as_pair
+from vit_tutorial.variants.modern import ModernConfig, QuickGELU
 from vit_tutorial.weights.names import TIMM, TORCHVISION, TRANSFORMERS_4, TRANSFORMERS_5, rename
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -44,6 +45,108 @@ def transformers_vit(c: ViTConfig, attention: str = "sdpa") -> nn.Module:
         hidden_act={"exact": "gelu", "tanh": "gelu_pytorch_tanh"}[c.gelu],
     )  # fmt: skip
     return transformers.AutoModelForImageClassification.from_config(theirs, attn_implementation=attention)
+
+
+def timm_twin(c: ModernConfig) -> nn.Module:
+    """The class of timm's that has the config's parts, built as ``to_timm`` says; what it can't have is an error."""
+    from timm.layers import RmsNorm, SwiGLUPacked
+    from timm.models import Beit, Eva, VisionTransformer
+
+    norm = partial(RmsNorm if c.norm == "rms" else nn.LayerNorm, eps=c.norm_eps)
+    shared = dict(
+        img_size=c.image_size, patch_size=c.patch_size, in_chans=c.in_channels, num_classes=c.num_classes,
+        embed_dim=c.dim, depth=c.depth, num_heads=c.num_heads, qkv_bias=c.qkv_bias, norm_layer=norm,
+        init_values=c.layer_scale, global_pool={"cls": "token", "mean": "avg", "attention": "map"}[c.pool],
+    )  # fmt: skip
+    ratio = c.mlp_dim / c.dim
+    centred = c.rotary is not None and c.rotary.coordinates == "centred"
+    if c.position_bias:
+        kind = Beit(
+            **shared | {"global_pool": "token" if c.pool == "cls" else "avg"}, mlp_ratio=ratio, swiglu_mlp=c.gated,
+            scale_mlp=c.mlp_norm, use_abs_pos_emb=c.position != "none", use_rel_pos_bias=True, use_fc_norm=c.pool_norm,
+        )  # fmt: skip
+    elif c.rotary is not None or (c.qkv_bias and not c.k_bias) or (c.gated and c.mlp_norm):
+        rotary = c.rotary
+        rope = {}
+        if rotary is not None:
+            eva = rotary.reference == (16, 16) and not rotary.offset and rotary.temperature == 10_000.0
+            rope = dict(
+                use_rot_pos_emb=True, rope_type="dinov3" if centred else "cat", rope_temperature=rotary.temperature,
+                rope_grid_offset=rotary.offset, rope_grid_indexing="ij" if centred or eva else "xy",
+                ref_feat_shape=rotary.reference, rope_rotate_half=centred,
+            )  # fmt: skip
+        pool_ratio = (c.pool_mlp_dim or c.mlp_dim) / c.dim
+        kind = Eva(
+            **shared, mlp_ratio=ratio, qk_norm=c.qk_norm, swiglu_mlp=c.gated, scale_mlp=c.mlp_norm,
+            scale_attn_inner=c.attention_norm, class_token=c.class_token, num_reg_tokens=c.registers,
+            qkv_fused=not (c.gated and c.mlp_norm), no_embed_class=bool(c.registers),
+            use_abs_pos_emb=c.position != "none", use_pre_transformer_norm=c.pre_norm,
+            use_post_transformer_norm=c.final_norm, use_fc_norm=c.pool_norm, attn_pool_num_heads=c.pool_heads,
+            attn_pool_mlp_ratio=pool_ratio,
+            swiglu_align_to=int(centred), attn_type="rope" if c.k_bias or not c.qkv_bias else "eva", **rope,
+        )  # fmt: skip
+    else:
+        act = {"exact": nn.GELU, "tanh": partial(nn.GELU, approximate="tanh"), "quick": QuickGELU}[c.gelu]
+        mlp = {"mlp_layer": SwiGLUPacked} if c.gated else {}
+        kind = VisionTransformer(
+            **shared, mlp_ratio=ratio * (2 if c.gated else 1), qk_norm=c.qk_norm, scale_attn_norm=c.attention_norm,
+            scale_mlp_norm=c.mlp_norm, class_token=c.class_token, reg_tokens=c.registers,
+            pos_embed="none" if c.position == "none" else "learn", no_embed_class=bool(c.registers),
+            pre_norm=c.pre_norm, final_norm=c.final_norm, fc_norm=c.pool_norm, pool_include_prefix=c.pool_prefix,
+            act_layer=nn.SiLU if c.gated else act, **mlp,
+        )  # fmt: skip
+    return kind.eval()
+
+
+def transformers_twin(c: ModernConfig, state: dict[str, Tensor]) -> nn.Module:
+    """The one of transformers' models whose parts a modern model has, with its tensors from ``to_huggingface``."""
+    act = {"exact": "gelu", "tanh": "gelu_pytorch_tanh", "quick": "quick_gelu"}[c.gelu]
+    sizes = dict(
+        hidden_size=c.dim, num_hidden_layers=c.depth, num_attention_heads=c.num_heads, image_size=c.image_size,
+        patch_size=c.patch_size, num_channels=c.in_channels, layer_norm_eps=c.norm_eps, hidden_act=act,
+        intermediate_size=c.mlp_dim, num_labels=c.num_classes,
+    )  # fmt: skip
+    bias = dict(qkv_bias=c.qkv_bias)
+    if c.rotary is not None:
+        kind, more = "DINOv3ViTModel", dict(
+            rope_theta=c.rotary.temperature, num_register_tokens=c.registers, use_gated_mlp=c.gated,
+            key_bias=c.k_bias and c.qkv_bias, query_bias=c.qkv_bias, value_bias=c.qkv_bias,
+        )  # fmt: skip
+        more |= {"hidden_act": "silu"} if c.gated else {}
+    elif c.position_bias or c.pool == "mean":
+        kind = "BeitForImageClassification" if c.num_classes else "BeitModel"
+        more = dict(use_relative_position_bias=c.position_bias, use_absolute_position_embeddings=c.position != "none",
+                    layer_scale_init_value=c.layer_scale or 0.0, use_mean_pooling=True)  # fmt: skip
+    elif c.layer_scale is not None:
+        kind = ("Dinov2WithRegisters" if c.registers else "Dinov2") + (
+            "ForImageClassification" if c.num_classes else "Model"
+        )
+        more = bias | dict(num_register_tokens=c.registers, use_swiglu_ffn=c.gated)
+        more |= {
+            "mlp_ratio": next(
+                r for r in range(1, 17) if c.mlp_dim in ((c.dim * r * 2 // 3 + 7) // 8 * 8 if c.gated else c.dim * r,)
+            )
+        }
+    elif c.pre_norm:
+        kind = "CLIPVisionModelWithProjection" if c.num_classes else "CLIPVisionModel"
+        more = dict(projection_dim=c.num_classes)
+    else:
+        kind, more = "SiglipVisionModel", {}
+    kind = getattr(transformers, kind)
+    config = kind.config_class(**sizes | more)
+    theirs, told = kind.from_pretrained(None, config=config, state_dict=state, output_loading_info=True)
+    left = [name for name in told["missing_keys"] if "mask_token" not in name and "rope" not in name]
+    assert [left, *(list(told[kind]) for kind in ("unexpected_keys", "mismatched_keys"))] == [[], [], []]
+    return theirs.eval()
+
+
+def what_it_answers(theirs: nn.Module, images: Tensor) -> Tensor:
+    """Its logits, its projection, or what a head would read."""
+    answer = theirs(images)
+    for name in ("logits", "image_embeds", "pooler_output"):
+        if getattr(answer, name, None) is not None:
+            return getattr(answer, name)
+    return answer.last_hidden_state[:, 0]
 
 
 BUILDERS = {"timm": timm_vit, "torchvision": torchvision_vit, "transformers": transformers_vit}

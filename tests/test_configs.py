@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from timm.models import save_for_hf
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial.weights import configs
+from vit_tutorial.weights import configs, hf_configs
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 71, 3), np.uint8)).resize((130, 90))
 
@@ -262,7 +263,7 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
     ("file", "changes", "words"),
     [
         ("config", {"new_option": 1}, ["its config", "new_option", "take it out"]),
-        ("config", {"model_type": "dinov2"}, ["layer_scale", "belong together"]),
+        ("config", {"model_type": "dinov2"}, ["intermediate_size", "take it out"]),
         ("config", {"model_type": ["vit"]}, ["beyond ViTConfig"]),
         ("config", {"hidden_act": "relu"}, ["relu"]),
         ("config", {"num_attention_heads": 0}, ["num_attention_heads", "0"]),
@@ -281,6 +282,7 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
         ("config", {"pruned_heads": {"0": [1]}}, ["pruned_heads"]),
         ("config", {"layer_norm_eps": None}, ["layer_norm_eps", "None"]),
         ("config", {"image_size": None}, ["image_size", "None"]),
+        ("config", {"num_attention_heads": 4.0}, ["num_attention_heads", "whole", "4.0"]),
         ("config", {"num_attention_heads": True}, ["num_attention_heads", "True"]),
         ("config", {"architecture": "vit_tiny_patch16_224"}, ["architecture"]),
         ("config", {"id2label": {"1": "a", "2": "b", "3": "c"}}, ["class 3", "3 classes"]),
@@ -338,24 +340,19 @@ def test_what_is_not_written_has_timm_s_default(tmp_path):
     same_answers(theirs, load(tmp_path))
 
 
-@pytest.mark.parametrize("kind", configs.MODEL_TYPES)
+@pytest.mark.parametrize("kind", hf_configs.MODEL_TYPES)
 def test_the_defaults_of_each_model_type_are_transformers(kind):
     theirs = transformers.AutoConfig.for_model(kind)
-    theirs, ours = getattr(theirs, "vision_config", theirs), configs.MODEL_TYPES[kind]
-    assert (ours.norm_eps, ours.image_size) == (theirs.layer_norm_eps, theirs.image_size)
-    assert (ours.dim, ours.depth, ours.heads) == (
-        theirs.hidden_size,
-        theirs.num_hidden_layers,
-        theirs.num_attention_heads,
-    )
-    assert (ours.patch_size, ours.gelu) == (theirs.patch_size, theirs.hidden_act)
+    usual = hf_configs.BASE | hf_configs.MODEL_TYPES[kind].defaults
+    if "mlp_ratio" in usual:
+        del usual["intermediate_size"]
+    assert {key: getattr(theirs, key, hf_configs.BASE.get(key, usual[key])) for key in usual} == usual
 
 
 @pytest.mark.parametrize(
     ("file", "changes"),
     [
         ("config", {"id2label": None, "pruned_heads": {}, "auto_map": None, "num_labels": 3, "dtype": "bfloat16"}),
-        ("config", {"num_hidden_layers": 2.0}),
         ("preprocessor_config", {"do_center_crop": None, "crop_size": None, "resample": None, "image_mean": None}),
         ("preprocessor_config", {"image_processor_type": "ViTImageProcessorFast", "default_to_square": True}),
         ("preprocessor_config", {"do_center_crop": True, "crop_size": {"height": 32, "width": 32}, "device": None}),
@@ -405,7 +402,7 @@ def test_timm_s_wrapper_in_transformers(tmp_path):
     assert found.classes == tuple("abcde")
     same_answers(theirs, found)
     change(tmp_path, label_offset=1)
-    with pytest.raises(ValueError, match="label_offset shifts the classes"):
+    with pytest.raises(ValueError, match="label_offset=1"):
         load(tmp_path)
 
 
@@ -565,19 +562,6 @@ def test_patches_that_leave_some_pixels_over(tmp_path):
         assert_close(found.model(found.preprocess(PICTURE)), wanted.pooler_output, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("file", ["adapter_config.json", "adapter_model.safetensors"])
-def test_an_adapter_beside_the_weights_is_refused(file, tmp_path, refuses):
-    timm_folder(tmp_path)
-    (tmp_path / file).write_text("{}")
-    for name in (tmp_path, tmp_path / "model.safetensors"):
-        with refuses(ValueError, "adapter beside the weights", file, "merge"):
-            vt.load(name)
-    (tmp_path / "config.json").unlink()
-    (tmp_path / "model.safetensors").unlink()
-    with refuses(ValueError, "adapter", file):
-        vt.load(tmp_path)
-
-
 HUGE = [
     ("preprocessor_config", {"size": 200_000}, ["at most 8,192", "200000"]),
     ("preprocessor_config", {"size": {"height": 10**12, "width": 32}}, ["at most 8,192"]),
@@ -619,3 +603,263 @@ def test_a_pipe_or_a_device_isn_t_waited_for(kind, file, tmp_path, refuses):
         (tmp_path / file).symlink_to("/dev/zero")
     with refuses(ValueError, file, "a pipe or a device"):
         vt.load(tmp_path)
+
+
+# ------------------------------------------------------------------------------- open_clip's repositories, and adapters
+
+
+def openai_state(D=64, E=6, P=8, depth=2, N=16):
+    """A CLIP of OpenAI's names, both towers, every tensor random."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"visual.class_embedding": (D,), "visual.positional_embedding": (N + 1, D), "visual.proj": (D, E)}
+    shapes |= {"visual.conv1.weight": (D, 3, P, P), "token_embedding.weight": (9, D), "logit_scale": (1,)}
+    shapes |= {"positional_embedding": (7, D), "text_projection": (D, E)}
+    shapes |= {f"{norm}.{leaf}": (D,) for norm in ("visual.ln_pre", "visual.ln_post", "ln_final")
+               for leaf in ("weight", "bias")}  # fmt: skip
+    for tower in ("visual.transformer", "transformer"):
+        for i in range(depth):
+            start = f"{tower}.resblocks.{i}"
+            layers = {"attn.out_proj": (D, D), "mlp.c_fc": (4 * D, D), "mlp.c_proj": (D, 4 * D)}
+            shapes |= {f"{start}.{layer}.weight": shape for layer, shape in layers.items()}
+            shapes |= {f"{start}.{layer}.bias": shape[:1] for layer, shape in layers.items()}
+            shapes |= {f"{start}.attn.in_proj_weight": (3 * D, D), f"{start}.attn.in_proj_bias": (3 * D,)}
+            shapes |= {f"{start}.{norm}.{leaf}": (D,) for norm in ("ln_1", "ln_2") for leaf in ("weight", "bias")}
+    return {name: torch.randn(shape, generator=generator) * 0.2 for name, shape in shapes.items()}
+
+
+CLIP_TOWER = {"image_size": 32, "layers": 2, "width": 64, "patch_size": 8, "head_width": 16}
+PIXELS = {"mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28], "interpolation": "bicubic", "resize_mode": "shortest"}
+
+
+def open_clip_folder(folder, state=None, **changes):
+    config = {
+        "model_cfg": {"embed_dim": 6, "vision_cfg": dict(CLIP_TOWER), "text_cfg": {"width": 64}, "quick_gelu": True}
+    }
+    (folder / "open_clip_config.json").write_text(json.dumps(config | {"preprocess_cfg": PIXELS}))
+    for key, value in changes.items():
+        change(folder, "open_clip_config.json", **{f"model_cfg__{key}": value})
+    save_file(state or openai_state(), folder / "open_clip_model.safetensors")
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:.*left out, a ViT having none. the text tower")
+def test_a_repository_of_open_clip(tmp_path):
+    state = openai_state()
+    found = vt.load(open_clip_folder(tmp_path, state))
+    model = transformers.CLIPVisionModelWithProjection(  # by transformers' own names, row by row
+        transformers.CLIPVisionConfig(
+            hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256, image_size=32,
+            patch_size=8, projection_dim=6,
+        )
+    )  # fmt: skip
+    theirs = {name: state[f"visual.{old}"] for name, old in {
+        "embeddings.class_embedding": "class_embedding", "embeddings.position_embedding.weight": "positional_embedding",
+        "embeddings.patch_embedding.weight": "conv1.weight", "pre_layrnorm.weight": "ln_pre.weight",
+        "pre_layrnorm.bias": "ln_pre.bias", "post_layernorm.weight": "ln_post.weight",
+        "post_layernorm.bias": "ln_post.bias",
+    }.items()}  # fmt: skip
+    for i in range(2):
+        for name, old in {"layer_norm1": "ln_1", "layer_norm2": "ln_2", "self_attn.out_proj": "attn.out_proj",
+                          "mlp.fc1": "mlp.c_fc", "mlp.fc2": "mlp.c_proj"}.items():  # fmt: skip
+            for leaf in ("weight", "bias"):
+                theirs[f"encoder.layers.{i}.{name}.{leaf}"] = state[f"visual.transformer.resblocks.{i}.{old}.{leaf}"]
+        for leaf in ("weight", "bias"):
+            rows = state[f"visual.transformer.resblocks.{i}.attn.in_proj_{leaf}"].chunk(3)
+            for letter, row in zip("qkv", rows, strict=True):
+                theirs[f"encoder.layers.{i}.self_attn.{letter}_proj.{leaf}"] = row
+    inner = getattr(model.vision_model, "vision_model", model.vision_model)
+    inner.load_state_dict(theirs)
+    model.visual_projection.weight.data = state["visual.proj"].T
+    images = found.preprocess(PICTURE)
+    with torch.inference_mode():
+        assert_close(found.model(images), model.eval()(images).image_embeds, rtol=0, atol=1e-5)
+    assert (found.preprocess.mean, found.preprocess.crop) == ((0.48, 0.46, 0.41), 1.0)
+    assert found.classes == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"vision_cfg": CLIP_TOWER | {"pool_type": "avg"}}, ["pool_type='avg'"]),
+        ({"vision_cfg": CLIP_TOWER | {"layers": [3, 4, 6, 3]}}, ["a ResNet"]),
+        ({"vision_cfg": CLIP_TOWER | {"new_option": 1}}, ["vision_cfg", "new_option"]),
+        ({"vision_cfg": CLIP_TOWER | {"width": 128}}, ["dim=128", "64"]),
+        ({"vision_cfg": {"timm_model_name": "vit_tiny_patch16_224", "timm_proj": "mlp"}}, ["timm_proj='mlp'"]),
+        ({"new_option": 1}, ["model_cfg", "new_option"]),
+        ({"quick_gelu": "yes"}, ["quick_gelu"]),
+    ],
+)
+def test_what_open_clip_s_config_says_and_we_cannot_express_is_refused(changes, words, tmp_path, refuses):
+    with refuses(ValueError, str(tmp_path), *words):
+        vt.load(open_clip_folder(tmp_path, **changes))
+
+
+@pytest.mark.filterwarnings("ignore:.*left out, a ViT having none. the text tower")
+def test_timm_s_trunk_in_open_clip(tmp_path):
+    theirs = randomise(timm.create_model("vit_tiny_patch16_224", img_size=32, num_classes=0)).eval()
+    projection = torch.randn(6, 192)
+    state = {f"visual.trunk.{name}": tensor for name, tensor in theirs.state_dict().items()}
+    state |= {"visual.head.proj.weight": projection, "text.transformer.x.weight": torch.ones(3)}
+    tower = {"image_size": 32, "timm_model_name": "vit_tiny_patch16_224", "timm_pool": "", "timm_proj": "linear"}
+    found = vt.load(open_clip_folder(tmp_path, state, vision_cfg=tower, quick_gelu=False))
+    images = found.preprocess(PICTURE)
+    with torch.inference_mode():
+        assert_close(found.model(images), theirs(images) @ projection.T, rtol=0, atol=1e-4)
+
+
+def lora_folder(folder, names, **changes):
+    """An adapter beside the weights, of rank 2, as peft writes it."""
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 6, "target_modules": ["query"], "use_rslora": False}
+    (folder / "adapter_config.json").write_text(json.dumps(config | changes))
+    generator = torch.Generator().manual_seed(0)
+    adapter = {}
+    for name in names:
+        adapter[f"base_model.model.{name}.lora_A.weight"] = torch.randn(2, 16, generator=generator)
+        adapter[f"base_model.model.{name}.lora_B.weight"] = torch.randn(16, 2, generator=generator)
+    adapter["base_model.model.classifier.bias"] = torch.tensor([1.0, 2.0, 3.0])  # of modules_to_save
+    save_file(adapter, folder / "adapter_model.safetensors")
+    return adapter
+
+
+@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize("name", ["vit.encoder.layer.0.attention.attention.query", "vit.layers.0.attention.q_proj"])
+def test_an_adapter_beside_the_weights_is_merged_aloud(name, root, tmp_path):
+    theirs = hf_folder(tmp_path)
+    adapter = lora_folder(tmp_path, [name], use_rslora=root)
+    with pytest.warns(UserWarning, match="merged into the weights: the LoRA adapter in adapter_model"):
+        found = vt.load(tmp_path)
+    A, B = (adapter[f"base_model.model.{name}.lora_{letter}.weight"] for letter in "AB")
+    layer = theirs.vit.layers[0].attention.q_proj
+    with torch.no_grad():
+        layer.weight += 6 / (2**0.5 if root else 2) * B @ A
+        theirs.classifier.bias.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    same_answers(theirs, found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "names", "words"),
+    [
+        ({"use_dora": True}, ["vit.layers.0.attention.q_proj"], ["use_dora=True"]),
+        ({"peft_type": "IA3"}, [], ["peft_type", "IA3"]),
+        ({"alpha_pattern": {"query": 3}}, [], ["alpha_pattern"]),
+        ({"new_option": 1}, [], ["adapter_config", "new_option"]),
+        ({"lora_alpha": "6"}, [], ["lora_alpha"]),
+        ({}, ["vit.layers.7.attention.q_proj"], ["vit.layers.7.attention.q_proj", "lacks"]),
+        ({}, ["vit.layers.0.mlp.fc1"], ["wrong shapes", "(40, 16)"]),
+    ],
+)
+def test_adapters_that_are_refused(changes, names, words, tmp_path, refuses):
+    hf_folder(tmp_path)
+    lora_folder(tmp_path, names, **changes)
+    with refuses(ValueError, *words):
+        vt.load(tmp_path)
+
+
+def test_an_adapter_without_what_it_needs(tmp_path, refuses):
+    hf_folder(tmp_path)
+    lora_folder(tmp_path, ["vit.layers.0.attention.q_proj"])
+    (tmp_path / "adapter_config.json").rename(tmp_path / "x.json")
+    with refuses(ValueError, "without its adapter_config.json", "merge"):
+        vt.load(tmp_path)
+    (tmp_path / "x.json").rename(tmp_path / "adapter_config.json")
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "config.json").unlink()
+    with refuses(OSError, "an adapter", "alone", "base"):
+        vt.load(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:.*left out", "ignore:.*preprocess=")
+@pytest.mark.parametrize("kind", ["MetaClip2Model", "BlipModel", "CLIPSegModel", "OwlViTModel", "ChineseCLIPModel"])
+def test_image_towers_of_models_of_images_and_text(kind, tmp_path):
+    kind = getattr(transformers, kind)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    text = sizes | {"vocab_size": 50, "num_hidden_layers": 1}
+    tower = sizes | {"image_size": 32, "patch_size": 8}
+    theirs = randomise(kind(kind.config_class(vision_config=tower, text_config=text, projection_dim=6))).eval()
+    theirs.save_pretrained(tmp_path)
+    found, images = vt.load(tmp_path), torch.randn(2, 3, 32, 32)
+    with torch.inference_mode():
+        if "Blip" in kind.__name__:
+            expected = theirs.vision_model(images).last_hidden_state[:, 0]
+        else:
+            expected = theirs.get_image_features(images)
+            expected = getattr(expected, "pooler_output", expected)
+        assert_close(found.model(images), expected, rtol=0, atol=1e-5)
+
+
+def test_a_config_without_pooling_is_read_by_its_class_token_aloud(tmp_path):
+    theirs = timm_folder(tmp_path, global_pool="", num_classes=0)  # Virchow's
+    with pytest.warns(UserWarning, match="pooling by cls"):
+        found = vt.load(tmp_path)
+    images = found.preprocess(PICTURE)
+    with torch.inference_mode():
+        assert_close(found.model.features(images), theirs(images), rtol=0, atol=1e-5)
+
+
+def test_the_processor_of_version_5(tmp_path):
+    theirs = hf_folder(tmp_path, processor=("ViT", {"size": 32, "resample": 3, "image_mean": [0.1, 0.2, 0.3]}))
+    path = tmp_path / "preprocessor_config.json"
+    (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": json.loads(path.read_text())}))
+    path.unlink()
+    expected = torch.as_tensor(np.array(theirs.processor(PICTURE, return_tensors="np")["pixel_values"])).float()
+    assert_close(load(tmp_path).preprocess(PICTURE), expected, rtol=1e-5, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------------- written again
+
+
+def test_what_save_writes_is_loaded_again(tmp_path, refuses):
+    hf_folder(tmp_path / "theirs")
+    before = load(tmp_path / "theirs")
+    vt.save(before, tmp_path / "ours", about="Made by a test.")
+    after = load(tmp_path / "ours")
+    assert (after.classes, after.preprocess, after.model.config) == (before[1], before[2], before.model.config)
+    images = before.preprocess(PICTURE)
+    with torch.inference_mode():
+        assert_close(after.model(images), before.model(images), rtol=0, atol=0)
+    card = (tmp_path / "ours" / "README.md").read_text()
+    assert all(
+        word in card for word in ("Made by a test.", "library_name: vit_tutorial", "16 numbers a token", "LABEL_0")
+    )
+    vt.save(before.model, tmp_path / "again")  # the pixels go with the model
+    assert load(tmp_path / "again").preprocess == before.preprocess
+    with refuses(ValueError, "2 names", "3 rows"):
+        vt.save(before, tmp_path / "wrong", classes=["a", "b"])
+    with refuses(ValueError, "preprocess"):
+        vt.save(vt.ViT(before.model.config), tmp_path / "wrong")
+    with refuses(TypeError, "dict"):
+        vt.save({}, tmp_path / "wrong")
+
+
+def test_a_projection_is_saved_without_names(tmp_path):
+    state = openai_state()
+    with pytest.warns(UserWarning, match="text tower"):
+        before = vt.load(open_clip_folder(tmp_path, state))
+    vt.save(before, tmp_path / "ours")
+    assert load(tmp_path / "ours").classes == ()
+
+
+def test_push_to_hub_uploads_what_save_writes(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    hf_folder(tmp_path)
+    calls = []
+
+    class Api:
+        def __init__(self, token):
+            calls.append(token)
+
+        def create_repo(self, repository, **options):
+            calls.append((repository, options))
+
+        def upload_folder(self, repo_id, folder_path, commit_message):
+            calls.append(
+                (repo_id, sorted(path.name for path in Path(folder_path).iterdir()), load(folder_path).classes)
+            )
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    address = vt.push_to_hub(load(tmp_path, preprocess=None), "me/mine", private=True, token="hf_x")
+    assert address == "https://huggingface.co/me/mine"
+    labels = ("LABEL_0", "LABEL_1", "LABEL_2")
+    files = ["README.md", "config.json", "model.safetensors"]
+    assert calls == ["hf_x", ("me/mine", {"private": True, "exist_ok": True}), ("me/mine", files, labels)]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import random
 import re
 import warnings
 from functools import partial
@@ -10,7 +11,7 @@ import pytest
 import timm
 import torch
 import transformers
-from peers import randomise
+from peers import randomise, timm_twin, transformers_twin, what_it_answers
 from safetensors.torch import load_file, save_file
 from timm.layers.pos_embed_sincos import build_rotary_pos_embed
 from timm.models import save_for_hf
@@ -442,12 +443,6 @@ def transformers_peer(case):
     return theirs
 
 
-def what_it_answers(theirs, x):
-    found = theirs(x)
-    names = ("logits", "image_embeds", "pooler_output")
-    return next(getattr(found, name) for name in names if getattr(found, name, None) is not None)
-
-
 @pytest.mark.parametrize("case", TRANSFORMERS)
 def test_a_folder_of_transformers_gives_the_same_numbers(case, tmp_path, monkeypatch):
     coordinates = modeling_dinov3_vit.get_patches_center_coordinates  # in float32, however exact the rest is
@@ -718,7 +713,7 @@ def test_configs_that_are_refused(tmp_path, refuses):
             configs.read(told | {"model_args": args}, None)
     with refuses(ValueError, "label_offset"):
         configs.read(told | {"pretrained_cfg": {"label_offset": 1}}, None)
-    with refuses(ValueError, "must be mappings"):
+    with refuses(ValueError, "must be a mapping"):
         configs.read(told | {"pretrained_cfg": 3}, None)
     with refuses(ValueError, "vision_config must be a mapping"):
         configs.read({"model_type": "clip", "vision_config": 3}, None)
@@ -891,20 +886,93 @@ def test_a_class_token_s_position_goes_into_the_token_beside_registers():
 
 
 def test_what_cannot_go_back_is_refused(refuses):
-    with refuses(ValueError, "as many heads", "pools"):
+    with refuses(ValueError, "VisionTransformer", "pooling with 2 heads"):
         vt.weights.to_timm(model_of(pool="attention", pool_heads=2))
-    with refuses(ValueError, "no bias of k"):
+    with refuses(ValueError, "Eva", "a bias of k"):
         vt.weights.to_timm(model_of(gated=True, mlp_norm=True))
     with refuses(ValueError, "ModernViT", "to_timm"):
         vt.weights.to_torchvision(model_of(layer_scale=1.0))
     with refuses(ValueError, "both"):
         vt.weights.to_timm(model_of(pool="cls+mean"))
-    with refuses(ValueError, "no class of timm's", "position_bias=True"):
+    with refuses(ValueError, "Beit", "norms of q and k"):
         vt.weights.to_timm(model_of(position_bias=True, qk_norm=True))
     with refuses(ValueError, "none of transformers' models", "gated"):
         vt.weights.to_huggingface(model_of(gated=True))
     with refuses(ValueError, "version=4"):
         vt.weights.to_huggingface(model_of(layer_scale=1.0, num_classes=0), version=5)
+
+
+def test_one_bias_less_than_in_the_other_blocks_is_missing(refuses):
+    state = vt.weights.to_huggingface(model_of(dtype=torch.float32, layer_scale=0.5, mlp_dim=64, num_classes=0))
+    del state["encoder.layer.0.attention.attention.query.bias"]
+    with refuses(ValueError, "1 missing", "layer.0.attention.attention.query.bias"):
+        vt.weights.convert(state, num_heads=4)
+
+
+CHOICES = {
+    "class_token": [True, False], "registers": [0, 2], "pre_norm": [False, True], "norm": ["layer", "rms"],
+    "qkv_bias": [True, False], "k_bias": [True, False], "qk_norm": [False, True], "attention_norm": [False, True],
+    "layer_scale": [None, 0.5], "gated": [False, True], "mlp_norm": [False, True], "mlp_dim": [48, 64],
+    "rotary": [None, Rotary(), Rotary("index", 10_000.0, (16, 16)), Rotary("index", 100.0), Rotary("centred", 50.0),
+               Rotary("index", 10_000.0, (4, 4), 1.0)],
+    "position": ["learned", "none", "sincos"], "position_bias": [False, True], "final_norm": [True, False],
+    "pool": ["cls", "mean", "attention", "cls+mean"], "pool_prefix": [False, True], "pool_norm": [False, True],
+    "pool_heads": [None, 2], "pool_mlp_dim": [None, 20], "gelu": ["exact", "tanh", "quick"], "norm_eps": [1e-6, 1e-3],
+    "image_size": [32, (32, 16)], "num_classes": [0, 5],
+}  # fmt: skip
+
+
+def random_models(count, seed, most):
+    """So many models of well-known parts and of parts taken at random, which differ from the former in a few."""
+    rng = random.Random(seed)
+    while count:
+        base = rng.choice([{}, *ARCHITECTURES.values()])
+        changes = {name: rng.choice(CHOICES[name]) for name in rng.sample(list(CHOICES), rng.randint(0, most))}
+        try:
+            config = tiny(**base | changes)
+        except ValueError:
+            continue
+        count -= 1
+        model = randomise(ModernViT(config)).eval()
+        if config.pre_norm and config.num_classes:
+            torch.nn.init.zeros_(model.head.bias)  # CLIP's projection has none
+        yield model, images(vt.patches.as_pair(config.image_size, "image_size"), torch.float32)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9))])
+def test_random_models_go_to_timm_or_are_refused(seed):
+    equal = 0
+    for model, x in random_models(40, seed, most=6):
+        try:
+            state = vt.weights.to_timm(model)
+        except ValueError:
+            continue
+        theirs = timm_twin(model.config)
+        theirs.load_state_dict(state)  # strict
+        with torch.no_grad():
+            assert_close(theirs(x), model(x), rtol=1e-4, atol=1e-4, msg=str(model.config))
+        equal += 1
+    assert equal > 10
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9))])
+def test_random_models_go_to_transformers_or_are_refused(seed):
+    equal = 0
+    for model, x in random_models(20, seed, most=2):
+        config = model.config
+        try:
+            state = vt.weights.to_huggingface(model)
+        except ValueError:
+            continue
+        theirs = transformers_twin(config, state)
+        with torch.no_grad():
+            wanted = what_it_answers(theirs, x)
+            if config.pool == "cls+mean" and not config.num_classes:
+                tokens = theirs(x).last_hidden_state
+                wanted = torch.cat([tokens[:, 0], tokens[:, config.prefix_tokens :].mean(dim=1)], dim=1)
+            assert_close(model(x), wanted, rtol=1e-4, atol=1e-4, msg=str(config))
+        equal += 1
+    assert equal > 1
 
 
 # ---------------------------------------------------------------------------------------------- the rest of the package

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import gzip
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -1925,3 +1926,13 @@ def test_without_a_network_nobody_waits(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="can't be downloaded"):
         vt.load("google/vit-tiny")
     assert time.monotonic() - begin < 5
+
+
+@pytest.mark.slow
+def test_one_thing_changed_at_random_is_equal_warned_of_or_refused(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    drawn = importlib.import_module("drawn")
+    counts, wrong = drawn.run(300, 1)
+    assert not wrong
+    assert counts["refused"] > 100
+    assert counts["equal"] > 30

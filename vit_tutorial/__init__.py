@@ -73,6 +73,8 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.variants import resnet as resnet
     from vit_tutorial.variants import selfsup as selfsup
     from vit_tutorial.weights import load as load
+    from vit_tutorial.weights import push_to_hub as push_to_hub
+    from vit_tutorial.weights.publishing import save as save
 
 __version__ = "0.1.0"
 _ROOMS = (
@@ -102,7 +104,9 @@ __all__ = [
     "count_parameters",
     "load",
     "patchify",
+    "push_to_hub",
     "resize_position_embedding",
+    "save",
     "sincos_position_embedding",
     "unpatchify",
 ]
@@ -115,8 +119,10 @@ def __getattr__(name: str) -> Any:
         return _imported(f"vit_tutorial.{name}")
     if name in _LESSONS:
         return _imported(f"vit_tutorial.{_LESSONS[name]}.{name}")
-    if name == "load":
-        return _imported("vit_tutorial.weights").load
+    if name in ("load", "push_to_hub"):
+        return getattr(_imported("vit_tutorial.weights"), name)
+    if name == "save":  # vt.weights.save writes a training run
+        return _imported("vit_tutorial.weights.publishing").save
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

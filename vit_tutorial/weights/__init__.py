@@ -3,13 +3,15 @@
 The steps are the modules, and each imports only those before it: ``messages``, ``reading`` (a file, without running
 code), ``keeping`` (this package's own), ``names`` (what each library calls its tensors), ``unwrap`` (what training put
 around them), ``sources`` (what a library's files don't say), ``configs`` (what a config.json says), ``model`` (names,
-shapes and configs become a model), ``export`` (the way out), ``hub`` (published names, downloads), ``loading``.
+shapes and configs become a model), ``export`` (the way out), ``adapters`` (LoRA), ``hub`` (published names,
+downloads), ``loading``; ``publishing`` writes a model for others.
 """
 
 from vit_tutorial.weights.export import to_huggingface, to_timm, to_torchvision
 from vit_tutorial.weights.keeping import save
 from vit_tutorial.weights.loading import load
 from vit_tutorial.weights.model import Converted, Trained, assemble, convert, with_head, with_size
+from vit_tutorial.weights.publishing import push_to_hub
 from vit_tutorial.weights.reading import read
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "assemble",
     "convert",
     "load",
+    "push_to_hub",
     "read",
     "save",
     "to_huggingface",

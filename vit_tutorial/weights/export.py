@@ -38,17 +38,9 @@ def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
         if config.pool == "distilled" and config.position == "none":
             raise ValueError("timm's distilled ViT has positions, this model has none: timm can't express it")
         return rename(state, _timm_table(config, state))
-    if config.pool == "cls+mean":
-        raise ValueError("timm reads the class token or the mean, this model's head both: to_huggingface has that")
-    if config.stem is not None or (config.position_bias and (config.rotary is not None or config.qk_norm)):
-        raise ValueError(f"no class of timm's has the parts of {config}")
-    if config.pool == "attention" and config.pool_heads not in (None, config.num_heads) and config.rotary is None:
-        raise ValueError(
-            f"timm's VisionTransformer pools with as many heads as it has, {config.num_heads}, and this model with "
-            f"{config.pool_heads}: timm can't express it"
-        )
-    if config.mlp_norm and config.gated and config.qkv_bias and config.k_bias:
-        raise ValueError("timm's gated MLP with a norm comes with no bias of k, and this model has one")
+    kind = _timm_class(config)
+    if lacking := [part for there, part in _not_timms(config, kind) if there]:
+        raise ValueError(f"timm's {kind} can't have these parts of the model: {some(lacking)}")
     ours = dict(state)
     if config.rotary is not None:
         neighbours = config.rotary.coordinates == "index"
@@ -59,6 +51,62 @@ def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
         ours["embed.position"] = ours["embed.position"][:, 1:]
     theirs = rename(ours, _timm_table(config, ours))
     return {name: tensor.contiguous() for name, tensor in theirs.items()}
+
+
+def _timm_class(config: ModernConfig) -> str:
+    """The name of the class of timm's whose parts a model has."""
+    if config.position_bias:
+        return "Beit"
+    no_k_bias = config.qkv_bias and not config.k_bias
+    if config.rotary is not None or no_k_bias or (config.gated and config.mlp_norm):
+        return "Eva"
+    return "VisionTransformer"
+
+
+def _not_timms(config: ModernConfig, kind: str) -> list[tuple[bool, str]]:
+    """What the class can't have: whether the model has it, and what it is called."""
+    pooled = config.pool == "attention"
+    pool_mlp = config.pool_mlp_dim not in (None, config.mlp_dim)
+    both_norms = config.final_norm == config.pool_norm
+    parts = [
+        (config.pool == "cls+mean", "a head for both the class token and the mean (to_huggingface has it)"),
+        (config.stem is not None, "convolutions before the tokens"),
+        (pooled and config.gated, "attention pooling beside a gated MLP"),
+    ]
+    if kind == "VisionTransformer":
+        other_heads = config.pool_heads not in (None, config.num_heads)
+        return [
+            *parts,
+            (config.final_norm and config.pool_norm, "a norm before pooling and one after it"),
+            (
+                pooled and other_heads,
+                f"pooling with {config.pool_heads} heads (it takes as many as in attention, {config.num_heads})",
+            ),
+            (pooled and pool_mlp, "pooling with an MLP of its own width"),
+        ]
+    parts += [
+        (config.gelu != "exact" and not config.gated, f"the {config.gelu} GELU"),
+        (config.gelu != "exact" and pooled, f"the {config.gelu} GELU"),
+    ]
+    if kind == "Eva":
+        separate = config.gated and config.mlp_norm
+        return [
+            *parts,
+            (separate and config.qkv_bias and config.k_bias, "a bias of k beside a gated MLP with a norm"),
+            (pooled and not config.pool_prefix, "pooling by attention to the patches alone"),
+            (config.pool == "mean" and config.pool_prefix, "pooling of the prefix tokens"),
+        ]
+    return [
+        *parts,
+        (config.rotary is not None or config.qk_norm, "rotary positions, or norms of q and k, beside a position bias"),
+        (config.qkv_bias and config.k_bias, "a bias of k"),
+        (
+            config.attention_norm or config.pre_norm or config.norm != "layer",
+            "a norm in attention or before the blocks",
+        ),
+        (pooled or config.pool_prefix, "pooling by attention, or of the class token"),
+        (config.gated or both_norms, "a gated MLP, or as many norms around its pooling"),
+    ]
 
 
 def _timm_table(config: ViTConfig, state: Mapping[str, Tensor]) -> Table:
@@ -141,25 +189,40 @@ def to_huggingface(model: ViT | Mapping[str, Tensor], version: int = 4) -> State
 
 def _transformers_kind(config: ModernConfig) -> tuple[str, Table]:
     """The prefix and the names of the one of transformers' models that has just these parts."""
-    free = {f.name for f in fields(ViTConfig)} - {"pool", "position"} | {"pool_mlp_dim"}
+    free = {f.name for f in fields(ViTConfig)} - {"pool", "position"}
+    if config.pool_mlp_dim == config.mlp_dim:
+        free |= {"pool_mlp_dim"}
     used = {f.name for f in fields(config) if f.name not in free and getattr(config, f.name) != f.default}
     classifier = config.num_classes > 0
+    square = isinstance(config.image_size, int) and isinstance(config.patch_size, int)
     if config.rotary is not None and used <= {"rotary", "position", "registers", "layer_scale", "gated", "k_bias"}:
         if config.rotary.coordinates == "centred" and config.layer_scale is not None and not classifier:
             return "", names.HF_DINOV3_GATED if config.gated else names.HF_DINOV3
+    elif not square:
+        raise ValueError(f"transformers' models of {some(sorted(used))} take squares, and this one {config.image_size}")
     elif config.layer_scale is not None and used <= {"registers", "layer_scale", "gated", "pool"}:
-        if config.pool == "cls+mean" or (config.pool == "cls" and not classifier):
+        reads = config.pool == "cls+mean" or (config.pool == "cls" and not classifier)
+        if reads and config.mlp_dim in _dinov2_widths(config.dim, config.gated):
             whose = "dinov2_with_registers." if config.registers else "dinov2."
             return whose if classifier else "", names.HF_DINOV2_GATED if config.gated else names.HF_DINOV2
     elif used <= {"position", "position_bias", "layer_scale", "pool", "pool_norm", "final_norm", "k_bias"}:
-        if not config.k_bias and config.pool == "mean" and config.pool_norm and not config.final_norm:
+        normed_pool = config.pool == "mean" and config.pool_norm and not config.final_norm
+        if config.qkv_bias and not config.k_bias and normed_pool:
             return "beit." if classifier else "", names.HF_BEIT
-    elif used == {"pre_norm"} or (used <= {"class_token", "pool"} and config.pool == "attention" and not classifier):
-        return "vision_model.", names.HF_CLIP
+    elif config.qkv_bias:
+        pooled = config.pool == "attention" and not classifier
+        if used == {"pre_norm"} or (used == {"class_token", "pool"} and pooled):
+            return "vision_model.", names.HF_CLIP
     raise ValueError(
         f"none of transformers' models has the parts {some(sorted(used))} together: DINOv2, DINOv3, CLIP, SigLIP "
         "and BEiT have those of their own; to_timm may"
     )
+
+
+def _dinov2_widths(dim: int, gated: bool) -> set[int]:
+    """M as DINOv2's config can say it: by a whole multiple of D, of which a gated MLP takes two thirds."""
+    wide = [dim * ratio for ratio in range(1, 17)]
+    return {(M * 2 // 3 + 7) // 8 * 8 for M in wide} if gated else set(wide)
 
 
 def whole(model: ViT | Mapping[str, Tensor]) -> tuple[State, ViTConfig]:

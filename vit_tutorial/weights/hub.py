@@ -21,13 +21,17 @@ from filelock import FileLock
 
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.extras import needed
+from vit_tutorial.weights.adapters import has_adapter, merge
 from vit_tutorial.weights.reading import read, read_json, refuse_endless, weight_map
 
 Json = dict[str, Any]
 Getter = Callable[[str], Path | None]  # a file of a repository -> where it is now; None: there is none
 GOOGLE_BUCKET = "https://storage.googleapis.com/vit_models/"
 TORCHVISION_MODELS = ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
+CONFIGS = ("config.json", "open_clip_config.json")
 INDEXED = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+ADAPTER = ("adapter_model.safetensors", "adapter_config.json")
 
 
 class Published(NamedTuple):
@@ -45,6 +49,7 @@ class Repository(NamedTuple):
     state: dict[str, Any]
     config: Json
     processor: Json | None
+    adapted: str = ""  # what was merged into the weights
 
 
 def torchvision(name: str) -> Published:
@@ -199,32 +204,60 @@ def folder(path: Path) -> Getter:
 
 def files_of(get: Getter, name: str) -> Repository:
     """A repository's tensors, and the config.json that says whose they are and all that the shapes don't tell."""
-    refuse_adapter(get, name)
-    path = get("config.json")
-    weights = next((found for file in INDEXED if (found := get(file)) is not None), None)
+    path = get(CONFIGS[0])
+    config = {} if path is None else read_json(path)
+    files: tuple[str, ...] = INDEXED
+    if not whose(config) and (other := _perhaps(get, CONFIGS[1])) is not None:
+        path, config, files = other, read_json(other), (*OPEN_CLIP, *INDEXED)
+    weights = next((found for file in files if (found := get(file)) is not None), None)
     if path is None or weights is None:
         raise ValueError(f"{name} needs config.json, and {', '.join(INDEXED[:3:2])}, or an index of several")
+    if not whose(config):
+        raise ValueError(f"{name}: its {path.name} is none of transformers', timm's or open_clip's")
     if weights.name.endswith(".index.json"):
         for file in sorted(set(weight_map(weights).values())):
             get(file)  # downloads it
-    config = read_json(path)
-    return Repository(read(weights), config, processor_of(get, config))
+    state, adapted = with_adapter(get, read(weights))
+    return Repository(state, config, processor_of(get, config), adapted)
 
 
-def refuse_adapter(get: Getter, name: str) -> None:
-    """A ValueError for an adapter beside the weights: transformers applies it, and the model is both."""
-    for file in ("adapter_config.json", "adapter_model.safetensors"):
-        with suppress(OSError):  # a cache without a network may not know
-            if get(file) is None:
-                continue
-            raise ValueError(
-                f"{name} has an adapter beside the weights (LoRA or the like, {file}), which changes the answer: merge "
-                "it first, as by peft's merge_and_unload(), or take its files away for the base alone"
-            )
+def _perhaps(get: Getter, file: str) -> Path | None:
+    """The file, if it is there; without a network, a cache may not know whether it is."""
+    with suppress(OSError):
+        return get(file)
+    return None
+
+
+def whose(config: Json) -> str:
+    """The key by which a config is timm's, transformers' or open_clip's; "" if it is none of them."""
+    return next((key for key in ("model_type", "architecture", "model_cfg") if key in config), "")
+
+
+def with_adapter(get: Getter, state: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The tensors, with the adapter beside or among them merged, as transformers and peft apply it; and that it was."""
+    within = has_adapter(state)
+    file, config = (_perhaps(get, file) for file in ADAPTER)
+    if not within and file is None and config is None:
+        return state, ""
+    if config is None or (file is None and not within):
+        there = ADAPTER[0] if config is not None else ADAPTER[1]
+        raise ValueError(
+            f"an adapter (LoRA or the like) without its {there}, which says how it is merged: merge it first, as by "
+            "peft's merge_and_unload()"
+        )
+    if within or file is None:
+        return merge({}, state, read_json(config)), "the LoRA adapter among them"
+    return merge(state, read(file), read_json(config)), f"the LoRA adapter in {ADAPTER[0]}"
 
 
 def processor_of(get: Getter, config: Json) -> Json | None:
-    """What says how transformers prepares pictures; timm's config does that itself."""
-    if "architecture" in config or (path := get("preprocessor_config.json")) is None:
+    """What says how transformers prepares pictures; timm's and open_clip's configs do that themselves."""
+    if whose(config) != "model_type":
         return None
-    return read_json(path)
+    if (
+        path := _perhaps(get, "processor_config.json")
+    ) is not None:  # of version 5, which holds those of pictures and of text
+        whole = read_json(path)
+        if isinstance(inner := whole.get("image_processor"), dict):
+            return inner
+    return None if (path := get("preprocessor_config.json")) is None else read_json(path)

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -63,7 +63,7 @@ def stored(name: str | os.PathLike[str]) -> Stored:
         stem = fields.get("stem")
         kind = ModernConfig if "registers" in fields else ViTConfig
         config = kind(**(fields | {"stem": None if stem is None else stem_from(stem)}))
-        if config.num_classes not in (0, len(settings["classes"])):
+        if config.num_classes and len(settings["classes"]) not in (0, config.num_classes):
             raise ValueError(f"{len(settings['classes'])} names for {config.num_classes} classes")
         height, width = settings["image_size"]
         how = {field: settings[field] for field in ("crop", "interpolation", "squash", "corner") if field in settings}
@@ -99,9 +99,7 @@ def save(
         split = "validation"
         accuracies = {"test_accuracy": test["test_accuracy"], "validation_accuracy": history[-1]["test_accuracy"]}
         history = [{name.replace("test_", "validation_"): value for name, value in row.items()} for row in history]
-    config = {
-        "model": asdict(model.config), "classes": list(data.classes),
-        **asdict(preprocess or Preprocessing(data.image_size, data.mean, data.std)),
+    about = {
         "data": data.name, **accuracies, "command": command,
         "recipe": dict(recipe or {}), "test_files": list(data.test_files),
     }  # fmt: skip
@@ -114,12 +112,20 @@ def save(
     lines = dict(zip(labels, columns.values(), strict=True))
     epochs = [row["epoch"] for row in history]
     plots.curves(epochs, lines, xlabel="epoch", ylabel="loss (nats), accuracy (0 to 1)").savefig(picture)
-    tensors = {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(COUNTER)}
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write(out / "model.safetensors", safetensors.torch.save(weights))
-    write(out / "config.json", (json.dumps(config, indent=2) + "\n").encode())
+    write_model(out, model, data.classes, preprocess or Preprocessing(data.image_size, data.mean, data.std), about)
     write(out / "history.csv", table.getvalue().encode())
     write(out / "curves.png", picture.getvalue())
+
+
+def write_model(
+    folder: Path, model: ViT, classes: Sequence[str], preprocess: Preprocessing, about: Mapping[str, Any]
+) -> None:
+    """Write model.safetensors and config.json, all that is needed to use them; ``about`` is for people."""
+    config = {"model": asdict(model.config), "classes": list(classes), **asdict(preprocess), **about}
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(COUNTER)}
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write(folder / "model.safetensors", safetensors.torch.save(weights))
+    write(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
 
 
 def write(path: Path, content: bytes | memoryview) -> None:

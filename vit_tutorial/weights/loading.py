@@ -21,7 +21,7 @@ from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.vit import ViTConfig
 from vit_tutorial.weights import configs, hub
-from vit_tutorial.weights.configs import Given
+from vit_tutorial.weights.fields import Given
 from vit_tutorial.weights.hub import Json, Published, Repository
 from vit_tutorial.weights.keeping import SHIPPED, damaged, shipped, stored
 from vit_tutorial.weights.messages import brief, refusing, some, warn
@@ -170,7 +170,11 @@ def _remote(kind: str, name: str, given: Given) -> Found:
     if kind == "google" and name.endswith(".npz"):
         return _published(hub.google(name), f"google/{name}", given)
     about = name if kind == "hf" else f"{kind}/{name}"
-    found = _repository(hub.files_of(hub.repository(about, given.revision, given.token), about), about, given)
+    get = hub.repository(about, given.revision, given.token)
+    path = get("config.json")
+    if path is not None and "model" in read_json(path) and get("model.safetensors") is not None:  # this package's
+        return _own(str(path.parent), given)
+    found = _repository(hub.files_of(get, about), about, given)
     if not about.startswith("timm/"):
         return found
     named = any(not re.fullmatch(r"class \d+", label) for label in found.classes)
@@ -194,9 +198,13 @@ def _published(file: Published, about: str, given: Given) -> Found:
 def _refuse_folder_without_model(path: Path) -> None:
     """A FileNotFoundError for a folder with neither a config nor weights by the usual names: what there is instead."""
     there = sorted(file.name for file in path.iterdir())
-    hub.refuse_adapter(hub.folder(path), str(path))
-    if "config.json" in there or any(name.startswith(("model.safetensors", "pytorch_model.bin")) for name in there):
+    if {*hub.CONFIGS, *hub.INDEXED, *hub.OPEN_CLIP} & set(there):
         return
+    if set(hub.ADAPTER) & set(there):
+        raise FileNotFoundError(
+            f"the folder {path} holds an adapter (LoRA or the like) alone: put its files beside those of its base, "
+            "which adapter_config.json names, and load that folder"
+        )
     if "state.pt" in there:
         raise FileNotFoundError(
             f"the folder {path} holds an unfinished training run: finish it by the same command with --resume, or "
@@ -215,23 +223,23 @@ def _own(text: str, given: Given) -> Found:
     with refusing(damaged(path)):
         config = replace(config, **{name: value for name, value in changes.items() if value is not None})
         check_numbers(state)
-        return Found(config, state, preprocess, classes, {}, damaged(path))
+        return Found(config, state, preprocess, classes, {}, damaged(path), projection=not classes)
 
 
 def _file(path: Path, given: Given) -> Found:
     """A file of tensors; a config.json beside it that is timm's or transformers' tells the rest."""
-    hub.refuse_adapter(hub.folder(path.parent), str(path.parent))
-    state, config = read(path), _beside(path.parent)
+    get, about = hub.folder(path.parent), repr(str(path))
+    with refusing(about):
+        state, adapted = hub.with_adapter(get, read(path))
+    config = _beside(path.parent)
     if config is not None:
-        processor = hub.processor_of(hub.folder(path.parent), config)
-        return _repository(Repository(state, config, processor), str(path), given)
-    with refusing(repr(str(path))):
-        converted = convert_given(
-            state, "auto", replace(given, image_size=None, preprocess=None, wanted_size=given.image_size)
-        )
+        return _repository(Repository(state, config, hub.processor_of(get, config), adapted), str(path), given)
+    with refusing(about):
+        wanted = replace(given, image_size=None, preprocess=None, wanted_size=given.image_size)
+        converted = convert_given(state, "auto", wanted)
         config, tensors, preprocess = converted
-        about = repr(str(path))
-        return Found(config, tensors, preprocess, (), converted.assumed, about, converted.projection, converted.recipe)
+        assumed = converted.assumed | ({"merged": adapted} if adapted else {})
+        return Found(config, tensors, preprocess, (), assumed, about, converted.projection, converted.recipe)
 
 
 def _is_hub_folder(path: Path) -> bool:
@@ -243,12 +251,9 @@ def _is_hub_folder(path: Path) -> bool:
 
 
 def _beside(folder: Path) -> Json | None:
-    """The folder's config.json, if it is transformers' or timm's."""
-    path = folder / "config.json"
-    if not path.is_file():
-        return None
-    config = read_json(path)
-    return config if config.keys() & {"model_type", "architecture"} else None
+    """The folder's config, if it is transformers', timm's or open_clip's."""
+    found = [read_json(folder / file) for file in hub.CONFIGS if (folder / file).is_file()]
+    return next((config for config in found if hub.whose(config)), None)
 
 
 def _repository(files: Repository, name: str, given: Given) -> Found:
@@ -258,8 +263,7 @@ def _repository(files: Repository, name: str, given: Given) -> Found:
         wanted = replace(given, image_size=None, preprocess=None).or_else(known.given)
         converted: Converted = convert_given(files.state, known.source, wanted)
         config, tensors, preprocess = converted
-        known.check(config)
-        assumed = converted.assumed
+        assumed = converted.assumed | known.check(config) | ({"merged": files.adapted} if files.adapted else {})
         if known.pixels is not None:
             preprocess = known.pixels
             assumed = {key: value for key, value in assumed.items() if key != "preprocess"}

@@ -56,13 +56,14 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         "stem": "the stem {}",
         "rotary": "rotary positions {}",
         "pool": "pooling by {}",
+        "mlp": "a gated MLP, {}",
         "norm": "{} norms",
         "plain": "the paper's architecture, {}",
         "pool_prefix": "class token and registers pooled: {}",
         "pool_heads": "heads of the pooling: {}",
     }
     said = {key: _pixels(value) if isinstance(value, Preprocessing) else value for key, value in assumed.items()}
-    keys = dict.fromkeys(("rotary", "pool", "norm", "pool_prefix", "pool_heads"), "parts")
+    keys = dict.fromkeys(("rotary", "pool", "mlp", "norm", "pool_prefix", "pool_heads"), "parts")
     parts = [f"{way.format(said[key])} ({keys.get(key, key)}=)" for key, way in ways.items() if key in said]
     sentences = []
     if parts:
@@ -71,6 +72,8 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         )
     if "weights" in assumed:
         sentences.append(f"{'' if parts else f'{about}: '}the weights are {assumed['weights']}")
+    if "merged" in assumed:
+        sentences.append(f"{'' if sentences else f'{about}: '}merged into the weights: {assumed['merged']}")
     if "left_out" in assumed:
         sentences.append(f"{'' if sentences else f'{about}: '}left out, a ViT having none: {assumed['left_out']}")
     if sentences:

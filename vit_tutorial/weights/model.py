@@ -29,7 +29,7 @@ from vit_tutorial.variants.hybrid import ConvStem, ResNetStem
 from vit_tutorial.variants.modern import ModernConfig, build, position_bias_index
 from vit_tutorial.vit import Stem, ViT, ViTConfig
 from vit_tutorial.weights import messages, names, sources
-from vit_tutorial.weights.configs import Given
+from vit_tutorial.weights.fields import Given
 from vit_tutorial.weights.messages import some
 from vit_tutorial.weights.names import FEATURES, State
 from vit_tutorial.weights.reading import COUNTER, check_numbers
@@ -144,8 +144,9 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     state, origin, assumed = unwrap(state_dict, ANCHORS, given.part)
     about = library_of(state, source)
     state, left_out, parts = about.prepare(state)
-    dropped = {name: about.dropped(name) for name in state if about.dropped(name) is not None}
-    if said := dict.fromkeys([*left_out, *(what for what in dropped.values() if what)]):
+    beside = {name: what for name in state if (what := names.covering(about.left_out, name))}
+    dropped = [name for name in state if name in beside or names.covering(about.unread, name)]
+    if said := dict.fromkeys([*left_out, *beside.values()]):
         assumed["left_out"] = ", ".join(said)
     read = names.read(about.tables, {name: tensor for name, tensor in state.items() if name not in dropped})
     ours = complete(read, about)

@@ -98,7 +98,10 @@ META = TIMM_NOW | {  # DINOv2 and DINOv3 by their authors
     "blocks.{i}.mlp.fc2.*": "blocks.{i}.mlp.w3.*",
 }
 META_2025 = META | {"embed.registers": "storage_tokens", "blocks.{i}.mlp.fc1.*": "blocks.{i}.mlp.(w1|w2).*"}
+META_LINEAR = META | {"head.*": "linear_head.*"}  # its backbone and a head for ImageNet
 META_CHUNKS = {our: their.replace("blocks.{i}.", "blocks.{c}.{i}.") for our, their in META.items()}
+# What open_clip puts behind one of timm's models.
+OPEN_CLIP_TRUNK = {"head.weight": "head.proj.weight", "head.bias": "head.proj.bias"}
 BAAI = TIMM_BIASES | {  # EVA-02 by its authors
     "blocks.{i}.attention.qkv.weight": "blocks.{i}.attn.(q_proj|k_proj|v_proj).weight",
     "blocks.{i}.attention.norm.*": "blocks.{i}.attn.inner_attn_ln.*",
@@ -114,7 +117,9 @@ OPENAI = {  # CLIP's image tower
     "blocks.{i}.norm1.*": "visual.transformer.resblocks.{i}.ln_1.*",
     "blocks.{i}.attention.qkv.*": "visual.transformer.resblocks.{i}.attn.in_proj_*",
     "blocks.{i}.attention.proj.*": "visual.transformer.resblocks.{i}.attn.out_proj.*",
+    "blocks.{i}.scale1.gamma": "visual.transformer.resblocks.{i}.ls_1.gamma",
     "blocks.{i}.norm2.*": "visual.transformer.resblocks.{i}.ln_2.*",
+    "blocks.{i}.scale2.gamma": "visual.transformer.resblocks.{i}.ls_2.gamma",
     "blocks.{i}.mlp.fc1.*": "visual.transformer.resblocks.{i}.mlp.c_fc.*",
     "blocks.{i}.mlp.fc2.*": "visual.transformer.resblocks.{i}.mlp.c_proj.*",
     "norm.*": "visual.ln_post.*",
@@ -241,7 +246,12 @@ HF_CLIP = {  # and SigLIP
     "pool.mlp.fc2.*": "head.mlp.fc2.*",
     "head.weight": "visual_projection.weight",
 }
-HF_CLIP_CLASSIFIER = {"head.*": "classifier.*"}
+HF_OWL = HF_CLIP | {"embed.norm.*": "pre_layernorm.*"}
+HF_BLIP = {our: their for our, their in HF_CLIP.items() if not our.startswith(("pool", "head"))} | {
+    "embed.position": "embeddings.position_embedding",
+    "blocks.{i}.attention.qkv.*": "encoder.layers.{i}.self_attn.qkv.*",
+    "blocks.{i}.attention.proj.*": "encoder.layers.{i}.self_attn.projection.*",
+}
 GOOGLE = {  # google-research/vision_transformer
     "embed.cls_token": "cls",
     "embed.position": "Transformer/posembed_input/pos_embedding",
@@ -358,8 +368,8 @@ def _choices(template: str, leaf: str) -> list[str]:
         template = template.replace("*", leaf)
     if "(" not in template:
         return [template]
-    before, choices, after = re.split(r"[()]", template)
-    return [before + choice + after for choice in choices.split("|")]
+    before, choices, after = re.split(r"[()]", template, maxsplit=2)
+    return [name for choice in choices.split("|") for name in _choices(before + choice + after, "")]
 
 
 def fill(template: str, places: Iterable[tuple[str, str]]) -> str:
@@ -454,6 +464,27 @@ def matches(tables: Iterable[Table], names: Iterable[str], side: str) -> tuple[l
     return whole, parts, [name for name in names if name not in taken]
 
 
+def covering(rows: Mapping[str, tuple[str, ...]], name: str) -> str | None:
+    """The key of the row one of whose templates is the whole name; None, if none is."""
+    return next((key for key, templates in rows.items() if any(p.fullmatch(name) for p in _patterns(templates))), None)
+
+
+@cache
+def _patterns(templates: tuple[str, ...]) -> list[re.Pattern[str]]:
+    leaves = [template.replace(".*", ".(weight|bias)") if "**" not in template else template for template in templates]
+    return [_pattern(choice) for template in leaves for choice in _choices(template, "")]
+
+
+def places_of(tables: Iterable[Table], name: str) -> set[tuple[str, int]]:
+    """Which of our tensors theirs is, and which part of it, by any of the tables and behind any prefix."""
+    rules, lookup = _side(tuple(tuple(table.items()) for table in tables), "theirs")
+    while name:
+        if found := lookup.find(name):
+            return {(fill(rules[number].ours[0], places), member) for number, member, places in found}
+        name = name.partition(".")[2]
+    return set()
+
+
 def theirs_of(tables: Iterable[Table], our: str) -> str:
     """What the first of the tables with such a row calls one of our tensors; ours, if none has."""
     for table in tables:
@@ -475,7 +506,8 @@ def read(tables: Iterable[Table], state: Mapping[str, Tensor]) -> Read:
     whole, parts, left = matches(tables, state, "theirs")
     ours: State = {}
     theirs: dict[str, str] = {}
-    biased, missing = "", []
+    missing: list[str] = []
+    biased = "qkv" if any(match.ours[0].endswith("attention.qkv.bias") for match in whole) else ""
     for match in sorted(whole, key=lambda match: match.rule.ours):
         _add(ours, theirs, match, state)
     for match in parts:

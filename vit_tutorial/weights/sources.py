@@ -22,6 +22,7 @@ from vit_tutorial.weights import names
 from vit_tutorial.weights.messages import some
 from vit_tutorial.weights.names import State, Table
 
+Templates = Mapping[str, tuple[str, ...]]  # whole names, or all of a module, in the language of the tables
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
@@ -47,8 +48,15 @@ def prepare_timm(state: State) -> Prepared:
     A full DINO checkpoint has the projector that its loss needs behind the backbone. It classifies nothing, and DINO's
     own evaluation drops it. DINOv3's biases of q, k and v have a mask: k's part counts as zeros.
     """
+    left_out: tuple[str, ...] = ()
     if all(any(name.startswith(part) for name in state) for part in ("head.mlp.", "head.last_layer.")):
-        state = _without(state, r"head\.(mlp|last_layer|last_norm)\d*\..+")
+        state = _without(
+            state,
+            r"head\.mlp\.\d+\.(weight|bias|running_mean|running_var|num_batches_tracked)"
+            r"|head\.(last_layer|last_norm)\.(weight|bias|weight_[gv]|running_mean|running_var|num_batches_tracked"
+            r"|parametrizations\.weight\.original[01])",
+        )
+        left_out = ("the projector of DINO's loss",)
     if "dist_token" in state and "head.weight" in state and "head_dist.weight" not in state:
         raise ValueError(
             "dist_token and head without head_dist: two tokens and one head, which ViTConfig can't express"
@@ -59,7 +67,8 @@ def prepare_timm(state: State) -> Prepared:
             raise ValueError(f"{mask} and the bias that it masks have other shapes")
         q, _, v = (state[f"{start}qkv.bias"] * state[mask]).chunk(3)
         state = _without(state, re.escape(start) + r"qkv\.bias(_mask)?") | {f"{start}q_bias": q, f"{start}v_bias": v}
-    return _without_pre_logits(state)
+    kept = _without_pre_logits(state)
+    return kept._replace(left_out=left_out + kept.left_out)
 
 
 def prepare_transformers(state: State) -> Prepared:
@@ -84,6 +93,11 @@ def prepare_transformers(state: State) -> Prepared:
         left_out = (f"the {what}, which the classifier doesn't read",) if len(kept) < len(state) else ()
         return Prepared(kept, left_out, {"pool": "mean"})
     return Prepared(state)
+
+
+def prepare_blip(state: State) -> Prepared:
+    """Of BLIP and BLIP-2, whose pooler norms the class token, which the last norm has been over, once more."""
+    return Prepared(state, ("the pooler, a second norm of the class token",))
 
 
 def prepare_google(state: State) -> Prepared:
@@ -138,7 +152,8 @@ class Source:
     norm_eps: float = 1e-6
     gelu: str = "exact"
     prepare: Callable[[State], Prepared] = prepare_nothing
-    drops: Mapping[str, str] = field(default_factory=dict)  # whole names that no answer depends on: what they are
+    left_out: Templates = field(default_factory=dict)  # parts of the file that no answer to a picture depends on, said
+    unread: Templates = field(default_factory=dict)  # why a tensor is dropped without saying so: its name
     plain: bool = True  # whether the names of the paper's tensors stand for its architecture alone
     shows: Mapping[str, Any] = field(default_factory=dict)  # the fields by which the family is known
     pool: str = "cls"
@@ -151,10 +166,6 @@ class Source:
     def projections(self) -> set[str]:
         """Their names for heads that have no bias."""
         return {table["head.weight"].partition(" : ")[0] for table in self.tables if "head.weight" in table}
-
-    def dropped(self, name: str) -> str | None:
-        """What the tensor of such a name is, if no answer depends on it; None: it counts."""
-        return next((what for pattern, what in self.drops.items() if re.fullmatch(pattern, name)), None)
 
     def shown_by(self, fields: Mapping[str, Any]) -> bool:
         """Whether a model with these fields is of the family."""
@@ -172,28 +183,39 @@ TORCHVISION = Source(
     "bilinear",
     prepare=prepare_torchvision,
 )
+TEXT = {"the text tower": (
+    "(text.transformer|text.proj).**", "text.(ln_final|text_projection).*",
+    "text.(token_embedding.weight|positional_embedding|text_projection|cls_emb)",
+    "transformer.resblocks.{i}.(ln_1|ln_2|attn.out_proj|mlp.c_fc|mlp.c_proj).*",
+    "transformer.resblocks.{i}.(ls_1|ls_2).gamma", "transformer.resblocks.{i}.attn.(in_proj_weight|in_proj_bias)",
+    "(positional_embedding|token_embedding.weight|text_projection)", "ln_final.*",
+)}  # fmt: skip
+SCALE = {"of the loss": ("(logit_scale|logit_bias)",)}
 TIMM = Source(
     "timm",
     (
         names.TIMM_NOW, names.TIMM_DISTILLED, names.TIMM_EVA, names.TIMM_BIASES, names.TIMM_GATED, names.TIMM_APART,
-        names.TIMM_ROOT, names.TIMM_CONV_STEM, names.META, names.META_2025, names.META_CHUNKS, names.BAAI,
+        names.TIMM_ROOT, names.TIMM_CONV_STEM, names.META, names.META_2025, names.META_CHUNKS, names.META_LINEAR,
+        names.BAAI, names.OPEN_CLIP_TRUNK,
     ),
     HALF,
     0.9,
     prepare=prepare_timm,
     plain=False,
-    drops={
-        r"mask_token": "",
-        r"rope_embed\.periods|(blocks\.\d+\.attn\.)?rope\.freqs_(cos|sin)": "",
-        r"(blocks\.\d+\.attn\.|rel_pos_bias\.)relative_position_index": "",
-        r"local_cls_norm\.(weight|bias)": "",
-        r"(dino|ibot)_head\.(mlp\.\d+|last_layer)\.(weight|bias|weight_[gv])": "the projectors of its losses",
-        r"logit_(scale|bias)": "",
-        r"text\.(transformer\..+|token_embedding\.weight|positional_embedding|text_projection(\.weight|\.bias)?)": (
-            "the text tower"
+    left_out=TEXT | {
+        "the projectors of its losses": (
+            "(dino_head|ibot_head).mlp.{j}.*", "(dino_head|ibot_head).last_layer.(weight|bias|weight_g|weight_v)",
+            "(dino_loss|ibot_patch_loss|koleo_loss).center",
         ),
-        r"text\.(cls_emb|ln_final\.(weight|bias))": "the text tower",
-        r"decoder_(embed|norm|pred)\.(weight|bias)|decoder_pos_embed|decoder_blocks\.\d+\..+": "the decoder",
+        "the decoder": ("(decoder_embed|decoder_norm|decoder_pred).*", "decoder_pos_embed", "decoder_blocks.**"),
+    },
+    unread=SCALE | {
+        "in the place of a patch that pretraining hides": ("mask_token",),
+        "computed, and compared": (
+            "(rope_embed.periods|rope.freqs_cos|rope.freqs_sin|rel_pos_bias.relative_position_index)",
+            "blocks.{i}.attn.(rope.freqs_cos|rope.freqs_sin|relative_position_index)",
+        ),
+        "read for small crops, in training": ("local_cls_norm.*",),
     },
 )  # fmt: skip
 CLIP = Source(
@@ -203,19 +225,22 @@ CLIP = Source(
     1.0,
     norm_eps=1e-5,
     gelu="quick",
-    drops={
-        r"transformer\.resblocks\.\d+\.(ln_[12]|attn\.out_proj|mlp\.c_fc|mlp\.c_proj)\.(weight|bias)": "the text tower",
-        r"transformer\.resblocks\.\d+\.attn\.in_proj_(weight|bias)": "the text tower",
-        r"positional_embedding|token_embedding\.weight|ln_final\.(weight|bias)|text_projection": "the text tower",
-        r"logit_(scale|bias)|input_resolution|context_length|vocab_size": "",
-    },
+    left_out=TEXT,
+    unread=SCALE | {"sizes, as numbers": ("(input_resolution|context_length|vocab_size)",)},
 )
+HF_TEXT = {
+    "the text tower": (
+        "text_model.**", "text_projection.*", "(text_encoder|text_decoder|text_proj|language_model).**",
+        "(language_projection|qformer|vision_proj|itm_head|embeddings.word_embeddings|embeddings.LayerNorm).**",
+        "query_tokens",
+    ),
+}  # fmt: skip
 HUGGING_FACE = Source(
     "huggingface",
     (
         names.HF_4, names.HF_5, names.HF_DEIT, names.HF_DEIT_TEACHER, names.HF_BEIT, names.HF_BEIT_5, names.HF_DINOV2,
         names.HF_DINOV2_GATED, names.HF_DINOV2_5, names.HF_DINOV3, names.HF_DINOV3_GATED, names.HF_DINOV3_5,
-        names.HF_DINOV3_GATED_5, names.HF_CLIP,
+        names.HF_DINOV3_GATED_5, names.HF_CLIP, names.HF_OWL,
     ),
     HALF,
     "none",
@@ -223,14 +248,24 @@ HUGGING_FACE = Source(
     norm_eps=1e-12,
     recipe="huggingface",
     prepare=prepare_transformers,
-    drops={
-        r"(embeddings\.)?(mask_token|position_ids)": "",
-        r"(encoder\.)?(layers?\.\d+\.)?(attention\.attention\.)?(relative_position_bias\.)?relative_position_index": "",
-        r"rope_embeddings\.inv_freq|logit_(scale|bias)": "",
-        r"pooler\.dense\.(weight|bias)": "the pooler",
-        r"decoder\..+": "the decoder",
-        r"text_model\..+|text_projection\.(weight|bias)": "the text tower",
+    left_out=HF_TEXT | {
+        "the pooler": ("pooler.dense.*",),
+        "the decoder": ("decoder.**",),
+        "the heads of detection": ("(class_head|box_head|objectness_head|layer_norm).**",),
     },
+    unread=SCALE | {
+        "in the place of a patch that pretraining hides": ("(mask_token|embeddings.mask_token)",),
+        "computed, and compared": (
+            "(embeddings.position_ids|position_ids|rope_embeddings.inv_freq)",
+            "encoder.layer.{i}.attention.attention.relative_position_bias.relative_position_index",
+            "layers.{i}.relative_position_bias.relative_position_index",
+            "encoder.relative_position_bias.relative_position_index", "(box_bias|relative_position_index)",
+        ),
+    },
+)  # fmt: skip
+BLIP = replace(
+    HUGGING_FACE, tables=(names.HF_BLIP,), statistics=OPENAI, interpolation="bicubic", norm_eps=1e-5,
+    prepare=prepare_blip, left_out=HF_TEXT | {"the projection": ("visual_projection.weight",)},
 )  # fmt: skip
 GOOGLE = Source(  # JAX's GELU is the tanh approximation
     "google",
@@ -246,7 +281,8 @@ BIG_VISION = replace(
     tables=(names.SIGLIP,),
     crop=224 / 256,
     position="sincos",
-    drops={r"txt/.+": "the text tower", r"[tb]": ""},
+    left_out={"the text tower": ("txt/**",)},
+    unread={"of the loss": ("(t|b)",)},
 )
 OWN = Source("vit_tutorial", (names.OURS,), HALF, "center", plain=False)
 
@@ -283,6 +319,10 @@ SOURCES = {
         HUGGING_FACE, statistics=IMAGENET, norm_eps=1e-5, rotary=Rotary(),
         shows={"position": "none", "position_bias": False, "layer_scale": True},
     ),
+    "transformers' DINOv2 with registers": replace(
+        HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6, recipe="timm",
+        shows={"layer_scale": True, "registers": True},
+    ),
     "transformers' DINOv2": replace(
         HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6,
         shows={"layer_scale": True},
@@ -295,6 +335,7 @@ SOURCES = {
         HUGGING_FACE, interpolation="bicubic", norm_eps=1e-6, gelu="tanh", pool="attention",
         shows={"pool": "attention"},
     ),
+    "transformers' BLIP": BLIP,
     "huggingface": HUGGING_FACE,
     "google": GOOGLE,
     "SigLIP of big_vision": replace(

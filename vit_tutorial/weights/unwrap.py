@@ -36,7 +36,7 @@ TRAINING = re.compile(  # whole keys of what training goes on from: no answer de
     r"|callbacks|loops|(cuda_|torch_|numpy_|python_)?rng_states?|random_states?"
     r"|(dino|ibot|ibot_patch|koleo|train|val)_loss(es)?|loss|losses|criterion|metrics|history|param_shapes|buffer_names"
     r"|epoch|global_step|step|steps|iteration|iter|args|config|cfg|hyper_parameters|hparams|meta|version"
-    r"|pytorch-lightning_version|arch|best_acc(uracy|1)?|best_score|ds_config|ds_version|.*_world_size"
+    r"|pytorch-lightning_version|arch|best_acc(uracy|1)?|best_score|ds_config|ds_version|((dp|mp|tp|pp)_)?world_size"
 )
 BESIDE = {"predictor": "the predictor (I-JEPA's, of its loss)"}  # what pretraining alone has, by its whole key
 HEAD = re.compile(r"(?i)head|classif|(^|[._])fc\d*([._]|$)|linear|probe|logit|output")  # only to say what it is

@@ -1,0 +1,448 @@
+"""Lesson 09: what transformers' config.json and its image processors say: each field by a rule of its model type."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from vit_tutorial.data import Corner, CropMode, Preprocessing
+from vit_tutorial.embeddings import ResizeRecipe
+from vit_tutorial.patches import as_pair
+from vit_tutorial.variants.modern import Rotary
+from vit_tutorial.weights import fields as of
+from vit_tutorial.weights.fields import BEYOND, Fields, Given, Json, Known, Reasons
+from vit_tutorial.weights.messages import short, some
+from vit_tutorial.weights.sources import HALF, IMAGENET, OPENAI
+
+GELUS = {
+    "gelu": "exact", "gelu_python": "exact", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_fast": "tanh",
+    "gelu_accurate": "tanh", "quick_gelu": "quick",
+}  # fmt: skip
+BASE: Json = {  # the fields of every vision model, and what they are by default
+    "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+    "hidden_act": "gelu", "layer_norm_eps": 1e-12, "image_size": 224, "patch_size": 16, "num_channels": 3,
+}  # fmt: skip
+DROPPED: Reasons = {  # of every model type, by why no answer to a picture depends on them
+    "where it is from": {
+        "model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path", "name_or_path",
+        "_commit_hash", "finetuning_task", "license", "label2id", "tokenizer_class", "processor_class",
+    },
+    "training": {
+        "hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout", "dropout", "classifier_dropout",
+        "classifier_dropout_prob", "drop_path_rate", "initializer_range", "initializer_factor", "problem_type",
+        "gradient_checkpointing", "layerscale_value",
+    },
+    "the form of the answer, or an output beside it": {
+        "output_attentions", "output_hidden_states", "return_dict", "use_return_dict", "torchscript", "use_bfloat16",
+        "use_cache", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "out_features",
+        "out_indices", "stage_names", "apply_layernorm", "reshape_hidden_states", "add_pooling_layer",
+        "pooler_output_size", "pooler_act", "encoder_stride", "use_mask_token", "chunk_size_feed_forward",
+    },
+    "text": {
+        "is_encoder_decoder", "is_decoder", "add_cross_attention", "cross_attention_hidden_size", "tie_word_embeddings",
+        "tie_encoder_decoder", "tf_legacy_loss", "prefix", "task_specific_params", "bos_token_id", "pad_token_id",
+        "eos_token_id", "sep_token_id", "decoder_start_token_id", "max_length", "min_length", "do_sample",
+        "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p",
+        "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
+        "bad_words_ids", "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id",
+        "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens",
+        "begin_suppress_tokens",
+    },
+}  # fmt: skip
+LACKING: Reasons = {  # what changes an answer, and isn't read
+    "another model before the tokens": ("is_hybrid", "backbone_config", "backbone"),
+    "quantised weights": ("quantization_config",),
+    "heads that were taken out": ("pruned_heads",),
+    "code of its own": ("auto_map",),
+}
+
+
+@dataclass(frozen=True)
+class ModelType:
+    """One of transformers' model types."""
+
+    processor: str  # whose defaults a preprocessor_config.json without a type has
+    defaults: Json = field(default_factory=dict)  # of BASE's fields that differ, and of those that it alone has
+    pool: str | None = None  # None: the tensors show it
+    resized: bool = False  # whether transformers resizes positions without being asked
+    recipe: ResizeRecipe = "huggingface"  # and how
+    shown: Mapping[str, Any] = field(default_factory=dict)  # what tensors must show
+    dropped: Reasons = field(default_factory=dict)
+
+
+CLIP_TYPE = ModelType(
+    "CLIP",
+    {"layer_norm_eps": 1e-5, "hidden_act": "quick_gelu", "patch_size": 32},
+    shown={"pre_norm": True},
+    dropped={"the tensors show it": {"projection_dim"}},
+)
+SIGLIP_TYPE = ModelType(
+    "Siglip",
+    {"layer_norm_eps": 1e-6, "hidden_act": "gelu_pytorch_tanh", "vision_use_head": True},
+    shown={"class_token": False},
+    dropped={"the tensors show it": {"projection_size"}},
+)
+DINOV2_TYPE = ModelType(
+    "Bit", {"layer_norm_eps": 1e-6, "mlp_ratio": 4, "use_swiglu_ffn": False}, resized=True, shown={"layer_scale": 1e-5}
+)
+BEIT_TYPE = ModelType(
+    "Beit",
+    {
+        "use_absolute_position_embeddings": False, "use_relative_position_bias": False,
+        "use_shared_relative_position_bias": False, "use_mean_pooling": True, "layer_scale_init_value": 0.1,
+    },
+    shown={"k_bias": False},
+    dropped={
+        "the heads of segmentation and of pretraining": {
+            "vocab_size", "pool_scales", "use_auxiliary_head", "auxiliary_loss_weight", "auxiliary_channels",
+            "auxiliary_num_convs", "auxiliary_concat_input", "semantic_loss_ignore_index", "add_fpn",
+        },
+    },
+)  # fmt: skip
+VIT_DEFAULTS = {"qkv_bias": True}
+MODEL_TYPES = {
+    "vit": ModelType("ViT", VIT_DEFAULTS, "cls"),
+    "deit": ModelType("DeiT", VIT_DEFAULTS, "distilled"),
+    "vit_mae": ModelType("ViT", VIT_DEFAULTS, "cls", dropped={"the decoder": {
+        "decoder_hidden_size", "decoder_intermediate_size", "decoder_num_attention_heads", "decoder_num_hidden_layers",
+        "mask_ratio", "norm_pix_loss",
+    }}),
+    "vit_msn": ModelType("ViT", VIT_DEFAULTS | {"layer_norm_eps": 1e-6}, "cls"),
+    "ijepa": ModelType("ViT", VIT_DEFAULTS, "mean"),
+    "dpt": ModelType("DPT", VIT_DEFAULTS | {"image_size": 384}, "cls", dropped={"the neck and the head": {
+        "add_projection", "auxiliary_loss_weight", "backbone_featmap_shape", "backbone_out_indices",
+        "fusion_hidden_size", "head_in_index", "neck_hidden_sizes", "neck_ignore_stages", "readout_type",
+        "reassemble_factors", "semantic_classifier_dropout", "semantic_loss_ignore_index", "use_auxiliary_head",
+        "use_batch_norm_in_fusion_residual", "use_bias_in_fusion_residual",
+    }}),
+    "dinov2": replace(DINOV2_TYPE, defaults=DINOV2_TYPE.defaults | {"qkv_bias": True, "patch_size": 14}),
+    "dinov2_with_registers": replace(
+        DINOV2_TYPE, recipe="timm",  # its interpolation is antialiased
+        defaults=DINOV2_TYPE.defaults | {"qkv_bias": True, "num_register_tokens": 4},
+    ),
+    "dinov3_vit": replace(
+        DINOV2_TYPE, processor="DINOv3ViT", shown={"layer_scale": 1e-5, "position": "none"},
+        defaults={
+            "layer_norm_eps": 1e-5, "hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536,
+            "use_gated_mlp": False, "num_register_tokens": 0, "rope_theta": 100.0, "query_bias": True,
+            "key_bias": False, "value_bias": True, "proj_bias": True, "mlp_bias": True,
+        },
+        dropped={"training": {"pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale"}},
+    ),
+    "beit": BEIT_TYPE,
+    "data2vec-vision": BEIT_TYPE,
+    "clip_vision_model": CLIP_TYPE,
+    "metaclip_2_vision_model": CLIP_TYPE,
+    "altclip_vision_model": CLIP_TYPE,
+    "chinese_clip_vision_model": replace(CLIP_TYPE, processor="ChineseCLIP"),
+    "clipseg_vision_model": replace(CLIP_TYPE, processor="ViT"),
+    "owlvit_vision_model": replace(
+        CLIP_TYPE, processor="OwlViT", defaults=CLIP_TYPE.defaults | {"image_size": 768}
+    ),
+    "siglip_vision_model": SIGLIP_TYPE,
+    "blip_vision_model": replace(
+        CLIP_TYPE, processor="Blip", shown={},
+        defaults={"layer_norm_eps": 1e-5, "image_size": 384, "num_channels": 3},
+    ),
+    "blip_2_vision_model": replace(
+        CLIP_TYPE, processor="Blip", shown={},
+        defaults={
+            "layer_norm_eps": 1e-6, "hidden_size": 1408, "num_hidden_layers": 39, "num_attention_heads": 16,
+            "intermediate_size": 6144, "patch_size": 14, "qkv_bias": True,
+        },
+    ),
+}  # fmt: skip
+TOWERS = {  # model types of images and text: their image tower's type
+    "clip": "clip_vision_model", "metaclip_2": "metaclip_2_vision_model", "altclip": "altclip_vision_model",
+    "chinese_clip": "chinese_clip_vision_model", "clipseg": "clipseg_vision_model", "owlvit": "owlvit_vision_model",
+    "siglip": "siglip_vision_model", "blip": "blip_vision_model", "blip-2": "blip_2_vision_model",
+}  # fmt: skip
+BESIDE_TOWER: Reasons = {  # fields of a model of images and text that its image tower doesn't read
+    "the text tower, and what joins both": {
+        "text_config", "text_config_dict", "qformer_config", "projection_dim", "projection_size",
+        "logit_scale_init_value", "image_text_hidden_size", "label_smoothing", "num_query_tokens", "image_token_index",
+        "use_decoder_only_language_model",
+    },
+    "the decoder": {
+        "extract_layers", "reduce_dim", "decoder_num_attention_heads", "decoder_attention_dropout",
+        "decoder_hidden_act", "decoder_intermediate_size", "conditional_layer", "use_complex_transposed_convolution",
+    },
+}  # fmt: skip
+
+
+def transformers(config: Json, processor: Json | None) -> Known:
+    """What transformers' config.json and preprocessor_config.json say.
+
+    Args:
+        config: the first.
+        processor: the second; None if there is none.
+    """
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in MODEL_TYPES | TOWERS:
+        raise ValueError(
+            f"transformers' {short(kind)} is {BEYOND.removeprefix('which is ')}, which can express the model types "
+            f"{', '.join(MODEL_TYPES | TOWERS)}, timm_wrapper"
+        )
+    whole = Fields(config, "its config")
+    names = of.labels(whole.take("id2label"), "id2label")
+    num_labels, classifies = whole.stated("num_labels"), "Classification" in str(config.get("architectures"))
+    whole.take("_num_labels")
+    said = _vision(whole) if kind in TOWERS else whole
+    family = MODEL_TYPES[TOWERS.get(kind, kind)]
+    fields, given = _model(said, family)
+    if num_labels is not None and classifies:
+        fields["num_classes"] = of.whole(num_labels, "num_labels", 0)
+    pixels = None if processor is None else _pixels(processor, family, fields["in_channels"])
+    size = given.image_size
+    if pixels is not None and kind == "dinov3_vit":
+        size = of.size(pixels.image_size, "image_size")
+    if pixels is not None:
+        pixels = of.whole_patches(pixels, fields["patch_size"])
+    if size is not None and not family.resized:
+        size = of.divided(size, fields["patch_size"])
+    given = replace(given, image_size=size, plain=True, told=True)
+    return Known("huggingface", given, fields, names, pixels, family.resized, family.recipe)
+
+
+def _vision(whole: Fields) -> Fields:
+    """The image tower's part of a config of both; older files have it twice."""
+    vision, older = whole.stated("vision_config", {}), whole.stated("vision_config_dict", {})
+    if not isinstance(vision, dict) or not isinstance(older, dict):
+        raise ValueError("its vision_config must be a mapping")
+    if differ := [key for key, value in older.items() if vision.get(key, value) != value]:
+        raise ValueError(f"its vision_config and its vision_config_dict don't agree on {some(differ)}")
+    for rules in (DROPPED, BESIDE_TOWER):
+        whole.drop(rules)
+    whole.must_lack(LACKING)
+    whole.close()
+    inner = Fields(older | vision, "its vision_config")
+    for key in ("id2label", "num_labels", "_num_labels"):  # every config of transformers' has them
+        inner.take(key)
+    return inner
+
+
+def _model(said: Fields, family: ModelType) -> tuple[Json, Given]:
+    """The fields that tensors must agree with, and what no tensor shows; nothing of the config is left."""
+    usual = BASE | family.defaults
+    if "mlp_ratio" in usual:
+        del usual["intermediate_size"]
+    of_type = {key: said.take(key, value) for key, value in usual.items()}
+    said.must_lack(LACKING)
+    dim = of.whole(of_type["hidden_size"], "hidden_size")
+    heads = of.whole(of_type["num_attention_heads"], "num_attention_heads")
+    if (head_dim := said.take("head_dim")) not in (None, dim / heads):
+        raise ValueError(f"its config has head_dim={short(head_dim)}, and D / h is {dim / heads:g}")
+    for key in ("proj_bias", "mlp_bias"):
+        if of_type.get(key, True) is not True:
+            raise ValueError(f"its config has {key}={short(of_type[key])}, {BEYOND}")
+    gated = any(of.flag(of_type[key], key) for key in ("use_swiglu_ffn", "use_gated_mlp") if key in usual)
+    fields: Json = {
+        "dim": dim,
+        "depth": of.whole(of_type["num_hidden_layers"], "num_hidden_layers"),
+        "patch_size": of.size(of_type["patch_size"], "patch_size"),
+        "in_channels": of.whole(of_type["num_channels"], "num_channels"),
+        "mlp_dim": _hidden(of_type, dim, gated),
+        "gated": gated,
+        "pool": family.pool,
+        "position": "learned",
+        **family.shown,
+    }
+    if "num_register_tokens" in usual:
+        fields["registers"] = of.whole(of_type["num_register_tokens"], "num_register_tokens", 0)
+    if "qkv_bias" in usual:
+        fields["qkv_bias"] = of.flag(of_type["qkv_bias"], "qkv_bias")
+    if "query_bias" in usual:
+        fields |= _biases(*(of.flag(of_type[key], key) for key in ("query_bias", "key_bias", "value_bias")))
+    parts: Json = {}
+    if "rope_theta" in usual:
+        parts["rotary"] = Rotary("centred", of.number(of_type["rope_theta"], "rope_theta"))
+    if "use_mean_pooling" in usual:
+        parts["pool"] = "mean" if of.flag(of_type["use_mean_pooling"], "use_mean_pooling") else "cls"
+        fields |= _beit_positions(of_type)
+    if "vision_use_head" in usual and not of.flag(of_type["vision_use_head"], "vision_use_head"):
+        raise ValueError(f"its config has vision_use_head=False: all tokens are its answer, {BEYOND}")
+    act = of_type["hidden_act"]
+    if gated and "use_gated_mlp" in usual and act not in ("silu", "swish"):
+        raise ValueError(f"its config has hidden_act={short(act)} for a gated MLP, {BEYOND}: silu")
+    if not gated and (not isinstance(act, str) or act not in GELUS):
+        raise ValueError(f"its config has hidden_act={short(act)}, {BEYOND}: {', '.join(GELUS)}")
+    said.drop(DROPPED)
+    said.drop(family.dropped)
+    said.close()
+    eps = of.number(of_type["layer_norm_eps"], "layer_norm_eps", 0)
+    size = of.size(of_type["image_size"], "image_size")
+    return fields, Given(heads, size, None if gated else GELUS[act], eps, parts=parts)
+
+
+def _hidden(of_type: Json, dim: int, gated: bool) -> int:
+    """M, as the model type computes it."""
+    if "mlp_ratio" not in of_type:
+        return of.whole(of_type["intermediate_size"], "intermediate_size")
+    M = int(dim * of.number(of_type["mlp_ratio"], "mlp_ratio", 0))
+    return (int(M * 2 / 3) + 7) // 8 * 8 if gated else M
+
+
+def _biases(q: bool, k: bool, v: bool) -> Json:
+    """Biases of q, k and v each by a field of its own; where there are some, absent ones count as zeros."""
+    if not (q or k or v):
+        return {"qkv_bias": False}
+    return {"qkv_bias": True, "k_bias": (q, k, v) != (True, False, True)}
+
+
+def _beit_positions(of_type: Json) -> Json:
+    """BEiT's positions are learned, biases of attention, or both."""
+    keys = ("use_absolute_position_embeddings", "use_relative_position_bias", "use_shared_relative_position_bias")
+    learned, own, shared = (of.flag(of_type[key], key) for key in keys)
+    scaled = of.number(of_type["layer_scale_init_value"], "layer_scale_init_value") > 0
+    return {
+        "position": "learned" if learned else "none",
+        "position_bias": own or shared,
+        "layer_scale": 1e-5 if scaled else None,
+    }
+
+
+# ------------------------------------------------------------------------------------------------------ the processors
+
+SHORT_SIDE: Json = {
+    "size": {"shortest_edge": 224}, "resample": 3, "do_center_crop": True, "crop_size": 224, "image_mean": OPENAI[0],
+    "image_std": OPENAI[1], "default_to_square": False,
+}  # fmt: skip
+PROCESSORS: dict[str, Json] = {  # what isn't written in a preprocessor_config.json, by its type
+    "ViT": {"size": 224, "resample": 2},
+    "DeiT": {"size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
+    "Beit": {"size": 224, "resample": 3},
+    "DPT": {"size": 384, "resample": 3},
+    "CLIP": SHORT_SIDE,
+    "ChineseCLIP": SHORT_SIDE,
+    "Bit": SHORT_SIDE,
+    "Blip": {"size": 384, "resample": 3, "image_mean": OPENAI[0], "image_std": OPENAI[1]},
+    "OwlViT": {"size": 768, "crop_size": 768, "resample": 3, "image_mean": OPENAI[0], "image_std": OPENAI[1]},
+    "Siglip": {"size": 224, "resample": 3},
+    "DINOv3ViT": {"size": 224, "resample": 2, "image_mean": IMAGENET[0], "image_std": IMAGENET[1]},
+}
+PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # as Pillow numbers them
+PROCESSOR_KEYS = {
+    "size", "resample", "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize", "image_mean",
+    "image_std",
+}  # fmt: skip
+PROCESSOR_DROPPED: Reasons = {
+    "pictures are made RGB here as well": {"do_convert_rgb"},
+    "labels of segmentation": {"do_reduce_labels", "reduce_labels"},
+    "where, and in what form, it answers": {
+        "image_processor_type", "feature_extractor_type", "_valid_processor_keys", "data_format", "input_data_format",
+        "device", "return_tensors", "disable_grouping", "processor_class", "_processor_class", "image_seq_length",
+    },
+    "of a padding that isn't made": {"pad_size", "size_divisor"},
+}  # fmt: skip
+
+
+def _pixels(content: Json, family: ModelType, channels: int) -> Preprocessing:
+    """As transformers' image processors prepare pictures: resize, crop, scale, normalise.
+
+    In Pillow's numbers. The processors that resize by torchvision round a few pixels in a thousand to the next of 256
+    levels.
+    """
+    said = Fields(content, "its preprocessor_config")
+    kind = content.get("image_processor_type") or content.get("feature_extractor_type") or family.processor
+    kind = re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", str(kind))
+    if kind not in PROCESSORS:
+        raise ValueError(f"its image processor is {short(kind)}: {', '.join(PROCESSORS)} are known. Give preprocess=")
+    usual = PROCESSORS[kind]
+    for key in ("do_resize", "do_rescale", "do_normalize", "do_center_crop"):
+        if key in content and content[key] is None and usual.get(key, key != "do_center_crop"):
+            raise ValueError(
+                f"its preprocessor has {key}=null, on in one version of transformers, off in another: give preprocess="
+            )
+    if said.take("auto_map"):
+        raise ValueError("its preprocessor has auto_map: code of its own, which isn't run. Give preprocess=")
+    square = usual.get("default_to_square", True)
+    for key, good in (
+        ("do_resize", True),
+        ("default_to_square", square),
+        ("do_pad", False),
+        ("keep_aspect_ratio", False),
+        ("do_flip_channel_order", False),
+        ("ensure_multiple_of", 1),
+    ):
+        value = said.stated(key, good)
+        if type(value) is not type(good) or value != good:
+            raise ValueError(
+                f"its preprocessor has {key}={short(value)}, which Preprocessing can't express: give preprocess="
+            )
+    how = {key: said.stated(key, usual.get(key)) for key in PROCESSOR_KEYS}
+    said.drop(PROCESSOR_DROPPED)
+    said.close()
+    how = {key: value for key, value in how.items() if value is not None}
+    if not square and isinstance(how["size"], int):  # as OpenAI's own files have it
+        how["size"] = {"shortest_edge": how["size"]}
+    size, crop, squash = _resize(how)
+    mean, std = _scale(how, channels)
+    resample = of.whole(how["resample"], "resample", 0)
+    if resample not in PILLOW:
+        raise ValueError(f"its preprocessor has resample={resample}: {PILLOW} are known. Give preprocess=")
+    corner: Corner = "rounded" if isinstance(crop, str) or squash else "floored"  # transformers' middle is another
+    return Preprocessing(size, mean, std, crop, PILLOW[resample], squash=squash, corner=corner)
+
+
+def _resize(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
+    """The size that a model gets, the share of the resized picture that it is, and whether that lost its shape."""
+    if isinstance(how["size"], dict) and how["size"].keys() == {"shortest_edge"}:
+        return _short_side(how)
+    resized = _height_width(how["size"], "size")
+    if not of.flag(how.get("do_center_crop", False), "do_center_crop"):
+        return resized, "none", False
+    cut = _height_width(how.get("crop_size", resized), "crop_size")
+    if cut == resized:
+        return cut, "none", False
+    share = cut[0] / resized[0]
+    # Half a pixel is rounded elsewhere than torchvision does.
+    even = all((whole - part) % 2 == 0 and whole > part for whole, part in zip(resized, cut, strict=True))
+    if not even or math.floor(cut[1] / share + 1e-6) != resized[1]:
+        raise ValueError(
+            f"its preprocessor cuts {cut} out of {resized}, which Preprocessing can't express: give preprocess="
+        )
+    return cut, share, True
+
+
+def _short_side(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
+    """As :func:`_resize`, of a picture whose shorter side gets a length, before a square is cut out."""
+    short = of.side(how["size"]["shortest_edge"], "shortest_edge")
+    if not of.flag(how.get("do_center_crop", False), "do_center_crop"):
+        raise ValueError("its preprocessor cuts no square, which Preprocessing can't express: give preprocess=")
+    cut = _height_width(how.get("crop_size", short), "crop_size")
+    if cut[0] != cut[1] or cut[0] > short:
+        raise ValueError(
+            f"its preprocessor cuts {cut} out of a short side of {short}, which Preprocessing can't express: give "
+            "preprocess="
+        )
+    return cut, cut[0] / short, False
+
+
+def _height_width(size: Any, name: str) -> tuple[int, int]:
+    if isinstance(size, dict) and size.keys() == {"height", "width"}:
+        size = (size["height"], size["width"])
+    if isinstance(size, dict):
+        raise ValueError(
+            f"its preprocessor has {name}={short(size)}, which Preprocessing can't express: give preprocess="
+        )
+    height, width = as_pair(tuple(size) if isinstance(size, list) else size, name)
+    return of.side(height, name), of.side(width, name)
+
+
+def _scale(how: Json, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation for pixels in [0, 1]: of levels from 0 to 255, times a factor, normalised or not."""
+    factor = 1.0
+    if of.flag(how.get("do_rescale", True), "do_rescale"):
+        factor = of.number(how.get("rescale_factor", 1 / 255), "rescale_factor")
+    white = 255 * factor
+    if white <= 0:
+        raise ValueError(f"its preprocessor has rescale_factor={factor}: it must be above 0")
+    white = 1.0 if abs(white - 1) < 1e-9 else white
+    mean, std = (0.0,) * channels, (1.0,) * channels
+    if of.flag(how.get("do_normalize", True), "do_normalize"):
+        mean = of.statistics(how.get("image_mean", HALF[0]), channels, "image_mean")
+        std = of.statistics(how.get("image_std", HALF[1]), channels, "image_std")
+    return tuple(value / white for value in mean), tuple(value / white for value in std)
