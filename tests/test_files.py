@@ -20,7 +20,7 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.weights import keeping, messages
 
 NAMES = ("digits", "shapes")
-PICTURES = 170  # how many of the 200 that come with the package are named right
+PICTURES = {"cifar10": 170, "photographs": 161}  # how many of the 200 that come with the package are named right
 
 # ------------------------------------------------------------------------------------------ what comes with the package
 
@@ -33,8 +33,9 @@ def shipped(request):
 
 
 def test_these_come_with_the_package():
-    assert sorted(folder.name for folder in keeping.SHIPPED.iterdir()) == sorted([*NAMES, "cifar10", "digits-patch2"])
-    assert sum(file.stat().st_size for file in keeping.SHIPPED.rglob("*.*")) <= 5_000_000
+    names = [*NAMES, "cifar10", "digits-patch2", "photographs"]
+    assert sorted(folder.name for folder in keeping.SHIPPED.iterdir()) == sorted(names)
+    assert sum(file.stat().st_size for file in keeping.SHIPPED.rglob("*.*")) <= 8_000_000
 
 
 def test_its_accuracy_on_the_test_split_is_what_it_claims(shipped):
@@ -59,25 +60,32 @@ def test_it_says_which_command_made_it(shipped):
     assert "/" not in config["command"].replace("runs/", "")  # nobody's home
 
 
-def test_the_model_of_photographs_is_small_and_answers_the_pictures_that_come_with_it():
-    folder = keeping.SHIPPED / "cifar10"
+@pytest.mark.parametrize(
+    ("name", "parameters", "by"),
+    [
+        ("cifar10", 1_000_000, "python -m vit_tutorial.train --data cifar10"),
+        ("photographs", 1_500_000, "python benchmarks/photographs.py vit --data cifar10-jpeg"),
+    ],
+)
+def test_the_models_of_photographs_are_small_and_answer_the_pictures_that_come_with_the_package(name, parameters, by):
+    folder = keeping.SHIPPED / name
     config = json.loads((folder / "config.json").read_text())
-    model, classes, preprocess = vt.load("cifar10")
-    assert vt.count_parameters(model.config) <= 1_000_000
+    model, classes, preprocess = vt.load(name)
+    assert vt.count_parameters(model.config) <= parameters
     assert (folder / "model.safetensors").stat().st_size <= 3_000_000
     assert classes == data.CIFAR10_CLASSES
     images, labels = data.cifar10_pictures().batch()
     with torch.inference_mode():
         right = int((model(preprocess(images)).argmax(1) == labels).sum())
-    assert abs(right - PICTURES) <= 1  # of 200; on another CPU the last bits differ
+    assert abs(right - PICTURES[name]) <= 1  # of 200; on another CPU the last bits differ
     # 200 pictures, drawn by chance, can't be far from the whole split: 3 standard deviations.
     share = config["test_accuracy"]
     assert abs(right / 200 - share) < 3 * (share * (1 - share) / 200) ** 0.5
     with (folder / "history.csv").open() as table:
         rows = list(csv.DictReader(table))
-    assert float(rows[-1]["validation_accuracy"]) == config["validation_accuracy"]
+    assert float(rows[-1]["validation_accuracy"]) == pytest.approx(config["validation_accuracy"], abs=5e-4)
     assert len(rows) == config["recipe"]["epochs"]
-    assert config["command"].startswith("python -m vit_tutorial.train --data cifar10")
+    assert config["command"].startswith(by)
     assert config["machine"]
 
 

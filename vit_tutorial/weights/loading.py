@@ -72,7 +72,7 @@ def load(
     Args:
         name: one of
 
-            - "digits", "digits-patch2", "shapes" or "cifar10": come with the package;
+            - "digits", "digits-patch2", "shapes", "photographs" or "cifar10": come with the package;
             - a folder that ``python -m vit_tutorial.train`` or transformers' ``save_pretrained`` wrote, or a copy of a
               repository of timm's;
             - a file: .safetensors, .npz, .pth, .pt, .bin, .ckpt, .pth.tar, or the .index.json of several;
