@@ -39,7 +39,7 @@ _ADDED = "4 · Positions are added"
 _SINES = "Positions that nobody learns: sines and cosines"
 _GRID = "The class token in the grid, or no grid at all."
 _EXCHANGED = "Height and width exchanged."
-_LARGER = "7 · The same positions on a larger image"
+_LARGER = "6 · The same positions on a larger image"
 _NEW = "a new layer, as it starts"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

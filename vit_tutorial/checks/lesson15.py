@@ -24,12 +24,12 @@ __all__ = [
     "check_turn",
 ]
 
-_SCALE = "1 · Layer scale: a block that begins by doing almost nothing"
-_REGISTERS = "2 · Registers: scratch paper"
-_GATED = "4 · Gated MLP"
-_ROTARY = "5 · Rotary positions: places that fit every size"
-_RMS = "7 · What can go: a bias, a mean"
-_POOL = "8 · What is read out"
+_SCALE = "Layer scale"
+_REGISTERS = "Registers"
+_GATED = "Gated MLP"
+_ROTARY = "Rotary positions"
+_RMS = "RMS norm, and no bias for the keys"
+_POOL = "Attention pooling"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 

@@ -25,9 +25,12 @@ from vit_tutorial.plots.figures import (
     steps,
     token_row,
 )
+from vit_tutorial.plots.grid import position_maps
 from vit_tutorial.plots.hybrid import pipelines, runs_by_number
+from vit_tutorial.plots.patch_sizes import patch_cost
 from vit_tutorial.plots.scaling import cost_panels, law_curves, law_profile, model_sizes
 from vit_tutorial.plots.showing import show, show_slider
+from vit_tutorial.plots.start import before_and_after
 from vit_tutorial.plots.style import CYCLE, PALETTE
 
 __all__ = [
@@ -36,6 +39,7 @@ __all__ = [
     "attention_flow",
     "attention_over_image",
     "bars",
+    "before_and_after",
     "confusion",
     "cost",
     "cost_panels",
@@ -53,9 +57,11 @@ __all__ = [
     "model_sizes",
     "modern_blocks",
     "overlays",
+    "patch_cost",
     "patch_grid",
     "pictures",
     "pipelines",
+    "position_maps",
     "position_similarity",
     "runs_by_number",
     "show",

@@ -628,8 +628,8 @@ def _overlay(picture: Array, weights: Array, most: float = 0.0) -> Array:
     return np.moveaxis(mixed, -1, 0)
 
 
-def _grid_lines(ax: Axes, size: tuple[int, int], patch: tuple[int, int]) -> None:
-    style = {"color": "white", "linewidth": 0.9}
+def _grid_lines(ax: Axes, size: tuple[int, int], patch: tuple[int, int], width: float = 0.9) -> None:
+    style = {"color": "white", "linewidth": width}
     ax.hlines(np.arange(0, size[0] + 1, patch[0]) - 0.5, -0.5, size[1] - 0.5, **style)  # type: ignore[arg-type]
     ax.vlines(np.arange(0, size[1] + 1, patch[1]) - 0.5, -0.5, size[0] - 0.5, **style)  # type: ignore[arg-type]
 
