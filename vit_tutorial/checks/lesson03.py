@@ -32,9 +32,9 @@ from vit_tutorial.checks.harness import (
 from vit_tutorial.checks.symptoms import EXACT, symptom
 from vit_tutorial.checks.watch import Operations
 
-_PENCIL = "2 · Queries, keys, values, with a pencil"
-_SCALE = "4 · Why divide by √d"
-_HEADS = "5 · Many heads"
+_PENCIL = "1 · A weighted mean, with a pencil"
+_SCALE = "3 · Why divide by √d"
+_HEADS = "4 · Several heads"
 _AXIS = "Softmax over the wrong axis."
 _OVERFLOW = "The softmax overflows."
 
@@ -90,7 +90,7 @@ ATTENTION_NUMBERS = Exercise(
             ),
         ),
         *section(
-            "10 · What it costs",
+            "What it costs.",
             ("tokens in place of weights", "Each token has a weight for each token.", {"weights": 12 * 50}),
             ("the class token forgotten", "There are 7 · 7 = 49 patches, and 50 tokens.", {"weights": 12 * 49 * 49}),
         ),
@@ -620,7 +620,7 @@ ATTENTION_IN_CHUNKS = Exercise(
             ),
         ),
         *section(
-            "10 · What it costs",
+            "What it costs.",
             (
                 "a last chunk lost",
                 "S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) gives it, too.",

@@ -4,7 +4,9 @@
 a slider.
 """
 
+from vit_tutorial.plots.attention import contributions, looks
 from vit_tutorial.plots.drawings import attention_flow, encoder_block, modern_blocks, tensor_map
+from vit_tutorial.plots.encoder import by_rate, stream_answers
 from vit_tutorial.plots.figures import (
     attention_over_image,
     bars,
@@ -27,6 +29,7 @@ from vit_tutorial.plots.figures import (
 )
 from vit_tutorial.plots.grid import position_maps
 from vit_tutorial.plots.hybrid import pipelines, runs_by_number
+from vit_tutorial.plots.mlp import agreement, unit_pictures
 from vit_tutorial.plots.patch_sizes import patch_cost
 from vit_tutorial.plots.scaling import cost_panels, law_curves, law_profile, model_sizes
 from vit_tutorial.plots.showing import show, show_slider
@@ -36,11 +39,14 @@ from vit_tutorial.plots.style import CYCLE, PALETTE
 __all__ = [
     "CYCLE",
     "PALETTE",
+    "agreement",
     "attention_flow",
     "attention_over_image",
     "bars",
     "before_and_after",
+    "by_rate",
     "confusion",
+    "contributions",
     "cost",
     "cost_panels",
     "curves",
@@ -53,6 +59,7 @@ __all__ = [
     "heatmaps",
     "law_curves",
     "law_profile",
+    "looks",
     "matrices",
     "model_sizes",
     "modern_blocks",
@@ -67,6 +74,8 @@ __all__ = [
     "show",
     "show_slider",
     "steps",
+    "stream_answers",
     "tensor_map",
     "token_row",
+    "unit_pictures",
 ]

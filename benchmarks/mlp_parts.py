@@ -1,0 +1,143 @@
+"""What is lost without the MLP, without its activation function, at half its width: small models trained in each form.
+
+    python benchmarks/mlp_parts.py            all runs, five seeds: some ten minutes on one thread
+    python benchmarks/mlp_parts.py --table    what lesson 04 shows, from the rows that are there
+
+Two tasks. "facts": one block reads two of 40 symbols and says what a fixed random table of 1,600 answers has for them.
+There is no rule to find, so all must be remembered; the score is over the whole table. "digits": four blocks, a fifth
+of the training images held out to score. "attention only" has no MLP, and as many more blocks as make up for its
+parameters. Each form is trained at three rates. A row a run goes to benchmarks/mlp_parts.csv as soon as it is done;
+rows that are there are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import sheet
+import together
+import torch
+from torch import Tensor, nn
+
+import vit_tutorial as vt
+
+CSV = Path(__file__).with_suffix(".csv")
+COLUMNS = ["task", "form", "rate", "seed", "parameters", "accuracy", "cpu_seconds"]
+FORMS = ("whole", "half the width", "no activation function", "no MLP", "attention only")
+TASKS = ("facts", "digits")
+RATES = (1e-2, 3e-3, 3e-2)
+SYMBOLS, DIM = 40, 32
+STEPS = {"facts": 600, "digits": 250}
+BATCH = {"facts": 256, "digits": 32}
+
+
+class Nothing(nn.Module):
+    def forward(self, z: Tensor) -> Tensor:
+        return torch.zeros_like(z)
+
+
+def blocks(form: str, depth: int) -> Iterator[nn.Module]:
+    """Blocks of width 32 in one of the forms."""
+    hidden = 2 * DIM if form == "half the width" else 4 * DIM  # M
+    for _ in range(3 * depth if form == "attention only" else depth):  # an MLP has twice attention's parameters
+        block = vt.EncoderBlock(DIM, num_heads=4, mlp_dim=hidden)
+        if form == "no activation function":
+            block.mlp.gelu = nn.Identity()
+        if form in ("no MLP", "attention only"):
+            block.norm2, block.mlp = nn.Identity(), Nothing()
+        yield block
+
+
+class Reader(nn.Module):
+    """Two symbols (B, 2) in, the logits of 40 answers (B, 40) out."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.symbol, self.place = nn.Embedding(SYMBOLS, DIM), nn.Parameter(0.1 * torch.randn(2, DIM))
+        self.blocks = nn.Sequential(*blocks(form, depth=1))
+        self.norm, self.head = nn.LayerNorm(DIM), nn.Linear(DIM, SYMBOLS)
+
+    def forward(self, read: Tensor) -> Tensor:
+        return self.head(self.norm(self.blocks(self.symbol(read) + self.place)[:, 0]))
+
+
+def digit_model(form: str) -> vt.ViT:
+    model = vt.ViT(
+        vt.ViTConfig(
+            image_size=8, patch_size=4, in_channels=1, num_classes=10, dim=DIM, depth=4, num_heads=4, mlp_dim=4 * DIM
+        )
+    )
+    model.blocks = nn.Sequential(*blocks(form, depth=4))
+    return model
+
+
+def questions(task: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What to train on, inputs and answers, and what to score on."""
+    if task == "facts":
+        table = torch.randint(SYMBOLS, (SYMBOLS, SYMBOLS), generator=torch.Generator().manual_seed(0))
+        pairs = torch.cartesian_prod(torch.arange(SYMBOLS), torch.arange(SYMBOLS))  # (1600, 2)
+        return pairs, table.flatten(), pairs, table.flatten()
+    data = vt.data.load("digits")
+    images, labels = data.train.batch()
+    images = (images - data.mean[0]) / data.std[0]
+    held_out = torch.rand(len(labels), generator=torch.Generator().manual_seed(0)) < 0.2
+    return images[~held_out], labels[~held_out], images[held_out], labels[held_out]
+
+
+def run(task: str, form: str, rate: float, seeds: list[int]) -> list[list[object]]:
+    """A row for each seed."""
+    inputs, answers, asked, right = questions(task)
+    models: list[nn.Module] = []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        models.append(Reader(form) if task == "facts" else digit_model(form))
+
+    def batch(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        chosen = torch.randint(len(answers), (BATCH[task],), generator=generator)
+        return inputs[chosen], answers[chosen]
+
+    begin = time.process_time()
+    answer, _ = together.fit(models, seeds, batch, rate, steps=STEPS[task])
+    accuracy = (answer(asked).argmax(dim=-1) == right).double().mean(dim=1)
+    seconds = (time.process_time() - begin) / len(seeds)
+    parameters = sum(p.numel() for p in models[0].parameters())
+    return [
+        [task, form, rate, seed, parameters, f"{accuracy[i]:.4f}", f"{seconds:.1f}"] for i, seed in enumerate(seeds)
+    ]
+
+
+def table() -> str:
+    lines = [f"| form | {' | '.join(f'{task}: rate | accuracy' for task in TASKS)} |", "|---" * 5 + "|"]
+    for form in FORMS:
+        cells = []
+        for task in TASKS:
+            rows = [row for row in sheet.read(CSV) if (row["task"], row["form"]) == (task, form)]
+            found = {rate: [float(row["accuracy"]) for row in rows if float(row["rate"]) == rate] for rate in RATES}
+            best = max(RATES, key=lambda rate: statistics.mean(found[rate] or [0.0]))
+            cells += [f"{best:g}", together.interval(found[best])] if rows else ["–", "–"]
+        lines.append(f"| {form} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    done = {(row["task"], row["form"], float(row["rate"]), int(row["seed"])) for row in sheet.read(CSV)}
+    wanted = [] if args.table else itertools.product(TASKS, RATES, FORMS)
+    for task, rate, form in wanted:
+        seeds = [seed for seed in range(1, args.seeds + 1) if (task, form, rate, seed) not in done]
+        for row in run(task, form, rate, seeds) if seeds else []:
+            sheet.add(CSV, COLUMNS, row)
+    print(table())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The figures of lessons 03 to 05: what is drawn is what was passed in."""
+
+import numpy as np
+import torch
+
+from vit_tutorial import plots
+
+
+def test_contributions_are_drawn_as_they_are() -> None:
+    few, many = torch.tensor([8.0, 2.0, 1.0]), torch.tensor([900.0, 3.0, 0.01])
+    (ax,) = plots.contributions(few, many).axes
+    assert [line.get_ydata().tolist() for line in ax.get_lines()] == [[8.0, 2.0, 1.0], [900.0, 3.0, np.float32(0.01)]]
+    assert ax.get_yscale() == "log"
+
+
+def test_looks_share_one_scale_and_frame_the_query() -> None:
+    image, faint = torch.full((3, 8, 8), 0.5), torch.zeros(2, 4, 4)
+    faint[:, 1, 2] = 1.0  # uniform
+    strong = faint * 10
+    axes = plots.looks(image, [strong, faint], ["trained", "untrained"], query=6).axes
+    drawn = [np.asarray(ax.get_images()[0].get_array()) for ax in axes]
+    assert not np.allclose(drawn[0][2, 4], drawn[2][2, 4])  # ten times the weight is another colour
+    np.testing.assert_allclose(drawn[0][0, 0], drawn[2][0, 0])  # where nothing is looked at, both are alike
+    assert [ax.get_title() for ax in axes] == [
+        "head 1, most 10 ×", "head 2, most 10 ×", "head 1, most 1 ×", "head 2, most 1 ×"
+    ]  # fmt: skip
+    assert axes[0].patches[0].get_xy() == (3.5, 1.5)  # patch 6 is in row 1, column 2
+
+
+def test_unit_pictures_frame_their_patches() -> None:
+    pictures = torch.rand(2, 3, 3, 8, 8)
+    axes = plots.unit_pictures(list(pictures), [[0, 5, 15], [3, 3, 12]], ["unit 7", "unit 9"], (4, 4)).axes
+    np.testing.assert_allclose(axes[4].get_images()[0].get_array(), pictures[1, 1].permute(1, 2, 0))
+    assert [ax.patches[0].get_xy() for ax in axes[:3]] == [(-0.5, -0.5), (1.5, 1.5), (5.5, 5.5)]
+    assert (axes[0].get_ylabel(), axes[3].get_ylabel()) == ("unit 7", "unit 9")
+
+
+def test_agreement_has_an_axis_from_none_to_all() -> None:
+    (ax,) = plots.agreement([3.0, 5.0], [[3.0, 3.0], [2.0, 3.0]], [2.7, 2.6]).axes
+    assert ax.get_ylim() == (0, 10)
+    assert [list(line.get_ydata()) for line in ax.get_lines()] == [[3, 5], [3, 3], [2, 3], [2.7, 2.6]]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "trained", "untrained", "trained, classes shuffled"
+    ]  # fmt: skip
+
+
+def test_by_rate_draws_every_seed_and_their_mean() -> None:
+    (ax,) = plots.by_rate(
+        {"pre": {0.1: [80.0, 90.0], 1.0: [50.0, 60.0]}, "post": {0.1: [20.0, 40.0]}}, chance=10.0
+    ).axes
+    lines = [list(line.get_ydata()) for line in ax.get_lines()]
+    assert lines[:3] == [[85, 55], [80, 90], [50, 60]]
+    assert lines[3:5] == [[30], [20, 40]]
+    assert ax.get_ylim() == (0, 100)
+
+
+def test_stream_answers_draws_a_chart_beside_each_picture() -> None:
+    pictures = list(torch.rand(2, 3, 4, 4))
+    axes = plots.stream_answers(pictures, ["a", "b"], torch.tensor([[0.25, 0.75], [0.5, 0.125]])).axes
+    np.testing.assert_allclose(axes[2].get_images()[0].get_array(), pictures[1].permute(1, 2, 0))
+    assert [[bar.get_width() for bar in ax.patches] for ax in axes[1::2]] == [[0.25, 0.75], [0.5, 0.125]]
+    assert all(ax.get_xlim() == (0, 1) for ax in axes[1::2])
