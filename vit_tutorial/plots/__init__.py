@@ -26,7 +26,9 @@ from vit_tutorial.plots.figures import (
     token_row,
 )
 from vit_tutorial.plots.hybrid import pipelines, runs_by_number
+from vit_tutorial.plots.measured import intervals, loss_curves, shares
 from vit_tutorial.plots.scaling import cost_panels, law_curves, law_profile, model_sizes
+from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.style import CYCLE, PALETTE
 
@@ -47,8 +49,11 @@ __all__ = [
     "groups",
     "head_split",
     "heatmaps",
+    "intervals",
     "law_curves",
     "law_profile",
+    "light_maps",
+    "loss_curves",
     "matrices",
     "model_sizes",
     "modern_blocks",
@@ -58,6 +63,7 @@ __all__ = [
     "pipelines",
     "position_similarity",
     "runs_by_number",
+    "shares",
     "show",
     "show_slider",
     "steps",
