@@ -94,7 +94,7 @@ VIT_NUMBERS = Exercise(
             ),
         ),
         *section(
-            "4 · Multiplications",
+            "Multiplications",
             (
                 "one of the two products",
                 "q kᵀ takes T · T · D, and weights · v as many again.",
@@ -442,7 +442,7 @@ def _rates(depth: int, last: float) -> list[float]:
     return [last * layer / max(depth - 1, 1) for layer in range(depth)]
 
 
-_DEPTH = "10 · Stochastic depth"
+_DEPTH = "Drop path"
 
 
 def _observe_rates(work: Any, case: Case) -> Result:
@@ -490,7 +490,7 @@ DROP_PATH_RATES = Exercise(
             "You count layers from 1. The first block's rate is 0: all that follow depend on it.",
             lambda depth, last: [last * (layer + 1) / depth for layer in range(depth)],
         ),
-        lesson="05",
+        lesson="07",
     ),
 )
 
@@ -821,7 +821,7 @@ def _in_order(maps: Mapping[Any, Any]) -> bool:
     return all(isinstance(layer, int) for layer in maps)
 
 
-_KERNEL = "6 · Attention maps without giving up the fast kernel"
+_LOOKS = "1 · Where the class token looks"
 
 ATTENTION_MAPS = Exercise(
     name="attention_maps",
@@ -832,7 +832,7 @@ ATTENTION_MAPS = Exercise(
     observe=_observe_maps,
     forbidden=(ViT,),
     mistakes=section(
-        _KERNEL,
+        _LOOKS,
         (
             "a block's norm forgotten",
             "A block's attention never sees z itself: the queries and keys are made from norm1(z).",
@@ -873,6 +873,7 @@ ATTENTION_MAPS = Exercise(
             "You cut the 3D columns as (h, 3, d). All queries come first, of all heads: (3, h, d).",
             _maps(split=_heads_first),
         ),
+        lesson="08",
     ),
 )
 

@@ -68,7 +68,7 @@ TRAINING_NUMBERS = Exercise(
     },
     mistakes=(
         *section(
-            "2 · The loss, by hand",
+            "The loss, by hand",
             (
                 "class 0 in place of class 1",
                 "Classes count from 0: the true one's logit is log 3.",
@@ -97,11 +97,11 @@ TRAINING_NUMBERS = Exercise(
             ),
         ),
         *section(
-            "5 · Training it",
+            "6 · What `train.fit` adds",
             ("an average that forgets at once", "The decay is the share that the old average keeps.", {"average": 1.1}),
         ),
         *section(
-            "1 · The data",
+            "1 · The data and the loss",
             (
                 "test pixels' own statistics",
                 "Mean and standard deviation come from the training pixels.",
@@ -244,7 +244,7 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
             ),
         ),
         *section(
-            "2 · The loss, by hand",
+            "The loss, by hand",
             (
                 "a logarithm of zero",
                 "All is right until the logits get large: then the softmax rounds to 0, whose logarithm is infinite. "
@@ -707,7 +707,7 @@ ACCURACY = Exercise(
     explain=_counted,
     mistakes=(
         *section(
-            "6 · What it gets wrong",
+            "2 · A loop that reads digits",
             (
                 "a mean of the batches' accuracies",
                 "The last batch is smaller, and yet it counts as much as the others. Sum the right answers of all "
@@ -943,7 +943,7 @@ FIT = Exercise(
             ),
         ),
         *section(
-            "5 · Training it",
+            "2 · A loop that reads digits",
             (
                 "a model that is not in training mode",
                 "The model came in evaluation mode, so it trained without its dropout: call model.train() first.",

@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 _LOOKS = "1 · Where the class token looks"
-_ROLLOUT = "2 · Rollout: attention through all layers"
-_RELEVANCE = "3 · Relevance: what spoke for a class"
+_ROLLOUT = "Rollout: attention through all layers"
+_RELEVANCE = "Relevance: what spoke for a class"
 _HOLDS = "6 · What the weights hold"
 _ORDER = "The order, the identity"
 

@@ -29,9 +29,11 @@ from vit_tutorial.plots.figures import (
 )
 from vit_tutorial.plots.grid import position_maps
 from vit_tutorial.plots.hybrid import pipelines, runs_by_number
+from vit_tutorial.plots.measured import intervals, loss_curves, shares
 from vit_tutorial.plots.mlp import agreement, unit_pictures
 from vit_tutorial.plots.patch_sizes import patch_cost
 from vit_tutorial.plots.scaling import cost_panels, law_curves, law_profile, model_sizes
+from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.start import before_and_after
 from vit_tutorial.plots.style import CYCLE, PALETTE
@@ -57,9 +59,12 @@ __all__ = [
     "groups",
     "head_split",
     "heatmaps",
+    "intervals",
     "law_curves",
     "law_profile",
+    "light_maps",
     "looks",
+    "loss_curves",
     "matrices",
     "model_sizes",
     "modern_blocks",
@@ -71,6 +76,7 @@ __all__ = [
     "position_maps",
     "position_similarity",
     "runs_by_number",
+    "shares",
     "show",
     "show_slider",
     "steps",

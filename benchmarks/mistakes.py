@@ -1,0 +1,151 @@
+"""What a mistake in a ViT's code costs (lesson 06): on trained models, and on random encoders, on images held out.
+
+``python benchmarks/mistakes.py --data cifar10-jpeg`` appends a row for each model and mistake to mistakes.csv beside it
+and prints the table, with paired 95 % intervals over the images. Rows that are there are not measured again: when the
+shipped weights of photographs change, delete their rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import photographs
+import sheet
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import vit_tutorial as vt
+from vit_tutorial.train import fit
+
+CSV = Path(__file__).with_suffix(".csv")
+COLUMNS = ["model", "seed", "mistake", "images", "right", "only_without", "only_with", "logits"]
+Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> logits (B, K)
+
+
+def changed(model: vt.ViT, **fields: object) -> vt.ViT:
+    """The same weights with another configuration; a state dict holds no trace of these fields."""
+    other = vt.ViT(replace(model.config, **fields))  # type: ignore[arg-type]
+    other.load_state_dict(model.state_dict())
+    return other.eval()
+
+
+def scaled_by_width(model: vt.ViT) -> vt.ViT:
+    """Scores divided by the root of D in place of d."""
+    other, D = changed(model), model.config.dim
+    with torch.no_grad():
+        for block in other.blocks:
+            block.attention.qkv.weight[:D] /= math.sqrt(model.config.num_heads)
+            block.attention.qkv.bias[:D] /= math.sqrt(model.config.num_heads)
+    return other
+
+
+def variants(model: vt.ViT, training: dict[str, float]) -> dict[str, Answer]:
+    """{mistake: the model that makes it}; ``training``: what the model was trained with, and is off in evaluation."""
+    noisy = changed(model, **training).train()
+    return {
+        "none": model,
+        "tanh GELU": changed(model, gelu="tanh"),
+        "eps 1e-3": changed(model, norm_eps=1e-3),
+        "eval() forgotten": noisy,
+        "last norm forgotten": lambda x: model.head(model.blocks(model.embed(x))[:, 0]),
+        "mean of the tokens": lambda x: model.head(model.features(x).mean(dim=1)),
+        "scaled by √D": scaled_by_width(model),
+        "one head": changed(model, num_heads=1),
+        "height and width exchanged": lambda x: model(x.transpose(2, 3)),
+    }
+
+
+@torch.inference_mode()
+def logits_of(answer: Answer, images: Tensor) -> Tensor:
+    return torch.cat([answer(batch) for batch in images.split(100)])
+
+
+def add_rows(name: str, seed: int, models: dict[str, Answer], images: Tensor, labels: Tensor) -> None:
+    """A row for each mistake, beside the model without one."""
+    done = {(row["model"], int(row["seed"]), row["mistake"]) for row in sheet.read(CSV)}
+    if all((name, seed, mistake) in done for mistake in models):
+        return
+    torch.manual_seed(seed)
+    plain = logits_of(models["none"], images)
+    without = plain.argmax(dim=1) == labels
+    for mistake, model in models.items():
+        if (name, seed, mistake) not in done:
+            logits = logits_of(model, images)
+            right = logits.argmax(dim=1) == labels
+            pair = [int((a & ~b).sum()) for a, b in ((without, right), (right, without))]
+            off = ((logits - plain).abs().max() / plain.std()).item()
+            sheet.add(CSV, COLUMNS, [name, seed, mistake, len(labels), int(right.sum()), *pair, f"{off:.2g}"])
+
+
+def random_encoder(data: dict[str, Tensor], prepare: Callable[[Tensor], Tensor], seed: int) -> vt.ViT:
+    """A ViT that was never trained, but for its head: by least squares, on 4,000 photographs of the training split."""
+    torch.manual_seed(seed)
+    model = vt.ViT(vt.load("photographs").model.config).eval()
+    images, labels = prepare(data["train_images"][:4000].float() / 255), data["train_labels"][:4000]
+    y = logits_of(lambda x: model.features(x)[:, 0], images)  # (B, D)
+    y = torch.cat([y, torch.ones(len(y), 1)], dim=1).double()  # (B, D + 1), for the bias
+    target = F.one_hot(labels, 10).double()
+    solution = torch.linalg.solve(y.T @ y + 1e-4 * len(y) * torch.eye(y.shape[1]), y.T @ target).float()
+    with torch.no_grad():
+        model.head.weight.copy_(solution[:-1].T)
+        model.head.bias.copy_(solution[-1])
+    return model
+
+
+def measure(data: dict[str, Tensor], number: int) -> None:
+    model, _, prepare = vt.load("photographs")
+    images, labels = prepare(data["validation_images"][:number].float() / 255), data["validation_labels"][:number]
+    for seed in range(1, 4):
+        encoder = random_encoder(data, prepare, seed)
+        add_rows("random encoder", seed, variants(encoder, {"drop_path": 0.05}), images[:1000], labels[:1000])
+    add_rows("photographs", 0, variants(model, {"drop_path": 0.05}), images, labels)
+    for seed in range(5):
+        digits = vt.data.hold_out(vt.data.digits(), 0.2, seed)
+        torch.manual_seed(seed)
+        reader = vt.ViT(replace(vt.data.DATASETS["digits"].model, dropout=0.1))
+        fit(reader, digits, replace(vt.data.DATASETS["digits"].recipe, epochs=20, seed=seed), progress=False)
+        x, y = digits.test.batch()
+        plain = changed(reader, dropout=0.0)
+        add_rows("digits", seed, variants(plain, {"dropout": 0.1}), vt.data.normalise(x, digits), y)
+
+
+def interval(plus: int, minus: int, n: int) -> tuple[float, float]:
+    """Mean and half of the 95 % interval of a paired difference, in points, from the pairs that differ."""
+    mean = (plus - minus) / n
+    return 100 * mean, 196 * math.sqrt(((plus + minus) / n - mean**2) / n)
+
+
+def table() -> str:
+    lines = ["| model | mistake | images | accuracy | costs, points | logits off by |", "|---|---|---|---|---|---|"]
+    rows = sheet.read(CSV)
+    for model in dict.fromkeys(row["model"] for row in rows):
+        for mistake in dict.fromkeys(row["mistake"] for row in rows):
+            some = [row for row in rows if (row["model"], row["mistake"]) == (model, mistake)]
+            n, right, lost, won = (
+                sum(int(row[c]) for row in some) for c in ("images", "right", "only_without", "only_with")
+            )
+            cost, half = interval(lost, won, n)
+            off = max(float(row["logits"]) for row in some)
+            lines.append(
+                f"| {model} | {mistake} | {n} | {100 * right / n:.1f} % | {cost:.1f} ± {half:.1f} | {off:.2g} |"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="CIFAR-10 as files, as for benchmarks/photographs.py")
+    parser.add_argument("--images", type=int, default=5000, help="of those held out, for the trained model")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    measure(photographs.read(args.data), args.images)
+    print(table())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The figures of lesson 08: maps in light colours over pale pictures, small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from vit_tutorial.plots.style import PALETTE, STYLE, WIDTH
+
+HEAT = matplotlib.colormaps["YlOrRd"]
+
+
+def light_maps(
+    images: Sequence[Any],
+    maps: Mapping[str, Sequence[Any]],
+    titles: Sequence[str] = (),
+    *,
+    masks: Sequence[Any] = (),
+    first: bool = True,
+    largest: bool = False,
+    height: float = 0.95,
+) -> Figure:
+    """A table of heat over pale pictures: a column for each image, a row for each kind of map.
+
+    White is zero, dark red the largest value of the map itself.
+
+    Args:
+        images: each (C, H, W), in [0, 1].
+        maps: {label of the row: a map (rows, columns) for each image}, not negative.
+        titles: one for each column.
+        masks: (H, W) for each image, outlined where True.
+        first: begin with a row of the images themselves.
+        largest: write each map's largest value into its corner.
+        height: of each picture, in inches.
+    """
+    pictures = [_pixels(image) for image in images]
+    H, W = pictures[0].shape[:2]
+    height = min(height, (WIDTH - 1.6) / len(pictures) * H / W)
+    rows = len(maps) + first
+    size = (len(pictures) * (height * W / H + 0.06) + 1.6, rows * (height + 0.06) + (0.3 if titles else 0.0))
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(rows, len(pictures), squeeze=False)
+        for ax in axes.flat:
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set_visible(False)
+        if first:
+            for ax, picture in zip(axes[0], pictures, strict=True):
+                ax.imshow(picture, interpolation="nearest")
+        for line, (label, row) in zip(axes[int(first) :], maps.items(), strict=True):
+            line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
+            for column, (ax, picture, heat) in enumerate(zip(line, pictures, map(_array, row), strict=True)):
+                ax.imshow(_pale(picture, heat), interpolation="nearest")
+                if len(masks):
+                    ax.contour(_array(masks[column]), levels=[0.5], colors=PALETTE["query"], linewidths=1.0)
+                if largest:
+                    box = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1.0}
+                    ax.text(0.97, 0.95, f"{heat.max():.2f}", transform=ax.transAxes, ha="right", va="top", fontsize=8,
+                            bbox=box)  # fmt: skip
+        for ax, title in zip(axes[0], titles, strict=False):
+            ax.set_title(title, fontsize=10)
+    return figure
+
+
+def _array(x: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    return np.asarray(x.detach().cpu().float() if hasattr(x, "detach") else x)
+
+
+def _pixels(image: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """(C, H, W) as (H, W, 3)."""
+    pixels = _array(image)
+    return np.moveaxis(np.repeat(pixels, 3 // len(pixels), axis=0), 0, -1).clip(0, 1)
+
+
+def _pale(picture: Any, heat: Any) -> Any:
+    """Heat (rows, columns), multiplied with the picture (H, W, 3) in pale grey: (H, W, 3)."""
+    H, W = picture.shape[:2]
+    strength = heat / max(float(heat.max()), 1e-12)
+    strength = strength.repeat(H // heat.shape[0], axis=0).repeat(W // heat.shape[1], axis=1)
+    grey = 0.72 + 0.28 * picture.mean(axis=-1, keepdims=True)
+    colour = np.where(strength[..., None] > 0, HEAT(strength)[..., :3], 1.0)
+    white = np.minimum(strength / 0.15, 1.0)[..., None]  # the colour map's yellow begins only above zero
+    return grey * (white * colour + (1 - white))
