@@ -26,6 +26,7 @@ from vit_tutorial.plots.figures import (
     token_row,
 )
 from vit_tutorial.plots.hybrid import pipelines, runs_by_number
+from vit_tutorial.plots.positions import answers_to, paired_runs
 from vit_tutorial.plots.scaling import cost_panels, law_curves, law_profile, model_sizes
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.style import CYCLE, PALETTE
@@ -33,6 +34,7 @@ from vit_tutorial.plots.style import CYCLE, PALETTE
 __all__ = [
     "CYCLE",
     "PALETTE",
+    "answers_to",
     "attention_flow",
     "attention_over_image",
     "bars",
@@ -53,6 +55,7 @@ __all__ = [
     "model_sizes",
     "modern_blocks",
     "overlays",
+    "paired_runs",
     "patch_grid",
     "pictures",
     "pipelines",
