@@ -1,11 +1,12 @@
 """The shipped models of photographs: a masked autoencoder that paints, and the plain ViT that begins with its encoder.
 
-``python benchmarks/photographs.py mae --data cifar10-jpeg --out runs/photographs``, then ``vit``, which begins with the
-autoencoder's encoder. A state is kept after every epoch, and the same command goes on from it. 5,000 training images
-are held out, the same in both runs: every choice looks at those. ``test`` looks at the test split, once, when both are
-done.
+``python benchmarks/photographs.py mae --data cifar10-jpeg --out runs/photographs``, then ``teach``, ``vit``, ``test``.
+A state is kept after every epoch, and the same command goes on from it. 5,000 training images are held out, the same
+in all runs: every choice looks at those. ``test`` looks at the test split, once, when the others are done.
 
-The ViT sees half of the patches of each image, other ones each time, until its last epochs: a step costs half as much.
+The ViT learns from the labels and from what the hybrid, ``vt.load("cifar10")``, says of ten augmented
+copies (``teach``).
+It sees half of the patches of each image, other ones each time, until its last epochs: a step costs half as much.
 """
 
 from __future__ import annotations
@@ -20,24 +21,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from torchvision.transforms import v2
 
 import vit_tutorial as vt
-from vit_tutorial.data.augment import Crop, Flip
+from vit_tutorial.data.augment import Flip
 from vit_tutorial.train.loop import parameter_groups, schedule, set_rate
 from vit_tutorial.variants.selfsup import MaskedAutoencoder
 
 CONFIG = vt.ViTConfig(
     image_size=32, patch_size=4, num_classes=10, dim=160, depth=6, num_heads=5, mlp_dim=320, drop_path=0.05
 )
-EPOCHS = {"mae": 24, "vit": 60}
-WHOLE_EPOCHS = 12  # the ViT's last ones, with all patches
-KEPT = 32  # of 64 patches, before
+EPOCHS = 24  # of the autoencoder
+HALF_EPOCHS, WHOLE_EPOCHS = 28, 5  # of the ViT: with half of the patches, then with all
+HALF_COST, WHOLE_COST = 42, 100  # of a step: the schedule counts work, not steps
+PLAIN_EPOCHS = 2  # the last ones, without mixing: the model ends on photographs as they are
+COPIES = 10
+PADDING = 4
+TEACHER = 0.7  # weight of the hybrid's answers beside the labels
 VALIDATION = 5_000  # images of the training split
 BATCH = 256
-SMOOTHING = 0.1
 CLIP = 1.0
-PLAIN_EPOCHS = 3  # the last ones, without mixing: the model ends on photographs as they are
 
 
 def read(folder: str) -> dict[str, Tensor]:
@@ -135,12 +137,12 @@ def train_mae(data: dict[str, Tensor], out: Path) -> None:
     optimizer = torch.optim.AdamW(parameter_groups(model, 0.05), lr=1.5e-3, betas=(0.9, 0.95), fused=True)
     run = Steps(out, "mae", {"model": model, "optimizer": optimizer})
     flip, images = Flip(), data["train_images"]
-    for epoch in range(len(run.rows), EPOCHS["mae"]):
+    for epoch in range(len(run.rows), EPOCHS):
         start, total = clock(), 0.0
         torch.manual_seed(1000 + epoch)
         model.train()
         for number, places in enumerate(steps := batches(len(images), epoch)):
-            share = share_of_rate(epoch, number, len(steps), EPOCHS["mae"])
+            share = share_of_rate(epoch, number, len(steps), EPOCHS)
             set_rate(optimizer, 1.5e-3 * share)
             with torch.autocast("cpu", torch.bfloat16):
                 loss = model(flip(images[places].float() / 255))
@@ -156,17 +158,50 @@ def train_mae(data: dict[str, Tensor], out: Path) -> None:
 # ---- The plain ViT -----------------------------------------------------------------------------------------------
 
 
-def change(images: Tensor, labels: Tensor, mix: v2.Transform | None) -> tuple[Tensor, Tensor]:
-    """Bytes -> mixed photographs in [0, 1], cropped, mirrored, brighter or darker, and labels (B, K)."""
-    pixels = Flip()(Crop((4, 4))(images.float() / 255))
-    scale = 1 + 0.2 * (2 * torch.rand(len(pixels), 3, 1, 1, 1) - 1)  # contrast, brightness, colour of each image
-    middle = pixels.mean((1, 2, 3), keepdim=True)
-    pixels = (middle * scale[:, 1] + (pixels - middle) * scale[:, 0]).clamp(0, 1)
-    grey = pixels.mean(1, keepdim=True)
-    pixels = (grey + (pixels - grey) * scale[:, 2]).clamp(0, 1)
-    if mix is None:
-        return pixels, F.one_hot(labels, 10).float()
-    return mix(pixels, labels)  # type: ignore[no-any-return]
+class Copies:
+    """Ten cropped and mirrored copies of every training image, and what the hybrid says of each."""
+
+    def __init__(self, count: int) -> None:
+        generator = torch.Generator().manual_seed(500)
+        self.corners = torch.randint(2 * PADDING + 1, (COPIES, 2, count), generator=generator)  # (copies, 2, n)
+        self.mirrored = torch.rand(COPIES, count, generator=generator) < 0.5  # (copies, n)
+
+    def images(self, copy: int, images: Tensor, places: Tensor) -> Tensor:
+        """(n, 3, 32, 32) bytes -> (B, 3, 32, 32) in [0, 1]: reflected at the border, shifted, mirrored."""
+        padded = F.pad(images[places].float() / 255, (PADDING,) * 4, mode="reflect")
+        top, left = self.corners[copy, :, places]
+        rows = (top[:, None] + torch.arange(32))[:, None, :, None]  # (B, 1, 32, 1)
+        columns = (left[:, None] + torch.arange(32))[:, None, None, :]  # (B, 1, 1, 32)
+        batch = torch.arange(len(places))[:, None, None, None]
+        shifted = padded[batch, torch.arange(3)[None, :, None, None], rows, columns]  # (B, 3, 32, 32)
+        return torch.where(self.mirrored[copy, places][:, None, None, None], shifted.flip(3), shifted)
+
+
+@torch.inference_mode()
+def teach(data: dict[str, Tensor], out: Path) -> None:
+    """Keep the hybrid's probabilities of every copy: (copies, n, 10)."""
+    hybrid, _, preprocess = vt.load("cifar10")
+    mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (preprocess.mean, preprocess.std))
+    images, answers = data["train_images"], []
+    copies = Copies(len(images))
+    for copy in range(COPIES):
+        with torch.autocast("cpu", torch.bfloat16):
+            parts = torch.arange(len(images)).split(500)
+            logits = [hybrid((copies.images(copy, images, places) - mean) / std).float() for places in parts]
+        answers.append(torch.cat(logits).softmax(1).half())
+    torch.save(torch.stack(answers), out / "answers.pt")
+
+
+def cut_mix(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """A rectangle of each image comes from another one, and as large a share of its target (arXiv 1905.04899)."""
+    other = torch.randperm(len(images))
+    side = int(32 * (1 - torch.rand(()).item()) ** 0.5)
+    middle = torch.randint(32, (2,))
+    (top, left), (bottom, right) = (middle - side // 2).clamp(0), (middle + side // 2).clamp(max=32)
+    images = images.clone()
+    images[:, :, top:bottom, left:right] = images[other][:, :, top:bottom, left:right]
+    share = 1 - float((bottom - top) * (right - left)) / 32**2
+    return images, share * targets + (1 - share) * targets[other]
 
 
 def logits_of(model: vt.ViT, images: Tensor, kept: int) -> Tensor:
@@ -191,59 +226,70 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor, data: dict[str, T
     return sum(right) / len(labels)
 
 
-def layers(model: vt.ViT, rate: float, decay: float) -> list[dict[str, Any]]:
-    """AdamW's groups with a rate per layer: a block's is ``decay`` times the next one's, as in MAE's fine-tuning."""
-    groups = []
-    for name, parameter in model.named_parameters():
-        parts = name.split(".")
-        layer = 0 if parts[0] == "embed" else int(parts[1]) + 1 if parts[0] == "blocks" else CONFIG.depth + 1
-        kernel = name.endswith("weight") and parameter.ndim > 1
-        share = decay ** (CONFIG.depth + 1 - layer)
-        groups.append({"params": [parameter], "share": share, "weight_decay": 0.05 if kernel else 0.0})
-    return groups
+def optimizers(model: vt.ViT) -> list[torch.optim.Optimizer]:
+    """Muon for the blocks' matrices (torch.optim.Muon), AdamW for all else."""
+    named = list(model.named_parameters())
+    matrices = [parameter for name, parameter in named if name.startswith("blocks") and parameter.ndim == 2]
+    others = [parameter for name, parameter in named if not (name.startswith("blocks") and parameter.ndim == 2)]
+    decayed = [parameter for parameter in others if parameter.ndim > 1]
+    plain = [parameter for parameter in others if parameter.ndim == 1]
+    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
+    return [
+        torch.optim.AdamW(groups, lr=1.5e-3, betas=(0.9, 0.99), fused=True),
+        torch.optim.Muon(matrices, lr=3e-3, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
+    ]
 
 
-def train_vit(data: dict[str, Tensor], out: Path, rate: float = 1.5e-3, decay: float = 0.9) -> None:
-    """From the autoencoder's encoder: AdamW, a cosine, CutMix or MixUp, label smoothing, averaged weights."""
+def train_vit(data: dict[str, Tensor], out: Path) -> None:
+    """From the autoencoder's encoder: Muon and AdamW, a cosine, CutMix of every second batch, averaged weights."""
     torch.manual_seed(0)
     model = vt.ViT(CONFIG)
     encoder = autoencoder(data)
     encoder.load_state_dict(torch.load(out / "mae.pt", weights_only=True)["model"])
     model.load_state_dict(encoder.encoder.state_dict(), strict=False)
-    optimizer = torch.optim.AdamW(layers(model, rate, decay), lr=rate, fused=True)
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9985))  # type: ignore[no-untyped-call]
-    run = Steps(out, "vit", {"model": model, "average": average, "optimizer": optimizer})
-    mixing = v2.RandomChoice([v2.CutMix(alpha=1.0, num_classes=10), v2.MixUp(alpha=0.4, num_classes=10)], p=[0.7, 0.3])
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.998))  # type: ignore[no-untyped-call]
+    steppers = optimizers(model)
+    peaks = [stepper.param_groups[0]["lr"] for stepper in steppers]
+    run = Steps(out, "vit", {"model": model, "average": average, "adamw": steppers[0], "muon": steppers[1]})
     mean, std = data["mean"].reshape(-1, 1, 1), data["std"].reshape(-1, 1, 1)
     images, labels = data["train_images"], data["train_labels"]
-    for epoch in range(len(run.rows), EPOCHS["vit"]):
+    copies, answers = Copies(len(images)), torch.load(out / "answers.pt", weights_only=True)
+    epochs, per_epoch = HALF_EPOCHS + WHOLE_EPOCHS, len(images) // BATCH
+    work = [HALF_COST] * HALF_EPOCHS + [WHOLE_COST] * WHOLE_EPOCHS
+    all_work = sum(work) * per_epoch
+    for epoch in range(len(run.rows), epochs):
         start, total = clock(), 0.0
         torch.manual_seed(2000 + epoch)
         model.train()
-        mix = None if epoch >= EPOCHS["vit"] - PLAIN_EPOCHS else mixing
-        kept = 64 if epoch >= EPOCHS["vit"] - WHOLE_EPOCHS else KEPT
-        for number, places in enumerate(steps := batches(len(images), epoch)):
-            share = share_of_rate(epoch, number, len(steps), EPOCHS["vit"])
-            for group in optimizer.param_groups:
-                group["lr"] = rate * share * group["share"]
-            pixels, targets = change(images[places], labels[places], mix)
+        for number, places in enumerate(batches(len(images), epoch)):
+            done = sum(work[:epoch]) * per_epoch + work[epoch] * number
+            share = schedule(done, steps=all_work, warmup=all_work // 25)
+            for stepper, peak in zip(steppers, peaks, strict=True):
+                set_rate(stepper, peak * share)
+            copy = int(torch.randint(COPIES, ()))
+            pixels = (copies.images(copy, images, places) - mean) / std
+            truth = F.one_hot(labels[places], 10).float()
+            targets = TEACHER * answers[copy, places].float() + (1 - TEACHER) * truth  # (B, 10)
+            if epoch < epochs - PLAIN_EPOCHS and number % 2:
+                pixels, targets = cut_mix(pixels, targets)
             with torch.autocast("cpu", torch.bfloat16):
-                logits = logits_of(model, (pixels - mean) / std, kept)
-            loss = F.cross_entropy(logits.float(), targets, label_smoothing=SMOOTHING)
-            optimizer.zero_grad()
+                logits = logits_of(model, pixels, 32 if epoch < HALF_EPOCHS else 64)
+            loss = F.cross_entropy(logits.float(), targets)
+            model.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-            optimizer.step()
+            for stepper in steppers:
+                stepper.step()
             average.update_parameters(model)
             total += loss.item()
-        row = {"epoch": epoch + 1, "loss": total / len(steps)} | since(start)
+        row = {"epoch": epoch + 1, "loss": total / per_epoch} | since(start)
         validation = accuracy(average.module, data["validation_images"], data["validation_labels"], data)
         run.done(row | {"validation_accuracy": validation})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", choices=["mae", "vit", "test"])
+    parser.add_argument("run", choices=["mae", "teach", "vit", "test"])
     parser.add_argument("--data", default="cifar10-jpeg", help="a folder with train/ and test/")
     parser.add_argument("--out", required=True, type=Path)
     args = parser.parse_args()
@@ -251,6 +297,8 @@ def main() -> None:
     data = read(args.data)
     if args.run == "mae":
         train_mae(data, args.out)
+    elif args.run == "teach":
+        teach(data, args.out)
     elif args.run == "vit":
         train_vit(data, args.out)
     else:

@@ -217,7 +217,7 @@ def live_pages(source: Path) -> None:
 
     shutil.copy(BOOK / "live.md", source)
     (source / "live.html").write_text(live.shipped("digits").html, encoding="utf-8")
-    for name in ("shapes", "cifar10"):
+    for name in ("shapes", "photographs"):
         live.shipped(name).save(source / "static" / "live" / f"{name}.html")
 
 

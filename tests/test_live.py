@@ -21,7 +21,8 @@ import vit_tutorial as vt
 from vit_tutorial import live, pages
 from vit_tutorial.data import normalise
 from vit_tutorial.live.command import SETS as TEST_PICTURES
-from vit_tutorial.live.command import samples_of
+from vit_tutorial.live.command import samples_of, tried_on
+from vit_tutorial.live.meaning import strongest
 from vit_tutorial.variants import hybrid
 
 ROOT = Path(__file__).parent.parent
@@ -248,8 +249,8 @@ def compare(found, right, tolerance=1e-6):
 @functools.cache
 def shipped(name):
     model, classes, preprocess = vt.load(name)
-    samples, titles = samples_of(name), classes
-    return model, preprocess, samples, live.page(model, samples, classes, preprocess, titles=titles)
+    samples, titles, tried = samples_of(name), classes, tried_on(name)
+    return model, preprocess, samples, live.page(model, samples, classes, preprocess, titles=titles, tried=tried)
 
 
 def together(pages):
@@ -307,7 +308,7 @@ def test_every_number_after_each_change_is_pytorch_s(show):
 
 
 @browser_only
-@pytest.mark.parametrize("name", ["digits-patch2", "shapes", "cifar10"])
+@pytest.mark.parametrize("name", ["digits-patch2", "shapes", "photographs", "cifar10"])
 def test_every_number_of_the_shipped_models_is_pytorch_s(show, name):
     model, preprocess, samples, live_page = shipped(name)
     page, double = show(live_page), copy.deepcopy(model).double()
@@ -680,7 +681,8 @@ def test_the_answer_follows_a_pen_that_never_rests(show, digits):
 def test_draws_with_the_keyboard_alone(show, digits):
     live_page, model, preprocess, _ = digits
     page = show(live_page)
-    page.keyboard.press("Tab")  # the tour's next stop
+    page.keyboard.press("Tab")  # Play, and the tour's next stop
+    page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     for key in ["Delete", *["ArrowUp"] * 7, " ", *["ArrowDown"] * 14, " "]:
         page.keyboard.press(key)
@@ -1238,25 +1240,65 @@ def test_a_damaged_link_starts_from_scratch(show, digits):
 @browser_only
 def test_the_guided_tour_goes_through_all_stations_and_back(show, digits):
     page, seen, sentences, followed = show(digits[0]), [], set(), []
-    for number in range(1, 15):
-        assert text(page, ".count") == f"{number} of 14"
+    for number in range(1, 13):
+        assert text(page, ".count") == f"{number} of 12"
         sentences.add(text(page, ".sentence"))
         assert page.locator(".spot").count() == 1
         assert page.locator(".spot").is_visible()
         seen.append(page.evaluate("document.querySelector('[data-vit-live]').live.state.station"))
         followed.append(text(page, ".picker .name"))
-        if number < 14:
+        assert max(len(one.split()) for one in re.split(r"[.?!]", text(page, ".sentence"))) <= 15
+        if number < 12:
             page.get_by_text("Next", exact=True).click()
-    assert len(sentences) == 14
+    assert len(sentences) == 12
     assert set(seen) == {"patches", "embedding", "positions", "attention", "mlp", "layers", "head", "what-if"}
-    assert followed == [*["patch 10"] * 5, *["class token"] * 7, *["patch 10"] * 2]
+    assert followed == [*["patch 10"] * 5, *["class token"] * 6, "patch 10"]
     page.get_by_text("Back", exact=True).click()
-    assert text(page, ".count") == "13 of 14"
+    assert text(page, ".count") == "11 of 12"
     page.get_by_text("Next", exact=True).click()
     page.get_by_text("Start again", exact=True).click()
-    assert text(page, ".count") == "1 of 14"
+    assert text(page, ".count") == "1 of 12"
     go(page, "patches")
     assert page.locator(".spot").count() == 0
+
+
+@browser_only
+def test_the_tour_plays_by_itself_until_somebody_walks(show, digits):
+    page = show(digits[0])
+    page.get_by_text("Play", exact=True).click()
+    assert text(page, ".count") == "2 of 12"
+    count = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.count').textContent"
+    wait(page, f"{count} === '3 of 12'")
+    go(page, "attention")
+    assert text(page, "[data-do=play]") == "Play"
+
+
+MIDDLE = "(e) => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }"
+
+
+@browser_only
+def test_the_dot_stands_on_the_part_whose_station_is_open(show, digits):
+    page = show(digits[0], reduced_motion="reduce")
+    parts = {"embedding": ".part.patches", "mlp": '.part[data-part="blocks.0.mlp"]', "head": '.part[data-to="head"]'}
+    for station, part in parts.items():
+        go(page, station)
+        dot, there = (page.locator(selector).first.evaluate(MIDDLE) for selector in (".token-dot", part))
+        assert dot == pytest.approx(there, abs=1)
+
+
+@browser_only
+def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits):
+    page = show(digits[0])
+    go(page, "mlp")
+    assert re.fullmatch(r"Unit \d+ of block 0 is excited most by these patches", text(page, '[data-meaning="unit"] h4'))
+    page.locator('[data-show="hidden"] canvas[tabindex]').focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert text(page, '[data-meaning="unit"] h4') == "Unit 1 of block 0 is excited most by these patches"
+    assert page.locator('[data-meaning="unit"] canvas').count() == 6
+    assert text(page, '[data-meaning="unit"] .note').endswith(
+        "It was tried on 200 pictures: the patch in the frame, with the picture around it."
+    )
 
 
 @browser_only
@@ -1590,9 +1632,47 @@ def test_the_digits_model_is_what_it_claims():
     assert (folder / "model.safetensors").stat().st_size < 500_000
 
 
+@pytest.mark.parametrize("kind", ["plain", "mean", "distilled", "stem"])
+def test_the_strongest_patches_of_every_part_are_those_that_hooks_find(kind):
+    model = model_of(**CONFIGS[kind])
+    pictures, c, seen = pictures_of(model, 9), model.config, {}
+    for layer, block in enumerate(model.blocks):
+        block.mlp.fc1.register_forward_hook(lambda m, i, y, layer=layer: seen.update({layer: y}))
+    model.embed.patches.register_forward_hook(lambda m, i, y: seen.update(E=y))
+    with torch.no_grad():
+        model(pictures)
+        maps = model.attention_maps(pictures)
+    values = [seen["E"]]  # (n, N, parts) each
+    for layer in range(c.depth):
+        looks = maps[layer][:, :, 0] if c.prefix_tokens else maps[layer].mean(2)
+        values += [seen[layer][:, c.prefix_tokens :], looks[:, :, c.prefix_tokens :].transpose(1, 2)]
+    best = torch.cat(values, dim=2).amax(1).topk(6, dim=0).values.T  # (parts, 6)
+    places = strongest(model, pictures, None)
+    every = torch.cat(values, dim=2).permute(2, 0, 1)  # (parts, n, N)
+    found = torch.stack([every[part, places[part, :, 0], places[part, :, 1]] for part in range(len(every))])
+    torch.testing.assert_close(found, best)
+
+
+def test_too_few_tried_pictures_are_refused(refuses):
+    model = model_of()
+    with refuses(ValueError, "tried", "at least 6", "(5, 3, 16, 16)"):
+        live.page(model, pictures_of(model, 1), tried=pictures_of(model, 5))
+
+
+def test_weights_that_float16_holds_take_half_of_the_bytes():
+    model = model_of()
+    whole = data_of(live.page(model, pictures_of(model, 1)).html)["weights"]
+    model.load_state_dict({name: tensor.half().float() for name, tensor in model.state_dict().items()})
+    half = data_of(live.page(model, pictures_of(model, 1)).html)["weights"]
+    assert (whole["half"], half["half"]) == (False, True)
+    assert len(whole["values"]) == pytest.approx(2 * len(half["values"]), abs=4)
+    values = np.frombuffer(base64.b64decode(half["values"]), "<f2").astype(np.float32)
+    assert np.array_equal(values, np.concatenate([t.flatten().numpy() for t in model.state_dict().values()]))
+
+
 def test_pages_are_small(digits):
     assert len(digits[0].html) <= 1_500_000
-    for name, most in (("shapes", 1_500_000), ("cifar10", 5_000_000)):
+    for name, most in (("shapes", 2_000_000), ("photographs", 5_000_000), ("cifar10", 5_000_000)):
         assert len(shipped(name)[3].html) <= most
 
 
@@ -1632,7 +1712,7 @@ def test_labels_stay_text():
         (lambda m, x: (m, [x]), TypeError, ("list", "(B, C, H, W)")),
         (lambda m, x: (m, x.to(torch.uint8)), TypeError, ("torch.uint8",)),
         (lambda m, x: (m, x[0]), ValueError, ("(3, 16, 16)", "(B, 3, 16, 16)")),
-        (lambda m, x: (m, x[:0]), ValueError, ("at least one", "(0, 3, 16, 16)")),
+        (lambda m, x: (m, x[:0]), ValueError, ("at least 1", "(0, 3, 16, 16)")),
         (lambda m, x: (m, x - 1), ValueError, ("[0, 1]", "before preprocess")),
         (lambda m, x: (m, x * float("nan")), ValueError, ("[0, 1]", "nan")),
         (lambda m, x: (m, x, ["a", "b"]), ValueError, ("3 classes", "2 names")),

@@ -17,6 +17,8 @@ from vit_tutorial.predict import opened
 from vit_tutorial.weights import load
 
 PROG = "python -m vit_tutorial.live"
+MOST_TRIED = 200  # pictures whose patches are looked at, for what each part of a model answers to
+MOST_NUMBERS = 614_400  # of these pictures, so that the page stays small: 200 photographs of 32 x 32
 MODELS = {"digits": "digits-patch2"}  # the lessons' digits model has 2 x 2 patches, too few to watch
 
 
@@ -33,7 +35,7 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
         "--weights",
         default="digits",
         metavar="NAME",
-        help="digits (the model with 4 x 4 patches, digits-patch2), shapes, cifar10, or as for python -m "
+        help="digits (the model with 4 x 4 patches, digits-patch2), shapes, photographs, cifar10, or as for python -m "
         "vit_tutorial.predict (default: digits)",
     )
     p.add_argument("--out", type=Path, default=Path("live.html"), help="the page (default: live.html)")
@@ -45,6 +47,7 @@ SETS: dict[str, Callable[[], Images]] = {  # the test pictures of each model tha
     "digits-patch2": lambda: data.digits().test,
     "shapes": lambda: data.shapes(train=1, test=200).test,
     "cifar10": data.cifar10_pictures,
+    "photographs": data.cifar10_pictures,
 }
 
 
@@ -52,7 +55,7 @@ def shipped(name: str = "digits") -> Live:
     """The page of a model that comes with the package, with a test picture of each class to begin with.
 
     Args:
-        name: "digits" (the one with 4 x 4 patches, ``vt.load("digits-patch2")``), "shapes" or "cifar10".
+        name: "digits" (the one with 4 x 4 patches, ``vt.load("digits-patch2")``), "shapes", "photographs" or "cifar10".
 
     Raises:
         ValueError: another name.
@@ -60,10 +63,18 @@ def shipped(name: str = "digits") -> Live:
     weights = MODELS.get(name, name)
     if weights not in SETS:
         raise ValueError(
-            f"{name!r} has no pictures of its own here: use digits, shapes or cifar10, or live.page(model, samples)"
+            f"{name!r} has no pictures of its own here: use digits, shapes, photographs or cifar10, or "
+            "live.page(model, samples)"
         )
     model, classes, preprocess = load(weights)
-    return page(model, samples_of(weights), classes, preprocess, titles=classes)
+    return page(model, samples_of(weights), classes, preprocess, titles=classes, tried=tried_on(weights))
+
+
+def tried_on(weights: str) -> Tensor:
+    """Pictures of the same kind, for what each part of a model answers to: (n, C, H, W) in [0, 1], n at most 200."""
+    images = SETS[weights]()
+    count = min(len(images), MOST_TRIED, MOST_NUMBERS // images[0][0].numel())
+    return images.batch(torch.arange(count))[0]
 
 
 def samples_of(weights: str) -> Tensor:
@@ -83,7 +94,7 @@ def _of_run(weights: str, prog: str) -> Live:
             return page(model, samples_of(name), classes, preprocess, titles=classes)
     raise ValueError(
         f"{weights} has no pictures of its own here: name some, {prog} PHOTO ... --weights {weights}, "
-        "or take digits, shapes or cifar10"
+        "or take digits, shapes, photographs or cifar10"
     )
 
 

@@ -9,6 +9,7 @@ import { buildDepth, drawDepth, go } from "./controls.js";
 import { buildPad, buildPens, buildPictures } from "./input.js";
 import { copyLink, restore } from "./link.js";
 import { buildMap, drawMap } from "./map.js";
+import { buildMeaning, drawMeaning } from "./meaning.js";
 import { lens } from "./model.js";
 import { buildPicker, chooseToken, drawPicker } from "./picker.js";
 import { fitPhoto } from "./pictures.js";
@@ -32,6 +33,7 @@ function makeDrawing(page) {
     const scene = sceneOf(page);
     drawDepth(page, scene);
     drawMap(page, scene);
+    drawMeaning(page, scene);
     for (const [place, show] of slots) if (place.closest(".station").dataset.station === state.station) show(scene);
     STATIONS[state.station].draw?.(page, scene);
   };
@@ -107,6 +109,7 @@ function start({ host, root, data, images }) {
   buildMap(page);
   buildDepth(page);
   buildPicker(page);
+  buildMeaning(page);
   buildPad(page);
   buildPens(page);
   buildPictures(page, images);

@@ -187,7 +187,8 @@ function lay(page) {
   page.mapParts[0].button.tabIndex = 0; // arrow keys lead to the others
   const inner = make("div", { className: plan.isUpright ? "inner upright" : "inner" });
   Object.assign(inner.style, { width: `${plan.size[0]}px`, height: `${plan.size[1]}px` });
-  inner.append(svg, ...captionsOf(plan), ...page.mapParts.map(({ button }) => button));
+  page.mapDot = make("i", { className: "token-dot", ariaHidden: "true" }); // where the followed token is
+  inner.append(svg, ...captionsOf(plan), ...page.mapParts.map(({ button }) => button), page.mapDot);
   $(".map").replaceChildren(inner);
 }
 
@@ -253,6 +254,16 @@ function drawPart({ state }, { button, part, to, layer, head }) {
   button.title = state.isCutting ? `${what}. Click to switch it ${what === "Off" ? "on" : "off"}.` : "";
 }
 
+// Moves the dot to the part whose station is open.
+function moveDot({ state, sizes, mapParts, mapDot }) {
+  const { station, layer, token } = state;
+  const isHere = (part) => part.to === station && (part.layer ?? layer) === layer && part.head === undefined;
+  const place = mapParts.find((part) => isHere(part) && !/(\d|residual)$/.test(part.part ?? ""));
+  mapDot.classList.toggle("hidden", !place);
+  mapDot.classList.toggle("of-class-token", token < sizes.prefix);
+  if (place) Object.assign(mapDot.style, { left: place.button.style.left, top: place.button.style.top });
+}
+
 function keyOf({ $, state, sizes, tokenName }) {
   const name = tokenName(state.token);
   const length = `Width: how long the list of numbers of ${state.token < sizes.prefix ? `the ${name}` : name} is.`;
@@ -281,5 +292,6 @@ export function drawMap(page, scene) {
   }
   page.mapFrames.forEach((frame, layer) => frame.classList.toggle("cut", !scene.isBlockOn(layer)));
   for (const part of page.mapParts) drawPart(page, part);
+  moveDot(page);
   drawLooks(page, scene);
 }

@@ -342,9 +342,19 @@ export function lens(run, weights, config, temperature = 1) {
 
 // ------------------------------------------------------------------------------------------------- weights
 
+// Numbers of float16, by their bits; none is infinite.
+function fromHalf(bits) {
+  return Float32Array.from(bits, (b) => {
+    const exponent = (b >> 10) & 31;
+    const size = exponent ? (1 + (b & 1023) / 1024) * 2 ** (exponent - 15) : (b & 1023) * 2 ** -24;
+    return b >> 15 ? -size : size;
+  });
+}
+
 // {names: [[name in the state dict, how many numbers]], values} as a tree: blocks[0].attention.qkv.weight.
-export function unpack({ names, values }) {
-  const numbers = new Float32Array(bytes(values).buffer);
+export function unpack({ names, half, values }) {
+  const { buffer } = bytes(values);
+  const numbers = half ? fromHalf(new Uint16Array(buffer)) : new Float32Array(buffer);
   const tree = {};
   let start = 0;
   for (const [name, length] of names) {

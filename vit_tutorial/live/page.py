@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing, normalise
+from vit_tutorial.live.meaning import SHOWN, meaning
 from vit_tutorial.pages import Page, as_seen, assemble, base64_of, colour_map, figure, special_tokens
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.hybrid import ConvStem
@@ -39,11 +39,13 @@ def page(
     preprocess: Preprocessing | Data | None = None,
     *,
     titles: Sequence[str] = (),
+    tried: Tensor | None = None,
 ) -> Live:
     """A page that runs the model on what you draw or choose, shows every number on the way, and lets you change it.
 
-    The page holds the weights in float32 and computes in JavaScript; its numbers differ from PyTorch's by less than
-    1e-4 of the largest. Without its script, in a notebook that isn't trusted, the samples and their answers are shown.
+    The page holds the weights in float32, or in float16 where that is exact, and computes in JavaScript; its numbers
+    differ from PyTorch's by less than 1e-4 of the largest. Without its script, in a notebook that isn't trusted, the
+    samples and their answers are shown.
 
     Args:
         model: it isn't changed. Any :class:`ViT` with a head, and no stem or a :class:`ConvStem`.
@@ -52,14 +54,18 @@ def page(
         preprocess: what ``vt.load`` returns, or a data set: how a picture is normalised and a photograph cropped.
             None: pixels go in as they are.
         titles: a name for each sample; empty: they are numbered.
+        tried: (n, C, H, W) in [0, 1], six or more: the page shows which of their patches each row of E, hidden unit
+            and head answers to most. None: it doesn't.
 
     Raises:
-        ValueError: there are no samples, they don't fit the model or aren't in [0, 1]; the numbers of classes and
-            names, or of samples and titles, differ; the model has no head, a ResNet before its tokens, weights that
-            aren't finite, or more than 12 million of them.
+        ValueError: there are no samples, fewer than six pictures are tried, or they don't fit the model or aren't in
+            [0, 1]; the numbers of classes and names, or of samples and titles, differ; the model has no head, a ResNet
+            before its tokens, weights that aren't finite, or more than 12 million of them.
         TypeError: the model is not a :class:`ViT`, or the samples are not a tensor of floating-point numbers.
     """
     _check(model, samples, classes, preprocess, titles)
+    if tried is not None:
+        _check_pictures(model, tried, "tried", SHOWN)
     c = model.config
     names = [str(name) for name in classes] if classes is not None else [f"class {k}" for k in range(c.num_classes)]
     samples = samples.detach().to("cpu", torch.float64)
@@ -79,10 +85,8 @@ def page(
         "squash": getattr(preprocess, "squash", False),
         "samples": _pixels(samples),
         "titles": [str(title) for title in titles],
-        "weights": {
-            "names": [[name, tensor.numel()] for name, tensor in state.items()],
-            "values": base64_of(np.concatenate([tensor.flatten().numpy() for tensor in state.values()])),
-        },
+        "weights": _packed(state),
+        "meaning": None if tried is None else meaning(model, tried.detach().float().cpu(), preprocess),
         "heat": colour_map("magma"),
         "signed": colour_map("RdBu_r"),
     }
@@ -117,17 +121,7 @@ def _check(
             f"the model has {count:,} parameters, which would make a page of {count * 16 / 3 / 1e6:,.0f} MB: at most "
             f"{MOST:,} (Ti/16 has 5.7 million). The explorer takes any size: vit_tutorial.explorer"
         )
-    if not isinstance(samples, Tensor) or not samples.is_floating_point():
-        kind = samples.dtype if isinstance(samples, Tensor) else type(samples).__name__
-        raise TypeError(f"samples must be a floating-point tensor (B, C, H, W) in [0, 1], got {kind}")
-    shape = (c.in_channels, *as_pair(c.image_size, "image_size"))
-    if samples.ndim != 4 or not len(samples) or samples.shape[1:] != shape:
-        raise ValueError(f"samples must be (B, {', '.join(map(str, shape))}), at least one, got {tuple(samples.shape)}")
-    low, high = samples.aminmax()
-    if not (low >= 0 and high <= 1):
-        raise ValueError(
-            f"samples must lie in [0, 1], got values from {low:.3g} to {high:.3g}: give them before preprocess does"
-        )
+    _check_pictures(model, samples, "samples", 1)
     if classes is not None and len(classes) != c.num_classes:
         raise ValueError(f"the model has {c.num_classes} classes, got {len(classes)} names for them")
     if preprocess is not None and len(preprocess.mean) != c.in_channels:
@@ -138,6 +132,33 @@ def _check(
         raise ValueError(f"{len(samples)} samples need as many titles, or none, got {len(titles)}")
     if bad := [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
         raise ValueError(f"{bad[0]} isn't finite: some of its weights are NaN or infinite")
+
+
+def _check_pictures(model: ViT, pictures: Tensor, name: str, least: int) -> None:
+    if not isinstance(pictures, Tensor) or not pictures.is_floating_point():
+        kind = pictures.dtype if isinstance(pictures, Tensor) else type(pictures).__name__
+        raise TypeError(f"{name} must be a floating-point tensor (B, C, H, W) in [0, 1], got {kind}")
+    shape = (model.config.in_channels, *as_pair(model.config.image_size, "image_size"))
+    if pictures.ndim != 4 or len(pictures) < least or pictures.shape[1:] != shape:
+        raise ValueError(
+            f"{name} must be (B, {', '.join(map(str, shape))}), at least {least}, got {tuple(pictures.shape)}"
+        )
+    low, high = pictures.aminmax()
+    if not (low >= 0 and high <= 1):
+        raise ValueError(
+            f"{name} must lie in [0, 1], got values from {low:.3g} to {high:.3g}: give them before preprocess does"
+        )
+
+
+def _packed(state: dict[str, Tensor]) -> dict[str, Any]:
+    """Names and values, in half of the bytes where every weight is a number of float16."""
+    values = torch.cat([tensor.flatten() for tensor in state.values()])
+    is_half = bool((values.half().float() == values).all())
+    return {
+        "names": [[name, tensor.numel()] for name, tensor in state.items()],
+        "half": is_half,
+        "values": base64_of((values.half() if is_half else values).numpy()),
+    }
 
 
 def _config(model: ViT) -> dict[str, Any]:

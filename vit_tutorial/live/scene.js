@@ -1,8 +1,15 @@
 // What is shown of what is chosen: the numbers that every station draws from, and the places that they fill.
 
-import { cells, tokenMap } from "./cells.js";
+import { largest } from "../pages/page.js";
+import { cells, rowOf, tokenMap } from "./cells.js";
 import { rearrange } from "./pictures.js";
 import { MAPS, SHOWS, TEXTS } from "./stations/index.js";
+
+// The hidden unit that a token excites most.
+function mostActive({ mlp }, token, M) {
+  const units = rowOf(mlp.before, token, M);
+  return units.indexOf(largest(units));
+}
 
 // What the stations show: a pass, and what of it is chosen.
 export function sceneOf(page) {
@@ -26,6 +33,12 @@ export function sceneOf(page) {
     head,
     patch: Math.max(token - sizes.prefix, 0),
     followed: state.row,
+    unit: state.unit ?? mostActive(now.blocks[layer], token, sizes.M),
+    followUnit(unit) {
+      if (unit === state.unit) return;
+      state.unit = unit;
+      page.draw();
+    },
     follow(row) {
       if (row === state.row) return;
       state.row = row;

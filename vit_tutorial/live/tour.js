@@ -10,120 +10,88 @@ const TOUR = [
     follow: "patch",
     text: ({ canDraw }) =>
       canDraw
-        ? "Press Clear and draw a digit here, or choose one below: the model’s answer follows while you draw."
-        : "Choose a picture below, or drop one of your own: the model’s answer stands beside it. You may paint on it.",
+        ? "Press Clear and draw a digit: the answer follows your pen."
+        : "Choose a picture below, or drop your own. The model says what it shows.",
   },
   {
     station: "patches",
     spot: ".picker canvas",
     follow: "patch",
-    text({ N, stem }) {
-      const how = stem ? "The picture is cut into" : "The model never sees the whole picture: it sees";
-      return `${how} ${N} small patches. Click one.`;
-    },
-  },
-  {
-    station: "patches",
-    spot: "[data-spot=flat]",
-    follow: "patch",
-    text({ length, C }) {
-      return `A patch is just ${length} numbers in a row, one for each pixel${C > 1 ? " and colour" : ""}.`;
-    },
+    text: ({ N }) => `The model gets the picture in ${N} pieces, called patches. Click one to follow it.`,
   },
   {
     station: "embedding",
     spot: "[data-spot=token]",
     follow: "patch",
-    text({ D, stem }) {
-      const filters =
-        "This model first looks at the picture through small filters. A learned matrix turns what they find in a patch";
-      const how = stem ? filters : "A learned matrix turns every patch";
-      return `${how} into ${D} numbers. This list is called a token: it is what the model works on from here.`;
-    },
+    text: ({ D }) => `A learned table of numbers, E, turns the patch into ${D} numbers: a token.`,
+  },
+  {
+    station: "embedding",
+    spot: '[data-meaning="row"]',
+    follow: "patch",
+    text: ({ isTried }) => isTried && "Each number looks for a pattern. These patches have most of it. Try other rows.",
   },
   {
     station: "positions",
     spot: "[data-spot=position]",
     follow: "patch",
-    text: () => "The list doesn’t say where the patch was, so a learned list for its place is added.",
+    text: () => "The token doesn’t say where its patch was. So a list for its place is added.",
   },
   {
     station: "positions",
     spot: ".special",
     follow: "class",
-    text: ({ prefix }) =>
-      prefix &&
-      "One more token comes first, the class token. It belongs to no patch: it will collect the answer, so from here " +
-        "we follow it.",
-  },
-  {
-    station: "attention",
-    spot: "[data-spot=qkv]",
-    follow: "class",
-    text: () =>
-      "Now tokens talk to each other. From every token come three lists: a query (what it looks for), a key (what it " +
-      "has) and a value (what it would tell).",
+    text: ({ prefix }) => prefix && "One more token joins: the class token. It will collect the answer, so follow it.",
   },
   {
     station: "attention",
     spot: "[data-spot=weights]",
     follow: "class",
     text: ({ prefix }) =>
-      "Where the query fits a key, the score is high. Softmax makes shares of 100 % of the scores: this is where the " +
-      `${prefix ? "class " : ""}token looks.`,
+      `The ${prefix ? "class token" : "token"} looks at the patches. It takes most from the brightest.`,
   },
   {
     station: "attention",
-    spot: "[data-spot=sums]",
+    spot: '[data-meaning="head"]',
     follow: "class",
-    text: ({ h }) =>
-      `It takes over the values of what it looks at, in these shares. ${h} heads do this side by side, each in its ` +
-      "own way: choose another one under “Head”.",
+    text: ({ h, isTried }) =>
+      isTried && `${h} heads look side by side, each for something else. Choose another and compare.`,
   },
   {
     station: "mlp",
     spot: "[data-spot=hidden]",
     follow: "class",
-    text: ({ M }) =>
-      `Then every token works alone: ${M} hidden units, each switched on by something it has learned to find.`,
+    text: ({ M }) => `Now the token works alone. Point at one of its ${M} units: what excites it?`,
   },
   {
     station: "layers",
     spot: "[data-spot=lens]",
     follow: "class",
-    text: ({ L }) =>
-      `Attention and MLP make a block, and there are ${L}. Here is what the answer would be after each of them.`,
+    text: ({ L }) => `${L} blocks do this, one after the other. When does the right answer appear?`,
   },
   {
     station: "head",
     spot: "[data-spot=probabilities]",
     follow: "class",
     text: ({ prefix }) =>
-      "Last comes the model’s own head, which has only its name in common with the heads of attention: it turns " +
-      `${prefix ? "the class token" : "the mean of all tokens"} into one score for each class, and softmax turns the ` +
-      "scores into probabilities.",
+      `The head reads ${prefix ? "the class token" : "the mean of all tokens"} alone and gives each class a percentage.`,
   },
   {
     station: "what-if",
     spot: ".map",
     follow: "patch",
-    text: () =>
-      "Is all of this needed? Switch a part off, shuffle the patches, take the positions away, and watch the answer.",
-  },
-  {
-    station: "what-if",
-    spot: "[data-spot=matters]",
-    follow: "patch",
-    text: () => "Which head matters for this picture? Let the page try each of them. After that, walk where you like.",
+    text: () => "Now break it: click parts of the model to cut them. Does the answer survive?",
   },
 ];
+const PAUSE = 6000; // milliseconds at a stop, while it plays
 
 export function tourOf(page) {
-  const { $, $$, sizes, config, state } = page;
-  const facts = { ...sizes, stem: config.stem, canDraw: sizes.C === 1 && sizes.H <= 32 };
+  const { $, $$, sizes, data, state } = page;
+  const facts = { ...sizes, canDraw: sizes.C === 1 && sizes.H <= 32, isTried: Boolean(data.meaning) };
   const stops = TOUR.filter(({ text }) => text(facts));
   const last = stops.length - 1;
   let at = 0;
+  let playing = 0; // a timer
 
   const measure = () => $(".live").style.setProperty("--tour-height", `${$(".tour").offsetHeight}px`); // it covers that
   const darken = () => $$(".spot").forEach((element) => element.classList.remove("spot"));
@@ -152,7 +120,25 @@ export function tourOf(page) {
     return element;
   }
 
+  function pause() {
+    clearInterval(playing);
+    playing = 0;
+    $('[data-do="play"]').textContent = "Play";
+  }
+
+  function play() {
+    if (playing) return pause();
+    const forward = () => {
+      page.reveal(stop(at === last ? 0 : at + 1));
+      if (at === last) pause();
+    };
+    playing = setInterval(forward, PAUSE);
+    $('[data-do="play"]').textContent = "Pause";
+    forward();
+  }
+
   function leave() {
+    pause();
     darken();
     $(".sentence").textContent = `You walk on your own.${at < last ? " Next goes on with the tour." : ""}`;
   }
@@ -162,8 +148,15 @@ export function tourOf(page) {
     begin: () => stop(0),
     leave,
     actions: {
-      back: () => page.reveal(stop(at - 1)),
-      next: () => page.reveal(stop(at === last ? 0 : at + 1)),
+      play,
+      back() {
+        pause();
+        page.reveal(stop(at - 1));
+      },
+      next() {
+        pause();
+        page.reveal(stop(at === last ? 0 : at + 1));
+      },
     },
   };
 }

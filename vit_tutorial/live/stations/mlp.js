@@ -1,13 +1,15 @@
 import { norm, row, rowOf } from "../cells.js";
 import { whatIsOff } from "../changes.js";
 
+const units = (values, token, M, pointed) => row(values, token, M, { name: (i) => `unit ${i}`, pointed });
+
 export const mlpStation = {
   title: "4b MLP",
   hasLayers: true,
   shows: {
     norm2: ({ block, token, D }) => row(block.norm2, token, D),
-    before: ({ block, token, M }) => row(block.mlp.before, token, M, { name: (i) => `unit ${i}` }),
-    hidden: ({ block, token, M }) => row(block.mlp.hidden, token, M, { name: (i) => `unit ${i}` }),
+    before: ({ block, token, M, followUnit }) => units(block.mlp.before, token, M, followUnit),
+    hidden: ({ block, token, M, followUnit }) => units(block.mlp.hidden, token, M, followUnit),
     mlp: ({ block, token, D }) => row(block.mlp.out, token, D),
     out: ({ block, token, D }) => row(block.out, token, D),
     lengths({ run, token, D, isBlockOn, isPartOn }) {
