@@ -39,8 +39,8 @@ __all__ = [
 
 _ONE_KEY = "3 · One key by hand"
 _TURNED = "4 · A key that has to be turned"
-_LIBRARIES = "6 · The proof, by modules that we didn't write"
-_PIXELS = "The pixels"
+_LIBRARIES = "5 · The proof: equal logits in modules that we didn't write"
+_PIXELS = "6 · What the file doesn't say"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 

@@ -45,11 +45,11 @@ __all__ = [
 
 _FROZEN = "1 · Frozen features"
 _NEIGHBOURS = "k nearest neighbours"
-_PROBE = "A linear probe"
-_HEAD = "3 · The new head starts at zero"
-_TUNING = "4 · Fine-tuning all of it"
+_PROBE = "linear probe"
+_HEAD = "2 · The new head starts at zero"
+_TUNING = "3 · The rate decides"
 _RESOLUTION = "5 · Higher resolution"
-_RATE = "The learning rate"
+_RATE = "4 · A folder of photographs"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 

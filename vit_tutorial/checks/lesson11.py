@@ -26,11 +26,11 @@ __all__ = [
 ]
 
 _HALVES = "1 · A table, or two halves"
-_WAYS = "2 · Ways in place of places"
-_PLACES = "3 · Once, or in every layer"
+_WAYS = "2 · Offsets in place of places"
+_PLACES = "1 · A table, or two halves"
 _LIST = "A list in place of a grid."
 _AFTER = "A bias after the softmax."
-_TURNED = "The way back."
+_TURNED = "The offset from j to i."
 
 Grid = tuple[int, int]
 

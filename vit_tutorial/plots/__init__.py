@@ -32,6 +32,7 @@ from vit_tutorial.plots.hybrid import pipelines, runs_by_number
 from vit_tutorial.plots.measured import intervals, loss_curves, shares
 from vit_tutorial.plots.mlp import agreement, unit_pictures
 from vit_tutorial.plots.patch_sizes import patch_cost
+from vit_tutorial.plots.positions import answers_to, paired_runs
 from vit_tutorial.plots.scaling import cost_panels, law_curves, law_profile, model_sizes
 from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.showing import show, show_slider
@@ -42,6 +43,7 @@ __all__ = [
     "CYCLE",
     "PALETTE",
     "agreement",
+    "answers_to",
     "attention_flow",
     "attention_over_image",
     "bars",
@@ -69,6 +71,7 @@ __all__ = [
     "model_sizes",
     "modern_blocks",
     "overlays",
+    "paired_runs",
     "patch_cost",
     "patch_grid",
     "pictures",
