@@ -26,7 +26,7 @@ from vit_tutorial.plots.figures import (
     token_row,
 )
 from vit_tutorial.plots.hybrid import pipelines, runs_by_number
-from vit_tutorial.plots.scaling import cost_panels, law_curves, law_profile, model_sizes
+from vit_tutorial.plots.scaling import law_curves
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.style import CYCLE, PALETTE
 
@@ -38,7 +38,6 @@ __all__ = [
     "bars",
     "confusion",
     "cost",
-    "cost_panels",
     "curves",
     "dots",
     "encoder_block",
@@ -48,9 +47,7 @@ __all__ = [
     "head_split",
     "heatmaps",
     "law_curves",
-    "law_profile",
     "matrices",
-    "model_sizes",
     "modern_blocks",
     "overlays",
     "patch_grid",
