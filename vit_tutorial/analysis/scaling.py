@@ -95,7 +95,7 @@ class Prediction:
         run: (low, high): 95 of 100 new runs of this cost lie between them, if the law's form is right.
         exponent: (low, high) of b.
         floor: (low, high) of c.
-        laws: fitted to the resampled runs.
+        laws: fitted to the runs drawn again.
     """
 
     law: PowerLaw
@@ -107,11 +107,12 @@ class Prediction:
 
 
 def predict(cost: ArrayLike, losses: ArrayLike, new_cost: float, *, draws: int = 1000, seed: int = 0) -> Prediction:
-    """Fit the law, and predict a run of another cost, with intervals by a bootstrap of the residuals.
+    """Fit the law, and predict a run of another cost, with intervals by drawing the runs again.
 
-    A residual is the factor by which a run misses the law. Each draw multiplies the law by residuals drawn with
-    replacement, fits a law to the result, and multiplies the new run by a residual, too. A fit follows its runs, so
-    its residuals are √(n / (n - 3)) times too small, which is corrected. No interval covers a law of the wrong form.
+    A run misses the law by a factor whose logarithm is taken as normal. Its standard deviation is estimated from n - 3
+    degrees of freedom, so it is itself uncertain: each draw first draws a standard deviation that fits these runs (by a
+    chi-squared number, which makes Student's t of a normal number), then n runs around the law, fits a law to them, and
+    draws the new run around that. No interval covers a law of the wrong form.
 
     Args:
         cost: of each run, (n,), n at least 4.
@@ -121,17 +122,20 @@ def predict(cost: ArrayLike, losses: ArrayLike, new_cost: float, *, draws: int =
         seed: of the draws.
 
     Raises:
-        ValueError: as :func:`fit_law`, or fewer than four runs, which leave no residuals.
+        ValueError: as :func:`fit_law`, or fewer than four runs, which leave no degree of freedom.
     """
     x, y = _runs(cost, losses)
     n = len(x)
     if n < 4:
         raise ValueError(f"{n} runs determine a law of three numbers exactly, without residuals: make at least 4")
     law = fit_law(x, y)
-    residuals = np.log(y / law(x)) * math.sqrt(n / (n - 3))  # (n,)
+    squares = np.sum(np.log(y / law(x)) ** 2)
     random = np.random.default_rng(seed)
-    laws = [fit_law(x, law(x) * np.exp(random.choice(residuals, n))) for _ in range(draws)]
-    runs = [float(drawn(new_cost) * np.exp(random.choice(residuals))) for drawn in laws]
+    deviations = np.sqrt(squares / random.chisquare(n - 3, draws))  # (draws,)
+    again = law(x) * np.exp(deviations[:, None] * random.standard_normal((draws, n)))  # (draws, n)
+    laws = [fit_law(x, runs) for runs in again]
+    chance = np.exp(deviations * random.standard_normal(draws))  # (draws,)
+    runs = np.array([float(drawn(new_cost)) for drawn in laws]) * chance
     return Prediction(
         law=law,
         loss=float(law(new_cost)),

@@ -17,10 +17,10 @@ from vit_tutorial.variants import selfsup as lesson
 
 __all__ = ["check_colour_classes", "check_hidden_loss", "check_masking_numbers", "check_restore", "check_spoil"]
 
-_ASKED = "1 · What is asked for"
-_SPOIL = "2 · Spoil half of it"
-_LIVE = "3 · The paper's way, live"
-_QUARTER = "4 · A year later: see a quarter"
+_ASKED = "3 · The paper's own way: name the colour"
+_SPOIL = _ASKED
+_LIVE = _ASKED
+_QUARTER = "2 · The encoder sees a quarter"
 _ORDER = "Tokens in another order."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

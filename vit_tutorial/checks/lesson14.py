@@ -17,8 +17,8 @@ __all__ = ["check_fit_law", "check_grown_sizes", "check_law_from_floor", "check_
 
 _LAW = "1 · A law, with a pencil"
 _SURE = "2 · How sure is it?"
-_WAYS = "3 · Six ways to grow"
-_TOGETHER = "4 · All together, live"
+_WAYS = "4 · Six ways to grow"
+_TOGETHER = _WAYS
 _STRAIGHT = "A straight line on logarithmic axes."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------

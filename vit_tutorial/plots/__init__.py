@@ -33,7 +33,7 @@ from vit_tutorial.plots.measured import intervals, loss_curves, shares
 from vit_tutorial.plots.mlp import agreement, unit_pictures
 from vit_tutorial.plots.patch_sizes import patch_cost
 from vit_tutorial.plots.positions import answers_to, paired_runs
-from vit_tutorial.plots.scaling import cost_panels, law_curves, law_profile, model_sizes
+from vit_tutorial.plots.scaling import law_curves
 from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.start import before_and_after
@@ -52,7 +52,6 @@ __all__ = [
     "confusion",
     "contributions",
     "cost",
-    "cost_panels",
     "curves",
     "dots",
     "encoder_block",
@@ -63,12 +62,10 @@ __all__ = [
     "heatmaps",
     "intervals",
     "law_curves",
-    "law_profile",
     "light_maps",
     "looks",
     "loss_curves",
     "matrices",
-    "model_sizes",
     "modern_blocks",
     "overlays",
     "paired_runs",

@@ -9,8 +9,10 @@ the encoder sees only a quarter of the patches, and a small decoder reconstructs
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, get_args
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -282,6 +284,19 @@ class MaskedAutoencoder(nn.Module):
         patches = restore(visible, hidden, self.mask_token) + self.position  # (B, N, D')
         y = self.decoder(torch.cat([front, patches], dim=1))  # (B, p + N, D')
         return self.predict(y[:, front.shape[1] :])  # (B, N, C*P*P)
+
+
+def painter() -> MaskedAutoencoder:
+    """The autoencoder that comes with the package: photographs of 32 x 32 pixels, three quarters of the patches hidden.
+
+    It learned from 45,000 of CIFAR-10's training images without their labels (benchmarks/photographs.py), and its
+    target is the pixels themselves, so that what it paints can be looked at. In eval mode.
+    """
+    config = ViTConfig(image_size=32, patch_size=4, dim=160, depth=6, num_heads=5, mlp_dim=320)
+    mean, std = (0.4911, 0.4819, 0.4466), (0.2453, 0.2428, 0.2607)  # of those images
+    model = MaskedAutoencoder(config, decoder_dim=80, decoder_depth=2, normalise_patches=False, mean=mean, std=std)
+    model.load_state_dict(safetensors.torch.load_file(Path(__file__).with_name("painter.safetensors")))
+    return model.eval()
 
 
 # ---- To look at ----------------------------------------------------------------------------------------------------
