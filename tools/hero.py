@@ -10,12 +10,12 @@ from vit_tutorial import plots
 from vit_tutorial.analysis import explain
 
 PICTURE = Path(__file__).resolve().parent.parent / "assets" / "hero.png"
-SIDE = 64  # pixels that the model is shown: twice those of its training, for twice as many patches a side
+SIDE = 64  # pixels that the model is shown: twice those of its training, for twice as many patches per side
 
 
 @torch.inference_mode()
 def main() -> None:
-    model, classes, preprocess = vt.load("cifar10", image_size=SIDE)
+    model, classes, preprocess = vt.load("photographs", image_size=SIDE)
     with Image.open(vt.data.photograph_file("cat")) as picture:
         images = preprocess(picture.convert("RGB"))  # (1, 3, 64, 64)
     tokens = model.embed.patches(images)[0]  # (N, D)
