@@ -13,7 +13,7 @@ import torch
 import transformers
 from peers import logits, randomise
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from timm.models import save_for_hf
 from torch.testing import assert_close
 
@@ -154,6 +154,16 @@ def test_keys_and_values_of_timm_that_are_refused(changes, words, tmp_path, refu
     timm_folder(tmp_path)
     with refuses(ValueError, str(tmp_path), *words):
         vt.load(change(tmp_path, **changes))
+
+
+def test_a_bias_that_no_block_has_is_compared_with_timm_s_code(tmp_path, refuses):
+    timm_folder(tmp_path, depth=1)
+    file = tmp_path / "model.safetensors"
+    state = load_file(file)
+    del state["blocks.0.attn.qkv.bias"]
+    save_file(state, file)
+    with refuses(ValueError, "qkv_bias=True", "don't belong together"):
+        vt.load(tmp_path)
 
 
 def test_timm_s_class_names(tmp_path):

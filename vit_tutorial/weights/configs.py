@@ -130,6 +130,10 @@ TIMM: dict[str, Architecture] = {
     r"test_vit4": Architecture("mean", any_size=True, num_heads=3),
 }
 GATED = r"^eva02|giant_patch14_(reg\d_)?(dinov2|tipsv2)|plus_patch16_dinov3|7b_patch16_dinov3|giant_patch16_lingbot"
+NO_BIAS = (  # of q, k and v
+    r"vit_base_patch16_224_miil|vit_betwixt_patch16_gap_256|vit_medium_patch16_gap_\d+|vit_so150m2_patch16_reg1_gap_\d+"
+    r"|vit_mediumd_patch16_rope_reg1_gap_256|vit_giant_patch16_lingbot|vit_\w+_patch16_dinov3"
+)
 POOLS = {"token": "cls", "avg": "mean", "map": "attention"}
 TIMM_GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick"}
 NORMS = {"layernorm": "layer", "rmsnorm": "rms"}
@@ -216,7 +220,8 @@ def timm(config: Json) -> Known:
     position = {} if architecture.shown.get("position_bias") else {"position": "learned"}
     given = Given(heads, size, gelu, architecture.norm_eps, plain=True, parts=parts, told=True)
     labels = of.labels(next((found for found in names if found), None), "label_names")
-    shown = position | {"gated": bool(re.search(GATED, str(name)))} | dict(architecture.shown) | shown
+    by_name = {"gated": bool(re.search(GATED, str(name))), "qkv_bias": not re.fullmatch(NO_BIAS, str(name))}
+    shown = position | by_name | dict(architecture.shown) | shown
     return Known("timm", given, shown, labels, pixels, resized, assumed=assumed)
 
 

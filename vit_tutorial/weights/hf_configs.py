@@ -261,7 +261,7 @@ def _model(said: Fields, family: ModelType) -> tuple[Json, Given]:
         parts["rotary"] = Rotary("centred", of.number(of_type["rope_theta"], "rope_theta"))
     if "use_mean_pooling" in usual:
         parts["pool"] = "mean" if of.flag(of_type["use_mean_pooling"], "use_mean_pooling") else "cls"
-        fields |= _beit_positions(of_type)
+        fields |= _beit_positions(of_type) | {"final_norm": parts["pool"] == "cls"}
     if "vision_use_head" in usual and not of.flag(of_type["vision_use_head"], "vision_use_head"):
         raise ValueError(f"its config has vision_use_head=False: all tokens are its answer, {BEYOND}")
     act = of_type["hidden_act"]
@@ -273,6 +273,8 @@ def _model(said: Fields, family: ModelType) -> tuple[Json, Given]:
     said.drop(family.dropped)
     said.close()
     eps = of.number(of_type["layer_norm_eps"], "layer_norm_eps", 0)
+    if eps > 1:
+        raise ValueError(f"layer_norm_eps must be at most 1, got {eps:g}")
     size = of.size(of_type["image_size"], "image_size")
     return fields, Given(heads, size, None if gated else GELUS[act], eps, parts=parts)
 

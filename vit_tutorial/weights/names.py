@@ -517,7 +517,8 @@ def read(tables: Iterable[Table], state: Mapping[str, Tensor]) -> Read:
             continue
         members = sorted(match.found)  # q, k and v have biases one by one
         letters = "".join("qkv"[member] for member in members)
-        if biased and letters != biased:
+        one_by_one = match.rule.theirs[0].startswith(("layer.", "model.layer."))  # DINOv3's may be any
+        if (biased and letters != biased) or (letters != "qv" and not one_by_one):
             missing += [name for member, name in enumerate(match.theirs) if member not in match.found]
         biased = letters
         found = some([match.found[member] for member in members], 3)
