@@ -83,7 +83,8 @@ def _wrong_inputs(tried: Tried) -> list[str]:
     left = len(tried.cases) - tried_cases
     rest = f" {left} more were not tried." if left else ""
     if many == 1:
-        return [wrapped(f"All {tried_cases - 1} other inputs give the right result.{rest}")] if tried_cases > 1 else []
+        others = f"All {tried_cases - 1} other inputs give the right result." if tried_cases > 1 else ""
+        return [wrapped(f"{others}{rest}".strip())] if others or rest else []
     if many == tried_cases and len(set(words[:MOST])) == 1:
         return [wrapped(f"None of {tried_cases} inputs gives the right result.{rest}")]
     rows = _table([tried.cases[i].label for i in tried.wrong[:MOST]], words[:MOST])
