@@ -41,10 +41,10 @@ from vit_tutorial.mlp import MLP
 _NORM = "2 · Layer norm with a pencil"
 _NEARLY = "A norm that is nearly right."
 _EPS = "How large is eps?"
-_RESIDUAL = "3 · The residual connection"
+_RESIDUAL = "3 · The residual stream"
 _EQUATIONS = "1 · Two equations, two lines"
 _HAND = "4 · The block by hand"
-_DEPTH = "10 · Stochastic depth"
+_DEPTH = "6 · Stochastic depth"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
