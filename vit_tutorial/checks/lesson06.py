@@ -650,13 +650,13 @@ def _taken_for_another(terms: Terms) -> tuple[Mistake, ...]:
         Mistake(
             "an image taken for a square",
             "You count patches from one side alone. image_size is (H, W): H / P rows of W / P patches.",
-            "9 · Other image sizes",
+            "2 · Any size, counted",
             count(lambda s: dataclasses.replace(s, image_size=(s.image_size[0],) * 2)),
         ),
         Mistake(
             "an MLP of four times the width",
             "You put 4 D for M. In B/16 that is so; here M is an argument of its own, mlp_dim.",
-            "2 · The configuration",
+            "2 · Any size, counted",
             count(lambda s: dataclasses.replace(s, M=4 * s.D)),
         ),
     )
