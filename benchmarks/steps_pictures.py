@@ -1,0 +1,208 @@
+"""Lesson 12's main table: more steps or more pictures? A small ResNet and two plain ViTs, on digits and on photographs.
+
+    python benchmarks/steps_pictures.py run --data cifar10-jpeg     rates first, then the table; resumable
+    python benchmarks/steps_pictures.py report                      the tables
+
+Photographs are CIFAR-10's, halved to 16 x 16 pixels so that a run takes seconds; digits are scikit-learn's, 8 x 8. The
+plain ViT comes twice: with the ResNet's parameters, and with its multiply-accumulates. Each model has a rate of its
+own for each data set, chosen on pictures held out. The test split is looked at once per row; a seed also draws the
+pictures. A row per run goes to steps_pictures.csv as soon as it is done. One thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import sheet
+import torch
+from photographs import read
+from scipy import stats
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+import vit_tutorial as vt
+from vit_tutorial import train
+from vit_tutorial.variants.resnet import ResNet
+
+CSV = Path(__file__).parent / "steps_pictures.csv"
+COLUMNS = ["data", "part", "model", "pictures", "steps", "rate", "seed", "held_out", "test", "cpu_seconds"]
+MODELS = ("ResNet", "ViT", "ViT, equal work")
+BATCH = 32
+RATES = {
+    "digits": (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2),
+    "photographs": (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2),
+}
+GRIDS = {"digits": ((50, 1250), (60, 240)), "photographs": ((500, 20_000), (120, 600))}  # pictures, steps
+RATES_AT = {"digits": (1250, 60), "photographs": (20_000, 120)}
+RATES_SEED = 100
+MOST = {"train": 25_000, "validation": 3000, "test": 4000}  # of the photographs
+Split = tuple[Tensor, Tensor]  # normalised images, labels
+
+
+def digits_splits() -> dict[str, Split]:
+    data = vt.data.digits()
+    held = vt.data.hold_out(data, 0.1)
+    parts = {"train": held.train, "validation": held.test, "test": data.test}
+    return {name: (vt.data.normalise(part.batch()[0], data), part.batch()[1]) for name, part in parts.items()}
+
+
+def photograph_splits(folder: str) -> dict[str, Split]:
+    data = read(folder)
+    mean, std = data["mean"].reshape(-1, 1, 1), data["std"].reshape(-1, 1, 1)
+
+    def halved(images: Tensor) -> Tensor:
+        return torch.cat([(F.avg_pool2d(part.float() / 255, 2) - mean) / std for part in images.split(5000)])
+
+    return {name: (halved(data[f"{name}_images"][:most]), data[f"{name}_labels"][:most]) for name, most in MOST.items()}
+
+
+def model_of(data: str, name: str, seed: int = 0) -> nn.Module:
+    """The ViTs have 16 tokens and a class token in either data set: patches of 2 and of 4 pixels."""
+    torch.manual_seed(seed)
+    small = data == "digits"
+    shape: dict[str, Any] = {"num_classes": 10, "in_channels": 1 if small else 3}
+    shape |= {"image_size": 8, "patch_size": 2} if small else {"image_size": 16, "patch_size": 4}
+    shape |= {"dim": 32, "num_heads": 4, "mlp_dim": 64} if small else {"dim": 64, "num_heads": 4, "mlp_dim": 128}
+    if name == "ResNet" and small:
+        return ResNet(((18, 1), (28, 2)), 10, in_channels=1)
+    if name == "ResNet":
+        return ResNet(((16, 1), (32, 2), (32, 1), (64, 2)), 10)
+    depth = {("digits", "ViT"): 2, ("photographs", "ViT"): 3, ("digits", "ViT, equal work"): 4}.get((data, name), 7)
+    return vt.ViT(vt.ViTConfig(**shape, depth=depth))
+
+
+def few(split: Split, pictures: int, seed: int) -> Split:
+    """So many pictures, as many of each class, drawn by the seed."""
+    images, labels = split
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    places = torch.cat([order[labels[order] == label][: pictures // 10] for label in range(10)])
+    return images[places], labels[places]
+
+
+def fit(model: nn.Module, split: Split, steps: int, rate: float, seed: int) -> None:
+    """AdamW, a warm-up, a cosine; batches of 32 drawn at random."""
+    images, labels = split
+    optimizer = torch.optim.AdamW(train.parameter_groups(model, 0.05), fused=True)
+    generator = torch.Generator().manual_seed(seed)
+    model.train()
+    for step in range(steps):
+        rows = torch.randint(len(images), (BATCH,), generator=generator)
+        train.set_rate(optimizer, rate * train.schedule(step, steps=steps, warmup=steps // 10))
+        loss = F.cross_entropy(model(images[rows]), labels[rows], label_smoothing=0.1)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+@torch.inference_mode()
+def accuracy(model: nn.Module, split: Split) -> float:
+    model.eval()
+    right = [(model(x).argmax(1) == y).sum() for x, y in zip(split[0].split(500), split[1].split(500), strict=True)]
+    return float(sum(right)) / len(split[1])
+
+
+def one(data: str, part: str, name: str, size: tuple[int, int], rate: float, seed: int, splits: Any) -> None:
+    """One row, unless it is there."""
+    pictures, steps = size
+    known = [data, part, name, str(pictures), str(steps), str(rate), str(seed)]
+    if any([row[column] for column in COLUMNS[:7]] == known for row in sheet.read(CSV)):
+        return
+    begin, model = time.process_time(), model_of(data, name, seed)
+    fit(model, few(splits["train"], pictures, seed), steps, rate, seed)
+    held = f"{accuracy(model, splits['validation']):.4f}"
+    test = "" if part == "rates" else f"{accuracy(model, splits['test']):.4f}"
+    sheet.add(CSV, COLUMNS, [*known, held, test, f"{time.process_time() - begin:.1f}"])
+
+
+def best_rate(data: str, name: str) -> float:
+    """The rate that did best on what was held out."""
+    found = {
+        float(row["rate"]): float(row["held_out"])
+        for row in sheet.read(CSV)
+        if (row["data"], row["part"], row["model"]) == (data, "rates", name)
+    }
+    return max(found, key=lambda rate: found[rate])
+
+
+def run(folder: str, only: str, seeds: int) -> None:
+    splits = digits_splits() if only == "digits" else photograph_splits(folder)
+    for rate, name in itertools.product(RATES[only], MODELS):
+        one(only, "rates", name, RATES_AT[only], rate, RATES_SEED, splits)
+    for seed, size, name in itertools.product(range(seeds), itertools.product(*GRIDS[only]), MODELS):
+        one(only, "table", name, size, best_rate(only, name), seed, splits)
+
+
+# ------------------------------------------------------------------------------------------------------- the report
+
+
+def macs_of(model: nn.Module, data: str) -> int:
+    """Multiply-accumulates of one picture's forward pass. (torch's counter leaves fused attention out, on a CPU.)"""
+    if isinstance(model, vt.ViT):
+        return vt.count_macs(model.config)
+    with FlopCounterMode(display=False) as counter, torch.inference_mode():
+        model.eval()(torch.zeros(1, 1, 8, 8) if data == "digits" else torch.zeros(1, 3, 16, 16))
+    return int(counter.get_total_flops()) // 2
+
+
+def cell(values: list[float]) -> str:
+    """Their mean, from three on with half of Student's 95 % interval."""
+    if len(values) < 3:
+        return f"{statistics.mean(values):.1f} ({len(values)})" if values else "–"
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
+    return f"{statistics.mean(values):.1f} ± {half:.1f}"
+
+
+def report() -> None:
+    """The table of each data set, the sizes of the models, and the rates."""
+    rows = sheet.read(CSV)
+    for data, grid in GRIDS.items():
+        sizes = list(itertools.product(*grid))
+        print(f"| {data} | parameters | multiply-accumulates |", end="")
+        print("".join(f" {pictures:,} pictures, {steps:,} steps |" for pictures, steps in sizes))
+        print("|---" * (3 + len(sizes)) + "|")
+        for name in MODELS:
+            model = model_of(data, name)
+            found: dict[tuple[int, int], list[float]] = {}
+            for row in rows:
+                if (row["data"], row["part"], row["model"]) == (data, "table", name):
+                    found.setdefault((int(row["pictures"]), int(row["steps"])), []).append(100 * float(row["test"]))
+            numbers = f"{sum(p.numel() for p in model.parameters()):,} | {macs_of(model, data) / 1e6:.2f} M"
+            print(f"| {name} | {numbers} | " + " | ".join(cell(found.get(size, [])) for size in sizes) + " |")
+        print(f"\n| held out, {data}, rate | " + " | ".join(f"{rate:g}" for rate in RATES[data]) + " |")
+        print("|---" * (1 + len(RATES[data])) + "|")
+        for name in MODELS:
+            held = {
+                float(row["rate"]): 100 * float(row["held_out"])
+                for row in rows
+                if (row["data"], row["part"], row["model"]) == (data, "rates", name)
+            }
+            print(
+                f"| {name} | " + " | ".join(f"{held[rate]:.1f}" if rate in held else "–" for rate in RATES[data]) + " |"
+            )
+        print()
+    print(f"{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "report"])
+    parser.add_argument("--data", default="cifar10-jpeg", help="a folder with train/ and test/")
+    parser.add_argument("--only", choices=list(GRIDS), nargs="+", default=list(GRIDS))
+    parser.add_argument("--seeds", type=int, default=3)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.what == "report":
+        return report()
+    for only in args.only:
+        run(args.data, only, args.seeds)
+
+
+if __name__ == "__main__":
+    main()
