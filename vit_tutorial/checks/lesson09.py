@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _ONE_KEY = "3 · One key by hand"
-_TURNED = "4 · A key that has to be turned"
+_TURNED = "4 · A kernel that has to be transposed"
 _LIBRARIES = "5 · The proof: equal logits in modules that we didn't write"
 _PIXELS = "6 · What the file doesn't say"
 
