@@ -154,13 +154,6 @@ def test_matrices_tints_larger_values_darker() -> None:
     assert light > dark
 
 
-def test_head_split_writes_each_head_apart() -> None:
-    texts = texts_of(plots.head_split(np.arange(24).reshape(4, 6), 3))
-    after = texts[texts.index("(N, D) = (4, 6)") + 1 :]
-    assert after[:9] == ["0", "1", "6", "7", "12", "13", "18", "19", "head 0: (4, 2)"]
-    assert "(h, N, d) = (3, 4, 2)" in after
-
-
 def test_curves_draws_the_points() -> None:
     figure = plots.curves([1, 10], {"a": [1.0, 2.0], "b": torch.tensor([3.0, 4.0])}, log="x", marks={"here": (1, 2)})
     lines = figure.axes[0].get_lines()

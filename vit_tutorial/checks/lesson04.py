@@ -37,10 +37,10 @@ from vit_tutorial.checks.harness import (
 from vit_tutorial.checks.watch import Operations
 from vit_tutorial.mlp import MLP
 
-_GELU = "2 · GELU: keep x with the probability that x is large"
+_GELU = "2 · GELU"
 _OTHER = "The other GELU."
 _PENCIL = "1 · One token and a pencil"
-_NO_GELU = "No bend."
+_NO_GELU = "No activation function."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ MLP_NUMBERS = Exercise(
             ("no activation function", "The hidden numbers go through GELU before W2.", {"output": [2, 1]}),
         ),
         *section(
-            "6 · Two thirds of a block",
+            "Two thirds of a block.",
             (
                 "the biases forgotten",
                 "Each layer has one: M numbers in the first, D in the second.",
@@ -92,7 +92,7 @@ MLP_NUMBERS = Exercise(
             ),
         ),
         *section(
-            "7 · Every token alone",
+            "Every token alone.",
             ("tokens that look at each other", "That is attention's work.", {"moved": 197}),
         ),
     ),
@@ -407,7 +407,7 @@ MLP_LAYER = Exercise(
             ),
         ),
         *section(
-            "9 · Dropout",
+            "No `eval()`.",
             (
                 "no dropout",
                 "In training nothing is dropped. Is the probability passed on, and the layer called?",

@@ -24,7 +24,7 @@ __all__ = [
 
 _LOOKS = "1 · Where the class token looks"
 _ROLLOUT = "Rollout: attention through all layers"
-_RELEVANCE = "Relevance: what spoke for a class"
+_RELEVANCE = "Relevance: what counts for a class"
 _HOLDS = "6 · What the weights hold"
 _ORDER = "The order, the identity"
 

@@ -63,7 +63,7 @@ CHECKPOINT_NUMBERS = pencil(
         "left as they began": Question(
             Hashed("cd285d99bd"),
             "All entries but those of the blocks.",
-            "strict=False",
+            "strict=False.",
             {
                 0: "an error that never comes. strict=False means that no name has to fit: a tensor whose name isn't "
                 "found keeps the numbers it began with, and nothing tells you unless you read what load_state_dict "
@@ -578,7 +578,7 @@ PREPARE = Exercise(
             ),
         ),
         *section(
-            "The pixels",
+            "6 · What the file doesn't say",
             (
                 "a reshape in place of a permute",
                 "reshape reads the numbers as they lie, red, green, blue of one pixel after the other, so your "

@@ -28,7 +28,7 @@ __all__ = [
 _HALVES = "1 · A table, or two halves"
 _WAYS = "2 · Offsets instead of places"
 _PLACES = "1 · A table, or two halves"
-_LIST = "A list in place of a grid."
+_LIST = "A list instead of a grid."
 _AFTER = "A bias after the softmax."
 _TURNED = "The offset from j to i."
 

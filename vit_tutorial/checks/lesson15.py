@@ -441,7 +441,7 @@ TURN = Exercise(
             ),
         ),
         *section(
-            "The class token turned, too.",
+            "The class token rotated, too.",
             (
                 "the last tokens left alone",
                 "Tokens without a place come first, so the angles belong to the last N tokens. You turned the first N.",

@@ -371,47 +371,6 @@ def groups(
 
 
 @_styled
-def head_split(x: Array, num_heads: int) -> Figure:
-    """How tokens (N, D) become heads (h, N, d): cut along the width, then stacked. Numbers in the cells are the values.
-
-    Args:
-        x: (N, D), small: 4 tokens of width 6, say.
-        num_heads: h, a divisor of D.
-    """
-    x = _array(x)
-    N, D = x.shape
-    d = D // num_heads
-    heads = x.reshape(N, num_heads, d).transpose(1, 0, 2)  # (h, N, d)
-    figure, ax = _canvas(8.0, 0.34 * (num_heads * (N + 0.9)))
-    left, height = D + 4.0, num_heads * (N + 0.9) - 0.9
-    ax.set(xlim=(-1.6, left + d + 3.6), ylim=(height + 0.2, -0.8))
-    top = (height - N) / 2
-    for token in range(N):
-        ax.text(-0.25, top + token + 0.5, f"token {token}", ha="right", va="center", fontsize=10)
-        for column in range(D):
-            _cell(ax, column, top + token, x[token, column], CYCLE[column // d % len(CYCLE)])
-    ax.text(D / 2, top - 0.4, f"(N, D) = ({N}, {D})", ha="center", va="center", weight="bold")
-    for head in range(num_heads):
-        y = head * (N + 0.9)
-        for (token, column), value in np.ndenumerate(heads[head]):
-            _cell(ax, left + column, y + token, value, CYCLE[head % len(CYCLE)])
-        ax.text(
-            left + d + 0.3,
-            y + N / 2,
-            f"head {head}: ({N}, {d})",
-            ha="left",
-            va="center",
-            color=CYCLE[head],
-            weight="bold",
-        )
-        arrow = FancyArrowPatch((D + 0.35, top + N / 2), (left - 0.35, y + N / 2), arrowstyle="-|>", mutation_scale=14)
-        arrow.set(color=CYCLE[head % len(CYCLE)])
-        ax.add_patch(arrow)
-    ax.text(left + d / 2, -0.4, f"(h, N, d) = ({num_heads}, {N}, {d})", ha="center", va="center", weight="bold")
-    return figure
-
-
-@_styled
 def curves(
     x: Array, ys: Mapping[str, Array], *, xlabel: str = "", ylabel: str = "", title: str = "", log: str = "",
     marks: Mapping[str, tuple[float, float]] | None = None, markers: bool = False, height: float = 3.6,
