@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "slides"
 REVEAL = ("sphinx_revealjs", "_static/revealjs/dist")  # packages that bring these files; neither is imported
 MATHJAX = ("mathjax", "static/mathjax/es5/tex-svg.js")
+SLIDER = re.compile(r'<div data-vit-slider.*?<img src="(?P<source>[^"]+)" alt="(?P<alt>[^"]*)"', re.DOTALL)
 QUESTION = re.compile(r"\*\*(\d+)\.\*\* (.+?)<details><summary>Answer</summary>(.+?)</details>", re.DOTALL)
 HEADING = re.compile(r"^(#{1,3}) (.+)$", re.MULTILINE)
 
@@ -133,14 +134,19 @@ def _titled(level: str, heading: str, below: str) -> str:
 
 
 def _figures(cell: nbformat.NotebookNode, section: str) -> Iterator[str]:
-    """Each picture of a cell with the caption that follows it."""
+    """Each picture of a cell, and the first of a slider, with the caption that follows it."""
     outputs: list[Any] = [output for output in cell.outputs if "data" in output]
     for place, output in enumerate(outputs):
-        if "image/png" not in output.data:
+        slider = SLIDER.search(output.data.get("text/html", ""))
+        if slider:
+            alt, source = slider["alt"], slider["source"]  # its first picture; the markup has escaped the text
+        elif "image/png" in output.data:
+            alt = html.escape(output.get("metadata", {}).get("image/png", {}).get("alt", ""), quote=True)
+            source = f"data:image/png;base64,{''.join(output.data['image/png'].split())}"
+        else:
             continue
         after = outputs[place + 1].data if place + 1 < len(outputs) else {}
-        alt = html.escape(output.get("metadata", {}).get("image/png", {}).get("alt", ""), quote=True)
-        picture = f'<img alt="{alt}" src="data:image/png;base64,{"".join(output.data["image/png"].split())}">'
+        picture = f'<img alt="{alt}" src="{source}">'
         caption = f"<figcaption>{_html(after.get('text/markdown', ''))}</figcaption>"
         where = f"<p class='where'>{html.escape(section)}</p>" if section else ""
         yield f"<section>{where}<figure>{picture}{caption}</figure></section>"
