@@ -55,8 +55,7 @@ class Task:
     old: Split | None  # the task that the model was trained for
     steps: int
     batch: int
-    ways: tuple[str, ...]
-    rates: tuple[float, ...]
+    ways: dict[str, tuple[float, ...]]  # the rates that are tried first
     precision: torch.dtype
 
 
@@ -74,8 +73,8 @@ def digits() -> Task:
 
     test = split(data.test, torch.arange(len(data.test)))
     old = split(data.test, torch.arange(len(data.test)), mirrored=False)
-    ways = ("from scratch", *HEADS)
-    return Task("digits", "digits", 10, draw, test, old, 80, 32, ways, (1e-3, 3e-3, 1e-2), torch.float32)
+    ways = dict.fromkeys(("from scratch", *HEADS), (1e-3, 3e-3, 1e-2))
+    return Task("digits", "digits", 10, draw, test, old, 80, 32, ways, torch.float32)
 
 
 def photographs(folder: str) -> Task:
@@ -98,9 +97,10 @@ def photographs(folder: str) -> Task:
         chosen = order[:, 60 + 20 * number :][:, :20]  # (4, 20)
         return split(chosen[:, :10].flatten()), split(chosen[:, 10:].flatten())
 
-    ways = ("from scratch", "all at one rate", "head first, then all", "layer-wise rates", "LoRA")
+    ways = dict.fromkeys(("from scratch", "LoRA"), (3e-4, 1e-3, 3e-3))
+    ways |= dict.fromkeys(("all at one rate", "head first, then all", "layer-wise rates"), (3e-5, 1e-4, 3e-4))
     test = split(order[:, :60].flatten())
-    return Task("photographs", "photographs", 4, draw, test, None, 32, 10, ways, (3e-4, 1e-3, 3e-3), torch.bfloat16)
+    return Task("photographs", "photographs", 4, draw, test, None, 32, 10, ways, torch.bfloat16)
 
 
 def few(labels: Tensor, n: int, seed: int) -> Tensor:
@@ -119,6 +119,7 @@ class LoRA(nn.Module):
     def __init__(self, linear: nn.Linear, rank: int = 4) -> None:
         super().__init__()
         self.linear = linear.requires_grad_(False)
+        self.in_features = linear.in_features  # attention asks for it
         self.down = nn.Linear(linear.in_features, rank, bias=False)
         self.up = nn.Linear(rank, linear.out_features, bias=False)
         nn.init.zeros_(self.up.weight)
@@ -247,7 +248,7 @@ def score(task: Task, way: str, rate: float) -> float:
 
 def search(task: Task, way: str) -> None:
     """Runs until the best rate is not at the grid's edge."""
-    scores = {rate: score(task, way, rate) for rate in task.rates}
+    scores = {rate: score(task, way, rate) for rate in task.ways[way]}
     while (best := max(scores, key=lambda rate: scores[rate])) in (min(scores), max(scores)):
         beyond = LADDER[LADDER.index(best) + (1 if best == max(scores) else -1)]
         scores[beyond] = score(task, way, beyond)

@@ -90,7 +90,7 @@ def photographs(folder: str) -> Task:
     def crop_and_flip(batch: Tensor) -> Tensor:
         return Flip()(Crop((4, 4))(batch))
 
-    return Task("photographs", images, labels, 8, 4, crop_and_flip, torch.float32, 1, 3, ("none", "1d", "relative"))
+    return Task("photographs", images, labels, 8, 4, crop_and_flip, torch.float32, 1, 5, ("none", "1d", "relative"))
 
 
 def run(task: Task, kind: Kind, place: Place, rate: float, factor: float, seed: int, split: str) -> list[object]:
