@@ -56,7 +56,7 @@ napoleon_use_rtype = False
 napoleon_preprocess_types = False
 nitpicky = True
 # Other libraries' names: their inventories lie on the network.
-LIBRARIES = "PIL|accelerate|argparse|collections|matplotlib|numpy|os|pathlib|torch|types|typing"
+LIBRARIES = "PIL|accelerate|argparse|collections|io|matplotlib|numpy|os|pathlib|torch|types|typing"
 nitpick_ignore_regex = [
     (
         "py:.*",

@@ -70,7 +70,7 @@ class Stream:
 
 
 def is_stream(name: str) -> bool:
-    """Whether :func:`load` reads it: ``hf://owner/name``, or a folder with shards called train-*.tar."""
+    """Whether :func:`load` reads it: ``hf://owner/name``, or a folder with shards called ``train-*.tar``."""
     return name.startswith(HUB) or any(Path(name).glob("train*.tar"))
 
 
@@ -78,9 +78,9 @@ def load(name: str, image_size: Size | None, preprocess: Preprocessing | None = 
     """The data set of :func:`is_stream`: ``train`` is a :class:`Stream`, ``test`` is held in memory.
 
     Args:
-        name: a folder with train-*.tar, test-*.tar (or val-*.tar) and classes.txt, a name per line; a sample has an
-            image and its label, as in 0001.jpg and 0001.cls, counted from 0. Or ``hf://owner/name``, with a column of
-            images and one of labels; ``hf://owner/name#column`` names that of the labels.
+        name: a folder with ``train-*.tar``, ``test-*.tar`` (or ``val-*.tar``) and classes.txt, a name per line; a
+            sample has an image and its label, as in 0001.jpg and 0001.cls, counted from 0. Or ``hf://owner/name``,
+            with a column of images and one of labels; ``hf://owner/name#column`` names that of the labels.
         image_size: H = W or (H, W), in pixels, to train from scratch.
         preprocess: of the model to be fine-tuned, instead of ``image_size``. Without one, mean and standard deviation
             are those of the test split.
