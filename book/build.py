@@ -83,7 +83,7 @@ def links(path: Path, text: str) -> str:
 
 
 def redirected(link: re.Match[str], page: Path) -> str:
-    """A link out of the notebook's folder as one within the book: to a module's page, a page of the book, or the index for README."""
+    """A link out of the notebooks as one within the book: to a module, a page of the book, or the index for README."""
     target = (page.parent / link[1]).resolve().relative_to(ROOT).as_posix()
     up = "../" * (len(page.relative_to(ROOT).parts) - 1)
     if module := MODULE.fullmatch(target):

@@ -109,7 +109,7 @@ def test_long_outputs_and_predictions_are_folded_and_nothing_else_is_changed(sou
     after = json.loads((source / "notebooks" / lesson.name).read_text(encoding="utf-8"))["cells"]
     del after[1]  # the line of links
     folded = {i for i, cell in enumerate(after) if "hide-output" in cell["metadata"].get("tags", [])}
-    question = next(i for i, cell in enumerate(before) if "Before you run the cell" in "".join(cell["source"]))
+    question = next(i for i, cell in enumerate(before) if "Before you run it" in "".join(cell["source"]))
     assert question + 1 in folded
     assert 2 < len(folded) < len(before) / 6
     for i, (one, other) in enumerate(zip(before, after, strict=True)):

@@ -1,4 +1,4 @@
-// What a row of E, a hidden unit or a head answers to: the patches that got the most from it, in pictures it was tried on.
+// What a row of E, a hidden unit or a head answers to: the patches that got most from it, in pictures it was tried on.
 
 import { bytes, drawFrame, make } from "../pages/page.js";
 

@@ -74,7 +74,7 @@ const TOUR = [
     spot: "[data-spot=probabilities]",
     follow: "class",
     text: ({ prefix }) =>
-      `The head reads ${prefix ? "the class token" : "the mean of all tokens"} alone and gives each class a percentage.`,
+      `The head reads ${prefix ? "the class token" : "the mean of all tokens"} and gives each class a percentage.`,
   },
   {
     station: "what-if",
