@@ -118,7 +118,8 @@ def exercises() -> nbformat.NotebookNode:
     )
     cells = [
         cell("markdown", f"# 99 · Brightness: exercises\n\nThe lesson: [99 · Brightness](../{STEM}.ipynb).\n\n"
-             "| | exercise | difficulty | importance | minutes | points |\n|---|---|---|---|---|---|\n" + rows),
+             "| | exercise | difficulty | importance | minutes | points |\n|---|---|---|---|---|---|\n"
+             + rows + "\n\n**Short path, 20 minutes:** exercises 1 and 2."),
         cell("code", "from torch import Tensor\nfrom vit_tutorial import checks, patchify", "given-setup", locked=True),
     ]  # fmt: skip
     for number, title in enumerate(titles, 1):
