@@ -1262,6 +1262,105 @@ def test_the_guided_tour_goes_through_all_stations_and_back(show, digits):
     assert page.locator(".spot").count() == 0
 
 
+FLYING = "document.querySelector('[data-vit-live]').shadowRoot.querySelectorAll('.flying').length"
+
+
+@browser_only
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_one_token_is_followed_through_every_block(show, digits, motion):
+    page, seen = show(digits[0], reduced_motion=motion), []
+    page.get_by_text("Follow one token", exact=True).click()
+    for number in range(1, 19):
+        assert text(page, ".count") == f"{number} of 18"
+        assert page.locator(".spot").is_visible()
+        if motion == "reduce":
+            assert page.evaluate(FLYING) == 0
+        state = page.evaluate("document.querySelector('[data-vit-live]').live.state")
+        seen.append((state["station"], state["layer"], state["token"]))
+        assert max(len(one.split()) for one in re.split(r"[.?!]", text(page, ".sentence"))) <= 15
+        if number < 18:
+            page.get_by_text("Next", exact=True).click()
+    if motion == "no-preference":
+        assert page.evaluate(FLYING) > 0
+        wait(page, f"{FLYING} === 0")
+    assert [station for station, _, _ in seen[:4]] == ["patches", "patches", "embedding", "positions"]
+    assert [(station, layer) for station, layer, _ in seen[10:16]] == [
+        (station, layer) for layer in (1, 2, 3) for station in ("attention", "mlp")
+    ]
+    assert {token for _, _, token in seen} == {11}
+    page.get_by_text("The story", exact=True).click()
+    assert text(page, ".count") == "1 of 12"
+
+
+@browser_only
+def test_lines_lead_from_the_token_to_where_it_looks(show, digits):
+    page = show(digits[0])
+    drawn = "(canvas) => canvas.toDataURL()"
+    picker = page.locator(".picker canvas")
+    bare = picker.evaluate(drawn)
+    go(page, "attention")
+    lines = picker.evaluate(drawn)
+    page.locator('.heads input[value="1"]').check(force=True)
+    others = picker.evaluate(drawn)
+    go(page, "embedding")
+    assert len({bare, lines, others}) == 3
+    assert picker.evaluate(drawn) == bare
+
+
+# What each of the given cells of the open station says of its second number, and what lights up then.
+SOURCES = """(station, names) => names.map((name) => {
+  const place = station.querySelector(`[data-show="${name}"], [data-map="${name}"]`);
+  const canvas = [...place.querySelectorAll("canvas[tabindex]")].at(-1);
+  ["Home", "ArrowRight"].forEach((key) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key })));
+  const isLit = (mark) => mark.style.display !== "none";
+  const nameOf = ({ dataset }) => dataset.show ?? dataset.map;
+  const marks = [...station.querySelectorAll(".source")];
+  const lit = marks.filter(isLit).map((mark) => nameOf(mark.closest("[data-show], [data-map]")));
+  const said = [...place.querySelectorAll(".reading")].at(-1).textContent;
+  canvas.dispatchEvent(new FocusEvent("blur"));
+  return [said, lit, marks.some(isLit)];
+})"""
+# {station: {cells: the cells that light up}}, of a patch in block 0.
+ORIGINS = {
+    "patches": {"x": ["pixels"]},
+    "embedding": {"projected": ["E"]},
+    "positions": {"z0": ["content", "position"]},
+    "attention": {
+        **{"norm1": ["z"], "q": ["norm1"], "k": ["norm1"], "v": ["norm1"], "scores": ["q"], "scaled": ["scores"]},
+        **{"weights": ["scaled"], "sums": ["weights"], "joined": ["sums"], "attended": ["joined"]},
+        **{"middle": ["z", "attended"]},
+    },
+    "mlp": {
+        "norm2": ["middle"],
+        "before": ["norm2"],
+        "hidden": ["before"],
+        "mlp": ["hidden"],
+        "out": ["middle", "mlp"],
+    },
+    "head": {"norm": ["last"], "logits": ["pooled"], "probabilities": ["logits"]},
+}
+
+
+@browser_only
+def test_a_number_s_sources_light_up_and_give_it(show, digits):
+    page = show(digits[0])
+    for station, origins in ORIGINS.items():
+        go(page, station)
+        for name, (said, lit, remains) in zip(
+            origins, page.locator(f'[data-station="{station}"]').evaluate(SOURCES, [*origins]), strict=True
+        ):
+            assert (name, lit, remains) == (name, origins[name], False)
+            sum_, equals, value = said.rpartition(": ")[2].replace("−", "-").rpartition(" = ")
+            if name in ("z0", "middle", "out"):  # named terms in brackets, or bare
+                terms = [float(term) for term in re.findall(r"(?<![\w.])-?\d+\.?\d*(?:e-?\d+)?(?![\w.])", sum_)]
+                assert sum(terms) == pytest.approx(float(value), abs=2e-3), said
+            if name == "norm1":
+                words = sum_.replace("÷", "/").replace("·", "*")
+                assert set(words) <= set("0123456789.e-+*/() "), said
+                assert eval(words) == pytest.approx(float(value), abs=5e-3), said
+            assert bool(equals) is (name != "joined")
+
+
 @browser_only
 def test_the_tour_plays_by_itself_until_somebody_walks(show, digits):
     page = show(digits[0])

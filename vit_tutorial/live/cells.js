@@ -29,15 +29,17 @@ const isLight = (pixel) => 0.3 * (pixel & 255) + 0.59 * ((pixel >> 8) & 255) + 0
 //   colours: "signed" about zero, "heat" from zero, "grey" from 0 to 1; most: the number with the strongest colour
 //   texts: the numbers are written into their cells, if they are few; labels: words under them, side by side
 //   name(i): what number i is; about: what is said of all; square: cells are; picture, shape: what lies under them
-//   pointed(i), clicked(i): what follows
-export function cells({ pixels, say }, place, label) {
+//   sources(i): where number i comes from, see sources.js; pointed(i), clicked(i): what follows
+// light([first, last]) frames numbers of one row that another one comes from; light(null) none.
+export function cells({ pixels, say, lightUp }, place, label) {
   const canvas = make("canvas", { tabIndex: 0 });
   canvas.setAttribute("role", "application");
   canvas.setAttribute("aria-roledescription", "numbers");
   const under = make("canvas", { className: "under", ariaHidden: "true" }); // the picture, where cells lie over it
   const texts = make("div", { className: "texts", ariaHidden: "true" });
   const mark = make("i", { className: "mark" });
-  const box = make("div", { className: "cells" }, under, canvas, texts, mark);
+  const source = make("i", { className: "mark source" });
+  const box = make("div", { className: "cells" }, under, canvas, texts, source, mark);
   const labels = make("div", { className: "labels", ariaHidden: "true" });
   const reading = make("p", { className: "reading" }, "\u00a0");
   place.append(box, labels, reading);
@@ -52,7 +54,7 @@ export function cells({ pixels, say }, place, label) {
   }
 
   function read() {
-    const { values, columns, name } = shown;
+    const { values, name, sources } = shown;
     if (at !== null && at >= values.length) at = null;
     mark.style.display = at === null ? "none" : "";
     canvas.setAttribute("aria-label", `${label}: ${summary()}. Arrow keys read them.`);
@@ -60,12 +62,24 @@ export function cells({ pixels, say }, place, label) {
       reading.textContent = summary();
       return;
     }
-    reading.textContent = `${name ? name(at) : `number ${at}`}: ${digits(values[at])}`;
+    const { text, lights } = sources?.(at) ?? {};
+    reading.textContent = `${name ? name(at) : `number ${at}`}: ${text ? `${text} = ` : ""}${digits(values[at])}`;
+    frame(mark, at, 1);
+    lightUp(place, lights);
+  }
+
+  function frame(element, first, count) {
+    const { values, columns } = shown;
     const rows = values.length / columns;
-    mark.style.left = `${(100 * (at % columns)) / columns}%`;
-    mark.style.top = `${(100 * Math.floor(at / columns)) / rows}%`;
-    mark.style.width = `${100 / columns}%`;
-    mark.style.height = `${100 / rows}%`;
+    element.style.left = `${(100 * (first % columns)) / columns}%`;
+    element.style.top = `${(100 * Math.floor(first / columns)) / rows}%`;
+    element.style.width = `${(100 * count) / columns}%`;
+    element.style.height = `${100 / rows}%`;
+  }
+
+  function light(lit) {
+    source.style.display = lit ? "" : "none";
+    if (lit) frame(source, lit[0], lit[1] - lit[0] + 1);
   }
 
   function drawCells() {
@@ -113,6 +127,7 @@ export function cells({ pixels, say }, place, label) {
     shown.pointed?.(at);
   }
   function leave() {
+    if (at !== null) lightUp(place);
     at = null;
     read();
   }
@@ -138,7 +153,8 @@ export function cells({ pixels, say }, place, label) {
     shown.pointed?.(at);
     say(reading.textContent);
   });
-  return { show };
+  light(null);
+  return { show, light };
 }
 
 // A number for each token: those before the patches as cells of their own, the patches where they are in the picture.
@@ -150,7 +166,7 @@ export function tokenMap(page, place, label) {
   const rest = cells(page, place, `${label}, patches`);
   place.classList.add("token-map");
 
-  function show({ values, colours, most = largestSize(values), picture, shape }) {
+  function show({ values, colours, most = largestSize(values), picture, shape, sources }) {
     first?.show({
       values: values.subarray(0, prefix),
       columns: prefix,
@@ -158,6 +174,7 @@ export function tokenMap(page, place, label) {
       most,
       name: page.tokenName,
       clicked: page.chooseToken,
+      sources,
       about: `class token ${digits(values[0])}`,
     });
     rest.show({
@@ -170,7 +187,14 @@ export function tokenMap(page, place, label) {
       square: true,
       picture,
       shape,
+      sources: sources && ((i) => sources(i + prefix)),
     });
   }
-  return { show };
+
+  function light(lit) {
+    const isFirst = lit && lit[0] < prefix;
+    first?.light(isFirst ? lit : null);
+    rest.light(lit && !isFirst ? lit.map((t) => t - prefix) : null);
+  }
+  return { show, light };
 }

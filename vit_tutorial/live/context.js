@@ -3,6 +3,7 @@
 import { bytes, pixelsOf } from "../pages/page.js";
 import { AS_TRAINED } from "./changes.js";
 import { unpack } from "./model.js";
+import { lightUp } from "./sources.js";
 
 const GREY = Uint32Array.from({ length: 256 }, (_, level) => ((255 << 24) | (0x010101 * level)) >>> 0);
 
@@ -30,7 +31,7 @@ export function contextOf({ host, root, data }) {
   const special = Object.keys(data.special);
   const at = (token) => [Math.floor((token - prefix) / columns), (token - prefix) % columns]; // row, column
   const middle = prefix + Math.floor(rows / 2) * columns + Math.floor(columns / 2); // a patch
-  return {
+  const page = {
     host,
     data,
     config: data.config,
@@ -50,6 +51,7 @@ export function contextOf({ host, root, data }) {
     tokenName: (token) => special[token] ?? `patch ${token - prefix}`,
     placeOf: (token) => (token < prefix ? "before the patches" : `row ${at(token)[0]}, column ${at(token)[1]}`),
     blue: getComputedStyle(host).getPropertyValue("--query").trim(),
+    views: [], // what shows numbers: {station, name, light}
     past: [], // pictures and changes to go back to
     state: {
       picture: samples[0],
@@ -72,4 +74,6 @@ export function contextOf({ host, root, data }) {
     of: {},
     trying: 0, // how often a part was tried, or what was tried forgotten
   };
+  page.lightUp = (place, lights) => lightUp(page, place, lights);
+  return page;
 }

@@ -1,6 +1,16 @@
 // The picture in patches: one token is chosen, and every station follows it.
 
-import { ARROWS, cellBox, cellUnder, clamp, drawFrame, hasModifier, sharpen, specialButtons } from "../pages/page.js";
+import {
+  ARROWS,
+  cellBox,
+  cellUnder,
+  clamp,
+  drawFrame,
+  hasModifier,
+  largest,
+  sharpen,
+  specialButtons,
+} from "../pages/page.js";
 import { paint, rearrange } from "./pictures.js";
 
 // The picture cut into patches, the chosen one in a frame.
@@ -19,6 +29,32 @@ export function drawPatches(page, canvas) {
     context.drawImage(page.seen, column * Q, row * P, Q, P, x + gap, y + gap, w - 2 * gap, h - 2 * gap);
   }
   if (state.token >= prefix) drawFrame(context, cellBox(canvas, config.grid, state.token - prefix), page.blue, 3);
+}
+
+// Lines from the followed token to what it attends to in a head, as wide as the weights: weights (T,).
+export function drawLines(page, weights) {
+  const { $, config, state, sizes, blue } = page;
+  const canvas = $(".picker canvas");
+  const context = canvas.getContext("2d");
+  const middleOf = (token) => {
+    if (token < sizes.prefix) return [canvas.width / 2, 0]; // it is above the picture
+    const [x, y, w, h] = cellBox(canvas, config.grid, token - sizes.prefix);
+    return [x + w / 2, y + h / 2];
+  };
+  const widest = 0.3 * (canvas.width / sizes.columns);
+  const most = largest(weights);
+  context.strokeStyle = blue;
+  context.lineCap = "round";
+  weights.forEach((weight, token) => {
+    if (token < sizes.prefix) return;
+    context.globalAlpha = (0.85 * weight) / most;
+    context.lineWidth = (widest * weight) / most;
+    context.beginPath();
+    context.moveTo(...middleOf(state.token));
+    context.lineTo(...middleOf(token));
+    context.stroke();
+  });
+  context.globalAlpha = 1;
 }
 
 export function drawPicker(page) {
@@ -91,5 +127,5 @@ export function buildPicker(page) {
     state.swapWith = next;
     say(`with ${page.tokenName(next)}, ${page.placeOf(next)}? Enter swaps`);
   });
-  new ResizeObserver(() => drawPicker(page)).observe(canvas);
+  new ResizeObserver(page.draw).observe(canvas);
 }

@@ -22,6 +22,7 @@ export function sceneOf(page) {
     run: now,
     block: now.blocks[layer],
     one: now.blocks[layer].attention.heads[head],
+    own: weights.blocks[layer], // the chosen block's weights
     changes: of.changes,
     picture: rearrange(of.picture, data, of.changes),
     data,
@@ -57,12 +58,15 @@ export function slotsOf(page) {
   const { $$, config } = page;
   $$(config.stem ? ".plain" : ".stem").forEach((element) => element.remove());
   const labelOf = (place) => place.dataset.label ?? place.parentElement.querySelector("h4").textContent.trim();
+  const known = (place, name, { light }) => page.views.push({ station: place.closest(".station"), name, light });
   const shows = $$("[data-show]").map((place) => {
     const view = cells(page, place, labelOf(place));
+    known(place, place.dataset.show, view);
     return [place, (s) => view.show(SHOWS[place.dataset.show](s))];
   });
   const maps = $$("[data-map]").map((place) => {
     const view = tokenMap(page, place, labelOf(place));
+    known(place, place.dataset.map, view);
     return [place, (s) => view.show(MAPS[place.dataset.map](s))];
   });
   const written = $$("[data-text]").filter((place) => TEXTS[place.dataset.text]);

@@ -1,9 +1,10 @@
-// The guided tour: at each stop a station, what lights up there, which token is followed, and a sentence.
-// A stop without a sentence, for this model, is left out.
+// Two guided tours, the story and one token's way: at each stop a station, what lights up there, which token is followed
+// ("patch" or "class"; none: the reader's), and a sentence. A stop without a sentence, for this model, is left out.
 
 import { go } from "./controls.js";
+import { fly, takenCells, takenPatch } from "./flight.js";
 
-const TOUR = [
+const STORY = [
   {
     station: "patches",
     spot: ".pad canvas",
@@ -83,13 +84,108 @@ const TOUR = [
     text: () => "Now break it: click parts of the model to cut them. Does the answer survive?",
   },
 ];
+// One token's way: in at the patch, slowly through the first block, then block by block to the answer.
+const WAY_IN = [
+  {
+    station: "patches",
+    spot: "[data-spot=pixels]",
+    follow: "patch",
+    text: () => "This is your patch. Choose another on the left, whenever you like.",
+  },
+  {
+    station: "patches",
+    spot: "[data-spot=flat]",
+    follow: "patch",
+    text: ({ length }) => `Its pixels become one list of ${length} numbers. Point at one to see which pixel it was.`,
+  },
+  {
+    station: "embedding",
+    spot: "[data-spot=token]",
+    follow: "patch",
+    text: ({ D }) => `The learned table E turns the list into ${D} numbers, the token.`,
+  },
+  {
+    station: "positions",
+    spot: "[data-spot=z0]",
+    text: () => "The list of its place is added: now it tells what and where.",
+  },
+];
+const FIRST_BLOCK = [
+  {
+    station: "attention",
+    spot: "[data-spot=qkv]",
+    text: () => "It asks with q. Every token offers a k, and something to take, v.",
+  },
+  {
+    station: "attention",
+    spot: "[data-spot=weights]",
+    text: () => "Where its q fits a k, it looks. Lines on the picture: where, and how much.",
+  },
+  {
+    station: "attention",
+    spot: "[data-spot=sums]",
+    text: () => "It takes from each token’s v, most where it looks most.",
+  },
+  {
+    station: "attention",
+    spot: "[data-spot=middle]",
+    text: () => "All heads together: what they took is added to the token.",
+  },
+  {
+    station: "mlp",
+    spot: "[data-spot=hidden]",
+    text: ({ M }) => `Alone again, ${M} units look for something in it.`,
+  },
+  {
+    station: "mlp",
+    spot: "[data-spot=out]",
+    text: () => "What they found is added, too. That was one block.",
+  },
+];
+const NEXT_BLOCK = [
+  {
+    station: "attention",
+    spot: "[data-spot=weights]",
+    text: ({ layer }) => `Block ${layer}: it looks again, with new matrices.`,
+  },
+  {
+    station: "mlp",
+    spot: "[data-spot=out]",
+    text: ({ layer, L }) => `What block ${layer} adds is in.${layer === L - 1 ? " That was the last block." : ""}`,
+  },
+];
+const WAY_OUT = [
+  {
+    station: "head",
+    spot: "[data-spot=pooled]",
+    text: ({ pool }) =>
+      ({
+        cls: "The head reads the class token alone. Other tokens count by what it took from them.",
+        mean: "The head reads the mean of all tokens: yours is in it.",
+        distilled: "The head reads the first two tokens. Others count by what these took.",
+      })[pool],
+  },
+  {
+    station: "head",
+    spot: "[data-spot=probabilities]",
+    text: () => "One score for each class, and as percentages: the answer.",
+  },
+];
+
+function wayOf({ L }) {
+  const others = Array.from({ length: L - 1 }, (_, i) => NEXT_BLOCK.map((stop) => ({ ...stop, layer: i + 1 })));
+  return [...WAY_IN, ...FIRST_BLOCK.map((stop) => ({ ...stop, layer: 0 })), ...others.flat(), ...WAY_OUT];
+}
+
 const PAUSE = 6000; // milliseconds at a stop, while it plays
 
 export function tourOf(page) {
-  const { $, $$, sizes, data, state } = page;
-  const facts = { ...sizes, canDraw: sizes.C === 1 && sizes.H <= 32, isTried: Boolean(data.meaning) };
-  const stops = TOUR.filter(({ text }) => text(facts));
-  const last = stops.length - 1;
+  const { $, $$, sizes, data, config, state } = page;
+  const isTried = Boolean(data.meaning);
+  const facts = { ...sizes, pool: config.pool, canDraw: sizes.C === 1 && sizes.H <= 32, isTried };
+  const story = STORY.filter(({ text }) => text(facts));
+  const way = wayOf(sizes);
+  let stops = story;
   let at = 0;
   let playing = 0; // a timer
 
@@ -102,21 +198,26 @@ export function tourOf(page) {
     if (kind === "patch" && isClass) state.token = page.middle;
   }
 
+  const isLast = () => at === stops.length - 1;
+
   function stop(number) {
+    const taken = number === 0 ? null : (takenCells($(".station:not(.hidden) .spot")) ?? takenPatch(page));
     at = number;
     darken();
-    const { station, spot, follow: kind, text } = stops[number];
+    const { station, spot, layer, follow: kind, text } = stops[number];
     follow(kind);
-    go(page, station);
-    $(".sentence").textContent = text(facts);
+    go(page, station, { layer });
+    $(".sentence").textContent = text({ ...facts, layer });
     $(".count").textContent = `${number + 1} of ${stops.length}`;
     $('[data-do="back"]').disabled = number === 0;
-    $('[data-do="next"]').textContent = number === last ? "Start again" : "Next";
+    $('[data-do="next"]').textContent = isLast() ? "Start again" : "Next";
+    $('[data-do="token"]').textContent = stops === way ? "The story" : "Follow one token";
     const here = $(`.station:not(.hidden) ${spot}`);
     const isOff = here && !here.checkVisibility(); // the part is off: its station says so
     const element = isOff ? $(".station:not(.hidden) .off:not(:empty)") : (here ?? $(spot));
     element.classList.add("spot");
     measure();
+    if (stops === way) fly(page, taken ?? takenPatch(page), element);
     return element;
   }
 
@@ -129,8 +230,8 @@ export function tourOf(page) {
   function play() {
     if (playing) return pause();
     const forward = () => {
-      page.reveal(stop(at === last ? 0 : at + 1));
-      if (at === last) pause();
+      page.reveal(stop(isLast() ? 0 : at + 1));
+      if (isLast()) pause();
     };
     playing = setInterval(forward, PAUSE);
     $('[data-do="play"]').textContent = "Pause";
@@ -140,7 +241,7 @@ export function tourOf(page) {
   function leave() {
     pause();
     darken();
-    $(".sentence").textContent = `You walk on your own.${at < last ? " Next goes on with the tour." : ""}`;
+    $(".sentence").textContent = `You walk on your own.${isLast() ? "" : " Next goes on with the tour."}`;
   }
 
   new ResizeObserver(measure).observe($(".tour"));
@@ -149,13 +250,18 @@ export function tourOf(page) {
     leave,
     actions: {
       play,
+      token() {
+        pause();
+        stops = stops === way ? story : way;
+        page.reveal(stop(0));
+      },
       back() {
         pause();
         page.reveal(stop(at - 1));
       },
       next() {
         pause();
-        page.reveal(stop(at === last ? 0 : at + 1));
+        page.reveal(stop(isLast() ? 0 : at + 1));
       },
     },
   };

@@ -1,6 +1,8 @@
 import { digits, norm, row, rowOf } from "../cells.js";
 import { whatIsOff } from "../changes.js";
 import { tintAttention } from "../looks.js";
+import { drawLines } from "../picker.js";
+import { normOf, productOf, softmaxOf, sumOf, weightedSum } from "../sources.js";
 
 // Where the chosen token looks, in each head; nothing where a head is off.
 function drawHeads(page, scene) {
@@ -11,29 +13,57 @@ function drawHeads(page, scene) {
   });
 }
 
+function partOfQkv({ block, one, token, D, d, head, own }, name, part) {
+  const normed = rowOf(block.norm1, token, D);
+  return row(one[name], token, d, { sources: productOf("norm1", normed, own.attention.qkv, part * D + head * d) });
+}
+
 export const attentionStation = {
   title: "4a Attention",
   hasLayers: true,
   hasHeads: true,
   shows: {
     z: ({ block, token, D }) => row(block.input, token, D),
-    norm1: ({ block, token, D }) => row(block.norm1, token, D),
-    q: ({ one, token, d }) => row(one.q, token, d),
-    k: ({ one, token, d }) => row(one.k, token, d),
-    v: ({ one, token, d }) => row(one.v, token, d),
-    sums: ({ one, token, d }) => row(one.sums, token, d),
-    joined({ block, token, D, d }) {
-      const name = (i) => `head ${Math.floor(i / d)}, number ${i % d}`;
-      return row(block.attention.joined, token, D, { name });
+    norm1({ block, token, D, own, config }) {
+      return row(block.norm1, token, D, {
+        sources: normOf("z", rowOf(block.input, token, D), own.norm1, config.norm_eps),
+      });
     },
-    attended: ({ block, token, D }) => row(block.attention.out, token, D),
-    middle: ({ block, token, D }) => row(block.middle, token, D),
+    q: (s) => partOfQkv(s, "q", 0),
+    k: (s) => partOfQkv(s, "k", 1),
+    v: (s) => partOfQkv(s, "v", 2),
+    sums({ one, token, T, d, tokenName }) {
+      return row(one.sums, token, d, { sources: weightedSum(rowOf(one.weights, token, T), one.v, d, tokenName) });
+    },
+    joined({ block, token, D, d, head }) {
+      const name = (i) => `head ${Math.floor(i / d)}, number ${i % d}`;
+      const sources = (i) => ({ lights: Math.floor(i / d) === head ? { sums: [i % d, i % d] } : {} });
+      return row(block.attention.joined, token, D, { name, sources });
+    },
+    attended({ block, token, D, own }) {
+      const joined = rowOf(block.attention.joined, token, D);
+      return row(block.attention.out, token, D, { sources: productOf("joined", joined, own.attention.proj) });
+    },
+    middle({ block, token, D, isOn }) {
+      const added = ["attended", "MSA", rowOf(block.attention.out, token, D)];
+      const parts = isOn("attention.residual") ? [["z", "z", rowOf(block.input, token, D)], added] : [added];
+      return row(block.middle, token, D, { sources: sumOf(...parts) });
+    },
   },
   maps: {
-    scores: ({ one, token, T }) => ({ values: rowOf(one.scores, token, T) }),
-    scaled: ({ one, token, T }) => ({ values: rowOf(one.scaled, token, T) }),
+    scores({ one, token, T, d, tokenName }) {
+      const sources = (t) => ({ text: `q · k of ${tokenName(t)}`, lights: { q: [0, d - 1] } });
+      return { values: rowOf(one.scores, token, T), sources };
+    },
+    scaled({ one, token, T, d, changes }) {
+      const scores = rowOf(one.scores, token, T);
+      const by = `${changes.scale ? ` ÷ √${d}` : ""}${changes.temperature === 1 ? "" : ` ÷ ${changes.temperature}`}`;
+      const sources = (t) => ({ text: by && `${digits(scores[t])}${by}`, lights: { scores: [t, t] } });
+      return { values: rowOf(one.scaled, token, T), sources };
+    },
     weights({ one, token, T, picture, config }) {
-      return { values: rowOf(one.weights, token, T), colours: "heat", picture, shape: config.shape };
+      const sources = softmaxOf("scaled", rowOf(one.scaled, token, T));
+      return { values: rowOf(one.weights, token, T), colours: "heat", picture, shape: config.shape, sources };
     },
   },
   texts: {
@@ -78,5 +108,11 @@ export const attentionStation = {
       element.classList.toggle("hidden", !s.isOn(`attention.heads.${s.head}`));
     }
     drawHeads(page, s);
+    const isWorking = ["", "attention", `attention.heads.${s.head}`].every(s.isOn);
+    if (isWorking)
+      drawLines(
+        page,
+        rowOf(s.one.weights, s.token, s.T).map((weight, t) => (t < s.prefix ? 0 : weight)),
+      );
   },
 };

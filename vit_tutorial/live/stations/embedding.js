@@ -1,4 +1,5 @@
-import { digits, row } from "../cells.js";
+import { digits, row, rowOf } from "../cells.js";
+import { productOf } from "../sources.js";
 
 export const embeddingStation = {
   title: "2 Embedding",
@@ -10,7 +11,12 @@ export const embeddingStation = {
       const name = (i) => `row ${Math.floor(i / columns)}, column ${i % columns}`;
       return { values: weight, columns, name, pointed: (i) => follow(Math.floor(i / columns)) };
     },
-    projected: ({ run, patch, D, follow }) => row(run.embed.projected, patch, D, { pointed: follow }),
+    projected({ run, weights, patch, N, D, follow }) {
+      const columns = weights.embed.patches.proj.weight.length / D;
+      const product = productOf("x", rowOf(run.embed.cut, patch, run.embed.cut.length / N), weights.embed.patches.proj);
+      const sources = (i) => ({ ...product(i), lights: { E: [i * columns, (i + 1) * columns - 1] } });
+      return row(run.embed.projected, patch, D, { pointed: follow, sources });
+    },
   },
   texts: {
     dim: ({ D }) => `D = ${D}`,

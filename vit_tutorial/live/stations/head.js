@@ -1,5 +1,6 @@
 import { FEW } from "../answer.js";
-import { row } from "../cells.js";
+import { row, rowOf } from "../cells.js";
+import { normOf, productOf, softmaxOf } from "../sources.js";
 
 const POOLING = {
   cls: "Only the class token is read: the patches have done their work by being looked at.",
@@ -21,10 +22,21 @@ export const headStation = {
   title: "5 Head",
   shows: {
     last: ({ run, token, D }) => row(run.blocks.at(-1).out, token, D),
-    norm: ({ run, token, D }) => row(run.norm, token, D),
-    pooled: ({ run }) => ({ values: run.pooled, columns: run.pooled.length }),
-    logits: (s) => perClass(s.run.logits, s),
-    probabilities: (s) => perClass(s.run.probabilities, s, { colours: "heat", most: 1 }),
+    norm({ run, token, D, weights, config }) {
+      const last = rowOf(run.blocks.at(-1).out, token, D);
+      return row(run.norm, token, D, { sources: normOf("last", last, weights.norm, config.norm_eps) });
+    },
+    pooled({ run, config, token, N }) {
+      const isOfToken = config.pool === "cls" && token === 0;
+      const text = config.pool === "mean" ? `the mean of ${N} numbers` : "";
+      const sources = (i) => ({ text, lights: isOfToken ? { norm: [i, i] } : {} });
+      return { values: run.pooled, columns: run.pooled.length, sources };
+    },
+    logits: (s) => perClass(s.run.logits, s, { sources: productOf("pooled", s.run.pooled, s.weights.head) }),
+    probabilities(s) {
+      const sources = softmaxOf("logits", s.run.logits, s.changes.answer);
+      return perClass(s.run.probabilities, s, { colours: "heat", most: 1, sources });
+    },
   },
   texts: {
     pooling: ({ config }) => POOLING[config.pool],

@@ -1,17 +1,37 @@
-import { norm, row, rowOf } from "../cells.js";
+import { digits, norm, row, rowOf } from "../cells.js";
 import { whatIsOff } from "../changes.js";
+import { normOf, productOf, sumOf } from "../sources.js";
 
-const units = (values, token, M, pointed) => row(values, token, M, { name: (i) => `unit ${i}`, pointed });
+const units = (values, token, M, more) => row(values, token, M, { name: (i) => `unit ${i}`, ...more });
 
 export const mlpStation = {
   title: "4b MLP",
   hasLayers: true,
   shows: {
-    norm2: ({ block, token, D }) => row(block.norm2, token, D),
-    before: ({ block, token, M, followUnit }) => units(block.mlp.before, token, M, followUnit),
-    hidden: ({ block, token, M, followUnit }) => units(block.mlp.hidden, token, M, followUnit),
-    mlp: ({ block, token, D }) => row(block.mlp.out, token, D),
-    out: ({ block, token, D }) => row(block.out, token, D),
+    norm2({ block, token, D, own, config }) {
+      return row(block.norm2, token, D, {
+        sources: normOf("middle", rowOf(block.middle, token, D), own.norm2, config.norm_eps),
+      });
+    },
+    before({ block, token, D, M, own, followUnit }) {
+      const sources = productOf("norm2", rowOf(block.norm2, token, D), own.mlp.fc1);
+      return units(block.mlp.before, token, M, { pointed: followUnit, sources });
+    },
+    hidden({ block, token, M, followUnit }) {
+      const before = rowOf(block.mlp.before, token, M);
+      const sources = (i) => ({ text: `GELU(${digits(before[i])})`, lights: { before: [i, i] } });
+      return units(block.mlp.hidden, token, M, { pointed: followUnit, sources });
+    },
+    mlp({ block, token, D, M, own }) {
+      return row(block.mlp.out, token, D, {
+        sources: productOf("hidden", rowOf(block.mlp.hidden, token, M), own.mlp.fc2),
+      });
+    },
+    out({ block, token, D, isOn }) {
+      const added = ["mlp", "MLP", rowOf(block.mlp.out, token, D)];
+      const parts = isOn("mlp.residual") ? [["middle", "z′", rowOf(block.middle, token, D)], added] : [added];
+      return row(block.out, token, D, { sources: sumOf(...parts) });
+    },
     lengths({ run, token, D, isBlockOn, isPartOn }) {
       const after = run.blocks.flatMap(({ input, middle, out }, layer) =>
         isBlockOn(layer) ? [middle, out] : [input, input],

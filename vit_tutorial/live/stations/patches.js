@@ -1,4 +1,4 @@
-import { row, rowOf } from "../cells.js";
+import { digits, row, rowOf } from "../cells.js";
 import { patchify } from "../model.js";
 
 export const patchesStation = {
@@ -19,11 +19,20 @@ export const patchesStation = {
       const labels = C === 3 ? ["red", "green", "blue"] : [];
       return { values, columns: C * Q, colours: "grey", most: 1, name, square: true, texts: length <= 16, labels };
     },
-    x({ run, config, patch, length, channel }) {
+    x({ run, picture, data, config, patch, length, C, channel }) {
       const [P, Q] = config.patch_size;
       const place = (i) => `${channel(Math.floor(i / (P * Q)))}row ${Math.floor(i / Q) % P}, column ${i % Q}`;
       const name = (i) => `number ${i} (${place(i)})`;
-      return row(run.embed.patches, patch, length, { name, texts: length <= 16 });
+      const sources = (i) => {
+        const [c, y, x] = [Math.floor(i / (P * Q)), Math.floor(i / Q) % P, i % Q];
+        const pixel = rowOf(patchify(picture, config.shape, config.patch_size), patch, length)[i];
+        const at = y * C * Q + c * Q + x; // channels stand side by side
+        return {
+          text: `(${digits(pixel)} − ${data.mean[c].toFixed(3)}) ÷ ${data.std[c].toFixed(3)}`,
+          lights: { pixels: [at, at] },
+        };
+      };
+      return row(run.embed.patches, patch, length, { name, sources, texts: length <= 16 });
     },
   },
   texts: {

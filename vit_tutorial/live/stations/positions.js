@@ -1,4 +1,5 @@
 import { digits, norm, row, rowOf } from "../cells.js";
+import { sumOf } from "../sources.js";
 
 const cosine = (a, b) => a.reduce((sum, v, i) => sum + v * b[i], 0) / (norm(a) * norm(b) || 1);
 
@@ -7,7 +8,14 @@ export const positionsStation = {
   shows: {
     content: ({ run, token, D }) => row(run.embed.content, token, D),
     position: ({ run, token, D }) => row(run.embed.position, token, D),
-    z0: ({ run, token, D }) => row(run.embed.tokens, token, D),
+    z0({ run, token, D }) {
+      const { content, position, tokens } = run.embed;
+      const parts = [
+        ["content", "token", rowOf(content, token, D)],
+        ["position", "position", rowOf(position, token, D)],
+      ];
+      return row(tokens, token, D, { sources: sumOf(...parts) });
+    },
     all({ run, D, tokenName }) {
       const name = (i) => `${tokenName(Math.floor(i / D))}, number ${i % D}`;
       return { values: run.embed.tokens, columns: D, name };
