@@ -43,6 +43,48 @@ def test_freeze_changes_the_head_alone(digits):
     assert changed(model, digits, epochs=1) == {"embed", "blocks", "norm", "head"}
 
 
+def test_lora_trains_thin_products_and_merges_them(digits):
+    model = small()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    train.fit(model, digits, epochs=2, batch_size=16, warmup_epochs=0, lora=2, progress=False)
+    after = model.state_dict()
+    assert after.keys() == before.keys()
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    moved = {name for name in after if not after[name].equal(before[name])}
+    matrices = {f"blocks.{i}.attention.{part}.weight" for i in range(3) for part in ("qkv", "proj")}
+    assert moved == matrices | {"head.weight", "head.bias"}
+    for name in matrices:
+        change = torch.linalg.svdvals((after[name] - before[name]).double())
+        assert change[1] > 1e-6 > 1e-2 * change[2:].max()
+
+
+def test_lora_goes_on_where_it_was_stopped(digits, tmp_path):
+    whole, first, how = small(), small(), {"batch_size": 16, "lora": 2, "progress": False}
+    train.fit(whole, digits, epochs=3, **how)
+
+    def stop(optimizer, epoch, recipe):
+        if epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train.loop, "share_rates", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train.fit(first, digits, epochs=3, out=tmp_path, **how)
+    train.fit(first := small(), digits, epochs=3, out=tmp_path, resume=True, **how)
+    assert all(tensor.equal(whole.state_dict()[name]) for name, tensor in first.state_dict().items())
+
+
+@pytest.mark.parametrize("how", [{"freeze": True}, {"head_first": 1}, {"layer_decay": 0.5}])
+def test_lora_goes_with_no_other_way(how):
+    with pytest.raises(ValueError, match=r"lora=4 .*leave freeze, head_first and layer_decay out"):
+        Recipe(epochs=2, lora=4, **how)
+
+
+def test_lora_needs_blocks_and_a_head(digits):
+    with pytest.raises(ValueError, match="lora needs a ViT with a head"):
+        train.fit(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), digits, epochs=1, lora=2)
+
+
 def test_head_first(digits):
     seen = []
 

@@ -393,6 +393,8 @@ def test_it_says_what_it_is_about_to_do(grounds, tmp_path, capsys):
         (["--weights", "nonsense"], ["'nonsense'", "cifar10"]),
         (["--data", "digits", "--weights", "cifar10"], ["channels", "(1, 8, 8)", "(3, 8, 8)"]),
         (["--freeze"], ["--freeze needs --weights"]),
+        (["--lora", "4"], ["--lora needs --weights"]),
+        (["--weights", "cifar10", "--lora", "4", "--freeze"], ["lora=4", "leave freeze"]),
         (["--weights", "cifar10", "--layer-decay", "1.5"], ["layer_decay", "(0, 1]"]),
         (["--weights", "cifar10", "--head-first", "15"], ["head_first", "15 epochs"]),
     ],
@@ -409,3 +411,4 @@ def test_the_defaults_of_fine_tuning():
         name: getattr(recipe, name) for name in train_command.RECIPE
     }
     assert parse("--data", "pets", "--weights", "cifar10", "--freeze").layer_decay == 1
+    assert parse("--data", "pets", "--weights", "cifar10", "--lora", "4").layer_decay == 1

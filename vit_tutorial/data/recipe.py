@@ -81,8 +81,12 @@ class Recipe:
     """Factor in (0, 1] of the learning rate from each block to the one below it; 1 for the same rate everywhere. The
     first blocks of a trained model need the least change (BEiT, arXiv 2106.08254)."""
 
+    lora: int = 0
+    """Rank of LoRA (arXiv 2106.09685): the head and a thin product beside each matrix of attention are trained, and
+    merged at the end; 0 for none."""
+
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0), ("head_first", 0)):
+        for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0), ("head_first", 0), ("lora", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be a whole number from {least}, got {value!r}")
@@ -108,6 +112,11 @@ class Recipe:
             raise ValueError(
                 f"head_first must be less than the {self.epochs} epochs, got {self.head_first}: freeze trains the head "
                 "alone throughout"
+            )
+        if self.lora and (self.freeze or self.head_first or self.layer_decay < 1):
+            raise ValueError(
+                f"lora={self.lora} trains the head and the products beside attention's matrices: leave freeze, "
+                "head_first and layer_decay out"
             )
         if self.precision not in get_args(Precision):
             raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}")

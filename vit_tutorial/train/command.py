@@ -35,7 +35,7 @@ PROG = "python -m vit_tutorial.train"
 MODEL = ("patch_size", "dim", "depth", "num_heads", "mlp_dim", "drop_path")  # the fields of ViTConfig with an option
 RECIPE = (
     *("epochs", "batch_size", "learning_rate", "weight_decay", "warmup_epochs", "label_smoothing", "clip", "ema"),
-    *("augment", "seed", "precision", "compile", "freeze", "head_first", "layer_decay"),
+    *("augment", "seed", "precision", "compile", "freeze", "head_first", "layer_decay", "lora"),
 )  # and those of Recipe
 
 
@@ -60,6 +60,7 @@ def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argpa
     first.add_argument("--size")
     first.add_argument("--weights")
     first.add_argument("--freeze", action="store_true")
+    first.add_argument("--lora", type=int, default=0)
     chosen = first.parse_known_args(arguments)[0]
     p = argparse.ArgumentParser(
         prog=prog,
@@ -86,6 +87,8 @@ def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argpa
     if chosen.weights:  # which bring the model
         p.set_defaults(**dict.fromkeys(MODEL))
         recipe = data_sets.FINE_TUNING
+    if chosen.lora:
+        recipe = replace(recipe, learning_rate=3e-3, layer_decay=1.0)
     if chosen.freeze:  # a head alone takes a larger rate, and has no layers below it
         recipe = replace(recipe, learning_rate=1e-2, layer_decay=1.0)
     p.set_defaults(**{name: getattr(recipe, name) for name in RECIPE} | {"batch_size": _Default(recipe.batch_size)})
@@ -143,6 +146,12 @@ def _add_weights(group: argparse._ArgumentGroup) -> None:
         type=float,
         metavar="FACTOR",
         help="of the learning rate, from each block to the one below it; 1: the same rate everywhere",
+    )
+    group.add_argument(
+        "--lora",
+        type=int,
+        metavar="RANK",
+        help="train the head and a product of this rank beside each matrix of attention, as in 4; 0: not",
     )
 
 
@@ -227,8 +236,9 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
 def recipe_of(args: argparse.Namespace) -> Recipe:
     """The recipe that the options name; its warm-up is at most half of the epochs, with a note if that shortens it."""
     given = {name: getattr(args, name) for name in RECIPE}
-    if args.freeze and not args.weights:
-        raise ValueError("--freeze needs --weights: a model from scratch has nothing worth keeping")
+    for option in ("freeze", "lora"):
+        if getattr(args, option) and not args.weights:
+            raise ValueError(f"--{option} needs --weights: a model from scratch has nothing worth keeping")
     if given["warmup_epochs"] > args.epochs / 2 > 0:
         given["warmup_epochs"] = args.epochs / 2
         _note(f"warmup_epochs is {args.epochs / 2:g}, half of the {args.epochs} epochs, not {args.warmup_epochs:g}")

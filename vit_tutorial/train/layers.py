@@ -1,7 +1,8 @@
-"""Lesson 10: which parts of a trained model change, and how fast: the head alone, the head first, or layer by layer."""
+"""Lesson 10: which parts of a trained model change, and how fast: the head alone or first, layer by layer, or LoRA."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization, remove_parametrizations
 
 from vit_tutorial.data import Data, Preprocessing
 from vit_tutorial.data.recipe import Recipe
+from vit_tutorial.train.runs import seeded
 
 Group = dict[str, Any]  # of an optimizer: its parameters and its settings
 
@@ -107,6 +110,54 @@ def share_rates(optimizer: torch.optim.Optimizer, epoch: int, recipe: Recipe) ->
     for group in optimizer.param_groups:
         if "scale" in group:
             group["share"] = group["scale"] if group["head"] or epoch >= recipe.head_first else 0.0
+
+
+class LowRank(nn.Module):
+    """W + U V for a matrix W (out, in), with U (out, r) and V (r, in); U starts at zero, so W starts as it was."""
+
+    def __init__(self, weight: Tensor, rank: int) -> None:
+        super().__init__()
+        rows, columns = weight.shape
+        V = torch.empty(rank, columns)
+        nn.init.kaiming_uniform_(V, a=math.sqrt(5))
+        self.U = nn.Parameter(weight.new_zeros(rows, rank))
+        self.V = nn.Parameter(V.to(weight))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight + self.U @ self.V  # (out, in)
+
+
+@contextmanager
+def with_lora(model: nn.Module, rank: int, seed: int = 0) -> Iterator[None]:
+    """Inside, only the head and a :class:`LowRank` beside each matrix of attention learn; afterwards these are merged.
+
+    Args:
+        model: with a head, and blocks as those of :class:`vit_tutorial.ViT`.
+        rank: r; 0 changes nothing.
+        seed: of V, which has to be the same in every process.
+
+    Raises:
+        ValueError: a model without a head or without blocks.
+    """
+    if not rank:
+        yield
+        return
+    linears = [layer for block in getattr(model, "blocks", ()) for layer in (block.attention.qkv, block.attention.proj)]
+    if not linears or not any(name.startswith("head.") for name, _ in model.named_parameters()):
+        raise ValueError("lora needs a ViT with a head: vt.load(..., num_classes=K)")
+    held = [p for name, p in model.named_parameters() if p.requires_grad and not name.startswith("head.")]
+    for parameter in held:
+        parameter.requires_grad_(False)
+    with seeded(seed, rank):
+        for linear in linears:
+            register_parametrization(linear, "weight", LowRank(linear.weight, rank))
+    try:
+        yield
+    finally:
+        for linear in linears:
+            remove_parametrizations(linear, "weight", leave_parametrized=True)
+        for parameter in held:
+            parameter.requires_grad_(True)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from vit_tutorial.data import augmentation as augmentation_of
 from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.train import precision, runs
 from vit_tutorial.train.evaluation import Totals, evaluate
-from vit_tutorial.train.layers import check_classes, check_pixels, frozen, groups_of, share_rates
+from vit_tutorial.train.layers import check_classes, check_pixels, frozen, groups_of, share_rates, with_lora
 from vit_tutorial.train.progress import progress_bar
 from vit_tutorial.vit import ViT
 from vit_tutorial.weights import keeping
@@ -125,6 +125,25 @@ def fit(
     settings = runs.settings(recipe, augmentation, data, model)
 
     model.to(accelerator.device)
+    with with_lora(model, recipe.lora, recipe.seed):
+        history = _epochs(model, data, recipe, batches, store, state, settings, accelerator, progress)
+    if out is not None and accelerator.is_main_process and isinstance(model, ViT):
+        keeping.save(out, model, data, history, preprocess=data.preprocess, recipe=runs.for_json(settings))
+    return history
+
+
+def _epochs(
+    model: nn.Module,
+    data: Data,
+    recipe: Recipe,
+    batches: runs.Batches,
+    store: runs.Store,
+    state: runs.State | None,
+    settings: runs.State,
+    accelerator: Accelerator,
+    progress: bool,
+) -> History:
+    """From the state, if there is one, to the last epoch; the model ends with the averaged weights."""
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))  # type: ignore[no-untyped-call]
     fused = accelerator.device.type in ("cpu", "cuda")
     groups = groups_of(model, parameter_groups(model, recipe.weight_decay), recipe)
@@ -148,8 +167,6 @@ def fit(
             history.append(row | {"seconds": time.perf_counter() - start})
             store.save(settings, parts, history)
     model.load_state_dict(average.module.state_dict())
-    if out is not None and accelerator.is_main_process and isinstance(model, ViT):
-        keeping.save(out, model, data, history, preprocess=data.preprocess, recipe=runs.for_json(settings))
     return history
 
 
@@ -163,12 +180,16 @@ def _changed(recipe: Recipe | None, changes: dict[str, Any]) -> Recipe:
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """AdamW's two groups: matrices and kernels decay; biases, norms, the class token and positions do not.
 
+    What has no gradient is in neither.
+
     Decay would pull these towards zero, where they have no reason to be. DeiT and timm (``no_weight_decay``) do the
     same, and so does Google's big_vision, which decays kernels alone.
     """
     decayed: list[nn.Parameter] = []
     free: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         kernel = name.endswith("weight") and parameter.ndim > 1
         (decayed if kernel else free).append(parameter)
     return [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]

@@ -284,7 +284,12 @@ class Store:
 
     def _check(self, before: State, settings: State) -> None:
         folder = self.path and self.path.parent
-        later = {"freeze": False, "head_first": 0, "layer_decay": 1.0}  # what a run before these were settings had
+        later = {
+            "freeze": False,
+            "head_first": 0,
+            "layer_decay": 1.0,
+            "lora": 0,
+        }  # what a run before these were settings had
         for name, value in settings.items():
             known = before.get(name, later.get(name))
             if known != value:
