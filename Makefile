@@ -57,7 +57,8 @@ check: $(READY)
 	$(BIN)/python -m pytest -q tests/test_house.py
 	@if command -v node > /dev/null && test -d $(JS); then \
 		$(JS)/.bin/prettier --config tools/js/prettier.json --check "vit_tutorial/**/*.js" && \
-		$(JS)/.bin/eslint --config tools/js/eslint.config.js vit_tutorial; \
+		$(JS)/.bin/eslint --config tools/js/eslint.config.js vit_tutorial && \
+		$(JS)/.bin/tsc --project tools/js; \
 	else echo "The pages' JavaScript isn't checked: that needs Node 20 and, once, npm ci --prefix tools/js"; fi
 
 run: $(READY)

@@ -31,6 +31,7 @@ const isLight = (pixel) => 0.3 * (pixel & 255) + 0.59 * ((pixel >> 8) & 255) + 0
 //   name(i): what number i is; about: what is said of all; square: cells are; picture, shape: what lies under them
 //   sources(i): where number i comes from, see sources.js; pointed(i), clicked(i): what follows
 // light([first, last]) frames numbers of one row that another one comes from; light(null) none.
+/** @param {Page} page @param {HTMLElement} place @param {string} label @returns {Cells} */
 export function cells({ pixels, say, lightUp }, place, label) {
   const canvas = make("canvas", { tabIndex: 0 });
   canvas.setAttribute("role", "application");
@@ -158,6 +159,7 @@ export function cells({ pixels, say, lightUp }, place, label) {
 }
 
 // A number for each token: those before the patches as cells of their own, the patches where they are in the picture.
+/** @param {Page} page @param {HTMLElement} place @param {string} label @returns {Cells} */
 export function tokenMap(page, place, label) {
   const { prefix, columns } = page.sizes;
   const special = make("div", { className: "special-cells" });

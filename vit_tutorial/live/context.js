@@ -23,6 +23,7 @@ function samplesOf({ values, count, white }) {
   );
 }
 
+/** @param {{ host: any, root: any, data: any }} start @returns {Page} */
 export function contextOf({ host, root, data }) {
   const sizes = sizesOf(data.config);
   const { prefix, rows, columns } = sizes;
@@ -31,6 +32,7 @@ export function contextOf({ host, root, data }) {
   const special = Object.keys(data.special);
   const at = (token) => [Math.floor((token - prefix) / columns), (token - prefix) % columns]; // row, column
   const middle = prefix + Math.floor(rows / 2) * columns + Math.floor(columns / 2); // a patch
+  /** @type {any} */
   const page = {
     host,
     data,

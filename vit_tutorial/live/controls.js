@@ -15,6 +15,7 @@ export function radios(place, name, contents, choose) {
 }
 
 // Opens a station, at a block and a head if they are given.
+/** @param {Page} page @param {string} name @param {{ layer?: number, head?: number }} place */
 export function go(page, name, { layer, head } = {}) {
   const { $, $$, state } = page;
   if (name !== state.station) {
@@ -41,10 +42,11 @@ export function buildDepth(page) {
     map.style.aspectRatio = `${sizes.columns} / ${sizes.rows}`;
     return make("span", {}, map, String(i));
   });
-  for (const [name, title, contents] of [
-    ["layer", "Block", blocks],
-    ["head", "Head", heads],
-  ]) {
+  const choices = [
+    { name: "layer", title: "Block", contents: blocks },
+    { name: "head", title: "Head", contents: heads },
+  ];
+  for (const { name, title, contents } of choices) {
     $(`.${name}s`).append(make("span", { className: "when", textContent: title }));
     radios($(`.${name}s`), name, contents, (i) => {
       state[name] = i;

@@ -7,6 +7,7 @@ const TIME = 900; // milliseconds
 const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 // A copy of a canvas, or of a box of its pixels, and where it is on the screen; null if it isn't seen.
+/** @param {any} canvas @param {Box} box */
 function snapshot(canvas, [x, y, w, h] = [0, 0, canvas?.width, canvas?.height]) {
   if (!canvas?.checkVisibility() || !w || !h) return null;
   const copy = make("canvas", { className: "flying", width: w, height: h, ariaHidden: "true" });

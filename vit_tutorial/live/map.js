@@ -180,7 +180,7 @@ function lay(page) {
   page.mapFrames = plan.blocks.map((layer) => {
     const frame = document.createElementNS(SVG, "rect");
     svg.prepend(frame);
-    for (const [name, value] of Object.entries(frameOf(plan, layer))) frame.setAttribute(name, value);
+    for (const [name, value] of Object.entries(frameOf(plan, layer))) frame.setAttribute(name, String(value));
     return frame;
   });
   page.mapParts = partsOfMap(plan).map((part) => ({ ...part, button: buttonOf(page, plan, part) }));

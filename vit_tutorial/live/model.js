@@ -4,6 +4,7 @@ import { bytes } from "../pages/page.js";
 // A tensor is a Float64Array, row by row; its shape stands at the end of its line. Weights are kept in float32.
 // A function* stops at each yield, so that the page can follow the pen before it goes on; finish() doesn't stop.
 
+/** @param {Generator} steps @returns {any} */
 export function finish(steps) {
   let step = steps.next();
   while (!step.done) step = steps.next();
@@ -14,6 +15,7 @@ export function finish(steps) {
 
 // x Wᵀ + b, for each of the rows: (rows, in) -> (rows, out).
 // Eight sums at once, of four rows and two outputs, since fetching a number takes longer than multiplying it.
+/** @param {Numbers | Float32Array} x @param {Layer} layer @param {number} rows @returns {Numbers} */
 function linear(x, { weight, bias }, rows) {
   const inputs = x.length / rows;
   const outputs = weight.length / inputs;
@@ -62,6 +64,7 @@ function linear(x, { weight, bias }, rows) {
 }
 
 // Each row with mean 0 and variance 1, then stretched and shifted: (rows, D) -> (rows, D).
+/** @param {Numbers} x @param {Layer} layer @param {number} eps @returns {Numbers} */
 function layerNorm(x, { weight, bias }, eps) {
   const D = weight.length;
   const y = new Float64Array(x.length);
@@ -77,6 +80,7 @@ function layerNorm(x, { weight, bias }, eps) {
 }
 
 // 2 / √π e^(-x²) (x + 2 x³ / 3 + 4 x⁵ / 15 + ...), whose terms have one sign, so that none cancels another.
+/** @param {number} x @returns {number} */
 function erf(x) {
   if (Math.abs(x) > 6) return Math.sign(x); // all digits of it
   let term = x;
@@ -88,12 +92,14 @@ function erf(x) {
   return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
 }
 
+/** @param {Numbers} x @param {string} kind @returns {Numbers} */
 function gelu(x, kind) {
   if (kind === "tanh") return x.map((v) => 0.5 * v * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (v + 0.044715 * v ** 3))));
   return x.map((v) => 0.5 * v * (1 + erf(v / Math.SQRT2)));
 }
 
 // Rows of numbers as shares that sum to 1: (rows, width) -> (rows, width).
+/** @param {Numbers} x @param {number} width @returns {Numbers} */
 function softmax(x, width) {
   const y = new Float64Array(x.length);
   for (let start = 0; start < x.length; start += width) {
@@ -109,6 +115,7 @@ function softmax(x, width) {
 const plus = (x, y) => x.map((v, i) => v + y[i]);
 
 // (rows, columns) -> (columns, rows).
+/** @param {Numbers} x @param {number} rows @returns {Numbers} */
 function transpose(x, rows) {
   const columns = x.length / rows;
   const y = new Float64Array(x.length);
@@ -121,6 +128,7 @@ function transpose(x, rows) {
 // ------------------------------------------------------------------------------------------------- Eq. 1
 
 // Where in an image (C, H, W) the numbers of its patches (N, C*P*Q) stand: row by row, each by channel, row, column.
+/** @param {Shape} shape @param {Pair} patchSize @returns {Int32Array} */
 function patchIndices([C, H, W], [P, Q]) {
   const columns = W / Q;
   const length = C * P * Q;
@@ -137,11 +145,13 @@ function patchIndices([C, H, W], [P, Q]) {
 }
 
 // Cut an image (C, H, W) into patches and flatten each one: (N, C*P*Q).
+/** @param {Numbers | Float32Array} image @param {Shape} shape @param {Pair} patchSize @returns {Numbers} */
 export function patchify(image, shape, patchSize) {
   return Float64Array.from(patchIndices(shape, patchSize), (place) => image[place]);
 }
 
 // Put patches (N, C*P*Q) back together: (C, H, W).
+/** @param {Numbers} patches @param {Shape} shape @param {Pair} patchSize @returns {Numbers} */
 export function unpatchify(patches, shape, patchSize) {
   const image = new Float64Array(patches.length);
   patchIndices(shape, patchSize).forEach((place, i) => {
@@ -152,6 +162,13 @@ export function unpatchify(patches, shape, patchSize) {
 
 // (C, H, W) -> (F, H / stride, W / stride), with half a kernel of zeros around it: a linear layer on what each kernel
 // sees.
+/**
+ * @param {Numbers} x
+ * @param {Shape} shape
+ * @param {Layer['weight']} weight
+ * @param {Shape} kernel
+ * @returns {{ map: Numbers, shape: Shape }}
+ */
 function conv2d(x, [C, H, W], weight, [F, K, stride]) {
   const pad = (K - 1) >> 1;
   const [rows, columns] = [H, W].map((side) => Math.floor((side + 2 * pad - K) / stride) + 1);
@@ -172,6 +189,7 @@ function conv2d(x, [C, H, W], weight, [F, K, stride]) {
 }
 
 // A convolution's map after its batch norm and ReLU.
+/** @param {Numbers} map @param {BatchNorm} norm @returns {Numbers} */
 function normAndRelu(map, { weight, bias, running_mean, running_var }) {
   const size = map.length / weight.length;
   return map.map((v, i) => {
@@ -182,6 +200,13 @@ function normAndRelu(map, { weight, bias, running_mean, running_var }) {
 }
 
 // The convolutions before the cut (lesson 12): the maps after each of them.
+/**
+ * @param {Numbers} image
+ * @param {Shape} shape
+ * @param {Shape[]} layers
+ * @param {EmbedWeights['patches']['features']} features
+ * @returns {Generator<undefined, EmbedPass['maps'], any>}
+ */
 function* convStem(image, shape, layers, features) {
   const maps = [];
   for (const [i, [channels, kernel, stride]] of layers.entries()) {
@@ -194,6 +219,12 @@ function* convStem(image, shape, layers, features) {
 }
 
 // The vectors that the positions add to the tokens, (T, D), as they are or changed.
+/**
+ * @param {EmbedWeights} weights
+ * @param {Config} config
+ * @param {Changes['position']} change
+ * @returns {Numbers | Float32Array}
+ */
 function positionOf({ position }, config, change) {
   const { dim: D, tokens: T, prefix } = config;
   if (!position || change === "none") return new Float64Array(T * D);
@@ -204,6 +235,13 @@ function positionOf({ position }, config, change) {
 }
 
 // Eq. 1: an image (C, H, W) becomes tokens (T, D).
+/**
+ * @param {Numbers} image
+ * @param {EmbedWeights} weights
+ * @param {Config} config
+ * @param {Changes['position']} change
+ * @returns {Generator<undefined, EmbedPass, any>}
+ */
 function* embed(image, weights, config, change) {
   const { dim: D, prefix, shape, patch_size, stem } = config;
   const patches = patchify(image, shape, patch_size); // (N, C*P*Q)
@@ -225,6 +263,14 @@ function* embed(image, weights, config, change) {
 // ------------------------------------------------------------------------------------------------- Eq. 2 and 3
 
 // softmax(q kᵀ / √d) v, step by step, for one head: q, k, v (T, d).
+/**
+ * @param {Numbers} q
+ * @param {Numbers} k
+ * @param {Numbers} v
+ * @param {number} T
+ * @param {Changes} changes
+ * @returns {Omit<Head, 'q' | 'k' | 'v'>}
+ */
 function attention(q, k, v, T, { scale = true, temperature = 1 } = {}) {
   const d = q.length / T;
   const divisor = (scale ? Math.sqrt(d) : 1) * temperature;
@@ -236,6 +282,7 @@ function attention(q, k, v, T, { scale = true, temperature = 1 } = {}) {
 }
 
 // Columns from start to start + width of a matrix (T, any): (T, width).
+/** @param {Numbers} x @param {number} T @param {number} start @param {number} width @returns {Numbers} */
 function columnsOf(x, T, start, width) {
   const across = x.length / T;
   const out = new Float64Array(T * width);
@@ -244,6 +291,14 @@ function columnsOf(x, T, start, width) {
 }
 
 // Eq. 5 to 8: h attentions side by side, then one projection: (T, D) -> (T, D).
+/**
+ * @param {Numbers} x
+ * @param {BlockWeights['attention']} weights
+ * @param {Config} config
+ * @param {(part: string) => boolean} on
+ * @param {Changes} changes
+ * @returns {BlockPass['attention']}
+ */
 function multiHeadSelfAttention(x, weights, config, on, changes) {
   const { dim: D, tokens: T, num_heads } = config;
   const d = D / num_heads;
@@ -260,6 +315,7 @@ function multiHeadSelfAttention(x, weights, config, on, changes) {
 }
 
 // Two linear layers, a GELU between: (T, D) -> (T, D).
+/** @param {Numbers} x @param {BlockWeights['mlp']} weights @param {Config} config @returns {BlockPass['mlp']} */
 function mlp(x, weights, config) {
   const before = linear(x, weights.fc1, config.tokens); // (T, M)
   const hidden = gelu(before, config.gelu); // (T, M)
@@ -267,12 +323,27 @@ function mlp(x, weights, config) {
 }
 
 // z + branch; without the branch, or without z, where one of them is switched off.
+/**
+ * @param {Numbers} z
+ * @param {Numbers} branch
+ * @param {boolean} hasBranch
+ * @param {boolean} hasShortcut
+ * @returns {Numbers}
+ */
 function residual(z, branch, hasBranch, hasShortcut) {
   if (!hasBranch) return hasShortcut ? z : z.map(() => 0);
   return hasShortcut ? plus(z, branch) : branch;
 }
 
 // Eq. 2 and 3: tokens (T, D) -> (T, D).
+/**
+ * @param {Numbers} z
+ * @param {BlockWeights} weights
+ * @param {Config} config
+ * @param {(part: string) => boolean} on
+ * @param {Changes} changes
+ * @returns {BlockPass}
+ */
 function block(z, weights, config, on, changes) {
   const norm1 = layerNorm(z, weights.norm1, config.norm_eps); // (T, D)
   const within = (part) => on(`attention.${part}`);
@@ -287,6 +358,7 @@ function block(z, weights, config, on, changes) {
 // ------------------------------------------------------------------------------------------------- Eq. 4
 
 // What the head reads of tokens (T, D), after the last norm.
+/** @param {Numbers} z @param {Config} config @returns {Numbers} */
 function pool(z, { dim: D, tokens: T, pool: kind }) {
   if (kind === "cls") return z.slice(0, D); // (D,)
   if (kind === "distilled") return z.slice(0, 2 * D); // (2 D,)
@@ -297,6 +369,13 @@ function pool(z, { dim: D, tokens: T, pool: kind }) {
 
 // The whole model: an image (C, H, W), normalised -> every number on the way.
 // changes: {off: names of parts, scale, temperature, position, answer}; what isn't named stays as it was trained.
+/**
+ * @param {Numbers} image
+ * @param {Weights} weights
+ * @param {Config} config
+ * @param {Changes} changes
+ * @returns {Generator<undefined, Pass, any>}
+ */
 export function* vit(image, weights, config, changes = {}) {
   const off = new Set(changes.off);
   const start = yield* embed(image, weights.embed, config, changes.position);
@@ -316,6 +395,13 @@ export function* vit(image, weights, config, changes = {}) {
 }
 
 // The head's shares of what it reads, (rows, ...), as if the model ended there: (rows, K).
+/**
+ * @param {Numbers} read
+ * @param {number} rows
+ * @param {Weights} weights
+ * @param {number} temperature
+ * @returns {Numbers}
+ */
 function sharesOf(read, rows, weights, temperature) {
   const logits = linear(read, weights.head, rows); // (rows, K)
   return softmax(
@@ -325,12 +411,26 @@ function sharesOf(read, rows, weights, temperature) {
 }
 
 // What the head would say if tokens z (T, D) left the last block: (K,). temperature: the answer's.
+/**
+ * @param {Numbers} z
+ * @param {Weights} weights
+ * @param {Config} config
+ * @param {number} temperature
+ * @returns {Numbers}
+ */
 export function answerAt(z, weights, config, temperature = 1) {
   const norm = layerNorm(z, weights.norm, config.norm_eps); // (T, D)
   return sharesOf(pool(norm, config), 1, weights, temperature);
 }
 
 // What the head would say after each layer, and of each token alone (the logit lens): [{answer (K,), tokens (T, K)}].
+/**
+ * @param {Pass} run
+ * @param {Weights} weights
+ * @param {Config} config
+ * @param {number} temperature
+ * @returns {{ answer: Numbers, tokens: Numbers | null }[]}
+ */
 export function lens(run, weights, config, temperature = 1) {
   return [run.embed.tokens, ...run.blocks.map(({ out }) => out)].map((z) => {
     const answer = answerAt(z, weights, config, temperature);
@@ -343,6 +443,7 @@ export function lens(run, weights, config, temperature = 1) {
 // ------------------------------------------------------------------------------------------------- weights
 
 // Numbers of float16, by their bits; none is infinite.
+/** @param {Uint16Array} bits @returns {Float32Array} */
 function fromHalf(bits) {
   return Float32Array.from(bits, (b) => {
     const exponent = (b >> 10) & 31;

@@ -83,8 +83,8 @@ function widthOf(strokes, [height, width]) {
   for (let i = 0; i < strokes.length; i++) {
     if (!strokes[i]) continue;
     area++;
-    outline += (i % width === width - 1 || !strokes[i + 1]) + (i % width === 0 || !strokes[i - 1]);
-    outline += (i >= (height - 1) * width || !strokes[i + width]) + (i < width || !strokes[i - width]);
+    outline += Number(i % width === width - 1 || !strokes[i + 1]) + Number(i % width === 0 || !strokes[i - 1]);
+    outline += Number(i >= (height - 1) * width || !strokes[i + width]) + Number(i < width || !strokes[i - width]);
   }
   return (2 * area) / Math.max(outline, 1);
 }

@@ -185,6 +185,7 @@ export function tourOf(page) {
   const facts = { ...sizes, pool: config.pool, canDraw: sizes.C === 1 && sizes.H <= 32, isTried };
   const story = STORY.filter(({ text }) => text(facts));
   const way = wayOf(sizes);
+  /** @type {any[]} */
   let stops = story;
   let at = 0;
   let playing = 0; // a timer
