@@ -23,7 +23,8 @@ from vit_tutorial.data import normalise
 from vit_tutorial.live.command import SETS as TEST_PICTURES
 from vit_tutorial.live.command import samples_of, tried_on
 from vit_tutorial.live.meaning import strongest
-from vit_tutorial.variants import hybrid
+from vit_tutorial.live.page import Likeness
+from vit_tutorial.variants import hybrid, modern
 
 ROOT = Path(__file__).parent.parent
 HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
@@ -289,6 +290,77 @@ def test_every_number_of_every_kind_of_model_is_pytorch_s(show):
         for picture in pictures[host]:
             compare(run_in(page, picture, {}, host=host), stations(double, picture, None, {}))
         assert tuple(page.evaluate(WALK, host)) == STATIONS
+
+
+# The parts that came after 2020, all of them, in models of well-known kinds.
+MODERN = modern.ARCHITECTURES | {
+    "rms norm, norms of q and k": {"norm": "rms", "qk_norm": True, "pool": "cls+mean", "registers": 2},
+    "registers without a class token": {"class_token": False, "registers": 3, "pool": "mean", "pool_prefix": True},
+    "attention's norm": {"attention_norm": True, "mlp_norm": True, "pool": "attention", "pool_heads": 2},
+    "no classes": modern.ARCHITECTURES["dinov2"] | {"num_classes": 0},
+}
+
+
+def modern_model(parts):
+    torch.manual_seed(0)
+    model = modern.build(modern.ModernConfig(**(SMALL | {"num_heads": 2} | parts)))
+    for name, tensor in model.named_parameters():
+        torch.nn.init.normal_(tensor, mean=float("norm" in name and name.endswith("weight")), std=0.4)
+    return model.eval()
+
+
+@torch.no_grad()
+def modern_numbers(model, picture):
+    """What the page must show of a later model: tokens, attention maps, and what the head reads and says."""
+    images = picture[None].double()
+    z = model.embed(images)
+    seen = {"embed.tokens": z[0]}
+    for layer, block in enumerate(model.blocks_for(images)):
+        maps = block.attention_weights(z)[0]
+        seen |= {f"blocks.{layer}.attention.heads.{head}.weights": one for head, one in enumerate(maps)}
+        seen |= {f"blocks.{layer}.input": z[0], f"blocks.{layer}.middle": block.attend(z)[0]}
+        z = block(z)
+        seen[f"blocks.{layer}.out"] = z[0]
+    return seen | {"norm": model.norm(z)[0], "logits": model(images)[0]}
+
+
+@browser_only
+def test_the_numbers_of_later_models_are_pytorch_s(show):
+    models = [modern_model(parts) for parts in MODERN.values()]
+    pictures = [pictures_of(model, 3) for model in models]
+    page = show(together(map(live.page, models, pictures)), ready=len(MODERN))
+    for host, model in enumerate(models):
+        double = copy.deepcopy(model).double()
+        if not model.config.num_classes:  # a head of cosines with the three pictures
+            read = torch.nn.functional.normalize(double(pictures[host].double()), dim=-1)
+            double.head = Likeness(*reversed(read.shape), bias=False).double()
+            double.head.weight = torch.nn.Parameter(read)
+        for off in ([], ["blocks.0.attention"], ["blocks.1.mlp"]):
+            found = run_in(page, pictures[host][0], {"off": off}, host=host)
+            parts = [double.get_submodule(part) for part in off]
+            hooks = [part.register_forward_hook(lambda module, inputs, output: 0 * output) for part in parts]
+            right = modern_numbers(double, pictures[host][0])
+            for hook in hooks:
+                hook.remove()
+            for name, array in right.items():
+                if "heads" in name and off:
+                    continue  # what a part that is off would have done
+                expected = array.numpy().ravel()
+                assert np.abs(found[name] - expected).max() <= 2e-6 * np.abs(expected).max(), (host, off, name)
+        assert tuple(page.evaluate(WALK, host)) == STATIONS
+
+
+@browser_only
+def test_both_tours_go_through_later_models(show):
+    for parts in (modern.ARCHITECTURES["dinov3"], modern.ARCHITECTURES["siglip"], MODERN["no classes"]):
+        model = modern_model(parts)
+        page = show(live.page(model, pictures_of(model, 2)))
+        for tour in ("", "Follow one token"):
+            if tour:
+                page.get_by_text(tour, exact=True).click()
+            while text(page, "[data-do=next]") == "Next":
+                page.get_by_text("Next", exact=True).click()
+                assert page.locator(".spot").is_visible()
 
 
 @browser_only
@@ -681,9 +753,8 @@ def test_the_answer_follows_a_pen_that_never_rests(show, digits):
 def test_draws_with_the_keyboard_alone(show, digits):
     live_page, model, preprocess, _ = digits
     page = show(live_page)
-    page.keyboard.press("Tab")  # Play, and the tour's next stop
-    page.keyboard.press("Tab")
-    page.keyboard.press("Tab")
+    for _ in range(4):  # Follow one token, Play, and the tour's next stop
+        page.keyboard.press("Tab")
     for key in ["Delete", *["ArrowUp"] * 7, " ", *["ArrowDown"] * 14, " "]:
         page.keyboard.press(key)
     picture = picture_in(page, model)
@@ -1816,9 +1887,9 @@ def test_labels_stay_text():
         (lambda m, x: (m, x * float("nan")), ValueError, ("[0, 1]", "nan")),
         (lambda m, x: (m, x, ["a", "b"]), ValueError, ("3 classes", "2 names")),
         (lambda m, x: (m, x, None, vt.data.Preprocessing((16, 16), (0.5,), (0.5,))), ValueError, ("1 channels",)),
-        (lambda m, x: (model_of(num_classes=0), x), ValueError, ("no head", "num_classes")),
+        (lambda m, x: (model_of(num_classes=0), x[:1]), ValueError, ("no classes", "two or more", "num_classes")),
         (lambda m, x: (model_of(image_size=16, stem=hybrid.ResNetStem((), 32)), x), ValueError, ("ConvStem",)),
-        (lambda m, x: (model_of(dim=600, mlp_dim=6000), x), ValueError, ("17,", "93 MB", "Ti/16")),
+        (lambda m, x: (model_of(dim=1200, mlp_dim=6000), x), ValueError, ("40,", "108 MB", "S/16")),
     ],
 )  # fmt: skip
 def test_refuses(refuses, change, error, words):

@@ -17,22 +17,41 @@ interface BatchNorm extends Layer {
   running_mean: Float32Array;
   running_var: Float32Array;
 }
+/** A norm that a model hasn't is undefined. */
 interface BlockWeights {
   norm1: Layer;
-  attention: { qkv: Layer; proj: Layer };
+  attention: {
+    qkv: Layer;
+    q_norm?: Layer;
+    k_norm?: Layer;
+    position_bias?: Float32Array;
+    norm?: Layer;
+    proj: Layer;
+  };
   norm2: Layer;
+  mlp: { fc1: Layer; norm?: Layer; fc2: Layer };
+}
+interface PoolWeights {
+  probe: Float32Array;
+  q: Layer;
+  kv: Layer;
+  proj: Layer;
+  norm: Layer;
   mlp: { fc1: Layer; fc2: Layer };
 }
 interface EmbedWeights {
   patches: { proj: Layer; features: { conv: Layer; norm: BatchNorm }[] };
   cls_token?: Float32Array;
   position?: Float32Array;
+  norm?: Layer;
 }
 /** The state dict as a tree. */
 interface Weights {
   embed: EmbedWeights;
   blocks: BlockWeights[];
-  norm: Layer;
+  norm?: Layer;
+  pool?: PoolWeights;
+  pool_norm?: Layer;
   head: Layer;
 }
 
@@ -44,9 +63,15 @@ interface Config {
   mlp_dim: number;
   num_classes: number;
   norm_eps: number;
-  gelu: "exact" | "tanh";
+  gelu: "exact" | "tanh" | "quick";
+  gated: boolean;
+  norm: "layer" | "rms";
+  class_token: boolean;
+  registers: number;
   position: string;
-  pool: "cls" | "mean" | "distilled";
+  pool: "cls" | "mean" | "distilled" | "cls+mean" | "attention";
+  pool_prefix: boolean;
+  pool_heads: number;
   shape: Shape;
   patch_size: Pair;
   grid: Pair;
@@ -54,6 +79,12 @@ interface Config {
   prefix: number;
   tokens: number;
   stem: { layers: Shape[] } | null;
+  /** What a cosine is multiplied by, in a model without classes; else null. */
+  likeness: number | null;
+  /** Of rotary positions, (T, d / 2) each. */
+  angles: { cos: Float32Array; sin: Float32Array } | null;
+  /** The row of a position bias for each query and key: (T, T). */
+  offsets: Uint16Array | null;
   macs: number;
   parameters: number;
 }

@@ -14,8 +14,10 @@ export const answerOf = ({ classes }, run) => `${classes[best(run)]}, ${percent(
 export function drawSizes({ $, classes, config }) {
   const count = classes.length.toLocaleString("en");
   const names = classes.length <= FEW ? `one of these: ${classes.join(", ")}` : `one of ${count} names`;
-  const numbers = config.parameters.toLocaleString("en");
-  $(".sizes").textContent = `It has ${numbers} learned numbers, and to whatever it is shown it answers with ${names}.`;
+  const numbers = `It has ${config.parameters.toLocaleString("en")} learned numbers`;
+  $(".sizes").textContent = config.likeness
+    ? `${numbers}, but no classes. Here it says which of these pictures it finds most alike: ${classes.join(", ")}.`
+    : `${numbers}, and to whatever it is shown it answers with ${names}.`;
 }
 
 function drawBars({ $, classes, now, before }, changed) {

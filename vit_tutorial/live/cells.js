@@ -163,7 +163,7 @@ export function cells({ pixels, say, lightUp }, place, label) {
 export function tokenMap(page, place, label) {
   const { prefix, columns } = page.sizes;
   const special = make("div", { className: "special-cells" });
-  const first = prefix ? cells(page, special, `${label}, class token`) : null;
+  const first = prefix ? cells(page, special, `${label}, ${page.tokenName(0)}`) : null;
   if (prefix) place.append(special);
   const rest = cells(page, place, `${label}, patches`);
   place.classList.add("token-map");
@@ -177,7 +177,7 @@ export function tokenMap(page, place, label) {
       name: page.tokenName,
       clicked: page.chooseToken,
       sources,
-      about: `class token ${digits(values[0])}`,
+      about: `${page.tokenName(0)} ${digits(values[0])}`,
     });
     rest.show({
       values: values.subarray(prefix),

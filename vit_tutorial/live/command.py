@@ -38,6 +38,12 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
         help="digits (the model with 4 x 4 patches, digits-patch2), shapes, photographs, cifar10, or as for python -m "
         "vit_tutorial.predict (default: digits)",
     )
+    p.add_argument(
+        "--image-size",
+        type=int,
+        metavar="PIXELS",
+        help="of the photographs, for a published model; its positions are resized. Fewer patches are quicker to follow",
+    )
     p.add_argument("--out", type=Path, default=Path("live.html"), help="the page (default: live.html)")
     return p
 
@@ -105,7 +111,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
         files, photos, skipped = opened(args.photos) if args.photos else ([], [], [])
         weights = MODELS.get(args.weights, args.weights)
         if files:
-            model, classes, preprocess = load(weights)
+            model, classes, preprocess = load(weights, image_size=args.image_size)
             images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
             titles = [Path(path).name.encode(errors="replace").decode() for path in files]
             samples = denormalise(images, preprocess).clamp(0, 1)

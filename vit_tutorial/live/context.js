@@ -23,6 +23,17 @@ function samplesOf({ values, count, white }) {
   );
 }
 
+// The config, with the places of tokens as numbers.
+function decoded(config) {
+  const { angles, offsets } = config;
+  const floats = (text) => new Float32Array(bytes(text).buffer);
+  return {
+    ...config,
+    angles: angles && { cos: floats(angles.cos), sin: floats(angles.sin) },
+    offsets: offsets && new Uint16Array(bytes(offsets).buffer),
+  };
+}
+
 /** @param {{ host: any, root: any, data: any }} start @returns {Page} */
 export function contextOf({ host, root, data }) {
   const sizes = sizesOf(data.config);
@@ -36,7 +47,7 @@ export function contextOf({ host, root, data }) {
   const page = {
     host,
     data,
-    config: data.config,
+    config: decoded(data.config),
     classes: data.classes,
     weights: unpack(data.weights),
     white: data.samples.white,

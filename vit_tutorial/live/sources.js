@@ -15,12 +15,16 @@ export function sumOf(...parts) {
   });
 }
 
-// A layer norm of a list, the cells named so.
+// A norm of a list, the cells named so: a layer norm, or without a bias an RMS norm.
 /** @param {string} name @param {Numbers} values @param {Layer} layer @param {number} eps @returns {Sources} */
 export function normOf(name, values, { weight, bias }, eps) {
   const mean = values.reduce((sum, v) => sum + v, 0) / values.length;
   const variance = values.reduce((sum, v) => sum + (v - mean) ** 2, 0) / values.length;
   const scale = digits(Math.sqrt(variance + eps));
+  const root = digits(Math.sqrt(variance + mean ** 2 + eps));
+  if (!bias) {
+    return (i) => ({ text: `${bracketed(values[i])} ÷ ${root} · ${bracketed(weight[i])}`, lights: { [name]: [i, i] } });
+  }
   return (i) => ({
     text: `(${digits(values[i])} − ${bracketed(mean)}) ÷ ${scale} · ${bracketed(weight[i])} + ${bracketed(bias[i])}`,
     lights: { [name]: [i, i] },

@@ -1,4 +1,4 @@
-// Two guided tours, the story and one token's way: at each stop a station, what lights up there, which token is followed
+// Two guided tours, the story and one token's way: at each stop a station, what lights up there, the followed token
 // ("patch" or "class"; none: the reader's), and a sentence. A stop without a sentence, for this model, is left out.
 
 import { go } from "./controls.js";
@@ -36,7 +36,7 @@ const STORY = [
     station: "positions",
     spot: "[data-spot=position]",
     follow: "patch",
-    text: () => "The token doesn’t say where its patch was. So a list for its place is added.",
+    text: ({ isPlaced }) => isPlaced && "The token doesn’t say where its patch was. So a list for its place is added.",
   },
   {
     station: "positions",
@@ -75,7 +75,7 @@ const STORY = [
     spot: "[data-spot=probabilities]",
     follow: "class",
     text: ({ prefix }) =>
-      `The head reads ${prefix ? "the class token" : "the mean of all tokens"} and gives each class a percentage.`,
+      `The head reads ${prefix ? "the class token" : "all tokens together"} and gives each class a percentage.`,
   },
   {
     station: "what-if",
@@ -107,7 +107,7 @@ const WAY_IN = [
   {
     station: "positions",
     spot: "[data-spot=z0]",
-    text: () => "The list of its place is added: now it tells what and where.",
+    text: ({ isPlaced }) => isPlaced && "The list of its place is added: now it tells what and where.",
   },
 ];
 const FIRST_BLOCK = [
@@ -162,6 +162,8 @@ const WAY_OUT = [
       ({
         cls: "The head reads the class token alone. Other tokens count by what it took from them.",
         mean: "The head reads the mean of all tokens: yours is in it.",
+        "cls+mean": "The head reads the class token, and the mean of all patches.",
+        attention: "A learned query looks at all tokens; the head reads what it takes.",
         distilled: "The head reads the first two tokens. Others count by what these took.",
       })[pool],
   },
@@ -182,9 +184,10 @@ const PAUSE = 6000; // milliseconds at a stop, while it plays
 export function tourOf(page) {
   const { $, $$, sizes, data, config, state } = page;
   const isTried = Boolean(data.meaning);
-  const facts = { ...sizes, pool: config.pool, canDraw: sizes.C === 1 && sizes.H <= 32, isTried };
+  const isPlaced = config.position !== "none"; // a list is added to each token
+  const facts = { ...sizes, pool: config.pool, canDraw: sizes.C === 1 && sizes.H <= 32, isTried, isPlaced };
   const story = STORY.filter(({ text }) => text(facts));
-  const way = wayOf(sizes);
+  const way = wayOf(sizes).filter(({ text }) => text(facts));
   /** @type {any[]} */
   let stops = story;
   let at = 0;

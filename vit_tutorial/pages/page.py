@@ -132,6 +132,7 @@ def script(name: str) -> str:
             imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
             if imported not in modules:
                 add(imported)
+        text = re.sub(r"^ */\*\*.*?\*/\n", "", text, flags=re.DOTALL | re.MULTILINE)  # types, for tsc alone
         modules[name] = re.sub("^export ", "", IMPORT.sub("", text), flags=re.MULTILINE).lstrip()
 
     add(name)

@@ -13,9 +13,11 @@ function drawHeads(page, scene) {
   });
 }
 
-function partOfQkv({ block, one, token, D, d, head, own }, name, part) {
-  const normed = rowOf(block.norm1, token, D);
-  return row(one[name], token, d, { sources: productOf("norm1", normed, own.attention.qkv, part * D + head * d) });
+function partOfQkv({ block, one, token, D, d, head, own, config }, name, part) {
+  const from = rowOf(block.norm1, token, D);
+  const isPlain = name === "v" || !(config.angles || own.attention.q_norm); // else normed or rotated afterwards
+  const product = productOf("norm1", from, own.attention.qkv, part * D + head * d);
+  return row(one[name], token, d, { sources: isPlain ? product : (i) => ({ lights: product(i).lights }) });
 }
 
 export const attentionStation = {
@@ -41,8 +43,9 @@ export const attentionStation = {
       return row(block.attention.joined, token, D, { name, sources });
     },
     attended({ block, token, D, own }) {
-      const joined = rowOf(block.attention.joined, token, D);
-      return row(block.attention.out, token, D, { sources: productOf("joined", joined, own.attention.proj) });
+      const product = productOf("joined", rowOf(block.attention.joined, token, D), own.attention.proj);
+      const sources = own.attention.norm ? (i) => ({ lights: product(i).lights }) : product; // normed in between
+      return row(block.attention.out, token, D, { sources });
     },
     middle({ block, token, D, isOn }) {
       const added = ["attended", "MSA", rowOf(block.attention.out, token, D)];
@@ -55,10 +58,11 @@ export const attentionStation = {
       const sources = (t) => ({ text: `q · k of ${tokenName(t)}`, lights: { q: [0, d - 1] } });
       return { values: rowOf(one.scores, token, T), sources };
     },
-    scaled({ one, token, T, d, changes }) {
+    scaled({ one, token, T, d, changes, config }) {
       const scores = rowOf(one.scores, token, T);
       const by = `${changes.scale ? ` ÷ √${d}` : ""}${changes.temperature === 1 ? "" : ` ÷ ${changes.temperature}`}`;
-      const sources = (t) => ({ text: by && `${digits(scores[t])}${by}`, lights: { scores: [t, t] } });
+      const text = (t) => by && `${digits(scores[t])}${by}${config.offsets ? " + bias" : ""}`;
+      const sources = (t) => ({ text: text(t), lights: { scores: [t, t] } });
       return { values: rowOf(one.scaled, token, T), sources };
     },
     weights({ one, token, T, picture, config }) {
@@ -72,15 +76,20 @@ export const attentionStation = {
         L === 1 ? "This model has one." : `This model has ${L}, one after the other: this is block\u00a0${layer}.`;
       return `Attention and MLP together are a block. ${blocks}`;
     },
+    normName({ config }) {
+      if (config.norm === "rms") return "RMS norm: root mean square 1, rescaled";
+      return "LN, layer norm: mean 0, standard deviation 1, rescaled";
+    },
     attentionOff: (s) => whatIsOff(s, "attention"),
     headOff({ head, layer, isOn }) {
       if (isOn(`attention.heads.${head}`)) return "";
       return `Head ${head} of block ${layer} is switched off: its part of the joined sums is all zeros.`;
     },
-    scale({ changes, d }) {
+    scale({ changes, d, config }) {
       const scale = changes.scale ? ` ÷ √d = √${d}` : "";
       const temperature = changes.temperature === 1 ? "" : ` ÷ ${changes.temperature}`;
-      return scale || temperature ? `The same${scale}${temperature}` : "The same, not divided";
+      const bias = config.offsets ? " + a bias for how they lie" : "";
+      return scale || temperature || bias ? `The same${scale}${temperature}${bias}` : "The same, not divided";
     },
     divided({ changes, d }) {
       const size = `with d, which is ${d} here: how many numbers a query has`;

@@ -36,7 +36,8 @@ export const embeddingStation = {
       });
       const some = `${products.join(" + ")}${inputs > 2 ? " + …" : ""} (${inputs} products)`;
       const result = digits(run.embed.projected[patch * D + followed]);
-      return `Number ${followed} = ${some}, and the learned offset ${digits(bias[followed])}: ${result}`;
+      const offset = bias ? `, and the learned offset ${digits(bias[followed])}` : "";
+      return `Number ${followed} = ${some}${offset}: ${result}`;
     },
   },
 };

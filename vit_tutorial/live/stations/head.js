@@ -6,8 +6,16 @@ const POOLING = {
   cls: "Only the class token is read: the patches have done their work by being looked at.",
   mean: "The mean of all patches is read.",
   distilled: "The class token and the distillation token are read, end to end.",
+  "cls+mean": "The class token and the mean of all patches are read, end to end.",
+  attention: "One learned query looks at all patches, as a head does, and what it takes is read.",
 };
-const READ = { cls: "the class token only", mean: "the mean of all patches", distilled: "the first two tokens" };
+const READ = {
+  cls: "the class token only",
+  mean: "the mean of all patches",
+  distilled: "the first two tokens",
+  "cls+mean": "the class token and the mean of all patches",
+  attention: "what a learned query takes from all patches",
+};
 
 const perClass = (values, { classes }, more) => ({
   values,
@@ -23,16 +31,22 @@ export const headStation = {
   shows: {
     last: ({ run, token, D }) => row(run.blocks.at(-1).out, token, D),
     norm({ run, token, D, weights, config }) {
+      if (!weights.norm) return row(run.norm, token, D);
       const last = rowOf(run.blocks.at(-1).out, token, D);
       return row(run.norm, token, D, { sources: normOf("last", last, weights.norm, config.norm_eps) });
     },
-    pooled({ run, config, token, N }) {
-      const isOfToken = config.pool === "cls" && token === 0;
-      const text = config.pool === "mean" ? `the mean of ${N} numbers` : "";
+    pooled({ run, config, weights, token, N }) {
+      const isOfToken = config.pool === "cls" && token === 0 && !weights.pool_norm;
+      const text = config.pool === "mean" && !weights.pool_norm ? `the mean of ${N} numbers` : "";
       const sources = (i) => ({ text, lights: isOfToken ? { norm: [i, i] } : {} });
       return { values: run.pooled, columns: run.pooled.length, sources };
     },
-    logits: (s) => perClass(s.run.logits, s, { sources: productOf("pooled", s.run.pooled, s.weights.head) }),
+    logits(s) {
+      const product = productOf("pooled", s.run.pooled, s.weights.head);
+      const text = `the cosine of both, times ${s.config.likeness}`;
+      const sources = s.config.likeness ? (i) => ({ text, lights: product(i).lights }) : product;
+      return perClass(s.run.logits, s, { sources });
+    },
     probabilities(s) {
       const sources = softmaxOf("logits", s.run.logits, s.changes.answer);
       return perClass(s.run.probabilities, s, { colours: "heat", most: 1, sources });

@@ -54,7 +54,7 @@ export const layersStation = {
   title: "Layer by layer",
   texts: {
     noneSeen({ config }) {
-      if (config.pool === "mean") return "";
+      if (!["cls", "distilled"].includes(config.pool)) return "";
       return "After the embedding it is the same for every picture: the class token has seen no patch yet.";
     },
   },

@@ -17,15 +17,16 @@ export const mlpStation = {
       const sources = productOf("norm2", rowOf(block.norm2, token, D), own.mlp.fc1);
       return units(block.mlp.before, token, M, { pointed: followUnit, sources });
     },
-    hidden({ block, token, M, followUnit }) {
+    hidden({ block, token, M, config, followUnit }) {
       const before = rowOf(block.mlp.before, token, M);
-      const sources = (i) => ({ text: `GELU(${digits(before[i])})`, lights: { before: [i, i] } });
+      const text = (i) => (config.gated ? `SiLU(${digits(before[i])}) · its gate` : `GELU(${digits(before[i])})`);
+      const sources = (i) => ({ text: text(i), lights: { before: [i, i] } });
       return units(block.mlp.hidden, token, M, { pointed: followUnit, sources });
     },
     mlp({ block, token, D, M, own }) {
-      return row(block.mlp.out, token, D, {
-        sources: productOf("hidden", rowOf(block.mlp.hidden, token, M), own.mlp.fc2),
-      });
+      const product = productOf("hidden", rowOf(block.mlp.hidden, token, M), own.mlp.fc2);
+      const sources = own.mlp.norm ? (i) => ({ lights: product(i).lights }) : product; // normed in between
+      return row(block.mlp.out, token, D, { sources });
     },
     out({ block, token, D, isOn }) {
       const added = ["mlp", "MLP", rowOf(block.mlp.out, token, D)];
@@ -52,9 +53,15 @@ export const mlpStation = {
     mlpOff: (s) => whatIsOff(s, "mlp"),
     mlpDim: ({ M }) => `M = ${M}`,
     count: ({ D }) => String(D),
-    active({ block, token, M }) {
+    beforeName: ({ config }) => `Hidden units before ${config.gated ? "SiLU and the gate" : "GELU"}`,
+    hiddenName({ block, token, M, config }) {
       const on = rowOf(block.mlp.before, token, M).filter((v) => v > 0).length;
-      return `${on} of ${M} on`;
+      return `After ${config.gated ? "SiLU, times the gate" : "GELU"}: ${on} of ${M} on`;
+    },
+    activation({ config }) {
+      const keeps = "keeps what is well above zero and lets next to nothing else through";
+      if (!config.gated) return `GELU, the activation function between the two layers, ${keeps}.`;
+      return `SiLU ${keeps}. The gate, a number for each unit from a matrix of its own, is multiplied with that.`;
     },
     mlpSum: ({ isOn }) =>
       isOn("mlp.residual") ? "+ z′ (the shortcut) = z, out of the block" : "z, without z′: the shortcut is off",

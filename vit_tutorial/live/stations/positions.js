@@ -8,13 +8,13 @@ export const positionsStation = {
   shows: {
     content: ({ run, token, D }) => row(run.embed.content, token, D),
     position: ({ run, token, D }) => row(run.embed.position, token, D),
-    z0({ run, token, D }) {
+    z0({ run, token, D, weights }) {
       const { content, position, tokens } = run.embed;
       const parts = [
         ["content", "token", rowOf(content, token, D)],
         ["position", "position", rowOf(position, token, D)],
       ];
-      return row(tokens, token, D, { sources: sumOf(...parts) });
+      return row(tokens, token, D, { sources: weights.embed.norm ? undefined : sumOf(...parts) }); // else normed, too
     },
     all({ run, D, tokenName }) {
       const name = (i) => `${tokenName(Math.floor(i / D))}, number ${i % D}`;
@@ -31,17 +31,26 @@ export const positionsStation = {
   texts: {
     positionLead({ config, changes }) {
       const lost = "A token doesn’t tell where its patch was.";
+      if (config.position === "none" && config.angles)
+        return `${lost} This model rotates queries and keys by their patch’s place instead, in each block.`;
+      if (config.position === "none" && config.offsets)
+        return `${lost} This model adds a number to each score instead, for how two tokens lie, in each block.`;
       if (config.position === "none") return `${lost} This model adds nothing that does: to it, patches are a bag.`;
       if (changes.position === "none") return `${lost} You took the positions away, so nothing is added that does.`;
       const kind = config.position === "sincos" ? "list of sines and cosines" : "learned list";
       if (changes.position === "learned") return `${lost} So a ${kind} for each place is added.`;
       return `${lost} A ${kind} for each place is added, and you reversed them: the first patch gets the last one’s.`;
     },
-    classToken({ prefix, config }) {
-      if (!prefix) return "This model has no class token: in the end it takes the mean of all patches.";
+    classToken({ config }) {
+      if (!config.class_token) {
+        const end = config.pool === "attention" ? "a learned query looks at" : "it takes the mean of";
+        return `This model has no class token: in the end ${end} all patches.`;
+      }
       if (config.pool === "distilled")
         return "Two more tokens come first, which belong to no patch and collect the answer.";
-      return "One more token, the class token, comes first. It belongs to no patch, and will collect the answer.";
+      const { registers } = config;
+      const more = registers ? ` ${registers} registers follow it, which belong to no patch either.` : "";
+      return `One more token, the class token, comes first. It belongs to no patch and will collect the answer.${more}`;
     },
     contentName({ token, tokenName, prefix, config }) {
       if (token < prefix) return `The ${tokenName(token)}, learned`;
