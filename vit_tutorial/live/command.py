@@ -42,7 +42,7 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
         "--image-size",
         type=int,
         metavar="PIXELS",
-        help="of the photographs, for a published model; its positions are resized. Fewer patches are quicker to follow",
+        help="of the photographs, for a published model; its positions are resized. Fewer patches are quicker",
     )
     p.add_argument("--out", type=Path, default=Path("live.html"), help="the page (default: live.html)")
     return p
