@@ -146,7 +146,7 @@ def _find(text: str, given: Given) -> Found:
     if path.is_dir():
         _refuse_folder_without_model(path)
         return (
-            _repository(hub.files_of(hub.folder(path), text), text, given)
+            from_repository(hub.files_of(hub.folder(path), text), text, given)
             if _is_hub_folder(path)
             else _own(text, given)
         )
@@ -174,7 +174,7 @@ def _remote(kind: str, name: str, given: Given) -> Found:
     path = get("config.json")
     if path is not None and "model" in read_json(path) and get("model.safetensors") is not None:  # this package's
         return _own(str(path.parent), given)
-    found = _repository(hub.files_of(get, about), about, given)
+    found = from_repository(hub.files_of(get, about), about, given)
     if not about.startswith("timm/"):
         return found
     named = any(not re.fullmatch(r"class \d+", label) for label in found.classes)
@@ -233,7 +233,7 @@ def _file(path: Path, given: Given) -> Found:
         state, adapted = hub.with_adapter(get, read(path))
     config = _beside(path.parent)
     if config is not None:
-        return _repository(Repository(state, config, hub.processor_of(get, config), adapted), str(path), given)
+        return from_repository(Repository(state, config, hub.processor_of(get, config), adapted), str(path), given)
     with refusing(about):
         wanted = replace(given, image_size=None, preprocess=None, wanted_size=given.image_size)
         converted = convert_given(state, "auto", wanted)
@@ -256,8 +256,8 @@ def _beside(folder: Path) -> Json | None:
     return next((config for config in found if hub.whose(config)), None)
 
 
-def _repository(files: Repository, name: str, given: Given) -> Found:
-    """Tensors and a config.json of timm's or transformers'."""
+def from_repository(files: Repository, name: str, given: Given) -> Found:
+    """Tensors and a config.json of timm's, transformers' or open_clip's."""
     with refusing(name):
         known = configs.read(files.config, files.processor)
         wanted = replace(given, image_size=None, preprocess=None).or_else(known.given)

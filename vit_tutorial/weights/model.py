@@ -144,10 +144,9 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     state, origin, assumed = unwrap(state_dict, ANCHORS, given.part)
     about = library_of(state, source)
     state, left_out, parts = about.prepare(state)
-    beside = {name: what for name in state if (what := names.covering(about.left_out, name))}
-    dropped = [name for name in state if name in beside or names.covering(about.unread, name)]
-    if said := dict.fromkeys([*left_out, *beside.values()]):
-        assumed["left_out"] = ", ".join(said)
+    dropped: dict[str, str] = {}
+    for family in about.kin.values():
+        dropped |= family.dropped(state)
     read = names.read(about.tables, {name: tensor for name, tensor in state.items() if name not in dropped})
     ours = complete(read, about)
     check_numbers({read.theirs.get(our, our): tensor for our, tensor in ours.items()})
@@ -162,6 +161,10 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     elif given.stem is not None:
         raise ValueError(f"the file has no stem's tensors, got stem={given.stem}")
     name = source_of(about, shown | {"masked": "mask_token" in dropped}, origin, source)
+    own = SOURCES[name].dropped(state)
+    refuse_names([], [other for other in dropped if other not in own], shown["depth"])
+    if said := dict.fromkeys([*left_out, *filter(None, own.values())]):
+        assumed["left_out"] = ", ".join(said)
     order = wanted.pop("neighbours", SOURCES[name].neighbours), wanted.pop("columns_first", False)
     config = config_of(name, ours, shown, given, wanted, taken, heads_of(ours, read, state, given.num_heads))
     ours = with_positions(ours, config)
@@ -204,7 +207,7 @@ def library_of(state: State, source: str) -> Source:
 
 def source_of(about: Source, shown: Mapping[str, Any], origin: str, source: str) -> str:
     """The family whose names and parts these are."""
-    kin = {name: other for name, other in SOURCES.items() if other.tables is about.tables}
+    kin = about.kin
     by_origin = {"teacher": "dino", "student": "dino", "model": "deit"}
     if not is_modern(shown):
         if source in kin:
