@@ -1265,6 +1265,10 @@ def test_numbers_of_another_byte_order(tmp_path):
 def test_a_folder_without_a_model_says_what_there_is(tmp_path, refuses):
     with refuses(OSError, str(tmp_path), "no config.json and no model.safetensors"):
         vt.load(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with refuses(OSError, str(tmp_path), "has no model.safetensors"):
+        vt.load(tmp_path)
+    (tmp_path / "config.json").unlink()
     write(tmp_path / "last.pth", small())
     write(tmp_path / "best.safetensors", small())
     with refuses(OSError, str(tmp_path), "name one: best.safetensors, last.pth"):

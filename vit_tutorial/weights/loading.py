@@ -196,9 +196,10 @@ def _published(file: Published, about: str, given: Given) -> Found:
 
 
 def _refuse_folder_without_model(path: Path) -> None:
-    """A FileNotFoundError for a folder with neither a config nor weights by the usual names: what there is instead."""
+    """A FileNotFoundError for a folder without a config and weights by the usual names: what there is instead."""
     there = sorted(file.name for file in path.iterdir())
-    if {*hub.CONFIGS, *hub.INDEXED, *hub.OPEN_CLIP} & set(there):
+    lacking = [usual[0] for usual in (hub.CONFIGS, (*hub.INDEXED, *hub.OPEN_CLIP)) if not {*usual} & {*there}]
+    if not lacking:
         return
     if set(hub.ADAPTER) & set(there):
         raise FileNotFoundError(
@@ -212,7 +213,7 @@ def _refuse_folder_without_model(path: Path) -> None:
         )
     weights = [name for name in there if is_weights(Path(name))]
     instead = f"; of these files of weights, name one: {some(weights)}" if weights else ""
-    raise FileNotFoundError(brief(f"the folder {path} has no config.json and no model.safetensors{instead}", 1000))
+    raise FileNotFoundError(brief(f"the folder {path} has no {' and no '.join(lacking)}{instead}", 1000))
 
 
 def _own(text: str, given: Given) -> Found:
