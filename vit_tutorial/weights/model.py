@@ -265,12 +265,14 @@ def fields_of(ours: State, read: names.Read, about: Source) -> dict[str, Any]:
     """The fields of a config that tensors show, and the number of class tokens."""
     depth = len({our.split(".")[1] for our in ours if our.startswith("blocks.")})
     if not depth:
+        sources.refuse_parts(read.left)
         raise ValueError(f"there is no block among the {len(ours)} names: {some([*ours, *read.left])}")
     if absent := [our for our in (*RANKS, "blocks.0.norm1.weight") if our not in ours]:
         refuse_names([shown_as(our, read, about) for our in absent] + read.missing, read.left, depth)
     for our, rank in (RANKS | OPTIONAL_RANKS).items():
         if our in ours and ours[our].ndim != rank:
-            raise ValueError(f"{shown_as(our, read, about)} {tuple(ours[our].shape)} must have {rank} axes")
+            why = ": a map of positions (SAM's), which ModernConfig can't express" if our == "embed.position" else ""
+            raise ValueError(f"{shown_as(our, read, about)} {tuple(ours[our].shape)} must have {rank} axes{why}")
     D, C, P, Q = ours["embed.patches.proj.weight"].shape
     check_width(len(ours["blocks.0.norm1.weight"]) if ours["blocks.0.norm1.weight"].ndim else 0, ours, read, about)
     head, hidden = ours.get("head.weight"), ours["blocks.0.mlp.fc2.weight"].shape[-1]

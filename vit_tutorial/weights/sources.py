@@ -445,7 +445,11 @@ BEYOND = {  # parts that no config here has, by what their tensors are called
         "a model of images and text, or a tower of one (CLIP, SigLIP, BLIP)"
     ),
     r"embeddings\.(class_embedding|patch_embedding)\b": "a tower of a model of images and text (CLIP, SigLIP, BLIP)",
-    r"\bstages\.\d|patch_embeddings\.\d|encoder\.block\.\d+\.\d": "stages of several resolutions (Swin, PVT, Hiera)",
+    r"\bstages\.\d|patch_embeddings\.\d|encoder\.block\.\d+\.\d|layers\.\d+\.blocks\.\d": (
+        "stages of several resolutions (Swin, PVT, Hiera)"
+    ),
+    r"^embeds\.": "patches of pictures of any shape (NaFlex)",
+    r"attention\.projection_layer\.": "the attention of InternVL",
     r"^embeddings\.projection\.": "positions of a pretraining grid (VitDet)",
     r"parametrizations|weight_[guv]$|_(orig|mask)$": (
         "a reparametrised layer (torch's remove_parametrizations, or prune.remove, makes it a plain one)"
