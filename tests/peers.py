@@ -92,7 +92,8 @@ def timm_twin(c: ModernConfig) -> nn.Module:
             **shared, mlp_ratio=ratio * (2 if c.gated else 1), qk_norm=c.qk_norm, scale_attn_norm=c.attention_norm,
             scale_mlp_norm=c.mlp_norm, class_token=c.class_token, reg_tokens=c.registers,
             pos_embed="none" if c.position == "none" else "learn", no_embed_class=bool(c.registers),
-            pre_norm=c.pre_norm, final_norm=c.final_norm, fc_norm=c.pool_norm, pool_include_prefix=c.pool_prefix,
+            pre_norm=c.pre_norm, final_norm=c.final_norm or c.pool_norm,  # with fc_norm it is the one after pooling
+            fc_norm=c.pool_norm, pool_include_prefix=c.pool_prefix,
             act_layer=nn.SiLU if c.gated else act, **mlp,
         )  # fmt: skip
     return kind.eval()

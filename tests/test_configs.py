@@ -166,6 +166,39 @@ def test_a_bias_that_no_block_has_is_compared_with_timm_s_code(tmp_path, refuses
         vt.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "changes", "words"),
+    [
+        ("eva02_tiny_patch14_224", {"img_size": 56}, {"global_pool": "token"}, ["pools by mean", "model_args by cls"]),
+        ("beit_base_patch16_224", {}, {"global_pool": "token"}, ["pools by mean", "model_args by cls"]),
+        ("vit_small_patch16_dinov3", {}, {"act_layer": "quick_gelu"}, ["act_layer", "Eva doesn't take"]),
+        ("vit_tiny_patch16_224", {}, {"qkv_fused": False}, ["qkv_fused", "VisionTransformer doesn't take"]),
+    ],
+)
+def test_arguments_with_which_timm_builds_no_such_model_are_refused(name, options, changes, words, tmp_path, refuses):
+    timm_folder(tmp_path, name, **{"img_size": 64, "embed_dim": 32, "num_heads": 2, "depth": 1} | options)
+    vt.load(tmp_path)
+    change(tmp_path, **{f"model_args__{key}": value for key, value in changes.items()})
+    with refuses(ValueError, *words):
+        vt.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "lost", "words"),
+    [
+        ("vit_small_patch14_reg4_dinov2", "reg_token", ["registers=4", "0"]),
+        ("vit_small_patch16_dinov3", "reg_token", ["registers=4", "0"]),
+        ("vit_small_patch16_dinov3", "cls_token", ["class_token=True", "False"]),
+    ],
+)
+def test_tokens_that_timm_s_architecture_has_and_the_file_lacks(name, lost, words, tmp_path, refuses):
+    timm_folder(tmp_path, name, embed_dim=32, num_heads=2, depth=1, img_size=56 if "dinov2" in name else 64)
+    state = load_file(tmp_path / "model.safetensors")
+    save_file({key: tensor for key, tensor in state.items() if key != lost}, tmp_path / "model.safetensors")
+    with refuses(ValueError, *words):
+        vt.load(tmp_path)
+
+
 def test_timm_s_class_names(tmp_path):
     timm_folder(tmp_path)
     change(tmp_path, label_names={"2": "two", "0": "zero"})

@@ -258,6 +258,53 @@ def test_the_image_tower_of_open_clip_s_timm_models(theirs, images):
             vt.weights.convert(file | {name: torch.ones(2, 2)}, **ALL)
 
 
+OTHERS = {  # a model, and what another family's file may hold beside it
+    "a text tower in a ViT of transformers": ("ViTModel", "text_model.final_layer_norm.weight"),
+    "a text tower in DINOv2": ("Dinov2Model", "text_projection.weight"),
+    "a projector of DINO's in DeiT": ("timm", "dino_head.mlp.0.weight"),
+    "a decoder in DINOv2": ("Dinov2Model", "decoder.layers.0.weight"),
+    "an adapter in a text tower": ("CLIPModel", "text_model.adapter.weight"),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_another_family_may_hold_is_refused(case, refuses):
+    kind, name = OTHERS[case]
+    if kind == "timm":
+        state = randomise(timm_vit(tiny(pool="distilled"))).state_dict()
+    else:
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
+        sizes |= {"image_size": 16, "patch_size": 8}
+        model = getattr(transformers, kind)
+        clip = {"vision_config": sizes, "text_config": sizes | {"vocab_size": 9}, "projection_dim": 8}
+        state = model(model.config_class(**(clip if kind == "CLIPModel" else sizes))).state_dict()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        vt.weights.convert(state, num_heads=4, image_size=16)
+    with refuses(ValueError, name):
+        vt.weights.convert(state | {name: torch.ones(16)}, num_heads=4, image_size=16)
+
+
+CAUSES = {  # names of architectures that aren't ours, and the cause of the refusal
+    "blocks.0.attns.0.norm.weight": "blocks in parallel",
+    "blocks.0.lambda_q1": "differential attention",
+    "encoder.layers.0.blocks.0.attention.q_proj.weight": "stages of several resolutions",
+    "encoder.stages.0.layers.0.layernorm_before.weight": "stages of several resolutions",
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_without_a_block_the_cause_is_said(name, refuses):
+    start = ("patch_embed.proj.weight", "patch_embed.proj.bias", "pos_embed", "norm.weight", "norm.bias")
+    with refuses(ValueError, name, CAUSES[name]):
+        vt.weights.convert({key: torch.ones(2, 3, 4, 4) for key in (*start, name)})
+
+
+def test_positions_as_a_map_are_sam_s(theirs, refuses):
+    with refuses(ValueError, "pos_embed", "(1, 2, 2, 16)", "SAM's"):
+        vt.weights.convert(theirs.state_dict() | {"pos_embed": torch.ones(1, 2, 2, 16)}, **ALL)
+
+
 @pytest.mark.parametrize("name", ["pre_logits.fc.weight", "heads.pre_logits.weight"])
 def test_a_head_behind_pre_logits_is_left_out_aloud(name):
     state = timm_vit(TINY).state_dict() if name.startswith("pre") else torchvision_vit(TINY).state_dict()

@@ -19,8 +19,8 @@ LESSONS = ("patches", "embeddings", "attention", "mlp", "encoder", "vit")  # 01 
 FOLDER = Path(vt.__file__).parent
 NAMES = {
     "MLP", "DropPath", "Embeddings", "EncoderBlock", "MultiHeadSelfAttention", "PatchEmbedding", "ViT", "ViTConfig",
-    "attention", "count_macs", "count_parameters", "load", "patchify", "push_to_hub", "resize_position_embedding",
-    "save", "sincos_position_embedding", "unpatchify",
+    "attention", "count_macs", "count_parameters", "load", "load_pair", "patchify", "push_to_hub",
+    "resize_position_embedding", "save", "sincos_position_embedding", "unpatchify",
 }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def test_mypy_and_editors_know_every_module():
         node for node in ast.parse((FOLDER / "__init__.py").read_text("utf-8")).body if isinstance(node, ast.If)
     ]
     named = {alias.asname for node in hidden.body for alias in node.names}
-    assert named == ROOMS | SHORT | {"load", "push_to_hub", "save"}
+    assert named == ROOMS | SHORT | {"load", "load_pair", "push_to_hub", "save"}
 
 
 def test_the_docstring_is_a_map_of_the_modules():

@@ -1265,6 +1265,10 @@ def test_numbers_of_another_byte_order(tmp_path):
 def test_a_folder_without_a_model_says_what_there_is(tmp_path, refuses):
     with refuses(OSError, str(tmp_path), "no config.json and no model.safetensors"):
         vt.load(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with refuses(OSError, str(tmp_path), "has no model.safetensors"):
+        vt.load(tmp_path)
+    (tmp_path / "config.json").unlink()
     write(tmp_path / "last.pth", small())
     write(tmp_path / "best.safetensors", small())
     with refuses(OSError, str(tmp_path), "name one: best.safetensors, last.pth"):
@@ -1802,10 +1806,24 @@ def test_a_download_waits_half_a_minute_at_most(tmp_path, monkeypatch):
         limits.append(timeout)
         raise urllib.error.URLError("no network")
 
+    monkeypatch.setattr(hub, "_answers", lambda url: True)
     monkeypatch.setattr(hub, "urlopen", nobody)
     with pytest.raises(OSError, match="no network"):
         vt.load("google/x.npz")
     assert limits == [30]
+
+
+@pytest.mark.parametrize("name", ["google/x.npz", "torchvision/vit_b_16", "google/vit-base-patch16-224"])
+def test_a_firewall_that_never_answers_isn_t_waited_for(name, tmp_path, monkeypatch, refuses):
+    point_to(monkeypatch, tmp_path, "http://127.0.0.1:9")
+    asked = threading.Event()
+    monkeypatch.setattr(hub, "create_connection", lambda *_, **__: asked.wait(60))
+    monkeypatch.setattr(hub, "urlopen", lambda *_, **__: pytest.fail("it was waited for"))
+    assert hub.PATIENCE < 5
+    monkeypatch.setattr(hub, "PATIENCE", 0.2)
+    with refuses(OSError, "can't be downloaded"):
+        vt.load(name)
+    asked.set()
 
 
 def test_a_damaged_file_in_the_cache_says_what_to_do(web, refuses, tmp_path):

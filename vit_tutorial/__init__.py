@@ -26,6 +26,7 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 13     | variants.selfsup    | Learning without labels: masked patches, and a masked autoencoder.
 | 14     | analysis.scaling    | How quality grows with size: a power law, its interval, a prediction; real speed.
 | 15     | variants.modern     | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
+| 15     | variants.text       | The text towers of CLIP and SigLIP.
 | --     | plots               | Every figure, from arrays.
 | --     | pages               | What the explorer and the live page share.
 | --     | live                | The model itself in a page: draw, watch each step, change it.
@@ -33,7 +34,7 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 
 A module imports only what is to its left: plots < the six < variants < data < analysis < weights < train < predict <
 export < pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.positions``, ``vt.hybrid``,
-``vt.resnet``, ``vt.selfsup`` and ``vt.modern`` are the lessons' modules without their rooms.
+``vt.resnet``, ``vt.selfsup``, ``vt.modern`` and ``vt.text`` are the lessons' modules without their rooms.
 
 ``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
 same name is ``importlib.import_module("vit_tutorial.attention")``; ``from vit_tutorial.attention import ...`` works as
@@ -72,7 +73,9 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.variants import positions as positions
     from vit_tutorial.variants import resnet as resnet
     from vit_tutorial.variants import selfsup as selfsup
+    from vit_tutorial.variants import text as text
     from vit_tutorial.weights import load as load
+    from vit_tutorial.weights import load_pair as load_pair
     from vit_tutorial.weights import push_to_hub as push_to_hub
     from vit_tutorial.weights.publishing import save as save
 
@@ -89,6 +92,7 @@ _LESSONS = {  # a lesson's module, without its room
     "resnet": "variants",
     "selfsup": "variants",
     "modern": "variants",
+    "text": "variants",
 }
 __all__ = [
     "MLP",
@@ -103,6 +107,7 @@ __all__ = [
     "count_macs",
     "count_parameters",
     "load",
+    "load_pair",
     "patchify",
     "push_to_hub",
     "resize_position_embedding",
@@ -119,7 +124,7 @@ def __getattr__(name: str) -> Any:
         return _imported(f"vit_tutorial.{name}")
     if name in _LESSONS:
         return _imported(f"vit_tutorial.{_LESSONS[name]}.{name}")
-    if name in ("load", "push_to_hub"):
+    if name in ("load", "load_pair", "push_to_hub"):
         return getattr(_imported("vit_tutorial.weights"), name)
     if name == "save":  # vt.weights.save writes a training run
         return _imported("vit_tutorial.weights.publishing").save

@@ -17,6 +17,7 @@ EXTRA_OF = {  # a package: the extra that brings it
     "tqdm": "weights",
     "matplotlib": "plots",
     "huggingface_hub": "weights",
+    "transformers": "weights",
     "onnx": "export",
     "onnxruntime": "export",
     "onnxscript": "export",

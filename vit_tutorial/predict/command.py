@@ -13,15 +13,16 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vit_tutorial.data.extras import progress
 from vit_tutorial.predict.output import FORMATS, attention_png, writer
 from vit_tutorial.predict.photos import find, read
-from vit_tutorial.predict.ranking import Prediction, best_device, predictions
+from vit_tutorial.predict.ranking import Judge, Prediction, best_device, predictions
 from vit_tutorial.predict.sharing import Journals, place
-from vit_tutorial.weights import load
+from vit_tutorial.weights import load, load_pair
 from vit_tutorial.weights.keeping import shipped, write
 from vit_tutorial.weights.model import Trained
 
@@ -53,6 +54,13 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"{', '.join(shipped())}, which come with the package; a folder that training wrote; a file "
         "(.safetensors, .pth, .npz); or to download: torchvision/vit_b_16, timm/..., hf/..., google/....npz",
+    )
+    p.add_argument(
+        "--labels",
+        nargs="+",
+        metavar="TEXT",
+        help='of a model with a text tower (CLIP, SigLIP): texts to choose from, as typed: "a cat" "a dog". CLIP\'s '
+        "probabilities sum to 1; SigLIP judges each text alone",
     )
     p.add_argument("--top", type=int, default=5, metavar="N", help="how many classes to name (default: 5)")
     p.add_argument(
@@ -116,14 +124,14 @@ def run(args: argparse.Namespace) -> list[str]:
         raise ValueError(f"no photograph can be read: {_first(skipped)}")
     if args.resume or place().processes > 1:
         return _shared(args, files, skipped)
-    trained = _trained(args)
+    trained, judge = _trained(args)
     answered, seen = 0, []
     with (
         closing(read(files, trained.preprocess, ahead=2 * args.batch_size)) as images,
         writer(args.out) as show,
         _bar(len(files)) as bar,
     ):
-        for prediction in predictions(images, trained, top=args.top, batch_size=args.batch_size):
+        for prediction in predictions(images, trained, top=args.top, batch_size=args.batch_size, judge=judge):
             bar.update()
             if isinstance(prediction, ValueError):
                 progress().write(f"skipped: {prediction}", file=sys.stderr)
@@ -147,17 +155,18 @@ def _shared(args: argparse.Namespace, files: list[str], skipped: list[str]) -> l
     """Do the share of this process; the table, if this process is the last."""
     if args.out is None or args.attention:
         raise ValueError("several processes, and --resume, write one table: give --out FILE, and leave --attention out")
-    journals = Journals(args.out, files, {"weights": args.weights, "top": args.top}, place())
+    options = {"weights": args.weights, "top": args.top} | ({"labels": args.labels} if args.labels else {})
+    journals = Journals(args.out, files, options, place())
     if journals.complete():
         print(f"note: {args.out} is there already: remove it to start again", file=sys.stderr)
         return skipped
     left = journals.left()
     if left:
         journals.begin()
-        trained = _trained(args)
+        trained, judge = _trained(args)
         mine = [files[number] for number in left]
         with closing(read(mine, trained.preprocess, ahead=2 * args.batch_size)) as images, _bar(len(left)) as bar:
-            found = predictions(images, trained, top=args.top, batch_size=args.batch_size)
+            found = predictions(images, trained, top=args.top, batch_size=args.batch_size, judge=judge)
             for number, prediction in zip(left, found, strict=True):
                 bar.update()
                 journals.add(number, prediction.ranked if isinstance(prediction, Prediction) else prediction)
@@ -169,12 +178,22 @@ def _shared(args: argparse.Namespace, files: list[str], skipped: list[str]) -> l
     return skipped + (wrong or [])
 
 
-def _trained(args: argparse.Namespace) -> Trained:
-    trained = load(args.weights)
+def _trained(args: argparse.Namespace) -> tuple[Trained, Judge | None]:
+    """The model, and how it judges the texts of --labels."""
+    judge: Judge | None = None
+    if args.labels:
+        pair = load_pair(args.weights)
+        judge = partial(pair.probabilities, texts=pair.embed(args.labels))
+        trained = Trained(pair.image, tuple(args.labels), pair.preprocess)
+    else:
+        trained = load(args.weights)
     if not trained.classes:
-        raise ValueError(f"{args.weights} has no head, so it can't name classes: use weights that were fine-tuned")
+        raise ValueError(
+            f"{args.weights} has no head, so it can't name classes: use weights that were fine-tuned, or, if it has a "
+            "text tower, give --labels to choose from"
+        )
     trained.model.to(best_device())
-    return trained
+    return trained, judge
 
 
 def _bar(photographs: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vit_tutorial.weights.model import Trained
 
+Judge: TypeAlias = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> probabilities (B, K)
 Ranked: TypeAlias = list[tuple[str, float]]  # (class, probability), the most likely first
 
 
@@ -34,7 +35,12 @@ def best_device() -> torch.device:
 
 
 def predictions(
-    images: Iterable[tuple[str, Tensor | ValueError]], trained: Trained, *, top: int, batch_size: int
+    images: Iterable[tuple[str, Tensor | ValueError]],
+    trained: Trained,
+    *,
+    top: int,
+    batch_size: int,
+    judge: Judge | None = None,
 ) -> Iterator[Prediction | ValueError]:
     """The model's prediction for each of the images, or what was wrong with it, in their order.
 
@@ -43,21 +49,23 @@ def predictions(
         trained: the model, on the device that it is to run on, and the names of its classes.
         top: how many classes; all of them if there are fewer.
         batch_size: how many images the model gets at a time.
+        judge: how an image gets its probabilities; None: by the model's head and a softmax.
     """
     images = iter(images)
     while chunk := list(islice(images, batch_size)):
         good = [image for _, image in chunk if isinstance(image, Tensor)]
-        ranked = iter(rank(trained, torch.cat(good), top) if good else ())
+        ranked = iter(rank(trained, torch.cat(good), top, judge) if good else ())
         for file, image in chunk:
             yield Prediction(file, image, next(ranked)) if isinstance(image, Tensor) else image
 
 
 @torch.inference_mode()
-def rank(trained: Trained, images: Tensor, top: int) -> list[Ranked]:
+def rank(trained: Trained, images: Tensor, top: int, judge: Judge | None = None) -> list[Ranked]:
     """The ``top`` most likely classes of each of the images, (B, C, H, W) normalised; among equal ones the first."""
     device = next(trained.model.parameters()).device
-    probabilities = trained.model(images.to(device)).softmax(dim=-1).cpu()  # (B, K)
-    best, order = (x[:, :top].tolist() for x in probabilities.sort(descending=True, stable=True))  # (B, top)
+    images = images.to(device)
+    probabilities = trained.model(images).softmax(dim=-1) if judge is None else judge(images)  # (B, K)
+    best, order = (x[:, :top].tolist() for x in probabilities.cpu().sort(descending=True, stable=True))  # (B, top)
     return [
         [(trained.classes[index], value) for index, value in zip(indices, values, strict=True)]
         for indices, values in zip(order, best, strict=True)

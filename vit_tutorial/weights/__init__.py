@@ -4,22 +4,25 @@ The steps are the modules, and each imports only those before it: ``messages``, 
 code), ``keeping`` (this package's own), ``names`` (what each library calls its tensors), ``unwrap`` (what training put
 around them), ``sources`` (what a library's files don't say), ``configs`` (what a config.json says), ``model`` (names,
 shapes and configs become a model), ``export`` (the way out), ``adapters`` (LoRA), ``hub`` (published names,
-downloads), ``loading``; ``publishing`` writes a model for others.
+downloads), ``loading``; ``pairs`` (both towers of CLIP and SigLIP); ``publishing`` writes a model for others.
 """
 
 from vit_tutorial.weights.export import to_huggingface, to_timm, to_torchvision
 from vit_tutorial.weights.keeping import save
 from vit_tutorial.weights.loading import load
 from vit_tutorial.weights.model import Converted, Trained, assemble, convert, with_head, with_size
+from vit_tutorial.weights.pairs import Pair, load_pair
 from vit_tutorial.weights.publishing import push_to_hub
 from vit_tutorial.weights.reading import read
 
 __all__ = [
     "Converted",
+    "Pair",
     "Trained",
     "assemble",
     "convert",
     "load",
+    "load_pair",
     "push_to_hub",
     "read",
     "save",

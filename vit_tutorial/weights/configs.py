@@ -14,8 +14,9 @@ from typing import Any
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import Rotary
+from vit_tutorial.variants.text import TextConfig
 from vit_tutorial.weights import fields as of
-from vit_tutorial.weights.fields import BEYOND, Fields, Given, Json, Known, Reasons
+from vit_tutorial.weights.fields import BEYOND, LARGEST_CONTEXT, LARGEST_VOCABULARY, Fields, Given, Json, Known, Reasons
 from vit_tutorial.weights.hf_configs import DROPPED as HF_DROPPED
 from vit_tutorial.weights.hf_configs import transformers
 from vit_tutorial.weights.messages import short
@@ -134,6 +135,14 @@ NO_BIAS = (  # of q, k and v
     r"vit_base_patch16_224_miil|vit_betwixt_patch16_gap_256|vit_medium_patch16_gap_\d+|vit_so150m2_patch16_reg1_gap_\d+"
     r"|vit_mediumd_patch16_rope_reg1_gap_256|vit_giant_patch16_lingbot|vit_\w+_patch16_dinov3"
 )
+NO_CLASS_TOKEN = r"_gap_|_siglip_|_map_|vit_pe_\w+_gigantic|test_vit[234]"
+REGISTERS = {r"_reg1_|test_vit[234]": 1, r"_reg4_|dinov3|lingbot": 4, r"radio_v3": 7, r"radio_v4": 9}
+CLASSES = {"Eva": r"^eva(?!_large)|dinov3|lingbot|vit_pe_|rope", "Beit": r"^beit(?!3)"}  # by name; others are plain
+OF_CLASS = {  # keys of model_args that not every class takes
+    "act_layer": "VisionTransformer", "pre_norm": "VisionTransformer", "final_norm": "VisionTransformer",
+    "fc_norm": "VisionTransformer", "reg_tokens": "VisionTransformer", "pos_embed": "VisionTransformer",
+    "pool_include_prefix": "VisionTransformer", "num_reg_tokens": "Eva", "qkv_fused": "Eva",
+}  # fmt: skip
 POOLS = {"token": "cls", "avg": "mean", "map": "attention"}
 TIMM_GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick"}
 NORMS = {"layernorm": "layer", "rmsnorm": "rms"}
@@ -182,6 +191,9 @@ def timm(config: Json) -> Known:
         for key, good in FIXED.items():
             if at is args or key == "label_offset":
                 at.must_be(key, *good)
+    kind = next((kind for kind, pattern in CLASSES.items() if re.search(pattern, str(name))), "VisionTransformer")
+    if others := [key for key, whose in OF_CLASS.items() if args.left.get(key) is not None and whose != kind]:
+        raise ValueError(f"its model_args has {others[0]}, which timm's {kind} doesn't take: timm reads no such file")
     _channels, pixels = _timm_pixels(about, args.stated("in_chans"))
     about.take("global_pool")
     for at in (about, top):
@@ -220,7 +232,12 @@ def timm(config: Json) -> Known:
     position = {} if architecture.shown.get("position_bias") else {"position": "learned"}
     given = Given(heads, size, gelu, architecture.norm_eps, plain=True, parts=parts, told=True)
     labels = of.labels(next((found for found in names if found), None), "label_names")
-    by_name = {"gated": bool(re.search(GATED, str(name))), "qkv_bias": not re.fullmatch(NO_BIAS, str(name))}
+    by_name = {
+        "gated": bool(re.search(GATED, str(name))),
+        "qkv_bias": not re.fullmatch(NO_BIAS, str(name)),
+        "class_token": not re.search(NO_CLASS_TOKEN, str(name)),
+        "registers": next((count for pattern, count in REGISTERS.items() if re.search(pattern, str(name))), 0),
+    }
     shown = position | by_name | dict(architecture.shown) | shown
     return Known("timm", given, shown, labels, pixels, resized, assumed=assumed)
 
@@ -250,8 +267,9 @@ def _timm_pool(name: Any, of_args: Any, of_config: Any, usual: str, assumed: Jso
         None if value is None else of.choice(value or repr(""), POOLS, "its config", "global_pool")
         for value in (of_args, of_config)
     )
-    if args is None and config is not None and config != usual:
-        raise ValueError(f"its config pools by {config} (global_pool), and timm's {short(name)} by {usual}")
+    if config is not None and config != (args or usual):
+        whose = f"timm's {short(name)}" if args is None else "its model_args"
+        raise ValueError(f"its config pools by {config} (global_pool), and {whose} by {args or usual}")
     return args or config or usual
 
 
@@ -309,12 +327,25 @@ def timm_wrapper(config: Json) -> Known:
 
 # ----------------------------------------------------------------------------------------------------------- open_clip
 
-TOWER_FIXED: dict[str, tuple[Any, ...]] = {
-    "attentional_pool": (False,), "pos_embed_type": ("learnable",), "final_ln_after_pool": (False,),
-    "pool_type": ("tok",), "act_kwargs": (None,), "block_type": (None, "default"), "qk_norm": (False,),
+BLOCKS_FIXED: dict[str, tuple[Any, ...]] = {  # of both towers
+    "final_ln_after_pool": (False,), "block_type": (None, "default"), "qk_norm": (False,),
     "scaled_cosine_attn": (False,), "scale_heads": (False,), "scale_attn_inner": (False,), "scale_attn": (False,),
-    "scale_fc": (False,), "input_patchnorm": (False,),
+    "scale_fc": (False,),
 }  # fmt: skip
+TOWER_FIXED = BLOCKS_FIXED | {
+    "attentional_pool": (False,), "pos_embed_type": ("learnable",), "pool_type": ("tok",), "input_patchnorm": (False,),
+    "act_kwargs": (None,),
+}  # fmt: skip
+TEXT_FIXED = BLOCKS_FIXED | {
+    "embed_cls": (False,), "ls_init_value": (None,), "hf_model_name": (None, ""), "proj_type": ("linear",),
+}  # fmt: skip
+TEXT_GELUS = {"none": "exact", "tanh": "tanh"}  # act_kwargs: torch's GELU
+CLEANED = {clean: clean for clean in ("whitespace", "lower", "canonicalize")}  # what is done before the tokenizer
+TEXT_DROPPED: Reasons = {
+    "of the tokenizer, which the folder has": {"tokenizer_mode", "pad_id"},
+    "of text towers of transformers'": {"hf_model_pretrained", "hf_proj_type", "hf_pooler_type"},
+    "an output beside the answer": {"output_tokens"},
+}
 TOWER_DROPPED: Reasons = {
     "training": {"patch_dropout", "timm_drop", "timm_drop_path", "timm_model_pretrained"},
     "an output beside the answer": {"output_tokens", "attn_pooler_queries", "attn_pooler_heads"},
@@ -351,9 +382,7 @@ def _own_tower(tower: Fields, quick: bool, size: Any) -> Known:
     if isinstance(layers := tower.stated("layers", 12), list):
         raise ValueError(f"its vision_cfg has layers={short(layers)}: a ResNet, {BEYOND}")
     width = of.whole(tower.stated("width", 768), "width")
-    norms = Fields(tower.stated("norm_kwargs", {}), "its norm_kwargs")
-    eps = of.number(norms.take("eps", 1e-5), "eps", 0)
-    norms.close()
+    eps = _norm_eps(tower)
     patch = of.size(tower.stated("patch_size", 16), "patch_size")
     fields = {
         "dim": width,
@@ -366,6 +395,54 @@ def _own_tower(tower: Fields, quick: bool, size: Any) -> Known:
     heads = width // of.whole(tower.stated("head_width", 64), "head_width")
     given = Given(heads, of.divided(size, patch), "quick" if quick else "exact", eps, plain=True, told=True)
     return Known("OpenAI's CLIP", replace(given, parts={"pool": "cls"}), fields)
+
+
+def _norm_eps(tower: Fields) -> float:
+    norms = Fields(tower.stated("norm_kwargs", {}), "its norm_kwargs")
+    eps = of.number(norms.take("eps", 1e-5), "eps", 0)
+    norms.close()
+    return eps
+
+
+def open_clip_text(config: Json) -> tuple[TextConfig, str]:
+    """What open_clip_config.json says of the text tower, and what becomes of a text before the tokenizer."""
+    model = Fields(config["model_cfg"], "its model_cfg")
+    said = Fields(model.take("text_cfg"), "its text_cfg")
+    for key, good in TEXT_FIXED.items():
+        said.must_be(key, *good)
+    tokens = Fields(said.stated("tokenizer_kwargs", {}), "its tokenizer_kwargs")
+    own = said.take("hf_tokenizer_name") in (None, "")  # open_clip's own tokenizer is CLIP's
+    clean = of.choice(tokens.take("clean"), CLEANED, tokens.where, "clean") or ("lower" if own else "whitespace")
+    tokens.close()
+    act = Fields(said.stated("act_kwargs", {}), "its act_kwargs")
+    gelu = of.choice(act.take("approximate"), TEXT_GELUS, act.where, "approximate") or "exact"
+    act.close()
+    if of.flag(model.stated("quick_gelu", False), "quick_gelu"):
+        gelu = "quick"
+    causal = not of.flag(said.stated("no_causal_mask", False), "no_causal_mask")
+    pool, end = said.stated("pool_type", "argmax"), of.whole(said.stated("eos_id", 2), "eos_id", 0)
+    if pool not in (("argmax", "eos") if causal else ("last",)):
+        raise ValueError(
+            f"its text_cfg has pool_type={short(pool)}, {BEYOND}, {'with' if causal else 'without'} a causal mask"
+        )
+    dim = of.whole(said.stated("width", 512), "width")
+    found = TextConfig(
+        vocab_size=of.whole(said.stated("vocab_size", 49_408), "vocab_size", 1, LARGEST_VOCABULARY),
+        context=of.whole(said.stated("context_length", 77), "context_length", 1, LARGEST_CONTEXT),
+        dim=dim,
+        depth=of.whole(said.stated("layers", 12), "layers"),
+        num_heads=of.whole(said.stated("heads", 8), "heads"),
+        mlp_dim=int(dim * of.number(said.stated("mlp_ratio", 4.0), "mlp_ratio", 0)),
+        out_dim=of.whole(model.take("embed_dim"), "embed_dim"),
+        gelu=gelu,  # type: ignore[arg-type]
+        norm_eps=_norm_eps(said),
+        causal=causal,
+        end_token=end if pool == "eos" else None,
+        head_bias=of.flag(said.stated("proj_bias", False), "proj_bias"),
+    )
+    said.drop(TEXT_DROPPED)
+    said.close()
+    return found, clean
 
 
 def _timm_tower(tower: Fields, name: Any, size: Any) -> Known:

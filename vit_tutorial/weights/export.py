@@ -24,7 +24,8 @@ from vit_tutorial.weights.sources import EVA_ROTARY, OWN
 def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
     """For ``timm.models.VisionTransformer`` of the same sizes (mean pooling: ``fc_norm=False``), or its distilled twin.
 
-    A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6). A
+    A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6). A norm
+    after pooling in place of the last one is timm's ``fc_norm=True`` with ``final_norm`` left as it is. A
     ``ModernViT`` becomes a ``VisionTransformer``, an ``Eva`` (rotary positions, or biases of q and v alone) or a
     ``Beit`` (position biases). Registers have no positions in timm's names: ``no_embed_class``. Rotary positions by
     an index are EVA-02's, or in columns first as the Perception Encoder and NAVER's have them (``"xy"``).

@@ -23,6 +23,7 @@ Json = dict[str, Any]
 Reasons = Mapping[str, Iterable[str]]  # why keys are dropped: the keys
 BEYOND = "which is beyond ViTConfig and ModernConfig"
 LARGEST_SIDE = 8192  # pixels; models of today take a few hundred
+LARGEST_VOCABULARY, LARGEST_CONTEXT = 2_000_000, 4096  # tokens; MetaCLIP 2 knows 900,000, and texts have 77
 
 
 @dataclass(frozen=True)

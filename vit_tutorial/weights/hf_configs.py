@@ -12,6 +12,7 @@ from vit_tutorial.data import Corner, CropMode, Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import Rotary
+from vit_tutorial.variants.text import TextConfig
 from vit_tutorial.weights import fields as of
 from vit_tutorial.weights.fields import BEYOND, Fields, Given, Json, Known, Reasons
 from vit_tutorial.weights.messages import short, some
@@ -208,20 +209,73 @@ def transformers(config: Json, processor: Json | None) -> Known:
 
 
 def _vision(whole: Fields) -> Fields:
-    """The image tower's part of a config of both; older files have it twice."""
-    vision, older = whole.stated("vision_config", {}), whole.stated("vision_config_dict", {})
-    if not isinstance(vision, dict) or not isinstance(older, dict):
-        raise ValueError("its vision_config must be a mapping")
-    if differ := [key for key, value in older.items() if vision.get(key, value) != value]:
-        raise ValueError(f"its vision_config and its vision_config_dict don't agree on {some(differ)}")
+    """The image tower's part of a config of both."""
+    said = tower(whole, "vision_config")
     for rules in (DROPPED, BESIDE_TOWER):
         whole.drop(rules)
     whole.must_lack(LACKING)
     whole.close()
-    inner = Fields(older | vision, "its vision_config")
-    for key in ("id2label", "num_labels", "_num_labels"):  # every config of transformers' has them
-        inner.take(key)
-    return inner
+    return said
+
+
+def tower(whole: Fields, key: str) -> Fields:
+    """One tower's part of a config of both; older files have it twice."""
+    now, older = whole.stated(key, {}), whole.stated(f"{key}_dict", {})
+    if not isinstance(now, dict) or not isinstance(older, dict):
+        raise ValueError(f"its {key} must be a mapping")
+    if differ := [name for name, value in older.items() if now.get(name, value) != value]:
+        raise ValueError(f"its {key} and its {key}_dict don't agree on {some(differ)}")
+    said = Fields(older | now, f"its {key}")
+    for name in ("id2label", "num_labels", "_num_labels"):  # every config of transformers' has them
+        said.take(name)
+    return said
+
+
+TEXT_DEFAULTS: Json = {
+    "vocab_size": 49_408, "hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12,
+    "num_attention_heads": 8, "max_position_embeddings": 77, "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5,
+    "eos_token_id": 49_407,
+}  # fmt: skip
+TEXTS: dict[str, Json] = {  # model types whose text tower is read: its fields' defaults
+    "clip": TEXT_DEFAULTS,
+    "metaclip_2": TEXT_DEFAULTS,
+    "siglip": TEXT_DEFAULTS | {
+        "vocab_size": 32_000, "hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12,
+        "max_position_embeddings": 64, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6,
+    },
+}  # fmt: skip
+
+
+def text_tower(config: Json) -> TextConfig:
+    """What transformers' config.json says of the text tower of CLIP, MetaCLIP 2 or SigLIP."""
+    kind = config.get("model_type")
+    if kind not in TEXTS:
+        raise ValueError(f"the text tower of transformers' {short(kind)} isn't read: that of {', '.join(TEXTS)} is")
+    said, siglip = tower(Fields(config, "its config"), "text_config"), kind == "siglip"
+    of_type = {key: said.take(key, value) for key, value in TEXTS[kind].items()}
+    width = said.stated("projection_size", of_type["hidden_size"]) if siglip else config.get("projection_dim", 512)
+    said.take("projection_dim")  # of the text model alone
+    said.must_lack(LACKING)
+    said.drop(DROPPED)
+    said.close()
+    if of_type["hidden_act"] not in GELUS:
+        raise ValueError(f"its text_config has hidden_act={short(of_type['hidden_act'])}, {BEYOND}: {', '.join(GELUS)}")
+    end = of.whole(of_type["eos_token_id"], "eos_token_id", 0)
+    largest = kind == "clip" and end == 2  # as OpenAI's own files have it; transformers then reads the largest
+    return TextConfig(
+        vocab_size=of.whole(of_type["vocab_size"], "vocab_size", 1, of.LARGEST_VOCABULARY),
+        context=of.whole(of_type["max_position_embeddings"], "max_position_embeddings", 1, of.LARGEST_CONTEXT),
+        dim=of.whole(of_type["hidden_size"], "hidden_size"),
+        depth=of.whole(of_type["num_hidden_layers"], "num_hidden_layers"),
+        num_heads=of.whole(of_type["num_attention_heads"], "num_attention_heads"),
+        mlp_dim=of.whole(of_type["intermediate_size"], "intermediate_size"),
+        out_dim=of.whole(width, "projection_size" if siglip else "projection_dim"),
+        gelu=GELUS[of_type["hidden_act"]],  # type: ignore[arg-type]
+        norm_eps=of.number(of_type["layer_norm_eps"], "layer_norm_eps", 0),
+        causal=not siglip,
+        end_token=None if largest or siglip else end,
+        head_bias=siglip,
+    )
 
 
 def _model(said: Fields, family: ModelType) -> tuple[Json, Given]:

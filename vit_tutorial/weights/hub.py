@@ -31,6 +31,7 @@ TORCHVISION_MODELS = ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14"
 CONFIGS = ("config.json", "open_clip_config.json")
 INDEXED = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+PATIENCE = 4.0  # seconds without any answer, after which there is no network
 ADAPTER = ("adapter_model.safetensors", "adapter_config.json")
 
 
@@ -110,6 +111,8 @@ def _fetch(url: str, path: Path) -> None:
     with needed():
         from tqdm import tqdm  # type: ignore[import-untyped]
 
+    if not _answers(url):
+        raise OSError(f"{urlsplit(url).hostname} doesn't answer within {PATIENCE:g} s")
     part = path.with_name(f"{path.name}.part")
     have = max(part.stat().st_size - 1, 0) if part.exists() else 0  # nobody sends nothing: ask for one byte at least
     request = Request(url, headers={"User-Agent": "vit_tutorial", "Range": f"bytes={have}-"})
@@ -174,7 +177,7 @@ def repository(repository: str, revision: str | None = None, token: str | bool |
 
 
 def _answers(url: str) -> bool:
-    """Whether there is a network to this address, known within four seconds; its library would try for forty."""
+    """Whether there is a network to this address, known within seconds; huggingface_hub would try for forty."""
     there, answers = urlsplit(url), list[bool]()
     proxy = getproxies().get(there.scheme)
     if proxy and not proxy_bypass(there.hostname or ""):
@@ -183,12 +186,12 @@ def _answers(url: str) -> bool:
 
     def connect() -> None:
         with suppress(OSError):
-            create_connection((there.hostname or "", port), timeout=3).close()
+            create_connection((there.hostname or "", port), timeout=PATIENCE).close()
             answers.append(True)
 
     thread = Thread(target=connect, daemon=True)  # looking up a name has no limit of its own
     thread.start()
-    thread.join(4)
+    thread.join(PATIENCE)
     return bool(answers)
 
 

@@ -146,7 +146,7 @@ def _find(text: str, given: Given) -> Found:
     if path.is_dir():
         _refuse_folder_without_model(path)
         return (
-            _repository(hub.files_of(hub.folder(path), text), text, given)
+            from_repository(hub.files_of(hub.folder(path), text), text, given)
             if _is_hub_folder(path)
             else _own(text, given)
         )
@@ -174,7 +174,7 @@ def _remote(kind: str, name: str, given: Given) -> Found:
     path = get("config.json")
     if path is not None and "model" in read_json(path) and get("model.safetensors") is not None:  # this package's
         return _own(str(path.parent), given)
-    found = _repository(hub.files_of(get, about), about, given)
+    found = from_repository(hub.files_of(get, about), about, given)
     if not about.startswith("timm/"):
         return found
     named = any(not re.fullmatch(r"class \d+", label) for label in found.classes)
@@ -196,9 +196,10 @@ def _published(file: Published, about: str, given: Given) -> Found:
 
 
 def _refuse_folder_without_model(path: Path) -> None:
-    """A FileNotFoundError for a folder with neither a config nor weights by the usual names: what there is instead."""
+    """A FileNotFoundError for a folder without a config and weights by the usual names: what there is instead."""
     there = sorted(file.name for file in path.iterdir())
-    if {*hub.CONFIGS, *hub.INDEXED, *hub.OPEN_CLIP} & set(there):
+    lacking = [usual[0] for usual in (hub.CONFIGS, (*hub.INDEXED, *hub.OPEN_CLIP)) if not {*usual} & {*there}]
+    if not lacking:
         return
     if set(hub.ADAPTER) & set(there):
         raise FileNotFoundError(
@@ -212,7 +213,7 @@ def _refuse_folder_without_model(path: Path) -> None:
         )
     weights = [name for name in there if is_weights(Path(name))]
     instead = f"; of these files of weights, name one: {some(weights)}" if weights else ""
-    raise FileNotFoundError(brief(f"the folder {path} has no config.json and no model.safetensors{instead}", 1000))
+    raise FileNotFoundError(brief(f"the folder {path} has no {' and no '.join(lacking)}{instead}", 1000))
 
 
 def _own(text: str, given: Given) -> Found:
@@ -233,7 +234,7 @@ def _file(path: Path, given: Given) -> Found:
         state, adapted = hub.with_adapter(get, read(path))
     config = _beside(path.parent)
     if config is not None:
-        return _repository(Repository(state, config, hub.processor_of(get, config), adapted), str(path), given)
+        return from_repository(Repository(state, config, hub.processor_of(get, config), adapted), str(path), given)
     with refusing(about):
         wanted = replace(given, image_size=None, preprocess=None, wanted_size=given.image_size)
         converted = convert_given(state, "auto", wanted)
@@ -256,8 +257,8 @@ def _beside(folder: Path) -> Json | None:
     return next((config for config in found if hub.whose(config)), None)
 
 
-def _repository(files: Repository, name: str, given: Given) -> Found:
-    """Tensors and a config.json of timm's or transformers'."""
+def from_repository(files: Repository, name: str, given: Given) -> Found:
+    """Tensors and a config.json of timm's, transformers' or open_clip's."""
     with refusing(name):
         known = configs.read(files.config, files.processor)
         wanted = replace(given, image_size=None, preprocess=None).or_else(known.given)

@@ -144,10 +144,9 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     state, origin, assumed = unwrap(state_dict, ANCHORS, given.part)
     about = library_of(state, source)
     state, left_out, parts = about.prepare(state)
-    beside = {name: what for name in state if (what := names.covering(about.left_out, name))}
-    dropped = [name for name in state if name in beside or names.covering(about.unread, name)]
-    if said := dict.fromkeys([*left_out, *beside.values()]):
-        assumed["left_out"] = ", ".join(said)
+    dropped: dict[str, str] = {}
+    for family in about.kin.values():
+        dropped |= family.dropped(state)
     read = names.read(about.tables, {name: tensor for name, tensor in state.items() if name not in dropped})
     ours = complete(read, about)
     check_numbers({read.theirs.get(our, our): tensor for our, tensor in ours.items()})
@@ -162,6 +161,10 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     elif given.stem is not None:
         raise ValueError(f"the file has no stem's tensors, got stem={given.stem}")
     name = source_of(about, shown | {"masked": "mask_token" in dropped}, origin, source)
+    own = SOURCES[name].dropped(state)
+    refuse_names([], [other for other in dropped if other not in own], shown["depth"])
+    if said := dict.fromkeys([*left_out, *filter(None, own.values())]):
+        assumed["left_out"] = ", ".join(said)
     order = wanted.pop("neighbours", SOURCES[name].neighbours), wanted.pop("columns_first", False)
     config = config_of(name, ours, shown, given, wanted, taken, heads_of(ours, read, state, given.num_heads))
     ours = with_positions(ours, config)
@@ -204,7 +207,7 @@ def library_of(state: State, source: str) -> Source:
 
 def source_of(about: Source, shown: Mapping[str, Any], origin: str, source: str) -> str:
     """The family whose names and parts these are."""
-    kin = {name: other for name, other in SOURCES.items() if other.tables is about.tables}
+    kin = about.kin
     by_origin = {"teacher": "dino", "student": "dino", "model": "deit"}
     if not is_modern(shown):
         if source in kin:
@@ -262,12 +265,14 @@ def fields_of(ours: State, read: names.Read, about: Source) -> dict[str, Any]:
     """The fields of a config that tensors show, and the number of class tokens."""
     depth = len({our.split(".")[1] for our in ours if our.startswith("blocks.")})
     if not depth:
+        sources.refuse_parts(read.left)
         raise ValueError(f"there is no block among the {len(ours)} names: {some([*ours, *read.left])}")
     if absent := [our for our in (*RANKS, "blocks.0.norm1.weight") if our not in ours]:
         refuse_names([shown_as(our, read, about) for our in absent] + read.missing, read.left, depth)
     for our, rank in (RANKS | OPTIONAL_RANKS).items():
         if our in ours and ours[our].ndim != rank:
-            raise ValueError(f"{shown_as(our, read, about)} {tuple(ours[our].shape)} must have {rank} axes")
+            why = ": a map of positions (SAM's), which ModernConfig can't express" if our == "embed.position" else ""
+            raise ValueError(f"{shown_as(our, read, about)} {tuple(ours[our].shape)} must have {rank} axes{why}")
     D, C, P, Q = ours["embed.patches.proj.weight"].shape
     check_width(len(ours["blocks.0.norm1.weight"]) if ours["blocks.0.norm1.weight"].ndim else 0, ours, read, about)
     head, hidden = ours.get("head.weight"), ours["blocks.0.mlp.fc2.weight"].shape[-1]

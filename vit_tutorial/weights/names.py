@@ -125,6 +125,16 @@ OPENAI = {  # CLIP's image tower
     "norm.*": "visual.ln_post.*",
     "head.weight": "visual.proj : turned",
 }
+OPENAI_TEXT = {  # CLIP's text tower
+    our: their.removeprefix("visual.") for our, their in OPENAI.items() if our.startswith("blocks.")
+} | {
+    "tokens.weight": "token_embedding.weight",
+    "position": "positional_embedding : bare",
+    "norm.*": "ln_final.*",
+    "head.weight": "text_projection : turned",
+}
+OPEN_CLIP_TEXT = {our: f"text.{their}" for our, their in OPENAI_TEXT.items()}
+OPEN_CLIP_SIGLIP_TEXT = OPEN_CLIP_TEXT | {"head.*": "text.text_projection.*"}
 OPENAI_TOWER = {our: their.removeprefix("visual.") for our, their in OPENAI.items()}  # alone
 TORCHVISION = {
     "embed.cls_token": "class_token",
@@ -246,6 +256,13 @@ HF_CLIP = {  # and SigLIP
     "pool.mlp.fc2.*": "head.mlp.fc2.*",
     "head.weight": "visual_projection.weight",
 }
+HF_CLIP_TEXT = {our: f"text_model.{their}" for our, their in HF_CLIP.items() if our.startswith("blocks.")} | {
+    "tokens.weight": "text_model.embeddings.token_embedding.weight",
+    "position": "text_model.embeddings.position_embedding.weight : bare",
+    "norm.*": "text_model.final_layer_norm.*",
+    "head.weight": "text_projection.weight",
+}
+HF_SIGLIP_TEXT = HF_CLIP_TEXT | {"head.*": "text_model.head.*"}
 HF_OWL = HF_CLIP | {"embed.norm.*": "pre_layernorm.*"}
 HF_BLIP = {our: their for our, their in HF_CLIP.items() if not our.startswith(("pool", "head"))} | {
     "embed.position": "embeddings.position_embedding",
@@ -475,6 +492,11 @@ def _patterns(templates: tuple[str, ...]) -> list[re.Pattern[str]]:
     return [_pattern(choice) for template in leaves for choice in _choices(template, "")]
 
 
+def templates(table: Table) -> tuple[str, ...]:
+    """All names of theirs that a table has, as :func:`covering` takes them."""
+    return tuple(their for rule in rules_of([table]) for their in rule.theirs)
+
+
 def places_of(tables: Iterable[Table], name: str) -> set[tuple[str, int]]:
     """Which of our tensors theirs is, and which part of it, by any of the tables and behind any prefix."""
     rules, lookup = _side(tuple(tuple(table.items()) for table in tables), "theirs")
@@ -617,7 +639,7 @@ def split(our: str, tensor: Tensor, count: int, layout: str = "") -> list[Tensor
     if layout == "turned":
         return [tensor.mT]
     if layout == "bare":
-        return [tensor.flatten(0, 1) if our == "embed.position" else tensor.flatten()]
+        return [tensor.flatten(0, 1) if our.endswith("position") else tensor.flatten()]
     if count == 1:
         return [tensor]
     if our == "head.bias":

@@ -153,7 +153,7 @@ class Source:
     gelu: str = "exact"
     prepare: Callable[[State], Prepared] = prepare_nothing
     left_out: Templates = field(default_factory=dict)  # parts of the file that no answer to a picture depends on, said
-    unread: Templates = field(default_factory=dict)  # why a tensor is dropped without saying so: its name
+    unread: Templates = field(default_factory=dict)  # why a tensor is dropped silently: its name
     plain: bool = True  # whether the names of the paper's tensors stand for its architecture alone
     shows: Mapping[str, Any] = field(default_factory=dict)  # the fields by which the family is known
     pool: str = "cls"
@@ -161,6 +161,17 @@ class Source:
     neighbours: bool = False  # rotary pairs are (2 i, 2 i + 1) in the file, and (i, i + d / 2) with us
     position: str = "none"  # what it has, if no positions are stored
     recipe: ResizeRecipe = "timm"
+
+    @property
+    def kin(self) -> dict[str, Source]:
+        """The families under the same names."""
+        return {name: other for name, other in SOURCES.items() if other.tables is self.tables}
+
+    def dropped(self, state: State) -> dict[str, str]:
+        """The names that a rule of this family drops, and what each is; "" where that isn't said."""
+        found = {name: names.covering(self.left_out, name) for name in state}
+        quiet = {name: "" for name in state if names.covering(self.unread, name)}
+        return {name: what for name, what in found.items() if what} | quiet
 
     @property
     def projections(self) -> set[str]:
@@ -183,14 +194,24 @@ TORCHVISION = Source(
     "bilinear",
     prepare=prepare_torchvision,
 )
-TEXT = {"the text tower": (
-    "(text.transformer|text.proj).**", "text.(ln_final|text_projection).*",
-    "text.(token_embedding.weight|positional_embedding|text_projection|cls_emb)",
-    "transformer.resblocks.{i}.(ln_1|ln_2|attn.out_proj|mlp.c_fc|mlp.c_proj).*",
-    "transformer.resblocks.{i}.(ls_1|ls_2).gamma", "transformer.resblocks.{i}.attn.(in_proj_weight|in_proj_bias)",
-    "(positional_embedding|token_embedding.weight|text_projection)", "ln_final.*",
-)}  # fmt: skip
+TEXT = {  # beside an image tower of OpenAI's or open_clip's
+    "the text tower": tuple(
+        template
+        for table in (names.OPENAI_TEXT, names.OPEN_CLIP_TEXT, names.OPEN_CLIP_SIGLIP_TEXT)
+        for template in names.templates(table)
+    ),
+    "the text tower, of another kind": (
+        "text.(transformer|proj).**", "text.cls_emb", "transformer.resblocks.{i}.(ls_1|ls_2).gamma",
+    ),
+}  # fmt: skip
 SCALE = {"of the loss": ("(logit_scale|logit_bias)",)}
+MASK = {"in the place of a patch that pretraining hides": ("(mask_token|embeddings.mask_token)",)}
+COMPUTED = "computed, and compared"
+DECODER = {"the decoder": ("(decoder_embed|decoder_norm|decoder_pred).*", "decoder_pos_embed", "decoder_blocks.**")}
+PROJECTORS = {"the projectors of its losses": (
+    "(dino_head|ibot_head).mlp.{j}.*", "(dino_head|ibot_head).last_layer.(weight|bias|weight_g|weight_v)",
+    "(dino_loss|ibot_patch_loss|koleo_loss).center",
+)}  # fmt: skip
 TIMM = Source(
     "timm",
     (
@@ -202,22 +223,11 @@ TIMM = Source(
     0.9,
     prepare=prepare_timm,
     plain=False,
-    left_out=TEXT | {
-        "the projectors of its losses": (
-            "(dino_head|ibot_head).mlp.{j}.*", "(dino_head|ibot_head).last_layer.(weight|bias|weight_g|weight_v)",
-            "(dino_loss|ibot_patch_loss|koleo_loss).center",
-        ),
-        "the decoder": ("(decoder_embed|decoder_norm|decoder_pred).*", "decoder_pos_embed", "decoder_blocks.**"),
-    },
-    unread=SCALE | {
-        "in the place of a patch that pretraining hides": ("mask_token",),
-        "computed, and compared": (
-            "(rope_embed.periods|rope.freqs_cos|rope.freqs_sin|rel_pos_bias.relative_position_index)",
-            "blocks.{i}.attn.(rope.freqs_cos|rope.freqs_sin|relative_position_index)",
-        ),
-        "read for small crops, in training": ("local_cls_norm.*",),
+    unread=MASK | {
+        COMPUTED: ("(rope.freqs_cos|rope.freqs_sin)", "blocks.{i}.attn.(rope.freqs_cos|rope.freqs_sin)"),
     },
 )  # fmt: skip
+TRUNK = replace(TIMM, left_out=TEXT, unread={**TIMM.unread, **SCALE})  # that may be an image tower of open_clip's
 CLIP = Source(
     "openai",
     (names.OPENAI, names.OPENAI_TOWER),
@@ -228,13 +238,6 @@ CLIP = Source(
     left_out=TEXT,
     unread=SCALE | {"sizes, as numbers": ("(input_resolution|context_length|vocab_size)",)},
 )
-HF_TEXT = {
-    "the text tower": (
-        "text_model.**", "text_projection.*", "(text_encoder|text_decoder|text_proj|language_model).**",
-        "(language_projection|qformer|vision_proj|itm_head|embeddings.word_embeddings|embeddings.LayerNorm).**",
-        "query_tokens",
-    ),
-}  # fmt: skip
 HUGGING_FACE = Source(
     "huggingface",
     (
@@ -248,24 +251,40 @@ HUGGING_FACE = Source(
     norm_eps=1e-12,
     recipe="huggingface",
     prepare=prepare_transformers,
-    left_out=HF_TEXT | {
-        "the pooler": ("pooler.dense.*",),
-        "the decoder": ("decoder.**",),
-        "the heads of detection": ("(class_head|box_head|objectness_head|layer_norm).**",),
-    },
-    unread=SCALE | {
-        "in the place of a patch that pretraining hides": ("(mask_token|embeddings.mask_token)",),
-        "computed, and compared": (
-            "(embeddings.position_ids|position_ids|rope_embeddings.inv_freq)",
-            "encoder.layer.{i}.attention.attention.relative_position_bias.relative_position_index",
-            "layers.{i}.relative_position_bias.relative_position_index",
-            "encoder.relative_position_bias.relative_position_index", "(box_bias|relative_position_index)",
+    unread=MASK | {COMPUTED: ("(embeddings.position_ids|position_ids)",)},
+)  # fmt: skip
+HF_BEIT = replace(
+    HUGGING_FACE, crop=0.9, interpolation="bicubic",
+    unread=MASK | {COMPUTED: (
+        "encoder.layer.{i}.attention.attention.relative_position_bias.relative_position_index",
+        "layers.{i}.relative_position_bias.relative_position_index",
+        "encoder.relative_position_bias.relative_position_index", "relative_position_index",
+    )},
+)  # fmt: skip
+HF_TOWER = replace(  # beside a text tower
+    HUGGING_FACE, interpolation="bicubic", norm_eps=1e-6,
+    left_out={
+        "the text tower": (*names.templates(names.HF_CLIP_TEXT), *names.templates(names.HF_SIGLIP_TEXT)),
+        "the text tower, of another kind": (  # AltCLIP's, Chinese CLIP's
+            "text_model.(roberta|transformation|pre_LN|pooler).**", "text_model.embeddings.LayerNorm.*",
+            "text_model.embeddings.(word_embeddings|position_embeddings|token_type_embeddings).weight",
+            "text_model.encoder.layer.**",
         ),
+        "the decoder": ("decoder.**",),  # CLIPSeg's
+        "the heads of detection": ("(class_head|box_head|objectness_head|layer_norm).**",),  # OWL-ViT's
     },
+    unread=SCALE | {COMPUTED: ("(embeddings.position_ids|position_ids|text_model.embeddings.position_ids|box_bias)",)},
 )  # fmt: skip
 BLIP = replace(
-    HUGGING_FACE, tables=(names.HF_BLIP,), statistics=OPENAI, interpolation="bicubic", norm_eps=1e-5,
-    prepare=prepare_blip, left_out=HF_TEXT | {"the projection": ("visual_projection.weight",)},
+    HF_TOWER, tables=(names.HF_BLIP,), statistics=OPENAI, norm_eps=1e-5, prepare=prepare_blip,
+    left_out={
+        "the text tower": (
+            "(text_model|text_encoder|text_decoder|language_model|qformer).**", "(text_projection|text_proj).*",
+            "(language_projection|vision_projection|vision_proj|itm_head).*", "query_tokens",
+            "embeddings.(word_embeddings|position_embeddings).weight",
+        ),
+        "the projection": ("visual_projection.weight",),
+    },
 )  # fmt: skip
 GOOGLE = Source(  # JAX's GELU is the tanh approximation
     "google",
@@ -289,35 +308,46 @@ OWN = Source("vit_tutorial", (names.OURS,), HALF, "center", plain=False)
 # The first with a file's names, and the fields that its tensors show, says the rest.
 SOURCES = {
     "torchvision": TORCHVISION,
-    "BEiT": replace(TIMM, shows={"position_bias": True}),
+    "BEiT": replace(TIMM, shows={"position_bias": True}, unread=MASK | {COMPUTED: (
+        "rel_pos_bias.relative_position_index", "blocks.{i}.attn.relative_position_index",
+    )}),
     "DINOv3": replace(
         TIMM, statistics=IMAGENET, crop="none", interpolation="bilinear", norm_eps=1e-5, rotary=Rotary(),
-        shows={"position": "none", "registers": True, "layer_scale": True},
+        shows={"position": "none", "registers": True, "layer_scale": True}, left_out=PROJECTORS,
+        unread=MASK | {
+            COMPUTED: ("rope_embed.periods",), "read for small crops, in training": ("local_cls_norm.*",),
+        },
     ),
-    "CLIP": replace(TIMM, statistics=OPENAI, crop=1.0, norm_eps=1e-5, shows={"pre_norm": True}),
-    "SigLIP": replace(TIMM, crop="none", gelu="tanh", pool="attention", shows={"pool": "attention"}),
+    "CLIP": replace(TRUNK, statistics=OPENAI, crop=1.0, norm_eps=1e-5, shows={"pre_norm": True}),
+    "SigLIP": replace(TRUNK, crop="none", gelu="tanh", pool="attention", shows={"pool": "attention"}),
     "EVA-02": replace(
-        TIMM, statistics=OPENAI, rotary=EVA_ROTARY, neighbours=True, shows={"gated": True, "k_bias": False}
+        TRUNK, statistics=OPENAI, rotary=EVA_ROTARY, neighbours=True, shows={"gated": True, "k_bias": False},
     ),
-    "EVA": replace(TIMM, statistics=OPENAI, shows={"k_bias": False}),
-    "MAE": replace(TIMM, statistics=IMAGENET, crop=224 / 256, shows={"pool_norm": True, "layer_scale": False}),
-    "DINOv2 with registers": replace(TIMM, statistics=IMAGENET, crop=224 / 256, shows={"registers": True}),
+    "EVA": replace(TRUNK, statistics=OPENAI, shows={"k_bias": False}),
+    "MAE": replace(TRUNK, statistics=IMAGENET, crop=224 / 256, shows={"pool_norm": True, "layer_scale": False}),
+    "DINOv2 with registers": replace(
+        TIMM, statistics=IMAGENET, crop=224 / 256, left_out=PROJECTORS, shows={"registers": True}
+    ),
     "DINOv2": replace(
-        TIMM, statistics=IMAGENET, crop=224 / 256, recipe="dino", shows={"layer_scale": True, "masked": True}
+        TIMM, statistics=IMAGENET, crop=224 / 256, recipe="dino", left_out=PROJECTORS,
+        shows={"layer_scale": True, "masked": True},
     ),
     "DeiT-3": replace(TIMM, statistics=IMAGENET, crop=1.0, shows={"layer_scale": True}),
-    "deit": replace(TIMM, statistics=IMAGENET, shows={"pool": "distilled"}),
-    "dino": replace(TIMM, statistics=IMAGENET, crop=224 / 256, recipe="dino", shows={"num_classes": 0}),
-    "timm": TIMM,
+    "deit": replace(TIMM, statistics=IMAGENET, left_out=DECODER, shows={"pool": "distilled"}),
+    "dino": replace(
+        TRUNK, statistics=IMAGENET, crop=224 / 256, recipe="dino", left_out=TEXT | DECODER | PROJECTORS,
+        shows={"num_classes": 0},
+    ),
+    "timm": replace(TRUNK, left_out=TEXT | DECODER),
     "OpenAI's CLIP": CLIP,
-    "transformers' BEiT": replace(HUGGING_FACE, crop=0.9, interpolation="bicubic", shows={"pool_norm": True}),
+    "transformers' BEiT": replace(HF_BEIT, shows={"pool_norm": True}),
     "transformers' BEiT, features": replace(
-        HUGGING_FACE, crop=0.9, interpolation="bicubic",
-        shows={"layer_scale": True, "k_bias": False, "position": "none", "registers": False},
+        HF_BEIT, shows={"layer_scale": True, "k_bias": False, "position": "none", "registers": False}
     ),
     "transformers' DINOv3": replace(
         HUGGING_FACE, statistics=IMAGENET, norm_eps=1e-5, rotary=Rotary(),
         shows={"position": "none", "position_bias": False, "layer_scale": True},
+        unread=MASK | {COMPUTED: ("rope_embeddings.inv_freq",)},
     ),
     "transformers' DINOv2 with registers": replace(
         HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6, recipe="timm",
@@ -328,15 +358,11 @@ SOURCES = {
         shows={"layer_scale": True},
     ),
     "transformers' CLIP": replace(
-        HUGGING_FACE, statistics=OPENAI, crop=1.0, interpolation="bicubic", norm_eps=1e-5, gelu="quick",
-        shows={"pre_norm": True},
+        HF_TOWER, statistics=OPENAI, crop=1.0, norm_eps=1e-5, gelu="quick", shows={"pre_norm": True}
     ),
-    "transformers' SigLIP": replace(
-        HUGGING_FACE, interpolation="bicubic", norm_eps=1e-6, gelu="tanh", pool="attention",
-        shows={"pool": "attention"},
-    ),
+    "transformers' SigLIP": replace(HF_TOWER, gelu="tanh", pool="attention", shows={"pool": "attention"}),
     "transformers' BLIP": BLIP,
-    "huggingface": HUGGING_FACE,
+    "huggingface": replace(HUGGING_FACE, left_out={"the pooler": ("pooler.dense.*",), "the decoder": ("decoder.**",)}),
     "google": GOOGLE,
     "SigLIP of big_vision": replace(
         BIG_VISION, crop="none", interpolation="bicubic", pool="attention", shows={"pool": "attention"}
@@ -419,7 +445,11 @@ BEYOND = {  # parts that no config here has, by what their tensors are called
         "a model of images and text, or a tower of one (CLIP, SigLIP, BLIP)"
     ),
     r"embeddings\.(class_embedding|patch_embedding)\b": "a tower of a model of images and text (CLIP, SigLIP, BLIP)",
-    r"\bstages\.\d|patch_embeddings\.\d|encoder\.block\.\d+\.\d": "stages of several resolutions (Swin, PVT, Hiera)",
+    r"\bstages\.\d|patch_embeddings\.\d|encoder\.block\.\d+\.\d|layers\.\d+\.blocks\.\d": (
+        "stages of several resolutions (Swin, PVT, Hiera)"
+    ),
+    r"^embeds\.": "patches of pictures of any shape (NaFlex)",
+    r"attention\.projection_layer\.": "the attention of InternVL",
     r"^embeddings\.projection\.": "positions of a pretraining grid (VitDet)",
     r"parametrizations|weight_[guv]$|_(orig|mask)$": (
         "a reparametrised layer (torch's remove_parametrizations, or prune.remove, makes it a plain one)"
