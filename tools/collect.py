@@ -19,6 +19,7 @@ import tomllib
 import unicodedata
 import uuid
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -258,7 +259,7 @@ def _unpacked(path: Path, parts: tuple[str, ...], when: datetime, inbox: Path, i
                     yield from _unpacked(target, tuple(inside), dated, inbox, inner=True)
                 else:
                     yield _File(target, tuple(inside), dated)
-    except (zipfile.BadZipFile, RuntimeError, ValueError, NotImplementedError, EOFError, OSError, zipfile.zlib.error):
+    except (zipfile.BadZipFile, RuntimeError, ValueError, NotImplementedError, EOFError, OSError, zlib.error):
         yield _File(path, parts, when)
 
 
