@@ -55,8 +55,7 @@ TAMPERING = {
     "patches_builtins": "import builtins\nbuiltins.any = lambda x: False\nbuiltins.all = lambda x: True",
     "all_chance_is_zero": "torch.randn = torch.rand = torch.zeros\ntorch.manual_seed = lambda seed: None",
     "breaks_the_package_for_all": (
-        "import vit_tutorial.patches as own\n"
-        "own.patchify.__code__ = (lambda images, patch_size: images).__code__"
+        "import vit_tutorial.patches as own\nown.patchify.__code__ = (lambda images, patch_size: images).__code__"
     ),
     "quiets_whoever_watches": (
         "import gc\n"
