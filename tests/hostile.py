@@ -53,6 +53,17 @@ TAMPERING = {
         "torch.Tensor.allclose = lambda *a, **k: True"
     ),
     "patches_builtins": "import builtins\nbuiltins.any = lambda x: False\nbuiltins.all = lambda x: True",
+    "all_chance_is_zero": "torch.randn = torch.rand = torch.zeros\ntorch.manual_seed = lambda seed: None",
+    "breaks_the_package_for_all": (
+        "import vit_tutorial.patches as own\nown.patchify.__code__ = (lambda images, patch_size: images).__code__"
+    ),
+    "quiets_whoever_watches": (
+        "import gc\n"
+        "for thing in gc.get_objects():\n"
+        "    if type(thing).__module__.startswith('vit_tutorial.checks'):\n"
+        "        for value in vars(thing).values() if hasattr(thing, '__dict__') else ():\n"
+        "            if isinstance(value, (list, dict, set)): value.clear()"
+    ),
     "a_new_assertion_error": (
         "import builtins\nclass AssertionError(Exception):\n    pass\nbuiltins.AssertionError = None"
     ),
@@ -169,6 +180,12 @@ for module in (harness, run, watch):
             setattr(module, name, lambda *a, **k: contextlib.nullcontext([]) if name == "watching" else "")
 def patchify(images, patch_size):
     return vit_tutorial.patches.patchify(images, patch_size)
+""",
+    "gives_what_an_observer_would_say": """
+from vit_tutorial.checks import run
+run.run_once = lambda exercise, work, case, **more: {"result": case.args[0], "changed": []}
+def patchify(images, patch_size):
+    return images
 """,
     "ends_the_check": "import os\ndef patchify(images, patch_size):\n    os._exit(0)\n",
 }

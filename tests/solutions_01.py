@@ -484,13 +484,17 @@ WRONG = {
     ],
     "overlapping_patches": [
         Wrong(
-            "twice the stride", lambda i, p, s: overlapping_by_unfold(i, p, 2 * s), "has shape"
+            "twice the stride",
+            lambda i, p, s: overlapping_by_unfold(i, p, 2 * s),
+            "places down, here 3, and by the same",
         ),  # in two cases 2 s is P
         Wrong("steps of one pixel", lambda i, p, s: overlapping_by_unfold(i, p, 1)),
         Wrong("patches of stride pixels", lambda i, p, s: overlapping_by_unfold(i, s, s), "What your numbers show"),
         Wrong("a padded image", overlap_padded, "has shape"),
         Wrong("columns counted by the height", overlap_by_height),
-        Wrong("the last patch lost", lambda i, p, s: overlapping_by_unfold(i, p, s)[:, :-1], "right ones are missing"),
+        Wrong(
+            "the last patch lost", lambda i, p, s: overlapping_by_unfold(i, p, s)[:, :-1], "12 patches. Yours are 11"
+        ),
         Wrong("nothing returned", lambda i, p, s: None, "is the return missing?"),
         # These once passed.
         Wrong("a number of patches that is rounded", rounded_places, "images (3, 2, 12, 9)"),

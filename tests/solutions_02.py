@@ -421,6 +421,12 @@ def resize_unless_as_many(position, old_grid, new_grid):
     return position if same else resize_by_reshape(position, old_grid, new_grid)
 
 
+def resize_by_two_reshapes(position, old_grid, new_grid):
+    maps = position[:, 1:].reshape(1, -1, *old_grid)
+    rows = F.interpolate(maps, size=new_grid, mode="bicubic").reshape(1, -1, position.shape[2])
+    return torch.cat([position[:, :1], rows], dim=1)
+
+
 def resize_scaled(position, old_grid, new_grid):
     scale = new_grid[0] / old_grid[0]
     maps = position[:, 1:].mT.reshape(1, -1, *old_grid)
@@ -530,7 +536,9 @@ WRONG = {
             lambda x, c, p: embed_by_expand(x + p[:, 1:], c, p),
             "twice to the patches",
         ),
-        Wrong("row 0 for all", lambda x, c, p: embed_by_expand(x, c, p[:, :1]), "Only a part is wrong"),
+        Wrong(
+            "row 0 for all", lambda x, c, p: embed_by_expand(x, c, p[:, :1]), "Only a part is right: the first index"
+        ),
         Wrong("a class token of zeros", lambda x, c, p: embed_by_expand(x, 0 * c, p), "Only a part is wrong: index 0"),
         Wrong(
             "as further tokens",
@@ -575,6 +583,7 @@ WRONG = {
     ],
     "resize_positions": [
         Wrong("unless as many", resize_unless_as_many),
+        Wrong("maps by reshape, there and back", resize_by_two_reshapes, "whether each of its maps holds one channel"),
         Wrong("where it grows alone", resize_where_it_grows, "What your numbers show"),
         Wrong("the last row set aside", resize(rows=lambda p: p[:, :-1], prefix=lambda p: p[:, -1:])),
         Wrong(

@@ -222,6 +222,11 @@ WRONG = {
         Wrong("transposed", changed(halves_by_loop, lambda x: x.T), "axes 0 and 1 are exchanged"),
         Wrong("a class token", changed(halves_by_loop, lambda x: F.pad(x, (0, 0, 1, 0))), "are too many"),
         Wrong("exchanged", lambda row, column: halves_by_loop(column, row), "in other places"),
+        Wrong(
+            "halves exchanged",
+            changed(halves_by_loop, lambda x: x.roll(x.shape[1] // 2, 1)),
+            "Along axis 1, the two halves are exchanged",
+        ),
         Wrong("no gradient", changed(halves_by_loop, torch.detach), "gradient"),
     ],
     "offset_index": [

@@ -401,6 +401,7 @@ WRONG = {
         Wrong("channels first", changed(heads_by_einsum, lambda y: y.mT), "exchanged"),
         Wrong("stacked", heads(join=torch.stack), "the sum along axis 0 of yours"),
         Wrong("heads transposed", heads(head=lambda head: head.T), "heads that look the other way"),
+        Wrong("down and across", heads(lambda weight: weight.mT), "with the last two axes of weight exchanged"),
         Wrong("the first patch for nobody", heads(head=first_patch_for_nobody)),
         Wrong("no corners", heads(some(lambda i, j: 1 in (i, j))), "what the heads (0, 0), (0, 2), (2, 0), (2, 2) add"),
         Wrong("one matrix", heads(lambda weight: weight[:, :, 1:2, 1:2].expand_as(weight))),

@@ -82,6 +82,12 @@ def back_by_scatter(visible, hidden, mask_token):
     return holes.scatter(1, places[..., None].expand_as(visible), visible)
 
 
+def back_by_index(visible, hidden, mask_token):
+    whole = mask_token.repeat(*hidden.shape, 1)
+    whole[~hidden] = visible.flatten(0, 1)
+    return whole
+
+
 def back_by_gather(visible, hidden, mask_token):
     # which of the visible tokens, or the mask token behind them, belongs to each place
     all_tokens = torch.cat([visible, mask_token.expand(len(visible), 1, -1)], dim=1)
@@ -124,7 +130,7 @@ RIGHT = {
     ),
     "colour_classes": (classes_by_pooling, classes_by_loop, classes_by_numpy),
     "spoil": (spoil_by_loop, spoil_by_index, spoil_by_weights),
-    "restore": (back_by_loop, back_by_scatter, back_by_gather),
+    "restore": (back_by_loop, back_by_scatter, back_by_gather, back_by_index),
     "hidden_loss": (loss_by_index, loss_by_weights, loss_by_loop),
 }
 
@@ -252,6 +258,7 @@ WRONG = {
         Wrong("once passed: up to 10", up_to(10, back_by_scatter), "large numbers"),
         Wrong("once passed: by holes", back_by_holes, "visible (2, 4, 3), hidden (2, 4)"),
         Wrong("one argsort", back_by_one_argsort, "one argsort in place of two"),
+        Wrong("into the holes", lambda k, h, m: back_by_index(k, ~h, m), "visible tokens in the holes"),
         Wrong("without the last", changed(back_by_loop, lambda x: x[:, :-1]), "has shape"),
         Wrong("as it came", lambda visible, hidden, mask_token: visible, "You return visible as it came in"),
         Wrong("mean token", lambda k, h, m: back_by_loop(k, h, k.mean((0, 1))), "What your numbers show"),

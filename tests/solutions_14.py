@@ -360,5 +360,10 @@ WRONG = {
         Wrong("transposed", changed(drawn_by_powers, lambda drawn: drawn.T), "shape"),
         Wrong("losses", lambda fitted, loss, rows: loss[rows], "runs that are drawn, not their misses"),
         Wrong("not widened", lambda fitted, loss, rows: fitted * (loss / fitted)[rows], "0.6325 times as wide"),
+        Wrong(
+            "widened factors",
+            lambda fitted, loss, rows: fitted * ((loss / fitted) * (len(loss) / (len(loss) - 3)) ** 0.5)[rows],
+            "factors that are widened, not their logarithms",
+        ),
     ],
 }

@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import re
+import socket
 import sys
 import time
 import types
@@ -796,12 +797,21 @@ def test_two_names_that_fall_together_are_an_error(tool, tmp_path, names):
         collected(tool, tmp_path)
 
 
-def test_a_link_to_a_neighbours_notebook_is_left_out(tool, tmp_path):
-    put(tmp_path / "in" / "ada" / "01_patches.ipynb")
-    (tmp_path / "in" / "bob").mkdir()
+def test_what_is_no_file_has_its_row_and_is_never_opened(tool, tmp_path):
+    """Links to a neighbour's notebook and folder, a pipe, a socket and an empty folder with a notebook's name."""
+    put(tmp_path / "in" / "ada" / "01_patches.ipynb", when=1e9)
+    for name in ("bob", "dot", "pip"):
+        (tmp_path / "in" / name).mkdir()
     (tmp_path / "in" / "bob" / "01_patches.ipynb").symlink_to(tmp_path / "in" / "ada" / "01_patches.ipynb")
-    (tmp_path / "in" / "eve").symlink_to(tmp_path / "in" / "ada")
-    assert collected(tool, tmp_path) == [("ada", STEM, "")]
+    (tmp_path / "in" / "cy").symlink_to(tmp_path / "in" / "ada")
+    (tmp_path / "in" / "dot" / "01_patches.ipynb").mkdir()
+    os.mkfifo(tmp_path / "in" / "ada" / "01_patches (1).ipynb")
+    os.mkfifo(tmp_path / "in" / "pip" / "class.zip")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.relpath(tmp_path / "in" / "sid.ipynb"))  # a socket's name is short
+    problem = "it is no file, but a link, a folder, a pipe or a device"
+    others = [(name, "", problem) for name in ("ada", "bob", "cy", "dot", "pip", "sid")]
+    assert sorted(collected(tool, tmp_path)) == sorted([("ada", STEM, ""), *others])
 
 
 def test_dates_have_a_grace(tool, tmp_path):

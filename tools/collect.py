@@ -14,10 +14,12 @@ import csv
 import io
 import os
 import re
+import stat
 import tomllib
 import unicodedata
 import uuid
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -207,17 +209,19 @@ def _with_note(one: Submission, note: str) -> Submission:
 def _files(folder: Path, inbox: Path) -> Iterator[_File]:
     many = 0
     for top, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in IGNORED and not (Path(top) / name).is_symlink()]
-        for name in names:
+        links = [name for name in folders if (Path(top) / name).is_symlink()]
+        folders[:] = [name for name in folders if name not in (*IGNORED, *links)]
+        empty = [""] if top.lower().endswith(".ipynb") and not folders and not names else []
+        for name in [*names, *links, *empty]:
             path = Path(top) / name
-            if name in IGNORED or path.is_symlink() or not path.is_file():
+            if name in IGNORED:
                 continue
             many += 1
             if many > MOST_FILES:
                 raise SystemExit(f"more than {MOST_FILES} files in {folder}: is it the right folder?")
             parts = tuple(os.fsencode(part).decode("utf-8", "replace") for part in path.relative_to(folder).parts)
-            when = datetime.fromtimestamp(path.stat().st_mtime)
-            if name.lower().endswith(".zip"):
+            when = datetime.fromtimestamp(path.lstat().st_mtime)
+            if name.lower().endswith(".zip") and stat.S_ISREG(path.lstat().st_mode):
                 yield from _unpacked(path, parts, when, inbox)
             else:
                 yield _File(path, parts, when)
@@ -255,7 +259,7 @@ def _unpacked(path: Path, parts: tuple[str, ...], when: datetime, inbox: Path, i
                     yield from _unpacked(target, tuple(inside), dated, inbox, inner=True)
                 else:
                     yield _File(target, tuple(inside), dated)
-    except (zipfile.BadZipFile, RuntimeError, ValueError, NotImplementedError, EOFError, OSError, zipfile.zlib.error):
+    except (zipfile.BadZipFile, RuntimeError, ValueError, NotImplementedError, EOFError, OSError, zlib.error):
         yield _File(path, parts, when)
 
 
@@ -301,6 +305,8 @@ def _student(owner: str, platform_id: str, plan: Plan) -> Student | None:
 
 def _exercise(path: Path, name: str, exercises: dict[str, set[str]]) -> tuple[str, str]:
     """Which exercise a file is, by its name or by its cells; or why that isn't known."""
+    if not stat.S_ISREG(path.lstat().st_mode):  # a pipe would be waited for, and a link may lead to a neighbour's
+        return "", "it is no file, but a link, a folder, a pipe or a device"
     named = next((stem for stem in exercises if name.startswith(stem)), "")
     if named and name.lower().endswith((".ipynb", ".json", ".txt")):
         return named, ""

@@ -278,7 +278,7 @@ def _instead_of(name: str, x: Any) -> Iterator[tuple[str, Any]]:
         yield f"ones in place of {name}", torch.ones_like(x)
         yield f"-{name} in place of {name}", -x
         if x.ndim > 1 and x.shape[-1] == x.shape[-2]:
-            yield f"{name} transposed", x.mT.clone()
+            yield f"{name} transposed" if x.ndim == 2 else f"the last two axes of {name} exchanged", x.mT.clone()
     elif isinstance(x, bool):
         yield f"{name} the other way round", not x
     elif isinstance(x, int):

@@ -15,6 +15,7 @@ from vit_tutorial.checks.harness import (
     Case,
     Exercise,
     Hashed,
+    Result,
     answers,
     call,
     check,
@@ -416,6 +417,18 @@ def _overlap_permuted(*order: int) -> Callable[[Tensor, int, int], Tensor]:
     return overlap
 
 
+def _places(compared: list[tuple[Case, Result, Result]]) -> str:
+    """How many places a patch has, where there are more patches or fewer."""
+    case, _, theirs = compared[0]
+    images, P, stride = case.args
+    down, across = ((n - P) // stride + 1 for n in images.shape[2:])
+    shape: tuple[int, ...] = tuple(getattr(theirs["result"], "shape", ()))
+    if len(shape) != 3 or shape[1] == down * across:
+        return ""
+    fits = f"A patch has (H - P) // stride + 1 places down, here {down}, and by the same rule {across} across"
+    return f"{fits}: {down * across} patches. Yours are {shape[1]} (with {case.label})."
+
+
 def _overlap_reshaped(images: Tensor, patch_size: int, stride: int) -> Tensor:
     x = F.unfold(images, patch_size, stride=stride)
     return x.reshape(x.shape[0], x.shape[2], x.shape[1])
@@ -428,6 +441,7 @@ OVERLAPPING_PATCHES = Exercise(
     right=_overlapping,
     cases=_overlapping_cases,
     observe=call,
+    explain=_places,
     mistakes=(
         *section(
             _CONVOLUTION,

@@ -504,7 +504,10 @@ def _on_which_grids(wrong: list[tuple[Case, Result, Result]]) -> str:
         return "Even where the grid stays as it was, patches change: look at what stands before and after interpolate."
     if ((3, 3), (5, 5)) not in grids:
         return "Where both grids are squares, all is right: look at the order of rows and columns."
-    return "Where the grid stays as it was, all is right: look at the size and the options that interpolate gets."
+    return (
+        "Where the grid stays as it was, all is right: look at the size and the options that interpolate gets, and "
+        "whether each of its maps holds one channel, laid out as the patches lie."
+    )
 
 
 RESIZE_POSITIONS = Exercise(

@@ -305,6 +305,12 @@ def _visible_first(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tenso
     return torch.cat([visible, mask_token.expand(len(visible), missing, -1)], dim=1)
 
 
+def _into_the_holes(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
+    whole = mask_token.expand(*hidden.shape, -1).clone()
+    whole[hidden] = visible.reshape(-1, visible.shape[2])
+    return whole
+
+
 def _one_argsort(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
     order = hidden.long().argsort(dim=1, stable=True)[..., None]  # (B, N, 1), the visible patches first
     return _visible_first(visible, hidden, mask_token).gather(1, order.expand(-1, -1, visible.shape[2]))
@@ -346,6 +352,12 @@ RESTORE = Exercise(
                 "argsort says which patch comes at each place of the sorted list. To put them back you need the "
                 "opposite, the place of each patch in that list: order.argsort().",
                 _one_argsort,
+            ),
+            (
+                "visible tokens in the holes",
+                "hidden is True where a patch is missing: there the mask token goes. The visible tokens go where it is "
+                "False, ~hidden.",
+                _into_the_holes,
             ),
         ),
     ),

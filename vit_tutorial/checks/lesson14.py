@@ -537,6 +537,11 @@ REDRAWN_RUNS = Exercise(
             "You add differences. A run deviates by percents, that is by factors: differences of logarithms.",
             Slip(_draw, miss=lambda fitted, loss: loss - fitted, put=lambda base, drawn: base + drawn),
         ),
+        (
+            "factors that are widened, not their logarithms",
+            "Take the logarithm of loss / fitted first, multiply that by the root, and take e to its power at the end.",
+            Slip(_draw, miss=lambda fitted, loss: loss / fitted, put=lambda base, drawn: base * drawn),
+        ),
     ),
 )
 

@@ -158,7 +158,7 @@ class _Alive(TorchFunctionMode):
         super().__init__()
         self.step = step
         self.made = self.counted = self.most = 0
-        self.there: list[tuple[weakref.ref[Tensor], int]] = []
+        self.there: list[tuple[weakref.ref[Tensor], int, int]] = []  # with the place in memory: out += 1 makes nothing
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -167,15 +167,15 @@ class _Alive(TorchFunctionMode):
         for x in tensors(result):
             if x.numel() * x.itemsize == x.untyped_storage().nbytes():  # else it is a part of another one
                 self.made += x.numel()
-                self.there.append((weakref.ref(x), x.numel()))
+                self.there.append((weakref.ref(x), x.untyped_storage().data_ptr(), x.numel()))
         if self.made >= self.counted + self.step:
             self._count()
         return result
 
     def _count(self) -> None:
         self.counted = self.made
-        self.there = [(x, many) for x, many in self.there if x() is not None]
-        self.most = max(self.most, sum(many for _, many in self.there))
+        self.there = [one for one in self.there if one[0]() is not None]
+        self.most = max(self.most, sum({place: many for _, place, many in self.there}.values()))
 
 
 def at_once(work: Callable[[], Any], numbers: int) -> Words:

@@ -277,6 +277,8 @@ def _flipped_or_rolled(right: Tensor, given: Tensor, inputs: Inputs, tolerance: 
             return f"Axis {axis} runs backwards: the first of yours is the last of the right ones."
         for steps in range(1, n):
             if _same(given.roll(-steps, axis), right, tolerance):
+                if 2 * steps == n > 2:
+                    return f"Along axis {axis}, the two halves are exchanged."
                 places, word = (steps, "late") if steps <= n / 2 else (n - steps, "early")
                 return f"Along axis {axis}, all stands {places} place{'s' * (places > 1)} too {word}."
     return ""
@@ -388,6 +390,8 @@ def _partly_right(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float
     wrong = (given - right).abs() > tolerance * scale
     where = _slices_that_differ(wrong)
     if where:
+        if where.startswith("all but "):
+            return f"Only a part is right: {where.removeprefix('all but ')}. The rest is not."
         return f"Only a part is wrong: {where}. The rest is right."
     signs = ((given + right).abs() <= tolerance * scale) & wrong
     if torch.equal(signs, wrong):

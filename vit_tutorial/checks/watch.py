@@ -6,6 +6,7 @@ A lambda, a partial, a wrapper class or a second name change nothing: it is the 
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import linecache
 import sys
@@ -115,6 +116,8 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
         if not _codes(one.what):
             names[one.what if isinstance(one.what, str) else one.what.__name__] = one
     reference = set(_codes(exercise.right))
+    if set(NOT_ADAMW) & {one for one in exercise.forbidden if isinstance(one, Forbidden)}:
+        importlib.import_module("torch._dynamo")  # the first optimiser loads it, and watched it takes twice as long
 
     def look(frame: FrameType, event: str, arg: Any) -> None:  # pragma: no cover (nothing sees a profiler run)
         if event == "call":
