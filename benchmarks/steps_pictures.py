@@ -5,8 +5,9 @@
 
 Photographs are CIFAR-10's, halved to 16 x 16 pixels so that a run takes seconds; digits are scikit-learn's, 8 x 8. The
 plain ViT comes twice: with the ResNet's parameters, and with its multiply-accumulates. Each model has a rate of its
-own for each data set, chosen on pictures held out. The test split is looked at once per row; a seed also draws the
-pictures. A row per run goes to steps_pictures.csv as soon as it is done. One thread.
+own, chosen on pictures held out: on digits for each number of pictures and steps, on photographs (longer runs) for one.
+The test split is looked at once per row; a seed also draws the pictures. A row per run goes to steps_pictures.csv as
+soon as it is done. One thread.
 """
 
 from __future__ import annotations
@@ -34,13 +35,10 @@ CSV = Path(__file__).parent / "steps_pictures.csv"
 COLUMNS = ["data", "part", "model", "pictures", "steps", "rate", "seed", "held_out", "test", "cpu_seconds"]
 MODELS = ("ResNet", "ViT", "ViT, equal work")
 BATCH = 32
-RATES = {
-    "digits": (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2),
-    "photographs": (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2),
-}
-GRIDS = {"digits": ((50, 1250), (60, 240)), "photographs": ((500, 20_000), (120, 600))}  # pictures, steps
-RATES_AT = {"digits": (1250, 60), "photographs": (20_000, 120)}
+RATES = {"digits": (4e-3, 8e-3, 1.6e-2), "photographs": (1e-3, 2e-3, 4e-3)}  # to begin with
 RATES_SEED = 100
+GRIDS = {"digits": ((50, 1250), (60, 240)), "photographs": ((500, 20_000), (120, 600))}  # pictures, steps
+RATES_AT = {"photographs": (20_000, 120)}  # the only size at which its rates are tried
 # Every second or third of the photographs: the test split is sorted by class.
 EACH = {"train": 2, "validation": 2, "test": 3}
 Split = tuple[Tensor, Tensor]  # normalised images, labels
@@ -124,22 +122,38 @@ def one(data: str, part: str, name: str, size: tuple[int, int], rate: float, see
     sheet.add(CSV, COLUMNS, [*known, held, test, f"{time.process_time() - begin:.1f}"])
 
 
-def best_rate(data: str, name: str) -> float:
+def held_out(data: str, name: str, size: tuple[int, int]) -> dict[float, float]:
+    """Accuracy on what was held out, in percent, by rate."""
+    wanted = [data, "rates", name, *map(str, size)]
+    rows = [row for row in sheet.read(CSV) if [row[column] for column in COLUMNS[:5]] == wanted]
+    return dict(sorted((float(row["rate"]), 100 * float(row["held_out"])) for row in rows))
+
+
+def best_rate(data: str, name: str, size: tuple[int, int]) -> float:
     """The rate that did best on what was held out."""
-    found = {
-        float(row["rate"]): float(row["held_out"])
-        for row in sheet.read(CSV)
-        if (row["data"], row["part"], row["model"]) == (data, "rates", name)
-    }
+    found = held_out(data, name, RATES_AT.get(data, size))
     return max(found, key=lambda rate: found[rate])
+
+
+def tune(data: str, name: str, size: tuple[int, int], splits: Any) -> None:
+    """Try rates, and further ones as long as the best lies at the edge of the grid."""
+    tried = list(RATES[data])
+    while True:
+        for rate in tried:
+            one(data, "rates", name, size, rate, RATES_SEED, splits)
+        best = best_rate(data, name, size)
+        if min(tried) < best < max(tried):
+            return
+        tried.append(2 * best if best >= max(tried) else best / 2)
 
 
 def run(folder: str, only: str, seeds: int) -> None:
     splits = digits_splits() if only == "digits" else photograph_splits(folder)
-    for rate, name in itertools.product(RATES[only], MODELS):
-        one(only, "rates", name, RATES_AT[only], rate, RATES_SEED, splits)
-    for seed, size, name in itertools.product(range(seeds), itertools.product(*GRIDS[only]), MODELS):
-        one(only, "table", name, size, best_rate(only, name), seed, splits)
+    sizes = list(itertools.product(*GRIDS[only]))
+    for size, name in itertools.product([RATES_AT[only]] if only in RATES_AT else sizes, MODELS):
+        tune(only, name, size, splits)
+    for seed, size, name in itertools.product(range(seeds), sizes, MODELS):
+        one(only, "table", name, size, best_rate(only, name, size), seed, splits)
 
 
 # ------------------------------------------------------------------------------------------------------- the report
@@ -178,17 +192,15 @@ def report() -> None:
                     found.setdefault((int(row["pictures"]), int(row["steps"])), []).append(100 * float(row["test"]))
             numbers = f"{sum(p.numel() for p in model.parameters()):,} | {macs_of(model, data) / 1e6:.2f} M"
             print(f"| {name} | {numbers} | " + " | ".join(cell(found.get(size, [])) for size in sizes) + " |")
-        print(f"\n| held out, {data}, rate | " + " | ".join(f"{rate:g}" for rate in RATES[data]) + " |")
-        print("|---" * (1 + len(RATES[data])) + "|")
-        for name in MODELS:
-            held = {
-                float(row["rate"]): 100 * float(row["held_out"])
-                for row in rows
-                if (row["data"], row["part"], row["model"]) == (data, "rates", name)
-            }
-            print(
-                f"| {name} | " + " | ".join(f"{held[rate]:.1f}" if rate in held else "–" for rate in RATES[data]) + " |"
-            )
+        rates = sorted({rate for name in MODELS for size in sizes for rate in held_out(data, name, size)})
+        print(f"\n| held out, {data}, rate | " + " | ".join(f"{rate:g}" for rate in rates) + " |")
+        print("|---" * (1 + len(rates)) + "|")
+        for (pictures, steps), name in itertools.product(sizes, MODELS):
+            held = held_out(data, name, (pictures, steps))
+            if not held:
+                continue
+            cells = (f"{held[rate]:.1f}" if rate in held else "–" for rate in rates)
+            print(f"| {name}, {pictures:,} in {steps:,} | " + " | ".join(cells) + " |")
         print()
     print(f"{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
 

@@ -248,6 +248,12 @@ def test_a_law_is_drawn_through_its_runs():
     assert labels == ["laws drawn again, 95 %", "runs", "law", "predicted, 95 %"]
 
 
+def test_a_line_through_runs_of_the_same_name_stands_in_the_legend_once():
+    curve = (COST, np.geomspace(1, 2, 5))
+    (ax,) = plots.law_curves({"6 G": curve}, {"6 G": curve}, xlabel="MACs", ylabel="loss").axes
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["6 G"]
+
+
 @pytest.mark.parametrize(("low", "high"), [(11.9, 22.5), (0.05, 1.4), (3, 90), (1, 1e6)])
 def test_logarithmic_axes_have_readable_ticks(low, high):
     figure = plots.law_curves({"runs": (COST, np.geomspace(low, high, 5))}, xlabel="MACs", ylabel="loss")

@@ -42,7 +42,7 @@ WORDS_A_MINUTE, SECONDS_A_FIGURE, SECONDS_A_LINE = 200, 12, 4
 PICTURE = re.compile(r"(data:image/png;base64,)([A-Za-z0-9+/=]+)")
 SEEN = 12  # of 255: a larger difference in a colour could be seen
 MUST_HOLD = "# What must hold"  # the first line of a cell of assertions, which a reader needn't see
-NOT_READ = re.compile(r"```.*?```|<[^>]+>|(?<=\])\([^)]*\)|^\s*\|[-:| ]+\|\s*$", re.DOTALL | re.MULTILINE)
+NOT_READ = re.compile(r"```.*?```|</?\w+(?:\s[^<>]*)?>|(?<=\])\([^)]*\)|^\s*\|[-:| ]+\|\s*$", re.DOTALL | re.MULTILINE)
 WORD = re.compile(r"[^\W_][\w'’.,/-]*")
 
 

@@ -35,7 +35,7 @@ def law_curves(
 
     Args:
         runs: {label: (cost, loss)}, each (n,).
-        laws: {label: (cost, loss)}, drawn in the order of the runs' colours.
+        laws: {label: (cost, loss)}, drawn in the order of the runs' colours; in the legend if no runs have the label.
         xlabel: with its unit.
         ylabel: with its unit.
         band: (cost, low, high): shaded, where redrawn laws lie.
@@ -50,7 +50,8 @@ def law_curves(
     for (label, (cost, loss)), marker, colour in zip(runs.items(), MARKERS * 2, CYCLE * 2, strict=False):
         ax.plot(np.asarray(cost), np.asarray(loss), marker, color=colour, label=label, markersize=6)
     for (label, (cost, loss)), colour in zip((laws or {}).items(), CYCLE * 2, strict=False):
-        ax.plot(np.asarray(cost), np.asarray(loss), "--", color=colour, label=label, linewidth=1.5, zorder=1)
+        new = "" if label in runs else label
+        ax.plot(np.asarray(cost), np.asarray(loss), "--", color=colour, label=new, linewidth=1.5, zorder=1)
     if predicted is not None:
         at, least, most = predicted
         ax.vlines(at, least, most, color=PALETTE["ink"], linewidth=7, alpha=0.35, label="predicted, 95 %", zorder=1)
