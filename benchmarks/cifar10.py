@@ -6,7 +6,7 @@ a busy machine changes it least. A state is kept after every epoch, and --resume
 CIFAR-10's own files ("cifar10") or the pictures in folders. Of the training images, a tenth is held out: every choice
 looks at those. The test split is looked at once, when a run is done.
 
-``python benchmarks/cifar10.py report --out runs/cifar10`` makes benchmarks/cifar10.json, cifar10.png and the table.
+``python benchmarks/cifar10.py report --out runs/cifar10`` makes benchmarks/cifar10.json and the table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -121,7 +120,7 @@ def until(result: dict[str, Any], accuracy: float) -> str:
 
 
 def report(out: Path) -> None:
-    """The table, cifar10.json and cifar10.png, of the runs that are done."""
+    """The table, and cifar10.json, of the runs that are done."""
     results = [read(out / name) for name in EPOCHS if (out / name / "result.json").exists()]
     print("| model | parameters | MACs | epochs | CPU minutes | to 80 % | to 85 % | validation | test, 95 % interval |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -134,14 +133,6 @@ def report(out: Path) -> None:
             f"{result['history'][-1]['test_accuracy']:.1%} | {result['test_accuracy']:.2%} [{low:.1%}, {high:.1%}] |"
         )
     (HERE / "cifar10.json").write_text(json.dumps(results, indent=1) + "\n")
-    figure = Figure(figsize=(7.5, 3.6), layout="constrained")
-    ax = figure.add_subplot(xlabel="CPU minutes", ylabel="accuracy on the images held out")
-    for result, dash in zip(results, ("-", "--", ":"), strict=False):
-        accuracies = [row["test_accuracy"] for row in result["history"]]
-        ax.plot(result["cpu_minutes"], accuracies, dash, label=f"{result['run']}, {result['parameters']:,} parameters")
-    ax.grid(color="#E5E5E5", linewidth=0.8)
-    ax.legend(frameon=False)
-    figure.savefig(HERE / "cifar10.png", dpi=150)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
     python benchmarks/data_size.py sizes --data cifar10-jpeg        six sizes, with augmentation and without
     python benchmarks/data_size.py pretrained --data cifar10-jpeg   five classes first, then the other five
     python benchmarks/data_size.py rates --data cifar10-jpeg        which rates work, by AdamW and by SGD
-    python benchmarks/data_size.py report --data cifar10-jpeg       the tables, and data_size.png
+    python benchmarks/data_size.py report --data cifar10-jpeg       the tables
 
 All three have 0.22 to 0.24 M parameters and take the same number of steps at a size: more of them for more images, from
 85 epochs of 150 images to 2 epochs of 45,000. Each rate of "sizes" and "pretrained" was chosen by "rates", on a tenth
@@ -23,13 +23,11 @@ from typing import Any
 import sheet
 import torch
 from cifar10 import macs_of
-from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import train
-from vit_tutorial.plots.hybrid import runs_by_number
 from vit_tutorial.train import runs
 from vit_tutorial.variants import hybrid
 from vit_tutorial.variants.resnet import ResNet
@@ -202,33 +200,26 @@ def cell(values: list[float]) -> str:
     """Their mean, from three on with half of Student's 95 % interval; how many, if there are fewer."""
     if not values:
         return "–"
-    mean = statistics.mean(values)
     if len(values) < 3:
-        return f"{mean:.1f} ({len(values)})"
-    half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
-    return f"{mean:.1f} ± {half:.1f}"
+        return f"{statistics.mean(values):.1f} ({len(values)})"
+    return sheet.interval(values)
 
 
 def report(name: str) -> None:
-    """Tables in Markdown, and the curves as a picture."""
+    """Tables in Markdown."""
     print("| model | parameters | multiply-accumulates |\n|---|---|---|")
     for model in MODELS:
         made = model_of(model, 10, 0)
         print(f"| {model} | {sum(p.numel() for p in made.parameters()):,} | {macs_of(made) / 1e6:.1f} M |")
-    panels: dict[str, dict[str, dict[float, list[float]]]] = {}
     for arm, (part, augment) in ARMS.items():
         found = {model: series(name, part, model, augment) for model in MODELS}
         if not any(found.values()):
             print(f"\n{arm}: not run yet")
             continue
-        panels[arm] = {model: {float(n): values for n, values in points.items()} for model, points in found.items()}
         sizes = sorted({n for points in found.values() for n in points})
         print(f"\n| {arm} | " + " | ".join(f"{n:,}" for n in sizes) + " |\n|---|" + "---|" * len(sizes))
         for model in MODELS:
             print(f"| {model} | " + " | ".join(cell(found[model].get(n, [])) for n in sizes) + " |")
-    if panels:
-        figure = runs_by_number(panels, xlabel="training images", ylabel="test accuracy (%)")
-        figure.savefig(HERE / "data_size.png", dpi=150)
     print("\n| held out | " + " | ".join(f"{o} {r:g}" for o, several in RATES.items() for r in several) + " |")
     print("|---|" + "---|" * sum(map(len, RATES.values())))
     for model in MODELS:

@@ -23,7 +23,6 @@ from pathlib import Path
 import numpy as np
 import sheet
 import torch
-from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from threadpoolctl import threadpool_limits
@@ -254,11 +253,6 @@ def search(task: Task, way: str) -> None:
         scores[beyond] = score(task, way, beyond)
 
 
-def half(values: list[float]) -> float:
-    """Half of Student's 95 % interval of the mean."""
-    return float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
-
-
 def best_rate(task: str, way: str) -> str:
     """The rate with the best mean over the validation images."""
     rates = {row["rate"] for row in sheet.read(CSV) if (row["task"], row["way"]) == (task, way)}
@@ -269,10 +263,7 @@ def table(task: str) -> str:
     lines = [f"| {task} | rate | validation | test |", "|---|---|---|---|"]
     for way in dict.fromkeys(row["way"] for row in sheet.read(CSV) if row["task"] == task):
         rate = best_rate(task, way)
-        cells = []
-        for column in ("validation", "test"):
-            values = [*found(task, way, rate, column).values()]
-            cells.append(f"{statistics.mean(values):.1f} ± {half(values):.1f}")
+        cells = [sheet.interval([*found(task, way, rate, column).values()]) for column in ("validation", "test")]
         lines.append(f"| {way} | {rate} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -33,7 +33,6 @@ RECIPES: dict[str, dict[str, Any] | None] = {
     "+ clipping, smoothing": {"augment": None},
     "+ augmentation": {"augment": "affine"},
 }
-T_95 = 2.776  # Student's t for a 95 % interval over five seeds
 
 
 def loop(model: vt.ViT, data: vt.data.Data, rate: float) -> None:
@@ -84,8 +83,7 @@ def best(recipe: str) -> float:
 
 def gain(before: list[float], after: list[float]) -> str:
     """The mean of the paired differences, and half of its 95 % interval."""
-    d = [a - b for a, b in zip(before, after, strict=True)]
-    return f"{statistics.mean(d):.1f} ± {T_95 * statistics.stdev(d) / math.sqrt(len(d)):.1f}"
+    return sheet.interval([a - b for a, b in zip(before, after, strict=True)])
 
 
 def table() -> str:

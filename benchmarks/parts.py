@@ -21,7 +21,6 @@ from typing import Any
 
 import sheet
 import torch
-from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -88,12 +87,6 @@ def run(part: str, rate: float, seed: int) -> list[object]:
     return [part, rate, seed, f"{validation:.4f}", f"{test:.4f}", f"{score:.3g}", f"{seconds:.1f}"]
 
 
-def interval(values: list[float]) -> str:
-    """The mean and Student's 95 % interval of it."""
-    half = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return f"{statistics.mean(values):.1f} ± {half:.1f}"
-
-
 def column(part: str, rate: float, name: str) -> list[float]:
     """A column of all seeds' rows, in the order of the seeds."""
     rows = [row for row in sheet.read(CSV) if row["part"] == part and float(row["rate"]) == rate]
@@ -107,14 +100,14 @@ def tables() -> str:
     for part in PARTS:
         means = {rate: statistics.mean(column(part, rate, "validation")) for rate in RATES}
         best[part] = max(means, key=means.__getitem__)
-        cells = [interval([100 * value for value in column(part, rate, "test")]) for rate in RATES]
+        cells = [sheet.interval([100 * value for value in column(part, rate, "test")]) for rate in RATES]
         lines.append(f"| {part} | {' | '.join(cells)} |")
     lines += ["", "| part | its best rate | test accuracy | minus 2020's, paired |", "|---|---|---|---|"]
     plain = column("2020", best["2020"], "test")
     for part, rate in best.items():
         own = column(part, rate, "test")
         paired = [100 * (a - b) for a, b in zip(own, plain, strict=True)]
-        lines.append(f"| {part} | {rate:g} | {interval([100 * x for x in own])} | {interval(paired)} |")
+        lines.append(f"| {part} | {rate:g} | {sheet.interval([100 * x for x in own])} | {sheet.interval(paired)} |")
     return "\n".join(lines)
 
 

@@ -15,7 +15,6 @@ benchmarks/positions.csv as soon as it is done; rows that are there are not run 
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -24,7 +23,6 @@ from pathlib import Path
 
 import sheet
 import torch
-from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -191,13 +189,6 @@ def own_rates(task: Task, kind: Kind, place: Place) -> tuple[float, float]:
     return rate, search(FACTORS, 4, lambda value: needed(task, kind, place, rate, value, "validation"))
 
 
-def half(values: list[float]) -> float:
-    """Half of Student's 95 % interval of the mean."""
-    if len(values) < 2:
-        return math.inf
-    return float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
-
-
 def chosen(data: str) -> dict[tuple[str, str], tuple[float, float]]:
     """{(kind, place): (rate, factor)} of the test runs that aren't at the common rate, or are if that was chosen."""
     found: dict[tuple[str, str], tuple[float, float]] = {}
@@ -219,8 +210,8 @@ def table(data: str) -> str:
         common = [*accuracies(data, kind, place, *COMMON, "test").values()]
         at_own = accuracies(data, kind, place, *rates, "test")
         ahead = [at_own[seed] - base[seed] for seed in at_own]
-        more = "–" if kind == "none" else f"{statistics.mean(ahead):+.1f} ± {half(ahead):.1f}"
-        cells = [f"{statistics.mean(found):.1f} ± {half(found):.1f}" for found in (common, [*at_own.values()])]
+        more = "–" if kind == "none" else f"{statistics.mean(ahead):+.1f} ± {sheet.half(ahead):.1f}"
+        cells = [sheet.interval(found) for found in (common, [*at_own.values()])]
         lines.append(f"| {kind}, {place} | {cells[0]} | {rates[0]:g} | {rates[1]:g} | {cells[1]} | {more} |")
     return "\n".join(lines)
 

@@ -1,11 +1,9 @@
-"""How a ViT scales, at the size of a laptop: the paper's figure 8 and a power law, on photographs of 32 x 32 pixels.
+"""How a ViT scales, at the size of a laptop: the paper's figure 8, on photographs of 32 x 32 pixels.
 
     python benchmarks/scaling.py shapes --data cifar10-jpeg     depth, width, MLP, heads, patches, pixels, one at a time
-    python benchmarks/scaling.py together --data cifar10-jpeg   all in proportion, five sizes
-    python benchmarks/scaling.py predict --data cifar10-jpeg    what the next size will reach, before it runs
-    python benchmarks/scaling.py next --data cifar10-jpeg       that size
+    python benchmarks/scaling.py together --data cifar10-jpeg   all in proportion, six sizes
     python benchmarks/scaling.py speed                          images a second, on an otherwise idle machine
-    python benchmarks/scaling.py report --data cifar10-jpeg     the tables, and scaling.png
+    python benchmarks/scaling.py report --data cifar10-jpeg     the table
 
 Every run sees the same images in the same order, two epochs, one recipe; the loss is that of the training images held
 out, without label smoothing. The test split is looked at once a run; nothing is chosen by it. A row a run goes to
@@ -18,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import statistics
 import time
 from dataclasses import replace
@@ -27,7 +24,6 @@ from typing import Any
 
 import sheet
 import torch
-from matplotlib.figure import Figure
 
 import vit_tutorial as vt
 from vit_tutorial import train
@@ -35,7 +31,7 @@ from vit_tutorial.analysis import scaling
 from vit_tutorial.patches import as_pair
 
 HERE = Path(__file__).parent
-CSV, SPEED, PREDICTION = HERE / "scaling.csv", HERE / "scaling_speed.csv", HERE / "scaling.json"
+CSV, SPEED = HERE / "scaling.csv", HERE / "scaling_speed.csv"
 COLUMNS = [
     "data", "part", "value", "seed", "parameters", "macs", "images_per_second", "held_out_loss", "held_out", "test",
     "cpu_seconds",
@@ -52,8 +48,7 @@ SHAPES: dict[str, tuple[Any, ...]] = {
     "image_size": (16, 24, 48),
 }
 # In proportion, by scaling.grown: depth, heads (16 wide throughout), dim, MLP.
-TOGETHER = (0.5, 0.75, 1.0, 1.5, 2.0)
-NEXT = 2.5
+TOGETHER = (0.5, 0.75, 1.0, 1.5, 2.0, 2.5)
 
 
 def config_of(part: str, value: Any) -> vt.ViTConfig:
@@ -94,40 +89,6 @@ def one(name: str, data: vt.data.Data, part: str, value: Any, seed: int) -> None
     sheet.add(CSV, COLUMNS, row)
 
 
-# ----------------------------------------------------------------------------------------------- the law, predicted
-
-
-def measured(name: str) -> tuple[list[float], list[float]]:
-    """Millions of MACs and losses of the sizes that the law is fitted to: one number a run."""
-    chosen = [row for row in sheet.read(CSV) if row["data"] == name and row["part"] == "together"]
-    chosen = [row for row in chosen if float(row["value"]) in TOGETHER]
-    return [float(row["macs"]) / 1e6 for row in chosen], [float(row["held_out_loss"]) for row in chosen]
-
-
-def predict(name: str) -> None:
-    """Fit the law to the sizes that have run, and write down what the next one will reach."""
-    if PREDICTION.exists():
-        raise SystemExit(f"{PREDICTION.name} is written: a prediction isn't changed afterwards")
-    if any(row["value"] == str(NEXT) for row in sheet.read(CSV) if row["part"] == "together"):
-        raise SystemExit("the next size has run already: it can't be predicted any more")
-    macs, losses = measured(name)
-    ahead = vt.count_macs(config_of("together", NEXT))
-    found = scaling.predict(macs, losses, ahead / 1e6)
-    predicted = {
-        "data": name,
-        "size": NEXT,
-        "macs": ahead,
-        "runs": len(macs),
-        "law": {name: round(value, 4) for name, value in vars(found.law).items()},
-        "loss": round(found.loss, 4),
-        "run_interval": [round(value, 4) for value in found.run],
-        "exponent_interval": [round(value, 2) for value in found.exponent],
-        "floor_interval": [round(value, 3) for value in found.floor],
-    }
-    PREDICTION.write_text(json.dumps(predicted, indent=1) + "\n")
-    print(PREDICTION.read_text())
-
-
 # ------------------------------------------------------------------------------------------------------- real speed
 
 
@@ -137,7 +98,7 @@ def speeds(rounds: int = 5) -> None:
     All models take turns: what else the machine does slows none of them alone. The clock is that of the thread, which
     stands still while others have the processor.
     """
-    parts = [(part, value) for part, values in {"together": (*TOGETHER, NEXT), **SHAPES}.items() for value in values]
+    parts = [(part, value) for part, values in {"together": TOGETHER, **SHAPES}.items() for value in values]
     configs = {(part, value): config_of(part, value) for part, value in parts}
     models = {key: vt.ViT(config).eval() for key, config in configs.items()}
     best: dict[Any, tuple[float, int]] = dict.fromkeys(configs, (0.0, 0))
@@ -157,55 +118,37 @@ def speeds(rounds: int = 5) -> None:
 
 
 def report(name: str) -> None:
-    """The table, a row a model, with the means over its seeds; what was predicted; scaling.png."""
+    """The table, a row a model, with the means over its seeds."""
     found = [row for row in sheet.read(CSV) if row["data"] == name]
     with SPEED.open(newline="") as file:
         quick = {(row["part"], row["value"]): float(row["images_per_second"]) for row in csv.DictReader(file)}
     print("| part | value | parameters | MACs | images/s | runs | loss held out | held out | test | CPU s |")
     print("|---|---|---|---|---|---|---|---|---|---|")
-    drawn: dict[str, list[tuple[float, float]]] = {}
     for part, value in dict.fromkeys((row["part"], row["value"]) for row in found):
         several = [row for row in found if (row["part"], row["value"]) == (part, value)]
         mean = {c: statistics.mean(float(row[c]) for row in several) for c in COLUMNS[4:]}
-        drawn.setdefault(part, []).append((mean["macs"] / 1e6, mean["held_out_loss"]))
         size = f"{mean['parameters']:,.0f} | {mean['macs'] / 1e6:.1f} M | {quick[part, value]:,.0f}"
         reached = f"{mean['held_out_loss']:.3f} | {mean['held_out']:.1%} | {mean['test']:.1%}"
         print(f"| {part} | {value} | {size} | {len(several)} | {reached} | {mean['cpu_seconds']:.0f} |")
-    figure = Figure(figsize=(7.5, 4), layout="constrained")
-    ax = figure.add_subplot(xlabel="multiply-accumulates an image (millions)", xscale="log")
-    ax.set_ylabel("loss on the images held out")
-    for part, points in drawn.items():
-        ax.plot(*zip(*sorted(points), strict=True), "o-", label=part)
-    ax.legend(frameon=False)
-    figure.savefig(HERE / "scaling.png", dpi=150)
-    if PREDICTION.exists():
-        print(PREDICTION.read_text())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["shapes", "together", "predict", "next", "speed", "report"])
+    parser.add_argument("what", choices=["shapes", "together", "speed", "report"])
     parser.add_argument("--data", default="cifar10", help="cifar10, or a folder with train/ and test/")
     parser.add_argument("--seeds", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.what == "report":
         return report(args.data)
-    if args.what == "predict":
-        return predict(args.data)
     if args.what == "speed":
         return speeds()
     data = vt.data.load(args.data, image_size=32)
-    if args.what == "next" and not PREDICTION.exists():
-        raise SystemExit("run `predict` first: what is predicted must stand in benchmarks/scaling.json beforehand")
+    parts = SHAPES if args.what == "shapes" else {"together": TOGETHER}
     for seed in range(args.seeds):
-        if args.what == "shapes":
-            for part, values in SHAPES.items():
-                for value in values:
-                    one(args.data, data, part, value, seed)
-        else:
-            for value in TOGETHER if args.what == "together" else (NEXT,):
-                one(args.data, data, "together", value, seed)
+        for part, values in parts.items():
+            for value in values:
+                one(args.data, data, part, value, seed)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
-"""The CSV files of the benchmarks that go on where they were stopped: a row a run, added as soon as it is done."""
+"""The CSV files of the benchmarks that go on where they were stopped, and intervals over their rows."""
 
 from __future__ import annotations
 
 import csv
+import math
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
+
+from scipy import stats
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -16,7 +20,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def add(path: Path, columns: Sequence[str], row: Sequence[object]) -> None:
-    """Write a row, and the names first if the file is new; and show it."""
+    """Write a row as soon as its run is done, and the names first if the file is new; and show it."""
     new = not path.exists()
     with path.open("a", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -24,3 +28,15 @@ def add(path: Path, columns: Sequence[str], row: Sequence[object]) -> None:
             writer.writerow(columns)
         writer.writerow(row)
     print(*row, flush=True)
+
+
+def half(values: Sequence[float]) -> float:
+    """Half of Student's 95 % interval of the mean; of paired differences, where these are the values."""
+    if len(values) < 2:
+        return math.inf
+    return float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def interval(values: Sequence[float]) -> str:
+    """The mean and :func:`half`."""
+    return f"{statistics.mean(values):.1f} ± {half(values):.1f}"

@@ -76,37 +76,9 @@ def test_token_row_shows_the_first_and_the_last() -> None:
     patches = torch.rand(20, 3, 2, 2)
     drawn = images_of(plots.token_row(patches))
     np.testing.assert_allclose(drawn[-1], patches[19].permute(1, 2, 0))
-    labels = [ax.get_xlabel() for ax in plots.token_row(patches, class_token=True).axes]
-    assert labels == ["0", *map(str, range(1, 11)), "…  19", "20"]
+    labels = [ax.get_xlabel() for ax in plots.token_row(patches).axes]
+    assert labels == [*map(str, range(10)), "…  18", "19"]
     assert [ax.get_xlabel() for ax in plots.token_row(patches, indices=[4, 5, 9]).axes] == ["4", "5", "…  9"]
-
-
-def test_filters_are_stretched_one_by_one() -> None:
-    kernels = torch.randn(5, 3, 4, 4) * torch.tensor([1.0, 10, 100, 0, 1]).view(5, 1, 1, 1)
-    drawn = images_of(plots.filters(kernels))
-    assert [(image.min(), round(float(image.max()), 5)) for image in drawn] == [(0, 1), (0, 1), (0, 1), (0, 0), (0, 1)]
-
-
-def test_position_similarity_puts_each_map_at_its_patch() -> None:
-    rows, columns = 2, 3
-    similarity = torch.linspace(-1, 1, 36).reshape(6, 6)
-    (canvas,) = images_of(plots.position_similarity(similarity, (rows, columns)))
-    assert canvas.shape == (2 * 3 - 1, 3 * 4 - 1)
-    np.testing.assert_allclose(canvas[3:5, 4:7], similarity[4].reshape(2, 3))
-    assert np.isnan(canvas.astype(float)[2]).all()
-
-
-def test_attention_over_image_states_each_maximum(photo: torch.Tensor) -> None:
-    maps = [torch.full((2, 3), 0.25), torch.zeros(2, 3)]
-    maps[1][1, 2] = 0.5
-    figure = plots.attention_over_image(photo, maps, ["even", "corner"], query=5)
-    assert [ax.get_title() for ax in figure.axes] == ["image", "even\nmax 0.250", "corner\nmax 0.500"]
-    image, even, corner = images_of(figure)
-    np.testing.assert_allclose(image, photo.permute(1, 2, 0))
-    hot = np.abs(corner - even).sum(-1) < 1e-6  # full heat in both: the last patch alone
-    assert hot[4:, 8:].all()
-    assert not hot[:4].any()
-    assert figure.axes[1].patches[0].get_xy() == (7.5, 3.5)  # type: ignore[attr-defined]
 
 
 def test_overlays_are_a_table_of_maps_with_the_target_outlined(photo: torch.Tensor) -> None:
@@ -122,16 +94,6 @@ def test_overlays_are_a_table_of_maps_with_the_target_outlined(photo: torch.Tens
     assert len(drawn) == 6
     np.testing.assert_array_equal(drawn[2], drawn[5])
     np.testing.assert_array_equal(drawn[3], drawn[4])
-    shared = images_of(plots.overlays([photo, photo], {"a": [even, corner]}, first=False, shared=True))
-    np.testing.assert_array_equal(shared[1], drawn[3])
-    assert np.abs(shared[0] - drawn[2]).max() > 0.1  # half as hot, where all share a scale
-
-
-def test_overlays_write_the_largest_value_into_each_map_and_not_into_the_images(photo: torch.Tensor) -> None:
-    maps = {"a": [torch.full((2, 3), 0.5), torch.full((2, 3), 0.125)]}
-    figure = plots.overlays([photo, photo], maps, largest=True)
-    assert [[text.get_text() for text in ax.texts] for ax in figure.axes] == [[], [], ["0.50"], ["0.12"]]
-    assert not any(ax.texts for ax in plots.overlays([photo, photo], maps).axes)
 
 
 def test_heatmaps_share_a_scale() -> None:
@@ -164,12 +126,6 @@ def test_curves_draws_the_points() -> None:
     assert "here" in texts_of(figure)
 
 
-def test_cost_names_the_sizes_it_was_given() -> None:
-    ax = plots.cost([32, 64], {"pixels": [1.0, 16.0]}).axes[0]
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["32", "64"]
-    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-
-
 def test_bars_are_as_long_as_their_values() -> None:
     ax = plots.bars({"a": 1.0, "b": 2.5}, text="{:.1f}").axes[0]
     assert [bar.get_width() for bar in ax.patches] == [1.0, 2.5]  # type: ignore[attr-defined]
@@ -189,7 +145,7 @@ def test_five_steps_draws_the_tensors_in_order() -> None:
 
 def test_tensors_that_require_a_gradient_can_be_drawn() -> None:
     weight = vt.PatchEmbedding(8, 4, 3, 6).proj.weight
-    assert len(images_of(plots.filters(weight))) == 6
+    assert len(images_of(plots.pictures(list(weight)))) == 6
 
 
 def test_roles_have_colours_of_their_own() -> None:
@@ -232,13 +188,6 @@ def test_negative_numbers_are_grey_and_as_strong_as_they_are_large() -> None:
     assert darkness[3] > darkness[2]
     grey = [float(np.ptp(colour)) for colour in colours]
     assert max(grey[:2]) < 0.01 < min(grey[2:])
-
-
-def test_the_largest_weight_can_be_left_out(photo: torch.Tensor) -> None:
-    maps = [np.array([[0.25, 0.5]])]
-    titled = plots.attention_over_image(photo, maps, ["head 1"])
-    plain = plots.attention_over_image(photo, maps, ["head 1"], largest=False)
-    assert [figure.axes[1].get_title() for figure in (titled, plain)] == ["head 1\nmax 0.500", "head 1"]
 
 
 def test_bars_can_say_what_guessing_gives() -> None:

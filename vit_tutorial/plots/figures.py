@@ -124,138 +124,40 @@ def patch_grid(
 
 
 @_styled
-def token_row(patches: Array, *, indices: Sequence[int] | None = None, class_token: bool = False) -> Figure:
+def token_row(patches: Array, *, indices: Sequence[int] | None = None) -> Figure:
     """Patches in a row, as the encoder sees them: a sequence.
 
     Args:
         patches: (N, C, P, P), in [0, 1].
         indices: which to draw; None draws the first ten, a gap and the last two.
-        class_token: put the class token in front; the patches then count from 1.
     """
     pictures_ = _array(patches)
     N = len(pictures_)
     chosen = list(indices) if indices is not None else list(range(N)) if N <= 13 else [*range(10), N - 2, N - 1]
-    cells = [*([None] if class_token else []), *chosen]
-    figure = Figure(figsize=(WIDTH, WIDTH / max(len(cells), 9) + 0.45), layout="constrained")
-    axes = np.atleast_1d(figure.subplots(1, len(cells)))
-    for position, (ax, index) in enumerate(zip(axes, cells, strict=True)):
-        if index is None:
-            _draw(ax, np.ones((1, 2, 2)))
-            ax.add_patch(Rectangle((-0.5, -0.5), 2, 2, facecolor=PALETTE["class"], linewidth=0))
-            ax.text(0.5, 0.5, "class", ha="center", va="center", color="white", weight="bold", fontsize=11)
-            ax.set_xlabel("0")
-            continue
+    figure = Figure(figsize=(WIDTH, WIDTH / max(len(chosen), 9) + 0.45), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(chosen)))
+    for place, (ax, index) in enumerate(zip(axes, chosen, strict=True)):
         _draw(ax, pictures_[index])
-        gap = position > int(class_token) and index != (cells[position - 1] or 0) + 1
-        ax.set_xlabel(("…  " if gap else "") + str(index + class_token))
-    return figure
-
-
-@_styled
-def filters(kernels: Array, *, columns: int = 14, titles: Sequence[str] = ()) -> Figure:
-    """Filters of the patch embedding, (K, C, P, P), each stretched to its own smallest and largest value."""
-    kernels = _array(kernels)
-    low = kernels.min(axis=(1, 2, 3), keepdims=True)
-    spread = np.maximum(kernels.max(axis=(1, 2, 3), keepdims=True) - low, 1e-12)
-    return pictures(list((kernels - low) / spread), titles, columns=min(columns, len(kernels)), height=0.95)
-
-
-@_styled
-def position_similarity(similarity: Array, grid: tuple[int, int], *, every: int = 1, title: str = "") -> Figure:
-    """Figure 7 (centre) of the paper: one small map per patch, of its position's similarity to all positions.
-
-    Args:
-        similarity: (N, N), cosine similarities.
-        grid: (rows, columns), whose product is N.
-        every: draw the maps of every so-many-th row and column only.
-        title: above the picture.
-    """
-    rows, columns = grid
-    maps = _array(similarity).reshape(rows, columns, rows, columns)[::every, ::every]
-    tiles_y, tiles_x = maps.shape[:2]
-    canvas = np.full((tiles_y * (rows + 1) - 1, tiles_x * (columns + 1) - 1), np.nan)
-    for y in range(tiles_y):
-        for x in range(tiles_x):
-            canvas[y * (rows + 1) :, x * (columns + 1) :][:rows, :columns] = maps[y, x]
-    figure = Figure(figsize=(5.8, 5.0 * canvas.shape[0] / canvas.shape[1] + 0.4), layout="compressed")
-    ax = figure.add_subplot()
-    drawn = ax.imshow(canvas, cmap="viridis", vmin=-1, vmax=1, interpolation="nearest")
-    ax.set_xticks(
-        [(columns + 1) * x + (columns - 1) / 2 for x in range(tiles_x)], [str(x * every) for x in range(tiles_x)]
-    )
-    ax.set_yticks([(rows + 1) * y + (rows - 1) / 2 for y in range(tiles_y)], [str(y * every) for y in range(tiles_y)])
-    ax.set(xlabel="column of the patch", ylabel="row of the patch", title=title)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-    figure.colorbar(drawn, ax=ax, label="cosine similarity", shrink=0.85)
-    return figure
-
-
-@_styled
-def attention_over_image(
-    image: Array,
-    maps: Sequence[Array],
-    titles: Sequence[str] = (),
-    *,
-    query: int | None = None,
-    columns: int = 6,
-    largest: bool = True,
-) -> Figure:
-    """Attention as heat over the image: the photograph first, then one overlay for each map (a head, a layer).
-
-    Each overlay is scaled to its own largest weight.
-
-    Args:
-        image: (C, H, W), in [0, 1].
-        maps: each (rows, columns), non-negative.
-        titles: one for each map.
-        query: index of the patch that is looking, outlined; None for the class token.
-        columns: pictures in a row.
-        largest: whether each title states the largest weight.
-    """
-    picture = _picture(image)
-    H, W = picture.shape[:2]
-    columns = min(columns, len(maps) + 1)
-    rows = -(-(len(maps) + 1) // columns)
-    width = min(WIDTH, 3.0 * columns)
-    figure = Figure(figsize=(width, rows * (width / columns * H / W + 0.5)), layout="constrained")
-    axes = [figure.add_subplot(rows, columns, index + 1) for index in range(len(maps) + 1)]
-    _draw(axes[0], image, "image")
-    for index, weights in enumerate(map(_array, maps)):
-        ax = axes[index + 1]
-        _draw(ax, _overlay(picture, weights))
-        title = titles[index] if index < len(titles) else ""
-        ax.set_title(f"{title}\nmax {weights.max():.3f}".strip() if largest else title, fontsize=10)
-    if query is not None:
-        grid = _array(maps[0]).shape
-        y, x = divmod(query, grid[1])
-        P, Q = H / grid[0], W / grid[1]
-        for ax in axes:
-            corner = (x * Q - 0.5, y * P - 0.5)
-            ax.add_patch(Rectangle(corner, Q, P, fill=False, linewidth=2.5, edgecolor=PALETTE["query"]))
+        gap = place > 0 and index != chosen[place - 1] + 1
+        ax.set_xlabel(("…  " if gap else "") + str(index))
     return figure
 
 
 @_styled
 def overlays(
     images: Sequence[Array], maps: Mapping[str, Sequence[Array]], titles: Sequence[str] = (), *,
-    masks: Sequence[Array] = (), first: bool = True, shared: bool = False, largest: bool = False, height: float = 1.6,
+    masks: Sequence[Array] = (), height: float = 1.6,
 ) -> Figure:  # fmt: skip
-    """A table of heat over images: a column an image, a row a kind of map.
+    """A table of heat over images: a column an image, a row a kind of map, below the images themselves.
 
     Args:
         images: each (C, H, W), in [0, 1].
         maps: {label of the row: a map (rows, columns) for each image}, non-negative.
         titles: one for each column.
         masks: (H, W) for each image, outlined where True.
-        first: begin with a row of the images themselves.
-        shared: all maps on one scale, up to the largest value of all; else each on its own.
-        largest: write each map's largest value into its corner.
         height: of each picture, in inches, where the column is wide enough.
     """
-    most = max(float(_array(m).max()) for row in maps.values() for m in row) if shared else 0.0
-    table: list[tuple[str, Sequence[Array | None]]] = [(label, list(row)) for label, row in maps.items()]
-    table = [("image", [None] * len(images)), *table] if first else table
+    table: list[tuple[str, Sequence[Array | None]]] = [("image", [None] * len(images)), *maps.items()]
     H, W = _picture(images[0]).shape[:2]
     height = min(height, (WIDTH - 0.4) / len(images) * H / W)
     size = (len(images) * (height * W / H + 0.05) + 0.4, len(table) * (height + 0.05) + (0.25 if titles else 0))
@@ -264,13 +166,9 @@ def overlays(
     for (label, row), line in zip(table, axes, strict=True):
         line[0].set_ylabel(label)
         for column, (ax, image, heat) in enumerate(zip(line, images, row, strict=True)):
-            _draw(ax, image if heat is None else _overlay(_picture(image), _array(heat), most))
+            _draw(ax, image if heat is None else _overlay(_picture(image), _array(heat)))
             if len(masks):
                 ax.contour(_array(masks[column]), levels=[0.5], colors="white", linewidths=1.0)
-            if largest and heat is not None:
-                box = {"facecolor": "black", "alpha": 0.6, "linewidth": 0, "pad": 1.5}
-                style = {"ha": "right", "va": "top", "color": "white", "fontsize": 9, "bbox": box}
-                ax.text(0.97, 0.96, f"{_array(heat).max():.2f}", transform=ax.transAxes, **style)
     for ax, title in zip(axes[0], titles, strict=False):
         ax.set_title(title)
     return figure
@@ -401,15 +299,6 @@ def curves(
         ax.annotate(text, point, xytext=(6, 6), textcoords="offset points", fontsize=10)
     if len(ys) > 1 or any(ys):
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return figure
-
-
-def cost(image_sizes: Array, costs: Mapping[str, Array], *, ylabel: str = "multiply-accumulates") -> Figure:
-    """Cost against image size, both logarithmic: a straight line's slope is the power it grows with."""
-    figure = curves(image_sizes, costs, xlabel="image height = width (pixels)", ylabel=ylabel, log="xy", markers=True)
-    sizes = _array(image_sizes)
-    figure.axes[0].set_xticks(sizes, [str(size) for size in sizes])
-    figure.axes[0].set_xticks([], minor=True)
     return figure
 
 
