@@ -27,6 +27,7 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 14     | analysis.scaling    | How quality grows with size: a power law, its interval, a prediction; real speed.
 | 15     | variants.modern     | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
 | 15     | variants.text       | The text towers of CLIP and SigLIP.
+| 16     | analysis.dense      | What each patch knows: masks, maps and matches from frozen tokens.
 | --     | plots               | Every figure, from arrays.
 | --     | pages               | What the explorer and the live page share.
 | --     | live                | The model itself in a page: draw, watch each step, change it.
@@ -35,6 +36,8 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 A module imports only what is to its left: plots < the six < variants < data < analysis < weights < train < predict <
 export < pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.positions``, ``vt.hybrid``,
 ``vt.resnet``, ``vt.selfsup``, ``vt.modern`` and ``vt.text`` are the lessons' modules without their rooms.
+export < pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
+``vt.hybrid``, ``vt.resnet``, ``vt.selfsup`` and ``vt.modern`` are the lessons' modules without their rooms.
 
 ``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
 same name is ``importlib.import_module("vit_tutorial.attention")``; ``from vit_tutorial.attention import ...`` works as
@@ -66,6 +69,7 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial import train as train
     from vit_tutorial import variants as variants
     from vit_tutorial import weights as weights
+    from vit_tutorial.analysis import dense as dense
     from vit_tutorial.analysis import explain as explain
     from vit_tutorial.analysis import scaling as scaling
     from vit_tutorial.variants import hybrid as hybrid
@@ -85,6 +89,7 @@ _ROOMS = (
     *("variants", "weights"),
 )
 _LESSONS = {  # a lesson's module, without its room
+    "dense": "analysis",
     "explain": "analysis",
     "scaling": "analysis",
     "positions": "variants",

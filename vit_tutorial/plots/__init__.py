@@ -5,6 +5,7 @@ a slider.
 """
 
 from vit_tutorial.plots.attention import contributions, looks
+from vit_tutorial.plots.dense import class_maps, match_maps
 from vit_tutorial.plots.drawings import attention_flow, encoder_block, modern_blocks, tensor_map
 from vit_tutorial.plots.encoder import by_rate, stream_answers
 from vit_tutorial.plots.figures import (
@@ -43,6 +44,7 @@ __all__ = [
     "bars",
     "before_and_after",
     "by_rate",
+    "class_maps",
     "confusion",
     "contributions",
     "curves",
@@ -56,6 +58,7 @@ __all__ = [
     "light_maps",
     "looks",
     "loss_curves",
+    "match_maps",
     "matrices",
     "modern_blocks",
     "overlays",

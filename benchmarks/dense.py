@@ -1,0 +1,371 @@
+"""Lesson 16: what frozen patch tokens know of a scene, layer by layer, beside what else could give the same masks.
+
+    python benchmarks/dense.py heads 0    linear heads on 600 scenes, seed 0 of 5: a CPU minute
+    python benchmarks/dense.py labels 0   the same with 5 to 600 scenes: a quarter of one
+    python benchmarks/dense.py unets 0    a small U-Net with the same masks: some 5 CPU minutes
+    python benchmarks/dense.py table      the tables of benchmarks/README.md
+
+The frozen model is ``vt.load("shapes")``, which learned one label for each of 20,000 scenes and no mask. Each seed
+draws 600 scenes with masks, 200 to choose on and 400 to test on, all new to the model, and another untrained ViT. The
+weight of the ground's pixels is chosen on the 200 from WEIGHTS, for each head and seed; the rate was the same for all.
+A row a run goes to benchmarks/dense.csv as soon as it is done; rows that are there are not run again. One thread.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import sheet
+import torch
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import vit_tutorial as vt
+from vit_tutorial.analysis import dense, explain
+
+CSV = Path(__file__).with_suffix(".csv")
+COLUMNS = ["part", "input", "scenes", "seed", "chosen", "validation", "miou", "figure_iou", "cpu_seconds"]
+WEIGHTS = {"class": (0.5, 0.25, 0.12), "no class": (0.25, 0.12, 0.06, 0.03)}  # of heads that know the class, and others
+K, GRID = 9, (8, 8)
+STEPS, RATE = 300, 6e-2  # of dense.fit_head
+NUMBERS = (5, 10, 30, 100, 300, 600)
+PATCHES = ("pixels", "untrained", "block 1", "block 2", "block 3", "block 4", "last norm")
+BESIDE = ("another scene's class token", "untrained class token", "the answer", "the label", "mean patch")
+UNET_NUMBERS, UNET_RATES, UNET_STEPS = (5, 30, 100, 600), (1e-3, 3e-3, 1e-2), 1500
+Row = tuple[float, float, float, float]  # what was chosen, its validation, then mIoU and the figure's IoU on the test
+TRAIN, CHOOSE, TEST = slice(600), slice(600, 800), slice(800, None)
+
+
+class Draw:
+    """The scenes of one seed, and all tokens of the trained and of an untrained model."""
+
+    def __init__(self, seed: int) -> None:
+        self.model, _, prepare = vt.load("shapes")
+        data = vt.data.shapes(seed=100 + seed, train=800, test=400)
+        images, labels, masks = (torch.cat(parts) for parts in zip(*map(_parts, (data.train, data.test)), strict=True))
+        self.images, self.labels = prepare(images), labels  # (1200, 3, 64, 64), (1200,)
+        self.targets = dense.class_masks(masks, labels)  # (1200, 64, 64)
+        torch.manual_seed(seed)
+        self.tokens = dense.layer_tokens(self.model, self.images)
+        self.untrained = dense.layer_tokens(vt.ViT(self.model.config).eval(), self.images)
+        self.order = torch.randperm(600, generator=torch.Generator().manual_seed(seed))  # which get a mask first
+
+    def features(self, name: str) -> Tensor:
+        """What a head reads, by its name, of all scenes."""
+        first, _, more = name.partition(" + ")
+        layers = {"pixels": vt.patchify(self.images, 8), "untrained": self.untrained[2][:, 1:]}
+        layers |= {f"block {number}": self.tokens[number][:, 1:] for number in range(1, 5)}
+        layers |= {"last norm": self.tokens[-1][:, 1:], "nothing": self.tokens[0][:, 1:, :0]}
+        patches = layers[first].mT.unflatten(2, GRID)
+        token = self.tokens[-1][:, 0]
+        beside: dict[str, Callable[[], Tensor]] = {
+            "class token": lambda: token,
+            "another scene's class token": lambda: token.roll(1, dims=0),
+            "untrained class token": lambda: self.untrained[-1][:, 0],
+            "the answer": lambda: F.one_hot(self.model(self.images).argmax(dim=1), 8).float().detach(),
+            "the label": lambda: F.one_hot(self.labels, 8).float(),
+            "mean patch": lambda: self.tokens[-1][:, 1:].mean(dim=1),
+        }
+        return dense.beside(patches, beside[more]()) if more else patches
+
+
+def _parts(images: vt.data.Images) -> tuple[Tensor, Tensor, Tensor]:
+    pixels, labels = images.batch()
+    assert images.masks is not None
+    return pixels, labels, images.masks
+
+
+@functools.cache
+def draw(seed: int) -> Draw:
+    return Draw(seed)
+
+
+@torch.no_grad()
+def score(net: Callable[[Tensor], Tensor], features: Tensor, targets: Tensor, classes: int = K) -> Tensor:
+    """The confusion matrix at the pictures' full size."""
+    counts = torch.zeros(classes, classes, dtype=torch.long)
+    for some, wanted in zip(features.split(100), targets.split(100), strict=True):
+        counts += dense.confusion(dense.upsample(net(some), 64).argmax(dim=1), wanted, classes)
+    return counts
+
+
+def best_of(nets: Iterable[tuple[float, nn.Module]], features: Tensor, targets: Tensor, classes: int = K) -> Row:
+    """The net that the validation scenes like best, of (what it was made with, net), and its numbers on the test."""
+    tried = []
+    for made_with, net in nets:
+        counts = score(net, features[CHOOSE], targets[CHOOSE], classes)
+        tried.append((dense.mean_iou(counts) if classes == K else dense.figure_iou(counts), made_with, net))
+    value, made_with, net = max(tried, key=lambda one: one[0])
+    counts = score(net, features[TEST], targets[TEST], classes)
+    return made_with, value, dense.mean_iou(counts), dense.figure_iou(counts)
+
+
+def linear(seed: int, name: str, *, where: bool = False, number: int = 600, weight: float = 0.0) -> Row:
+    """A linear head on ``number`` scenes; ``where``: of two classes, figure and ground. 0: the best of WEIGHTS."""
+    d = draw(seed)
+    targets, classes = ((d.targets > 0).long(), 2) if where else (d.targets, K)
+    features, rows = d.features(name), d.order[:number]
+    weights = (weight,) if weight else WEIGHTS["class" if where or " + " in name else "no class"]
+    nets = zip(weights, by_weight(features[rows], targets[rows], classes, weights, seed), strict=True)
+    return best_of(nets, features, targets, classes)
+
+
+def by_weight(features: Tensor, targets: Tensor, classes: int, weights: Sequence[float], seed: int) -> list[nn.Module]:
+    """What ``dense.fit_head`` gives for each weight of the ground, trained side by side in a third of the time.
+
+    The heads share their batches and nothing else: AdamW treats each number by itself.
+    """
+    mean, std = features.mean(dim=(0, 2, 3)), features.std(dim=(0, 2, 3)) + 1e-5
+    x = (features - mean[:, None, None]) / std[:, None, None]
+    wanted = dense.class_shares(targets, classes, GRID)  # (B, K, 8, 8)
+    scale = torch.ones(len(weights), classes, 1, 1)
+    scale[:, 0, 0, 0] = torch.tensor(weights)
+    all_heads = dense.LinearHead(mean, std, len(weights) * classes).linear
+    optimiser = torch.optim.AdamW(all_heads.parameters(), lr=RATE, weight_decay=1e-3)
+    generator = torch.Generator().manual_seed(seed)
+    for step in range(STEPS):
+        optimiser.param_groups[0]["lr"] = RATE * (1 - step / STEPS)
+        rows = torch.randint(len(x), (32,), generator=generator)
+        logits = all_heads(x[rows]).reshape(32, len(weights), classes, *GRID)
+        losses = -(scale * wanted[rows, None] * logits.log_softmax(dim=2)).sum(dim=2).mean(dim=(0, 2, 3))  # (W,)
+        optimiser.zero_grad()
+        losses.sum().backward()
+        optimiser.step()
+    heads = []
+    parts = zip(all_heads.weight.split(classes), all_heads.bias.split(classes), strict=True)
+    for weight, bias in parts:
+        one = dense.LinearHead(mean, std, classes)
+        one.linear.load_state_dict({"weight": weight, "bias": bias})
+        heads.append(one)
+    return heads
+
+
+def threshold(maps: Tensor, answers: Tensor, targets: Tensor) -> Row:
+    """A map (B, 64, 64), cut where the validation scenes like it best; inside, the answer's class."""
+    cuts = torch.linspace(0.05, 0.95, 19).tolist()
+
+    def counts(cut: float, part: slice) -> Tensor:
+        found = torch.where(maps[part] > cut, answers[part, None, None] + 1, 0)
+        return dense.confusion(found, targets[part], K)
+
+    best = max(cuts, key=lambda cut: dense.mean_iou(counts(cut, CHOOSE)))
+    test = counts(best, TEST)
+    return best, dense.mean_iou(counts(best, CHOOSE)), dense.mean_iou(test), dense.figure_iou(test)
+
+
+def by_relevance(seed: int) -> Row:
+    """Lesson 08's map of the class that the model chooses, cut by a threshold."""
+    d = draw(seed)
+    maps = torch.cat([explain.relevance(d.model, some) for some in d.images.split(100)])  # (B, 8, 8)
+    maps = dense.upsample((maps / maps.amax(dim=(1, 2), keepdim=True))[:, None], 64)[:, 0]
+    return threshold(maps, d.model(d.images).argmax(dim=1), d.targets)
+
+
+def by_truth(seed: int) -> Row:
+    """The true mask, averaged over each patch and upsampled: what a grid of 8 x 8 keeps of it."""
+    d = draw(seed)
+    share = 1 - dense.class_shares(d.targets, K, GRID)[:, :1]  # (B, 1, 8, 8)
+    return threshold(dense.upsample(share, 64)[:, 0], d.labels, d.targets)
+
+
+def what(seed: int, name: str, *, elsewhere: bool = False) -> Row:
+    """How often a logistic regression on one patch names the scene's class (in the column miou).
+
+    The patches are those that the target covers by half or more; ``elsewhere``: as many without a pixel of it.
+    """
+    d = draw(seed)
+    features = d.features(name).movedim(1, -1)  # (B, 8, 8, D)
+    ground = dense.class_shares(d.targets, K, GRID)[:, 0]  # (B, 8, 8)
+    where, labels = ground <= 0.5, d.labels[:, None, None].expand(-1, *GRID)
+    generator = torch.Generator().manual_seed(seed)
+    if elsewhere:
+        share = where.sum() / (ground == 1).sum()
+        where = (ground == 1) & (torch.rand(ground.shape, generator=generator) < share)
+    picked = [(features[part][where[part]], labels[part][where[part]]) for part in (TRAIN, CHOOSE, TEST)]
+    mean, std = picked[0][0].mean(dim=0), picked[0][0].std(dim=0) + 1e-5
+    (x, y), (v, vy), (t, ty) = [((x - mean) / std, y) for x, y in picked]
+    models = {C: LogisticRegression(C=C, max_iter=400, tol=1e-3).fit(x, y) for C in (1e-3, 1e-2, 1e-1, 1.0)}
+    best = max(models, key=lambda C: models[C].score(v, vy))
+    return best, models[best].score(v, vy), models[best].score(t, ty), math.nan
+
+
+def two_layers(seed: int, name: str) -> Row:
+    """A head with a hidden layer of 128: is more of it there than a linear head reads?"""
+    d = draw(seed)
+    features = d.features(name)
+    mean, std = features[TRAIN].mean(dim=(0, 2, 3)), features[TRAIN].std(dim=(0, 2, 3)) + 1e-5
+    x = (features - mean[:, None, None]) / std[:, None, None]
+    wanted = dense.class_shares(d.targets[TRAIN], K, GRID)
+
+    def trained(weight: float) -> nn.Module:
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Conv2d(x.shape[1], 128, 1), nn.GELU(), nn.Conv2d(128, K, 1))
+        optimiser = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=1e-3)
+        scale = torch.tensor([weight] + [1.0] * 8)[:, None, None]
+        for step in range(1000):
+            optimiser.param_groups[0]["lr"] = 3e-3 * (1 - step / 1000)
+            rows = torch.randint(600, (32,))
+            loss = -(scale * wanted[rows] * net(x[rows]).log_softmax(dim=1)).sum(dim=1).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        return net
+
+    return best_of(((weight, trained(weight)) for weight in WEIGHTS["no class"][:3]), x, d.targets)
+
+
+class UNet(nn.Module):
+    """A small U-Net (arXiv 1505.04597) with norms: images (B, 3, 64, 64) -> logits (B, K, 64, 64).
+
+    Its first convolution has a stride of 2, and its logits are upsampled by 2: a quarter of the operations.
+    """
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        w = [width, 2 * width, 4 * width, 8 * width]
+        self.stem = nn.Conv2d(3, width, 5, stride=2, padding=2)
+        self.down = nn.ModuleList([_twice(a, b) for a, b in zip([width, *w[:3]], w, strict=True)])
+        self.up = nn.ModuleList([_twice(w[level] + w[level + 1], w[level]) for level in range(3)])
+        self.head = nn.Conv2d(width, K, 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x, kept = self.stem(images), []
+        for level, block in enumerate(self.down):
+            x = block(x)
+            if level < 3:
+                kept.append(x)
+                x = F.max_pool2d(x, 2)
+        for level in (2, 1, 0):
+            x = self.up[level](torch.cat([F.interpolate(x, scale_factor=2), kept[level]], dim=1))
+        return dense.upsample(self.head(x), (images.shape[2], images.shape[3]))
+
+
+def _twice(inner: int, outer: int) -> nn.Sequential:
+    layers = []
+    for channels in (inner, outer):
+        layers += [nn.Conv2d(channels, outer, 3, padding=1, bias=False), nn.BatchNorm2d(outer), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def unet(seed: int, number: int, rate: float) -> Row:
+    """A U-Net from scratch on the same scenes and masks, mirrored at random (which no frozen head was given)."""
+    d = draw(seed)
+    x, y, rows = d.images, d.targets, d.order[:number]
+    torch.manual_seed(seed)
+    net = UNet()
+    optimiser = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=1e-2)
+    weight = torch.tensor([0.25] + [1.0] * 8)
+    for step in range(UNET_STEPS):
+        optimiser.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / 50) * (1 - step / UNET_STEPS)
+        some = rows[torch.randint(number, (16,))]
+        loss = F.cross_entropy(net(x[some]), y[some], weight=weight)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return best_of(iter([(rate, net.eval())]), x, y)
+
+
+def ground(seed: int) -> Row:
+    """All ground."""
+    found = dense.confusion(torch.zeros_like(draw(seed).targets[TEST]), draw(seed).targets[TEST], K)
+    return 0.0, math.nan, dense.mean_iou(found), dense.figure_iou(found)
+
+
+Run = tuple[str, str, int, int, Callable[[], Row]]  # part, input, scenes, seed, what gives its row
+
+
+def heads(seed: int) -> Iterator[Run]:
+    """A seed's runs on 600 scenes."""
+    for name, way in (("all ground", ground), ("relevance", by_relevance), ("true mask, 8 x 8", by_truth)):
+        yield "mask", name, 600, seed, functools.partial(way, seed)
+    tokens = [*PATCHES, *(f"{name} + class token" for name in PATCHES), *(f"block 2 + {name}" for name in BESIDE)]
+    for name in tokens:
+        yield "mask", name, 600, seed, functools.partial(linear, seed, name)
+    for name in PATCHES:
+        yield "where", name, 600, seed, functools.partial(linear, seed, name, where=True)
+        yield "what", name, 600, seed, functools.partial(what, seed, name)
+        yield "elsewhere", name, 600, seed, functools.partial(what, seed, name, elsewhere=True)
+    yield "mask", "last norm, two layers", 600, seed, functools.partial(two_layers, seed, "last norm")
+
+
+def labels(seed: int) -> Iterator[Run]:
+    """A seed's heads by the number of scenes; the weight of the ground is the one that 600 scenes chose mostly."""
+    for name in ("block 2 + class token", "last norm", "pixels + class token"):
+        for number in NUMBERS:
+            weight = 0.12 if name == "last norm" else 0.25
+            yield "labels", name, number, seed, functools.partial(linear, seed, name, number=number, weight=weight)
+
+
+def unets(seed: int) -> Iterator[Run]:
+    """A seed's U-Nets by the number of scenes, and for seed 0 at other rates."""
+    for number in reversed(UNET_NUMBERS):
+        yield "labels", "U-Net", number, seed, functools.partial(unet, seed, number, UNET_RATES[1])
+        if seed == 0 and number in (30, 600):
+            for rate in (UNET_RATES[0], UNET_RATES[2]):
+                yield "rates", f"U-Net, {rate:g}", number, seed, functools.partial(unet, seed, number, rate)
+
+
+def values(part: str, name: str, number: int = 600, column: str = "miou") -> list[float]:
+    """A column of all seeds' rows, in percent, in the order of the seeds."""
+    rows = [row for row in sheet.read(CSV) if (row["part"], row["input"], row["scenes"]) == (part, name, str(number))]
+    return [100 * float(row[column]) for row in sorted(rows, key=lambda row: int(row["seed"]))]
+
+
+def interval(numbers: list[float]) -> str:
+    """The mean and Student's 95 % interval of it."""
+    half = stats.t.ppf(0.975, len(numbers) - 1) * statistics.stdev(numbers) / math.sqrt(len(numbers))
+    return f"{statistics.mean(numbers):.1f} ± {half:.1f}"
+
+
+def tables() -> str:
+    """Masks by what the head reads; where and what by layer; masks by the number of scenes."""
+    names = list(dict.fromkeys(row["input"] for row in sheet.read(CSV) if row["part"] == "mask"))
+    reference = values("mask", "block 2 + class token")
+    lines = ["| the head reads | mIoU | minus block 2 + class token, paired | IoU of the figure |", "|---|---|---|---|"]
+    for name in sorted(names, key=lambda name: statistics.mean(values("mask", name))):
+        own = values("mask", name)
+        paired = [a - b for a, b in zip(own, reference, strict=True)]
+        difference = interval(paired) if any(paired) else ""
+        figure = interval(values("mask", name, column="figure_iou"))
+        lines.append(f"| {name} | {interval(own)} | {difference} | {figure} |")
+    lines += ["", "| patches | where: IoU of the figure | class from a patch of it | from a patch elsewhere |"]
+    lines += ["|---|---|---|---|"]
+    for name in PATCHES:
+        where = interval(values("where", name, column="figure_iou"))
+        lines.append(f"| {name} | {where} | {interval(values('what', name))} | {interval(values('elsewhere', name))} |")
+    lines += [
+        "",
+        f"| mIoU by scenes with a mask | {' | '.join(map(str, NUMBERS))} |",
+        "|---" * (len(NUMBERS) + 1) + "|",
+    ]
+    for name in ("block 2 + class token", "pixels + class token", "last norm", "U-Net"):
+        cells = [interval(found) if (found := values("labels", name, n)) else "" for n in NUMBERS]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    if sys.argv[1:] == ["table"]:
+        print(tables())
+        return
+    runs = {"heads": heads, "labels": labels, "unets": unets}[sys.argv[1]]
+    done = {(row["part"], row["input"], row["scenes"], row["seed"]) for row in sheet.read(CSV)}
+    for part, name, number, seed, run in runs(int(sys.argv[2])):
+        if (part, name, str(number), str(seed)) in done:
+            continue
+        begin = time.process_time()
+        row = [f"{value:.4g}" for value in run()]
+        sheet.add(CSV, COLUMNS, [part, name, number, seed, *row, f"{time.process_time() - begin:.1f}"])
+
+
+if __name__ == "__main__":
+    main()

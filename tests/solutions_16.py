@@ -1,0 +1,162 @@
+"""Answers to the exercises of lesson 16: right ones, written in different ways, and wrong ones with what they hear."""
+
+import numpy as np
+import torch
+from sklearn.metrics import jaccard_score
+from submissions import Wrong
+from torch.nn import functional as F
+
+NUMBERS = {
+    "tokens": 29, "lands": 4, "head": 165, "outputs": 120, "enlarged": 30720, "iou": 0.5, "miou": 0.45,
+    "all ground": 0.08, "share": 0.125, "last block": 0,
+}  # fmt: skip
+
+
+def grid_by_unflatten(tokens, grid, prefix_tokens):
+    return tokens[:, prefix_tokens:].unflatten(1, grid).movedim(-1, 1)
+
+
+def grid_by_loop(tokens, grid, prefix_tokens):
+    rows, columns = grid
+    at = [[tokens[:, prefix_tokens + r * columns + c] for c in range(columns)] for r in range(rows)]
+    return torch.stack([torch.stack(row, dim=2) for row in at], dim=2)
+
+
+def grid_by_view(tokens, grid, prefix_tokens):
+    B, _, D = tokens.shape
+    return tokens[:, prefix_tokens:].transpose(1, 2).reshape(B, D, grid[0], grid[1])
+
+
+def shares_by_one_hot(targets, num_classes, grid):
+    one_hot = F.one_hot(targets, num_classes).movedim(-1, 1).float()
+    return F.adaptive_avg_pool2d(one_hot, grid)
+
+
+def shares_by_numpy(targets, num_classes, grid):
+    B, H, W = targets.shape
+    cut = targets.numpy().reshape(B, grid[0], H // grid[0], grid[1], W // grid[1])
+    return np.stack([(cut == k).mean(axis=(2, 4)) for k in range(num_classes)], axis=1)
+
+
+def shares_by_loop(targets, num_classes, grid):
+    B, H, W = targets.shape
+    h, w = H // grid[0], W // grid[1]
+    shares = torch.zeros(B, num_classes, *grid)
+    for r in range(grid[0]):
+        for c in range(grid[1]):
+            patch = targets[:, r * h : (r + 1) * h, c * w : (c + 1) * w].flatten(1)
+            for k in range(num_classes):
+                shares[:, k, r, c] = (patch == k).sum(dim=1) / (h * w)
+    return shares
+
+
+def iou_by_loop(predicted, targets, num_classes):
+    scores = []
+    for k in range(num_classes):
+        either = ((predicted == k) | (targets == k)).sum().item()
+        if either:
+            scores.append(((predicted == k) & (targets == k)).sum().item() / either)
+    return sum(scores) / len(scores)
+
+
+def iou_by_one_hot(predicted, targets, num_classes):
+    said, true = (F.one_hot(x.flatten(), num_classes).double() for x in (predicted, targets))
+    both = (said * true).sum(dim=0)
+    either = said.sum(dim=0) + true.sum(dim=0) - both
+    return (both / either)[either > 0].mean()
+
+
+def iou_by_sklearn(predicted, targets, num_classes):
+    return jaccard_score(targets.flatten(), predicted.flatten(), average="macro")
+
+
+def segment_by_interpolate(logits, size):
+    return F.interpolate(logits, size, mode="bilinear").max(dim=1).indices
+
+
+def segment_by_double(logits, size):
+    return F.interpolate(logits.double(), size=tuple(size), mode="bilinear").numpy().argmax(axis=1)
+
+
+def segment_by_matrices(logits, size):
+    across = [torch.zeros(n, small, dtype=torch.float64) for n, small in zip(size, logits.shape[2:], strict=True)]
+    for matrix in across:
+        n, small = matrix.shape
+        for place in range(n):
+            at = min(max((place + 0.5) * small / n - 0.5, 0), small - 1)
+            low = min(int(at), small - 2)
+            matrix[place, low], matrix[place, low + 1] = 1 - (at - low), at - low
+    return torch.einsum("hr,bkrc,wc->bkhw", across[0], logits.double(), across[1]).argmax(dim=1)
+
+
+RIGHT = {
+    "dense_numbers": (
+        lambda: NUMBERS,
+        lambda: NUMBERS | {"last block": 0.0, "head": torch.tensor(165)},
+        lambda: {name: float(value) for name, value in NUMBERS.items()},
+    ),
+    "token_grid": (grid_by_unflatten, grid_by_loop, grid_by_view),
+    "class_shares": (shares_by_one_hot, shares_by_numpy, shares_by_loop),
+    "mean_iou": (iou_by_loop, iou_by_one_hot, iou_by_sklearn),
+    "segment": (segment_by_interpolate, segment_by_double, segment_by_matrices),
+}
+
+
+# ---- Wrong ones --------------------------------------------------------------------------------------------------
+
+
+def answers(**changes):
+    return lambda: NUMBERS | {name.replace("_", " "): value for name, value in changes.items()}
+
+
+def changed(work, change):
+    """A right work whose result is changed afterwards."""
+    return lambda *args: change(work(*args))
+
+
+def in_place(tokens, grid, prefix_tokens):
+    with torch.no_grad():
+        tokens *= 1.5
+    return grid_by_view(tokens / 1.5, grid, prefix_tokens)
+
+
+WRONG = {
+    "dense_numbers": [
+        Wrong("no registers", answers(tokens=25), "no registers counted"),
+        Wrong("Dice", answers(iou=0.6667), "the Dice score"),
+        Wrong("accuracy", answers(all_ground=0.8), "pixel accuracy"),
+        Wrong("a small gradient", answers(last_block=0.1), "What reads these tokens"),
+        Wrong("per patch", answers(head=3960), "a head for each patch"),
+    ],
+    "token_grid": [
+        Wrong("class token left in", lambda z, g, p: grid_by_view(z[:, : z.shape[1] - p], g, 0), "left in"),
+        Wrong("flipped", changed(grid_by_view, lambda x: x.flip(2))),
+        Wrong("channels last", changed(grid_by_view, lambda x: x.movedim(1, -1)), "shape"),
+        Wrong("no gradient", lambda z, *rest: grid_by_view(z.detach(), *rest), "gradient"),
+        Wrong("in place", in_place),
+        Wrong("always one before", lambda z, g, p: grid_by_view(z[:, 1 : 1 + g[0] * g[1]], g, 0)),
+    ],
+    "class_shares": [
+        Wrong("in percent", changed(shares_by_one_hot, lambda x: 100 * x), "100 times the right one"),
+        Wrong("most frequent", lambda t, K, g: F.one_hot(shares_by_loop(t, K, g).argmax(1), K).movedim(-1, 1).float(),
+              "most frequent"),
+        Wrong("without the ground", lambda t, K, g: shares_by_loop(t, K, g)[:, 1:], "shape"),
+        Wrong("classes that are there", lambda t, K, g: shares_by_loop(t, int(t.max()) + 1, g), "shape"),
+    ],
+    "mean_iou": [
+        Wrong("one less", changed(iou_by_loop, lambda x: 1 - x)),
+        Wrong("of each class", lambda p, t, K: torch.full((K,), iou_by_loop(p, t, K)), "shape"),
+        Wrong("only true classes", lambda p, t, K: iou_by_loop(torch.where(torch.isin(p, t), p, 0), t, K)),
+        Wrong("accuracy", lambda p, t, K: (p == t).double().mean(), "pixel accuracy"),
+        Wrong("classes as 0", lambda p, t, K: np.mean([((p == k) & (t == k)).sum().item() / max(
+            ((p == k) | (t == k)).sum().item(), 1) for k in range(K)]), "counted as 0"),
+    ],
+    "segment": [
+        Wrong("nearest", lambda x, size: F.interpolate(x, size).argmax(1), "argmax before the enlarging"),
+        Wrong("corners", lambda x, size: F.interpolate(x, size, mode="bilinear", align_corners=True).argmax(1),
+              "corners aligned"),
+        Wrong("logits", lambda x, size: F.interpolate(x, size, mode="bilinear"), "shape"),
+        Wrong("smallest", lambda x, size: segment_by_interpolate(-x, size)),
+        Wrong("small", lambda x, size: x.argmax(1), "shape"),
+    ],
+}  # fmt: skip

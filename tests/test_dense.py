@@ -1,0 +1,152 @@
+"""vit_tutorial.analysis.dense: patch tokens as maps, a linear head, the score, principal maps."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+from sklearn.metrics import jaccard_score
+from torch.nn import functional as F
+
+import vit_tutorial as vt
+from vit_tutorial.analysis import dense
+from vit_tutorial.variants.modern import ModernConfig, ModernViT
+
+SIZES = {"image_size": (8, 12), "patch_size": 4, "num_classes": 3, "dim": 8, "depth": 2, "num_heads": 2, "mlp_dim": 16}
+
+
+def models():
+    torch.manual_seed(0)
+    return [
+        vt.ViT(vt.ViTConfig(**SIZES)).eval(),
+        vt.ViT(vt.ViTConfig(**SIZES, pool="mean")).eval(),
+        ModernViT(ModernConfig(**SIZES, registers=3)).eval(),
+    ]
+
+
+@pytest.mark.parametrize("model", models(), ids=["class token", "mean", "registers"])
+def test_tokens_are_the_models_own_and_only_patches_are_laid_out(model):
+    images = torch.rand(2, 3, 8, 12)
+    tokens = dense.layer_tokens(model, images)
+    assert len(tokens) == 4
+    assert not any(z.requires_grad for z in tokens)
+    assert torch.allclose(tokens[-1], model.features(images), atol=1e-6)
+    prefix = model.config.prefix_tokens
+    grid = dense.token_grid(tokens[1], (2, 3), prefix_tokens=prefix)
+    assert grid.shape == (2, 8, 2, 3)
+    assert torch.equal(grid[1, :, 1, 2], tokens[1][1, prefix + 5])  # the last patch: row 1, column 2
+
+
+def test_class_token_stands_beside_each_patch():
+    tokens = torch.randn(2, 7, 5)
+    grid = dense.token_grid(tokens, (2, 3), class_token=True)
+    assert grid.shape == (2, 10, 2, 3)
+    assert torch.equal(grid[1, 5:, 0, 1], tokens[1, 0])
+    assert torch.equal(grid[1, :5, 0, 1], tokens[1, 2])
+
+
+def test_tokens_that_do_not_fit_say_what_would():
+    with pytest.raises(ValueError, match=r"\(2, 3\) with prefix_tokens=0 needs tokens \(B, 6, D\), got \(2, 7, 5\)"):
+        dense.token_grid(torch.zeros(2, 7, 5), (2, 3), prefix_tokens=0)
+    with pytest.raises(ValueError, match="prefix_tokens is 0"):
+        dense.token_grid(torch.zeros(2, 6, 5), (2, 3), prefix_tokens=0, class_token=True)
+
+
+def test_masks_of_classes_and_their_shares():
+    masks = torch.zeros(2, 4, 6, dtype=torch.bool)
+    masks[0, :2, :2] = True
+    masks[1, 3, 5] = True
+    targets = dense.class_masks(masks, torch.tensor([1, 0]))
+    assert targets[0, 0, 0] == 2
+    assert targets[1, 3, 5] == 1
+    assert targets.sum() == 2 * 4 + 1
+    shares = dense.class_shares(targets, 3, (2, 3))
+    assert shares.shape == (2, 3, 2, 3)
+    assert torch.allclose(shares.sum(dim=1), torch.ones(2, 2, 3))
+    assert shares[0, 2, 0, 0] == 1
+    assert shares[1, 1, 1, 2] == 0.25
+    with pytest.raises(ValueError, match="4 x 6 pixels"):
+        dense.class_shares(targets, 3, (3, 3))
+
+
+def test_head_learns_where_a_linear_head_can():
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.randint(0, 3, (20, 2, 3), generator=generator)
+    features = 5 + 3 * F.one_hot(targets, 3).movedim(-1, 1) + 0.1 * torch.randn(20, 3, 2, 3, generator=generator)
+    pixels = targets.repeat_interleave(2, 1).repeat_interleave(2, 2)  # (20, 4, 6)
+    head = dense.fit_head(features, pixels, 3, steps=100)
+    assert torch.equal(head(features).argmax(dim=1), targets)
+    again = dense.fit_head(features, pixels, 3, steps=100)
+    assert torch.equal(head.linear.weight, again.linear.weight)
+
+
+def test_less_weight_on_the_ground_finds_more_figure():
+    generator = torch.Generator().manual_seed(1)
+    targets = (torch.rand(20, 4, 4, generator=generator) < 0.2).long()
+    features = targets[:, None] + torch.randn(20, 2, 4, 4, generator=generator)
+    found = [
+        dense.fit_head(features, targets, 2, ground_weight=weight, steps=100)(features).argmax(dim=1).sum()
+        for weight in (1.0, 0.25, 0.06)
+    ]
+    assert found[0] < found[1] < found[2]
+
+
+def test_segmenter_is_frozen_model_then_head():
+    model = models()[0]
+    images = torch.rand(4, 3, 8, 12)
+    targets = torch.randint(0, 3, (4, 8, 12))
+    tokens = dense.layer_tokens(model, images)
+    features = dense.beside(dense.token_grid(tokens[1], (2, 3)), tokens[-1][:, 0])
+    segmenter = dense.Segmenter(model, dense.fit_head(features, targets, 3, steps=3), layer=1)
+    logits = segmenter(images)
+    assert logits.shape == (4, 3, 8, 12)
+    assert torch.equal(logits, dense.upsample(segmenter.head(features), (8, 12)))
+    assert [name for name, p in segmenter.named_parameters() if p.requires_grad] == [
+        "head.linear.weight",
+        "head.linear.bias",
+    ]
+    assert dense.Segmenter(model, torch.nn.Identity(), layer=-1, class_token=False)(images).shape == (4, 8, 8, 12)
+
+
+def test_iou_agrees_with_sklearn():
+    generator = torch.Generator().manual_seed(0)
+    targets, predicted = torch.randint(0, 4, (2, 3, 8, 12), generator=generator)
+    counts = dense.confusion(predicted, targets, 4)
+    expected = jaccard_score(targets.flatten(), predicted.flatten(), average=None)
+    assert np.allclose(dense.iou(counts), expected)
+    assert dense.mean_iou(counts) == pytest.approx(expected.mean())
+    where = jaccard_score((targets > 0).flatten(), (predicted > 0).flatten())
+    assert dense.figure_iou(counts) == pytest.approx(where)
+
+
+def test_iou_by_hand_and_classes_that_are_not_there():
+    targets = torch.tensor([[[0, 0, 1, 1]]])
+    predicted = torch.tensor([[[0, 1, 1, 1]]])
+    counts = dense.confusion(predicted, targets, 3)
+    assert counts.tolist() == [[1, 1, 0], [0, 2, 0], [0, 0, 0]]
+    assert dense.iou(counts)[:2].tolist() == pytest.approx([1 / 2, 2 / 3])
+    assert dense.iou(counts)[2].isnan()
+    assert dense.mean_iou(counts) == pytest.approx(7 / 12)
+    with pytest.raises(ValueError, match="upsample the logits"):
+        dense.confusion(predicted[:, :, ::2], targets, 3)
+
+
+def test_principal_maps_agree_with_sklearn():
+    features = torch.randn(3, 6, 4, 5, generator=torch.Generator().manual_seed(0))
+    chosen = torch.rand(3, 4, 5, generator=torch.Generator().manual_seed(1)) < 0.6
+    patches = features.movedim(1, -1)
+    pca = PCA(3, whiten=True).fit(patches[chosen])
+    expected = torch.from_numpy(pca.transform(patches[chosen])).mul(2)
+    expected = (expected * torch.from_numpy(pca.components_.sum(axis=1)).sign()).sigmoid()
+    maps = dense.principal_maps(features, chosen)
+    assert maps.shape == (3, 3, 4, 5)
+    assert torch.allclose(maps.movedim(1, -1)[chosen], expected.float(), atol=1e-4)
+    assert not maps.movedim(1, -1)[~chosen].any()
+    assert dense.principal_maps(features).shape == (3, 3, 4, 5)
+
+
+def test_similarity_is_a_cosine():
+    features = torch.randn(2, 6, 3, 4)
+    maps = dense.similarity(2 * features[1, :, 2, 1], features)
+    assert maps.shape == (2, 3, 4)
+    assert maps[1, 2, 1] == pytest.approx(1.0)
+    assert maps.flatten(1).argmax(dim=1)[1] == 2 * 4 + 1

@@ -1,0 +1,236 @@
+"""Lesson 16: what each patch knows: masks, maps and matches from the patch tokens of a frozen model.
+
+B images of (H, W) pixels, a grid of (rows, columns) = N patches, K classes of a mask, class 0 the ground.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vit_tutorial.embeddings import Grid
+from vit_tutorial.patches import Size, as_pair
+from vit_tutorial.vit import ViT
+
+# ------------------------------------------------------------------------------------------- tokens and targets
+
+
+@torch.no_grad()
+def layer_tokens(model: ViT, images: Tensor) -> list[Tensor]:
+    """Every token after the embedding, after each block, and after the last norm: L + 2 tensors (B, T, D)."""
+    z = model.embed(images)  # (B, T, D)
+    tokens = [z]
+    for block in model.blocks_for(images):
+        z = block(z)  # (B, T, D)
+        tokens.append(z)
+    return [*tokens, model.norm(z)]
+
+
+def token_grid(tokens: Tensor, grid: Grid, *, prefix_tokens: int = 1, class_token: bool = False) -> Tensor:
+    """Patch tokens laid out as the patches lie in the picture: (B, T, D) -> (B, D, rows, columns).
+
+    Args:
+        tokens: T = prefix_tokens + rows * columns.
+        grid: (rows, columns), ``model.config.grid``.
+        prefix_tokens: tokens before the patches: class token and registers, ``model.config.prefix_tokens``.
+        class_token: put the first token beside each patch's: (B, 2 D, rows, columns).
+
+    Raises:
+        ValueError: as many tokens as the grid doesn't have; a class token where there is none.
+    """
+    rows, columns = grid
+    if tokens.ndim != 3 or tokens.shape[1] != prefix_tokens + rows * columns:
+        raise ValueError(
+            f"a grid of {tuple(grid)} with prefix_tokens={prefix_tokens} needs tokens (B, "
+            f"{prefix_tokens + rows * columns}, D), got {tuple(tokens.shape)}: take both from model.config"
+        )
+    if class_token and not prefix_tokens:
+        raise ValueError("class_token=True needs a token before the patches, and prefix_tokens is 0: leave it out")
+    patches = tokens[:, prefix_tokens:].mT.reshape(len(tokens), -1, rows, columns)  # (B, D, rows, columns)
+    return beside(patches, tokens[:, 0]) if class_token else patches
+
+
+def beside(features: Tensor, vector: Tensor) -> Tensor:
+    """One vector per image, repeated beside each patch: (B, D, rows, columns), (B, E) -> (B, D + E, rows, columns)."""
+    return torch.cat([features, vector[:, :, None, None].expand(-1, -1, *features.shape[2:])], dim=1)
+
+
+def class_masks(masks: Tensor, labels: Tensor) -> Tensor:
+    """Which class each pixel has: masks (B, H, W) bool, labels (B,) -> (B, H, W) int64, 0 the ground, label k + 1."""
+    return torch.where(masks, labels[:, None, None] + 1, 0)
+
+
+def class_shares(targets: Tensor, num_classes: int, grid: Grid) -> Tensor:
+    """How much of each patch each class covers: (B, H, W) int64 -> (B, K, rows, columns), which sums to 1 over K.
+
+    Raises:
+        ValueError: a grid that doesn't divide H and W.
+    """
+    (H, W), (rows, columns) = targets.shape[1:], grid
+    if H % rows or W % columns:
+        raise ValueError(f"a grid of {tuple(grid)} doesn't divide masks of {H} x {W} pixels: take model.config.grid")
+    patch = H // rows, W // columns
+    return torch.stack([F.avg_pool2d((targets == k).float(), patch) for k in range(num_classes)], dim=1)
+
+
+# ----------------------------------------------------------------------------------------------------- the head
+
+
+class LinearHead(nn.Module):
+    """Features (B, D, rows, columns) -> logits (B, K, rows, columns): each patch by itself, K numbers a patch.
+
+    Args:
+        mean: of each feature, (D,), taken off first.
+        std: of each feature, (D,).
+        num_classes: K.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Tensor, std: Tensor, num_classes: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("std", std)
+        self.linear = nn.Conv2d(len(mean), num_classes, 1)  # a linear layer for each patch
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)  # type: ignore[arg-type]
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.linear((features - self.mean[:, None, None]) / self.std[:, None, None])
+
+
+def fit_head(
+    features: Tensor,
+    targets: Tensor,
+    num_classes: int,
+    *,
+    ground_weight: float = 0.25,
+    steps: int = 300,
+    rate: float = 6e-2,
+    seed: int = 0,
+) -> LinearHead:
+    """A linear layer on frozen features, trained to say how much of each patch each class covers.
+
+    The loss is the weighted cross-entropy between a patch's logits and :func:`class_shares`: what all of the patch's
+    pixels would give if they had the patch's logits. AdamW, batches of 32 scenes, the rate falling linearly to 0.
+
+    Args:
+        features: (B, D, rows, columns), from :func:`token_grid`.
+        targets: (B, H, W) int64, from :func:`class_masks`.
+        num_classes: K, the ground included.
+        ground_weight: how much a pixel of the ground (class 0) counts; one of the others counts 1.
+        steps: of the optimiser.
+        rate: at the first step.
+        seed: of the batches.
+    """
+    wanted = class_shares(targets, num_classes, (features.shape[2], features.shape[3]))  # (B, K, rows, columns)
+    weight = torch.ones(num_classes)
+    weight[0] = ground_weight
+    wanted = wanted * weight[:, None, None]
+    head = LinearHead(features.mean(dim=(0, 2, 3)), features.std(dim=(0, 2, 3)) + 1e-5, num_classes)
+    optimiser = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=1e-3)
+    generator = torch.Generator().manual_seed(seed)
+    for step in range(steps):
+        optimiser.param_groups[0]["lr"] = rate * (1 - step / steps)
+        rows = torch.randint(len(features), (32,), generator=generator)
+        loss = -(wanted[rows] * head(features[rows]).log_softmax(dim=1)).sum(dim=1).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return head.eval()
+
+
+def upsample(logits: Tensor, size: Size) -> Tensor:
+    """Logits of patches -> of pixels, bilinear: (B, K, rows, columns) -> (B, K, H, W)."""
+    return F.interpolate(logits, size=as_pair(size, "size"), mode="bilinear", align_corners=False)
+
+
+class Segmenter(nn.Module):
+    """Images (B, C, H, W) -> logits of each pixel (B, K, H, W), by a frozen model and a head on one of its layers.
+
+    Args:
+        model: a ViT, which doesn't learn any more.
+        head: what :func:`fit_head` returned.
+        layer: whose tokens the head reads: 0 the embedding, l block l, -1 the last norm.
+        class_token: whether it reads the class token after the last norm, too.
+    """
+
+    def __init__(self, model: ViT, head: nn.Module, *, layer: int, class_token: bool = True) -> None:
+        super().__init__()
+        self.model, self.head = model.eval().requires_grad_(False), head
+        self.layer, self.class_token = layer, class_token
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the head reads: (B, D or 2 D, rows, columns)."""
+        config, tokens = self.model.config, layer_tokens(self.model, images)
+        patches = token_grid(tokens[self.layer], config.grid, prefix_tokens=config.prefix_tokens)
+        return beside(patches, tokens[-1][:, 0]) if self.class_token else patches
+
+    def forward(self, images: Tensor) -> Tensor:
+        return upsample(self.head(self.features(images)), (images.shape[-2], images.shape[-1]))
+
+
+# -------------------------------------------------------------------------------------------------- the score
+
+
+def confusion(predicted: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+    """How many pixels of each class (row) were called each class (column): twice (B, H, W) -> (K, K) int64.
+
+    Raises:
+        ValueError: masks of different sizes: a prediction is scored at the size of the picture.
+    """
+    if predicted.shape != targets.shape:
+        raise ValueError(
+            f"predicted {tuple(predicted.shape)} and targets {tuple(targets.shape)} differ: upsample the logits to the "
+            "picture's size before argmax"
+        )
+    pairs = targets * num_classes + predicted  # one number for each pair of classes
+    return torch.bincount(pairs.flatten(), minlength=num_classes**2).view(num_classes, num_classes)
+
+
+def iou(counts: Tensor) -> Tensor:
+    """Each class's intersection over union: (K, K) from :func:`confusion` -> (K,); nan for a class that isn't there."""
+    both = counts.diagonal()  # (K,)
+    return both / (counts.sum(dim=0) + counts.sum(dim=1) - both)
+
+
+def mean_iou(counts: Tensor) -> float:
+    """The mean over the classes that are there, in the masks or in the prediction: mIoU."""
+    return iou(counts).nanmean().item()
+
+
+def figure_iou(counts: Tensor) -> float:
+    """The IoU of everything that isn't ground, whatever its class: where, without what."""
+    both = counts[1:, 1:].sum()
+    return (both / (counts.sum() - counts[0, 0])).item()
+
+
+# ------------------------------------------------------------------------------------------ maps and matches
+
+
+def principal_maps(features: Tensor, chosen: Tensor | None = None) -> Tensor:
+    """The three directions in which patches differ most, as red, green and blue: (B, D, rows, columns) -> (B, 3, ...).
+
+    Args:
+        features: of some pictures, which share the directions.
+        chosen: (B, rows, columns) bool: find the directions on these patches alone, and leave the others black.
+
+    Returns:
+        (B, 3, rows, columns), in [0, 1]: a sigmoid of twice the component, divided by its standard deviation.
+    """
+    patches = features.movedim(1, -1)  # (B, rows, columns, D)
+    used = patches.flatten(0, 2) if chosen is None else patches[chosen]  # (n, D)
+    mean = used.mean(dim=0)
+    _, _, directions = torch.linalg.svd(used - mean, full_matrices=False)  # (., D)
+    directions = directions[:3] * directions[:3].sum(dim=1, keepdim=True).sign()  # no sign of its own
+    parts = (patches - mean) @ directions.T  # (B, rows, columns, 3)
+    colours = (2 * parts / ((used - mean) @ directions.T).std(dim=0)).sigmoid()
+    colours = colours if chosen is None else colours * chosen[..., None]
+    return colours.movedim(-1, 1)
+
+
+def similarity(query: Tensor, features: Tensor) -> Tensor:
+    """How alike a patch and others are: (D,), (B, D, rows, columns) -> cosines (B, rows, columns)."""
+    return F.cosine_similarity(features, query[:, None, None].expand_as(features), dim=1)

@@ -1,0 +1,444 @@
+"""Checks of lesson 16: tokens as a grid, what each patch holds of each class, mIoU, and logits that become a mask."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vit_tutorial.analysis import dense as lesson
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, Slip, call, check, normal, section
+from vit_tutorial.checks.pencil import Question, pencil
+
+__all__ = ["check_class_shares", "check_dense_numbers", "check_mean_iou", "check_segment", "check_token_grid"]
+
+_BY_HAND = "1 · From tokens to a mask, by hand"
+_SCORE = "The score, with a pencil"
+_HEAD = "Training the head"
+_WRONG = "What goes wrong"
+
+# ---- With a pencil -----------------------------------------------------------------------------------------------
+
+# Pictures of 64 x 96 pixels (height x width), patches of 16: 4 x 6 of them. A class token and 4 registers come first.
+DENSE_NUMBERS = pencil(
+    "dense_numbers",
+    lesson="16",
+    points=4,
+    questions={
+        "tokens": Question(
+            Hashed("a4c1b153cd"),
+            "The patches, and all tokens before them.",
+            _BY_HAND,
+            {
+                24: "the patches alone. The class token and the registers are tokens, too.",
+                25: "no registers counted. They are tokens like the class token, and have no place in the picture.",
+            },
+        ),
+        "lands": Question(
+            Hashed("a7b88161f4"),
+            "Count the tokens before patch 0 that are still there.",
+            _WRONG,
+            {5: "all prefix tokens counted. The first of them was dropped."},
+        ),
+        "head": Question(
+            Hashed("e3c1cddd88"),
+            "One linear layer, the same for every patch.",
+            _BY_HAND,
+            {
+                160: "no bias. A linear layer has one number more per class.",
+                3960: "a head for each patch. All patches share one.",
+            },
+        ),
+        "outputs": Question(Hashed("8e046ddf54"), "K for each patch.", _BY_HAND),
+        "enlarged": Question(
+            Hashed("f05f0cc435"),
+            "K for each pixel.",
+            _BY_HAND,
+            {6144: "one number per pixel. There is one for each class until argmax."},
+        ),
+        "iou": Question(
+            Hashed("0ac2212cf4@2e-05+1e-05"),
+            "Pixels in both masks, divided by the pixels in at least one.",
+            _SCORE,
+            {
+                0.75: "recall. You divide by the true mask alone; false pixels of the prediction must cost, too.",
+                0.6: "precision. You divide by the predicted mask alone; pixels that it missed must cost, too.",
+                0.6667: "the Dice score. Twice the overlap by the sum of both masks is another measure.",
+            },
+        ),
+        "miou": Question(
+            Hashed("f1a5640efd@2e-05+1e-05"),
+            "The mean over the classes.",
+            _SCORE,
+            {0.675: "the class with an IoU of 0 left out. It is in the masks, so it counts."},
+        ),
+        "all ground": Question(
+            Hashed("152529bcad@2e-05+1e-05"),
+            "One class has some overlap, the others have none.",
+            _SCORE,
+            {0.8: "pixel accuracy. Nine classes have an IoU of 0, and the mean is over all ten."},
+        ),
+        "share": Question(
+            Hashed("6a6ae9e119@2e-05+1e-05"),
+            "Pixels of the figure, divided by the patch's pixels.",
+            _HEAD,
+            {32: "a number of pixels. A share is between 0 and 1."},
+        ),
+        "last block": Question(Hashed("151e145730"), "What reads these tokens after the last block?"),
+    },
+)
+
+
+def check_dense_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
+    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
+    return check(DENSE_NUMBERS, fn)
+
+
+# ---- The grid ----------------------------------------------------------------------------------------------------
+
+
+def _grid(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
+    return tokens[:, prefix_tokens:].mT.reshape(len(tokens), -1, *grid)
+
+
+def _prefix_left_in(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
+    return tokens[:, : tokens.shape[1] - prefix_tokens].mT.reshape(len(tokens), -1, *grid)
+
+
+def _one_dropped(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
+    first = min(prefix_tokens, 1)
+    return tokens[:, first : first + grid[0] * grid[1]].mT.reshape(len(tokens), -1, *grid)
+
+
+def _not_transposed(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
+    return tokens[:, prefix_tokens:].reshape(len(tokens), -1, *grid)
+
+
+def _by_columns(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
+    return tokens[:, prefix_tokens:].mT.reshape(len(tokens), -1, grid[1], grid[0]).mT
+
+
+def _grid_cases() -> list[Case]:
+    cases = []
+    sizes = ((1, 2, 3, 4, 1), (2, 3, 4, 5, 1), (3, 2, 5, 7, 5), (2, 4, 3, 6, 0), (1, 3, 3, 2, 2))
+    for seed, (B, rows, columns, D, prefix) in enumerate(sizes):
+        label = f"tokens ({B}, {prefix + rows * columns}, {D}), grid ({rows}, {columns}), {prefix} before the patches"
+        cases.append(Case(label, (normal(B, prefix + rows * columns, D, seed=seed), (rows, columns), prefix)))
+    return [*cases, Case("large numbers", (1000 * normal(2, 13, 3), (4, 3), 1))]
+
+
+TOKEN_GRID = Exercise(
+    name="token_grid",
+    lesson="16",
+    points=3,
+    right=_grid,
+    cases=_grid_cases,
+    observe=functools.partial(call, differentiable=True),
+    tolerance=1e-6,  # tokens are moved, not changed
+    forbidden=(lesson.token_grid,),
+    mistakes=(
+        *section(
+            _BY_HAND,
+            (
+                "the tokens not transposed before the reshape",
+                "Tokens are (B, N, D), and D must come before the grid: transpose to (B, D, N) first. A reshape alone "
+                "deals one token's numbers out over the places.",
+                _not_transposed,
+            ),
+            (
+                "patches column by column",
+                "Patches go row by row: the first `columns` of them are the first row.",
+                _by_columns,
+            ),
+        ),
+        *section(
+            _WRONG,
+            (
+                "the tokens before the patches left in",
+                "You keep the first tokens and lose the last patches: every patch is moved. Drop the first "
+                "prefix_tokens.",
+                _prefix_left_in,
+            ),
+            (
+                "only one token dropped",
+                "There may be registers after the class token. Drop prefix_tokens of them.",
+                _one_dropped,
+            ),
+        ),
+    ),
+)
+
+
+def check_token_grid(fn: Callable[[Tensor, tuple[int, int], int], Tensor]) -> bool:
+    """Check ``fn(tokens, grid, prefix_tokens)``: (B, T, D) -> (B, D, rows, columns)."""
+    return check(TOKEN_GRID, fn)
+
+
+# ---- Shares ------------------------------------------------------------------------------------------------------
+
+
+def _shares(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
+    patch = targets.shape[1] // grid[0], targets.shape[2] // grid[1]
+    return torch.stack([F.avg_pool2d((targets == k).float(), patch) for k in range(num_classes)], dim=1)
+
+
+def _counted(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
+    return _shares(targets, num_classes, grid) * (targets[0].numel() / (grid[0] * grid[1]))
+
+
+def _most_frequent(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
+    winner = _shares(targets, num_classes, grid).argmax(dim=1)
+    return F.one_hot(winner, num_classes).movedim(-1, 1).float()
+
+
+def _one_pixel(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
+    few = targets[:, :: targets.shape[1] // grid[0], :: targets.shape[2] // grid[1]]
+    return F.one_hot(few, num_classes).movedim(-1, 1).float()
+
+
+def _classes_last(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
+    return _shares(targets, num_classes, grid).movedim(1, -1)
+
+
+def _of_the_picture(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
+    counts = _counted(targets, num_classes, grid)
+    return counts / counts.sum(dim=(2, 3), keepdim=True).clamp(min=1)
+
+
+def _share_cases() -> list[Case]:
+    cases = []
+    sizes = ((1, 4, 6, 3, 2, 3), (2, 8, 6, 4, 4, 2), (3, 6, 10, 2, 3, 5), (2, 4, 4, 5, 2, 4))
+    for seed, (B, H, W, K, rows, columns) in enumerate(sizes):
+        targets = torch.randint(0, K, (B, H, W), generator=torch.Generator().manual_seed(seed))
+        cases.append(Case(f"targets ({B}, {H}, {W}), K = {K}, grid ({rows}, {columns})", (targets, K, (rows, columns))))
+    missing = torch.zeros(2, 4, 6, dtype=torch.long)
+    missing[1, 1:3, 2:5] = 3  # classes 1, 2 and 4 are nowhere
+    return [*cases, Case("some classes in no picture", (missing, 5, (2, 3)))]
+
+
+CLASS_SHARES = Exercise(
+    name="class_shares",
+    lesson="16",
+    points=4,
+    right=_shares,
+    cases=_share_cases,
+    observe=call,
+    forbidden=(lesson.class_shares,),
+    mistakes=section(
+        _HEAD,
+        (
+            "the most frequent class of each patch",
+            "A patch on an edge is a part of two classes. Keep both shares: they sum to 1.",
+            _most_frequent,
+        ),
+        (
+            "one pixel of each patch",
+            "You look at a corner of each patch. Count all its pixels.",
+            _one_pixel,
+        ),
+        (
+            "numbers of pixels in place of shares",
+            "Divide by the pixels of a patch, so that the shares of all classes sum to 1.",
+            _counted,
+        ),
+        (
+            "the classes on the last axis",
+            "The head's logits are (B, K, rows, columns), so the shares must be, too.",
+            _classes_last,
+        ),
+        (
+            "shares of a class in place of shares of a patch",
+            "The sum over the classes of one patch must be 1, not the sum over the patches of one class.",
+            _of_the_picture,
+        ),
+    ),
+)
+
+
+def check_class_shares(fn: Callable[[Tensor, int, tuple[int, int]], Tensor]) -> bool:
+    """Check ``fn(targets, num_classes, grid)``: (B, H, W) whole numbers -> (B, K, rows, columns)."""
+    return check(CLASS_SHARES, fn)
+
+
+# ---- The score ---------------------------------------------------------------------------------------------------
+
+
+def _overlap(both: Tensor, said: Tensor, true: Tensor) -> Tensor:
+    return both / (said + true - both)
+
+
+def _there(each: Tensor) -> Tensor:
+    return each.nanmean()
+
+
+def _make_iou(
+    measure: Callable[[Tensor, Tensor, Tensor], Tensor] = _overlap,
+    mean: Callable[[Tensor], Tensor] = _there,
+    pictures: bool = False,
+) -> Callable[[Tensor, Tensor, int], Tensor]:
+    """The score with another measure of a class, another mean, or a score for each picture."""
+
+    def of(predicted: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+        counts = lesson.confusion(predicted, targets, num_classes)
+        return mean(measure(counts.diagonal(), counts.sum(dim=0), counts.sum(dim=1)))
+
+    def mean_iou(predicted: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+        if not pictures:
+            return of(predicted, targets, num_classes)
+        one_by_one = zip(predicted.split(1), targets.split(1), strict=True)
+        return torch.stack([of(said, true, num_classes) for said, true in one_by_one]).mean()
+
+    return mean_iou
+
+
+def _pixel_accuracy(predicted: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+    return (predicted == targets).float().mean()
+
+
+def _iou_cases() -> list[Case]:
+    cases = []
+    for seed, (B, H, W, K) in enumerate(((1, 3, 4, 2), (2, 4, 6, 3), (3, 5, 4, 4), (4, 6, 3, 3))):
+        generator = torch.Generator().manual_seed(seed)
+        targets = torch.randint(0, K, (B, H, W), generator=generator)
+        changed = torch.rand(B, H, W, generator=generator) < 0.1 + 0.2 * torch.arange(B)[:, None, None]
+        predicted = torch.where(changed, torch.randint(0, K, (B, H, W), generator=generator), targets)
+        cases.append(Case(f"two masks ({B}, {H}, {W}), K = {K}", (predicted, targets, K)))
+    targets = torch.tensor([[[0, 0, 0, 2, 2, 2]], [[0, 0, 4, 4, 0, 0]]])
+    predicted = torch.tensor([[[0, 0, 2, 2, 2, 4]], [[0, 1, 1, 4, 0, 0]]])
+    return [
+        *cases,
+        Case("class 3 in neither mask, class 1 in the predicted one alone", (predicted, targets, 5)),
+        Case("all ground", (torch.zeros_like(targets), targets, 5)),
+    ]
+
+
+MEAN_IOU = Exercise(
+    name="mean_iou",
+    lesson="16",
+    points=4,
+    right=_make_iou(),
+    cases=_iou_cases,
+    observe=call,
+    forbidden=(lesson.mean_iou, lesson.iou, lesson.confusion),
+    mistakes=section(
+        _SCORE,
+        (
+            "pixel accuracy",
+            "That is the share of right pixels. IoU is computed for each class, and their mean taken.",
+            _pixel_accuracy,
+        ),
+        (
+            "a score for each picture, then the mean",
+            "Add up the pixels of all pictures first, and divide once per class.",
+            Slip(_make_iou, pictures=True),
+        ),
+        (
+            "classes that are nowhere counted as 0",
+            "A class in neither mask has no IoU: leave it out of the mean.",
+            Slip(_make_iou, mean=lambda each: each.nan_to_num(0.0).mean()),
+        ),
+        (
+            "classes that are nowhere counted as 1",
+            "A class in neither mask has no IoU: leave it out of the mean.",
+            Slip(_make_iou, mean=lambda each: each.nan_to_num(1.0).mean()),
+        ),
+        (
+            "the mean of the recalls",
+            "You divide by the true mask alone. Divide by the pixels that are in at least one of both masks.",
+            Slip(_make_iou, measure=lambda both, said, true: both / true),
+        ),
+        (
+            "the mean of the precisions",
+            "You divide by the predicted mask alone. Divide by the pixels that are in at least one of both masks.",
+            Slip(_make_iou, measure=lambda both, said, true: both / said),
+        ),
+        (
+            "the Dice score",
+            "Twice the overlap by the sum of both masks is Dice. IoU is the overlap by the union.",
+            Slip(_make_iou, measure=lambda both, said, true: 2 * both / (said + true)),
+        ),
+        (
+            "the overlap counted twice in the union",
+            "Both masks together count the overlap twice: take it off once.",
+            Slip(_make_iou, measure=lambda both, said, true: both / (said + true)),
+        ),
+        (
+            "the ground left out",
+            "The ground is class 0, and counts like the others.",
+            Slip(_make_iou, mean=lambda each: each[1:].nanmean()),
+        ),
+    ),
+)
+
+
+def check_mean_iou(fn: Callable[[Tensor, Tensor, int], Any]) -> bool:
+    """Check ``fn(predicted, targets, num_classes)``: twice (B, H, W) whole numbers -> one number."""
+    return check(MEAN_IOU, fn)
+
+
+# ---- The challenge -----------------------------------------------------------------------------------------------
+
+
+def _segment(logits: Tensor, size: tuple[int, int]) -> Tensor:
+    return F.interpolate(logits, size=size, mode="bilinear", align_corners=False).argmax(dim=1)
+
+
+def _nearest(logits: Tensor, size: tuple[int, int]) -> Tensor:
+    return F.interpolate(logits, size=size, mode="nearest").argmax(dim=1)
+
+
+def _corners(logits: Tensor, size: tuple[int, int]) -> Tensor:
+    return F.interpolate(logits, size=size, mode="bilinear", align_corners=True).argmax(dim=1)
+
+
+def _probabilities(logits: Tensor, size: tuple[int, int]) -> Tensor:
+    return _segment(logits.softmax(dim=1), size)
+
+
+def _segment_cases() -> list[Case]:
+    cases = []
+    for seed, (B, K, rows, columns, H, W) in enumerate(
+        ((1, 2, 2, 3, 8, 12), (2, 4, 3, 2, 12, 8), (3, 3, 4, 5, 16, 15), (2, 5, 2, 2, 10, 14))
+    ):
+        label = f"logits ({B}, {K}, {rows}, {columns}), size ({H}, {W})"
+        cases.append(Case(label, (2 * normal(B, K, rows, columns, seed=seed), (H, W))))
+    return cases
+
+
+SEGMENT = Exercise(
+    name="segment",
+    lesson="16",
+    points=2,
+    right=_segment,
+    cases=_segment_cases,
+    observe=call,
+    forbidden=(lesson.upsample,),
+    mistakes=section(
+        _BY_HAND,
+        (
+            "argmax before the enlarging",
+            "The mask has steps as large as patches. Enlarge the logits, bilinear, and take the largest afterwards.",
+            _nearest,
+        ),
+        (
+            "corners aligned",
+            "align_corners=True puts the outer patches' middles onto the picture's corners. A patch's middle lies half "
+            "a patch inside: align_corners=False.",
+            _corners,
+        ),
+        (
+            "probabilities in place of logits",
+            "Enlarge the logits themselves: the softmax bends what lies between two patches.",
+            _probabilities,
+        ),
+    ),
+)
+
+
+def check_segment(fn: Callable[[Tensor, tuple[int, int]], Tensor]) -> bool:
+    """Check ``fn(logits, size)``: (B, K, rows, columns), (H, W) -> (B, H, W) whole numbers."""
+    return check(SEGMENT, fn)

@@ -1,0 +1,102 @@
+"""The figures of lesson 16: masks in the colours of their classes, and one patch looked for in other pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE, WIDTH
+
+COLOURS = [*CYCLE, PALETTE["muted"]]  # of classes 1 to 8
+HEAT = matplotlib.colormaps["YlOrRd"]
+
+
+def class_maps(images: Sequence[Any], maps: Mapping[str, Sequence[Any]], classes: Sequence[str]) -> Figure:
+    """Masks over pale pictures, a colour a class: a column for each image, a row for each kind of mask.
+
+    Args:
+        images: each (C, H, W), in [0, 1]; the first row.
+        maps: {label of the row: for each image (H, W) whole numbers, 0 the ground}.
+        classes: the names of the classes 1, 2, ..., for the legend.
+    """
+    rows, height = len(maps) + 1, min(1.15, (WIDTH - 1.9) / len(images))
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(len(images) * height + 1.9, rows * (height + 0.05) + 0.35), layout="constrained")
+        axes = figure.subplots(rows, len(images), squeeze=False)
+        for column, image in enumerate(images):
+            picture = _picture(image)
+            axes[0, column].imshow(picture, interpolation="nearest")
+            grey = 0.75 + 0.25 * picture.mean(axis=-1, keepdims=True)  # (H, W, 1)
+            for ax, row in zip(axes[1:, column], maps.values(), strict=True):
+                ax.imshow(_coloured(grey, _array(row[column])), interpolation="nearest")
+        for ax, label in zip(axes[:, 0], ["scene", *maps], strict=True):
+            ax.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
+        _bare(axes)
+        handles = [Patch(color=colour, label=name) for colour, name in zip(COLOURS, classes, strict=False)]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(classes), fontsize=9, handlelength=1.0)
+    return figure
+
+
+def match_maps(query: Any, place: tuple[int, int], images: Sequence[Any], maps: Sequence[Any], title: str) -> Figure:
+    """A patch, framed in its picture, and how alike the patches of other pictures are; each one's best is framed.
+
+    Args:
+        query: (C, H, W), in [0, 1].
+        place: the patch's row and column.
+        images: the other pictures.
+        maps: for each (rows, columns), cosines; white is 0 and below, dark red 1.
+        title: above the query.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, WIDTH / (len(images) + 1) + 0.3), layout="constrained")
+        axes = figure.subplots(1, len(images) + 1)
+        picture = _picture(query)
+        axes[0].imshow(picture, interpolation="nearest")
+        axes[0].set_title(title, fontsize=10)
+        shape = _array(maps[0]).shape
+        _frame(axes[0], place, picture, shape, "white")
+        for ax, image, found in zip(axes[1:], images, map(_array, maps), strict=True):
+            picture = _picture(image)
+            H, W = picture.shape[:2]
+            strength = found.clip(0, 1).repeat(H // shape[0], axis=0).repeat(W // shape[1], axis=1)[..., None]
+            grey = 0.35 + 0.65 * picture.mean(axis=-1, keepdims=True)
+            ax.imshow(grey * ((1 - strength) + strength * HEAT(strength[..., 0])[..., :3]), interpolation="nearest")
+            row, column = np.unravel_index(int(found.argmax()), shape)
+            _frame(ax, (int(row), int(column)), picture, shape, PALETTE["query"])
+            ax.set_title(f"{found.max():.2f}", fontsize=10)
+        _bare(axes)
+    return figure
+
+
+def _frame(ax: Axes, place: tuple[int, int], picture: Any, shape: Any, colour: str) -> None:
+    height, width = picture.shape[0] / shape[0], picture.shape[1] / shape[1]
+    corner = place[1] * width - 0.5, place[0] * height - 0.5
+    ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=colour, linewidth=2.5))
+
+
+def _bare(axes: Any) -> None:
+    for ax in axes.flat:
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_visible(False)
+
+
+def _coloured(grey: Any, classes: Any) -> Any:
+    """Pale grey (H, W, 1) where the class is 0, else its colour: (H, W, 3)."""
+    colours = np.array([(1.0, 1.0, 1.0), *map(to_rgb, COLOURS)])
+    return grey * colours[classes.astype(int)]
+
+
+def _array(x: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    return np.asarray(x.detach().cpu().float() if hasattr(x, "detach") else x)
+
+
+def _picture(image: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """(C, H, W) as (H, W, 3)."""
+    return np.moveaxis(_array(image), 0, -1).clip(0, 1)
