@@ -26,6 +26,7 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 13     | variants.selfsup    | Learning without labels: masked patches, and a masked autoencoder.
 | 14     | analysis.scaling    | How quality grows with size: a power law, its interval, a prediction; real speed.
 | 15     | variants.modern     | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
+| 17     | variants.words      | Pictures and words in one space: two towers, CLIP's loss, SigLIP's.
 | --     | plots               | Every figure, from arrays.
 | --     | pages               | What the explorer and the live page share.
 | --     | live                | The model itself in a page: draw, watch each step, change it.
@@ -33,7 +34,7 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 
 A module imports only what is to its left: plots < the six < variants < data < analysis < weights < train < predict <
 export < pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.positions``, ``vt.hybrid``,
-``vt.resnet``, ``vt.selfsup`` and ``vt.modern`` are the lessons' modules without their rooms.
+``vt.resnet``, ``vt.selfsup``, ``vt.modern`` and ``vt.words`` are the lessons' modules without their rooms.
 
 ``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
 same name is ``importlib.import_module("vit_tutorial.attention")``; ``from vit_tutorial.attention import ...`` works as
@@ -72,6 +73,7 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.variants import positions as positions
     from vit_tutorial.variants import resnet as resnet
     from vit_tutorial.variants import selfsup as selfsup
+    from vit_tutorial.variants import words as words
     from vit_tutorial.weights import load as load
     from vit_tutorial.weights import push_to_hub as push_to_hub
     from vit_tutorial.weights.publishing import save as save
@@ -89,6 +91,7 @@ _LESSONS = {  # a lesson's module, without its room
     "resnet": "variants",
     "selfsup": "variants",
     "modern": "variants",
+    "words": "variants",
 }
 __all__ = [
     "MLP",
