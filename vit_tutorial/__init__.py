@@ -28,6 +28,7 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 15     | variants.modern     | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
 | 15     | variants.text       | The text towers of CLIP and SigLIP.
 | 16     | analysis.dense      | What each patch knows: masks, maps and matches from frozen tokens.
+| 17     | variants.words      | Pictures and words in one space: two towers, CLIP's loss, SigLIP's.
 | --     | plots               | Every figure, from arrays.
 | --     | pages               | What the explorer and the live page share.
 | --     | live                | The model itself in a page: draw, watch each step, change it.
@@ -38,6 +39,7 @@ export < pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.
 ``vt.resnet``, ``vt.selfsup``, ``vt.modern`` and ``vt.text`` are the lessons' modules without their rooms.
 export < pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
 ``vt.hybrid``, ``vt.resnet``, ``vt.selfsup`` and ``vt.modern`` are the lessons' modules without their rooms.
+``vt.resnet``, ``vt.selfsup``, ``vt.modern`` and ``vt.words`` are the lessons' modules without their rooms.
 
 ``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
 same name is ``importlib.import_module("vit_tutorial.attention")``; ``from vit_tutorial.attention import ...`` works as
@@ -78,6 +80,7 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.variants import resnet as resnet
     from vit_tutorial.variants import selfsup as selfsup
     from vit_tutorial.variants import text as text
+    from vit_tutorial.variants import words as words
     from vit_tutorial.weights import load as load
     from vit_tutorial.weights import load_pair as load_pair
     from vit_tutorial.weights import push_to_hub as push_to_hub
@@ -98,6 +101,7 @@ _LESSONS = {  # a lesson's module, without its room
     "selfsup": "variants",
     "modern": "variants",
     "text": "variants",
+    "words": "variants",
 }
 __all__ = [
     "MLP",

@@ -1,4 +1,4 @@
-"""Lesson 07: the scenes of ``data.shapes``: one target among distractors on a textured ground.
+"""Lessons 07 and 17: the scenes of ``data.shapes``: one target among distractors on a textured ground.
 
 Every figure is a copy of a stamp: 13 figures in 6 sizes and 36 angles, at whole pixels, sixteen samples per pixel. So
 20,000 scenes take seconds, and they are the same on every machine, because nothing depends on rounding.
@@ -24,6 +24,8 @@ PAINTS = np.array(
         *[(0, 114, 178), (213, 94, 0), (204, 121, 167), (240, 240, 240)],
     ]
 )
+# Names of those paints that are light enough for every ground, and their places in PAINTS.
+COLOURS = {"orange": 0, "blue": 1, "yellow": 3, "pink": 6, "white": 7}
 LUMA = np.array([299, 587, 114])  # thousandths: how bright red, green and blue look (ITU-R BT.601)
 CLOUDS = {16: 12, 4: 10}  # pixels from knot to knot: how far a knot's brightness may be from the tint
 TOGETHER = 250  # scenes painted at a time: few enough for the processor's cache
@@ -56,11 +58,77 @@ def draw(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     radius, corner, placed = _places(rng, n)
     grain = random.randint(-4, 5, (n, 3, 64, 64), dtype=np.int8)
 
+    images, masks = _scenes(tint, knots, kind, radius, turn, paint, corner, placed, grain)
+    return images, labels, masks
+
+
+def coloured(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Those of ``n`` scenes of :func:`draw` whose target has one of :data:`COLOURS`: nine of ten.
+
+    Returns:
+        images (m, 3, 64, 64) uint8; figures (m,) int64, indices into :data:`TARGETS`; colours (m,) int64, indices into
+        :data:`COLOURS`.
+    """
+    images, figures, masks = draw(seed, n)
+    middle = np.stack([np.median(image[:, mask], axis=1) for image, mask in zip(images, masks, strict=True)])  # (n, 3)
+    # Paints vary by up to 15 of 255 levels, and differ by more than twice that.
+    paint = abs(middle[:, None] - PAINTS).max(axis=2).argmin(axis=1)  # (n,)
+    kept = np.isin(paint, list(COLOURS.values()))
+    return images[kept], figures[kept], np.searchsorted(list(COLOURS.values()), paint[kept])
+
+
+def pairs(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scenes of two targets, one in the left half and one in the right, of different figures and colours.
+
+    Args:
+        seed: two whole numbers from 0, as for :func:`draw`.
+        n: number of scenes.
+
+    Returns:
+        images (n, 3, 64, 64) uint8; figures (n, 2) int64 and colours (n, 2) int64, the left target's first; indices
+        into :data:`TARGETS` and :data:`COLOURS`.
+    """
+    random = np.random.RandomState(seed)
+
+    def rng(low: Any, high: Any, size: Any) -> np.ndarray:
+        return np.asarray(random.randint(low, high, size, np.int64))
+
+    def two_of(many: int) -> np.ndarray:
+        """Two different numbers below ``many`` for each scene, (n, 2)."""
+        first = rng(0, many, n)
+        return np.stack([first, (first + rng(1, many, n)) % many], axis=1)
+
+    tint, knots = _ground(rng, n)
+    figures, colours = two_of(len(TARGETS)), two_of(len(COLOURS))
+    paint = PAINTS[list(COLOURS.values())][colours] + rng(-15, 16, (n, 2, 3))  # (n, 2, 3)
+    turn, radius = rng(-3, 4, (n, 2)), rng(10, 14, (n, 2))
+    row = radius + rng(0, 64 - 2 * radius, (n, 2))
+    column = radius + rng(0, 32 - 2 * radius, (n, 2)) + np.array([0, 32])
+    corner = np.stack([row, column], axis=2) - STAMP // 2  # (n, 2, 2)
+    grain = random.randint(-4, 5, (n, 3, 64, 64), dtype=np.int8)
+    paint = paint.clip(4, 251).astype(np.int16)
+    images, _ = _scenes(tint, knots, figures, radius, turn, paint, corner, np.ones((n, 2), bool), grain)
+    return images, figures, colours
+
+
+def _scenes(
+    tint: np.ndarray,
+    knots: list[np.ndarray],
+    kind: np.ndarray,
+    radius: np.ndarray,
+    turn: np.ndarray,
+    paint: np.ndarray,
+    corner: np.ndarray,
+    placed: np.ndarray,
+    grain: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ground, the stamps of each scene's items (n, items), and the grain; with the masks of the first item."""
+    n = len(tint)
     images, masks = np.empty((n, 3, 64, 64), np.uint8), np.zeros((n, 64, 64), bool)
     for start in range(0, n, TOGETHER):
         few = slice(start, start + TOGETHER)
         scenes = _clouds(tint[few], [heights[few] for heights in knots])  # (F, 3, 64, 64)
-        cover = _stamps()[kind[few], radius[few] - RADII[0], turn[few]] * placed[few, :, None, None]  # (F, 5, 27, 27)
+        cover = _stamps()[kind[few], radius[few] - RADII[0], turn[few]] * placed[few, :, None, None]  # (F, ., 27, 27)
         scene, item, row, column = cover.nonzero()  # one entry per pixel to paint, (M,); no pixel twice
         share = cover[scene, item, row, column].astype(np.int16)  # in sixteenths
         row, column = row + corner[few][scene, item, 0], column + corner[few][scene, item, 1]
@@ -69,7 +137,7 @@ def draw(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndar
         images[few] = scenes + grain[few]  # grain on everything
         solid = (item == 0) & (2 * share >= FINE**2)
         masks[few][scene[solid], row[solid], column[solid]] = True
-    return images, labels, masks
+    return images, masks
 
 
 def _figures(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:

@@ -34,6 +34,7 @@ from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.start import before_and_after
 from vit_tutorial.plots.style import CYCLE, PALETTE
+from vit_tutorial.plots.words import share_table
 
 __all__ = [
     "CYCLE",
@@ -69,6 +70,7 @@ __all__ = [
     "pipelines",
     "position_maps",
     "runs_by_number",
+    "share_table",
     "shares",
     "show",
     "show_slider",
