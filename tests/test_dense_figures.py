@@ -1,0 +1,34 @@
+"""The figures of lesson 16: that each class has its colour, and that the frame lies on the best patch."""
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_rgb
+
+from vit_tutorial import plots
+from vit_tutorial.plots.style import CYCLE
+
+
+def test_a_mask_has_its_classes_colours_and_leaves_the_ground_grey():
+    image, mask = torch.ones(3, 4, 6), torch.zeros(4, 6, dtype=torch.long)
+    mask[1, 2], mask[3, 5] = 1, 2
+    figure = plots.class_maps([image, image], {"mask": [mask, mask]}, ["disc", "ring"])
+    scene, _, drawn, _ = [ax.get_images()[0].get_array() for ax in figure.axes]
+    assert np.array_equal(scene, np.ones((4, 6, 3)))
+    assert drawn[1, 2].tolist() == pytest.approx(to_rgb(CYCLE[0]))
+    assert drawn[3, 5].tolist() == pytest.approx(to_rgb(CYCLE[1]))
+    assert drawn[0, 0].tolist() == pytest.approx([1, 1, 1])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["disc", "ring"]
+
+
+def test_a_match_frames_the_patch_and_the_most_similar_one():
+    maps = torch.tensor([[[0.0, 0.2, 0.9], [0.1, -0.5, 0.3]]])
+    figure = plots.match_maps(torch.zeros(3, 4, 6), (1, 0), [torch.zeros(3, 4, 6)], list(maps), "this patch")
+    query, found = figure.axes
+    assert query.get_title() == "this patch"
+    assert found.get_title() == "0.90"
+    assert query.patches[0].get_xy() == (-0.5, 1.5)  # row 1, column 0, patches of 2 x 2 pixels
+    assert found.patches[0].get_xy() == (3.5, -0.5)  # row 0, column 2
+    heat = found.get_images()[0].get_array()
+    assert heat[3, 2].tolist() == pytest.approx([0.35] * 3)  # a negative cosine: the grey picture
+    assert heat[0, 5, 0] > heat[0, 5, 2]
