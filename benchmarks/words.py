@@ -56,7 +56,7 @@ PROMPTS = (
 )
 STRANGE = "{figure} {colour}"  # its words are known, but no caption had them so
 BATCH, WARMUP = 64, 20
-STEPS, STEPS_LOCKED, STEPS_OF_PAIRS = 200, 1000, 480
+STEPS, STEPS_LOCKED, STEPS_OF_PAIRS = 200, 400, 300
 RATES = (1e-3, 2e-3, 4e-3)
 WAYS = ("locked", "two heads, locked", "unlocked", "two heads", "scratch", "sigmoid")
 MISTAKES = ("scale 1", "no norm", "one direction", "masked")
@@ -354,14 +354,16 @@ def report() -> None:
     print("|---" * (len(names) + 1) + "|")
     for way, by in found.items():
         cells = [cell(list(by[measure].values())) for measure in MEASURED]
-        less = [value - found["unlocked"]["new"][seed] for seed, value in by["new"].items()]
-        paired = "–" if way == "unlocked" else cell(less, "+")
-        print(f"| {way} | " + " | ".join(cells) + f" | {paired} | {len(less)} |")
+        unlocked = found.get("unlocked", {}).get("new", {})
+        less = [value - unlocked[seed] for seed, value in by["new"].items() if seed in unlocked]
+        paired = cell(less, "+") if less and way != "unlocked" else "–"
+        print(f"| {way} | " + " | ".join(cells) + f" | {paired} | {len(by['new'])} |")
     print("\n| held out (%), rate | " + " | ".join(f"{rate:g}" for rate in RATES) + " |")
     print("|---" * (len(RATES) + 1) + "|")
     for way in WAYS:
         held = {float(row["rate"]): float(row["held_out"]) for row in rows_of("rates") if row["way"] == way}
-        print(f"| {way} | " + " | ".join(f"{100 * held[rate]:.1f}" for rate in RATES if rate in held) + " |")
+        if held:
+            print(f"| {way} | " + " | ".join(f"{100 * held[rate]:.1f}" for rate in RATES if rate in held) + " |")
     rows = sheet.read(CSV)
     print(f"\n{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
 

@@ -68,3 +68,12 @@ def test_light_maps_has_a_row_of_pictures_and_one_for_each_kind() -> None:
     assert [ax.get_title() for ax in figure.axes[:2]] == ["x", "y"]
     assert [ax.get_ylabel() for ax in figure.axes[::2]] == ["", "a", "b"]
     assert [text.get_text() for ax in figure.axes for text in ax.texts] == ["1.00"] * 4
+
+
+def test_a_table_of_shares_has_its_percents_and_its_frames() -> None:
+    figure = plots.share_table([[0.5, 1.0], [0.0, 0.25], [0.1, 0.2]], "abc", "xy", framed=[(0, 1), (2, 0)])
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.texts] == ["50", "100", "0", "25", "10", "20"]
+    frames = [patch.get_xy() for patch in axes.patches]  # type: ignore[attr-defined]
+    assert frames == [(0.54, -0.44), (-0.46, 1.56)]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c"]
