@@ -34,6 +34,7 @@ from vit_tutorial.plots.patch_sizes import patch_cost
 from vit_tutorial.plots.positions import answers_to, paired_runs
 from vit_tutorial.plots.scaling import law_curves
 from vit_tutorial.plots.seeing import light_maps
+from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.start import before_and_after
 from vit_tutorial.plots.style import CYCLE, PALETTE
@@ -51,9 +52,11 @@ __all__ = [
     "confusion",
     "contributions",
     "cost",
+    "costs_of_bits",
     "curves",
     "dots",
     "encoder_block",
+    "few_bits",
     "filters",
     "five_steps",
     "groups",
@@ -73,6 +76,7 @@ __all__ = [
     "pipelines",
     "position_maps",
     "position_similarity",
+    "rounding",
     "runs_by_number",
     "shares",
     "show",
