@@ -27,8 +27,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
-import onnxruntime.quantization as quantization
+import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
 import sheet
 import torch
 from torch import Tensor
@@ -86,7 +86,7 @@ def held_out(name: str, folder: str | None) -> tuple[Tensor, Tensor]:
 
 def logits_of(answer: Answer, images: Tensor, batch: int = 250) -> Tensor:
     with torch.inference_mode():
-        return torch.cat([answer(some) for some in images.split(batch)])
+        return torch.cat([answer(some) for some in torch.split(images, batch)])
 
 
 def counted(expected: Tensor, found: Tensor, labels: Tensor) -> list[int]:
@@ -112,23 +112,20 @@ def accuracy(folder: str | None) -> None:
 
 
 def bits(folder: str | None) -> None:
-    """Weights or activations of all linear layers, with one scale or one for each row."""
-    for name in ("photographs", "shapes"):
-        done = {(r["model"], r["what"], r["scale"], int(r["bits"])) for r in sheet.read(BITS)}
-        model, _, prepare = vt.load(name)
-        images, labels = held_out(name, folder)
-        if name == "photographs":
-            images, labels = images[::10], labels[::10]  # 1,000: a folder's images stand class by class
-        images = prepare(images)
-        expected = logits_of(model, images)
-        for number in (8, 6, 5, 4, 3, 2):
-            for what in ("weights", "activations"):
-                for scale in ("tensor", "row"):
-                    if (name, what, scale, number) not in done:
-                        round_ = partial(rounded, bits=number, per_row=scale == "row")
-                        found = logits_of(round_linear(model, **{what: round_}), images)
-                        row = [name, what, scale, number, *counted(expected, found, labels)]
-                        sheet.add(BITS, ["model", "what", "scale", "bits", *PAIRED], row)
+    """Weights or activations of all linear layers of "photographs", with one scale or one for each row."""
+    done = {(row["what"], row["scale"], int(row["bits"])) for row in sheet.read(BITS)}
+    model, _, prepare = vt.load("photographs")
+    images, labels = (part[::10] for part in held_out("photographs", folder))  # 1,000: a folder is class by class
+    images = prepare(images)
+    expected = logits_of(model, images)
+    for number in (8, 6, 5, 4, 3, 2):
+        for what in ("weights", "activations"):
+            for scale in ("tensor", "row"):
+                if (what, scale, number) not in done:
+                    round_ = partial(rounded, bits=number, per_row=scale == "row")
+                    found = logits_of(round_linear(model, **{what: round_}), images)
+                    row = ["photographs", what, scale, number, *counted(expected, found, labels)]
+                    sheet.add(BITS, ["model", "what", "scale", "bits", *PAIRED], row)
 
 
 def paired_interval(only_torch: int, only_this: int, n: int) -> tuple[float, float]:

@@ -57,13 +57,13 @@ def few_bits(
         limit: of the histogram's axis, on both sides.
     """
     figure = Figure(figsize=(WIDTH * 0.85, 2.9), layout="constrained")
-    left, right_side = figure.subfigures(1, 2, width_ratios=(1.15, 1))
-    ax = left.subplots()
+    parts: Any = figure.subfigures(1, 2, width_ratios=(1.15, 1))
+    ax = parts[0].subplots()
     ax.hist(np.asarray(values), bins=np.linspace(-limit, limit, 81), color=PALETTE["patch"])
     width = 1.2 if len(levels) < 50 else 0.4
     ax.vlines(np.asarray(levels), 0, 0.07, transform=ax.get_xaxis_transform(), color=PALETTE["key"], linewidth=width)
     ax.set(xlim=(-limit, limit), xlabel="weight", ylabel="weights per bin")
-    rows = right_side.subplots(2, len(images) // 2)
+    rows = parts[1].subplots(2, len(images) // 2)
     for cell, image, answer, good in zip(rows.flat, images, answers, right, strict=True):
         cell.imshow(_picture(image), interpolation="nearest")
         cell.set_title(answer, fontsize=10, color=PALETTE["ink" if good else "key"])
