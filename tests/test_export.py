@@ -40,7 +40,8 @@ def test_onnx_and_its_int8_give_the_model_s_logits(trained, tmp_path):
         assert kept["classes"] == ["a", "b", "c"]
         assert kept["preprocess"]["crop"] == 0.875
     types = {node.op_type for node in onnx.load(tmp_path / "small.onnx").graph.node}
-    assert {"MatMulInteger"} & types
+    assert "MatMulInteger" in types
+    assert "Conv" in types  # int8 convolutions are slower: the patches' stays as it is
     assert {path.name for path in tmp_path.rglob("*")} == {"m", "whole.onnx", "small.onnx"}
 
 

@@ -18,7 +18,6 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 08     | analysis.explain    | What a trained model looks at, and how well that points.
 | 08     | explorer            | The same as a page to explore: every patch, layer and head.
 | 09     | predict             | What photographs show, from the command line.
-| 09     | export              | A model as a file for other runtimes: ONNX, int8, pt2.
 | 09, 10 | weights             | From a file to a model, and back: every library's names and configs.
 | 11     | variants.positions  | Five kinds of positions, in three places.
 | 12     | variants.hybrid     | Tokens from the feature map of a convolutional network.
@@ -29,6 +28,7 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 15     | variants.text       | The text towers of CLIP and SigLIP.
 | 16     | analysis.dense      | What each patch knows: masks, maps and matches from frozen tokens.
 | 17     | variants.words      | Pictures and words in one space: two towers, CLIP's loss, SigLIP's.
+| 18     | export              | A model as a file for other runtimes: ONNX, int8, pt2; few bits by hand.
 | --     | plots               | Every figure, from arrays.
 | --     | pages               | What the explorer and the live page share.
 | --     | live                | The model itself in a page: draw, watch each step, change it.

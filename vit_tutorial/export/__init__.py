@@ -1,7 +1,7 @@
-"""Lesson 09: a trained model as a file for other runtimes: ONNX, with int8 weights or without, or torch.export's pt2.
+"""Lesson 18: a trained model as a file for other runtimes: ONNX, with int8 weights or without, or torch.export's pt2.
 
-``formats`` writes and runs such files; ``command`` is ``python -m vit_tutorial.export``, which compares a file with the
-model before it keeps it.
+``formats`` writes and runs such files; ``quantise`` rounds to few bits by hand; ``command`` is
+``python -m vit_tutorial.export``, which compares a file with the model before it keeps it.
 """
 
 from vit_tutorial.export.command import main, parser

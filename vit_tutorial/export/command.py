@@ -1,4 +1,4 @@
-"""Lesson 09's last command line: a model as a file for other runtimes, compared with the model before it is kept.
+"""Lesson 18's command line: a model as a file for other runtimes, compared with the model before it is kept.
 
 ``python -m vit_tutorial.export --weights cifar10 --to onnx --out cifar10.onnx``
 """
@@ -44,7 +44,7 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
     p.add_argument(
         "--int8",
         action="store_true",
-        help="ONNX with weights of one byte: a quarter of the size, and slightly other answers",
+        help="ONNX with weights of one byte: a third of the size or so, and slightly other answers",
     )
     p.add_argument("--out", type=Path, metavar="FILE", help="the file (default: model.onnx or model.pt2)")
     return p

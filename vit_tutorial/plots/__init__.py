@@ -31,6 +31,7 @@ from vit_tutorial.plots.patch_sizes import patch_cost
 from vit_tutorial.plots.positions import answers_to, paired_runs
 from vit_tutorial.plots.scaling import law_curves
 from vit_tutorial.plots.seeing import light_maps
+from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.start import before_and_after
 from vit_tutorial.plots.style import CYCLE, PALETTE
@@ -51,6 +52,13 @@ __all__ = [
     "curves",
     "dots",
     "encoder_block",
+    "cost",
+    "costs_of_bits",
+    "curves",
+    "dots",
+    "encoder_block",
+    "few_bits",
+    "filters",
     "five_steps",
     "groups",
     "heatmaps",
@@ -69,6 +77,8 @@ __all__ = [
     "pictures",
     "pipelines",
     "position_maps",
+    "position_similarity",
+    "rounding",
     "runs_by_number",
     "share_table",
     "shares",

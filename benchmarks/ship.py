@@ -1,0 +1,256 @@
+"""A trained model in the forms in which it may be shipped (lesson 18): bytes, accuracy, time.
+
+    python benchmarks/ship.py accuracy --data cifar10-jpeg   ship.csv: each form's accuracy on images held out
+    python benchmarks/ship.py bits --data cifar10-jpeg       ship_bits.csv: fewer bits for weights or for activations
+    python benchmarks/ship.py speed --model cifar10          ship_speed.csv: milliseconds, ratios; photographs, S/16
+    python benchmarks/ship.py coverage                       how often the 95 % intervals of the first two hold
+    python benchmarks/ship.py table                          the tables, from the files
+
+Rows that are there aren't measured again: delete them to do so. The photographs are CIFAR-10's 10,000 test images,
+which neither model was trained on, as a folder that ``vt.data.load`` takes; the scenes are drawn. All forms of a model
+are in one process, on one thread, and take turns in a new order each round. The clock is the process's CPU time. A
+ratio is the median over the rounds of form / torch within the same round, with its 95 % interval (bootstrap over the
+rounds): it is that of one process on one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import math
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
+import sheet
+import torch
+from torch import Tensor
+
+import vit_tutorial as vt
+from vit_tutorial.data import Preprocessing
+from vit_tutorial.export import formats
+from vit_tutorial.export.quantise import round_linear, rounded
+from vit_tutorial.weights.model import Trained
+
+Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W), normalised -> logits (B, K)
+
+HERE = Path(__file__).parent
+ACCURACY, BITS, SPEED = (HERE / f"ship{part}.csv" for part in ("", "_bits", "_speed"))
+PAIRED = ["images", "right", "only_torch", "only_this"]
+BATCHES = {"cifar10": {1, 8, 64}, "photographs": {1, 8, 64}, "S/16": {1, 8}}
+ROUNDS, LEAST = 15, 0.02  # rounds; seconds that one measurement takes at least
+
+
+def forms(trained: Trained, folder: Path) -> Iterator[tuple[str, Answer, int]]:
+    """Name, what to call, and bytes on disk."""
+    model = trained.model
+    size = 4 * sum(p.numel() for p in model.parameters())
+    yield "torch", model, size
+    half = copy.deepcopy(model).bfloat16()
+    yield "bf16", lambda x: half(x.bfloat16()).float(), size // 2
+    whole, everything, matrices = (folder / f"{name}.onnx" for name in ("whole", "everything", "matrices"))
+    formats.onnx(trained, whole)
+    quantization.quantize_dynamic(whole, everything, weight_type=quantization.QuantType.QInt8)
+    formats.onnx(trained, matrices, int8=True)
+    for name, path in (("ONNX", whole), ("int8, everything", everything), ("int8, matrices", matrices)):
+        yield name, running(path), path.stat().st_size
+
+
+def running(path: Path) -> Answer:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda x: torch.from_numpy(session.run(None, {"images": x.numpy()})[0])
+
+
+# ---- Accuracy ----------------------------------------------------------------------------------------------------
+
+
+def held_out(name: str, folder: str | None) -> tuple[Tensor, Tensor]:
+    """Images (n, C, H, W) in [0, 1] and labels (n,) that the model never saw."""
+    if name == "shapes":
+        return vt.data.shapes(seed=18, train=8, test=4000).test.batch()
+    if folder is None:
+        raise SystemExit("--data: a folder of photographs, as vt.data.load takes it")
+    split = vt.data.load(folder, image_size=32).test
+    images, labels = zip(*(split[i] for i in range(len(split))), strict=True)
+    return torch.stack(images), torch.tensor(labels)
+
+
+def logits_of(answer: Answer, images: Tensor, batch: int = 250) -> Tensor:
+    with torch.inference_mode():
+        return torch.cat([answer(some) for some in torch.split(images, batch)])
+
+
+def counted(expected: Tensor, found: Tensor, labels: Tensor) -> list[int]:
+    """Images, how many are right, and on how many only torch or only this form is right."""
+    ours, theirs = expected.argmax(1) == labels, found.argmax(1) == labels
+    return [len(labels), int(theirs.sum()), int((ours & ~theirs).sum()), int((theirs & ~ours).sum())]
+
+
+def accuracy(folder: str | None) -> None:
+    for name in ("shapes", "photographs", "cifar10"):
+        done = {(row["model"], row["form"]) for row in sheet.read(ACCURACY)}
+        trained = vt.load(name)
+        images, labels = held_out(name, folder)
+        images = trained.preprocess(images)
+        expected = logits_of(trained.model, images)
+        with tempfile.TemporaryDirectory() as files:
+            for form, answer, size in forms(trained, Path(files)):
+                if (name, form) not in done:
+                    found = logits_of(answer, images)
+                    off = (found - expected).abs().max() / expected.abs().max()
+                    row = [name, form, size, *counted(expected, found, labels), f"{off:.2g}"]
+                    sheet.add(ACCURACY, ["model", "form", "bytes", *PAIRED, "largest_off"], row)
+
+
+def bits(folder: str | None) -> None:
+    """Weights or activations of all linear layers of "photographs", with one scale or one for each row."""
+    done = {(row["what"], row["scale"], int(row["bits"])) for row in sheet.read(BITS)}
+    model, _, prepare = vt.load("photographs")
+    images, labels = (part[::10] for part in held_out("photographs", folder))  # 1,000: a folder is class by class
+    images = prepare(images)
+    expected = logits_of(model, images)
+    for number in (8, 6, 5, 4, 3, 2):
+        for what in ("weights", "activations"):
+            for scale in ("tensor", "row"):
+                if (what, scale, number) not in done:
+                    round_ = partial(rounded, bits=number, per_row=scale == "row")
+                    found = logits_of(round_linear(model, **{what: round_}), images)
+                    row = ["photographs", what, scale, number, *counted(expected, found, labels)]
+                    sheet.add(BITS, ["model", "what", "scale", "bits", *PAIRED], row)
+
+
+def paired_interval(only_torch: int, only_this: int, n: int) -> tuple[float, float]:
+    """Difference of two accuracies on the same images, and half of its 95 % interval, in points.
+
+    Half a case is added to each of the four cells of the table (Agresti and Min, 2005): without it, no case at all
+    would give an interval without width.
+    """
+    n, lost, won = n + 2, only_torch + 0.5, only_this + 0.5
+    mean = (won - lost) / n
+    return 100 * mean, 196 * math.sqrt(((won + lost) / n - mean**2) / n)
+
+
+def coverage(tries: int = 20_000) -> None:
+    """Images of which only one form is right come with a known probability: does the interval hold the difference?"""
+    draw = np.random.default_rng(0)
+    for n in (200, 600, 4000, 10_000):
+        for lost, won in ((0.0005, 0.0005), (0.005, 0.003), (0.03, 0.01), (0.2, 0.02)):
+            cases = draw.multinomial(n, (lost, won, 1 - lost - won), tries)
+            held = 0
+            for a, b, _ in cases:
+                mean, half = paired_interval(int(a), int(b), n)
+                held += abs(mean - 100 * (won - lost)) <= half
+            print(f"{n} images, lost {lost:.2%}, won {won:.2%}: holds {held / tries:.1%}")
+
+
+# ---- Speed -------------------------------------------------------------------------------------------------------
+
+
+def sized(name: str) -> Trained:
+    """A shipped model, or one of a published size with random weights."""
+    if name != "S/16":
+        return vt.load(name)
+    torch.manual_seed(0)
+    how = Preprocessing((224, 224), (0.5,) * 3, (0.5,) * 3)
+    return Trained(vt.ViT(vt.ViTConfig.preset("S/16")).eval(), tuple(map(str, range(1000))), how)
+
+
+def speed(names: list[str]) -> None:
+    columns = ["model", "batch", "form", "milliseconds", "ratio", "low", "high", "rounds"]
+    for name in names:
+        done = {int(row["batch"]) for row in sheet.read(SPEED) if row["model"] == name}
+        trained = sized(name)
+        how = trained.preprocess
+        with tempfile.TemporaryDirectory() as files, torch.inference_mode():
+            answers = {form: answer for form, answer, _ in forms(trained, Path(files))}
+            for batch in sorted(BATCHES[name] - done):
+                if batch == 64:  # compiling takes long, so it is tried with one batch size
+                    answers["compiled"] = torch.compile(copy.deepcopy(trained.model), dynamic=False)
+                images = torch.randn(batch, len(how.mean), *how.image_size, generator=torch.Generator().manual_seed(1))
+                seconds = in_turns({form: partial(answer, images) for form, answer in answers.items()})
+                for form, times in seconds.items():
+                    ratios = [a / b for a, b in zip(times, seconds["torch"], strict=True)]
+                    low, high = bootstrap(ratios)
+                    middle = f"{statistics.median(ratios):.3f}", f"{low:.3f}", f"{high:.3f}"
+                    milliseconds = f"{1000 * statistics.median(times):.4g}"
+                    sheet.add(SPEED, columns, [name, batch, form, milliseconds, *middle, ROUNDS])
+
+
+def in_turns(every: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """CPU seconds of one call, round by round."""
+    repeats = {}
+    for name, call in every.items():
+        for _ in range(3):  # the first ones compile, choose kernels and allocate
+            took = seconds_of(call, 1)
+        repeats[name] = max(1, math.ceil(LEAST / took))
+    draw = random.Random(0)
+    seconds: dict[str, list[float]] = {name: [] for name in every}
+    for _ in range(ROUNDS):
+        for name in draw.sample(list(every), len(every)):
+            seconds[name].append(seconds_of(every[name], repeats[name]))
+    return seconds
+
+
+def seconds_of(call: Callable[[], object], repeats: int) -> float:
+    start = time.process_time()
+    for _ in range(repeats):
+        call()
+    return (time.process_time() - start) / repeats
+
+
+def bootstrap(values: list[float], draws: int = 2000) -> tuple[float, float]:
+    drawn = np.random.default_rng(0).choice(values, (draws, len(values)))
+    low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
+    return float(low), float(high)
+
+
+# ---- Tables ------------------------------------------------------------------------------------------------------
+
+
+def points(row: dict[str, str]) -> str:
+    n, right, lost, won = (int(row[column]) for column in PAIRED)
+    mean, half = paired_interval(lost, won, n)
+    return f"{n} | {100 * right / n:.2f} | {mean:+.2f} ± {half:.2f}"
+
+
+def table() -> None:
+    print("| model | form | MB | images | accuracy, % | against torch, points | largest difference |\n|" + "---|" * 7)
+    for row in sheet.read(ACCURACY):
+        size = int(row["bytes"]) / 1e6
+        print(f"| {row['model']} | {row['form']} | {size:.2f} | {points(row)} | {row['largest_off']} |")
+    print("\n| model | batch | form | ms | ratio | images/s |\n|" + "---|" * 6)
+    for row in sheet.read(SPEED):
+        rate = int(row["batch"]) / float(row["milliseconds"]) * 1000
+        ratio = f"{row['ratio']} [{row['low']}, {row['high']}]"
+        print(f"| {row['model']} | {row['batch']} | {row['form']} | {row['milliseconds']} | {ratio} | {rate:.0f} |")
+    print("\n| model | what | scale | bits | images | accuracy, % | against torch, points |\n|" + "---|" * 7)
+    for row in sheet.read(BITS):
+        print(f"| {row['model']} | {row['what']} | a {row['scale']} | {row['bits']} | {points(row)} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("accuracy", "bits", "speed", "coverage", "table"))
+    parser.add_argument("--data", help="photographs in folders: CIFAR-10's test images under test/")
+    parser.add_argument("--model", choices=BATCHES, help="for speed: this one alone")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.part in ("accuracy", "bits"):
+        {"accuracy": accuracy, "bits": bits}[args.part](args.data)
+    elif args.part == "speed":
+        speed([args.model] if args.model else list(BATCHES))
+    else:
+        {"coverage": coverage, "table": table}[args.part]()
+
+
+if __name__ == "__main__":
+    main()

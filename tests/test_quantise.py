@@ -1,0 +1,107 @@
+"""Few bits by hand: against arithmetic on paper, torch's own kernels and ONNX Runtime's int8 layer."""
+
+from functools import partial
+
+import onnxruntime
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from onnxruntime.quantization import QuantType, quantize_dynamic
+from torch import nn
+from torch.nn import functional as F
+
+import vit_tutorial as vt
+from vit_tutorial.export import formats
+from vit_tutorial.export.quantise import dequantise, integer_linear, quantise, round_linear, rounded
+
+
+def test_by_pencil():
+    x = torch.tensor([-0.6, 0.1, 0.4, 1.1, 1.5])
+    codes = quantise(x, 3)
+    assert codes.values.tolist() == [-1, 0, 1, 2, 3]
+    assert (codes.scale.item(), codes.zero.item()) == (0.5, 0)
+    codes = quantise(x, 3, zero_point=True)
+    assert codes.values.tolist() == [0, 2, 3, 6, 7]
+    assert codes.zero.item() == 2
+    torch.testing.assert_close(dequantise(codes), torch.tensor([-0.6, 0.0, 0.3, 1.2, 1.5]))
+
+
+@given(st.integers(2, 12), st.booleans(), st.booleans(), st.integers(0, 1000))
+def test_codes_fit_the_error_is_half_a_step_and_zero_stays(bits, per_row, zero_point, seed):
+    x = torch.randn(3, 7, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + seed % 5
+    x[1, 2] = 0
+    codes = quantise(x, bits, per_row=per_row, zero_point=zero_point)
+    least, most = (0, 2**bits - 1) if zero_point else (1 - 2 ** (bits - 1), 2 ** (bits - 1) - 1)
+    assert codes.values.min() >= least
+    assert codes.values.max() <= most
+    assert codes.scale.shape == codes.zero.shape == ((3, 1) if per_row else ())
+    back = dequantise(codes)
+    # With a zero point, an end of the range may be off by half a step more: z is rounded, too.
+    assert ((back - x).abs() <= (1.0 if zero_point else 0.5) * codes.scale * (1 + 1e-9)).all()
+    assert back[1, 2] == 0
+
+
+def test_a_scale_for_each_row_keeps_small_rows():
+    weight = torch.tensor([[0.02, -0.01, 0.03], [1.4, -0.6, 0.5]])
+    assert quantise(weight, 4).values[0].tolist() == [0, 0, 0]
+    assert quantise(weight, 4, per_row=True).values.tolist() == [[5, -2, 7], [7, -3, 2]]
+
+
+def test_zeros_and_one_sign_have_codes():
+    assert not rounded(torch.zeros(2, 3), per_row=True).any()
+    codes = quantise(torch.tensor([3.0, 5.0, 4.0]), 8, zero_point=True)
+    assert codes.zero == 0
+    torch.testing.assert_close(codes.scale, torch.tensor(5 / 255))
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("zero_point", [False, True])
+def test_whole_numbers_give_the_product_of_the_rounded(per_row, zero_point):
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(2, 5, 12), torch.randn(7, 12), torch.randn(7)
+    codes = quantise(x, 8, per_row=per_row, zero_point=zero_point), quantise(weight, 8, per_row=per_row)
+    expected = F.linear(dequantise(codes[0]), dequantise(codes[1]), bias)
+    torch.testing.assert_close(integer_linear(*codes, bias), expected)
+
+
+def test_a_layer_is_onnx_runtimes(tmp_path):
+    torch.manual_seed(0)
+    layer, x = nn.Linear(16, 24), F.gelu(torch.randn(3, 5, 16))
+    with formats._quiet():
+        torch.onnx.export(layer, (x,), tmp_path / "a.onnx", dynamo=True, verbose=False, input_names=["x"])
+        quantize_dynamic(tmp_path / "a.onnx", tmp_path / "b.onnx", weight_type=QuantType.QInt8)
+    (theirs,) = onnxruntime.InferenceSession(tmp_path / "b.onnx").run(None, {"x": x.numpy()})
+    ours = integer_linear(quantise(x, zero_point=True), quantise(layer.weight), layer.bias)
+    torch.testing.assert_close(ours, torch.from_numpy(theirs), rtol=0, atol=1e-5)
+    assert (layer(x) - ours).abs().max() > 1e-4
+
+
+def test_a_model_is_copied_and_rounded():
+    torch.manual_seed(0)
+    model = vt.ViT(vt.ViTConfig(image_size=8, patch_size=4, dim=16, depth=2, num_heads=2, mlp_dim=32, num_classes=3))
+    nn.init.normal_(model.head.weight)
+    model.eval()
+    images = torch.randn(4, 3, 8, 8)
+    with torch.inference_mode():
+        before = model(images)
+        both = {"weights": partial(rounded, bits=4, per_row=True), "activations": partial(rounded, bits=4)}
+        for what in (["weights"], ["activations"], ["weights", "activations"]):
+            assert not torch.equal(round_linear(model, **{name: both[name] for name in what})(images), before)
+        fine = round_linear(model, weights=partial(rounded, bits=16), activations=partial(rounded, bits=16))
+        torch.testing.assert_close(fine(images), before, rtol=0, atol=1e-2)
+        assert torch.equal(model(images), before)
+    rounded_weight = round_linear(model, weights=lambda w: w.round()).blocks[1].attention.qkv.weight
+    assert torch.equal(rounded_weight, model.blocks[1].attention.qkv.weight.round())
+
+
+@pytest.mark.parametrize("bits", [1, 17])
+def test_refuses_a_number_of_bits(bits, refuses):
+    with refuses(ValueError, f"bits={bits}", "2 to 16"):
+        quantise(torch.ones(3), bits)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_refuses_what_is_not_finite(value, refuses):
+    with refuses(ValueError, "finite"):
+        quantise(torch.tensor([1.0, value]))

@@ -1,0 +1,445 @@
+"""Checks of lesson 18: codes, scales and zero points, a layer in whole numbers, two codes in a byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, Slip, call, check, normal, section
+from vit_tutorial.checks.pencil import Question, pencil
+
+__all__ = [
+    "check_integer_layer",
+    "check_packed",
+    "check_quantise_rows",
+    "check_shipping_numbers",
+    "check_with_zero_point",
+]
+
+_PENCIL = "2 · int8, with a pencil"
+_BITS = "3 · What few bits cost"
+_LIBRARY = "4 · By the library: smaller, and sometimes slower"
+_TABLE = "5 · Half precision, batch size, and the whole table"
+
+# ---- With a pencil -----------------------------------------------------------------------------------------------
+
+SHIPPING_NUMBERS = pencil(
+    "shipping_numbers",
+    lesson="18",
+    points=4,
+    tolerance=0.001,
+    questions={
+        "float32": Question(
+            Hashed("458125111d"),
+            "A float32 number takes four bytes; 32 are its bits.",
+            _PENCIL,
+            {800: "bits in place of bytes. 32 bits are four bytes."},
+        ),
+        "int8": Question(
+            Hashed("2b5225e479"),
+            "20 of the 25 million take one byte each. What about the other five million?",
+            _LIBRARY,
+            {
+                25: "everything in int8. Only the numbers in matrices are quantised; the others keep their four bytes.",
+                20: "the matrices alone. The file also holds the other five million numbers, four bytes each.",
+            },
+        ),
+        "levels": Question(
+            Hashed("3a3274d4ad"),
+            "From -7 to 7: count the 0, too.",
+            _PENCIL,
+            {
+                16: "a level that symmetric codes don't use. 4 bits could hold 16 codes. Symmetric ones leave one out, "
+                "so that both sides are alike.",
+                14: "levels without the 0. Seven below zero, seven above, and zero itself.",
+            },
+        ),
+        "scale": Question(
+            Hashed("49a29e20fd"),
+            "The largest absolute value gets the last code. Which code is that with 8 bits?",
+            _PENCIL,
+            {
+                254 / 128: "a last code of 128. Symmetric codes of 8 bits go from -127 to 127.",
+                1.0: "the largest value in place of the largest absolute value. -254 is further from 0 than 127.",
+                (254 + 127) / 255: "the scale of codes with a zero point. Symmetric codes have the same scale on both "
+                "sides of zero: the largest absolute value, divided by 127.",
+            },
+        ),
+        "code": Question(
+            Hashed("0b1be47362"),
+            "Divide by the scale, and round.",
+            _PENCIL,
+            {60: "a product. A code is x / s, rounded."},
+        ),
+        "error": Question(
+            Hashed("f864178fe1"),
+            "Rounding to the nearest whole number is off by at most one half. Of what?",
+            _PENCIL,
+            {
+                2: "a whole step. Rounding goes to the nearest level, so nothing is off by more than half a step.",
+                0.5: "an error in codes. Half a code is half a scale, once it is decoded.",
+            },
+        ),
+        "zero": Question(
+            Hashed("50ceec5865"),
+            "The codes go from 0 to 15, the values from -3 to 12. What is one step worth, and which code is 0?",
+            _PENCIL,
+            {
+                0: "a zero at code 0. Code 0 is the smallest value, -3. Which code is the number 0?",
+                -3: "the smallest value in place of its code. The code of 0 lies as many steps above code 0 as 0 "
+                "lies above -3.",
+            },
+        ),
+        "rows": Question(
+            Hashed("f1ca8e8808"),
+            "A million codes of half a byte, and one float32 scale for each of the 1,000 rows.",
+            _PENCIL,
+            {500: "codes without their scales. Each row's scale takes four bytes."},
+        ),
+        "throughput": Question(
+            Hashed("57dc1492e4"),
+            "How many batches come in a second, and how many images are in each?",
+            _TABLE,
+            {
+                25: "batches per second. Each of the 25 batches has 16 images.",
+                2.5: "milliseconds per image. Asked for are images per second.",
+            },
+        ),
+    },
+)
+
+
+def check_shipping_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
+    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
+    return check(SHIPPING_NUMBERS, fn)
+
+
+# ---- A scale for each row ----------------------------------------------------------------------------------------
+
+
+def _last(bits: int) -> int:
+    return int(2 ** (bits - 1) - 1)
+
+
+def _rows(
+    largest: Callable[[Tensor], Tensor] = lambda w: w.abs().amax(dim=1, keepdim=True),
+    last: Callable[[int], int] = _last,
+    safe: Callable[[Tensor], Tensor] = lambda scale: torch.where(scale > 0, scale, 1.0),
+    to_codes: Callable[[Tensor], Tensor] = torch.round,
+) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+    """Symmetric codes with each step to be replaced."""
+
+    def quantise_rows(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+        scale = safe(largest(weight) / last(bits))  # (out, 1)
+        return to_codes(weight / scale), scale.expand(len(weight), 1)
+
+    return quantise_rows
+
+
+def _row_cases() -> list[Case]:
+    made = []
+    for seed, (out, n, bits) in enumerate([(3, 5, 8), (5, 3, 4), (1, 7, 3), (6, 4, 2), (4, 9, 6), (2, 40, 5)]):
+        sizes = torch.tensor([3.0, 0.02, 0.7, 40.0, 1.3, 0.2])[:out, None]  # rows of different sizes
+        made.append(Case(f"weight ({out}, {n}), {bits} bits", (sizes * normal(out, n, seed=seed), bits)))
+    with_zeros = normal(4, 6, seed=9)
+    with_zeros[2] = 0
+    below = -normal(3, 8, seed=10).abs()  # a row's largest value isn't its largest absolute value
+    return [
+        *made,
+        Case("weight (4, 6), 4 bits, a row of zeros", (with_zeros, 4)),
+        Case("weight (3, 8), 7 bits, all below 0", (below, 7)),
+    ]
+
+
+QUANTISE_ROWS = Exercise(
+    name="quantise_rows",
+    lesson="18",
+    points=4,
+    right=_rows(),
+    cases=_row_cases,
+    observe=call,
+    forbidden=("vit_tutorial.*",),
+    mistakes=section(
+        _PENCIL,
+        (
+            "one scale for the whole weight",
+            "A row of small numbers then has codes near 0 only. Take the largest absolute value of each row: dim=1.",
+            Slip(_rows, largest=lambda w: w.abs().amax().reshape(1, 1)),
+        ),
+        (
+            "the largest value in place of the largest absolute value",
+            "A row may reach further below 0 than above. Take the absolute values first.",
+            Slip(_rows, largest=lambda w: w.amax(dim=1, keepdim=True)),
+        ),
+        (
+            "a last code that is one too large",
+            "You divide by 2^(bits-1). Symmetric codes end at 2^(bits-1) - 1: 127 for 8 bits.",
+            Slip(_rows, last=lambda bits: 2 ** (bits - 1)),
+        ),
+        (
+            "codes from 0 in place of symmetric ones",
+            "You divide by 2^bits - 1, all codes. Only half of them are above 0: the last is 2^(bits-1) - 1.",
+            Slip(_rows, last=lambda bits: 2**bits - 1),
+        ),
+        (
+            "digits cut off in place of rounded",
+            "int() and trunc() cut towards 0, so a number may be off by a whole step. round() goes to the nearest.",
+            Slip(_rows, to_codes=torch.trunc),
+        ),
+        (
+            "codes that are rounded down",
+            "floor() and // go to the next lower whole number. round() goes to the nearest.",
+            Slip(_rows, to_codes=torch.floor),
+        ),
+        (
+            "a division by zero",
+            "A row of zeros has the scale 0, and 0 / 0 isn't a number. Give such a row the scale 1.",
+            Slip(_rows, safe=lambda scale: scale),
+        ),
+    ),
+)
+
+
+def check_quantise_rows(fn: Callable[[Tensor, int], tuple[Any, Any]]) -> bool:
+    """Check ``fn(weight, bits)``: (out, in) -> symmetric codes (out, in) and scales (out, 1)."""
+    return check(QUANTISE_ROWS, fn)
+
+
+# ---- A zero point ------------------------------------------------------------------------------------------------
+
+
+def _with_zero(
+    low: Callable[[Tensor], Tensor] = lambda x: x.min().clamp(max=0),
+    high: Callable[[Tensor], Tensor] = lambda x: x.max().clamp(min=0),
+    steps: Callable[[int], int] = lambda bits: 2**bits - 1,
+    zero: Callable[[Tensor, Tensor], Tensor] = lambda low, scale: (-low / scale).round(),
+    place: Callable[[Tensor, Tensor], Tensor] = lambda codes, zero: codes + zero,
+) -> Callable[[Tensor, int], tuple[Tensor, Tensor, Tensor]]:
+    """Codes from 0 up, with each step to be replaced."""
+
+    def with_zero_point(x: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
+        scale = (high(x) - low(x)) / steps(bits)
+        z = zero(low(x), scale)
+        return place((x / scale).round(), z).clamp(0, 2**bits - 1), scale, z
+
+    return with_zero_point
+
+
+def _zero_cases() -> list[Case]:
+    made = []
+    for seed, (shape, bits) in enumerate([((2, 5), 8), ((7,), 4), ((3, 2, 4), 3), ((30,), 6), ((4, 3), 2)]):
+        x = torch.nn.functional.gelu(2 * normal(*shape, seed=20 + seed)) - 0.3 * seed
+        made.append(Case(f"x {shape}, {bits} bits", (x, bits)))
+    return [
+        *made,
+        Case("x (6,), 5 bits, all above 0", (normal(6, seed=30).abs() + 1, 5)),
+        Case("x (6,), 5 bits, all below 0", (-normal(6, seed=31).abs() - 1, 5)),
+    ]
+
+
+WITH_ZERO_POINT = Exercise(
+    name="with_zero_point",
+    lesson="18",
+    points=3,
+    right=_with_zero(),
+    cases=_zero_cases,
+    observe=call,
+    forbidden=("vit_tutorial.*",),
+    mistakes=section(
+        _PENCIL,
+        (
+            "a range without the 0",
+            "If all numbers are above 0 or all below, the range must still reach to 0, or 0 has no code: low is at "
+            "most 0, high at least 0.",
+            Slip(_with_zero, low=lambda x: x.min(), high=lambda x: x.max()),
+        ),
+        (
+            "one step too many",
+            "You divide by 2^bits. Between the codes from 0 to 2^bits - 1 lie 2^bits - 1 steps.",
+            Slip(_with_zero, steps=lambda bits: 2**bits),
+        ),
+        (
+            "a zero point that isn't whole",
+            "z is a code: round it. Otherwise 0 itself falls between two codes.",
+            Slip(_with_zero, zero=lambda low, scale: -low / scale),
+        ),
+        (
+            "a zero point with the wrong sign",
+            "low is negative, and z is the code of 0, from 0 up: -low / scale.",
+            Slip(_with_zero, zero=lambda low, scale: (low / scale).round()),
+        ),
+        (
+            "a zero point that is subtracted",
+            "Decoding subtracts z, so the codes have it added: round(x / s) + z.",
+            Slip(_with_zero, place=lambda codes, zero: codes - zero),
+        ),
+        (
+            "a zero point that is left out of the codes",
+            "round(x / s) is negative for numbers below 0. Add z, then the codes begin at 0.",
+            Slip(_with_zero, place=lambda codes, zero: codes),
+        ),
+    ),
+)
+
+
+def check_with_zero_point(fn: Callable[[Tensor, int], tuple[Any, Any, Any]]) -> bool:
+    """Check ``fn(x, bits)``: any shape -> codes from 0 of the same shape, the scale, the zero point."""
+    return check(WITH_ZERO_POINT, fn)
+
+
+# ---- A layer in whole numbers ------------------------------------------------------------------------------------
+
+
+def _layer(
+    widen: Callable[[Tensor], Tensor] = lambda x: x.int(),
+    product: Callable[[Tensor, Tensor], Tensor] = lambda x, w: x @ w.T,
+    offset: Callable[[Tensor, Tensor], Tensor] = lambda zero, w: zero * w.sum(dim=1),
+    finish: Callable[..., Tensor] = lambda sums, s_x, s_w, bias: sums * s_x * s_w + bias,
+) -> Callable[..., Tensor]:
+    """A linear layer on codes, with each step to be replaced."""
+
+    def integer_layer(x: Tensor, s_x: Tensor, zero: int, weight: Tensor, s_w: Tensor, bias: Tensor) -> Tensor:
+        wide = weight.int()
+        sums = product(widen(x), wide) - offset(torch.tensor(zero), wide)  # (T, out)
+        return finish(sums, s_x, s_w, bias)
+
+    return integer_layer
+
+
+def _layer_cases() -> list[Case]:
+    made = []
+    for seed, (T, n, out, zero) in enumerate(
+        [(2, 4, 3, 7), (3, 2, 5, 0), (1, 6, 2, 128), (5, 3, 4, 200), (4, 50, 6, 31)]
+    ):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randint(0, 256, (T, n), generator=generator).to(torch.uint8)
+        weight = torch.randint(-127, 128, (out, n), generator=generator).to(torch.int8)
+        scales = 0.01 + normal(T, 1, seed=40 + seed).abs() / 50, 0.01 + normal(out, seed=50 + seed).abs() / 50
+        args = (x, scales[0], zero, weight, scales[1], normal(out, seed=60 + seed))
+        made.append(Case(f"T={T}, in={n}, out={out}, zero={zero}", args))
+    return made
+
+
+INTEGER_LAYER = Exercise(
+    name="integer_layer",
+    lesson="18",
+    points=3,
+    right=_layer(),
+    cases=_layer_cases,
+    observe=call,
+    forbidden=("vit_tutorial.*",),
+    mistakes=section(
+        _PENCIL,
+        (
+            "a zero point that is forgotten",
+            "Each code of x is too large by the zero point. Subtract zero · (the row's sum of the weight's codes).",
+            Slip(_layer, offset=lambda zero, w: torch.tensor(0)),
+        ),
+        (
+            "a zero point that is subtracted once",
+            "Each term of the sum has the zero point in it, times the weight's code. Subtract it from the codes "
+            "of x, or zero · weight.sum(dim=1) from the sums.",
+            Slip(_layer, offset=lambda zero, w: zero),
+        ),
+        (
+            "codes that don't fit",
+            "uint8 goes up to 255, int8 to 127: .to(torch.int8) turns 200 into -56. Widen to int32 first.",
+            Slip(_layer, widen=lambda x: x.to(torch.int8).int()),
+        ),
+        (
+            "a bias that is scaled",
+            "The bias is a float already: add it after the scales.",
+            Slip(_layer, finish=lambda sums, s_x, s_w, bias: (sums + bias) * s_x * s_w),
+        ),
+        (
+            "no scale of the weight",
+            "The sums are of products of codes: both scales belong to them.",
+            Slip(_layer, finish=lambda sums, s_x, s_w, bias: sums * s_x + bias),
+        ),
+        (
+            "no scale of the tokens",
+            "The sums are of products of codes: both scales belong to them.",
+            Slip(_layer, finish=lambda sums, s_x, s_w, bias: sums * s_w + bias),
+        ),
+    ),
+)
+
+
+def check_integer_layer(fn: Callable[..., Tensor]) -> bool:
+    """Check ``fn(x, s_x, zero, weight, s_w, bias)``: codes (T, in), (out, in) and scales (T, 1), (out,) -> (T, out)."""
+    return check(INTEGER_LAYER, fn)
+
+
+# ---- The challenge -----------------------------------------------------------------------------------------------
+
+
+def _pack(
+    shift: Callable[[Tensor], Tensor] = lambda codes: codes + 8,
+    low: Callable[[Tensor], Tensor] = lambda codes: codes[:, 0::2],
+    high: Callable[[Tensor], Tensor] = lambda codes: codes[:, 1::2],
+    worth: int = 16,
+) -> Callable[[Tensor], Tensor]:
+    """Two codes in a byte, with each step to be replaced."""
+
+    def packed(codes: Tensor) -> Tensor:
+        nibbles = shift(codes.int())
+        return (low(nibbles) + worth * high(nibbles)).to(torch.uint8)
+
+    return packed
+
+
+def _pack_cases() -> list[Case]:
+    made = []
+    for seed, (out, n) in enumerate([(2, 6), (3, 4), (1, 10), (5, 2)]):
+        generator = torch.Generator().manual_seed(seed)
+        codes = torch.randint(-7, 8, (out, n), generator=generator).to(torch.int8)
+        made.append(Case(f"codes ({out}, {n})", (codes,)))
+    every = torch.stack(torch.meshgrid(torch.arange(-7, 8), torch.arange(-7, 8), indexing="ij"), dim=-1).flatten(1)
+    return [*made, Case("codes (15, 30), every pair", (every.to(torch.int8),))]
+
+
+PACKED = Exercise(
+    name="packed",
+    lesson="18",
+    points=3,
+    right=_pack(),
+    cases=_pack_cases,
+    observe=call,
+    forbidden=("vit_tutorial.*",),
+    mistakes=section(
+        _BITS,
+        (
+            "the first code in the upper half",
+            "The even places go into the lower four bits, the odd ones into the upper four.",
+            Slip(_pack, low=lambda codes: codes[:, 1::2], high=lambda codes: codes[:, 0::2]),
+        ),
+        (
+            "an offset of 7",
+            "Add 8: then -7 to 7 become 1 to 15.",
+            Slip(_pack, shift=lambda codes: codes + 7),
+        ),
+        (
+            "negative codes as they are",
+            "You keep four bits of a negative number as the processor stores it (or let it borrow from its neighbour). "
+            "Add 8 first, so that every code is from 1 to 15.",
+            Slip(_pack, shift=lambda codes: codes % 16),
+        ),
+        (
+            "halves of the row in place of neighbours",
+            "Neighbours share a byte: places 0 and 1, then 2 and 3. You put the row's first half beside its second.",
+            Slip(
+                _pack,
+                low=lambda codes: codes[:, : codes.shape[1] // 2],
+                high=lambda codes: codes[:, codes.shape[1] // 2 :],
+            ),
+        ),
+    ),
+)
+
+
+def check_packed(fn: Callable[[Tensor], Any]) -> bool:
+    """Check ``fn(codes)``: (out, n) from -7 to 7, n even -> bytes (out, n / 2), two codes in each."""
+    return check(PACKED, fn)
