@@ -92,11 +92,11 @@ def samples_of(weights: str) -> Tensor:
 
 def _of_run(weights: str, prog: str) -> Live:
     """The page of a model that somebody trained on one of the sets here, with that set's test pictures."""
-    model, classes, preprocess = load(weights)  # what is wrong with the weights comes before the pictures
     kept = Path(weights) / "config.json"
     trained_on = json.loads(kept.read_text("utf-8")).get("data") if kept.is_file() else None
     for name in SETS:
         if name == str(trained_on).removesuffix("-jpeg"):
+            model, classes, preprocess = load(weights)
             return page(model, samples_of(name), classes, preprocess, titles=classes)
     raise ValueError(
         f"{weights} has no pictures of its own here: name some, {prog} PHOTO ... --weights {weights}, "

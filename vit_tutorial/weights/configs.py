@@ -16,7 +16,7 @@ from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.variants.text import TextConfig
 from vit_tutorial.weights import fields as of
-from vit_tutorial.weights.fields import BEYOND, LARGEST_CONTEXT, LARGEST_VOCABULARY, Fields, Given, Json, Known, Reasons
+from vit_tutorial.weights.fields import BEYOND, LARGEST_TEXT, Fields, Given, Json, Known, Reasons
 from vit_tutorial.weights.hf_configs import DROPPED as HF_DROPPED
 from vit_tutorial.weights.hf_configs import transformers
 from vit_tutorial.weights.messages import short
@@ -339,6 +339,10 @@ TOWER_FIXED = BLOCKS_FIXED | {
 TEXT_FIXED = BLOCKS_FIXED | {
     "embed_cls": (False,), "ls_init_value": (None,), "hf_model_name": (None, ""), "proj_type": ("linear",),
 }  # fmt: skip
+TEXT_SIZES = {
+    "vocab_size": ("vocab_size", 49_408), "context": ("context_length", 77), "dim": ("width", 512),
+    "depth": ("layers", 12), "num_heads": ("heads", 8),
+}  # fmt: skip
 TEXT_GELUS = {"none": "exact", "tanh": "tanh"}  # act_kwargs: torch's GELU
 CLEANED = {clean: clean for clean in ("whitespace", "lower", "canonicalize")}  # what is done before the tokenizer
 TEXT_DROPPED: Reasons = {
@@ -425,14 +429,10 @@ def open_clip_text(config: Json) -> tuple[TextConfig, str]:
         raise ValueError(
             f"its text_cfg has pool_type={short(pool)}, {BEYOND}, {'with' if causal else 'without'} a causal mask"
         )
-    dim = of.whole(said.stated("width", 512), "width")
+    sizes = said.numbers(TEXT_SIZES, LARGEST_TEXT)
     found = TextConfig(
-        vocab_size=of.whole(said.stated("vocab_size", 49_408), "vocab_size", 1, LARGEST_VOCABULARY),
-        context=of.whole(said.stated("context_length", 77), "context_length", 1, LARGEST_CONTEXT),
-        dim=dim,
-        depth=of.whole(said.stated("layers", 12), "layers"),
-        num_heads=of.whole(said.stated("heads", 8), "heads"),
-        mlp_dim=int(dim * of.number(said.stated("mlp_ratio", 4.0), "mlp_ratio", 0)),
+        **sizes,
+        mlp_dim=int(sizes["dim"] * of.number(said.stated("mlp_ratio", 4.0), "mlp_ratio", 0)),
         out_dim=of.whole(model.take("embed_dim"), "embed_dim"),
         gelu=gelu,  # type: ignore[arg-type]
         norm_eps=_norm_eps(said),

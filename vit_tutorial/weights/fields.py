@@ -23,7 +23,7 @@ Json = dict[str, Any]
 Reasons = Mapping[str, Iterable[str]]  # why keys are dropped: the keys
 BEYOND = "which is beyond ViTConfig and ModernConfig"
 LARGEST_SIDE = 8192  # pixels; models of today take a few hundred
-LARGEST_VOCABULARY, LARGEST_CONTEXT = 2_000_000, 4096  # tokens; MetaCLIP 2 knows 900,000, and texts have 77
+LARGEST_TEXT = {"vocab_size": 2_000_000, "context": 4096}  # tokens; MetaCLIP 2 knows 900,000, and texts have 77
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,13 @@ class Fields:
                 f"{self.where} has {some(sorted(map(str, self.left)))}, which this package doesn't know: it might "
                 "change the answer, so nothing is loaded. If it changes none, take it out of the file"
             )
+
+    def numbers(self, keys: Mapping[str, tuple[str, int]], most: Mapping[str, int] = {}) -> dict[str, int]:
+        """Whole numbers by our names, of keys with the library's defaults: ``{ours: (theirs, default)}``."""
+        return {
+            our: whole(self.stated(key, default), key, 1, most.get(our, 1_000_000))
+            for our, (key, default) in keys.items()
+        }
 
 
 # ------------------------------------------------------------------------------------------------------------- values

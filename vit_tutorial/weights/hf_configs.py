@@ -231,19 +231,16 @@ def tower(whole: Fields, key: str) -> Fields:
     return said
 
 
-TEXT_DEFAULTS: Json = {
-    "vocab_size": 49_408, "hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12,
-    "num_attention_heads": 8, "max_position_embeddings": 77, "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5,
-    "eos_token_id": 49_407,
+TEXT_SIZES = {
+    "vocab_size": ("vocab_size", 49_408), "context": ("max_position_embeddings", 77), "dim": ("hidden_size", 512),
+    "depth": ("num_hidden_layers", 12), "num_heads": ("num_attention_heads", 8),
+    "mlp_dim": ("intermediate_size", 2048),
 }  # fmt: skip
-TEXTS: dict[str, Json] = {  # model types whose text tower is read: its fields' defaults
-    "clip": TEXT_DEFAULTS,
-    "metaclip_2": TEXT_DEFAULTS,
-    "siglip": TEXT_DEFAULTS | {
-        "vocab_size": 32_000, "hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12,
-        "max_position_embeddings": 64, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6,
-    },
+SIGLIP_SIZES = TEXT_SIZES | {
+    "vocab_size": ("vocab_size", 32_000), "context": ("max_position_embeddings", 64), "dim": ("hidden_size", 768),
+    "num_heads": ("num_attention_heads", 12), "mlp_dim": ("intermediate_size", 3072),
 }  # fmt: skip
+TEXTS = ("clip", "metaclip_2", "siglip")  # model types whose text tower is read
 
 
 def text_tower(config: Json) -> TextConfig:
@@ -252,26 +249,21 @@ def text_tower(config: Json) -> TextConfig:
     if kind not in TEXTS:
         raise ValueError(f"the text tower of transformers' {short(kind)} isn't read: that of {', '.join(TEXTS)} is")
     said, siglip = tower(Fields(config, "its config"), "text_config"), kind == "siglip"
-    of_type = {key: said.take(key, value) for key, value in TEXTS[kind].items()}
-    width = said.stated("projection_size", of_type["hidden_size"]) if siglip else config.get("projection_dim", 512)
+    sizes = said.numbers(SIGLIP_SIZES if siglip else TEXT_SIZES, of.LARGEST_TEXT)
+    width = said.stated("projection_size", sizes["dim"]) if siglip else config.get("projection_dim", 512)
+    act = said.take("hidden_act", "gelu_pytorch_tanh" if siglip else "quick_gelu")
+    eps = of.number(said.take("layer_norm_eps", 1e-6 if siglip else 1e-5), "layer_norm_eps", 0)
+    end = of.whole(said.take("eos_token_id", 49_407), "eos_token_id", 0)
     said.take("projection_dim")  # of the text model alone
     said.must_lack(LACKING)
     said.drop(DROPPED)
     said.close()
-    if of_type["hidden_act"] not in GELUS:
-        raise ValueError(f"its text_config has hidden_act={short(of_type['hidden_act'])}, {BEYOND}: {', '.join(GELUS)}")
-    end = of.whole(of_type["eos_token_id"], "eos_token_id", 0)
     largest = kind == "clip" and end == 2  # as OpenAI's own files have it; transformers then reads the largest
     return TextConfig(
-        vocab_size=of.whole(of_type["vocab_size"], "vocab_size", 1, of.LARGEST_VOCABULARY),
-        context=of.whole(of_type["max_position_embeddings"], "max_position_embeddings", 1, of.LARGEST_CONTEXT),
-        dim=of.whole(of_type["hidden_size"], "hidden_size"),
-        depth=of.whole(of_type["num_hidden_layers"], "num_hidden_layers"),
-        num_heads=of.whole(of_type["num_attention_heads"], "num_attention_heads"),
-        mlp_dim=of.whole(of_type["intermediate_size"], "intermediate_size"),
+        **sizes,
         out_dim=of.whole(width, "projection_size" if siglip else "projection_dim"),
-        gelu=GELUS[of_type["hidden_act"]],  # type: ignore[arg-type]
-        norm_eps=of.number(of_type["layer_norm_eps"], "layer_norm_eps", 0),
+        gelu=of.choice(act, GELUS, said.where, "hidden_act"),  # type: ignore[arg-type]
+        norm_eps=eps,
         causal=not siglip,
         end_token=None if largest or siglip else end,
         head_bias=siglip,
@@ -384,6 +376,10 @@ PROCESSOR_KEYS = {
     "size", "resample", "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize", "image_mean",
     "image_std",
 }  # fmt: skip
+PROCESSOR_FIXED: Json = {
+    "do_resize": True, "do_pad": False, "keep_aspect_ratio": False, "do_flip_channel_order": False,
+    "ensure_multiple_of": 1,
+}  # fmt: skip
 PROCESSOR_DROPPED: Reasons = {
     "pictures are made RGB here as well": {"do_convert_rgb"},
     "labels of segmentation": {"do_reduce_labels", "reduce_labels"},
@@ -415,14 +411,7 @@ def _pixels(content: Json, family: ModelType, channels: int) -> Preprocessing:
     if said.take("auto_map"):
         raise ValueError("its preprocessor has auto_map: code of its own, which isn't run. Give preprocess=")
     square = usual.get("default_to_square", True)
-    for key, good in (
-        ("do_resize", True),
-        ("default_to_square", square),
-        ("do_pad", False),
-        ("keep_aspect_ratio", False),
-        ("do_flip_channel_order", False),
-        ("ensure_multiple_of", 1),
-    ):
+    for key, good in (PROCESSOR_FIXED | {"default_to_square": square}).items():
         value = said.stated(key, good)
         if type(value) is not type(good) or value != good:
             raise ValueError(

@@ -659,9 +659,12 @@ def refuse_names(missing: list[str], unexpected: list[str], depth: int) -> None:
     if not missing and not unexpected:
         return
     sources.refuse_parts(unexpected)
-    lists = {"missing": missing, "unexpected": unexpected}
-    found = "; ".join(f"{len(names)} {what}: {some(names)}" for what, names in lists.items() if names)
+    found = _counted({"missing": missing, "unexpected": unexpected})
     raise ValueError(f"{found}: {_why_not(missing, unexpected, depth)}")
+
+
+def _counted(lists: Mapping[str, list[str]]) -> str:
+    return "; ".join(f"{len(names)} {what}: {some(names)}" for what, names in lists.items() if names)
 
 
 def _why_not(missing: list[str], unexpected: list[str], depth: int) -> str:
@@ -719,7 +722,7 @@ def compare(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[i
         "of another shape": wrong,
     }
     if any(lists.values()):
-        raise ValueError("; ".join(f"{len(names)} {what}: {some(names)}" for what, names in lists.items() if names))
+        raise ValueError(_counted(lists))
 
 
 def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bool = False) -> ViT:

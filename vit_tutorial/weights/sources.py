@@ -67,7 +67,7 @@ def prepare_timm(state: State) -> Prepared:
             raise ValueError(f"{mask} and the bias that it masks have other shapes")
         q, _, v = (state[f"{start}qkv.bias"] * state[mask]).chunk(3)
         state = _without(state, re.escape(start) + r"qkv\.bias(_mask)?") | {f"{start}q_bias": q, f"{start}v_bias": v}
-    kept = _without_pre_logits(state)
+    kept = without_pre_logits(state)
     return kept._replace(left_out=left_out + kept.left_out)
 
 
@@ -112,20 +112,11 @@ def prepare_google(state: State) -> Prepared:
         parts = tensor.unbind() if "/encoderblock/" in name and tensor.ndim else [tensor]
         for i, part in enumerate(parts):
             whole[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = part
-    return _without_pre_logits(whole)
+    return without_pre_logits(whole)
 
 
-def prepare_torchvision(state: State) -> Prepared:
-    """``pre_logits`` is a layer with tanh that ViTConfig can't express, as in Google's and timm's older files."""
-    return _without_pre_logits(state)
-
-
-def prepare_nothing(state: State) -> Prepared:
-    """Of a library whose tables say all that there is to know."""
-    return Prepared(state)
-
-
-def _without_pre_logits(state: State) -> Prepared:
+def without_pre_logits(state: State) -> Prepared:
+    """``pre_logits`` is a layer with tanh that ViTConfig can't express, in older files of most libraries."""
     if any(re.match(r"(heads\.)?pre_logits[./]", name) for name in state):
         kept = _without(state, r"((heads\.)?pre_logits|head|heads\.head)[./].+")
         return Prepared(kept, ("pre_logits and the head behind it",))
@@ -151,7 +142,7 @@ class Source:
     interpolation: str = "bicubic"
     norm_eps: float = 1e-6
     gelu: str = "exact"
-    prepare: Callable[[State], Prepared] = prepare_nothing
+    prepare: Callable[[State], Prepared] = Prepared
     left_out: Templates = field(default_factory=dict)  # parts of the file that no answer to a picture depends on, said
     unread: Templates = field(default_factory=dict)  # why a tensor is dropped silently: its name
     plain: bool = True  # whether the names of the paper's tensors stand for its architecture alone
@@ -192,7 +183,7 @@ TORCHVISION = Source(
     IMAGENET,
     224 / 256,
     "bilinear",
-    prepare=prepare_torchvision,
+    prepare=without_pre_logits,
 )
 TEXT = {  # beside an image tower of OpenAI's or open_clip's
     "the text tower": tuple(
