@@ -359,21 +359,14 @@ def _found(one: collect.Submission, how: Grading) -> dict[str, Any]:
 # ---- Marks, and what is written ----------------------------------------------------------------------------------
 
 
-def _recorded(
-    book: Book,
-    one: collect.Submission,
-    judged: dict[str, Any],
-    release: list[dict[str, Any]],
-    plan: collect.Plan,
-    course: Path,
-) -> dict[str, Any]:
+def _recorded(book: Book, one: collect.Submission, judged: dict[str, Any], *where: Any) -> dict[str, Any]:
     """Enter a submission's marks, write its page; its row. Whatever goes wrong costs this row alone."""
     try:
-        return _entered(book, one, judged, release, plan, course)
+        return _entered(book, one, judged, *where)
     except Exception as error:
         book.gradebook.db.rollback()
         problem = f"{judged['problem']} {type(error).__name__} while its marks were written".strip()
-        return _base_row(one, plan) | {"marks": 0.0, "of": book.most(one.exercise), "problem": problem}
+        return _base_row(one, where[1]) | {"of": book.most(one.exercise), "problem": problem}
 
 
 def _entered(
@@ -468,12 +461,8 @@ def _page(course: Path, row: dict[str, Any], marks: list[dict[str, Any]], cells:
 
 def _unrecognised(one: collect.Submission, number: int, course: Path) -> dict[str, Any]:
     row = _base_row(one, collect.Plan())
-    _page(
-        course,
-        row | {"page": f"{one.exercise or 'unrecognised'}_{number}", "problem": f"{one.name}: {one.problem}"},
-        [],
-        [],
-    )
+    page = f"{one.exercise or 'unrecognised'}_{number}"
+    _page(course, row | {"page": page, "problem": f"{one.name}: {one.problem}"}, [], [])
     _print_row(row)
     return row
 
@@ -485,18 +474,9 @@ def _not_handed_in(
     for one in plan.students:
         for stem in stems:
             if (one.id, stem) not in there:
-                yield {
-                    "student": one.id,
-                    "name": one.name,
-                    "exercise": stem,
-                    "marks": float(sum(mark["score"] for mark in book.marks(one.id, stem))),
-                    "of": book.most(stem),
-                    "by hand": 0,
-                    "hours late": 0.0,
-                    "problem": NOT_HANDED_IN,
-                    "noticed": "",
-                    "file": "",
-                }
+                nothing = collect.Submission(one.id, stem, Path(), "", collect.datetime.min, problem=NOT_HANDED_IN)
+                kept = sum(mark["score"] for mark in book.marks(one.id, stem))
+                yield _base_row(nothing, plan) | {"marks": float(kept), "of": book.most(stem)}
 
 
 def _notebook(cells: list[dict[str, Any]]) -> nbformat.NotebookNode:
