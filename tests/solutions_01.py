@@ -237,11 +237,6 @@ def patchify_unfolds(images, patch_size):
     return images.unfold(2, P, P).unfold(3, Q, Q).reshape(len(images), -1, images.shape[1] * P * Q)
 
 
-def patchify_first_image(images, patch_size):
-    x = patchify_by_loops(images, patch_size)
-    return x[:1].expand_as(x)
-
-
 def patchify_last_row_lost(images, patch_size):
     P, _ = pair(patch_size)
     return patchify_by_loops(images[:, :, :-P], patch_size)
@@ -273,11 +268,6 @@ def back(order, inside="CPQ"):
 def unpatchify_three_channels(patches, patch_size, image_size):
     (P, Q), (H, W) = pair(patch_size), image_size
     return patches.reshape(len(patches), H // P, W // Q, 3, P, Q).permute(0, 3, 1, 4, 2, 5).reshape(-1, 3, H, W)
-
-
-def fold_reshaped(patches, patch_size, image_size):
-    x = patches.reshape(patches.shape[0], patches.shape[2], patches.shape[1])
-    return F.fold(x, image_size, pair(patch_size), stride=pair(patch_size))
 
 
 class Convolution(nn.Module):
@@ -313,20 +303,6 @@ class NoInit(nn.Module):
 
 def windows(images, patch_size, stride):
     return images.unfold(2, patch_size, stride).unfold(3, patch_size, stride)  # (B, C, rows, columns, P, P)
-
-
-def overlap_padded(images, patch_size, stride):
-    H, W = images.shape[2:]
-    down, right = -(H - patch_size) % stride, -(W - patch_size) % stride
-    return overlapping_by_unfold(F.pad(images, (0, right, 0, down)), patch_size, stride)
-
-
-def overlap_by_height(images, patch_size, stride):
-    """A square is taken for granted: columns are counted by the height."""
-    H = images.shape[2]
-    places = range(0, H - patch_size + 1, stride)
-    found = [images[:, :, y : y + patch_size, x : x + patch_size].flatten(1) for y in places for x in places]
-    return torch.stack(found, dim=1)
 
 
 class KeepsTheFirst(ByConvolution):
@@ -410,7 +386,7 @@ def unfold_reshaped(images, patch_size):
 
 WRONG = {
     "patch_numbers": [
-        Wrong("a reshape", answer(patch_1=[6, 7, 8, 9, 10, 11]), "a row of pixels in place of a block"),
+        Wrong("a reshape", answer(patch_1=[6, 7, 8, 9, 10, 11]), "A patch takes 3 pixels"),
         Wrong("one pixel wrong", answer(patch_1=[3, 4, 5, 9, 10, 12]), "A patch takes 3 pixels"),
         Wrong("patches counted from 1", answer(pixel_16=(4, 1)), "both counted from 0", never="You went down"),
         Wrong("places counted from 1", answer(pixel_16=(3, 2)), "First the patch, then", never="down the columns"),
@@ -422,7 +398,6 @@ WRONG = {
     "patchify": [
         Wrong("a reshape alone", permuted(0, 1, 2, 3, 4, 5), "a reshape in place of a permute"),
         Wrong("a reshape after unfold", unfold_reshaped, "What your numbers show"),
-        Wrong("one kind of patch alone", patchify_first_image, "What your numbers show"),
         Wrong("channels after patches", patchify_unfolds, "channels in front of the patches"),
         Wrong("a class token", patchify_class_token, "the first 1 of yours are too many"),
         Wrong("rows of patches that are lost", patchify_last_row_lost, "the right ones are missing"),
@@ -443,8 +418,6 @@ WRONG = {
         Wrong("a reshape alone", lambda p, s, i: p.reshape(len(p), -1, *i), "a reshape in place of a permute"),
         Wrong("patchify's permutation", back((0, 2, 4, 1, 3, 5)), "patchify's permutation used a second time"),
         Wrong("each patch cut as (C, Q, P)", back((0, 3, 1, 5, 2, 4), inside="CQP"), "What your numbers show"),
-        Wrong("a reshape before fold", fold_reshaped, "What your numbers show"),
-        Wrong("patches joined without a permute", back((0, 3, 1, 2, 4, 5)), "What your numbers show"),
         Wrong("three channels", unpatchify_three_channels, "raised RuntimeError"),
         Wrong("the first image alone", lambda p, s, i: unpatchify_by_fold(p, s, i)[0], "has shape"),
         Wrong("channels last", lambda p, s, i: unpatchify_by_fold(p, s, i).permute(0, 2, 3, 1), "permute"),
@@ -490,8 +463,6 @@ WRONG = {
         ),  # in two cases 2 s is P
         Wrong("steps of one pixel", lambda i, p, s: overlapping_by_unfold(i, p, 1)),
         Wrong("patches of stride pixels", lambda i, p, s: overlapping_by_unfold(i, s, s), "What your numbers show"),
-        Wrong("a padded image", overlap_padded, "has shape"),
-        Wrong("columns counted by the height", overlap_by_height),
         Wrong(
             "the last patch lost", lambda i, p, s: overlapping_by_unfold(i, p, s)[:, :-1], "12 patches. Yours are 11"
         ),

@@ -395,22 +395,6 @@ def sincos_integer_division(grid, dim):
     return torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], -1)[None]
 
 
-def resize(**changes):
-    """resize_positions with other parts: into(rows, old), back(maps), prefix(position), rows(position), options."""
-
-    def resize_positions(position, old_grid, new_grid):
-        take = changes.get("rows", lambda p: p[:, 1:])
-        into = changes.get("into", lambda x, grid: x.transpose(1, 2).reshape(1, -1, *grid))
-        back = changes.get("back", lambda maps: maps.flatten(2).transpose(1, 2))
-        options = {"mode": "bicubic", "align_corners": False} | changes.get("options", {})
-        size = changes.get("size", lambda new: new)(new_grid)
-        maps = F.interpolate(into(take(position), old_grid), size=size, **options)
-        prefix = changes.get("prefix", lambda p: p[:, :1])(position)
-        return torch.cat([prefix, back(maps)], dim=changes.get("dim", 1))
-
-    return resize_positions
-
-
 def resize_where_it_grows(position, old_grid, new_grid):
     shrinks = math.prod(new_grid) < math.prod(old_grid)
     return position[:, : 1 + math.prod(new_grid)] if shrinks else resize_by_reshape(position, old_grid, new_grid)
@@ -425,13 +409,6 @@ def resize_by_two_reshapes(position, old_grid, new_grid):
     maps = position[:, 1:].reshape(1, -1, *old_grid)
     rows = F.interpolate(maps, size=new_grid, mode="bicubic").reshape(1, -1, position.shape[2])
     return torch.cat([position[:, :1], rows], dim=1)
-
-
-def resize_scaled(position, old_grid, new_grid):
-    scale = new_grid[0] / old_grid[0]
-    maps = position[:, 1:].mT.reshape(1, -1, *old_grid)
-    maps = F.interpolate(maps, scale_factor=scale, mode="bicubic")
-    return torch.cat([position[:, :1], maps.flatten(2).mT], dim=1)
 
 
 def resize_by_the_package(position, old_grid, new_grid):
@@ -534,7 +511,7 @@ WRONG = {
         Wrong(
             "positions twice for the patches",
             lambda x, c, p: embed_by_expand(x + p[:, 1:], c, p),
-            "twice to the patches",
+            "all but the first index along axis 1",
         ),
         Wrong(
             "row 0 for all", lambda x, c, p: embed_by_expand(x, c, p[:, :1]), "Only a part is right: the first index"
@@ -585,13 +562,7 @@ WRONG = {
         Wrong("unless as many", resize_unless_as_many),
         Wrong("maps by reshape, there and back", resize_by_two_reshapes, "whether each of its maps holds one channel"),
         Wrong("where it grows alone", resize_where_it_grows, "What your numbers show"),
-        Wrong("the last row set aside", resize(rows=lambda p: p[:, :-1], prefix=lambda p: p[:, -1:])),
-        Wrong(
-            "both grids exchanged", resize(into=lambda x, g: x.mT.reshape(1, -1, *g[::-1]), size=lambda new: new[::-1])
-        ),
         Wrong("channels last", channels_last, "Sizes of tensors must match"),
-        Wrong("smoothed", resize(options={"antialias": True}), "What your numbers show"),
-        Wrong("one scale for both axes", resize_scaled),
         Wrong("the package's own", resize_by_the_package, "the package's own resize_position_embedding"),
         Wrong("squares backwards, which once passed", from_squares_backwards, "(3, 3) -> (5, 5)"),
     ],

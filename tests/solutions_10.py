@@ -234,12 +234,6 @@ def near(
     return lambda A, a, B, k: end(vote(a[pick(similar(A, B), k)]))
 
 
-def by_centres(A, a, B, k):
-    classes = a.unique()
-    centres = torch.stack([A[a == c].mean(0) for c in classes])
-    return classes[(F.normalize(B) @ F.normalize(centres).T).argmax(1)]
-
-
 def adapt(
     *,
     head=lambda state, K, D: {"head.weight": torch.zeros(K, D), "head.bias": torch.zeros(K)},
@@ -325,26 +319,8 @@ def tuned(
     return tune_head
 
 
-def new_head(model):
-    model.head = nn.Linear(model.head.in_features, model.head.out_features)
-
-
 def a_copy(model, images, labels, rate, decay, steps):
     return tuned()(copy.deepcopy(model), images, labels, rate, decay, steps)
-
-
-def by_features(take):
-    def tune_head(model, images, labels, rate, decay, steps):
-        model.eval()
-        with torch.no_grad():
-            y = take(model, images)
-        adam = torch.optim.AdamW(model.head.parameters(), lr=rate, weight_decay=decay)
-        for _ in range(steps):
-            adam.zero_grad()
-            F.cross_entropy(model.head(y), labels).backward()
-            adam.step()
-
-    return tune_head
 
 
 def kept_for(key, work):
@@ -473,7 +449,6 @@ WRONG = {
         Wrong("four blocks", frozen(take=lambda m, x: m.norm(m.blocks[:4](m.embed(x)))[:, 0]), "13 blocks"),
         Wrong("torch's eps", frozen(take=features_with_torchs_eps), "tokens so small that the last norm's eps counts"),
         Wrong("dropout alone", frozen(before=dropout_layers_alone), "attention_dropout 0.3 alone"),
-        Wrong("no dropout", frozen(before=no_dropout_for_good)),
         Wrong(
             "p = 0",
             frozen(before=lambda m: (m.eval(), no_dropout_for_good(m))),
@@ -487,7 +462,6 @@ WRONG = {
     ],
     "knn": [
         Wrong("three", near(pick=lambda s, k: s.topk(min(3, s.shape[1]), dim=1).indices)),
-        Wrong("centres", by_centres),
         Wrong("a column", near(end=lambda y: y[:, None]), "has shape"),
         Wrong("all votes", votes, "expected (", "should change"),
         Wrong("a thousand labels", lambda A, a, B, k: knn_by_mode(A, a.clamp(max=999), B, k), "labels to 1899"),
@@ -533,10 +507,6 @@ WRONG = {
             rated(end=lambda groups, model: [g for g in groups if g["params"][0].requires_grad]),
             "a frozen embedding",
         ),
-        Wrong(
-            "copies",
-            rated(end=lambda groups, model: [g | {"params": [p.clone() for p in g["params"]]} for g in groups]),
-        ),
         Wrong("sets", rated(end=lambda groups, model: [g | {"params": set(g["params"])} for g in groups]), "are a set"),
         Wrong(
             "frozen",
@@ -552,13 +522,6 @@ WRONG = {
         Wrong("weight alone", tuned(trained=lambda m: [m.head.weight]), "its bias isn't"),
         Wrong("a copy", a_copy, "no step has reached it"),
         Wrong("no decay", tuned(settings=lambda rate, decay: {"lr": rate, "weight_decay": 0.0})),
-        Wrong("a step too few", tuned(count=lambda steps: steps - 1)),
-        Wrong(
-            "standardised",
-            by_features(
-                lambda m, x: (m.features(x)[:, 0] - m.features(x)[:, 0].mean(0)) / (m.features(x)[:, 0].std(0) + 1e-6)
-            ),
-        ),
         Wrong("Adam", tuned(make=torch.optim.Adam), "Is the optimiser AdamW"),
         Wrong("NAdam", tuned(make=torch.optim.NAdam), "the optimiser is torch.optim.AdamW"),
         Wrong("amsgrad", tuned(make=lambda ps, **s: torch.optim.AdamW(ps, amsgrad=True, **s)), "leave its betas"),
@@ -566,6 +529,5 @@ WRONG = {
         Wrong("no dropout", tuned(start=no_dropout_for_good), "embed.dropout.p has been replaced"),
         Wrong("dropout alone", tuned(mode=dropout_layers_alone), "attention_dropout 0.3 alone"),
         Wrong("logarithms", tuned(criterion=lambda z, y: F.nll_loss(z.softmax(1).log(), y)), "logits in the hundreds"),
-        Wrong("new head", tuned(start=new_head)),
     ],
 }

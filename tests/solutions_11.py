@@ -281,7 +281,6 @@ WRONG = {
         Wrong("the last column for all", bias((-1, -1, -1)), "but not those that belong there"),
         Wrong("a column too early", bias((-4, -3, -2)), "What your numbers show"),
         Wrong("looking exchanged", bias((-2, -3, -1)), "looking and being looked at exchanged"),
-        Wrong("columns first", bias(index=lambda grid: offsets_by_loop(grid[::-1])), "What your numbers show"),
         Wrong("heads last", bias(change=lambda whole: whole.permute(1, 2, 0)), "permute"),
     ],
 }

@@ -242,7 +242,6 @@ WRONG = {
         Wrong("once passed: 0.8 masked", spoil(lambda fate: torch.where(fate == 0.8, 0.5, fate)), "fates of just 0"),
         Wrong("once passed: 0.9 swapped", spoil(lambda fate: torch.where(fate == 0.9, 0.85, fate)), "fates of just 0"),
         Wrong("in place", in_place),
-        Wrong("another chance", spoil(torch.rand_like)),
         Wrong("the others", spoil(chosen_of=torch.logical_not), "What your numbers show"),
         Wrong(
             "all masked", spoil(lambda fate: 0 * fate), "so it becomes token 0, as that was. Yours is the mask token"
@@ -262,7 +261,6 @@ WRONG = {
         Wrong("without the last", changed(back_by_loop, lambda x: x[:, :-1]), "has shape"),
         Wrong("as it came", lambda visible, hidden, mask_token: visible, "You return visible as it came in"),
         Wrong("mean token", lambda k, h, m: back_by_loop(k, h, k.mean((0, 1))), "What your numbers show"),
-        Wrong("backwards", lambda visible, *rest: back_by_loop(visible.flip(1), *rest), "What your numbers show"),
         Wrong("no gradient", lambda k, h, m: back_by_loop(k, h, m.detach()), "gradient"),
     ],
     "hidden_loss": [
@@ -276,7 +274,7 @@ WRONG = {
         Wrong("once passed: mean of means", loss(mean=mean_of_means), "It is the mean over each image, and of these"),
         Wrong("no gradient", lambda said, *rest: loss_by_index(said.detach(), *rest), "gradient"),
         Wrong("of each image", changed(loss_by_index, lambda x: x.expand(3)), "shape"),
-        Wrong("channels last", loss(channels_last), "the channels last in a patch"),
+        Wrong("channels last", loss(channels_last), "the order of its values"),
         Wrong("no 1e-6", loss(divide=lambda p: p.std(-1, keepdim=True))),
         Wrong("a sum", loss(mean=lambda errors, hidden: errors[hidden].sum()), "look at the squares and their mean"),
         Wrong("a root", changed(loss_by_index, torch.sqrt), "the square root of the right one"),

@@ -358,7 +358,7 @@ WRONG = {
         ),
         Wrong("logarithms", changed(drawn_by_powers, torch.log)),
         Wrong("transposed", changed(drawn_by_powers, lambda drawn: drawn.T), "shape"),
-        Wrong("losses", lambda fitted, loss, rows: loss[rows], "runs that are drawn, not their misses"),
+        Wrong("losses", lambda fitted, loss, rows: loss[rows], "in yours nothing does"),
         Wrong("not widened", lambda fitted, loss, rows: fitted * (loss / fitted)[rows], "0.6325 times as wide"),
         Wrong(
             "widened factors",

@@ -299,17 +299,6 @@ def pool(read=lambda z, probe: (probe, z), squash=lambda scores: scores.softmax(
     return attention_pool
 
 
-def pool_by_every_token(z, probe, wq, wk, wv, num_heads):
-    q, k, v = ((z @ w.T).unflatten(-1, (num_heads, -1)).transpose(1, 2) for w in (wq, wk, wv))
-    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2).mean(1)
-
-
-def pool_without_transpose(z, probe, wq, wk, wv, num_heads):
-    q, k, v = probe.expand(len(z), 1, -1) @ wq.T, z @ wk.T, z @ wv.T
-    q, k, v = (x.reshape(len(z), num_heads, -1, len(probe) // num_heads) for x in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v).flatten(1)
-
-
 WRONG = {
     "modern_numbers": [
         Wrong("not a third", answer(gated_width=127), "How many such matrices has a gated one?"),
@@ -359,10 +348,8 @@ WRONG = {
         Wrong("the package's", angles_by_the_package, "it calls the package's own angles: write your own"),
         Wrong("a grid", lambda *a: angles_by_meshgrid(*a).reshape(*a[:2], -1), "has shape"),
         Wrong("one dimension", angles_in_one_dimension, "What your numbers show"),
-        Wrong("a square", lambda r, c, d, t: angles_by_meshgrid(r, r, d, t), "has shape"),
         Wrong("minus", changed(angles_by_meshgrid, torch.neg), "yours are 0, 0, -1, -0.1"),
         Wrong("cosines", changed(angles_by_meshgrid, torch.cos), "Patch 0 is in row 0"),
-        Wrong("from 1 on", lambda r, c, d, t: angles_by_meshgrid(r + 1, c, d, t)[c:], "What your numbers show"),
     ],
     "turn": [
         Wrong("once passed: a series", turn_by_a_series, "many turns"),
@@ -373,22 +360,18 @@ WRONG = {
         Wrong("patches alone", turn_of_patches_alone, "raised RuntimeError"),
         Wrong("a pair", changed(turn_by_halves, lambda x: x.chunk(2, dim=-1)), "expected a"),
         Wrong("not turned", lambda x, angles: x, "You return x as it came in"),
-        Wrong("the other way", lambda x, angles: turn_by_halves(x, -angles), "a turn the other way"),
+        Wrong("the other way", lambda x, angles: turn_by_halves(x, -angles), "with -angles in place of angles"),
         Wrong("twice the angle", lambda x, angles: turn_by_halves(x, 2 * angles), "as in a turn"),
         Wrong("tokens backwards", lambda x, angles: turn_by_halves(x, angles.flip(0)), "What your numbers show"),
     ],
     "attention_pool": [
         Wrong("with weights", changed(pool_by_hand, lambda y: (y, None)), "return it alone"),
         Wrong("the mean token", lambda z, *rest: z.mean(dim=1)),
-        Wrong("every token", pool_by_every_token),
-        Wrong("no transpose", pool_without_transpose),
-        Wrong("one head", lambda *given: pool_by_hand(*given[:-1], 1), "one head of width D"),
+        Wrong("one head", lambda *given: pool_by_hand(*given[:-1], 1), "with num_heads = 1"),
         Wrong(
             "the mean value", pool(squash=lambda s: torch.full_like(s, 1 / s.shape[-1])), "with zeros in place of probe"
         ),
         Wrong("a sigmoid", pool(squash=torch.sigmoid), "even for a single token"),
-        Wrong("the best token", pool(squash=lambda s: F.one_hot(s.argmax(-1), s.shape[-1]).float())),
         Wrong("over images", pool(squash=lambda s: s.softmax(0)), "What your numbers show"),
-        Wrong("one image for all", pool(lambda z, probe: (probe, z[:1].expand_as(z))), "What your numbers show"),
     ],
 }

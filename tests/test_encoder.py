@@ -58,22 +58,11 @@ def test_equals_transformer_encoder_layer(training, eps, gelu):
         same(gradients[name], parameter.grad, atol=1e-10)
 
 
-def test_equations_2_and_3():
-    block, z = randomise(EncoderBlock(12, 3, 20)).double(), double(2, 5, 12)
-    middle = block.attention(block.norm1(z)) + z
-    same(block(z), block.mlp(block.norm2(middle)) + middle)
-
-
 def test_the_residual_path_is_free():
     block, z = EncoderBlock(12, 3, 20), torch.randn(2, 5, 12)
     for parameter in block.parameters():
         nn.init.zeros_(parameter)
     assert torch.equal(block(z), z)
-
-
-def test_tokens_have_no_order():
-    block, z, order = randomise(EncoderBlock(12, 3, 20)).double(), double(2, 7, 12), torch.randperm(7)
-    same(block(z[:, order]), block(z)[:, order])
 
 
 def test_dropout_under_the_same_seed():

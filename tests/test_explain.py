@@ -110,44 +110,6 @@ def test_rollout_equals_the_paper_s_loop_for_every_item(head_fusion, discard, re
     same(ours.sum(dim=-1), torch.ones(ours.shape[:-1], dtype=torch.float64))
 
 
-def faulty_rollout(maps, fault, discard=0.6):
-    """A batched rollout with one fault of well-known code in it (None: without any)."""
-    T = maps.shape[-1]
-    result = torch.eye(T, dtype=maps.dtype)
-    for w in maps.flip(0) if fault == "first layer on the left" else maps:
-        w = w.mean(1)
-        flat = w.flatten(1).clone()
-        smallest = flat.topk(int(discard * T * T), largest=False).indices
-        if fault == "discards in the first image alone":
-            flat[0, smallest] = 0  # what vit-explain does, for every image's indices
-        else:
-            flat.scatter_(1, smallest, 0)
-        a = 0.5 * flat.view_as(w) + (0 if fault == "no skip connection" else 0.5) * torch.eye(T, dtype=maps.dtype)
-        if fault != "rows not renormalised":
-            a = a / a.sum(dim=-1, keepdim=fault != "sum without keepdim")
-        result = result @ a if fault == "earlier layers on the left" else a @ result
-    return result
-
-
-FAULTS = {  # and the number of images with which the fault runs at all
-    "sum without keepdim": 1,
-    "discards in the first image alone": 2,
-    "first layer on the left": 1,
-    "earlier layers on the left": 1,
-    "rows not renormalised": 1,
-    "no skip connection": 1,
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_the_loop_finds_the_well_known_faults(fault):
-    maps = some_maps(B=FAULTS[fault])
-    expected = rollout_by_the_paper(maps, discard=0.6)
-    same(faulty_rollout(maps, None), expected)
-    same(explain.rollout(maps, discard=0.6), expected)
-    assert (faulty_rollout(maps, fault) - expected).abs().max() > 0.01
-
-
 def test_rollout_of_identity_uniform_and_shifted_attention():
     same(explain.rollout(every_layer(eye)), eye.expand(2, T, T))
     # (I + J) / 2 with J = ones / T, for which J J = J: after three layers an eighth of I is left.
@@ -240,15 +202,9 @@ def relevance_by_the_paper(weights, gradients):
     return torch.stack(images)
 
 
-def test_relevance_matrix_equals_the_paper_s_loop_and_the_loop_finds_faults():
+def test_relevance_matrix_equals_the_paper_s_loop():
     w, g = list(some_maps(h=3)), list(double(3, 2, 3, T, T))
-    expected = relevance_by_the_paper(w, g)
-    same(explain.relevance_matrix(w, g), expected)
-    reverse = relevance_by_the_paper(w, g[::-1])  # vit-explain pairs the first layer with the last one's gradient
-    fused = relevance_by_the_paper([x.mean(1, True) for x in w], [x.mean(1, True) for x in g])
-    backwards = relevance_by_the_paper(w[::-1], g[::-1])
-    for fault in (reverse, fused, backwards):
-        assert (fault - expected).abs().max() > 0.01
+    same(explain.relevance_matrix(w, g), relevance_by_the_paper(w, g))
 
 
 def test_relevance_matrix_of_known_patterns():

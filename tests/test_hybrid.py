@@ -272,9 +272,7 @@ def test_the_list_of_timm_s_hybrids_is_whole():
 
 
 # Made for images of one size, those of 384 pixels are the modules of 224 once more.
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name.endswith("384") else []) for name in RESNETS]
-)
+@pytest.mark.parametrize("name", [name for name in RESNETS if name.endswith("224")])
 def test_timm_s_hybrids_answer_alike_by_name(name, narrow):
     theirs = timm_s(name)
     ours = ours_from(theirs.state_dict())
@@ -284,7 +282,7 @@ def test_timm_s_hybrids_answer_alike_by_name(name, narrow):
     assert all(torch.equal(tensor, state[name]) for name, tensor in back.items())
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", OTHERS[:2])  # the others differ in the Transformer's sizes, which are made small
 def test_timm_s_resnet_d_answers_alike_through_hybrid_embed(name):
     theirs = timm_s(name)
 
@@ -491,9 +489,7 @@ def as_google_has_it(model):
     return arrays
 
 
-@pytest.mark.parametrize(
-    "name", ["vit_tiny_r_s16_p8_224", "vit_small_r26_s32_224", "vit_base_r50_s16_224", "vit_large_r50_s32_224"]
-)
+@pytest.mark.parametrize("name", ["vit_tiny_r_s16_p8_224", "vit_small_r26_s32_224"])  # without stages, and with
 def test_google_s_files_answer_as_in_timm_s_own_loader(name, narrow, tmp_path):
     gelu = partial(nn.GELU, approximate="tanh")
     arrays = as_google_has_it(timm_s(name, act_layer=gelu))

@@ -33,14 +33,6 @@ def test_patchify_equals_unfold(case):
     assert torch.equal(patchify(images, patch), F.unfold(images, patch, stride=patch).transpose(1, 2))
 
 
-@given(images_and_patch)
-def test_patchify_equals_slicing_row_by_row(case):
-    images, (P, Q) = case
-    (B, _, H, W) = images.shape
-    tiles = [images[:, :, y : y + P, x : x + Q].reshape(B, -1) for y in range(0, H, P) for x in range(0, W, Q)]
-    assert torch.equal(patchify(images, (P, Q)), torch.stack(tiles, dim=1))
-
-
 def test_patchify_by_hand():
     image = torch.tensor([[[[0, 1, 2, 3], [4, 5, 6, 7]], [[10, 11, 12, 13], [14, 15, 16, 17]]]])  # (1, 2, 2, 4)
     expected = torch.tensor([[[0, 1, 4, 5, 10, 11, 14, 15], [2, 3, 6, 7, 12, 13, 16, 17]]])  # (1, 2, 2*2*2)

@@ -90,17 +90,6 @@ def leaves_a_hook(model, images):
     return maps(model, images)
 
 
-def patches_the_model(model, images):
-    model.norm.forward = lambda x: x
-    return maps(model, images)
-
-
-def changes_numbers(model, images):
-    found = maps(model, images)
-    nn.init.zeros_(model.head.weight)
-    return found
-
-
 class Seeded(nn.Module):
     def __init__(self, image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim, pool):
         super().__init__()
@@ -127,18 +116,11 @@ def begins_anew(model, weight_decay):
     return groups(model, weight_decay)
 
 
-def freezes_the_rest(model, weight_decay):
-    found = groups(model, weight_decay)
-    for parameter in found[1]["params"]:
-        parameter.requires_grad_(False)
-    return found
-
-
-def accuracy(model, images, labels, batch_size, hit=lambda logits, y: logits.argmax(1) == y):
+def accuracy(model, images, labels, batch_size):
     model.eval()
     with torch.no_grad():
         pairs = zip(images.split(batch_size), labels.split(batch_size), strict=True)
-        share = torch.cat([hit(model(x), y) for x, y in pairs]).double().mean().item()
+        share = torch.cat([model(x).argmax(1) == y for x, y in pairs]).double().mean().item()
     model.train()
     return share
 
@@ -157,41 +139,15 @@ def any_number(name, rules):
     raise ValueError(name)
 
 
-def counts_confident_answers(model, *task):
-    return accuracy(model, *task, hit=lambda logits, y: (logits.argmax(1) == y) & (logits.amax(1) > 0))
-
-
 def switches_gradients_off(model, *task):
     torch.set_grad_enabled(False)
     return accuracy(model, *task)
-
-
-def on_a_copy(model, *task):
-    return accuracy(copy.deepcopy(model), *task)
-
-
-def smoothed(logits, labels, epsilon):
-    if not logits.requires_grad:
-        logits -= logits.amax(1, keepdim=True)
-    K = logits.shape[1]
-    return -((epsilon / K + (1 - epsilon) * F.one_hot(labels, K)) * logits.log_softmax(1)).sum(1).mean()
 
 
 def takes_a_rule_out(name, rules):
     our = checks.CATALOGUE["our_name"].right(name, rules)
     del rules[next(iter(rules))]
     return our
-
-
-def of_clamped_lengths(position):
-    x = position[0, 1:]
-    x = x / x.norm(dim=-1, keepdim=True).clamp(min=1e-1)
-    return x @ x.T
-
-
-def neighbours(A, a, B, k):
-    nearest = (F.normalize(B, dim=1) @ F.normalize(A, dim=1).T).topk(k, dim=1).indices
-    return F.one_hot(a[nearest], 10).sum(1).argmax(1)
 
 
 def as_float32(state, num_classes, old_grid, new_grid):
@@ -206,10 +162,6 @@ def trains_with_a_hook(model, *task):
     return checks.CATALOGUE["fit"].right(model, *task)
 
 
-def parts_exchanged(weight, bias, dist_weight, dist_bias):
-    return (bias + dist_bias) / 2, torch.cat([weight, dist_weight], dim=1) / 2
-
-
 def rates(model, rate, decay, lowest=None):
     L = len(model.blocks)
     found = [{"params": [*model.norm.parameters(), *model.head.parameters()], "lr": rate}]
@@ -220,11 +172,6 @@ def rates(model, rate, decay, lowest=None):
 
 def no_rate_for_the_embedding(model, rate, decay):
     return rates(model, rate, decay, lowest=0.0)
-
-
-def rates_and_a_hook(model, rate, decay):
-    model.register_forward_hook(lambda *a: None)
-    return rates(model, rate, decay)
 
 
 def trained(model, images, labels, rate, decay, steps, loss=F.cross_entropy, share=lambda step: 1.0):
@@ -261,35 +208,20 @@ def test_a_head_that_is_trained_otherwise_is_told_from_when(work, words, capsys)
     ("name", "work", "words"),
     [
         ("fit", trains_with_a_hook, "a hook is left on it"),
-        ("joined_heads", parts_exchanged, "the parts of result are right, but in another order"),
         ("attention_maps", leaves_a_hook, "the model afterwards is not as it was: a hook is left on blocks.0"),
-        ("attention_maps", patches_the_model, "norm.forward has been replaced"),
-        ("attention_maps", changes_numbers, "head.weight has other numbers"),
         ("parameter_groups", begins_anew, "has other numbers"),
-        ("attention_maps", maps, ""),
         ("vit", Seeded, "the same in every model: your code sets a seed, for everyone"),
-        ("parameter_groups", freezes_the_rest, "what is frozen afterwards is"),
-        ("parameter_groups", groups, ""),
         ("accuracy", freezes, "what is frozen afterwards is layers."),
         ("our_name", any_number, "2.bias. It should be a ValueError"),
-        ("accuracy", counts_confident_answers, "Yours counts"),
         ("accuracy", switches_gradients_off, "gradients stay switched off afterwards"),
-        ("accuracy", on_a_copy, ""),
-        ("smoothed_cross_entropy", smoothed, "argument 1 was changed in place"),
         ("our_name", takes_a_rule_out, "the check's own answer"),
-        ("position_similarity", of_clamped_lengths, "standard deviation 0.02"),
-        ("knn", neighbours, "raised RuntimeError"),
         ("for_a_new_task", as_float32, "is of dtype torch.float32 now, and must stay as it was, torch.float64"),
         ("layer_rates", no_rate_for_the_embedding, "with a rate of 0"),
-        ("layer_rates", rates_and_a_hook, "a hook is left on it"),
-        ("layer_rates", rates, ""),
     ],
 )
 def test_a_work_that_leaves_something_else_behind(name, work, words, capsys):
-    passed = getattr(checks, f"check_{name}")(work)
-    text = said(capsys)
-    assert passed is (words == ""), text
-    assert words in text
+    assert not getattr(checks, f"check_{name}")(work)
+    assert words in said(capsys)
 
 
 def test_a_rate_of_0_is_not_a_parameter_in_no_group(capsys):

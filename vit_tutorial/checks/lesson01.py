@@ -29,7 +29,6 @@ _HAND = "1 · Four patches, by hand"
 _PHOTO = "2 · The photograph"
 _CONVOLUTION = "4 · The same thing as a convolution"
 _ORDER = "The order within a patch"
-_EXCHANGED = "Height and width exchanged"
 _RESHAPE = "A reshape in place of a permute"
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
@@ -62,11 +61,6 @@ PATCH_NUMBERS = Exercise(
     mistakes=(
         *section(
             _HAND,
-            (
-                "a row of pixels in place of a block",
-                "A patch takes 3 pixels of each of its 2 rows.",
-                {"patch 1": [6, 7, 8, 9, 10, 11]},
-            ),
             ("patch and place exchanged", "Both numbers are right, but the patch comes first.", {"pixel 16": (1, 3)}),
         ),
         *section(
@@ -77,8 +71,6 @@ PATCH_NUMBERS = Exercise(
                 {"patch 1": [12, 13, 14, 18, 19, 20]},
             ),
             ("a class token that is not there yet", "It joins the 140 patches in lesson 02.", {"photo patches": 141}),
-            ("the channels forgotten", "A pixel of a colour photograph has three numbers.", {"photo length": 256}),
-            ("a square image", "This photograph is 224 high and 160 wide.", {"photo patches": 196}),
         ),
     ),
 )
@@ -120,11 +112,6 @@ def _permuted(*order: int) -> Callable[[Tensor, lesson.Size], Tensor]:
         return x.permute(order).reshape(B, rows * columns, C * P * Q)
 
     return patchify
-
-
-def _patch_exchanged(images: Tensor, patch_size: lesson.Size) -> Tensor:
-    P, Q = lesson.as_pair(patch_size, "patch_size")
-    return lesson.patchify(images, (Q, P))
 
 
 PATCHIFY = Exercise(
@@ -173,14 +160,6 @@ PATCHIFY = Exercise(
                 _permuted(0, 4, 2, 1, 3, 5),
             ),
         ),
-        *section(
-            _EXCHANGED,
-            (
-                "a patch's height and width exchanged",
-                "patch_size=(P, Q) is (height, width). With square patches the mistake doesn't show.",
-                _patch_exchanged,
-            ),
-        ),
     ),
 )
 
@@ -222,18 +201,6 @@ def _back(*order: int) -> Callable[..., Tensor]:
     return unpatchify
 
 
-def _back_columns_first(patches: Tensor, patch_size: lesson.Size, image_size: tuple[int, int]) -> Tensor:
-    (P, Q), (rows, columns) = lesson.as_pair(patch_size, "patch_size"), lesson.grid_shape(image_size, patch_size)
-    x = patches.reshape(patches.shape[0], columns, rows, -1, P, Q)
-    return x.permute(0, 3, 2, 4, 1, 5).reshape(patches.shape[0], -1, *image_size)
-
-
-def _back_channels_last(patches: Tensor, patch_size: lesson.Size, image_size: tuple[int, int]) -> Tensor:
-    x = _grid(patches, patch_size, image_size)
-    x = x.flatten(3).unflatten(3, (*x.shape[4:], x.shape[3]))  # (B, rows, columns, P, Q, C)
-    return x.permute(0, 5, 1, 3, 2, 4).reshape(patches.shape[0], -1, *image_size)
-
-
 UNPATCHIFY = Exercise(
     name="unpatchify",
     lesson="01",
@@ -258,19 +225,6 @@ UNPATCHIFY = Exercise(
                 "The way back needs the inverse permutation. Write down the axes that you have, (B, rows, columns, "
                 "C, P, P), and those that you want, (B, C, rows, P, columns, P).",
                 _back(0, 2, 4, 1, 3, 5),
-            ),
-            (
-                "rows and columns of patches exchanged",
-                "N counts across first, then down, so it is cut into (rows, columns), in this order.",
-                _back_columns_first,
-            ),
-        ),
-        *section(
-            _ORDER,
-            (
-                "channels last within a patch",
-                "The last axis holds (C, P, P), channel by channel; you cut it as (P, P, C).",
-                _back_channels_last,
             ),
         ),
     ),
@@ -323,11 +277,6 @@ def _linear(cut: Callable[[Tensor, lesson.Size], Tensor]) -> type[nn.Module]:
     return Wrong
 
 
-class _StrideForgotten(lesson.PatchEmbedding):
-    def forward(self, images: Tensor) -> Tensor:
-        return F.conv2d(images, self.proj.weight, self.proj.bias).flatten(2).transpose(1, 2)
-
-
 PATCH_EMBEDDING = Exercise(
     name="patch_embedding",
     lesson="01",
@@ -350,14 +299,6 @@ PATCH_EMBEDDING = Exercise(
                 "The matrix is right, but it meets runs of pixels along the rows instead of patches: permute before"
                 " the last reshape.",
                 _linear(_permuted(0, 1, 2, 3, 4, 5)),
-            ),
-        ),
-        *section(
-            _CONVOLUTION,
-            (
-                "a convolution without its stride",
-                "With stride 1 the kernel moves pixel by pixel, and patches overlap. The stride is the patch size.",
-                _StrideForgotten,
             ),
         ),
         *section(
@@ -408,15 +349,6 @@ def _last_position_lost(images: Tensor, patch_size: int, stride: int) -> Tensor:
     return torch.stack(blocks, dim=1)
 
 
-def _overlap_permuted(*order: int) -> Callable[[Tensor, int, int], Tensor]:
-    def overlap(images: Tensor, patch_size: int, stride: int) -> Tensor:
-        x = images.unfold(2, patch_size, stride).unfold(3, patch_size, stride)
-        B, C, rows, columns, P, _ = x.shape
-        return x.permute(order).reshape(B, rows * columns, C * P * P)
-
-    return overlap
-
-
 def _places(compared: list[tuple[Case, Result, Result]]) -> str:
     """How many places a patch has, where there are more patches or fewer."""
     case, _, theirs = compared[0]
@@ -463,15 +395,6 @@ OVERLAPPING_PATCHES = Exercise(
                 "a reshape in place of a transpose after unfold",
                 "Unfolding gives (B, C*P*P, N). transpose(1, 2) brings N forward; a reshape mixes all patches.",
                 _overlap_reshaped,
-            ),
-        ),
-        *section(
-            _HAND,
-            (
-                "channels in front of the patches",
-                "The channels still come before rows and columns of patches when you join the axes. Move (C, P, P) "
-                "behind (rows, columns) first.",
-                _overlap_permuted(0, 1, 2, 3, 4, 5),
             ),
         ),
     ),

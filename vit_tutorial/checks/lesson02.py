@@ -35,7 +35,6 @@ from vit_tutorial.checks.watch import students_line, with_line
 
 _IN_FRONT = "In front, not at the end"
 _BEFORE = "Positions added before the class token is in front."
-_ADDED = "4 · Positions are added"
 _SINES = "Positions that nobody learns: sines and cosines"
 _GRID = "The class token in the grid, or no grid at all."
 _EXCHANGED = "Height and width exchanged."
@@ -84,11 +83,6 @@ EMBEDDING_NUMBERS = Exercise(
                 {"token": 23},
             ),
             ("the class token forgotten", "The class token is one token more than the 140 patches.", {"tokens": 140}),
-            (
-                "a table without the class token's row",
-                "The class token has a position, too: 141 rows.",
-                {"table": 140 * 768},
-            ),
         ),
         *section(
             _BEFORE,
@@ -96,14 +90,6 @@ EMBEDDING_NUMBERS = Exercise(
                 "positions added before the class token is in front",
                 "You gave rows 0 and 1 of the table to the patches. Row 0 is the class token's.",
                 {"z0": [[1, 1], [11, 12], [23, 20]]},
-            ),
-        ),
-        *section(
-            _LARGER,
-            (
-                "edges kept in place of corners",
-                "With the corners kept, 0 stays first and 6 stays last.",
-                {"stretched": [0, 1.5, 4.5, 6]},
             ),
         ),
     ),
@@ -158,14 +144,6 @@ def _early_first_rows(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
     return torch.cat([cls_token.expand(len(x), -1, -1), x + position[:, : x.shape[1]]], dim=1)
 
 
-def _early_last_rows(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return torch.cat([cls_token.expand(len(x), -1, -1), x + position[:, 1:]], dim=1)
-
-
-def _patches_twice(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return _embed(x + position[:, 1:], cls_token, position)
-
-
 EMBED_TOKENS = Exercise(
     name="embed_tokens",
     lesson="02",
@@ -190,21 +168,6 @@ EMBED_TOKENS = Exercise(
                 "Your patches get rows 0 to N-1 of the table, one row too early, and the class token gets none. "
                 "Concatenate first, then add the whole table.",
                 _early_first_rows,
-            ),
-            (
-                "a class token without its position",
-                "Your patches have the right rows, but row 0 of the table is never used. Concatenate first, then "
-                "add the whole table.",
-                _early_last_rows,
-            ),
-        ),
-        *section(
-            _ADDED,
-            (
-                "positions added twice to the patches",
-                "You add them to the patches, and once more to the whole sequence. Concatenate first, then add the "
-                "table once.",
-                _patches_twice,
             ),
         ),
     ),
@@ -413,12 +376,6 @@ SINCOS_POSITIONS = Exercise(
                 "the grid read as (columns, rows)",
                 "grid is (rows, columns), height first. With square grids the mistake doesn't show.",
                 lambda grid, dim: lesson.sincos_position_embedding(grid[::-1], dim),
-            ),
-            (
-                "frequencies that stop before 1/10000",
-                "You divide k by D/4, so the last frequency is not reached. Divide by D/4 - 1: the exponents go "
-                "from 0 to 1, both included, as torch.linspace gives them.",
-                Slip(_waves, frequency=lambda many: 10_000.0 ** -(torch.arange(many) / many)),
             ),
             (
                 "frequencies that grow",

@@ -35,7 +35,6 @@ from vit_tutorial.checks.watch import Operations
 _PENCIL = "1 · A weighted mean, with a pencil"
 _SCALE = "3 · Why divide by √d"
 _HEADS = "4 · Several heads"
-_AXIS = "Softmax over the wrong axis."
 _OVERFLOW = "The softmax overflows."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
@@ -91,7 +90,6 @@ ATTENTION_NUMBERS = Exercise(
         ),
         *section(
             "What it costs.",
-            ("tokens in place of weights", "Each token has a weight for each token.", {"weights": 12 * 50}),
             ("the class token forgotten", "There are 7 · 7 = 49 patches, and 50 tokens.", {"weights": 12 * 49 * 49}),
         ),
     ),
@@ -135,15 +133,6 @@ def _attend(
         return weights @ v, weights
 
     return attention
-
-
-def _without_keepdim(scores: Tensor) -> Tensor:
-    return scores.exp() / scores.exp().sum(-1)
-
-
-def _scaled_afterwards(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    weights = (q @ k.transpose(-2, -1)).softmax(dim=-1) / math.sqrt(q.shape[-1])
-    return weights @ v, weights
 
 
 def _large_scores_alone(wrong: list[tuple[Case, Result, Result]]) -> str:
@@ -235,15 +224,6 @@ ATTENTION = Exercise(
     ),
     mistakes=(
         *section(
-            _AXIS,
-            (
-                "a sum without keepdim",
-                "The sum of the powers loses its last axis, so that each row is divided by the sums of other rows, "
-                "or torch can't broadcast: sum(dim=-1, keepdim=True).",
-                Slip(_attend, squash=_without_keepdim),
-            ),
-        ),
-        *section(
             _SCALE,
             (
                 "no scale",
@@ -255,11 +235,6 @@ ATTENTION = Exercise(
                 "You divide by d. The scores have variance d, so their standard deviation is √d: divide by "
                 "math.sqrt(d).",
                 Slip(_attend, scale=lambda q: float(q.shape[-1])),
-            ),
-            (
-                "a scale behind the softmax",
-                "You divide the weights by √d, so that they no longer sum to 1. Divide the scores, before the softmax.",
-                _scaled_afterwards,
             ),
         ),
     ),
@@ -317,14 +292,6 @@ SPLIT_HEADS = Exercise(
                 _split_by_view,
             ),
         ),
-        *section(
-            _HEADS,
-            (
-                "interleaved heads",
-                "Head 0 takes every h-th column. It takes the first d: cut the last axis into (h, d), in this order.",
-                lambda x, num_heads: x.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2),
-            ),
-        ),
     ),
 )
 
@@ -352,14 +319,6 @@ MERGE_HEADS = Exercise(
                 "A reshape of (B, h, T, d) to (B, T, h*d) puts pieces of several tokens in one row: transpose(1, 2)"
                 " first.",
                 _merge_by_reshape,
-            ),
-        ),
-        *section(
-            _HEADS,
-            (
-                "interleaved heads",
-                "Your columns take one number of each head in turn. The columns of head 0 come first, then head 1's.",
-                lambda x: x.permute(0, 2, 3, 1).flatten(2),
             ),
         ),
     ),
@@ -602,12 +561,6 @@ ATTENTION_IN_CHUNKS = Exercise(
                 "You rescale the sum of the powers when the maximum grows, but not the mixed values: multiply both "
                 "by exp(old maximum - new maximum).",
                 Slip(_chunks, rescale=False),
-            ),
-            (
-                "powers that vanish where all scores are far below 0",
-                "e to the power of some hundreds below 0 is 0, and 0 is divided by 0. Subtract the largest score so"
-                " far, and start it with -math.inf: any other start, such as 0, is above all such scores.",
-                Slip(_chunks, start=0.0),
             ),
         ),
         *section(

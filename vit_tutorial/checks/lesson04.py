@@ -81,15 +81,6 @@ MLP_NUMBERS = Exercise(
                 "GELU is the number times this probability.",
                 {"activations": [0.8413, 0.9772, 0.1587], "output": [1.6827, 1.1359]},
             ),
-            ("no activation function", "The hidden numbers go through GELU before W2.", {"output": [2, 1]}),
-        ),
-        *section(
-            "Two thirds of a block.",
-            (
-                "the biases forgotten",
-                "Each layer has one: M numbers in the first, D in the second.",
-                {"parameters": 128},
-            ),
         ),
         *section(
             "Every token alone.",
@@ -166,14 +157,6 @@ GELU = Exercise(
                 _tanh_gelu,
             ),
         ),
-        *section(
-            _GELU,
-            (
-                "no √2 inside erf",
-                "erf has another width than the normal distribution: Φ(x) = (1 + erf(x / √2)) / 2.",
-                lambda x: x * (1 + torch.erf(x)) / 2,
-            ),
-        ),
     ),
 )
 
@@ -181,13 +164,6 @@ GELU = Exercise(
 def check_gelu(fn: Callable[[Tensor], Tensor]) -> bool:
     """Check ``fn(x)``: the exact GELU of every number, shape unchanged."""
     return check(GELU, fn)
-
-
-_ROOT = math.sqrt(2 / math.pi)
-
-
-def _tanh_form(inner: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    return lambda x: x / 2 * (1 + torch.tanh(inner(x)))
 
 
 GELU_TANH = Exercise(
@@ -207,14 +183,6 @@ GELU_TANH = Exercise(
                 "Your numbers are those of erf. They are close, but not those that a model was trained with if it "
                 "used tanh.",
                 F.gelu,
-            ),
-        ),
-        *section(
-            _GELU,
-            (
-                "√(2/π) on the first term only",
-                "The factor is before the bracket: it multiplies x and the cubic term.",
-                _tanh_form(lambda x: _ROOT * x + 0.044715 * x**3),
             ),
         ),
     ),

@@ -86,27 +86,6 @@ BLOCK_NUMBERS = Exercise(
                 {"normed": [-0.866, -0.866, 0.866, 0.866], "again": [-0.866, -0.866, 0.866, 0.866]},
             ),
         ),
-        *section(
-            _RESIDUAL,
-            ("no residual", "What the branches return is added to the token.", {"block": [0, 0, 0, 2]}),
-            (
-                "a residual from the normed input",
-                "The branch is added to the token as it came in.",
-                {"block": [-1, -1, 1, 3]},
-            ),
-        ),
-        *section(
-            _DEPTH,
-            ("no rescaling", "What is kept is divided by 1 − p, so that the average stays the same.", {"kept": 4}),
-        ),
-        *section(
-            _HAND,
-            (
-                "sixteen numbers too few",
-                "Both norms learn as many, and so do attention's four biases.",
-                {"parameters": 156},
-            ),
-        ),
     ),
 )
 
@@ -225,11 +204,6 @@ LAYER_NORM = Exercise(
                 "The mean loses its last axis, so that torch subtracts the means of other tokens, or can't "
                 "broadcast: mean(dim=-1, keepdim=True), and the same for the variance.",
                 _without_keepdim,
-            ),
-            (
-                "a norm over everything",
-                "You take one mean for the whole tensor. Each token has its own: dim=-1, keepdim=True.",
-                lambda x, *rest: _normed_over()(x, *rest),
             ),
         ),
         *section(
@@ -406,11 +380,6 @@ DROP_PATH = Exercise(
         ),
         *section(
             _DEPTH,
-            (
-                "keep and drop exchanged",
-                "p is the probability to be dropped. You keep an image with p, and divide by 1 - p.",
-                _dropping(p_kept=True),
-            ),
             (
                 "p taken as the probability to keep",
                 "Your work is right for 1 - p: here p is the probability to be dropped, so an image is kept with 1 "
@@ -611,19 +580,9 @@ class _NoResidual(_Block):
         return self.branch2(self.branch1(z))
 
 
-class _AddedToTheOld(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        return z + self.branch2(z + self.branch1(z))
-
-
 class _Parallel(_Block):
     def forward(self, z: Tensor) -> Tensor:
         return z + self.branch1(z) + self.branch2(z)
-
-
-class _OneNorm(_Block):
-    def branch2(self, z: Tensor) -> Tensor:
-        return self.drop_path(self.mlp(self.norm1(z)))
 
 
 class _DropsTheSum(_Block):
@@ -672,12 +631,6 @@ ENCODER_BLOCK = Exercise(
         *section(
             _EQUATIONS,
             (
-                "a second addition to the old tokens",
-                "You add the MLP's output to z, so that attention's own addition is lost. It is added to z′, the "
-                "result of the first line.",
-                _AddedToTheOld,
-            ),
-            (
                 "both branches in parallel",
                 "Your MLP reads z. It reads z′, which contains attention's result.",
                 _Parallel,
@@ -697,14 +650,6 @@ ENCODER_BLOCK = Exercise(
                 "You overwrite z with the normed tokens and add to those, so that the path from the first block to "
                 "the last is cut. Keep z, and give only the branch the normed tokens.",
                 _FromNormed,
-            ),
-        ),
-        *section(
-            _HAND,
-            (
-                "one norm for both branches",
-                "norm1 norms what attention reads, norm2 what the MLP reads. You use norm1 for both.",
-                _OneNorm,
             ),
         ),
         *section(

@@ -83,22 +83,9 @@ VIT_NUMBERS = Exercise(
         *section(
             _TERMS,
             (
-                "matrices without their biases",
-                "A matrix of D × D with its bias has D × (D + 1) numbers.",
-                {"E": 3 * 64 * 16, "attention": 4 * 16 * 16},
-            ),
-            (
                 "one row too few",
                 "Positions are T × D numbers, the class token is D more.",
                 {"the rest of Eq. 1": 25 * 16},
-            ),
-        ),
-        *section(
-            "Multiplications",
-            (
-                "one of the two products",
-                "q kᵀ takes T · T · D, and weights · v as many again.",
-                {"products": 25 * 25 * 16},
             ),
         ),
         *section(
@@ -150,21 +137,6 @@ class _Model(ViT):
         return z[:, 0]
 
 
-class _MeanOfAll(_Model):
-    def row(self, z: Tensor) -> Tensor:
-        return z.mean(dim=1)
-
-
-class _FirstForMean(_Model):
-    def average(self, z: Tensor) -> Tensor:
-        return z[:, 0]
-
-
-class _MeanWithoutFirst(_Model):
-    def average(self, z: Tensor) -> Tensor:
-        return z[:, 1:].mean(dim=1)
-
-
 class _NoNorm(_Model):
     def normed(self, z: Tensor) -> Tensor:
         return z
@@ -173,17 +145,6 @@ class _NoNorm(_Model):
 class _NormAfterPooling(_NoNorm):
     def pooled(self, z: Tensor) -> Tensor:
         return self.norm(super().pooled(z))
-
-
-class _OneInstance(_Model):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.blocks = nn.Sequential(*[self.blocks[0]] * self.config.depth)
-
-
-class _Softmax(_Model):
-    def forward(self, images: Tensor) -> Tensor:
-        return super().forward(images).softmax(dim=-1)
 
 
 def _observe_model(work: Any, case: Case) -> Result:
@@ -377,12 +338,6 @@ VIT = Exercise(
         *section(
             "What goes wrong",
             (
-                "the head on the mean where it should read the class token",
-                "With pool='cls' the head reads row 0 of the normed tokens alone, z[:, 0]. The mean is for "
-                "pool='mean'.",
-                _MeanOfAll,
-            ),
-            (
                 "the last norm forgotten",
                 "Pre-norm blocks leave the tokens at any size, so Eq. 4 norms them once more before the head: norm(z).",
                 _NoNorm,
@@ -391,36 +346,10 @@ VIT = Exercise(
         *section(
             "Without a head, without a class token",
             (
-                "the head on the class token where it should read the mean",
-                "With pool='mean' there is no class token: row 0 is the first patch. Average all tokens.",
-                _FirstForMean,
-            ),
-            (
-                "the first patch left out of the mean",
-                "With pool='mean' there is no class token to be left out: all N tokens are patches.",
-                _MeanWithoutFirst,
-            ),
-            (
                 "a norm after the mean",
                 "For the class token the order does not matter; for the mean it does. Here every token is normed "
                 "first, and then comes the mean.",
                 _NormAfterPooling,
-            ),
-        ),
-        *section(
-            "Blocks that torch doesn't see",
-            (
-                "one block used again and again",
-                "[block] * depth is one block, so all layers share its weights. Build one for each layer, in a loop.",
-                _OneInstance,
-            ),
-        ),
-        *section(
-            "1 · Four equations, four lines",
-            (
-                "a softmax in the model",
-                "The model returns logits. The loss takes their softmax itself, and twice is once too often.",
-                _Softmax,
             ),
         ),
     ),
@@ -475,11 +404,6 @@ DROP_PATH_RATES = Exercise(
     tolerance=3e-7,
     mistakes=section(
         _DEPTH,
-        (
-            "the same rate in every block",
-            "The rate grows with depth: 0 in the first block, `last` in the last one.",
-            lambda depth, last: [last] * depth,
-        ),
         (
             "a last block that stays below its rate",
             "You divide by depth. From block 0 to block depth - 1 there are depth - 1 steps.",
@@ -847,11 +771,6 @@ ATTENTION_MAPS = Exercise(
             "tokens that stay in front of the first block",
             "Every layer gets the embeddings from you. What enters layer l is what layer l - 1 returned: z = block(z).",
             _maps(on=lambda block, z: z),
-        ),
-        (
-            "scores in place of weights",
-            "The rows of a map sum to 1: take the softmax of the scaled scores.",
-            _maps(weigh=lambda scores: scores),
         ),
         (
             "no scale",

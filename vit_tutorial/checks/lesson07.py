@@ -76,14 +76,6 @@ TRAINING_NUMBERS = Exercise(
             ),
         ),
         *section(
-            "Label smoothing",
-            (
-                "ε shared by the other classes alone",
-                "All K classes share it.",
-                {"target": [0.8, 0.2 / 3, 0.2 / 3, 0.2 / 3]},
-            ),
-        ),
-        *section(
             "AdamW",
             (
                 "plain gradient descent",
@@ -94,18 +86,6 @@ TRAINING_NUMBERS = Exercise(
                 "one of the two changes alone",
                 "It is a step of 0.1, and rate × decay × w, 0.1 here, too.",
                 {"weight": 1.9},
-            ),
-        ),
-        *section(
-            "6 · What `train.fit` adds",
-            ("an average that forgets at once", "The decay is the share that the old average keeps.", {"average": 1.1}),
-        ),
-        *section(
-            "1 · The data and the loss",
-            (
-                "test pixels' own statistics",
-                "Mean and standard deviation come from the training pixels.",
-                {"pixels": [-1, 1]},
             ),
         ),
     ),
@@ -162,15 +142,6 @@ def _by_target(
         return (aim * cost(logits)).sum(dim=1).mean()
 
     return smoothed_cross_entropy
-
-
-def _smooth(hot: Tensor, epsilon: float, K: int) -> Tensor:
-    return (1 - epsilon) * hot + epsilon / K
-
-
-def _powers(logits: Tensor) -> Tensor:
-    powers = logits.exp()
-    return powers / powers.sum(dim=1, keepdim=True)
 
 
 def _implied(compared: list[tuple[Case, Result, Result]]) -> str:
@@ -241,21 +212,6 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
                 "a target that sums to more than 1",
                 "You add ε / K to each class, but take nothing off the true one: it keeps 1 - ε.",
                 _by_target(lambda hot, epsilon, K: hot + epsilon / K),
-            ),
-        ),
-        *section(
-            "The loss, by hand",
-            (
-                "a logarithm of zero",
-                "All is right until the logits get large: then the softmax rounds to 0, whose logarithm is infinite. "
-                "log_softmax takes both at once: logits - logits.logsumexp(dim=1, keepdim=True).",
-                _by_target(_smooth, cost=lambda z: -z.softmax(dim=1).log()),
-            ),
-            (
-                "an overflow",
-                "All is right until the logits get large: e to the power of some hundreds is infinite. Use "
-                "log_softmax, or subtract the largest logit first.",
-                _by_target(_smooth, cost=lambda z: -_powers(z).log()),
             ),
         ),
     ),
@@ -519,12 +475,6 @@ PARAMETER_GROUPS = Exercise(
             "single axis.",
             _by_rule(lambda name, parameter: name.endswith("weight")),
         ),
-        (
-            "a decay on the class token and the positions",
-            "They have three axes, but they are no matrices that something is multiplied by. Their names tell: they "
-            "don't end in `weight`.",
-            _by_rule(lambda name, parameter: parameter.ndim > 1),
-        ),
     ),
 )
 
@@ -715,28 +665,10 @@ ACCURACY = Exercise(
                 _accuracy(lambda hits, *_: torch.stack([part.double().mean() for part in hits]).mean()),
             ),
             (
-                "the last batch left out",
-                "The model is never asked about the smaller batch at the end, and you divide by all images: does the "
-                "loop run over len(images) // batch_size?",
-                _accuracy(cut=_full),
-            ),
-            (
                 "the last batch left out, and not counted",
                 "The smaller batch at the end counts, too. (In training it may be left out: there the next epoch has "
                 "its images.)",
                 _accuracy(lambda hits, *_: torch.cat(hits).double().mean(), cut=_full),
-            ),
-            (
-                "the accuracy of the first batch",
-                "You return what you measured on the first batch: does a return stand inside the loop? Collect over "
-                "all of them.",
-                _accuracy(lambda hits, *_: hits[0].double().mean()),
-            ),
-            (
-                "a share of 0",
-                "No answer counts as right in yours. Do you compare the largest logit itself (max) with the label, "
-                "not its place (argmax)? Or does a whole division, //, cut off what is behind the point?",
-                _accuracy(lambda *_: 0.0),
             ),
         ),
     ),
@@ -948,14 +880,6 @@ FIT = Exercise(
                 "a model that is not in training mode",
                 "The model came in evaluation mode, so it trained without its dropout: call model.train() first.",
                 _Fit(training=False),
-            ),
-            (
-                "the smaller last batch left out",
-                "In this exercise every image counts in every epoch: the last batch is smaller, and is used.",
-                _Fit(
-                    cut=lambda s, order: [rows for rows in order.split(s.size) if len(rows) == s.size],
-                    batches=lambda s: len(s.images) // s.size,
-                ),
             ),
         ),
         *section(

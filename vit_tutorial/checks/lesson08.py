@@ -13,15 +13,6 @@ from vit_tutorial.checks.compare import equal
 from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, check, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 
-__all__ = [
-    "check_attention_distance",
-    "check_class_attention",
-    "check_position_similarity",
-    "check_relevance_matrix",
-    "check_rollout",
-    "check_seeing_numbers",
-]
-
 _LOOKS = "1 · Where the class token looks"
 _ROLLOUT = "Rollout: attention through all layers"
 _RELEVANCE = "Relevance: what counts for a class"
@@ -129,12 +120,6 @@ CLASS_ATTENTION = Exercise(
                 "Row 0 says whom the class token looks at; column 0 says who looks at the class token.",
                 _class_maps(row=lambda w: w[..., 1:, 0]),
             ),
-            (
-                "a class token that is not dropped",
-                "Your map begins with the class token's look at itself, so each patch is one place late, and "
-                "the last one is lost. The class token is the first of T tokens: row[..., 1:] leaves it out.",
-                _class_maps(row=lambda w: w[..., 0, :-1]),
-            ),
         ),
     ),
 )
@@ -231,14 +216,6 @@ ROLLOUT = Exercise(
                 "A later layer stands on the left: R = A @ R. Yours follows attention from the last layer to the "
                 "first.",
                 _rollout(join=lambda a, R: R @ a),
-            ),
-        ),
-        *section(
-            "A sum without keepdim",
-            (
-                "a sum without keepdim",
-                "Without keepdim=True the row sums lie along the columns, and each column is divided by them.",
-                _rollout(factor=lambda w, eye: (0.5 * w + 0.5 * eye) / (0.5 * w + 0.5 * eye).sum(dim=-1)),
             ),
         ),
     ),

@@ -34,15 +34,6 @@ from vit_tutorial.checks.watch import NOT_ADAMW
 from vit_tutorial.embeddings import Grid, resize_position_embedding
 from vit_tutorial.vit import ViT, ViTConfig
 
-__all__ = [
-    "check_fine_tuning_numbers",
-    "check_for_a_new_task",
-    "check_frozen_features",
-    "check_knn",
-    "check_layer_rates",
-    "check_tune_head",
-]
-
 _FROZEN = "1 · Frozen features"
 _NEIGHBOURS = "k nearest neighbours"
 _PROBE = "linear probe"
@@ -245,22 +236,10 @@ FROZEN_FEATURES = Exercise(
     mistakes=section(
         _FROZEN,
         (
-            "logits in place of features",
-            "The head is still on, so you have what the old task wanted to know, K numbers. Take the class token "
-            "after the last norm, D numbers: model.features(images)[:, 0].",
-            _frozen(lambda model, x: model(x)),
-        ),
-        (
             "a model in training mode",
             "Dropout is on, so the features are other ones at every call. model.eval() switches it off, "
             "torch.no_grad() does not.",
             _frozen(training=True),
-        ),
-        (
-            "gradients that flow into a frozen model",
-            "The numbers are right, but they carry a graph: whoever trains on them trains the encoder too, and pays "
-            "for it. Compute them under torch.no_grad() or torch.inference_mode().",
-            _frozen(gradients=True),
         ),
         (
             "the class token before the last norm",
@@ -385,16 +364,6 @@ KNN = Exercise(
             "A known vector that is long wins everywhere. Scale every vector to length 1 first: F.normalize(A), "
             "F.normalize(B).",
             _neighbours(lambda A, B: B @ A.T),
-        ),
-        (
-            "distances in place of cosines",
-            "You compare where the vectors end. The angle between them was asked: scale every vector to length 1.",
-            _neighbours(lambda A, B: -torch.cdist(B, A)),
-        ),
-        (
-            "lengths taken down the columns",
-            "You normalised each column, over all images. Each image's vector, each row, gets length 1: dim=1.",
-            _neighbours(lambda A, B: F.normalize(B, dim=0) @ F.normalize(A, dim=0).T),
         ),
     ),
 )
@@ -537,11 +506,6 @@ def _as_a_line(position: Tensor, old: Grid, new: Grid) -> Tensor:
     return F.interpolate(position.transpose(1, 2), new[0] * new[1] + 1, mode="linear").transpose(1, 2)
 
 
-def _reshaped(position: Tensor, old: Grid, new: Grid) -> Tensor:
-    maps = F.interpolate(position[:, 1:].reshape(1, -1, *old), new, mode="bicubic", antialias=True)
-    return torch.cat([position[:, :1], maps.reshape(1, new[0] * new[1], -1)], dim=1)
-
-
 FOR_A_NEW_TASK = Exercise(
     name="for_a_new_task",
     lesson="10",
@@ -561,20 +525,9 @@ FOR_A_NEW_TASK = Exercise(
                 _task(_as_a_line),
             ),
             (
-                "rows and columns of the grid exchanged",
-                "The positions go row by row, so the table unfolds to (rows, columns), in this order. On a square "
-                "it makes no difference.",
-                _task(lambda position, old, new: resize_position_embedding(position, old[::-1], new[::-1])),
-            ),
-            (
                 "no averaging where the grid shrinks",
                 "Towards a smaller grid, bicubic alone skips positions. timm's recipe has antialias=True.",
                 _task(functools.partial(resize_position_embedding, recipe="huggingface")),
-            ),
-            (
-                "a reshape in place of a permute",
-                "(N, D) can't be reshaped to (D, rows, columns): transpose first.",
-                _task(_reshaped),
             ),
         ),
     ),
@@ -737,12 +690,6 @@ LAYER_RATES = Exercise(
             "Your embedding moves fastest and your head slowest. What the new task shares with the old lies below: "
             "the head gets the whole rate, and each layer towards the pixels less.",
             _layer_rates(lambda name, depth: depth + 1 - _steps_down(name, depth)),
-        ),
-        (
-            "the last block at the head's rate",
-            "The last block already lies one layer below the head: its rate is multiplied by the decay once, and all "
-            "below once more than yours.",
-            _layer_rates(lambda name, depth: max(_steps_down(name, depth) - 1, 0)),
         ),
     ),
 )

@@ -10,25 +10,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from vit_tutorial.checks.compare import equal
 from vit_tutorial.checks.harness import Case, Exercise, Fault, Hashed, Result, Slip, call, check, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.variants import positions as lesson
 
-__all__ = [
-    "check_biased_attention",
-    "check_offset_index",
-    "check_position_numbers",
-    "check_relative_bias",
-    "check_two_d_positions",
-]
-
 _HALVES = "1 · A table, or two halves"
 _WAYS = "2 · Offsets instead of places"
 _PLACES = "1 · A table, or two halves"
-_LIST = "A list instead of a grid."
 _AFTER = "A bias after the softmax."
 _TURNED = "The offset from j to i."
 
@@ -138,11 +128,6 @@ TWO_D_POSITIONS = Exercise(
                 "The list of columns begins anew in each row: use repeat for the columns.",
                 Slip(_halves, columns=lambda column, R: column.repeat_interleave(R, dim=0)),
             ),
-            (
-                "numbers that are repeated in place of vectors",
-                "repeat_interleave without dim repeats single numbers. With dim=0 it repeats whole vectors.",
-                Slip(_halves, rows=lambda row, C: row.flatten().repeat_interleave(C).reshape(-1, row.shape[1])),
-            ),
         ),
     ),
 )
@@ -179,11 +164,6 @@ def _offset_index(
         return (down + grid[0] - 1) * (2 * grid[1] - 1) + right + grid[1] - 1
 
     return offset_index
-
-
-def _along_the_list(grid: Grid) -> Tensor:
-    place = torch.arange(grid[0] * grid[1])
-    return place[None] - place[:, None] + len(place) - 1
 
 
 def _offsets_and_numbers(wrong: list[tuple[Case, Result, Result]]) -> str:
@@ -231,23 +211,6 @@ OFFSET_INDEX = Exercise(
                 Slip(_offset_index, offset=lambda down, right: (-down, -right)),
             ),
         ),
-        *section(
-            _LIST,
-            (
-                "differences along the list",
-                "Your numbers are j - i plus a constant: the end of a row and the beginning of the next look like "
-                "neighbours. Find the row and the column of each patch; a step down skips 2 · columns - 1 numbers.",
-                _along_the_list,
-            ),
-        ),
-        *section(
-            _WAYS,
-            (
-                "distances without a direction",
-                "You took the absolute value, so left and right get one number. An offset has a sign.",
-                Slip(_offset_index, offset=lambda down, right: (down.abs(), right.abs())),
-            ),
-        ),
     ),
 )
 
@@ -272,10 +235,6 @@ def _attend(
         return weights @ v, weights
 
     return biased_attention
-
-
-def _divided_with_the_rest(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    return _attend()(q, k, v, bias / q.shape[-1] ** 0.5)
 
 
 def _weights_without_bias(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -329,12 +288,6 @@ BIASED_ATTENTION = Exercise(
         ),
         *section(
             _WAYS,
-            ("a bias that is divided by √d", "Divide q kᵀ alone, then add the bias.", _divided_with_the_rest),
-            (
-                "no scale",
-                "Divide q kᵀ by √d, as in lesson 03, and then add the bias.",
-                Slip(_attend, compare=lambda q, k: q @ k.mT),
-            ),
             (
                 "weights returned without their bias",
                 "The output is right. Return the weights that you mixed with, those with the bias.",
@@ -368,14 +321,6 @@ def _bias(
     return relative_bias
 
 
-def _patches_alone(table: Tensor, grid: Grid) -> Tensor:
-    return table[:, lesson.relative_position_index(grid)]
-
-
-def _padded(table: Tensor, grid: Grid) -> Tensor:
-    return table[:, pad(lesson.relative_position_index(grid), (1, 0, 1, 0))]
-
-
 def _bias_cases() -> list[Case]:
     sizes = [(1, 2, 2), (2, 2, 3), (3, 3, 2), (2, 4, 4), (3, 1, 4), (2, 5, 1), (2, 1, 1), (5, 2, 2), (12, 9, 4),
              (2, 3, 17), (13, 17, 2), (1, 9, 11)]  # fmt: skip
@@ -401,17 +346,6 @@ RELATIVE_BIAS = Exercise(
                 "Row 0 is for the class token that looks at a patch, the first of the three; column 0 is for a patch "
                 "that looks at it, the second.",
                 Slip(_bias, order=(1, 0, 2)),
-            ),
-            (
-                "no row and column for the class token",
-                "You return (h, N, N), and the scores are (N + 1, N + 1): the class token comes first.",
-                _patches_alone,
-            ),
-            (
-                "offset 0 for the class token",
-                "You padded the index with zeros, and 0 is the offset to the upper left. The class token has the last "
-                "three columns of the table.",
-                _padded,
             ),
         ),
         *section(

@@ -28,20 +28,11 @@ from vit_tutorial.checks.harness import (
 )
 from vit_tutorial.checks.pencil import Question, pencil
 
-__all__ = [
-    "check_bias_numbers",
-    "check_conv_matrix",
-    "check_fair_comparison",
-    "check_nine_heads",
-    "check_receptive_field",
-]
-
 _KNOWS = "1 · What a convolution knows"
 _HEADS = "2 · Nine heads can be a convolution"
 _MODELS = "3 · Three models"
 _SEES = "4 · What one place sees"
 _RATE = "5 · Which rate?"
-_ONE_RATE = "One rate for all."
 _ONE_RUN = "Counting one run as a result."
 
 Size = tuple[int, int]
@@ -121,10 +112,6 @@ def _round_the_image(y: int, x: int, size: Size) -> int | None:
     return (y % size[0]) * size[1] + x % size[1]
 
 
-def _at_the_edge(y: int, x: int, size: Size) -> int | None:
-    return min(max(y, 0), size[0] - 1) * size[1] + min(max(x, 0), size[1] - 1)
-
-
 def _conv_matrix(
     turn: Callable[[Tensor], Tensor] = lambda kernel: kernel,
     place: Callable[[int, int, Size], int | None] = _by_rows,
@@ -182,11 +169,6 @@ CONV_MATRIX = Exercise(
             Slip(_conv_matrix, place=_round_the_image),
         ),
         (
-            "an edge that is repeated",
-            "You take the nearest pixel of the image for one outside. The padding is zero: leave it out.",
-            Slip(_conv_matrix, place=_at_the_edge),
-        ),
-        (
             "a kernel that isn't centred",
             "Its first entry lies on the place itself. Move it up and to the left by k // 2.",
             Slip(_conv_matrix, middle=lambda k: 0),
@@ -217,14 +199,6 @@ def _receptive_field(
         return r
 
     return receptive_field
-
-
-def _from_the_front(layers: Sequence[Layer]) -> int:
-    """The recursion that belongs to the last layer first, run from the first."""
-    r = 1
-    for k, s in layers:
-        r = r * s + k - s
-    return r
 
 
 def _terms(wrong: list[tuple[Case, Result, Result]]) -> str:
@@ -276,17 +250,6 @@ RECEPTIVE_FIELD = Exercise(
             "strides left out",
             "Behind a stride of 2, neighbours on the map are two pixels apart: multiply by all strides before.",
             Slip(_receptive_field, jump=lambda jump, s: 1),
-        ),
-        (
-            "whole kernels added",
-            "A kernel of k reaches k - 1 places further, as one of its places was seen before.",
-            Slip(_receptive_field, step=lambda k, s, jump: k * jump),
-        ),
-        (
-            "layers in the wrong order",
-            "You count each kernel with the strides behind it, not with those before it. (r · stride + kernel - stride "
-            "goes from the last layer to the first.)",
-            _from_the_front,
         ),
     ),
 )
@@ -473,29 +436,9 @@ FAIR_COMPARISON = Exercise(
                 "A rate that is chosen on the test images looks better there than it is. Choose by held_out.",
                 Slip(_fair, choose=lambda own, runs: _by_rate(own, lambda group: _mean(group, "test"))),
             ),
-            (
-                "the accuracy on the held-out images",
-                "The rate is right, but its accuracy on the images that chose it is too good: return test.",
-                Slip(_fair, tell=lambda at_rate, own: _mean(at_rate, "held_out")),
-            ),
-        ),
-        *section(
-            _ONE_RATE,
-            (
-                "one rate for all models",
-                "You take the rate that is best on the average of all models. Each model gets its own.",
-                Slip(_fair, choose=lambda own, runs: _best(runs)),
-            ),
         ),
         *section(
             _ONE_RUN,
-            (
-                "a rate that is chosen by a sum in place of a mean",
-                "Not every rate has as many seeds, and a sum prefers one with more of them. Divide by their number.",
-                Slip(
-                    _fair, choose=lambda own, runs: _by_rate(own, lambda group: sum(run["held_out"] for run in group))
-                ),
-            ),
             (
                 "a rate that is chosen by its best run",
                 "One lucky seed decides. Take the mean over a rate's seeds first, then the best mean.",
@@ -540,12 +483,6 @@ def _nine(
         return joined
 
     return nine_heads
-
-
-def _mean_of_all(head: Tensor) -> Tensor:
-    """What a softmax over equal scores gives to a patch without a neighbour."""
-    alone = head.sum(dim=1, keepdim=True) == 0
-    return torch.where(alone, torch.full_like(head, 1 / len(head)), head)
 
 
 def _which_head(wrong: list[tuple[Case, Result, Result]]) -> str:
@@ -617,11 +554,6 @@ NINE_HEADS = Exercise(
                 "weight[:, :, 0, 0] belongs to the patch above and to the left of the one that looks; yours takes the "
                 "one below and to the right. Rows of a head are the patches that look.",
                 Slip(_nine, turn=lambda weight: weight.flip(2, 3)),
-            ),
-            (
-                "the mean of all patches where there is no neighbour",
-                "A softmax over equal scores gives that. With zero padding, a patch without a neighbour gets zero.",
-                Slip(_nine, head=_mean_of_all),
             ),
         ),
         *section(

@@ -15,8 +15,6 @@ from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.patches import patchify, unpatchify
 from vit_tutorial.variants import selfsup as lesson
 
-__all__ = ["check_colour_classes", "check_hidden_loss", "check_masking_numbers", "check_restore", "check_spoil"]
-
 _ASKED = "3 · The paper's own way: name the colour"
 _SPOIL = _ASKED
 _LIVE = _ASKED
@@ -342,12 +340,6 @@ RESTORE = Exercise(
         *section(
             _ORDER,
             (
-                "visible tokens first",
-                "You append the mask tokens. Each visible token must go back to its own place, because the decoder "
-                "adds a position to each place.",
-                _visible_first,
-            ),
-            (
                 "one argsort in place of two",
                 "argsort says which patch comes at each place of the sorted list. To put them back you need the "
                 "opposite, the place of each patch in that list: order.argsort().",
@@ -398,11 +390,6 @@ def _make_loss(
         return (said - wanted(images, patch_size))[hidden].square().mean()
 
     return hidden_loss
-
-
-def _channels_last_normalised(images: Tensor, patch_size: int) -> Tensor:
-    patches = _right_target(images, patch_size)
-    return patches.unflatten(2, (images.shape[1], -1)).transpose(2, 3).flatten(2)
 
 
 def _mean_of_means(errors: Tensor, hidden: Tensor) -> Tensor:
@@ -498,11 +485,6 @@ HIDDEN_LOSS = Exercise(
                 "1e-6 added outside the root",
                 "Add it to the variance, and take the root of the sum.",
                 Slip(_make_loss, wanted=_normalised(lambda p: p.std(dim=2, keepdim=True) + 1e-6)),
-            ),
-            (
-                "the channels last in a patch",
-                "A flat patch holds all pixels of the first channel, then of the second: (C, P, P), not (P, P, C).",
-                Slip(_make_loss, wanted=_channels_last_normalised),
             ),
         ),
     ),

@@ -13,8 +13,6 @@ from vit_tutorial.checks.compare import as_number
 from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Hashed, Result, Slip, call, check, section
 from vit_tutorial.checks.pencil import Question, pencil
 
-__all__ = ["check_fit_law", "check_grown_sizes", "check_law_from_floor", "check_redrawn_runs", "check_scaling_numbers"]
-
 _LAW = "1 · A law, with a pencil"
 _SURE = "2 · How sure is it?"
 _WAYS = "4 · Six ways to grow"
@@ -221,15 +219,6 @@ LAW_FROM_FLOOR = Exercise(
                 Slip(_line, above=lambda loss, floor: loss.log() - floor),
             ),
         ),
-        *section(
-            _LAW,
-            (
-                "axes exchanged",
-                "You fit the cost's logarithm over the loss's. The cost was chosen, and the loss is random: fit the "
-                "loss over the cost.",
-                Slip(_line, line=lambda x, y: _slope(y, x)),
-            ),
-        ),
     ),
 )
 
@@ -310,16 +299,6 @@ FIT_LAW = Exercise(
     mistakes=(
         *section(
             _LAW,
-            (
-                "an exponent without its minus",
-                "You take x = C^b, which grows with cost. The law has C^-b.",
-                Slip(_fit, x_of=lambda cost, b: cost**b),
-            ),
-            (
-                "the sum of the absolute errors",
-                "You choose the b with the smallest absolute errors. The text asks for the squares.",
-                Slip(_fit, error=torch.abs),
-            ),
             (
                 "the first exponent",
                 "You return the first b. Keep the one with the smallest error. (Errors that aren't squared cancel: "
@@ -471,10 +450,6 @@ def _draw(
     return redrawn_runs
 
 
-def _whole_losses(fitted: Tensor, loss: Tensor, rows: Tensor) -> Tensor:
-    return loss[rows]
-
-
 def _the_misses(wrong: Compared) -> str:
     """Whether the right misses are there, but wider or narrower, or those of the runs as they stand."""
     case, right, theirs = wrong[0]
@@ -522,11 +497,6 @@ REDRAWN_RUNS = Exercise(
     explain=_the_misses,
     mistakes=section(
         _SURE,
-        (
-            "runs that are drawn, not their misses",
-            "A large model's loss lands on a small one. Draw how far runs are from the law, and apply it to the law.",
-            _whole_losses,
-        ),
         (
             "a law that is drawn along",
             "Place i keeps its own law, fitted[i], and gets the miss of another run.",

@@ -15,15 +15,6 @@ from vit_tutorial.checks.harness import Case, Exercise, Forbidden, Hashed, Resul
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.variants import modern
 
-__all__ = [
-    "check_attention_pool",
-    "check_gated_mlp",
-    "check_modern_numbers",
-    "check_rms_norm",
-    "check_rotary_angles",
-    "check_turn",
-]
-
 _SCALE = "Layer scale"
 _REGISTERS = "Registers"
 _GATED = "Gated MLP"
@@ -140,11 +131,6 @@ RMS_NORM = Exercise(
             Slip(_rms, centre=lambda x: x - x.mean(-1, keepdim=True)),
         ),
         (
-            "the sum of squares in place of their mean",
-            "Without the weight, your rows would have length 1. Divide by the root of the mean of the squares.",
-            Slip(_rms, mean=lambda x: x.square().sum(-1, keepdim=True)),
-        ),
-        (
             "eps outside the root",
             "Where the numbers are small it counts: √(mean of squares + eps), not √(mean of squares) + eps.",
             Slip(_rms, root=lambda mean, eps: mean.sqrt() + eps),
@@ -246,16 +232,6 @@ GATED_MLP = Exercise(
                 "The SiLU is on the gate alone. The value comes as it is.",
                 Slip(_gated, mix=lambda gate, value: silu(gate) * silu(value)),
             ),
-            (
-                "an activation function after the product",
-                "The SiLU is on the gate, before it is multiplied.",
-                Slip(_gated, mix=lambda gate, value: silu(gate * value)),
-            ),
-            (
-                "rows that alternate",
-                "You took every other row for the gate. The gate's M rows come first, then the value's.",
-                Slip(_gated, cut=lambda hidden: (hidden[..., ::2], hidden[..., 1::2])),
-            ),
         ),
     ),
 )
@@ -324,11 +300,6 @@ ROTARY_ANGLES = Exercise(
     mistakes=section(
         _ROTARY,
         (
-            "patches divided by the number of rows",
-            "A row is as long as there are columns: patch n is in row n // columns and column n % columns.",
-            Slip(_angles, places=lambda n, rows, columns: (n // rows, n % rows)),
-        ),
-        (
             "frequencies that fall half as fast",
             "You divide k by d / 2, as in one dimension. Here a coordinate has d / 4 pairs: -4 k / d.",
             Slip(_angles, frequency=lambda d, t: t ** (-2 * torch.arange(d // 4) / d)),
@@ -361,14 +332,6 @@ def _rotated(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Te
     return a * cos - b * sin, b * cos + a * sin
 
 
-def _neighbours(x: Tensor) -> tuple[Tensor, Tensor]:
-    return x[..., ::2], x[..., 1::2]
-
-
-def _alternate(a: Tensor, b: Tensor) -> Tensor:
-    return torch.stack([a, b], dim=-1).flatten(-2)
-
-
 def _first_ones_still(angles: Tensor, tokens: int) -> Tensor:
     return pad(angles, (0, 0, tokens - len(angles), 0))
 
@@ -387,11 +350,6 @@ def _turn(
         return join(*rotation(a, b, given.cos(), given.sin()))
 
     return turn
-
-
-def _overwritten(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    a = a * cos - b * sin
-    return a, b * cos + a * sin
 
 
 def _is_it_a_turn(compared: list[tuple[Case, Result, Result]]) -> str:
@@ -419,27 +377,6 @@ TURN = Exercise(
     locate=_is_it_a_turn,
     forbidden=(modern.rotate,),
     mistakes=(
-        *section(
-            _ROTARY,
-            (
-                "a turn the other way",
-                "Your angles have the wrong sign. The first half becomes a cos - b sin, the second b cos + a sin.",
-                Slip(_turn, rotation=lambda a, b, cos, sin: _rotated(a, b, cos, -sin)),
-            ),
-            (
-                "a half that was overwritten",
-                "The second half needs the first one as it was. Compute both, then store them.",
-                Slip(_turn, rotation=_overwritten),
-            ),
-        ),
-        *section(
-            "Neighbours or halves.",
-            (
-                "neighbours paired",
-                "You pair numbers 2i and 2i + 1, as EVA-02 does. Here number i belongs to number i + d / 2.",
-                Slip(_turn, pairs=_neighbours, join=_alternate),
-            ),
-        ),
         *section(
             "The class token rotated, too.",
             (
@@ -523,11 +460,6 @@ ATTENTION_POOL = Exercise(
             Slip(_pooled, scale=lambda D, h: 1.0),
         ),
         (
-            "one head of width D",
-            "Use num_heads: split queries, keys and values into h heads of D / h numbers, each with own weights.",
-            lambda z, probe, wq, wk, wv, num_heads: _pooled()(z, probe, wq, wk, wv, 1),
-        ),
-        (
             "√D in place of √d",
             "Each head has d = D / h numbers: divide by √d.",
             Slip(_pooled, scale=lambda D, h: math.sqrt(D)),
@@ -536,11 +468,6 @@ ATTENTION_POOL = Exercise(
             "interleaved heads",
             "Head 0 has the first d numbers, not every h-th one.",
             Slip(_pooled, split=lambda x, h: x.unflatten(-1, (-1, h)).movedim(-1, -3)),
-        ),
-        (
-            "matrices that aren't transposed",
-            "The matrices are torch's, (out, in): z @ wk.T. They are square, so nothing complains.",
-            Slip(_pooled, layers=lambda z, p, q, k, v: (p @ q, z @ k, z @ v)),
         ),
     ),
 )
