@@ -58,7 +58,10 @@ def test_pt2_gives_the_model_s_logits(trained, tmp_path):
 
 @pytest.mark.parametrize(
     ("int8", "wrong", "kept"),
-    [(False, 1.01, False), (False, float("nan"), False), (False, 1.0001, True), (True, 1.01, True), (True, -1, False)],
+    [
+        *((False, 1.01, False), (False, float("nan"), False), (False, 1.0001, True), (False, 1.0005, False)),
+        *((True, 1.01, True), (True, -1, False)),
+    ],
 )
 def test_a_file_that_disagrees_is_not_kept(trained, tmp_path, monkeypatch, refuses, int8, wrong, kept):
     def write(trained, path, **_):
