@@ -1913,6 +1913,9 @@ def test_command_line(tmp_path, capsys, refuses):
     assert data_of(out.read_text("utf-8"))["titles"] == ["a 'photo' & more.png"]
     with refuses(SystemExit, "name some, python -m vit_tutorial.live PHOTO ... --weights runs/pets"):
         live.main(["--weights", "runs/pets", "--out", str(out)])
+    (tmp_path / "config.json").write_text('{"data": "digits"}', "utf-8")
+    with refuses(SystemExit, f"error: the folder {tmp_path} has no model.safetensors"):
+        live.main(["--weights", str(tmp_path), "--out", str(out)])
     for words in (["nowhere.png"], ["--weights", "cats"], ["--weights", "torchvision/vit_b_99"]):
         with refuses(SystemExit, "error: ", words[-1]):
             live.main([*words, "--out", str(out)])

@@ -160,9 +160,10 @@ class Source:
 
     def dropped(self, state: State) -> dict[str, str]:
         """The names that a rule of this family drops, and what each is; "" where that isn't said."""
-        found = {name: names.covering(self.left_out, name) for name in state}
-        quiet = {name: "" for name in state if names.covering(self.unread, name)}
-        return {name: what for name, what in found.items() if what} | quiet
+        alike = {name: re.sub(r"(?<=\.)\d+(?=\.)", "0", name) for name in state}  # in every block, so asked once
+        what = {one: names.covering(self.left_out, one) for one in set(alike.values())}
+        what |= {one: "" for one in what if names.covering(self.unread, one)}
+        return {name: said for name, one in alike.items() if (said := what[one]) is not None}
 
     @property
     def projections(self) -> set[str]:
