@@ -19,7 +19,6 @@ def patchify(images, patch_size):
 
 # What a cell does before the wrong answer: it must give no mark, and the teacher must be told of it.
 TAMPERING = {
-    "replaces_the_check": "checks.check_patchify = lambda work: True",
     "replaces_all_checks": (
         "import vit_tutorial.checks\n"
         "for name in dir(vit_tutorial.checks):\n"
@@ -75,7 +74,6 @@ TAMPERING = {
         "get_ipython().ast_transformers.append(NoAsserts())"
     ),
     "leaves_by_sys_exit": "import sys\nprint('patchify: right. Tried:\\n    everything  right')\nsys.exit(0)",
-    "prints_a_report": "print('patchify: right. Tried:\\n    everything  right')",
     "hooks_into_the_end": "import atexit\natexit.register(lambda: print('patchify: right. Tried:'))",
     "a_thread_that_goes_on": (
         "import threading, time\n"
