@@ -371,7 +371,7 @@ def _rates(depth: int, last: float) -> list[float]:
     return [last * layer / max(depth - 1, 1) for layer in range(depth)]
 
 
-_DEPTH = "Drop path"
+_DEPTH = "6 · Stochastic depth"
 
 
 def _observe_rates(work: Any, case: Case) -> Result:
@@ -414,7 +414,7 @@ DROP_PATH_RATES = Exercise(
             "You count layers from 1. The first block's rate is 0: all that follow depend on it.",
             lambda depth, last: [last * (layer + 1) / depth for layer in range(depth)],
         ),
-        lesson="07",
+        lesson="05",
     ),
 )
 
