@@ -100,16 +100,6 @@ def test_no_cost_reaches_the_floor():
     assert law.cost_of(0.7) == law.cost_of(0.2) == math.inf
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say():
-    """Of 60 tries with noise of 2 %, some 57 new runs lie in their interval of 95 %."""
-    law, cost, held = PowerLaw(1.2, 0.4, 0.8), np.repeat(COST, 2), 0
-    for seed in range(60):
-        found = predict(cost, noisy(law, cost, 0.02, seed), 147.0, draws=100, seed=seed)
-        new = float(noisy(law, np.array([147.0]), 0.02, 1000 + seed)[0])
-        held += found.run[0] < new < found.run[1]
-    assert 50 <= held <= 60
-
-
 def test_a_run_is_less_sure_than_the_law():
     found = predict(COST, noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3), 20.0)
     low, high = interval([float(law(20.0)) for law in found.laws])

@@ -341,15 +341,6 @@ def test_names_in_the_state_dict():
     assert set(ViT(tiny(qkv_bias=False)).state_dict()) == names - biases
 
 
-def test_weights_travel_through_a_file(tmp_path):
-    model, other, images = randomise(ViT(TINY)), ViT(TINY), images_for(TINY)
-    torch.save(model.state_dict(), tmp_path / "vit.pt")
-    other.load_state_dict(torch.load(tmp_path / "vit.pt", weights_only=True))
-    assert torch.equal(other(images), model(images))
-    with pytest.raises(RuntimeError, match=r"blocks\.2\.norm1"):
-        ViT(tiny(depth=2)).load_state_dict(model.state_dict())
-
-
 def test_initialisation():
     model = ViT(TINY)
     assert not model(images_for(TINY)).any()  # the head is zero: every class is equally likely
@@ -554,14 +545,6 @@ def test_bfloat16_weights():
     y = model.bfloat16()(images.bfloat16())
     assert y.dtype == torch.bfloat16
     assert_close(y.float(), expected, rtol=0, atol=0.1)
-
-
-def test_double_precision():
-    model, images = randomise(ViT(tiny(position="sincos"))).eval(), images_for(TINY)
-    y = model(images)
-    exact = model.double()(images.double())
-    assert exact.dtype == torch.float64
-    assert_close(y.double(), exact, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("position", ["learned", "sincos", "none"])
