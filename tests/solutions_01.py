@@ -462,6 +462,7 @@ WRONG = {
             "places down, here 3, and by the same",
         ),  # in two cases 2 s is P
         Wrong("steps of one pixel", lambda i, p, s: overlapping_by_unfold(i, p, 1)),
+        Wrong("not transposed", lambda i, p, s: F.unfold(i, p, stride=s), "exchanged", never="Yours are"),
         Wrong("patches of stride pixels", lambda i, p, s: overlapping_by_unfold(i, s, s), "What your numbers show"),
         Wrong(
             "the last patch lost", lambda i, p, s: overlapping_by_unfold(i, p, s)[:, :-1], "12 patches. Yours are 11"

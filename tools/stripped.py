@@ -4,7 +4,7 @@
   answer to a pencil exercise. The checks themselves run outside.
 * What a lesson's exercises ask for has no body: whoever calls it is told so.
 * Where the rest of a lesson needs it, it stays, and every function of the package notes its name when it runs. So the
-  package's own work is seen by another name, in a thread or through ``exec``; a copy of its code without the note is not.
+  package's own work is seen by another name, in a thread or through ``exec``, but not as a copy without the note.
 """
 
 from __future__ import annotations
