@@ -296,6 +296,16 @@ def test_a_mistake_that_does_not_show_is_not_named(capsys):
     assert "It looks like" not in text
 
 
+def test_beside_another_fault_a_mistake_is_named_only_if_two_inputs_show_it(capsys):
+    def mostly_raises(images, patch_size):
+        if images.shape != (1, 1, 4, 6):
+            raise ValueError
+        return images.reshape(1, 6, 4)  # a reshape in place of a permute
+
+    assert not checks.check_patchify(mostly_raises)
+    assert "It looks like" not in said(capsys)
+
+
 def test_the_stub_is_not_a_mistake(capsys):
     def stub(images, patch_size):
         raise NotImplementedError
