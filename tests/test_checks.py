@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import checks
-from vit_tutorial.checks import capture, diagnose, harness, record, run, symptoms, watch
+from vit_tutorial.checks import capture, compare, diagnose, harness, record, run, symptoms, watch
 from vit_tutorial.checks.lesson01 import PATCH_EMBEDDING, PATCHIFY
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
@@ -304,6 +304,12 @@ def test_beside_another_fault_a_mistake_is_named_only_if_two_inputs_show_it(caps
 
     assert not checks.check_patchify(mostly_raises)
     assert "It looks like" not in said(capsys)
+
+
+def test_three_times_the_tolerance_is_too_much():
+    x = torch.ones(3)
+    assert compare.equal(x, x + 0.5 * PATCHIFY.tolerance, PATCHIFY)
+    assert not compare.equal(x, x + 3 * PATCHIFY.tolerance, PATCHIFY)
 
 
 def test_the_stub_is_not_a_mistake(capsys):

@@ -41,6 +41,7 @@ def patch_forward(m):
         (lambda m: m.__setitem__(1, nn.Identity()), "its part 1 is not the one that it had"),
         (replace_a_parameter, "its parameter 0.weight is not the one that it had"),
         (lambda m: nn.init.zeros_(m[0].weight), "0.weight has other numbers"),
+        (lambda m: m.double(), "0.weight has other numbers, or another dtype"),
         (lambda m: m[2].requires_grad_(False), "requires_grad of 2.weight is False"),
     ],
 )
