@@ -1,6 +1,6 @@
 """Lesson 16: what frozen patch tokens know of a scene, layer by layer, beside what else could give the same masks.
 
-    python benchmarks/dense.py heads 0        linear heads on 600 scenes, seed 0 of 5: a CPU minute
+    python benchmarks/dense.py heads 0        linear heads on 600 scenes, seed 0 of 3: a CPU minute
     python benchmarks/dense.py labels 0       the same with 5 to 600 scenes: a quarter of one
     python benchmarks/dense.py unets 0 600    a small U-Net on 600 of seed 0's scenes: a CPU minute
     python benchmarks/dense.py table          the tables of benchmarks/README.md
@@ -256,7 +256,7 @@ def _twice(inner: int, outer: int) -> nn.Sequential:
 
 
 def unet(seed: int, number: int, rate: float) -> Row:
-    """A U-Net from scratch on the same scenes and masks, mirrored at random (which no frozen head was given)."""
+    """A U-Net from scratch on the same scenes and masks."""
     d = draw(seed)
     x, y, rows = d.images, d.targets, d.order[:number]
     torch.manual_seed(seed)
@@ -319,7 +319,9 @@ def values(part: str, name: str, number: int = 600, column: str = "miou") -> lis
 
 
 def interval(numbers: list[float]) -> str:
-    """The mean and Student's 95 % interval of it."""
+    """The mean, and Student's 95 % interval of it if there are several."""
+    if len(numbers) < 2:
+        return f"{statistics.mean(numbers):.1f}"
     half = stats.t.ppf(0.975, len(numbers) - 1) * statistics.stdev(numbers) / math.sqrt(len(numbers))
     return f"{statistics.mean(numbers):.1f} ± {half:.1f}"
 
