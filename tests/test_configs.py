@@ -334,6 +334,7 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
         ("preprocessor_config", {"new_option": 1}, ["preprocessor_config", "new_option"]),
         ("preprocessor_config", {"image_mean": [0.5, float("nan"), 0.5]}, ["image_mean", "nan"]),
         ("preprocessor_config", {"image_std": [0.5, 0.0, 0.5]}, ["std", "above 0"]),
+        ("preprocessor_config", {"image_mean": 1e308}, ["mean", "1e+308", "to 1e+06"]),
         ("preprocessor_config", {"image_mean": [0.5, 0.5]}, ["image_mean", "3 channels"]),
         ("preprocessor_config", {"size": {"longest_edge": 32}}, ["longest_edge"]),
         ("preprocessor_config", {"rescale_factor": 0}, ["rescale_factor"]),

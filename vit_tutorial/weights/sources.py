@@ -5,7 +5,6 @@ A new library is a table in :mod:`.names` and an entry of :data:`SOURCES`.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,7 @@ IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 OPENAI = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 LARGEST_RESIZED = 16_384  # pixels
+LARGEST_PIXEL = 1e6  # a mean or a standard deviation; beyond, float32 loses the picture
 EVA_ROTARY = Rotary("index", temperature=10_000.0, reference=(16, 16))
 
 
@@ -415,8 +415,9 @@ def check_preprocess(preprocess: Preprocessing, config: ViTConfig) -> None:
     for what, values in (("mean", preprocess.mean), ("std", preprocess.std)):
         if len(values) != config.in_channels:
             raise ValueError(f"{what} {values} must have a number for each of {config.in_channels} channels")
-        if not all(isinstance(x, (int, float)) and math.isfinite(x) and (what == "mean" or x > 0) for x in values):
-            raise ValueError(f"{what} {values} must be finite numbers{', above 0' if what == 'std' else ''}")
+        least, sign = (-LARGEST_PIXEL, "") if what == "mean" else (1 / LARGEST_PIXEL, ", above 0,")
+        if not all(isinstance(x, (int, float)) and least <= x <= LARGEST_PIXEL for x in values):
+            raise ValueError(f"{what} {values} must be finite numbers from {least:g}{sign} to {LARGEST_PIXEL:g}")
 
 
 # -------------------------------------------------------------------------------------- what stops the reading, and why
