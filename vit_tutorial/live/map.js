@@ -37,7 +37,7 @@ function blockLines(plan, layer) {
   const at = (share) => a + share * block;
   const name = `blocks.${layer}`;
   const attention = [name, `${name}.attention`];
-  const across = (i) => 26 + (i + 0.5) * head;
+  const across = (i) => 26 + (heads.length - i - 0.5) * head;
   const line = (from, to, of, parts) => ({ d: curve(plan, from, to), of: `${layer}.${of}`, parts });
   const toHeads = heads.flatMap((i) => {
     const parts = [...attention, `${name}.attention.heads.${i}`];
@@ -82,7 +82,7 @@ function blockParts(plan, layer) {
     return { a: at(a), c, w, h, text, part: name + part, label: `block ${layer}${label}`, to, layer };
   };
   const parts = heads.map((i) => {
-    const c = 26 + (i + 0.5) * head;
+    const c = 26 + (heads.length - i - 0.5) * head; // head 0 is the uppermost
     const part = one(0.3, c, head - 3, head - 3, "", `.attention.heads.${i}`, `, head ${i}`, "attention");
     return { ...part, head: i };
   });
@@ -140,7 +140,7 @@ function partsOfMap(plan) {
     one(170, "", "tokens and positions", "positions", "tokens"),
     ...plan.blocks.flatMap((layer) => blockParts(plan, layer)),
     ...lenses,
-    { ...one(end + 40, "head", "the head", "head"), w: 44, h: 30 },
+    { ...one(end + 40, "classifier", "the classifier head", "head"), w: 56, h: 30 },
     { ...one(end + 100, "", "the answer", "head", "answer"), w: 62, h: 60 },
   ];
 }
@@ -261,13 +261,17 @@ function moveDot({ state, sizes, mapParts, mapDot }) {
   const place = mapParts.find((part) => isHere(part) && !/(\d|residual)$/.test(part.part ?? ""));
   mapDot.classList.toggle("hidden", !place);
   mapDot.classList.toggle("of-class-token", token < sizes.prefix);
-  if (place) Object.assign(mapDot.style, { left: place.button.style.left, top: place.button.style.top });
+  if (!place) return;
+  const { left, top, height } = place.button.style;
+  Object.assign(mapDot.style, { left, top: `calc(${top} - ${height} / 2)` }); // above its name
 }
 
 function keyOf({ $, state, sizes, tokenName }) {
   const name = tokenName(state.token);
-  const length = `Width: how long the list of numbers of ${state.token < sizes.prefix ? `the ${name}` : name} is.`;
-  return `${length} Heads: where it looks. ${$(".map .upright") ? "Beside" : "Below"}: the answer so far.`;
+  const whose = state.token < sizes.prefix ? `the ${name}` : name;
+  const length = `Line thickness: how large the numbers of ${whose} are.`;
+  const where = $(".map .upright") ? "beside" : "below";
+  return `${length} Small squares: where it looks. Words ${where}: the answer so far.`;
 }
 
 export function drawMap(page, scene) {

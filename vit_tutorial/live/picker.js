@@ -37,7 +37,7 @@ export function drawLines(page, weights) {
   const canvas = $(".picker canvas");
   const context = canvas.getContext("2d");
   const middleOf = (token) => {
-    if (token < sizes.prefix) return [canvas.width / 2, 0]; // it is above the picture
+    if (token < sizes.prefix) return [0.1 * canvas.width, 0]; // its button is above the picture
     const [x, y, w, h] = cellBox(canvas, config.grid, token - sizes.prefix);
     return [x + w / 2, y + h / 2];
   };

@@ -24,13 +24,14 @@ const STORY = [
     station: "embedding",
     spot: "[data-spot=token]",
     follow: "patch",
-    text: ({ D }) => `A learned table of numbers, E, turns the patch into ${D} numbers: a token.`,
+    text: ({ D }) => `E, a learned table (a matrix), turns the patch into ${D} numbers: a token.`,
   },
   {
     station: "embedding",
     spot: '[data-meaning="row"]',
     follow: "patch",
-    text: ({ isTried }) => isTried && "Each number looks for a pattern. These patches have most of it. Try other rows.",
+    text: ({ isTried }) =>
+      isTried && "Each number of a token measures one pattern. These six patches have most of it. Try other rows.",
   },
   {
     station: "positions",
@@ -42,46 +43,50 @@ const STORY = [
     station: "positions",
     spot: ".special",
     follow: "class",
-    text: ({ prefix }) => prefix && "One more token joins: the class token. It will collect the answer, so follow it.",
+    text: ({ prefix }) =>
+      prefix && "One more token joins, of no patch: the class token. It gathers what decides the class. Follow it.",
   },
   {
     station: "attention",
     spot: "[data-spot=weights]",
     follow: "class",
     text: ({ prefix }) =>
-      `The ${prefix ? "class token" : "token"} looks at the patches. It takes most from the brightest.`,
+      `The ${prefix ? "class token" : "token"} asks every token, itself too: do you fit? ` +
+      "Light on the right map: it takes much from there.",
   },
   {
     station: "attention",
     spot: '[data-meaning="head"]',
     follow: "class",
     text: ({ h, isTried }) =>
-      isTried && `${h} heads look side by side, each for something else. Choose another and compare.`,
+      isTried && `Attention runs ${h} times side by side, with other q, k and v: ${h} heads. Choose another head.`,
   },
   {
     station: "mlp",
     spot: "[data-spot=hidden]",
     follow: "class",
-    text: ({ M }) => `Now the token works alone. Point at one of its ${M} units: what excites it?`,
+    text: ({ M }) => `Then the MLP: ${M} small detectors, for each token alone. Point at one: what switches it on?`,
   },
   {
     station: "layers",
     spot: "[data-spot=lens]",
     follow: "class",
-    text: ({ L }) => `${L} blocks do this, one after the other. When does the right answer appear?`,
+    text: ({ L }) =>
+      `Attention and MLP are a block. Here ${L} follow each other, each with its own numbers. ` +
+      "When does the right answer appear?",
   },
   {
     station: "head",
     spot: "[data-spot=probabilities]",
     follow: "class",
     text: ({ prefix }) =>
-      `The head reads ${prefix ? "the class token" : "all tokens together"} and gives each class a percentage.`,
+      `The classifier head reads ${prefix ? "the class token" : "all tokens"}. It gives each class a percentage.`,
   },
   {
     station: "what-if",
     spot: ".map",
     follow: "patch",
-    text: () => "Now break it: click parts of the model to cut them. Does the answer survive?",
+    text: () => "Now break it: click parts of the diagram to cut them. Does the answer survive?",
   },
 ];
 // One token's way: in at the patch, slowly through the first block, then block by block to the answer.
@@ -151,7 +156,9 @@ const NEXT_BLOCK = [
   {
     station: "mlp",
     spot: "[data-spot=out]",
-    text: ({ layer, L }) => `What block ${layer} adds is in.${layer === L - 1 ? " That was the last block." : ""}`,
+    text: ({ layer, L }) =>
+      `Block ${layer} has added its part. ` +
+      (layer === L - 1 ? "That was the last block." : "The diagram’s words: the answer so far."),
   },
 ];
 const WAY_OUT = [
@@ -160,17 +167,17 @@ const WAY_OUT = [
     spot: "[data-spot=pooled]",
     text: ({ pool }) =>
       ({
-        cls: "The head reads the class token alone. Other tokens count by what it took from them.",
-        mean: "The head reads the mean of all tokens: yours is in it.",
-        "cls+mean": "The head reads the class token, and the mean of all patches.",
-        attention: "A learned query looks at all tokens; the head reads what it takes.",
-        distilled: "The head reads the first two tokens. Others count by what these took.",
+        cls: "The classifier head reads the class token alone. Other tokens count by what it took from them.",
+        mean: "The classifier head reads the mean of all tokens: yours is in it.",
+        "cls+mean": "The classifier head reads the class token, and the mean of all patches.",
+        attention: "A learned query looks at all tokens; the classifier head reads what it takes.",
+        distilled: "The classifier head reads the first two tokens. Others count by what these took.",
       })[pool],
   },
   {
     station: "head",
     spot: "[data-spot=probabilities]",
-    text: () => "One score for each class, and as percentages: the answer.",
+    text: () => "One score for each class, then percentages: the answer. What others took from your token is in it.",
   },
 ];
 
@@ -193,7 +200,26 @@ export function tourOf(page) {
   let at = 0;
   let playing = 0; // a timer
 
-  const measure = () => $(".live").style.setProperty("--tour-height", `${$(".tour").offsetHeight}px`); // it covers that
+  // How much of the screen the tour covers, and with the diagram, where that stays in view.
+  function measure() {
+    const [tour, model] = [$(".tour"), $(".model")];
+    const isStuck = getComputedStyle(model).position === "sticky";
+    const stuck = tour.offsetHeight + (isStuck ? model.offsetHeight : 0);
+    $(".live").style.setProperty("--tour-height", `${tour.offsetHeight}px`);
+    $(".live").style.setProperty("--stuck", `${stuck}px`);
+  }
+
+  // Scrolls to a stop: so that its station's heading is seen, too, if both have room.
+  function reveal(element) {
+    const heading = element.closest(".station")?.querySelector("h3");
+    const room = window.innerHeight - parseFloat($(".live").style.getPropertyValue("--stuck")) - 40;
+    const height = heading && element.getBoundingClientRect().bottom - heading.getBoundingClientRect().top;
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const behavior = isStill ? "auto" : "smooth";
+    if (height && height < room) heading.scrollIntoView({ block: "start", behavior });
+    else page.reveal(element);
+  }
+
   const darken = () => $$(".spot").forEach((element) => element.classList.remove("spot"));
 
   function follow(kind) {
@@ -234,7 +260,7 @@ export function tourOf(page) {
   function play() {
     if (playing) return pause();
     const forward = () => {
-      page.reveal(stop(isLast() ? 0 : at + 1));
+      reveal(stop(isLast() ? 0 : at + 1));
       if (isLast()) pause();
     };
     playing = setInterval(forward, PAUSE);
@@ -257,15 +283,15 @@ export function tourOf(page) {
       token() {
         pause();
         stops = stops === way ? story : way;
-        page.reveal(stop(0));
+        reveal(stop(0));
       },
       back() {
         pause();
-        page.reveal(stop(at - 1));
+        reveal(stop(at - 1));
       },
       next() {
         pause();
-        page.reveal(stop(isLast() ? 0 : at + 1));
+        reveal(stop(isLast() ? 0 : at + 1));
       },
     },
   };

@@ -36,8 +36,8 @@ export const embeddingStation = {
       });
       const some = `${products.join(" + ")}${inputs > 2 ? " + …" : ""} (${inputs} products)`;
       const result = digits(run.embed.projected[patch * D + followed]);
-      const offset = bias ? `, and the learned offset ${digits(bias[followed])}` : "";
-      return `Number ${followed} = ${some}${offset}: ${result}`;
+      const offset = bias ? ` + the learned offset (${digits(bias[followed])})` : "";
+      return `Number ${followed} = ${some}${offset} = ${result}`;
     },
   },
 };

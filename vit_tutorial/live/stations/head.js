@@ -27,7 +27,7 @@ const perClass = (values, { classes }, more) => ({
 });
 
 export const headStation = {
-  title: "5 Head",
+  title: "5 Classifier head",
   shows: {
     last: ({ run, token, D }) => row(run.blocks.at(-1).out, token, D),
     norm({ run, token, D, weights, config }) {

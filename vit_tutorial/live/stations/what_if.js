@@ -93,7 +93,7 @@ async function tryEach(page, kind) {
   const sentences = [
     `${classes[k]} had ${percent(was)}.`,
     mattering(tried, falls, was, NOUNS[kind]),
-    "The change without each one, in points of a hundred:",
+    "The change without each one, in percentage points:",
   ];
   if (kind === "patches") {
     sentences.push("(A hidden patch is painted over, not made empty: so an empty corner can matter, too.)");
