@@ -199,7 +199,7 @@ def _refuse_folder_without_model(path: Path) -> None:
     """A FileNotFoundError for a folder without a config and weights by the usual names: what there is instead."""
     there = sorted(file.name for file in path.iterdir())
     lacking = [usual[0] for usual in (hub.CONFIGS, (*hub.INDEXED, *hub.OPEN_CLIP)) if not {*usual} & {*there}]
-    if not lacking:
+    if not lacking or _is_hub_folder(path):
         return
     if set(hub.ADAPTER) & set(there):
         raise FileNotFoundError(
