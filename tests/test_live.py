@@ -455,7 +455,7 @@ FAULTS = [
     ("content.set(weights.cls_token)", "content.fill(0)"),
     ("if (prefix) content.set(weights.cls_token)", "if (prefix) content.set(weights.cls_token, 0 * D + 1)"),
     ("content.set(projected, prefix * D)", "content.set(projected, D)"),
-    ("tokens: plus(content, position)", "tokens: content"),
+    ("normed(plus(content, position)", "normed(content"),
     ("(T - 1 - n + prefix) * D, (T - n + prefix) * D", "(T - 1 - n) * D, (T - n) * D"),
     ("(scale ? Math.sqrt(d) : 1) * temperature", "Math.sqrt(d) * temperature"),
     ("(scale ? Math.sqrt(d) : 1) * temperature", "(scale ? d : 1) * temperature"),
@@ -467,17 +467,17 @@ FAULTS = [
     ("part * D + head * d, d", "(head * 3 + part) * d, d"),
     ("t * D + head * d", "t * D + (num_heads - 1 - head) * d"),
     ("if (!on(`heads.${head}`)) continue;", ""),
-    ("layerNorm(middle, weights.norm2", "layerNorm(middle, weights.norm1"),
-    ("layerNorm(middle, weights.norm2", "layerNorm(z, weights.norm2"),
+    ("normed(middle, weights.norm2", "normed(middle, weights.norm1"),
+    ("normed(middle, weights.norm2", "normed(z, weights.norm2"),
     ("residual(middle, expanded.out", "residual(z, expanded.out"),
     ('on("mlp"), on("mlp.residual")', 'on("mlp"), on("attention.residual")'),
     ('out: on("") ? out : z', "out"),
     ("return hasShortcut ? plus(z, branch) : branch;", "return plus(z, branch);"),
-    ("layerNorm(blocks.at(-1).out, weights.norm", "layerNorm(blocks.at(-1).middle, weights.norm"),
+    ("readOf(blocks.at(-1).out", "readOf(blocks.at(-1).middle"),
     ("return z.slice(0, 2 * D)", "return z.slice(D, 3 * D)"),
-    ("mean[i % D] += z[i] / T", "mean[i % D] += z[i] / (T - 1)"),
+    ("(read[i] * D) / read.length", "(read[i] * D) / (read.length - D)"),
     ("logit / (changes.answer ?? 1)", "logit * (changes.answer ?? 1)"),
-    ("config.norm_eps); // (T, D)\n  const pooled", "1e-6); // (T, D)\n  const pooled"),
+    ("last = normed(z, weights.norm, config.norm_eps)", "last = normed(z, weights.norm, 1e-6)"),
     ("pad = (K - 1) >> 1", "pad = K >> 1"),
     ("* stride - pad;", "* stride;"),
     ("Math.sqrt(running_var[f] + 1e-5)", "Math.sqrt(running_var[f] + 1e-1)"),
@@ -1129,7 +1129,7 @@ def test_the_map_s_lines_and_answers_are_numbers_of_the_pass(show, digits):
 @browser_only
 def test_on_a_phone_the_map_stands_upright(show, digits):
     page = show(digits[0], size=(390, 844))
-    names = ["the picture, in patches", "block 0", "block 3", "the head"]
+    names = ["the picture, in patches", "block 0", "block 3", "the classifier head"]
     boxes = [page.get_by_label(name, exact=True).bounding_box() for name in names]
     assert [box["y"] for box in boxes] == sorted(box["y"] for box in boxes)
     parts = page.locator(".map [data-part]").evaluate_all("all => all.map((e) => e.getBoundingClientRect().toJSON())")
@@ -1443,6 +1443,7 @@ def test_the_tour_plays_by_itself_until_somebody_walks(show, digits):
     assert text(page, "[data-do=play]") == "Play"
 
 
+TOP = "(e) => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y]; }"
 MIDDLE = "(e) => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }"
 
 
@@ -1452,8 +1453,8 @@ def test_the_dot_stands_on_the_part_whose_station_is_open(show, digits):
     parts = {"embedding": ".part.patches", "mlp": '.part[data-part="blocks.0.mlp"]', "head": '.part[data-to="head"]'}
     for station, part in parts.items():
         go(page, station)
-        dot, there = (page.locator(selector).first.evaluate(MIDDLE) for selector in (".token-dot", part))
-        assert dot == pytest.approx(there, abs=1)
+        dot, (across, top) = page.locator(".token-dot").evaluate(MIDDLE), page.locator(part).first.evaluate(TOP)
+        assert dot == pytest.approx((across, top), abs=1)  # above its name
 
 
 @browser_only
