@@ -33,11 +33,14 @@ from vit_tutorial.analysis import dense, explain
 
 CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["part", "input", "scenes", "seed", "chosen", "validation", "miou", "figure_iou", "cpu_seconds"]
-WEIGHTS = {"class": (0.5, 0.25, 0.12), "no class": (0.25, 0.12, 0.06, 0.03)}  # of heads that know the class, and others
+WEIGHTS = {  # of the ground, for heads that know the class (or need none), and for the others
+    "class": (0.5, 0.25, 0.12, 0.06),
+    "no class": (0.25, 0.12, 0.06, 0.03, 0.015),
+}
 K, GRID = 9, (8, 8)
 STEPS, RATE = 300, 6e-2  # of dense.fit_head
 NUMBERS = (5, 10, 30, 100, 300, 600)
-PATCHES = ("pixels", "untrained", "block 1", "block 2", "block 3", "block 4", "last norm")
+PATCHES = ("pixels", "untrained", "embedding", "block 1", "block 2", "block 3", "block 4", "last norm")
 BESIDE = ("another scene's class token", "untrained class token", "the answer", "the label", "mean patch")
 UNET_RATES, UNET_STEPS = (1e-3, 3e-3, 1e-2), 1000
 Row = tuple[float, float, float, float]  # what was chosen, its validation, then mIoU and the figure's IoU on the test
@@ -63,6 +66,7 @@ class Draw:
         first, _, more = name.partition(" + ")
         layers = {"pixels": vt.patchify(self.images, 8), "untrained": self.untrained[2][:, 1:]}
         layers |= {f"block {number}": self.tokens[number][:, 1:] for number in range(1, 5)}
+        layers["embedding"] = self.tokens[0][:, 1:]
         layers |= {"last norm": self.tokens[-1][:, 1:], "nothing": self.tokens[0][:, 1:, :0]}
         patches = layers[first].mT.unflatten(2, GRID)
         token = self.tokens[-1][:, 0]
@@ -192,7 +196,7 @@ def what(seed: int, name: str, *, elsewhere: bool = False) -> Row:
     picked = [(features[part][where[part]], labels[part][where[part]]) for part in (TRAIN, CHOOSE, TEST)]
     mean, std = picked[0][0].mean(dim=0), picked[0][0].std(dim=0) + 1e-5
     (x, y), (v, vy), (t, ty) = [((x - mean) / std, y) for x, y in picked]
-    models = {C: LogisticRegression(C=C, max_iter=400, tol=1e-3).fit(x, y) for C in (1e-3, 1e-2, 1e-1, 1.0)}
+    models = {C: LogisticRegression(C=C, max_iter=400, tol=1e-3).fit(x, y) for C in (1e-3, 1e-2, 1e-1, 1.0, 10.0)}
     best = max(models, key=lambda C: models[C].score(v, vy))
     return best, models[best].score(v, vy), models[best].score(t, ty), math.nan
 
