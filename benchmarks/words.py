@@ -10,6 +10,8 @@ out eight, one per figure, and draws scenes, weights and order anew. Ways:
 - "unlocked": it starts with that tower, and all weights learn; "scratch": random weights in its place;
 - "two heads": the rival without words, a linear head for the figure and one for the colour, on the unlocked tower;
 - "two heads, locked": on the locked one;
+- "two heads, pairs": as "two heads", with one softmax over the shown combinations alone: as in CLIP's loss, no left-out
+  combination is ever a wrong answer; "two heads, pairs, locked": on the locked tower;
 - "sigmoid": unlocked, with SigLIP's loss;
 - mistakes, unlocked: "scale 1", "no norm", "one direction"; and "masked", where captions that mean the same as a
   picture's own are no negatives.
@@ -58,7 +60,8 @@ STRANGE = "{figure} {colour}"  # its words are known, but no caption had them so
 BATCH, WARMUP = 64, 20
 STEPS, STEPS_LOCKED, STEPS_OF_PAIRS = 200, 400, 300
 RATES = (1e-3, 2e-3, 4e-3)
-WAYS = ("locked", "two heads, locked", "unlocked", "two heads", "scratch", "sigmoid")
+LOCKED = ("locked", "two heads, locked", "two heads, pairs, locked")
+WAYS = (*LOCKED, "unlocked", "two heads", "two heads, pairs", "scratch", "sigmoid")
 MISTAKES = ("scale 1", "no norm", "one direction", "masked")
 PAIRS = ("plain", "exchanged")
 LEFT_OF = "a {} {} left of a {} {}"
@@ -122,8 +125,7 @@ class Heads(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """A score for each combination: (B, 40)."""
         z = self.images(images)
-        scores = self.figure(z).log_softmax(1)[:, :, None] + self.colour(z).log_softmax(1)[:, None]  # (B, 8, 5)
-        return scores.flatten(1)
+        return (self.figure(z)[:, :, None] + self.colour(z)[:, None]).flatten(1)
 
 
 def model_of(way: str, images: nn.Module) -> nn.Module:
@@ -138,7 +140,9 @@ def model_of(way: str, images: nn.Module) -> nn.Module:
     return model
 
 
-def loss_of(way: str, model: nn.Module, images: Tensor, numbers: Tensor) -> Tensor:
+def loss_of(way: str, seed: int, model: nn.Module, images: Tensor, numbers: Tensor) -> Tensor:
+    if way.startswith("two heads, pairs"):
+        return F.cross_entropy(model(images).index_fill(1, left_out(seed), float("-inf")), numbers)
     if isinstance(model, Heads):
         z = model.images(images)
         figure, colour = numbers // len(scenes.COLOURS), numbers % len(scenes.COLOURS)
@@ -205,7 +209,7 @@ def locked_features(seed: int) -> Data:
 
 def is_locked(way: str) -> bool:
     """Whether the tower's features are computed once."""
-    return way in ("locked", "two heads, locked")
+    return way in LOCKED
 
 
 def one(part: str, way: str, seed: int, rate: float, steps: int) -> None:
@@ -218,7 +222,7 @@ def one(part: str, way: str, seed: int, rate: float, steps: int) -> None:
     begin = time.process_time()
     torch.manual_seed(seed)
     model = model_of(way, nn.Identity() if locked else tower(way))
-    losses = steps_of(model, functools.partial(loss_of, way), data, rate, steps, seed)
+    losses = steps_of(model, functools.partial(loss_of, way, seed), data, rate, steps, seed)
     held = right(combinations(model, data["held_out_images"]), data["held_out_numbers"])[2]
     numbers, images = data["test_numbers"], data["test_images"]
     measured = [float("nan")] * len(MEASURED + PROMPTED)
