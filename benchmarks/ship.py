@@ -44,23 +44,42 @@ Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W), normalised -> logits
 HERE = Path(__file__).parent
 ACCURACY, BITS, SPEED = (HERE / f"ship{part}.csv" for part in ("", "_bits", "_speed"))
 PAIRED = ["images", "right", "only_torch", "only_this"]
-BATCHES = {"cifar10": {1, 8, 64}, "photographs": {1, 8, 64}, "S/16": {1, 8}}
+BATCHES = {"cifar10": {1, 8, 64}, "photographs": {1, 8, 64}, "S/16": {1}}
+CONVOLUTIONS = {
+    "op_types_to_quantize": ["Conv"],
+    "per_channel": True,
+    "activation_type": quantization.QuantType.QUInt8,
+    "weight_type": quantization.QuantType.QInt8,
+}
 ROUNDS, LEAST = 15, 0.02  # rounds; seconds that one measurement takes at least
 
 
-def forms(trained: Trained, folder: Path) -> Iterator[tuple[str, Answer, int]]:
-    """Name, what to call, and bytes on disk."""
+def forms(trained: Trained, folder: Path, some: Tensor) -> Iterator[tuple[str, Answer, int]]:
+    """Name, what to call, and bytes on disk; ``some`` images (n, C, H, W), normalised, set the convolutions' ranges."""
     model = trained.model
     size = 4 * sum(p.numel() for p in model.parameters())
     yield "torch", model, size
     half = copy.deepcopy(model).bfloat16()
     yield "bf16", lambda x: half(x.bfloat16()).float(), size // 2
-    whole, everything, matrices = (folder / f"{name}.onnx" for name in ("whole", "everything", "matrices"))
+    whole, everything, matrices, mixed = (folder / f"{n}.onnx" for n in ("whole", "everything", "matrices", "mixed"))
     formats.onnx(trained, whole)
     quantization.quantize_dynamic(whole, everything, weight_type=quantization.QuantType.QInt8)
     formats.onnx(trained, matrices, int8=True)
-    for name, path in (("ONNX", whole), ("int8, everything", everything), ("int8, matrices", matrices)):
+    quantization.quantize_static(matrices, mixed, Calibration(some), **CONVOLUTIONS)
+    files = {"ONNX": whole, "int8, everything": everything, "int8, matrices": matrices, "int8, mixed": mixed}
+    for name, path in files.items():
         yield name, running(path), path.stat().st_size
+
+
+class Calibration(quantization.CalibrationDataReader):  # type: ignore[misc]
+    """Hands out images (n, C, H, W), normalised, in batches."""
+
+    def __init__(self, images: Tensor) -> None:
+        self.batches = iter(torch.split(images, 20))
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        batch = next(self.batches, None)
+        return None if batch is None else {"images": batch.numpy()}
 
 
 def running(path: Path) -> Answer:
@@ -77,11 +96,23 @@ def held_out(name: str, folder: str | None) -> tuple[Tensor, Tensor]:
     """Images (n, C, H, W) in [0, 1] and labels (n,) that the model never saw."""
     if name == "shapes":
         return vt.data.shapes(seed=18, train=8, test=4000).test.batch()
-    if folder is None:
-        raise SystemExit("--data: a folder of photographs, as vt.data.load takes it")
-    split = vt.data.load(folder, image_size=32).test
+    split = loaded(folder).test
     images, labels = zip(*(split[i] for i in range(len(split))), strict=True)
     return torch.stack(images), torch.tensor(labels)
+
+
+def loaded(folder: str | None) -> vt.data.Data:
+    if folder is None:
+        raise SystemExit("--data: a folder of photographs, as vt.data.load takes it")
+    return vt.data.load(folder, image_size=32)
+
+
+def to_calibrate(name: str, folder: str | None) -> Tensor:
+    """100 images (100, C, H, W) in [0, 1], of every class, from the other split."""
+    if name == "shapes":
+        return vt.data.shapes(seed=19, train=100, test=8).train.batch()[0]
+    split = loaded(folder).train
+    return torch.stack([split[i][0] for i in range(0, len(split), len(split) // 100)][:100])
 
 
 def logits_of(answer: Answer, images: Tensor, batch: int = 250) -> Tensor:
@@ -103,7 +134,7 @@ def accuracy(folder: str | None) -> None:
         images = trained.preprocess(images)
         expected = logits_of(trained.model, images)
         with tempfile.TemporaryDirectory() as files:
-            for form, answer, size in forms(trained, Path(files)):
+            for form, answer, size in forms(trained, Path(files), trained.preprocess(to_calibrate(name, folder))):
                 if (name, form) not in done:
                     found = logits_of(answer, images)
                     off = (found - expected).abs().max() / expected.abs().max()
@@ -170,12 +201,12 @@ def speed(names: list[str]) -> None:
         done = {int(row["batch"]) for row in sheet.read(SPEED) if row["model"] == name}
         trained = sized(name)
         how = trained.preprocess
+        shape = len(how.mean), *how.image_size
+        some = torch.randn(20, *shape, generator=torch.Generator().manual_seed(2))  # their values don't change the time
         with tempfile.TemporaryDirectory() as files, torch.inference_mode():
-            answers = {form: answer for form, answer, _ in forms(trained, Path(files))}
+            answers = {form: answer for form, answer, _ in forms(trained, Path(files), some)}
             for batch in sorted(BATCHES[name] - done):
-                if batch == 64:  # compiling takes long, so it is tried with one batch size
-                    answers["compiled"] = torch.compile(copy.deepcopy(trained.model), dynamic=False)
-                images = torch.randn(batch, len(how.mean), *how.image_size, generator=torch.Generator().manual_seed(1))
+                images = torch.randn(batch, *shape, generator=torch.Generator().manual_seed(1))
                 seconds = in_turns({form: partial(answer, images) for form, answer in answers.items()})
                 for form, times in seconds.items():
                     ratios = [a / b for a, b in zip(times, seconds["torch"], strict=True)]
@@ -189,7 +220,7 @@ def in_turns(every: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
     """CPU seconds of one call, round by round."""
     repeats = {}
     for name, call in every.items():
-        for _ in range(3):  # the first ones compile, choose kernels and allocate
+        for _ in range(3):  # the first ones choose kernels and allocate
             took = seconds_of(call, 1)
         repeats[name] = max(1, math.ceil(LEAST / took))
     draw = random.Random(0)

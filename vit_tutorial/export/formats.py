@@ -56,7 +56,7 @@ def onnx(trained: Trained, path: Path, *, int8: bool = False) -> None:
             dynamic_shapes=({0: BATCH},),
         )
         if int8:
-            only = ["MatMul", "Gemm"]  # of convolutions ONNX Runtime has no fast int8 version: benchmarks/ship.py
+            only = ["MatMul", "Gemm"]  # quantised dynamically, convolutions get slower: benchmarks/ship.py
             quantization.quantize_dynamic(path, path, only, weight_type=quantization.QuantType.QInt8)
     written = onnx_package.load(path)
     onnx_package.helper.set_model_props(written, {"config": _config(trained)})
