@@ -25,8 +25,8 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 13     | variants.selfsup    | Learning without labels: masked patches, and a masked autoencoder.
 | 14     | analysis.scaling    | How quality grows with size: a power law, its interval, a prediction; real speed.
 | 15     | variants.modern     | What came after 2020: DINOv2, DINOv3, CLIP, SigLIP, EVA-02, BEiT.
-| 15     | variants.text       | The text towers of CLIP and SigLIP.
 | 16     | analysis.dense      | What each patch knows: masks, maps and matches from frozen tokens.
+| 17     | variants.text       | The text towers of CLIP and SigLIP.
 | 17     | variants.words      | Pictures and words in one space: two towers, CLIP's loss, SigLIP's.
 | 18     | export              | A model as a file for other runtimes: ONNX, int8, pt2; few bits by hand.
 | --     | plots               | Every figure, from arrays.
@@ -35,11 +35,9 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | --     | checks              | The exercises' checks: right, or which mistake.
 
 A module imports only what is to its left: plots < the six < variants < data < analysis < weights < train < predict <
-export < pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.positions``, ``vt.hybrid``,
-``vt.resnet``, ``vt.selfsup``, ``vt.modern`` and ``vt.text`` are the lessons' modules without their rooms.
 export < pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
-``vt.hybrid``, ``vt.resnet``, ``vt.selfsup`` and ``vt.modern`` are the lessons' modules without their rooms.
-``vt.resnet``, ``vt.selfsup``, ``vt.modern`` and ``vt.words`` are the lessons' modules without their rooms.
+``vt.hybrid``, ``vt.resnet``, ``vt.selfsup``, ``vt.modern``, ``vt.text`` and ``vt.words`` are the lessons' modules
+without their rooms.
 
 ``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
 same name is ``importlib.import_module("vit_tutorial.attention")``; ``from vit_tutorial.attention import ...`` works as

@@ -1,4 +1,4 @@
-"""Lesson 15: the text towers of CLIP (arXiv 2103.00020) and SigLIP (arXiv 2303.15343): texts beside pictures.
+"""Lesson 17: the text towers of CLIP (arXiv 2103.00020) and SigLIP (arXiv 2303.15343): texts beside pictures.
 
 >>> import torch
 >>> from vit_tutorial.variants import text

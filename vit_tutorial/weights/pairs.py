@@ -1,4 +1,4 @@
-"""Lesson 15: a model of pictures and texts from its files: both towers of CLIP and SigLIP, and how they are compared.
+"""Lesson 17: a model of pictures and texts from its files: both towers of CLIP and SigLIP, and how they are compared.
 
 >>> import vit_tutorial as vt
 >>> pair = vt.load_pair("openai/clip-vit-base-patch32")  # doctest: +SKIP
