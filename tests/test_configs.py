@@ -492,6 +492,7 @@ def test_shards(suffix, tmp_path):
     ("index", "error", "words"),
     [
         ({"a": "../x.safetensors"}, ValueError, ["../x.safetensors", "beside"]),
+        ({"a": "..\\x.safetensors"}, ValueError, ["no file of weights beside it"]),
         ({"a": "/etc/passwd"}, ValueError, ["/etc/passwd"]),
         ({"a": "x.json"}, ValueError, ["x.json", "no file of weights beside it"]),
         ({"a": "model.safetensors.index.json"}, ValueError, ["index.json'", "no file of weights beside it"]),
