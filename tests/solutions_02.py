@@ -511,7 +511,7 @@ WRONG = {
         Wrong(
             "positions twice for the patches",
             lambda x, c, p: embed_by_expand(x + p[:, 1:], c, p),
-            "all but the first index along axis 1",
+            "Only a part is right: the first index along axis 1",
         ),
         Wrong(
             "row 0 for all", lambda x, c, p: embed_by_expand(x, c, p[:, :1]), "Only a part is right: the first index"

@@ -1021,12 +1021,6 @@ def test_relevance_of_a_modern_model_is_the_plain_ones():
     same(vt.explain.relevance(ours, x), vt.explain.relevance(plain, x))
 
 
-def test_the_live_page_says_that_it_cannot_run_it(refuses):
-    model = model_of(dtype=torch.float32, layer_scale=1.0)
-    with refuses(ValueError, "2020", "explorer"):
-        vt.live.page(model, images(dtype=torch.float32), None)
-
-
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_architecture_is_a_preset_and_trains_a_step(arch):
     config = ModernConfig.preset("Ti/16", image_size=32, depth=1, num_classes=3, **ARCHITECTURES[arch])

@@ -81,13 +81,18 @@ def test_a_recipe_runs(title: str, code: str) -> None:
 @pytest.mark.slow
 def test_the_recipe_for_several_gpus_runs_in_two_processes(tmp_path: Path) -> None:
     (code,) = [code for title, code in RECIPES if title == "A model over several GPUs"]
-    pieces = "\nprint(model.head.weight.to_local().shape[0], whole['head.weight'].shape[0] if whole else 0)\n"
+    pieces = (
+        "\nfrom pathlib import Path"
+        "\nfound = model.head.weight.to_local().shape[0], whole['head.weight'].shape[0] if whole else 0"
+        "\nPath('rank' + os.environ['RANK']).write_text(str(found))\n"
+    )
     (tmp_path / "shard.py").write_text(code.replace("dist.destroy", f"{pieces}dist.destroy"), encoding="utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "shard.py"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.split("\n")) == ["", "5 0", "5 10"]  # half of the head in each, the whole in the first
+    found = [(tmp_path / f"rank{rank}").read_text(encoding="utf-8") for rank in (0, 1)]
+    assert found == ["(5, 10)", "(5, 0)"]  # half of the head in each, the whole in the first
 
 
 @pytest.mark.parametrize("command", commands())
