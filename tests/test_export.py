@@ -1,6 +1,7 @@
 """Models as files for other runtimes: the same logits for any batch size, and nothing kept that disagrees."""
 
 import json
+from pathlib import Path
 
 import onnx
 import onnxruntime
@@ -54,6 +55,15 @@ def test_pt2_gives_the_model_s_logits(trained, tmp_path):
     with torch.inference_mode():
         torch.testing.assert_close(module(images), trained.model(images))
         torch.testing.assert_close(formats.run(tmp_path / "m.pt2", images[:1]), trained.model(images[:1]))
+
+
+@pytest.mark.parametrize("name", ["m.onnx", "m.pt2"])
+def test_no_path_of_the_writer_s_machine_leaves_with_a_file(trained, tmp_path, name):
+    command.export(trained, tmp_path / name)
+    kept = (tmp_path / name).read_bytes()
+    assert b"weight" in kept  # names are readable, so a path would be
+    for path in (vt.__file__, torch.__file__):
+        assert str(Path(path).parent).encode() not in kept
 
 
 @pytest.mark.parametrize(

@@ -1530,7 +1530,7 @@ def test_a_photograph_is_taken_and_what_is_none_gets_a_sentence(show):
     page, double = show(live_page), copy.deepcopy(model).double()
     pixels = np.random.RandomState(0).randint(0, 256, (80, 100, 3)).astype(np.uint8)
     drop(page, "noise.png", "image/png", png(pixels))
-    wait(page, MESSAGE)
+    wait(page, f"{MESSAGE}.startsWith('noise.png')")
     assert "noise.png" in text(page, ".message")
     right = vt.data.denormalise(preprocess(Image.fromarray(pixels)), preprocess)[0]
     assert (picture_in(page, double) - right).abs().max() < 2.01 / 255
@@ -1552,7 +1552,7 @@ def test_a_dark_digit_on_paper_becomes_white_ink(show, digits):
     page, paper = show(live_page), np.full((64, 64), 230, np.uint8)
     paper[4:60, 28:36] = 20
     drop(page, "one.png", "image/png", png(paper))
-    wait(page, MESSAGE)
+    wait(page, f"{MESSAGE}.startsWith('one.png:')")
     picture = picture_in(page, model)[0]
     assert picture[:, 0].max() < 0.1
     assert picture[2:6, 3:5].min() > 0.5

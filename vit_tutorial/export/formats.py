@@ -28,6 +28,8 @@ def pt2(trained: Trained, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _quiet():
         program = torch.export.export(trained.model, (_example(trained),), dynamic_shapes=({0: BATCH},))
+        for node in program.graph.nodes:
+            node.meta.pop("stack_trace", None)  # paths of the one who wrote it
         torch.export.save(program, path, extra_files={"config": _config(trained)})
 
 
@@ -60,6 +62,8 @@ def onnx(trained: Trained, path: Path, *, int8: bool = False) -> None:
             quantization.quantize_dynamic(path, path, only, weight_type=quantization.QuantType.QInt8)
     written = onnx_package.load(path)
     onnx_package.helper.set_model_props(written, {"config": _config(trained)})
+    for node in written.graph.node:
+        node.ClearField("metadata_props")  # stack traces: paths of the one who wrote it
     onnx_package.save(written, path)
 
 
