@@ -1,6 +1,6 @@
 """Lesson 16: what frozen patch tokens know of a scene, layer by layer, beside what else could give the same masks.
 
-    python benchmarks/dense.py heads 0        linear heads on 600 scenes, seed 0 of 3: a CPU minute
+    python benchmarks/dense.py heads 0        linear heads on 600 scenes, seed 0 of 5: a CPU minute
     python benchmarks/dense.py labels 0       the same with 5 to 600 scenes: a quarter of one
     python benchmarks/dense.py unets 0 600    a small U-Net on 600 of seed 0's scenes: a CPU minute
     python benchmarks/dense.py table          the tables of benchmarks/README.md
