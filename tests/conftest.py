@@ -1,6 +1,7 @@
 """What every test file shares: one seed, quick hypothesis settings, and a strict look at error messages."""
 
 import gc
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,6 +77,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Files:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.default_generator.manual_seed(0)  # torch.manual_seed notes each call for a GPU, with its traceback: 3 ms
+
+
+@pytest.fixture(scope="session")
+def tool() -> Any:
+    """tools/classroom.py as a module."""
+    pytest.importorskip("resource", reason="Windows can't fork")
+    return importlib.import_module("classroom")
 
 
 @contextmanager

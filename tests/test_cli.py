@@ -1,6 +1,7 @@
 """The command ``vit-tutorial``: what it hands on, and what pip installs."""
 
 import importlib
+import os
 import re
 import runpy
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 import vit_tutorial as vt
 import vit_tutorial_cli as cli
@@ -78,6 +80,35 @@ def test_help_does_not_wait_for_torch(arguments):
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT, check=False
     )
     assert done.stdout.splitlines()[-1] == "heavy:"
+
+
+ELSEWHERE = """
+import multiprocessing, os, sys
+for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+for name in ("fork", "forkpty", "getuid", "geteuid", "killpg", "mkfifo", "sched_getaffinity", "setsid"):
+    vars(os).pop(name, None)
+import vit_tutorial_cli
+if __name__ == "__main__":
+    multiprocessing.set_start_method("spawn")
+    vit_tutorial_cli.main("train --data digits --epochs 1 --workers 1 --out run".split())
+    photo = "photo.png"
+    for command in ("predict", "explorer", "live", "export --to pt2"):
+        vit_tutorial_cli.main([*command.split(), *([photo] * ("export" not in command)), "--weights", "run"])
+"""
+
+
+@pytest.mark.slow
+def test_the_commands_need_nothing_that_windows_and_macos_lack(tmp_path):
+    """Modules and functions that only Unix has are gone, and processes are spawned, as they are there."""
+    Image.new("RGB", (20, 30)).save(tmp_path / "photo.png")
+    (tmp_path / "elsewhere.py").write_text(ELSEWHERE, "utf-8")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "elsewhere.py"], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"run", "explorer.html", "live.html", "model.pt2"} <= {path.name for path in tmp_path.iterdir()}
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["--nonsense"], ["--", "train"], ["tra"]])

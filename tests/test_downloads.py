@@ -145,7 +145,7 @@ def test_a_download_that_went_wrong_is_taken_up_by_calling_again(
         server.files.update({file: content[::-1] for file, content in whole.items()})
     default = socket.getdefaulttimeout()
     socket.setdefaulttimeout(7)
-    with refuses(OSError, "call again"):
+    with refuses(OSError, "try again"):
         getattr(data, name)(tmp_path)
     assert socket.getdefaulttimeout() == 7  # left as it was found
     socket.setdefaulttimeout(default)

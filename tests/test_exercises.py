@@ -5,7 +5,6 @@ import importlib.util
 import io
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +41,6 @@ def role(cell: dict[str, Any]) -> str:
 
 def copy_of(source: Path) -> Path:
     return ROOT / "notebooks" / "exercises" / source.name
-
-
-@pytest.fixture(scope="module")
-def tool():
-    """tools/classroom.py as a module."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    yield importlib.import_module("classroom")
-    sys.path.remove(str(ROOT / "tools"))
 
 
 @pytest.fixture(params=SOLUTIONS, ids=lambda path: path.stem)

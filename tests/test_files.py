@@ -186,6 +186,22 @@ def test_load_refuses_a_damaged_folder(folder, refuses, damage):
         vt.load(folder)
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"image_size": 0}, ("image_size must be at least 1",)),
+        ({"image_size": 9}, ("9x9", "not divisible by patch")),
+        ({"num_classes": -1}, ("num_classes must be at least 0",)),
+        ({"gelu": "relu"}, ("unknown gelu 'relu'",)),
+        ({"part": "x"}, ("part= is for what other libraries",)),
+    ],
+)
+def test_what_is_asked_for_is_not_a_damage_of_the_files(refuses, asked, words):
+    with refuses(ValueError, "'digits'", *words) as caught:
+        vt.load("digits", **asked)
+    assert "damaged" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
 def test_load_names_a_missing_file(folder, refuses, name):
     (folder / name).unlink()
@@ -323,6 +339,14 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refuses, wher
     assert [file.name for file in path.parent.iterdir()] == ["state.pt"]
     keeping.write(path, b"new")
     assert path.read_bytes() == b"new"
+
+
+def test_a_folder_for_a_file_and_a_file_for_a_folder_are_named(tmp_path, refuses):
+    (tmp_path / "file").write_bytes(b"")
+    with refuses(OSError, f"{tmp_path} is a folder", "another name"):
+        keeping.write(tmp_path, b"new")
+    with refuses(OSError, f"{tmp_path / 'file'} is a file", "name a folder"):
+        keeping.write(tmp_path / "file" / "state.pt", b"new")
 
 
 def test_each_curve_and_the_accuracy_saved_are_the_history_s(tmp_path, monkeypatch):

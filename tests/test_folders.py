@@ -281,7 +281,7 @@ def test_names_all_broken_files_at_once(folder, refuses):
         ),
         (lambda root: save((root / "test").rename(root / "val") / "bird" / "1.png"), ("'bird'", "only in", "pets/val")),
         (lambda root: (root / "train" / "cat").rename(root / "cat"), ("train", "only the class 'dog'", "at least 2")),
-        (lambda root: root.rename(root.parent / "moved"), ("pets/train", "missing")),
+        (lambda root: root.rename(root.parent / "moved"), ("pets", "was not found")),
     ],
 )
 def test_refuses_a_folder_that_is_not_as_it_should_be(folder, refuses, change, words):

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,14 +30,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Object of type:sqlalchemy.exc.SAWarning" if NBGRADER else "default"),
 ]
 MARKER = "0n1y-7he-7eacher-5hou1d-5ee-7hi5"
-
-
-@pytest.fixture(scope="module")
-def tool() -> Iterator[ModuleType]:
-    """tools/classroom.py as a module."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    yield importlib.import_module("classroom")
-    sys.path.remove(str(ROOT / "tools"))
 
 
 @pytest.fixture(scope="module")

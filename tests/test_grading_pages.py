@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,14 +15,6 @@ from payloads import PAYLOADS
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(not importlib.util.find_spec("nbgrader"), reason="nbgrader is not installed")
 FAR = "http://far.example"
-
-
-@pytest.fixture(scope="module")
-def tool() -> Iterator[ModuleType]:
-    """tools/classroom.py as a module."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    yield importlib.import_module("classroom")
-    sys.path.remove(str(ROOT / "tools"))
 
 
 def cells(tool: ModuleType, payload: str) -> list[dict[str, Any]]:

@@ -45,14 +45,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def tool() -> Iterator[ModuleType]:
-    """tools/classroom.py as a module."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    yield importlib.import_module("classroom")
-    sys.path.remove(str(ROOT / "tools"))
-
-
 # ---- Limits ------------------------------------------------------------------------------------------------------
 
 

@@ -80,6 +80,12 @@ def test_lora_goes_with_no_other_way(how):
         Recipe(epochs=2, lora=4, **how)
 
 
+def test_lora_is_thinner_than_its_matrices(digits, refuses):
+    model = small()
+    with refuses(ValueError, f"lora must be below the matrices' own rank, {model.config.dim}, got {model.config.dim}"):
+        train.fit(model, digits, epochs=1, batch_size=16, warmup_epochs=0, lora=model.config.dim, progress=False)
+
+
 def test_lora_needs_blocks_and_a_head(digits):
     with pytest.raises(ValueError, match="lora needs a ViT with a head"):
         train.fit(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), digits, epochs=1, lora=2)
@@ -152,6 +158,31 @@ def test_other_pixels_than_the_checkpoint_s_are_an_error(digits, refuses):
     train.fit(model, digits, epochs=1, batch_size=16, progress=False)
     model.preprocess = None
     train.fit(model, brighter, epochs=1, batch_size=16, warmup_epochs=0, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m, d: ((vt.load("digits"), d, Recipe(1)), {}), ("fit takes a model and its data", "Trained")),
+        (lambda m, d: ((m, "digits", Recipe(1)), {}), ("fit takes a model and its data", "str")),
+        (lambda m, d: ((m, d, {"epochs": 1}), {}), ("fit needs a Recipe", "{'epochs': 1}")),
+        (lambda m, d: ((m, d), {"seed": 1}), ("fit needs a Recipe", "epochs=")),
+        (lambda m, d: ((m, d), {"epochs": 1, "workers": 1.5}), ("workers must be a whole number from 0, got 1.5",)),
+        (lambda m, d: ((m, d), {"epochs": 1, "workers": -1}), ("workers must be a whole number from 0, got -1",)),
+    ],
+)
+def test_fit_says_what_it_takes(digits, refuses, change, words):
+    arguments, options = change(small(), digits)
+    with refuses(Exception, *words):
+        train.fit(*arguments, **options)
+
+
+@pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])
+def test_a_model_in_pieces_is_refused_on_the_cpu_too(digits, refuses, monkeypatch, kind):
+    """Accelerate sets this for each process; on the CPU it goes on without FSDP, and says nothing."""
+    monkeypatch.setenv(f"ACCELERATE_USE_{kind}", "true")
+    with refuses(ValueError, f"which {kind} doesn't", "A model over several GPUs"):
+        train.fit(small(), digits, epochs=1, batch_size=16)
 
 
 def test_another_number_of_classes_is_an_error(digits, refuses):

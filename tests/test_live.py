@@ -1919,6 +1919,8 @@ def test_command_line(tmp_path, capsys, refuses):
     (tmp_path / "config.json").write_text('{"data": "digits"}', "utf-8")
     with refuses(SystemExit, f"error: the folder {tmp_path} has no model.safetensors"):
         live.main(["--weights", str(tmp_path), "--out", str(out)])
+    with refuses(SystemExit, "--image-size is of the photographs"):
+        live.main(["--weights", "shapes", "--image-size", "7", "--out", str(out)])
     for words in (["nowhere.png"], ["--weights", "cats"], ["--weights", "torchvision/vit_b_99"]):
         with refuses(SystemExit, "error: ", words[-1]):
             live.main([*words, "--out", str(out)])

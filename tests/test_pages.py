@@ -73,6 +73,8 @@ def test_a_page_of_its_own_has_one_heading_of_the_first_level(tmp_path):
     page.save(tmp_path / "page.html")
     assert re.findall(r"<h1>(.*?)</h1>", (tmp_path / "page.html").read_text("utf-8")) == [page.title]
     assert "<h1" not in page.html  # a notebook and a book have their own
+    with pytest.raises(ValueError, match=r"ends in \.html, got page\.pdf"):
+        page.save("page.pdf")
 
 
 @browser_only

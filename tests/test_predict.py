@@ -428,8 +428,12 @@ def test_a_mean_pooled_grey_model(tmp_path, capsys):
         (lambda photo: [photo, "--weights", "shapes", "--top", "0"], ("--top", "at least 1", "0")),
         (lambda photo: [photo, "--weights", "shapes", "--batch-size", "0"], ("--batch-size", "at least 1", "0")),
         (lambda photo: [photo, "--weights", "shapes", "--out", "answers.txt"], (".csv", ".jsonl", "answers.txt")),
-        (lambda photo: [photo, "--weights", "shapes", "--out", f"{photo}/x.csv"], ("x.csv", "can't write")),
-        (lambda photo: [photo, "--weights", "shapes", "--attention", f"{photo}/x.png"], ("x.png", "can't write")),
+        (lambda photo: [photo, "--weights", "shapes", "--out", f"{photo}/x.csv"], ("x.csv", "is a file")),
+        (lambda photo: [photo, "--weights", "shapes", "--attention", f"{photo}/x.png"], ("x.png", "is a file")),
+        (lambda photo: [photo, "--weights", "shapes", "--attention", "looked.gif"], ("--attention", ".png")),
+        (lambda photo: ["https://a.org/cat.jpg", "--weights", "shapes"], ("cat.jpg was not found: download it",)),
+        (lambda photo: ["", "--weights", "shapes"], ("'' was not found",)),
+        (lambda photo: [photo, "--weights", ""], ("the name is empty",)),
     ],
 )
 def test_refuses_in_one_line(photos, capsys, refuses, change, words):

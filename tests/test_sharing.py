@@ -13,6 +13,7 @@ from PIL import Image
 
 from vit_tutorial import data, predict
 from vit_tutorial.predict import command
+from vit_tutorial.predict.output import FORMATS
 from vit_tutorial.predict.sharing import Journals, Place, place
 
 ROOT = Path(__file__).parent.parent
@@ -104,6 +105,27 @@ def test_journals_of_another_run_are_refused(tmp_path, refuses):
     for files, weights in ((["a", "c"], "shapes"), (["a", "b"], "digits")):
         with refuses(ValueError, "other photographs or options", "t.csv.part-*"):
             Journals(tmp_path / "t.csv", files, {"weights": weights}, Place(0, 1))
+
+
+def test_two_that_finish_at_once_do_not_spoil_the_table(tmp_path, monkeypatch):
+    both = [Journals(tmp_path / "t.csv", ["a", "b"], {}, Place(rank, 2)) for rank in (0, 1)]
+    for rank, journals in enumerate(both):
+        journals.begin()
+        journals.add(rank, [("ring", 0.5)])
+    first, form = FORMATS[".csv"]
+
+    def other_is_killed(file, ranked):
+        """In the middle of the first one's table the second begins its own, and ends at once."""
+        monkeypatch.setitem(FORMATS, ".csv", (first, lambda file, ranked: 1 / 0))
+        with pytest.raises(ZeroDivisionError):
+            both[1].merge()
+        monkeypatch.setitem(FORMATS, ".csv", (first, form))
+        return form(file, ranked)
+
+    monkeypatch.setitem(FORMATS, ".csv", (first, other_is_killed))
+    assert both[0].merge() == []
+    assert [row[0] for row in table(tmp_path / "t.csv")] == ["file", "a", "b"]
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--out", "t.csv", "--attention", "a.png"]])

@@ -21,7 +21,6 @@ import json
 import logging
 import multiprocessing
 import os
-import resource
 import secrets
 import shutil
 import signal
@@ -53,6 +52,11 @@ from filelock import FileLock, Timeout
 from gradebook import Book
 
 import vit_tutorial
+
+try:
+    import resource
+except ModuleNotFoundError:  # Windows, which can't fork either
+    raise SystemExit("make grade needs Linux, or a Mac with Docker; on Windows, run it in WSL") from None
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS, EXERCISES = ROOT / "notebooks" / "solutions", ROOT / "notebooks" / "exercises"

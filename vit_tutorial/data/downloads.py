@@ -63,8 +63,9 @@ def _both_splits(kind: Any, root: Path, folder: Path, download: bool, files: lis
     except (OSError, RuntimeError, HTTPException) as error:
         reason = " ".join(str(error).split())
         raise OSError(
-            f"{kind.__name__} is not on disk ({reason}): with a network, call again with download=True; "
-            f"without, put {', '.join(files)} from {source} into {folder.resolve()} first"
+            f"{kind.__name__} is not on disk ({reason}): with a network, try again"
+            f"{'' if download else ' with download=True'}; without, put {', '.join(files)} from {source} into "
+            f"{folder.resolve()} first"
         ) from None
     finally:
         socket.setdefaulttimeout(waited)

@@ -132,6 +132,8 @@ def image_folder(
             f"give image_size= to train from scratch or preprocess= to fine-tune, got {image_size=} and {preprocess=}"
         )
     folder = Path(path)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} {'is a file, not a folder' if folder.exists() else 'was not found'}")
     train, test = _splits(folder) if test_share is None else _random_splits(folder, test_share)
     train_files, train_labels = _flat(train)
     test_files, test_labels = _flat(test)

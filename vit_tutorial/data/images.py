@@ -99,7 +99,10 @@ def hold_out(data: Data, share: float, seed: int = 0) -> Data:
         places = np.flatnonzero((labels == label).numpy())
         count = round(share * len(places))
         if not 0 < count < len(places):
-            raise ValueError(f"{share} of the {len(places)} training images of class {name!r} is {count} to hold out")
+            raise ValueError(
+                f"{share} of the {len(places)} training images of class {name!r} is {count} to hold out: a class needs "
+                "one on either side, so take another share, or add images"
+            )
         held[torch.from_numpy(random.permutation(places)[:count])] = True
     splits = (data.train.part(~held), data.train.part(held))
     return replace(data, train=splits[0], test=splits[1], test_names=())

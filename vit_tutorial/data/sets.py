@@ -79,7 +79,7 @@ def load(
             raise ValueError(f"{name} has a test split of its own: test_share={test_share} is for a folder of images")
         return shards.load(name, image_size, preprocess)
     if name not in DATASETS:
-        if not Path(name).is_dir():
+        if not name or not Path(name).is_dir():  # Path("") is this folder
             known = ", ".join(DATASETS)
             raise ValueError(
                 f"{name!r} is neither a data set nor a folder: use {known}, a folder's path or {shards.HUB}owner/name"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +24,9 @@ from vit_tutorial.weights.model import Trained
 BATCH = torch.export.Dim("batch", min=1, max=4096)
 
 
-def pt2(trained: Trained, path: Path) -> None:
+def pt2(trained: Trained, path: str | os.PathLike[str]) -> None:
     """Write what ``torch.export.load`` reads, the graph with its weights; C++ runs it with AOTInductor."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = _ready(path)
     with _quiet():
         program = torch.export.export(trained.model, (_example(trained),), dynamic_shapes=({0: BATCH},))
         for node in program.graph.nodes:
@@ -33,7 +34,7 @@ def pt2(trained: Trained, path: Path) -> None:
         torch.export.save(program, path, extra_files={"config": _config(trained)})
 
 
-def onnx(trained: Trained, path: Path, *, int8: bool = False) -> None:
+def onnx(trained: Trained, path: str | os.PathLike[str], *, int8: bool = False) -> None:
     """Write an ONNX file; with ``int8`` the matrices of weights take a byte per number, and activations are quantised
     as they come (ONNX Runtime's dynamic quantisation).
 
@@ -44,7 +45,7 @@ def onnx(trained: Trained, path: Path, *, int8: bool = False) -> None:
         import onnx as onnx_package
         import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
         import onnxscript  # noqa: F401  torch.onnx.export needs it
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = _ready(path)
     with _quiet():
         torch.onnx.export(
             trained.model,
@@ -78,6 +79,11 @@ def run(path: Path, images: Tensor) -> Tensor:
         import onnxruntime
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
+
+
+def _ready(path: str | os.PathLike[str]) -> Path:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return Path(path)
 
 
 def _example(trained: Trained) -> Tensor:

@@ -108,6 +108,8 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     """Write the page, and say where."""
     args = parser(prog=prog).parse_args(arguments)
     try:
+        if args.image_size and not args.photos:
+            raise ValueError("--image-size is of the photographs: name some, or leave it out")
         files, photos, skipped = opened(args.photos) if args.photos else ([], [], [])
         weights = MODELS.get(args.weights, args.weights)
         if files:

@@ -46,8 +46,11 @@ class Page:
         """Write it as a page of its own, to open in a browser.
 
         Raises:
+            ValueError: a name that a browser wouldn't open as a page.
             OSError: the file can't be written; it names the folder.
         """
+        if not os.fspath(path).lower().endswith((".html", ".htm")):
+            raise ValueError(f"a page's name ends in .html, got {os.fspath(path)}")
         page = (
             f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{self.title}</title>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -211,3 +211,5 @@ def _check(args: argparse.Namespace) -> None:
             raise ValueError(f"{option} must be at least 1, got {value}")
     if args.out and args.out.suffix not in FORMATS:
         raise ValueError(f"--out writes {' or '.join(FORMATS)} files, got {args.out}")
+    if args.attention and args.attention.suffix.lower() != ".png":
+        raise ValueError(f"--attention writes a .png file, got {args.attention}")

@@ -41,7 +41,7 @@ def find(names: Sequence[str]) -> tuple[list[str], list[str]]:
         # pathlib's equivalents don't take absolute patterns, match hidden files, and raise for a name that is too long.
         found = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))  # noqa: PTH110, PTH207
         if not found:
-            wrong.append(f"{name} was not found")
+            wrong.append(f"{name or repr(name)} was not found{': download it first' if '://' in name else ''}")
         for match in found:
             inside = [str(file) for file in images_in(Path(match))] if Path(match).is_dir() else [match]
             files += inside

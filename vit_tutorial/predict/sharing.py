@@ -94,7 +94,8 @@ class Journals:
         opened = {path: path.open("rb") for path in self._paths()}
         skipped = []
         try:
-            with replacing(self.out) as table:
+            own = self.out.with_name(f"{self.out.name}.rank-{self.place.rank}")  # two processes may be the last at once
+            with replacing(own) as table:
                 table.write(first.encode())
                 for number, file in enumerate(self.files):
                     path, offset = where[number]
@@ -104,6 +105,7 @@ class Journals:
                         skipped.append(row["wrong"])
                     else:
                         table.write(form(file, row["ranked"]).encode(errors="backslashreplace"))
+            own.replace(self.out)
         finally:
             for journal in opened.values():
                 journal.close()

@@ -137,7 +137,7 @@ def with_lora(model: nn.Module, rank: int, seed: int = 0) -> Iterator[None]:
         seed: of V, which has to be the same in every process.
 
     Raises:
-        ValueError: a model without a head or without blocks.
+        ValueError: a model without a head or without blocks, or a rank that its matrices don't have.
     """
     if not rank:
         yield
@@ -145,6 +145,8 @@ def with_lora(model: nn.Module, rank: int, seed: int = 0) -> Iterator[None]:
     linears = [layer for block in getattr(model, "blocks", ()) for layer in (block.attention.qkv, block.attention.proj)]
     if not linears or not any(name.startswith("head.") for name, _ in model.named_parameters()):
         raise ValueError("lora needs a ViT with a head: vt.load(..., num_classes=K)")
+    if rank >= (most := min(min(linear.weight.shape) for linear in linears)):
+        raise ValueError(f"lora must be below the matrices' own rank, {most}, got {rank}: 4 is a good start")
     held = [p for name, p in model.named_parameters() if p.requires_grad and not name.startswith("head.")]
     for parameter in held:
         parameter.requires_grad_(False)

@@ -109,14 +109,23 @@ def fit(
         OSError: ``out`` can't be written.
         FloatingPointError: the loss or its gradient became infinite or not a number.
     """
+    if not isinstance(model, nn.Module) or not isinstance(data, Data):
+        raise TypeError(
+            f"fit takes a model and its data, as in fit(vt.load(...).model, vt.data.image_folder(...)), got "
+            f"{type(model).__name__} and {type(data).__name__}"
+        )
+    if not isinstance(workers, int) or workers < 0:
+        raise ValueError(f"workers must be a whole number from 0, got {workers!r}")
     recipe = _changed(recipe, changes)
     check_classes(model, data)
     check_pixels(model, data)
-    accelerator = Accelerator(mixed_precision="no")  # the device, the processes; autocast in train_epoch does the rest
-    if (kind := accelerator.distributed_type.value) in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+    kinds = ("FSDP", "DEEPSPEED", "MEGATRON_LM")  # Accelerate tells us here; on the CPU it ignores the first silently
+    if asked := [kind for kind in kinds if os.environ.get(f"ACCELERATE_USE_{kind}", "").lower() == "true"]:
         raise ValueError(
-            f"fit keeps the whole model in every process, which {kind} doesn't: leave it out, or take the recipe"
+            f"fit keeps the whole model in every process, which {asked[0]} doesn't: leave it out, or take the recipe "
+            '"A model over several GPUs" in the book'
         )
+    accelerator = Accelerator(mixed_precision="no")  # the device, the processes; autocast in train_epoch does the rest
     augmentation = augmentation_of(recipe.augment, data)
     batches = runs.Batches(data.train, recipe, augmentation, accelerator, workers)
     store = runs.Store(out, accelerator)
@@ -174,6 +183,8 @@ def _changed(recipe: Recipe | None, changes: dict[str, Any]) -> Recipe:
     names = [field.name for field in fields(Recipe)]
     if unknown := [name for name in changes if name not in names]:
         raise TypeError(f"fit has no setting {unknown[0]!r}: a recipe has {', '.join(names)}")
+    if (recipe is None and "epochs" not in changes) or not isinstance(recipe, Recipe | None):
+        raise TypeError(f"fit needs a Recipe, such as vt.data.FINE_TUNING, or epochs=, got recipe={recipe!r:.100}")
     return replace(recipe, **changes) if recipe else Recipe(**changes)
 
 

@@ -141,8 +141,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Killed at any moment, the old file or the new one is there; after an error the old one.
 
     Raises:
-        OSError: that names the folder, for a full disk or one without the right to write.
+        OSError: that names the folder, for a full disk or one without the right to write; a folder where a file is to
+            be, or a file where a folder is.
     """
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, and a file is to be written: give it another name")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise NotADirectoryError(f"{path.parent} is a file, and {path.name} is to be written into it: name a folder")
     partial_file = path.with_name(f"{path.name}.partial")  # one name: what a kill leaves is overwritten
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -106,6 +106,8 @@ def load(
         OSError: a file isn't there and can't be downloaded: which file to put where.
     """
     text = os.fsdecode(name)
+    if not text:
+        raise ValueError("the name is empty: name a model, a folder or a file")
     if num_classes is not None and (isinstance(num_classes, bool) or not isinstance(num_classes, int)):
         raise TypeError(f"num_classes must be an int, got {num_classes!r:.100}")
     if recipe not in (None, *get_args(ResizeRecipe)):
@@ -115,7 +117,7 @@ def load(
     with refusing():
         found = _find(text, given)
     assumed = dict(found.assumed)
-    with refusing(found.about):
+    with refusing(repr(text)):  # what is asked of it: its files are whole
         config, state, classes, pixels = found.config, found.state_dict, found.classes, found.preprocess
         projection = found.projection
         if num_classes is not None and num_classes != config.num_classes:
@@ -127,6 +129,7 @@ def load(
         if preprocess is not None:
             pixels = preprocess
             assumed.pop("preprocess", None)
+    with refusing(found.about):
         check_preprocess(pixels, config)
         if not classes and not projection:
             classes = tuple(f"class {k}" for k in range(config.num_classes))
@@ -220,11 +223,14 @@ def _own(text: str, given: Given) -> Found:
     """A folder that this package wrote, or came with."""
     config, state, classes, preprocess = stored(text)
     path = SHIPPED / text if text in shipped() else Path(text)
+    if unused := [name for name in ("parts", "plain", "part") if getattr(given, name) is not None]:
+        raise ValueError(f"{unused[0]}= is for what other libraries' files don't tell: leave it out for {text!r}")
     changes = {name: getattr(given, name) for name in ("num_heads", "gelu", "norm_eps")}
-    with refusing(damaged(path)):
+    with refusing(repr(text)):
         config = replace(config, **{name: value for name, value in changes.items() if value is not None})
+    with refusing(damaged(path)):
         check_numbers(state)
-        return Found(config, state, preprocess, classes, {}, damaged(path), projection=not classes)
+    return Found(config, state, preprocess, classes, {}, damaged(path), projection=not classes)
 
 
 def _file(path: Path, given: Given) -> Found:

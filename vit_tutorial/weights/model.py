@@ -199,10 +199,7 @@ def library_of(state: State, source: str) -> Source:
         return best
     sources.refuse_parts(list(state))
     whose = "a known library" if source == "auto" else source
-    raise ValueError(
-        f"this is no Vision Transformer of {whose}, none of whose names are among these {len(state)}: "
-        f"{some(list(state))}"
-    )
+    raise ValueError(f"this is no Vision Transformer of {whose}: it has none of their names, but {some(list(state))}")
 
 
 def source_of(about: Source, shown: Mapping[str, Any], origin: str, source: str) -> str:

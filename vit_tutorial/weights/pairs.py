@@ -27,6 +27,7 @@ from vit_tutorial.variants.text import TextConfig, TextTower
 from vit_tutorial.vit import ViT
 from vit_tutorial.weights import configs, hf_configs, hub, names
 from vit_tutorial.weights.fields import Given, Json
+from vit_tutorial.weights.keeping import shipped
 from vit_tutorial.weights.loading import from_repository
 from vit_tutorial.weights.messages import refusing, short, some, warn
 from vit_tutorial.weights.model import assemble, compare
@@ -104,6 +105,8 @@ def load_pair(
     """
     text = re.sub(r"^(hf[-_]hub:|hf/)", "", os.fsdecode(name))
     path = Path(text)
+    if text in shipped():
+        raise ValueError(f"{text} has no text tower: take one that has, such as openai/clip-vit-base-patch32")
     if not path.is_dir() and not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", text):
         raise ValueError(f"{short(text)} is neither a folder nor OWNER/NAME on the Hugging Face hub")
     with refusing():
