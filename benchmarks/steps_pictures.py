@@ -1,13 +1,18 @@
-"""Lesson 12's main table: more steps or more pictures? A small ResNet and two plain ViTs, on digits and on photographs.
+"""Lesson 12's tables: more steps or more pictures, and shuffled pixels? A small ResNet and two plain ViTs.
 
-    python benchmarks/steps_pictures.py run --data cifar10-jpeg     rates first, then the table; resumable
-    python benchmarks/steps_pictures.py report                      the tables
+    python benchmarks/steps_pictures.py run --data cifar10-jpeg       rates first, then the table; resumable
+    python benchmarks/steps_pictures.py shuffle --data cifar10-jpeg   the same pictures in another order of pixels
+    python benchmarks/steps_pictures.py report                        the tables
 
 Photographs are CIFAR-10's, halved to 16 x 16 pixels so that a run takes seconds; digits are scikit-learn's, 8 x 8. The
 plain ViT comes twice: with the ResNet's parameters, and with its multiply-accumulates. Each model has a rate of its
 own, chosen on pictures held out: on digits for each number of pictures and steps, on photographs (longer runs) for one.
 The test split is looked at once per row; a seed also draws the pictures. A row per run goes to steps_pictures.csv as
 soon as it is done. One thread.
+
+"shuffle" changes the order of the pixels, by one permutation per seed, the same for all its pictures. "patches
+shuffled" moves whole patches, and the pixels within each patch by one order for all patches: a plain ViT can't notice.
+"pixels shuffled" moves every pixel anywhere. Beside them a logistic regression on the pixels, which no order changes.
 """
 
 from __future__ import annotations
@@ -23,6 +28,8 @@ import sheet
 import torch
 from photographs import read
 from scipy import stats
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
@@ -38,10 +45,36 @@ BATCH = 32
 RATES = {"digits": (4e-3, 8e-3, 1.6e-2), "photographs": (1e-3, 2e-3, 4e-3)}  # to begin with
 RATES_SEED = 100
 GRIDS = {"digits": ((50, 1250), (60, 240)), "photographs": ((500, 20_000), (120, 600))}  # pictures, steps
-RATES_AT = {"photographs": (20_000, 120)}  # the only size at which its rates are tried
 # Every second or third of the photographs: the test split is sorted by class.
 EACH = {"train": 2, "validation": 2, "test": 3}
+RATES_AT = {"photographs": (20_000, 120)}  # the only size at which its rates are tried
+PATCH = {"digits": 2, "photographs": 4}
+SHUFFLES = ("", ", patches shuffled", ", pixels shuffled")  # what is added to the data's name
+SHUFFLED_AT = {"digits": ((1250, 240), (50, 240)), "photographs": ((20_000, 120),)}
+LINEAR = "linear, on pixels"
+LINEAR_AT = {"digits": (50, 1250), "photographs": (500,)}  # pictures
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1)
 Split = tuple[Tensor, Tensor]  # normalised images, labels
+
+
+def plain(data: str) -> str:
+    """The name without what was shuffled."""
+    return data.partition(",")[0]
+
+
+def shuffled(images: Tensor, data: str, seed: int) -> Tensor:
+    """(N, C, H, W) in another order of pixels, drawn by the seed; as they are unless the data's name says so."""
+    generator = torch.Generator().manual_seed(seed)
+    if "patches" in data:
+        patches = vt.patchify(images, PATCH[plain(data)])  # (N, n, C·P·P)
+        C, inside = images.shape[1], torch.randperm(PATCH[plain(data)] ** 2, generator=generator)
+        patches = patches.unflatten(2, (C, -1))[..., inside].flatten(2)  # pixels within a patch
+        patches = patches[:, torch.randperm(patches.shape[1], generator=generator)]
+        return vt.unpatchify(patches, PATCH[plain(data)], images.shape[2:])
+    if "pixels" in data:
+        order = torch.randperm(images[0, 0].numel(), generator=generator)
+        return images.flatten(2)[:, :, order].view_as(images)
+    return images
 
 
 def digits_splits() -> dict[str, Split]:
@@ -66,6 +99,7 @@ def photograph_splits(folder: str) -> dict[str, Split]:
 def model_of(data: str, name: str, seed: int = 0) -> nn.Module:
     """The ViTs have 16 tokens and a class token in either data set: patches of 2 and of 4 pixels."""
     torch.manual_seed(seed)
+    data = plain(data)
     small = data == "digits"
     shape: dict[str, Any] = {"num_classes": 10, "in_channels": 1 if small else 3}
     shape |= {"image_size": 8, "patch_size": 2} if small else {"image_size": 16, "patch_size": 4}
@@ -116,6 +150,7 @@ def one(data: str, part: str, name: str, size: tuple[int, int], rate: float, see
     if any([row[column] for column in COLUMNS[:7]] == known for row in sheet.read(CSV)):
         return
     begin, model = time.process_time(), model_of(data, name, seed)
+    splits = {key: (shuffled(images, data, seed), labels) for key, (images, labels) in splits.items()}
     fit(model, few(splits["train"], pictures, seed), steps, rate, seed)
     held = f"{accuracy(model, splits['validation']):.4f}"
     test = "" if part == "rates" else f"{accuracy(model, splits['test']):.4f}"
@@ -135,9 +170,23 @@ def best_rate(data: str, name: str, size: tuple[int, int]) -> float:
     return max(found, key=lambda rate: found[rate])
 
 
+def linear(data: str, pictures: int, seed: int, splits: Any) -> None:
+    """A row of a logistic regression on the pixels, its penalty chosen on what was held out."""
+    known = [data, "table", LINEAR, str(pictures), "-", "-", str(seed)]
+    if any([row[column] for column in COLUMNS[:7]] == known for row in sheet.read(CSV)):
+        return
+    begin, tries = time.process_time(), []
+    images, labels = few(splits["train"], pictures, seed)
+    for C in PENALTIES:
+        model = LogisticRegression(C=C, max_iter=100).fit(images.flatten(1), labels)
+        tries.append((*(model.score(splits[n][0].flatten(1), splits[n][1]) for n in ("validation", "test")), C))
+    held, test, _ = max(tries, key=lambda each: (each[0], -each[2]))
+    sheet.add(CSV, COLUMNS, [*known, f"{held:.4f}", f"{test:.4f}", f"{time.process_time() - begin:.1f}"])
+
+
 def tune(data: str, name: str, size: tuple[int, int], splits: Any) -> None:
     """Try rates, and further ones as long as the best lies at the edge of the grid."""
-    tried = list(RATES[data])
+    tried = list(RATES[plain(data)])
     while True:
         for rate in tried:
             one(data, "rates", name, size, rate, RATES_SEED, splits)
@@ -154,6 +203,17 @@ def run(folder: str, only: str, seeds: int) -> None:
         tune(only, name, size, splits)
     for seed, size, name in itertools.product(range(seeds), sizes, MODELS):
         one(only, "table", name, size, best_rate(only, name, size), seed, splits)
+
+
+def shuffle(folder: str, only: str, seeds: int) -> None:
+    splits = digits_splits() if only == "digits" else photograph_splits(folder)
+    wanted = list(itertools.product(SHUFFLED_AT[only], SHUFFLES, MODELS[:2]))
+    for size, how, name in wanted:
+        tune(only + how, name, size, splits)
+    for seed, (size, how, name) in itertools.product(range(seeds), wanted):
+        one(only + how, "table", name, size, best_rate(only + how, name, size), seed, splits)
+    for seed, pictures in itertools.product(range(seeds), LINEAR_AT[only]):
+        linear(only, pictures, seed, splits)
 
 
 # ------------------------------------------------------------------------------------------------------- the report
@@ -176,6 +236,12 @@ def cell(values: list[float]) -> str:
     return f"{statistics.mean(values):.1f} ± {half:.1f}"
 
 
+def tested(rows: list[dict[str, str]], data: str, name: str, pictures: int, steps: int | str) -> dict[str, float]:
+    """By seed: test accuracy in percent."""
+    wanted = [data, "table", name, str(pictures), str(steps)]
+    return {row["seed"]: 100 * float(row["test"]) for row in rows if [row[c] for c in COLUMNS[:5]] == wanted}
+
+
 def report() -> None:
     """The table of each data set, the sizes of the models, and the rates."""
     rows = sheet.read(CSV)
@@ -186,12 +252,12 @@ def report() -> None:
         print("|---" * (3 + len(sizes)) + "|")
         for name in MODELS:
             model = model_of(data, name)
-            found: dict[tuple[int, int], list[float]] = {}
-            for row in rows:
-                if (row["data"], row["part"], row["model"]) == (data, "table", name):
-                    found.setdefault((int(row["pictures"]), int(row["steps"])), []).append(100 * float(row["test"]))
             numbers = f"{sum(p.numel() for p in model.parameters()):,} | {macs_of(model, data) / 1e6:.2f} M"
-            print(f"| {name} | {numbers} | " + " | ".join(cell(found.get(size, [])) for size in sizes) + " |")
+            print(
+                f"| {name} | {numbers} | "
+                + " | ".join(cell(list(tested(rows, data, name, *size).values())) for size in sizes)
+                + " |"
+            )
         rates = sorted({rate for name in MODELS for size in sizes for rate in held_out(data, name, size)})
         print(f"\n| held out, {data}, rate | " + " | ".join(f"{rate:g}" for rate in rates) + " |")
         print("|---" * (1 + len(rates)) + "|")
@@ -202,12 +268,21 @@ def report() -> None:
             cells = (f"{held[rate]:.1f}" if rate in held else "–" for rate in rates)
             print(f"| {name}, {pictures:,} in {steps:,} | " + " | ".join(cells) + " |")
         print()
-    print(f"{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
+    print("| pixels | ResNet | ViT | ResNet's lead, paired by seed |\n|---|---|---|---|")
+    for data, how in itertools.product(GRIDS, SHUFFLES):
+        for pictures, steps in SHUFFLED_AT[data]:
+            by = {name: tested(rows, data + how, name, pictures, steps) for name in MODELS[:2]}
+            lead = [right - by["ViT"][seed] for seed, right in by["ResNet"].items()]
+            cells = [cell(list(values)) for values in (by["ResNet"].values(), by["ViT"].values(), lead)]
+            print(f"| {data}{how}, {pictures:,} in {steps:,} | " + " | ".join(cells) + " |")
+    for data, pictures in ((name, number) for name in GRIDS for number in LINEAR_AT[name]):
+        print(f"\nlinear, {data}, {pictures:,}: {cell(list(tested(rows, data, LINEAR, pictures, '-').values()))}")
+    print(f"\n{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "report"])
+    parser.add_argument("what", choices=["run", "shuffle", "report"])
     parser.add_argument("--data", default="cifar10-jpeg", help="a folder with train/ and test/")
     parser.add_argument("--only", choices=list(GRIDS), nargs="+", default=list(GRIDS))
     parser.add_argument("--seeds", type=int, default=3)
@@ -215,8 +290,9 @@ def main() -> None:
     torch.set_num_threads(1)
     if args.what == "report":
         return report()
+    threadpool_limits(1)
     for only in args.only:
-        run(args.data, only, args.seeds)
+        (run if args.what == "run" else shuffle)(args.data, only, args.seeds)
 
 
 if __name__ == "__main__":
