@@ -197,7 +197,7 @@ def test_load_refuses_a_damaged_folder(folder, refuses, damage):
     ],
 )
 def test_what_is_asked_for_is_not_a_damage_of_the_files(refuses, asked, words):
-    with refuses(ValueError, "'digits'", *words) as caught:
+    with refuses(ValueError, "digits", *words) as caught:
         vt.load("digits", **asked)
     assert "damaged" not in str(caught.value)
 

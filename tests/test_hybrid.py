@@ -405,7 +405,7 @@ def test_a_model_with_a_convolutional_stem_answers_alike_there_and_back(build, w
         (lambda s: s.update({"conv_proj.conv_bn_relu_1.0.weight": torch.ones(3)}), r"features\.1\.conv.*4 axes"),
         (
             lambda s: s.update({"conv_proj.conv_bn_relu_0.1.weight": torch.ones(3)}),
-            r"features\.0\.norm\.weight, \(3,\)",
+            r"features\.0\.norm\.weight\) \(3,\)",
         ),
         (
             lambda s: s.update({"conv_proj.conv_bn_relu_0.0.bias": torch.ones(8)}),

@@ -22,7 +22,6 @@ import vit_tutorial as vt
 from vit_tutorial.variants import modern
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
 from vit_tutorial.weights import configs
-from vit_tutorial.weights.model import resize_position_bias
 from vit_tutorial.weights.reading import read_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*doesn't tell all", "ignore:.*left out")
@@ -411,7 +410,6 @@ TRANSFORMERS = {
     "DINOv2 with registers": ("Dinov2WithRegistersForImageClassification", {"num_register_tokens": 3}),
     "DINOv3": ("DINOv3ViTModel", {"num_register_tokens": 3}),
     "DINOv3 plus": ("DINOv3ViTModel", {"use_gated_mlp": True, "hidden_act": "silu", "num_register_tokens": 4}),
-    "DINOv3, biases one by one": ("DINOv3ViTModel", {"query_bias": False, "key_bias": True, "value_bias": False}),
     "CLIP": ("CLIPVisionModel", {}),
     "CLIP with its projection": ("CLIPVisionModelWithProjection", {}),
     "CLIP, classifier": ("CLIPForImageClassification", {}),
@@ -723,6 +721,7 @@ def test_configs_that_are_refused(tmp_path, refuses):
         ("hidden_act", "relu"),
         ("mystery", 1),
         ("mlp_bias", False),
+        ("query_bias", False),
         ("quantization_config", {"bits": 4}),
     ):
         with refuses(ValueError, key):
@@ -800,22 +799,11 @@ def test_positions_are_resized_as_the_library_does(tmp_path):
         assert_close(ours(x), timms(x), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("old", "new"), [((4, 4), (6, 6)), ((4, 4), (3, 7)), ((2, 5), (6, 5)), ((4, 6), (4, 6))])
-def test_position_biases_are_resized_as_the_libraries_do(old, new, refuses):
-    from timm.layers.pos_embed_rel import resize_rel_pos_bias_table
-
-    rows = lambda grid: (2 * grid[0] - 1) * (2 * grid[1] - 1) + 3  # noqa: E731
-    table = torch.randn(rows(old), 3)
-    wanted = resize_rel_pos_bias_table(table, new, (rows(new), 3), old)
-    assert_close(resize_position_bias(table, old, new), wanted, rtol=0, atol=1e-4)
-    if old[0] == old[1]:
-        config = transformers.BeitConfig(image_size=(8 * old[0], 8 * old[1]), patch_size=8, num_attention_heads=3)
-        theirs = transformers.models.beit.modeling_beit.BeitRelativePositionBias(config)
-        theirs.relative_position_bias_table.data = table
-        ours = resize_position_bias(table, old, new, "huggingface")[modern.position_bias_index(new)].permute(2, 0, 1)
-        assert_close(ours, theirs(new)[0].detach(), rtol=0, atol=1e-5)
-    with refuses(ValueError, "table of", str(rows(new))):
-        resize_position_bias(table[1:], new, old)
+def test_position_biases_are_for_one_size(refuses):
+    model = model_of(position_bias=True, position="none")
+    size = 2 * model.config.image_size
+    with refuses(ValueError, "isn't resized here", f"image_size={model.config.image_size}"):
+        vt.weights.with_size(model.config, model.state_dict(), size)
 
 
 # -------------------------------------------------------------------------------------------------------- the way back
@@ -847,8 +835,7 @@ def test_back_to_timm(case):
 
 
 @pytest.mark.parametrize(
-    "case",  # a bias that is read as zeros is written as zeros: a config without it has no place for it
-    [c for c in TRANSFORMERS if not re.search("shared|one by one", c) and ("classifier" not in c or "DINOv2" in c)],
+    "case", [c for c in TRANSFORMERS if "shared" not in c and ("classifier" not in c or "DINOv2" in c)]
 )
 def test_back_to_transformers(case, tmp_path, refuses):
     theirs = transformers_peer(case).float()

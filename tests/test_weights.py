@@ -416,7 +416,7 @@ def test_siglip_of_big_vision_equals_timm_s_own_loader(scan, tmp_path):
     ("change", "words"),
     [
         ({"params/img/MAPHead_0/LayerNorm_0/scale": None}, "missing: MAPHead_0/LayerNorm_0/scale"),
-        ({"params/img/MAPHead_0/more": np.ones(1)}, "MAPHead_0/more: attention pooling"),
+        ({"params/img/MAPHead_0/more": np.ones(1)}, "MAPHead_0/more"),
         ({"params/img/embedding/kernel": np.ones((192, 16), np.float32)}, "embedding/kernel (192, 16): NaFlex"),
     ],
 )
@@ -437,9 +437,9 @@ def test_siglip_has_the_heads_of_its_file(refuses):
 
 @pytest.mark.parametrize(("dim", "heads"), [(192, 3), (384, 6), (768, 12), (1024, 16), (1280, 16), (128, 2)])
 def test_heads_of_published_sizes(dim, heads):
-    state = ViT(tiny(dim=dim, num_heads=heads, mlp_dim=8, depth=1)).state_dict()
-    assert convert(to_timm(state)).config.num_heads == heads
-    assert convert(to_timm(state), num_heads=4).config.num_heads == 4
+    state = to_timm(ViT(tiny(dim=dim, num_heads=heads, mlp_dim=8, depth=1)))
+    assert convert(state).config.num_heads == heads
+    assert convert(state, num_heads=4).config.num_heads == 4
 
 
 @pytest.mark.parametrize(
@@ -518,8 +518,6 @@ WRONG = {
         lambda s: {n: t for n, t in s.items() if "blocks.1." not in n},
         ["12 missing", "12 unexpected", "blocks.2.norm1", "and 2 more"],
     ),
-    "one bias of q, k and v missing": (without("blocks.2.attn.qkv.bias"), ["1 missing", "blocks.2.attn.qkv.bias"]),
-    "half a head": (without("head.bias"), ["1 missing", "head.bias"]),
     "no patches": (without("patch_embed.proj.weight"), ["1 missing", "patch_embed.proj.weight"]),
     "a tensor too many": (with_(blocks__0__extra=torch.ones(1)), ["1 unexpected", "blocks.0.extra"]),
     "a name mistaken": (lambda s: {n.replace("pos_embed", "pos_embet"): t for n, t in s.items()}, ["pos_embet"]),
@@ -530,27 +528,21 @@ WRONG = {
     "another rank": (with_(pos_embed=torch.ones(5, 16)), ["pos_embed", "(5, 16)", "3 axes"]),
     "patches of another rank": (with_(patch_embed__proj__weight=torch.ones(16, 192)), ["(16, 192)", "4 axes"]),
     "positions that fill no square": (with_(pos_embed=torch.ones(1, 7, 16)), ["7 tokens", "image_size"]),
-    "no class token": (without("cls_token"), ["5 tokens", "image_size"]),
     "a scalar class token": (with_(cls_token=torch.tensor(1.0)), ["cls_token", "3 axes"]),
     "a head of another width": (with_(head__weight=torch.ones(5, 32)), ["head.weight", "(5, 32) instead of (5, 16)"]),
     "NaN": (filled("blocks.2.mlp.fc2.weight", torch.nan), ["NaN", "blocks.2.mlp.fc2.weight"]),
     "infinity": (filled("norm.bias", torch.inf), ["infinity", "norm.bias"]),
-    "infinities of both signs": (with_(norm__bias=torch.tensor([torch.inf, -torch.inf] * 8)), ["norm.bias"]),
     "whole numbers": (with_(norm__bias=torch.ones(16, dtype=torch.int64)), ["norm.bias", "torch.int64"]),
     "an empty tensor": (with_(cls_token=torch.ones(1, 0, 16)), ["cls_token", "(1, 0, 16)", "empty"]),
     "a tensor without memory": (with_(norm__bias=torch.ones(1).expand(10**12)), ["norm.bias", "declares more"]),
     "a sparse tensor": (with_(norm__bias=torch.ones(16).to_sparse()), ["norm.bias", "torch.sparse_coo"]),
     "a tensor on no device": (with_(norm__bias=torch.ones(16, device="meta")), ["norm.bias"]),
-    "no tensor": (with_(norm__bias="text"), ["1 entries are no tensors", "norm.bias"]),
-    "nothing": (lambda s: {}, ["0 names"]),
     "another architecture": (
         lambda s: torchvision.models.resnet18().state_dict(),
         ["no Vision Transformer", "conv1.weight", "and 112 more"],
     ),
     "no blocks": (lambda s: {n: t for n, t in s.items() if "blocks" not in n}, ["no block"]),
-    "two that become one": (lambda s: s | under("module.", s), ["2 models", "'module.'", "say which"]),
     "two that become one name": (lambda s: s | {"_orig_mod.head.bias": s["head.bias"]}, ["two differ", "head.bias"]),
-    "a wrapper in itself": (lambda s: (d := {"x": 1}, d.update(model=d))[0], ["no tensors"]),
 }
 
 
@@ -612,7 +604,6 @@ def test_there_and_back_is_exact(config, library):
     assert back.config == dataclasses.replace(config, norm_eps=1e-12 if source == "huggingface" else 1e-6)
     assert back.state_dict.keys() == model.state_dict().keys()
     assert all(torch.equal(tensor, back.state_dict[name]) for name, tensor in model.state_dict().items())
-    assert there(model).keys() == there(model.state_dict()).keys()
 
 
 BACK = {
@@ -653,7 +644,7 @@ def test_the_way_back_refuses(refuses):
     with refuses(ValueError, "torchvision", "embed.cls_token", "to_timm"):
         to_torchvision(ViT(tiny(pool="mean")))
     with refuses(ValueError, "transformers", "embed.position"):
-        to_huggingface(ViT(tiny(position="none")).state_dict())
+        to_huggingface(ViT(tiny(position="none")))
     with refuses(ValueError, "torchvision", "blocks.0.attention.qkv.bias"):
         to_torchvision(ViT(tiny(qkv_bias=False)))
     with refuses(ValueError, "torchvision", "tanh"):
@@ -663,8 +654,8 @@ def test_the_way_back_refuses(refuses):
             there(ViT(tiny(pool="distilled")))
     with refuses(ValueError, "4 or 5", "got 3"):
         to_huggingface(ViT(TINY), version=3)
-    with refuses(ValueError, "cls_token"):
-        to_timm(timm_vit(TINY).state_dict())
+    with refuses(TypeError, "OrderedDict", "assemble"):
+        to_timm(ViT(TINY).state_dict())
 
 
 # ------------------------------------------------------------------------------------------------------ preprocessing
@@ -1237,7 +1228,6 @@ KINDS = {
         b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
         ["git lfs pull"],
     ),
-    "a pointer's pickle": ("x.bin", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", ["git lfs"]),
     "a page": ("x.pth", b"<!DOCTYPE html><html>", ["a web page"]),
     "packed": ("x.pth", gzip.compress(b"a" * 99), ["gzip"]),
     "a zip": ("x.safetensors", lambda path: torch.save({}, path), ["a zip", "call it .pth"]),
@@ -1255,11 +1245,6 @@ def test_a_file_of_another_kind_is_called_what_it_is(case, tmp_path, refuses):
     with refuses(ValueError, name, *words) as caught:
         weights.read(tmp_path / name)
     assert "damaged" not in str(caught.value)
-
-
-def test_numbers_of_another_byte_order(tmp_path):
-    np.savez(tmp_path / "x.npz", **{name: array.astype(">f4") for name, array in flax(small()).items()})
-    assert same(vt.load(tmp_path / "x.npz").model, small())
 
 
 def test_a_folder_without_a_model_says_what_there_is(tmp_path, refuses):
@@ -1507,9 +1492,7 @@ def test_a_folder_of_timm(tmp_path):
     ("change", "words"),
     [
         (lambda folder: hf_folder(folder, model_type="swin"), ["swin", "beyond ViTConfig"]),
-        (lambda folder: hf_folder(folder, hidden_act="relu"), ["relu", "beyond ViTConfig"]),
         (lambda folder: hf_folder(folder, hidden_act=None), ["hidden_act", "beyond ViTConfig"]),
-        (lambda folder: hf_folder(folder, num_attention_heads=None), ["num_attention_heads", "None"]),
         (
             lambda folder: timm_folder(folder, "eva02_tiny_patch14_224"),
             ["its config says gated=True", "don't belong together"],
@@ -1523,7 +1506,6 @@ def test_a_folder_of_timm(tmp_path):
             lambda folder: timm_folder(folder, "vit_small_patch16_rope_224"),
             ["its config says position='none'", "don't belong together"],
         ),
-        (lambda folder: timm_folder(folder, input_size=None), ["input_size"]),
         (lambda folder: (timm_folder(folder) / "config.json").write_text("[]"), ["config.json", "damaged"]),
         (lambda folder: (timm_folder(folder) / "config.json").write_text("{"), ["config.json", "damaged"]),
         (

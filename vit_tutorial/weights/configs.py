@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vit_tutorial.data import Preprocessing
+from vit_tutorial.data import CropMode, Preprocessing
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.variants.text import TextConfig
 from vit_tutorial.weights import fields as of
-from vit_tutorial.weights.fields import BEYOND, LARGEST_TEXT, Fields, Given, Json, Known, Reasons
+from vit_tutorial.weights.fields import BEYOND, LARGEST_TEXT, PIXELS, Fields, Given, Json, Known, Reasons
 from vit_tutorial.weights.hf_configs import DROPPED as HF_DROPPED
 from vit_tutorial.weights.hf_configs import transformers
 from vit_tutorial.weights.messages import short
@@ -187,14 +187,14 @@ def timm(config: Json) -> Known:
     name, classes, pool = top.take("architecture"), top.take("num_classes"), top.take("global_pool")
     names = [at.stated(key) for key in ("label_names", "labels") for at in (top, about)]
     architecture = timm_architecture(name)
-    for at in (args, about, top):
-        for key, good in FIXED.items():
-            if at is args or key == "label_offset":
-                at.must_be(key, *good)
+    for key, good in FIXED.items():
+        args.must_be(key, *good)
+    for at in (about, top):
+        at.must_be("label_offset", None, 0)
     kind = next((kind for kind, pattern in CLASSES.items() if re.search(pattern, str(name))), "VisionTransformer")
     if others := [key for key, whose in OF_CLASS.items() if args.left.get(key) is not None and whose != kind]:
         raise ValueError(f"its model_args has {others[0]}, which timm's {kind} doesn't take: timm reads no such file")
-    _channels, pixels = _timm_pixels(about, args.stated("in_chans"))
+    pixels = _timm_pixels(about, args.stated("in_chans"))
     about.take("global_pool")
     for at in (about, top):
         at.drop(ABOUT_DROPPED)
@@ -212,8 +212,9 @@ def timm(config: Json) -> Known:
     prefix = of.flag(args.stated("pool_include_prefix", parts.get("pool_prefix", False)), "pool_include_prefix")
     if parts["pool"] != "cls":
         parts["pool_prefix"] = prefix
-    usual_heads = architecture.num_heads or HEADS.get(_size_in(str(name)), 16)
-    heads = of.whole(args.stated("num_heads", usual_heads), "num_heads")
+    sized = re.search(rf"(?:^|_)({S})_(?:distilled_)?patch|(?:^|_)({S})(?:_|$)", str(name))
+    by_size = HEADS[sized[1] or sized[2]] if sized else 16
+    heads = of.whole(args.stated("num_heads", architecture.num_heads or by_size), "num_heads")
     resized = of.flag(args.stated("dynamic_img_size", architecture.any_size), "dynamic_img_size")
     size = args.stated("img_size")
     if size is None:  # then timm builds its default, if any size will do
@@ -253,11 +254,6 @@ def timm_architecture(name: Any) -> Architecture:
     )
 
 
-def _size_in(name: str) -> str:
-    match = re.search(rf"(?:^|_)({S})_(?:distilled_)?patch|(?:^|_)({S})(?:_|$)", name)
-    return (match[1] or match[2]) if match else ""
-
-
 def _timm_pool(name: Any, of_args: Any, of_config: Any, usual: str, assumed: Json) -> str:
     """What is read out, by model_args, else by the architecture; the config's own must say the same."""
     if of_args == "" and usual == "cls":  # Virchow's: timm answers with all tokens
@@ -288,8 +284,8 @@ def _timm_shown(args: Fields) -> Json:
     return shown
 
 
-def _timm_pixels(about: Fields, in_chans: Any) -> tuple[int, Preprocessing]:
-    """The number of channels, and how timm's ``create_transform`` evaluates."""
+def _timm_pixels(about: Fields, in_chans: Any) -> Preprocessing:
+    """As timm's ``create_transform`` evaluates."""
     size = about.take("input_size", (3, 224, 224))
     if not isinstance(size, (list, tuple)) or len(size) != 3:
         raise ValueError(f"input_size must be channels, height and width, got {short(size)}")
@@ -300,12 +296,10 @@ def _timm_pixels(about: Fields, in_chans: Any) -> tuple[int, Preprocessing]:
     share, mode = of.number(about.stated("crop_pct") or 0.875, "crop_pct", 0), about.stated("crop_mode") or "center"
     interpolation = about.stated("interpolation") or "bicubic"
     if mode not in ("center", "squash"):
-        raise ValueError(
-            f"it cuts pictures by crop_mode={short(mode)}, which Preprocessing can't express: center, squash"
-        )
-    if mode == "squash" and share == 1:
-        return channels, Preprocessing((height, width), mean, std, "none", interpolation)
-    return channels, Preprocessing((height, width), mean, std, share, interpolation, squash=mode == "squash")
+        raise ValueError(f"it cuts pictures by crop_mode={short(mode)}, {PIXELS}")
+    squash = mode == "squash"
+    crop: CropMode = "none" if squash and share == 1 else share
+    return Preprocessing((height, width), mean, std, crop, interpolation, squash=squash and share != 1)
 
 
 def timm_wrapper(config: Json) -> Known:
@@ -364,7 +358,8 @@ MODEL_DROPPED: Reasons = {
 def open_clip(config: Json) -> Known:
     """What open_clip_config.json says: of the image tower, its own or one of timm's, and of the pixels."""
     top = Fields(config, "its config")
-    model, how = (Fields(top.stated(key, {}), f"its {key}") for key in ("model_cfg", "preprocess_cfg"))
+    model = Fields(top.stated("model_cfg", {}), "its model_cfg")
+    how = Fields(top.stated("preprocess_cfg", {}), "its preprocess_cfg", PIXELS)
     top.close()
     tower = Fields(model.take("vision_cfg"), "its vision_cfg")
     quick = of.flag(model.stated("quick_gelu", False), "quick_gelu")
@@ -469,9 +464,7 @@ def _open_clip_pixels(how: Fields, size: Any) -> Preprocessing:
     std = of.statistics(how.stated("std", OPENAI[1]), 3, "std")
     interpolation = how.stated("interpolation", "bicubic")
     if mode not in ("shortest", "squash"):
-        raise ValueError(
-            f"its preprocess_cfg has resize_mode={short(mode)}, which Preprocessing can't express: shortest, squash"
-        )
+        raise ValueError(f"its preprocess_cfg has resize_mode={short(mode)}, {PIXELS}")
     how.close()
     height, width = as_pair(size, "size")
     return Preprocessing((height, width), mean, std, "none" if mode == "squash" else 1.0, interpolation)

@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
 
 from torch import Tensor
 
-from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import names
-from vit_tutorial.weights.messages import refusing, some
-from vit_tutorial.weights.model import check_shapes, fields_of, is_modern, reorder_pairs, stem_fields
-from vit_tutorial.weights.names import FEATURES, State, Table, rename
-from vit_tutorial.weights.reading import COUNTER
-from vit_tutorial.weights.sources import EVA_ROTARY, OWN
+from vit_tutorial.weights.messages import some
+from vit_tutorial.weights.model import reorder_pairs
+from vit_tutorial.weights.names import State, Table, rename
+from vit_tutorial.weights.sources import EVA_ROTARY
 
 
-def to_timm(model: ViT | Mapping[str, Tensor]) -> State:
+def to_timm(model: ViT) -> State:
     """For ``timm.models.VisionTransformer`` of the same sizes (mean pooling: ``fc_norm=False``), or its distilled twin.
 
-    A state dict says neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6). A norm
+    Tensors say neither epsilon nor the kind of GELU: build timm's model with the config's (exact, 1e-6). A norm
     after pooling in place of the last one is timm's ``fc_norm=True`` with ``final_norm`` left as it is. A
     ``ModernViT`` becomes a ``VisionTransformer``, an ``Eva`` (rotary positions, or biases of q and v alone) or a
     ``Beit`` (position biases). Registers have no positions in timm's names: ``no_embed_class``. Rotary positions by
     an index are EVA-02's, or in columns first as the Perception Encoder and NAVER's have them (``"xy"``).
 
     Raises:
-        ValueError: tensors that aren't a ViT's of this package, or parts that none of timm's classes has together.
-        TypeError: neither a model nor a mapping.
+        ValueError: parts that none of timm's classes has together.
+        TypeError: no model.
     """
-    state, config = whole(model)
+    state, config = _parts_of(model)
     if not isinstance(config, ModernConfig):
         if config.pool == "distilled" and config.position == "none":
             raise ValueError("timm's distilled ViT has positions, this model has none: timm can't express it")
         return rename(state, _timm_table(config, state))
     kind = _timm_class(config)
-    if lacking := [part for there, part in _not_timms(config, kind) if there]:
+    if lacking := _not_timms(config, kind):
         raise ValueError(f"timm's {kind} can't have these parts of the model: {some(lacking)}")
     ours = dict(state)
     if config.rotary is not None:
@@ -64,50 +60,35 @@ def _timm_class(config: ModernConfig) -> str:
     return "VisionTransformer"
 
 
-def _not_timms(config: ModernConfig, kind: str) -> list[tuple[bool, str]]:
-    """What the class can't have: whether the model has it, and what it is called."""
-    pooled = config.pool == "attention"
-    pool_mlp = config.pool_mlp_dim not in (None, config.mlp_dim)
-    both_norms = config.final_norm == config.pool_norm
-    parts = [
-        (config.pool == "cls+mean", "a head for both the class token and the mean (to_huggingface has it)"),
-        (config.stem is not None, "convolutions before the tokens"),
-        (pooled and config.gated, "attention pooling beside a gated MLP"),
-    ]
-    if kind == "VisionTransformer":
-        other_heads = config.pool_heads not in (None, config.num_heads)
-        return [
-            *parts,
-            (config.final_norm and config.pool_norm, "a norm before pooling and one after it"),
-            (
-                pooled and other_heads,
-                f"pooling with {config.pool_heads} heads (it takes as many as in attention, {config.num_heads})",
-            ),
-            (pooled and pool_mlp, "pooling with an MLP of its own width"),
-        ]
-    parts += [
-        (config.gelu != "exact" and not config.gated, f"the {config.gelu} GELU"),
-        (config.gelu != "exact" and pooled, f"the {config.gelu} GELU"),
-    ]
-    if kind == "Eva":
-        separate = config.gated and config.mlp_norm
-        return [
-            *parts,
-            (separate and config.qkv_bias and config.k_bias, "a bias of k beside a gated MLP with a norm"),
-            (pooled and not config.pool_prefix, "pooling by attention to the patches alone"),
-            (config.pool == "mean" and config.pool_prefix, "pooling of the prefix tokens"),
-        ]
-    return [
-        *parts,
-        (config.rotary is not None or config.qk_norm, "rotary positions, or norms of q and k, beside a position bias"),
-        (config.qkv_bias and config.k_bias, "a bias of k"),
-        (
-            config.attention_norm or config.pre_norm or config.norm != "layer",
-            "a norm in attention or before the blocks",
+def _not_timms(config: ModernConfig, kind: str) -> list[str]:
+    """The parts of the model that the class can't have."""
+    vit, eva, beit = (kind == name for name in ("VisionTransformer", "Eva", "Beit"))
+    pooled, k_bias = config.pool == "attention", config.qkv_bias and config.k_bias
+    other_heads = config.pool_heads not in (None, config.num_heads)
+    other_norm = config.attention_norm or config.pre_norm or config.norm != "layer"
+    parts = {
+        "a head for both the class token and the mean (to_huggingface has it)": config.pool == "cls+mean",
+        "convolutions before the tokens": config.stem is not None,
+        "attention pooling beside a gated MLP": pooled and config.gated,
+        "a norm before pooling and one after it": vit and config.final_norm and config.pool_norm,
+        f"pooling with {config.pool_heads} heads (it takes as many as in attention, {config.num_heads})": (
+            vit and pooled and other_heads
         ),
-        (pooled or config.pool_prefix, "pooling by attention, or of the class token"),
-        (config.gated or both_norms, "a gated MLP, or as many norms around its pooling"),
-    ]
+        "pooling with an MLP of its own width": vit and pooled and config.pool_mlp_dim not in (None, config.mlp_dim),
+        f"the {config.gelu} GELU": not vit and config.gelu != "exact" and (pooled or not config.gated),
+        "a bias of k beside a gated MLP with a norm": eva and config.gated and config.mlp_norm and k_bias,
+        "pooling by attention to the patches alone": eva and pooled and not config.pool_prefix,
+        "pooling of the prefix tokens": not vit and config.pool == "mean" and config.pool_prefix,
+        "rotary positions, or norms of q and k, beside a position bias": (
+            beit and (config.rotary is not None or config.qk_norm)
+        ),
+        "a bias of k": beit and k_bias,
+        "a norm in attention or before the blocks": beit and other_norm,
+        "pooling by attention": beit and pooled,
+        "a gated MLP": beit and config.gated,
+        "as many norms before the pooling as after it": beit and config.final_norm == config.pool_norm,
+    }
+    return [what for what, there in parts.items() if there]
 
 
 def _timm_table(config: ViTConfig, state: Mapping[str, Tensor]) -> Table:
@@ -129,49 +110,48 @@ def _timm_table(config: ViTConfig, state: Mapping[str, Tensor]) -> Table:
     return names.TIMM_ROOT if first_layers else names.TIMM_NOW
 
 
-def to_torchvision(model: ViT | Mapping[str, Tensor]) -> State:
+def to_torchvision(model: ViT) -> State:
     """For ``torchvision.models.VisionTransformer`` of the same sizes; epsilon 1e-6 and the exact GELU are its own.
 
     Raises:
         ValueError: no class token (or two), no positions, no bias of q, k and v, the tanh GELU, a rectangle, or
             pictures without three channels: not torchvision's.
-        TypeError: neither a model nor a mapping.
+        TypeError: no model.
     """
-    state, config = whole(model)
+    state, config = _parts_of(model)
     if isinstance(config, ModernConfig):
         raise ValueError("torchvision's ViT is that of 2020, and this is a ModernViT: to_timm, to_huggingface")
     _check_plain(state, config, "torchvision", ["blocks.0.attention.qkv.bias"])
-    N = state["embed.position"].shape[1] - 1
-    square = math.isqrt(N) ** 2 == N and (not isinstance(model, ViT) or config.grid[0] == config.grid[1])
-    if not square or not isinstance(config.patch_size, int) or config.in_channels != 3:
+    rows, columns = config.grid
+    if rows != columns or not isinstance(config.patch_size, int) or config.in_channels != 3:
         raise ValueError(
-            f"torchvision's ViT takes squares of three channels in square patches; this model has {N} patches of "
-            f"{config.patch_size} in {config.in_channels} channels: to_timm has them all"
+            f"torchvision's ViT takes squares of three channels in square patches; this model has {rows} x {columns} "
+            f"patches of {config.patch_size} in {config.in_channels} channels: to_timm has them all"
         )
     if config.gelu != "exact":
         raise ValueError("torchvision's ViT has the exact GELU, this model the tanh approximation: to_timm, act_layer")
     return rename(state, names.TORCHVISION if config.stem is None else names.TORCHVISION_STEM)
 
 
-def to_huggingface(model: ViT | Mapping[str, Tensor], version: int = 4) -> State:
+def to_huggingface(model: ViT, version: int = 4) -> State:
     """For ``transformers.ViTForImageClassification`` of the same sizes, epsilon and GELU.
 
     A ``ModernViT`` becomes the one of transformers' models that has its parts: DINOv2 (with or
     without registers), DINOv3, CLIP's or SigLIP's vision model, or BEiT.
 
     Args:
-        model: the model, or its state dict.
+        model: the model.
         version: 4 for the names in files, which ``from_pretrained`` of every version reads; 5 for the live modules of
             version 5.
 
     Raises:
         ValueError: no class token (or two) or no positions, which transformers needs; parts that none of its models has
             together; another version.
-        TypeError: neither a model nor a mapping.
+        TypeError: no model.
     """
     if version not in (4, 5):
         raise ValueError(f"transformers renamed its modules in version 5: version is 4 or 5, got {version!r}")
-    state, config = whole(model)
+    state, config = _parts_of(model)
     if not isinstance(config, ModernConfig):
         _check_plain(state, config, "transformers", [])
         return rename(state, names.TRANSFORMERS_4 if version == 4 else names.TRANSFORMERS_5)
@@ -226,35 +206,11 @@ def _dinov2_widths(dim: int, gated: bool) -> set[int]:
     return {(M * 2 // 3 + 7) // 8 * 8 for M in wide} if gated else set(wide)
 
 
-def whole(model: ViT | Mapping[str, Tensor]) -> tuple[State, ViTConfig]:
-    """The state dict with every tensor of a ViT, and its config; of a state dict, what its shapes tell of it.
-
-    Raises:
-        ValueError: a part of a state dict, another's, or one of a modern model, whose config it doesn't tell.
-        TypeError: neither a model nor a mapping.
-    """
-    state = model.state_dict() if isinstance(model, ViT) else model
-    if not isinstance(state, Mapping):
-        raise TypeError(f"a ViT or its state dict is needed, got {type(model).__name__}")
-    if isinstance(model, ViT):
-        return dict(state), model.config
-    with refusing():
-        read = names.read(OWN.tables, state)
-        if read.left:
-            raise ValueError(f"not names of a ViT of this package: {some(read.left)}")
-        ours = {name: tensor for name, tensor in read.ours.items() if not name.endswith(COUNTER)}
-        shown: dict[str, Any] = fields_of(ours, read, OWN)
-        if is_modern(shown):
-            raise ValueError("a ModernViT's state dict doesn't tell all of its config: pass the model")
-        if any(name.startswith(FEATURES) for name in ours):
-            shown |= stem_fields(ours, shown, None, {})
-        shown["pool"] = {0: "mean", 1: "cls", 2: "distilled"}[shown["class_tokens"]]
-        P, Q = as_pair(shown["patch_size"], "patch_size")
-        N = ours["embed.position"].shape[1] - shown["class_tokens"] if "embed.position" in ours else 1
-        plain = {f.name: shown[f.name] for f in fields(ViTConfig) if f.name in shown}
-        config = ViTConfig(**plain | {"image_size": (P, max(N, 1) * Q), "num_heads": 1})
-        check_shapes(config, ours, read)
-        return dict(state), config
+def _parts_of(model: ViT) -> tuple[State, ViTConfig]:
+    """Its tensors and its config."""
+    if not isinstance(model, ViT):
+        raise TypeError(f"a ViT is needed, got {type(model).__name__}: vt.weights.assemble makes one of tensors")
+    return model.state_dict(), model.config
 
 
 def _check_plain(state: Mapping[str, Tensor], config: ViTConfig, library: str, needed: list[str]) -> None:

@@ -22,6 +22,7 @@ from vit_tutorial.weights.messages import short, some
 Json = dict[str, Any]
 Reasons = Mapping[str, Iterable[str]]  # why keys are dropped: the keys
 BEYOND = "which is beyond ViTConfig and ModernConfig"
+PIXELS = "which Preprocessing can't express: give preprocess="
 LARGEST_SIDE = 8192  # pixels; models of today take a few hundred
 LARGEST_TEXT = {"vocab_size": 2_000_000, "context": 4096}  # tokens; MetaCLIP 2 knows 900,000, and texts have 77
 
@@ -60,8 +61,9 @@ class Known:
     labels: Mapping[int, str] = field(default_factory=dict)  # class names by their number
     pixels: Preprocessing | None = None  # None: nothing is said of them
     resized: bool = False  # whether the library itself resizes positions to these pixels
-    recipe: ResizeRecipe = "timm"  # and how
+    recipe: ResizeRecipe | None = None  # and how; None: as the source does
     assumed: Mapping[str, Any] = field(default_factory=dict)  # what even the config leaves open
+    published: bool = False  # whether the library's code, which this is read from, tells all that the tensors don't
 
     def check(self, config: ViTConfig) -> Json:
         """What is assumed though the config was read; a ValueError, if the tensors are another model's."""
@@ -102,15 +104,16 @@ class Fields:
     Args:
         content: a mapping, as JSON has it.
         where: what an error calls it.
+        beyond: what an error says of a value that can't be honoured.
 
     Raises:
         ValueError: no mapping.
     """
 
-    def __init__(self, content: Any, where: str) -> None:
+    def __init__(self, content: Any, where: str, beyond: str = BEYOND) -> None:
         if not isinstance(content, dict):
             raise ValueError(f"{where} must be a mapping, got {short(content)}")
-        self.where = where
+        self.where, self.beyond = where, beyond
         self.left: Json = dict(content)
 
     def take(self, key: str, default: Any = None) -> Any:
@@ -126,14 +129,14 @@ class Fields:
         """Raise a ValueError for another value than these, the first of which the library takes by default."""
         value = self.take(key, good[0])
         if not any(type(value) is type(one) and value == one for one in good):
-            raise ValueError(f"{self.where} has {key}={short(value)}, {BEYOND}")
+            raise ValueError(f"{self.where} has {key}={short(value)}, {self.beyond}")
 
     def must_lack(self, reasons: Reasons) -> None:
         """Raise a ValueError if one of the keys has a value: it would change the answer."""
         for reason, keys in reasons.items():
             for key in keys:
                 if self.take(key):
-                    raise ValueError(f"{self.where} has {key}: {reason}, {BEYOND}")
+                    raise ValueError(f"{self.where} has {key}: {reason}, {self.beyond}")
 
     def drop(self, reasons: Reasons) -> None:
         """Leave these keys unread: none changes an answer, for the reason that stands before them."""

@@ -14,7 +14,7 @@ from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.variants.text import TextConfig
 from vit_tutorial.weights import fields as of
-from vit_tutorial.weights.fields import BEYOND, Fields, Given, Json, Known, Reasons
+from vit_tutorial.weights.fields import BEYOND, PIXELS, Fields, Given, Json, Known, Reasons
 from vit_tutorial.weights.messages import short, some
 from vit_tutorial.weights.sources import HALF, IMAGENET, OPENAI
 
@@ -71,6 +71,7 @@ class ModelType:
     resized: bool = False  # whether transformers resizes positions without being asked
     recipe: ResizeRecipe = "huggingface"  # and how
     shown: Mapping[str, Any] = field(default_factory=dict)  # what tensors must show
+    fixed: tuple[str, ...] = ()  # fields that are true by default, and must be
     dropped: Reasons = field(default_factory=dict)
 
 
@@ -82,8 +83,9 @@ CLIP_TYPE = ModelType(
 )
 SIGLIP_TYPE = ModelType(
     "Siglip",
-    {"layer_norm_eps": 1e-6, "hidden_act": "gelu_pytorch_tanh", "vision_use_head": True},
+    {"layer_norm_eps": 1e-6, "hidden_act": "gelu_pytorch_tanh"},
     shown={"class_token": False},
+    fixed=("vision_use_head",),  # without, all tokens are its answer
     dropped={"the tensors show it": {"projection_size"}},
 )
 DINOV2_TYPE = ModelType(
@@ -129,8 +131,9 @@ MODEL_TYPES = {
         defaults={
             "layer_norm_eps": 1e-5, "hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536,
             "use_gated_mlp": False, "num_register_tokens": 0, "rope_theta": 100.0, "query_bias": True,
-            "key_bias": False, "value_bias": True, "proj_bias": True, "mlp_bias": True,
+            "key_bias": False, "value_bias": True,
         },
+        fixed=("proj_bias", "mlp_bias"),
         dropped={"training": {"pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale"}},
     ),
     "beit": BEIT_TYPE,
@@ -243,8 +246,8 @@ SIGLIP_SIZES = TEXT_SIZES | {
 TEXTS = ("clip", "metaclip_2", "siglip")  # model types whose text tower is read
 
 
-def text_tower(config: Json) -> TextConfig:
-    """What transformers' config.json says of the text tower of CLIP, MetaCLIP 2 or SigLIP."""
+def text_tower(config: Json) -> tuple[TextConfig, str]:
+    """What transformers' config.json says of the text tower of CLIP, MetaCLIP 2 or SigLIP; texts stay as they are."""
     kind = config.get("model_type")
     if kind not in TEXTS:
         raise ValueError(f"the text tower of transformers' {short(kind)} isn't read: that of {', '.join(TEXTS)} is")
@@ -259,7 +262,7 @@ def text_tower(config: Json) -> TextConfig:
     said.drop(DROPPED)
     said.close()
     largest = kind == "clip" and end == 2  # as OpenAI's own files have it; transformers then reads the largest
-    return TextConfig(
+    found = TextConfig(
         **sizes,
         out_dim=of.whole(width, "projection_size" if siglip else "projection_dim"),
         gelu=of.choice(act, GELUS, said.where, "hidden_act"),  # type: ignore[arg-type]
@@ -268,6 +271,7 @@ def text_tower(config: Json) -> TextConfig:
         end_token=None if largest or siglip else end,
         head_bias=siglip,
     )
+    return found, ""
 
 
 def _model(said: Fields, family: ModelType) -> tuple[Json, Given]:
@@ -281,9 +285,8 @@ def _model(said: Fields, family: ModelType) -> tuple[Json, Given]:
     heads = of.whole(of_type["num_attention_heads"], "num_attention_heads")
     if (head_dim := said.take("head_dim")) not in (None, dim / heads):
         raise ValueError(f"its config has head_dim={short(head_dim)}, and D / h is {dim / heads:g}")
-    for key in ("proj_bias", "mlp_bias"):
-        if of_type.get(key, True) is not True:
-            raise ValueError(f"its config has {key}={short(of_type[key])}, {BEYOND}")
+    for key in family.fixed:
+        said.must_be(key, True)
     gated = any(of.flag(of_type[key], key) for key in ("use_swiglu_ffn", "use_gated_mlp") if key in usual)
     fields: Json = {
         "dim": dim,
@@ -301,15 +304,16 @@ def _model(said: Fields, family: ModelType) -> tuple[Json, Given]:
     if "qkv_bias" in usual:
         fields["qkv_bias"] = of.flag(of_type["qkv_bias"], "qkv_bias")
     if "query_bias" in usual:
-        fields |= _biases(*(of.flag(of_type[key], key) for key in ("query_bias", "key_bias", "value_bias")))
+        q, k, v = (of.flag(of_type[key], key) for key in ("query_bias", "key_bias", "value_bias"))
+        if q != v or (k and not q):
+            raise ValueError(f"its config has query_bias={q}, key_bias={k} and value_bias={v}, {BEYOND}")
+        fields |= {"qkv_bias": q, "k_bias": k or not q}
     parts: Json = {}
     if "rope_theta" in usual:
         parts["rotary"] = Rotary("centred", of.number(of_type["rope_theta"], "rope_theta"))
     if "use_mean_pooling" in usual:
         parts["pool"] = "mean" if of.flag(of_type["use_mean_pooling"], "use_mean_pooling") else "cls"
         fields |= _beit_positions(of_type) | {"final_norm": parts["pool"] == "cls"}
-    if "vision_use_head" in usual and not of.flag(of_type["vision_use_head"], "vision_use_head"):
-        raise ValueError(f"its config has vision_use_head=False: all tokens are its answer, {BEYOND}")
     act = of_type["hidden_act"]
     if gated and "use_gated_mlp" in usual and act not in ("silu", "swish"):
         raise ValueError(f"its config has hidden_act={short(act)} for a gated MLP, {BEYOND}: silu")
@@ -331,13 +335,6 @@ def _hidden(of_type: Json, dim: int, gated: bool) -> int:
         return of.whole(of_type["intermediate_size"], "intermediate_size")
     M = int(dim * of.number(of_type["mlp_ratio"], "mlp_ratio", 0))
     return (int(M * 2 / 3) + 7) // 8 * 8 if gated else M
-
-
-def _biases(q: bool, k: bool, v: bool) -> Json:
-    """Biases of q, k and v each by a field of its own; where there are some, absent ones count as zeros."""
-    if not (q or k or v):
-        return {"qkv_bias": False}
-    return {"qkv_bias": True, "k_bias": (q, k, v) != (True, False, True)}
 
 
 def _beit_positions(of_type: Json) -> Json:
@@ -397,7 +394,7 @@ def _pixels(content: Json, family: ModelType, channels: int) -> Preprocessing:
     In Pillow's numbers. The processors that resize by torchvision round a few pixels in a thousand to the next of 256
     levels.
     """
-    said = Fields(content, "its preprocessor_config")
+    said = Fields(content, "its preprocessor_config", PIXELS)
     kind = content.get("image_processor_type") or content.get("feature_extractor_type") or family.processor
     kind = re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", str(kind))
     if kind not in PROCESSORS:
@@ -408,15 +405,10 @@ def _pixels(content: Json, family: ModelType, channels: int) -> Preprocessing:
             raise ValueError(
                 f"its preprocessor has {key}=null, on in one version of transformers, off in another: give preprocess="
             )
-    if said.take("auto_map"):
-        raise ValueError("its preprocessor has auto_map: code of its own, which isn't run. Give preprocess=")
+    said.must_lack({"code of its own, which isn't run": ("auto_map",)})
     square = usual.get("default_to_square", True)
     for key, good in (PROCESSOR_FIXED | {"default_to_square": square}).items():
-        value = said.stated(key, good)
-        if type(value) is not type(good) or value != good:
-            raise ValueError(
-                f"its preprocessor has {key}={short(value)}, which Preprocessing can't express: give preprocess="
-            )
+        said.must_be(key, good, None)
     how = {key: said.stated(key, usual.get(key)) for key in PROCESSOR_KEYS}
     said.drop(PROCESSOR_DROPPED)
     said.close()
@@ -427,7 +419,7 @@ def _pixels(content: Json, family: ModelType, channels: int) -> Preprocessing:
     mean, std = _scale(how, channels)
     resample = of.whole(how["resample"], "resample", 0)
     if resample not in PILLOW:
-        raise ValueError(f"its preprocessor has resample={resample}: {PILLOW} are known. Give preprocess=")
+        raise ValueError(f"its preprocessor has resample={resample}, {PIXELS} ({PILLOW} are known)")
     corner: Corner = "rounded" if isinstance(crop, str) or squash else "floored"  # transformers' middle is another
     return Preprocessing(size, mean, std, crop, PILLOW[resample], squash=squash, corner=corner)
 
@@ -446,9 +438,7 @@ def _resize(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
     # Half a pixel is rounded elsewhere than torchvision does.
     even = all((whole - part) % 2 == 0 and whole > part for whole, part in zip(resized, cut, strict=True))
     if not even or math.floor(cut[1] / share + 1e-6) != resized[1]:
-        raise ValueError(
-            f"its preprocessor cuts {cut} out of {resized}, which Preprocessing can't express: give preprocess="
-        )
+        raise ValueError(f"its preprocessor cuts {cut} out of {resized}, {PIXELS}")
     return cut, share, True
 
 
@@ -456,13 +446,10 @@ def _short_side(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
     """As :func:`_resize`, of a picture whose shorter side gets a length, before a square is cut out."""
     short = of.side(how["size"]["shortest_edge"], "shortest_edge")
     if not of.flag(how.get("do_center_crop", False), "do_center_crop"):
-        raise ValueError("its preprocessor cuts no square, which Preprocessing can't express: give preprocess=")
+        raise ValueError(f"its preprocessor cuts no square, {PIXELS}")
     cut = _height_width(how.get("crop_size", short), "crop_size")
     if cut[0] != cut[1] or cut[0] > short:
-        raise ValueError(
-            f"its preprocessor cuts {cut} out of a short side of {short}, which Preprocessing can't express: give "
-            "preprocess="
-        )
+        raise ValueError(f"its preprocessor cuts {cut} out of a short side of {short}, {PIXELS}")
     return cut, cut[0] / short, False
 
 
@@ -470,9 +457,7 @@ def _height_width(size: Any, name: str) -> tuple[int, int]:
     if isinstance(size, dict) and size.keys() == {"height", "width"}:
         size = (size["height"], size["width"])
     if isinstance(size, dict):
-        raise ValueError(
-            f"its preprocessor has {name}={short(size)}, which Preprocessing can't express: give preprocess="
-        )
+        raise ValueError(f"its preprocessor has {name}={short(size)}, {PIXELS}")
     height, width = as_pair(tuple(size) if isinstance(size, list) else size, name)
     return of.side(height, name), of.side(width, name)
 

@@ -22,38 +22,30 @@ from filelock import FileLock
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.extras import needed
 from vit_tutorial.weights.adapters import has_adapter, merge
+from vit_tutorial.weights.fields import Given, Json, Known
 from vit_tutorial.weights.reading import read, read_json, refuse_endless, weight_map
 
-Json = dict[str, Any]
+State = dict[str, Any]
 Getter = Callable[[str], Path | None]  # a file of a repository -> where it is now; None: there is none
 GOOGLE_BUCKET = "https://storage.googleapis.com/vit_models/"
 TORCHVISION_MODELS = ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
-CONFIGS = ("config.json", "open_clip_config.json")
+CONFIG_KEYS = {"model_type", "architecture", "model_cfg"}  # of transformers', timm's and open_clip's configs
 INDEXED = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 PATIENCE = 4.0  # seconds without any answer, after which there is no network
 ADAPTER = ("adapter_model.safetensors", "adapter_config.json")
 
 
-class Published(NamedTuple):
-    """A file whose library's code tells what the tensors don't."""
-
-    state: dict[str, Any]
-    source: str
-    pixels: Preprocessing | None  # None: the source's own
-    classes: tuple[str, ...]
-
-
 class Repository(NamedTuple):
     """The files of a folder, or of a repository on the hub."""
 
-    state: dict[str, Any]
+    state: State
     config: Json
     processor: Json | None
     adapted: str = ""  # what was merged into the weights
 
 
-def torchvision(name: str) -> Published:
+def torchvision(name: str) -> tuple[State, Known]:
     """One of torchvision's models, "vit_b_16", or with its weights named, "vit_b_16.IMAGENET1K_V1"."""
     with needed():
         from torchvision.models import get_model_weights
@@ -69,16 +61,18 @@ def torchvision(name: str) -> Published:
     crop = size / how.resize_size[0]
     pixels = Preprocessing((size, size), tuple(how.mean), tuple(how.std), crop, how.interpolation.value)
     state = download(weights.url, weights.url.rpartition("/")[2])
-    return Published(state, "torchvision", pixels, tuple(weights.meta["categories"]))
+    names = dict(enumerate(weights.meta["categories"]))
+    return state, Known("torchvision", Given(), labels=names, pixels=pixels, published=True)
 
 
-def google(name: str) -> Published:
+def google(name: str) -> tuple[State, Known]:
     """One of the files in the paper's bucket, "NAME.npz" in its folder augreg, or "FOLDER/NAME.npz"."""
     if not re.fullmatch(r"([\w+-]+/)?[\w+.-]+\.npz", name):
         raise ValueError("the paper's files are google/NAME.npz or google/FOLDER/NAME.npz")
     name = name if "/" in name else f"augreg/{name}"
     state = download(GOOGLE_BUCKET + name, f"vit_models/{name}")  # folders repeat file names
-    return Published(state, "google", None, imagenet() if "imagenet2012" in name else ())
+    names = dict(enumerate(imagenet())) if "imagenet2012" in name else {}
+    return state, Known("google", Given(), labels=names, published=True)
 
 
 def imagenet() -> tuple[str, ...]:
@@ -89,7 +83,7 @@ def imagenet() -> tuple[str, ...]:
     return tuple(ViT_B_16_Weights.IMAGENET1K_V1.meta["categories"])
 
 
-def download(url: str, file: str) -> dict[str, Any]:
+def download(url: str, file: str) -> State:
     """What the file holds; fetched once, into torch.hub's folder."""
     path = Path(torch.hub.get_dir(), "checkpoints", file)
     if not path.exists():
@@ -207,16 +201,14 @@ def folder(path: Path) -> Getter:
 
 def files_of(get: Getter, name: str) -> Repository:
     """A repository's tensors, and the config.json that says whose they are and all that the shapes don't tell."""
-    path = get(CONFIGS[0])
-    config = {} if path is None else read_json(path)
-    files: tuple[str, ...] = INDEXED
-    if not whose(config) and (other := _perhaps(get, CONFIGS[1])) is not None:
-        path, config, files = other, read_json(other), (*OPEN_CLIP, *INDEXED)
+    config = config_of(get)
+    files = OPEN_CLIP + INDEXED if config is not None and "model_cfg" in config else INDEXED
     weights = next((found for file in files if (found := get(file)) is not None), None)
-    if path is None or weights is None:
-        raise ValueError(f"{name} needs config.json, and {', '.join(INDEXED[:3:2])}, or an index of several")
-    if not whose(config):
-        raise ValueError(f"{name}: its {path.name} is none of transformers', timm's or open_clip's")
+    if config is None or weights is None:
+        raise ValueError(
+            f"{name} needs a config.json of transformers', timm's or open_clip's, and {INDEXED[0]}, {INDEXED[2]}, or "
+            "an index of several"
+        )
     if weights.name.endswith(".index.json"):
         for file in sorted(set(weight_map(weights).values())):
             get(file)  # downloads it
@@ -231,12 +223,16 @@ def _perhaps(get: Getter, file: str) -> Path | None:
     return None
 
 
-def whose(config: Json) -> str:
-    """The key by which a config is timm's, transformers' or open_clip's; "" if it is none of them."""
-    return next((key for key in ("model_type", "architecture", "model_cfg") if key in config), "")
+def config_of(get: Getter) -> Json | None:
+    """The config, if it is transformers', timm's or open_clip's."""
+    path = get("config.json")
+    config = {} if path is None else read_json(path)
+    if not config.keys() & CONFIG_KEYS and (path := _perhaps(get, "open_clip_config.json")) is not None:
+        config = read_json(path)
+    return config if config.keys() & CONFIG_KEYS else None
 
 
-def with_adapter(get: Getter, state: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def with_adapter(get: Getter, state: State) -> tuple[State, str]:
     """The tensors, with the adapter beside or among them merged, as transformers and peft apply it; and that it was."""
     within = has_adapter(state)
     file, config = (_perhaps(get, file) for file in ADAPTER)
@@ -255,12 +251,9 @@ def with_adapter(get: Getter, state: dict[str, Any]) -> tuple[dict[str, Any], st
 
 def processor_of(get: Getter, config: Json) -> Json | None:
     """What says how transformers prepares pictures; timm's and open_clip's configs do that themselves."""
-    if whose(config) != "model_type":
+    if "model_type" not in config:
         return None
-    if (
-        path := _perhaps(get, "processor_config.json")
-    ) is not None:  # of version 5, which holds those of pictures and of text
-        whole = read_json(path)
-        if isinstance(inner := whole.get("image_processor"), dict):
-            return inner
+    path = _perhaps(get, "processor_config.json")  # of version 5, which holds those of pictures and of text
+    if path is not None and isinstance(inner := read_json(path).get("image_processor"), dict):
+        return inner
     return None if (path := get("preprocessor_config.json")) is None else read_json(path)

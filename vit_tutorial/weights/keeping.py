@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import safetensors.torch
 from torch import Tensor
@@ -19,66 +19,38 @@ from vit_tutorial.data import Data, Preprocessing
 from vit_tutorial.variants.hybrid import stem_from
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViT, ViTConfig
-from vit_tutorial.weights.messages import refusing
 from vit_tutorial.weights.reading import COUNTER, read_json, read_safetensors
 
 History = list[dict[str, float]]  # one row per epoch
 SHIPPED = Path(__file__).parent / "checkpoints"
 
 
-class Stored(NamedTuple):
-    """What a folder holds that :func:`save` wrote: all that makes a model."""
-
-    config: ViTConfig
-    state_dict: dict[str, Tensor]
-    classes: tuple[str, ...]
-    preprocess: Preprocessing
-
-
-def stored(name: str | os.PathLike[str]) -> Stored:
-    """The config, tensors, classes and preprocessing of a model of this package; ``vt.load`` makes the model of them.
-
-    Args:
-        name: of a model that comes with the package, such as "digits"; or a folder that
-            ``python -m vit_tutorial.train`` wrote ("./digits" for a folder with such a name).
+def stored(path: Path) -> tuple[ViTConfig, dict[str, Tensor], tuple[str, ...], Preprocessing]:
+    """What a folder holds that :func:`save` wrote: config, tensors, classes and preprocessing.
 
     Raises:
-        ValueError: neither a model nor a folder, or files that are damaged or don't belong together.
+        ValueError: files that are damaged or don't belong together.
         OSError: a file of the folder can't be read.
     """
-    path = SHIPPED / name if os.fspath(name) in shipped() else Path(name)
-    if not path.is_dir():
-        raise ValueError(
-            f"{os.fspath(name)!r} is neither a model of the package ({', '.join(shipped())}) nor a folder: write one "
-            "with python -m vit_tutorial.train --out FOLDER"
-        )
-    with refusing(damaged(path)):
-        state = read_safetensors(path / "model.safetensors")
-        settings = read_json(path / "config.json")
-        if "model" not in settings:
-            raise ValueError(
-                "config.json has no 'model', so it isn't this package's; the tensors alone: name their file"
-            )
-        fields = settings["model"]
-        stem = fields.get("stem")
-        kind = ModernConfig if "registers" in fields else ViTConfig
-        config = kind(**(fields | {"stem": None if stem is None else stem_from(stem)}))
-        if config.num_classes and len(settings["classes"]) not in (0, config.num_classes):
-            raise ValueError(f"{len(settings['classes'])} names for {config.num_classes} classes")
-        height, width = settings["image_size"]
-        how = {field: settings[field] for field in ("crop", "interpolation", "squash", "corner") if field in settings}
-        preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]), **how)
-        return Stored(config, state, tuple(settings["classes"]), preprocess)
+    state = read_safetensors(path / "model.safetensors")
+    settings = read_json(path / "config.json")
+    if "model" not in settings:
+        raise ValueError("config.json has no 'model', so it isn't this package's; the tensors alone: name their file")
+    fields = settings["model"]
+    stem = fields.get("stem")
+    kind = ModernConfig if "registers" in fields else ViTConfig
+    config = kind(**(fields | {"stem": None if stem is None else stem_from(stem)}))
+    if config.num_classes and len(settings["classes"]) not in (0, config.num_classes):
+        raise ValueError(f"{len(settings['classes'])} names for {config.num_classes} classes")
+    height, width = settings["image_size"]
+    how = {field: settings[field] for field in ("crop", "interpolation", "squash", "corner") if field in settings}
+    preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]), **how)
+    return config, state, tuple(settings["classes"]), preprocess
 
 
 def shipped() -> list[str]:
     """The names of the models that come with the package."""
     return sorted(folder.name for folder in SHIPPED.iterdir())
-
-
-def damaged(path: Path) -> str:
-    """What an error about a folder of this package begins with."""
-    return f"config.json and model.safetensors in {path} are damaged or don't belong together"
 
 
 def save(

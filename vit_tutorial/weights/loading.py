@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,32 +19,16 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.vit import ViTConfig
 from vit_tutorial.weights import configs, hub
-from vit_tutorial.weights.fields import Given
-from vit_tutorial.weights.hub import Json, Published, Repository
-from vit_tutorial.weights.keeping import SHIPPED, damaged, shipped, stored
-from vit_tutorial.weights.messages import brief, refusing, some, warn
-from vit_tutorial.weights.model import Converted, Trained, assemble, convert_given, with_head, with_size
-from vit_tutorial.weights.names import State
-from vit_tutorial.weights.reading import READERS, check_numbers, is_weights, read, read_json
+from vit_tutorial.weights.fields import Given, Known
+from vit_tutorial.weights.hub import Repository, State
+from vit_tutorial.weights.keeping import SHIPPED, shipped, stored
+from vit_tutorial.weights.messages import brief, refusing, short, some, warn
+from vit_tutorial.weights.model import Converted, Trained, assemble, check_state, convert_given, with_head, with_size
+from vit_tutorial.weights.reading import READERS, check_numbers, read, read_json, reader_of
 from vit_tutorial.weights.sources import check_preprocess
 
 REMOTE = ("torchvision", "timm", "hf", "google")
-
-
-@dataclass(frozen=True)
-class Found:
-    """All that makes a model, before it is made."""
-
-    config: ViTConfig
-    state_dict: State
-    preprocess: Preprocessing
-    classes: tuple[str, ...]
-    assumed: dict[str, Any]  # what the file didn't tell
-    about: str  # what an error begins with
-    projection: bool = False  # whether the head names no classes
-    recipe: ResizeRecipe = "timm"  # how its library resizes positions
 
 
 def load(
@@ -77,9 +61,8 @@ def load(
               repository of timm's;
             - a file: .safetensors, .npz, .pth, .pt, .bin, .ckpt, .pth.tar, or the .index.json of several;
             - "torchvision/vit_b_16", or with weights named, "torchvision/vit_b_16.IMAGENET1K_SWAG_E2E_V1";
-            - "timm/vit_small_patch16_224.augreg_in21k_ft_in1k", a repository of timm's on the Hugging Face hub;
-            - "google/vit-base-patch16-224" or "facebook/dinov2-base", one of anybody's, for transformers or timm; "hf/"
-              or "hf-hub:" may stand before it;
+            - "google/vit-base-patch16-224", "facebook/dinov2-base", "timm/vit_small_patch16_224.augreg_in21k_ft_in1k":
+              a repository on the Hugging Face hub, for transformers or timm; "hf/" or "hf-hub:" may stand before it;
             - "google/NAME.npz" in the paper's bucket's folder augreg, or "google/FOLDER/NAME.npz".
 
             Downloads show their progress, go on where they broke off, and are kept: by huggingface_hub, and in
@@ -87,15 +70,14 @@ def load(
         num_classes: another number of classes than the checkpoint's gives a new head, of zeros; 0 gives none.
         image_size: H = W, or (H, W), in pixels; learned positions are resized to it. Of a file whose positions fill no
             square it must be the size that they were learned on (:func:`convert` takes that for any file).
-        recipe: how (see :func:`resize_position_embedding`); by default as the file's own library does, DINO's or
-            transformers', and as timm does for all others.
-        num_heads: h; by default as the file tells, or the published models of its width have it.
-        gelu: "exact" or "tanh"; by default as the file tells, or its library has it.
-        norm_eps: epsilon of the norms, likewise.
-        preprocess: how pictures become what the model takes, likewise.
-        parts: fields of the config that no tensor shows (see :func:`convert`).
-        plain: True if you know that a file with timm's names is the paper's architecture (see :func:`convert`).
-        part: which model, of several in one file (see :func:`convert`).
+        recipe: how (see :func:`resize_position_embedding`); by default as the file's own library does.
+        num_heads: h; by default, as all that follows, as the file or its library tells (see :func:`convert`).
+        gelu: "exact" or "tanh".
+        norm_eps: epsilon of the norms.
+        preprocess: how pictures become what the model takes.
+        parts: fields of the config that no tensor shows.
+        plain: True if you know that a file with timm's names is the paper's architecture.
+        part: which model, of several in one file.
         revision: of a repository on the hub: a branch, a tag or a commit.
         token: for a repository that isn't public; by default the one that huggingface_hub has.
 
@@ -112,14 +94,24 @@ def load(
         raise TypeError(f"num_classes must be an int, got {num_classes!r:.100}")
     if recipe not in (None, *get_args(ResizeRecipe)):
         raise ValueError(f"unknown recipe {recipe!r:.100}: choose one of {', '.join(get_args(ResizeRecipe))}")
-    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, plain=plain, parts=parts, part=part)
-    given = replace(given, revision=revision, token=token)
+    given = Given(
+        num_heads,
+        image_size,
+        gelu,
+        norm_eps,
+        preprocess,
+        plain=plain,
+        parts=parts,
+        part=part,
+        revision=revision,
+        token=token,
+    )
     with refusing():
         found = _find(text, given)
     assumed = dict(found.assumed)
-    with refusing(repr(text)):  # what is asked of it: its files are whole
-        config, state, classes, pixels = found.config, found.state_dict, found.classes, found.preprocess
-        projection = found.projection
+    with refusing(text):
+        config, state, pixels = found
+        classes, projection = found.classes, found.projection
         if num_classes is not None and num_classes != config.num_classes:
             config, state = with_head(config, state, num_classes)
             classes, projection = (), False
@@ -129,7 +121,6 @@ def load(
         if preprocess is not None:
             pixels = preprocess
             assumed.pop("preprocess", None)
-    with refusing(found.about):
         check_preprocess(pixels, config)
         if not classes and not projection:
             classes = tuple(f"class {k}" for k in range(config.num_classes))
@@ -139,23 +130,18 @@ def load(
     return Trained(model, classes, pixels, assumed)
 
 
-def _find(text: str, given: Given) -> Found:
+def _find(text: str, given: Given) -> Converted:
     """What the name stands for."""
     text = re.sub(r"^hf[-_]hub:", "hf/", text)  # as timm and open_clip write it
     kind, _, rest = text.partition("/")
     path = Path(text)
     if text in shipped():
-        return _own(text, given)
+        return _own(SHIPPED / text, text, given)
     if path.is_dir():
-        _refuse_folder_without_model(path)
-        return (
-            from_repository(hub.files_of(hub.folder(path), text), text, given)
-            if _is_hub_folder(path)
-            else _own(text, given)
-        )
+        return _folder(path, text, given)
     if kind in REMOTE and rest and not path.exists():
         return _remote(kind, rest, given)
-    if is_weights(path):
+    if reader_of(path):
         return _file(path, given)
     if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", text) and not path.exists():
         return _remote("hf", text, given)
@@ -166,117 +152,102 @@ def _find(text: str, given: Given) -> Found:
     )
 
 
-def _remote(kind: str, name: str, given: Given) -> Found:
+def _own(path: Path, text: str, given: Given) -> Converted:
+    """A folder that this package wrote, or came with."""
+    if unused := [name for name in ("parts", "plain", "part") if getattr(given, name) is not None]:
+        raise ValueError(f"{unused[0]}= is for what other libraries' files don't tell: leave it out for {short(text)}")
+    with refusing(f"config.json and model.safetensors in {path} are damaged or don't belong together"):
+        config, state, classes, preprocess = stored(path)
+        check_state(config, state)
+        check_numbers(state)
+    changes = {name: getattr(given, name) for name in ("num_heads", "gelu", "norm_eps")}
+    with refusing(text):
+        config = replace(config, **{name: value for name, value in changes.items() if value is not None})
+    return Converted(config, state, preprocess, classes=classes, projection=not classes)
+
+
+def _folder(path: Path, text: str, given: Given) -> Converted:
+    """A folder that this package wrote, or a copy of a repository for transformers, timm or open_clip."""
+    get = hub.folder(path)
+    try:
+        foreign = hub.config_of(get) is not None
+    except (OSError, ValueError):  # what it is, _own will say
+        foreign = False
+    if foreign:
+        return from_repository(hub.files_of(get, text), text, given)
+    there = sorted(file.name for file in path.iterdir())
+    lacking = [name for name in ("config.json", "model.safetensors") if name not in there]
+    if not lacking:
+        return _own(path, text, given)
+    instead = ""
+    if set(hub.ADAPTER) & set(there):
+        instead = (
+            ": it holds an adapter (LoRA or the like) alone; put its files beside those of its base, which "
+            "adapter_config.json names, and load that folder"
+        )
+    elif "state.pt" in there:
+        instead = (
+            ": it holds an unfinished training run; finish it by the same command with --resume, or by the same call "
+            "of vt.train.fit with resume=True"
+        )
+    elif weights := [name for name in there if reader_of(Path(name))]:
+        instead = f"; of these files of weights, name one: {some(weights)}"
+    raise FileNotFoundError(brief(f"the folder {path} has no {' and no '.join(lacking)}{instead}", 1000))
+
+
+def _remote(kind: str, name: str, given: Given) -> Converted:
     """What a name in somebody's collection stands for."""
     if kind == "torchvision":
-        return _published(hub.torchvision(name), f"torchvision/{name}", given)
+        return _converted(*hub.torchvision(name), given, f"torchvision/{name}")
     if kind == "google" and name.endswith(".npz"):
-        return _published(hub.google(name), f"google/{name}", given)
+        return _converted(*hub.google(name), given, f"google/{name}")
     about = name if kind == "hf" else f"{kind}/{name}"
     get = hub.repository(about, given.revision, given.token)
     path = get("config.json")
     if path is not None and "model" in read_json(path) and get("model.safetensors") is not None:  # this package's
-        return _own(str(path.parent), given)
+        return _own(path.parent, given)
     found = from_repository(hub.files_of(get, about), about, given)
-    if not about.startswith("timm/"):
-        return found
     named = any(not re.fullmatch(r"class \d+", label) for label in found.classes)
-    if not named and "in1k" in name and found.config.num_classes == 1000:
+    if about.startswith("timm/") and not named and "in1k" in name and found.config.num_classes == 1000:
         return replace(found, classes=hub.imagenet())
     return found
 
 
-def _published(file: Published, about: str, given: Given) -> Found:
-    """A file whose library's code tells what the tensors don't."""
-    with refusing(about):
-        converted = convert_given(file.state, file.source, replace(given, image_size=None, preprocess=None))
-    config, tensors, preprocess = converted
-    assumed = {key: value for key, value in converted.assumed.items() if key in ("weights", "left_out")}
-    classes = file.classes if len(file.classes) == config.num_classes else ()
-    if file.pixels is not None:
-        preprocess = replace(file.pixels, image_size=preprocess.image_size)
-    return Found(config, tensors, preprocess, classes, assumed, about)
-
-
-def _refuse_folder_without_model(path: Path) -> None:
-    """A FileNotFoundError for a folder without a config and weights by the usual names: what there is instead."""
-    there = sorted(file.name for file in path.iterdir())
-    lacking = [usual[0] for usual in (hub.CONFIGS, (*hub.INDEXED, *hub.OPEN_CLIP)) if not {*usual} & {*there}]
-    if not lacking or _is_hub_folder(path):
-        return
-    if set(hub.ADAPTER) & set(there):
-        raise FileNotFoundError(
-            f"the folder {path} holds an adapter (LoRA or the like) alone: put its files beside those of its base, "
-            "which adapter_config.json names, and load that folder"
-        )
-    if "state.pt" in there:
-        raise FileNotFoundError(
-            f"the folder {path} holds an unfinished training run: finish it by the same command with --resume, or "
-            "by the same call of vt.train.fit with resume=True"
-        )
-    weights = [name for name in there if is_weights(Path(name))]
-    instead = f"; of these files of weights, name one: {some(weights)}" if weights else ""
-    raise FileNotFoundError(brief(f"the folder {path} has no {' and no '.join(lacking)}{instead}", 1000))
-
-
-def _own(text: str, given: Given) -> Found:
-    """A folder that this package wrote, or came with."""
-    config, state, classes, preprocess = stored(text)
-    path = SHIPPED / text if text in shipped() else Path(text)
-    if unused := [name for name in ("parts", "plain", "part") if getattr(given, name) is not None]:
-        raise ValueError(f"{unused[0]}= is for what other libraries' files don't tell: leave it out for {text!r}")
-    changes = {name: getattr(given, name) for name in ("num_heads", "gelu", "norm_eps")}
-    with refusing(repr(text)):
-        config = replace(config, **{name: value for name, value in changes.items() if value is not None})
-    with refusing(damaged(path)):
-        check_numbers(state)
-    return Found(config, state, preprocess, classes, {}, damaged(path), projection=not classes)
-
-
-def _file(path: Path, given: Given) -> Found:
+def _file(path: Path, given: Given) -> Converted:
     """A file of tensors; a config.json beside it that is timm's or transformers' tells the rest."""
-    get, about = hub.folder(path.parent), repr(str(path))
-    with refusing(about):
+    get = hub.folder(path.parent)
+    with refusing(str(path)):
         state, adapted = hub.with_adapter(get, read(path))
-    config = _beside(path.parent)
+    config = hub.config_of(get)
     if config is not None:
         return from_repository(Repository(state, config, hub.processor_of(get, config), adapted), str(path), given)
-    with refusing(about):
-        wanted = replace(given, image_size=None, preprocess=None, wanted_size=given.image_size)
-        converted = convert_given(state, "auto", wanted)
-        config, tensors, preprocess = converted
-        assumed = converted.assumed | ({"merged": adapted} if adapted else {})
-        return Found(config, tensors, preprocess, (), assumed, about, converted.projection, converted.recipe)
+    return _converted(state, Known("auto", Given(wanted_size=given.image_size)), given, str(path), adapted)
 
 
-def _is_hub_folder(path: Path) -> bool:
-    """Whether it is a copy of a repository for transformers or timm; what else it is, :func:`stored` will say."""
-    try:
-        return _beside(path) is not None
-    except (OSError, ValueError):
-        return False
-
-
-def _beside(folder: Path) -> Json | None:
-    """The folder's config, if it is transformers', timm's or open_clip's."""
-    found = [read_json(folder / file) for file in hub.CONFIGS if (folder / file).is_file()]
-    return next((config for config in found if hub.whose(config)), None)
-
-
-def from_repository(files: Repository, name: str, given: Given) -> Found:
+def from_repository(files: Repository, name: str, given: Given) -> Converted:
     """Tensors and a config.json of timm's, transformers' or open_clip's."""
     with refusing(name):
         known = configs.read(files.config, files.processor)
+    return _converted(files.state, known, given, name, files.adapted)
+
+
+def _converted(state: State, known: Known, given: Given, about: str, adapted: str = "") -> Converted:
+    """The one way from tensors, and what is known beside them, to all that makes a model."""
+    with refusing(about):
         wanted = replace(given, image_size=None, preprocess=None).or_else(known.given)
-        converted: Converted = convert_given(files.state, known.source, wanted)
-        config, tensors, preprocess = converted
-        assumed = converted.assumed | known.check(config) | ({"merged": files.adapted} if files.adapted else {})
+        found = convert_given(state, known.source, wanted)
+        config, tensors, preprocess = found
+        assumed = found.assumed | known.check(config) | ({"merged": adapted} if adapted else {})
         if known.pixels is not None:
             preprocess = known.pixels
-            assumed = {key: value for key, value in assumed.items() if key != "preprocess"}
-        classes = known.classes(config.num_classes) if config.num_classes and not converted.projection else ()
+            assumed.pop("preprocess", None)
+        if known.published:
+            assumed = {key: value for key, value in assumed.items() if key in ("weights", "left_out")}
+            preprocess = replace(preprocess, image_size=found.preprocess.image_size)
+            known = replace(known, labels=known.labels if len(known.labels) == config.num_classes else {})
+        classes = known.classes(config.num_classes) if config.num_classes and not found.projection else ()
+        recipe = known.recipe or found.recipe
         if given.image_size is None and known.resized:
             height, width = preprocess.image_size
-            size = height if height == width else (height, width)
-            config, tensors = with_size(config, tensors, size, known.recipe)
-        return Found(config, tensors, preprocess, classes, assumed, name, converted.projection, known.recipe)
+            config, tensors = with_size(config, tensors, height if height == width else (height, width), recipe)
+        return Converted(config, tensors, preprocess, assumed, found.projection, recipe, classes)

@@ -70,12 +70,13 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         sentences.append(
             f"{about} doesn't tell all, so this was assumed: {', '.join(parts)}; give what you know better"
         )
-    if "weights" in assumed:
-        sentences.append(f"{'' if parts else f'{about}: '}the weights are {assumed['weights']}")
-    if "merged" in assumed:
-        sentences.append(f"{'' if sentences else f'{about}: '}merged into the weights: {assumed['merged']}")
-    if "left_out" in assumed:
-        sentences.append(f"{'' if sentences else f'{about}: '}left out, a ViT having none: {assumed['left_out']}")
+    for key, way in {
+        "weights": "the weights are {}",
+        "merged": "merged into the weights: {}",
+        "left_out": "left out, a ViT having none: {}",
+    }.items():
+        if key in assumed:
+            sentences.append(f"{'' if sentences else f'{about}: '}{way.format(assumed[key])}")
     if sentences:
         warnings.warn(brief(". ".join(sentences) + "."), UserWarning, stacklevel=stacklevel)
 

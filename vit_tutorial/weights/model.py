@@ -16,13 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate
 
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.embeddings import Grid, ResizeRecipe, resize_position_embedding, sincos_position_embedding
+from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.variants.hybrid import ConvStem, ResNetStem
@@ -63,6 +61,7 @@ class Converted(Unpacked):
     assumed: dict[str, Any] = field(default_factory=dict)
     projection: bool = False  # whether the head leads into a space of images and text, and names no classes
     recipe: ResizeRecipe = "timm"  # how its library resizes positions
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,13 +95,8 @@ def convert(
 
     Sizes are read off the shapes. Tensors keep their dtype and, where nothing had to be joined or turned, their memory.
     What a file of tensors can't tell is taken from its source's published models, and a UserWarning says so in a
-    sentence; give what you know, and there is nothing to warn of.
-
-    Wrappers of training (``module.``, ``model.``, ``_orig_mod.`` and the like) are taken off. Of raw and averaged
-    weights (EMA, DINO's teacher) with the same names the average is taken, as timm does; ``part`` gives the other.
-    Tensors beside the model that aren't training's, by their whole name, stop the reading. A head behind ``pre_logits``
-    (a layer with tanh) belongs to features that a ViT doesn't have: both are left out, ``num_classes`` is 0, and the
-    warning says so.
+    sentence. Wrappers of training are taken off, and of raw and averaged weights the average is taken, as
+    :mod:`.unwrap` says. A head behind ``pre_logits`` (a layer with tanh) is left out with it.
 
     Args:
         state_dict: names and tensors, as :func:`read` has them.
@@ -110,16 +104,14 @@ def convert(
             "google", "big_vision" or "vit_tutorial". timm, DeiT and DINO share names and differ in preprocessing.
         num_heads: h. The shapes don't show it (Google's do): by default that of the published sizes, or D / 64.
         image_size: H = W or (H, W) the positions were learned on; needed for a rectangle, or if there are none.
-        gelu: "exact" or "tanh", or of OpenAI's CLIP "quick"; by default the source's own.
-        norm_eps: epsilon of the norms; by default the source's own.
-        preprocess: by default as the source evaluates its published models of this size.
-        stem: of a model with convolutions before the tokens, whose strides the shapes don't show: by default 2 each. A
-            ResNet's shapes show all.
+        gelu: "exact" or "tanh", or of OpenAI's CLIP "quick"; by default, as all that follows, the source's own.
+        norm_eps: epsilon of the norms.
+        preprocess: how pictures become what the model takes.
+        stem: of a model with convolutions before the tokens, whose strides the shapes don't show: 2 each.
         parts: fields of :class:`ModernConfig` that no tensor shows, as in ``{"pool": "mean", "rotary":
             modern.Rotary()}``, and how the file orders the rotary pairs: "neighbours" and "columns_first".
         plain: True if you know that the architecture is the paper's: norms before attention and MLP, the class token
-            read out (without one, the mean). timm's names and shapes are the same with norms behind (``ResPostBlock``),
-            another pooling or order of q, k and v; the other libraries' stand for one architecture.
+            read out (without one, the mean). timm's names and shapes stand for others, too.
         part: which model, of several in one file, as in ``"student"`` or ``"ema/state_dict"``: the keys that lead to
             it, or what its names begin with. What lies beside it is left out.
 
@@ -155,7 +147,7 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     shown = fields_of(ours, read, about)
     if "norm.weight" not in ours:
         shown["final_norm"] = shown["final_norm"] and wanted.get("final_norm", True)
-    check_names(shown, ours, read, about)
+    check_names(shown, ours, read)
     if any(our.startswith(FEATURES) for our in ours):
         shown |= stem_fields(ours, shown, given.stem, taken)
     elif given.stem is not None:
@@ -265,13 +257,17 @@ def fields_of(ours: State, read: names.Read, about: Source) -> dict[str, Any]:
         sources.refuse_parts(read.left)
         raise ValueError(f"there is no block among the {len(ours)} names: {some([*ours, *read.left])}")
     if absent := [our for our in (*RANKS, "blocks.0.norm1.weight") if our not in ours]:
-        refuse_names([shown_as(our, read, about) for our in absent] + read.missing, read.left, depth)
+        refuse_names([read.called(our) for our in absent] + read.missing, read.left, depth)
     for our, rank in (RANKS | OPTIONAL_RANKS).items():
         if our in ours and ours[our].ndim != rank:
             why = ": a map of positions (SAM's), which ModernConfig can't express" if our == "embed.position" else ""
-            raise ValueError(f"{shown_as(our, read, about)} {tuple(ours[our].shape)} must have {rank} axes{why}")
-    D, C, P, Q = ours["embed.patches.proj.weight"].shape
-    check_width(len(ours["blocks.0.norm1.weight"]) if ours["blocks.0.norm1.weight"].ndim else 0, ours, read, about)
+            raise ValueError(f"{read.called(our)} {tuple(ours[our].shape)} must have {rank} axes{why}")
+    _, C, P, Q = ours["embed.patches.proj.weight"].shape
+    D = ours["blocks.0.norm1.weight"].numel()
+    for our, axis in {"embed.patches.proj.weight": 0, "embed.position": 2, "embed.cls_token": 2}.items():
+        if our in ours and ours[our].shape[axis] != D:
+            shape, norm = "(1, T, D)" if axis else "(D, C, P, P)", read.called("blocks.0.norm1.weight")
+            raise ValueError(f"{read.called(our)} {tuple(ours[our].shape)} must be {shape}, and by {norm} D is {D}")
     head, hidden = ours.get("head.weight"), ours["blocks.0.mlp.fc2.weight"].shape[-1]
     fields: dict[str, Any] = {
         "patch_size": _single((P, Q)),
@@ -308,15 +304,6 @@ def fields_of(ours: State, read: names.Read, about: Source) -> dict[str, Any]:
         fields["pool"] = "cls+mean"
     fields["final_norm"] = "norm.weight" in ours or not is_modern(fields)  # a plain one has it, or the file isn't whole
     return fields
-
-
-def check_width(D: int, ours: State, read: names.Read, about: Source) -> None:
-    """Raise a ValueError if patches, positions or class token have another width than the norms."""
-    for our, axis in {"embed.patches.proj.weight": 0, "embed.position": 2, "embed.cls_token": 2}.items():
-        if our in ours and ours[our].shape[axis] != D:
-            shape, norm = "(1, T, D)" if axis else "(D, C, P, P)", shown_as("blocks.0.norm1.weight", read, about)
-            found = tuple(ours[our].shape)
-            raise ValueError(f"{shown_as(our, read, about)} {found} must be {shape}, and by {norm} D is {D}")
 
 
 def is_modern(fields: Mapping[str, Any]) -> bool:
@@ -382,17 +369,7 @@ def config_of(
     taken: dict[str, Any],
     heads: int | None,
 ) -> ViTConfig:
-    """All that defines the model; ``taken`` gets what of it had to be assumed.
-
-    Args:
-        name: the source.
-        ours: tensors under our names.
-        shown: fields that the tensors show.
-        given: what is known beside the tensors.
-        wanted: fields that no tensor shows.
-        taken: what was assumed so far.
-        heads: h, if the tensors show it.
-    """
+    """All that defines the model, by what its tensors show and what is wanted; ``taken`` gets what was assumed."""
     about, fields = SOURCES[name], dict(shown)
     for part, value in wanted.items():
         two_read_as_one = (part, value, fields.get(part)) == ("pool", "cls", "distilled")
@@ -414,8 +391,10 @@ def config_of(
     if fields["norm"] == "rms" and "norm" not in wanted:
         taken["norm"] = "rms"
     fields.setdefault("pool", POOL_OF[fields["class_tokens"]])
-    fields["num_heads"] = _heads(heads, given.num_heads)
-    if fields["num_heads"] is None:
+    if heads is not None and given.num_heads not in (None, heads):
+        raise ValueError(f"its tensors have {heads} heads (num_heads={heads}), got num_heads={given.num_heads!r}")
+    fields["num_heads"] = heads if given.num_heads is None else given.num_heads
+    if given.num_heads is None and heads is None:
         fields["num_heads"] = taken["num_heads"] = usual_heads(fields["dim"])
     fields["gelu"], fields["norm_eps"] = gelu, given.norm_eps
     if gelu is None:
@@ -431,27 +410,15 @@ def config_of(
         taken["image_size"] = fields["image_size"]
     class_tokens = fields.pop("class_tokens")
     if not about.plain and given.plain is None and not given.told:
-        taken["plain"] = _architecture(fields)
+        read = {"cls": "the class token", "mean": "the mean of all tokens", "distilled": "the mean of both heads"}
+        places = " and no positions" if fields["position"] == "none" else ""
+        plain = "" if modern else f" and {read[fields['pool']]} read out{places}"
+        taken["plain"] = f"norms first in each block{plain}"
     if modern:
         if class_tokens == 2:
             raise ValueError("two class tokens beside parts of after 2020, which ModernConfig can't express")
         return ModernConfig(**fields)
     return ViTConfig(**{field: value for field, value in fields.items() if field in PLAIN_FIELDS})
-
-
-def _architecture(fields: Mapping[str, Any]) -> str:
-    """What the same names and shapes could also be otherwise."""
-    read = {"cls": "the class token", "mean": "the mean of all tokens", "distilled": "the mean of both heads"}
-    parts = ["norms first in each block"]
-    if not is_modern(fields):
-        parts += [f"{read[fields['pool']]} read out"] + ["no positions"] * (fields["position"] == "none")
-    return " and ".join(parts)
-
-
-def _heads(shown: int | None, given: int | None) -> int | None:
-    if shown is not None and given is not None and shown != given:
-        raise ValueError(f"its tensors have {shown} heads (num_heads={shown}), got num_heads={given!r}")
-    return given if shown is None else shown
 
 
 def usual_heads(D: int) -> int:
@@ -475,26 +442,18 @@ def image_size_of(name: str, ours: State, fields: Mapping[str, Any], given: Give
         return _single(as_pair(given.image_size, "image_size")), True
     wanted = None if given.wanted_size is None else as_pair(given.wanted_size, "image_size")
     counts = _patch_counts(ours, fields)
+    if not counts and wanted is None and fields.get("rotary") is None:
+        raise ValueError(f"this {name} checkpoint has no positions, which would tell its image size: give image_size")
     if not counts:
-        if wanted is not None:
-            return _single(wanted), True
-        if fields.get("rotary") is None:
-            raise ValueError(
-                f"this {name} checkpoint has no positions, which would tell its image size: give image_size"
-            )
         usual = 256 if name.endswith("DINOv3") else 224
-        return _single((usual // P * P, usual // Q * Q)), False
-    asked = None if wanted is None else (wanted[0] // P) * (wanted[1] // Q)
-    for place, N in enumerate(counts):
-        side = math.isqrt(max(N, 0))
-        if side == 0 or side**2 != N:
-            continue
-        square = (side * P, side * Q)
-        if wanted is not None and asked in counts[:place]:
-            return _single(wanted), False  # a rectangle with the class token's position, rather than a square without
-        return _single(square), wanted == square
-    if wanted is not None and asked in counts:
-        return _single(wanted), True
+        return _single(wanted or (usual // P * P, usual // Q * Q)), wanted is not None
+    squares = [N for N in counts if N > 0 and math.isqrt(N) ** 2 == N]
+    asked = 0 if wanted is None else (wanted[0] // P) * (wanted[1] // Q)
+    if wanted is not None and asked in counts and counts.index(asked) < min(map(counts.index, squares), default=9):
+        return _single(wanted), not squares  # rather than a square without the class token's position
+    if squares:
+        side = math.isqrt(squares[0])
+        return _single((side * P, side * Q)), wanted == (side * P, side * Q)
     T = ours["embed.position"].shape[1] if "embed.position" in ours else counts[0]
     raise ValueError(
         f"positions for {T} tokens, {T - counts[0]} of them in front, fill no square: give image_size, the height and "
@@ -632,13 +591,7 @@ def shapes_of(config: ViTConfig) -> dict[str, tuple[int, ...]]:
     }
 
 
-def shown_as(our: str, read: names.Read, about: Source) -> str:
-    """Their name for one of ours, and ours where it is another."""
-    their = read.theirs.get(our) or names.theirs_of(about.tables, our)
-    return our if their == our else f"{their} (our {our})"
-
-
-def check_names(shown: Mapping[str, Any], ours: State, read: names.Read, about: Source) -> None:
+def check_names(shown: Mapping[str, Any], ours: State, read: names.Read) -> None:
     """Raise a ValueError that lists the names that are missing or too many, and what they are a sign of."""
     skeleton = {name: value for name, value in shown.items() if name != "class_tokens"}
     skeleton |= {"image_size": shown["patch_size"], "num_heads": 1}
@@ -646,9 +599,9 @@ def check_names(shown: Mapping[str, Any], ours: State, read: names.Read, about: 
     if shown.get("pool") in (None, "distilled"):
         skeleton["pool"] = "cls" if shown["class_token"] else "mean"
     expected = shapes_of(ModernConfig(**skeleton))
-    missing = [shown_as(our, read, about) for our in expected if our not in ours] + read.missing
+    missing = [read.called(our) for our in expected if our not in ours] + read.missing
     beyond = [our for our in ours if our not in expected and not our.startswith(FEATURES)]
-    refuse_names(missing, read.left + [shown_as(our, read, about) for our in beyond], shown["depth"])
+    refuse_names(missing, read.left + [read.called(our) for our in beyond], shown["depth"])
 
 
 def refuse_names(missing: list[str], unexpected: list[str], depth: int) -> None:
@@ -668,7 +621,7 @@ def _why_not(missing: list[str], unexpected: list[str], depth: int) -> str:
     """What names that are missing or too many are a sign of."""
     if not unexpected and len(missing) >= depth and all(re.search(r"bias\b", name) for name in missing):
         return "layers without a bias, or norms (RMSNorm), which ModernConfig can't express"
-    if not unexpected and all("scale2.gamma" in name for name in missing):
+    if not unexpected and all("scale2.gamma" in name for name in missing):  # sapiens 2
         return "layer scale behind the attention alone, which ModernConfig can't express"
     if not unexpected and all(re.search(r"^norm\.|our norm\.", name) for name in missing):
         return "no norm after the last block, which ViTConfig can't express"
@@ -691,15 +644,8 @@ def _why_not(missing: list[str], unexpected: list[str], depth: int) -> str:
 
 def check_shapes(config: ViTConfig, ours: State, read: names.Read) -> None:
     """Raise a ValueError that lists the tensors of another shape than the config's."""
-    shapes = shapes_of(config)
-    expected, found = dict[str, tuple[int, ...]](), dict[str, tuple[int, ...]]()
-    for our, shape in shapes.items():
-        name = read.theirs.get(our, our)
-        name = our if name == our else f"{name}, as {our},"
-        expected[name] = shape
-        if our in ours:
-            found[name] = tuple(ours[our].shape)
-    found |= {our: tuple(tensor.shape) for our, tensor in ours.items() if our not in shapes}
+    expected = {read.called(our): shape for our, shape in shapes_of(config).items()}
+    found = {read.called(our): tuple(tensor.shape) for our, tensor in ours.items()}
     try:
         compare(expected, found)
     except ValueError as error:
@@ -722,6 +668,14 @@ def compare(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[i
         raise ValueError(_counted(lists))
 
 
+def check_state(config: ViTConfig, state: Mapping[str, Tensor]) -> None:
+    """Raise a ValueError that lists the tensors that are missing, too many, or of other shapes than the config's."""
+    blocks = {name.split(".")[1] for name in state if name.startswith("blocks.")}
+    if len(blocks) != config.depth:  # before a damaged depth of a billion is built
+        raise ValueError(f"the weights have {len(blocks)} blocks, the config says depth={config.depth}")
+    compare(shapes_of(config), {name: tuple(tensor.shape) for name, tensor in state.items()})
+
+
 def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bool = False) -> ViT:
     """The model with these tensors as its parameters, float32, in evaluation mode; nothing is copied or initialised.
 
@@ -734,10 +688,7 @@ def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bo
         ValueError: names that are missing or too many, other shapes, numbers that aren't finite (in float32): which.
     """
     state = {name: tensor.detach() for name, tensor in state_dict.items() if not name.endswith(COUNTER)}
-    blocks = {name.split(".")[1] for name in state if name.startswith("blocks.")}
-    if len(blocks) != config.depth:  # before a damaged depth of a billion is built
-        raise ValueError(f"the weights have {len(blocks)} blocks, the config says depth={config.depth}")
-    compare(shapes_of(config), {name: tuple(tensor.shape) for name, tensor in state.items()})
+    check_state(config, state)
     if not checked:
         check_numbers(state)
     single = {name: tensor.float() for name, tensor in state.items()}
@@ -767,8 +718,8 @@ def with_size(
 ) -> tuple[ViTConfig, State]:
     """The config and tensors for pictures of another size.
 
-    Learned positions and position biases are resized, as :func:`resize_position_embedding` and
-    :func:`resize_position_bias` do it; sines are computed anew.
+    Learned positions are resized, as :func:`resize_position_embedding` does it; sines are computed anew. Position
+    biases (BEiT's) are for one size: a ValueError.
     """
     check_size(image_size, config.patch_size)
     old, config = config, replace(config, image_size=image_size)
@@ -783,42 +734,9 @@ def with_size(
     elif config.position == "sincos":
         grid = sincos_position_embedding(config.grid, config.dim)  # (1, N, D)
         state["embed.position"] = torch.cat([torch.zeros(1, prefix, config.dim), grid], dim=1)
-    for name in [name for name in state if name.endswith("attention.position_bias")]:
-        state[name] = resize_position_bias(state[name], old.grid, config.grid, recipe)
+    if isinstance(config, ModernConfig) and config.position_bias:
+        raise ValueError(
+            f"its attention has a bias for each distance in a grid of {old.grid}, which isn't resized here (BEiT): "
+            f"give image_size={old.image_size}"
+        )
     return config, state
-
-
-def resize_position_bias(table: Tensor, old_grid: Grid, new_grid: Grid, recipe: ResizeRecipe = "timm") -> Tensor:
-    """A position bias ((2 r - 1)(2 c - 1) + 3, h) for another grid of patches; the class token's three rows stay.
-
-    "huggingface" stretches the distances evenly. The other recipes keep the near ones and stretch the far ones, by a
-    geometric series, as BEiT's own code does; between them they are linear, as timm is.
-
-    Raises:
-        ValueError: the table isn't the old grid's.
-    """
-    r, c = (2 * side - 1 for side in old_grid)
-    R, C = (2 * side - 1 for side in new_grid)
-    if table.ndim != 2 or len(table) != r * c + 3:
-        raise ValueError(f"a grid of {old_grid} needs a table of {r * c + 3} rows, got {tuple(table.shape)}")
-    if old_grid == new_grid:
-        return table
-    maps = table[:-3].mT.reshape(-1, r, c)  # (h, r, c), both of distances
-    if recipe == "huggingface":
-        maps = interpolate(maps[None], size=(R, C), mode="bilinear")[0]  # (h, R, C)
-    else:
-        y, x = _between(r, R).to(maps), _between(c, C).to(maps)  # (R, r), (C, c)
-        maps = y @ maps @ x.mT  # (h, R, C)
-    return torch.cat([maps.flatten(1).mT, table[-3:]])
-
-
-def _between(old: int, new: int) -> Tensor:
-    """(new, old): how much of each old distance a new one is made of."""
-    half, low, high = old // 2, 1.01, 1.5
-    while high - low > 1e-6:  # the ratio with which old // 2 steps reach new // 2
-        ratio = (low + high) / 2
-        low, high = (low, ratio) if (1 - ratio**half) / (1 - ratio) > new // 2 else (ratio, high)
-    far = np.cumsum(ratio ** np.arange(half))  # 1, 1 + ratio, ...
-    places = np.concatenate([-far[::-1], [0.0], far])  # (old,)
-    wanted = np.arange(new) - new // 2
-    return torch.from_numpy(np.stack([np.interp(wanted, places, row) for row in np.eye(old)], axis=1))

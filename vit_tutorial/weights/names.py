@@ -17,6 +17,8 @@ Our name is on the left, theirs on the right:
 - ``(a|b|c)`` on the right are tensors that are joined to one of ours, on the left parts of one of theirs;
 - ``: bare`` has no axes of one in front, ``: turned`` is multiplied from the other side.
 
+A row that joins the biases of q, k and v stands for q's and v's alone, too: our ``attention.bias``.
+
 Rows that a file has no tensors for are rows of parts that its model doesn't have. What no row has is left over.
 """
 
@@ -61,12 +63,7 @@ TIMM_NOW = TIMM | {  # what came after 2020
     "blocks.{i}.mlp.norm.*": "blocks.{i}.mlp.norm.*",
     "pool_norm.*": "fc_norm.*",
     "pool.probe": "attn_pool.latent",
-    "pool.q.*": "attn_pool.q.*",
-    "pool.kv.*": "attn_pool.kv.*",
-    "pool.proj.*": "attn_pool.proj.*",
-    "pool.norm.*": "attn_pool.norm.*",
-    "pool.mlp.fc1.*": "attn_pool.mlp.fc1.*",
-    "pool.mlp.fc2.*": "attn_pool.mlp.fc2.*",
+    "pool.**": "attn_pool.**",
     "embed.patches.features.stem.**": "patch_embed.backbone.stem.**",
     "embed.patches.features.stages.**": "patch_embed.backbone.stages.**",
 }
@@ -217,18 +214,9 @@ HF_DINOV2_5 = HF_DINOV2 | {
     "blocks.{i}.mlp.fc1.*": "encoder.layer.{i}.mlp.(gate_proj|up_proj).*",
     "blocks.{i}.mlp.fc2.*": "encoder.layer.{i}.mlp.down_proj.*",
 }
-HF_DINOV3 = {
-    "embed.cls_token": "embeddings.cls_token",
-    "embed.registers": "embeddings.register_tokens",
+HF_DINOV3 = {our: their.replace("encoder.layer", "layer") for our, their in HF_DINOV2_5.items()} | {
     "embed.patches.proj.*": "embeddings.patch_embeddings.*",
-    "blocks.{i}.norm1.*": "layer.{i}.norm1.*",
-    "blocks.{i}.attention.qkv.*": "layer.{i}.attention.(q_proj|k_proj|v_proj).*",
-    "blocks.{i}.attention.proj.*": "layer.{i}.attention.o_proj.*",
-    "blocks.{i}.scale1.gamma": "layer.{i}.layer_scale1.lambda1",
-    "blocks.{i}.norm2.*": "layer.{i}.norm2.*",
     "blocks.{i}.mlp.fc1.*": "layer.{i}.mlp.up_proj.*",
-    "blocks.{i}.mlp.fc2.*": "layer.{i}.mlp.down_proj.*",
-    "blocks.{i}.scale2.gamma": "layer.{i}.layer_scale2.lambda1",
     "norm.*": "norm.*",
 }
 HF_DINOV3_GATED = HF_DINOV3 | {"blocks.{i}.mlp.fc1.*": "layer.{i}.mlp.(gate_proj|up_proj).*"}
@@ -331,7 +319,7 @@ class Rule(NamedTuple):
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
-    layout: str  # "", "bare", "turned" or "flax"
+    layout: str  # "", "bare", "turned", "stacked" or "flax"
 
 
 class Match(NamedTuple):
@@ -357,6 +345,12 @@ class Read(NamedTuple):
     theirs: dict[str, str]  # our name -> theirs, to speak of
     left: list[str]  # names that no row has
     missing: list[str]  # names without which others are useless
+    tables: tuple[Table, ...]
+
+    def called(self, our: str) -> str:
+        """Their name for one of ours, and ours where it is another."""
+        their = self.theirs.get(our) or theirs_of(self.tables, our)
+        return our if their == our else f"{their} (our {our})"
 
 
 def rules_of(tables: Iterable[Table]) -> list[Rule]:
@@ -376,7 +370,14 @@ def _rules_of_row(our: str, their: str) -> list[Rule]:
         if "/" in their:  # Flax calls a weight a kernel, and a norm's a scale
             leaves[0] = ("weight", "scale" if "norm" in our else "kernel")
     layout = layout or ("flax" if "/" in their else "")
-    return [Rule(tuple(_choices(our, leaf)), tuple(_choices(their, their_leaf)), layout) for leaf, their_leaf in leaves]
+    rules = [
+        Rule(tuple(_choices(our, leaf)), tuple(_choices(their, their_leaf)), layout) for leaf, their_leaf in leaves
+    ]
+    for rule in rules:
+        if rule.ours[0].endswith("attention.qkv.bias") and len(rule.theirs) == 3:  # the softmax cancels a bias of k
+            q, _, v = rule.theirs
+            return [*rules, Rule((rule.ours[0].replace("qkv.bias", "bias"),), (q, v), "stacked")]
+    return rules
 
 
 def _choices(template: str, leaf: str) -> list[str]:
@@ -465,19 +466,22 @@ def matches(tables: Iterable[Table], names: Iterable[str], side: str) -> tuple[l
         for number, member, places in lookup.find(name):
             groups.setdefault((number, places), {})[member] = name
     lasts = [int(dict(places)["last"]) for _, places in groups if "last" in dict(places)]
-    whole, parts, taken = [], [], set[str]()
+    whole, taken = [], set[str]()
+    incomplete, parts = [], []
     for (number, places), found in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0][0])):
         rule = rules[number]
         if "last" in dict(places) and int(dict(places)["last"]) != max(lasts):
             continue
         match = Match(rule, places, found)
         if len(found) < len(getattr(rule, side)):
-            parts.append(match)
+            incomplete.append(match)
         elif not taken & set(found.values()):
             taken |= set(found.values())
             whole.append(match)
-    parts = [match for match in parts if not taken & set(match.found.values())]
-    taken |= {name for match in parts for name in match.found.values()}
+    for match in incomplete:
+        if not taken & set(match.found.values()):
+            taken |= set(match.found.values())
+            parts.append(match)
     return whole, parts, [name for name in names if name not in taken]
 
 
@@ -525,58 +529,29 @@ def read(tables: Iterable[Table], state: Mapping[str, Tensor]) -> Read:
     Raises:
         ValueError: two tensors for one of ours, or shapes that don't go together.
     """
+    tables = tuple(tables)
     whole, parts, left = matches(tables, state, "theirs")
     ours: State = {}
     theirs: dict[str, str] = {}
-    missing: list[str] = []
-    biased = "qkv" if any(match.ours[0].endswith("attention.qkv.bias") for match in whole) else ""
     for match in sorted(whole, key=lambda match: match.rule.ours):
-        _add(ours, theirs, match, state)
-    for match in parts:
-        (our,) = match.ours
-        if not our.endswith("attention.qkv.bias"):
-            missing += [name for member, name in enumerate(match.theirs) if member not in match.found]
-            continue
-        members = sorted(match.found)  # q, k and v have biases one by one
-        letters = "".join("qkv"[member] for member in members)
-        one_by_one = match.rule.theirs[0].startswith(("layer.", "model.layer."))  # DINOv3's may be any
-        if (biased and letters != biased) or (letters != "qv" and not one_by_one):
-            missing += [name for member, name in enumerate(match.theirs) if member not in match.found]
-        biased = letters
-        found = some([match.found[member] for member in members], 3)
-        rows = _stacked([state[match.found[member]] for member in members], found)  # (2 or 1, D)
-        if letters == "qv":  # the softmax cancels a bias of k
-            ours[own := our.replace("qkv.bias", "bias")], theirs[own] = rows, found
-        else:  # an absent one as zeros
-            row = dict(zip(letters, rows, strict=True))
-            ours[our] = torch.cat([row.get(letter, torch.zeros_like(rows[0])) for letter in "qkv"])
-            theirs[our] = found
-    return Read(ours, theirs, left, missing)
+        names = [match.found[member] for member in sorted(match.found)]
+        try:
+            tensors = _ours_of(match, [state[name] for name in names])
+        except (RuntimeError, IndexError, ValueError) as error:
+            shapes = ", ".join(f"{name} {tuple(state[name].shape)}" for name in names)
+            raise ValueError(f"wrong shapes for {some(match.ours)}: {shapes}, which don't go together") from error
+        for our, tensor in zip(match.ours, tensors, strict=True):
+            if our in ours:
+                raise ValueError(f"{some(names, 3)}: a second tensor for {our}, after {theirs[our]}")
+            ours[our], theirs[our] = tensor, some(names, 3)
+    absent = (name for match in parts for member, name in enumerate(match.theirs) if member not in match.found)
+    return Read(ours, theirs, left, list(absent), tables)
 
 
-def _add(ours: State, theirs: dict[str, str], match: Match, state: Mapping[str, Tensor]) -> None:
-    names = [match.found[member] for member in sorted(match.found)]
-    tensors = [state[name] for name in names]
-    about = some(names, 3)
-    for our in match.ours:
-        if our in ours:
-            raise ValueError(f"{about}: a second tensor for {our}, after {theirs[our]}")
-    try:
-        if len(match.ours) > 1:  # queries, and keys and values, in one
-            parts = list(tensors[0].tensor_split([len(tensors[0]) // 3]))
-        else:
-            parts = [joined(match.ours[0], tensors, match.rule.layout)]
-    except (RuntimeError, IndexError, ValueError) as error:
-        shapes = ", ".join(f"{name} {tuple(state[name].shape)}" for name in names)
-        raise ValueError(f"wrong shapes for {some(match.ours)}: {shapes}, which don't go together") from error
-    for our, part in zip(match.ours, parts, strict=True):
-        ours[our], theirs[our] = part, about
-
-
-def _stacked(rows: list[Tensor], about: str) -> Tensor:
-    if any(row.shape != rows[0].shape for row in rows):
-        raise ValueError(f"wrong shapes: {about}, which don't go together")
-    return torch.stack(rows)
+def _ours_of(match: Match, tensors: list[Tensor]) -> list[Tensor]:
+    if len(match.ours) > 1:  # queries, and keys and values, in one
+        return list(tensors[0].tensor_split([len(tensors[0]) // 3]))
+    return [joined(match.ours[0], tensors, match.rule.layout)]
 
 
 def rename(state_dict: Mapping[str, Tensor], table: Table) -> State:
@@ -589,30 +564,19 @@ def rename(state_dict: Mapping[str, Tensor], table: Table) -> State:
     Raises:
         ValueError: a name that isn't ours, or that the table has no row for.
     """
-    state = dict(state_dict)
-    for name in [name for name in state if name.endswith(".attention.bias")]:
-        if "blocks.{i}.attention.bias" not in table:
-            state[name.replace("attention.bias", "attention.qkv.bias")] = state.pop(name)
-    whole, parts, left = matches([table], state, "ours")
+    whole, parts, left = matches([table], state_dict, "ours")
     left += [name for match in parts for name in match.found.values()]
     if left:
         raise ValueError(f"not names of a ViT of this package: {some(left)}")
-    last = str(sum(bool(re.fullmatch(rf"{FEATURES}\d+\.conv\.weight", name)) for name in state))
+    last = str(sum(bool(re.fullmatch(rf"{FEATURES}\d+\.conv\.weight", name)) for name in state_dict))
     renamed: State = {}
     for match in whole:
-        match = match._replace(places=(*match.places, ("last", last)))
-        tensors = [state[match.found[member]] for member in sorted(match.found)]
-        names = match.theirs
+        names = match._replace(places=(*match.places, ("last", last))).theirs
+        tensors = [state_dict[match.found[member]] for member in sorted(match.found)]
         if len(tensors) > 1:
             renamed[names[0]] = torch.cat(tensors)
-        elif (
-            len(names) == 3
-            and match.ours[0].replace("qkv.bias", "bias") in state_dict
-            and match.ours[0] not in state_dict
-        ):
-            renamed |= dict(zip((names[0], names[2]), tensors[0].unbind(), strict=True))  # of q and v
         else:
-            renamed |= dict(zip(names, split(match.ours[0], tensors[0], len(names), match.rule.layout), strict=True))
+            renamed |= zip(names, split(match.ours[0], tensors[0], len(names), match.rule.layout), strict=True)
     return renamed
 
 
@@ -620,6 +584,8 @@ def joined(our: str, tensors: list[Tensor], layout: str = "") -> Tensor:
     """Several of their tensors as one of ours."""
     if layout == "flax":
         tensors = [from_flax(our, tensor) for tensor in tensors]
+    if layout == "stacked":
+        return torch.stack(tensors)
     if layout == "turned":
         return tensors[0].mT
     if layout == "bare":
@@ -636,6 +602,8 @@ def joined(our: str, tensors: list[Tensor], layout: str = "") -> Tensor:
 
 def split(our: str, tensor: Tensor, count: int, layout: str = "") -> list[Tensor]:
     """One of our tensors as so many of theirs: :func:`joined` undone, but for Flax's shapes."""
+    if layout == "stacked":
+        return list(tensor.unbind())
     if layout == "turned":
         return [tensor.mT]
     if layout == "bare":

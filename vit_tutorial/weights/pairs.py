@@ -26,7 +26,7 @@ from vit_tutorial.data.extras import needed
 from vit_tutorial.variants.text import TextConfig, TextTower
 from vit_tutorial.vit import ViT
 from vit_tutorial.weights import configs, hf_configs, hub, names
-from vit_tutorial.weights.fields import Given, Json
+from vit_tutorial.weights.fields import Given
 from vit_tutorial.weights.keeping import shipped
 from vit_tutorial.weights.loading import from_repository
 from vit_tutorial.weights.messages import refusing, short, some, warn
@@ -115,7 +115,8 @@ def load_pair(
         found = from_repository(files, text, Given())
     with refusing(text):
         check_preprocess(found.preprocess, found.config)
-        config, clean = _text_config(files.config)
+        of_open_clip = "model_cfg" in files.config
+        config, clean = configs.open_clip_text(files.config) if of_open_clip else hf_configs.text_tower(files.config)
         text_state = _text_state(files.state)
         if found.assumed.pop("left_out", None) != THE_TEXT_TOWER:
             raise ValueError("it has more than an image tower and a text tower, or less")
@@ -130,13 +131,6 @@ def load_pair(
     warn(repr(text), found.assumed)
     image = assemble(found.config, found.state_dict, checked=True)
     return Pair(image, tower, found.preprocess, tokenize, float(torch.tensor(scale).exp()), bias, found.assumed)
-
-
-def _text_config(config: Json) -> tuple[TextConfig, str]:
-    """The text tower's config, and what becomes of a text before the tokenizer."""
-    if "model_cfg" in config:
-        return configs.open_clip_text(config)
-    return hf_configs.text_tower(config), ""
 
 
 def _text_state(state: State) -> State:

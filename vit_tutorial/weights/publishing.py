@@ -83,8 +83,8 @@ def push_to_hub(
         model: a model, or what :func:`load` returned.
         repository: "owner/name"; made if it isn't there.
         classes: as :func:`save` has it.
-        preprocess: as :func:`save` has it.
-        about: as :func:`save` has it.
+        preprocess: likewise.
+        about: likewise.
         private: of a new repository; None: as the owner's are by default.
         token: that may write; by default the one that huggingface_hub has.
 

@@ -74,7 +74,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    reader = _reader(path)
+    reader = reader_of(path)
     if reader is None:
         raise ValueError(f"{path} is no file of weights: its name must end in {', '.join(READERS)}")
     if not path.is_file():
@@ -104,7 +104,6 @@ KINDS = {  # what files begin with that go by a wrong name
     b"version https://git-lfs": "a pointer of Git LFS in the place of the file: git lfs pull brings it",
     b"<": "a web page: get the file itself",
     b"\x1f\x8b": "packed by gzip: unpack it first",
-    b"\xfd7zXZ": "packed by xz: unpack it first",
 }
 
 
@@ -130,12 +129,8 @@ class Refused(ValueError):
     """A file that can't be read, with its name, the reason and the way out."""
 
 
-def is_weights(path: Path) -> bool:
-    """Whether :func:`read` knows files with such a name."""
-    return _reader(path) is not None
-
-
-def _reader(path: Path) -> Callable[[Path], dict[str, Any]] | None:
+def reader_of(path: Path) -> Callable[[Path], dict[str, Any]] | None:
+    """What reads files with such a name; None, if nothing does."""
     return next((reader for suffix, reader in READERS.items() if path.name.lower().endswith(suffix)), None)
 
 
@@ -229,9 +224,7 @@ def from_numpy(array: np.ndarray, name: str) -> Tensor:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
         raise Refused(f"{some([name])} is an array of {array.dtype}: plain float16, 32 or 64 numbers are needed")
-    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(
-        array.shape
-    )  # of one number, it makes a row
+    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)  # of one number: no row
     return torch.from_numpy(plain if plain.flags.writeable else plain.copy())
 
 

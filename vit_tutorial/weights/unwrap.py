@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,21 +56,24 @@ class Unwrapped(NamedTuple):
     assumed: dict[str, Any]  # "weights" if there was a choice, "left_out" if something lay beside
 
 
-class Node(NamedTuple):
-    """A dictionary or a list somewhere in a checkpoint that holds tensors itself."""
+class Part(NamedTuple):
+    """A dictionary or a list somewhere in a checkpoint that holds tensors itself, and the model among them."""
 
-    path: tuple[str, ...]
+    path: tuple[str, ...]  # the keys that lead to it
     content: Mapping[Any, Any] | Sequence[Any]
+    scope: str = ""  # what the model's names begin with, where there are several in one dictionary
+    names: Mapping[str, str] = {}  # the model's, and what each is called without wrappers
+    outside: Mapping[str, str] = {}  # names in the dictionary that begin as none of several models does
 
     @property
     def key(self) -> str:
         """The path as ``part=`` takes it, such as ``state/ema``."""
-        return "/".join(self.path)
+        return "/".join(filter(None, (*self.path, self.scope)))
 
     @property
     def averaged(self) -> bool:
         """Whether a name on the path says that these are averages over steps."""
-        return any(AVERAGE.search(part) for part in self.path)
+        return any(AVERAGE.search(part) for part in (*self.path, self.scope))
 
     @property
     def of_training(self) -> bool:
@@ -85,33 +89,10 @@ class Node(NamedTuple):
         """What may be weights: more than single numbers, such as how many steps were averaged."""
         return {key: value for key, value in self.items() if isinstance(value, (Tensor, np.ndarray)) and value.ndim}
 
-
-class Model(NamedTuple):
-    """A model in a node: the names of its tensors there, and what each is called without wrappers."""
-
-    node: Node
-    scope: str  # what its names begin with, where there are several in one dictionary
-    names: dict[str, str]
-    outside: dict[str, str]  # names in the dictionary that begin as none of several models does
-
-    @property
-    def key(self) -> str:
-        """The path as ``part=`` takes it, such as ``state/ema``."""
-        return "/".join(filter(None, (self.node.key, self.scope)))
-
-    @property
-    def averaged(self) -> bool:
-        """Whether a name on the path says that these are averages over steps."""
-        return self.node.averaged or bool(AVERAGE.search(self.scope))
-
-    @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        arrays = self.node.arrays()
-        return {
-            plain: tuple(arrays[name].shape)
-            for name, plain in self.names.items()
-            if name in arrays and not plain.endswith(UNTRAINED)
-        }
+        """Of the model's tensors, by their names without wrappers."""
+        named = ((self.names.get(name, UNTRAINED[0]), array) for name, array in self.arrays().items())
+        return {plain: tuple(array.shape) for plain, array in named if not plain.endswith(UNTRAINED)}
 
 
 def unwrap(checkpoint: Mapping[str, Any], anchors: tuple[str, ...], part: str | None = None) -> Unwrapped:
@@ -135,20 +116,20 @@ def unwrap(checkpoint: Mapping[str, Any], anchors: tuple[str, ...], part: str | 
     assumed: dict[str, Any] = {}
     if part is not None:
         chosen = _part(part, models)
-    elif models := [model for model in models if model.averaged or not model.node.of_training]:
+    elif models := [model for model in models if model.averaged or not model.of_training]:
         chosen = _choose(models, assumed)
         _refuse_average_without_names(checkpoint, nodes, chosen)
         _refuse_beside(nodes, models, chosen, assumed)
     else:
         chosen = _only(checkpoint, nodes)
     state = _tensors(chosen, nodes)
-    return Unwrapped(state, chosen.node.path[-1] if chosen.node.path else "", assumed)
+    return Unwrapped(state, chosen.path[-1] if chosen.path else "", assumed)
 
 
-def _nodes(checkpoint: Mapping[str, Any]) -> list[Node]:
+def _nodes(checkpoint: Mapping[str, Any]) -> list[Part]:
     """Every dictionary and list within that holds tensors itself, each once, the outermost first."""
     found, seen = [], set()
-    todo: deque[Node] = deque([Node((), checkpoint)])
+    todo: deque[Part] = deque([Part((), checkpoint)])
     while todo:
         node = todo.popleft()
         if id(node.content) in seen or len(node.path) > DEPTH:
@@ -157,7 +138,7 @@ def _nodes(checkpoint: Mapping[str, Any]) -> list[Node]:
         if any(isinstance(value, (Tensor, np.ndarray)) for _, value in node.items()):
             found.append(node)
         todo += [
-            Node((*node.path, key), value) for key, value in node.items() if isinstance(value, (Mapping, list, tuple))
+            Part((*node.path, key), value) for key, value in node.items() if isinstance(value, (Mapping, list, tuple))
         ]
     return found
 
@@ -165,7 +146,7 @@ def _nodes(checkpoint: Mapping[str, Any]) -> list[Node]:
 # -------------------------------------------------------------------------------------------------- models in a node
 
 
-def _models(node: Node, anchors: tuple[str, ...]) -> list[Model]:
+def _models(node: Part, anchors: tuple[str, ...]) -> list[Part]:
     """The models in a dictionary: what stands before a source's anchor is a wrapper, and several are several models.
 
     Each has the names that begin as its anchor does, up to where the anchors differ.
@@ -173,42 +154,23 @@ def _models(node: Node, anchors: tuple[str, ...]) -> list[Model]:
     if not isinstance(node.content, Mapping):
         return []
     names = [name for name, value in node.items() if isinstance(value, (Tensor, np.ndarray))]
-    prefixes = [re.findall(r"[^./]+[./]", prefix) for prefix in _prefixes(names, anchors)[:SEVERAL]]
+    plain = {name: INSIDE.sub("", name) for name in names}
+    before = (name.removesuffix(anchor) for name in plain.values() if name.endswith(anchors) for anchor in anchors
+              if name.endswith(anchor))  # fmt: skip
+    found = list(dict.fromkeys(prefix for prefix in before if not prefix or prefix[-1] in "./"))
+    prefixes = [re.findall(r"[^./]+[./]", prefix) for prefix in found[:SEVERAL]]
     if not prefixes:
         return []
-    common = _common(prefixes)
+    common = sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, zip(*prefixes, strict=False)))
     scopes = ["".join(parts[: common + 1]) if len(prefixes) > 1 else "" for parts in prefixes]
-    plain = {name: INSIDE.sub("", name) for name in names}
     owner = {name: max((s for s in scopes if plain[name].startswith(s)), key=len, default=None) for name in names}
     models = []
     for scope, parts in zip(scopes, prefixes, strict=True):
         stripped = {name: _strip(plain[name], parts) for name in names if owner[name] in (scope, None)}
         outside = {name: new for name, new in stripped.items() if owner[name] is None}
         own = {name: new for name, new in stripped.items() if owner[name] is not None}
-        models.append(Model(node, scope, own, outside))
+        models.append(node._replace(scope=scope, names=own, outside=outside))
     return models
-
-
-def _prefixes(names: Iterable[str], anchors: tuple[str, ...]) -> list[str]:
-    """What stands before an anchor."""
-    found = dict[str, None]()
-    for name in names:
-        plain = INSIDE.sub("", name)
-        if plain.endswith(anchors):
-            for anchor in anchors:
-                before = plain.removesuffix(anchor)
-                if before != plain and (not before or before[-1] in "./"):
-                    found[before] = None
-    return list(found)
-
-
-def _common(prefixes: list[list[str]]) -> int:
-    """How many parts all of them begin with."""
-    first, *others = prefixes
-    for place, part in enumerate(first):
-        if any(other[place : place + 1] != [part] for other in others):
-            return place
-    return len(first)
 
 
 def _strip(name: str, parts: list[str]) -> str:
@@ -223,12 +185,11 @@ def _strip(name: str, parts: list[str]) -> str:
 # ------------------------------------------------------------------------------------------------------- the choice
 
 
-def _part(part: str, models: list[Model]) -> Model:
+def _part(part: str, models: list[Part]) -> Part:
     """The model that was asked for."""
     wanted = part.strip("./")
     found = [model for model in models if model.key.strip("./") == wanted]
-    if not found:
-        found = [model for model in models if wanted in (model.scope.strip("./"), model.node.key)]
+    found = found or [model for model in models if model.scope.strip("./") == wanted]
     if len(found) != 1:
         there = some([repr(model.key.strip("./")) for model in models])
         raise ValueError(
@@ -237,12 +198,12 @@ def _part(part: str, models: list[Model]) -> Model:
     return found[0]._replace(outside={})
 
 
-def _choose(models: list[Model], assumed: dict[str, Any]) -> Model:
+def _choose(models: list[Part], assumed: dict[str, Any]) -> Part:
     """The only model, or the only average of several that have the same tensors."""
     if len(models) == 1:
         return models[0]
     averages = [model for model in models if model.averaged]
-    if len(averages) != 1 or any(model.shapes != averages[0].shapes for model in models):
+    if len(averages) != 1 or any(model.shapes() != averages[0].shapes() for model in models):
         raise ValueError(
             f"{len(models)} models are in this checkpoint, under {some([repr(model.key) for model in models])}: "
             "say which by part="
@@ -252,11 +213,12 @@ def _choose(models: list[Model], assumed: dict[str, Any]) -> Model:
     return averages[0]
 
 
-def _refuse_average_without_names(checkpoint: Mapping[str, Any], nodes: list[Node], chosen: Model) -> None:
+def _refuse_average_without_names(checkpoint: Mapping[str, Any], nodes: list[Part], chosen: Part) -> None:
     """An average that is a list, a module, or has names of its own can't be taken, and the raw weights aren't it."""
     if chosen.averaged:
         return
-    keys = [node.key for node in nodes if node is not chosen.node and _is_average(node.path) and node.arrays()]
+    others = [node for node in nodes if node.content is not chosen.content]
+    keys = [node.key for node in others if _is_average(node.path) and node.arrays()]
     keys += [str(key) for key, value in checkpoint.items() if _is_average((str(key),)) and hasattr(value, "state_dict")]
     if keys:
         raise ValueError(
@@ -269,9 +231,9 @@ def _is_average(path: tuple[str, ...]) -> bool:
     return any(AVERAGE.search(part) and not TEACHER.search(part) for part in path)
 
 
-def _refuse_beside(nodes: list[Node], models: list[Model], chosen: Model, assumed: dict[str, Any]) -> None:
+def _refuse_beside(nodes: list[Part], models: list[Part], chosen: Part, assumed: dict[str, Any]) -> None:
     """Tensors beside the model may be part of the answer; what pretraining alone has is said."""
-    taken = {id(model.node.content) for model in models}
+    taken = {id(model.content) for model in models}
     beside = [node for node in nodes if id(node.content) not in taken and not node.of_training and node.arrays()]
     if left_out := [BESIDE[node.key] for node in beside if node.key in BESIDE]:
         assumed["left_out"] = some(left_out)
@@ -281,22 +243,23 @@ def _refuse_beside(nodes: list[Node], models: list[Model], chosen: Model, assume
         if node.key not in BESIDE
         for name in ([node.key] if node.path else [key for key in node.arrays() if not TRAINING.fullmatch(key.lower())])
     ]
+    where = "/".join(chosen.path)
     if any(HEAD.search(key) for key in keys):
         raise ValueError(
             f"{some(keys)}: a head in a dictionary of its own. Put its tensors beside the model's, by the names "
-            f"that the library has for them, or take the model alone, by part={chosen.node.key!r}, for the features"
+            f"that the library has for them, or take the model alone, by part={where!r}, for the features"
         )
     if keys:
         raise ValueError(
-            f"{some(keys)}: beside the model in {chosen.node.key or 'this checkpoint'!r}, and it may change the answer "
-            f"(an adapter, another part). If it changes none, say part={chosen.node.key!r}"
+            f"{some(keys)}: beside the model in {where or 'this checkpoint'!r}, and it may change the answer "
+            f"(an adapter, another part). If it changes none, say part={where!r}"
         )
 
 
-def _only(checkpoint: Mapping[str, Any], nodes: list[Node]) -> Model:
+def _only(checkpoint: Mapping[str, Any], nodes: list[Part]) -> Part:
     """The only dictionary of tensors, if none holds a model by its patch embedding: what it is will be seen or said."""
     found = [node for node in nodes if isinstance(node.content, Mapping) and not node.of_training and node.arrays()]
-    node = max(found, key=lambda node: len(node.content), default=Node((), checkpoint))
+    node = max(found, key=lambda node: len(node.content), default=Part((), checkpoint))
     if others := [other.key or "the outermost" for other in nodes if other is not node and not other.of_training]:
         first = some([name for name, _ in node.items()])
         raise ValueError(
@@ -304,27 +267,26 @@ def _only(checkpoint: Mapping[str, Any], nodes: list[Node]) -> Model:
             f"beside them: {some(others)}"
         )
     names = {name: INSIDE.sub("", name) for name, _ in node.items()}
-    return Model(node, "", {name: WRAPPING.sub("", plain) for name, plain in names.items()}, {})
+    return node._replace(names={name: WRAPPING.sub("", plain) for name, plain in names.items()})
 
 
 # ------------------------------------------------------------------------------------------------------ its tensors
 
 
-def _tensors(chosen: Model, nodes: list[Node]) -> State:
+def _tensors(chosen: Part, nodes: list[Part]) -> State:
     """The chosen dictionary's tensors, by names without prefixes."""
-    node, depth = chosen.node, len(chosen.node.path)
-    within = {other.path[depth] for other in nodes if len(other.path) > depth and other.path[:depth] == node.path}
-    content = dict(node.items())
+    depth = len(chosen.path)
+    within = {other.path[depth] for other in nodes if len(other.path) > depth and other.path[:depth] == chosen.path}
+    content = dict(chosen.items())
     is_tensor = {key: isinstance(value, (Tensor, np.ndarray)) for key, value in content.items()}
-    others = [
-        key for key in content if not is_tensor[key] and key not in within and not TRAINING.fullmatch(key.lower())
-    ]
+    unknown = [key for key in content if not is_tensor[key] and key not in within]
+    others = [key for key in unknown if not TRAINING.fullmatch(key.lower())]
     if others or (content and not any(is_tensor.values())):
         raise ValueError(
             f"{len(others or content)} entries are no tensors: {some(others or list(content))}: pass the state dict "
             "within"
         )
-    plain = chosen.names | chosen.outside
+    plain = {**chosen.names, **chosen.outside}
     names = [name for name in plain if is_tensor[name] and name != "n_averaged"]  # torch's AveragedModel counts
     if len(names) > NAMES:
         raise ValueError(f"{len(names):,} tensors are more than any model has: the first are {some(names)}")
