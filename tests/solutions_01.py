@@ -316,13 +316,6 @@ class KeepsTheFirst(ByConvolution):
         return self.kept
 
 
-class MovesItsWeights(ByConvolution):
-    def forward(self, images):
-        tokens = super().forward(images)
-        self.proj.weight.data *= 0.5
-        return tokens
-
-
 class DropsInTraining(ByConvolution):
     def forward(self, images):
         return F.dropout(super().forward(images), 0.1, self.training)
@@ -387,7 +380,6 @@ def unfold_reshaped(images, patch_size):
 WRONG = {
     "patch_numbers": [
         Wrong("a reshape", answer(patch_1=[6, 7, 8, 9, 10, 11]), "A patch takes 3 pixels"),
-        Wrong("one pixel wrong", answer(patch_1=[3, 4, 5, 9, 10, 12]), "A patch takes 3 pixels"),
         Wrong("patches counted from 1", answer(pixel_16=(4, 1)), "both counted from 0", never="You went down"),
         Wrong("places counted from 1", answer(pixel_16=(3, 2)), "First the patch, then", never="down the columns"),
         Wrong("pixels in place of patches", answer(patches=36), "Divide the height"),
@@ -449,7 +441,6 @@ WRONG = {
         Wrong("the package's, inside", lambda *args: nn.Sequential(vt.PatchEmbedding(*args)), "the package's own"),
         # These once passed.
         Wrong("the first result kept", KeepsTheFirst, "The first call is right, and the next one"),
-        Wrong("weights that move", MovesItsWeights, "The first call is right, and the next one"),
         Wrong(
             "dropout in training", DropsInTraining, "in training mode, compared with evaluation mode, is another one"
         ),

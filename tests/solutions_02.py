@@ -498,7 +498,6 @@ WRONG = {
     "embedding_numbers": [
         Wrong("a class token at the end", answer(z0=[[11, 12], [23, 20], [31, 31]]), "a class token at the end"),
         Wrong("positions forgotten", answer(z0=[[1, 1], [1, 2], [3, 0]]), "Write down the class token"),
-        Wrong("the class token left out", answer(z0=[[11, 12], [23, 20]]), "Write down the class token"),
         Wrong("rows of the table counted", answer(table=141), "One row for each token"),
         Wrong("rows of 14 patches", answer(token=32), "Which number does the patch have"),
         Wrong("one image's gradient", answer(class_gradient=3), "Raise one number"),

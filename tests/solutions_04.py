@@ -300,17 +300,6 @@ def pieces_whole(x, w1, b1, w2, b2, pieces):
     return F.gelu(x @ w1.T + b1) @ w2.T + b2
 
 
-def hidden_units_joined(x, w1, b1, w2, b2, pieces):
-    parts = zip(w1.chunk(pieces), b1.chunk(pieces), strict=True)
-    return F.linear(torch.cat([F.gelu(F.linear(x, a, b)) for a, b in parts], -1), w2, b2)
-
-
-def hidden_units_before_the_gelu(x, w1, b1, w2, b2, pieces):
-    hidden = w1 @ x.reshape(-1, x.shape[-1]).T + b1[:, None]
-    parts = zip(hidden.chunk(pieces), w2.chunk(pieces, 1), strict=True)
-    return sum(c @ F.gelu(h) for h, c in parts).T.reshape(x.shape) + b2
-
-
 class DropsByHand(nn.Module):
     """Dropout as a student writes it; ``keeps`` draws what stays, and which of the two places it is for."""
 
@@ -450,8 +439,6 @@ WRONG = {
         ),
         Wrong("all at once", pieces_whole, "hidden units are there at once"),
         # These once passed.
-        Wrong("joined before w2", hidden_units_joined, "hidden units are there at once"),
-        Wrong("all before the GELU", hidden_units_before_the_gelu, "hidden units are there at once"),
         Wrong(
             "three pieces at most",
             lambda *a: pieces_by_chunk(*a[:5], min(a[5], 3)),

@@ -24,41 +24,28 @@ NUMBERS = {
 }
 
 
-def name_by_expression(name, rules):
-    for their, our in rules.items():
-        before, *after = [re.escape(part) for part in their.replace("*", "{i}").split("{i}")]
-        pattern = before
-        if "{i}" in their:
-            pattern += r"([0-9]+)" + after.pop(0)
-        if "*" in their:
-            pattern += "(bias|weight)" + after.pop(0)
-        if match := re.fullmatch(pattern, name):
-            for mark, value in zip(re.findall(r"\{i\}|\*", our), match.groups(), strict=True):
-                our = our.replace(mark, value, 1)
-            return our
-    raise ValueError(f"no rule for {name}")
+def raw_by_einsum(weight, bias, mean, std):
+    weight = torch.einsum("dcij,c->dcij", weight, 1 / torch.tensor(std))
+    return weight, bias - torch.einsum("dcij,c->d", weight, torch.tensor(mean))
 
 
-def name_by_all_names(name, rules):
-    """Every name that there can be, in one dictionary."""
-    every = {}
-    for their, our in rules.items():
-        for i in range(100):
-            for leaf in ("weight", "bias"):
-                every[their.replace("{i}", str(i)).replace("*", leaf)] = our.replace("{i}", str(i)).replace("*", leaf)
-    if name not in every:
-        raise ValueError(f"{name!r} fits no rule")
-    return every[name]
+def raw_by_running(weight, bias, mean, std):
+    """What the old layer gives for a black patch, and for each pixel alone."""
+    black = (-torch.tensor(mean) / torch.tensor(std))[:, None, None].expand(weight.shape[1:])
+    return weight / torch.tensor(std)[None, :, None, None], nn.functional.conv2d(black[None], weight, bias).flatten()
 
 
-def name_by_number_first(name, rules):
-    """The block's number is the first one in the name; the leaf is the last word."""
-    number = next(iter(re.findall(r"\d+", name)), "")
-    for their, our in rules.items():
-        for leaf in ("weight", "bias"):
-            if their.replace("{i}", number).replace("*", leaf) == name:
-                return our.format(i=number).replace("*", leaf)
-    raise ValueError(name)
+def raw_by_loop(weight, bias, mean, std):
+    weight, bias = weight.clone(), bias.clone()
+    for c, (m, s) in enumerate(zip(mean, std, strict=True)):
+        weight[:, c] /= s
+        bias -= m * weight[:, c].flatten(1).sum(dim=1)
+    return weight, bias
+
+
+def raw_by_numpy(weight, bias, mean, std):
+    kernel = weight.numpy() / np.array(std).reshape(-1, 1, 1)
+    return kernel, bias.numpy() - kernel.sum(axis=(2, 3)) @ np.array(mean)
 
 
 def flax_by_einops(query, key, value, query_bias, key_bias, value_bias, out):
@@ -133,35 +120,6 @@ def joined_by_the_identity(weight, bias, dist_weight, dist_bias):
     return (heads(torch.eye(2 * weight.shape[1])) - zero).T, zero[0]
 
 
-def name_by_split(name, rules):
-    """Part by part, between the dots and the underscores."""
-    for their, our in rules.items():
-        theirs, names = re.split(r"([._])", their), re.split(r"([._])", name)
-        found = {}
-        if len(theirs) == len(names):
-            for a, b in zip(theirs, names, strict=True):
-                if "{i}" in a:
-                    before, after = a.split("{i}")
-                    number = b.removeprefix(before).removesuffix(after)
-                    fits = b == before + number + after and number.isdecimal()
-                    found["i"] = number
-                else:
-                    fits = b in ("weight", "bias") if a == "*" else a == b
-                    found |= {"leaf": b} if a == "*" else {}
-                if not fits:
-                    break
-            else:
-                return our.replace("{i}", found.get("i", "")).replace("*", found.get("leaf", "*"))
-    raise ValueError(name)
-
-
-def name_refused_by_assertion(name, rules):
-    try:
-        return name_by_all_names(name, rules)
-    except KeyError as error:
-        raise ValueError(name) from error
-
-
 def flax_by_numpy(query, key, value, query_bias, key_bias, value_bias, out):
     D = out.shape[-1]
     kernels = [kernel.numpy().reshape(D, -1).T for kernel in (query, key, value)]
@@ -176,29 +134,14 @@ def joined_in_a_list(weight, bias, dist_weight, dist_bias):
 # ---- Wrong ones --------------------------------------------------------------------------------------------------
 
 
-def finder(number=r"\d+", leaf="weight|bias", find=re.fullmatch, lost=None, fill=None):
-    """Regular expressions, with somebody's idea of {i}, of *, of how to search, and of who fits no rule."""
-
-    def our_name(name, rules):
-        for their, our in rules.items():
-            pattern = re.escape(their).replace(r"\{i\}", f"(?P<i>{number})").replace(r"\*", f"(?P<leaf>{leaf})")
-            if match := find(pattern, name):
-                parts = match.groupdict()
-                if fill:
-                    return fill(our, parts)
-                return our.replace("{i}", parts.get("i") or "").replace("*", parts.get("leaf") or "")
-        if lost:
-            return lost(name)
-        raise ValueError(name)
-
-    return our_name
+def raw(change=lambda weight, bias: (weight, bias), mean_of=lambda mean: mean, std_of=lambda std: std):
+    """The right work with another mean or deviation, or another result."""
+    return lambda weight, bias, mean, std: change(*raw_by_einsum(weight, bias, mean_of(mean), std_of(std)))
 
 
-def raises(kind):
-    def lost(name):
-        raise kind(name)
-
-    return lost
+def raw_in_place(weight, bias, mean, std):
+    weight /= column(std)
+    return weight, bias - (weight * column(mean)).sum(dim=(1, 2, 3))
 
 
 def flax(
@@ -244,40 +187,6 @@ def prepared(
 
 def joined(weights=lambda a, b: torch.cat([a, b], 1) / 2, biases=lambda a, b: (a + b) / 2, end=lambda A, c: (A, c)):
     return lambda weight, bias, dist_weight, dist_bias: end(weights(weight, dist_weight), biases(bias, dist_bias))
-
-
-def with_all_rules_seen():
-    seen = {}
-
-    def our_name(name, rules):
-        for their, our in rules.items():
-            seen.setdefault(their, our)
-        return name_by_all_names(name, seen)
-
-    return our_name
-
-
-def name_without_zeros(name, rules):
-    if re.search(r"_[1-9]0\.", name):
-        raise ValueError(name)
-    return name_by_all_names(name, rules)
-
-
-def translated_again(name, rules):
-    found = None
-    for their, our in rules.items():
-        try:
-            name = found = name_by_all_names(name, {their: our})
-        except ValueError:
-            continue
-    if found is None:
-        raise ValueError(name)
-    return found
-
-
-def by_the_first_rule(name, rules):
-    for their, our in rules.items():
-        return name_by_all_names(name, {their: our})
 
 
 def turned_by_the_package(query, key, value, query_bias, key_bias, value_bias, out):
@@ -326,7 +235,7 @@ RIGHT = {
         ),
         lambda: NUMBERS | {"row 3 of q": torch.arange(110, 116), "entries": np.int64(5 * 12 + 8), "factor": 0.707},
     ),
-    "our_name": (name_by_expression, name_by_all_names, name_by_split, name_refused_by_assertion),
+    "for_raw_pixels": (raw_by_einsum, raw_by_running, raw_by_loop, raw_by_numpy),
     "attention_from_flax": (flax_by_einops, flax_by_permute, flax_by_the_identity, flax_by_numpy),
     "teacher": (teacher_by_loop, teacher_by_expression, teacher_by_partition),
     "prepare": (prepare_by_torchvision, prepare_by_channel, prepare_before_the_permute),
@@ -342,33 +251,14 @@ WRONG = {
         *answered("factor", 0.713, 0.32),
         *answered("pixel", -1.203),
     ],
-    "our_name": [
-        Wrong("first number", name_by_number_first, "You raise a ValueError for tower2.layer5.out.bias"),
-        Wrong("one digit", finder(number=r"\d"), "and a rule fits it"),
-        Wrong(
-            "the rule itself", lambda name, rules: rules.get(name) or name_by_all_names(name, rules), "fits 'head.*'"
-        ),
-        Wrong("letters", finder(number=r"\d\w*"), "layer3a.fc.bias"),
-        Wrong("after a dot", finder(number=r"(?<=[._])\d+"), "and a rule fits it"),
-        Wrong("gamma, too", finder(leaf="weight|bias|gamma"), "head.gamma"),
-        Wrong("weight for each star", finder(fill=lambda our, p: our.format(i=p.get("i")).replace("*", "weight"))),
-        Wrong(
-            "a space", finder(find=lambda pattern, name: re.fullmatch(pattern, name.lstrip())), "fits ' head.weight'"
-        ),
-        Wrong("a newline", finder(find=lambda pattern, name: re.match(f"{pattern}$", name)), "head.weight\\n"),
-        Wrong("a word in front", finder(find=lambda pattern, name: re.fullmatch(rf"\w*{pattern}", name)), "subhead"),
-        Wrong("module cut", lambda name, rules: name_by_all_names(name.removeprefix("module."), rules), "'module.head"),
-        Wrong("no tens", name_without_zeros, "encoder_layer_20"),
-        Wrong(
-            "ours kept",
-            lambda name, rules: name if name in rules.values() else name_by_all_names(name, rules),
-            "names that none of torchvision's rules fits",
-        ),
-        Wrong("translated again", translated_again, "a rule for what another one makes"),
-        Wrong("all rules seen", with_all_rules_seen(), "layer3.fc.bias"),
-        Wrong("the first rule", by_the_first_rule, "and a rule fits it", "No rule fits"),
-        Wrong("a KeyError", finder(lost=raises(KeyError)), "KeyError"),
-        Wrong("a ValueError returned", finder(lost=ValueError), "raise it"),
+    "for_raw_pixels": [
+        Wrong("the kernel alone", raw(lambda weight, bias: weight), "expected a tuple of 2"),
+        Wrong("bias first", raw(lambda weight, bias: (bias, weight)), "in another order"),
+        Wrong("pixels up to 255", raw(lambda weight, bias: (weight / 255, bias)), "result[0]"),
+        Wrong("always ImageNet's mean", raw(mean_of=lambda m: (0.485, 0.456, 0.406)[: len(m)]), "result[1]"),
+        Wrong("a bias of shape (D, 1)", raw(lambda weight, bias: (weight, bias[:, None])), "has shape"),
+        Wrong("a bias that stays", lambda w, b, mean, std: (w / column(std), b), "a bias that stays"),
+        Wrong("in place", raw_in_place, "changed in place"),
     ],
     "attention_from_flax": [
         Wrong("keys first", flax(order=(1, 0, 2))),

@@ -248,12 +248,6 @@ def adapt(
     return for_a_new_task
 
 
-def resized(p, old, new):
-    maps = p[:, 1:].unflatten(1, old).permute(0, 3, 1, 2)
-    maps = F.interpolate(maps, new, mode="bicubic", antialias=True)
-    return torch.cat([p[:, :1], maps.flatten(2).transpose(1, 2)], dim=1)
-
-
 def filled_down(p, old, new):
     maps = p[:, 1:].unflatten(1, old).permute(0, 3, 1, 2)
     maps = F.interpolate(maps, new, mode="bicubic", antialias=True)
@@ -384,10 +378,6 @@ def one_bias_for_all(kept):
     )
 
 
-def only_another_number(p, old, new):
-    return p if math.prod(old) == math.prod(new) else resized(p, old, new)
-
-
 def task_of_the_package(state, num_classes, old_grid, new_grid):
     config = vt.ViTConfig(image_size=old_grid, patch_size=1, num_classes=len(state["head.bias"]))
     config, new = loading.with_size(config, state, new_grid)
@@ -482,7 +472,6 @@ WRONG = {
             "head.weight must be all zeros",
         ),
         Wrong("positions read down", adapt(position=filled_down), "the patches' aren't"),
-        Wrong("an equal number", adapt(position=only_another_number), "the patches' aren't"),
         Wrong("float16", adapt(end=lambda new, s: {n: t.half() for n, t in new.items()}), "is of dtype torch.float16"),
         Wrong(
             "one dtype",

@@ -206,7 +206,6 @@ WRONG = {
     "position_numbers": [
         Wrong("once passed: rounded weights", answers(weights=[0.745, 0.255]), "should be something else"),
         Wrong("along a list", answers(offsets=11), "Down, a patch can lie"),
-        Wrong("no offset to itself", answers(offsets=14), "Down, a patch can lie"),
         Wrong("pairs in both directions", answers(pairs=8), "count the patches that have a neighbour"),
         Wrong("after the softmax", answers(weights=[0.5 + math.log(3), 0.5]), "a bias added to the weights"),
         Wrong("one layer", answers(biases=45), "biases of one layer"),
@@ -249,9 +248,6 @@ WRONG = {
             "all columns alike",
             offsets(lambda n, grid: (n // grid[1], 0 * n)),
             "a step to the right adds 1, and in yours 0",
-        ),
-        Wrong(
-            "row by rows", offsets(lambda n, grid: (n // grid[0], n % grid[1])), "with the same offset get different"
         ),
         Wrong("one sign", offsets(sign=-1), "a step to the right adds 1, and in yours -1"),
         Wrong("the package's", positions.relative_position_index, "the package's"),

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from vit_tutorial.variants import modern
 
 NUMBERS = {
-    "gated width": 128, "tokens": 145, "rms": [0.333, -0.333, 1, 1.667], "turned": [-4, 3], "layer scale": 9216,
+    "gated width": 128, "tokens": 145, "rms": [0.333, -0.333, 1, 1.667], "rotated": [-4, 3], "layer scale": 9216,
     "folded": [1, 2, 1.5],
 }  # fmt: skip
 
@@ -163,13 +163,13 @@ def pool_image_by_image(z, probe, wq, wk, wv, num_heads):
 RIGHT = {
     "modern_numbers": (
         answer(),
-        answer(rms=torch.tensor([1.0, -1, 3, 5]) / 3, turned=torch.tensor([-4.0, 3.0])),
-        answer(rms=np.array([1, -1, 3, 5]) / 3, turned=(-4.0, 3.0), gated_width=128.0, folded=(1, 2, 1.5)),
+        answer(rms=torch.tensor([1.0, -1, 3, 5]) / 3, rotated=torch.tensor([-4.0, 3.0])),
+        answer(rms=np.array([1, -1, 3, 5]) / 3, rotated=(-4.0, 3.0), gated_width=128.0, folded=(1, 2, 1.5)),
     ),
     "rms_norm": (rms_by_root, rms_by_rsqrt, rms_by_numpy, rms_by_einsum),
     "gated_mlp": (gated_by_chunk, gated_by_two_layers, gated_by_einsum, gated_by_modules),
     "rotary_angles": (angles_by_meshgrid, angles_by_loops, angles_by_numpy),
-    "turn": (
+    "rotate": (
         turn_by_halves,
         turn_with_angles_of_zero,
         turn_by_complex_numbers,
@@ -304,8 +304,8 @@ WRONG = {
         Wrong("not a third", answer(gated_width=127), "How many such matrices has a gated one?"),
         Wrong("layer norm", answer(rms=[-0.447, -1.342, 0.447, 1.342]), "layer norm in place of RMS norm"),
         Wrong("one number", answer(rms=3), "expected a list of 4"),
-        Wrong("clockwise", answer(turned=[4, -3]), "a turn the other way"),
-        Wrong("not turned", answer(turned=[3, 4]), "Turned by α"),
+        Wrong("clockwise", answer(rotated=[4, -3]), "a rotation the other way"),
+        Wrong("not rotated", answer(rotated=[3, 4]), "Rotated by α"),
         Wrong("one branch", answer(layer_scale=4608), "one vector a block"),
         Wrong("the bias", answer(folded=[1, 2, 3]), "γ (w · x + b)"),
         Wrong("no dictionary", lambda: 128, "expected a dictionary of answers"),
@@ -351,17 +351,17 @@ WRONG = {
         Wrong("minus", changed(angles_by_meshgrid, torch.neg), "yours are 0, 0, -1, -0.1"),
         Wrong("cosines", changed(angles_by_meshgrid, torch.cos), "Patch 0 is in row 0"),
     ],
-    "turn": [
-        Wrong("once passed: a series", turn_by_a_series, "many turns"),
+    "rotate": [
+        Wrong("once passed: a series", turn_by_a_series, "many full rotations"),
         Wrong("once passed: along the heads", turn_along_the_heads, "x (1, 4, 5, 2), angles (4, 1)"),
         Wrong("once passed: five tokens before", turn_after((0, 1, 2, 3, 5)), "x (2, 1, 8, 4), angles (4, 2)"),
         Wrong("the package's", turn_by_the_package, "it calls the package's own rotate: write your own"),
         Wrong("in place", turn_in_place, "changed in place"),
         Wrong("patches alone", turn_of_patches_alone, "raised RuntimeError"),
         Wrong("a pair", changed(turn_by_halves, lambda x: x.chunk(2, dim=-1)), "expected a"),
-        Wrong("not turned", lambda x, angles: x, "You return x as it came in"),
+        Wrong("not rotated", lambda x, angles: x, "You return x as it came in"),
         Wrong("the other way", lambda x, angles: turn_by_halves(x, -angles), "with -angles in place of angles"),
-        Wrong("twice the angle", lambda x, angles: turn_by_halves(x, 2 * angles), "as in a turn"),
+        Wrong("twice the angle", lambda x, angles: turn_by_halves(x, 2 * angles), "as in a rotation"),
         Wrong("tokens backwards", lambda x, angles: turn_by_halves(x, angles.flip(0)), "What your numbers show"),
     ],
     "attention_pool": [

@@ -160,7 +160,6 @@ WRONG = {
         Wrong("long ones count", lambda i, c: zero_shot_by_normalize(i, c.mean(0)[None]), "before they are unit"),
         Wrong("the first", lambda i, c: zero_shot_by_normalize(i, c[:1]), "the first prompt alone"),
         Wrong("transposed", changed(zero_shot_by_normalize, lambda x: x.T), "shape"),
-        Wrong("the best name", changed(zero_shot_by_normalize, lambda x: x.argmax(1)), "shape"),
         Wrong("over names", lambda i, c: zero_shot_by_normalize(i, c.transpose(0, 1))),
     ],
     "sigmoid_pairs": [

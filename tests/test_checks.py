@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import checks
-from vit_tutorial.checks import capture, compare, diagnose, harness, record, run, symptoms, watch
+from vit_tutorial.checks import capture, compare, declare, diagnose, harness, record, run, symptoms, watch
 from vit_tutorial.checks.lesson01 import PATCH_EMBEDDING, PATCHIFY
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
@@ -310,6 +310,41 @@ def test_three_times_the_tolerance_is_too_much():
     x = torch.ones(3)
     assert compare.equal(x, x + 0.5 * PATCHIFY.tolerance, PATCHIFY)
     assert not compare.equal(x, x + 3 * PATCHIFY.tolerance, PATCHIFY)
+
+
+@pytest.mark.parametrize(
+    ("right", "given", "says"),
+    [
+        (2.0, [2.0], ""),
+        (2.0, (torch.tensor([[2.0]]),), ""),
+        (2.0, [2.0, 2.0], "n is a list, expected a number"),
+        (2.0, declare.Words("a story"), "n is a story"),
+        (2.0, "2", "n is a str, expected a number"),
+        (2.0, True, "n is a bool, expected a number"),
+        (2, 10**400, "n is a whole number of 400 digits or so"),
+        (2, -(10**400), "n is a whole number of 400 digits or so"),
+        (2.0, 2.0 + 0.9e-3, ""),
+        (2.0, 2.0 + 2.1e-3, "n is 2.0021, expected 2"),
+        (0.0, 0.9e-3, ""),
+        (0.0, -1.1e-3, "n is -0.0011, expected 0"),
+        (1000.0, 1000.9, ""),
+        (1000.0, 1001.1, "n is 1001.1, expected 1000"),
+        (2, 2.0009, ""),
+        (2.0, float("nan"), "n is nan, expected 2"),
+    ],
+)
+def test_single_numbers_are_compared_within_the_tolerance(right, given, says):
+    exercise = dataclasses.replace(PATCHIFY, tolerance=1e-3)
+    found = compare.difference(right, given, "n", exercise)
+    assert found == says
+
+
+def test_of_a_secret_whole_number_none_is_nearly_right():
+    secret = dataclasses.replace(PATCHIFY, tolerance=1e-3, secret=True)
+    assert compare.difference(1000, 1000.5, "n", secret) == "n is 1000.5, and should be something else"
+    assert compare.difference(1000, 1000.0, "n", secret) == ""
+    assert compare.difference(1000.0, 1000.5, "n", secret) == "", "of a measured one some are"
+    assert compare.difference(1000, 1000.5, "n", dataclasses.replace(secret, secret=False)) == ""
 
 
 def test_the_stub_is_not_a_mistake(capsys):

@@ -7,11 +7,14 @@ import concurrent.futures
 import csv
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import pickle
 import re
+import signal
 import socket
+import subprocess
 import sys
 import time
 import types
@@ -23,6 +26,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import hypothesis
+import psutil
 import pytest
 import torch
 from filelock import FileLock
@@ -848,6 +852,21 @@ def test_who_handed_in_nothing_has_a_row_and_marks_go_out_as_platforms_take_them
         assert [(row["ID number"], row["Grade"]) for row in csv.DictReader(file)] == [("ada", "12.5"), ("grace", "0.0")]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's list is Linux's")
+def test_all_that_a_sandbox_has_started_is_counted(tool):
+    command = ["sh", "-c", "sh -c 'sleep 60 & sleep 60 & wait' & wait"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        found: set[int] = set()
+        for _ in range(200):
+            found = {one.pid for one in tool.sandbox._below(process.pid)}
+            if len(found) == 3:
+                break
+            time.sleep(0.05)
+        assert found == {one.pid for one in psutil.Process(process.pid).children(recursive=True)}
+        assert len(found) == 3
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 # ---- Copies ------------------------------------------------------------------------------------------------------
 
 MINE = """def attention(q, k, v):
@@ -867,22 +886,63 @@ def test_a_copy_is_hinted_at_though_its_names_are_others(tool):
     renamed = MINE.replace("scores", "s1").replace("weights", "out_w").replace("scale", "c")
     sources = {"ada": MINE, "bob": renamed, "cy": THEIRS}
     answers = {name: [{"cell_type": "code", "source": text}] for name, text in sources.items()}
-    found = tool.copies.hints(answers, [])
+    found = tool.copies.hints(answers, [], {})
     assert [(one["student"], one["other"]) for one in found] == [("ada", "bob")]
     assert found[0]["share"] == 1.0
-    assert tool.copies.hints(answers, [MINE]) == [], "what the exercise explains is no copy"
+    assert tool.copies.hints(answers, [MINE], {}) == [], "what the exercise explains is no copy"
 
 
 def test_what_a_quarter_of_the_class_writes_is_no_copy(tool):
     answers = {f"s{number}": [{"cell_type": "code", "source": MINE}] for number in range(12)}
-    assert tool.copies.hints(answers, []) == []
+    assert tool.copies.hints(answers, [], {}) == []
 
 
 def test_of_an_endless_answer_only_the_beginning_is_compared(tool):
     cell = {"cell_type": "code", "source": MINE}
     endless = {"cell_type": "code", "source": "(" * 10**7}
     answers = {name: [cell, endless] for name in ("ada", "bob")}
-    assert [one["share"] for one in tool.copies.hints(answers, [])] == [1.0]
+    assert [one["share"] for one in tool.copies.hints(answers, [], {})] == [1.0]
+
+
+def package_hints(tool, lesson, sources):
+    """Which works have the package's own code, by the solved source of a lesson and the students' copy."""
+    (stem,) = (path.stem for path in tool.sources([lesson]))
+    explained = [cell["source"] for cell in tool.judge.read(tool.SOLUTIONS / f"{stem}.ipynb") if tool.judge.own(cell)]
+    explained += [cell["source"] for cell in tool.judge.read(tool.EXERCISES / f"{stem}.ipynb")]
+    package = tool.stripped.sources(Path(vt.__file__).parent, lesson)
+    answers = {name: [{"cell_type": "code", "source": source}] for name, source in sources.items()}
+    found = tool.copies.hints(answers, explained, package)
+    return {(one["student"], one["other"]) for one in found if one["other"] in package}
+
+
+@pytest.mark.parametrize("lesson", sorted({one.lesson for one in checks.CATALOGUE.values()}))
+def test_no_right_work_of_ours_is_taken_for_a_copy_of_the_package(tool, lesson):
+    works = importlib.import_module(f"solutions_{lesson}").RIGHT.values()
+    sources = {f"{work}": inspect.getsource(work) for some in works for work in some if hasattr(work, "__code__")}
+    assert package_hints(tool, lesson, sources) == set()
+
+
+@pytest.mark.parametrize(
+    ("lesson", "own", "changes"),
+    [
+        ("07", "train.loop.schedule", {"schedule": "rates", "warmup": "w", "steps": "total"}),
+        ("01", "patches.patchify", {"patchify": "cut", "batch": "b", "images": "pictures"}),
+        ("09", "weights.adapters.has_adapter", {"has_adapter": "teacher"}),
+    ],
+)
+def test_the_package_s_own_code_is_hinted_at_under_other_names(tool, lesson, own, changes):
+    source = tool.stripped.sources(Path(vt.__file__).parent, lesson)[f"vit_tutorial.{own}"]
+    for old, new in changes.items():
+        source = re.sub(rf"\b{old}\b", new, source)
+    assert ("ada", f"vit_tutorial.{own}") in package_hints(tool, lesson, {"ada": source})
+
+
+def test_of_a_function_of_one_line_no_copy_can_be_told(tool):
+    package = tool.stripped.sources(Path(vt.__file__).parent, "16")
+    short = tool.copies.too_short(package, [])
+    assert short == ["vit_tutorial.analysis.dense.mean_iou"]
+    answers = {"ada": [{"cell_type": "code", "source": package[short[0]]}]}
+    assert tool.copies.hints(answers, [], package) == []
 
 
 # ---- The sandbox's command line ----------------------------------------------------------------------------------

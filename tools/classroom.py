@@ -559,7 +559,7 @@ def _cell(value: Any) -> Any:
 
 
 def _hints(rows: list[dict[str, Any]], releases: dict[str, list[dict[str, Any]]], course: Path) -> None:
-    """copies.csv: pairs of students whose answers have more in common than the exercise explains."""
+    """copies.csv: answers that have more in common, with another's or with the package, than the exercise explains."""
     found = []
     for stem in sorted({row["exercise"] for row in rows} - {""}):
         answers = {}
@@ -569,10 +569,13 @@ def _hints(rows: list[dict[str, Any]], releases: dict[str, list[dict[str, Any]]]
                 answers[row["student"]] = [cell for cell in cells if cell.get("own")]
         explained = [cell["source"] for cell in judge.read(SOLUTIONS / f"{stem}.ipynb") if judge.own(cell)]
         explained += [cell["source"] for cell in releases[stem]]
-        found += [{"exercise": stem} | hint for hint in copies.hints(answers, explained)]
+        package = stripped.sources(Path(vit_tutorial.__file__).parent, stem[:2])
+        found += [{"exercise": stem} | hint for hint in copies.hints(answers, explained, package)]
+        if short := copies.too_short(package, explained):
+            print(f"{stem}: not checked for copies of {len(short)} short functions of the package, such as {short[0]}")
     _write_csv(found, ["exercise", "student", "other", "share", "pieces"], course / "copies.csv")
     if found:
-        print(f"Pairs of answers with much in common: {len(found)}. Read them beside each other (copies.csv)")
+        print(f"Answers that have much in common: {len(found)}. Read them beside each other (copies.csv)")
 
 
 def _zip(course: Path) -> None:

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -441,9 +441,11 @@ class Sandbox:
         return ""
 
     def _processes(self) -> list[psutil.Process]:
-        with contextlib.suppress(psutil.Error):
-            return psutil.Process(self.process.pid).children(recursive=True)
-        return []
+        if not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists():  # some kernels don't list them
+            with contextlib.suppress(psutil.Error):
+                return psutil.Process(self.process.pid).children(recursive=True)
+            return []
+        return list(_below(self.process.pid))
 
     def _memory(self, processes: list[psutil.Process]) -> int:
         """Bytes that the processes hold together; what they share is counted once, if it matters."""
@@ -471,6 +473,18 @@ class Sandbox:
         if not self.own:
             subprocess.run([self.kind, "kill", self.name], capture_output=True, check=False)
         self.scratch.cleanup()
+
+
+def _below(number: int) -> Iterator[psutil.Process]:
+    """A process's descendants, by what the kernel lists for it: psutil looks at all processes of the machine."""
+    for task in Path(f"/proc/{number}/task").glob("*/children"):
+        listed = ""
+        with contextlib.suppress(OSError):
+            listed = task.read_text()
+        for child in map(int, listed.split()):
+            with contextlib.suppress(psutil.Error):  # it may have ended by now
+                yield psutil.Process(child)
+            yield from _below(child)
 
 
 def _share(process: psutil.Process) -> int:

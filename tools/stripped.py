@@ -10,9 +10,13 @@
 from __future__ import annotations
 
 import ast
+import compileall
+import functools
 import importlib
 import os
+import py_compile
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -96,6 +100,8 @@ def for_lesson(package: Path, lesson: str, target: Path) -> Path:
             _empty(tree, module, asked)
             path.unlink()  # it is the same file as the other copies'
             path.write_text(ast.unparse(ast.fix_missing_locations(tree)), encoding="utf-8")
+    # Once for all sandboxes, which can't write: each would compile it anew.
+    compileall.compile_dir(copy, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
     return copy
 
 
@@ -149,6 +155,39 @@ def borrowed(exercise: Any, ran: list[str]) -> str:
             if theirs := [own for own in ran if own == name or own.startswith(start)]:
                 return str(theirs[0]).removeprefix("vit_tutorial.")
     return ""
+
+
+def sources(package: Path, lesson: str) -> dict[str, str]:
+    """By full names, the sources of the package's functions and classes that a lesson's exercises forbid."""
+    exercises = importlib.import_module("vit_tutorial.checks.declare").exercises_of
+    watch = importlib.import_module("vit_tutorial.checks.watch")
+    module = importlib.import_module(f"vit_tutorial.checks.lesson{lesson}")
+    rules = [rule for one in exercises(module) for rule in watch.forbidden(one) if rule.when is None]
+    names = {watch.full_name(rule.what) for rule in rules}
+    starts = tuple(name.removesuffix("*") for name in names if name.endswith(".*"))
+    return {
+        name: source for name, source in _sources(package).items() if name in names or name.startswith(starts or ("*",))
+    }
+
+
+@functools.cache
+def _sources(package: Path) -> dict[str, str]:
+    """The sources of all functions and classes of the package but its checks."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        module = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
+        if not module.startswith("vit_tutorial.checks"):
+            tree = ast.parse(path.read_text("utf-8"))
+            found |= {name: ast.unparse(node) for name, node in _defined(tree, module)}
+    return found
+
+
+def _defined(owner: ast.AST, name: str) -> Iterator[tuple[str, ast.AST]]:
+    """The functions and classes of a module or class, by their full names."""
+    for node in ast.iter_child_nodes(owner):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield f"{name}.{node.name}", node
+            yield from _defined(node, f"{name}.{node.name}")
 
 
 # ---- What is right, left out -------------------------------------------------------------------------------------

@@ -77,7 +77,8 @@ def _numbers_show(tried: Tried, wrong: list[int]) -> str:
         fewest = min(len(tried.cases[i].weights) for i in wrong)
         fitting = [i for i in wrong if len(tried.cases[i].weights) == fewest]
         seen = _right_for_others(tried) or _dependence(tried, max(fitting, key=lambda i: _size(tried.right[i])))
-    return seen or _read(tried, exercise.locate) or _symptom(parts, exercise, WEAK, len(wrong))
+    first = dict(list(parts.items())[:1])  # what is weak may be said of no later part, which hangs on the first
+    return seen or _read(tried, exercise.locate) or _symptom(first, exercise, WEAK, len(wrong))
 
 
 def _read(tried: Tried, reader: Reader | None, only: list[int] | None = None) -> str:

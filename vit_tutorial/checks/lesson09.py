@@ -1,8 +1,7 @@
-"""Checks of lesson 09: a checkpoint by hand: its names, Flax's kernels, the teacher in it, the pixels, DeiT's heads."""
+"""Checks of lesson 09: a checkpoint by hand: its kernels, the teacher in it, the pixels, DeiT's heads."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from vit_tutorial.checks.harness import (
     Fault,
     Hashed,
     Result,
+    Slip,
     Words,
     call,
     changed,
@@ -25,7 +25,6 @@ from vit_tutorial.checks.harness import (
     section,
 )
 from vit_tutorial.checks.pencil import Question, pencil
-from vit_tutorial.weights.names import TIMM, TORCHVISION, TRANSFORMERS_4
 from vit_tutorial.weights.sources import IMAGENET
 
 _ONE_KEY = "3 · One key by hand"
@@ -104,186 +103,77 @@ def check_checkpoint_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
     return check(CHECKPOINT_NUMBERS, fn)
 
 
-# ---- One name ----------------------------------------------------------------------------------------------------
-
-REFUSED = Words("a ValueError")
-Rules = Mapping[str, str]  # theirs -> ours
+# ---- A model for raw pixels --------------------------------------------------------------------------------------
 
 
-def _rules(table: dict[str, str]) -> dict[str, str]:
-    """A table of the package the other way round, last rule first; without the rules that join three tensors."""
-    return {their: our for our, their in reversed(table.items()) if "(" not in their}
+def _raw_cases() -> list[Case]:
+    made = []
+    colours = IMAGENET, ((0.5, 0.4, 0.3), (0.25, 0.2, 0.02)), ((0.0, 0.2, 0.9), (2.0, 0.5, 3.0))
+    grey = ((0.3, 0.6), (0.1, 0.7)), ((0.45,), (0.22,))
+    for seed, ((mean, std), D, P) in enumerate(zip((*colours, *grey), (6, 5, 3, 4, 7), (2, 4, 1, 3, 5), strict=True)):
+        weight, bias = normal(D, len(mean), P, P, seed=seed), normal(D, seed=seed + 10)
+        made.append(Case(f"weight {tuple(weight.shape)}, mean={mean}", (weight, bias, mean, std)))
+    return made
 
 
-def _name_cases() -> list[Case]:
-    vision, timm, faces = (_rules(table) for table in (TORCHVISION, TIMM, TRANSFORMERS_4))
-    layer = {
-        "layer{i}.fc.*": "blocks.{i}.mlp.fc1.*",
-        "layers.{i}.scale": "blocks.{i}.scale",
-        "tower2.layer{i}.out.*": "blocks.{i}.mlp.fc2.*",
-        "head.*": "head.*",
-    }
-    names = {
-        "torchvision's rules": (vision, _TORCHVISION_NAMES),
-        "Hugging Face's rules": (
-            faces,
-            ("vit.encoder.layer.2.attention.output.dense.weight", "encoder.layer.2.attention.output.dense.weight"),
-        ),
-        "timm's rules": (
-            timm,
-            ("head.fc.weight", "student.head.weight", "head.weight.old", "blocks.7.attn.qkv.weight"),
-        ),
-        "rules of one layer": (
-            layer,
-            (
-                "layer3xfc.bias",
-                "Head.weight",
-                "head.weight",
-                "layer7.fc.weight",
-                "layers.4.scale",
-                "tower2.layer5.out.bias",
-            ),
-        ),
-        "another rule": ({"head.*": "Probe.*"}, ("head.weight", "layer3.fc.bias")),
-        "no rule at all": ({}, ("head.weight",)),
-        "a rule for what another one makes": ({"head.*": "probe.*", "probe.*": "spare.*"}, ("head.weight",)),
-    }
-    return [
-        *(Case(f"{name}, {whose}", (name, rules)) for whose, (rules, some) in names.items() for name in some),
-        Case(f"{len(_NEARLY)} names that no rule of one layer fits", (_NEARLY, layer)),
-        Case(f"{len(_NEARLY_THEIRS)} names that none of torchvision's rules fits", (_NEARLY_THEIRS, vision)),
-    ]
+def _raw(
+    scale: Callable[[Tensor, Tensor], Tensor] = lambda weight, std: weight / std,
+    shift: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda old, new, mean: -(new * mean).sum(dim=(1, 2, 3)),
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The patch embedding for raw pixels, with another kernel, or another number added to the bias."""
+
+    def for_raw_pixels(
+        weight: Tensor, bias: Tensor, mean: tuple[float, ...], std: tuple[float, ...]
+    ) -> tuple[Tensor, Tensor]:
+        kernel = scale(weight, _column(std))  # (D, C, P, P)
+        return kernel, bias + shift(weight, kernel, _column(mean))
+
+    return for_raw_pixels
 
 
-_TORCHVISION_NAMES = (
-    "encoder.layers.encoder_layer_0.ln_1.weight", "encoder.layers.encoder_layer_1.self_attention.in_proj_bias",
-    "encoder.layers.encoder_layer_11.mlp.3.bias", "encoder.layers.encoder_layer_12.mlp.0.bias",
-    "encoder.layers.encoder_layer_20.ln_2.weight", "class_token", "encoder.layers.encoder_layer_99.ln_1.bias",
-    "encoder.layers.encoder_layer_3.mlp.3.weight", "heads.head.bias",
-)  # fmt: skip
-
-
-# Each is a name that a rule nearly fits: with something before it, behind it, or in place of {i} or of *; or the rule.
-_NEARLY = (
-    " head.weight", "\thead.weight", "head.weight\n", "head.weight ", "head.*", "layers.{i}.scale", "layer{i}.fc.*",
-    "layerx.fc.weight", "head.weights", "head.weight_g", "head.", "head.scale", "head.gain", "module.head.weight",
-    "subhead.weight", "heads.weight", "model.head.weight", "backbone.head.weight", "head.preweight",
-    "head.biases", "head.gamma", "head.kernel", "head.running_mean", "3.fc.bias", "layer3.1.fc.bias", "layer3a.fc.bias",
-    "layera.fc.bias", "layer3.fc", "layers.4.scale.weight", "layers.4", "", "head.Weight", "head.BIAS", "head.bias.",
-    ".head.bias", "head..bias", "head_bias", "layer 3.fc.bias", "layer+3.fc.bias", "layer1_0.fc.bias", "layer3_fc.bias",
-    "layer.3.fc.bias", "layers.4.scale.", "layers.x.scale", "head.weightbias", "head.weight.bias", "head.w", "head.b",
-)  # fmt: skip
-_NEARLY_THEIRS = (
-    "embed.cls_token", "blocks.0.norm1.weight", "head.weight", "encoder.layers.encoder_layer_1b.ln_1.weight",
-    "encoder.layers.encoder_layer_.mlp.3.bias", "encoder.layers.encoder_layer_-1.ln_1.bias", "class_token.weight",
-    "class.token", "class_weight", "heads.head.*", "class_token\n", "encoder.layers.3.ln_1.weight",
-    "layers.encoder_layer_3.ln_1.weight", "encoder.ln.gamma",
-)  # fmt: skip
-
-
-def _naming(work: Any, case: Case) -> Result:
-    names, rules = case.args
-    given = dict(rules)
-    if isinstance(names, str):
-        found = {"result": _named(work, names, given)}
-    else:
-        found = {f"the result for {name!r}": _named(work, name, given) for name in names}
-    return found | {_RULES: Words("as they were" if list(given.items()) == list(rules.items()) else "changed")}
-
-
-_RULES = "the rules afterwards"
-
-
-def _named(work: Any, name: str, rules: dict[str, str]) -> Any:
-    try:
-        found = work(name, rules)
-    except ValueError:
-        return REFUSED
-    if isinstance(found, BaseException):
-        raise Fault(f"returned a {type(found).__name__}: raise it (raise ValueError(…))")
-    return str(found) if isinstance(found, str) else found
-
-
-def _about_names(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Which kind of name comes out wrong."""
-    if any(right[_RULES] != theirs[_RULES] for _, right, theirs in compared):
-        return ""
-    rows = [row for one in compared for row in _wrong_names(*one)]
-    refused = [name for name, _, yours in rows if yours == REFUSED]
-    let_in = [name for name, wanted, _ in rows if wanted == REFUSED]
-    if len(refused) == len(rows) or len(refused) > len(let_in):
-        return f"You raise a ValueError for {refused[0]}, and a rule fits it."
-    if len(let_in) == len(rows):
-        return f"No rule fits {let_in[0]!r} from its first character to its last: raise a ValueError."
-    for _, wanted, yours in rows:
-        if not isinstance(yours, str) or REFUSED in (wanted, yours):
-            continue
-        parts, right = yours.split("."), wanted.split(".")
-        apart = [(a, b) for a, b in zip(parts, right, strict=False) if a != b]
-        if apart and len(parts) == len(right):
-            return f"A part of the name comes out as {apart[0][0]!r}, and should be {apart[0][1]!r}."
-        return f"The name comes out as {yours!r}, and should be {wanted!r}."
-    return "" if not let_in else f"No rule fits {let_in[0]!r}: raise a ValueError."
-
-
-def _wrong_names(case: Case, right: Result, theirs: Result) -> list[tuple[str, Any, Any]]:
-    """Names whose result is another one: (name, the right result, the student's)."""
-    names = [case.args[0]] if isinstance(case.args[0], str) else case.args[0]
-    keys = [key for key in right if key != _RULES]
-    return [(name, right[key], theirs[key]) for name, key in zip(names, keys, strict=True) if theirs[key] != right[key]]
-
-
-def _finder(
-    escape: Callable[[str], str] = re.escape,
-) -> Callable[[str, Rules], str]:
-    """Rules as regular expressions; with another idea of a dot."""
-
-    def our_name(name: str, rules: Rules) -> str:
-        for their, our in rules.items():
-            pattern = escape(their).replace(r"\{i\}", r"(?P<i>\d+)").replace(r"\*", "(?P<leaf>weight|bias)")
-            if found := re.fullmatch(pattern, name):
-                parts = found.groupdict()
-                return our.replace("{i}", parts.get("i") or "").replace("*", parts.get("leaf") or "")
-        raise ValueError(name)
-
-    return our_name
-
-
-def _chain(name: str, rules: Rules) -> str:
-    """Every rule in pieces, replace after replace."""
-    for their, our in rules.items():
-        for old, new in zip(re.split(r"\{i\}|\*", their), re.split(r"\{i\}|\*", our), strict=True):
-            name = name.replace(old, new) if old else name
-    return name
-
-
-OUR_NAME = Exercise(
-    name="our_name",
+FOR_RAW_PIXELS = Exercise(
+    name="for_raw_pixels",
     lesson="09",
     points=3,
-    right=_finder(),
-    cases=_name_cases,
-    observe=_naming,
+    right=_raw(),
+    cases=_raw_cases,
+    observe=call,
     forbidden=("vit_tutorial.*",),
-    explain=_about_names,
-    mistakes=(
-        *section(
-            _ONE_KEY,
-            (
-                "a chain of replacements",
-                "Each rule is applied to what the one before has made, and to any part of a name, so '.output.dense' "
-                "is also found inside '.attention.output.dense'. Find the one rule that fits the whole name, then "
-                "write the new name from it.",
-                _chain,
-            ),
+    mistakes=section(
+        _PIXELS,
+        (
+            "a bias that stays",
+            "Pixels of just the mean become 0, and give the bias alone. Yours give the kernel's answer to the mean "
+            "besides: subtract it from the bias.",
+            Slip(_raw, shift=lambda old, new, mean: 0.0),
+        ),
+        (
+            "an answer to the mean by the old kernel",
+            "The mean goes through the new kernel, which is divided by the standard deviation already.",
+            Slip(_raw, shift=lambda old, new, mean: -(old * mean).sum(dim=(1, 2, 3))),
+        ),
+        (
+            "the mean counted once a channel",
+            "Each of the P · P pixels of a patch has its mean subtracted: add up the kernel over the pixels, too.",
+            Slip(_raw, shift=lambda old, new, mean: -(new * mean).mean(dim=(2, 3)).sum(dim=1)),
+        ),
+        (
+            "a mean that is added",
+            "The mean is subtracted from the pixels, so what the kernel makes of it is subtracted from the bias.",
+            Slip(_raw, shift=lambda old, new, mean: (new * mean).sum(dim=(1, 2, 3))),
+        ),
+        (
+            "a multiplication by the standard deviation",
+            "The pixels are divided by it. So the kernel is divided, too.",
+            Slip(_raw, scale=lambda weight, std: weight * std),
         ),
     ),
 )
 
 
-def check_our_name(fn: Callable[..., str]) -> bool:
-    """Check ``fn(name, rules)``: one of their names, and {theirs: ours} -> our name, or a ValueError."""
-    return check(OUR_NAME, fn)
+def check_for_raw_pixels(fn: Callable[..., tuple[Tensor, Tensor]]) -> bool:
+    """Check ``fn(weight, bias, mean, std)``: (D, C, P, P), (D,), C numbers twice -> (D, C, P, P) and (D,)."""
+    return check(FOR_RAW_PIXELS, fn)
 
 
 # ---- Flax's attention --------------------------------------------------------------------------------------------

@@ -791,6 +791,8 @@ def _about_tuning(compared: list[tuple[Case, Result, Result]]) -> str:
     if all(untouched):
         return "The head is as it was: no step has reached it. Was it a copy that you trained?"
     case, right, theirs = compared[0]
+    if not theirs["head.weight"].isfinite().all():
+        return ""
     if case.args[-1] != 1:
         return (
             "One step without a decay is right; several steps, or a decay, aren't. Is the optimiser AdamW, made once, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -381,13 +380,19 @@ def _normalised(divide: Callable[[Tensor], Tensor] = _deviation) -> Callable[[Te
 _right_target = _normalised()
 
 
+def _channels_last(images: Tensor, patch_size: int) -> Tensor:
+    return _right_target(images, patch_size).unflatten(2, (images.shape[1], -1)).mT.flatten(2)
+
+
 def _make_loss(
     wanted: Callable[[Tensor, int], Tensor] = _right_target,
-) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
-    """MAE's loss with other pixels wanted."""
+    mean: Callable[[Tensor, Tensor], Tensor] = lambda errors, hidden: errors[hidden].mean(),
+) -> Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]:
+    """MAE's loss with other pixels wanted, or another mean of the patches' errors (B, N)."""
 
-    def hidden_loss(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> Tensor:
-        return (said - wanted(images, patch_size))[hidden].square().mean()
+    def hidden_loss(said: Tensor, images: Tensor, hidden: Tensor, patch_size: int) -> tuple[Tensor, Tensor]:
+        errors = (said - wanted(images, patch_size)).square().mean(dim=2)  # (B, N)
+        return errors * hidden, mean(errors, hidden)
 
     return hidden_loss
 
@@ -407,7 +412,7 @@ def _loss_cases() -> list[Case]:
         patches = 0.2 * torch.rand(B, N, L, generator=generator) + 0.8 * torch.rand(B, N, 1, generator=generator)
         args = (normal(B, N, L, seed=seed + 40), unpatchify(patches, P, (H, W)), order < n, P)
         cases.append(Case(f"said ({B}, {N}, {L}), images ({B}, {C}, {H}, {W}), P = {P}", args))
-    return [*cases, _nearly_even_patches(), _far_off(), _normalised_already()]
+    return [*cases, _nearly_even_patches(), _far_off()]
 
 
 def _nearly_even_patches() -> Case:
@@ -418,38 +423,6 @@ def _nearly_even_patches() -> Case:
     return Case(
         "patches of nearly one colour, 1, 4 and 2 of them hidden", (normal(3, 6, 4, seed=49), images, hidden, 2)
     )
-
-
-def _normalised_already() -> Case:
-    """One channel, each patch with a mean of 0 and a variance of 1: only the squares and their mean count."""
-    patches = normal(2, 6, 4, seed=10)
-    patches = (patches - patches.mean(2, keepdim=True)) / patches.std(2, keepdim=True)
-    hidden = torch.tensor([[1, 0, 0, 1, 1, 0], [0, 1, 0, 0, 0, 0]]).bool()
-    args = (normal(2, 6, 4, seed=50), unpatchify(patches, 2, (4, 6)), hidden, 2)
-    return Case(NORMALISED, args)
-
-
-NORMALISED = "patches with a mean of 0 and a variance of 1"
-
-
-def _which_half(compared: list[tuple[Case, Result, Result]]) -> str:
-    """Whether the normalisation is wrong, or the mean of the squares, and then of which patches."""
-    case, right, theirs = compared[-1]
-    if case.label != NORMALISED:  # it gave no result
-        return ""
-    if math.isclose(right["result"].item(), float(theirs["result"]), rel_tol=1e-3):
-        return (
-            "All is right where patches have a mean of 0 and a variance of 1 already: look at what you subtract and "
-            "divide by, for each patch, and at the order of its values."
-        )
-    said, images, hidden, P = case.args
-    errors = (said - patchify(images, P)).square()
-    others = {"all patches": errors.mean(), "the visible patches": errors[~hidden].mean(),
-              "each image, and of these": _mean_of_means(errors, hidden)}  # fmt: skip
-    of = [words for words, mean in others.items() if math.isclose(mean.item(), float(theirs["result"]), rel_tol=1e-4)]
-    at = f" It is the mean over {of[0]}." if of else ""
-    said_of_it = "It is wrong even where patches have a mean of 0 and a variance of 1 already"
-    return f"{said_of_it}: look at the squares and their mean.{at}"
 
 
 def _far_off() -> Case:
@@ -470,7 +443,6 @@ HIDDEN_LOSS = Exercise(
     right=_make_loss(),
     cases=_loss_cases,
     observe=_learning_but(1),  # the target may be computed without a graph
-    locate=_which_half,
     tolerance=1e-4,
     forbidden=(lesson.normalised_patches,),
     mistakes=(
@@ -486,11 +458,27 @@ HIDDEN_LOSS = Exercise(
                 "Add it to the variance, and take the root of the sum.",
                 Slip(_make_loss, wanted=_normalised(lambda p: p.std(dim=2, keepdim=True) + 1e-6)),
             ),
+            (
+                "channels last in a patch",
+                "The values of a patch are in patchify's order: all pixels of a channel, then the next channel.",
+                Slip(_make_loss, wanted=_channels_last),
+            ),
+            (
+                "a mean of the images' means",
+                "All hidden patches count alike: one mean over all of them. With a mean for each image first, a patch "
+                "counts less where more are hidden.",
+                Slip(_make_loss, mean=_mean_of_means),
+            ),
+            (
+                "a mean over all patches",
+                "The loss is the mean over the hidden patches: divide by their number, not by B · N.",
+                Slip(_make_loss, mean=lambda errors, hidden: (errors * hidden).mean()),
+            ),
         ),
     ),
 )
 
 
-def check_hidden_loss(fn: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> bool:
-    """Check ``fn(said, images, hidden, patch_size)``: (B, N, C*P*P), (B, C, H, W), (B, N), P -> one number."""
+def check_hidden_loss(fn: Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]) -> bool:
+    """Check ``fn(said, images, hidden, patch_size)``: (B, N, C*P*P), (B, C, H, W), (B, N), P -> (B, N), one number."""
     return check(HIDDEN_LOSS, fn)

@@ -437,21 +437,21 @@ def check_grown_sizes(fn: Callable[[Sizes, float], Sizes]) -> bool:
 
 
 def _draw(
-    miss: Callable[[Tensor, Tensor], Tensor] = lambda fitted, loss: (loss / fitted).log(),
+    residual: Callable[[Tensor, Tensor], Tensor] = lambda fitted, loss: (loss / fitted).log(),
     on: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda fitted, loss, rows: fitted,
     put: Callable[[Tensor, Tensor], Tensor] = lambda base, drawn: base * drawn.exp(),
 ) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """Runs drawn again, with each step to be replaced."""
 
     def redrawn_runs(fitted: Tensor, loss: Tensor, rows: Tensor) -> Tensor:
-        misses = miss(fitted, loss) * math.sqrt(len(loss) / (len(loss) - 3))  # (n,)
-        return put(on(fitted, loss, rows), misses[rows])  # (R, n)
+        residuals = residual(fitted, loss) * math.sqrt(len(loss) / (len(loss) - 3))  # (n,)
+        return put(on(fitted, loss, rows), residuals[rows])  # (R, n)
 
     return redrawn_runs
 
 
-def _the_misses(wrong: Compared) -> str:
-    """Whether the right misses are there, but wider or narrower, or those of the runs as they stand."""
+def _the_residuals(wrong: Compared) -> str:
+    """Whether the right residuals are there, but wider or narrower, or those of the runs as they stand."""
     case, right, theirs = wrong[0]
     fitted, loss, _ = case.args
     numbers = torch.as_tensor(theirs["result"])
@@ -461,11 +461,13 @@ def _the_misses(wrong: Compared) -> str:
     factor = ((found * wanted).sum() / wanted.square().sum()).item()
     if abs(factor - 1) > 1e-4 and torch.allclose(found, factor * wanted, atol=1e-4):
         sign = " and with the wrong sign" if factor < 0 else ""
-        return f"The misses are those of the right runs, but {abs(factor):.4g} times as wide{sign} (with {case.label})."
+        return (
+            f"The residuals are those of the right runs, but {abs(factor):.4g} times as wide{sign} (with {case.label})."
+        )
     own = (loss / fitted).log()
     factor = ((found * own).sum() / own.expand_as(found).square().sum()).item()
     if torch.allclose(found, (factor * own).expand_as(found), atol=1e-4):
-        return "Each run has its own miss again: take those of rows."
+        return "Each run has its own residual again: take those of rows."
     return ""
 
 
@@ -494,28 +496,28 @@ REDRAWN_RUNS = Exercise(
     right=_draw(),
     cases=_draw_cases,
     observe=call,
-    explain=_the_misses,
+    explain=_the_residuals,
     mistakes=section(
         _SURE,
         (
             "a law that is drawn along",
-            "Place i keeps its own law, fitted[i], and gets the miss of another run.",
+            "Place i keeps its own law, fitted[i], and gets the residual of another run.",
             Slip(_draw, on=lambda fitted, loss, rows: fitted[rows]),
         ),
         (
             "differences in place of factors",
             "You add differences. A run deviates by percents, that is by factors: differences of logarithms.",
-            Slip(_draw, miss=lambda fitted, loss: loss - fitted, put=lambda base, drawn: base + drawn),
+            Slip(_draw, residual=lambda fitted, loss: loss - fitted, put=lambda base, drawn: base + drawn),
         ),
         (
             "factors that are widened, not their logarithms",
             "Take the logarithm of loss / fitted first, multiply that by the root, and take e to its power at the end.",
-            Slip(_draw, miss=lambda fitted, loss: loss / fitted, put=lambda base, drawn: base * drawn),
+            Slip(_draw, residual=lambda fitted, loss: loss / fitted, put=lambda base, drawn: base * drawn),
         ),
     ),
 )
 
 
 def check_redrawn_runs(fn: Callable[[Tensor, Tensor, Tensor], Tensor]) -> bool:
-    """Check ``fn(fitted, loss, rows)``: (n,), (n,), (R, n) -> (R, n), the law with the drawn misses applied."""
+    """Check ``fn(fitted, loss, rows)``: (n,), (n,), (R, n) -> (R, n), the law with the drawn residuals applied."""
     return check(REDRAWN_RUNS, fn)

@@ -59,11 +59,11 @@ MODERN_NUMBERS = pencil(
                 "by its root.",
             },
         ),
-        "turned": Question(
-            Hashed("d564f941bb 4da0a1b0ce", "list"),
-            "Turned by α, (a, b) becomes (a cos α - b sin α, b cos α + a sin α). Here cos α = 0 and sin α = 1.",
+        "rotated": Question(
+            Hashed("979fb25411 0d5e69c80b", "list"),
+            "Rotated by α, (a, b) becomes (a cos α - b sin α, b cos α + a sin α). Here cos α = 0 and sin α = 1.",
             _ROTARY,
-            {(4, -3): "a turn the other way. You turned clockwise. The first number becomes a cos α - b sin α."},
+            {(4, -3): "a rotation the other way. You rotated clockwise. The first number becomes a cos α - b sin α."},
         ),
         "layer scale": Question(
             Hashed("f290e08870"),
@@ -313,7 +313,7 @@ def check_rotary_angles(fn: Callable[[int, int, int, float], Tensor]) -> bool:
     return check(ROTARY_ANGLES, fn)
 
 
-def _turn_cases() -> list[Case]:
+def _rotate_cases() -> list[Case]:
     # The shape of x, and how many tokens come before the patches.
     asked = [((1, 2, 6, 4), 0), ((2, 3, 7, 8), 1), ((2, 2, 9, 12), 5), ((3, 1, 5, 4), 2),
              ((1, 4, 5, 2), 1),  # as many heads as angles, and more tokens
@@ -325,7 +325,7 @@ def _turn_cases() -> list[Case]:
         label = f"x {(B, h, T, d)}, angles {(T - before, d // 2)}"
         made.append(Case(label, (normal(B, h, T, d), angles)))
     many = 10 * normal(2, 2, 5, 6, seed=2), 30 * normal(4, 3, seed=3)  # as far down and right in a large image
-    return [*made, Case("x (2, 2, 5, 6), angles (4, 3), many turns", many)]
+    return [*made, Case("x (2, 2, 5, 6), angles (4, 3), many full rotations", many)]
 
 
 def _rotated(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
@@ -336,7 +336,7 @@ def _first_ones_still(angles: Tensor, tokens: int) -> Tensor:
     return pad(angles, (0, 0, tokens - len(angles), 0))
 
 
-def _turn(
+def _rotate(
     pairs: Callable[[Tensor], tuple[Tensor, ...]] = _halves,
     rotation: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] = _rotated,
     join: Callable[[Tensor, Tensor], Tensor] = lambda a, b: torch.cat([a, b], dim=-1),
@@ -344,54 +344,52 @@ def _turn(
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """The rotation with other pairs, another formula, or angles given to the tokens in another way."""
 
-    def turn(x: Tensor, angles: Tensor) -> Tensor:
+    def rotate(x: Tensor, angles: Tensor) -> Tensor:
         given = fill(angles, x.shape[-2])  # (T, d/2)
         a, b = pairs(x)
         return join(*rotation(a, b, given.cos(), given.sin()))
 
-    return turn
+    return rotate
 
 
-def _is_it_a_turn(compared: list[tuple[Case, Result, Result]]) -> str:
+def _is_it_a_rotation(compared: list[tuple[Case, Result, Result]]) -> str:
     """Whether the pairs i and i + d / 2 keep their lengths."""
-    case, _, theirs = next(row for row in compared if not equal(row[1]["result"], row[2]["result"], TURN))
+    case, _, theirs = next(row for row in compared if not equal(row[1]["result"], row[2]["result"], ROTATE))
     before, after = (torch.stack(_halves(x)).norm(dim=0) for x in (case.args[0], torch.as_tensor(theirs["result"])))
     if torch.allclose(before, after, atol=1e-4):
-        return (
-            "Each pair keeps its length, as in a turn, but it isn't the right turn: look at the angles and the signs."
-        )
+        return "Each pair keeps its length, as in a rotation, but not the right one: look at the angles and signs."
     a, b = before.flatten()[0].item(), after.flatten()[0].item()
     return (
-        f"A turn keeps the length of a pair, √(a² + b²). The first one, numbers 0 and d / 2, was {a:.4g} long, and in "
+        f"A rotation keeps the length of a pair, √(a² + b²). The first, numbers 0 and d / 2, was {a:.4g} long, and in "
         f"yours is {b:.4g} (with {case.label}): look at the pairs, the signs, cosine and sine."
     )
 
 
-TURN = Exercise(
-    name="turn",
+ROTATE = Exercise(
+    name="rotate",
     lesson="15",
     points=3,
-    right=_turn(),
-    cases=_turn_cases,
+    right=_rotate(),
+    cases=_rotate_cases,
     observe=call,
-    locate=_is_it_a_turn,
+    locate=_is_it_a_rotation,
     forbidden=(modern.rotate,),
     mistakes=(
         *section(
             "The class token rotated, too.",
             (
                 "the last tokens left alone",
-                "Tokens without a place come first, so the angles belong to the last N tokens. You turned the first N.",
-                Slip(_turn, fill=lambda angles, T: pad(angles, (0, 0, 0, T - len(angles)))),
+                "Tokens without a place come first: the angles belong to the last N tokens. You rotated the first N.",
+                Slip(_rotate, fill=lambda angles, T: pad(angles, (0, 0, 0, T - len(angles)))),
             ),
         ),
     ),
 )
 
 
-def check_turn(fn: Callable[[Tensor, Tensor], Tensor]) -> bool:
+def check_rotate(fn: Callable[[Tensor, Tensor], Tensor]) -> bool:
     """Check ``fn(x, angles)``: (B, h, T, d), (N, d / 2) with N <= T -> (B, h, T, d)."""
-    return check(TURN, fn)
+    return check(ROTATE, fn)
 
 
 # ---- Attention pooling -------------------------------------------------------------------------------------------
