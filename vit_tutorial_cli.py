@@ -1,4 +1,4 @@
-"""The command ``vit-tutorial``: training, prediction and the two pages under one name.
+"""The command ``vit-tutorial``: training, prediction, export and the live page under one name.
 
 It is beside the package, not in it, because importing the package imports torch: ``vit-tutorial --help`` would take a
 second, and on a slow disk several.
@@ -16,7 +16,6 @@ COMMANDS = {  # a module of the package with a function ``main``: what it does
     "train": "train a Vision Transformer, on one machine or many",
     "predict": "classify photographs, and draw where the model looked",
     "export": "write a model as a file for other runtimes: ONNX, int8, pt2",
-    "explorer": "write an interactive page of a model's attention",
     "live": "write a page that runs a model: draw, watch each step, change it",
 }
 

@@ -25,7 +25,7 @@ SOLVED = ("03", "09")
 APART = ("test_recipes.py", "test_grading.py", "test_live.py")  # each of their slow tests may take a minute
 # One process has all of these: what an exercise's mistakes give is computed once.
 CHECKS = ("test_checks.py", "test_submissions.py", "test_snapshot.py")
-LONG = ("test_explorer.py", "test_hybrid.py", "test_weights.py", "test_vit.py")
+LONG = ("test_hybrid.py", "test_weights.py", "test_vit.py")
 
 
 @pytest.hookimpl(tryfirst=True)

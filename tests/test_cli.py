@@ -66,7 +66,7 @@ def test_help_names_the_commands(arguments, capsys):
         cli.main(arguments)
     assert not caught.value.code
     out = capsys.readouterr().out
-    assert re.findall(r"^  (\w+)  +[a-z]", out, re.MULTILINE) == ["train", "predict", "export", "explorer", "live"]
+    assert re.findall(r"^  (\w+)  +[a-z]", out, re.MULTILINE) == ["train", "predict", "export", "live"]
     assert max(map(len, out.splitlines())) <= 120
 
 
@@ -127,7 +127,7 @@ def test_version(capsys):
 
 
 def test_what_pip_installs_works_by_itself(tmp_path):
-    """The script and its pages, from a wheel, far from the sources."""
+    """The script and its page, from a wheel, far from the sources."""
     if int(metadata.version("setuptools").partition(".")[0]) < 77:
         pytest.skip("needs setuptools 77 or newer: without a network, pip builds with what is here")
     script = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
@@ -142,16 +142,13 @@ def test_what_pip_installs_works_by_itself(tmp_path):
     code = (
         "import sys; sys.path.insert(0, 'site'); import vit_tutorial_cli, vit_tutorial\n"
         "assert vit_tutorial_cli.__file__.startswith(sys.argv[1]) and vit_tutorial.__file__.startswith(sys.argv[1])\n"
-        "from matplotlib import cbook; photo = cbook.get_sample_data('grace_hopper.jpg', asfileobj=False)\n"
-        "vit_tutorial_cli.main(['explorer', str(photo), '--weights', 'shapes', '--out', 'explorer.html'])\n"
         "vit_tutorial_cli.main(['live', '--weights', 'shapes', '--out', 'live.html'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.returncode == 0, done.stderr
-    for command in ("explorer", "live"):
-        page = (tmp_path / f"{command}.html").read_text("utf-8")
-        assert (ROOT / "vit_tutorial" / command / f"{command}.css").read_text("utf-8") in page
-        assert vt.pages.script(f"{command}/{command}.js") in page
+    page = (tmp_path / "live.html").read_text("utf-8")
+    assert (ROOT / "vit_tutorial" / "live" / "live.css").read_text("utf-8") in page
+    assert vt.pages.script("live/live.js") in page
     assert any((tmp_path / "site" / "bin").glob("vit-tutorial*")) or sys.platform == "win32"

@@ -70,7 +70,7 @@ def test_a_missing_extra_is_one_sentence(code, package, extra):
     assert last == f'ModuleNotFoundError: {package} is not installed: pip install "vit-tutorial[{extra}]"'
 
 
-@pytest.mark.parametrize(("command", "extra"), [("train", "train"), ("explorer", "plots"), ("live", "plots")])
+@pytest.mark.parametrize(("command", "extra"), [("train", "train"), ("live", "plots")])
 def test_a_command_that_needs_an_extra_says_so_in_one_line(command, extra):
     done = without_extras("import vit_tutorial_cli\nvit_tutorial_cli.main(sys.argv[1:])", command, "--help")
     assert done.returncode == 1

@@ -82,7 +82,7 @@ def pictures_of(model, count):
     return torch.randint(0, 256, (count, c.in_channels, height, width)) / 255
 
 
-STATIONS = ("patches", "embedding", "positions", "attention", "mlp", "head", "layers", "what-if")
+STATIONS = ("patches", "embedding", "positions", "attention", "mlp", "head", "layers", "looks", "what-if")
 
 
 # -------------------------------------------------------------------------------------------- the same in PyTorch
@@ -794,7 +794,7 @@ def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
     projection, tokens = model.embed.patches.proj.weight, right["embed.projected"].reshape(-1, D)
     shown = {
         "patches": {"x": right["embed.patches"].reshape(16, -1)[token - 1]},
-        "embedding": {"E": projection, "projected": tokens[token - 1]},
+        "embedding": {"E": projection[0], "projected": tokens[token - 1]},
         "positions": {
             **{"content": "embed.content", "position": "embed.position", "z0": "embed.tokens"},
             **{"all": right["embed.tokens"]},
@@ -953,7 +953,7 @@ def test_a_part_that_is_off_says_so_and_shows_no_work(show, digits):
     switch("block 0, attention")  # on again, without the shortcut
     go(page, "attention")
     assert page.locator(f"{station} .work").is_visible()
-    assert page.locator('[data-text="attentionOff"]').is_hidden()
+    assert page.locator(f'{station} [data-text="attentionOff"]').is_hidden()
     assert "the shortcut is off" in text(page, '[data-text="attentionSum"]')
     changes = {"off": ["blocks.0.attention.residual"]}
     middle = stations(model, samples[0], preprocess, changes)["blocks.0.middle"].reshape(17, -1)[11]
@@ -1288,6 +1288,7 @@ def test_a_damaged_link_starts_from_scratch(show, digits):
         {"head": 4},
         {"token": "3"},
         {"station": "toString"},
+        {"method": "toString"},
         {"sample": 10},
         {"sample": None},
         {"picture": base64.b64encode(bytes([17] * 64)).decode()},
@@ -1376,6 +1377,64 @@ def test_lines_lead_from_the_token_to_where_it_looks(show, digits):
     go(page, "embedding")
     assert len({bare, lines, others}) == 3
     assert picker.evaluate(drawn) == bare
+
+
+# What a map says of every token: of those before the patches in their cell, of the patches one after the other.
+LOOKS = """() => {
+  const place = document.querySelector("[data-vit-live]").shadowRoot.querySelector('[data-map="looks"]');
+  return [...place.querySelectorAll("canvas[tabindex]")].flatMap((canvas, i) => {
+    const reading = place.querySelectorAll(".reading")[i];
+    canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "Home" }));
+    const found = [];
+    while (found.at(-1) !== reading.textContent) {
+      found.push(reading.textContent);
+      canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+    }
+    return found;
+  });
+}"""
+
+
+@browser_only
+@torch.inference_mode()
+def test_where_it_looks_is_the_model_s_attention_and_its_rollout(show):
+    model, preprocess, samples, live_page = shipped("shapes")
+    page, maps = show(live_page), copy.deepcopy(model).double().attention_maps(preprocess(samples[:1]).double())
+    go(page, "looks")
+    page.locator(".special button").click()
+    page.locator('[name="layer"][value="3"]').check(force=True)
+    page.locator('[name="head"][value="1"]').check(force=True)
+
+    def shows(method, right):
+        page.get_by_text(method, exact=True).click()
+        numbers = [number_in(reading) for reading in page.evaluate(LOOKS)]
+        assert np.allclose(numbers, right.numpy(), rtol=1e-3, atol=1e-6), method
+
+    shows("One head", maps[3][0, 1, 0])
+    shows("Mean of heads", maps[3][0].mean(dim=0)[0])
+    shows("Rollout", vt.explain.rollout(maps)[0, 0])
+    assert page.locator(".all-maps canvas").evaluate("c => [c.width, c.height]") == [4 * 9 - 1, 4 * 9 - 1]
+    small = page.locator(".all-maps canvas")
+    small.click(position={"x": 0.9 * small.bounding_box()["width"], "y": 10})
+    assert text(page, '[data-text="looksName"]') == "Head 3 of block 0"
+    shows("One head", maps[0][0, 3, 0])
+    page.locator(".picker canvas").click(position={"x": 5, "y": 5})
+    shows("One head", maps[0][0, 3, 1])
+    page.evaluate("document.querySelector('[data-vit-live]').live.state.layer = 3")
+    for part in ("blocks.3.attention.heads.0", "blocks.1.attention"):
+        page.evaluate(f"""() => {{ const root = document.querySelector("[data-vit-live]").shadowRoot;
+            root.querySelector('[name="cutting"][value="cut"]').click();
+            root.querySelector('[data-part="{part}"]').click(); }}""")
+        wait(page, SETTLED)
+    with hooked(model.double(), {"off": ["blocks.3.attention.heads.0", "blocks.1.attention"]}, {}):
+        maps = {}
+        z = model.embed(preprocess(samples[:1]).double())
+        for layer, block in enumerate(model.blocks):
+            maps[layer], z = block.attention_weights(z), block(z)
+    model.float()
+    maps = {0: maps[0], 1: torch.eye(65).double().expand(1, 4, 65, 65), 2: maps[2], 3: maps[3][:, 1:]}
+    shows("Mean of heads", maps[3][0].mean(dim=0)[1])
+    shows("Rollout", vt.explain.rollout({n: w.mean(dim=1, keepdim=True) for n, w in maps.items()})[0, 1])
 
 
 # What each of the given cells of the open station says of its second number, and what lights up then.
@@ -1470,6 +1529,9 @@ def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits):
     assert text(page, '[data-meaning="unit"] .note').endswith(
         "It was tried on 200 pictures: the patch in the frame, with the picture around it."
     )
+    go(page, "attention")
+    page.get_by_text("Next head", exact=True).click()
+    assert text(page, '[data-meaning="head"] h4').startswith("Head 1 of block 0 lets the class token look most")
 
 
 @browser_only
@@ -1491,6 +1553,32 @@ def test_the_class_token_has_no_pixels(show, digits):
 
 # What is drawn on the pad.
 INK = """() => document.querySelector("[data-ready]").shadowRoot.querySelector(".pad > canvas").toDataURL()"""
+
+
+@browser_only
+def test_the_pad_shows_the_patches_as_the_model_gets_them_until_somebody_draws(show, digits):
+    page = show(digits[0])
+    plain = page.evaluate(INK)
+    go(page, "what-if")
+    for name, back in (("Hide the chosen patch", "Show the chosen patch"), ("Repeat it everywhere", "Put all back")):
+        page.get_by_text(name, exact=True).click()
+        assert page.evaluate(INK) != plain
+        assert text(page, ".pad .hint") == "· as the model gets it"
+        page.get_by_text(back, exact=True).click()
+        assert page.evaluate(INK) == plain
+    page.get_by_text("Repeat it everywhere", exact=True).click()
+    arranged, (x, y) = page.evaluate(INK), page.locator(".pad > canvas").evaluate(MIDDLE)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    assert page.evaluate(INK) != arranged  # the ink as it is, to draw on
+    page.mouse.up()
+
+
+@browser_only
+def test_a_painting_is_cleared_too(show):
+    page = show(shipped("shapes")[3])
+    page.get_by_text("Clear", exact=True).click()
+    assert (picture_in(page, shipped("shapes")[0]) == np.float32(128 / 255)).all()
 
 
 @browser_only
@@ -1716,6 +1804,11 @@ WIDE = """() => {
     const out = [...section.querySelectorAll("*")].filter((e) => e.getBoundingClientRect().right > right + 1 &&
       e.checkVisibility() && !e.closest(".spoken, input")).map((e) => e.outerHTML.slice(0, 80));
     if (document.documentElement.scrollWidth > innerWidth) out.push("the page");
+    const { bottom } = section.querySelector(".also button:last-child").getBoundingClientRect();
+    const picture = section.querySelector(".map .caption").getBoundingClientRect();
+    if (picture.top < bottom && picture.left < section.querySelector(".also").getBoundingClientRect().right) {
+      out.push("a switch over the map");
+    }
     return out.map((what) => `${station}: ${what}`);
   });
 }""".replace("STATIONS", str(list(STATIONS)))
@@ -1777,6 +1870,25 @@ def test_axe_finds_nothing_serious(show, digits, scheme):
         bad |= {f"{v['id']}: {n['html'][:200]}" for v in found["violations"] for n in v["nodes"][:3]
                 if v["impact"] in ("serious", "critical")}  # fmt: skip
     assert bad == set()
+
+
+@browser_only
+def test_follows_the_theme_of_the_page_else_the_system_s(show, digits):
+    page = show(digits[0].html, color_scheme="dark")
+
+    def becomes(theme, change):
+        page.evaluate(change)
+        wait(page, f"document.querySelector('[data-vit-live]').dataset.theme === '{theme}'")
+
+    becomes("dark", "0")
+    becomes("light", "document.body.dataset.jpThemeLight = 'true'")
+    becomes("dark", "document.body.dataset.jpThemeLight = 'false'")
+    page.emulate_media(color_scheme="light")
+    becomes("light", "delete document.body.dataset.jpThemeLight")
+    for kind, theme in (("vscode-dark", "dark"), ("vscode-light", "light"), ("vscode-high-contrast", "dark")):
+        becomes(theme, f"document.body.className = '{kind}'")
+    becomes("light", "document.body.className = 'vscode-high-contrast vscode-high-contrast-light'")
+    becomes("dark", "document.body.className = ''; document.documentElement.dataset.theme = 'dark'")
 
 
 @browser_only
@@ -1909,7 +2021,7 @@ def test_refuses(refuses, change, error, words):
 
 def test_command_line(tmp_path, capsys, refuses):
     live.main(["--out", str(out := tmp_path / "new" / "page.html")])
-    assert capsys.readouterr().out.startswith(f"{out}: digits-patch2, 0.6 MB")
+    assert capsys.readouterr().out.startswith(f"{out}: digits-patch2, 0.7 MB")
     assert out.read_text("utf-8").startswith("<!doctype html>")
     Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(photo := tmp_path / "a 'photo' & more.png")
     live.main([str(photo), "--weights", "shapes", "--out", str(out)])

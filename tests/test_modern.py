@@ -980,7 +980,7 @@ def test_a_saved_model_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dinov2", "dinov3", "eva02", "beit", "siglip"])
-def test_relevance_and_explorer_take_it(name):
+def test_relevance_takes_it(name):
     model = model_of(**ARCHITECTURES[name])
     size = (32, 48) if model.config.any_size else (32, 32)
     x = images(size)
@@ -990,9 +990,6 @@ def test_relevance_and_explorer_take_it(name):
     assert (found >= 0).all()
     assert found.max() > 0
     same(model(x), before)
-    page = vt.explorer.explore(model, x[:1])
-    assert page.tokens == model.config.prefix_tokens + size[0] * size[1] // 64
-    assert ("register 4" in page.html) == (name in ("dinov2", "dinov3"))
 
 
 def test_relevance_of_a_mean_is_that_of_the_patches_rows():

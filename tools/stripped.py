@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 KEPT = ("name", "lesson", "observe", "forbidden", "tolerance")  # of an exercise's declaration
-LEFT_OUT = ("live", "explorer", "pages")  # rooms that no notebook's code needs
+LEFT_OUT = ("live", "pages")  # rooms that no notebook's code needs
 NOTES = '''"""Which functions of the package have run: tools/stripped.py makes them say so."""
 
 import os

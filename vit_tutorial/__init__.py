@@ -16,7 +16,6 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 07     | data                | Pictures, how they become tensors, and the recipe that a run on them starts from.
 | 07, 10 | train               | From data to a trained model, on a laptop or on many machines.
 | 08     | analysis.explain    | What a trained model looks at, and how well that points.
-| 08     | explorer            | The same as a page to explore: every patch, layer and head.
 | 09     | predict             | What photographs show, from the command line.
 | 09, 10 | weights             | From a file to a model, and back: every library's names and configs.
 | 11     | variants.positions  | Five kinds of positions, in three places.
@@ -30,12 +29,12 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 17     | variants.words      | Pictures and words in one space: two towers, CLIP's loss, SigLIP's.
 | 18     | export              | A model as a file for other runtimes: ONNX, int8, pt2; few bits by hand.
 | --     | plots               | Every figure, from arrays.
-| --     | pages               | What the explorer and the live page share.
+| --     | pages               | How a page is put together: one piece of HTML with nothing to load.
 | --     | live                | The model itself in a page: draw, watch each step, change it.
 | --     | checks              | The exercises' checks: right, or which mistake.
 
 A module imports only what is to its left: plots < the six < variants < data < analysis < weights < train < predict <
-export < pages < explorer < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
+export < pages < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
 ``vt.hybrid``, ``vt.resnet``, ``vt.selfsup``, ``vt.modern``, ``vt.text`` and ``vt.words`` are the lessons' modules
 without their rooms.
 
@@ -60,7 +59,6 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial import analysis as analysis
     from vit_tutorial import checks as checks
     from vit_tutorial import data as data
-    from vit_tutorial import explorer as explorer
     from vit_tutorial import export as export
     from vit_tutorial import live as live
     from vit_tutorial import pages as pages
@@ -86,7 +84,7 @@ if TYPE_CHECKING:  # for mypy and editors
 
 __version__ = "0.1.0"
 _ROOMS = (
-    *("analysis", "checks", "data", "explorer", "export", "live", "pages", "plots", "predict", "train"),
+    *("analysis", "checks", "data", "export", "live", "pages", "plots", "predict", "train"),
     *("variants", "weights"),
 )
 _LESSONS = {  # a lesson's module, without its room

@@ -2,7 +2,7 @@
 
 import { make } from "../pages/page.js";
 import { percent } from "./cells.js";
-import { describe, isChanged, isInvisible } from "./changes.js";
+import { describe, isArranged, isChanged, isInvisible } from "./changes.js";
 
 export const FEW = 12; // classes that all have a place
 const LIKELIEST = 8; // shown of more
@@ -48,6 +48,7 @@ function difference({ classes, now, before, of, config }) {
 }
 
 function hint({ state, classes, data, sizes }) {
+  if (isArranged(state.changes)) return "· as the model gets it";
   if (state.sample < 0) return sizes.C === 1 ? "· draw on it" : "· paint on it, or drop one";
   const title = data.titles[state.sample] ?? "";
   return `· ${classes.includes(title) ? `its label: ${title}` : title}`;

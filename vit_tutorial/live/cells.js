@@ -168,7 +168,8 @@ export function tokenMap(page, place, label) {
   const rest = cells(page, place, `${label}, patches`);
   place.classList.add("token-map");
 
-  function show({ values, colours, most = largestSize(values), picture, shape, sources }) {
+  // Colours go by the patches: the class token often takes most from itself, and they would all be dark.
+  function show({ values, colours, most = largestSize(values.subarray(prefix)), picture, shape, sources }) {
     first?.show({
       values: values.subarray(0, prefix),
       columns: prefix,

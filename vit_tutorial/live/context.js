@@ -74,6 +74,7 @@ export function contextOf({ host, root, data }) {
       token: middle,
       layer: 0,
       head: 0,
+      method: "head", // of where it looks: a head, the mean of a block's, or rollout
       row: 0, // of E, whose sum is shown
       unit: null, // the hidden unit that was pointed at; null: the one that the token excites most
       read: null, // the class as which patches are read; null: the answer

@@ -1,9 +1,10 @@
 // The picture that the model is given: drawn, chosen, opened, dropped or pasted.
 
 import { make } from "../pages/page.js";
+import { isArranged } from "./changes.js";
 import { radios } from "./controls.js";
 import { COLOURS, drawingPad } from "./pad.js";
-import { readPhoto } from "./pictures.js";
+import { readPhoto, rearrange } from "./pictures.js";
 
 // What was done to a drawing before the model saw it.
 function fitted(frame) {
@@ -37,6 +38,7 @@ export function buildPad(page) {
       await page.follow();
       if (isFinal) page.sayAnswer();
     },
+    arranged: () => (isArranged(state.changes) ? rearrange(state.picture, page.data, state.changes) : null),
     say,
   });
 }
@@ -118,5 +120,4 @@ export function buildPens({ $, pad, sizes }) {
   });
   $(".colours").classList.add("swatches");
   radios($(".colours"), "pen", swatches, (i) => pad.choose(names[i]));
-  $('[data-do="clear"]').remove();
 }

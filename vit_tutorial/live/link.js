@@ -3,6 +3,7 @@
 import { bytes } from "../pages/page.js";
 import { AS_TRAINED, fits, tidied } from "./changes.js";
 import { STATIONS } from "./stations/index.js";
+import { METHODS } from "./stations/looks.js";
 
 const textOf = (values, white) => btoa(String.fromCharCode(...Uint8Array.from(values, (v) => Math.round(white * v))));
 
@@ -13,8 +14,8 @@ function idOf({ data }) {
 }
 
 function pack(page) {
-  const { sample, changes, station, token, layer, head, picture } = page.state;
-  const kept = { id: idOf(page), sample, changes, station, token, layer, head };
+  const { sample, changes, station, token, layer, head, method, picture } = page.state;
+  const kept = { id: idOf(page), sample, changes, station, token, layer, head, method };
   if (sample < 0) {
     kept.picture = textOf(picture, page.white);
     kept.ink = textOf(page.pad.ink(), 255); // finer than the picture
@@ -34,7 +35,7 @@ function numbersOf(text, white, count) {
 function unpackLink(page, text) {
   const { samples, sizes, white, pad } = page;
   const kept = JSON.parse(atob(text.replaceAll("-", "+").replaceAll("_", "/")));
-  const { id, sample, station, token, layer, head } = kept;
+  const { id, sample, station, token, layer, head, method } = kept;
   const isIndex = (value, count) => Number.isInteger(value) && value >= 0 && value < count;
   const changes = Object.fromEntries(Object.keys(AS_TRAINED).map((name) => [name, kept.changes[name]]));
   const isWhole =
@@ -42,11 +43,12 @@ function unpackLink(page, text) {
     (sample === -1 || isIndex(sample, samples.length)) &&
     fits(changes, page.config) &&
     Object.hasOwn(STATIONS, station) &&
+    Object.hasOwn(METHODS, method) &&
     isIndex(token, sizes.T) &&
     isIndex(layer, sizes.L) &&
     isIndex(head, sizes.h);
   if (!isWhole) throw new Error("damaged, or of another model");
-  const state = { sample, changes: tidied(changes), station, token, layer, head };
+  const state = { sample, changes: tidied(changes), station, token, layer, head, method };
   if (sample >= 0) return { state: { ...state, picture: samples[sample] }, ink: samples[sample] };
   const picture = numbersOf(kept.picture, white, samples[0].length);
   return { state: { ...state, picture }, ink: numbersOf(kept.ink, 255, pad.ink().length) };

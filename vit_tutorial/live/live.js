@@ -57,6 +57,7 @@ function makeChanging(page) {
   // The picture or the model is another one: shows what is known at once, and the answer as soon as it is computed.
   page.follow = async () => {
     forgetTried(page);
+    page.pad.draw();
     drawPicker(page);
     STATIONS["what-if"].draw(page);
     await page.catchUp();
@@ -89,6 +90,7 @@ function wireButtons(page, tour) {
     open: () => page.$("input[type=file]").click(),
     link: () => copyLink(page),
     ...tour.actions,
+    ...STATIONS.attention.actions(page),
     ...STATIONS["what-if"].actions(page),
   };
   for (const button of page.$$("[data-do]")) button.onclick = () => actions[button.dataset.do]();
@@ -135,4 +137,4 @@ function start({ host, root, data, images }) {
   };
 }
 
-begin("live", start);
+begin(start);

@@ -6,16 +6,16 @@ import { drawLooks } from "./looks.js";
 import { streamOf } from "./stream.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const UPRIGHT = 740; // pixels, and less: there is no room to lie
+const SHORTEST = 88; // pixels of a block that lies, at least; where these have no room, the map stands
 const WIDEST = 9; // pixels of the widest line
 const EDGE = { begin: 212, end: 132 }; // what stands before the blocks, and after them
 
 // How large the parts are: "along" the way through the model, and "across" it, from the stream of tokens.
 function planOf({ L, h }, width) {
-  const isUpright = width < UPRIGHT;
+  const isUpright = width < Math.min(740, EDGE.begin + L * SHORTEST + EDGE.end);
   const head = isUpright ? clamp(112 / h, 16, 31) : clamp(120 / h, 16, 24);
-  const block = isUpright ? 128 : Math.max(88, (width - EDGE.begin - EDGE.end) / L);
-  const top = 26 + h * head; // where the heads end
+  const block = isUpright ? 128 : Math.max(SHORTEST, (width - EDGE.begin - EDGE.end) / L);
+  const top = 26 + Math.max(h * head, isUpright ? 0 : 72); // where the heads end
   const along = EDGE.begin + L * block + EDGE.end;
   const across = top + 44;
   const place = isUpright ? (a, c) => [44 + c, a] : (a, c) => [a, across - c];
@@ -269,7 +269,7 @@ function moveDot({ state, sizes, mapParts, mapDot }) {
 function keyOf({ $, state, sizes, tokenName }) {
   const name = tokenName(state.token);
   const whose = state.token < sizes.prefix ? `the ${name}` : name;
-  const length = `Line thickness: how large the numbers of ${whose} are.`;
+  const length = `A line’s thickness and colour: how large the numbers of ${whose} are.`;
   const where = $(".map .upright") ? "beside" : "below";
   return `${length} Small squares: where it looks. Words ${where}: the answer so far.`;
 }
@@ -292,7 +292,9 @@ export function drawMap(page, scene) {
       ? off.includes(first) && !off.includes(first.split(".", 2).join("."))
       : parts.some((part) => off.includes(part));
     path.classList.toggle("cut", isCut);
-    path.style.strokeWidth = of.endsWith("each") ? 1.2 : clamp(WIDEST * widths[of], 1.2, WIDEST);
+    const share = of.endsWith("each") ? 0 : widths[of];
+    path.style.strokeWidth = clamp(WIDEST * share, 1.2, WIDEST);
+    path.style.setProperty("--share", `${35 + 60 * share}%`);
   }
   page.mapFrames.forEach((frame, layer) => frame.classList.toggle("cut", !scene.isBlockOn(layer)));
   for (const part of page.mapParts) drawPart(page, part);

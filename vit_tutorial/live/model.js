@@ -542,14 +542,17 @@ export function lens(run, weights, config, temperature = 1) {
 
 // ------------------------------------------------------------------------------------------------- weights
 
-// Numbers of float16, by their bits; none is infinite.
+// Numbers of float16, by their bits; none is infinite. There are 65,536 of them, so each is looked up.
 /** @param {Uint16Array} bits @returns {Float32Array} */
 function fromHalf(bits) {
-  return Float32Array.from(bits, (b) => {
+  const numbers = Float32Array.from({ length: 65536 }, (_, b) => {
     const exponent = (b >> 10) & 31;
     const size = exponent ? (1 + (b & 1023) / 1024) * 2 ** (exponent - 15) : (b & 1023) * 2 ** -24;
     return b >> 15 ? -size : size;
   });
+  const out = new Float32Array(bits.length);
+  for (let i = 0; i < out.length; i++) out[i] = numbers[bits[i]];
+  return out;
 }
 
 // {names: [[name in the state dict, how many numbers]], values} as a tree: blocks[0].attention.qkv.weight.

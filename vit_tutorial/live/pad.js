@@ -18,8 +18,9 @@ export const COLOURS = {
   yellow: [0.95, 0.8, 0.2],
 };
 
-// begun(): a line begins; drawn(picture, isFinal): there is more of it, or the pen was lifted; say(text), aloud.
-export function drawingPad(canvas, [C, H, W], white, { begun, drawn, say }) {
+// begun(): a line begins; drawn(picture, isFinal): there is more of it, or the pen was lifted; say(text), aloud;
+// arranged(): the picture with its patches moved or hidden, which is shown while nobody draws; null where none is.
+export function drawingPad(canvas, [C, H, W], white, { begun, drawn, arranged, say }) {
   const fine = Math.max(1, Math.round(FINE / Math.max(H, W)));
   const h = H * fine;
   const w = W * fine;
@@ -132,7 +133,8 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, say }) {
   }
 
   function draw() {
-    paint(shown, ink, [C, h, w]);
+    const other = pen.isDown || pen.isShown ? null : arranged();
+    paint(shown, other ?? ink, other ? [C, H, W] : [C, h, w]);
     const context = sharpen(canvas);
     if (!context) return;
     context.imageSmoothingEnabled = false;
@@ -200,6 +202,7 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, say }) {
 
   return {
     show,
+    draw,
     frame,
     clear,
     ink: () => ink.slice(),

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 
 from vit_tutorial.data import Data, Preprocessing, normalise
 from vit_tutorial.live.meaning import SHOWN, meaning
-from vit_tutorial.pages import Page, as_seen, assemble, base64_of, colour_map, figure, special_tokens
+from vit_tutorial.pages import Page, assemble, base64_of, colour_map, figure, special_tokens
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ModernConfig, ModernViT
@@ -103,12 +103,10 @@ def page(
         "signed": colour_map("RdBu_r"),
     }
     figures = [
-        figure(picture, title, answer, width=72)
-        for picture, title, answer in zip(
-            as_seen(samples, None), shown_titles, _answers(twin, samples, names, preprocess), strict=True
-        )
+        figure(sample, title, answer)
+        for sample, title, answer in zip(samples, shown_titles, _answers(twin, samples, names, preprocess), strict=True)
     ]
-    html = assemble("live", Live.title, data, figures)
+    html = assemble(Live.title, data, figures)
     return Live(html, sum(parameter.numel() for parameter in model.parameters()), c.grid, c.depth, c.num_heads)
 
 
@@ -127,7 +125,7 @@ def _check(
     if (count := sum(parameter.numel() for parameter in model.parameters())) > MOST:
         raise ValueError(
             f"the model has {count:,} parameters, which would make a page of {count * 8 / 3 / 1e6:,.0f} MB: at most "
-            f"{MOST:,} (S/16 has 22 million). The explorer takes any size: vit_tutorial.explorer"
+            f"{MOST:,} (S/16 has 22 million)"
         )
     _check_pictures(model, samples, "samples", 1)
     if not c.num_classes and len(samples) < 2:

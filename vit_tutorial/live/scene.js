@@ -29,6 +29,7 @@ export function sceneOf(page) {
     config,
     classes,
     weights,
+    method: state.method,
     token,
     layer,
     head,

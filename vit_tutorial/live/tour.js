@@ -31,7 +31,8 @@ const STORY = [
     spot: '[data-meaning="row"]',
     follow: "patch",
     text: ({ isTried }) =>
-      isTried && "Each number of a token measures one pattern. These six patches have most of it. Try other rows.",
+      isTried &&
+      "Each number of a token measures one pattern. These six patches have most of it. Point at other numbers.",
   },
   {
     station: "positions",
@@ -220,7 +221,10 @@ export function tourOf(page) {
     else page.reveal(element);
   }
 
-  const darken = () => $$(".spot").forEach((element) => element.classList.remove("spot"));
+  function darken() {
+    $$(".spot").forEach((element) => element.classList.remove("spot"));
+    $$(".flying").forEach((copy) => copy.remove());
+  }
 
   function follow(kind) {
     const isClass = state.token < sizes.prefix;

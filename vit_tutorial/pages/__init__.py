@@ -1,9 +1,8 @@
-"""What the explorer and the live page share: how a page is put together, shown by a notebook and saved."""
+"""How a page is put together, shown by a notebook and saved."""
 
 from vit_tutorial.pages.page import (
     POLICY,
     Page,
-    as_seen,
     assemble,
     base64_of,
     colour_map,
@@ -15,7 +14,6 @@ from vit_tutorial.pages.page import (
 __all__ = [
     "POLICY",
     "Page",
-    "as_seen",
     "assemble",
     "base64_of",
     "colour_map",

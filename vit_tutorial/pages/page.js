@@ -1,4 +1,4 @@
-// What the explorer and the live page share.
+// What a page needs, whatever it shows.
 
 export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 export const largest = (row) => row.reduce((most, value) => Math.max(most, value), 1e-12);
@@ -12,6 +12,7 @@ export function make(tag, properties = {}, ...children) {
 }
 
 export function bytes(base64) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64); // browsers of 2025
   const text = atob(base64);
   const out = new Uint8Array(text.length);
   for (let i = 0; i < out.length; i++) out[i] = text.charCodeAt(i);
@@ -99,11 +100,11 @@ function followTheme(host) {
   for (const element of [body, documentElement]) new MutationObserver(look).observe(element, { attributes: true });
 }
 
-// Starts every page of a kind that hasn't started yet: start({host, root, data, images}), with the markup in the
-// shadow root. Until then the pictures and answers are shown.
-export function begin(kind, start) {
+// Starts every page that hasn't started yet: start({host, root, data, images}), with the markup in the shadow root.
+// Until then the pictures and answers are shown.
+export function begin(start) {
   /** @type {NodeListOf<HTMLElement>} */
-  const hosts = document.querySelectorAll(`[data-vit-${kind}="1"]`);
+  const hosts = document.querySelectorAll('[data-vit-live="1"]');
   for (const host of hosts) {
     if (host.shadowRoot) continue;
     const root = host.attachShadow({ mode: "open" });

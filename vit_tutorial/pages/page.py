@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import matplotlib
 import numpy as np
@@ -21,7 +21,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vit_tutorial.data import Data, Preprocessing, denormalise
 from vit_tutorial.plots import PALETTE
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViTConfig
@@ -63,41 +62,21 @@ class Page:
         write(Path(path), page.encode())
 
 
-def as_seen(images: Tensor, preprocess: Preprocessing | Data | None) -> np.ndarray:
-    """Images for a model, (B, C, H, W), as pictures to look at: (B, H, W, 3), uint8.
+def figure(image: Tensor, title: str, answer: str) -> str:
+    """A picture (C, H, W) in [0, 1] with its caption, enlarged, as HTML; a BMP has the same bytes on every machine.
 
     Args:
-        images: in [0, 1], or normalised.
-        preprocess: what they were normalised with. None: they are shown as they are if they lie in [0, 1]; otherwise
-            each is stretched from its least value to its largest.
-    """
-    if preprocess is not None:
-        images = denormalise(images, preprocess)  # (B, C, H, W)
-    elif images.min() < 0 or images.max() > 1:
-        low, high = images.amin(dim=(1, 2, 3), keepdim=True), images.amax(dim=(1, 2, 3), keepdim=True)
-        images = (images - low) / (high - low).clamp(min=1e-12)
-    images = images if images.shape[1] == 3 else images.mean(dim=1, keepdim=True).expand(-1, 3, -1, -1)
-    return (255 * images).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
-
-
-def figure(picture: np.ndarray, title: str, *answer: str, width: int = 0) -> str:
-    """A picture (H, W, 3) with its caption, as HTML; a BMP has the same bytes on every machine.
-
-    Args:
-        picture: uint8.
+        image: of one channel or three; of another number, their mean is shown.
         title: its alternative text, and the beginning of its caption.
         answer: what else the caption says.
-        width: in pixels, to enlarge it and let several stand side by side; 0: its own size, on a line of its own.
     """
+    image = image if len(image) == 3 else image.mean(dim=0, keepdim=True).expand(3, -1, -1)
     out = io.BytesIO()
-    Image.fromarray(picture).save(out, format="BMP")
+    Image.fromarray((255 * image).round().to(torch.uint8).permute(1, 2, 0).numpy()).save(out, format="BMP")
     source = f"data:image/bmp;base64,{base64.b64encode(out.getvalue()).decode()}"
-    caption = escape(": ".join([title, *answer]))
-    beside = ' style="display: inline-block; margin: 4px 12px 4px 0"' if width else ""
-    larger = f' width="{width}" style="image-rendering: pixelated"' if width else ""
-    return (
-        f'<figure{beside}><img src="{source}" alt="{escape(title)}"{larger}><figcaption>{caption}</figcaption></figure>'
-    )
+    image_tag = f'<img src="{source}" alt="{escape(title)}" width="72" style="image-rendering: pixelated">'
+    caption = f"<figcaption>{escape(f'{title}: {answer}')}</figcaption>"
+    return f'<figure style="display: inline-block; margin: 4px 12px 4px 0">{image_tag}{caption}</figure>'
 
 
 def special_tokens(config: ViTConfig) -> dict[str, str]:
@@ -142,28 +121,27 @@ def script(name: str) -> str:
     return "\n".join(modules.values())
 
 
-def assemble(kind: Literal["explorer", "live"], title: str, data: dict[str, Any], figures: Sequence[str]) -> str:
-    """The HTML of a page: what is shown without its script, the data, and the room's markup, style and script.
+def assemble(title: str, data: dict[str, Any], figures: Sequence[str]) -> str:
+    """The HTML of the live page: what is shown without its script, the data, and its markup, style and script.
+
+    The script ends with ``begin(start)``, which fills a shadow root of each ``data-vit-live``.
 
     Args:
-        kind: the room, whose files are ``KIND/KIND.html``, ``.css`` and ``.js``. The script ends with
-            ``begin(KIND, start)``, which fills a shadow root of each ``data-vit-KIND``.
         title: the first words of what is shown without the script.
         data: what the script reads, as JSON.
         figures: what :func:`figure` returns, to be shown without the script.
     """
-    folder = files("vit_tutorial")
-    markup = folder.joinpath(kind, f"{kind}.html").read_text("utf-8")
-    style = folder.joinpath("pages", "page.css").read_text("utf-8")
-    style += folder.joinpath(kind, f"{kind}.css").read_text("utf-8")
+    text = files("vit_tutorial").joinpath
+    markup = text("live", "live.html").read_text("utf-8")
+    style = text("pages", "page.css").read_text("utf-8") + text("live", "live.css").read_text("utf-8")
     colours = "".join(f"--{role}: {colour}; " for role, colour in PALETTE.items())
     return (
-        f'<div data-vit-{kind}="1" data-lm-suppress-shortcuts="true">\n'
+        f'<div data-vit-live="1" data-lm-suppress-shortcuts="true">\n'
         f"<p>{title}. It needs its script, which runs once you trust this notebook, and in an exported page. "
         "Without it, here is what the model was shown:</p>\n"
         + "\n".join(figures)
         # Within a script nothing but "<" can end it.
         + f'\n<script type="application/json">{json.dumps(data).replace("<", chr(92) + "u003c")}</script>\n'
         f'<script type="text/template"><style>:host {{ {colours}}}\n{style}</style>\n{markup}</script>\n'
-        f'</div>\n<script>\n(() => {{\n"use strict";\n\n{script(f"{kind}/{kind}.js")}}})();\n</script>'
+        f'</div>\n<script>\n(() => {{\n"use strict";\n\n{script("live/live.js")}}})();\n</script>'
     )

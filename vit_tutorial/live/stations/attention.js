@@ -5,7 +5,7 @@ import { drawLines } from "../picker.js";
 import { normOf, productOf, softmaxOf, sumOf, weightedSum } from "../sources.js";
 
 // Where the chosen token looks, in each head; nothing where a head is off.
-function drawHeads(page, scene) {
+export function drawHeads(page, scene) {
   page.$$(".heads canvas").forEach((canvas, head) => {
     const isWorking = scene.isOn("") && scene.isOn("attention") && scene.isOn(`attention.heads.${head}`);
     tintAttention(canvas, page, scene, scene.block.attention.heads[head]);
@@ -110,6 +110,12 @@ export const attentionStation = {
       return `Lengths: ‖z‖ = ${z}, and without the shortcut what attention gives is all of z′: ${after}.`;
     },
   },
+  actions: (page) => ({
+    "next-head": () => {
+      page.state.head = (page.state.head + 1) % page.sizes.h;
+      page.draw();
+    },
+  }),
   draw(page, s) {
     const { $ } = page;
     $('[data-station="attention"] .work').classList.toggle("hidden", Boolean(whatIsOff(s, "attention")));

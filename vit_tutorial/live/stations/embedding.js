@@ -5,20 +5,19 @@ export const embeddingStation = {
   title: "2 Embedding",
   shows: {
     cut: ({ run, patch, N }) => row(run.embed.cut, patch, run.embed.cut.length / N),
-    E({ weights, D, follow }) {
+    E({ weights, D, followed }) {
       const { weight } = weights.embed.patches.proj;
-      const columns = weight.length / D;
-      const name = (i) => `row ${Math.floor(i / columns)}, column ${i % columns}`;
-      return { values: weight, columns, name, pointed: (i) => follow(Math.floor(i / columns)) };
+      return row(weight, followed, weight.length / D, { texts: weight.length / D <= 16 });
     },
     projected({ run, weights, patch, N, D, follow }) {
       const columns = weights.embed.patches.proj.weight.length / D;
       const product = productOf("x", rowOf(run.embed.cut, patch, run.embed.cut.length / N), weights.embed.patches.proj);
-      const sources = (i) => ({ ...product(i), lights: { E: [i * columns, (i + 1) * columns - 1] } });
+      const sources = (i) => ({ ...product(i), lights: { E: [0, columns - 1] } });
       return row(run.embed.projected, patch, D, { pointed: follow, sources });
     },
   },
   texts: {
+    rowName: ({ D, followed }) => `× row ${followed} of E, one of the ${D} that were learned`,
     dim: ({ D }) => `D = ${D}`,
     stem({ config, run }) {
       if (!config.stem) return "";

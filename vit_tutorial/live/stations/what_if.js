@@ -1,7 +1,7 @@
 import { make } from "../../pages/page.js";
 import { best } from "../answer.js";
 import { cells, percent } from "../cells.js";
-import { AS_TRAINED, partName } from "../changes.js";
+import { AS_TRAINED, isArranged, partName } from "../changes.js";
 import { inSlices, pass } from "../compute.js";
 import { startSwapping } from "../picker.js";
 import { rearrange } from "../pictures.js";
@@ -186,7 +186,7 @@ export const whatIfStation = {
   },
   draw(page) {
     const { $, state, sizes } = page;
-    const { scale, position, order, hidden } = state.changes;
+    const { scale, position, hidden } = state.changes;
     $('[name="scale"]').checked = scale;
     $(`[name="position"][value="${position}"]`).checked = true;
     drawTemperature(page, "temperature");
@@ -194,6 +194,6 @@ export const whatIfStation = {
     for (const name of ["hide", "swap", "repeat"]) $(`[data-do="${name}"]`).disabled = state.token < sizes.prefix;
     const isHidden = hidden.includes(state.token - sizes.prefix);
     $('[data-do="hide"]').textContent = isHidden ? "Show the chosen patch" : "Hide the chosen patch";
-    $('[data-do="restore"]').disabled = !order && !hidden.length;
+    $('[data-do="restore"]').disabled = !isArranged(state.changes);
   },
 };
