@@ -205,7 +205,7 @@ def _remote(kind: str, name: str, given: Given) -> Converted:
     get = hub.repository(about, given.revision, given.token)
     path = get("config.json")
     if path is not None and "model" in read_json(path) and get("model.safetensors") is not None:  # this package's
-        return _own(path.parent, given)
+        return _own(path.parent, about, given)
     found = from_repository(hub.files_of(get, about), about, given)
     named = any(not re.fullmatch(r"class \d+", label) for label in found.classes)
     if about.startswith("timm/") and not named and "in1k" in name and found.config.num_classes == 1000:
