@@ -182,7 +182,7 @@ def predict() -> None:
     best = best_sizes()
     pairs = [(budget, loss) for budget, size in best.items() for loss in curves()[budget][size]]
     found = scaling.predict([budget for budget, _ in pairs], [loss for _, loss in pairs], LARGEST)
-    # The best size grows with the budget: a straight line through the logarithms says which one comes next.
+    # If the best size grows with the budget, a straight line through the logarithms says which one comes next.
     macs = [vt.count_macs(config_of(size)) for size in best.values()]
     slope, intercept = np.polyfit(np.log(list(best)), np.log(macs), 1)
     wanted = float(np.exp(intercept + slope * np.log(LARGEST)))
