@@ -18,6 +18,7 @@ from timm.models import save_for_hf
 from torch.testing import assert_close
 
 import vit_tutorial as vt
+from vit_tutorial.data import Preprocessing
 from vit_tutorial.weights import configs, hf_configs
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 71, 3), np.uint8)).resize((130, 90))
@@ -316,6 +317,9 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
         ("config", {"auto_map": {"AutoModel": "modelling.Mine"}}, ["auto_map", "code of its own"]),
         ("config", {"num_labels": 7}, ["num_classes=7", "3", "belong together"]),
         ("config", {"pruned_heads": {"0": [1]}}, ["pruned_heads"]),
+        ("config", {"architectures": ["ViTBackbone"], "out_indices": [1]}, ["out_indices=[1]", "other layers"]),
+        ("config", {"architectures": ["ViTBackbone"], "out_features": ["stem"]}, ["out_features=['stem']"]),
+        ("config", {"architectures": ["ViTBackbone"], "apply_layernorm": False}, ["apply_layernorm=False", "a norm"]),
         ("config", {"layer_norm_eps": None}, ["layer_norm_eps", "None"]),
         ("config", {"num_attention_heads": 4.0}, ["num_attention_heads", "whole", "4.0"]),
         ("config", {"architecture": "vit_tiny_patch16_224"}, ["architecture"]),
@@ -325,7 +329,7 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
         ("preprocessor_config", {"image_mean": [0.5, float("nan"), 0.5]}, ["image_mean", "nan"]),
         ("preprocessor_config", {"image_std": [0.5, 0.0, 0.5]}, ["std", "above 0"]),
         ("preprocessor_config", {"image_mean": 1e308}, ["mean", "1e+308", "to 1e+06"]),
-        ("preprocessor_config", {"image_mean": [0.5, 0.5]}, ["image_mean", "3 channels"]),
+        ("preprocessor_config", {"image_mean": [0.5, 0.5]}, ["image_mean", "3 channels", "its config counts"]),
         ("preprocessor_config", {"size": {"longest_edge": 32}}, ["longest_edge"]),
         ("preprocessor_config", {"rescale_factor": 0}, ["rescale_factor"]),
         ("preprocessor_config", {"do_pad": True}, ["do_pad"]),
@@ -578,6 +582,40 @@ def test_openai_s_clip_to_the_pixel(tmp_path):
     assert found.classes == ()  # its projection leads into the space of images and text
 
 
+def test_a_config_that_promises_a_classifier_which_no_tensor_is(tmp_path, refuses):
+    hf_folder(tmp_path, "ViTModel")
+    change(tmp_path, architectures=["ViTForImageClassification"])
+    with refuses(ValueError, "architectures name a classifier"):
+        vt.load(tmp_path)
+
+
+def test_dinov3_s_processor_keeps_fractions_of_a_level(tmp_path, refuses):
+    hf_folder(tmp_path, "DINOv3ViTModel")
+    how = {"size": {"height": 32, "width": 32}, "image_processor_type": "DINOv3ViTImageProcessorFast"}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(how | {"resample": 2}))
+    with pytest.warns(UserWarning, match="rounded to 256 levels"):
+        assert vt.load(tmp_path).preprocess.interpolation == "bilinear"
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(how | {"resample": 3}))
+    with refuses(ValueError, "bicubic before it rounds or clips", "preprocess="):
+        vt.load(tmp_path)
+    told = Preprocessing((32, 32), (0.5,) * 3, (0.5,) * 3)
+    assert load(tmp_path, preprocess=told).preprocess == told
+
+
+def test_altclip_by_the_names_of_version_5(tmp_path):
+    tower = TOWER | {"image_size": 32, "patch_size": 8}
+    text = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 11, "project_dim": 7}
+    config = transformers.AltCLIPConfig(vision_config=tower, text_config=text, projection_dim=7)
+    theirs = randomise(transformers.AltCLIPModel(config)).eval()
+    theirs.save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match="the text tower"):
+        found = vt.load(tmp_path)
+    x = torch.rand(2, 3, 32, 32)
+    with torch.inference_mode():
+        wanted = theirs.get_image_features(pixel_values=x)
+        assert_close(found.model(x), getattr(wanted, "pooler_output", wanted), rtol=1e-4, atol=1e-4)
+
+
 def test_patches_that_leave_some_pixels_over(tmp_path):
     """SigLIP so400m takes 384 pixels in patches of 14: the convolution drops six at the right and below."""
     config = transformers.SiglipVisionConfig(**TOWER | {"image_size": 30, "patch_size": 7})
@@ -776,6 +814,9 @@ def test_an_adapter_beside_the_weights_is_merged_aloud(name, root, tmp_path):
         ({"lora_alpha": "6"}, [], ["lora_alpha"]),
         ({}, ["vit.layers.7.attention.q_proj"], ["vit.layers.7.attention.q_proj", "lacks"]),
         ({}, ["vit.layers.0.mlp.fc1"], ["wrong shapes", "(40, 16)"]),
+        ({"layers_to_transform": [0]}, ["vit.layers.1.attention.q_proj"], ["layers_to_transform=[0]", "layer 1"]),
+        ({"r": 8}, ["vit.layers.0.attention.q_proj"], ["r=8", "rank 2"]),
+        ({"modules_to_save": ["classifier", "pooler"]}, [], ["modules_to_save", "no pooler"]),
     ],
 )
 def test_adapters_that_are_refused(changes, names, words, tmp_path, refuses):
@@ -783,6 +824,14 @@ def test_adapters_that_are_refused(changes, names, words, tmp_path, refuses):
     lora_folder(tmp_path, names, **changes)
     with refuses(ValueError, *words):
         vt.load(tmp_path)
+
+
+def test_an_adapter_brings_a_classifier_to_a_base_with_a_pooler(tmp_path):
+    hf_folder(tmp_path, "ViTModel")
+    adapter = lora_folder(tmp_path, []) | {"base_model.model.classifier.weight": torch.randn(3, 16)}
+    save_file(adapter, tmp_path / "adapter_model.safetensors")
+    with pytest.warns(UserWarning, match="taken for transformers' own"):
+        assert vt.load(tmp_path).model.config.num_classes == 3
 
 
 def test_an_adapter_without_what_it_needs(tmp_path, refuses):

@@ -16,6 +16,7 @@ from torch.testing import assert_close
 import vit_tutorial as vt
 from vit_tutorial import ViT, ViTConfig
 from vit_tutorial.data import Preprocessing
+from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.weights import Converted
 
 TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=2, num_heads=4, mlp_dim=40)
@@ -378,6 +379,40 @@ def test_msn_and_ijepa(images):
             assert_close(answer(found, images), theirs(images).logits, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("kind", "what", "pool"),
+    [
+        ("ViTModel", "pooler", "cls"),
+        ("DeiTModel", "pooler", "cls"),
+        ("CLIPVisionModel", "last norm", "mean"),
+        ("SiglipVisionModel", "attention pooling", "mean"),
+    ],
+)
+def test_a_classifier_that_may_read_a_pooler_is_refused(kind, what, pool, refuses, tmp_path):
+    theirs = small(getattr(transformers, kind))
+    state = under("vit.", theirs.state_dict()) | {
+        "classifier.weight": torch.randn(5, 16),
+        "classifier.bias": torch.ones(5),
+    }
+    theirs.save_pretrained(tmp_path)  # whose config names a model without a classifier
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(state, tmp_path / "pytorch_model.bin")
+    for read_it in (lambda: vt.weights.convert(state, num_heads=4), lambda: vt.load(tmp_path)):
+        with refuses(ValueError, f"a classifier and the {what}", "parts=", "features"):
+            read_it()
+    with pytest.warns(UserWarning, match="left out"):
+        found = vt.weights.convert(state, num_heads=4, parts={"pool": pool})
+    assert found.config.num_classes == 5
+
+
+@pytest.mark.filterwarnings(ASSUMED)
+def test_dinov3_without_registers_isn_t_taken_for_another_family():
+    theirs = small(transformers.DINOv3ViTModel, num_register_tokens=0)
+    found = vt.weights.convert(theirs.state_dict(), num_heads=4)
+    assert (found.config.rotary, found.config.norm_eps) == (Rotary(), 1e-5)
+    assert found.preprocess.mean == (0.485, 0.456, 0.406)
+
+
 def test_mae_s_decoder_and_a_pooler_are_left_out_aloud(images):
     decoder = {"decoder_hidden_size": 16, "decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 2}
     for kind, options, what in (
@@ -405,6 +440,11 @@ def test_the_decoder_of_mae_s_own_checkpoint_is_left_out_aloud(theirs, images):
     assert_close(answer(found, images), theirs(images), rtol=0, atol=1e-10)
 
 
+def test_blocks_in_chunks_as_dinov2_trains_them(theirs, images):
+    found = read({name.replace("blocks.", "blocks.0."): tensor for name, tensor in theirs.state_dict().items()})
+    assert_close(answer(found, images), theirs(images), rtol=0, atol=1e-10)
+
+
 # ------------------------------------------------------------------------------------------------ refused, saying why
 
 
@@ -425,7 +465,28 @@ WHY = {
     "FSDP's pieces": (lambda state: {"_fsdp_wrapped_module._flat_param": torch.ones(9)}, ["FSDP"]),
     "queries apart": (renamed("attn.qkv", "attn.q"), ["queries, keys and values apart"]),
     "OpenMMLab": (renamed("mlp.fc1", "ffn.layers.0.0"), ["OpenMMLab", "timm may have a converter"]),
-    "vit-pytorch": (renamed("patch_embed.proj", "to_patch_embedding.1"), ["vit-pytorch"]),
+    "vit-pytorch": (
+        lambda state: {f"{name}.weight": torch.ones(16) for name in ("to_patch_embedding.1", "transformer.norm")},
+        ["vit-pytorch's ViT, whose patches have norms, which"],
+    ),
+    "quantised by torch": (
+        lambda state: state | {"head._packed_params._packed_params": (torch.ones(5, 16), None)},
+        ["head._packed_params", "torch quantised"],
+    ),
+    "sparse queries": (
+        lambda state: {
+            name: tensor.to_sparse() if name.endswith("q_proj.weight") else tensor
+            for name, tensor in transformers_vit(TINY).state_dict().items()
+        },
+        ["q_proj.weight is torch.sparse_coo", "to_dense"],
+    ),
+    "CLIP's image tower alone": (
+        lambda state: {
+            name: torch.ones(2, 2)
+            for name in ("conv1.weight", "class_embedding", "ln_pre.weight", "transformer.resblocks.0.ln_1.weight")
+        },
+        ["a tower of CLIP alone", "put 'visual.'"],
+    ),
     "no biases": (
         lambda state: {name: t for name, t in state.items() if not name.endswith("fc1.bias")},
         ["2 missing", "without a bias"],

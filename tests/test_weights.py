@@ -541,8 +541,11 @@ WRONG = {
         lambda s: torchvision.models.resnet18().state_dict(),
         ["no Vision Transformer", "conv1.weight", "and 112 more"],
     ),
-    "no blocks": (lambda s: {n: t for n, t in s.items() if "blocks" not in n}, ["no block"]),
-    "two that become one name": (lambda s: s | {"_orig_mod.head.bias": s["head.bias"]}, ["two differ", "head.bias"]),
+    "no blocks": (lambda s: {n: t for n, t in s.items() if "blocks" not in n}, ["no block", "names: cls_token"]),
+    "two that become one name": (
+        lambda s: s | {"_orig_mod.head.bias": s["head.bias"]},
+        ["two layers of one name", "_orig_mod.head.bias"],
+    ),
 }
 
 

@@ -36,6 +36,9 @@ class Statistics(Protocol):
 class Preprocessing:
     """From an image file's pixels to a model's input, as in its training: always a batch, of one for one image.
 
+    Transparent parts become white, and 16 bits become 8 by their upper half, where the libraries' ``convert("RGB")``
+    drops the transparency and clips at 255: there the input isn't theirs.
+
     Args:
         image_size: (H, W), in pixels.
         mean: of each channel, in [0, 1].

@@ -21,8 +21,7 @@ DROPPED: Reasons = {
     },
     "training": {"lora_dropout", "loftq_config", "eva_config", "corda_config", "lora_ga_config"},
     "the tensors show it": {
-        "r", "bias", "rank_pattern", "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern",
-        "qalora_group_size", "modules_to_save",
+        "bias", "target_modules", "exclude_modules", "layers_pattern", "qalora_group_size",
     },
     "models of text": {"megatron_config", "megatron_core", "ensure_weight_tying"},
 }  # fmt: skip
@@ -46,7 +45,7 @@ def merge(base: Mapping[str, Any], adapter: Mapping[str, Any], config: Json) -> 
     Raises:
         ValueError: another kind of adapter, or tensors that don't belong to the base.
     """
-    scale = _scale_of(config)
+    scale = _scale_of(config, adapter)
     merged, pairs = dict(base), dict[str, dict[str, Tensor]]()
     for name, tensor in adapter.items():
         plain = name.removeprefix("base_model.model.")
@@ -81,9 +80,19 @@ def _name_in(state: Mapping[str, Any], name: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _scale_of(config: Json) -> Any:
-    """Alpha / r as a function of r, by the adapter's config, of which nothing is left."""
+def _scale_of(config: Json, adapter: Mapping[str, Any]) -> Any:
+    """Alpha / r as a function of r, by the adapter's config, of which nothing is left; the names agree with it."""
     said = Fields(config, "its adapter_config")
+    ranks = {said.stated("r", 8), *said.stated("rank_pattern", {}).values()}
+    layers, saved = said.stated("layers_to_transform"), said.stated("modules_to_save", [])
+    halves = [name for name in adapter if LORA.search(name)]
+    found = [int(layer[1]) for name in halves if (layer := re.search(r"\.(\d+)\.", name))]
+    if odd := {len(adapter[name]) for name in halves if ".lora_A." in name} - ranks:
+        raise ValueError(f"its adapter_config has r={config.get('r', 8)}, and its tensors are of rank {min(odd)}")
+    if layers is not None and (beyond := set(found) - set(layers if isinstance(layers, list) else [layers])):
+        raise ValueError(f"its adapter_config has layers_to_transform={layers}, and its tensors layer {min(beyond)}")
+    if absent := [name for name in saved if name != "score" and not any(f".{name}." in other for other in adapter)]:
+        raise ValueError(f"its adapter_config has modules_to_save={saved}, and its tensors no {absent[0]}")
     said.must_be("peft_type", "LORA")
     alpha, root = whole(said.take("lora_alpha", 8), "lora_alpha"), said.take("use_rslora", False)
     for key in ("use_dora", "fan_in_fan_out", "lora_bias", "use_qalora", "use_bdlora"):

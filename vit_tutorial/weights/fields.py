@@ -42,6 +42,7 @@ class Given:
     parts: Mapping[str, Any] | None = None  # fields of ModernConfig that no tensor shows
     part: str | None = None  # which model of several in the file
     told: bool | None = None  # whether a config says all that no tensor shows
+    classifies: bool | None = None  # whether a config says that the classifier is transformers' own
     revision: str | None = None  # of a repository on the hub
     token: str | bool | None = None  # for one that isn't public
 
@@ -70,6 +71,10 @@ class Known:
         default = {f.name: f.default for f in fields(ModernConfig)} | {"class_token": config.pool != "mean"}
         found = default | {name: getattr(config, name) for name in asdict(config)}
         assumed = dict(self.assumed)
+        if self.given.classifies and not config.num_classes:
+            raise ValueError(
+                "its config's architectures name a classifier, and there is none: take them out for features"
+            )
         for name, said in self.fields.items():
             halves = name == "mlp_dim" and found["gated"] and said == 2 * config.mlp_dim  # counted together
             if said is None or halves or _same(said) == _same(found[name]):
@@ -234,7 +239,7 @@ def statistics(values: Any, channels: int, name: str) -> tuple[float, ...]:
     numbers = values if isinstance(values, (list, tuple)) else [values]
     numbers = [number(value, name) for value in numbers]
     if len(numbers) not in (1, channels):
-        raise ValueError(f"{name} has {len(numbers)} numbers for {channels} channels")
+        raise ValueError(f"{name} has {len(numbers)} numbers for {channels} channels, as its config counts them")
     return tuple(numbers) if len(numbers) == channels else tuple(numbers) * channels
 
 

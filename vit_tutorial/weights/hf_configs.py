@@ -192,14 +192,22 @@ def transformers(config: Json, processor: Json | None) -> Known:
         )
     whole = Fields(config, "its config")
     names = of.labels(whole.take("id2label"), "id2label")
-    num_labels, classifies = whole.stated("num_labels"), "Classification" in str(config.get("architectures"))
+    num_labels, classifies = whole.stated("num_labels"), "ForImageClass" in str(config.get("architectures"))
     whole.take("_num_labels")
     said = _vision(whole) if kind in TOWERS else whole
     family = MODEL_TYPES[TOWERS.get(kind, kind)]
     fields, given = _model(said, family)
     if num_labels is not None and classifies:
         fields["num_classes"] = of.whole(num_labels, "num_labels", 0)
+    if "Backbone" in str(config.get("architectures")):
+        depth = fields["depth"]
+        last = {"out_features": [f"stage{depth}"], "out_indices": [depth], "apply_layernorm": True}
+        if others := [key for key, good in last.items() if config.get(key) not in (None, good)]:
+            value = f"{others[0]}={short(config[others[0]])}"
+            raise ValueError(f"its config has {value}: maps of other layers, or without a norm, {BEYOND}")
     pixels = None if processor is None else _pixels(processor, family, fields["in_channels"])
+    how = processor or {"do_rescale": False}
+    scaled_first = _kind(how, family) == "DINOv3ViT" and how.get("do_rescale", True)
     size = given.image_size
     if pixels is not None and kind == "dinov3_vit":
         size = of.size(pixels.image_size, "image_size")
@@ -207,8 +215,12 @@ def transformers(config: Json, processor: Json | None) -> Known:
         pixels = of.whole_patches(pixels, fields["patch_size"])
     if size is not None and not family.resized:
         size = of.divided(size, fields["patch_size"])
-    given = replace(given, image_size=size, plain=True, told=True)
-    return Known("huggingface", given, fields, names, pixels, family.resized, family.recipe)
+    parts = {"pool": "mean"} if classifies and kind in TOWERS else given.parts
+    given = replace(given, image_size=size, plain=True, told=True, classifies=classifies, parts=parts)
+    if scaled_first and pixels is not None and pixels.interpolation in ("bicubic", "lanczos"):
+        raise ValueError(f"its preprocessor resizes by {pixels.interpolation} before it rounds or clips, {PIXELS}")
+    assumed = {"rounded": "transformers' processor for DINOv3 keeps fractions"} if scaled_first else {}
+    return Known("huggingface", given, fields, names, pixels, family.resized, family.recipe, assumed)
 
 
 def _vision(whole: Fields) -> Fields:
@@ -395,8 +407,7 @@ def _pixels(content: Json, family: ModelType, channels: int) -> Preprocessing:
     levels.
     """
     said = Fields(content, "its preprocessor_config", PIXELS)
-    kind = content.get("image_processor_type") or content.get("feature_extractor_type") or family.processor
-    kind = re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", str(kind))
+    kind = _kind(content, family)
     if kind not in PROCESSORS:
         raise ValueError(f"its image processor is {short(kind)}: {', '.join(PROCESSORS)} are known. Give preprocess=")
     usual = PROCESSORS[kind]
@@ -422,6 +433,11 @@ def _pixels(content: Json, family: ModelType, channels: int) -> Preprocessing:
         raise ValueError(f"its preprocessor has resample={resample}, {PIXELS} ({PILLOW} are known)")
     corner: Corner = "rounded" if isinstance(crop, str) or squash else "floored"  # transformers' middle is another
     return Preprocessing(size, mean, std, crop, PILLOW[resample], squash=squash, corner=corner)
+
+
+def _kind(content: Json, family: ModelType) -> str:
+    kind = content.get("image_processor_type") or content.get("feature_extractor_type") or family.processor
+    return re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", str(kind))
 
 
 def _resize(how: Json) -> tuple[tuple[int, int], CropMode, bool]:

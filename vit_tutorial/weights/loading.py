@@ -51,7 +51,8 @@ def load(
 
     What a file doesn't tell is assumed, and a UserWarning says in a sentence what; ``.assumed`` of the answer has it,
     and the keywords here give it. The config.json in a folder, or beside a file, is honoured key by key or refused. Of
-    raw and averaged weights the average is taken, and the warning says so.
+    raw and averaged weights the average is taken, and the warning says so. Pictures are prepared as the library's own
+    processor does, but for pixels that aren't 8-bit grey or RGB (see :class:`.Preprocessing`).
 
     Args:
         name: one of
@@ -120,7 +121,7 @@ def load(
             pixels = replace(pixels, image_size=as_pair(image_size, "image_size"))
         if preprocess is not None:
             pixels = preprocess
-            assumed.pop("preprocess", None)
+            assumed = {key: value for key, value in assumed.items() if key not in ("preprocess", "rounded")}
         check_preprocess(pixels, config)
         if not classes and not projection:
             classes = tuple(f"class {k}" for k in range(config.num_classes))
@@ -227,7 +228,12 @@ def _file(path: Path, given: Given) -> Converted:
 def from_repository(files: Repository, name: str, given: Given) -> Converted:
     """Tensors and a config.json of timm's, transformers' or open_clip's."""
     with refusing(name):
-        known = configs.read(files.config, files.processor)
+        try:
+            known = configs.read(files.config, files.processor)
+        except ValueError:  # perhaps in the processor
+            if given.preprocess is None:
+                raise
+            known = configs.read(files.config, None)
     return _converted(files.state, known, given, name, files.adapted)
 
 
@@ -235,6 +241,9 @@ def _converted(state: State, known: Known, given: Given, about: str, adapted: st
     """The one way from tensors, and what is known beside them, to all that makes a model."""
     with refusing(about):
         wanted = replace(given, image_size=None, preprocess=None).or_else(known.given)
+        if adapted and known.source == "huggingface":  # a base without a classifier, which the adapter may bring
+            wanted = replace(wanted, classifies=True)
+            adapted += ", whose classifier, if it has one, is taken for transformers' own"
         found = convert_given(state, known.source, wanted)
         config, tensors, preprocess = found
         assumed = found.assumed | known.check(config) | ({"merged": adapted} if adapted else {})

@@ -74,6 +74,7 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         "weights": "the weights are {}",
         "merged": "merged into the weights: {}",
         "left_out": "left out, a ViT having none: {}",
+        "rounded": "resized pixels are rounded to 256 levels, and {}",
     }.items():
         if key in assumed:
             sentences.append(f"{'' if sentences else f'{about}: '}{way.format(assumed[key])}")

@@ -135,7 +135,9 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
         )
     state, origin, assumed = unwrap(state_dict, ANCHORS, given.part)
     about = library_of(state, source)
-    state, left_out, parts = about.prepare(state)
+    state, left_out, parts, unsure = about.prepare(state)
+    if unsure and not given.classifies and (given.parts or {}).get("pool") != parts.get("pool", "cls"):
+        raise ValueError(unsure)
     dropped: dict[str, str] = {}
     for family in about.kin.values():
         dropped |= family.dropped(state)
@@ -152,7 +154,9 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
         shown |= stem_fields(ours, shown, given.stem, taken)
     elif given.stem is not None:
         raise ValueError(f"the file has no stem's tensors, got stem={given.stem}")
-    name = source_of(about, shown | {"masked": "mask_token" in dropped}, origin, source)
+    scaled_by = read.theirs.get("blocks.0.scale1.gamma", "").rpartition(".")[2]
+    signs = {"masked": "mask_token" in dropped, "scaled_by": scaled_by}
+    name = source_of(about, shown | signs, origin, source)
     own = SOURCES[name].dropped(state)
     refuse_names([], [other for other in dropped if other not in own], shown["depth"])
     if said := dict.fromkeys([*left_out, *filter(None, own.values())]):
@@ -255,7 +259,8 @@ def fields_of(ours: State, read: names.Read, about: Source) -> dict[str, Any]:
     depth = len({our.split(".")[1] for our in ours if our.startswith("blocks.")})
     if not depth:
         sources.refuse_parts(read.left)
-        raise ValueError(f"there is no block among the {len(ours)} names: {some([*ours, *read.left])}")
+        found = some([*(read.theirs.get(our, our) for our in ours), *read.left])
+        raise ValueError(f"there is no block that this package knows among these names: {found}")
     if absent := [our for our in (*RANKS, "blocks.0.norm1.weight") if our not in ours]:
         refuse_names([read.called(our) for our in absent] + read.missing, read.left, depth)
     for our, rank in (RANKS | OPTIONAL_RANKS).items():

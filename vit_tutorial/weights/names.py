@@ -96,7 +96,10 @@ META = TIMM_NOW | {  # DINOv2 and DINOv3 by their authors
 }
 META_2025 = META | {"embed.registers": "storage_tokens", "blocks.{i}.mlp.fc1.*": "blocks.{i}.mlp.(w1|w2).*"}
 META_LINEAR = META | {"head.*": "linear_head.*"}  # its backbone and a head for ImageNet
-META_CHUNKS = {our: their.replace("blocks.{i}.", "blocks.{c}.{i}.") for our, their in META.items()}
+META_CHUNKS, META_CHUNKS_GATED = (  # {i} counts through all chunks
+    {our: their.replace("blocks.{i}.", "blocks.{c}.{i}.") for our, their in t.items()}
+    for t in (TIMM_NOW | {"embed.registers": "register_tokens"}, META)
+)
 # What open_clip puts behind one of timm's models.
 OPEN_CLIP_TRUNK = {"head.weight": "head.proj.weight", "head.bias": "head.proj.bias"}
 BAAI = TIMM_BIASES | {  # EVA-02 by its authors
@@ -132,7 +135,6 @@ OPENAI_TEXT = {  # CLIP's text tower
 }
 OPEN_CLIP_TEXT = {our: f"text.{their}" for our, their in OPENAI_TEXT.items()}
 OPEN_CLIP_SIGLIP_TEXT = OPEN_CLIP_TEXT | {"head.*": "text.text_projection.*"}
-OPENAI_TOWER = {our: their.removeprefix("visual.") for our, their in OPENAI.items()}  # alone
 TORCHVISION = {
     "embed.cls_token": "class_token",
     "embed.position": "encoder.pos_embedding",
@@ -252,6 +254,7 @@ HF_CLIP_TEXT = {our: f"text_model.{their}" for our, their in HF_CLIP.items() if 
 }
 HF_SIGLIP_TEXT = HF_CLIP_TEXT | {"head.*": "text_model.head.*"}
 HF_OWL = HF_CLIP | {"embed.norm.*": "pre_layernorm.*"}
+HF_ALT = {our: their.replace("encoder.layers", "encoder.layer") for our, their in HF_CLIP.items()}  # AltCLIP's, of 5
 HF_BLIP = {our: their for our, their in HF_CLIP.items() if not our.startswith(("pool", "head"))} | {
     "embed.position": "embeddings.position_embedding",
     "blocks.{i}.attention.qkv.*": "encoder.layers.{i}.self_attn.qkv.*",

@@ -37,6 +37,7 @@ class Prepared(NamedTuple):
     state: State
     left_out: tuple[str, ...] = ()  # what of the file isn't part of a ViT
     parts: Mapping[str, Any] = {}  # fields of the config that follow
+    unsure: str = ""  # what no tensor tells: it must be said that the classifier is the library's own
 
 
 # ------------------------------------------------------------------------- one function a library, for its own oddities
@@ -75,7 +76,8 @@ def prepare_transformers(state: State) -> Prepared:
     """Of transformers' models.
 
     DeiT has two tokens always. With one classifier, that reads the class token alone: the second token's half of our
-    head is zeros. The classifiers on CLIP and SigLIP read the mean of all patches, CLIP's before the last norm.
+    head is zeros. The classifiers on CLIP and SigLIP read the mean of all patches, CLIP's before the last norm. Others'
+    classifiers on ``pooler_output`` have the same names.
     """
     if any(name.startswith("neck.") for name in state):
         return Prepared(_without(state, r"(neck|head|auxiliary_head)\..+"), ("the neck and the head of DPT",))
@@ -85,14 +87,29 @@ def prepare_transformers(state: State) -> Prepared:
         state = _without(state, r"embeddings\.register_tokens")
     if "embeddings.distillation_token" in state and "classifier.weight" in state:
         one = state["classifier.weight"]
-        return Prepared(state | {"classifier.weight": torch.cat([one, torch.zeros_like(one)], dim=-1)})  # (K, 2 D)
+        both = torch.cat([one, torch.zeros_like(one)], dim=-1)  # (K, 2 D)
+        return Prepared(state | {"classifier.weight": both}, unsure=_pooler_and_classifier(state))
     if "embeddings.patch_embedding.weight" in state and "classifier.weight" in state:
         siglip = "embeddings.class_embedding" not in state
         unread, what = (r"head\..+", "attention pooling") if siglip else (r"post_layernorm\..+", "last norm")
         kept = _without(state, unread)
         left_out = (f"the {what}, which the classifier doesn't read",) if len(kept) < len(state) else ()
-        return Prepared(kept, left_out, {"pool": "mean"})
-    return Prepared(state)
+        unsure = _either(what, "the mean of all patches", "mean") if left_out else ""
+        return Prepared(kept, left_out, {"pool": "mean"}, unsure)
+    return Prepared(state, unsure=_pooler_and_classifier(state))
+
+
+def _pooler_and_classifier(state: State) -> str:
+    both = "pooler.dense.weight" in state and {"classifier.weight", "cls_classifier.weight"} & state.keys()
+    return _either("pooler", "the class token", "cls") if both else ""
+
+
+def _either(what: str, read: str, pool: str) -> str:
+    return (
+        f"a classifier and the {what} are in the file, and nothing tells whether the one reads the other. If the "
+        f"classifier reads {read}, as transformers' own do, say parts={{'pool': {pool!r}}}; without the classifier's "
+        "tensors the model returns the features"
+    )
 
 
 def prepare_blip(state: State) -> Prepared:
@@ -208,8 +225,8 @@ TIMM = Source(
     "timm",
     (
         names.TIMM_NOW, names.TIMM_DISTILLED, names.TIMM_EVA, names.TIMM_BIASES, names.TIMM_GATED, names.TIMM_APART,
-        names.TIMM_ROOT, names.TIMM_CONV_STEM, names.META, names.META_2025, names.META_CHUNKS, names.META_LINEAR,
-        names.BAAI, names.OPEN_CLIP_TRUNK,
+        names.TIMM_ROOT, names.TIMM_CONV_STEM, names.META, names.META_2025, names.META_CHUNKS, names.META_CHUNKS_GATED,
+        names.META_LINEAR, names.BAAI, names.OPEN_CLIP_TRUNK,
     ),
     HALF,
     0.9,
@@ -222,7 +239,7 @@ TIMM = Source(
 TRUNK = replace(TIMM, left_out=TEXT, unread={**TIMM.unread, **SCALE})  # that may be an image tower of open_clip's
 CLIP = Source(
     "openai",
-    (names.OPENAI, names.OPENAI_TOWER),
+    (names.OPENAI,),
     OPENAI,
     1.0,
     norm_eps=1e-5,
@@ -235,7 +252,7 @@ HUGGING_FACE = Source(
     (
         names.HF_4, names.HF_5, names.HF_DEIT, names.HF_DEIT_TEACHER, names.HF_BEIT, names.HF_BEIT_5, names.HF_DINOV2,
         names.HF_DINOV2_GATED, names.HF_DINOV2_5, names.HF_DINOV3, names.HF_DINOV3_GATED, names.HF_DINOV3_5,
-        names.HF_DINOV3_GATED_5, names.HF_CLIP, names.HF_OWL,
+        names.HF_DINOV3_GATED_5, names.HF_CLIP, names.HF_OWL, names.HF_ALT,
     ),
     HALF,
     "none",
@@ -337,9 +354,7 @@ SOURCES = {
     "timm": replace(TRUNK, left_out=TEXT | DECODER),
     "OpenAI's CLIP": CLIP,
     "transformers' BEiT": replace(HF_BEIT, shows={"pool_norm": True}),
-    "transformers' BEiT, features": replace(
-        HF_BEIT, shows={"layer_scale": True, "k_bias": False, "position": "none", "registers": False}
-    ),
+    "transformers' BEiT, features": replace(HF_BEIT, shows={"scaled_by": "lambda_1"}),
     "transformers' DINOv3": replace(
         HUGGING_FACE, statistics=IMAGENET, norm_eps=1e-5, rotary=Rotary(),
         shows={"position": "none", "position_bias": False, "layer_scale": True},
@@ -440,7 +455,8 @@ BEYOND = {  # parts that no config here has, by what their tensors are called
     r"\.(attns|ffns)\.\d|\.in_proj\.|attn_out_proj|mlp_out_proj": "blocks in parallel",
     r"blocks_token_only": "class attention (CaiT)",
     r"talking_head|proj_l\.|proj_w\.": "talking heads",
-    r"^(text_model|text|txt|transformer|visual|vision_model|vision_tower|text_encoder)[./]": (
+    r"^transformer\.resblocks": "a tower of CLIP alone; if it is that of images, put 'visual.' before each name",
+    r"^(text_model|text|txt|visual|vision_model|vision_tower|text_encoder)[./]": (
         "a model of images and text, or a tower of one (CLIP, SigLIP, BLIP)"
     ),
     r"embeddings\.(class_embedding|patch_embedding)\b": "a tower of a model of images and text (CLIP, SigLIP, BLIP)",

@@ -14,6 +14,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from vit_tutorial.weights.messages import some
@@ -244,6 +245,8 @@ def _refuse_beside(nodes: list[Part], models: list[Part], chosen: Part, assumed:
         for name in ([node.key] if node.path else [key for key in node.arrays() if not TRAINING.fullmatch(key.lower())])
     ]
     where = "/".join(chosen.path)
+    if packed := [key for key in keys if "_packed_params" in key]:
+        raise ValueError(f"{some(packed, 3)}: weights that torch quantised, which aren't read: save those from before")
     if any(HEAD.search(key) for key in keys):
         raise ValueError(
             f"{some(keys)}: a head in a dictionary of its own. Put its tensors beside the model's, by the names "
@@ -296,7 +299,10 @@ def _tensors(chosen: Part, nodes: list[Part]) -> State:
     for name in names:
         new, value = plain[name], content[name]
         if new in tensors:
-            raise ValueError(f"{len(names)} names, of which two differ in what wraps them alone: {some([new])}")
+            other = next(one for one in names if plain[one] == new)
+            raise ValueError(f"{some([other, name])}: two layers of one name: pass the inner model's tensors alone")
+        if isinstance(value, Tensor) and value.layout != torch.strided:
+            raise ValueError(f"{some([name])} is {value.layout}: plain numbers are needed, as to_dense() makes them")
         tensors[new] = value.detach() if isinstance(value, Tensor) else from_numpy(value, new)
     if not tensors:
         raise ValueError(f"a state dict with names and tensors is needed, got {len(names)} names")
