@@ -23,7 +23,6 @@ from pathlib import Path
 
 import sheet
 import torch
-from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -322,14 +321,6 @@ def values(part: str, name: str, number: int = 600, column: str = "miou") -> lis
     return [100 * float(row[column]) for row in sorted(rows, key=lambda row: int(row["seed"]))]
 
 
-def interval(numbers: list[float]) -> str:
-    """The mean, and Student's 95 % interval of it if there are several."""
-    if len(numbers) < 2:
-        return f"{statistics.mean(numbers):.1f}"
-    half = stats.t.ppf(0.975, len(numbers) - 1) * statistics.stdev(numbers) / math.sqrt(len(numbers))
-    return f"{statistics.mean(numbers):.1f} ± {half:.1f}"
-
-
 def tables() -> str:
     """Masks by what the head reads; where and what by layer; masks by the number of scenes."""
     names = list(dict.fromkeys(row["input"] for row in sheet.read(CSV) if row["part"] == "mask"))
@@ -338,21 +329,22 @@ def tables() -> str:
     for name in sorted(names, key=lambda name: statistics.mean(values("mask", name))):
         own = values("mask", name)
         paired = [a - b for a, b in zip(own, reference, strict=True)]
-        difference = interval(paired) if any(paired) else ""
-        figure = interval(values("mask", name, column="figure_iou"))
-        lines.append(f"| {name} | {interval(own)} | {difference} | {figure} |")
+        difference = sheet.interval(paired) if any(paired) else ""
+        figure = sheet.interval(values("mask", name, column="figure_iou"))
+        lines.append(f"| {name} | {sheet.interval(own)} | {difference} | {figure} |")
     lines += ["", "| patches | where: IoU of the figure | class from a patch of it | from a patch elsewhere |"]
     lines += ["|---|---|---|---|"]
     for name in PATCHES:
-        where = interval(values("where", name, column="figure_iou"))
-        lines.append(f"| {name} | {where} | {interval(values('what', name))} | {interval(values('elsewhere', name))} |")
+        where = sheet.interval(values("where", name, column="figure_iou"))
+        what, elsewhere = (sheet.interval(values(part, name)) for part in ("what", "elsewhere"))
+        lines.append(f"| {name} | {where} | {what} | {elsewhere} |")
     lines += [
         "",
         f"| mIoU by scenes with a mask | {' | '.join(map(str, NUMBERS))} |",
         "|---" * (len(NUMBERS) + 1) + "|",
     ]
     for name in ("block 2 + class token", "pixels + class token", "last norm", "U-Net"):
-        cells = [interval(found) if (found := values("labels", name, n)) else "" for n in NUMBERS]
+        cells = [sheet.interval(found) if (found := values("labels", name, n)) else "" for n in NUMBERS]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

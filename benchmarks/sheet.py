@@ -38,5 +38,7 @@ def half(values: Sequence[float]) -> float:
 
 
 def interval(values: Sequence[float]) -> str:
-    """The mean and :func:`half`."""
+    """The mean and, of several values, :func:`half`."""
+    if len(values) < 2:
+        return f"{statistics.mean(values):.1f}"
     return f"{statistics.mean(values):.1f} ± {half(values):.1f}"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Callable, Sequence
 
+import sheet
 import torch
-from scipy import stats
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
@@ -51,9 +49,5 @@ def fit(
 
 
 def interval(values: Sequence[float]) -> str:
-    """The mean, and Student's 95 % interval of it, in percent."""
-    mean = statistics.mean(values)
-    if len(values) < 2:
-        return f"{100 * mean:.1f}"
-    half = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return f"{100 * mean:.1f} ± {100 * half:.1f}"
+    """The mean of shares and Student's 95 % interval of it, in percent."""
+    return sheet.interval([100 * value for value in values])
