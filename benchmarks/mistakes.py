@@ -1,4 +1,4 @@
-"""What a mistake in a ViT's code costs (lesson 06): on trained models, and on random encoders, on images held out.
+"""What a mistake in a ViT's code costs (lessons 02 and 06): on trained models and random encoders, on images held out.
 
 ``python benchmarks/mistakes.py --data cifar10-jpeg`` appends a row for each model and mistake to mistakes.csv beside it
 and prints the table, with paired 95 % intervals over the images. Rows that are there are not measured again: when the
@@ -96,6 +96,55 @@ def random_encoder(data: dict[str, Tensor], prepare: Callable[[Tensor], Tensor],
     return model
 
 
+def with_table(model: vt.ViT, prepare: vt.data.Preprocessing, size: tuple[int, int], table: Tensor) -> Answer:
+    """The same weights at another size of images (H, W), with this table of positions (1, T, D) (lesson 02)."""
+    other = vt.ViT(replace(model.config, image_size=size)).eval()
+    other.load_state_dict(model.state_dict() | {"embed.position": table})
+
+    def answer(x: Tensor) -> Tensor:
+        scaled = F.interpolate(x, size=size, mode="bicubic", antialias=True).clamp(0, 1)
+        return other(vt.data.normalise(scaled, prepare))  # type: ignore[no-any-return]
+
+    return answer
+
+
+def tables(model: vt.ViT, prepare: vt.data.Preprocessing) -> dict[str, dict[str, Answer]]:
+    """{group: {table of positions: the model with it}}; a group's first is what the others are compared with."""
+    learned = model.embed.position.detach()  # (1, 1 + N, D)
+    prefix, grid = learned[:, :1], learned[:, 1:]
+
+    def at(rows: int, columns: int, table: Tensor | None = None) -> Answer:
+        """With the learned table, resized, or another."""
+        stretched = vt.resize_position_embedding(learned, (8, 8), (rows, columns))
+        return with_table(model, prepare, (4 * rows, 4 * columns), stretched if table is None else table)
+
+    def same_everywhere(rows: int) -> Tensor:
+        return torch.cat([prefix, grid.mean(dim=1, keepdim=True).expand(-1, rows**2, -1)], dim=1)
+
+    def stretched(rows: Tensor, **how: object) -> Tensor:
+        """The class token's row and these, (1, D, ...), stretched with it."""
+        return torch.cat([prefix, F.interpolate(rows, **how).flatten(2).mT], dim=1)  # type: ignore[arg-type]
+
+    groups = {"positions": {"none": at(8, 8), "their mean": at(8, 8, same_everywhere(8))}}
+    groups["positions"]["zero"] = at(8, 8, torch.cat([prefix, 0 * grid], dim=1))
+    order = torch.randperm(64, generator=torch.Generator().manual_seed(0))
+    groups["positions"]["shuffled"] = at(8, 8, torch.cat([prefix, grid[:, order]], dim=1))
+    for rows in (6, 10, 12):
+        kinds = {"resized": None, "their mean": same_everywhere(rows)}
+        groups["positions"] |= {f"{kind}, {4 * rows}": at(rows, rows, table) for kind, table in kinds.items()}
+    corner = learned[:, :64].mT.reshape(1, -1, 8, 8)  # the class token as the top left patch
+    in_grid = stretched(corner, size=(10, 10), mode="bicubic", antialias=True)
+    flat = stretched(grid.mT, size=100, mode="linear")
+    groups["positions at 40"] = {"none": at(10, 10), "class token in the grid": at(10, 10, in_grid)}
+    groups["positions at 40"]["one-dimensional"] = at(10, 10, flat)
+    groups["positions at 24"] = {"none": at(6, 6), "cut to length": at(6, 6, learned[:, :37])}
+    early = torch.cat([torch.zeros_like(prefix), learned[:, :64]], dim=1)
+    groups["positions at 32"] = {"none": at(8, 8), "added too early": at(8, 8, early)}
+    turned = vt.resize_position_embedding(learned, (8, 8), (8, 5))
+    groups["positions at 20 x 32"] = {"none": at(5, 8), "height and width exchanged": at(5, 8, turned)}
+    return groups
+
+
 def measure(data: dict[str, Tensor], number: int) -> None:
     model, _, prepare = vt.load("photographs")
     images, labels = prepare(data["validation_images"][:number].float() / 255), data["validation_labels"][:number]
@@ -106,6 +155,10 @@ def measure(data: dict[str, Tensor], number: int) -> None:
             add_rows("random encoder", seed, variants(encoder, {"drop_path": 0.05}), images[:1000], labels[:1000])
     if ("photographs", 0) not in done:
         add_rows("photographs", 0, variants(model, {"drop_path": 0.05}), images, labels)
+    pictures, truth = data["test_images"][::10].float() / 255, data["test_labels"][::10]
+    for group, models in tables(model, prepare).items():
+        if (group, 0) not in done:
+            add_rows(group, 0, models, pictures, truth)
     for seed in range(5):
         if ("digits", seed) not in done:
             digits = vt.data.hold_out(vt.data.digits(), 0.2, seed)
@@ -126,17 +179,14 @@ def interval(plus: int, minus: int, n: int) -> tuple[float, float]:
 def table() -> str:
     lines = ["| model | mistake | images | accuracy | costs, points | logits off by |", "|---|---|---|---|---|---|"]
     rows = sheet.read(CSV)
-    for model in dict.fromkeys(row["model"] for row in rows):
-        for mistake in dict.fromkeys(row["mistake"] for row in rows):
-            some = [row for row in rows if (row["model"], row["mistake"]) == (model, mistake)]
-            n, right, lost, won = (
-                sum(int(row[c]) for row in some) for c in ("images", "right", "only_without", "only_with")
-            )
-            cost, half = interval(lost, won, n)
-            off = max(float(row["logits"]) for row in some)
-            lines.append(
-                f"| {model} | {mistake} | {n} | {100 * right / n:.1f} % | {cost:.1f} ± {half:.1f} | {off:.2g} |"
-            )
+    for model, mistake in dict.fromkeys((row["model"], row["mistake"]) for row in rows):
+        some = [row for row in rows if (row["model"], row["mistake"]) == (model, mistake)]
+        n, right, lost, won = (
+            sum(int(row[c]) for row in some) for c in ("images", "right", "only_without", "only_with")
+        )
+        cost, half = interval(lost, won, n)
+        off = max(float(row["logits"]) for row in some)
+        lines.append(f"| {model} | {mistake} | {n} | {100 * right / n:.1f} % | {cost:.1f} ± {half:.1f} | {off:.2g} |")
     return "\n".join(lines)
 
 
