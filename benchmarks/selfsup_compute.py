@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +24,6 @@ from pathlib import Path
 import sheet
 import torch
 from photographs import accuracy, read
-from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
@@ -160,14 +158,6 @@ def run(folder: str, out: Path, seeds: int, counts: list[int]) -> None:
 # ------------------------------------------------------------------------------------------------------- the report
 
 
-def cell(values: list[float]) -> str:
-    """Their mean, from three on with half of Student's 95 % interval."""
-    if len(values) < 3:
-        return f"{statistics.mean(values):.1f} ({len(values)})" if values else "–"
-    half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
-    return f"{statistics.mean(values):.1f} ± {half:.1f}"
-
-
 def report() -> None:
     """Test accuracies, and the gain over scratch with the same compute, paired by seed."""
     found: dict[str, dict[int, dict[int, float]]] = {way: {} for way in WAYS}
@@ -177,10 +167,10 @@ def report() -> None:
     print("| test accuracy (%), labels per class | " + " | ".join(f"{n:,}" for n in counts) + " |")
     print("|---" * (len(counts) + 1) + "|")
     for way, by in found.items():
-        print(f"| {way} | " + " | ".join(cell(list(by.get(n, {}).values())) for n in counts) + " |")
+        print(f"| {way} | " + " | ".join(sheet.interval(list(by.get(n, {}).values())) for n in counts) + " |")
     for rival in WAYS[1:]:
         pairs = [[found[WAYS[0]][n][seed] - value for seed, value in found[rival].get(n, {}).items()] for n in counts]
-        print(f"| pretrained less {rival} | " + " | ".join(map(cell, pairs)) + " |")
+        print(f"| pretrained less {rival} | " + " | ".join(map(sheet.interval, pairs)) + " |")
     print("\n| held out (%), rate | " + " | ".join(f"{rate:g}" for rate in RATES) + " |")
     print("|---" * (len(RATES) + 1) + "|")
     for way in WAYS:

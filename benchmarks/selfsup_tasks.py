@@ -7,7 +7,8 @@ The small ViT of selfsup_compute.py is pretrained on CIFAR-10's training photogr
 MAE, "contrastive" SimCLR's question (arXiv 2002.05709): two views of each photograph, cropped, mirrored and with
 changed colours, must find each other among all views of the batch. Both spend the same multiply-accumulates (torch's
 count of the forward passes), so they see different numbers of photographs. "random" is the encoder untrained. Then the
-encoder is frozen, and a logistic regression reads the mean of its patches' tokens. Rates were searched for the ViT
+encoder is frozen, and a logistic regression reads the mean of its patches' tokens; for "pixels" it reads the
+photograph itself. Rates were searched for the ViT
 paper's task, too ("masked colours"); its best are the lowest ones, and it wasn't taken further.
 
 Each task has a pretraining rate of its own, chosen at a quarter of the compute by the probe with 250 labels per class
@@ -25,7 +26,7 @@ from pathlib import Path
 import sheet
 import torch
 from photographs import read
-from selfsup_compute import CONFIG, Data, autoencoder, batches, cell, descend, few
+from selfsup_compute import CONFIG, Data, autoencoder, batches, descend, few
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
@@ -41,10 +42,10 @@ from vit_tutorial.variants.selfsup import MaskedAutoencoder, MaskedViT
 CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["part", "way", "labels", "seed", "rate", "photographs", "gmacs", "held_out", "test", "cpu_seconds"]
 TASKS = ("masked colours", "masked pixels", "contrastive")
-WAYS = ("random", "masked pixels", "contrastive")  # which are probed
+WAYS = ("pixels", "random", "masked pixels", "contrastive")  # which are probed
 EPOCHS, BATCH = 1, 256  # of "contrastive"; the others see as many photographs as the same compute pays for
 RATES = (1e-3, 2e-3, 4e-3)  # to begin with
-PENALTIES = (0.001, 0.01, 0.1)
+PENALTIES, PENALTIES_OF_PIXELS = (0.001, 0.01, 0.1), (1e-5, 1e-4, 1e-3, 1e-2)
 LABELS = (10, 250)  # per class
 
 
@@ -103,9 +104,13 @@ def macs(way: str, data: Data) -> float:
     return counter.get_total_flops() / 2 / 64
 
 
-def pretrained(way: str, share: float, rate: float, data: Data, seed: int, file: Path) -> tuple[vt.ViT, int, float]:
+def pretrained(
+    way: str, share: float, rate: float, data: Data, seed: int, file: Path
+) -> tuple[vt.ViT | None, int, float]:
     """The encoder, made once, with the number of photographs that it saw and their multiply-accumulates."""
     torch.manual_seed(seed)
+    if way == "pixels":
+        return None, 0, 0.0
     if way == "random":
         return vt.ViT(CONFIG), 0, 0.0
     model, flip, images = model_of(way, data), Flip(), data["train_images"]
@@ -128,17 +133,19 @@ def pretrained(way: str, share: float, rate: float, data: Data, seed: int, file:
 
 
 @torch.inference_mode()
-def tokens(encoder: vt.ViT, images: Tensor, data: Data) -> Tensor:
-    """The mean of each photograph's patches: (B, D)."""
+def tokens(encoder: vt.ViT | None, images: Tensor, data: Data) -> Tensor:
+    """The mean of each photograph's patches, (B, D); without an encoder its pixels, (B, C·H·W)."""
+    if encoder is None:
+        return images.flatten(1).float() / 255
     mean, std = data["mean"].reshape(-1, 1, 1), data["std"].reshape(-1, 1, 1)
     encoder.eval()
     return torch.cat([encoder.features((part.float() / 255 - mean) / std).mean(dim=1) for part in images.split(1000)])
 
 
-def probe(X: dict[str, Tensor], data: Data, rows: Tensor) -> tuple[float, float]:
+def probe(X: dict[str, Tensor], data: Data, rows: Tensor, penalties: tuple[float, ...]) -> tuple[float, float]:
     """Accuracy on the photographs held out, by the best penalty, and on the test split."""
     tries = []
-    for penalty in PENALTIES:
+    for penalty in penalties:
         reader = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=500))
         reader.fit(X["train"], data["train_labels"][rows])
         tries.append((reader.score(X["validation"], data["validation_labels"]), penalty, reader))
@@ -161,7 +168,7 @@ def one(part: str, way: str, labels: tuple[int, ...], seed: int, rate: float, da
     for each in missing:
         rows = few(data["train_labels"], each, seed)
         X = {"train": tokens(encoder, data["train_images"][rows], data), "validation": held_out, "test": tested}
-        held, test = probe(X, data, rows)
+        held, test = probe(X, data, rows, PENALTIES_OF_PIXELS if way == "pixels" else PENALTIES)
         numbers = [seen, f"{spent / 1e9:.0f}", f"{held:.4f}", "" if part == "rates" else f"{test:.4f}"]
         sheet.add(CSV, COLUMNS, [part, way, each, seed, rate, *numbers, f"{pretraining:.0f}"])
 
@@ -202,11 +209,11 @@ def report() -> None:
     print("| test accuracy of a probe (%), labels per class | " + " | ".join(map(str, LABELS)) + " |")
     print("|---" * (len(LABELS) + 1) + "|")
     for way, by in found.items():
-        print(f"| {way} | " + " | ".join(cell(list(by[each].values())) for each in LABELS) + " |")
-    for rival in WAYS[:-1]:
-        ours, theirs = found["contrastive"], found[rival]
+        print(f"| {way} | " + " | ".join(sheet.interval(list(by[each].values())) for each in LABELS) + " |")
+    for way, rival in itertools.combinations(WAYS[::-1], 2):
+        ours, theirs = found[way], found[rival]
         pairs = [[right - theirs[each][seed] for seed, right in ours[each].items()] for each in LABELS]
-        print(f"| contrastive less {rival} | " + " | ".join(map(cell, pairs)) + " |")
+        print(f"| {way} less {rival} | " + " | ".join(map(sheet.interval, pairs)) + " |")
     for way in TASKS:
         print(f"\n{way}, rate: held out (%):", "  ".join(f"{r:g}: {held:.1f}" for r, held in held_out(way).items()))
     spent = sum(float(row["cpu_seconds"]) for row in rows if row["labels"] == "250") / 60

@@ -1,14 +1,14 @@
-"""Lesson 12's tables: more steps or more pictures, and shuffled pixels? A small ResNet and two plain ViTs.
+"""Lesson 12's tables: more steps or more pictures, and shuffled pixels? A ResNet, plain ViTs and an MLP, all small.
 
     python benchmarks/steps_pictures.py run --data cifar10-jpeg       rates first, then the table; resumable
     python benchmarks/steps_pictures.py shuffle --data cifar10-jpeg   the same pictures in another order of pixels
     python benchmarks/steps_pictures.py report                        the tables
 
 Photographs are CIFAR-10's, halved to 16 x 16 pixels so that a run takes seconds; digits are scikit-learn's, 8 x 8. The
-plain ViT comes twice: with the ResNet's parameters, and with its multiply-accumulates. Each model has a rate of its
-own, chosen on pictures held out: on digits for each number of pictures and steps, on photographs (longer runs) for one.
-The test split is looked at once per row; a seed also draws the pictures. A row per run goes to steps_pictures.csv as
-soon as it is done. One thread.
+models have as many parameters; on digits a second plain ViT has the ResNet's multiply-accumulates. The MLP gets the
+pixels as a list, and is trained like the others. Each model has a rate of its own for each number of pictures and
+steps, chosen on pictures held out. The test split is looked at once per row; a seed also draws the pictures. A row per
+run goes to steps_pictures.csv as soon as it is done. One thread.
 
 "shuffle" changes the order of the pixels, by one permutation per seed, the same for all its pictures. "patches
 shuffled" moves whole patches, and the pixels within each patch by one order for all patches: a plain ViT can't notice.
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from typing import Any
 import sheet
 import torch
 from photographs import read
-from scipy import stats
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
@@ -40,14 +38,17 @@ from vit_tutorial.variants.resnet import ResNet
 
 CSV = Path(__file__).parent / "steps_pictures.csv"
 COLUMNS = ["data", "part", "model", "pictures", "steps", "rate", "seed", "held_out", "test", "cpu_seconds"]
-MODELS = ("ResNet", "ViT", "ViT, equal work")
+EQUAL = "ViT, equal work"
+MODELS = {"digits": ("ResNet", "ViT", EQUAL, "MLP"), "photographs": ("ResNet", "ViT", "MLP")}
 BATCH = 32
 RATES = {"digits": (4e-3, 8e-3, 1.6e-2), "photographs": (1e-3, 2e-3, 4e-3)}  # to begin with
 RATES_SEED = 100
-GRIDS = {"digits": ((50, 1250), (60, 240)), "photographs": ((500, 20_000), (120, 600))}  # pictures, steps
+SIZES = {  # pictures, steps
+    "digits": ((50, 60), (50, 240), (1250, 60), (1250, 240), (1250, 960)),
+    "photographs": ((500, 120), (20_000, 120)),
+}
 # Every second or third of the photographs: the test split is sorted by class.
 EACH = {"train": 2, "validation": 2, "test": 3}
-RATES_AT = {"photographs": (20_000, 120)}  # the only size at which its rates are tried
 PATCH = {"digits": 2, "photographs": 4}
 SHUFFLES = ("", ", patches shuffled", ", pixels shuffled")  # what is added to the data's name
 SHUFFLED_AT = {"digits": ((1250, 240), (50, 240)), "photographs": ((20_000, 120),)}
@@ -104,6 +105,10 @@ def model_of(data: str, name: str, seed: int = 0) -> nn.Module:
     shape: dict[str, Any] = {"num_classes": 10, "in_channels": 1 if small else 3}
     shape |= {"image_size": 8, "patch_size": 2} if small else {"image_size": 16, "patch_size": 4}
     shape |= {"dim": 32, "num_heads": 4, "mlp_dim": 64} if small else {"dim": 64, "num_heads": 4, "mlp_dim": 128}
+    if name == "MLP":
+        sizes = (64, 128, 72) if small else (768, 120, 64)
+        layers = [nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in itertools.pairwise(sizes)]
+        return nn.Sequential(nn.Flatten(), *layers, nn.Linear(sizes[-1], 10))
     if name == "ResNet" and small:
         return ResNet(((18, 1), (28, 2)), 10, in_channels=1)
     if name == "ResNet":
@@ -166,7 +171,7 @@ def held_out(data: str, name: str, size: tuple[int, int]) -> dict[float, float]:
 
 def best_rate(data: str, name: str, size: tuple[int, int]) -> float:
     """The rate that did best on what was held out."""
-    found = held_out(data, name, RATES_AT.get(data, size))
+    found = held_out(data, name, size)
     return max(found, key=lambda rate: found[rate])
 
 
@@ -198,16 +203,17 @@ def tune(data: str, name: str, size: tuple[int, int], splits: Any) -> None:
 
 def run(folder: str, only: str, seeds: int) -> None:
     splits = digits_splits() if only == "digits" else photograph_splits(folder)
-    sizes = list(itertools.product(*GRIDS[only]))
-    for size, name in itertools.product([RATES_AT[only]] if only in RATES_AT else sizes, MODELS):
+    wanted = list(itertools.product(SIZES[only], MODELS[only]))
+    wanted = [(size, name) for size, name in wanted if (size, name) != ((1250, 960), EQUAL)]
+    for size, name in wanted:
         tune(only, name, size, splits)
-    for seed, size, name in itertools.product(range(seeds), sizes, MODELS):
+    for seed, (size, name) in itertools.product(range(seeds), wanted):
         one(only, "table", name, size, best_rate(only, name, size), seed, splits)
 
 
 def shuffle(folder: str, only: str, seeds: int) -> None:
     splits = digits_splits() if only == "digits" else photograph_splits(folder)
-    wanted = list(itertools.product(SHUFFLED_AT[only], SHUFFLES, MODELS[:2]))
+    wanted = list(itertools.product(SHUFFLED_AT[only], SHUFFLES, MODELS[only][:2]))
     for size, how, name in wanted:
         tune(only + how, name, size, splits)
     for seed, (size, how, name) in itertools.product(range(seeds), wanted):
@@ -228,14 +234,6 @@ def macs_of(model: nn.Module, data: str) -> int:
     return int(counter.get_total_flops()) // 2
 
 
-def cell(values: list[float]) -> str:
-    """Their mean, from three on with half of Student's 95 % interval."""
-    if len(values) < 3:
-        return f"{statistics.mean(values):.1f} ({len(values)})" if values else "–"
-    half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
-    return f"{statistics.mean(values):.1f} ± {half:.1f}"
-
-
 def tested(rows: list[dict[str, str]], data: str, name: str, pictures: int, steps: int | str) -> dict[str, float]:
     """By seed: test accuracy in percent."""
     wanted = [data, "table", name, str(pictures), str(steps)]
@@ -243,40 +241,35 @@ def tested(rows: list[dict[str, str]], data: str, name: str, pictures: int, step
 
 
 def report() -> None:
-    """The table of each data set, the sizes of the models, and the rates."""
+    """The table of each data set, and the sizes of the models."""
     rows = sheet.read(CSV)
-    for data, grid in GRIDS.items():
-        sizes = list(itertools.product(*grid))
+    for data, models in MODELS.items():
+        sizes = SIZES[data]
         print(f"| {data} | parameters | multiply-accumulates |", end="")
         print("".join(f" {pictures:,} pictures, {steps:,} steps |" for pictures, steps in sizes))
         print("|---" * (3 + len(sizes)) + "|")
-        for name in MODELS:
+        for name in models:
             model = model_of(data, name)
             numbers = f"{sum(p.numel() for p in model.parameters()):,} | {macs_of(model, data) / 1e6:.2f} M"
             print(
                 f"| {name} | {numbers} | "
-                + " | ".join(cell(list(tested(rows, data, name, *size).values())) for size in sizes)
+                + " | ".join(
+                    sheet.interval(list(found.values())) if (found := tested(rows, data, name, *size)) else "–"
+                    for size in sizes
+                )
                 + " |"
             )
-        rates = sorted({rate for name in MODELS for size in sizes for rate in held_out(data, name, size)})
-        print(f"\n| held out, {data}, rate | " + " | ".join(f"{rate:g}" for rate in rates) + " |")
-        print("|---" * (1 + len(rates)) + "|")
-        for (pictures, steps), name in itertools.product(sizes, MODELS):
-            held = held_out(data, name, (pictures, steps))
-            if not held:
-                continue
-            cells = (f"{held[rate]:.1f}" if rate in held else "–" for rate in rates)
-            print(f"| {name}, {pictures:,} in {steps:,} | " + " | ".join(cells) + " |")
         print()
     print("| pixels | ResNet | ViT | ResNet's lead, paired by seed |\n|---|---|---|---|")
-    for data, how in itertools.product(GRIDS, SHUFFLES):
+    for data, how in itertools.product(SIZES, SHUFFLES):
         for pictures, steps in SHUFFLED_AT[data]:
-            by = {name: tested(rows, data + how, name, pictures, steps) for name in MODELS[:2]}
+            by = {name: tested(rows, data + how, name, pictures, steps) for name in ("ResNet", "ViT")}
             lead = [right - by["ViT"][seed] for seed, right in by["ResNet"].items()]
-            cells = [cell(list(values)) for values in (by["ResNet"].values(), by["ViT"].values(), lead)]
+            cells = [sheet.interval(list(values)) for values in (by["ResNet"].values(), by["ViT"].values(), lead)]
             print(f"| {data}{how}, {pictures:,} in {steps:,} | " + " | ".join(cells) + " |")
-    for data, pictures in ((name, number) for name in GRIDS for number in LINEAR_AT[name]):
-        print(f"\nlinear, {data}, {pictures:,}: {cell(list(tested(rows, data, LINEAR, pictures, '-').values()))}")
+    for data, pictures in ((name, number) for name in SIZES for number in LINEAR_AT[name]):
+        found = tested(rows, data, LINEAR, pictures, "-")
+        print(f"\nlinear, {data}, {pictures:,}: {sheet.interval(list(found.values()))}")
     print(f"\n{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
 
 
@@ -284,7 +277,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["run", "shuffle", "report"])
     parser.add_argument("--data", default="cifar10-jpeg", help="a folder with train/ and test/")
-    parser.add_argument("--only", choices=list(GRIDS), nargs="+", default=list(GRIDS))
+    parser.add_argument("--only", choices=list(SIZES), nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
     torch.set_num_threads(1)
