@@ -28,6 +28,7 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 17     | variants.text       | The text towers of CLIP and SigLIP.
 | 17     | variants.words      | Pictures and words in one space: two towers, CLIP's loss, SigLIP's.
 | 18     | export              | A model as a file for other runtimes: ONNX, int8, pt2; few bits by hand.
+| 19     | variants.tokens     | Fewer tokens: attention in blocks of keys, tokens merged or dropped on the way.
 | --     | plots               | Every figure, from arrays.
 | --     | pages               | How a page is put together: one piece of HTML with nothing to load.
 | --     | live                | The model itself in a page: draw, watch each step, change it.
@@ -35,8 +36,8 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 
 A module imports only what is to its left: plots < the six < variants < data < analysis < weights < train < predict <
 export < pages < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
-``vt.hybrid``, ``vt.resnet``, ``vt.selfsup``, ``vt.modern``, ``vt.text`` and ``vt.words`` are the lessons' modules
-without their rooms.
+``vt.hybrid``, ``vt.resnet``, ``vt.selfsup``, ``vt.modern``, ``vt.text``, ``vt.words`` and ``vt.tokens`` are the
+lessons' modules without their rooms.
 
 ``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
 same name is ``importlib.import_module("vit_tutorial.attention")``; ``from vit_tutorial.attention import ...`` works as
@@ -76,6 +77,7 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.variants import resnet as resnet
     from vit_tutorial.variants import selfsup as selfsup
     from vit_tutorial.variants import text as text
+    from vit_tutorial.variants import tokens as tokens
     from vit_tutorial.variants import words as words
     from vit_tutorial.weights import load as load
     from vit_tutorial.weights import load_pair as load_pair
@@ -98,6 +100,7 @@ _LESSONS = {  # a lesson's module, without its room
     "modern": "variants",
     "text": "variants",
     "words": "variants",
+    "tokens": "variants",
 }
 __all__ = [
     "MLP",

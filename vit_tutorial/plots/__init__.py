@@ -35,6 +35,7 @@ from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
 from vit_tutorial.plots.showing import show, show_slider
 from vit_tutorial.plots.start import before_and_after
 from vit_tutorial.plots.style import CYCLE, PALETTE
+from vit_tutorial.plots.tokens import token_groups
 from vit_tutorial.plots.words import share_table
 
 __all__ = [
@@ -81,6 +82,7 @@ __all__ = [
     "steps",
     "stream_answers",
     "tensor_map",
+    "token_groups",
     "token_row",
     "unit_pictures",
 ]

@@ -1,0 +1,214 @@
+"""Works for the exercises of lesson 19: right ones, in different ways, and wrong ones."""
+
+import math
+
+import numpy as np
+import torch
+from submissions import Wrong
+from torch.nn import functional as F
+
+from vit_tutorial.variants import tokens as package
+
+COSTS = {"scores": 40, "blockwise": 2, "total": 1.75, "output": 6, "left": 41, "weight": 0.75, "value": 3,
+         "share": 0.4375}  # fmt: skip
+
+
+def online_by_torch(scores, values, block):
+    largest, total = torch.tensor(-math.inf), torch.tensor(0.0)
+    sums = torch.zeros(values.shape[1])
+    rows = [[], [], []]
+    for start in range(0, len(scores), block):
+        some = scores[start : start + block]
+        new = torch.maximum(largest, some.max())
+        weights, shrink = (some - new).exp(), (largest - new).exp()
+        total = shrink * total + weights.sum()
+        sums = shrink * sums + weights @ values[start : start + block]
+        largest = new
+        for row, x in zip(rows, (largest, total, sums / total), strict=True):
+            row.append(x)
+    return tuple(map(torch.stack, rows))
+
+
+def online_by_slices(scores, values, block):
+    """Not running, and the same numbers."""
+    ends = [*range(block, len(scores), block), len(scores)]
+    seen = [scores[:end] for end in ends]
+    largest = torch.stack([x.max() for x in seen])
+    total = torch.stack([(x - x.max()).exp().sum() for x in seen])
+    return largest, total, torch.stack([x.softmax(0) @ values[: len(x)] for x in seen])
+
+
+def online_by_python(scores, values, block):
+    s, v = scores.tolist(), values.double().numpy()
+    rows = []
+    for end in [*range(block, len(s), block), len(s)]:
+        top = max(s[:end])
+        weights = np.array([math.exp(x - top) for x in s[:end]])
+        rows.append((top, weights.sum(), weights @ v[:end] / weights.sum()))
+    return tuple(np.array(column) for column in zip(*rows, strict=True))
+
+
+def pairs_by_torch(keys, r):
+    unit = F.normalize(keys, dim=-1)
+    similarity = unit[::2] @ unit[1::2].T
+    similarity[0] = -math.inf
+    best, partner = similarity.max(dim=-1)
+    even = best.topk(r).indices
+    return torch.stack([2 * even, 2 * partner[even] + 1], dim=-1)
+
+
+def pairs_by_loop(keys, r):
+    found = []
+    for i in range(2, len(keys), 2):
+        cosines = [(float(F.cosine_similarity(keys[i], keys[j], dim=0)), j) for j in range(1, len(keys), 2)]
+        cosine, j = max(cosines)
+        found.append((cosine, i, j))
+    return torch.tensor([[i, j] for _, i, j in sorted(found, reverse=True)[:r]])
+
+
+def pairs_by_numpy(keys, r):
+    k = keys.double().numpy()
+    k = k / np.sqrt((k**2).sum(1, keepdims=True))
+    similarity = k[2::2] @ k[1::2].T
+    even = np.argsort(-similarity.max(1))[:r]
+    return np.stack([2 * even + 2, 2 * similarity.argmax(1)[even] + 1], axis=1)
+
+
+def merged_by_sums(z, sizes, pairs):
+    sums, sizes = z * sizes[:, None], sizes.clone()
+    for even, odd in pairs:
+        sums[odd] += sums[even]
+        sizes[odd] += sizes[even]
+    left = [t for t in range(len(z)) if t not in {even for even, _ in pairs}]
+    return sums[left] / sizes[left][:, None], sizes[left]
+
+
+def merged_by_running_means(z, sizes, pairs):
+    z, sizes = z.clone(), sizes.clone()
+    for even, odd in pairs:
+        both = sizes[even] + sizes[odd]
+        z[odd] = (sizes[even] * z[even] + sizes[odd] * z[odd]) / both
+        sizes[odd] = both
+    stays = torch.ones(len(z), dtype=torch.bool)
+    stays[[even for even, _ in pairs]] = False
+    return z[stays], sizes[stays]
+
+
+def merged_by_matrix(z, sizes, pairs):
+    one = torch.eye(len(z))
+    for even, odd in pairs:
+        one[odd, even], one[even, even] = 1, 0
+    one = one[one.sum(1) > 0]
+    return one @ (z * sizes[:, None]) / (one @ sizes)[:, None], one @ sizes
+
+
+def proportional_by_bias(q, k, v, sizes):
+    return (q @ k.mT / q.shape[-1] ** 0.5 + sizes.log()).softmax(-1) @ v
+
+
+def proportional_by_repeating(q, k, v, sizes):
+    times = sizes.long()
+    k, v = k.repeat_interleave(times, dim=1), v.repeat_interleave(times, dim=1)
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def proportional_by_weights(q, k, v, sizes):
+    weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) * sizes
+    return weights / weights.sum(-1, keepdim=True) @ v
+
+
+def kept_by_topk(q, k, r):
+    attended = (q[:, :1] @ k.mT / q.shape[-1] ** 0.5).softmax(-1).mean(0)[0]
+    return torch.cat([torch.zeros(1).long(), attended[1:].topk(len(attended) - 1 - r).indices.sort().values + 1])
+
+
+def kept_by_argsort(q, k, r):
+    attended = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)[:, 0].mean(0)
+    attended[0] = 2
+    return attended.argsort(descending=True)[: len(attended) - r].sort().values
+
+
+def kept_by_python(q, k, r):
+    attended = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)[:, 0].mean(0).tolist()
+    gone = sorted(range(1, len(attended)), key=lambda t: attended[t])[:r]
+    return np.array([t for t in range(len(attended)) if t not in gone])
+
+
+def all_tokens(keys, r):
+    """Each token's best partner anywhere."""
+    unit = F.normalize(keys, dim=-1)
+    similarity = unit @ unit.T - 9 * torch.eye(len(keys))
+    similarity[0] = similarity[:, 0] = -math.inf
+    best, partner = similarity.max(dim=-1)
+    chosen = best.topk(r).indices
+    return torch.stack([chosen, partner[chosen]], dim=-1)
+
+
+def from_the_package(keys, r):
+    return package.bipartite_matching(keys[None], r)[0]
+
+
+def in_place(z, sizes, pairs):
+    z.mul_(sizes[:, None])
+    return merged_by_sums(z / sizes[:, None], sizes, pairs)
+
+
+def weights_times_sizes(q, k, v, sizes):
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) * sizes @ v
+
+
+def answered(question, *answers):
+    """A wrong work for each answer to a question."""
+    return [Wrong(f"{question}: {x}", lambda x=x: COSTS | {question: x}) for x in answers]
+
+
+RIGHT = {
+    "token_costs": (
+        lambda: COSTS,
+        lambda: COSTS | {"scores": 40.0, "left": np.int64(41)},
+        lambda: COSTS | {"share": 7 / 16, "weight": torch.tensor(0.75)},
+    ),
+    "online_softmax": (online_by_torch, online_by_slices, online_by_python),
+    "best_pairs": (pairs_by_torch, pairs_by_loop, pairs_by_numpy),
+    "merge_pairs": (merged_by_sums, merged_by_running_means, merged_by_matrix),
+    "proportional_attention": (proportional_by_bias, proportional_by_repeating, proportional_by_weights),
+    "keep_most_attended": (kept_by_topk, kept_by_argsort, kept_by_python),
+}
+
+WRONG = {
+    "token_costs": [
+        *answered("scores", 38.1, 8),
+        *answered("blockwise", 0.2, 40),
+        *answered("total", 1.5, 3.5),
+        *answered("output", 3, 84),
+        *answered("left", 40, 156),
+        *answered("weight", 0.25, 3),
+        *answered("value", 12, 3.5),
+        *answered("share", 0.375, 0.75),
+    ],
+    "online_softmax": [
+        Wrong("the last alone", lambda *args: tuple(x[-1] for x in online_by_torch(*args))),
+        Wrong("output alone", lambda *args: online_by_torch(*args)[2]),
+        Wrong("a block too few", lambda s, v, b: tuple(x[:-1] for x in online_by_torch(s, v, b)), "has shape"),
+    ],
+    "best_pairs": [
+        Wrong("all tokens", all_tokens),
+        Wrong("a pair too few", lambda keys, r: pairs_by_torch(keys, r)[:-1], "has shape"),
+        Wrong("the package's", from_the_package, "the package's own"),
+    ],
+    "merge_pairs": [
+        Wrong("in place", in_place, "changed in place"),
+        Wrong("all tokens kept", lambda z, sizes, pairs: (z, sizes), "has shape"),
+        Wrong("tokens alone", lambda *args: merged_by_sums(*args)[0], "expected a tuple of 2"),
+    ],
+    "proportional_attention": [
+        Wrong("not normalised", weights_times_sizes),
+        Wrong("no scale", lambda q, k, v, sizes: (q @ k.mT + sizes.log()).softmax(-1) @ v),
+        Wrong("log2", lambda q, k, v, sizes: (q @ k.mT / q.shape[-1] ** 0.5 + sizes.log2()).softmax(-1) @ v),
+    ],
+    "keep_most_attended": [
+        Wrong("r tokens", lambda q, k, r: kept_by_topk(q, k, r)[:r]),
+        Wrong("without the class token", lambda q, k, r: kept_by_topk(q, k, r)[1:], "has shape"),
+        Wrong("a mask", lambda q, k, r: torch.ones(q.shape[1], dtype=torch.bool)),
+    ],
+}

@@ -1,0 +1,500 @@
+"""Checks of lesson 19: the softmax block by block, pairs to merge, merging, attention by size, dropping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, Slip, call, check, normal, section
+from vit_tutorial.checks.pencil import Question, pencil
+
+__all__ = [
+    "check_best_pairs",
+    "check_keep_most_attended",
+    "check_merge_pairs",
+    "check_online_softmax",
+    "check_proportional_attention",
+    "check_token_costs",
+]
+
+_BLOCKS = "1 · Attention, some keys at a time"
+_FEWER = "2 · Merge or drop"
+_SECONDS = "3 · Operations and seconds"
+
+Pairs = list[tuple[int, int]]
+
+# ---- With a pencil -----------------------------------------------------------------------------------------------
+
+TOKEN_COSTS = pencil(
+    "token_costs",
+    lesson="19",
+    points=4,
+    tolerance=0.001,
+    questions={
+        "scores": Question(
+            Hashed("b04c91a1c2"),
+            "Each head has a score for each query and key, and each takes four bytes.",
+            _BLOCKS,
+            {
+                4: "one head's scores. Each of the ten heads has its own.",
+                10: "numbers in place of bytes. A float32 number takes four bytes.",
+            },
+        ),
+        "blockwise": Question(
+            Hashed("5f99980d4c"),
+            "All queries, but only 50 keys at a time.",
+            _BLOCKS,
+            {0.1: "blocks of queries and of keys. Only the keys come in blocks: each block has all 1,000 queries."},
+        ),
+        "total": Question(
+            Hashed("a6a1390b7f@0.004+0.004"),
+            "The largest score changes from ln 4 to ln 8. What does each earlier term become?",
+            _BLOCKS,
+            {
+                2.5: "a sum that isn't rescaled. Its terms were divided by the old largest, 4. Now they are "
+                "divided by 8: multiply the old sum by 4 / 8.",
+                14: "a sum without the largest score. Each term is exp(score - largest).",
+            },
+        ),
+        "output": Question(
+            Hashed("ae74013286"),
+            "The weights are in the ratio 4 : 2 : 8.",
+            _BLOCKS,
+            {14 / 3: "the plain mean of the values. Weight them by 4, 2 and 8, and divide by 14."},
+        ),
+        "left": Question(
+            Hashed("16eee40d15"),
+            "Each of the 12 blocks takes 13 away.",
+            _FEWER,
+            {184: "one block's. Each of the 12 blocks takes 13 tokens away."},
+        ),
+        "weight": Question(
+            Hashed("b528fda515@0.002+0.001"),
+            "Adding ln 3 to a score multiplies its exp by 3.",
+            _FEWER,
+            {
+                0.5: "attention that ignores sizes. The larger token stands for three patches: 3 against 1.",
+                0.952574: "a size that is added without its logarithm. exp(s + 3) is 20 times exp(s); exp(s + ln 3) is "
+                "3 times.",
+            },
+        ),
+        "value": Question(
+            Hashed("26fb9c647c"),
+            "One of the two tokens is already the mean of three patches.",
+            _FEWER,
+            {
+                4: "a mean that ignores sizes. The first token counts three times.",
+                5: "sizes that are swapped. The token of size 3 has the value 2.",
+            },
+        ),
+        "share": Question(
+            Hashed("604d93eea4@0.002+0.0005"),
+            "One part grows as T, the other as T².",
+            _SECONDS,
+            {
+                0.5: "all operations as T. The scores and sums grow as T²: a quarter of them is left.",
+                0.25: "all operations as T². The linear layers grow as T: half of them is left.",
+            },
+        ),
+    },
+)
+
+
+def check_token_costs(fn: Callable[[], Mapping[str, Any]]) -> bool:
+    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
+    return check(TOKEN_COSTS, fn)
+
+
+# ---- The softmax, block by block ---------------------------------------------------------------------------------
+
+
+def _online(
+    new: Callable[[Tensor, Tensor], Tensor] = lambda largest, scores: torch.maximum(largest, scores.max()),
+    total: Callable[[Tensor, Tensor], Tensor] = lambda old, rescale: old * rescale,
+    output: Callable[[Tensor, Tensor], Tensor] = lambda old, rescale: old * rescale,
+    finish: Callable[[Tensor, Tensor], Tensor] = lambda sums, total: sums / total,
+    rescale: Callable[[Tensor, Tensor], Tensor] = lambda largest, now: (largest - now).exp(),
+) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]:
+    """Running softmax, with each step to be replaced."""
+
+    def online_softmax(scores: Tensor, values: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor]:
+        largest, seen, sums = scores.new_tensor(-torch.inf), scores.new_zeros(()), values.new_zeros(values.shape[1])
+        rows = []
+        for some, belonging in zip(scores.split(block), values.split(block), strict=True):
+            now = new(largest, some)
+            weights = (some - now).exp()
+            factor = rescale(largest, now)
+            seen = total(seen, factor) + weights.sum()
+            sums = output(sums, factor) + weights @ belonging
+            largest = now
+            rows.append((largest, seen, finish(sums, seen)))
+        first, second, third = zip(*rows, strict=True)
+        return torch.stack(first), torch.stack(second), torch.stack(third)
+
+    return online_softmax
+
+
+def _online_cases() -> list[Case]:
+    made = []
+    for seed, (S, e, block) in enumerate([(6, 2, 2), (7, 3, 3), (5, 1, 1), (4, 2, 4), (9, 4, 2)]):
+        args = (2 * normal(S, seed=seed), normal(S, e, seed=10 + seed), block)
+        made.append(Case(f"S={S}, e={e}, block={block}", args))
+    far = (normal(6, seed=20) + torch.tensor([100.0, 0, 200, 150, 300, 250]), normal(6, 3, seed=21), 2)
+    return [*made, Case("S=6, e=3, block=2, scores up to 300", far)]
+
+
+ONLINE_SOFTMAX = Exercise(
+    name="online_softmax",
+    lesson="19",
+    points=3,
+    right=_online(),
+    cases=_online_cases,
+    observe=call,
+    tolerance=1e-4,
+    forbidden=("vit_tutorial.*",),
+    mistakes=section(
+        _BLOCKS,
+        (
+            "a sum that isn't rescaled",
+            "When the largest score grows, the old sum still belongs to the old one: multiply it by exp(old - new).",
+            Slip(_online, total=lambda old, rescale: old),
+        ),
+        (
+            "an output that isn't rescaled",
+            "The sum of weights times values grows out of date with the largest score, as the sum of weights does.",
+            Slip(_online, output=lambda old, rescale: old),
+        ),
+        (
+            "the largest of each block by itself",
+            "Keep the largest score of all blocks so far: a later block may have a smaller one.",
+            Slip(_online, new=lambda largest, scores: scores.max()),
+        ),
+        (
+            "a rescaling the wrong way round",
+            "exp(old - new) is at most 1: old terms become smaller. You multiply by exp(new - old).",
+            Slip(_online, rescale=lambda largest, now: torch.where(largest.isinf(), 0.0, (now - largest).exp())),
+        ),
+        (
+            "an output that isn't divided",
+            "The output is the sum of weights times values, divided by the sum of weights.",
+            Slip(_online, finish=lambda sums, total: sums),
+        ),
+        (
+            "no largest score",
+            "exp of a score above 88 overflows in float32. Take the largest score so far away first.",
+            Slip(_online, new=lambda largest, scores: torch.zeros(())),
+        ),
+    ),
+)
+
+
+def check_online_softmax(fn: Callable[[Tensor, Tensor, int], Any]) -> bool:
+    """Check ``fn(scores, values, block)``: (S,), (S, e) -> after each block: largest (n,), sum (n,), output (n, e)."""
+    return check(ONLINE_SOFTMAX, fn)
+
+
+# ---- Pairs to merge ----------------------------------------------------------------------------------------------
+
+
+def _pairs(
+    unit: Callable[[Tensor], Tensor] = lambda keys: keys / keys.norm(dim=-1, keepdim=True),
+    protect: Callable[[Tensor], Tensor] = lambda s: torch.cat([torch.full_like(s[:1], -torch.inf), s[1:]]),
+    order: Callable[[Tensor], Tensor] = lambda best: best.argsort(descending=True),
+    place: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda even, odd: (2 * even, 2 * odd + 1),
+) -> Callable[[Tensor, int], Tensor]:
+    """Bipartite matching, with each step to be replaced."""
+
+    def best_pairs(keys: Tensor, r: int) -> Tensor:
+        u = unit(keys)
+        s = protect(u[::2] @ u[1::2].T)  # (even, odd)
+        best, partner = s.max(dim=1)
+        even = order(best)[:r]
+        return torch.stack(place(even, partner[even]), dim=1)
+
+    return best_pairs
+
+
+def _pair_cases() -> list[Case]:
+    made = []
+    for seed, (T, d, r) in enumerate([(7, 3, 2), (9, 4, 3), (6, 2, 1), (12, 5, 4), (5, 2, 2), (17, 6, 8)]):
+        sizes = 0.2 + 3 * normal(T, 1, seed=60 + seed).abs()
+        made.append(Case(f"T={T}, d={d}, r={r}", (sizes * normal(T, d, seed=70 + seed), r)))
+    alike = normal(8, 3, seed=80)
+    alike[1] = 2 * alike[0]  # the class token's key has a twin
+    return [*made, Case("T=8, d=3, r=2, the class token has a twin", (alike, 2))]
+
+
+BEST_PAIRS = Exercise(
+    name="best_pairs",
+    lesson="19",
+    points=4,
+    right=_pairs(),
+    cases=_pair_cases,
+    observe=call,
+    forbidden=("vit_tutorial.*",),
+    mistakes=section(
+        _FEWER,
+        (
+            "a class token that merges",
+            "Token 0 must stay by itself: give its row of similarities -inf before you take the largest.",
+            Slip(_pairs, protect=lambda s: s),
+        ),
+        (
+            "dot products in place of cosines",
+            "A long key is then similar to everything. Divide each key by its length first.",
+            Slip(_pairs, unit=lambda keys: keys),
+        ),
+        (
+            "the least similar pairs",
+            "argsort begins with the smallest. The pairs to merge are the most similar ones: descending=True.",
+            Slip(_pairs, order=lambda best: torch.cat([best.argsort()[1:], best.argsort()[:1]])),
+        ),
+        (
+            "the first pairs in place of the best",
+            "Each even token has a partner, but only the r most similar pairs merge. Order them by similarity.",
+            Slip(_pairs, order=lambda best: torch.arange(1, len(best))),
+        ),
+        (
+            "places within a half in place of tokens",
+            "Row i of the similarities is token 2 i, column j is token 2 j + 1.",
+            Slip(_pairs, place=lambda even, odd: (even, odd)),
+        ),
+        (
+            "even and odd exchanged",
+            "A pair is (the even token that chooses, the odd token that is chosen).",
+            Slip(_pairs, place=lambda even, odd: (2 * odd + 1, 2 * even)),
+        ),
+    ),
+)
+
+
+def check_best_pairs(fn: Callable[[Tensor, int], Any]) -> bool:
+    """Check ``fn(keys, r)``: (T, d) -> (r, 2), even and odd token of each pair, the most similar first."""
+    return check(BEST_PAIRS, fn)
+
+
+# ---- Merging -----------------------------------------------------------------------------------------------------
+
+
+def _merge(
+    weigh: Callable[[Tensor, Tensor], Tensor] = lambda z, sizes: z * sizes[:, None],
+    divide: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda sums, sizes, number: sums / sizes[:, None],
+    size: Callable[[Tensor, Tensor], Tensor] = lambda sizes, number: sizes,
+    gone: Callable[[int, int], int] = lambda even, odd: even,
+) -> Callable[[Tensor, Tensor, Pairs], tuple[Tensor, Tensor]]:
+    """Merging pairs, with each step to be replaced."""
+
+    def merge_pairs(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        sums, total, number = weigh(z, sizes).clone(), sizes.clone(), torch.ones_like(sizes)
+        away = []
+        for even, odd in pairs:
+            away.append(gone(even, odd))
+            stays = odd if away[-1] == even else even
+            sums[stays] += sums[away[-1]]
+            total[stays] += sizes[away[-1]]
+            number[stays] += 1
+        left = [t for t in range(len(z)) if t not in away]
+        return divide(sums, total, number)[left], size(total, number)[left]
+
+    return merge_pairs
+
+
+def _merge_cases() -> list[Case]:
+    made = []
+    kinds: list[tuple[int, int, Pairs]] = [
+        (5, 2, [(2, 1)]),
+        (7, 3, [(4, 3), (2, 5)]),
+        (8, 2, [(6, 3), (2, 3), (4, 7)]),  # two choose the same partner
+        (6, 4, [(4, 1), (2, 1)]),
+        (3, 2, []),
+    ]
+    for seed, (T, D, pairs) in enumerate(kinds):
+        sizes = torch.randint(1, 6, (T,), generator=torch.Generator().manual_seed(seed)).float()
+        made.append(Case(f"T={T}, D={D}, pairs {pairs}", (normal(T, D, seed=90 + seed), sizes, pairs)))
+    return made
+
+
+MERGE_PAIRS = Exercise(
+    name="merge_pairs",
+    lesson="19",
+    points=3,
+    right=_merge(),
+    cases=_merge_cases,
+    observe=call,
+    forbidden=("vit_tutorial.*",),
+    mistakes=section(
+        _FEWER,
+        (
+            "a mean that ignores sizes",
+            "A token of size 3 is the mean of three patches: it counts three times.",
+            Slip(_merge, weigh=lambda z, sizes: z, divide=lambda sums, sizes, number: sums / number[:, None]),
+        ),
+        (
+            "a sum in place of a mean",
+            "Divide the sum of size times token by the sum of the sizes.",
+            Slip(_merge, divide=lambda sums, sizes, number: sums),
+        ),
+        (
+            "sizes that count tokens",
+            "The size is the number of patches, so the sizes of the merged tokens are added.",
+            Slip(_merge, size=lambda sizes, number: number),
+        ),
+        (
+            "the wrong token of a pair that goes",
+            "The even token goes, and the merged one stands at the odd token's place.",
+            Slip(_merge, gone=lambda even, odd: odd),
+        ),
+    ),
+)
+
+
+def check_merge_pairs(fn: Callable[[Tensor, Tensor, Pairs], Any]) -> bool:
+    """Check ``fn(z, sizes, pairs)``: (T, D), (T,), pairs (even, odd) -> tokens (T - r, D), sizes (T - r,)."""
+    return check(MERGE_PAIRS, fn)
+
+
+# ---- Attention by size -------------------------------------------------------------------------------------------
+
+
+def _proportional(
+    bias: Callable[[Tensor], Tensor] = lambda sizes: sizes.log(),
+    scale: Callable[[Tensor, Tensor, int], Tensor] = lambda scores, bias, d: scores / d**0.5 + bias,
+) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """Attention with log sizes, with each step to be replaced."""
+
+    def proportional_attention(q: Tensor, k: Tensor, v: Tensor, sizes: Tensor) -> Tensor:
+        return scale(q @ k.mT, bias(sizes), q.shape[-1]).softmax(dim=-1) @ v
+
+    return proportional_attention
+
+
+def _proportional_cases() -> list[Case]:
+    made = []
+    for seed, (h, T, d) in enumerate([(2, 5, 3), (1, 4, 2), (3, 6, 4), (4, 3, 8)]):
+        q, k, v = (normal(h, T, d, seed=100 + 10 * seed + part) for part in range(3))
+        sizes = torch.randint(1, 9, (T,), generator=torch.Generator().manual_seed(seed)).float()
+        made.append(Case(f"h={h}, T={T}, d={d}", (q, k, v, sizes)))
+    return made
+
+
+PROPORTIONAL_ATTENTION = Exercise(
+    name="proportional_attention",
+    lesson="19",
+    points=2,
+    right=_proportional(),
+    cases=_proportional_cases,
+    observe=call,
+    forbidden=("vit_tutorial.*",),
+    mistakes=section(
+        _FEWER,
+        (
+            "attention that ignores sizes",
+            "A token of size s stands for s patches. Add log(size) to the scores of its key.",
+            Slip(_proportional, bias=lambda sizes: 0 * sizes),
+        ),
+        (
+            "sizes without their logarithm",
+            "Adding s multiplies the weight by exp(s). Adding log(s) multiplies it by s.",
+            Slip(_proportional, bias=lambda sizes: sizes),
+        ),
+        (
+            "sizes of the queries",
+            "The size belongs to the key that is looked at: add log(size) along the last axis of the scores. A number "
+            "that is the same for a whole row changes nothing in its softmax.",
+            Slip(_proportional, bias=lambda sizes: sizes.log()[:, None]),
+        ),
+        (
+            "a logarithm that is scaled, too",
+            "Divide q kᵀ by the square root of d first, and then add log(size).",
+            Slip(_proportional, scale=lambda scores, bias, d: (scores + bias) / d**0.5),
+        ),
+    ),
+)
+
+
+def check_proportional_attention(fn: Callable[[Tensor, Tensor, Tensor, Tensor], Any]) -> bool:
+    """Check ``fn(q, k, v, sizes)``: (h, T, d) each, (T,) -> (h, T, d)."""
+    return check(PROPORTIONAL_ATTENTION, fn)
+
+
+# ---- The challenge -----------------------------------------------------------------------------------------------
+
+
+def _softmax(q: Tensor, k: Tensor) -> Tensor:
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1)  # (h, T, T)
+
+
+def _keep(
+    weights: Callable[[Tensor, Tensor], Tensor] = lambda q, k: _softmax(q, k)[:, 0].mean(dim=0),
+    protect: float = torch.inf,
+    finish: Callable[[Tensor], Tensor] = lambda places: places.sort().values,
+) -> Callable[[Tensor, Tensor, int], Tensor]:
+    """Which tokens stay, with each step to be replaced."""
+
+    def keep_most_attended(q: Tensor, k: Tensor, r: int) -> Tensor:
+        attended = weights(q, k)  # (T,)
+        if protect:
+            attended = torch.cat([torch.full_like(attended[:1], protect), attended[1:]])
+        return finish(attended.topk(len(attended) - r).indices)
+
+    return keep_most_attended
+
+
+def _keep_cases() -> list[Case]:
+    made = []
+    for seed, (h, T, d, r) in enumerate([(2, 7, 3, 3), (1, 6, 2, 2), (3, 9, 4, 5), (4, 5, 8, 1), (2, 12, 6, 8)]):
+        q, k = 2 * normal(h, T, d, seed=200 + seed), normal(h, T, d, seed=210 + seed)
+        made.append(Case(f"h={h}, T={T}, d={d}, r={r}", (q, k, r)))
+    away = normal(2, 6, 3, seed=221)
+    away[:, 0] = -3 * normal(2, 6, 3, seed=220)[:, 0]  # the class token looks away from itself
+    return [
+        *made,
+        Case("h=2, T=6, d=3, r=2, the class token looks away from itself", (normal(2, 6, 3, seed=220), away, 2)),
+    ]
+
+
+KEEP_MOST_ATTENDED = Exercise(
+    name="keep_most_attended",
+    lesson="19",
+    points=1,
+    right=_keep(),
+    cases=_keep_cases,
+    observe=call,
+    forbidden=("vit_tutorial.*",),
+    mistakes=section(
+        _FEWER,
+        (
+            "a class token that may be dropped",
+            "The answer is read from token 0, so it stays, even if it attends to itself least.",
+            Slip(_keep, protect=0.0),
+        ),
+        (
+            "the attention of all tokens",
+            "Asked for is what the class token attends to: row 0 of the weights, not the mean of all rows.",
+            Slip(_keep, weights=lambda q, k: _softmax(q, k).mean(dim=(0, 1))),
+        ),
+        (
+            "who attends to the class token",
+            "Rows are queries, columns are keys. You read column 0: what each token gives the class token.",
+            Slip(_keep, weights=lambda q, k: _softmax(q, k)[:, :, 0].mean(dim=0)),
+        ),
+        (
+            "scores averaged in place of weights",
+            "Take the softmax of each head first, then the mean over the heads.",
+            Slip(_keep, weights=lambda q, k: (q[:, :1] @ k.mT)[:, 0].mean(dim=0)),
+        ),
+        (
+            "places ordered by weight",
+            "Tokens stay in their order: sort the places that you keep.",
+            Slip(_keep, finish=lambda places: places),
+        ),
+    ),
+)
+
+
+def check_keep_most_attended(fn: Callable[[Tensor, Tensor, int], Any]) -> bool:
+    """Check ``fn(q, k, r)``: (h, T, d) each -> (T - r,), the places of the tokens that stay, ascending."""
+    return check(KEEP_MOST_ATTENDED, fn)
