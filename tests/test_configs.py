@@ -13,7 +13,7 @@ import torch
 import transformers
 from peers import logits, randomise
 from PIL import Image
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save_file, save_model
 from timm.models import save_for_hf
 from torch.testing import assert_close
 
@@ -143,12 +143,19 @@ def test_what_timm_saves_and_we_cannot_express_is_refused(words, tmp_path, refus
         ({"architecture": "vit_base_patch16_rpn_224"}, ["vit_base_patch16_rpn_224", "beyond ViTConfig"]),
         ({"architecture": ["vit"]}, ["architecture", "vit"]),
         ({"pretrained_cfg": [1]}, ["pretrained_cfg"]),
+        ({"num_classes": 7, "model_args__num_classes": 5}, ["num_classes=7", "model_args 5"]),
     ],
 )
 def test_keys_and_values_of_timm_that_are_refused(changes, words, tmp_path, refuses):
     timm_folder(tmp_path)
     with refuses(ValueError, str(tmp_path), *words):
         vt.load(change(tmp_path, **changes))
+
+
+def test_eva_s_attention_pooling_reads_the_class_token_too(tmp_path):
+    sizes = {"img_size": 64, "embed_dim": 32, "num_heads": 2}
+    theirs = timm_folder(tmp_path, "eva02_tiny_patch14_224", patch_size=16, global_pool="map", **sizes)
+    same_answers(theirs, load(tmp_path))
 
 
 def test_a_bias_that_no_block_has_is_compared_with_timm_s_code(tmp_path, refuses):
@@ -197,7 +204,8 @@ def test_tokens_that_timm_s_architecture_has_and_the_file_lacks(name, lost, word
 def test_timm_s_class_names(tmp_path):
     timm_folder(tmp_path)
     change(tmp_path, label_names={"2": "two", "0": "zero"})
-    assert load(tmp_path).classes == ("zero", "class 1", "two", "class 3", "class 4")
+    with pytest.warns(UserWarning, match="names of classes, there are only 2 for 5 outputs"):
+        assert vt.load(tmp_path).classes == ("zero", "class 1", "two", "class 3", "class 4")
     change(tmp_path, label_names=["a", "b", "c", "d", "e"])
     assert load(tmp_path).classes == tuple("abcde")
     change(tmp_path, pretrained_cfg__mean=[0.25])  # timm takes one for all
@@ -261,6 +269,7 @@ PROCESSORS = {
     "no normalise": ("ViT", {"size": 32, "do_normalize": False}),
     "neither": ("ViT", {"size": 32, "do_normalize": False, "do_rescale": False}),
     "nearest": ("ViT", {"size": 32, "resample": 0}),
+    "lanczos": ("ViT", {"size": 32, "resample": 1}),
     "bicubic": ("ViT", {"size": 32, "resample": 3}),
     "imagenet": ("ViT", {"size": 32, "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}),
     "DeiT": ("DeiT", {"size": 40, "crop_size": 32}),
@@ -329,13 +338,19 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
         ("preprocessor_config", {"image_mean": [0.5, float("nan"), 0.5]}, ["image_mean", "nan"]),
         ("preprocessor_config", {"image_std": [0.5, 0.0, 0.5]}, ["std", "above 0"]),
         ("preprocessor_config", {"image_mean": 1e308}, ["mean", "1e+308", "to 1e+06"]),
-        ("preprocessor_config", {"image_mean": [0.5, 0.5]}, ["image_mean", "3 channels", "its config counts"]),
+        ("preprocessor_config", {"image_mean": [0.5, 0.5]}, ["image_mean has 2 numbers", "3 channels", "num_channels"]),
         ("preprocessor_config", {"size": {"longest_edge": 32}}, ["longest_edge"]),
         ("preprocessor_config", {"rescale_factor": 0}, ["rescale_factor"]),
         ("preprocessor_config", {"do_pad": True}, ["do_pad"]),
         ("preprocessor_config", {"do_normalize": 1}, ["do_normalize"]),
         ("preprocessor_config", {"resample": "bicubic"}, ["resample"]),
         ("preprocessor_config", {"do_resize": None}, ["do_resize=null", "version"]),
+        *(
+            ("preprocessor_config", {key: None}, [key, "None"])
+            for key in ("size", "resample", "rescale_factor", "image_mean", "image_std")
+        ),
+        ("preprocessor_config", {"do_center_crop": True, "crop_size": None}, ["crop_size", "None"]),
+        ("preprocessor_config", {"size": 31}, ["(31, 31) pixels", "the model takes 32"]),
         ("preprocessor_config", {"do_normalize": None}, ["do_normalize=null"]),
         ("preprocessor_config", {"size": 32, "default_to_square": False}, ["default_to_square"]),
         ("preprocessor_config", {"auto_map": {"A": "b.C"}}, ["auto_map", "code of its own"]),
@@ -385,9 +400,11 @@ def test_the_defaults_of_each_model_type_are_transformers(kind):
 @pytest.mark.parametrize(
     ("file", "changes"),
     [
+        ("config", {"id2label": ["a", "b", "c"], "label2id": {"a": "0", "b": "1", "c": "2"}}),
+        ("config", {"id2label": {"0": "a", "1": "a", "2": "c"}, "label2id": {"a": 1, "c": 2}}),
+        ("config", {"id2label": ["a", "b", "c"], "label2id": {"LABEL_0": 0, "LABEL_1": 1}}),
         ("config", {"id2label": None, "pruned_heads": {}, "auto_map": None, "num_labels": 3, "dtype": "bfloat16"}),
-        ("preprocessor_config", {"do_center_crop": None, "crop_size": None, "resample": None, "image_mean": None}),
-        ("preprocessor_config", {"image_processor_type": "ViTImageProcessorFast", "default_to_square": True}),
+        ("preprocessor_config", {"do_center_crop": None, "crop_size": None, "default_to_square": True}),
         ("preprocessor_config", {"do_center_crop": True, "crop_size": {"height": 32, "width": 32}, "device": None}),
     ],
 )
@@ -419,7 +436,37 @@ def test_an_older_processor_of_clip_resizes_the_short_side(tmp_path):
 def test_class_names_by_number(tmp_path):
     hf_folder(tmp_path)
     change(tmp_path, id2label={"2": "two", "0": "zero"})
-    assert load(tmp_path).classes == ("zero", "class 1", "two")
+    with pytest.warns(UserWarning, match="names of classes, there are only 2 for 3 outputs"):
+        assert vt.load(tmp_path).classes == ("zero", "class 1", "two")
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "words"),
+    [
+        ("config", {"problem_type": "multi_label_classification"}, "its own sigmoid"),
+        ("config", {"problem_type": "regression"}, "no logits of a softmax"),
+        ("config", {"id2label": ["a", "b", "c"], "label2id": {"a": 2, "b": 1}}, "label2id doesn't agree"),
+        ("preprocessor_config", {"image_processor_type": "ViTImageProcessorFast"}, "fast processor"),
+    ],
+)
+def test_what_is_read_and_has_another_meaning_is_said(file, changes, words, tmp_path):
+    theirs = hf_folder(tmp_path)
+    change(tmp_path, f"{file}.json", **changes)
+    with pytest.warns(UserWarning, match=words):
+        same_answers(theirs, vt.load(tmp_path))
+
+
+def test_one_output_is_no_class(tmp_path):
+    hf_folder(tmp_path, num_labels=1)
+    with pytest.warns(UserWarning, match="a softmax over one is always 1"):
+        assert vt.load(tmp_path).model.config.num_classes == 1
+
+
+def test_a_processor_that_timm_does_not_read_is_said(tmp_path):
+    timm_folder(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text('{"image_mean": [0.1, 0.1, 0.1]}')
+    with pytest.warns(UserWarning, match="not read: preprocessor_config.json"):
+        assert vt.load(tmp_path).preprocess.mean != (0.1,) * 3
 
 
 def test_timm_s_wrapper_in_transformers(tmp_path):
@@ -450,6 +497,40 @@ def test_a_config_beside_a_file_is_read(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"lr": 0.1}))  # somebody's options of training
     with pytest.warns(UserWarning, match="tell all"):
         vt.load(tmp_path / "model.safetensors", num_heads=2)
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("model.fp16.safetensors", "of these files of weights, name one: model.fp16.safetensors"),
+        ("checkpoint-9/config.json", "of these folders, name one: checkpoint-9"),
+        ("fsdp_0/__0_0.distcp", "torch.distributed.checkpoint"),
+        ("model.onnx", "it holds config.json, model.onnx, preprocessor_config.json"),
+    ],
+)
+def test_a_folder_without_weights_says_what_it_holds(file, words, tmp_path, refuses):
+    hf_folder(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_bytes(b"")
+    with refuses(FileNotFoundError, "has no model.safetensors", words):
+        vt.load(tmp_path)
+
+
+def test_a_block_that_stands_twice_in_a_model_is_read_twice(tmp_path):
+    theirs = hf_folder(tmp_path, num_hidden_layers=4)
+    theirs.vit.layers[2], theirs.vit.layers[3] = theirs.vit.layers[0], theirs.vit.layers[1]
+    save_model(theirs, str(tmp_path / "model.safetensors"), metadata={"format": "pt"})
+    same_answers(theirs, load(tmp_path))
+
+
+def test_channels_last_are_named(tmp_path, refuses):
+    hf_folder(tmp_path)
+    state = load_file(tmp_path / "model.safetensors")
+    name = "vit.embeddings.patch_embeddings.projection.weight"
+    save_file(state | {name: state[name].permute(0, 2, 3, 1).contiguous()}, tmp_path / "model.safetensors")
+    with refuses(ValueError, "(16, 8, 8, 3)", "channels last", "permute(0, 3, 1, 2)"):
+        vt.load(tmp_path)
 
 
 def test_what_the_caller_says_wins_over_the_config(tmp_path):
@@ -822,7 +903,7 @@ def test_an_adapter_beside_the_weights_is_merged_aloud(name, root, tmp_path):
 def test_adapters_that_are_refused(changes, names, words, tmp_path, refuses):
     hf_folder(tmp_path)
     lora_folder(tmp_path, names, **changes)
-    with refuses(ValueError, *words):
+    with refuses(ValueError, str(tmp_path), *words):
         vt.load(tmp_path)
 
 

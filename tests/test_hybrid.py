@@ -14,7 +14,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peers import randomise
-from timm.layers import HybridEmbed as TimmHybridEmbed
 from timm.models.resnetv2 import ResNetV2 as TimmResNetV2
 from torch import nn
 from torchvision.models import VisionTransformer
@@ -356,85 +355,27 @@ def test_mobileclip_s_stem_is_refused_and_answers_alike_through_hybrid_embed():
     assert_same(ours.double().eval(), theirs)
 
 
-def timm_with_conv_stem(config):
-    channels = (*(channels for channels, _, _ in config.stem.layers), config.dim)
-    strides = (*(stride for _, _, stride in config.stem.layers), 1)
-    kernels = (*(kernel for _, kernel, _ in config.stem.layers), 1)
-    padding = tuple((kernel - 1) // 2 for kernel in kernels)  # torchvision's; timm's own grows with the stride
-    stem = timm_hybrid.ConvStem(
-        depth=len(channels), channels=channels, kernel_size=kernels, stride=strides, padding=padding
-    )
-    return timm.models.VisionTransformer(
-        img_size=config.image_size, patch_size=1, embed_dim=config.dim, depth=config.depth,
-        num_heads=config.num_heads, num_classes=config.num_classes, mlp_ratio=config.mlp_dim / config.dim,
-        embed_layer=partial(TimmHybridEmbed, backbone=stem, proj=False),
-    )  # fmt: skip
+def test_a_convolutional_stem_of_torchvision_s_is_refused():
+    layers = [ConvStemConfig(*layer) for layer in EARLY.layers]
+    theirs = VisionTransformer(32, 4, 2, 2, 16, 40, num_classes=5, conv_stem_configs=layers)
+    with pytest.raises(ValueError, match=r"conv_proj\.conv_bn_relu_0.*a convolutional stem of another kind"):
+        ours_from(theirs.state_dict(), "torchvision", image_size=32)
+    with pytest.raises(ValueError, match="another kind than the paper's ResNet"):
+        ours_from(vt.ViT(config_of(EARLY)).state_dict(), "vit_tutorial", image_size=32)
 
 
-def torchvision_with_conv_stem(config):
-    configs = [ConvStemConfig(channels, kernel, stride) for channels, kernel, stride in config.stem.layers]
-    return VisionTransformer(
-        config.image_size, config.patch_size, config.depth, config.num_heads, config.dim, config.mlp_dim,
-        num_classes=config.num_classes, conv_stem_configs=configs,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("build", "write"),
-    [(timm_with_conv_stem, vt.weights.to_timm), (torchvision_with_conv_stem, vt.weights.to_torchvision)],
-)
-@pytest.mark.parametrize("stem", [EARLY, hybrid.ConvStem(((8, 5, 4),))])
-def test_a_model_with_a_convolutional_stem_answers_alike_there_and_back(build, write, stem):
-    config = config_of(stem)
-    source = "timm" if build is timm_with_conv_stem else "torchvision"
-    theirs = filled(build(config))
-    ours = ours_from(theirs.state_dict(), source, image_size=32, stem=stem)
-    assert ours.config == config
-    assert_same(ours, theirs, size=32)
-    mine = filled(vt.ViT(config), seed=5)
-    theirs.load_state_dict(write(mine))  # strict
-    assert_same(mine, theirs, size=32)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda s: s.pop("conv_proj.conv_bn_relu_1.1.running_var"), r"1 missing: .*features\.1\.norm\.running_var"),
-        (lambda s: s.update({"conv_proj.conv_bn_relu_1.0.weight": torch.ones(3)}), r"features\.1\.conv.*4 axes"),
-        (
-            lambda s: s.update({"conv_proj.conv_bn_relu_0.1.weight": torch.ones(3)}),
-            r"features\.0\.norm\.weight\) \(3,\)",
-        ),
-        (
-            lambda s: s.update({"conv_proj.conv_bn_relu_0.0.bias": torch.ones(8)}),
-            r"1 unexpected: .*features\.0\.conv\.bias",
-        ),
-    ],
-)
-def test_a_stem_s_tensors_that_do_not_fit_are_named(change, words):
-    state = dict(torchvision_with_conv_stem(config_of(EARLY)).state_dict())
-    change(state)
-    with pytest.raises(ValueError, match=words):
-        ours_from(state, "torchvision", image_size=32, stem=EARLY)
-
-
-def test_strides_that_the_shapes_do_not_tell_are_assumed_aloud():
-    halves = hybrid.ConvStem(((8, 3, 2), (12, 3, 2)))
-    theirs = torchvision_with_conv_stem(config_of(halves))
-    with pytest.warns(UserWarning, match=r"the stem ConvStem\(layers=\(\(8, 3, 2\), \(12, 3, 2\)\)\) \(stem=\)"):
-        converted = vt.weights.convert(theirs.state_dict(), image_size=32, num_heads=2)
-    assert converted.config.stem == halves
-    assert converted.config.patch_size == 4
-
-
-def test_a_stem_told_of_a_file_without_one_is_refused():
-    with pytest.raises(ValueError, match="no stem's tensors"):
-        ours_from(vt.weights.to_timm(vt.ViT(vt.ViTConfig(**SMALL))), image_size=32, stem=EARLY)
+def test_a_kernel_that_is_no_square_is_named(narrow):
+    state = timm_s("vit_small_r26_s32_224").state_dict()
+    state["patch_embed.backbone.stem.conv.weight"] = torch.ones(3)
+    with pytest.raises(ValueError, match=r"stem\.conv.*4 axes"):
+        ours_from(state)
 
 
 def test_transformers_and_torchvision_refuse_what_they_do_not_have():
     with pytest.raises(ValueError, match="transformers's ViT can't have the stem"):
         vt.weights.to_huggingface(vt.ViT(config_of(EARLY)))
+    with pytest.raises(ValueError, match="none of timm's models has the stem"):
+        vt.weights.to_timm(vt.ViT(config_of(EARLY)))
     with pytest.raises(ValueError, match="torchvision's ViT can't have the stem"):
         vt.weights.to_torchvision(vt.ViT(config_of(R26, patch_size=32)))
 

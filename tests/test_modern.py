@@ -583,7 +583,7 @@ def test_our_own_tensors_without_a_config_may_be_a_rotary_model_s():
         assert "plain" in vt.weights.convert(state, num_heads=4).assumed
 
 
-def test_openais_clip_with_both_towers():
+def test_openais_clip_with_both_towers(refuses):
     model = model_of(pre_norm=True, gelu="quick", num_classes=7, norm_eps=1e-5)
     with torch.no_grad():
         model.head.bias.zero_()
@@ -622,6 +622,9 @@ def test_openais_clip_with_both_towers():
     again.load_state_dict(found.state_dict)
     x = images()
     same(again(x), model(x))
+    spatial = {name: tensor for name, tensor in theirs.items() if "ln_post" not in name}
+    with refuses(ValueError, "no ln_post", "Perception Encoder", "vit_pe_spatial"):
+        vt.weights.convert(spatial, num_heads=4)
 
 
 def test_both_towers_of_transformers_clip(tmp_path):

@@ -29,11 +29,13 @@ def read(config: Json, processor: Json | None) -> Known:
     Raises:
         ValueError: another architecture, or a key or value that this package can't honour.
     """
-    if "model_cfg" in config:
-        return open_clip(config)
-    if config.get("model_type") == "timm_wrapper":
-        return timm_wrapper(config)
-    return transformers(config, processor) if "model_type" in config else timm(config)
+    kind = config.get("model_type")
+    if kind is not None and kind != "timm_wrapper":
+        return transformers(config, processor)
+    known = open_clip(config) if "model_cfg" in config else timm_wrapper(config) if kind else timm(config)
+    if processor is None or "TimmWrapper" in str(processor.get("image_processor_type")):
+        return known
+    return replace(known, assumed={**known.assumed, "unread": "preprocessor_config.json"})
 
 
 # ---------------------------------------------------------------------------------------------------------------- timm
@@ -42,6 +44,10 @@ HEADS = {
     "tiny": 3, "small": 6, "base": 12, "large": 16, "huge": 16, "giant": 16, "gigantic": 16, "xsmall": 4, "wee": 4,
     "little": 5, "medium": 8, "mediumd": 8, "betwixt": 10, "so150m": 14, "so150m2": 13, "so400m": 16, "giantopt": 16,
     "intern300m": 16, "huge_plus": 20, "small_plus": 6, "7b": 32,
+}  # fmt: skip
+OTHER_HEADS = {  # than the size's
+    r"vit_giant_patch1[46](_reg\d)?_(dinov2|tipsv2|lingbot|radio)": 24, r"vit_base_patch\d+_plus_": 14,
+    r"vit_base_patch16_gap_": 16, r"test_vit2?$": 2, r"test_vit[34]$": 3,
 }  # fmt: skip
 S = "|".join(sorted(HEADS, key=len, reverse=True))
 ROPE = {"neighbours": True}
@@ -60,7 +66,6 @@ class Architecture:
     parts: Mapping[str, Any] = field(default_factory=dict)
     shown: Mapping[str, Any] = field(default_factory=dict)  # what tensors must show
     any_size: bool = False  # whether timm resizes positions itself
-    num_heads: int | None = None  # None: by the size in the name
 
 
 def _pe(reference: int, offset: float, **more: Any) -> Architecture:
@@ -77,7 +82,6 @@ EVA = ROPE | {"rotary": EVA_ROTARY}
 # timm's names in full, the first that fits. All others are refused by name (18x2, xp, rpn, diff, mixed), for the
 # tensors of a rotated or post-normed model may be called the same.
 TIMM: dict[str, Architecture] = {
-    r"vit_base_patch16_gap_\d+": Architecture("mean", num_heads=16),
     rf"vit_({S})_patch\d+_gap_\d+": Architecture("mean"),
     rf"vit_({S})_patch\d+_\d+(_miil)?": Architecture(),
     rf"deit_({S})(_distilled)?_patch\d+_\d+": Architecture(),
@@ -87,21 +91,16 @@ TIMM: dict[str, Architecture] = {
     ),
     rf"vit_({S})_patch\d+_siglip_gap_\d+": Architecture("mean"),
     r"vit_(tiny|small|base|large)_r(26|50)?_s(16|32)(_p8)?_\d+": Architecture(),  # the paper's hybrids
-    r"test_vit": Architecture(num_heads=2, any_size=True),
-    r"vit_base_patch\d+_plus_clip_\d+": Architecture(norm_eps=1e-5, shown=PRE_NORM, num_heads=14),
+    r"test_vit": Architecture(any_size=True),
     rf"vit_({S})_patch\d+(_plus)?_clip_\d+": Architecture(norm_eps=1e-5, shown=PRE_NORM),
     rf"vit_({S})_patch\d+_clip_quickgelu_\d+": Architecture(norm_eps=1e-5, gelu="quick", shown=PRE_NORM),
     r"vit_base_patch32_siglip_256|vit_large_patch16_siglip_512|vit_(so400m|giantopt)_patch16_siglip_\d+": (
         Architecture("attention", gelu="tanh")
     ),
     rf"vit_({S})_patch\d+_siglip_\d+|vit_so150m_patch16_reg4_map_256": Architecture("attention"),
-    r"vit_giant_patch14(_reg\d)?_(dinov2|tipsv2)": Architecture(num_heads=24, shown=SCALED),
     rf"vit_({S})_patch14(_reg\d)?_(dinov2|tipsv2)": Architecture(shown=SCALED),
     rf"vit_({S})_patch16_dinov3(_qkvb)?": Architecture(
         "mean", 1e-5, parts=DINOV3_ROTARY, shown=NO_POSITION, any_size=True
-    ),
-    r"vit_giant_patch16_lingbot": Architecture(
-        "cls", 1e-5, parts=DINOV3_ROTARY, shown=NO_POSITION, any_size=True, num_heads=24
     ),
     rf"vit_({S})_patch16_lingbot": Architecture("cls", 1e-5, parts=DINOV3_ROTARY, shown=NO_POSITION, any_size=True),
     rf"vit_({S})_patch16_rope_reg\d_gap_\d+": Architecture("mean", parts=EVA, shown=NO_POSITION),
@@ -112,11 +111,10 @@ TIMM: dict[str, Architecture] = {
     r"vit_pe_core_gigantic_\w+": _pe(32, 0.0, **POOLED),
     r"vit_pe_(lang|spatial)_gigantic_\w+": _pe(32, 0.0),
     r"vit_pe_(lang|spatial)_\w+": _pe(32, 1.0),
-    r"vit_giant_patch16_radio_v3": Architecture(num_heads=24),
     rf"vit_({S})_patch16_radio_v\d": Architecture(),
     r"vit_intern300m_patch14_448": Architecture(any_size=True),
     rf"vit_({S})_patch16_reg\d_gap_\d+": Architecture("mean"),
-    r"vit_base_patch(16|32)_plus_\d+": Architecture(num_heads=14),
+    r"vit_base_patch(16|32)_plus_\d+": Architecture(),
     r"vit_small_patch16_36x1_224": Architecture(),
     rf"deit3_({S})_patch\d+_\d+": Architecture(shown=SCALED),
     r"eva02_(tiny|small|base|large)_patch14_\d+": Architecture("mean", parts=EVA, shown={"gated": True}),
@@ -126,9 +124,8 @@ TIMM: dict[str, Architecture] = {
     r"eva_giant_patch14_clip_\d+": Architecture(shown={"k_bias": False}),
     r"beit(v2)?_(base|large)_patch16_\d+": Architecture("mean", shown={"position_bias": True}),
     r"beit3_(base|large|giant)_patch\d+_\d+": Architecture("mean", 1e-5),
-    r"test_vit2": Architecture("mean", any_size=True, num_heads=2),
-    r"test_vit3": Architecture("attention", parts={"pool_prefix": True}, num_heads=3),
-    r"test_vit4": Architecture("mean", any_size=True, num_heads=3),
+    r"test_vit[24]": Architecture("mean", any_size=True),
+    r"test_vit3": Architecture("attention", parts={"pool_prefix": True}),
 }
 GATED = r"^eva02|giant_patch14_(reg\d_)?(dinov2|tipsv2)|plus_patch16_dinov3|7b_patch16_dinov3|giant_patch16_lingbot"
 NO_BIAS = (  # of q, k and v
@@ -186,7 +183,12 @@ def timm(config: Json) -> Known:
     about = top if flat else Fields(about, "its pretrained_cfg")
     name, classes, pool = top.take("architecture"), top.take("num_classes"), top.take("global_pool")
     names = [at.stated(key) for key in ("label_names", "labels") for at in (top, about)]
-    architecture = timm_architecture(name)
+    architecture = next((code for pattern, code in TIMM.items() if re.fullmatch(pattern, str(name))), None)
+    if architecture is None:
+        raise ValueError(
+            f"timm's {short(name)} is beyond ViTConfig and ModernConfig, or its architecture isn't known, as that of "
+            "vit_*_patch*, deit_*, flexivit_*, eva*, beit* and others is"
+        )
     for key, good in FIXED.items():
         args.must_be(key, *good)
     for at in (about, top):
@@ -209,12 +211,14 @@ def timm(config: Json) -> Known:
         parts["norm"] = norm
     if of.flag(args.stated("final_norm", True), "final_norm") is False:
         parts["final_norm"] = False
-    prefix = of.flag(args.stated("pool_include_prefix", parts.get("pool_prefix", False)), "pool_include_prefix")
+    usual_prefix = kind == "Eva" and parts["pool"] == "attention"
+    prefix = of.flag(args.stated("pool_include_prefix", parts.get("pool_prefix", usual_prefix)), "pool_include_prefix")
     if parts["pool"] != "cls":
         parts["pool_prefix"] = prefix
     sized = re.search(rf"(?:^|_)({S})_(?:distilled_)?patch|(?:^|_)({S})(?:_|$)", str(name))
-    by_size = HEADS[sized[1] or sized[2]] if sized else 16
-    heads = of.whole(args.stated("num_heads", architecture.num_heads or by_size), "num_heads")
+    usual_heads = next((heads for pattern, heads in OTHER_HEADS.items() if re.match(pattern, str(name))), 0)
+    usual_heads = usual_heads or (HEADS[sized[1] or sized[2]] if sized else 16)
+    heads = of.whole(args.stated("num_heads", usual_heads), "num_heads")
     resized = of.flag(args.stated("dynamic_img_size", architecture.any_size), "dynamic_img_size")
     size = args.stated("img_size")
     if size is None:  # then timm builds its default, if any size will do
@@ -222,6 +226,8 @@ def timm(config: Json) -> Known:
     size = of.size(size, "img_size")
     patch = args.stated("patch_size")
     shown = {"num_classes": classes} | _timm_shown(args)
+    if classes not in (None, shown["num_classes"]):
+        raise ValueError(f"its config has num_classes={short(classes)}, and its model_args {shown['num_classes']}")
     if patch is not None:
         shown["patch_size"] = of.size(patch, "patch_size")
     elif found := re.search(r"patch(\d+)", str(name)):
@@ -241,17 +247,6 @@ def timm(config: Json) -> Known:
     }
     shown = position | by_name | dict(architecture.shown) | shown
     return Known("timm", given, shown, labels, pixels, resized, assumed=assumed)
-
-
-def timm_architecture(name: Any) -> Architecture:
-    """What timm's code says of a name."""
-    for pattern, architecture in TIMM.items():
-        if isinstance(name, str) and re.fullmatch(pattern, name):
-            return architecture
-    raise ValueError(
-        f"timm's {short(name)} is beyond ViTConfig and ModernConfig, or its architecture isn't known, as that of "
-        "vit_*_patch*, deit_*, flexivit_*, eva*, beit* and others is"
-    )
 
 
 def _timm_pool(name: Any, of_args: Any, of_config: Any, usual: str, assumed: Json) -> str:

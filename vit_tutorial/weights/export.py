@@ -32,6 +32,8 @@ def to_timm(model: ViT) -> State:
     """
     state, config = _parts_of(model)
     if not isinstance(config, ModernConfig):
+        if isinstance(config.stem, ConvStem):
+            raise ValueError(f"none of timm's models has the stem {config.stem}")
         if config.pool == "distilled" and config.position == "none":
             raise ValueError("timm's distilled ViT has positions, this model has none: timm can't express it")
         return rename(state, _timm_table(config, state))
@@ -104,8 +106,6 @@ def _timm_table(config: ViTConfig, state: Mapping[str, Tensor]) -> Table:
         return names.TIMM_EVA if config.rotary is not None or config.position_bias else names.TIMM_NOW
     if config.pool == "distilled":
         return names.TIMM_DISTILLED
-    if isinstance(config.stem, ConvStem):
-        return names.TIMM_CONV_STEM
     first_layers = config.stem is not None and not any(".stages." in name for name in state)
     return names.TIMM_ROOT if first_layers else names.TIMM_NOW
 
@@ -130,7 +130,7 @@ def to_torchvision(model: ViT) -> State:
         )
     if config.gelu != "exact":
         raise ValueError("torchvision's ViT has the exact GELU, this model the tanh approximation: to_timm, act_layer")
-    return rename(state, names.TORCHVISION if config.stem is None else names.TORCHVISION_STEM)
+    return rename(state, names.TORCHVISION)
 
 
 def to_huggingface(model: ViT, version: int = 4) -> State:
@@ -221,6 +221,4 @@ def _check_plain(state: Mapping[str, Tensor], config: ViTConfig, library: str, n
     if config.pool == "distilled":
         raise ValueError(f"{library}'s ViT has one class token, this model has two: to_timm has both")
     if config.stem is not None:
-        one_by_one = state["embed.patches.proj.weight"].shape[2:] == (1, 1)
-        if library != "torchvision" or not isinstance(config.stem, ConvStem) or not one_by_one:
-            raise ValueError(f"{library}'s ViT can't have the stem {config.stem}: to_timm can")
+        raise ValueError(f"{library}'s ViT can't have the stem {config.stem}; timm has the paper's ResNet")

@@ -16,7 +16,7 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.variants.modern import ModernConfig
-from vit_tutorial.vit import Stem, ViTConfig
+from vit_tutorial.vit import ViTConfig
 from vit_tutorial.weights.messages import short, some
 
 Json = dict[str, Any]
@@ -36,7 +36,6 @@ class Given:
     gelu: str | None = None
     norm_eps: float | None = None
     preprocess: Preprocessing | None = None
-    stem: Stem | None = None
     plain: bool | None = None
     wanted_size: Size | None = None  # if the file's own isn't known: what the model shall take
     parts: Mapping[str, Any] | None = None  # fields of ModernConfig that no tensor shows
@@ -239,7 +238,9 @@ def statistics(values: Any, channels: int, name: str) -> tuple[float, ...]:
     numbers = values if isinstance(values, (list, tuple)) else [values]
     numbers = [number(value, name) for value in numbers]
     if len(numbers) not in (1, channels):
-        raise ValueError(f"{name} has {len(numbers)} numbers for {channels} channels, as its config counts them")
+        raise ValueError(
+            f"{name} has {len(numbers)} numbers, and its config (num_channels, in_chans) {channels} channels"
+        )
     return tuple(numbers) if len(numbers) == channels else tuple(numbers) * channels
 
 

@@ -53,6 +53,10 @@ DROPPED: Reasons = {  # of every model type, by why no answer to a picture depen
         "begin_suppress_tokens",
     },
 }  # fmt: skip
+PROBLEMS = {  # problem_type, where no softmax reads the answer
+    "multi_label_classification": "of several labels at once (problem_type): each has its own sigmoid, and no softmax",
+    "regression": "numbers (problem_type), and no logits of a softmax",
+}
 LACKING: Reasons = {  # what changes an answer, and isn't read
     "another model before the tokens": ("is_hybrid", "backbone_config", "backbone"),
     "quantised weights": ("quantization_config",),
@@ -136,11 +140,8 @@ MODEL_TYPES = {
         fixed=("proj_bias", "mlp_bias"),
         dropped={"training": {"pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale"}},
     ),
-    "beit": BEIT_TYPE,
-    "data2vec-vision": BEIT_TYPE,
-    "clip_vision_model": CLIP_TYPE,
-    "metaclip_2_vision_model": CLIP_TYPE,
-    "altclip_vision_model": CLIP_TYPE,
+    **dict.fromkeys(("beit", "data2vec-vision"), BEIT_TYPE),
+    **dict.fromkeys(("clip_vision_model", "metaclip_2_vision_model", "altclip_vision_model"), CLIP_TYPE),
     "chinese_clip_vision_model": replace(CLIP_TYPE, processor="ChineseCLIP"),
     "clipseg_vision_model": replace(CLIP_TYPE, processor="ViT"),
     "owlvit_vision_model": replace(
@@ -160,10 +161,9 @@ MODEL_TYPES = {
     ),
 }  # fmt: skip
 TOWERS = {  # model types of images and text: their image tower's type
-    "clip": "clip_vision_model", "metaclip_2": "metaclip_2_vision_model", "altclip": "altclip_vision_model",
-    "chinese_clip": "chinese_clip_vision_model", "clipseg": "clipseg_vision_model", "owlvit": "owlvit_vision_model",
-    "siglip": "siglip_vision_model", "blip": "blip_vision_model", "blip-2": "blip_2_vision_model",
-}  # fmt: skip
+    kind: f"{kind.replace('-', '_')}_vision_model"
+    for kind in ("clip", "metaclip_2", "altclip", "chinese_clip", "clipseg", "owlvit", "siglip", "blip", "blip-2")
+}
 BESIDE_TOWER: Reasons = {  # fields of a model of images and text that its image tower doesn't read
     "the text tower, and what joins both": {
         "text_config", "text_config_dict", "qformer_config", "projection_dim", "projection_size",
@@ -211,7 +211,7 @@ def transformers(config: Json, processor: Json | None) -> Known:
     size = given.image_size
     if pixels is not None and kind == "dinov3_vit":
         size = of.size(pixels.image_size, "image_size")
-    if pixels is not None:
+    if pixels is not None and (family.resized or pixels.image_size == as_pair(size or 0, "image_size")):
         pixels = of.whole_patches(pixels, fields["patch_size"])
     if size is not None and not family.resized:
         size = of.divided(size, fields["patch_size"])
@@ -219,7 +219,17 @@ def transformers(config: Json, processor: Json | None) -> Known:
     given = replace(given, image_size=size, plain=True, told=True, classifies=classifies, parts=parts)
     if scaled_first and pixels is not None and pixels.interpolation in ("bicubic", "lanczos"):
         raise ValueError(f"its preprocessor resizes by {pixels.interpolation} before it rounds or clips, {PIXELS}")
-    assumed = {"rounded": "transformers' processor for DINOv3 keeps fractions"} if scaled_first else {}
+    assumed = {}
+    if scaled_first:
+        assumed["rounded"] = "transformers' processor for DINOv3 keeps fractions"
+    elif str(how.get("image_processor_type")).endswith("Fast"):
+        assumed["rounded"] = "transformers' fast processor takes the next level for some"
+    if classifies and (problem := str(config.get("problem_type"))) in PROBLEMS:
+        assumed["answers"] = PROBLEMS[problem]
+    ids = config.get("label2id")  # of which some files have text, and some what is there by default
+    by_number = {str(k): name for name, k in ids.items() if name[:6] != "LABEL_"} if isinstance(ids, dict) else {}
+    if any(by_number.get(str(k), name) != name for k, name in names.items()):
+        assumed["names"] = "those of id2label are taken, with which its label2id doesn't agree"
     return Known("huggingface", given, fields, names, pixels, family.resized, family.recipe, assumed)
 
 
@@ -381,9 +391,9 @@ PROCESSORS: dict[str, Json] = {  # what isn't written in a preprocessor_config.j
     "DINOv3ViT": {"size": 224, "resample": 2, "image_mean": IMAGENET[0], "image_std": IMAGENET[1]},
 }
 PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # as Pillow numbers them
-PROCESSOR_KEYS = {
-    "size", "resample", "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize", "image_mean",
-    "image_std",
+EVERY_PROCESSOR: Json = {
+    "size": None, "resample": None, "do_center_crop": False, "crop_size": None, "do_rescale": True,
+    "rescale_factor": 1 / 255, "do_normalize": True, "image_mean": HALF[0], "image_std": HALF[1],
 }  # fmt: skip
 PROCESSOR_FIXED: Json = {
     "do_resize": True, "do_pad": False, "keep_aspect_ratio": False, "do_flip_channel_order": False,
@@ -410,20 +420,20 @@ def _pixels(content: Json, family: ModelType, channels: int) -> Preprocessing:
     kind = _kind(content, family)
     if kind not in PROCESSORS:
         raise ValueError(f"its image processor is {short(kind)}: {', '.join(PROCESSORS)} are known. Give preprocess=")
-    usual = PROCESSORS[kind]
-    for key in ("do_resize", "do_rescale", "do_normalize", "do_center_crop"):
-        if key in content and content[key] is None and usual.get(key, key != "do_center_crop"):
-            raise ValueError(
-                f"its preprocessor has {key}=null, on in one version of transformers, off in another: give preprocess="
-            )
+    usual = EVERY_PROCESSOR | PROCESSORS[kind]
+    if unsure := [key for key in ("do_resize", "do_rescale", "do_normalize", "do_center_crop")
+                  if content.get(key, 0) is None and usual.get(key, True)]:  # fmt: skip
+        raise ValueError(
+            f"its preprocessor has {unsure[0]}=null, on in one version of transformers, off in another: give "
+            "preprocess="
+        )
     said.must_lack({"code of its own, which isn't run": ("auto_map",)})
-    square = usual.get("default_to_square", True)
+    square = usual.pop("default_to_square", True)
     for key, good in (PROCESSOR_FIXED | {"default_to_square": square}).items():
         said.must_be(key, good, None)
-    how = {key: said.stated(key, usual.get(key)) for key in PROCESSOR_KEYS}
+    how = {key: said.take(key, value) for key, value in usual.items()}  # what is null must not be needed
     said.drop(PROCESSOR_DROPPED)
     said.close()
-    how = {key: value for key, value in how.items() if value is not None}
     if not square and isinstance(how["size"], int):  # as OpenAI's own files have it
         how["size"] = {"shortest_edge": how["size"]}
     size, crop, squash = _resize(how)
@@ -445,9 +455,9 @@ def _resize(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
     if isinstance(how["size"], dict) and how["size"].keys() == {"shortest_edge"}:
         return _short_side(how)
     resized = _height_width(how["size"], "size")
-    if not of.flag(how.get("do_center_crop", False), "do_center_crop"):
+    if not of.flag(how["do_center_crop"] or False, "do_center_crop"):
         return resized, "none", False
-    cut = _height_width(how.get("crop_size", resized), "crop_size")
+    cut = _height_width(how["crop_size"], "crop_size")
     if cut == resized:
         return cut, "none", False
     share = cut[0] / resized[0]
@@ -461,9 +471,9 @@ def _resize(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
 def _short_side(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
     """As :func:`_resize`, of a picture whose shorter side gets a length, before a square is cut out."""
     short = of.side(how["size"]["shortest_edge"], "shortest_edge")
-    if not of.flag(how.get("do_center_crop", False), "do_center_crop"):
+    if not of.flag(how["do_center_crop"] or False, "do_center_crop"):
         raise ValueError(f"its preprocessor cuts no square, {PIXELS}")
-    cut = _height_width(how.get("crop_size", short), "crop_size")
+    cut = _height_width(how["crop_size"], "crop_size")
     if cut[0] != cut[1] or cut[0] > short:
         raise ValueError(f"its preprocessor cuts {cut} out of a short side of {short}, {PIXELS}")
     return cut, cut[0] / short, False
@@ -481,14 +491,14 @@ def _height_width(size: Any, name: str) -> tuple[int, int]:
 def _scale(how: Json, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation for pixels in [0, 1]: of levels from 0 to 255, times a factor, normalised or not."""
     factor = 1.0
-    if of.flag(how.get("do_rescale", True), "do_rescale"):
-        factor = of.number(how.get("rescale_factor", 1 / 255), "rescale_factor")
+    if of.flag(how["do_rescale"], "do_rescale"):
+        factor = of.number(how["rescale_factor"], "rescale_factor")
     white = 255 * factor
     if white <= 0:
         raise ValueError(f"its preprocessor has rescale_factor={factor}: it must be above 0")
     white = 1.0 if abs(white - 1) < 1e-9 else white
     mean, std = (0.0,) * channels, (1.0,) * channels
-    if of.flag(how.get("do_normalize", True), "do_normalize"):
-        mean = of.statistics(how.get("image_mean", HALF[0]), channels, "image_mean")
-        std = of.statistics(how.get("image_std", HALF[1]), channels, "image_std")
+    if of.flag(how["do_normalize"], "do_normalize"):
+        mean = of.statistics(how["image_mean"], channels, "image_mean")
+        std = of.statistics(how["image_std"], channels, "image_std")
     return tuple(value / white for value in mean), tuple(value / white for value in std)

@@ -8,6 +8,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from socket import create_connection
@@ -23,6 +24,7 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.extras import needed
 from vit_tutorial.weights.adapters import has_adapter, merge
 from vit_tutorial.weights.fields import Given, Json, Known
+from vit_tutorial.weights.messages import refusing
 from vit_tutorial.weights.reading import read, read_json, refuse_endless, weight_map
 
 State = dict[str, Any]
@@ -212,7 +214,9 @@ def files_of(get: Getter, name: str) -> Repository:
     if weights.name.endswith(".index.json"):
         for file in sorted(set(weight_map(weights).values())):
             get(file)  # downloads it
-    state, adapted = with_adapter(get, read(weights))
+    state = read(weights)
+    with refusing(name):
+        state, adapted = with_adapter(get, state)
     return Repository(state, config, processor_of(get, config), adapted)
 
 
@@ -251,9 +255,8 @@ def with_adapter(get: Getter, state: State) -> tuple[State, str]:
 
 def processor_of(get: Getter, config: Json) -> Json | None:
     """What says how transformers prepares pictures; timm's and open_clip's configs do that themselves."""
-    if "model_type" not in config:
-        return None
     path = _perhaps(get, "processor_config.json")  # of version 5, which holds those of pictures and of text
     if path is not None and isinstance(inner := read_json(path).get("image_processor"), dict):
         return inner
-    return None if (path := get("preprocessor_config.json")) is None else read_json(path)
+    path = (get if "model_type" in config else partial(_perhaps, get))("preprocessor_config.json")
+    return None if path is None else read_json(path)

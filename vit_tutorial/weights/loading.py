@@ -52,7 +52,8 @@ def load(
     What a file doesn't tell is assumed, and a UserWarning says in a sentence what; ``.assumed`` of the answer has it,
     and the keywords here give it. The config.json in a folder, or beside a file, is honoured key by key or refused. Of
     raw and averaged weights the average is taken, and the warning says so. Pictures are prepared as the library's own
-    processor does, but for pixels that aren't 8-bit grey or RGB (see :class:`.Preprocessing`).
+    processor does, but for pixels that aren't 8-bit grey or RGB (see :class:`.Preprocessing`); as transformers' by
+    Pillow: those by torchvision, its default in version 5, give a few pixels in a thousand the next of 256 levels.
 
     Args:
         name: one of
@@ -95,18 +96,8 @@ def load(
         raise TypeError(f"num_classes must be an int, got {num_classes!r:.100}")
     if recipe not in (None, *get_args(ResizeRecipe)):
         raise ValueError(f"unknown recipe {recipe!r:.100}: choose one of {', '.join(get_args(ResizeRecipe))}")
-    given = Given(
-        num_heads,
-        image_size,
-        gelu,
-        norm_eps,
-        preprocess,
-        plain=plain,
-        parts=parts,
-        part=part,
-        revision=revision,
-        token=token,
-    )
+    where: dict[str, Any] = {"revision": revision, "token": token}
+    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, plain=plain, parts=parts, part=part, **where)
     with refusing():
         found = _find(text, given)
     assumed = dict(found.assumed)
@@ -174,26 +165,35 @@ def _folder(path: Path, text: str, given: Given) -> Converted:
         foreign = hub.config_of(get) is not None
     except (OSError, ValueError):  # what it is, _own will say
         foreign = False
-    if foreign:
-        return from_repository(hub.files_of(get, text), text, given)
     there = sorted(file.name for file in path.iterdir())
+    if foreign and {*hub.OPEN_CLIP, *hub.INDEXED} & set(there):
+        return from_repository(hub.files_of(get, text), text, given)
     lacking = [name for name in ("config.json", "model.safetensors") if name not in there]
     if not lacking:
         return _own(path, text, given)
-    instead = ""
+    why = f"the folder {path} has no {' and no '.join(lacking)}{_instead(path, there)}"
+    raise FileNotFoundError(brief(why, 1000))
+
+
+def _instead(path: Path, there: list[str]) -> str:
+    """What a folder holds that lacks a model, and the way out."""
     if set(hub.ADAPTER) & set(there):
-        instead = (
+        return (
             ": it holds an adapter (LoRA or the like) alone; put its files beside those of its base, which "
             "adapter_config.json names, and load that folder"
         )
-    elif "state.pt" in there:
-        instead = (
+    if "state.pt" in there:
+        return (
             ": it holds an unfinished training run; finish it by the same command with --resume, or by the same call "
             "of vt.train.fit with resume=True"
         )
-    elif weights := [name for name in there if reader_of(Path(name))]:
-        instead = f"; of these files of weights, name one: {some(weights)}"
-    raise FileNotFoundError(brief(f"the folder {path} has no {' and no '.join(lacking)}{instead}", 1000))
+    if any(True for pattern in ("*.distcp", "*/*.distcp") for _ in path.glob(pattern)):
+        return ": it holds pieces of torch.distributed.checkpoint, whose dcp_to_torch_save makes a file of them"
+    if weights := [name for name in there if reader_of(Path(name))]:
+        return f"; of these files of weights, name one: {some(weights)}"
+    if folders := [name for name in there if (path / name / "config.json").is_file()]:
+        return f"; of these folders, name one: {some(folders)}"
+    return f": it holds {some(there) or 'nothing'}"
 
 
 def _remote(kind: str, name: str, given: Given) -> Converted:
@@ -217,8 +217,9 @@ def _remote(kind: str, name: str, given: Given) -> Converted:
 def _file(path: Path, given: Given) -> Converted:
     """A file of tensors; a config.json beside it that is timm's or transformers' tells the rest."""
     get = hub.folder(path.parent)
+    state = read(path)
     with refusing(str(path)):
-        state, adapted = hub.with_adapter(get, read(path))
+        state, adapted = hub.with_adapter(get, state)
     config = hub.config_of(get)
     if config is not None:
         return from_repository(Repository(state, config, hub.processor_of(get, config), adapted), str(path), given)
@@ -255,6 +256,10 @@ def _converted(state: State, known: Known, given: Given, about: str, adapted: st
             preprocess = replace(preprocess, image_size=found.preprocess.image_size)
             known = replace(known, labels=known.labels if len(known.labels) == config.num_classes else {})
         classes = known.classes(config.num_classes) if config.num_classes and not found.projection else ()
+        if len(classes) == 1:
+            assumed.setdefault("answers", "single numbers: a softmax over one is always 1")
+        if classes and 0 < len(known.labels) < len(classes):
+            assumed["names"] = f"there are only {len(known.labels)} for {len(classes)} outputs"
         recipe = known.recipe or found.recipe
         if given.image_size is None and known.resized:
             height, width = preprocess.image_size

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from vit_tutorial.data import Preprocessing
-
 
 @contextmanager
 def refusing(about: str = "") -> Iterator[None]:
@@ -48,23 +46,22 @@ def brief(text: str, limit: int = 1500) -> str:
 def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
     """One UserWarning, in a sentence, that says what was assumed; none, if that is nothing."""
     ways = {
-        "num_heads": "{} heads",
-        "gelu": "the {} GELU",
-        "norm_eps": "epsilon {}",
-        "image_size": "pictures of {} pixels",
-        "preprocess": "{}",
-        "stem": "the stem {}",
-        "rotary": "rotary positions {}",
-        "pool": "pooling by {}",
-        "mlp": "a gated MLP, {}",
-        "norm": "{} norms",
-        "plain": "the paper's architecture, {}",
-        "pool_prefix": "class token and registers pooled: {}",
-        "pool_heads": "heads of the pooling: {}",
+        "num_heads": "{} heads (num_heads=)",
+        "gelu": "the {} GELU (gelu=)",
+        "norm_eps": "epsilon {} (norm_eps=)",
+        "image_size": "pictures of {} pixels (image_size=)",
+        "preprocess": (
+            "pixels of mean {0.mean}, standard deviation {0.std}, crop {0.crop}, {0.interpolation} (preprocess=)"
+        ),
+        "rotary": "rotary positions {} (parts=)",
+        "pool": "pooling by {} (parts=)",
+        "mlp": "a gated MLP, {} (parts=)",
+        "norm": "{} norms (parts=)",
+        "plain": "the paper's architecture, {} (plain=)",
+        "pool_prefix": "class token and registers pooled: {} (parts=)",
+        "pool_heads": "heads of the pooling: {} (parts=)",
     }
-    said = {key: _pixels(value) if isinstance(value, Preprocessing) else value for key, value in assumed.items()}
-    keys = dict.fromkeys(("rotary", "pool", "mlp", "norm", "pool_prefix", "pool_heads"), "parts")
-    parts = [f"{way.format(said[key])} ({keys.get(key, key)}=)" for key, way in ways.items() if key in said]
+    parts = [way.format(assumed[key]) for key, way in ways.items() if key in assumed]
     sentences = []
     if parts:
         sentences.append(
@@ -74,16 +71,15 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         "weights": "the weights are {}",
         "merged": "merged into the weights: {}",
         "left_out": "left out, a ViT having none: {}",
+        "unread": "beside the weights, and not read: {}",
+        "answers": "its answers are {}",
+        "names": "of its names of classes, {}",
         "rounded": "resized pixels are rounded to 256 levels, and {}",
     }.items():
         if key in assumed:
             sentences.append(f"{'' if sentences else f'{about}: '}{way.format(assumed[key])}")
     if sentences:
         warnings.warn(brief(". ".join(sentences) + "."), UserWarning, stacklevel=stacklevel)
-
-
-def _pixels(how: Preprocessing) -> str:
-    return f"pixels of mean {how.mean}, standard deviation {how.std}, crop {how.crop}, {how.interpolation}"
 
 
 _SHORT = reprlib.Repr()

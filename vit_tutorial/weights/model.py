@@ -23,9 +23,9 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.variants.hybrid import ConvStem, ResNetStem
+from vit_tutorial.variants.hybrid import ResNetStem
 from vit_tutorial.variants.modern import ModernConfig, build, position_bias_index
-from vit_tutorial.vit import Stem, ViT, ViTConfig
+from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import messages, names, sources
 from vit_tutorial.weights.fields import Given
 from vit_tutorial.weights.messages import some
@@ -50,7 +50,7 @@ class Converted(Unpacked):
     """What :func:`convert` returns; it unpacks as ``config, state_dict, preprocess``.
 
     ``build(config).load_state_dict(state_dict)`` is the model. ``assumed`` maps what the tensors didn't tell
-    ("num_heads", "gelu", "norm_eps", "image_size", "preprocess", "plain", "stem", and of a modern model "pool",
+    ("num_heads", "gelu", "norm_eps", "image_size", "preprocess", "plain", and of a modern model "pool",
     "rotary" and "norm") to what was taken; "weights" is in it if there was a choice, and "left_out" if there were parts
     that a ViT doesn't have.
     """
@@ -86,7 +86,6 @@ def convert(
     gelu: Gelu | None = None,
     norm_eps: float | None = None,
     preprocess: Preprocessing | None = None,
-    stem: Stem | None = None,
     parts: Mapping[str, Any] | None = None,
     plain: bool | None = None,
     part: str | None = None,
@@ -107,7 +106,6 @@ def convert(
         gelu: "exact" or "tanh", or of OpenAI's CLIP "quick"; by default, as all that follows, the source's own.
         norm_eps: epsilon of the norms.
         preprocess: how pictures become what the model takes.
-        stem: of a model with convolutions before the tokens, whose strides the shapes don't show: 2 each.
         parts: fields of :class:`ModernConfig` that no tensor shows, as in ``{"pool": "mean", "rotary":
             modern.Rotary()}``, and how the file orders the rotary pairs: "neighbours" and "columns_first".
         plain: True if you know that the architecture is the paper's: norms before attention and MLP, the class token
@@ -120,7 +118,7 @@ def convert(
             can't express; an unknown source; a value out of its range.
         TypeError: no mapping of names to tensors, or a value of another type.
     """
-    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, stem, plain, parts=parts, part=part)
+    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, plain, parts=parts, part=part)
     with messages.refusing():
         converted = convert_given(state_dict, source, given)
     messages.warn("this state dict", converted.assumed)
@@ -147,13 +145,16 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     wanted = dict(given.parts or {}) | dict(parts)
     taken: dict[str, Any] = {}
     shown = fields_of(ours, read, about)
+    if about.library == "openai" and "norm.weight" not in ours and "rotary" not in wanted:
+        raise ValueError(
+            "no ln_post: it isn't CLIP's but Meta's Perception Encoder, whose rotary positions no tensor shows. timm "
+            "has it, as vit_pe_spatial_… and vit_pe_lang_…"
+        )
     if "norm.weight" not in ours:
         shown["final_norm"] = shown["final_norm"] and wanted.get("final_norm", True)
     check_names(shown, ours, read)
     if any(our.startswith(FEATURES) for our in ours):
-        shown |= stem_fields(ours, shown, given.stem, taken)
-    elif given.stem is not None:
-        raise ValueError(f"the file has no stem's tensors, got stem={given.stem}")
+        shown |= stem_fields(ours, shown)
     scaled_by = read.theirs.get("blocks.0.scale1.gamma", "").rpartition(".")[2]
     signs = {"masked": "mask_token" in dropped, "scaled_by": scaled_by}
     name = source_of(about, shown | signs, origin, source)
@@ -269,6 +270,9 @@ def fields_of(ours: State, read: names.Read, about: Source) -> dict[str, Any]:
             raise ValueError(f"{read.called(our)} {tuple(ours[our].shape)} must have {rank} axes{why}")
     _, C, P, Q = ours["embed.patches.proj.weight"].shape
     D = ours["blocks.0.norm1.weight"].numel()
+    if Q <= 4 < P == C:  # a patch of 16 x 3 pixels in 16 channels is hardly meant
+        name = read.called("embed.patches.proj.weight")
+        raise ValueError(f"{name} {(D, C, P, Q)} has channels last, as MLX keeps them: .permute(0, 3, 1, 2) turns it")
     for our, axis in {"embed.patches.proj.weight": 0, "embed.position": 2, "embed.cls_token": 2}.items():
         if our in ours and ours[our].shape[axis] != D:
             shape, norm = "(1, T, D)" if axis else "(D, C, P, P)", read.called("blocks.0.norm1.weight")
@@ -324,42 +328,22 @@ def is_modern(fields: Mapping[str, Any]) -> bool:
     )
 
 
-def stem_fields(ours: State, shown: Mapping[str, Any], given: Stem | None, taken: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a hybrid, whose ``proj`` cuts a feature map and not the image.
-
-    Of a ResNet V2 the shapes tell all. Of a ConvStem they don't tell the strides: 2 each, as in arXiv 2106.14881.
-    """
-    features = {our: tensor for our, tensor in ours.items() if our.startswith(FEATURES)}
+def stem_fields(ours: State, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a hybrid, whose ``proj`` cuts the feature map of a ResNet V2, and not the image."""
+    features, first = {our: ours[our] for our in ours if our.startswith(FEATURES)}, f"{FEATURES}stem.conv.weight"
     for our, tensor in features.items():
         if re.search(r"conv\d?\.weight$", our) and (tensor.ndim != 4 or tensor.shape[2] != tensor.shape[3]):
             raise ValueError(f"{our} {tuple(tensor.shape)} must have 4 axes, of a square kernel: (F, C, K, K)")
-    first = next((our for our in (f"{FEATURES}stem.conv.weight", f"{FEATURES}0.conv.weight") if our in features), None)
-    if first is None:
-        raise ValueError(f"a convolutional stem of another kind: {some(list(features), 3)}")
-    stem = given
-    if stem is None and first.endswith("0.conv.weight"):
-        stem = taken["stem"] = _conv_stem(features)
-    elif stem is None:
-        stages: dict[int, set[int]] = {}
-        for our in features:
-            if place := re.match(rf"{FEATURES}stages\.(\d+)\.blocks\.(\d+)\.", our):
-                stages.setdefault(int(place[1]), set()).add(int(place[2]))
-        stem = ResNetStem(tuple(len(stages[i]) for i in sorted(stages)), width=len(features[first]))
+    if first not in features:
+        raise ValueError(f"a convolutional stem of another kind than the paper's ResNet: {some(list(features), 3)}")
+    stages: dict[int, set[int]] = {}
+    for our in features:
+        if place := re.match(rf"{FEATURES}stages\.(\d+)\.blocks\.(\d+)\.", our):
+            stages.setdefault(int(place[1]), set()).add(int(place[2]))
+    stem = ResNetStem(tuple(len(stages[i]) for i in sorted(stages)), width=len(features[first]))
     P, Q = as_pair(shown["patch_size"], "patch_size")
     patch_size = _single((P * stem.stride, Q * stem.stride))
     return {"stem": stem, "in_channels": features[first].shape[1], "patch_size": patch_size}
-
-
-def _conv_stem(features: State) -> ConvStem:
-    kernels: list[Tensor] = []
-    while (our := f"{FEATURES}{len(kernels)}.conv.weight") in features:
-        kernels.append(features[our])
-    if even := [kernel.shape[-1] for kernel in kernels if kernel.shape[-1] % 2 == 0]:
-        raise ValueError(
-            f"a convolutional stem with kernels of {even[0]} x {even[0]} pixels (as MobileCLIP's), "
-            "which ConvStem can't express: vt.hybrid.HybridEmbed takes any feature map"
-        )
-    return ConvStem(tuple((len(kernel), kernel.shape[-1], 2) for kernel in kernels))
 
 
 # ------------------------------------------------------------------------------------------------------- the config
@@ -651,13 +635,10 @@ def check_shapes(config: ViTConfig, ours: State, read: names.Read) -> None:
     """Raise a ValueError that lists the tensors of another shape than the config's."""
     expected = {read.called(our): shape for our, shape in shapes_of(config).items()}
     found = {read.called(our): tuple(tensor.shape) for our, tensor in ours.items()}
-    try:
-        compare(expected, found)
-    except ValueError as error:
-        raise ValueError(f"{error}: another architecture, or tensors laid out in another way") from None
+    compare(expected, found, ": another architecture, or tensors laid out in another way")
 
 
-def compare(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> None:
+def compare(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], why: str = "") -> None:
     """Raise a ValueError that lists what of ``found`` is missing, too many or of another shape."""
     wrong = [
         f"{name} {found[name]} instead of {shape}"
@@ -670,7 +651,7 @@ def compare(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[i
         "of another shape": wrong,
     }
     if any(lists.values()):
-        raise ValueError(_counted(lists))
+        raise ValueError(_counted(lists) + why)
 
 
 def check_state(config: ViTConfig, state: Mapping[str, Tensor]) -> None:

@@ -10,8 +10,7 @@ torch.Size([1, 1, 64])
 
 Our name is on the left, theirs on the right:
 
-- ``{i}`` is the block; ``{j}``, ``{k}`` and ``{c}`` are other numbers, ``{j+1}`` is one that they count from 1, and
-  ``{last}`` is the largest;
+- ``{i}`` is the block; ``{j}``, ``{k}`` and ``{c}`` are other numbers, ``{j+1}`` is one that they count from 1;
 - ``*`` stands for weight or bias (in Flax's files, where names have slashes, for kernel or scale, and bias), and ``**``
   for whatever follows;
 - ``(a|b|c)`` on the right are tensors that are joined to one of ours, on the left parts of one of theirs;
@@ -84,11 +83,6 @@ TIMM_ROOT = TIMM_NOW | {  # a ResNet's first layers alone
     "embed.patches.features.stem.conv.*": "patch_embed.backbone.conv.*",
     "embed.patches.features.stem.norm.*": "patch_embed.backbone.norm.*",
 }
-TIMM_CONV_STEM = TIMM_NOW | {
-    "embed.patches.proj.*": "patch_embed.backbone.{last}.conv.*",
-    "embed.patches.features.{j}.conv.**": "patch_embed.backbone.{j}.conv.**",
-    "embed.patches.features.{j}.norm.**": "patch_embed.backbone.{j}.bn.**",
-}
 META = TIMM_NOW | {  # DINOv2 and DINOv3 by their authors
     "embed.registers": "register_tokens",
     "blocks.{i}.mlp.fc1.*": "blocks.{i}.mlp.w12.*",
@@ -151,11 +145,6 @@ TORCHVISION = {
 TORCHVISION_0_12 = TORCHVISION | {  # and earlier
     "blocks.{i}.mlp.fc1.*": "encoder.layers.encoder_layer_{i}.mlp.linear_1.*",
     "blocks.{i}.mlp.fc2.*": "encoder.layers.encoder_layer_{i}.mlp.linear_2.*",
-}
-TORCHVISION_STEM = TORCHVISION | {
-    "embed.patches.proj.*": "conv_proj.conv_last.*",
-    "embed.patches.features.{j}.conv.**": "conv_proj.conv_bn_relu_{j}.0.**",
-    "embed.patches.features.{j}.norm.**": "conv_proj.conv_bn_relu_{j}.1.**",
 }
 TRANSFORMERS_4 = {  # and the files on the hub, whatever the version
     "embed.cls_token": "vit.embeddings.cls_token",
@@ -286,14 +275,10 @@ GOOGLE_HYBRID = GOOGLE | {
         }.items()
     },
 }
-BIG_VISION = GOOGLE | {
-    "embed.position": "pos_embedding",
-    "blocks.{i}.attention.qkv.*": "Transformer/encoderblock_{i}/MultiHeadDotProductAttention_0/(query|key|value)/*",
-    "blocks.{i}.attention.proj.*": "Transformer/encoderblock_{i}/MultiHeadDotProductAttention_0/out/*",
-    "blocks.{i}.norm2.*": "Transformer/encoderblock_{i}/LayerNorm_1/*",
-    "blocks.{i}.mlp.fc1.*": "Transformer/encoderblock_{i}/MlpBlock_0/Dense_0/*",
-    "blocks.{i}.mlp.fc2.*": "Transformer/encoderblock_{i}/MlpBlock_0/Dense_1/*",
-}
+BIG_VISION = {
+    our: their.replace("Attention_1", "Attention_0").replace("Norm_2", "Norm_1").replace("Block_3", "Block_0")
+    for our, their in GOOGLE.items()
+} | {"embed.position": "pos_embedding"}
 # SigLIP's image tower in big_vision's files; MAPHead_0 is its attention pooling.
 SIGLIP = BIG_VISION | {
     "pool.probe": "MAPHead_0/probe",
@@ -468,15 +453,11 @@ def matches(tables: Iterable[Table], names: Iterable[str], side: str) -> tuple[l
     for name in names:
         for number, member, places in lookup.find(name):
             groups.setdefault((number, places), {})[member] = name
-    lasts = [int(dict(places)["last"]) for _, places in groups if "last" in dict(places)]
     whole, taken = [], set[str]()
     incomplete, parts = [], []
     for (number, places), found in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0][0])):
-        rule = rules[number]
-        if "last" in dict(places) and int(dict(places)["last"]) != max(lasts):
-            continue
-        match = Match(rule, places, found)
-        if len(found) < len(getattr(rule, side)):
+        match = Match(rules[number], places, found)
+        if len(found) < len(getattr(match.rule, side)):
             incomplete.append(match)
         elif not taken & set(found.values()):
             taken |= set(found.values())
@@ -571,15 +552,14 @@ def rename(state_dict: Mapping[str, Tensor], table: Table) -> State:
     left += [name for match in parts for name in match.found.values()]
     if left:
         raise ValueError(f"not names of a ViT of this package: {some(left)}")
-    last = str(sum(bool(re.fullmatch(rf"{FEATURES}\d+\.conv\.weight", name)) for name in state_dict))
     renamed: State = {}
     for match in whole:
-        names = match._replace(places=(*match.places, ("last", last))).theirs
         tensors = [state_dict[match.found[member]] for member in sorted(match.found)]
         if len(tensors) > 1:
-            renamed[names[0]] = torch.cat(tensors)
+            renamed[match.theirs[0]] = torch.cat(tensors)
         else:
-            renamed |= zip(names, split(match.ours[0], tensors[0], len(names), match.rule.layout), strict=True)
+            parts_of_it = split(match.ours[0], tensors[0], len(match.theirs), match.rule.layout)
+            renamed |= zip(match.theirs, parts_of_it, strict=True)
     return renamed
 
 

@@ -152,8 +152,8 @@ def _assembled(config: TextConfig, state: State) -> TextTower:
         raise ValueError(f"its text tower has {depth} blocks, and its config says {config.depth}")
     with torch.device("meta"):
         tower = TextTower(config)
-    shapes = ({name: tuple(tensor.shape) for name, tensor in of.items()} for of in (tower.state_dict(), state))
-    compare(*shapes)
+    expected, found = ({name: tuple(tensor.shape) for name, tensor in of.items()} for of in (tower.state_dict(), state))
+    compare(expected, found)
     tower.load_state_dict({name: tensor.detach().float() for name, tensor in state.items()}, assign=True)
     return tower.eval()
 

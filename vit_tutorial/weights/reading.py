@@ -53,9 +53,12 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     refuse_endless(path)
     _refuse_other_kind(path)
     try:
-        return safetensors.torch.load_file(path)
+        with safetensors.safe_open(path, framework="pt") as file:
+            tensors, notes = file.get_tensors(), file.metadata() or {}
     except safetensors.SafetensorError as error:
         raise Refused(f"{path} is damaged, or no safetensors file ({error}): get it again") from error
+    # Of tensors that a model has twice, safetensors' save_model keeps one, and notes its name under the other's.
+    return tensors | {name: tensors[kept] for name, kept in notes.items() if kept in tensors and name not in tensors}
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -287,7 +290,8 @@ def check_numbers(state: Mapping[str, Tensor]) -> None:
     kinds = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     for name, tensor in state.items():
         if tensor.is_nested or tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in kinds:
-            raise ValueError(f"{name} is {tensor.dtype} ({tensor.layout}): plain float16, 32 or 64 numbers are needed")
+            kind = "meta" if tensor.is_meta else tensor.layout
+            raise ValueError(f"{name} is {tensor.dtype} ({kind}): plain float16, 32 or 64 numbers are needed")
         # A few bytes may claim to be a terabyte, by strides of 0.
         if not tensor.numel() or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
             raise ValueError(f"{name} {tuple(tensor.shape)} is empty, or declares more numbers than the file holds")

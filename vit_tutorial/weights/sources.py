@@ -197,7 +197,7 @@ class Source:
 
 TORCHVISION = Source(
     "torchvision",
-    (names.TORCHVISION, names.TORCHVISION_0_12, names.TORCHVISION_STEM),
+    (names.TORCHVISION, names.TORCHVISION_0_12),
     IMAGENET,
     224 / 256,
     "bilinear",
@@ -225,7 +225,7 @@ TIMM = Source(
     "timm",
     (
         names.TIMM_NOW, names.TIMM_DISTILLED, names.TIMM_EVA, names.TIMM_BIASES, names.TIMM_GATED, names.TIMM_APART,
-        names.TIMM_ROOT, names.TIMM_CONV_STEM, names.META, names.META_2025, names.META_CHUNKS, names.META_CHUNKS_GATED,
+        names.TIMM_ROOT, names.META, names.META_2025, names.META_CHUNKS, names.META_CHUNKS_GATED,
         names.META_LINEAR, names.BAAI, names.OPEN_CLIP_TRUNK,
     ),
     HALF,
@@ -269,6 +269,10 @@ HF_BEIT = replace(
         "layers.{i}.relative_position_bias.relative_position_index",
         "encoder.relative_position_bias.relative_position_index", "relative_position_index",
     )},
+)  # fmt: skip
+HF_DINOV2 = replace(
+    HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6,
+    shows={"layer_scale": True},
 )  # fmt: skip
 HF_TOWER = replace(  # beside a text tower
     HUGGING_FACE, interpolation="bicubic", norm_eps=1e-6,
@@ -361,13 +365,9 @@ SOURCES = {
         unread=MASK | {COMPUTED: ("rope_embeddings.inv_freq",)},
     ),
     "transformers' DINOv2 with registers": replace(
-        HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6, recipe="timm",
-        shows={"layer_scale": True, "registers": True},
+        HF_DINOV2, recipe="timm", shows={"layer_scale": True, "registers": True}
     ),
-    "transformers' DINOv2": replace(
-        HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6,
-        shows={"layer_scale": True},
-    ),
+    "transformers' DINOv2": HF_DINOV2,
     "transformers' CLIP": replace(
         HF_TOWER, statistics=OPENAI, crop=1.0, norm_eps=1e-5, gelu="quick", shows={"pre_norm": True}
     ),
@@ -390,12 +390,7 @@ def _anchors() -> tuple[str, ...]:
     for source in SOURCES.values():
         for table in source.tables:
             rules = names.rules_of([table])
-            wanted = "embed.patches.proj.weight"
-            if any("{last}" in rule.theirs[0] for rule in rules):
-                wanted = "embed.patches.features.{j}.conv.**"
-            found |= {
-                names.fill(rule.theirs[0], [("rest", "weight")]): None for rule in rules if rule.ours[0] == wanted
-            }
+            found |= {rule.theirs[0]: None for rule in rules if rule.ours[0] == "embed.patches.proj.weight"}
     return tuple(name for name in found if name != "conv1.weight")  # half of all networks have that
 
 
@@ -448,14 +443,14 @@ BEYOND = {  # parts that no config here has, by what their tensors are called
     r"detection_tokens|mid_position": "detection tokens (YOLOS)",
     r"patch_embed\.norm|embeddings\.norm|patch_norm": "a norm in the patch embedding",
     r"relative_position|rel_pos|\brope|rotary": "relative or rotary positions",
-    r"patch_embed\.backbone\.|conv_proj\.\d|backbone\.bit|patch_embed\.proj\.\d": (
+    r"patch_embed\.backbone\.|conv_proj\.(\d|conv_)|backbone\.bit|patch_embed\.proj\.\d": (
         "a convolutional stem of another kind (vt.hybrid.HybridEmbed takes any)"
     ),
     r"\.experts?\.|router": "a mixture of experts",
     r"\.(attns|ffns)\.\d|\.in_proj\.|attn_out_proj|mlp_out_proj": "blocks in parallel",
     r"blocks_token_only": "class attention (CaiT)",
     r"talking_head|proj_l\.|proj_w\.": "talking heads",
-    r"^transformer\.resblocks": "a tower of CLIP alone; if it is that of images, put 'visual.' before each name",
+    r"^transformer\.resblocks": "a tower of CLIP alone; if of images, with a ln_post, put 'visual.' before each name",
     r"^(text_model|text|txt|visual|vision_model|vision_tower|text_encoder)[./]": (
         "a model of images and text, or a tower of one (CLIP, SigLIP, BLIP)"
     ),

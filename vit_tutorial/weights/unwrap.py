@@ -7,6 +7,7 @@ two others neither is guessed. Tensors beside the model are training's own, by t
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +41,8 @@ TRAINING = re.compile(  # whole keys of what training goes on from: no answer de
     r"|epoch|global_step|step|steps|iteration|iter|args|config|cfg|hyper_parameters|hparams|meta|version"
     r"|pytorch-lightning_version|arch|best_acc(uracy|1)?|best_score|ds_config|ds_version|((dp|mp|tp|pp)_)?world_size"
 )
+FACTS = re.compile(r"args|config|cfg|hyper_parameters|hparams|meta|arch")  # of these, what may tell of the model
+COUNTS = ("n_averaged", "total_ops", "total_params")  # torch's AveragedModel counts, and thop, in every layer
 BESIDE = {"predictor": "the predictor (I-JEPA's, of its loss)"}  # what pretraining alone has, by its whole key
 HEAD = re.compile(r"(?i)head|classif|(^|[._])fc\d*([._]|$)|linear|probe|logit|output")  # only to say what it is
 UNTRAINED = ("mask_token", "masked_embed")  # the raw weights may have one, and their average none
@@ -124,6 +127,8 @@ def unwrap(checkpoint: Mapping[str, Any], anchors: tuple[str, ...], part: str | 
     else:
         chosen = _only(checkpoint, nodes)
     state = _tensors(chosen, nodes)
+    if unread := _unread(checkpoint, nodes, chosen):
+        assumed["unread"] = some(unread)
     return Unwrapped(state, chosen.path[-1] if chosen.path else "", assumed)
 
 
@@ -259,6 +264,22 @@ def _refuse_beside(nodes: list[Part], models: list[Part], chosen: Part, assumed:
         )
 
 
+def _unread(checkpoint: Mapping[str, Any], nodes: list[Part], chosen: Part) -> list[str]:
+    """What lies beside the tensors, on the way to them, and may say more of the model than training needs."""
+    holders = {id(node.content) for node in nodes}
+    level, found = Part((), checkpoint), []
+    for depth, key in enumerate(chosen.path):
+        deeper = {node.path[depth] for node in nodes if len(node.path) > depth and node.path[:depth] == level.path}
+        for other, value in level.items():
+            silent = TRAINING.fullmatch(other.lower()) and not FACTS.fullmatch(other.lower())
+            average = any(AVERAGE.search(part) for part in (*level.path, other))
+            tensors = isinstance(value, (Tensor, np.ndarray)) or other in deeper or id(value) in holders
+            if not silent and not average and not tensors and value not in (None, "", {}, [], argparse.Namespace()):
+                found.append(other)
+        level = Part((*level.path, key), dict(level.items())[key])
+    return found
+
+
 def _only(checkpoint: Mapping[str, Any], nodes: list[Part]) -> Part:
     """The only dictionary of tensors, if none holds a model by its patch embedding: what it is will be seen or said."""
     found = [node for node in nodes if isinstance(node.content, Mapping) and not node.of_training and node.arrays()]
@@ -290,7 +311,7 @@ def _tensors(chosen: Part, nodes: list[Part]) -> State:
             "within"
         )
     plain = {**chosen.names, **chosen.outside}
-    names = [name for name in plain if is_tensor[name] and name != "n_averaged"]  # torch's AveragedModel counts
+    names = [name for name in plain if is_tensor[name] and name.rpartition(".")[2] not in COUNTS]
     if len(names) > NAMES:
         raise ValueError(f"{len(names):,} tensors are more than any model has: the first are {some(names)}")
     if long := [name for name in names if len(name) > 2000]:
