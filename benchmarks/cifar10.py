@@ -65,7 +65,7 @@ class Clock:
             save(store, settings, parts, history)  # type: ignore[arg-type]
             now = time.process_time()
             if history:
-                with self.path.open("a") as file:
+                with self.path.open("a", encoding="utf-8") as file:
                     file.write(f"{len(history)},{now - self.last:.2f}\n")
             self.last = now
 

@@ -56,7 +56,7 @@ def hand_in(folder: Path, source: Path) -> None:
 def processor_seconds(noted: Path) -> float:
     """What this process and those that it waited for have used, and what was noted of those that were ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used) + sum(map(float, noted.read_text().split()))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used) + sum(map(float, noted.read_text("utf-8").split()))
 
 
 class Noting(sandbox.Sandbox):
@@ -66,7 +66,7 @@ class Noting(sandbox.Sandbox):
 
     def end(self) -> None:
         for process in self._processes():
-            with contextlib.suppress(psutil.Error), self.noted.open("a") as file:
+            with contextlib.suppress(psutil.Error), self.noted.open("a", encoding="utf-8") as file:
                 file.write(f"{sum(process.cpu_times())}\n")
         super().end()
 

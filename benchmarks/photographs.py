@@ -82,7 +82,7 @@ class Steps:
         state = {key: part.state_dict() for key, part in self.parts.items()}
         torch.save(state | {"rows": self.rows}, self.file.with_suffix(".new"))
         self.file.with_suffix(".new").replace(self.file)
-        with self.table.open("w", newline="") as file:
+        with self.table.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, row.keys())
             writer.writeheader()
             writer.writerows(self.rows)

@@ -108,7 +108,7 @@ def speeds(rounds: int = 5) -> None:
                 images = torch.rand(batch, 3, *as_pair(configs[key].image_size, "image_size"))
                 quick = scaling.images_per_second(model, images, rounds=1, clock=time.thread_time)
                 best[key] = max(best[key], (quick, batch))
-    with SPEED.open("w", newline="") as file:
+    with SPEED.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["part", "value", "parameters", "macs", "batch_size", "images_per_second"])
         for (part, value), config in configs.items():
@@ -120,7 +120,7 @@ def speeds(rounds: int = 5) -> None:
 def report(name: str) -> None:
     """The table, a row a model, with the means over its seeds."""
     found = [row for row in sheet.read(CSV) if row["data"] == name]
-    with SPEED.open(newline="") as file:
+    with SPEED.open(encoding="utf-8", newline="") as file:
         quick = {(row["part"], row["value"]): float(row["images_per_second"]) for row in csv.DictReader(file)}
     print("| part | value | parameters | MACs | images/s | runs | loss held out | held out | test | CPU s |")
     print("|---|---|---|---|---|---|---|---|---|---|")

@@ -15,14 +15,14 @@ def read(path: Path) -> list[dict[str, str]]:
     """All rows, by the names in the first line; none if there is no file yet."""
     if not path.exists():
         return []
-    with path.open(newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def add(path: Path, columns: Sequence[str], row: Sequence[object]) -> None:
     """Write a row as soon as its run is done, and the names first if the file is new; and show it."""
     new = not path.exists()
-    with path.open("a", newline="") as file:
+    with path.open("a", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         if new:
             writer.writerow(columns)

@@ -3,7 +3,6 @@
 from functools import partial
 from typing import TypeVar
 
-import timm
 import timm.models.deit
 import torch
 import transformers

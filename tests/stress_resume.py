@@ -8,6 +8,7 @@ It prints a line of JSON: how many kills of which kind, how many runs came to th
 import argparse
 import contextlib
 import csv
+import io
 import json
 import os
 import random
@@ -19,7 +20,7 @@ from pathlib import Path
 
 # Some of these are imported here only so that no child has to: it starts in no time.
 import torch
-import torch._dynamo
+import torch._dynamo  # noqa: F401
 import torchvision.transforms.v2  # noqa: F401
 
 from vit_tutorial.train import command as train_command
@@ -56,7 +57,7 @@ def child(folder: Path, *, resume: bool, death: tuple[int, float] | None = None)
             torch.set_num_threads(1)
             if death:
                 die_while_writing(*death)
-            with Path(os.devnull).open("w") as null, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 train_command.main([*ARGUMENTS, "--out", str(folder), *(["--resume"] if resume else [])])
             code = 0
         except BaseException:

@@ -516,7 +516,8 @@ def test_a_busy_machine_refuses_nobody_and_who_sleeps_is_stopped(capsys, monkeyp
 
 def test_an_import_is_not_cut_off(tmp_path, capsys, monkeypatch):
     """A module that is half loaded would stay broken for the whole session."""
-    (tmp_path / "slow_to_load.py").write_text("import time\ntime.sleep(0.1)\nsum(range(20_000_000))\nloaded = True\n")
+    code = b"import time\ntime.sleep(0.1)\nsum(range(20_000_000))\nloaded = True\n"
+    (tmp_path / "slow_to_load.py").write_bytes(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(run, "SECONDS", 0.2)
     monkeypatch.setattr(run, "PATIENCE", 0.5)  # neither the work of an import counts, nor the time that it takes

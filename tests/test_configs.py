@@ -741,6 +741,7 @@ def test_positions_aren_t_stretched_beyond_any_memory(tmp_path, refuses):
         vt.load(tmp_path)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 @pytest.mark.parametrize("file", ["config.json", "preprocessor_config.json", "model.safetensors"])
 def test_a_pipe_or_a_device_isn_t_waited_for(kind, file, tmp_path, refuses):

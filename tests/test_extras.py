@@ -46,7 +46,7 @@ print(vt.data.image_folder(sys.argv[2], 8).classes)
     out = tmp_path / "answers.csv"
     done = without_extras(code, str(out), str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"cat\n1 photographs: {out}\n('a', 'b')\n"
+    assert done.stdout == f"cat\n1 photograph: {out}\n('a', 'b')\n"
     assert done.stderr == ""
 
 

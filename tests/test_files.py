@@ -50,7 +50,7 @@ def test_its_accuracy_on_the_test_split_is_what_it_claims(shipped):
     assert abs(right - round(config["test_accuracy"] * len(labels))) <= 1
     assert config["test_accuracy"] >= 0.99
     assert (classes, preprocess.mean, preprocess.std) == (data_set.classes, data_set.mean, data_set.std)
-    with (folder / "history.csv").open() as table:
+    with (folder / "history.csv").open(encoding="utf-8") as table:
         assert float(list(csv.DictReader(table))[-1]["test_accuracy"]) == config["test_accuracy"]
 
 
@@ -81,7 +81,7 @@ def test_the_models_of_photographs_are_small_and_answer_the_pictures_that_come_w
     # 200 pictures, drawn by chance, can't be far from the whole split: 3 standard deviations.
     share = config["test_accuracy"]
     assert abs(right / 200 - share) < 3 * (share * (1 - share) / 200) ** 0.5
-    with (folder / "history.csv").open() as table:
+    with (folder / "history.csv").open(encoding="utf-8") as table:
         rows = list(csv.DictReader(table))
     assert float(rows[-1]["validation_accuracy"]) == pytest.approx(config["validation_accuracy"], abs=5e-4)
     assert len(rows) == config["recipe"]["epochs"]

@@ -1,5 +1,6 @@
 """Folders of images: splits, every kind of pixel, files that are broken, and what is refused."""
 
+import os
 import warnings
 
 import numpy as np
@@ -221,6 +222,11 @@ def test_a_class_without_a_readable_image_is_refused(folder, refuses):
         data.image_folder(folder, 16)
 
 
+def test_what_is_no_file_on_disk_is_not_waited_for(refuses):
+    with refuses(ValueError, "a pipe or a device, not a file"):
+        data.open_photo(os.devnull)
+
+
 def test_a_large_picture_is_read_without_an_alarm(folder):
     Image.new("1", (10000, 10000)).save(folder / "large.png")
     folders._allow_half_the_limit.cache_clear()  # it is said once in a process, and pytest takes it back after a test
@@ -250,7 +256,7 @@ def test_it_is_a_size_or_a_preprocessing(folder, refuses):
 
 def test_a_class_is_the_images_in_its_folder_and_below(folder):
     (folder / "train" / "cat" / "notes.txt").write_text("cats, mostly")
-    (folder / "train" / "notes.txt").write_text("pets")
+    (folder / "train" / "notes.txt").write_text("pets", "utf-8")
     save(folder / "train" / "cat" / "old" / "3.png", (200, 60, 3))
     d = data.image_folder(folder, 16)
     assert d.train.labels.tolist() == [0, 0, 0, 0, 1, 1, 1]

@@ -354,7 +354,7 @@ def test_the_numbers_of_later_models_are_pytorch_s(show):
 def test_both_tours_go_through_later_models(show):
     for parts in (modern.ARCHITECTURES["dinov3"], modern.ARCHITECTURES["siglip"], MODERN["no classes"]):
         model = modern_model(parts)
-        page = show(live.page(model, pictures_of(model, 2)))
+        page = show(live.page(model, pictures_of(model, 2), tried=pictures_of(model, 6)))
         for tour in ("", "Follow one token"):
             if tour:
                 page.get_by_text(tour, exact=True).click()
@@ -437,49 +437,33 @@ FAULTS = [
     ("Math.floor(y / P) * columns + Math.floor(x / Q)", "Math.floor(x / Q) * columns + Math.floor(y / P)"),
     ("columns = W / Q;", "columns = H / P;"),
     ("(c * P + (y % P)) * Q + (x % Q)", "(c * P + (x % P)) * Q + (y % Q)"),
-    ("(c * P + (y % P)) * Q + (x % Q)", "((y % P) * Q + (x % Q)) * C + c"),
     ("let o0 = bias ? bias[o] : 0", "let o0 = 0"),
-    ("let p0 = bias ? bias[p] : 0", "let p0 = bias ? bias[o] : 0"),
-    ("row1 = Math.min(row + 1, rows - 1)", "row1 = Math.min(row + 2, rows - 1)"),
     ("p = Math.min(o + 1, outputs - 1)", "p = o + 1"),
     ("y[row2 * outputs + p] = p2", "y[row2 * outputs + p] = o2"),
     ("1 / Math.sqrt(variance + eps)", "1 / (Math.sqrt(variance) + eps)"),
-    ("(x[start + i] - mean) ** 2 / D", "(x[start + i] - mean) ** 2 / (D - 1)"),
     ("scale * weight[i] + bias[i]", "scale * weight[i]"),
-    ("gelu(before, config.gelu)", 'gelu(before, "exact")'),
     ("gelu(before, config.gelu)", 'gelu(before, "tanh")'),
-    ("0.5 * v * (1 + erf(v / Math.SQRT2))", "Math.max(v, 0)"),
     ("0.5 * v * (1 + erf(v / Math.SQRT2))", "v / (1 + Math.exp(-1.702 * v))"),
-    ("(2 * x * x) / n", "(2 * x * x) / (n + 1)"),
     ("Math.abs(x) > 6", "Math.abs(x) > 1"),
     ("content.set(weights.cls_token)", "content.fill(0)"),
-    ("if (prefix) content.set(weights.cls_token)", "if (prefix) content.set(weights.cls_token, 0 * D + 1)"),
-    ("content.set(projected, prefix * D)", "content.set(projected, D)"),
     ("normed(plus(content, position)", "normed(content"),
     ("(T - 1 - n + prefix) * D, (T - n + prefix) * D", "(T - 1 - n) * D, (T - n) * D"),
-    ("(scale ? Math.sqrt(d) : 1) * temperature", "Math.sqrt(d) * temperature"),
-    ("(scale ? Math.sqrt(d) : 1) * temperature", "(scale ? d : 1) * temperature"),
     ("(scale ? Math.sqrt(d) : 1) * temperature", "(scale ? Math.sqrt(d) : 1) / temperature"),
     ("linear(q, { weight: k }, T)", "linear(k, { weight: q }, T)"),
-    ("linear(weights, { weight: transpose", "linear(transpose(weights, T), { weight: transpose"),
     ("linear(weights, { weight: transpose(v, T) }, T)", "linear(weights, { weight: v }, T)"),
     ("y[column * rows + row] = x[row * columns + column]", "y[row * columns + column] = x[column * rows + row]"),
     ("part * D + head * d, d", "(head * 3 + part) * d, d"),
     ("t * D + head * d", "t * D + (num_heads - 1 - head) * d"),
     ("if (!on(`heads.${head}`)) continue;", ""),
     ("normed(middle, weights.norm2", "normed(middle, weights.norm1"),
-    ("normed(middle, weights.norm2", "normed(z, weights.norm2"),
     ("residual(middle, expanded.out", "residual(z, expanded.out"),
     ('on("mlp"), on("mlp.residual")', 'on("mlp"), on("attention.residual")'),
     ('out: on("") ? out : z', "out"),
     ("return hasShortcut ? plus(z, branch) : branch;", "return plus(z, branch);"),
     ("readOf(blocks.at(-1).out", "readOf(blocks.at(-1).middle"),
-    ("return z.slice(0, 2 * D)", "return z.slice(D, 3 * D)"),
-    ("(read[i] * D) / read.length", "(read[i] * D) / (read.length - D)"),
     ("logit / (changes.answer ?? 1)", "logit * (changes.answer ?? 1)"),
     ("last = normed(z, weights.norm, config.norm_eps)", "last = normed(z, weights.norm, 1e-6)"),
     ("pad = (K - 1) >> 1", "pad = K >> 1"),
-    ("* stride - pad;", "* stride;"),
     ("Math.sqrt(running_var[f] + 1e-5)", "Math.sqrt(running_var[f] + 1e-1)"),
     ("return Math.max(0, (v - running_mean[f]) * scale + bias[f])", "return (v - running_mean[f]) * scale + bias[f]"),
     ("maps.at(-1) ?? { map: image, shape }", "maps[0] ?? { map: image, shape }"),
@@ -829,6 +813,8 @@ def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
 
     for station, names in shown.items():
         go(page, station)
+        if station == "embedding":
+            page.get_by_role("button", name="Show the mathematics").click()
         if station == "attention":
             page.locator('.layers input[value="1"]').check(force=True)
             page.locator('.heads input[value="2"]').check(force=True)
@@ -1135,6 +1121,12 @@ def test_on_a_phone_the_map_stands_upright(show, digits):
     parts = page.locator(".map [data-part]").evaluate_all("all => all.map((e) => e.getBoundingClientRect().toJSON())")
     assert all(0 <= part["left"] and part["right"] <= 390 for part in parts)
     assert min(min(part["width"], part["height"]) for part in parts) >= 18
+    page.get_by_label("block 2, MLP", exact=True).press("x")
+    page.locator(".strip .mlp").nth(2).click()
+    assert "MLP of block 2 is switched off" in text(page, '[data-text="mlpOff"]')
+    assert page.locator(".strip .here.cut").count() == 1
+    heading, tour = (page.locator(part).bounding_box() for part in ('[data-station="mlp"] h3', ".tour"))
+    assert 0 <= tour["y"] < tour["y"] + tour["height"] <= heading["y"] < 844
     page.set_viewport_size({"width": 1200, "height": 900})
     wait(page, "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.map .upright') === null")
     boxes = [page.get_by_label(name, exact=True).bounding_box() for name in names]
@@ -1517,7 +1509,8 @@ def test_the_dot_stands_on_the_part_whose_station_is_open(show, digits):
 
 
 @browser_only
-def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits):
+def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits, small):
+    assert "What each hidden unit answers to isn’t shown" in text(show(small[2]), '[data-meaning="unit"]')
     page = show(digits[0])
     go(page, "mlp")
     assert re.fullmatch(r"Unit \d+ of block 0 is excited most by these patches", text(page, '[data-meaning="unit"] h4'))
@@ -1833,6 +1826,8 @@ def test_an_equation_leaves_the_text_its_room_when_zoomed(show, digits):
     page = show(digits[0], size=(720, 450))  # 1,440 pixels at 200 %
     for station in ("positions", "attention", "mlp", "head"):
         go(page, station)
+        if station == "positions":
+            page.get_by_role("button", name="Show the mathematics").click()
         lead = page.locator(f'[data-station="{station}"] .lead').bounding_box()
         equation = page.locator(f'[data-station="{station}"] .eq').bounding_box()
         assert equation["y"] + equation["height"] <= lead["y"], station
@@ -1858,8 +1853,10 @@ def test_axe_finds_nothing_serious(show, digits, scheme):
     page = show(digits[0], color_scheme=scheme, bypass_csp=True, reduced_motion="reduce")
     page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text("utf-8"))
     bad = set()
-    for station in STATIONS if scheme == "light" else ("attention", "layers", "what-if"):
+    for station in STATIONS:
         go(page, station)
+        if station == "mlp":  # from here on, with all steps
+            page.get_by_role("button", name="Show the mathematics").click()
         if station == "what-if":
             page.get_by_text("Try each head").click()
             page.get_by_label("block 1, MLP", exact=True).click()
@@ -1917,9 +1914,9 @@ def test_the_digits_model_is_what_it_claims():
     assert (folder / "model.safetensors").stat().st_size < 500_000
 
 
-@pytest.mark.parametrize("kind", ["plain", "mean", "distilled", "stem"])
+@pytest.mark.parametrize("kind", ["plain", "mean", "stem", "dinov3", "siglip", "registers without a class token"])
 def test_the_strongest_patches_of_every_part_are_those_that_hooks_find(kind):
-    model = model_of(**CONFIGS[kind])
+    model = model_of(**CONFIGS[kind]) if kind in CONFIGS else modern_model(MODERN[kind])
     pictures, c, seen = pictures_of(model, 9), model.config, {}
     for layer, block in enumerate(model.blocks):
         block.mlp.fc1.register_forward_hook(lambda m, i, y, layer=layer: seen.update({layer: y}))
@@ -1929,8 +1926,8 @@ def test_the_strongest_patches_of_every_part_are_those_that_hooks_find(kind):
         maps = model.attention_maps(pictures)
     values = [seen["E"]]  # (n, N, parts) each
     for layer in range(c.depth):
-        looks = maps[layer][:, :, 0] if c.prefix_tokens else maps[layer].mean(2)
-        values += [seen[layer][:, c.prefix_tokens :], looks[:, :, c.prefix_tokens :].transpose(1, 2)]
+        looks = maps[layer][:, :, 0] if getattr(c, "class_token", c.prefix_tokens) else maps[layer].mean(2)
+        values += [seen[layer][:, c.prefix_tokens :, : c.mlp_dim], looks[:, :, c.prefix_tokens :].transpose(1, 2)]
     best = torch.cat(values, dim=2).amax(1).topk(6, dim=0).values.T  # (parts, 6)
     places = strongest(model, pictures, None)
     every = torch.cat(values, dim=2).permute(2, 0, 1)  # (parts, n, N)
@@ -2026,6 +2023,8 @@ def test_command_line(tmp_path, capsys, refuses):
     Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(photo := tmp_path / "a 'photo' & more.png")
     live.main([str(photo), "--weights", "shapes", "--out", str(out)])
     assert data_of(out.read_text("utf-8"))["titles"] == ["a 'photo' & more.png"]
+    live.main([*20 * [str(photo)], "--weights", "shapes", "--out", str(out)])
+    assert data_of(out.read_text("utf-8"))["meaning"]["count"] == 20
     with refuses(SystemExit, "name some, python -m vit_tutorial.live PHOTO ... --weights runs/pets"):
         live.main(["--weights", "runs/pets", "--out", str(out)])
     (tmp_path / "config.json").write_text('{"data": "digits"}', "utf-8")
@@ -2053,6 +2052,7 @@ def test_the_page_of_a_run_begins_with_the_pictures_it_was_trained_for(tmp_path,
     run_of(tmp_path / "run", "digits")
     live.main(["--weights", str(tmp_path / "run"), "--out", str(out := tmp_path / "page.html")])
     assert data_of(out.read_text("utf-8"))["titles"] == [str(k) for k in range(10)]
+    assert data_of(out.read_text("utf-8"))["meaning"]["count"] == 200
     run_of(tmp_path / "pets", "pets")
     with refuses(SystemExit, f"name some, python -m vit_tutorial.live PHOTO ... --weights {tmp_path / 'pets'}"):
         live.main(["--weights", str(tmp_path / "pets"), "--out", str(out)])

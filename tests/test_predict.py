@@ -1,6 +1,7 @@
 """The command line of lesson 09, on the checkpoints that come with the package."""
 
 import csv
+import io
 import json
 import os
 import subprocess
@@ -246,6 +247,13 @@ def test_a_name_that_is_no_text_stops_nothing(photos, tmp_path, capsys):
     assert rows_of(out)[0]["file"] == odd  # JSON can say it
 
 
+def test_a_pipe_that_takes_few_characters_gets_escapes(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", pipe := io.TextIOWrapper(io.BytesIO(), encoding="cp1252"))  # as on Windows
+    predict.main([photos[0], "--weights", "shapes", "--out", str(tmp_path / "猫.csv")])
+    pipe.flush()
+    assert b"\\u732b.csv" in pipe.buffer.getvalue()
+
+
 def test_an_error_halfway_leaves_the_old_file(photos, tmp_path, monkeypatch, refuses):
     (out := tmp_path / "answers.csv").write_text("old", "utf-8")
     rank, calls = ranking.rank, []
@@ -340,19 +348,6 @@ def test_of_many_broken_pictures_the_last_line_names_five(broken, photos, capsys
 
 
 # ------------------------------------------------------------------------------------------------------- the rest
-
-
-def test_a_photograph_is_turned_upright(photos, tmp_path, capsys):
-    with Image.open(photos[0]) as photo:
-        exif = photo.getexif()
-        exif[0x0112] = 6  # orientation: the camera was held on its side, turn a quarter clockwise to look
-        photo.transpose(Image.Transpose.ROTATE_90).save(path := tmp_path / "turned.png", exif=exif)
-        assert np.array_equal(predict.open_photo(str(path)), photo)
-    found = []
-    for photo in (photos[0], str(path)):
-        predict.main([photo, "--weights", "shapes"])
-        found.append(capsys.readouterr().out.splitlines()[1:])
-    assert found[0] == found[1]
 
 
 def test_draws_where_it_looked(photos, tmp_path, capsys, monkeypatch):

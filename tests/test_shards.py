@@ -66,7 +66,7 @@ def test_processes_share_the_shards(folder):
     shares = [reds(islice(stream.images(5, rank, 2), 12)) for rank in (0, 1)]
     assert sorted(shares[0] + shares[1]) == list(range(24))
     assert reds(islice(pickle.loads(pickle.dumps(stream)).images(5, 1, 2), 12)) == shares[1]  # as spawn does
-    with pytest.raises(ValueError, match=r"4 shards such as .*train-0.tar for 5 readers"):
+    with pytest.raises(ValueError, match=r"4 shards, such as .*train-0.tar, can.t serve 5 readers"):
         next(stream.images(5, 0, 5))
 
 
@@ -119,7 +119,9 @@ def test_what_can_t_be_read_is_named_and_skipped(folder):
         (lambda root: (root / "val-0.tar").unlink(), ["no test-*.tar or val-*.tar"]),
         (lambda root: (root / "classes.txt").unlink(), ["classes.txt is missing"]),
         (lambda root: add(root / "val-0.tar", [("0", b"nonsense", 0)]), ["test split", "no image"]),
-        (lambda root: add(root / "val-0.tar", [("0", jpeg(0), 7)]), ["label 7", "names 2"]),
+        (lambda root: add(root / "val-0.tar", [("0", jpeg(0), 7)]), ["label '7'", "0 to 1"]),
+        (lambda root: add(root / "val-0.tar", [("0", jpeg(0), "zero")]), ["label 'zero'", "0 to 1"]),
+        (lambda root: (root / "classes.txt").write_bytes(b"k\xe4se\nbrot"), ["classes.txt isn't UTF-8"]),
         (lambda root: (root / "train-2.tar").write_bytes(b"nonsense"), ["train-2.tar", "damaged"]),
         (lambda root: [add(path, []) for path in root.glob("train*")], ["training split", "no images"]),
     ],

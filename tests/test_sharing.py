@@ -31,7 +31,7 @@ def photos(tmp_path):
 
 
 def table(path):
-    with path.open() as file:
+    with path.open(encoding="utf-8") as file:
         return list(csv.reader(file))
 
 
@@ -105,6 +105,10 @@ def test_journals_of_another_run_are_refused(tmp_path, refuses):
     for files, weights in ((["a", "c"], "shapes"), (["a", "b"], "digits")):
         with refuses(ValueError, "other photographs or options", "t.csv.part-*"):
             Journals(tmp_path / "t.csv", files, {"weights": weights}, Place(0, 1))
+    with journals.path.open("ab") as file:
+        file.write(b"\xff\n")
+    with refuses(ValueError, "t.csv.part-0-of-1 is damaged"):
+        Journals(tmp_path / "t.csv", ["a", "b"], {"weights": "shapes"}, Place(0, 1))
 
 
 def test_two_that_finish_at_once_do_not_spoil_the_table(tmp_path, monkeypatch):
@@ -134,10 +138,14 @@ def test_it_is_for_a_table(photos, refuses, arguments):
         predict.main([str(photos), "--weights", "shapes", "--resume", *arguments])
 
 
-def test_alone_by_default(monkeypatch):
+def test_alone_by_default_and_no_place_outside_the_processes(monkeypatch, refuses):
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert place() == (0, 1)
+    for rank, processes in (("abc", 2), (2, 2), (0, 0)):
+        as_process(monkeypatch, rank, processes)
+        with refuses(ValueError, f"RANK={rank}", f"WORLD_SIZE={processes}"):
+            place()
 
 
 @pytest.mark.slow

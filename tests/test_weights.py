@@ -939,7 +939,8 @@ def test_load_gives_single_precision(dtype, tmp_path):
 def test_safetensors_are_mapped_and_never_copied(tmp_path):
     path = write(tmp_path / "x.safetensors", small())
     model = vt.load(path).model
-    maps = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines() if path.name in line]
+    lines = Path("/proc/self/maps").read_text("utf-8").splitlines()
+    maps = [line.split(maxsplit=5) for line in lines if path.name in line]
     areas = [tuple(int(end, 16) for end in line[0].split("-")) for line in maps]
     for name, parameter in model.named_parameters():
         assert any(low <= parameter.data_ptr() < high for low, high in areas), name
@@ -1253,7 +1254,7 @@ def test_a_file_of_another_kind_is_called_what_it_is(case, tmp_path, refuses):
 def test_a_folder_without_a_model_says_what_there_is(tmp_path, refuses):
     with refuses(OSError, str(tmp_path), "no config.json and no model.safetensors"):
         vt.load(tmp_path)
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text("{}", "utf-8")
     with refuses(OSError, str(tmp_path), "has no model.safetensors"):
         vt.load(tmp_path)
     (tmp_path / "config.json").unlink()
@@ -1422,12 +1423,12 @@ def hf_folder(folder, name="model.safetensors", **changes):
     theirs.id2label, theirs.label2id = {0: "tench", 1: "goldfish"}, {"tench": 0, "goldfish": 1}
     folder.mkdir(parents=True, exist_ok=True)
     theirs.save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text()) | changes
-    (folder / "config.json").write_text(json.dumps(config))
+    config = json.loads((folder / "config.json").read_text("utf-8")) | changes
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
     state = {name: tensor.clone() for name, tensor in to_huggingface(small()).items()}
     save_file(state, folder / name) if name.endswith("safetensors") else torch.save(state, folder / name)
     how = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6], "resample": 3, "size": 8}
-    (folder / "preprocessor_config.json").write_text(json.dumps(how))
+    (folder / "preprocessor_config.json").write_text(json.dumps(how), "utf-8")
     return folder
 
 
@@ -1438,7 +1439,7 @@ def timm_folder(folder, architecture="vit_tiny_patch4_8", **changes):
     top = {key: changes.pop(key) for key in ("num_classes", "model_args", "global_pool") if key in changes}
     config |= top | {"pretrained_cfg": about | changes}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
     save_file({name: tensor.clone() for name, tensor in to_timm(small()).items()}, folder / "model.safetensors")
     return folder
 

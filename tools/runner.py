@@ -319,7 +319,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 def set_limits(job: dict[str, Any]) -> None:
     """What this process and each of its children may take; all of them together are watched from outside."""
     statm = Path("/proc/self/statm")
-    now = int(statm.read_text().split()[0]) * resource.getpagesize() if statm.exists() else 0
+    now = int(statm.read_text("utf-8").split()[0]) * resource.getpagesize() if statm.exists() else 0
     wanted = {
         resource.RLIMIT_FSIZE: job["file_bytes"],
         resource.RLIMIT_CORE: 0,

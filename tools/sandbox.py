@@ -249,7 +249,7 @@ def _group_of_processes(limits: Limits) -> list[Path]:
             folder.mkdir()
             bounds = [file for file in wanted if (folder / file).exists()]
             for file in bounds:
-                (folder / file).write_text(str(wanted[file]))
+                (folder / file).write_text(str(wanted[file]), "utf-8")
             if bounds:
                 made.append(folder)
             else:
@@ -480,7 +480,7 @@ def _below(number: int) -> Iterator[psutil.Process]:
     for task in Path(f"/proc/{number}/task").glob("*/children"):
         listed = ""
         with contextlib.suppress(OSError):
-            listed = task.read_text()
+            listed = task.read_text("utf-8")
         for child in map(int, listed.split()):
             with contextlib.suppress(psutil.Error):  # it may have ended by now
                 yield psutil.Process(child)

@@ -6,8 +6,9 @@ pyproject.toml, so that nobody installs JupyterLab to classify a photograph.
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,6 +45,22 @@ def needed() -> Iterator[None]:
             raise
         text = f'{package} is not installed: pip install "vit-tutorial[{EXTRA_OF[package]}]"'
         raise ModuleNotFoundError(text, name=error.name) from None
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: ``1 image``, ``2,000 images``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def first_of(lines: Sequence[str], limit: int = 5) -> str:
+    """The first lines in one, and how many more there are."""
+    return "; ".join(lines[:limit]) + (f"; and {len(lines) - limit:,} more" if len(lines) > limit else "")
+
+
+def print_anything() -> None:
+    """Let ``print`` write escapes for what stdout has no place for, such as Chinese names in a pipe on Windows."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 class NoBar:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial.data.extras import progress
+from vit_tutorial.data.extras import counted, first_of, progress
 from vit_tutorial.data.images import Data, Images, channel_statistics
 from vit_tutorial.data.preprocessing import Preprocessing, crop_to, to_rgb
 from vit_tutorial.patches import Size, as_pair
@@ -66,6 +66,8 @@ def decoded(file: str | Path | io.BytesIO, path: str) -> PILImage.Image:
     )
     if kind in RAW:
         raise ValueError(convert)
+    if not isinstance(file, io.BytesIO) and Path(file).exists() and not (Path(file).is_file() or Path(file).is_dir()):
+        raise ValueError(f"{path} is a pipe or a device, not a file")
     try:
         with Image.open(file) as opened:
             opened.load()
@@ -152,7 +154,9 @@ def image_folder(
     classes = tuple(sorted(train))
     for split, images in (("train", train_images), ("test", test_images)):
         if lost := [name for label, name in enumerate(classes) if not (images.labels == label).any()]:
-            raise ValueError(f"no image of class {lost[0]!r} to {split} on can be read: {_first(wrong)}")
+            raise ValueError(
+                f"no image of class {lost[0]!r} to {split} on can be read: {first_of(list(filter(None, wrong)))}"
+            )
     mean, std = (preprocess.mean, preprocess.std) if preprocess else channel_statistics(train_images)
     readable = [file for file, text in zip(test_files, wrong[cut:], strict=True) if not text]
     return Data(
@@ -173,14 +177,9 @@ def image_folder(
 
 def _complain(wrong: list[str]) -> None:
     """A UserWarning that names the files that were skipped."""
-    if count := sum(map(bool, wrong)):
-        files = "1 image file that" if count == 1 else f"{count:,} image files that"
-        warnings.warn(f"skipped {files} can't be read: {_first(wrong)}", UserWarning, stacklevel=3)
-
-
-def _first(wrong: list[str], limit: int = 5) -> str:
-    lines = [text for text in wrong if text]
-    return "; ".join(lines[:limit]) + (f"; and {len(lines) - limit:,} more" if len(lines) > limit else "")
+    if lines := [text for text in wrong if text]:
+        files = counted(len(lines), "image file")
+        warnings.warn(f"skipped {files} that can't be read: {first_of(lines)}", UserWarning, stacklevel=3)
 
 
 def _flat(split: Files) -> tuple[list[Path], Tensor]:

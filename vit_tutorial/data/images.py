@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from vit_tutorial.data import augment
+from vit_tutorial.data.extras import counted
 from vit_tutorial.data.preprocessing import Preprocessing
 
 Split = Literal["train", "test"]
@@ -100,8 +101,8 @@ def hold_out(data: Data, share: float, seed: int = 0) -> Data:
         count = round(share * len(places))
         if not 0 < count < len(places):
             raise ValueError(
-                f"{share} of the {len(places)} training images of class {name!r} is {count} to hold out: a class needs "
-                "one on either side, so take another share, or add images"
+                f"{share} of {counted(len(places), 'training image')} of class {name!r} is {count} to hold out: a "
+                "class needs one on either side, so take another share, or add images"
             )
         held[torch.from_numpy(random.permutation(places)[:count])] = True
     splits = (data.train.part(~held), data.train.part(held))

@@ -88,8 +88,8 @@ class Recipe:
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("batch_size", 1), ("seed", 0), ("head_first", 0), ("lora", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} must be a whole number from {least}, got {value!r}")
+            if not isinstance(value, int) or not least <= value < 2**63:
+                raise ValueError(f"{name} must be a whole number from {least} (and below 2^63), got {value!r}")
         ranges: dict[str, tuple[Callable[[float], bool], str]] = {
             "learning_rate": (lambda x: 0 < x < math.inf, "above 0; 1e-3 is a good start"),
             "weight_decay": (lambda x: 0 <= x < math.inf, "0 or more"),
@@ -110,7 +110,7 @@ class Recipe:
             object.__setattr__(self, name, number)
         if self.head_first >= self.epochs:
             raise ValueError(
-                f"head_first must be less than the {self.epochs} epochs, got {self.head_first}: freeze trains the head "
+                f"head_first must be less than epochs={self.epochs}, got {self.head_first}: freeze trains the head "
                 "alone throughout"
             )
         if self.lora and (self.freeze or self.head_first or self.layer_decay < 1):

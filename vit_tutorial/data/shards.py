@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from vit_tutorial.data.extras import needed
+from vit_tutorial.data.extras import counted, needed
 from vit_tutorial.data.folders import SUFFIXES, decoded
 from vit_tutorial.data.images import Data, Images, channel_statistics
 from vit_tutorial.data.preprocessing import Preprocessing, crop_to, to_rgb
@@ -116,8 +116,10 @@ def _tars(folder: Path) -> tuple[Split, Split, tuple[str, ...]]:
     names = folder / "classes.txt"
     if not names.is_file():
         raise ValueError(f"{names} is missing: write the name of each class into it, one per line, in label order")
-    classes = tuple(names.read_text("utf-8").split("\n"))
-    classes = tuple(line.strip() for line in classes if line.strip())
+    try:
+        classes = tuple(line.strip() for line in names.read_text("utf-8").split("\n") if line.strip())
+    except UnicodeDecodeError:
+        raise ValueError(f"{names} isn't UTF-8: save it again as that") from None
     return _tar_split(folder, "train", len(classes)), _tar_split(folder, held, len(classes)), classes
 
 
@@ -136,8 +138,8 @@ def _tar_samples(files: list[str], classes: int, seed: int, part: int, parts: in
         part, parts = part * worker.num_workers + worker.id, parts * worker.num_workers
     if parts > len(files):
         raise ValueError(
-            f"there are {len(files)} shards such as {files[0]} for {parts} readers (processes times workers): use "
-            "fewer readers, or write more and smaller shards"
+            f"{counted(len(files), 'shard')}, such as {files[0]}, can't serve {parts} readers (processes times "
+            "workers): use fewer readers, or write more and smaller shards"
         )
     shuffled = order.sample(files, len(files))
     inside = tariterators.tar_file_expander(_opened(shuffled[part::parts]))
@@ -146,10 +148,11 @@ def _tar_samples(files: list[str], classes: int, seed: int, part: int, parts: in
         image = next((content for key, content in sample.items() if f".{key.lower()}" in SUFFIXES), None)
         if image is None or "cls" not in sample:
             raise ValueError(f"{name} needs an image and a label, as in x.jpg and x.cls")
-        label = int(sample["cls"])
-        if not 0 <= label < classes:
-            raise ValueError(f"{name} has label {label}, and classes.txt names {classes}")
-        yield name, image, label
+        text = sample["cls"].decode(errors="replace").strip()
+        if not (text.isdecimal() and int(text) < classes):
+            last = f"0 to {classes - 1}" if classes else "nothing"
+            raise ValueError(f"{name} has the label {text!r}, and the lines of classes.txt stand for {last}")
+        yield name, image, int(text)
 
 
 def _opened(files: list[str]) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from vit_tutorial.data import cifar10_pictures
+from vit_tutorial.data.extras import print_anything
 from vit_tutorial.export import formats
 from vit_tutorial.weights import load
 from vit_tutorial.weights.keeping import shipped, write
@@ -53,6 +54,7 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     """Write the file, and print how well it agrees with the model."""
     args = parser(prog=prog).parse_args(arguments)
+    print_anything()
     out = args.out or Path(f"model.{args.to}")
     try:
         if args.int8 and args.to != "onnx":
@@ -63,7 +65,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
         if not trained.classes:
             raise ValueError(f"{args.weights} has no head: there are no logits to compare")
         print(export(trained, out, int8=args.int8))
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, MemoryError) as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
         raise SystemExit("stopped") from None
@@ -78,7 +80,7 @@ def export(trained: Trained, out: Path, *, int8: bool = False) -> str:
     images = samples(trained)  # (B, C, H, W)
     with torch.inference_mode():
         expected = trained.model(images)  # (B, K)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder) / out.name
         if out.suffix == ".pt2":
             formats.pt2(trained, path)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vit_tutorial import data
 from vit_tutorial.data import Images, denormalise
+from vit_tutorial.data.extras import print_anything
 from vit_tutorial.live.page import Live, page
 from vit_tutorial.predict import opened
 from vit_tutorial.weights import load
@@ -19,6 +20,7 @@ from vit_tutorial.weights import load
 PROG = "python -m vit_tutorial.live"
 MOST_TRIED = 200  # pictures whose patches are looked at, for what each part of a model answers to
 MOST_NUMBERS = 614_400  # of these pictures, so that the page stays small: 200 photographs of 32 x 32
+OWN_TRIED = (20, 40)  # of somebody's own photographs, at least and at most: they are larger
 MODELS = {"digits": "digits-patch2"}  # the lessons' digits model has 2 x 2 patches, too few to watch
 
 
@@ -29,7 +31,11 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
         description="Write a page that runs a model: draw or drop a picture, watch each step, change the model.",
     )
     p.add_argument(
-        "photos", nargs="*", metavar="PHOTO", help="pictures to begin with; none: some of the model's own test split"
+        "photos",
+        nargs="*",
+        metavar="PHOTO",
+        help="pictures to begin with (20 or more: the page shows "
+        "what each part of the model answers to among them, too); none: some of the model's own test split",
     )
     p.add_argument(
         "--weights",
@@ -93,11 +99,11 @@ def samples_of(weights: str) -> Tensor:
 def _of_run(weights: str, prog: str) -> Live:
     """The page of a model that somebody trained on one of the sets here, with that set's test pictures."""
     kept = Path(weights) / "config.json"
-    trained_on = json.loads(kept.read_text("utf-8")).get("data") if kept.is_file() else None
-    for name in SETS:
-        if name == str(trained_on).removesuffix("-jpeg"):
-            model, classes, preprocess = load(weights)
-            return page(model, samples_of(name), classes, preprocess, titles=classes)
+    if kept.is_file():
+        model, classes, preprocess = load(weights)
+        name = str(json.loads(kept.read_text("utf-8")).get("data")).removesuffix("-jpeg")
+        if name in SETS:
+            return page(model, samples_of(name), classes, preprocess, titles=classes, tried=tried_on(name))
     raise ValueError(
         f"{weights} has no pictures of its own here: name some, {prog} PHOTO ... --weights {weights}, "
         "or take digits, shapes, photographs or cifar10"
@@ -107,6 +113,7 @@ def _of_run(weights: str, prog: str) -> Live:
 def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     """Write the page, and say where."""
     args = parser(prog=prog).parse_args(arguments)
+    print_anything()
     try:
         if args.image_size and not args.photos:
             raise ValueError("--image-size is of the photographs: name some, or leave it out")
@@ -117,7 +124,9 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
             images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
             titles = [Path(path).name.encode(errors="replace").decode() for path in files]
             samples = denormalise(images, preprocess).clamp(0, 1)
-            made = page(model, samples, classes or None, preprocess, titles=titles)
+            least, most = OWN_TRIED
+            tried = samples[:most] if len(samples) >= least else None
+            made = page(model, samples, classes or None, preprocess, titles=titles, tried=tried)
         elif weights in SETS:
             made = shipped(weights)
         else:
@@ -126,7 +135,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
         print(f"{args.out}: {weights}, {args.out.stat().st_size / 1e6:.1f} MB, open it in a browser")
         if skipped:
             raise ValueError(f"{len(skipped):,} skipped, the others are in the page: {skipped[0]}")
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, MemoryError) as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
         raise SystemExit("stopped") from None

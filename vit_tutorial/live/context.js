@@ -80,6 +80,7 @@ export function contextOf({ host, root, data }) {
       read: null, // the class as which patches are read; null: the answer
       swapWith: null, // the token that a key has led to while a patch to swap with is looked for; null: none is
       isDrawing: false,
+      isFine: false, // every step of a block is shown
       isCutting: false, // a click on a part of the map cuts it, in place of opening it
     },
     // What the page shows: a pass, another of the model as it was trained, and the picture and changes of both.

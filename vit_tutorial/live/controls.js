@@ -55,8 +55,12 @@ export function buildDepth(page) {
   }
 }
 
-// Which of them are chosen, and which are off.
-export function drawDepth({ $$ }, { layer, head, isBlockOn, isOn }) {
+// Which of them are chosen, which are off, and whether every step is shown.
+export function drawDepth({ $, $$, state }, { layer, head, isBlockOn, isOn }) {
+  $(".panel").classList.toggle("brief", !state.isFine);
+  for (const button of $$('[data-do="fine"]')) {
+    button.textContent = state.isFine ? "Hide the mathematics" : "Show the mathematics";
+  }
   $$('[name="layer"]').forEach((input, i) => {
     input.checked = i === layer;
     input.parentElement.classList.toggle("cut", !isBlockOn(i));

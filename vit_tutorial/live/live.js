@@ -16,6 +16,7 @@ import { fitPhoto } from "./pictures.js";
 import { sceneOf, slotsOf } from "./scene.js";
 import { STATIONS } from "./stations/index.js";
 import { forgetTried } from "./stations/what_if.js";
+import { buildStrip, drawStrip } from "./strip.js";
 import { tourOf } from "./tour.js";
 
 const MOST_UNDONE = 200;
@@ -33,6 +34,7 @@ function makeDrawing(page) {
     const scene = sceneOf(page);
     drawDepth(page, scene);
     drawMap(page, scene);
+    drawStrip(page);
     drawMeaning(page, scene);
     for (const [place, show] of slots) if (place.closest(".station").dataset.station === state.station) show(scene);
     STATIONS[state.station].draw?.(page, scene);
@@ -109,6 +111,7 @@ function start({ host, root, data, images }) {
   drawSizes(page);
   for (const station of Object.values(STATIONS)) station.build?.(page);
   buildMap(page);
+  buildStrip(page);
   buildDepth(page);
   buildPicker(page);
   buildMeaning(page);

@@ -236,7 +236,7 @@ export function buildMap(page) {
 }
 
 // Whether a part, or one that it is in, is off.
-const isOff = (off, part) => off.some((other) => part === other || part.startsWith(`${other}.`));
+export const isOff = (off, part) => off.some((other) => part === other || part.startsWith(`${other}.`));
 
 function drawPart({ state }, { button, part, to, layer, head }) {
   const { off } = state.changes;

@@ -11,20 +11,25 @@ const NUMBERS = {
   head: ({ D, M, h, layer, head }) => D + layer * (M + h) + M + head,
 };
 const NAMES = {
-  row: (s) => `Row ${s.followed} of E`,
+  row: (s) => `Number ${s.followed} of the token`,
   unit: (s) => `Unit ${s.unit} of block ${s.layer}`,
   head: (s) => `Head ${s.head} of block ${s.layer}`,
 };
 const DOES = {
-  row: () => "gives most to these patches",
+  row: () => "is largest for these patches",
   unit: () => "is excited most by these patches",
-  head: ({ prefix }) => `lets the ${prefix ? "class token" : "tokens"} look most at these patches`,
+  head: ({ config }) => `lets the ${config.class_token ? "class token" : "tokens"} look most at these patches`,
 };
+const PARTS = { row: "row of E", unit: "hidden unit", head: "head" };
 
 export function buildMeaning(page) {
   const { $$, data } = page;
   if (!data.meaning) {
-    for (const element of $$("[data-meaning]")) element.remove();
+    for (const element of $$("[data-meaning]")) {
+      const why = "this page was made with too few pictures to try the model on";
+      const textContent = `What each ${PARTS[element.dataset.meaning]} answers to isn’t shown: ${why}.`;
+      element.replaceChildren(make("p", { className: "note", textContent }));
+    }
     return;
   }
   const { sheet, shown, places } = data.meaning;

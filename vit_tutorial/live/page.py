@@ -63,19 +63,17 @@ def page(
             None: pixels go in as they are.
         titles: a name for each sample; empty: they are numbered.
         tried: (n, C, H, W) in [0, 1], six or more: the page shows which of their patches each row of E, hidden unit
-            and head answers to most. None: it doesn't.
+            and head answers to most. None: it says that it doesn't.
 
     Raises:
-        ValueError: there are no samples, or one alone for a model without a head; fewer than six pictures are tried,
-            or by a :class:`ModernViT`; they don't fit the model or aren't in [0, 1]; the numbers of classes and names,
+        ValueError: there are no samples, or one alone for a model without a head; fewer than six pictures are tried;
+            they don't fit the model or aren't in [0, 1]; the numbers of classes and names,
             or of samples and titles, differ; the model has a ResNet before its tokens, weights that aren't finite, or
             more than 35 million of them.
         TypeError: the model is not a :class:`ViT`, or the samples are not a tensor of floating-point numbers.
     """
     _check(model, samples, classes, preprocess, titles)
     if tried is not None:
-        if isinstance(model.config, ModernConfig):
-            raise ValueError("tried is for the ViT of 2020, and this is a later one: leave it out")
         _check_pictures(model, tried, "tried", SHOWN)
     c = model.config
     samples = samples.detach().to("cpu", torch.float64)

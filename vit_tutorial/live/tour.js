@@ -24,7 +24,7 @@ const STORY = [
     station: "embedding",
     spot: "[data-spot=token]",
     follow: "patch",
-    text: ({ D }) => `E, a learned table (a matrix), turns the patch into ${D} numbers: a token.`,
+    text: ({ D }) => `A table learned in training, E, turns the patch into ${D} numbers: a token.`,
   },
   {
     station: "embedding",
@@ -32,7 +32,8 @@ const STORY = [
     follow: "patch",
     text: ({ isTried }) =>
       isTried &&
-      "Each number of a token measures one pattern. These six patches have most of it. Point at other numbers.",
+      "Each number measures one pattern. For this one, these six patches scored highest. " +
+        "Point at other numbers of the token.",
   },
   {
     station: "positions",
@@ -52,15 +53,14 @@ const STORY = [
     spot: "[data-spot=weights]",
     follow: "class",
     text: ({ prefix }) =>
-      `The ${prefix ? "class token" : "token"} asks every token, itself too: do you fit? ` +
-      "Light on the right map: it takes much from there.",
+      `Attention: ${prefix ? "the class token" : "a token"} looks at every token, itself too. ` +
+      "Where the map is light, it takes most.",
   },
   {
     station: "attention",
-    spot: '[data-meaning="head"]',
+    spot: ".heads",
     follow: "class",
-    text: ({ h, isTried }) =>
-      isTried && `Attention runs ${h} times side by side, with other q, k and v: ${h} heads. Choose another head.`,
+    text: ({ h }) => h > 1 && `It looks in ${h} ways at once: ${h} heads. Choose another: what does that one look for?`,
   },
   {
     station: "mlp",
@@ -81,7 +81,8 @@ const STORY = [
     spot: "[data-spot=probabilities]",
     follow: "class",
     text: ({ prefix }) =>
-      `The classifier head reads ${prefix ? "the class token" : "all tokens"}. It gives each class a percentage.`,
+      `The classifier reads ${prefix ? "the class token" : "all tokens"}, and gives each class a percentage. ` +
+      "It is called a head, too: another kind.",
   },
   {
     station: "what-if",
@@ -120,7 +121,7 @@ const FIRST_BLOCK = [
   {
     station: "attention",
     spot: "[data-spot=qkv]",
-    text: () => "It asks with q. Every token offers a k, and something to take, v.",
+    text: () => "It asks with q. Every token answers with k, and gives v.",
   },
   {
     station: "attention",
@@ -135,12 +136,12 @@ const FIRST_BLOCK = [
   {
     station: "attention",
     spot: "[data-spot=middle]",
-    text: () => "All heads together: what they took is added to the token.",
+    text: ({ h }) => `${h > 1 ? `${h} heads look in ${h} ways: what all` : "What it"} took is added to the token.`,
   },
   {
     station: "mlp",
     spot: "[data-spot=hidden]",
-    text: ({ M }) => `Alone again, ${M} units look for something in it.`,
+    text: ({ M }) => `Then the MLP: ${M} small detectors look for something in this token alone.`,
   },
   {
     station: "mlp",
@@ -152,7 +153,7 @@ const NEXT_BLOCK = [
   {
     station: "attention",
     spot: "[data-spot=weights]",
-    text: ({ layer }) => `Block ${layer}: it looks again, with new matrices.`,
+    text: ({ layer }) => `Block ${layer}: it looks again, with other learned tables.`,
   },
   {
     station: "mlp",
@@ -205,7 +206,7 @@ export function tourOf(page) {
   function measure() {
     const [tour, model] = [$(".tour"), $(".model")];
     const isStuck = getComputedStyle(model).position === "sticky";
-    const stuck = tour.offsetHeight + (isStuck ? model.offsetHeight : 0);
+    const stuck = tour.offsetHeight + (isStuck ? model.offsetHeight + 8 : 0);
     $(".live").style.setProperty("--tour-height", `${tour.offsetHeight}px`);
     $(".live").style.setProperty("--stuck", `${stuck}px`);
   }

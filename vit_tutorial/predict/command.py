@@ -17,7 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vit_tutorial.data.extras import progress
+import torch
+
+from vit_tutorial.data.extras import counted, first_of, print_anything, progress
 from vit_tutorial.predict.output import FORMATS, attention_png, writer
 from vit_tutorial.predict.photos import find, read
 from vit_tutorial.predict.ranking import Judge, Prediction, best_device, predictions
@@ -93,17 +95,18 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     """Print a line per photograph and one per class below it, or write a table; draw the attention, if asked to."""
     args = parser(prog=prog).parse_args(arguments)
+    print_anything()
     try:
         skipped = run(args)
     except BrokenPipeError:  # whoever reads our lines has enough of them, as "head" has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, MemoryError, torch.OutOfMemoryError) as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
         raise SystemExit("stopped") from None
     if skipped:
-        raise SystemExit(f"error: {len(skipped):,} skipped, the others were read: {_first(skipped)}")
+        raise SystemExit(f"error: {len(skipped):,} skipped, the others were read: {first_of(skipped)}")
 
 
 def run(args: argparse.Namespace) -> list[str]:
@@ -121,7 +124,8 @@ def run(args: argparse.Namespace) -> list[str]:
     if args.attention and len(files) > MOST_DRAWN:
         raise ValueError(f"--attention draws at most {MOST_DRAWN} photographs, got {len(files):,}: choose some")
     if not files:
-        raise ValueError(f"no photograph can be read: {_first(skipped)}")
+        raise ValueError(f"no photograph can be read: {first_of(skipped)}")
+    args.batch_size = min(args.batch_size, len(files))
     if args.resume or place().processes > 1:
         return _shared(args, files, skipped)
     trained, judge = _trained(args)
@@ -142,9 +146,9 @@ def run(args: argparse.Namespace) -> list[str]:
             if args.attention:
                 seen.append(prediction)
         if not answered:
-            raise ValueError(f"no photograph can be read: {_first(skipped)}")
+            raise ValueError(f"no photograph can be read: {first_of(skipped)}")
     if args.out:
-        print(f"{answered:,} photographs: {args.out}")
+        print(f"{counted(answered, 'photograph')}: {args.out}")
     if args.attention:
         write(args.attention, attention_png(trained, seen))
         print(f"where it looked: {args.attention}")
@@ -174,7 +178,7 @@ def _shared(args: argparse.Namespace, files: list[str], skipped: list[str]) -> l
                     progress().write(f"skipped: {prediction}", file=sys.stderr)
     wrong = journals.merge()
     if wrong is not None:
-        print(f"{len(files) - len(wrong):,} photographs: {args.out}")
+        print(f"{counted(len(files) - len(wrong), 'photograph')}: {args.out}")
     return skipped + (wrong or [])
 
 
@@ -198,10 +202,6 @@ def _trained(args: argparse.Namespace) -> tuple[Trained, Judge | None]:
 
 def _bar(photographs: int) -> Any:
     return progress()(total=photographs, unit=" photographs", mininterval=0.1 if sys.stderr.isatty() else 30)
-
-
-def _first(lines: Sequence[str], limit: int = 5) -> str:
-    return "; ".join(lines[:limit]) + (f"; and {len(lines) - limit:,} more" if len(lines) > limit else "")
 
 
 def _check(args: argparse.Namespace) -> None:

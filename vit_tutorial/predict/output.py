@@ -54,7 +54,7 @@ def writer(out: Path | None) -> Iterator[Callable[[str, Ranked], None]]:
     """A function that prints a photograph's classes, or writes them to ``out``, which appears when it is whole."""
 
     def print_it(file: str, ranked: Ranked) -> None:
-        progress().write(_printable(as_text(file, ranked)), end="")
+        progress().write(as_text(file, ranked), end="")
         sys.stdout.flush()
 
     if out is None:
@@ -68,12 +68,6 @@ def writer(out: Path | None) -> Iterator[Callable[[str, Ranked], None]]:
             lines.write(form(file, ranked).encode(errors="backslashreplace"))  # a file's name may hold any bytes
 
         yield write_it
-
-
-def _printable(text: str) -> str:
-    """With escapes for what the terminal can't show, and for bytes in a file's name that are not text."""
-    encoding = sys.stdout.encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 @torch.inference_mode()

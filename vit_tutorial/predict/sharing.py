@@ -29,8 +29,18 @@ class Place(NamedTuple):
 
 
 def place() -> Place:
-    """The place of this process; (0, 1) where it is the only one."""
-    return Place(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+    """The place of this process; (0, 1) where it is the only one.
+
+    Raises:
+        ValueError: the environment names no such place.
+    """
+    rank, processes = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    if not (rank.isdecimal() and processes.isdecimal() and int(rank) < int(processes)):
+        raise ValueError(
+            f"the environment has RANK={rank} and WORLD_SIZE={processes}: a number from 0 below that of the processes "
+            "is needed, as accelerate launch sets it; alone, unset both"
+        )
+    return Place(int(rank), int(processes))
 
 
 class Journals:
@@ -122,7 +132,7 @@ class Journals:
         for path in self._paths():
             with path.open("rb") as journal:
                 header = journal.readline()
-                if header.endswith(b"\n") and header.decode().rstrip("\n") != self.header:
+                if header.endswith(b"\n") and header.decode(errors="replace").rstrip("\n") != self.header:
                     raise ValueError(
                         f"{path} is of another run, with other photographs or options: finish that one, or remove "
                         f"{self.out.name}.part-* to start again"
@@ -130,5 +140,13 @@ class Journals:
                 offset = journal.tell()
                 for line in journal:
                     if line.endswith(b"\n"):
-                        yield json.loads(line)["n"], (path, offset)
+                        yield _number(line, path), (path, offset)
                     offset += len(line)
+
+
+def _number(line: bytes, path: Path) -> int:
+    """The photograph's place that a row begins with."""
+    try:
+        return int(json.loads(line)["n"])
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} is damaged: remove it, and its photographs are done again") from None

@@ -19,10 +19,10 @@ __all__ = [
     "check_finite",
     "evaluate",
     "fit",
-    "main",
+    "main",  # noqa: F822 (from __getattr__)
     "normalise",
     "parameter_groups",
-    "parser",
+    "parser",  # noqa: F822
     "predict",
     "schedule",
     "set_rate",

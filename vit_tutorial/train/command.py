@@ -21,6 +21,7 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 
 from vit_tutorial import data as data_sets
 from vit_tutorial.data import Data
+from vit_tutorial.data.extras import counted, print_anything
 from vit_tutorial.data.recipe import Precision, Recipe
 from vit_tutorial.data.shards import is_stream
 from vit_tutorial.train import report, runs
@@ -223,11 +224,14 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     """Train as the command line says, save, and print one line with the test accuracy."""
     arguments = sys.argv[1:] if arguments is None else arguments
     args = parser(arguments, prog=prog).parse_args(arguments)
+    print_anything()
     try:
+        if not args.out:
+            raise ValueError("--out is empty: name a folder")
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: _note(str(message))
             _run(args, f"{prog} {shlex.join(arguments)}")
-    except (ValueError, FloatingPointError, OSError, ImportError) as error:
+    except (ValueError, FloatingPointError, OSError, ImportError, MemoryError, torch.OutOfMemoryError) as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
         raise SystemExit("stopped: the same command with --resume continues") from None
@@ -241,7 +245,9 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
             raise ValueError(f"--{option} needs --weights: a model from scratch has nothing worth keeping")
     if given["warmup_epochs"] > args.epochs / 2 > 0:
         given["warmup_epochs"] = args.epochs / 2
-        _note(f"warmup_epochs is {args.epochs / 2:g}, half of the {args.epochs} epochs, not {args.warmup_epochs:g}")
+        _note(
+            f"warmup_epochs is {args.epochs / 2:g}, half of {counted(args.epochs, 'epoch')}, not {args.warmup_epochs:g}"
+        )
     return Recipe(**given | {"batch_size": int(args.batch_size)})
 
 
@@ -284,7 +290,7 @@ def _with_steps(recipe: Recipe, images: int) -> Recipe:
     most = max(images // 4 // processes, 1) * processes
     if recipe.batch_size <= most:
         return recipe
-    _note(f"batch_size is {most}, a quarter of the {images} training images, not {recipe.batch_size}")
+    _note(f"batch_size is {most}, a quarter of {counted(images, 'training image')}, not {recipe.batch_size}")
     return replace(recipe, batch_size=most)
 
 
@@ -293,9 +299,9 @@ def _plan(data: Data, recipe: Recipe) -> str:
     steps = len(data.train) // recipe.batch_size
     height, width = data.image_size
     return (
-        f"{len(data.train):,} training images and {len(data.test):,} test images of {height} x {width} pixels, "
-        f"{len(data.classes)} classes; {recipe.epochs} epochs of {steps:,} steps, {recipe.epochs * steps:,} in all, of "
-        f"{recipe.batch_size} images"
+        f"{counted(len(data.train), 'training image')} and {counted(len(data.test), 'test image')} of "
+        f"{height} x {width} pixels, {len(data.classes)} classes; {counted(recipe.epochs, 'epoch')} of "
+        f"{counted(steps, 'step')}, {recipe.epochs * steps:,} in all, of {counted(recipe.batch_size, 'image')}"
     )
 
 
@@ -321,7 +327,7 @@ def _run(args: argparse.Namespace, command: str) -> None:
         print(report.lines(found, data.classes))
         print(f"mistakes: {', '.join(files)} in {args.out}")
         print(
-            f"test accuracy {accuracy:.2%} ({round(accuracy * len(data.test))} of {len(data.test)} images), "
+            f"test accuracy {accuracy:.2%} ({round(accuracy * len(data.test))} of {counted(len(data.test), 'image')}), "
             f"{size:,} parameters, {seconds:.0f} s on {accelerator.num_processes} x "
             f"{accelerator.device.type}, saved in {args.out}"
         )
@@ -329,5 +335,6 @@ def _run(args: argparse.Namespace, command: str) -> None:
     if torch.distributed.is_initialized():  # gloo's threads must be joined: a process that simply ends may abort
         torch.distributed.destroy_process_group()
     if data.skipped:
-        lost = "1 image file was" if len(data.skipped) == 1 else f"{len(data.skipped):,} image files were"
-        raise ValueError(f"{lost} skipped, the model is trained on the others: {data.skipped[0]}")
+        raise ValueError(
+            f"{counted(len(data.skipped), 'image file')} skipped, the model is trained on the others: {data.skipped[0]}"
+        )

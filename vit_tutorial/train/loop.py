@@ -28,6 +28,8 @@ from vit_tutorial.vit import ViT
 from vit_tutorial.weights import keeping
 from vit_tutorial.weights.keeping import History
 
+MOST_WORKERS = 256  # each is a process
+
 
 @dataclass
 class Run:
@@ -114,8 +116,8 @@ def fit(
             f"fit takes a model and its data, as in fit(vt.load(...).model, vt.data.image_folder(...)), got "
             f"{type(model).__name__} and {type(data).__name__}"
         )
-    if not isinstance(workers, int) or workers < 0:
-        raise ValueError(f"workers must be a whole number from 0, got {workers!r}")
+    if not isinstance(workers, int) or not 0 <= workers <= MOST_WORKERS:
+        raise ValueError(f"workers must be a whole number from 0 to {MOST_WORKERS}, got {workers!r}")
     recipe = _changed(recipe, changes)
     check_classes(model, data)
     check_pixels(model, data)

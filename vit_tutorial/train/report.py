@@ -16,6 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from vit_tutorial.data import Data
+from vit_tutorial.data.extras import counted
 from vit_tutorial.train.evaluation import predict
 from vit_tutorial.weights.keeping import write
 
@@ -97,7 +98,7 @@ def save(folder: str | Path, report: Report, data: Data) -> list[str]:
 def page(report: Report, data: Data) -> str:
     """The surest mistakes as a page that needs no other file: each picture as the model got it, and both names."""
     wrong = int(report.counts.sum() - report.counts.diagonal().sum())
-    summary = f"{wrong:,} of {len(data.test):,} test images are wrong."
+    summary = f"{counted(wrong, 'mistake')} in {counted(len(data.test), 'test image')}."
     if wrong > WORST:
         summary += f" Here are the {WORST} of which the model was surest."
     items = []

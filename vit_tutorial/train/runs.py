@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, get_
 
 from vit_tutorial.data import Data, Images
 from vit_tutorial.data.augment import Augmentation
+from vit_tutorial.data.extras import counted
 from vit_tutorial.data.recipe import Recipe, name_of
 from vit_tutorial.data.shards import Stream
 from vit_tutorial.weights import keeping
@@ -60,7 +61,9 @@ class Order(Sampler[Key]):
 
     def __init__(self, images: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1) -> None:
         if batch_size > images:
-            raise ValueError(f"batch_size {batch_size} is more than the {images} training images: make it smaller")
+            raise ValueError(
+                f"batch_size {batch_size} is more than {counted(images, 'training image')}: make it smaller"
+            )
         if batch_size % processes:
             raise ValueError(
                 f"batch_size {batch_size} is not divisible by the {processes} processes: change one of them"

@@ -102,7 +102,7 @@ export const attentionStation = {
       return `The sums of all heads, joined${zeros}`;
     },
     attentionSum: ({ isOn }) =>
-      isOn("attention.residual") ? "+ z (the shortcut) = z′" : "z′, without z: the shortcut is off",
+      isOn("attention.residual") ? "Token + what attention adds = z′" : "z′, without z: the shortcut is off",
     attentionLengths({ block, token, D, isOn }) {
       const length = (x) => digits(norm(rowOf(x, token, D)));
       const [z, added, after] = [block.input, block.attention.out, block.middle].map(length);
@@ -113,6 +113,10 @@ export const attentionStation = {
   actions: (page) => ({
     "next-head": () => {
       page.state.head = (page.state.head + 1) % page.sizes.h;
+      page.draw();
+    },
+    fine() {
+      page.state.isFine = !page.state.isFine;
       page.draw();
     },
   }),

@@ -1,0 +1,38 @@
+// The whole model in one line, in sight where the diagram isn't: which part is open, and what is off. A click opens a
+// part; keys and screen readers have the diagram itself.
+
+import { make } from "../pages/page.js";
+import { isOff } from "./map.js";
+
+const cell = (to, text, title, layer, part) => ({ to, text, title, layer, part });
+
+function cellsOf({ L }) {
+  const blocks = Array.from({ length: L }, (_, layer) => [
+    cell("attention", String(layer), `block ${layer}, attention`, layer, `blocks.${layer}.attention`),
+    cell("mlp", "", `block ${layer}, MLP`, layer, `blocks.${layer}.mlp`),
+  ]);
+  const words = { patches: "patches", embedding: "E", positions: "tokens" };
+  const before = Object.entries(words).map(([to, text]) => cell(to, text, text));
+  return [...before, ...blocks.flat(), cell("head", "classifier", "the classifier head")];
+}
+
+export function buildStrip(page) {
+  const { $, sizes } = page;
+  page.strip = cellsOf(sizes).map((one) => {
+    const { text: textContent, title, to, layer } = one;
+    const element = make("span", { textContent, title, className: layer === undefined ? "word" : to });
+    element.onclick = () => {
+      page.open(to, { layer });
+      $(".station:not(.hidden) h3").scrollIntoView({ block: "start" });
+    };
+    return { ...one, element };
+  });
+  $(".strip").append(...page.strip.map(({ element }) => element));
+}
+
+export function drawStrip({ state, strip }) {
+  for (const { element, to, layer, part } of strip) {
+    element.classList.toggle("here", to === state.station && (layer ?? state.layer) === state.layer);
+    element.classList.toggle("cut", Boolean(part) && isOff(state.changes.off, part));
+  }
+}
