@@ -35,9 +35,10 @@ def cells(tool: ModuleType, payload: str) -> list[dict[str, Any]]:
 
 
 def feedback_page(tool: ModuleType, payloads: list[str]) -> str:
-    marks = [{"name": "answer-x", "score": 0.0, "of": 1.0, "waits": True, "comment": ""}]
+    said = " ".join(payloads)
+    marks = [{"name": name, "score": 0.0, "of": 1.0, "waits": True, "comment": said} for name in ("answer-x", said)]
     shown = [cell for payload in payloads for cell in cells(tool, payload)]
-    return str(tool.feedback.page(" ".join(payloads), payloads, marks, shown))
+    return str(tool.feedback.page(said, payloads, marks, shown))
 
 
 def formgraders_cells(tool: ModuleType, payloads: list[str]) -> str:
@@ -91,6 +92,25 @@ def test_a_feedback_page_forbids_what_might_slip_through(tool):
     assert page.index("Content-Security-Policy") < page.index("<title>")
     assert "default-src 'none'" in policy
     assert "script" not in policy
+
+
+def test_formgrader_shows_no_students_name_which_it_would_not_escape(tool, tmp_path):
+    """Its template escapes nothing, and shows a name where there is a first and a last one."""
+    import nbgrader
+    from nbconvert import HTMLExporter
+
+    release = tool.judge.read(ROOT / "notebooks" / "exercises" / "01_patches.ipynb")
+    with tool.Book(tmp_path) as book:
+        book.prepare("01_patches", release)
+        book.enter("ada", "Ada <img src=x onerror=fired=1>", "01_patches", {}, {})
+        student = book.gradebook.find_student("ada")
+        names = {"student": student.id, "first_name": student.first_name, "last_name": student.last_name}
+    templates = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader" / "templates"
+    exporter = HTMLExporter(template_name="formgrade", extra_template_basedirs=[str(templates)])
+    where = {"index": 0, "total": 1, "base_url": "", "assignment_id": "x", "notebook_id": "x", "submission_id": "x"}
+    page = str(exporter.from_notebook_node(tool._notebook(release), resources=where | names | {"notebook_path": ""})[0])
+    assert "name-shown" in page
+    assert "fired" not in page
 
 
 def test_formgraders_server_gets_a_policy(tool, tmp_path):

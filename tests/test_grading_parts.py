@@ -484,7 +484,7 @@ def test_results_of_the_last_time_are_of_no_use(tool):
 def test_nothing_but_one_input_after_the_other_goes_in(tool):
     box = Box(right_patchify)
     examined(tool, box)
-    keys = {"case", "given", "check", "work", "call", "of", "done"}
+    keys = {"case", "given", "check", "work", "hidden", "call", "of", "done"}
     for message in box.asked:
         assert message.keys() <= keys
         if "case" in message:
@@ -512,22 +512,77 @@ def test_a_hidden_test_is_tried_and_stays_hidden(tool):
     assert "1.25" not in shown(verdict), "what a work says of a hidden input"
 
 
-def test_what_was_right_before_a_sandbox_had_to_be_ended_stays_right(tool):
+def of_two_cells(solved: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The check of patchify, a student's cell, and the check once more."""
+    (check,) = [cell for cell in solved if cell["nbgrader"].get("grade_id") == "check-patchify"]
+    other = check | {"nbgrader": check["nbgrader"] | {"grade_id": "another"}}
+    return [check, {"cell_type": "code", "source": "x", "nbgrader": {}}, other]
+
+
+def test_no_cell_runs_after_a_hidden_test_and_could_show_its_input(tool):
+    solved, box = tool.judge.read(SOLVED), Box(right_patchify)
+    verdict = tool.judge.Examiner(box, tool.judge.exercises("01", 1), solved).examine(
+        tool.judge.Paper(of_two_cells(solved))
+    )
+    assert verdict.passed == {"check-patchify": True, "another": True}
+    first = next(place for place, message in enumerate(box.asked) if "call" in message)
+    assert [message for message in box.asked[first:] if "cell" in message] == []
+    assert [message for message in box.asked[:first] if "cell" in message] != []
+
+
+@pytest.mark.parametrize("kept", [torch.Tensor.numpy, torch.Tensor.double])
+def test_a_hidden_test_asks_for_numbers_however_they_are_kept(tool, kept):
+    box = Box(lambda images, patch_size: kept(vt.patchify(images, patch_size)))
+    assert examined(tool, box).passed == {"check-patchify": True}
+    assert any("call" in message for message in box.asked)
+
+
+@pytest.mark.parametrize("lesson", sorted({one.lesson for one in checks.CATALOGUE.values()}))
+def test_no_hidden_test_refuses_what_the_check_takes(tool, lesson):
+    """All our right works, written in very different ways."""
+    runner, wire = importlib.import_module("runner"), importlib.import_module("wire")
+
+    class Calls(Box):
+        def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+            if "call" not in message:
+                return {"begun": True}
+            inside = SimpleNamespace(made=made, encode=wire.encode)
+            given = pickle.loads(base64.b64decode(message["given"]))
+            return runner.Runner.called(inside, message, self.work, given) | {"ran": []}
+
+    (source,) = tool.sources([lesson])
+    solved, works = tool.judge.read(source), importlib.import_module(f"solutions_{lesson}").RIGHT
+    known, refused = tool.judge.exercises(lesson, 1), []
+    for cell in (cell for cell in solved if tool.judge.HIDDEN.search(cell["source"])):
+        name, work = tool.judge.CHECK.search(cell["source"]).groups()
+        test = "".join(tool.judge.HIDDEN.findall(cell["source"]))
+        for one in works[name]:
+            made: list[Any] = []
+            if tool.judge.Examiner(Calls(one), known, solved)._fails_hidden(known[name][0], work, test):
+                refused.append((name, one))
+    assert refused == []
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_what_was_right_before_a_sandbox_had_to_be_ended_stays_right_if_its_hidden_test_says_so(tool, right):
+    def work(images: torch.Tensor, patch_size: Any) -> torch.Tensor:
+        return vt.patchify(images, patch_size) + (not right and images.shape[-1] == 48)
+
     class Ends(Box):
+        __enter__, __exit__ = lambda self: self, lambda self, *_: None
+
         def ask(self, message: dict[str, Any]) -> dict[str, Any]:
             if "cell" in message:
                 raise tool.sandbox.Stopped("it ended itself")
             return super().ask(message)
 
     solved = tool.judge.read(SOLVED)
-    (check,) = [cell for cell in solved if cell["nbgrader"].get("grade_id") == "check-patchify"]
-    own = {"cell_type": "code", "source": "x", "nbgrader": {}}
-    other = check | {"nbgrader": check["nbgrader"] | {"grade_id": "another"}}
-    examiner = tool.judge.Examiner(Ends(right_patchify), tool.judge.exercises("01", 1), solved)
-    verdict = examiner.examine(tool.judge.Paper([check, own, other]))
+    paper = tool.judge.Paper(of_two_cells(solved))
+    verdict = tool.judge.examine(lambda: Ends(work), tool.judge.exercises("01", 1), solved, paper)
     assert verdict.problem == "it ended itself"
-    assert verdict.passed == {"check-patchify": True, "another": False}
+    assert verdict.passed == {"check-patchify": right, "another": False}
     assert len(verdict.outputs) == 3
+    assert ("Not right with one more input" in shown(verdict)) is not right
 
 
 def test_the_right_results_of_every_exercise_are_confirmed_after_their_way_out_of_the_sandbox(tool):
@@ -696,7 +751,8 @@ def put(path: Path, text: str = "{}", when: float = 0.0) -> Path:
         ("", ["lovelaceada_55_99_01_patches-2.ipynb"], [("lovelaceada", STEM)]),
         (CANVAS_LIST, ["lovelaceada_LATE_55_99_01_patches.ipynb", "hoppergrace_56_98_01_patches.ipynb"],
          [("ada", STEM), ("grace", STEM)]),
-        (CANVAS_LIST, ["adalovelace_1_99_01_patches.ipynb"], [("ada", STEM)]),
+        (CANVAS_LIST, ["submissions/adalovelace_1_99_01_patches.ipynb"], [("ada", STEM)]),
+        (CANVAS_LIST, ["Eve/lovelaceada_55_99_01_patches.ipynb"], [("Eve", "")]),
         (MOODLE_LIST, ["Zoë Ångström_4711_assignsubmission_file/01_patches.ipynb"], [("zoe", STEM)]),
         (MOODLE_LIST, ["Somebody Else_77_assignsubmission_file_/01_patches.ipynb"], [("ada", STEM)]),
         ("id,name\nada,Ada Lovelace\n", ["Ada Lovelace/01_patches.ipynb"], [("ada", STEM)]),
@@ -756,11 +812,37 @@ def test_an_archive_in_the_classs_archive_is_a_students_and_one_in_that_is_a_fil
     assert collected(tool, tmp_path) == [("adalovelace", STEM, ""), ("hoppergrace", "", problem)]
 
 
+@pytest.mark.parametrize("name", ["eve_57_99_mine__zip", "submissions/eve_57_99_mine__zip"])
+def test_a_students_archive_holds_nobody_elses_work_and_says_not_when_it_came(tool, tmp_path, name):
+    """In it: files named as Canvas and Moodle name those of others, dated when the student liked."""
+    stolen = ["hoppergrace_56_98_01_patches.ipynb", "../grace/01_patches.ipynb", "grace/01_patches.ipynb"]
+    stolen += ["Grace Hopper_56_assignsubmission_file/01_patches.ipynb", "submissions/grace/01_patches.ipynb"]
+    put(tmp_path / "class.csv", CANVAS_LIST)
+    with zipfile.ZipFile(tmp_path / "eve.zip", "w") as made:
+        for number, inside in enumerate(stolen):
+            made.writestr(zipfile.ZipInfo(inside, (1990 + number, 1, 1, 0, 0, 0)), '{"grade_id": "check-patchify"}')
+    (tmp_path / "in").mkdir()
+    with zipfile.ZipFile(tmp_path / "in" / "all.zip", "w") as whole:
+        date = (2026, 10, 6, 12, 0, 0)
+        whole.writestr(zipfile.ZipInfo(name.replace("__", "."), date), (tmp_path / "eve.zip").read_bytes())
+    plan = tool.collect.read_plan(tmp_path)
+    (one,) = tool.collect.collect(tmp_path / "in", GRADED, plan, tmp_path / "inbox")
+    assert (one.student, one.exercise, one.when) == ("eve", STEM, datetime(2026, 10, 6, 12))
+
+
 def test_a_students_archive_that_grows_too_large_is_one_row(tool, tmp_path, monkeypatch):
     monkeypatch.setattr(tool.collect, "MOST_OF_ONE", 100)
     archive(tmp_path / "in" / "ada" / "bomb.zip", **{"a__bin": bytes(99), "b__bin": bytes(99), "c__bin": bytes(9)})
     assert len(list((tmp_path / "inbox").glob("*"))) <= 1
     assert ("ada", "", "it is not a notebook of an exercise") in collected(tool, tmp_path)
+
+
+def test_a_student_who_hands_in_a_thousand_files_has_few_rows(tool, tmp_path):
+    archive(tmp_path / "in" / "eve" / "mine.zip", **{f"{number}__txt": b"" for number in range(1000)})
+    put(tmp_path / "in" / "ada" / "essay.docx", "words")
+    found = tool.collect.collect(tmp_path / "in", GRADED, tool.collect.Plan(), tmp_path / "inbox")
+    assert [one.student for one in found].count("ada") == 1
+    assert [one.notes for one in found if one.student == "eve"] == [*[()] * 4, ("and 995 more",)]
 
 
 def test_a_files_name_takes_one_line(tool, tmp_path):
@@ -886,40 +968,35 @@ def test_a_copy_is_hinted_at_though_its_names_are_others(tool):
     renamed = MINE.replace("scores", "s1").replace("weights", "out_w").replace("scale", "c")
     sources = {"ada": MINE, "bob": renamed, "cy": THEIRS}
     answers = {name: [{"cell_type": "code", "source": text}] for name, text in sources.items()}
-    found = tool.copies.hints(answers, [], {})
+    found = tool.copies.hints(answers, [])
     assert [(one["student"], one["other"]) for one in found] == [("ada", "bob")]
     assert found[0]["share"] == 1.0
-    assert tool.copies.hints(answers, [MINE], {}) == [], "what the exercise explains is no copy"
+    assert tool.copies.hints(answers, [MINE]) == [], "what the exercise explains is no copy"
 
 
 def test_what_a_quarter_of_the_class_writes_is_no_copy(tool):
     answers = {f"s{number}": [{"cell_type": "code", "source": MINE}] for number in range(12)}
-    assert tool.copies.hints(answers, [], {}) == []
+    assert tool.copies.hints(answers, []) == []
 
 
 def test_of_an_endless_answer_only_the_beginning_is_compared(tool):
     cell = {"cell_type": "code", "source": MINE}
     endless = {"cell_type": "code", "source": "(" * 10**7}
     answers = {name: [cell, endless] for name in ("ada", "bob")}
-    assert [one["share"] for one in tool.copies.hints(answers, [], {})] == [1.0]
+    assert [one["share"] for one in tool.copies.hints(answers, [])] == [1.0]
 
 
-def package_hints(tool, lesson, sources):
-    """Which works have the package's own code, by the solved source of a lesson and the students' copy."""
+def like(tool, lesson, source):
+    """Which of the package's own functions a work looks like."""
     (stem,) = (path.stem for path in tool.sources([lesson]))
-    explained = [cell["source"] for cell in tool.judge.read(tool.SOLUTIONS / f"{stem}.ipynb") if tool.judge.own(cell)]
-    explained += [cell["source"] for cell in tool.judge.read(tool.EXERCISES / f"{stem}.ipynb")]
-    package = tool.stripped.sources(Path(vt.__file__).parent, lesson)
-    answers = {name: [{"cell_type": "code", "source": source}] for name, source in sources.items()}
-    found = tool.copies.hints(answers, explained, package)
-    return {(one["student"], one["other"]) for one in found if one["other"] in package}
+    return tool._package(stem).like([{"cell_type": "code", "source": source}])
 
 
 @pytest.mark.parametrize("lesson", sorted({one.lesson for one in checks.CATALOGUE.values()}))
 def test_no_right_work_of_ours_is_taken_for_a_copy_of_the_package(tool, lesson):
     works = importlib.import_module(f"solutions_{lesson}").RIGHT.values()
-    sources = {f"{work}": inspect.getsource(work) for some in works for work in some if hasattr(work, "__code__")}
-    assert package_hints(tool, lesson, sources) == set()
+    for work in (work for some in works for work in some if hasattr(work, "__code__")):
+        assert like(tool, lesson, inspect.getsource(work)) == [], work
 
 
 @pytest.mark.parametrize(
@@ -928,21 +1005,37 @@ def test_no_right_work_of_ours_is_taken_for_a_copy_of_the_package(tool, lesson):
         ("07", "train.loop.schedule", {"schedule": "rates", "warmup": "w", "steps": "total"}),
         ("01", "patches.patchify", {"patchify": "cut", "batch": "b", "images": "pictures"}),
         ("09", "weights.adapters.has_adapter", {"has_adapter": "teacher"}),
+        ("02", "embeddings.sincos_position_embedding", {}),
     ],
 )
 def test_the_package_s_own_code_is_hinted_at_under_other_names(tool, lesson, own, changes):
-    source = tool.stripped.sources(Path(vt.__file__).parent, lesson)[f"vit_tutorial.{own}"]
+    source = inspect.getsource(importlib.import_module(f"vit_tutorial.{own.rpartition('.')[0]}"))  # a whole file
     for old, new in changes.items():
         source = re.sub(rf"\b{old}\b", new, source)
-    assert ("ada", f"vit_tutorial.{own}") in package_hints(tool, lesson, {"ada": source})
+    assert own in like(tool, lesson, source)
 
 
-def test_of_a_function_of_one_line_no_copy_can_be_told(tool):
-    package = tool.stripped.sources(Path(vt.__file__).parent, "16")
-    short = tool.copies.too_short(package, [])
-    assert short == ["vit_tutorial.analysis.dense.mean_iou"]
-    answers = {"ada": [{"cell_type": "code", "source": package[short[0]]}]}
-    assert tool.copies.hints(answers, [], package) == []
+def test_the_mark_says_what_looks_copied_and_what_can_t_be_told(tool, tmp_path):
+    """A copy of the package's mean_iou is too short to tell, one of its token_grid isn't; page and row say both."""
+    (source,) = tool.sources(["16"])
+    release = tool.judge.read(tool.EXERCISES / source.name)
+    own = tool.stripped.sources(Path(vt.__file__).parent, "16")
+    copied = "\n".join(own[f"vit_tutorial.analysis.dense.{name}"] for name in ("mean_iou", "token_grid"))
+    cells = [*release, {"cell_type": "code", "source": copied, "nbgrader": {}, "own": True, "outputs": []}]
+    one = tool.collect.Submission("ada", source.stem, HANDED_OUT, "x", datetime.now())
+    judged = {"cells": cells, "passed": {}, "notes": [], "problem": "", "seconds": 0}
+    with tool.Book(tmp_path) as book:
+        book.prepare(source.stem, release)
+        honest, row = (
+            tool._entered(book, one, judged | {"cells": given}, release, tool.collect.Plan(), tmp_path)
+            for given in (release, cells)
+        )
+    assert row["noticed"] == "like the package's own analysis.dense.token_grid: read it"
+    assert row["not checked"] == "copies of analysis.dense.mean_iou: too short to tell"
+    assert honest["noticed"] == ""
+    page = (tmp_path / "feedback" / "ada" / f"{source.stem}.html").read_text("utf-8")
+    assert "is like the package&#x27;s own analysis.dense.token_grid. Your teacher sees this, too." in page
+    assert "Whose code gave them is not checked." in page
 
 
 # ---- The sandbox's command line ----------------------------------------------------------------------------------

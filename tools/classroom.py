@@ -187,7 +187,7 @@ def _grade(folder: Path, how: Grading) -> int:
             rows.append(_unrecognised(one, number, how.course))
         rows += list(_not_handed_in(book, stems, rows, plan))
         _tables(rows, plan, book, stems, how.course)
-    _hints(rows, releases, how.course)
+    _hints(rows, how.course)
     _zip(how.course)
     return _sum_up(rows, how.course)
 
@@ -286,7 +286,7 @@ def _in_processes(
 ) -> Iterator[tuple[collect.Submission, dict[str, Any]]]:
     forks, running = multiprocessing.get_context("fork"), {}
     left = list(reversed(waiting))
-    most = how.limits.total_seconds + READING
+    most = 2 * how.limits.total_seconds + READING  # it may run twice, see judge.examine
     try:
         while left or running:
             while left and len(running) < workers:
@@ -348,8 +348,8 @@ def _found(one: collect.Submission, how: Grading) -> dict[str, Any]:
     lesson = one.exercise[:2]
     try:
         package = stripped.for_lesson(how.package, lesson, how.package.parent)
-        with sandbox.Sandbox(how.kind, {"lesson": lesson}, how.limits, package, how.hidden) as box:
-            verdict = judge.Examiner(box, _known(lesson, how.seed), solved).examine(paper)
+        opened = functools.partial(sandbox.Sandbox, how.kind, {"lesson": lesson}, how.limits, package, how.hidden)
+        verdict = judge.examine(opened, _known(lesson, how.seed), solved, paper)
     except sandbox.Stopped as stopped:
         return {"problem": str(stopped), "cells": paper.cells, "notes": paper.notes}
     outputs = iter(verdict.outputs)
@@ -393,14 +393,18 @@ def _entered(
     write(
         course / "autograded" / one.student / one.exercise / f"{one.exercise}.ipynb", nbformat.writes(_notebook(cells))
     )
+    package = _package(one.exercise)
+    like = _few(package.like([cell for cell in cells if cell.get("own")]))
+    notes = [f"like the package's own {like}: read it"] * bool(like) + [*one.notes, *judged["notes"]]
     row = _base_row(one, plan) | {
         "marks": sum(mark["score"] for mark in marks),
         "of": sum(mark["of"] for mark in marks),
         "by hand": sum(mark["waits"] for mark in marks),
         "problem": judged["problem"],
-        "noticed": "; ".join([*one.notes, *judged["notes"]][:12]),
+        "noticed": "; ".join(notes[:12]),
+        "not checked": f"copies of {_few(package.too_short)}: too short to tell" * bool(package.too_short),
     }
-    _page(course, row, marks, cells)
+    _page(course, row | {"like": like}, marks, cells)
     _print_row(row, judged["seconds"])
     return row | {mark["name"]: mark["score"] for mark in marks}
 
@@ -440,6 +444,7 @@ def _base_row(one: collect.Submission, plan: collect.Plan) -> dict[str, Any]:
         "hours late": plan.hours_late(one.exercise, one.when),
         "problem": one.problem,
         "noticed": "; ".join(one.notes),
+        "not checked": "",
         "file": one.name,
     }
 
@@ -458,6 +463,9 @@ def _page(course: Path, row: dict[str, Any], marks: list[dict[str, Any]], cells:
     facts += [f"{row['by hand']} answers are not marked yet."] * bool(row["by hand"])
     facts += [f"Handed in {row['hours late']:g} hours late."] * bool(row["hours late"])
     facts += [f"What went wrong: {row['problem']}."] * bool(row["problem"])
+    if like := row.get("like"):
+        facts.append(f"Your code is like the package's own {like}. Your teacher sees this, too.")
+    facts += ["A mark says that the numbers are right. Whose code gave them is not checked."] * bool(marks)
     stem = row["exercise"] or "unrecognised"
     page = feedback.page(f"{row['name']}: {stem}", facts, marks, cells)
     write(course / "feedback" / row["student"] / f"{row.get('page', stem)}.html", page)
@@ -510,7 +518,8 @@ def write(path: Path, text: str) -> None:
 # ---- Tables ------------------------------------------------------------------------------------------------------
 
 NOT_HANDED_IN = "not handed in"
-FIRST = ("student", "name", "exercise", "marks", "of", "by hand", "hours late", "problem", "noticed", "file")
+FIRST = ("student", "name", "exercise", "marks", "of", "by hand", "hours late")
+FIRST += ("problem", "noticed", "not checked", "file")
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 
 
@@ -558,8 +567,8 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t")) else value
 
 
-def _hints(rows: list[dict[str, Any]], releases: dict[str, list[dict[str, Any]]], course: Path) -> None:
-    """copies.csv: answers that have more in common, with another's or with the package, than the exercise explains."""
+def _hints(rows: list[dict[str, Any]], course: Path) -> None:
+    """copies.csv: answers that have more in common with another student's than the exercise explains."""
     found = []
     for stem in sorted({row["exercise"] for row in rows} - {""}):
         answers = {}
@@ -567,15 +576,25 @@ def _hints(rows: list[dict[str, Any]], releases: dict[str, list[dict[str, Any]]]
             if row["exercise"] == stem:
                 cells = _read(_kept(course, row["student"], stem)).get("cells", [])
                 answers[row["student"]] = [cell for cell in cells if cell.get("own")]
-        explained = [cell["source"] for cell in judge.read(SOLUTIONS / f"{stem}.ipynb") if judge.own(cell)]
-        explained += [cell["source"] for cell in releases[stem]]
-        package = stripped.sources(Path(vit_tutorial.__file__).parent, stem[:2])
-        found += [{"exercise": stem} | hint for hint in copies.hints(answers, explained, package)]
-        if short := copies.too_short(package, explained):
-            print(f"{stem}: not checked for copies of {len(short)} short functions of the package, such as {short[0]}")
+        found += [{"exercise": stem} | hint for hint in copies.hints(answers, _explained(stem))]
     _write_csv(found, ["exercise", "student", "other", "share", "pieces"], course / "copies.csv")
     if found:
         print(f"Answers that have much in common: {len(found)}. Read them beside each other (copies.csv)")
+
+
+def _explained(stem: str) -> list[str]:
+    """What explains why answers are alike: the model answers, and what was handed out."""
+    solved = [cell["source"] for cell in judge.read(SOLUTIONS / f"{stem}.ipynb") if judge.own(cell)]
+    return solved + [cell["source"] for cell in judge.read(EXERCISES / f"{stem}.ipynb")]
+
+
+@functools.cache
+def _package(stem: str) -> copies.Package:
+    return copies.Package(stripped.sources(Path(vit_tutorial.__file__).parent, stem[:2]), _explained(stem))
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
 
 
 def _zip(course: Path) -> None:

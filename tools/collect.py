@@ -20,7 +20,7 @@ import unicodedata
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -31,6 +31,7 @@ from wire import clean
 CANVAS = re.compile(r"(?P<who>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_(?P<file>\d+)_(?P<rest>.+)", re.IGNORECASE)
 MOODLE = re.compile(r"(?P<who>.+?)_(?P<id>\d+)_assignsubmission_(file|onlinetext)_?")
 MOST_FILES, MOST_FILE = 5_000, 20_000_000
+MOST_OTHERS = 5  # files of a student's that are no notebooks, and have a row
 MOST_OF_A_CLASS, MOST_OF_ONE = 1_000_000_000, 60_000_000  # bytes of an archive, unpacked
 IGNORED = {".ipynb_checkpoints", "__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", ".gitkeep"}
 
@@ -185,13 +186,13 @@ def collect(folder: Path, exercises: dict[str, set[str]], plan: Plan, inbox: Pat
         SystemExit: two names fall together.
     """
     found: dict[tuple[str, str], Submission] = {}
-    others: list[Submission] = []
+    others: dict[str, list[Submission]] = {}
     names: dict[str, set[str]] = {}
     for file in sorted(_files(folder, inbox), key=lambda file: (file.when, file.parts)):
         one, whose = _recognised(file, exercises, plan)
         names.setdefault(one.student.casefold(), set()).add(whose)
         if not one.exercise:
-            others.append(one)
+            others.setdefault(one.student, []).append(one)
             continue
         if older := found.get((one.student, one.exercise)):
             one = _with_note(one, f"an older file is left out: {older.name}")
@@ -199,7 +200,13 @@ def collect(folder: Path, exercises: dict[str, set[str]], plan: Plan, inbox: Pat
     for student, spelt in names.items():
         if len(spelt) > 1 and not any(student == one.id.casefold() for one in plan.students):
             raise SystemExit(f"two students fall together: {' and '.join(sorted(spelt))}. Rename one of the folders.")
-    return [*(found[key] for key in sorted(found)), *others]
+    return [*(found[key] for key in sorted(found)), *(one for some in others.values() for one in _first(some))]
+
+
+def _first(some: list[Submission]) -> list[Submission]:
+    """Of what a student handed in beside notebooks, as much as a table has room for."""
+    more = len(some) - MOST_OTHERS
+    return [*some[: MOST_OTHERS - 1], _with_note(some[MOST_OTHERS - 1], f"and {more} more")] if more > 0 else some
 
 
 def _with_note(one: Submission, note: str) -> Submission:
@@ -219,12 +226,18 @@ def _files(folder: Path, inbox: Path) -> Iterator[_File]:
             many += 1
             if many > MOST_FILES:
                 raise SystemExit(f"more than {MOST_FILES} files in {folder}: is it the right folder?")
-            parts = tuple(os.fsencode(part).decode("utf-8", "replace") for part in path.relative_to(folder).parts)
+            parts = _within(os.fsencode(part).decode("utf-8", "replace") for part in path.relative_to(folder).parts)
             when = datetime.fromtimestamp(path.lstat().st_mtime)
             if name.lower().endswith(".zip") and stat.S_ISREG(path.lstat().st_mode):
                 yield from _unpacked(path, parts, when, inbox)
             else:
                 yield _File(path, parts, when)
+
+
+def _within(parts: Iterable[str]) -> tuple[str, ...]:
+    """A path without the folder that platforms put around a class: ``submissions``, or one that begins so."""
+    first, *rest = parts
+    return tuple(rest) if rest and first.lower().startswith("submissions") else (first, *rest)
 
 
 def _unpacked(path: Path, parts: tuple[str, ...], when: datetime, inbox: Path, inner: bool = False) -> Iterator[_File]:
@@ -253,12 +266,13 @@ def _unpacked(path: Path, parts: tuple[str, ...], when: datetime, inbox: Path, i
                 target = inbox / f"{uuid.uuid4().hex}_{safe(inside[-1])}"  # two students may call an archive alike
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
-                dated = datetime(*info.date_time) if info.date_time > (1980, 1, 1, 0, 0, 0) else when
-                inside = [*before, *(one_line(part, 200) for part in inside)]
-                if inside[-1].lower().endswith(".zip") and not inner:
-                    yield from _unpacked(target, tuple(inside), dated, inbox, inner=True)
+                # The platform dates what is in its archive; what is in a student's, the student dates.
+                dated = when if before or info.date_time <= (1980, 1, 1, 0, 0, 0) else datetime(*info.date_time)
+                within = _within([*before, *(one_line(part, 200) for part in inside)])
+                if within[-1].lower().endswith(".zip") and not inner:
+                    yield from _unpacked(target, within, dated, inbox, inner=True)
                 else:
-                    yield _File(target, tuple(inside), dated)
+                    yield _File(target, within, dated)
     except (zipfile.BadZipFile, RuntimeError, ValueError, NotImplementedError, EOFError, OSError, zlib.error):
         yield _File(path, parts, when)
 
@@ -267,7 +281,7 @@ def _recognised(file: _File, exercises: dict[str, set[str]], plan: Plan) -> tupl
     """Whose a file is, and which exercise; with how its owner was spelt."""
     name, notes, late = file.parts[-1], [], False
     owner, platform_id = file.parts[0], ""
-    if len(file.parts) == 1 or (CANVAS.fullmatch(name) and not MOODLE.fullmatch(owner)):
+    if len(file.parts) == 1:  # in a student's folder a file's name says nothing of its owner: the student chose it
         if canvas := CANVAS.fullmatch(name):
             owner, platform_id, name, late = canvas["who"], canvas["id"], canvas["rest"], bool(canvas["late"])
         else:

@@ -43,32 +43,45 @@ def _own(cells: list[dict[str, Any]]) -> set[tuple[str, ...]]:
     return set().union(*((of_text if cell["cell_type"] == "markdown" else pieces)(cell["source"]) for cell in few))
 
 
-def hints(
-    answers: dict[str, list[dict[str, Any]]], explained: list[str], package: dict[str, str]
-) -> list[dict[str, Any]]:
-    """Pairs of students, and of a student and the package's own code, the likelier copies first.
+def hints(answers: dict[str, list[dict[str, Any]]], explained: list[str]) -> list[dict[str, Any]]:
+    """Pairs of students whose answers have much in common, the likelier copies first.
 
     Args:
         answers: of each student the cells that they wrote.
         explained: sources that explain what is alike: the stub and the model answer.
-        package: sources by full names, which the exercise asks to do without.
     """
     known = set().union(*(pieces(source) | of_text(source) for source in explained))
     made = {student: _own(cells) - known for student, cells in answers.items()}
     often = Counter(piece for own in made.values() for piece in own)
     usual = {piece for piece, many in often.items() if many > max(2, len(made) // 4)}  # many have come to it themselves
-    new = {student: own - usual for student, own in made.items()}
-    pairs = [((a, new[a]), (b, new[b])) for a, b in itertools.combinations(sorted(made), 2)]
-    pairs += itertools.product(made.items(), ((name, pieces(source) - known) for name, source in package.items()))
     found = []
-    for (a, of_a), (b, of_b) in pairs:
-        common, smaller = of_a & of_b, min(len(of_a), len(of_b))
-        if len(common) >= LEAST and len(common) >= SHARE * smaller:
-            found.append({"student": a, "other": b, "share": round(len(common) / smaller, 2), "pieces": len(common)})
+    for (a, of_a), (b, of_b) in itertools.combinations(sorted((who, own - usual) for who, own in made.items()), 2):
+        if share := _alike(of_a, of_b):
+            found.append({"student": a, "other": b, "share": share, "pieces": len(of_a & of_b)})
     return sorted(found, key=lambda one: -one["pieces"])
 
 
-def too_short(package: dict[str, str], explained: list[str]) -> list[str]:
-    """Of the package's functions those that a copy can't be told of: too little is left that nothing explains."""
-    known = set().union(*map(pieces, explained))
-    return [name for name, source in package.items() if len(pieces(source) - known) < LEAST]
+def _alike(one: set[tuple[str, ...]], other: set[tuple[str, ...]]) -> float:
+    """The share of the smaller answer that both have; 0 where it is too little to say anything."""
+    common, smaller = len(one & other), min(len(one), len(other))
+    return round(common / smaller, 2) if common >= LEAST and common >= SHARE * smaller else 0.0
+
+
+class Package:
+    """The package's own code that an exercise asks to do without.
+
+    Args:
+        sources: of its functions and classes, by full names.
+        explained: as for :func:`hints`.
+    """
+
+    def __init__(self, sources: dict[str, str], explained: list[str]) -> None:
+        self.known = set().union(*map(pieces, explained))
+        own = {name.removeprefix("vit_tutorial."): pieces(source) - self.known for name, source in sources.items()}
+        self.own = {name: some for name, some in own.items() if len(some) >= LEAST}
+        self.too_short = sorted(own.keys() - self.own.keys())  # there is one good way to write them
+
+    def like(self, cells: list[dict[str, Any]]) -> list[str]:
+        """The names of what a student's cells look like."""
+        theirs = _own(cells) - self.known
+        return [name for name, own in self.own.items() if _alike(theirs, own)]

@@ -16,6 +16,7 @@ import importlib
 import os
 import py_compile
 import shutil
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -172,17 +173,18 @@ def sources(package: Path, lesson: str) -> dict[str, str]:
 
 @functools.cache
 def _sources(package: Path) -> dict[str, str]:
-    """The sources of all functions and classes of the package but its checks."""
+    """The sources of all functions and classes of the package but its checks, as they are written."""
     found = {}
     for path in sorted(package.rglob("*.py")):
         module = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
         if not module.startswith("vit_tutorial.checks"):
-            tree = ast.parse(path.read_text("utf-8"))
-            found |= {name: ast.unparse(node) for name, node in _defined(tree, module)}
+            lines = path.read_text("utf-8").splitlines()
+            for name, node in _defined(ast.parse("\n".join(lines)), module):
+                found[name] = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))
     return found
 
 
-def _defined(owner: ast.AST, name: str) -> Iterator[tuple[str, ast.AST]]:
+def _defined(owner: ast.AST, name: str) -> Iterator[tuple[str, ast.stmt]]:
     """The functions and classes of a module or class, by their full names."""
     for node in ast.iter_child_nodes(owner):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

@@ -33,9 +33,10 @@ def clean(text: Any, most: int = 1_000_000) -> str:
 def encode(value: Any, own: Mapping[int, Any] | None = None) -> Any:
     """A value as what ``json.dumps`` takes; what has no form of its own becomes its type's name and its text.
 
-    ``own`` are names, by id, of tensors that are told by their names alone; with them, a generator is a list.
+    ``own`` are names, by id, of tensors that are told by their names alone; with them, a generator or a ParameterList
+    is a list.
     """
-    if own is not None and isinstance(value, (Iterator, ValuesView)):
+    if own is not None and isinstance(value, (Iterator, ValuesView, torch.nn.ParameterList)):
         value = list(value)
     if own and id(value) in own:
         return {"own": own[id(value)]}
@@ -50,7 +51,7 @@ def encode(value: Any, own: Mapping[int, Any] | None = None) -> Any:
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
             return {kind.__name__: [encode(part, own) for part in value]}
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {"dict": [[encode(key), encode(part, own)] for key, part in value.items()]}
     return {"other": type(value).__name__, "text": repr(value)[:200]}
 

@@ -116,8 +116,7 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
         if not _codes(one.what):
             names[one.what if isinstance(one.what, str) else one.what.__name__] = one
     reference = set(_codes(exercise.right))
-    if set(NOT_ADAMW) & {one for one in exercise.forbidden if isinstance(one, Forbidden)}:
-        importlib.import_module("torch._dynamo")  # the first optimiser loads it, and watched it takes twice as long
+    load(exercise)
 
     def look(frame: FrameType, event: str, arg: Any) -> None:  # pragma: no cover (nothing sees a profiler run)
         if event == "call":
@@ -144,6 +143,12 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
         yield seen
     finally:
         sys.setprofile(before)
+
+
+def load(exercise: Exercise) -> None:
+    """Load what a work is going to load: watched, it takes twice as long, and in each process that forks off anew."""
+    if set(NOT_ADAMW) & {one for one in exercise.forbidden if isinstance(one, Forbidden)}:
+        importlib.import_module("torch._dynamo")  # by the first optimiser
 
 
 def _codes(what: Any) -> list[CodeType]:
