@@ -15,7 +15,7 @@ MARKERS = ("o", "s", "D", "^", "v")
 
 
 def intervals(
-    rows: Mapping[str, Mapping[str, tuple[float, float]]],
+    rows: Mapping[str, Mapping[str, tuple[float, float | tuple[float, float]]]],
     *,
     xlabel: str = "",
     reference: float | None = 0.0,
@@ -24,7 +24,8 @@ def intervals(
     """Means with their intervals, a row for each name, a marker for each series.
 
     Args:
-        rows: {label: {series: (mean, half of the interval)}}; a series keeps its colour in all rows.
+        rows: {label: {series: (mean, half of the interval, or how far it reaches to the left and to the right)}}; a
+            series keeps its colour in all rows.
         xlabel: with its unit.
         reference: where a thin line stands, such as no difference; None for no line.
         limits: of the axis; None: as the data need.
@@ -35,10 +36,13 @@ def intervals(
         ax = figure.add_subplot()
         for index, name in enumerate(series):
             offset = 0.22 * (index - (len(series) - 1) / 2)
-            places = [(y + offset, *row[name]) for y, row in enumerate(rows.values()) if name in row]
-            y, mean, half = np.array(places).T
+            here = [(y + offset, *row[name]) for y, row in enumerate(rows.values()) if name in row]
+            places, middles, reach = zip(*here, strict=True)
+            sides = np.array([np.broadcast_to(each, 2) for each in reach]).T  # (2, rows)
             marker = MARKERS[index % len(MARKERS)]
-            ax.errorbar(mean, y, xerr=half, fmt=marker, color=CYCLE[index % len(CYCLE)], label=name, markersize=6)
+            ax.errorbar(
+                middles, places, xerr=sides, fmt=marker, color=CYCLE[index % len(CYCLE)], label=name, markersize=6
+            )
         if reference is not None:
             ax.axvline(reference, color=PALETTE["muted"], linewidth=1.0, zorder=0)
         ax.set_yticks(range(len(rows)), list(rows))

@@ -89,7 +89,15 @@ def bipartite_matching(keys: Tensor, r: int, protected: int = 1) -> Tensor:
 
 
 def drop_lowest(scores: Tensor, r: int, protected: int = 1) -> Tensor:
-    """Drop the r tokens with the lowest scores (B, T); returns where each token goes, (B, T), -1 for these."""
+    """Drop the r tokens with the lowest scores (B, T); returns where each token goes, (B, T), -1 for these.
+
+    Raises:
+        ValueError: more tokens than there are without the protected ones.
+    """
+    if not 0 <= r <= scores.shape[1] - protected:
+        raise ValueError(
+            f"r={r}: of {scores.shape[1]} tokens, {protected} protected, drop 0 to {scores.shape[1] - protected}"
+        )
     scores = scores.clone()
     scores[:, :protected] = math.inf
     dropped = scores.topk(r, largest=False).indices  # (B, r)
@@ -103,7 +111,13 @@ def merge_similar(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
 
 
 def drop_least_attended(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
-    """Drop the r tokens that the first token attends to least, averaged over the heads (as in EViT, 2202.07800)."""
+    """Drop the r tokens that the class token attends to least, averaged over the heads (as in EViT, 2202.07800).
+
+    Raises:
+        ValueError: no class token in front.
+    """
+    if not protected:
+        raise ValueError("protected=0: there is no class token whose attention could choose; use merge_similar")
     weights = attention(q[:, :, :1], k, k)[1]  # (B, h, 1, T)
     return drop_lowest(weights.mean(dim=1)[:, 0], r, protected)
 
