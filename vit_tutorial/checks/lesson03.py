@@ -412,13 +412,16 @@ MULTI_HEAD_ATTENTION = Exercise(
             ),
         ),
         *section(
-            "No scale, or √D for √d.",
+            "√D in place of √d.",
             (
                 "√D for √d",
                 "You divide by the square root of the whole width D. A dot product runs over the width of one head,"
                 " d = D / h.",
                 _layer(scale=lambda q: math.sqrt(q.shape[-1] * q.shape[1])),
             ),
+        ),
+        *section(
+            _SCALE,
             ("no scale", "Divide the scores by √d, where d = D / h.", _layer(scale=lambda q: 1.0)),
         ),
         *section(

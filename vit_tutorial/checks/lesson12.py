@@ -33,7 +33,6 @@ _HEADS = "2 · Nine heads can be a convolution"
 _MODELS = "3 · Three models"
 _SEES = "4 · What one place sees"
 _RATE = "5 · Which rate?"
-_ONE_RUN = "Counting one run as a result."
 
 Size = tuple[int, int]
 Layer = tuple[int, int]  # kernel size, stride
@@ -436,9 +435,6 @@ FAIR_COMPARISON = Exercise(
                 "A rate that is chosen on the test images looks better there than it is. Choose by held_out.",
                 Slip(_fair, choose=lambda own, runs: _by_rate(own, lambda group: _mean(group, "test"))),
             ),
-        ),
-        *section(
-            _ONE_RUN,
             (
                 "a rate that is chosen by its best run",
                 "One lucky seed decides. Take the mean over a rate's seeds first, then the best mean.",
