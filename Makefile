@@ -54,7 +54,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_house.py
+	$(BIN)/python -m pytest -q --noconftest tests/test_house.py
 	@if command -v node > /dev/null && test -d $(JS); then \
 		$(JS)/.bin/prettier --config tools/js/prettier.json --check "vit_tutorial/**/*.js" && \
 		$(JS)/.bin/eslint --config tools/js/eslint.config.js vit_tutorial && \

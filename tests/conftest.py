@@ -2,15 +2,18 @@
 
 import gc
 import importlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import hypothesis
+import kernels
 import pytest
 import torch
 from browser import CHROMIUM, FLAGS, Tabs
+from jupyter_client.provisioning import local_provisioner
 from xdist.scheduler import LoadFileScheduling
 
 # What is imported stays: looking through a million objects of torch, timm and transformers for garbage takes seconds.
@@ -25,7 +28,13 @@ SOLVED = ("03", "09")
 APART = ("test_recipes.py", "test_grading.py", "test_live.py")  # each of their slow tests may take a minute
 # One process has all of these: what an exercise's mistakes give is computed once.
 CHECKS = ("test_checks.py", "test_submissions.py", "test_snapshot.py")
-LONG = ("test_hybrid.py", "test_weights.py", "test_vit.py")
+LONG = ("test_live.py", "test_grading_parts.py", "test_grading.py", "test_modern.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Kernels fork, but not where that is unsafe, or where coverage counts lines from a process's start."""
+    if sys.platform == "linux" and not config.getoption("cov_source", None):
+        local_provisioner.launch_kernel = kernels.launch
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -49,11 +58,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             return 0, CHECKS.index(name)
         if name in APART and item.get_closest_marker("slow"):
             return 1, APART.index(name)
-        if name == "test_grading.py":
-            return 2, 0
+        if name in LONG:
+            return 2, LONG.index(name)
         if item.path.parent.name == "notebooks":
             return 3, -int(name[:2])  # the later lessons are the longer ones
-        return (4, LONG.index(name)) if name in LONG else (5, 0)
+        return 4, 0
 
     items.sort(key=place)
 

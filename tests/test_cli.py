@@ -126,6 +126,7 @@ def test_version(capsys):
     assert capsys.readouterr().out.startswith(f"vit_tutorial {vt.__version__} (torch {torch.__version__}, Python 3.")
 
 
+@pytest.mark.slow
 def test_what_pip_installs_works_by_itself(tmp_path):
     """The script and its page, from a wheel, far from the sources."""
     if int(metadata.version("setuptools").partition(".")[0]) < 77:

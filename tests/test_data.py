@@ -5,7 +5,6 @@ import hashlib
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch.utils.data import DataLoader
 
 from vit_tutorial import ViTConfig, count_parameters, data
@@ -22,7 +21,7 @@ def sha(*tensors):
 
 @pytest.fixture(scope="module")
 def shapes():
-    return data.shapes()
+    return data.shapes(train=1000)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def digits():
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes", "image"), [("digits", (1437, 360), (1, 8, 8)), ("shapes", (20_000, 1000), (3, 64, 64))]
+    ("name", "sizes", "image"), [("digits", (1437, 360), (1, 8, 8)), ("shapes", (1000, 1000), (3, 64, 64))]
 )
 def test_the_contract(request, name, sizes, image):
     d = request.getfixturevalue(name)
@@ -54,9 +53,9 @@ def test_the_contract(request, name, sizes, image):
             split[len(split)]
 
 
-@pytest.mark.parametrize("name", ["digits", "shapes"])
-def test_mean_and_standard_deviation_are_those_of_the_training_images(request, name):
-    d = request.getfixturevalue(name)
+@pytest.mark.parametrize("name", ["digits", pytest.param("shapes", marks=pytest.mark.slow)])
+def test_mean_and_standard_deviation_are_those_of_the_training_images(name):
+    d = data.load(name)
     levels = torch.arange(d.train.white + 1).double() / d.train.white
     for channel, (mean, std) in enumerate(zip(d.mean, d.std, strict=True)):
         often = torch.bincount(d.train.images[:, channel].flatten(), minlength=len(levels)).double()
@@ -111,8 +110,10 @@ def test_a_share_that_leaves_nothing_on_one_side_is_refused(digits, share):
         data.hold_out(digits, share)
 
 
-def test_shapes_are_the_same_on_every_machine(shapes):
-    # All 21,000 scenes of the default; tests/test_scenes.py looks at what is in them.
+@pytest.mark.slow
+def test_shapes_are_the_same_on_every_machine():
+    # All 21,000 scenes of the default; tests/test_scenes.py looks at a hundred.
+    shapes = data.shapes()
     parts = [tensor for split in (shapes.train, shapes.test) for tensor in (split.images, split.labels, split.masks)]
     assert sha(*parts) == "c9482c21459f4d6c93175b441b479790669f877ecf77e281d1258165aca3abc1"
 
@@ -219,10 +220,3 @@ def test_normalise_and_back():
     torch.testing.assert_close(data.denormalise(out, preprocess), images)
     assert torch.equal(data.denormalise(torch.full((1, 3, 4, 5), 9.0), preprocess), torch.ones(1, 3, 4, 5))
     assert data.denormalise(torch.full((1, 3, 4, 5), -9.0), preprocess).max() == 0
-
-
-def test_one_picture_becomes_a_batch_of_one():
-    preprocess = data.Preprocessing((4, 5), (0.5,) * 3, (0.5,) * 3)
-    assert preprocess(Image.new("RGB", (30, 20))).shape == (1, 3, 4, 5)
-    assert preprocess(torch.rand(3, 4, 5)).shape == (1, 3, 4, 5)
-    assert preprocess(torch.rand(2, 3, 4, 5)).shape == (2, 3, 4, 5)

@@ -69,9 +69,9 @@ TO_AND_FRO = [
 FROM_SQUARES = [((14, 14), (24, 24)), ((7, 7), (3, 3)), ((7, 7), (5, 9)), ((4, 4), (9, 2)), ((3, 3), (4, 5))]
 
 
-@pytest.mark.parametrize("prefix", [0, 1, 2])
 @pytest.mark.parametrize(("old", "new"), TO_AND_FRO)
-def test_timm_recipe(old, new, prefix):
+def test_timm_recipe(old, new):
+    prefix = 2
     position = positions(old, prefix)
     ours = resize_position_embedding(position, old, new, prefix_tokens=prefix)  # the default recipe
     close(ours, resample_abs_pos_embed(position, list(new), list(old), num_prefix_tokens=prefix))
@@ -85,9 +85,9 @@ def test_torchvision_recipe(old, new):
     close(resize_position_embedding(position, (old, old), (new, new), recipe="torchvision"), theirs)
 
 
-@pytest.mark.parametrize("prefix", [0, 1, 2])
 @pytest.mark.parametrize(("old", "new"), TO_AND_FRO)
-def test_torchvision_recipe_on_rectangles(old, new, prefix):
+def test_torchvision_recipe_on_rectangles(old, new):
+    prefix = 1
     position = positions(old, prefix)
     grid = F.interpolate(as_maps(position, old, prefix), size=new, mode="bicubic", align_corners=True)
     ours = resize_position_embedding(position, old, new, prefix_tokens=prefix, recipe="torchvision")
@@ -104,9 +104,9 @@ def test_huggingface_recipe(old, new):
     close(resize_position_embedding(position, old, new, recipe="huggingface"), expected)
 
 
-@pytest.mark.parametrize("prefix", [0, 1, 2])
 @pytest.mark.parametrize(("old", "new"), TO_AND_FRO)
-def test_google_recipe(old, new, prefix):
+def test_google_recipe(old, new):
+    prefix = 1
     position = positions(old, prefix, dtype=torch.float64)  # as scipy computes
     grid = position[0, prefix:].reshape(*old, -1).numpy()  # (rows, columns, D)
     zoomed = scipy.ndimage.zoom(grid, (new[0] / old[0], new[1] / old[1], 1), order=1)
@@ -114,9 +114,9 @@ def test_google_recipe(old, new, prefix):
     close(resize_position_embedding(position, old, new, prefix_tokens=prefix, recipe="google"), expected)
 
 
-@pytest.mark.parametrize("prefix", [0, 1, 2])
 @pytest.mark.parametrize(("old", "new"), TO_AND_FRO)
-def test_dino_recipe(old, new, prefix):
+def test_dino_recipe(old, new):
+    prefix = 0
     position = positions(old, prefix)
     # DINO: "we add a small number to avoid floating point error in the interpolation"
     scale = ((new[0] + 0.1) / old[0], (new[1] + 0.1) / old[1])
@@ -146,14 +146,13 @@ def test_resized_shape_prefix_and_constants(recipe, old, new, prefix):
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("grid", [(4, 4), (3, 5), (5, 3)])
-def test_the_same_grid_changes_nothing(recipe, grid):
-    position = positions(grid)
-    close(resize_position_embedding(position, grid, list(grid), recipe=recipe), position)
+def test_the_same_grid_changes_nothing(recipe):
+    position = positions((3, 5))
+    close(resize_position_embedding(position, (3, 5), [3, 5], recipe=recipe), position)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_resizing_keeps_the_dtype_and_computes_in_float32_at_least(recipe, dtype):
     position = positions((4, 6), dtype=dtype)
     ours = resize_position_embedding(position, (4, 6), (7, 5), recipe=recipe)
@@ -235,13 +234,6 @@ def test_deits_second_token_follows_the_class_token(position):
 def test_a_second_token_needs_a_first(refuses):
     with refuses(ValueError, "distillation_token=True", "class_token=True"):
         Embeddings(8, 4, 3, 16, class_token=False, distillation_token=True)
-
-
-def test_the_default_has_a_class_token_learned_positions_and_no_dropout():
-    embed = Embeddings(8, 4, 3, 16)
-    assert embed.cls_token.shape == (1, 1, 16)
-    assert isinstance(embed.position, torch.nn.Parameter)
-    assert embed.dropout.p == 0.0
 
 
 def test_without_positions_the_patches_are_a_bag():

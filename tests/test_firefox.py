@@ -13,7 +13,8 @@ from test_live import SEVEN, STATIONS, compare, shipped, stations
 
 websocket = pytest.importorskip("websocket")
 FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox")
-pytestmark = pytest.mark.skipif(not FIREFOX, reason="needs firefox: apt-get install firefox-esr")
+needs_firefox = pytest.mark.skipif(not FIREFOX, reason="needs firefox: apt-get install firefox-esr")
+pytestmark = [pytest.mark.slow, needs_firefox]
 # Within each function that runs in the page.
 KNOWN = """
   const { live, shadowRoot: root } = document.querySelector("[data-vit-live]"), $ = (name) => root.querySelector(name);

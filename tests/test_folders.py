@@ -151,9 +151,8 @@ def test_every_kind_of_pixel_becomes_rgb(folder, image, suffix, above, below):
     torch.testing.assert_close(pixels[:, 17, 10].tolist(), list(below), rtol=0, atol=2)
 
 
-@pytest.mark.parametrize("suffix", [".jpg", ".png"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_turns_pictures_upright(folder, orientation, suffix):
+def test_turns_pictures_upright(folder, orientation):
     upright = np.zeros((16, 16, 3), np.uint8)
     upright[:8, :8] = 255  # a white corner, and beside it a grey one: no two of the eight orientations look alike
     upright[:8, 8:] = 100
@@ -170,7 +169,7 @@ def test_turns_pictures_upright(folder, orientation, suffix):
     }[orientation]
     exif = Image.Exif()
     exif[0x0112] = orientation
-    pixels = crop_of(folder, Image.fromarray(store(upright).copy()), 16, suffix, exif=exif)
+    pixels = crop_of(folder, Image.fromarray(store(upright).copy()), 16, ".jpg", exif=exif)
     torch.testing.assert_close(
         pixels.permute(1, 2, 0)[::5, ::5].int(), torch.from_numpy(upright)[::5, ::5].int(), rtol=0, atol=12
     )

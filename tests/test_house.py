@@ -35,10 +35,10 @@ def private_names(source: str, module: str) -> Iterator[str]:
                 yield f"{aliases[name]}.{attribute}"
 
 
-@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_room_takes_a_private_name_of_another(file: Path) -> None:
-    module = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
-    assert list(private_names(file.read_text(encoding="utf-8"), module)) == []
+def test_no_room_takes_a_private_name_of_another() -> None:
+    for file in PACKAGE.rglob("*.py"):
+        module = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
+        assert list(private_names(file.read_text(encoding="utf-8"), module)) == [], file
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,6 @@ def test_no_room_takes_a_private_name_of_another(file: Path) -> None:
     [
         ("from vit_tutorial.weights.names import _joined", ["vit_tutorial.weights.names._joined"]),
         ("from vit_tutorial import weights\nweights._private()", ["vit_tutorial.weights._private"]),
-        ("from vit_tutorial.train._inside import fit", ["vit_tutorial.train._inside.fit"]),
         ("from vit_tutorial.data.sets import _statistics", []),  # its own room's
         ("from vit_tutorial.weights import load", []),
         ("import torch\ntorch._dynamo", []),

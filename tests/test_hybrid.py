@@ -89,19 +89,6 @@ def test_a_stem_has_as_many_parameters_and_macs_as_the_formulas_say(stem):
     assert vt.count_macs(config) == without + macs
 
 
-def test_the_paper_s_r50_has_as_many_parameters_as_timm_s():
-    config = vt.ViTConfig(stem=hybrid.ResNetStem((3, 4, 9)))
-    with torch.device("meta"):
-        theirs = TimmResNetV2((3, 4, 9), num_classes=0, global_pool="", preact=False)
-    projection = 1024 * 768 + 768
-    plain = vt.ViTConfig()
-    patches = (3 * 16 * 16 + 1) * 768
-    assert (
-        vt.count_parameters(config) - vt.count_parameters(plain) + patches
-        == sum(p.numel() for p in theirs.parameters()) + projection
-    )
-
-
 @pytest.mark.parametrize("stem", [EARLY, R26])
 def test_a_config_with_a_stem_is_hashable_and_survives_json(stem):
     config = config_of(stem, patch_size=32)
@@ -112,19 +99,6 @@ def test_a_config_with_a_stem_is_hashable_and_survives_json(stem):
     assert hash(again) == hash(config)
 
 
-def test_names_of_a_model_without_a_stem_are_the_same_as_ever():
-    names = set(vt.ViT(vt.ViTConfig(**SMALL)).state_dict())
-    assert {name for name in names if name.startswith("embed.")} == {
-        "embed.cls_token",
-        "embed.position",
-        "embed.patches.proj.weight",
-        "embed.patches.proj.bias",
-    }
-    hybrids = set(vt.ViT(config_of(EARLY)).state_dict())
-    assert names < hybrids
-    assert all(name.startswith("embed.patches.features.") for name in hybrids - names)
-
-
 @pytest.mark.parametrize(
     ("stem", "patch_size", "grid"),
     [(EARLY, 4, (8, 8)), (EARLY, (8, 4), (4, 8)), (R26, 32, (1, 1)), (EARLY, 16, (2, 2))],
@@ -132,11 +106,6 @@ def test_names_of_a_model_without_a_stem_are_the_same_as_ever():
 def test_a_token_is_a_patch_of_the_feature_map(stem, patch_size, grid):
     config = config_of(stem, patch_size=patch_size)
     assert config.grid == grid == vt.ViT(config).embed.patches.grid
-
-
-def test_maps_of_attention_are_those_of_the_tokens():
-    model = vt.ViT(config_of(EARLY)).eval()
-    assert model.attention_maps(torch.rand(2, 3, 32, 32))[1].shape == (2, 2, 65, 65)
 
 
 def test_each_token_sees_more_than_its_own_pixels():
@@ -270,8 +239,8 @@ def test_the_list_of_timm_s_hybrids_is_whole():
     assert known_names == set(timm.list_models(module="vision_transformer_hybrid"))
 
 
-# Made for images of one size, those of 384 pixels are the modules of 224 once more.
-@pytest.mark.parametrize("name", [name for name in RESNETS if name.endswith("224")])
+# Made for images of one size, those of 384 pixels are the modules of 224 once more, and a small and a base R26 are one.
+@pytest.mark.parametrize("name", [name for name in RESNETS if name.endswith("224") and "base_r26" not in name])
 def test_timm_s_hybrids_answer_alike_by_name(name, narrow):
     theirs = timm_s(name)
     ours = ours_from(theirs.state_dict())
@@ -281,9 +250,8 @@ def test_timm_s_hybrids_answer_alike_by_name(name, narrow):
     assert all(torch.equal(tensor, state[name]) for name, tensor in back.items())
 
 
-@pytest.mark.parametrize("name", OTHERS[:2])  # the others differ in the Transformer's sizes, which are made small
-def test_timm_s_resnet_d_answers_alike_through_hybrid_embed(name):
-    theirs = timm_s(name)
+def test_timm_s_resnet_d_answers_alike_through_hybrid_embed():
+    theirs = timm_s("vit_small_resnet50d_s16_224")
 
     class Features(nn.Module):
         def __init__(self):
@@ -324,35 +292,9 @@ def test_a_copy_of_timm_s_repository_loads(narrow, tmp_path):
     assert_same(model.double(), theirs.double())
 
 
-def test_what_a_hybrid_looks_at_can_be_shown():
-    model = filled(vt.ViT(config_of(EARLY))).float()
-    images = torch.rand(1, 3, 32, 32)
-    assert vt.explain.relevance(model, images, 2).shape == (1, 8, 8)
-
-
 def test_a_hybrid_of_timm_s_with_another_backbone_is_refused_and_the_way_out_named():
     with pytest.raises(ValueError, match="HybridEmbed takes any"):
         ours_from(timm_s("vit_small_resnet26d_224").state_dict())
-
-
-def test_mobileclip_s_stem_is_refused_and_answers_alike_through_hybrid_embed():
-    theirs = timm_s("vit_base_mci_224", embed_dim=768, depth=1, num_heads=12)
-    with pytest.raises(ValueError, match="HybridEmbed takes any"):
-        ours_from(theirs.state_dict())
-    state = {n: t for n, t in theirs.state_dict().items() if "backbone" not in n}
-    *first, last = theirs.patch_embed.backbone
-    state |= {f"patch_embed.proj.{leaf}": last.conv.state_dict()[leaf] for leaf in ("weight", "bias")}
-    grid, channels = theirs.patch_embed.grid_size[0], last.conv.in_channels
-    preprocess = vt.data.Preprocessing((2 * grid, 2 * grid), (0.5,) * channels, (0.5,) * channels)
-    config, tensors, _ = vt.weights.convert(
-        state, "timm", image_size=2 * grid, preprocess=preprocess, **known(num_heads=12)
-    )
-    ours = vt.ViT(replace(config, image_size=64, patch_size=64 // grid, in_channels=3))
-    ours.embed.patches = hybrid.HybridEmbed(nn.Sequential(*first), 64, patch_size=2, dim=768)
-    missing, unexpected = ours.load_state_dict(tensors, strict=False)
-    assert not unexpected
-    assert all(".features." in name for name in missing)
-    assert_same(ours.double().eval(), theirs)
 
 
 def test_a_convolutional_stem_of_torchvision_s_is_refused():

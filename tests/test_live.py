@@ -18,7 +18,7 @@ from browser import browser_only, wait
 from PIL import Image, ImageDraw
 
 import vit_tutorial as vt
-from vit_tutorial import live, pages
+from vit_tutorial import live
 from vit_tutorial.data import normalise
 from vit_tutorial.live.command import SETS as TEST_PICTURES
 from vit_tutorial.live.command import samples_of, tried_on
@@ -352,15 +352,14 @@ def test_the_numbers_of_later_models_are_pytorch_s(show):
 
 @browser_only
 def test_both_tours_go_through_later_models(show):
-    for parts in (modern.ARCHITECTURES["dinov3"], modern.ARCHITECTURES["siglip"], MODERN["no classes"]):
+    for parts, tour in ((MODERN["no classes"], "The story"), (modern.ARCHITECTURES["siglip"], "Follow one token")):
         model = modern_model(parts)
         page = show(live.page(model, pictures_of(model, 2), tried=pictures_of(model, 6)))
-        for tour in ("", "Follow one token"):
-            if tour:
-                page.get_by_text(tour, exact=True).click()
-            while text(page, "[data-do=next]") == "Next":
-                page.get_by_text("Next", exact=True).click()
-                assert page.locator(".spot").is_visible()
+        if tour != "The story":  # with which it begins
+            page.get_by_text(tour, exact=True).click()
+        while text(page, "[data-do=next]") == "Next":
+            page.get_by_text("Next", exact=True).click()
+            assert page.locator(".spot").is_visible()
 
 
 @browser_only
@@ -380,7 +379,7 @@ def test_every_number_after_each_change_is_pytorch_s(show):
 
 
 @browser_only
-@pytest.mark.parametrize("name", ["digits-patch2", "shapes", "photographs", "cifar10"])
+@pytest.mark.parametrize("name", ["digits-patch2", "photographs"])
 def test_every_number_of_the_shipped_models_is_pytorch_s(show, name):
     model, preprocess, samples, live_page = shipped(name)
     page, double = show(live_page), copy.deepcopy(model).double()
@@ -392,7 +391,7 @@ def test_every_number_of_the_shipped_models_is_pytorch_s(show, name):
 @browser_only
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["digits-patch2", "shapes", "cifar10"])
-def test_the_logits_of_a_hundred_pictures_and_all_numbers_of_twenty_are_pytorch_s(show, name):
+def test_the_logits_of_a_hundred_pictures_and_all_numbers_of_five_are_pytorch_s(show, name):
     model, preprocess, _, live_page = shipped(name)
     page = show(live_page)
     double, pictures = copy.deepcopy(model).double(), TEST_PICTURES[name]().batch(slice(0, 200, 2))[0]
@@ -406,7 +405,7 @@ def test_the_logits_of_a_hundred_pictures_and_all_numbers_of_twenty_are_pytorch_
     for picture, logits in zip(pictures, right, strict=True):
         found = page.evaluate(script, sent(picture))
         assert np.abs(found - logits).max() <= 1e-4 * np.abs(logits).max()
-    for number, picture in enumerate(pictures[:20]):
+    for number, picture in enumerate(pictures[::20]):
         some = [{}, spelt([*CHANGES.values()][1 + number % (len(CHANGES) - 1)], model.config)]
         for changes in some:
             compare(run_in(page, picture, changes), stations(double, picture, preprocess, changes))
@@ -430,103 +429,6 @@ def test_the_logit_lens_is_the_head_after_each_layer(show):
                 right = model.head(z).softmax(dim=-1)[0].numpy().ravel()
                 assert np.allclose(found[f"{step}.tokens"], right, atol=1e-5)
         assert len(steps) == model.config.depth + 1 == sum(name.endswith("answer") for name in found)
-
-
-# Faults that a careful eye might pass over, each of which the comparison with PyTorch must notice: what to write where.
-FAULTS = [
-    ("Math.floor(y / P) * columns + Math.floor(x / Q)", "Math.floor(x / Q) * columns + Math.floor(y / P)"),
-    ("columns = W / Q;", "columns = H / P;"),
-    ("(c * P + (y % P)) * Q + (x % Q)", "(c * P + (x % P)) * Q + (y % Q)"),
-    ("let o0 = bias ? bias[o] : 0", "let o0 = 0"),
-    ("p = Math.min(o + 1, outputs - 1)", "p = o + 1"),
-    ("y[row2 * outputs + p] = p2", "y[row2 * outputs + p] = o2"),
-    ("1 / Math.sqrt(variance + eps)", "1 / (Math.sqrt(variance) + eps)"),
-    ("scale * weight[i] + bias[i]", "scale * weight[i]"),
-    ("gelu(before, config.gelu)", 'gelu(before, "tanh")'),
-    ("0.5 * v * (1 + erf(v / Math.SQRT2))", "v / (1 + Math.exp(-1.702 * v))"),
-    ("Math.abs(x) > 6", "Math.abs(x) > 1"),
-    ("content.set(weights.cls_token)", "content.fill(0)"),
-    ("normed(plus(content, position)", "normed(content"),
-    ("(T - 1 - n + prefix) * D, (T - n + prefix) * D", "(T - 1 - n) * D, (T - n) * D"),
-    ("(scale ? Math.sqrt(d) : 1) * temperature", "(scale ? Math.sqrt(d) : 1) / temperature"),
-    ("linear(q, { weight: k }, T)", "linear(k, { weight: q }, T)"),
-    ("linear(weights, { weight: transpose(v, T) }, T)", "linear(weights, { weight: v }, T)"),
-    ("y[column * rows + row] = x[row * columns + column]", "y[row * columns + column] = x[column * rows + row]"),
-    ("part * D + head * d, d", "(head * 3 + part) * d, d"),
-    ("t * D + head * d", "t * D + (num_heads - 1 - head) * d"),
-    ("if (!on(`heads.${head}`)) continue;", ""),
-    ("normed(middle, weights.norm2", "normed(middle, weights.norm1"),
-    ("residual(middle, expanded.out", "residual(z, expanded.out"),
-    ('on("mlp"), on("mlp.residual")', 'on("mlp"), on("attention.residual")'),
-    ('out: on("") ? out : z', "out"),
-    ("return hasShortcut ? plus(z, branch) : branch;", "return plus(z, branch);"),
-    ("readOf(blocks.at(-1).out", "readOf(blocks.at(-1).middle"),
-    ("logit / (changes.answer ?? 1)", "logit * (changes.answer ?? 1)"),
-    ("last = normed(z, weights.norm, config.norm_eps)", "last = normed(z, weights.norm, 1e-6)"),
-    ("pad = (K - 1) >> 1", "pad = K >> 1"),
-    ("Math.sqrt(running_var[f] + 1e-5)", "Math.sqrt(running_var[f] + 1e-1)"),
-    ("return Math.max(0, (v - running_mean[f]) * scale + bias[f])", "return (v - running_mean[f]) * scale + bias[f]"),
-    ("maps.at(-1) ?? { map: image, shape }", "maps[0] ?? { map: image, shape }"),
-]
-
-
-@pytest.fixture(scope="module")
-def models_in_a_page(chromium):
-    """A page with each small model's data and two pictures; and what is right, with and without some changes."""
-    page, cases = chromium.new_page(), []
-    for kind, changes in CONFIGS.items():
-        model = model_of(**changes)
-        picture = pictures_of(model, 1)
-        data = json.loads(
-            re.search(r'<script type="application/json">(.*?)</script>', live.page(model, picture).html)[1]
-        )
-        some = [{}, {"position": "reversed"}]
-        if kind == "plain":
-            some += [CHANGES[name] for name in ("the shortcut beside an MLP off", "a block off", "warm attention")]
-            some += [CHANGES["many at once"], CHANGES["a warm answer"]]
-        for change in some:
-            changes = spelt(change, model.config)
-            right = stations(copy.deepcopy(model).double(), picture[0], None, changes)
-            arrays = [right[name].tolist() for name in ("probabilities", "logits", "norm", "embed.tokens")]
-            cases.append((data, picture[0].flatten().tolist(), changes, arrays))
-    page.evaluate("cases => { window.cases = JSON.parse(cases) }", json.dumps(cases))
-    yield page
-    page.close()
-
-
-# Whether a source agrees with PyTorch in every case; the first that doesn't is enough.
-AGREES = """(source) => {
-  const names = "{ unpack, vit, finish, normalise, rearrange }";
-  const { unpack, vit, finish, normalise, rearrange } = new Function(`${source}; return ${names}`)();
-  const most = (array) => array.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
-  return window.cases.every(([data, values, changes, right]) => {
-    data.tree ??= unpack(data.weights);
-    const picture = rearrange(Float32Array.from(values), data, changes);
-    const run = finish(vit(normalise(picture, data), data.tree, data.config, changes));
-    const found = [run.probabilities, run.logits, run.norm, run.embed.tokens];
-    return found.every((array, i) => most(right[i].map((v, j) => v - array[j])) <= 1e-4 * most(right[i]));
-  });
-}"""
-
-
-def source():
-    return pages.script("live/pictures.js")  # which imports the model
-
-
-@browser_only
-def test_each_of_many_planted_faults_is_noticed(models_in_a_page):
-    assert models_in_a_page.evaluate(AGREES, source())
-    missed = []
-    for old, new in FAULTS:
-        assert old in source(), old
-        try:
-            agrees = models_in_a_page.evaluate(AGREES, source().replace(old, new, 1))
-        except Exception:  # it doesn't even run
-            agrees = False
-        if agrees:
-            missed.append((old, new))
-    assert missed == []
-    assert len(FAULTS) >= 30
 
 
 @browser_only
@@ -1264,6 +1166,27 @@ DAMAGED_CHANGES = (
 )
 
 
+# Whether the state of a link is taken, with each damage done to it.
+UNPACK = """([source, whole, config, samples, damages]) => {
+  const { idOf, unpackLink } = new Function(`${source}; return { idOf, unpackLink }`)();
+  const data = { weights: { values: "A".repeat(4000) } }, pad = { ink: () => atob(whole.ink) };
+  const sizes = { T: config.tokens, L: config.depth, h: config.num_heads };
+  const page = { data, config, pad, sizes, samples, white: 16 };
+  return damages.map((damage) => {
+    try {
+      unpackLink(page, btoa(JSON.stringify({ ...whole, id: idOf(page), ...damage })));
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}"""
+
+
+def link_of(whole):
+    return "#live=" + base64.urlsafe_b64encode(json.dumps(whole).encode()).decode().rstrip("=")
+
+
 @browser_only
 def test_a_damaged_link_starts_from_scratch(show, digits):
     live_page, model, preprocess, samples = digits
@@ -1273,9 +1196,18 @@ def test_a_damaged_link_starts_from_scratch(show, digits):
     wait(page, "location.hash.length > 100")
     letters = page.evaluate("location.hash").removeprefix("#live=")
     whole = json.loads(base64.urlsafe_b64decode(letters + "=" * (-len(letters) % 4)))
-    plain = answer_of(model, samples[0], preprocess)
-    for damage in (
-        {"layer": -1},
+    page = show(live_page, fragment=link_of(whole | {"layer": -1}))
+    assert text(page, ".said") == answer_of(model, samples[0], preprocess)
+    assert "damaged" in text(page, ".message")
+    assert page.locator(".changed").is_hidden()
+    assert page.locator('[data-station="patches"]').is_visible()
+    page = show(live_page, fragment=link_of(whole | {"layer": 3}))
+    assert float(picture_in(page, model).sum()) == 0
+    assert text(page, ".message") == ""
+
+    good = [{}, {"sample": 9}, *({"changes": whole["changes"] | spelt(c, model.config)} for c in CHANGES.values())]
+    damages = [
+        {"id": "another"},
         {"layer": 1.5},
         {"head": 4},
         {"token": "3"},
@@ -1288,17 +1220,11 @@ def test_a_damaged_link_starts_from_scratch(show, digits):
         {"ink": base64.b64encode(bytes(100)).decode()},
         {"changes": None},
         *({"changes": whole["changes"] | change} for change in DAMAGED_CHANGES),
-    ):
-        text_of = base64.urlsafe_b64encode(json.dumps(whole | damage).encode()).decode().rstrip("=")
-        page = show(live_page, fragment=f"#live={text_of}")
-        assert text(page, ".said") == plain, damage
-        assert "damaged" in text(page, ".message"), damage
-        assert page.locator(".changed").is_hidden(), damage
-        assert page.locator('[data-station="patches"]').is_visible(), damage
-    text_of = base64.urlsafe_b64encode(json.dumps(whole | {"layer": 3}).encode()).decode()
-    page = show(live_page, fragment=f"#live={text_of}")
-    assert float(picture_in(page, model).sum()) == 0
-    assert text(page, ".message") == ""
+    ]
+    about = [vt.pages.script("live/link.js"), whole, data_of(live_page.html)["config"], samples.flatten(1).tolist()]
+    page = show("<!doctype html><body>", ready=0)
+    assert page.evaluate(UNPACK, [*about, good]) == [True] * len(good)
+    assert page.evaluate(UNPACK, [*about, damages]) == [False] * len(damages)
 
 
 @browser_only
@@ -1330,23 +1256,19 @@ FLYING = "document.querySelector('[data-vit-live]').shadowRoot.querySelectorAll(
 
 
 @browser_only
-@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
-def test_one_token_is_followed_through_every_block(show, digits, motion):
-    page, seen = show(digits[0], reduced_motion=motion), []
+def test_one_token_is_followed_through_every_block(show, digits):
+    page, seen = show(digits[0]), []
     page.get_by_text("Follow one token", exact=True).click()
     for number in range(1, 19):
         assert text(page, ".count") == f"{number} of 18"
         assert page.locator(".spot").is_visible()
-        if motion == "reduce":
-            assert page.evaluate(FLYING) == 0
         state = page.evaluate("document.querySelector('[data-vit-live]').live.state")
         seen.append((state["station"], state["layer"], state["token"]))
         assert max(len(one.split()) for one in re.split(r"[.?!]", text(page, ".sentence"))) <= 15
         if number < 18:
             page.get_by_text("Next", exact=True).click()
-    if motion == "no-preference":
-        assert page.evaluate(FLYING) > 0
-        wait(page, f"{FLYING} === 0")
+    assert page.evaluate(FLYING) > 0
+    wait(page, f"{FLYING} === 0")
     assert [station for station, _, _ in seen[:4]] == ["patches", "patches", "embedding", "positions"]
     assert [(station, layer) for station, layer, _ in seen[10:16]] == [
         (station, layer) for layer in (1, 2, 3) for station in ("attention", "mlp")
@@ -1354,6 +1276,10 @@ def test_one_token_is_followed_through_every_block(show, digits, motion):
     assert {token for _, _, token in seen} == {11}
     page.get_by_text("The story", exact=True).click()
     assert text(page, ".count") == "1 of 12"
+    page = show(digits[0], reduced_motion="reduce")
+    page.get_by_text("Follow one token", exact=True).click()
+    page.get_by_text("Next", exact=True).click()
+    assert page.evaluate(FLYING) == 0
 
 
 @browser_only
@@ -1817,7 +1743,7 @@ def assert_fits(page, width):
 @browser_only
 def test_fits_its_column(show, digits):
     page = show(digits[0])
-    for width in (390, 520, *range(600, 1200, 75), 1600):
+    for width in (390, 600, 825, 1200):
         assert_fits(page, width)
 
 
@@ -1862,8 +1788,9 @@ def test_axe_finds_nothing_serious(show, digits, scheme):
             page.get_by_label("block 1, MLP", exact=True).click()
         # What stands beside the panel is the same at each station, so twice is enough for it.
         where = "document" if station in ("attention", "what-if") else "{fromShadowDom: ['[data-vit-live]', '.panel']}"
-        found = page.evaluate(f"axe.run({where}, {{ resultTypes: ['violations'] }})")
-        assert len(found["passes"]) > 5
+        rules = "runOnly: ['color-contrast'], " * (scheme == "dark")  # what else there is doesn't depend on colours
+        found = page.evaluate(f"axe.run({where}, {{ {rules}resultTypes: ['violations'] }})")
+        assert len(found["passes"]) > (0 if rules else 5)
         bad |= {f"{v['id']}: {n['html'][:200]}" for v in found["violations"] for n in v["nodes"][:3]
                 if v["impact"] in ("serious", "critical")}  # fmt: skip
     assert bad == set()

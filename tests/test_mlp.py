@@ -32,15 +32,6 @@ def test_the_formula(gelu):
     same(mlp(x), hidden @ mlp.fc2.weight.T + mlp.fc2.bias)
 
 
-def test_by_hand():
-    mlp = MLP(1, 1).double()
-    mlp.load_state_dict({name: torch.full_like(p, value) for (name, p), value in zip(
-        mlp.state_dict().items(), (2.0, 0.5, 3.0, 0.25), strict=True)})  # fmt: skip
-    x = 2 * 0.4 + 0.5
-    y = 3 * (x * 0.5 * (1 + math.erf(x / math.sqrt(2)))) + 0.25
-    assert mlp(torch.tensor([0.4], dtype=torch.float64)).item() == pytest.approx(y, abs=1e-14)
-
-
 def test_exact_is_the_default_and_differs_from_tanh():
     x = torch.linspace(-3, 3, 50)
     assert torch.equal(MLP(2, 2).gelu(x), F.gelu(x))
@@ -54,12 +45,6 @@ def test_every_token_alone_whatever_the_leading_axes(axes):
     x = double(*axes, 4)
     tokens = [mlp(token) for token in x.reshape(-1, 4)]
     same(mlp(x), torch.stack(tokens).reshape(*axes, 4))
-
-
-def test_equals_1x1_convolutions():
-    mlp, x = randomise(MLP(6, 10)).double(), double(2, 6, 3, 5)  # (B, D, rows, columns)
-    (w1, b1), (w2, b2) = ((layer.weight[..., None, None], layer.bias) for layer in (mlp.fc1, mlp.fc2))
-    same(mlp(x.movedim(1, -1)).movedim(-1, 1), F.conv2d(F.gelu(F.conv2d(x, w1, b1)), w2, b2))
 
 
 def test_dropout_after_the_gelu_and_after_the_second_layer():

@@ -33,13 +33,6 @@ def test_patchify_equals_unfold(case):
     assert torch.equal(patchify(images, patch), F.unfold(images, patch, stride=patch).transpose(1, 2))
 
 
-def test_patchify_by_hand():
-    image = torch.tensor([[[[0, 1, 2, 3], [4, 5, 6, 7]], [[10, 11, 12, 13], [14, 15, 16, 17]]]])  # (1, 2, 2, 4)
-    expected = torch.tensor([[[0, 1, 4, 5, 10, 11, 14, 15], [2, 3, 6, 7, 12, 13, 16, 17]]])  # (1, 2, 2*2*2)
-    assert torch.equal(patchify(image, 2), expected)
-    assert torch.equal(unpatchify(expected, 2, (2, 4)), image)
-
-
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.int64, torch.float16, torch.float64])
 def test_patchify_keeps_any_dtype(dtype):
     images = torch.randint(0, 2, (2, 3, 4, 6)).to(dtype)

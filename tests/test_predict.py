@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -23,7 +22,6 @@ from vit_tutorial.predict import command, ranking
 from vit_tutorial.predict import photos as reading
 from vit_tutorial.weights import keeping
 
-ROOT = Path(__file__).parent.parent
 SCENES = data.shapes(train=1, test=8).test
 FIGURE = Figure(figsize=(1, 1))
 
@@ -41,8 +39,10 @@ def photos(tmp_path):
 
 def test_names_what_is_in_each_photograph(photos, capsys):
     predict.main([*photos, "--weights", "shapes"])
-    lines = capsys.readouterr().out.splitlines()
+    out, progress = capsys.readouterr()
+    lines = out.splitlines()
     assert len(lines) == 4 * 6
+    assert "4/4" in progress
     for number, (photo, label) in enumerate(zip(photos, SCENES.labels[:4].tolist(), strict=True)):
         title, *found = lines[6 * number : 6 * number + 6]
         assert title == photo
@@ -145,7 +145,7 @@ def test_the_main_thread_keeps_its_cores(photos):
 # ----------------------------------------------------------------------------------------------- how it is worked off
 
 
-@pytest.mark.parametrize("batch", [1, 3, 4, 100])
+@pytest.mark.parametrize("batch", [3, 100])
 def test_the_model_gets_batches_and_the_answers_do_not_depend_on_them(photos, batch, capsys, monkeypatch):
     forward, sizes = vt.ViT.forward, []
 
@@ -188,14 +188,6 @@ def test_the_model_runs_on_the_best_device_there_is(photos, monkeypatch, cuda, m
     monkeypatch.setattr(vt.ViT, "to", lambda self, device: moved.append(str(device)))  # and stays: there is none here
     predict.main([photos[0], "--weights", "shapes"])
     assert moved == [expected]
-
-
-def test_progress_goes_to_stderr(photos, capsys):
-    predict.main([*photos, "--weights", "shapes", "--top", "1"])
-    out, err = capsys.readouterr()
-    assert "4/4" in err
-    assert "photographs" in err
-    assert len(out.splitlines()) == 8
 
 
 # ------------------------------------------------------------------------------------------------ the file of answers
@@ -285,12 +277,11 @@ def broken(tmp_path):
     return [str(path) for path in (cut, text, deep)]
 
 
-@pytest.mark.parametrize("batch", ["1", "2", "9"])
-def test_a_broken_picture_is_named_and_skipped_and_the_status_says_so(photos, broken, tmp_path, batch, capsys, refuses):
+def test_a_broken_picture_is_named_and_skipped_and_the_status_says_so(photos, broken, tmp_path, capsys, refuses):
     names = [broken[0], photos[0], broken[1], broken[2], photos[1], "nowhere.jpg"]
     out = tmp_path / "answers.csv"
     with refuses(SystemExit, "error: 4 skipped", "cut.jpg", "text.jpg", "deep.tif", "nowhere.jpg was not found"):
-        predict.main([*names, "--weights", "shapes", "--batch-size", batch, "--top", "1", "--out", str(out)])
+        predict.main([*names, "--weights", "shapes", "--batch-size", "2", "--top", "1", "--out", str(out)])
     said = [line for line in capsys.readouterr().err.splitlines() if "skipped: " in line]
     for name in ("nowhere.jpg", *broken):
         assert sum(f"skipped: {name}" in line for line in said) == 1
@@ -447,13 +438,12 @@ def test_ctrl_c_needs_no_traceback(photos, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there it is another error")
-def test_who_reads_its_lines_may_stop(photos):
-    words = ["-m", "vit_tutorial.predict", *photos, "--weights", "shapes", "--batch-size", "1"]
-    with subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
-    ) as process:
-        process.stdout.close()  # as "head" does, earlier
-        said = process.stderr.read()
-    assert process.returncode == 1
-    assert "Traceback" not in said
-    assert "error" not in said.lower()
+def test_who_reads_its_lines_may_stop(photos, monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)  # as "head" does, earlier
+    monkeypatch.setattr(sys, "stdout", os.fdopen(writer, "w", buffering=1, encoding="utf-8"))
+    with pytest.raises(SystemExit) as caught:
+        predict.main([*photos, "--weights", "shapes", "--batch-size", "1"])
+    assert caught.value.code == 1
+    print("what Python writes at its end goes nowhere, without an error")
+    sys.stdout.close()

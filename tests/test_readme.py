@@ -52,22 +52,16 @@ def pins() -> dict[str, Version]:
     return {pin.name: Version(next(iter(pin.specifier)).version) for pin in found}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_python_blocks_run(page: str, tmp_path: Path) -> None:
+def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     for split, name in (("train", "ants"), ("train", "bees"), ("val", "ants"), ("val", "bees")):
         folder = tmp_path / "hymenoptera" / split / name
         folder.mkdir(parents=True)
         for number in range(20):
             shutil.copyfile(ROOT / "vit_tutorial" / "data" / "pictures" / "brick.jpg", folder / f"{number}.jpg")
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    for block in blocks(page, "python"):
-        block = block.replace(
-            "vt.data.FINE_TUNING", "vt.data.FINE_TUNING, epochs=1, warmup_epochs=0"
-        )  # for time's sake
-        done = subprocess.run(
-            [sys.executable, "-c", block], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
-        )
-        assert done.returncode == 0, done.stderr
+    for page in PAGES:
+        for block in blocks(page, "python"):  # with less training, for time's sake
+            exec(block.replace("vt.data.FINE_TUNING", "vt.data.FINE_TUNING, epochs=1, warmup_epochs=0"), {})
 
 
 RECIPES = re.findall(r"## (.*?)\n.*?```python\n(.*?)```", (ROOT / "book" / "recipes.md").read_text("utf-8"), re.DOTALL)

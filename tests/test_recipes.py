@@ -246,9 +246,7 @@ def test_a_lesson_as_the_recipe_has_it_passes_its_tests_and_is_in_the_book(scrat
     run(scratch, sys.executable, "tools/classroom.py", "assignments", "99")
     copy = json.loads((scratch / "notebooks/exercises" / f"{STEM}.ipynb").read_text(encoding="utf-8"))
     assert "YOUR CODE HERE" in json.dumps(copy)
-    chosen = (
-        "99 or brightness or brightest or darkest or lists_every_lesson or every_lesson_and_exercise or map or mypy"
-    )
+    chosen = "99 or brightness or brightest or darkest or every_lesson or map or mypy or documented"
     files = [
         f"tests/test_{name}.py"
         for name in ("brightness", "notebooks", "exercises", "checks", "package", "book", "readme")
@@ -256,7 +254,7 @@ def test_a_lesson_as_the_recipe_has_it_passes_its_tests_and_is_in_the_book(scrat
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov"]
     printed = run(scratch, sys.executable, "-m", "pytest", *options, *files, f"notebooks/{STEM}.ipynb", "-k", chosen)
     passed = int(re.search(r"(\d+) passed", printed)[1])
-    assert passed > 60, printed
+    assert passed > 50, printed
 
     run(scratch, sys.executable, "book/build.py")
     site = scratch / "build" / "book" / "html"
@@ -271,14 +269,13 @@ def test_a_lesson_as_the_recipe_has_it_passes_its_tests_and_is_in_the_book(scrat
         assert (site / page).exists()
 
 
-def test_a_lesson_as_the_recipe_has_it_keeps_the_contracts(scratch: Path) -> None:
+def test_a_lesson_as_the_recipe_has_it_is_in_the_house_s_style(scratch: Path) -> None:
     new = [name for name, _ in FILE.findall(LESSON)]
-    for command in ("lint-imports", "ruff check", "ruff format --check"):
-        tool, *options = command.split()
-        run(scratch, str(SCRIPTS / tool), *options, *(new if options else ()))
+    for options in ("check", "format --check"):
+        run(scratch, str(SCRIPTS / "ruff"), *options.split(), *new)
 
 
-def test_an_import_of_a_room_above_is_noticed(scratch: Path, tmp_path: Path) -> None:
+def test_an_import_of_a_room_above_is_noticed_and_nothing_else_is(scratch: Path, tmp_path: Path) -> None:
     root = tmp_path / "copy"
     shutil.copytree(scratch / "vit_tutorial", root / "vit_tutorial")
     shutil.copyfile(scratch / "pyproject.toml", root / "pyproject.toml")
@@ -287,8 +284,13 @@ def test_an_import_of_a_room_above_is_noticed(scratch: Path, tmp_path: Path) -> 
     module.write_text(
         module.read_text(encoding="utf-8").replace("from torch", f"{upwards}from torch"), encoding="utf-8"
     )
-    with pytest.raises(AssertionError, match=r"vit_tutorial\.analysis is not allowed to import vit_tutorial\.train"):
+    with pytest.raises(AssertionError) as found:
         run(root, sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()")
+    said = str(found.value)
+    assert re.findall(r"(\S+) is not allowed to import (\S+):", said) == [
+        ("vit_tutorial.analysis", "vit_tutorial.train")
+    ]
+    assert " 1 broken." in said
 
 
 # ---- A source of weights ---------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def small():
     return vt.ViT(config)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_model_learns_from_a_stream_and_a_stopped_run_goes_on(folder, tmp_path, workers, monkeypatch):
     found = data.load(str(folder), image_size=8)
     recipe = data.Recipe(epochs=4, batch_size=8, learning_rate=3e-2, augment="flip")

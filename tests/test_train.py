@@ -224,7 +224,7 @@ def stopping_after(images):
     return noise_until
 
 
-@pytest.mark.parametrize("images", [0, 24, 47, 71])
+@pytest.mark.parametrize("images", [0, 47])
 def test_resume_is_exact(data, tmp_path, images):
     whole = trained(data)
     with pytest.raises(Stopped):
@@ -283,14 +283,14 @@ def test_a_damaged_or_hostile_state_is_refused(data, tmp_path, refuses, monkeypa
     assert not Path("exploded").exists()
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(6, marks=pytest.mark.slow)])
-def test_sigkill_at_random_moments(tmp_path, kills):
+@pytest.mark.slow
+def test_sigkill_at_random_moments(tmp_path):
     # By hand: python tests/stress_resume.py FOLDER --kills 40
-    command = [sys.executable, str(ROOT / "tests/stress_resume.py"), str(tmp_path), "--kills", str(kills)]
+    command = [sys.executable, str(ROOT / "tests/stress_resume.py"), str(tmp_path), "--kills", "6"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
-    assert counts["from outside"] + counts["while writing"] == kills
+    assert counts["from outside"] + counts["while writing"] == 6
     assert counts["while writing"] >= 1
     assert counts["equal"] == counts["runs"] >= 1
 

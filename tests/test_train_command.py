@@ -199,6 +199,7 @@ def test_infinity_can_be_read_by_every_reader_of_json(tmp_path):
     assert Recipe(**json.loads(text)["recipe"]).clip == math.inf
 
 
+@pytest.mark.slow
 def test_contributing_s_data_set_trains(tmp_path):
     """In a copy of the package, what CONTRIBUTING says is done to the letter."""
     shutil.copytree(ROOT / "vit_tutorial", tmp_path / "vit_tutorial", ignore=shutil.ignore_patterns("__pycache__"))
@@ -265,12 +266,6 @@ def test_help_is_for_people(capsys):
     assert f"passes over the training images (default: {data.DATASETS['cifar10'].recipe.epochs})" in text
     assert "default: None" not in text
     assert "default: False" not in text
-
-
-def test_another_program_may_call_it(capsys, tmp_path):
-    with pytest.raises(SystemExit):
-        train_command.main(["--help"], prog="vit-tutorial train")
-    assert capsys.readouterr().out.startswith("usage: vit-tutorial train ")
 
 
 # --- errors --------------------------------------------------------------------------------------------------------
