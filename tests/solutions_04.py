@@ -125,42 +125,13 @@ def pieces_by_strides(x, w1, b1, w2, b2, pieces):
     return torch.stack(parts).sum(0) + b2
 
 
-def pieces_with_the_rest_in_the_last(x, w1, b1, w2, b2, pieces):
-    size, total = len(b1) // pieces, b2
-    for i in range(pieces):
-        start, end = i * size, (i + 1) * size if i < pieces - 1 else len(b1)
-        total = total + gelu_by_erf(x @ w1[start:end].T + b1[start:end]) @ w2[:, start:end].T
-    return total
-
-
 def gelu_by_numpy(x):
     return np.vectorize(lambda value: value * (1 + math.erf(value / math.sqrt(2))) / 2)(x.numpy())
-
-
-@torch.no_grad()
-def gelu_in_double(x):
-    return gelu_by_erf(x.double())
 
 
 def tanh_by_numpy(x):
     x = x.numpy()
     return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-
-
-def tanh_by_torch(x):
-    return F.gelu(x, approximate="tanh")
-
-
-class WithOwnNames(Plain):
-    """Other attributes beside fc1 and fc2, and dropout by F."""
-
-    def __init__(self, dim, hidden_dim, dropout=0.0):
-        super().__init__(dim, hidden_dim)
-        self.rate, self.width = dropout, hidden_dim
-
-    def forward(self, x):
-        hidden = F.dropout(F.gelu(self.fc1(x)), self.rate, self.training)
-        return F.dropout(self.fc2(hidden), p=self.rate, training=self.training)
 
 
 def pieces_by_numpy(x, w1, b1, w2, b2, pieces):
@@ -171,44 +142,25 @@ def pieces_by_numpy(x, w1, b1, w2, b2, pieces):
     return total
 
 
-def pieces_of_one_unit_added_in_place(x, w1, b1, w2, b2, pieces):
-    out = b2.expand(*x.shape[:-1], -1).clone()
-    for i in range(len(w1)):
-        out += F.gelu(x @ w1[i] + b1[i])[..., None] * w2[:, i]
-    return out
-
-
-def pieces_by_tensor_split(x, w1, b1, w2, b2, pieces):
-    parts = zip(*(w.tensor_split(pieces, d) for w, d in ((w1, 0), (b1, 0), (w2, 1))), strict=True)
-    return sum((gelu_by_erf(x @ a.T + b) @ c.T for a, b, c in parts), b2).detach().double()
-
-
 RIGHT = {
     "mlp_numbers": (
         lambda: NUMBERS,
         lambda: NUMBERS | {"hidden": torch.tensor([1.0, 2.0, -1.0]), "activations": np.array([0.841, 1.954, -0.159])},
         lambda: NUMBERS | {"output": (1.682, 1.795), "parameters": 148.0, "moved": np.int64(1)},
-        lambda: NUMBERS | {"hidden": [[1, 2, -1]], "activations": torch.tensor([0.8413, 1.9545, -0.1587])},
-        lambda: NUMBERS | {"output": [1.68, 1.8], "moved": [1]},
     ),
     "gelu": (
         gelu_by_erf,
         gelu_by_erfc,
         gelu_by_normal,
-        gelu_by_ndtr,
         gelu_by_numpy,
-        gelu_in_double,
     ),
-    "gelu_tanh": (tanh_by_formula, tanh_by_sigmoid, tanh_by_factor, tanh_by_numpy, tanh_by_torch),
-    "mlp": (Plain, ByConvolution, ByHand, InSequence, WithOwnNames),
+    "gelu_tanh": (tanh_by_formula, tanh_by_sigmoid, tanh_by_factor, tanh_by_numpy),
+    "mlp": (Plain, ByConvolution, ByHand, InSequence),
     "mlp_in_pieces": (
         pieces_by_chunk,
         pieces_by_slices,
         pieces_by_strides,
-        pieces_with_the_rest_in_the_last,
         pieces_by_numpy,
-        pieces_of_one_unit_added_in_place,
-        pieces_by_tensor_split,
     ),
 }
 
@@ -389,7 +341,7 @@ WRONG = {
         ),
     ],
     "gelu_tanh": [
-        Wrong("the exact form", gelu_by_erf, "the exact form in place of tanh"),
+        Wrong("the exact form", gelu_by_erf, "To three digits you are right"),
         Wrong("a square", lambda x: x / 2 * (1 + torch.tanh(inner(x, power=2))), "GELU multiplies x by a probability"),
         Wrong("no cube", lambda x: x / 2 * (1 + torch.tanh(inner(x, power=1))), "What your numbers show"),
         Wrong(

@@ -185,29 +185,8 @@ def loss_by_nll(logits, labels, epsilon):
     return (1 - epsilon) * F.nll_loss(logs, labels) - epsilon * logs.mean()
 
 
-def loss_by_einsum(logits, labels, epsilon):
-    B, K = logits.shape
-    target = torch.eye(K)[labels] * (1 - epsilon) + epsilon / K
-    return -torch.einsum("bk,bk->", target, logits.log_softmax(1)).reshape(1) / B
-
-
-def loss_by_vmap(logits, labels, epsilon):
-    def one(z, y):
-        logs = z - z.logsumexp(0)
-        return -(1 - epsilon) * logs.gather(0, y[None])[0] - epsilon * logs.mean()
-
-    return torch.vmap(one)(logits, labels).mean()
-
-
 def schedule_in_one_line(step, steps, warmup):
     return (step + 1) / warmup if step < warmup else (math.cos((step - warmup) / (steps - warmup) * math.pi) + 1) / 2
-
-
-def schedule_by_tensor(step, steps, warmup):
-    share = torch.tensor(
-        (step + 1) / max(warmup, 1) if step < warmup else way(step, steps, warmup), dtype=torch.float64
-    )
-    return share if step < warmup else 0.5 + 0.5 * torch.cos(torch.pi * share)
 
 
 def groups_bare(model, weight_decay):
@@ -226,15 +205,6 @@ def groups_in_a_tuple(model, weight_decay):
         {"params": both[True], "weight_decay": torch.tensor(weight_decay)},
         {"params": both[False], "weight_decay": 0},
     )
-
-
-def groups_with_names(model, weight_decay):
-    named = list(model.named_parameters())
-    rule = {name: p.ndim > 1 and name.endswith(".weight") for name, p in named}
-    return [
-        {"params": [(n, p) for n, p in named if rule[n]], "weight_decay": weight_decay},
-        {"params": [(n, p) for n, p in named if not rule[n]], "weight_decay": 0.0},
-    ]
 
 
 def accuracy_by_frozen_parameters(model, images, labels, batch_size):
@@ -495,9 +465,9 @@ RIGHT = {
         lambda: NUMBERS | {"loss": torch.tensor(1.2), "target": np.array([0.85, 0.05, 0.05, 0.05]), "pixels": (0, 1)},
         lambda: NUMBERS | {"clipped": torch.tensor([6.0, 8.0]) / 2, "average": np.float32(1.9), "weight": 2 - 0.2},
     ),
-    "smoothed_cross_entropy": (loss_by_target, loss_by_mix, loss_by_loops, loss_by_nll, loss_by_einsum, loss_by_vmap),
-    "schedule": (schedule_by_numpy, schedule_by_sine, schedule_by_torch, schedule_in_one_line, schedule_by_tensor),
-    "parameter_groups": (groups_by_module, groups_one_each, groups_bare, groups_in_a_tuple, groups_with_names),
+    "smoothed_cross_entropy": (loss_by_target, loss_by_mix, loss_by_loops, loss_by_nll),
+    "schedule": (schedule_by_numpy, schedule_by_sine, schedule_by_torch, schedule_in_one_line),
+    "parameter_groups": (groups_by_module, groups_one_each, groups_bare, groups_in_a_tuple),
     "accuracy": (accuracy_by_sum, accuracy_at_once, accuracy_by_loader, accuracy_by_frozen_parameters),
     "fit": (fit_by_scheduler, fit_by_hand, fit_by_groups, lambda *a: np.array(fit_by_scheduler(*a))),
 }

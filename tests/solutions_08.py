@@ -327,7 +327,7 @@ WRONG = {
         Wrong("in place", relevance_in_place, "argument 1 was changed in place"),
     ],
     "position_similarity": [
-        Wrong("no keepdim", lambda p: one_length(p[0, 1:], p[0, 1:].norm(dim=-1)), "lengths without keepdim"),
+        Wrong("no keepdim", lambda p: one_length(p[0, 1:], p[0, 1:].norm(dim=-1)), "the diagonal must be 1"),
         Wrong("softmax", lambda p: cosines(p[0, 1:]).softmax(-1)),
         Wrong("with a batch", lambda p: cosines(p[:, 1:]), "has shape"),
         Wrong("in place", lambda p: cosines(p[0, 1:].div_(2.0)), "changed in place"),

@@ -257,7 +257,7 @@ WRONG = {
         Wrong("pixels up to 255", raw(lambda weight, bias: (weight / 255, bias)), "result[0]"),
         Wrong("always ImageNet's mean", raw(mean_of=lambda m: (0.485, 0.456, 0.406)[: len(m)]), "result[1]"),
         Wrong("a bias of shape (D, 1)", raw(lambda weight, bias: (weight, bias[:, None])), "has shape"),
-        Wrong("a bias that stays", lambda w, b, mean, std: (w / column(std), b), "a bias that stays"),
+        Wrong("a bias that stays", lambda w, b, mean, std: (w / column(std), b), "You return bias as it came in"),
         Wrong("in place", raw_in_place, "changed in place"),
     ],
     "attention_from_flax": [

@@ -369,13 +369,11 @@ WRONG = {
         Wrong("once passed: the first model's rates", fair_by_the_first_models_rates, "'c'"),
         Wrong("once passed: without doubles", fair_without_doubles, "a model that is never right"),
         Wrong("once passed: from zero", fair_from_zero, "a model that is never right"),
-        Wrong("once passed: all runs", fair(among=with_all_their_runs), "You chose the rate 0.01."),
-        Wrong("once passed: three runs", with_runs(3), "You chose the rate 0.01."),
+        Wrong("once passed: all runs", fair(among=with_all_their_runs), "You chose the rate"),
+        Wrong("once passed: three runs", with_runs(3), "You chose the rate"),
         Wrong("once passed: common seeds", fair(among=by_common_seeds), "You chose the rate 0.001."),
         Wrong("once passed: squares", fair(lambda own: mean(r["held_out"] ** 2 for r in own)), "of 'b'"),
-        Wrong(
-            "once passed: halves", fair(divided_by_two("held_out"), divided_by_two("test")), "You chose the rate 0.01."
-        ),
+        Wrong("once passed: halves", fair(divided_by_two("held_out"), divided_by_two("test")), "You chose the rate"),
         Wrong("once passed: a sum", fair(lambda own: sum(r["held_out"] for r in own)), "The means of held_out"),
         Wrong(
             "once passed: rounded", fair(tell=lambda own: round(mean(r["test"] for r in own), 2)), "The rates are right"
@@ -403,6 +401,6 @@ WRONG = {
         Wrong("heads transposed", heads(head=lambda head: head.T), "heads that look the other way"),
         Wrong("down and across", heads(lambda weight: weight.mT), "with the last two axes of weight exchanged"),
         Wrong("the first patch for nobody", heads(head=first_patch_for_nobody)),
-        Wrong("no corners", heads(some(lambda i, j: 1 in (i, j))), "what the heads (0, 0), (0, 2), (2, 0), (2, 2) add"),
+        Wrong("no corners", heads(some(lambda i, j: 1 in (i, j)))),
     ],
 }

@@ -278,7 +278,7 @@ WRONG = {
         Wrong("once passed: outliers", without_those_far_off, "one of them far off"),
         Wrong("twice a", line(lambda slope, intercept: (2 * np.exp(intercept), -slope)), "Right: b. Wrong: a."),
         Wrong("as polyfit gives them", line(lambda *found: found), "Your law gives losses of"),
-        Wrong("ln L - c", line(y=lambda loss, floor: loss.log() - floor), "subtracted from the logarithm"),
+        Wrong("ln L - c", line(y=lambda loss, floor: loss.log() - floor), "Your law gives losses of"),
         Wrong("one number", changed(line_by_polyfit, lambda found: found[0]), "a tuple of 2"),
         Wrong("nothing", lambda cost, loss, floor: None, "None"),
     ],

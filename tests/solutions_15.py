@@ -333,7 +333,7 @@ WRONG = {
         Wrong("once passed: a token alone", lambda x, *w: gated_by_chunk(torch.atleast_2d(x), *w), "x (5,)"),
         Wrong("the package's", gated_by_the_package, "it calls the package's own ModernMLP: write your own"),
         Wrong("along the tokens", gated(cut=lambda hidden: hidden.chunk(2)), "raised"),
-        Wrong("GEGLU exchanged", gated(lambda value, gate: F.gelu(gate) * value), "at once"),
+        Wrong("GEGLU exchanged", gated(lambda value, gate: F.gelu(gate) * value), "so w2 gets"),
         Wrong("no second layer", lambda x, w1, b1, w2, b2: F.glu(F.linear(x, w1, b1)), "has shape"),
         Wrong("a ReLU", gated(lambda gate, value: gate.relu() * value), "it is another activation function"),
         Wrong("the gate alone", gated(lambda gate, value: F.silu(gate)), "so w2 gets"),

@@ -144,7 +144,7 @@ WRONG = {
         Wrong("one direction", one_way, "one direction only"),
         Wrong("log as scale", log_as_scale, "the logarithm of the scale as the scale"),
         Wrong("no clip", lambda i, c, s: loss_by_labels(i, c, s) if s < 4.6 else one_way(i, c, s), "which is clipped"),
-        Wrong("twice", changed(loss_by_labels, lambda x: 2 * x), "both directions added"),
+        Wrong("twice", changed(loss_by_labels, lambda x: 2 * x), "2 times the right one"),
         Wrong("a loss per picture", lambda i, c, s: loss_by_labels(i, c, s).expand(len(i)), "shape"),
         Wrong("no gradient of the scale", lambda i, c, s: loss_by_labels(i, c, s.detach()), "gradient"),
         Wrong("wrong pairs", lambda i, c, s: loss_by_labels(i, c.flip(0), s)),
@@ -158,13 +158,13 @@ WRONG = {
     ],
     "zero_shot": [
         Wrong("long ones count", lambda i, c: zero_shot_by_normalize(i, c.mean(0)[None]), "before they are unit"),
-        Wrong("the first", lambda i, c: zero_shot_by_normalize(i, c[:1]), "the first prompt alone"),
+        Wrong("the first", lambda i, c: zero_shot_by_normalize(i, c[:1]), "result[0, 0] is"),
         Wrong("transposed", changed(zero_shot_by_normalize, lambda x: x.T), "shape"),
         Wrong("over names", lambda i, c: zero_shot_by_normalize(i, c.transpose(0, 1))),
     ],
     "sigmoid_pairs": [
         Wrong("mean of all", changed(sigmoid_by_bce, lambda x: x / 3)),
-        Wrong("no bias", lambda logits, bias: sigmoid_by_bce(logits, 0 * bias), "the bias forgotten"),
+        Wrong("no bias", lambda logits, bias: sigmoid_by_bce(logits, 0 * bias), "with zeros in place of bias"),
         Wrong("logs of sigmoids", lambda logits, bias: -(
             (2 * torch.eye(len(logits)) - 1) * (logits + bias)).sigmoid().log().sum() / len(logits), "hundreds"),
         Wrong("no gradient of the bias", lambda logits, bias: sigmoid_by_bce(logits, bias.detach()), "gradient"),

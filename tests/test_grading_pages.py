@@ -36,7 +36,10 @@ def cells(tool: ModuleType, payload: str) -> list[dict[str, Any]]:
 
 def feedback_page(tool: ModuleType, payloads: list[str]) -> str:
     said = " ".join(payloads)
-    marks = [{"name": name, "score": 0.0, "of": 1.0, "waits": True, "comment": said} for name in ("answer-x", said)]
+    marks = [
+        {"name": name, "score": 0.0, "of": 1.0, "waits": True, "comment": said, "beside": said}
+        for name in ("answer-x", said)
+    ]
     shown = [cell for payload in payloads for cell in cells(tool, payload)]
     return str(tool.feedback.page(said, payloads, marks, shown))
 

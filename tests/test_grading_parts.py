@@ -989,7 +989,8 @@ def test_of_an_endless_answer_only_the_beginning_is_compared(tool):
 def like(tool, lesson, source):
     """Which of the package's own functions a work looks like."""
     (stem,) = (path.stem for path in tool.sources([lesson]))
-    return tool._package(stem).like([{"cell_type": "code", "source": source}])
+    found = tool._package(stem).like([{"cell_type": "code", "source": source}])
+    return [name for names in found.values() for name in names]
 
 
 @pytest.mark.parametrize("lesson", sorted({one.lesson for one in checks.CATALOGUE.values()}))
@@ -1016,26 +1017,36 @@ def test_the_package_s_own_code_is_hinted_at_under_other_names(tool, lesson, own
 
 
 def test_the_mark_says_what_looks_copied_and_what_can_t_be_told(tool, tmp_path):
-    """A copy of the package's mean_iou is too short to tell, one of its token_grid isn't; page and row say both."""
+    """A copy of the package's mean_iou is too short to tell, one of its token_grid isn't; marks and row say both."""
     (source,) = tool.sources(["16"])
     release = tool.judge.read(tool.EXERCISES / source.name)
     own = tool.stripped.sources(Path(vt.__file__).parent, "16")
-    copied = "\n".join(own[f"vit_tutorial.analysis.dense.{name}"] for name in ("mean_iou", "token_grid"))
+    copied = "\n".join(own[name][f"vit_tutorial.analysis.dense.{name}"] for name in ("mean_iou", "token_grid"))
     cells = [*release, {"cell_type": "code", "source": copied, "nbgrader": {}, "own": True, "outputs": []}]
     one = tool.collect.Submission("ada", source.stem, HANDED_OUT, "x", datetime.now())
-    judged = {"cells": cells, "passed": {}, "notes": [], "problem": "", "seconds": 0}
+    passed = {"check-token-grid": True, "check-mean-iou": True, "check-segment": True}
+    judged = {"cells": cells, "passed": passed, "notes": [], "problem": "", "seconds": 0}
     with tool.Book(tmp_path) as book:
         book.prepare(source.stem, release)
         honest, row = (
             tool._entered(book, one, judged | {"cells": given}, release, tool.collect.Plan(), tmp_path)
             for given in (release, cells)
         )
-    assert row["noticed"] == "like the package's own analysis.dense.token_grid: read it"
-    assert row["not checked"] == "copies of analysis.dense.mean_iou: too short to tell"
-    assert honest["noticed"] == ""
+    assert row["noticed"] == "token_grid is like the package's own analysis.dense.token_grid: read it"
+    assert row["not checked"] == "whose code gave check-token-grid, check-mean-iou"
+    assert (honest["noticed"], honest["not checked"]) == ("", "whose code gave check-mean-iou")
     page = (tmp_path / "feedback" / "ada" / f"{source.stem}.html").read_text("utf-8")
     assert "is like the package&#x27;s own analysis.dense.token_grid. Your teacher sees this, too." in page
-    assert "Whose code gave them is not checked." in page
+    assert page.count("not checked: the package&#x27;s analysis.dense.mean_iou is so short") == 2  # table and cell
+
+
+def test_an_optimiser_in_the_sandbox_loads_no_compiler_and_who_asks_for_it_gets_it():
+    code = """import sys, torch, runner
+sys.modules["torch._dynamo"] = runner.Compiler("torch._dynamo")
+torch.optim.AdamW(torch.nn.Linear(2, 2).parameters()).step()
+print("torch._dynamo.config" in sys.modules, torch._dynamo.config.__name__)"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tools", capture_output=True, text=True, check=True)
+    assert done.stdout == "False torch._dynamo.config\n"
 
 
 # ---- The sandbox's command line ----------------------------------------------------------------------------------

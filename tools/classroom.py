@@ -393,20 +393,38 @@ def _entered(
     write(
         course / "autograded" / one.student / one.exercise / f"{one.exercise}.ipynb", nbformat.writes(_notebook(cells))
     )
-    package = _package(one.exercise)
-    like = _few(package.like([cell for cell in cells if cell.get("own")]))
-    notes = [f"like the package's own {like}: read it"] * bool(like) + [*one.notes, *judged["notes"]]
+    like = _package(one.exercise).like([cell for cell in cells if cell.get("own")])
+    alike = [f"{name} is like the package's own {_few(of)}: read it" for name, of in like.items()]
+    notes = [*alike, *one.notes, *judged["notes"]]
+    for mark in marks:
+        mark["beside"] = _whose(mark, cells, like, one.exercise)
+    unsure = ", ".join(mark["name"] for mark in marks if mark["beside"])
     row = _base_row(one, plan) | {
         "marks": sum(mark["score"] for mark in marks),
         "of": sum(mark["of"] for mark in marks),
         "by hand": sum(mark["waits"] for mark in marks),
         "problem": judged["problem"],
         "noticed": "; ".join(notes[:12]),
-        "not checked": f"copies of {_few(package.too_short)}: too short to tell" * bool(package.too_short),
+        "not checked": f"whose code gave {unsure}" * bool(unsure),
     }
-    _page(course, row | {"like": like}, marks, cells)
+    _page(course, row, marks, cells)
     _print_row(row, judged["seconds"])
     return row | {mark["name"]: mark["score"] for mark in marks}
+
+
+def _whose(mark: dict[str, Any], cells: list[dict[str, Any]], like: dict[str, list[str]], stem: str) -> str:
+    """What stands beside an exercise's mark if its code is the package's, or too short to tell; "" for neither."""
+    sources = [cell["source"] for cell in cells if cell["nbgrader"].get("grade_id") == mark["name"]]
+    check = judge.CHECK.search("".join(sources))
+    if check is None or not mark["score"]:
+        return ""
+    if check[1] in like:
+        said = f"This code is like the package's own {_few(like[check[1]])}. Your teacher sees this, too."
+        return f"{said} Whose code it is was not checked."
+    short = _package(stem).too_short(check[1])
+    return f"Whose code it is was not checked: the package's {_few(short)} is so short that answers are alike." * bool(
+        short
+    )
 
 
 def _answers(
@@ -463,8 +481,6 @@ def _page(course: Path, row: dict[str, Any], marks: list[dict[str, Any]], cells:
     facts += [f"{row['by hand']} answers are not marked yet."] * bool(row["by hand"])
     facts += [f"Handed in {row['hours late']:g} hours late."] * bool(row["hours late"])
     facts += [f"What went wrong: {row['problem']}."] * bool(row["problem"])
-    if like := row.get("like"):
-        facts.append(f"Your code is like the package's own {like}. Your teacher sees this, too.")
     facts += ["A mark says that the numbers are right. Whose code gave them is not checked."] * bool(marks)
     stem = row["exercise"] or "unrecognised"
     page = feedback.page(f"{row['name']}: {stem}", facts, marks, cells)

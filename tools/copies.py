@@ -68,20 +68,28 @@ def _alike(one: set[tuple[str, ...]], other: set[tuple[str, ...]]) -> float:
 
 
 class Package:
-    """The package's own code that an exercise asks to do without.
+    """The package's own code that a lesson's exercises ask to do without.
 
     Args:
-        sources: of its functions and classes, by full names.
+        sources: of each exercise by its name: its functions' and classes' sources, by full names.
         explained: as for :func:`hints`.
     """
 
-    def __init__(self, sources: dict[str, str], explained: list[str]) -> None:
+    def __init__(self, sources: dict[str, dict[str, str]], explained: list[str]) -> None:
         self.known = set().union(*map(pieces, explained))
-        own = {name.removeprefix("vit_tutorial."): pieces(source) - self.known for name, source in sources.items()}
-        self.own = {name: some for name, some in own.items() if len(some) >= LEAST}
-        self.too_short = sorted(own.keys() - self.own.keys())  # there is one good way to write them
+        self.own = {
+            exercise: {name.removeprefix("vit_tutorial."): pieces(source) - self.known for name, source in some.items()}
+            for exercise, some in sources.items()
+        }
 
-    def like(self, cells: list[dict[str, Any]]) -> list[str]:
-        """The names of what a student's cells look like."""
+    def like(self, cells: list[dict[str, Any]]) -> dict[str, list[str]]:
+        """Of each exercise the names of what a student's cells look like, wherever they stand."""
         theirs = _own(cells) - self.known
-        return [name for name, own in self.own.items() if _alike(theirs, own)]
+        found = {
+            exercise: [name for name, own in some.items() if _alike(theirs, own)] for exercise, some in self.own.items()
+        }
+        return {exercise: names for exercise, names in found.items() if names}
+
+    def too_short(self, exercise: str) -> list[str]:
+        """Of which functions no copy can be told: there is one good way to write them."""
+        return [name for name, own in self.own.get(exercise, {}).items() if len(own) < LEAST]

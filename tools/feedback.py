@@ -28,11 +28,12 @@ def page(title: str, facts: list[str], marks: list[dict[str, Any]], cells: list[
     Args:
         title: of the page.
         facts: sentences above the marks, such as what went wrong.
-        marks: of each graded cell name, score, of, comment, and whether it still waits for the teacher.
+        marks: of each graded cell name, score, of, comment, whether it still waits for the teacher, and what is said
+            beside it of whose code it is.
         cells: of the notebook, each with cell_type, source, nbgrader, and for code its outputs.
     """
     rows = [
-        f"<tr><td>{escape(mark['name'])}</td><td>{_score(mark)}</td><td>{escape(mark['comment'] or '')}</td></tr>"
+        f"<tr><td>{escape(mark['name'])}</td><td>{_score(mark)}</td><td>{escape(_beside(mark))}</td></tr>"
         for mark in marks
     ]
     table = f"<table><tr><th>exercise</th><th>marks</th><th></th></tr>{''.join(rows)}</table>" if rows else ""
@@ -56,11 +57,15 @@ def _score(mark: dict[str, Any]) -> str:
     return f"{'not marked yet' if mark['waits'] else format(mark['score'], 'g')} of {mark['of']:g}"
 
 
+def _beside(mark: dict[str, Any]) -> str:
+    return " ".join(filter(None, [mark["comment"], mark["beside"]]))
+
+
 def _cell(cell: dict[str, Any], marks: dict[str, dict[str, Any]]) -> list[str]:
     mark = marks.get(cell["nbgrader"].get("grade_id", ""))
     parts = [f'<div class="mark">{escape(mark["name"])}: {_score(mark)}</div>'] if mark else []
-    if mark and mark["comment"]:
-        parts.append(f"<p>{escape(mark['comment'])}</p>")
+    if mark and _beside(mark):
+        parts.append(f"<p>{escape(_beside(mark))}</p>")
     kind = "code" if cell["cell_type"] == "code" else "text"
     if cell["source"].strip():
         parts.append(f'<pre class="{kind}">{escape(cell["source"])}</pre>')

@@ -158,17 +158,18 @@ def borrowed(exercise: Any, ran: list[str]) -> str:
     return ""
 
 
-def sources(package: Path, lesson: str) -> dict[str, str]:
-    """By full names, the sources of the package's functions and classes that a lesson's exercises forbid."""
+def sources(package: Path, lesson: str) -> dict[str, dict[str, str]]:
+    """Of each exercise the sources of the package's functions and classes that it forbids, by full names."""
     exercises = importlib.import_module("vit_tutorial.checks.declare").exercises_of
     watch = importlib.import_module("vit_tutorial.checks.watch")
-    module = importlib.import_module(f"vit_tutorial.checks.lesson{lesson}")
-    rules = [rule for one in exercises(module) for rule in watch.forbidden(one) if rule.when is None]
-    names = {watch.full_name(rule.what) for rule in rules}
-    starts = tuple(name.removesuffix("*") for name in names if name.endswith(".*"))
-    return {
-        name: source for name, source in _sources(package).items() if name in names or name.startswith(starts or ("*",))
-    }
+    found = {}
+    for one in exercises(importlib.import_module(f"vit_tutorial.checks.lesson{lesson}")):
+        names = [watch.full_name(rule.what) for rule in watch.listed(one) if rule.when is None]
+        starts = tuple(name.removesuffix("*") for name in names if name.endswith(".*"))
+        found[one.name] = {
+            name: source for name, source in _sources(package).items() if name in names or name.startswith(starts)
+        }
+    return found
 
 
 @functools.cache

@@ -44,7 +44,7 @@ class Mistake:
         name: what it is called, in a few words that fit after "It looks like".
         says: one to three sentences that explain what happens, and what to do.
         reread: a heading (or a bold opening) of the lesson, word for word.
-        wrong: the implementation, with the signature of the right one: a function, a class, a :class:`Slip`, or for
+        wrong: the implementation, with the signature of the right one: a function, a class, or for
             questions a dictionary of the wrong answers.
         lesson: where to reread, two digits; "" for the exercise's own lesson.
     """
@@ -99,17 +99,6 @@ class Hashed:
             return hashed(f"{question}/{place}", math.floor((number - start) / width)) == digest
         whole = abs(number - round(number)) <= 1e-6 * max(1.0, abs(number))
         return whole and hashed(f"{question}/{place}", round(number)) == digest
-
-
-class Slip:
-    """A wrong implementation by its options, ``make(**options)``, so that two slips of one make can be joined."""
-
-    def __init__(self, make: Callable[..., Any], **options: Any) -> None:
-        self.make, self.options = make, options
-        self.work = make(**options)
-
-    def __call__(self, *args: Any) -> Any:
-        return self.work(*args)
 
 
 @dataclass(frozen=True)
@@ -176,29 +165,3 @@ class Exercise:
 def exercises_of(module: ModuleType) -> tuple[Exercise, ...]:
     """The exercises that a lesson's checks declare, in their order: no list has to be kept."""
     return tuple(thing for thing in vars(module).values() if isinstance(thing, Exercise))
-
-
-def joined(first: Any, second: Any) -> Any:
-    """A work with both slips, of two :class:`Slip` with other options or of two subclasses; None if it can't be.
-
-    Two classes can be joined if they replace other steps of a common base.
-    """
-    if isinstance(first, Slip) and isinstance(second, Slip):
-        apart = first.make is second.make and not first.options.keys() & second.options.keys()
-        return Slip(first.make, **first.options, **second.options) if apart else None
-    if not (isinstance(first, type) and isinstance(second, type)):
-        return None
-    if issubclass(first, second) or issubclass(second, first):
-        return None
-    base = next(member for member in first.__mro__ if issubclass(second, member))
-    if base.__module__ != first.__module__ or _replaced(first, base) & _replaced(second, base):
-        return None
-    return type("Joined", (first, second), {})
-
-
-def _replaced(cls: type, base: type) -> set[str]:
-    """What a class and its ancestors up to ``base`` define anew."""
-    names = {name for member in cls.__mro__ if not issubclass(base, member) for name in vars(member)}
-    return names - {"__module__", "__doc__", "__qualname__", "__annotations__", "__firstlineno__",
-                    "__static_attributes__", "__parameters__", "__annotations_cache__",
-                    "__annotate_func__"}  # fmt: skip

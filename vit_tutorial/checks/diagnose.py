@@ -18,16 +18,15 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial.checks.compare import BESIDE, HALF, as_parts, as_tensor, differs, shape
-from vit_tutorial.checks.declare import Case, Exercise, Fault, Mistake, Result, joined
+from vit_tutorial.checks.declare import Case, Exercise, Fault, Mistake, Result
 from vit_tutorial.checks.observe import LAYOUT, SECOND, is_float, normal, rolled, tensors
 from vit_tutorial.checks.run import Outcome, Tried, known, run_once
 from vit_tutorial.checks.symptoms import EXACT, WEAK, Finder, Pair, apart, reach, symptom
 from vit_tutorial.checks.watch import unwrapped
 
 ENOUGH = ("half precision", "are right, but in another order (")  # verdicts that explain what is wrong
-COUPLES = 150  # pairs of mistakes that are tried, the likelier ones first
 CHANGES = 20  # inputs and weights that are changed, one at a time, to see what depends on them
-OTHERS = 100  # other inputs with which the student's result may be right
+OTHERS = 40  # other inputs with which the student's result may be right
 DRAWS = (9, 10)  # seeds of those changes: one alone may leave a rounded number as it was
 SCALES = (0.01, 10.0)  # a softmax of large scores depends on less than it should, and so do rounded small numbers
 
@@ -41,12 +40,12 @@ class Diagnosis:
     """What a wrong work shows.
 
     Args:
-        mistakes: those that explain it: one, or two at once.
+        mistake: the one that explains it.
         inputs: on how many inputs alone the mistake shows; 0 for all.
         seen: what the numbers show, where no mistake explains them, in plain sentences.
     """
 
-    mistakes: tuple[Mistake, ...] = ()
+    mistake: Mistake | None = None
     inputs: int = 0
     seen: str = ""
 
@@ -56,14 +55,11 @@ def diagnose(tried: Tried) -> Diagnosis:
     exercise, wrong = tried.exercise, tried.wrong
     if mistakes := named(exercise, tried.right, tried.outcomes):
         mistake, inputs = mistakes[0]
-        return Diagnosis((mistake,), inputs)
+        return Diagnosis(mistake, inputs)
     if any(words in tried.verdicts[wrong[0]] for words in ENOUGH):
         return Diagnosis()
     if seen := _read(tried, exercise.explain, wrong):
         return Diagnosis(seen=seen)
-    couples = two_at_once(exercise, tried.right, tried.outcomes) if tried.quick else []
-    if len(couples) == 1:
-        return Diagnosis(couples[0])
     if exercise.secret:
         return Diagnosis()
     return Diagnosis(seen=_unsteady(tried, wrong[0]) or _stale(tried, wrong) or _numbers_show(tried, wrong))
@@ -141,33 +137,6 @@ def _fit(exercise: Exercise, work: Any, wrong: Outcome, given: Outcome, off: str
     if not apart_too:
         return "tells" if off else ""
     return "shape" if "has shape" in off and "has shape" in apart_too else "no"
-
-
-def two_at_once(exercise: Exercise, right: list[Result], outcomes: list[Outcome]) -> list[tuple[Mistake, Mistake]]:
-    """The pairs of mistakes that together give the student's results on all inputs; see :func:`joined`."""
-    if any(isinstance(outcome, Fault) for outcome in outcomes):
-        return []
-    found, cases, off = [], exercise.cases(), _off(right, outcomes, exercise)
-    for first, second, work, start in _couples(exercise):
-        fits = [_fit(exercise, work, start, outcomes[0], off[0])]
-        for case, given, verdict in zip(cases[1:], outcomes[1:], off[1:], strict=False):
-            if fits[-1] not in ("", "tells"):
-                break
-            fits.append(_fit(exercise, work, run_once(exercise, work, case), given, verdict))
-        if fits[-1] in ("", "tells") and "tells" in fits:
-            found.append((first, second))
-    return found
-
-
-@functools.cache
-def _couples(exercise: Exercise) -> list[tuple[Mistake, Mistake, Any, Outcome]]:
-    """The likeliest pairs of mistakes that can be joined, and what they give on the first input: computed once."""
-    found: list[tuple[Mistake, Mistake, Any, Outcome]] = []
-    for first, second in itertools.combinations(exercise.mistakes, 2):
-        work = joined(first.wrong, second.wrong)
-        if work is not None and len(found) < COUPLES:
-            found.append((first, second, work, run_once(exercise, work, exercise.cases()[0])))
-    return found
 
 
 # ---- From one call to the next -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from vit_tutorial.checks.capture import quiet
-from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Hashed, Mistake, Result, Slip, Words, section
+from vit_tutorial.checks.declare import Case, Exercise, Fault, Forbidden, Hashed, Mistake, Result, Words, section
 from vit_tutorial.checks.diagnose import named
 from vit_tutorial.checks.observe import (
     SECOND,
@@ -41,7 +41,6 @@ __all__ = [
     "Hashed",
     "Mistake",
     "Result",
-    "Slip",
     "Words",
     "adopt",
     "answers",

@@ -140,20 +140,9 @@ PATCHIFY = Exercise(
                 "kernel, channel by channel: the channel axis comes before the two axes inside the patch.",
                 _permuted(0, 2, 4, 3, 5, 1),
             ),
-            (
-                "pixels transposed inside each patch",
-                "You read a patch column by column. Inside a patch, too, the row (y) comes before the column (x).",
-                _permuted(0, 2, 4, 1, 5, 3),
-            ),
         ),
         *section(
             _HAND,
-            (
-                "channels in front of the patches",
-                "The channels still come before rows and columns of patches when you join the axes, so a patch "
-                "holds numbers of one channel from several places. Move (C, P, Q) behind (rows, columns) first.",
-                _permuted(0, 1, 2, 4, 3, 5),
-            ),
             (
                 "rows and columns of patches exchanged",
                 "You number the patches down the columns. They go like words on a page: rows before columns.",
@@ -382,11 +371,6 @@ OVERLAPPING_PATCHES = Exercise(
                 "A patch of P pixels has (H - P) // stride + 1 places: range(0, H - P + 1, stride) includes the "
                 "last one.",
                 _last_position_lost,
-            ),
-            (
-                "steps of a whole patch",
-                "Your patches lie side by side. They begin `stride` pixels apart, so they overlap.",
-                lambda images, patch_size, stride: _overlapping(images, patch_size, patch_size),
             ),
         ),
         *section(

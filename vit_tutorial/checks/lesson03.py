@@ -18,7 +18,6 @@ from vit_tutorial.checks.harness import (
     Fault,
     Hashed,
     Result,
-    Slip,
     answers,
     at_once,
     call,
@@ -122,14 +121,11 @@ def _attention_cases() -> list[Case]:
     ]
 
 
-def _attend(
-    scale: Callable[[Tensor], float] = lambda q: math.sqrt(q.shape[-1]),
-    squash: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(dim=-1),
-) -> Callable[..., Any]:
-    """Attention with another scale or softmax."""
+def _attend(scale: Callable[[Tensor], float]) -> Callable[..., Any]:
+    """Attention with another scale."""
 
     def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        weights = squash(q @ k.transpose(-2, -1) / scale(q))
+        weights = (q @ k.transpose(-2, -1) / scale(q)).softmax(dim=-1)
         return weights @ v, weights
 
     return attention
@@ -228,13 +224,13 @@ ATTENTION = Exercise(
             (
                 "no scale",
                 "Your weights are too sharp: divide the scores by √d before the softmax.",
-                Slip(_attend, scale=lambda q: 1.0),
+                _attend(scale=lambda q: 1.0),
             ),
             (
                 "a division by d",
                 "You divide by d. The scores have variance d, so their standard deviation is √d: divide by "
                 "math.sqrt(d).",
-                Slip(_attend, scale=lambda q: float(q.shape[-1])),
+                _attend(scale=lambda q: float(q.shape[-1])),
             ),
         ),
     ),
@@ -421,18 +417,6 @@ MULTI_HEAD_ATTENTION = Exercise(
             ),
         ),
         *section(
-            _SCALE,
-            ("no scale", "Divide the scores by √d, where d = D / h.", _layer(scale=lambda q: 1.0)),
-        ),
-        *section(
-            "Queries and keys exchanged.",
-            (
-                "query and key exchanged",
-                "The rows of qkv are q, then k, then v. You use the first third as keys.",
-                _layer(lambda qkv, h: [_thirds(qkv, h)[i] for i in (1, 0, 2)]),
-            ),
-        ),
-        *section(
             _HEADS,
             (
                 "rows of qkv taken head by head",
@@ -511,7 +495,6 @@ def _observe_chunks(work: Any, case: Case) -> Result:
 
 
 def _chunks(
-    start: float = -math.inf,
     rescale: bool = True,
     whole_sum: bool = True,
     parts: Callable[[Tensor, int], Any] = lambda x, chunk: x.split(chunk, -2),
@@ -519,7 +502,7 @@ def _chunks(
     """Attention in chunks, with one thing or another left out."""
 
     def attention(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
-        top, total, mixed = torch.full_like(q[..., :1], start), torch.zeros_like(q[..., :1]), torch.zeros_like(q)
+        top, total, mixed = torch.full_like(q[..., :1], -math.inf), torch.zeros_like(q[..., :1]), torch.zeros_like(q)
         for keys, values in zip(parts(k, chunk), parts(v, chunk), strict=True):
             scores = q @ keys.transpose(-2, -1) / math.sqrt(q.shape[-1])
             new = torch.maximum(top, scores.amax(-1, keepdim=True))
@@ -557,13 +540,7 @@ ATTENTION_IN_CHUNKS = Exercise(
                 "old sums left under an old maximum",
                 "When a chunk brings a larger score, what you have summed so far was divided by another power of e:"
                 " multiply both sums by exp(old maximum - new maximum).",
-                Slip(_chunks, rescale=False, whole_sum=False),
-            ),
-            (
-                "mixed values that are not rescaled",
-                "You rescale the sum of the powers when the maximum grows, but not the mixed values: multiply both "
-                "by exp(old maximum - new maximum).",
-                Slip(_chunks, rescale=False),
+                _chunks(rescale=False, whole_sum=False),
             ),
         ),
         *section(
@@ -580,7 +557,7 @@ ATTENTION_IN_CHUNKS = Exercise(
             (
                 "a last chunk lost",
                 "S // chunk leaves the last, shorter chunk out. k.split(chunk, dim=1) gives it, too.",
-                Slip(_chunks, parts=_full_chunks),
+                _chunks(parts=_full_chunks),
             ),
         ),
     ),

@@ -18,7 +18,6 @@ from vit_tutorial.checks.harness import (
     Fault,
     Hashed,
     Result,
-    Slip,
     Words,
     adopt,
     answers,
@@ -175,17 +174,7 @@ GELU_TANH = Exercise(
     cases=_gelu_cases,
     observe=call,
     explain=_multiplied_by,
-    mistakes=(
-        *section(
-            _OTHER,
-            (
-                "the exact form in place of tanh",
-                "Your numbers are those of erf. They are close, but not those that a model was trained with if it "
-                "used tanh.",
-                F.gelu,
-            ),
-        ),
-    ),
+    mistakes=(),
 )
 
 
@@ -251,8 +240,8 @@ def _observe_mlp(work: Any, case: Case) -> Result:
     return {
         "what the first output can be, in eval mode,": values(torch.stack([in_eval, again])[..., 0], 3),
         "what the first output can be, in training,": values(outputs[..., 0], 3),
-        "what falls of the token and of its hidden units": _falls(outputs.detach()),
-        "the gradient of what falls": Words("not zero" if passes else "zero"),
+        "what is dropped of the token and of its hidden units": _falls(outputs.detach()),
+        "the gradient of what is dropped": Words("not zero" if passes else "zero"),
         "each draw": staleness(lambda: training(x.clone()).detach()) or "fresh",
         **_shares(torch.stack([training(x).detach() for _ in range(5)]), dropout),
     }
@@ -305,7 +294,6 @@ def _mlp(
     after: Callable[[Tensor], Tensor] = _unchanged,
     rate: Callable[[float], float] = lambda p: p,
     drop: Callable[[Tensor, float, bool], Tensor] = F.dropout,
-    early: bool = False,
     first: bool = True,
     last: bool = True,
 ) -> type[nn.Module]:
@@ -317,8 +305,8 @@ def _mlp(
             self.fc1, self.fc2, self.p = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim), rate(dropout)
 
         def forward(self, x: Tensor) -> Tensor:
-            hidden = drop(self.fc1(x), self.p, self.training) if early else self.fc1(x)
-            hidden = drop(between(hidden), self.p, self.training) if first and not early else between(hidden)
+            hidden = between(self.fc1(x))
+            hidden = drop(hidden, self.p, self.training) if first else hidden
             output = after(self.fc2(hidden))
             return drop(output, self.p, self.training) if last else output
 
@@ -342,27 +330,21 @@ MLP_LAYER = Exercise(
             (
                 "no activation function",
                 "Both layers collapse into one matrix. GELU comes between them.",
-                Slip(_mlp, between=_unchanged),
+                _mlp(between=_unchanged),
             ),
             (
                 "a GELU after the second layer, in place of between",
                 "Two linear layers with nothing between are one matrix, and after a GELU no output is below -0.17. "
                 "The GELU is between the two layers.",
-                Slip(_mlp, between=_unchanged, after=F.gelu),
+                _mlp(between=_unchanged, after=F.gelu),
             ),
         ),
         *section(
             _OTHER,
             (
-                "tanh in place of the exact GELU",
-                "Your numbers are off by less than one in a thousand: that is the GELU with tanh. Leave out "
-                "approximate='tanh', or use your exact one.",
-                Slip(_mlp, between=_tanh_gelu),
-            ),
-            (
                 "a ReLU in place of GELU",
                 "The activation function of a ViT is GELU, which is smooth.",
-                Slip(_mlp, between=F.relu),
+                _mlp(between=F.relu),
             ),
         ),
         *section(
@@ -371,7 +353,7 @@ MLP_LAYER = Exercise(
                 "dropout in evaluation",
                 "After eval() your layer still drops numbers. nn.Dropout knows the mode by itself; F.dropout needs "
                 "training=self.training.",
-                Slip(_mlp, drop=lambda x, p, training: F.dropout(x, p)),
+                _mlp(drop=lambda x, p, training: F.dropout(x, p)),
             ),
         ),
         *section(
@@ -379,22 +361,17 @@ MLP_LAYER = Exercise(
             (
                 "no dropout",
                 "In training nothing is dropped. Is the probability passed on, and the layer called?",
-                Slip(_mlp, rate=lambda p: 0.0),
+                _mlp(rate=lambda p: 0.0),
             ),
             (
                 "dropout after the GELU only",
                 "Dropout is applied after every dense layer: once more, after fc2.",
-                Slip(_mlp, last=False),
-            ),
-            (
-                "dropout in front of the GELU",
-                "Dropout comes after the GELU: what it keeps and enlarges must not be bent any more.",
-                Slip(_mlp, early=True),
+                _mlp(last=False),
             ),
             (
                 "dropout after the second layer only",
                 "Dropout is applied after every dense layer: also between GELU and fc2.",
-                Slip(_mlp, first=False),
+                _mlp(first=False),
             ),
         ),
     ),
@@ -492,25 +469,20 @@ MLP_IN_PIECES = Exercise(
                 "hidden units lost",
                 "M need not be a multiple of `pieces`, and M // pieces leaves the last units out. torch.chunk and "
                 "torch.tensor_split cut without a rest.",
-                Slip(_pieces, cut=_without_rest),
+                _pieces(cut=_without_rest),
             ),
             (
                 "`pieces` taken for the size of a piece",
                 "split(pieces) cuts pieces of that size. `pieces` is how many there are: chunk(pieces).",
-                Slip(_pieces, cut=lambda w, pieces, dim: w.split(pieces, dim)[:pieces]),
+                _pieces(cut=lambda w, pieces, dim: w.split(pieces, dim)[:pieces]),
             ),
         ),
         *section(
             _NO_GELU,
             (
-                "no activation function",
-                "Each hidden unit goes through GELU before w2 mixes them.",
-                Slip(_pieces, between=_unchanged),
-            ),
-            (
                 "a GELU on the sum in place of the hidden units",
                 "Each hidden unit goes through GELU before w2 mixes them. You apply it to the sum, which is too late.",
-                Slip(_pieces, between=_unchanged, join=lambda parts: F.gelu(parts.sum(0))),
+                _pieces(between=_unchanged, join=lambda parts: F.gelu(parts.sum(0))),
             ),
         ),
     ),

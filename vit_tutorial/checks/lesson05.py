@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -158,12 +157,6 @@ def _without_keepdim(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Ten
     return (x - x.mean(-1)) / torch.sqrt(x.var(-1, unbiased=False) + eps) * weight + bias
 
 
-def _cancelled(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    mean = x.mean(-1, keepdim=True)
-    variance = (x * x).mean(-1, keepdim=True) - mean * mean
-    return (x - mean) / torch.sqrt(variance + eps) * weight + bias
-
-
 def _mean_and_spread(rows: list[tuple[Case, Result, Result]]) -> str:
     """What the tokens are before they are multiplied by weight, and bias is added."""
     for case, right, theirs in rows:
@@ -214,18 +207,6 @@ LAYER_NORM = Exercise(
                 "divides by D.",
                 _scaled(lambda x, eps: torch.sqrt(_variance(x, unbiased=True) + eps)),
             ),
-            (
-                "an eps outside of the root",
-                "eps is added to the variance, inside the square root. Added to the standard deviation, it does "
-                "something else to nearly constant tokens.",
-                _scaled(lambda x, eps: torch.sqrt(_variance(x)) + eps),
-            ),
-            (
-                "a variance as mean of the squares minus the square of the mean",
-                "Both are huge where the numbers are far from 0, and their difference is lost in rounding. Subtract"
-                " the mean first, then take the mean of the squares.",
-                _cancelled,
-            ),
         ),
         *section(
             _EPS,
@@ -270,9 +251,7 @@ def _what_falls(zero: Tensor) -> str:
     for words, axis in (("whole batches", 1), ("whole images", 2), ("single tokens", 3))[zero.shape[1] == 1 :]:
         together = zero.flatten(axis)
         if torch.equal(together.all(-1), together.any(-1)):
-            alike = words == "single tokens" and len({tuple(t.tolist()) for t in zero[..., 0].movedim(2, 0).flatten(1)})
-            never = not zero.flatten(0, 1).any(0).all()
-            return "a part of the tokens" if alike and (alike < zero.shape[2] or never) else words
+            return words
     channels = zero.movedim(2, -1)
     return "single channels" if torch.equal(channels.all(-1), channels.any(-1)) else "single numbers"
 
@@ -288,17 +267,8 @@ def _how_often(zero: Tensor, p: float) -> str:
     if B > 1 and zero.sum(1).unique().numel() == 1:
         return "the same in each call: images don't draw by themselves"
     if len({tuple(row) for row in zero.T.tolist()}) < B:
-        return "one in which some images always fall together"
-    if B > 30 and (zero.sum(1).double().var() < 0.3 * B * p * (1 - p) or _hang_together(zero.double() - p, p)):
-        return "one in which an image's draw hangs on another's"
+        return "one in which some images are always dropped together"
     return f"{p:g}"
-
-
-def _hang_together(apart: Tensor, p: float) -> bool:
-    """Whether draws (calls, B), with their mean taken off, go together with those some places on, or from the end."""
-    pairs = [(apart[:, :-far], apart[:, far:]) for far in range(1, apart.shape[1] // 2)]
-    pairs.append((apart[:, : apart.shape[1] // 2], apart.flip(1)[:, : apart.shape[1] // 2]))
-    return any(abs((a * b).mean().item()) * math.sqrt(a.numel()) > 7 * p * (1 - p) for a, b in pairs)
 
 
 def _come_again(zero: Tensor, falls: str) -> str:
@@ -319,7 +289,7 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
     factor = torch.stack([output.detach() for output in outputs]) / x  # (calls, B, T, D)
     zero = factor.abs() < 1e-6
     falls = _what_falls(zero)
-    found: Result = {"what falls": falls}
+    found: Result = {"what is dropped": falls}
     if training and p and falls != "nothing" and len(x) > 30:
         # Of 64 images, two draws are the same less than once in 10 ** 10.
         found["each draw"] = (
@@ -332,16 +302,18 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
         found["what images are multiplied by"] = values(factor, 4)
         stale = found.get("each draw", "fresh") != "fresh"  # then one draw, come a hundred times, tells no share
         if (len(x) == 1 or len(x) > 30) and not stale:  # of a few, the draws can't be told from one another
-            found["what share of the images falls"] = _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
+            found["what share of the images is dropped"] = (
+                _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
+            )
     some = [output for output, fallen in zip(outputs, zero, strict=True) if not fallen.all()]
     found["the path of the gradient"] = "whole" if all(output.requires_grad for output in some) else "cut"
     changed = any(not torch.equal(one.detach(), x) for one in inputs)
     if zero[0].all() and not outputs[0].requires_grad:
-        found["the gradient of what falls"] = Words("zero")
+        found["the gradient of what is dropped"] = Words("zero")
     elif outputs[0].requires_grad:
         # Where x was changed in place, the gradient in what it became tells nothing.
         (gradient,) = torch.autograd.grad(outputs[0].sum(), given if changed else inputs[0])
-        found["the gradient of what falls"] = Words("not zero" if gradient[zero[0]].any() else "zero")
+        found["the gradient of what is dropped"] = Words("not zero" if gradient[zero[0]].any() else "zero")
     found["changed"] = [1] if changed else []
     return found
 
@@ -461,7 +433,7 @@ _WAYS = {1: Words("not at all"), 2: Words("only one of them, or both together"),
 
 
 def _other_ways(ways: int) -> str:
-    return f"in {ways} ways, as if more than the two branches fell" if ways > 4 else f"in {ways} of four ways"
+    return f"such that equal images come out in {ways} ways, where two branches dropped each by itself give 4"
 
 
 def _observe_block(work: Any, case: Case) -> Result:
@@ -479,7 +451,7 @@ def _observe_block(work: Any, case: Case) -> Result:
         same_shape(output, z)
     in_eval, in_training = (values(output[:, 0, 0], 2) for output in outputs)
     if dropout and drop_path:
-        return {"what falls in training, where both are asked for,": Words(_both(outputs[1], z, drop_path))}
+        return {"what is dropped in training, where both are asked for,": Words(_both(outputs[1], z, drop_path))}
     if drop_path:
         # Four results for the four ways in which the two branches fall: each draws by itself.
         ways = len({tuple(row) for row in (outputs[1][:, 0] * 100).round().int().tolist()})
@@ -487,7 +459,7 @@ def _observe_block(work: Any, case: Case) -> Result:
         share = both / len(z) if far(both, len(z), drop_path**2) else drop_path**2
         return {
             "what equal images become, in eval mode,": in_eval,
-            "how the two branches fall in training": _WAYS.get(ways) or _other_ways(ways),
+            "how the two branches are dropped in training": _WAYS.get(ways) or _other_ways(ways),
             "what equal images become, in training,": in_training,
             "what share of the images loses both branches": f"about {share:.2f}",
             "each draw": staleness(lambda: module.train()(z.clone()), 4) or "fresh",
@@ -502,7 +474,7 @@ def _observe_block(work: Any, case: Case) -> Result:
         silent = (outputs[1] - z).abs() < 1e-6
         share = silent.double().mean().item()
         right = not far(int(silent.sum()), silent.numel(), dropout)
-        found["what share of the branch's numbers falls"] = f"about {dropout if right else share:.1g}"
+        found["what share of the branch's numbers is dropped"] = f"about {dropout if right else share:.1g}"
         if "MLP" in case.label:  # torch's own attention drops weights, too, and so has no values that can be told
             bias = case.weights["mlp.fc2.bias"][0]
             made = _by_dropout(outputs[1][:, 0, 0], z[0, 0, 0], outputs[0][0, 0, 0] - z[0, 0, 0], bias, dropout)
@@ -580,11 +552,6 @@ class _NoResidual(_Block):
         return self.branch2(self.branch1(z))
 
 
-class _Parallel(_Block):
-    def forward(self, z: Tensor) -> Tensor:
-        return z + self.branch1(z) + self.branch2(z)
-
-
 class _DropsTheSum(_Block):
     def forward(self, z: Tensor) -> Tensor:
         z = self.drop_path(z + self.attention(self.norm1(z)))
@@ -630,11 +597,6 @@ ENCODER_BLOCK = Exercise(
     mistakes=(
         *section(
             _EQUATIONS,
-            (
-                "both branches in parallel",
-                "Your MLP reads z. It reads z′, which contains attention's result.",
-                _Parallel,
-            ),
             (
                 "post-norm in place of pre-norm",
                 "You norm after the addition, as the original Transformer does. In a ViT the norm is inside the "

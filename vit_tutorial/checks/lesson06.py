@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -109,11 +108,6 @@ FIELDS = ("image_size", "patch_size", "in_channels", "num_classes", "dim", "dept
 
 class _Model(ViT):
     """The package's model, built from nine arguments; a subclass replaces a step by a wrong one."""
-
-    alone = False
-
-    def __init_subclass__(cls) -> None:
-        cls.alone = True  # two of them are never joined to one: there are hundreds of pairs, and models take time
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(ViTConfig(**dict(zip(FIELDS, arguments, strict=True))))
@@ -513,26 +507,10 @@ _TIMES: Mapping[str, Callable[[_Sizes], int]] = {
     "3": lambda s: 3,
     "4": lambda s: 4,
 }
-_PIECES: Mapping[str, Callable[[_Sizes], int]] = {
-    "D": lambda s: s.D,
-    "M": lambda s: s.M,
-    "K": lambda s: s.K,
-    "D · D": lambda s: s.D**2,
-    "D · M": lambda s: s.D * s.M,
-    "D · K": lambda s: s.D * s.K,
-    "T · T · D": lambda s: s.T**2 * s.D,
-    "N · N · D": lambda s: s.N**2 * s.D,
-    "C · P · P · D": lambda s: s.C * s.P**2 * s.D,
-    "P · P · D": lambda s: s.P**2 * s.D,
-    "N · C · P · P · D": lambda s: s.N * s.C * s.P**2 * s.D,
-    "T": lambda s: s.T,
-    "1": lambda s: 1,
-    "(M + D)": lambda s: s.M + s.D,
-}
 
 
 def _off_by(compared: list[tuple[Case, Result, Result]]) -> str:
-    """The first wrong term, and by what it is off in every model: a piece of the formula, or a factor."""
+    """Each wrong term, and by what it is off."""
     said = []
     for term, right in compared[0][1].items() if compared else ():
         numbers = [(_Sizes(*case.args), a[term], as_number(b[term])) for case, a, b in compared]
@@ -552,15 +530,7 @@ def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
             return f"is {words} times too large."
         if right == [b * n for b, n in zip(yours, factors, strict=True)]:
             return f"is {words} times too small."
-    apart = [b - a for _, a, b in numbers]
-    for (factor, times), (piece, size), count in itertools.product(_TIMES.items(), _PIECES.items(), range(1, 7)):
-        amounts = [count * times(s) * size(s) for s, _, _ in numbers]
-        words = " · ".join(part for part in (str(count) if count > 1 else "", factor, piece) if part)
-        if apart in (amounts, [-amount for amount in amounts]):
-            return f"has {words} too {'many' if apart == amounts else 'few'}."
-        if yours == amounts:
-            return f"is {words}: compare this with the lesson's formula, factor by factor."
-    off = next(filter(None, apart))
+    off = next(filter(None, (b - a for _, a, b in numbers)))
     return f"is {abs(off):g} too {'large' if off > 0 else 'small'} for the first model where it is wrong."
 
 
@@ -649,41 +619,26 @@ class _Parts(nn.Module):
         return self.head(self.norm(self.blocks(self.embed(images)))[:, 0])
 
 
-Split = Callable[[Tensor, int], tuple[Tensor, Tensor, Tensor]]  # qkv (B, T, 3D), h -> three times (B, h, T, d)
-
-
-def _split(qkv: Tensor, h: int) -> tuple[Tensor, Tensor, Tensor]:
-    q, k, v = qkv.unflatten(-1, (3, h, -1)).permute(2, 0, 3, 1, 4)
-    return q, k, v
-
-
-def _heads_first(qkv: Tensor, h: int) -> tuple[Tensor, Tensor, Tensor]:
-    q, k, v = qkv.unflatten(-1, (h, 3, -1)).permute(3, 0, 2, 1, 4)
-    return q, k, v
-
-
 def _scale(q: Tensor) -> float:
     return 1 / math.sqrt(q.shape[-1])
 
 
 def _maps(
     enter: Callable[[_Parts, EncoderBlock, Tensor], Tensor] = lambda model, block, z: block.norm1(z),
-    split: Split = _split,
-    pair: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] = lambda q, k, v: (q, k),
     scale: Callable[[Tensor], float] = _scale,
-    weigh: Callable[[Tensor], Tensor] = lambda scores: scores.softmax(dim=-1),
     on: Callable[[EncoderBlock, Tensor], Tensor] = lambda block, z: block(z),
     late: bool = False,
 ) -> Callable[[_Parts, Tensor], list[Tensor]]:
-    """Attention maps with another input of the queries, another cut, pair, scale, weights, way on, or a block late."""
+    """Attention maps with another input of the queries, another scale, way on, or a block late."""
 
     def attention_maps(model: _Parts, images: Tensor) -> list[Tensor]:
         z, maps = model.embed(images), []
         for block in cast(Iterable[EncoderBlock], model.blocks):
             z = block(z) if late else z
             attention = block.attention
-            q, k = pair(*split(attention.qkv(enter(model, block, z)), attention.num_heads))
-            maps.append(weigh(q @ k.mT * scale(q)))
+            qkv = attention.qkv(enter(model, block, z)).unflatten(-1, (3, attention.num_heads, -1))
+            q, k, _ = qkv.permute(2, 0, 3, 1, 4)  # (B, h, T, d) each
+            maps.append((q @ k.mT * scale(q)).softmax(dim=-1))
             z = z if late else on(block, z)
         return maps
 
@@ -718,7 +673,7 @@ def _observe_maps(work: Any, case: Case) -> Result:
     lent = ModelSnapshot(model)
     given = copied([images])
     maps = _listed(work(model, *given))
-    modes = "in training mode" if any(part.training for part in model.modules()) else "in evaluation mode"
+    modes = "training" if any(part.training for part in model.modules()) else "evaluation"
     left = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
     model.eval().zero_grad(set_to_none=True)
     again = _listed(work(model, images.flip(-1)))
@@ -776,21 +731,6 @@ ATTENTION_MAPS = Exercise(
             "no scale",
             "The scores are divided by √d before the softmax.",
             _maps(scale=lambda q: 1.0),
-        ),
-        (
-            "a scale by the width of all heads",
-            "You divide by √D. A head's queries and keys have d = D / h numbers, so it is √d.",
-            _maps(scale=lambda q: 1 / math.sqrt(q.shape[-1] * q.shape[1])),
-        ),
-        (
-            "keys in place of queries, and queries in place of keys",
-            "Row i of a map is where token i looks: q kᵀ, with the queries on the left. You have k qᵀ.",
-            _maps(pair=lambda q, k, v: (k, q)),
-        ),
-        (
-            "q, k and v looked for inside each head",
-            "You cut the 3D columns as (h, 3, d). All queries come first, of all heads: (3, h, d).",
-            _maps(split=_heads_first),
         ),
         lesson="08",
     ),

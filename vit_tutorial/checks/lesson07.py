@@ -130,16 +130,13 @@ def _loss_cases() -> list[Case]:
     return made
 
 
-def _by_target(
-    target: Callable[[Tensor, float, int], Tensor],
-    cost: Callable[[Tensor], Tensor] = lambda z: -z.log_softmax(dim=1),
-) -> Callable[..., Tensor]:
-    """The loss with another target (from one-hot labels, epsilon, K), or cost of each class."""
+def _by_target(target: Callable[[Tensor, float, int], Tensor]) -> Callable[..., Tensor]:
+    """The loss with another target (from one-hot labels, epsilon, K)."""
 
     def smoothed_cross_entropy(logits: Tensor, labels: Tensor, epsilon: float) -> Tensor:
         K = logits.shape[1]
         aim = target(F.one_hot(labels, K).to(logits.dtype), epsilon, K)
-        return (aim * cost(logits)).sum(dim=1).mean()
+        return -(aim * logits.log_softmax(dim=1)).sum(dim=1).mean()
 
     return smoothed_cross_entropy
 
@@ -305,11 +302,6 @@ SCHEDULE = Exercise(
                 fall=lambda step, steps, warmup: (1 + math.cos(math.pi * (step - warmup) / (steps - 1 - warmup))) / 2
             ),
         ),
-        (
-            "steps counted from 1",
-            "The first step is step 0: its share is 1 / warmup, and at step `warmup` the cosine is still 1.",
-            lambda step, steps, warmup: _schedule()(step + 1, steps, warmup),
-        ),
     ),
 )
 
@@ -455,8 +447,6 @@ def _what_decays(compared: list[tuple[Case, Result, Result]]) -> str:
     return ""
 
 
-_DECAY = "What decays, and what doesn't"
-
 PARAMETER_GROUPS = Exercise(
     name="parameter_groups",
     lesson="07",
@@ -467,15 +457,7 @@ PARAMETER_GROUPS = Exercise(
     tolerance=1e-7,
     forbidden=("vit_tutorial.train.*",),
     explain=_what_decays,
-    mistakes=section(
-        _DECAY,
-        (
-            "a decay on the norms' scales",
-            "A norm's scale is called `weight`, too. It begins at 1, and 0 is no better. You can tell it by its "
-            "single axis.",
-            _by_rule(lambda name, parameter: name.endswith("weight")),
-        ),
-    ),
+    mistakes=(),
 )
 
 
@@ -628,23 +610,18 @@ def _some(sizes: list[int]) -> str:
 
 def _accuracy(
     share: Callable[[list[Tensor], int, int], Any] = lambda hits, images, batch: torch.cat(hits).sum() / images,
-    cut: Callable[[Tensor, int], list[Tensor]] = lambda x, batch: list(x.split(batch)),
 ) -> Callable[..., float]:
-    """Accuracy with another share, made of the batches' hits, or with other batches."""
+    """Accuracy with another share, made of the batches' hits."""
 
     def accuracy(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int) -> float:
         model.eval()
         with torch.no_grad():
-            parts = zip(cut(images, batch_size), cut(labels, batch_size), strict=True)
+            parts = zip(images.split(batch_size), labels.split(batch_size), strict=True)
             hits = [model(x).argmax(dim=1) == y for x, y in parts]
         model.train()
         return float(share(hits, len(images), batch_size))
 
     return accuracy
-
-
-def _full(x: Tensor, batch: int) -> list[Tensor]:
-    return [part for part in x.split(batch) if len(part) == batch]
 
 
 ACCURACY = Exercise(
@@ -663,12 +640,6 @@ ACCURACY = Exercise(
                 "The last batch is smaller, and yet it counts as much as the others. Sum the right answers of all "
                 "batches, and divide once, by the number of images.",
                 _accuracy(lambda hits, *_: torch.stack([part.double().mean() for part in hits]).mean()),
-            ),
-            (
-                "the last batch left out, and not counted",
-                "The smaller batch at the end counts, too. (In training it may be left out: there the next epoch has "
-                "its images.)",
-                _accuracy(lambda hits, *_: torch.cat(hits).double().mean(), cut=_full),
             ),
         ),
     ),
@@ -921,14 +892,6 @@ FIT = Exercise(
                 "Nothing was clipped. clip_grad_norm_ stands between backward(), which makes the gradient, and "
                 "step(), which uses it.",
                 _Fit(order=_order(clip=-1)),
-            ),
-        ),
-        *section(
-            "AdamW",
-            (
-                "AdamW's own weight decay",
-                "You left weight_decay out, and AdamW's default is 0.01. Here it is 0.05.",
-                _Fit(make=lambda s: torch.optim.AdamW(s.model.parameters(), lr=s.rate)),
             ),
         ),
     ),

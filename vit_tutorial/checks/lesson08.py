@@ -85,15 +85,8 @@ def _weights(*shape: int, seed: int = 0) -> Tensor:
     return (2 * normal(*shape, seed=seed)).softmax(dim=-1)
 
 
-def _class_maps(
-    row: Callable[[Tensor], Tensor] = lambda weights: weights[..., 0, 1:],
-) -> Callable[[Tensor, Grid], Tensor]:
-    """The class token's attention as maps, or another row of the weights."""
-
-    def class_attention(weights: Tensor, grid: Grid) -> Tensor:
-        return row(weights).unflatten(-1, grid)
-
-    return class_attention
+def _class_maps(weights: Tensor, grid: Grid) -> Tensor:
+    return weights[..., 0, 1:].unflatten(-1, grid)
 
 
 def _class_cases() -> list[Case]:
@@ -108,20 +101,11 @@ CLASS_ATTENTION = Exercise(
     name="class_attention",
     lesson="08",
     points=2,
-    right=_class_maps(),
+    right=_class_maps,
     cases=_class_cases,
     observe=call,
     forbidden=(explain.class_attention,),
-    mistakes=(
-        *section(
-            _LOOKS,
-            (
-                "the class token's column in place of its row",
-                "Row 0 says whom the class token looks at; column 0 says who looks at the class token.",
-                _class_maps(row=lambda w: w[..., 1:, 0]),
-            ),
-        ),
-    ),
+    mistakes=(),
 )
 
 
@@ -278,20 +262,9 @@ RELEVANCE_MATRIX = Exercise(
                 _relevance(part=lambda g, w: (g * w).mean(dim=1).clamp(min=0)),
             ),
             (
-                "an absolute value in place of the positive part",
-                "A negative product speaks against the class. It becomes 0, not positive.",
-                _relevance(part=lambda g, w: (g * w).abs().mean(dim=1)),
-            ),
-            (
                 "a step that forgets what was there",
                 "R ← R + E R: what came through the residual connection stays. You keep E R alone.",
                 _relevance(step=lambda E, R: E @ R),
-            ),
-            (
-                "factors in the wrong order",
-                "The later layer stands on the left: R + E @ R, from the first layer to the last. You have R @ E, or "
-                "you begin with the last layer.",
-                _relevance(step=lambda E, R: R + R @ E),
             ),
         ),
     ),
@@ -308,11 +281,6 @@ def check_relevance_matrix(fn: Callable[..., Tensor]) -> bool:
 
 def _cosines(position: Tensor) -> Tensor:
     return explain.position_similarity(position)
-
-
-def _without_keepdim(position: Tensor) -> Tensor:
-    unit = position[0, 1:] / position[0, 1:].norm(dim=-1)
-    return unit @ unit.T
 
 
 def _about_the_diagonal(compared: list[tuple[Case, Result, Result]]) -> str:
@@ -341,17 +309,7 @@ POSITION_SIMILARITY = Exercise(
     observe=call,
     locate=_about_the_diagonal,
     forbidden=(explain.position_similarity,),
-    mistakes=(
-        *section(
-            "A sum without keepdim",
-            (
-                "lengths without keepdim",
-                "Without keepdim=True the lengths lie along the columns, and each column is divided by them. (It only "
-                "works where there are as many positions as channels.)",
-                _without_keepdim,
-            ),
-        ),
-    ),
+    mistakes=(),
 )
 
 
@@ -428,11 +386,6 @@ ATTENTION_DISTANCE = Exercise(
                 "steps along the grid in place of the distance",
                 "You add the way down and the way across. The distance is the straight line, √(y² + x²).",
                 _distance(between=lambda steps: steps.abs().sum(dim=-1)),
-            ),
-            (
-                "squared distances",
-                "The root is missing: √(y² + x²).",
-                _distance(between=lambda steps: steps.square().sum(dim=-1)),
             ),
         ),
     ),

@@ -15,7 +15,6 @@ from vit_tutorial.checks.harness import (
     Fault,
     Hashed,
     Result,
-    Slip,
     Words,
     call,
     changed,
@@ -27,7 +26,6 @@ from vit_tutorial.checks.harness import (
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.weights.sources import IMAGENET
 
-_ONE_KEY = "3 · One key by hand"
 _TURNED = "4 · A kernel that has to be transposed"
 _LIBRARIES = "5 · The proof: equal logits in modules that we didn't write"
 _PIXELS = "6 · What the file doesn't say"
@@ -117,15 +115,14 @@ def _raw_cases() -> list[Case]:
 
 
 def _raw(
-    scale: Callable[[Tensor, Tensor], Tensor] = lambda weight, std: weight / std,
     shift: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda old, new, mean: -(new * mean).sum(dim=(1, 2, 3)),
 ) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The patch embedding for raw pixels, with another kernel, or another number added to the bias."""
+    """The patch embedding for raw pixels, with another number added to the bias."""
 
     def for_raw_pixels(
         weight: Tensor, bias: Tensor, mean: tuple[float, ...], std: tuple[float, ...]
     ) -> tuple[Tensor, Tensor]:
-        kernel = scale(weight, _column(std))  # (D, C, P, P)
+        kernel = weight / _column(std)  # (D, C, P, P)
         return kernel, bias + shift(weight, kernel, _column(mean))
 
     return for_raw_pixels
@@ -142,30 +139,14 @@ FOR_RAW_PIXELS = Exercise(
     mistakes=section(
         _PIXELS,
         (
-            "a bias that stays",
-            "Pixels of just the mean become 0, and give the bias alone. Yours give the kernel's answer to the mean "
-            "besides: subtract it from the bias.",
-            Slip(_raw, shift=lambda old, new, mean: 0.0),
-        ),
-        (
             "an answer to the mean by the old kernel",
             "The mean goes through the new kernel, which is divided by the standard deviation already.",
-            Slip(_raw, shift=lambda old, new, mean: -(old * mean).sum(dim=(1, 2, 3))),
+            _raw(shift=lambda old, new, mean: -(old * mean).sum(dim=(1, 2, 3))),
         ),
         (
             "the mean counted once a channel",
             "Each of the P · P pixels of a patch has its mean subtracted: add up the kernel over the pixels, too.",
-            Slip(_raw, shift=lambda old, new, mean: -(new * mean).mean(dim=(2, 3)).sum(dim=1)),
-        ),
-        (
-            "a mean that is added",
-            "The mean is subtracted from the pixels, so what the kernel makes of it is subtracted from the bias.",
-            Slip(_raw, shift=lambda old, new, mean: (new * mean).sum(dim=(1, 2, 3))),
-        ),
-        (
-            "a multiplication by the standard deviation",
-            "The pixels are divided by it. So the kernel is divided, too.",
-            Slip(_raw, scale=lambda weight, std: weight * std),
+            _raw(shift=lambda old, new, mean: -(new * mean).mean(dim=(2, 3)).sum(dim=1)),
         ),
     ),
 )
@@ -190,18 +171,16 @@ def _flax_cases() -> list[Case]:
     return made
 
 
-def _flax(
-    turn: Callable[[Tensor], Tensor] = lambda kernel: kernel.flatten(1).T,
-    out: Callable[[Tensor], Tensor] = lambda out: out.flatten(0, 1).T,
-) -> Callable[..., Weights]:
-    """The conversion with another way to turn a kernel (D, h, d), or the projection."""
+def _flax(turn: Callable[[Tensor], Tensor] = lambda kernel: kernel.flatten(1).T) -> Callable[..., Weights]:
+    """The conversion with another way to turn a kernel (D, h, d)."""
 
     def convert(
         query: Tensor, key: Tensor, value: Tensor,
         query_bias: Tensor, key_bias: Tensor, value_bias: Tensor, out_kernel: Tensor,
     ) -> Weights:  # fmt: skip
         weight = torch.cat([turn(kernel) for kernel in (query, key, value)])
-        return weight, torch.cat([bias.flatten() for bias in (query_bias, key_bias, value_bias)]), out(out_kernel)
+        bias = torch.cat([bias.flatten() for bias in (query_bias, key_bias, value_bias)])
+        return weight, bias, out_kernel.flatten(0, 1).T
 
     return convert
 
@@ -222,12 +201,6 @@ ATTENTION_FROM_FLAX = Exercise(
                 "Laid flat, a kernel is (in, out), and torch keeps (out, in). Both are D × D, so no shape tells you: "
                 "transpose after flattening the heads.",
                 _flax(turn=lambda t: t.flatten(1)),
-            ),
-            (
-                "inputs that got between heads and numbers",
-                "Moving the heads to the front leaves (h, D, d), and flattening that mixes inputs with outputs. The "
-                "inputs must end up last: (h, d, D).",
-                _flax(turn=lambda t: t.transpose(0, 1).reshape(t.shape[0], -1)),
             ),
         ),
     ),
@@ -326,16 +299,13 @@ def _about_a_state(compared: list[tuple[Case, Result, Result]]) -> str:
     return ""
 
 
-def _bare(name: str) -> str:
-    return name.removeprefix("module.").removeprefix("backbone.")
+def _extract(who: str = "teacher") -> Callable[[Mapping[str, Any]], State]:
+    def extract(checkpoint: Mapping[str, Any]) -> State:
+        names = {name: name.removeprefix("module.") for name in checkpoint[who]}
+        kept = {name: bare for name, bare in names.items() if bare.startswith("backbone.")}
+        return {bare.removeprefix("backbone."): checkpoint[who][name] for name, bare in kept.items()}
 
-
-def _extract(
-    who: str = "teacher",
-    keep: Callable[[str], bool] = lambda name: name.removeprefix("module.").startswith("backbone."),
-    cut: Callable[[str], str] = _bare,
-) -> Callable[[Mapping[str, Any]], State]:
-    return lambda checkpoint: {cut(name): t for name, t in checkpoint[who].items() if keep(name)}
+    return extract
 
 
 TEACHER = Exercise(
@@ -392,12 +362,10 @@ def _column(values: tuple[float, ...]) -> Tensor:
 
 def _prepare(
     turn: Callable[[Tensor], Tensor] = lambda x: x.permute(2, 0, 1),
-    scale: Callable[[Tensor], Tensor] = lambda x: x / 255,
     finish: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda x, mean, std: (x - mean) / std,
-    shape: Callable[[tuple[float, ...]], Tensor] = _column,
 ) -> Callable[..., Tensor]:
     def prepare(pixels: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-        return finish(scale(turn(pixels).float()), shape(mean), shape(std))[None]
+        return finish(turn(pixels).float() / 255, _column(mean), _column(std))[None]
 
     return prepare
 
@@ -427,12 +395,6 @@ PREPARE = Exercise(
                 "colours are mixed. permute(2, 0, 1) brings the channels to the front.",
                 _prepare(turn=lambda x: x.reshape(x.shape[2], *x.shape[:2])),
             ),
-            (
-                "means that run along the width",
-                "A tensor of three numbers is lined up with the last axis, the width; on an image three pixels wide "
-                "nothing complains. Give mean and standard deviation the shape (C, 1, 1).",
-                _prepare(shape=torch.tensor),
-            ),
         ),
     ),
 )
@@ -456,35 +418,19 @@ def _head_cases() -> list[Case]:
     ]
 
 
-def _joined(
-    weights: Callable[[Tensor, Tensor], Tensor] = lambda a, b: torch.cat([a, b], dim=1) / 2,
-    biases: Callable[[Tensor, Tensor], Tensor] = lambda a, b: (a + b) / 2,
-) -> Callable[..., tuple[Tensor, Tensor]]:
-    def joined_heads(weight: Tensor, bias: Tensor, dist_weight: Tensor, dist_bias: Tensor) -> tuple[Tensor, Tensor]:
-        return weights(weight, dist_weight), biases(bias, dist_bias)
-
-    return joined_heads
+def _joined(weight: Tensor, bias: Tensor, dist_weight: Tensor, dist_bias: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.cat([weight, dist_weight], dim=1) / 2, (bias + dist_bias) / 2
 
 
 JOINED_HEADS = Exercise(
     name="joined_heads",
     lesson="09",
     points=2,
-    right=_joined(),
+    right=_joined,
     cases=_head_cases,
     forbidden=("vit_tutorial.*",),
     observe=call,
-    mistakes=(
-        *section(
-            _ONE_KEY,
-            (
-                "a mean of the two matrices",
-                "(W + W') / 2 is (K, D), one head for one token. The heads read different tokens, so each keeps its "
-                "own columns: (K, 2D).",
-                _joined(weights=lambda a, b: (a + b) / 2),
-            ),
-        ),
-    ),
+    mistakes=(),
 )
 
 

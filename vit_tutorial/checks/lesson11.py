@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.checks.compare import equal
-from vit_tutorial.checks.harness import Case, Exercise, Fault, Hashed, Result, Slip, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Fault, Hashed, Result, call, check, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.variants import positions as lesson
 
@@ -20,7 +20,6 @@ _HALVES = "1 · A table, or two halves"
 _WAYS = "2 · Offsets instead of places"
 _PLACES = "1 · A table, or two halves"
 _AFTER = "A bias after the softmax."
-_TURNED = "The offset from j to i."
 
 Grid = tuple[int, int]
 
@@ -89,12 +88,11 @@ def check_position_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
 
 def _halves(
     rows: Callable[[Tensor, int], Tensor] = lambda row, C: row.repeat_interleave(C, dim=0),
-    columns: Callable[[Tensor, int], Tensor] = lambda column, R: column.repeat(R, 1),
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """2-D positions, with rows or columns repeated in another way."""
+    """2-D positions, with rows repeated in another way."""
 
     def two_d_positions(row: Tensor, column: Tensor) -> Tensor:
-        return torch.cat([rows(row, len(column)), columns(column, len(row))], dim=1)  # (R * C, D)
+        return torch.cat([rows(row, len(column)), column.repeat(len(row), 1)], dim=1)  # (R * C, D)
 
     return two_d_positions
 
@@ -121,12 +119,7 @@ TWO_D_POSITIONS = Exercise(
             (
                 "rows that are repeated as a whole",
                 "All patches of the first row are in row 0: use repeat_interleave for the rows.",
-                Slip(_halves, rows=lambda row, C: row.repeat(C, 1)),
-            ),
-            (
-                "columns that are repeated one by one",
-                "The list of columns begins anew in each row: use repeat for the columns.",
-                Slip(_halves, columns=lambda column, R: column.repeat_interleave(R, dim=0)),
+                _halves(rows=lambda row, C: row.repeat(C, 1)),
             ),
         ),
     ),
@@ -150,20 +143,6 @@ def _numbered(work: Any, case: Case) -> Result:
     if isinstance(found, Tensor) and not torch.equal(found, before):
         raise Fault("a call for another grid changes the result of the first: make a new tensor in each call")
     return observed
-
-
-def _offset_index(
-    offset: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda down, right: (down, right),
-) -> Callable[[Grid], Tensor]:
-    """(down + rows - 1) (2 columns - 1) + right + columns - 1, with other offsets."""
-
-    def offset_index(grid: Grid) -> Tensor:
-        patch = torch.arange(grid[0] * grid[1])
-        row, column = patch // grid[1], patch % grid[1]
-        down, right = offset(row[None] - row[:, None], column[None] - column[:, None])  # (N, N) each
-        return (down + grid[0] - 1) * (2 * grid[1] - 1) + right + grid[1] - 1
-
-    return offset_index
 
 
 def _offsets_and_numbers(wrong: list[tuple[Case, Result, Result]]) -> str:
@@ -202,16 +181,7 @@ OFFSET_INDEX = Exercise(
     observe=_numbered,
     forbidden=("vit_tutorial.variants.modern.position_bias_index",),
     explain=_offsets_and_numbers,
-    mistakes=(
-        *section(
-            _TURNED,
-            (
-                "the offset from j to i",
-                "Entry [i, j] is the offset from patch i, which looks, to patch j: column of j minus column of i.",
-                Slip(_offset_index, offset=lambda down, right: (-down, -right)),
-            ),
-        ),
-    ),
+    mistakes=(),
 )
 
 
@@ -224,21 +194,16 @@ def check_offset_index(fn: Callable[[Grid], Tensor]) -> bool:
 
 
 def _attend(
-    compare: Callable[[Tensor, Tensor], Tensor] = lambda q, k: q @ k.mT / q.shape[-1] ** 0.5,
     add: Callable[[Tensor, Tensor], Tensor] = lambda scores, b: scores + b,
     squash: Callable[[Tensor, Tensor], Tensor] = lambda scores, b: scores.softmax(dim=-1),
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Attention with other scores, a bias that is added in another way, or another softmax."""
+    """Attention with a bias that is added in another way, or another softmax."""
 
     def biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        weights = squash(add(compare(q, k), bias), bias)
+        weights = squash(add(q @ k.mT / q.shape[-1] ** 0.5, bias), bias)
         return weights @ v, weights
 
     return biased_attention
-
-
-def _weights_without_bias(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    return _attend()(q, k, v, bias)[0], _attend()(q, k, v, torch.zeros_like(bias))[1]
 
 
 def _where_attention_goes_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
@@ -283,15 +248,7 @@ BIASED_ATTENTION = Exercise(
             (
                 "a bias after the softmax",
                 "Your weights don't sum to 1 any more. Add the bias to the scores, before the softmax.",
-                Slip(_attend, add=lambda scores, b: scores, squash=lambda scores, b: scores.softmax(dim=-1) + b),
-            ),
-        ),
-        *section(
-            _WAYS,
-            (
-                "weights returned without their bias",
-                "The output is right. Return the weights that you mixed with, those with the bias.",
-                _weights_without_bias,
+                _attend(add=lambda scores, b: scores, squash=lambda scores, b: scores.softmax(dim=-1) + b),
             ),
         ),
     ),
@@ -306,16 +263,14 @@ def check_biased_attention(fn: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _bias(
-    index: Callable[[Grid], Tensor] = lesson.relative_position_index,
-    order: tuple[int, int, int] = (0, 1, 2),
-) -> Callable[[Tensor, Grid], Tensor]:
-    """The bias with another index, or the class token's columns in another order."""
+def _bias(order: tuple[int, int, int] = (0, 1, 2)) -> Callable[[Tensor, Grid], Tensor]:
+    """The bias with the class token's columns in another order."""
 
     def relative_bias(table: Tensor, grid: Grid) -> Tensor:
         N, many = grid[0] * grid[1], table.shape[1] - 3
         whole = torch.full((N + 1, N + 1), many + order[2])
-        whole[0, 1:], whole[1:, 0], whole[1:, 1:] = many + order[0], many + order[1], index(grid)
+        whole[0, 1:], whole[1:, 0] = many + order[0], many + order[1]
+        whole[1:, 1:] = lesson.relative_position_index(grid)
         return table[:, whole]
 
     return relative_bias
@@ -345,15 +300,7 @@ RELATIVE_BIAS = Exercise(
                 "looking and being looked at exchanged",
                 "Row 0 is for the class token that looks at a patch, the first of the three; column 0 is for a patch "
                 "that looks at it, the second.",
-                Slip(_bias, order=(1, 0, 2)),
-            ),
-        ),
-        *section(
-            _TURNED,
-            (
-                "offsets from j to i",
-                "The patches' part is transposed: entry [i, j] is the offset from patch i, which looks, to patch j.",
-                Slip(_bias, index=lambda grid: lesson.relative_position_index(grid).T),
+                _bias(order=(1, 0, 2)),
             ),
         ),
     ),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, Slip, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, check, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.patches import patchify, unpatchify
 from vit_tutorial.variants import selfsup as lesson
@@ -99,16 +99,9 @@ def _number(levels: Tensor) -> Tensor:
     return (levels * torch.tensor([64, 8, 1])).sum(dim=-1)
 
 
-def _colour_classes(
-    level: Callable[[Tensor], Tensor] = _down,
-) -> Callable[[Tensor, int], Tensor]:
-    """The classes with means rounded in another way."""
-
-    def colour_classes(images: Tensor, patch_size: int) -> Tensor:
-        patches = patchify(images, patch_size).unflatten(2, (images.shape[1], -1)).transpose(2, 3)  # (B, N, P*P, C)
-        return _number(level(patches.mean(dim=2)))
-
-    return colour_classes
+def _colour_classes(images: Tensor, patch_size: int) -> Tensor:
+    patches = patchify(images, patch_size).unflatten(2, (images.shape[1], -1))  # (B, N, C, P*P)
+    return _number(_down(patches.mean(dim=3)))
 
 
 def _worked_out(wrong: list[tuple[Case, Result, Result]]) -> str:
@@ -154,26 +147,12 @@ COLOUR_CLASSES = Exercise(
     name="colour_classes",
     lesson="13",
     points=4,
-    right=_colour_classes(),
+    right=_colour_classes,
     cases=_colour_cases,
     observe=call,
     forbidden=(lesson.colour_classes, lesson.targets),
     explain=_worked_out,
-    mistakes=(
-        *section(
-            _ASKED,
-            (
-                "levels that are rounded to the nearest",
-                "Level 3 goes from 3/8 to 4/8: multiply by 8, and round down.",
-                Slip(_colour_classes, level=lambda c: (c * 8).round().long().clamp(0, 7)),
-            ),
-            (
-                "a value of 1.0 at level 8",
-                "There are levels 0 to 7. A value of exactly 1 gives 8 · 1 = 8: clamp it to 7.",
-                Slip(_colour_classes, level=lambda c: (c * 8).long()),
-            ),
-        ),
-    ),
+    mistakes=(),
 )
 
 
@@ -199,19 +178,11 @@ def _learning_but(fixed: int) -> Callable[[Any, Case], Result]:
     return observe
 
 
-def _others(tokens: Tensor, other: Tensor) -> Tensor:
-    return tokens.gather(1, other[..., None].expand_as(tokens))
-
-
-def _make_spoil(late: bool = False) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """Tokens corrupted; ``late`` swaps after the masking."""
-
-    def spoil(tokens: Tensor, chosen: Tensor, fate: Tensor, other: Tensor, mask_token: Tensor) -> Tensor:
-        masked, swapped = chosen & (fate < 0.8), chosen & (fate >= 0.8) & (fate < 0.9)
-        corrupted = torch.where(masked[..., None], mask_token.expand_as(tokens), tokens)
-        return torch.where(swapped[..., None], _others(corrupted if late else tokens, other), corrupted)
-
-    return spoil
+def _spoil(tokens: Tensor, chosen: Tensor, fate: Tensor, other: Tensor, mask_token: Tensor) -> Tensor:
+    masked, swapped = chosen & (fate < 0.8), chosen & (fate >= 0.8) & (fate < 0.9)
+    corrupted = torch.where(masked[..., None], mask_token.expand_as(tokens), tokens)
+    others = tokens.gather(1, other[..., None].expand_as(tokens))
+    return torch.where(swapped[..., None], others, corrupted)
 
 
 def _one_token(wrong: list[tuple[Case, Result, Result]]) -> str:
@@ -272,20 +243,12 @@ SPOIL = Exercise(
     name="spoil",
     lesson="13",
     points=4,
-    right=_make_spoil(),
+    right=_spoil,
     cases=_spoil_cases,
     observe=_learning_but(2),  # fate is drawn
     explain=_one_token,
     tolerance=1e-6,  # tokens come from elsewhere, as they are
-    mistakes=section(
-        _SPOIL,
-        (
-            "tokens swapped after the masking",
-            "A swapped token gets another patch's original token. Yours may be the mask token: read from the tokens "
-            "that you were given.",
-            Slip(_make_spoil, late=True),
-        ),
-    ),
+    mistakes=(),
 )
 
 
@@ -451,28 +414,23 @@ HIDDEN_LOSS = Exercise(
             (
                 "a variance divided by n",
                 "The text asks for torch's var, which divides by one less than the number of values.",
-                Slip(_make_loss, wanted=_normalised(lambda p: (p.var(2, correction=0, keepdim=True) + 1e-6).sqrt())),
-            ),
-            (
-                "1e-6 added outside the root",
-                "Add it to the variance, and take the root of the sum.",
-                Slip(_make_loss, wanted=_normalised(lambda p: p.std(dim=2, keepdim=True) + 1e-6)),
+                _make_loss(wanted=_normalised(lambda p: (p.var(2, correction=0, keepdim=True) + 1e-6).sqrt())),
             ),
             (
                 "channels last in a patch",
                 "The values of a patch are in patchify's order: all pixels of a channel, then the next channel.",
-                Slip(_make_loss, wanted=_channels_last),
+                _make_loss(wanted=_channels_last),
             ),
             (
                 "a mean of the images' means",
                 "All hidden patches count alike: one mean over all of them. With a mean for each image first, a patch "
                 "counts less where more are hidden.",
-                Slip(_make_loss, mean=_mean_of_means),
+                _make_loss(mean=_mean_of_means),
             ),
             (
                 "a mean over all patches",
                 "The loss is the mean over the hidden patches: divide by their number, not by B · N.",
-                Slip(_make_loss, mean=lambda errors, hidden: (errors * hidden).mean()),
+                _make_loss(mean=lambda errors, hidden: (errors * hidden).mean()),
             ),
         ),
     ),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.checks.compare import as_number
-from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Hashed, Result, Slip, call, check, section
+from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Hashed, Result, call, check, section
 from vit_tutorial.checks.pencil import Question, pencil
 
 _LAW = "1 · A law, with a pencil"
@@ -153,13 +153,11 @@ def _slope(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 def _line(
     above: Callable[[Tensor, float], Tensor] = lambda loss, floor: (loss - floor).log(),
-    x_of: Callable[[Tensor], Tensor] = torch.log,
-    line: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = _slope,
 ) -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]:
-    """The law with other numbers on one of the axes, or another line."""
+    """The law with other numbers on the axis of the loss."""
 
     def law_from_floor(cost: Tensor, loss: Tensor, floor: float) -> tuple[Tensor, Tensor]:
-        slope, intercept = line(x_of(cost), above(loss, floor))
+        slope, intercept = _slope(cost.log(), above(loss, floor))
         return intercept.exp(), -slope
 
     return law_from_floor
@@ -211,12 +209,7 @@ LAW_FROM_FLOOR = Exercise(
             (
                 "a floor that is not subtracted",
                 "The logarithm of the whole loss is a curve. Subtract the floor first, then take the logarithm.",
-                Slip(_line, above=lambda loss, floor: loss.log()),
-            ),
-            (
-                "a floor that is subtracted from the logarithm",
-                "You compute ln(L) - c. Subtract the floor first: ln(L - c).",
-                Slip(_line, above=lambda loss, floor: loss.log() - floor),
+                _line(above=lambda loss, floor: loss.log()),
             ),
         ),
     ),
@@ -232,25 +225,18 @@ def check_law_from_floor(fn: Callable[[Tensor, Tensor, float], tuple[Any, Any]])
 
 
 def _fit(
-    x_of: Callable[[Tensor, Tensor], Tensor] = lambda cost, b: cost**-b,
-    line: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = _slope,
-    error: Callable[[Tensor], Tensor] = torch.square,
     choose: Callable[[Tensor], int] = lambda errors: int(errors.argmin()),
 ) -> Callable[[Tensor, Tensor, Tensor], tuple[Any, ...]]:
-    """A line for each exponent, the best one chosen, with each step to be replaced."""
+    """A line for each exponent, and one of them chosen."""
 
     def fit_law(cost: Tensor, loss: Tensor, exponents: Tensor) -> tuple[Any, ...]:
-        xs = [x_of(cost, b) for b in exponents]
-        fits = [line(x, loss) for x in xs]
-        errors = [error(a * x + c - loss).sum() for x, (a, c) in zip(xs, fits, strict=True)]
+        xs = [cost**-b for b in exponents]
+        fits = [_slope(x, loss) for x in xs]
+        errors = [(a * x + c - loss).square().sum() for x, (a, c) in zip(xs, fits, strict=True)]
         best = choose(torch.stack(errors))
         return fits[best][0], exponents[best], fits[best][1]
 
     return fit_law
-
-
-def _through_zero(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    return (x * y).sum() / (x * x).sum(), torch.zeros((), dtype=x.dtype)
 
 
 def _grid(low: float, high: float, n: int) -> Tensor:
@@ -303,15 +289,7 @@ FIT_LAW = Exercise(
                 "the first exponent",
                 "You return the first b. Keep the one with the smallest error. (Errors that aren't squared cancel: "
                 "their sum is zero for each b.)",
-                Slip(_fit, choose=lambda errors: 0),
-            ),
-        ),
-        *section(
-            _STRAIGHT,
-            (
-                "no floor",
-                "Your line goes through zero, so c is zero. Fit slope and intercept.",
-                Slip(_fit, line=_through_zero),
+                _fit(choose=lambda errors: 0),
             ),
         ),
     ),
@@ -422,7 +400,7 @@ GROWN_SIZES = Exercise(
         (
             "halves that go to the even number",
             "Python's round(2.5) is 2, and round(3.5) is 4. Halves are to go up: floor of x + 0.5.",
-            Slip(_grow, rounded=round),
+            _grow(rounded=round),
         ),
     ),
 )
@@ -438,22 +416,21 @@ def check_grown_sizes(fn: Callable[[Sizes, float], Sizes]) -> bool:
 
 def _draw(
     residual: Callable[[Tensor, Tensor], Tensor] = lambda fitted, loss: (loss / fitted).log(),
-    on: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda fitted, loss, rows: fitted,
     put: Callable[[Tensor, Tensor], Tensor] = lambda base, drawn: base * drawn.exp(),
 ) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """Runs drawn again, with each step to be replaced."""
 
     def redrawn_runs(fitted: Tensor, loss: Tensor, rows: Tensor) -> Tensor:
         residuals = residual(fitted, loss) * math.sqrt(len(loss) / (len(loss) - 3))  # (n,)
-        return put(on(fitted, loss, rows), residuals[rows])  # (R, n)
+        return put(fitted, residuals[rows])  # (R, n)
 
     return redrawn_runs
 
 
 def _the_residuals(wrong: Compared) -> str:
-    """Whether the right residuals are there, but wider or narrower, or those of the runs as they stand."""
+    """Whether the right residuals are there, but wider or narrower."""
     case, right, theirs = wrong[0]
-    fitted, loss, _ = case.args
+    fitted = case.args[0]
     numbers = torch.as_tensor(theirs["result"])
     if numbers.shape != right["result"].shape or not (numbers > 0).all():
         return ""
@@ -464,10 +441,6 @@ def _the_residuals(wrong: Compared) -> str:
         return (
             f"The residuals are those of the right runs, but {abs(factor):.4g} times as wide{sign} (with {case.label})."
         )
-    own = (loss / fitted).log()
-    factor = ((found * own).sum() / own.expand_as(found).square().sum()).item()
-    if torch.allclose(found, (factor * own).expand_as(found), atol=1e-4):
-        return "Each run has its own residual again: take those of rows."
     return ""
 
 
@@ -500,19 +473,14 @@ REDRAWN_RUNS = Exercise(
     mistakes=section(
         _SURE,
         (
-            "a law that is drawn along",
-            "Place i keeps its own law, fitted[i], and gets the residual of another run.",
-            Slip(_draw, on=lambda fitted, loss, rows: fitted[rows]),
-        ),
-        (
             "differences in place of factors",
             "You add differences. A run deviates by percents, that is by factors: differences of logarithms.",
-            Slip(_draw, residual=lambda fitted, loss: loss - fitted, put=lambda base, drawn: base + drawn),
+            _draw(residual=lambda fitted, loss: loss - fitted, put=lambda base, drawn: base + drawn),
         ),
         (
             "factors that are widened, not their logarithms",
             "Take the logarithm of loss / fitted first, multiply that by the root, and take e to its power at the end.",
-            Slip(_draw, residual=lambda fitted, loss: loss / fitted, put=lambda base, drawn: base * drawn),
+            _draw(residual=lambda fitted, loss: loss / fitted, put=lambda base, drawn: base * drawn),
         ),
     ),
 )

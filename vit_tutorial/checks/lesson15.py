@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import gelu, linear, pad, silu
 
 from vit_tutorial.checks.compare import equal
-from vit_tutorial.checks.harness import Case, Exercise, Forbidden, Hashed, Result, Slip, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Forbidden, Hashed, Result, call, check, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.variants import modern
 
@@ -102,15 +102,14 @@ def _rms_cases() -> list[Case]:
 
 
 def _rms(
-    mean: Callable[[Tensor], Tensor] = lambda x: x.square().mean(-1, keepdim=True),
     root: Callable[[Tensor, float], Tensor] = lambda mean, eps: (mean + eps).sqrt(),
     centre: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> Callable[..., Tensor]:
-    """RMS norm with another mean or root to divide by, or a centre."""
+    """RMS norm with another root to divide by, or a centre."""
 
     def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x = centre(x)
-        return x / root(mean(x), eps) * weight
+        return x / root(x.square().mean(-1, keepdim=True), eps) * weight
 
     return rms_norm
 
@@ -128,17 +127,12 @@ RMS_NORM = Exercise(
         (
             "layer norm",
             "You subtract the mean. RMS norm doesn't: square the numbers as they are.",
-            Slip(_rms, centre=lambda x: x - x.mean(-1, keepdim=True)),
+            _rms(centre=lambda x: x - x.mean(-1, keepdim=True)),
         ),
         (
             "eps outside the root",
             "Where the numbers are small it counts: √(mean of squares + eps), not √(mean of squares) + eps.",
-            Slip(_rms, root=lambda mean, eps: mean.sqrt() + eps),
-        ),
-        (
-            "eps left out",
-            "Add eps to the mean of the squares, inside the root: a row of zeros would be divided by 0.",
-            Slip(_rms, root=lambda mean, eps: mean.sqrt()),
+            _rms(root=lambda mean, eps: mean.sqrt() + eps),
         ),
     ),
 )
@@ -217,7 +211,7 @@ GATED_MLP = Exercise(
             (
                 "gate and value exchanged",
                 "The first M rows of w1 are the gate's, and the SiLU is on the gate. No shape tells the two apart.",
-                Slip(_gated, cut=lambda hidden: _halves(hidden)[::-1]),
+                _gated(cut=lambda hidden: _halves(hidden)[::-1]),
             ),
         ),
         *section(
@@ -225,12 +219,7 @@ GATED_MLP = Exercise(
             (
                 "a GELU on the gate",
                 "That is GEGLU, another gated MLP. SwiGLU has a SiLU: x · sigmoid(x).",
-                Slip(_gated, mix=lambda gate, value: gelu(gate) * value),
-            ),
-            (
-                "an activation function on both halves",
-                "The SiLU is on the gate alone. The value comes as it is.",
-                Slip(_gated, mix=lambda gate, value: silu(gate) * silu(value)),
+                _gated(mix=lambda gate, value: gelu(gate) * value),
             ),
         ),
     ),
@@ -252,22 +241,10 @@ def _angle_cases() -> list[Case]:
     return [Case(f"{R} × {C} patches, d={d}, temperature={t:g}", (R, C, d, t)) for R, C, d, t in asked]
 
 
-def _falling(head_dim: int, temperature: float) -> Tensor:
-    return temperature ** (-4 * torch.arange(head_dim // 4) / head_dim)
-
-
-def _angles(
-    places: Callable[[Tensor, int, int], tuple[Tensor, Tensor]] = lambda n, rows, columns: (n // columns, n % columns),
-    frequency: Callable[[int, float], Tensor] = _falling,
-) -> Callable[..., Tensor]:
-    """Rotary angles from other places, or with other frequencies."""
-
-    def rotary_angles(rows: int, columns: int, head_dim: int, temperature: float) -> Tensor:
-        row, column = places(torch.arange(rows * columns), rows, columns)  # (N,) each
-        f = frequency(head_dim, temperature)
-        return torch.cat([row[:, None] * f, column[:, None] * f], dim=1)  # (N, d/2)
-
-    return rotary_angles
+def _angles(rows: int, columns: int, head_dim: int, temperature: float) -> Tensor:
+    n = torch.arange(rows * columns)[:, None]
+    f = temperature ** (-4 * torch.arange(head_dim // 4) / head_dim)
+    return torch.cat([n // columns * f, n % columns * f], dim=1)  # (N, d/2)
 
 
 def _one_patch(wrong: list[tuple[Case, Result, Result]]) -> str:
@@ -291,20 +268,13 @@ ROTARY_ANGLES = Exercise(
     name="rotary_angles",
     lesson="15",
     points=3,
-    right=_angles(),
+    right=_angles,
     cases=_angle_cases,
     observe=call,
     explain=_one_patch,
     tolerance=2e-6,
     forbidden=(modern.Rotary.angles,),
-    mistakes=section(
-        _ROTARY,
-        (
-            "frequencies that fall half as fast",
-            "You divide k by d / 2, as in one dimension. Here a coordinate has d / 4 pairs: -4 k / d.",
-            Slip(_angles, frequency=lambda d, t: t ** (-2 * torch.arange(d // 4) / d)),
-        ),
-    ),
+    mistakes=(),
 )
 
 
@@ -328,26 +298,17 @@ def _rotate_cases() -> list[Case]:
     return [*made, Case("x (2, 2, 5, 6), angles (4, 3), many full rotations", many)]
 
 
-def _rotated(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    return a * cos - b * sin, b * cos + a * sin
-
-
 def _first_ones_still(angles: Tensor, tokens: int) -> Tensor:
     return pad(angles, (0, 0, tokens - len(angles), 0))
 
 
-def _rotate(
-    pairs: Callable[[Tensor], tuple[Tensor, ...]] = _halves,
-    rotation: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] = _rotated,
-    join: Callable[[Tensor, Tensor], Tensor] = lambda a, b: torch.cat([a, b], dim=-1),
-    fill: Callable[[Tensor, int], Tensor] = _first_ones_still,
-) -> Callable[[Tensor, Tensor], Tensor]:
-    """The rotation with other pairs, another formula, or angles given to the tokens in another way."""
+def _rotate(fill: Callable[[Tensor, int], Tensor] = _first_ones_still) -> Callable[[Tensor, Tensor], Tensor]:
+    """The rotation with angles given to the tokens in another way."""
 
     def rotate(x: Tensor, angles: Tensor) -> Tensor:
         given = fill(angles, x.shape[-2])  # (T, d/2)
-        a, b = pairs(x)
-        return join(*rotation(a, b, given.cos(), given.sin()))
+        (a, b), cos, sin = _halves(x), given.cos(), given.sin()
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 
     return rotate
 
@@ -380,7 +341,7 @@ ROTATE = Exercise(
             (
                 "the last tokens left alone",
                 "Tokens without a place come first: the angles belong to the last N tokens. You rotated the first N.",
-                Slip(_rotate, fill=lambda angles, T: pad(angles, (0, 0, 0, T - len(angles)))),
+                _rotate(fill=lambda angles, T: pad(angles, (0, 0, 0, T - len(angles)))),
             ),
         ),
     ),
@@ -413,14 +374,14 @@ def _by_heads(x: Tensor, num_heads: int) -> Tensor:
 
 
 def _pooled(
-    layers: Callable[..., tuple[Tensor, Tensor, Tensor]] = lambda z, p, q, k, v: (p @ q.T, z @ k.T, z @ v.T),
     split: Callable[[Tensor, int], Tensor] = _by_heads,
     scale: Callable[[int, int], float] = lambda D, h: math.sqrt(D / h),
 ) -> Callable[..., Tensor]:
-    """Attention pooling with other projections, heads or scale."""
+    """Attention pooling with other heads or scale."""
 
     def attention_pool(z: Tensor, probe: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, num_heads: int) -> Tensor:
-        q, k, v = (split(x, num_heads) for x in layers(z, probe[None], wq, wk, wv))  # (h, 1, d), (B, h, S, d) twice
+        made = probe[None] @ wq.T, z @ wk.T, z @ wv.T
+        q, k, v = (split(x, num_heads) for x in made)  # (h, 1, d), (B, h, S, d) twice
         weights = (q @ k.mT / scale(z.shape[-1], num_heads)).softmax(dim=-1)  # (B, h, 1, S)
         return (weights @ v).transpose(-2, -3).flatten(2)[:, 0]  # (B, D)
 
@@ -453,19 +414,14 @@ ATTENTION_POOL = Exercise(
     mistakes=section(
         _POOL,
         (
-            "no scale",
-            "Divide the scores by √d before the softmax, as everywhere in attention.",
-            Slip(_pooled, scale=lambda D, h: 1.0),
-        ),
-        (
             "√D in place of √d",
             "Each head has d = D / h numbers: divide by √d.",
-            Slip(_pooled, scale=lambda D, h: math.sqrt(D)),
+            _pooled(scale=lambda D, h: math.sqrt(D)),
         ),
         (
             "interleaved heads",
             "Head 0 has the first d numbers, not every h-th one.",
-            Slip(_pooled, split=lambda x, h: x.unflatten(-1, (-1, h)).movedim(-1, -3)),
+            _pooled(split=lambda x, h: x.unflatten(-1, (-1, h)).movedim(-1, -3)),
         ),
     ),
 )

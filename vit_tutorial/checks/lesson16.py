@@ -11,10 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vit_tutorial.analysis import dense as lesson
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, Slip, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, call, check, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
-
-__all__ = ["check_class_shares", "check_dense_numbers", "check_mean_iou", "check_segment", "check_token_grid"]
 
 _BY_HAND = "1 · From tokens to a mask, by hand"
 _SCORE = "The score, with a pencil"
@@ -109,17 +107,8 @@ def _prefix_left_in(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -
     return tokens[:, : tokens.shape[1] - prefix_tokens].mT.reshape(len(tokens), -1, *grid)
 
 
-def _one_dropped(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
-    first = min(prefix_tokens, 1)
-    return tokens[:, first : first + grid[0] * grid[1]].mT.reshape(len(tokens), -1, *grid)
-
-
 def _not_transposed(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
     return tokens[:, prefix_tokens:].reshape(len(tokens), -1, *grid)
-
-
-def _by_columns(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
-    return tokens[:, prefix_tokens:].mT.reshape(len(tokens), -1, grid[1], grid[0]).mT
 
 
 def _grid_cases() -> list[Case]:
@@ -149,11 +138,6 @@ TOKEN_GRID = Exercise(
                 "deals one token's numbers out over the places.",
                 _not_transposed,
             ),
-            (
-                "patches column by column",
-                "Patches go row by row: the first `columns` of them are the first row.",
-                _by_columns,
-            ),
         ),
         *section(
             _WRONG,
@@ -162,11 +146,6 @@ TOKEN_GRID = Exercise(
                 "You keep the first tokens and lose the last patches: every patch is moved. Drop the first "
                 "prefix_tokens.",
                 _prefix_left_in,
-            ),
-            (
-                "only one token dropped",
-                "There may be registers after the class token. Drop prefix_tokens of them.",
-                _one_dropped,
             ),
         ),
     ),
@@ -198,10 +177,6 @@ def _most_frequent(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> 
 def _one_pixel(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
     few = targets[:, :: targets.shape[1] // grid[0], :: targets.shape[2] // grid[1]]
     return F.one_hot(few, num_classes).movedim(-1, 1).float()
-
-
-def _classes_last(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
-    return _shares(targets, num_classes, grid).movedim(1, -1)
 
 
 def _of_the_picture(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
@@ -239,16 +214,6 @@ CLASS_SHARES = Exercise(
             "one pixel of each patch",
             "You look at a corner of each patch. Count all its pixels.",
             _one_pixel,
-        ),
-        (
-            "numbers of pixels in place of shares",
-            "Divide by the pixels of a patch, so that the shares of all classes sum to 1.",
-            _counted,
-        ),
-        (
-            "the classes on the last axis",
-            "The head's logits are (B, K, rows, columns), so the shares must be, too.",
-            _classes_last,
         ),
         (
             "shares of a class in place of shares of a patch",
@@ -334,42 +299,22 @@ MEAN_IOU = Exercise(
         (
             "a score for each picture, then the mean",
             "Add up the pixels of all pictures first, and divide once per class.",
-            Slip(_make_iou, pictures=True),
+            _make_iou(pictures=True),
         ),
         (
             "classes that are nowhere counted as 0",
             "A class in neither mask has no IoU: leave it out of the mean.",
-            Slip(_make_iou, mean=lambda each: each.nan_to_num(0.0).mean()),
-        ),
-        (
-            "classes that are nowhere counted as 1",
-            "A class in neither mask has no IoU: leave it out of the mean.",
-            Slip(_make_iou, mean=lambda each: each.nan_to_num(1.0).mean()),
+            _make_iou(mean=lambda each: each.nan_to_num(0.0).mean()),
         ),
         (
             "the mean of the recalls",
             "You divide by the true mask alone. Divide by the pixels that are in at least one of both masks.",
-            Slip(_make_iou, measure=lambda both, said, true: both / true),
-        ),
-        (
-            "the mean of the precisions",
-            "You divide by the predicted mask alone. Divide by the pixels that are in at least one of both masks.",
-            Slip(_make_iou, measure=lambda both, said, true: both / said),
+            _make_iou(measure=lambda both, said, true: both / true),
         ),
         (
             "the Dice score",
             "Twice the overlap by the sum of both masks is Dice. IoU is the overlap by the union.",
-            Slip(_make_iou, measure=lambda both, said, true: 2 * both / (said + true)),
-        ),
-        (
-            "the overlap counted twice in the union",
-            "Both masks together count the overlap twice: take it off once.",
-            Slip(_make_iou, measure=lambda both, said, true: both / (said + true)),
-        ),
-        (
-            "the ground left out",
-            "The ground is class 0, and counts like the others.",
-            Slip(_make_iou, mean=lambda each: each[1:].nanmean()),
+            _make_iou(measure=lambda both, said, true: 2 * both / (said + true)),
         ),
     ),
 )

@@ -8,17 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, Slip, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, call, check, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
-
-__all__ = [
-    "check_best_pairs",
-    "check_keep_most_attended",
-    "check_merge_pairs",
-    "check_online_softmax",
-    "check_proportional_attention",
-    "check_token_costs",
-]
 
 _BLOCKS = "1 · Attention, some keys at a time"
 _FEWER = "2 · Merge or drop"
@@ -87,7 +78,6 @@ TOKEN_COSTS = pencil(
             _FEWER,
             {
                 4: "a mean that ignores sizes. The first token counts three times.",
-                5: "sizes that are swapped. The token of size 3 has the value 2.",
             },
         ),
         "share": Question(
@@ -115,8 +105,6 @@ def _online(
     new: Callable[[Tensor, Tensor], Tensor] = lambda largest, scores: torch.maximum(largest, scores.max()),
     total: Callable[[Tensor, Tensor], Tensor] = lambda old, rescale: old * rescale,
     output: Callable[[Tensor, Tensor], Tensor] = lambda old, rescale: old * rescale,
-    finish: Callable[[Tensor, Tensor], Tensor] = lambda sums, total: sums / total,
-    rescale: Callable[[Tensor, Tensor], Tensor] = lambda largest, now: (largest - now).exp(),
 ) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]:
     """Running softmax, with each step to be replaced."""
 
@@ -126,11 +114,11 @@ def _online(
         for some, belonging in zip(scores.split(block), values.split(block), strict=True):
             now = new(largest, some)
             weights = (some - now).exp()
-            factor = rescale(largest, now)
+            factor = (largest - now).exp()
             seen = total(seen, factor) + weights.sum()
             sums = output(sums, factor) + weights @ belonging
             largest = now
-            rows.append((largest, seen, finish(sums, seen)))
+            rows.append((largest, seen, sums / seen))
         first, second, third = zip(*rows, strict=True)
         return torch.stack(first), torch.stack(second), torch.stack(third)
 
@@ -160,32 +148,17 @@ ONLINE_SOFTMAX = Exercise(
         (
             "a sum that isn't rescaled",
             "When the largest score grows, the old sum still belongs to the old one: multiply it by exp(old - new).",
-            Slip(_online, total=lambda old, rescale: old),
+            _online(total=lambda old, rescale: old),
         ),
         (
             "an output that isn't rescaled",
             "The sum of weights times values grows out of date with the largest score, as the sum of weights does.",
-            Slip(_online, output=lambda old, rescale: old),
+            _online(output=lambda old, rescale: old),
         ),
         (
             "the largest of each block by itself",
             "Keep the largest score of all blocks so far: a later block may have a smaller one.",
-            Slip(_online, new=lambda largest, scores: scores.max()),
-        ),
-        (
-            "a rescaling the wrong way round",
-            "exp(old - new) is at most 1: old terms become smaller. You multiply by exp(new - old).",
-            Slip(_online, rescale=lambda largest, now: torch.where(largest.isinf(), 0.0, (now - largest).exp())),
-        ),
-        (
-            "an output that isn't divided",
-            "The output is the sum of weights times values, divided by the sum of weights.",
-            Slip(_online, finish=lambda sums, total: sums),
-        ),
-        (
-            "no largest score",
-            "exp of a score above 88 overflows in float32. Take the largest score so far away first.",
-            Slip(_online, new=lambda largest, scores: torch.zeros(())),
+            _online(new=lambda largest, scores: scores.max()),
         ),
     ),
 )
@@ -240,32 +213,22 @@ BEST_PAIRS = Exercise(
         (
             "a class token that merges",
             "Token 0 must stay by itself: give its row of similarities -inf before you take the largest.",
-            Slip(_pairs, protect=lambda s: s),
+            _pairs(protect=lambda s: s),
         ),
         (
             "dot products in place of cosines",
             "A long key is then similar to everything. Divide each key by its length first.",
-            Slip(_pairs, unit=lambda keys: keys),
-        ),
-        (
-            "the least similar pairs",
-            "argsort begins with the smallest. The pairs to merge are the most similar ones: descending=True.",
-            Slip(_pairs, order=lambda best: torch.cat([best.argsort()[1:], best.argsort()[:1]])),
+            _pairs(unit=lambda keys: keys),
         ),
         (
             "the first pairs in place of the best",
             "Each even token has a partner, but only the r most similar pairs merge. Order them by similarity.",
-            Slip(_pairs, order=lambda best: torch.arange(1, len(best))),
+            _pairs(order=lambda best: torch.arange(1, len(best))),
         ),
         (
             "places within a half in place of tokens",
             "Row i of the similarities is token 2 i, column j is token 2 j + 1.",
-            Slip(_pairs, place=lambda even, odd: (even, odd)),
-        ),
-        (
-            "even and odd exchanged",
-            "A pair is (the even token that chooses, the odd token that is chosen).",
-            Slip(_pairs, place=lambda even, odd: (2 * odd + 1, 2 * even)),
+            _pairs(place=lambda even, odd: (even, odd)),
         ),
     ),
 )
@@ -330,22 +293,17 @@ MERGE_PAIRS = Exercise(
         (
             "a mean that ignores sizes",
             "A token of size 3 is the mean of three patches: it counts three times.",
-            Slip(_merge, weigh=lambda z, sizes: z, divide=lambda sums, sizes, number: sums / number[:, None]),
-        ),
-        (
-            "a sum in place of a mean",
-            "Divide the sum of size times token by the sum of the sizes.",
-            Slip(_merge, divide=lambda sums, sizes, number: sums),
+            _merge(weigh=lambda z, sizes: z, divide=lambda sums, sizes, number: sums / number[:, None]),
         ),
         (
             "sizes that count tokens",
             "The size is the number of patches, so the sizes of the merged tokens are added.",
-            Slip(_merge, size=lambda sizes, number: number),
+            _merge(size=lambda sizes, number: number),
         ),
         (
             "the wrong token of a pair that goes",
             "The even token goes, and the merged one stands at the odd token's place.",
-            Slip(_merge, gone=lambda even, odd: odd),
+            _merge(gone=lambda even, odd: odd),
         ),
     ),
 )
@@ -393,23 +351,23 @@ PROPORTIONAL_ATTENTION = Exercise(
         (
             "attention that ignores sizes",
             "A token of size s stands for s patches. Add log(size) to the scores of its key.",
-            Slip(_proportional, bias=lambda sizes: 0 * sizes),
+            _proportional(bias=lambda sizes: 0 * sizes),
         ),
         (
             "sizes without their logarithm",
             "Adding s multiplies the weight by exp(s). Adding log(s) multiplies it by s.",
-            Slip(_proportional, bias=lambda sizes: sizes),
+            _proportional(bias=lambda sizes: sizes),
         ),
         (
             "sizes of the queries",
             "The size belongs to the key that is looked at: add log(size) along the last axis of the scores. A number "
             "that is the same for a whole row changes nothing in its softmax.",
-            Slip(_proportional, bias=lambda sizes: sizes.log()[:, None]),
+            _proportional(bias=lambda sizes: sizes.log()[:, None]),
         ),
         (
             "a logarithm that is scaled, too",
             "Divide q kᵀ by the square root of d first, and then add log(size).",
-            Slip(_proportional, scale=lambda scores, bias, d: (scores + bias) / d**0.5),
+            _proportional(scale=lambda scores, bias, d: (scores + bias) / d**0.5),
         ),
     ),
 )
@@ -429,16 +387,13 @@ def _softmax(q: Tensor, k: Tensor) -> Tensor:
 
 def _keep(
     weights: Callable[[Tensor, Tensor], Tensor] = lambda q, k: _softmax(q, k)[:, 0].mean(dim=0),
-    protect: float = torch.inf,
-    finish: Callable[[Tensor], Tensor] = lambda places: places.sort().values,
 ) -> Callable[[Tensor, Tensor, int], Tensor]:
-    """Which tokens stay, with each step to be replaced."""
+    """Which tokens stay, by other weights."""
 
     def keep_most_attended(q: Tensor, k: Tensor, r: int) -> Tensor:
-        attended = weights(q, k)  # (T,)
-        if protect:
-            attended = torch.cat([torch.full_like(attended[:1], protect), attended[1:]])
-        return finish(attended.topk(len(attended) - r).indices)
+        attended = weights(q, k)[1:]  # of all but the class token, which stays
+        kept = 1 + attended.topk(len(attended) - r).indices
+        return torch.cat([kept.new_zeros(1), kept.sort().values])
 
     return keep_most_attended
 
@@ -467,29 +422,19 @@ KEEP_MOST_ATTENDED = Exercise(
     mistakes=section(
         _FEWER,
         (
-            "a class token that may be dropped",
-            "The answer is read from token 0, so it stays, even if it attends to itself least.",
-            Slip(_keep, protect=0.0),
-        ),
-        (
             "the attention of all tokens",
             "Asked for is what the class token attends to: row 0 of the weights, not the mean of all rows.",
-            Slip(_keep, weights=lambda q, k: _softmax(q, k).mean(dim=(0, 1))),
+            _keep(weights=lambda q, k: _softmax(q, k).mean(dim=(0, 1))),
         ),
         (
             "who attends to the class token",
             "Rows are queries, columns are keys. You read column 0: what each token gives the class token.",
-            Slip(_keep, weights=lambda q, k: _softmax(q, k)[:, :, 0].mean(dim=0)),
+            _keep(weights=lambda q, k: _softmax(q, k)[:, :, 0].mean(dim=0)),
         ),
         (
             "scores averaged in place of weights",
             "Take the softmax of each head first, then the mean over the heads.",
-            Slip(_keep, weights=lambda q, k: (q[:, :1] @ k.mT)[:, 0].mean(dim=0)),
-        ),
-        (
-            "places ordered by weight",
-            "Tokens stay in their order: sort the places that you keep.",
-            Slip(_keep, finish=lambda places: places),
+            _keep(weights=lambda q, k: (q[:, :1] @ k.mT)[:, 0].mean(dim=0)),
         ),
     ),
 )

@@ -37,25 +37,19 @@ def _on_work(tried: Tried) -> list[str]:
     """The mistake by its name, else what the numbers show; and the first difference."""
     first = tried.wrong[0]
     found = diagnose(tried)
-    if found.mistakes:
-        lines = _on_mistakes(found.mistakes, found.inputs, tried.exercise)
+    if found.mistake:
+        lines = _on_mistake(found.mistake, found.inputs, tried.exercise)
     else:
         lines = [f"What your numbers show: {found.seen}"] if found.seen else []
     lines += f"First seen with {tried.cases[first].label}: {tried.verdicts[first]}".split("\n")
-    return lines + ([] if found.mistakes else _on_missing_parameters(tried)) + _on_changed_arguments(tried)
+    return lines + ([] if found.mistake else _on_missing_parameters(tried)) + _on_changed_arguments(tried)
 
 
-def _on_mistakes(mistakes: tuple[Mistake, ...], inputs: int, exercise: Exercise) -> list[str]:
-    """What they are, and what to reread."""
-    one = mistakes[0]
-    if len(mistakes) == 1:
-        some = f" (on {inputs} inputs, but not on all: there may be another)" if inputs else ""
-        said = f"It looks like {one.name}{some}. {one.says}"
-    else:
-        names, says = "; and ".join(one.name for one in mistakes), " ".join(one.says for one in mistakes)
-        said = f"It looks like two mistakes at once: {names}. {says}"
-    places = dict.fromkeys(f'in lesson {one.lesson or exercise.lesson}: "{one.reread}"' for one in mistakes)
-    return [said, f"Reread {' and '.join(places)}."]
+def _on_mistake(one: Mistake, inputs: int, exercise: Exercise) -> list[str]:
+    """What it is, and what to reread."""
+    some = f" (on {inputs} inputs, but not on all: there may be another)" if inputs else ""
+    place = f'Reread in lesson {one.lesson or exercise.lesson}: "{one.reread}".'
+    return [f"It looks like {one.name}{some}. {one.says}", place]
 
 
 def _on_missing_parameters(tried: Tried) -> list[str]:
@@ -114,7 +108,7 @@ def _on_answers(tried: Tried) -> list[str]:
         if mistake is None and "no answer" not in verdict and question in exercise.advice:
             lines.append(exercise.advice[question])
         elif mistake is not None and question == next(one for one in questions if one in mistake.wrong):
-            lines += _on_mistakes((mistake,), 0, exercise)
+            lines += _on_mistake(mistake, 0, exercise)
     return lines + ([f"And {len(questions) - MOST} more are wrong."] if len(questions) > MOST else [])
 
 

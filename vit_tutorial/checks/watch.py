@@ -44,24 +44,25 @@ def full_name(what: Any) -> str:
 def asked_for(lesson: str) -> dict[str, Forbidden]:
     """The package's own works that a lesson asks for, by full names: where grading runs, they have no body."""
     module = sys.modules.get(f"vit_tutorial.checks.lesson{lesson}")
-    listed = [rule for one in exercises_of(module) for rule in _listed(one)] if module else []
-    named = {full_name(rule.what): rule for rule in listed if rule.when is None and _is_ours(rule.what)}
+    rules = [rule for one in exercises_of(module) for rule in listed(one)] if module else []
+    named = {full_name(rule.what): rule for rule in rules if rule.when is None and _is_ours(rule.what)}
     return {name: rule for name, rule in named.items() if name not in NEEDED and not name.endswith("*")}
 
 
-def _listed(exercise: Exercise) -> list[Forbidden]:
+def listed(exercise: Exercise) -> list[Forbidden]:
+    """What an exercise itself forbids, its reference among it where that is the package's own."""
     rules = [one if isinstance(one, Forbidden) else Forbidden(one) for one in exercise.forbidden]
     return [*rules, Forbidden(exercise.right)] if _is_ours(exercise.right) else rules
 
 
 def forbidden(exercise: Exercise) -> list[Forbidden]:
     """All that an exercise forbids: what it lists, and the package's own works that it or its lesson asks for."""
-    own = _listed(exercise)
+    own = listed(exercise)
     names = {full_name(rule.what) for rule in own}
-    listed = own + [rule for name, rule in asked_for(exercise.lesson).items() if name not in names]
+    rules = own + [rule for name, rule in asked_for(exercise.lesson).items() if name not in names]
     return [
         Forbidden(one.what, "write your own in the cell above", one.when) if _is_ours(one.what) else one
-        for one in listed
+        for one in rules
     ]
 
 
