@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import warnings
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from torch.testing import assert_close
 
 import vit_tutorial as vt
 from vit_tutorial.data import Preprocessing
+from vit_tutorial.predict import command
 from vit_tutorial.weights import configs, hf_configs
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 71, 3), np.uint8)).resize((130, 90))
@@ -115,39 +117,28 @@ def test_what_timm_saves_and_we_cannot_express_is_refused(words, tmp_path, refus
     [
         ({"model_args__new_option": 3}, ["model_args", "new_option"]),
         ({"pretrained_cfg__resize_mode": "odd"}, ["pretrained_cfg", "resize_mode"]),
-        ({"something": 1}, ["something"]),
         ({"model_args__block_fn": "ResPostBlock"}, ["block_fn"]),
-        ({"model_args__num_heads": 0}, ["num_heads", "0"]),
-        ({"model_args__act_layer": ["gelu"]}, ["act_layer"]),
         ({"model_args__depth": 3}, ["depth=3", "2"]),
-        ({"model_args__mlp_ratio": 2}, ["mlp_dim=48", "96"]),
         ({"model_args__qkv_bias": False}, ["qkv_bias"]),
         ({"model_args__img_size": 48}, ["9 patches", "5 tokens"]),
         ({"pretrained_cfg__input_size": [3, 64, 64]}, ["(64, 64)", "takes 32"]),
         ({"pretrained_cfg__mean": [0.5, float("nan"), 0.5]}, ["mean", "nan"]),
-        ({"pretrained_cfg__mean": [0.5, 0.5]}, ["mean", "3 channels"]),
-        ({"pretrained_cfg__crop_pct": -1}, ["crop_pct"]),
         ({"pretrained_cfg__crop_pct": 1.1}, ["crop", "1.1"]),
         ({"pretrained_cfg__input_size": None}, ["input_size", "None"]),
         ({"model_args__use_naflex": True}, ["use_naflex"]),
-        ({"model_args__init_values": 0.1}, ["layer_scale", "don't belong together"]),
-        ({"model_args__qk_norm": True}, ["qk_norm=True", "don't belong together"]),
         ({"model_args__reg_tokens": 4}, ["registers=4", "0"]),
         ({"model_args__pos_embed": "rope"}, ["position", "learned"]),
         ({"label_names": list("abcdefghi")}, ["class 5", "5 classes"]),
         ({"pretrained_cfg__interpolation": "random"}, ["interpolation", "random"]),
         ({"pretrained_cfg__label_offset": 1}, ["label_offset"]),
-        ({"label_names": {"a": "cat"}}, ["label_names", "'a'"]),
         ({"label_names": "cat"}, ["label_names", "str"]),
         ({"global_pool": "avg", "model_args__global_pool": None}, ["pools by mean"]),
         ({"architecture": "vit_base_patch16_rpn_224"}, ["vit_base_patch16_rpn_224", "beyond ViTConfig"]),
-        ({"architecture": ["vit"]}, ["architecture", "vit"]),
-        ({"pretrained_cfg": [1]}, ["pretrained_cfg"]),
         ({"num_classes": 7, "model_args__num_classes": 5}, ["num_classes=7", "model_args 5"]),
     ],
 )
-def test_keys_and_values_of_timm_that_are_refused(changes, words, tmp_path, refuses):
-    timm_folder(tmp_path)
+def test_keys_and_values_of_timm_that_are_refused(changes, words, tmp_path, refuses, a_folder):
+    a_folder("timm", tmp_path)
     with refuses(ValueError, str(tmp_path), *words):
         vt.load(change(tmp_path, **changes))
 
@@ -247,6 +238,15 @@ def hf_folder(folder, kind="ViTForImageClassification", processor=None, **option
     return theirs
 
 
+@pytest.fixture(scope="module")
+def a_folder(tmp_path_factory):
+    """Copies of a folder as either library saves it, which a test may spoil."""
+    saved = {"timm": tmp_path_factory.mktemp("timm"), "hf": tmp_path_factory.mktemp("hf")}
+    timm_folder(saved["timm"])
+    hf_folder(saved["hf"])
+    return lambda whose, folder: shutil.copytree(saved[whose], folder, dirs_exist_ok=True)
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"hidden_act": "gelu_new"}, {"hidden_act": "gelu_pytorch_tanh"}, {"layer_norm_eps": 0.01}, {"qkv_bias": False},
@@ -296,8 +296,6 @@ def test_pixels_as_transformers_prepares_them(case, tmp_path):
         (("CLIP", {"size": {"shortest_edge": 32}, "crop_size": 40}), ["(40, 40)", "short side of 32"]),
         (("CLIP", {"size": {"shortest_edge": 32}, "do_center_crop": False}), ["cuts no square"]),
         (("ConvNext", {"size": {"shortest_edge": 32}, "crop_pct": 0.9}), ["ConvNext"]),
-        (("DPT", {"size": 32, "ensure_multiple_of": 16}), ["ensure_multiple_of"]),
-        (("DPT", {"size": 32, "keep_aspect_ratio": True}), ["keep_aspect_ratio"]),
     ],
 )
 def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
@@ -311,14 +309,9 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
     [
         ("config", {"new_option": 1}, ["its config", "new_option", "take it out"]),
         ("config", {"model_type": "dinov2"}, ["intermediate_size", "take it out"]),
-        ("config", {"model_type": ["vit"]}, ["beyond ViTConfig"]),
         ("config", {"hidden_act": "relu"}, ["relu"]),
-        ("config", {"num_attention_heads": 0}, ["num_attention_heads", "0"]),
-        ("config", {"num_attention_heads": 3}, ["num_heads 3"]),
         ("config", {"layer_norm_eps": float("inf")}, ["layer_norm_eps", "inf"]),
-        ("config", {"hidden_size": 32}, ["dim=32", "16"]),
         ("config", {"num_hidden_layers": 3}, ["depth=3", "2"]),
-        ("config", {"image_size": 64}, ["64 patches", "17 tokens"]),
         ("config", {"qkv_bias": False}, ["qkv_bias=False"]),
         ("config", {"qkv_bias": "yes"}, ["qkv_bias", "'yes'"]),
         ("config", {"head_dim": 8}, ["head_dim=8"]),
@@ -327,40 +320,28 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
         ("config", {"num_labels": 7}, ["num_classes=7", "3", "belong together"]),
         ("config", {"pruned_heads": {"0": [1]}}, ["pruned_heads"]),
         ("config", {"architectures": ["ViTBackbone"], "out_indices": [1]}, ["out_indices=[1]", "other layers"]),
-        ("config", {"architectures": ["ViTBackbone"], "out_features": ["stem"]}, ["out_features=['stem']"]),
         ("config", {"architectures": ["ViTBackbone"], "apply_layernorm": False}, ["apply_layernorm=False", "a norm"]),
-        ("config", {"layer_norm_eps": None}, ["layer_norm_eps", "None"]),
         ("config", {"num_attention_heads": 4.0}, ["num_attention_heads", "whole", "4.0"]),
-        ("config", {"architecture": "vit_tiny_patch16_224"}, ["architecture"]),
         ("config", {"id2label": {"1": "a", "2": "b", "3": "c"}}, ["class 3", "3 classes"]),
         ("config", {"id2label": {"a": "b"}}, ["id2label", "'a'"]),
         ("preprocessor_config", {"new_option": 1}, ["preprocessor_config", "new_option"]),
         ("preprocessor_config", {"image_mean": [0.5, float("nan"), 0.5]}, ["image_mean", "nan"]),
-        ("preprocessor_config", {"image_std": [0.5, 0.0, 0.5]}, ["std", "above 0"]),
         ("preprocessor_config", {"image_mean": 1e308}, ["mean", "1e+308", "to 1e+06"]),
         ("preprocessor_config", {"image_mean": [0.5, 0.5]}, ["image_mean has 2 numbers", "3 channels", "num_channels"]),
         ("preprocessor_config", {"size": {"longest_edge": 32}}, ["longest_edge"]),
         ("preprocessor_config", {"rescale_factor": 0}, ["rescale_factor"]),
         ("preprocessor_config", {"do_pad": True}, ["do_pad"]),
         ("preprocessor_config", {"do_normalize": 1}, ["do_normalize"]),
-        ("preprocessor_config", {"resample": "bicubic"}, ["resample"]),
         ("preprocessor_config", {"do_resize": None}, ["do_resize=null", "version"]),
-        *(
-            ("preprocessor_config", {key: None}, [key, "None"])
-            for key in ("size", "resample", "rescale_factor", "image_mean", "image_std")
-        ),
+        *(("preprocessor_config", {key: None}, [key, "None"]) for key in ("size", "resample", "image_mean")),
         ("preprocessor_config", {"do_center_crop": True, "crop_size": None}, ["crop_size", "None"]),
-        ("preprocessor_config", {"size": 31}, ["(31, 31) pixels", "the model takes 32"]),
-        ("preprocessor_config", {"do_normalize": None}, ["do_normalize=null"]),
         ("preprocessor_config", {"size": 32, "default_to_square": False}, ["default_to_square"]),
         ("preprocessor_config", {"auto_map": {"A": "b.C"}}, ["auto_map", "code of its own"]),
-        ("preprocessor_config", {"size": [32, 32, 3]}, ["size", "(32, 32, 3)"]),
-        ("preprocessor_config", {"size": {"height": 32, "width": 32, "depth": 3}}, ["depth"]),
         ("preprocessor_config", {"do_center_crop": True, "crop_size": 32, "size": 16}, ["(32, 32)", "(16, 16)"]),
     ],
 )
-def test_keys_and_values_of_transformers_that_are_refused(file, changes, words, tmp_path, refuses):
-    hf_folder(tmp_path)
+def test_keys_and_values_of_transformers_that_are_refused(file, changes, words, tmp_path, refuses, a_folder):
+    a_folder("hf", tmp_path)
     with refuses(ValueError, str(tmp_path), *words):
         vt.load(change(tmp_path, f"{file}.json", **changes))
 
@@ -462,6 +443,24 @@ def test_one_output_is_no_class(tmp_path):
         assert vt.load(tmp_path).model.config.num_classes == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*its answers are")
+def test_percentages_are_sigmoids_of_several_labels_and_none_of_numbers(tmp_path):
+    PICTURE.save(tmp_path / "a.png")
+    theirs = hf_folder(tmp_path / "several", problem_type="multi_label_classification")
+    vt.save(vt.load(tmp_path / "several"), tmp_path / "again")  # it stays known
+    with torch.inference_mode():
+        wanted = theirs(**theirs.processor(PICTURE, return_tensors="pt")).logits.sigmoid()[0].sort(descending=True)[0]
+    for folder in ("several", "again"):
+        command.main([str(tmp_path / "a.png"), "--weights", str(tmp_path / folder), "--out", str(tmp_path / "a.csv")])
+        rows = (tmp_path / "a.csv").read_text().splitlines()[1:]
+        assert_close(torch.tensor([float(row.split(",")[2]) for row in rows]), wanted, rtol=0, atol=1e-4)
+    for options in ({"num_labels": 1}, {"problem_type": "regression"}):
+        hf_folder(tmp_path / "numbers", **options)
+        with pytest.raises(SystemExit, match="can't name classes: its answers are"):
+            command.main([str(tmp_path / "a.png"), "--weights", str(tmp_path / "numbers")])
+    assert "answers" not in vt.load(tmp_path / "several", num_classes=2).assumed  # another head
+
+
 def test_a_processor_that_timm_does_not_read_is_said(tmp_path):
     timm_folder(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text('{"image_mean": [0.1, 0.1, 0.1]}')
@@ -508,8 +507,8 @@ def test_a_config_beside_a_file_is_read(tmp_path):
         ("model.onnx", "it holds config.json, model.onnx, preprocessor_config.json"),
     ],
 )
-def test_a_folder_without_weights_says_what_it_holds(file, words, tmp_path, refuses):
-    hf_folder(tmp_path)
+def test_a_folder_without_weights_says_what_it_holds(file, words, tmp_path, refuses, a_folder):
+    a_folder("hf", tmp_path)
     (tmp_path / "model.safetensors").unlink()
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_bytes(b"")
@@ -594,16 +593,6 @@ def test_a_damaged_shard_is_named_once(tmp_path, refuses):
     assert "index.json" not in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [5, None])
-def test_a_file_in_an_index_that_is_no_name(value, tmp_path, refuses):
-    hf_folder(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    index = {"a": "x.safetensors", "b": value}
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    with refuses(ValueError, "index.json", "weight_map"):
-        vt.load(tmp_path)
-
-
 def test_a_json_file_of_a_gigabyte_isn_t_read(tmp_path, refuses):
     hf_folder(tmp_path)
     with (tmp_path / "config.json").open("wb") as file:
@@ -615,12 +604,10 @@ def test_a_json_file_of_a_gigabyte_isn_t_read(tmp_path, refuses):
         vt.load(tmp_path / "model.safetensors")
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"a":' * 100_000, "[]", "", "\x00", '{"model_type": "vit"', "9" * 9000]
-)
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"model_type": "vit"', "9" * 9000])
 @pytest.mark.parametrize("file", ["config.json", "preprocessor_config.json"])
-def test_a_json_file_that_is_damaged(text, file, tmp_path):
-    hf_folder(tmp_path)
+def test_a_json_file_that_is_damaged(text, file, tmp_path, a_folder):
+    a_folder("hf", tmp_path)
     (tmp_path / file).write_text(text)
     with pytest.raises(ValueError, match="damaged") as caught:
         vt.load(tmp_path)
@@ -683,20 +670,6 @@ def test_dinov3_s_processor_keeps_fractions_of_a_level(tmp_path, refuses):
     assert load(tmp_path, preprocess=told).preprocess == told
 
 
-def test_altclip_by_the_names_of_version_5(tmp_path):
-    tower = TOWER | {"image_size": 32, "patch_size": 8}
-    text = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 11, "project_dim": 7}
-    config = transformers.AltCLIPConfig(vision_config=tower, text_config=text, projection_dim=7)
-    theirs = randomise(transformers.AltCLIPModel(config)).eval()
-    theirs.save_pretrained(tmp_path)
-    with pytest.warns(UserWarning, match="the text tower"):
-        found = vt.load(tmp_path)
-    x = torch.rand(2, 3, 32, 32)
-    with torch.inference_mode():
-        wanted = theirs.get_image_features(pixel_values=x)
-        assert_close(found.model(x), getattr(wanted, "pooler_output", wanted), rtol=1e-4, atol=1e-4)
-
-
 def test_patches_that_leave_some_pixels_over(tmp_path):
     """SigLIP so400m takes 384 pixels in patches of 14: the convolution drops six at the right and below."""
     config = transformers.SiglipVisionConfig(**TOWER | {"image_size": 30, "patch_size": 7})
@@ -722,8 +695,8 @@ HUGE = [
 
 
 @pytest.mark.parametrize(("file", "changes", "words"), HUGE, ids=str)
-def test_sizes_that_no_model_has_are_refused_before_anything_is_made(file, changes, words, tmp_path, refuses):
-    hf_folder(tmp_path)
+def test_sizes_that_no_model_has_are_refused_before_anything_is_made(file, changes, words, tmp_path, refuses, a_folder):
+    a_folder("hf", tmp_path)
     change(tmp_path, f"{file}.json", **changes)
     with refuses(ValueError, *words):
         vt.load(tmp_path)
@@ -744,8 +717,8 @@ def test_positions_aren_t_stretched_beyond_any_memory(tmp_path, refuses):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 @pytest.mark.parametrize("file", ["config.json", "preprocessor_config.json", "model.safetensors"])
-def test_a_pipe_or_a_device_isn_t_waited_for(kind, file, tmp_path, refuses):
-    hf_folder(tmp_path)
+def test_a_pipe_or_a_device_isn_t_waited_for(kind, file, tmp_path, refuses, a_folder):
+    a_folder("hf", tmp_path)
     (tmp_path / file).unlink()
     if kind == "pipe":
         os.mkfifo(tmp_path / file)
@@ -793,7 +766,7 @@ def open_clip_folder(folder, state=None, **changes):
 
 
 @pytest.mark.filterwarnings("ignore:.*left out, a ViT having none. the text tower")
-def test_a_repository_of_open_clip(tmp_path):
+def test_a_repository_of_open_clip(tmp_path, refuses):
     state = openai_state()
     found = vt.load(open_clip_folder(tmp_path, state))
     model = transformers.CLIPVisionModelWithProjection(  # by transformers' own names, row by row
@@ -825,6 +798,21 @@ def test_a_repository_of_open_clip(tmp_path):
         assert_close(found.model(images), model.eval()(images).image_embeds, rtol=0, atol=1e-5)
     assert (found.preprocess.mean, found.preprocess.crop) == ((0.48, 0.46, 0.41), 1.0)
     assert found.classes == ()
+    with pytest.warns(UserWarning, match="the quick GELU"):
+        bare = vt.weights.convert(state, num_heads=4)
+    assert (bare.config, bare.state_dict.keys()) == (found.model.config, found.model.state_dict().keys())
+    with refuses(ValueError, "no ln_post", "Perception Encoder", "vit_pe_spatial"):
+        vt.weights.convert({name: tensor for name, tensor in state.items() if "ln_post" not in name}, num_heads=4)
+
+
+@pytest.mark.filterwarnings("ignore:.*left out, a ViT having none. the text tower")
+def test_a_tower_without_a_norm_before_its_blocks(tmp_path):
+    state = openai_state()
+    for leaf in ("weight", "bias"):
+        del state[f"visual.ln_pre.{leaf}"]
+    found = vt.load(open_clip_folder(tmp_path, state, vision_cfg=CLIP_TOWER | {"no_ln_pre": True}))
+    assert not found.model.config.pre_norm
+    assert not found.model.embed.patches.proj.bias.any()  # it has none there
 
 
 @pytest.mark.parametrize(
@@ -901,8 +889,8 @@ def test_an_adapter_beside_the_weights_is_merged_aloud(name, root, tmp_path):
         ({"modules_to_save": ["classifier", "pooler"]}, [], ["modules_to_save", "no pooler"]),
     ],
 )
-def test_adapters_that_are_refused(changes, names, words, tmp_path, refuses):
-    hf_folder(tmp_path)
+def test_adapters_that_are_refused(changes, names, words, tmp_path, refuses, a_folder):
+    a_folder("hf", tmp_path)
     lora_folder(tmp_path, names, **changes)
     with refuses(ValueError, str(tmp_path), *words):
         vt.load(tmp_path)
@@ -930,7 +918,7 @@ def test_an_adapter_without_what_it_needs(tmp_path, refuses):
 
 
 @pytest.mark.filterwarnings("ignore:.*left out", "ignore:.*preprocess=")
-@pytest.mark.parametrize("kind", ["MetaClip2Model", "BlipModel", "CLIPSegModel", "OwlViTModel", "ChineseCLIPModel"])
+@pytest.mark.parametrize("kind", ["MetaClip2Model", "BlipModel", "ChineseCLIPModel"])
 def test_image_towers_of_models_of_images_and_text(kind, tmp_path):
     kind = getattr(transformers, kind)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}

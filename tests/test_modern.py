@@ -12,7 +12,7 @@ import timm
 import torch
 import transformers
 from peers import randomise, timm_twin, transformers_twin, what_it_answers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from timm.layers.pos_embed_sincos import build_rotary_pos_embed
 from timm.models import save_for_hf
 from torch.testing import assert_close
@@ -240,11 +240,15 @@ WHOLE = {
     "changes",
     [pytest.param(WHOLE, id="rotary"), pytest.param(ARCHITECTURES["beit"], id="bias", marks=pytest.mark.slow)],
 )
-def test_compiles_and_exports_as_one_graph(changes):
-    model = model_of(dtype=torch.float32, **changes)
+@pytest.mark.parametrize("how", ["compiled", pytest.param("exported", marks=pytest.mark.slow)])
+def test_compiles_and_exports_as_one_graph(how, changes):
+    model = model_of(dtype=torch.float32, depth=1, **changes)
     x = images(dtype=torch.float32)
-    assert_close(torch.compile(model, fullgraph=True, backend="aot_eager")(x), model(x))
-    assert_close(torch.export.export(model, (x,)).module()(x), model(x))
+    if how == "compiled":
+        graph = torch.compile(model, fullgraph=True, backend="aot_eager")
+    else:
+        graph = torch.export.export(model, (x,)).module()
+    assert_close(graph(x), model(x))
 
 
 @pytest.mark.parametrize("part", ["dinov3", "eva02", "beit", "siglip"])
@@ -374,20 +378,6 @@ def converted(state, told, size):
     return found, ours
 
 
-@pytest.mark.parametrize("case", TIMM)
-def test_timm_gives_the_same_numbers(case):
-    theirs, size = timm_peer(case)
-    told = parts_of(TIMM[case][0])
-    if case == "MAE, fine-tuned":
-        told = dataclasses.replace(told, parts={"pool": "mean"})
-    found, ours = converted(theirs.state_dict(), told, size)
-    x = images(size)
-    with torch.no_grad():
-        same(ours(x), theirs(x))
-        same(ours.features(x), theirs.forward_features(x))
-    assert found.config.image_size in (size, size[0])
-
-
 @pytest.mark.parametrize("case", ["DINOv3", "EVA-02 base", "rotary, columns first", "Perception Encoder"])
 def test_rotary_positions_are_timms_own_in_float32(case):
     theirs, size = timm_peer(case, torch.float32)
@@ -442,7 +432,7 @@ def transformers_peer(case):
 
 
 @pytest.mark.parametrize("case", TRANSFORMERS)
-def test_a_folder_of_transformers_gives_the_same_numbers(case, tmp_path, monkeypatch):
+def test_a_folder_of_transformers_gives_the_same_numbers_and_takes_ours(case, tmp_path, monkeypatch, refuses):
     coordinates = modeling_dinov3_vit.get_patches_center_coordinates  # in float32, however exact the rest is
     exact = lambda rows, columns, dtype, device: coordinates(rows, columns, torch.float64, device)  # noqa: E731
     monkeypatch.setattr(modeling_dinov3_vit, "get_patches_center_coordinates", exact)
@@ -460,6 +450,17 @@ def test_a_folder_of_transformers_gives_the_same_numbers(case, tmp_path, monkeyp
     _, again = converted(state, told, 32)
     assert again.config == dataclasses.replace(ours.config, image_size=again.config.image_size)
     assert_close(again.state_dict(), ours.state_dict(), rtol=0, atol=1e-6)
+    if case == "BEiT, absolute":
+        with refuses(ValueError, "none of transformers' models"):
+            vt.weights.to_huggingface(ours)
+    elif "shared" not in case and ("classifier" not in case or "DINOv2" in case):  # they aren't written
+        save_file(vt.weights.to_huggingface(ours.float()), tmp_path / "model.safetensors", metadata={"format": "pt"})
+        back, told = type(theirs).from_pretrained(tmp_path, output_loading_info=True)
+        assert not [name for name in told["missing_keys"] if "mask_token" not in name and "rope" not in name]
+        assert not told["unexpected_keys"]
+        with torch.no_grad():
+            x = images(dtype=torch.float32)
+            assert_close(what_it_answers(back.float().eval(), x), ours(x), rtol=1e-4, atol=1e-5)
 
 
 def test_a_folder_of_timm_gives_the_same_numbers(tmp_path):
@@ -471,21 +472,6 @@ def test_a_folder_of_timm_gives_the_same_numbers(tmp_path):
         x = images(size, torch.float32)
         with torch.no_grad():
             assert_close(found.model(x), theirs(x), rtol=1e-4, atol=1e-4)
-
-
-def test_timm_s_wrapper_in_transformers_gives_the_same_numbers(tmp_path):
-    name, size = TIMM["DINOv2 with registers"]
-    about = timm.models.get_pretrained_cfg(name).to_dict() | {"input_size": (3, 28, 56), "num_classes": 5}
-    args = {key: value for key, value in V.items() if key != "num_classes"} | size | {"num_heads": 4}
-    config = transformers.TimmWrapperConfig(architecture=name, num_labels=5, model_args=args, pretrained_cfg=about)
-    config.id2label = dict(enumerate("abcde"))
-    theirs = randomise(transformers.TimmWrapperForImageClassification(config)).eval()
-    theirs.save_pretrained(tmp_path)
-    found = vt.load(tmp_path, num_heads=4)
-    assert found.classes == tuple("abcde")
-    x = images((28, 56), torch.float32)
-    with torch.no_grad():
-        assert_close(found.model(x), theirs(x).logits, rtol=1e-4, atol=1e-4)
 
 
 # ------------------------------------------------------------------------------------------- weights: the authors' own
@@ -583,68 +569,6 @@ def test_our_own_tensors_without_a_config_may_be_a_rotary_model_s():
         assert "plain" in vt.weights.convert(state, num_heads=4).assumed
 
 
-def test_openais_clip_with_both_towers(refuses):
-    model = model_of(pre_norm=True, gelu="quick", num_classes=7, norm_eps=1e-5)
-    with torch.no_grad():
-        model.head.bias.zero_()
-    ours = model.state_dict()
-    swaps = [
-        ("embed.patches.proj", "conv1"),
-        ("embed.norm", "ln_pre"),
-        ("blocks.", "transformer.resblocks."),
-        ("norm1", "ln_1"),
-    ]
-    swaps += [
-        ("norm2", "ln_2"),
-        ("attention.qkv.", "attn.in_proj_"),
-        ("attention.proj", "attn.out_proj"),
-        ("mlp.fc1", "mlp.c_fc"),
-    ]
-    swaps += [
-        ("mlp.fc2", "mlp.c_proj"),
-        ("embed.cls_token", "class_embedding"),
-        ("embed.position", "positional_embedding"),
-    ]
-    theirs = {}
-    for name, tensor in ours.items():
-        for a, b in swaps:
-            name = name.replace(a, b)
-        name = name.replace("norm.", "ln_post.") if name.startswith("norm.") else name
-        theirs[f"visual.{name}"] = tensor.squeeze(0).squeeze(0) if name.endswith("_embedding") else tensor
-    theirs["visual.proj"] = theirs.pop("visual.head.weight").mT
-    del theirs["visual.head.bias"]
-    theirs |= {"positional_embedding": torch.ones(7, 32), "transformer.resblocks.0.ln_1.weight": torch.ones(32)}
-    theirs |= {"logit_scale": torch.ones(()), "text_projection": torch.ones(32, 32)}
-    with pytest.warns(UserWarning, match="the text tower"):
-        found = vt.weights.convert(theirs, num_heads=4)
-    assert found.assumed["gelu"] == "quick"
-    again = ModernViT(found.config).double().eval()
-    again.load_state_dict(found.state_dict)
-    x = images()
-    same(again(x), model(x))
-    spatial = {name: tensor for name, tensor in theirs.items() if "ln_post" not in name}
-    with refuses(ValueError, "no ln_post", "Perception Encoder", "vit_pe_spatial"):
-        vt.weights.convert(spatial, num_heads=4)
-
-
-def test_both_towers_of_transformers_clip(tmp_path):
-    vision = {key: HF[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")}
-    text = vision | {"vocab_size": 11, "max_position_embeddings": 5}
-    config = transformers.CLIPConfig(
-        vision_config=vision | {"image_size": 32, "patch_size": 8}, text_config=text, projection_dim=7
-    )
-    theirs = randomise(transformers.CLIPModel(config)).eval()
-    theirs.save_pretrained(tmp_path)
-    with pytest.warns(UserWarning, match="the text tower"):
-        found = vt.load(tmp_path)
-    assert found.classes == ()  # a projection into the space of images and text names none
-    x = images(dtype=torch.float32)
-    with torch.no_grad():
-        wanted = theirs.get_image_features(pixel_values=x)
-    wanted = getattr(wanted, "pooler_output", wanted)
-    assert_close(found.model(x), wanted, rtol=1e-4, atol=1e-5)
-
-
 # ----------------------------------------------------------------------------------------------- weights: what is said
 
 
@@ -671,16 +595,9 @@ def test_what_a_bare_state_dict_does_not_tell_is_said():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            lambda s: s | {"blocks.0.mystery.weight": torch.ones(2)},
-            ["blocks.0.mystery.weight", "ModernConfig can't express"],
-        ),
         (lambda s: s | {"rope.freqs": torch.ones(2)}, ["rope.freqs", "ModernConfig can't express"]),
         (lambda s: {n: t for n, t in s.items() if n != "blocks.1.ls2.gamma"}, ["missing", "blocks.1.scale2.gamma"]),
         (lambda s: s | {"blocks.1.ls1.gamma": torch.ones(3)}, ["blocks.1.ls1.gamma", "(3,) instead of (32,)"]),
-        (lambda s: s | {"blocks.1.ls1.gamma": torch.full((32,), float("nan"))}, ["NaN", "blocks.1.ls1.gamma"]),
-        (lambda s: s | {"pos_embed": torch.ones(1, 12, 32)}, ["no square", "image_size"]),
-        (lambda s: s | {"gamma_1": torch.ones(1)}, ["gamma_1"]),
         (lambda s: {n: t for n, t in s.items() if "patch_embed" not in n}, ["embed.patches.proj.weight"]),
         (lambda s: s | {"patch_embed.proj.weight": torch.ones(32, 9)}, ["must have 4 axes"]),
     ],
@@ -704,31 +621,18 @@ def test_parts_that_do_not_go_with_the_tensors_are_refused(refuses):
 def test_configs_that_are_refused(tmp_path, refuses):
     told = {"architecture": "vit_small_patch14_dinov2"}
     for args, word in (
-        ({"act_layer": "relu"}, "relu"),
-        ({"global_pool": "max"}, "max"),
         ({"proj_bias": False}, "proj_bias"),
         ({"norm_layer": "groupnorm"}, "groupnorm"),
-        ({"mystery": 1}, "mystery"),
     ):
         with refuses(ValueError, word):
             configs.read(told | {"model_args": args}, None)
-    with refuses(ValueError, "label_offset"):
-        configs.read(told | {"pretrained_cfg": {"label_offset": 1}}, None)
-    with refuses(ValueError, "must be a mapping"):
-        configs.read(told | {"pretrained_cfg": 3}, None)
     with refuses(ValueError, "vision_config must be a mapping"):
         configs.read({"model_type": "clip", "vision_config": 3}, None)
     with refuses(ValueError, "gelu", "gated", "silu"):
         configs.read({"model_type": "dinov3_vit", "use_gated_mlp": True, "hidden_act": "gelu"}, None)
-    for key, value in (
-        ("hidden_act", "relu"),
-        ("mystery", 1),
-        ("mlp_bias", False),
-        ("query_bias", False),
-        ("quantization_config", {"bits": 4}),
-    ):
+    for key in ("mlp_bias", "query_bias"):
         with refuses(ValueError, key):
-            configs.read({"model_type": "dinov3_vit", key: value}, None)
+            configs.read({"model_type": "dinov3_vit", key: False}, None)
 
 
 def timm_names():
@@ -738,10 +642,11 @@ def timm_names():
     return [name for name in listed if any(re.fullmatch(pattern, name) for pattern in configs.TIMM)]
 
 
-def test_the_table_of_names_is_timms():
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_table_of_names_is_timms(step):
     """Heads, epsilon, GELU, pooling and rotary positions, as timm builds each name."""
     assert len(timm_names()) > 150
-    for name in timm_names():
+    for name in timm_names()[::step]:
         with torch.device("meta"):
             theirs = timm.create_model(name, depth=1)
         block, told = theirs.blocks[0], configs.timm({"architecture": name}).given
@@ -821,46 +726,23 @@ BACK = {
 
 
 @pytest.mark.parametrize("case", TIMM)
-def test_back_to_timm(case):
+def test_timm_gives_the_same_numbers_and_takes_ours(case):
     theirs, size = timm_peer(case)
     told = parts_of(TIMM[case][0])
     if case == "MAE, fine-tuned":
         told = dataclasses.replace(told, parts={"pool": "mean"})
-    _, ours = converted(theirs.state_dict(), told, size)
+    found, ours = converted(theirs.state_dict(), told, size)
+    assert found.config.image_size in (size, size[0])
     x = images(size)
     with torch.no_grad():
         wanted = theirs(x)
+        same(ours(x), wanted)
+        same(ours.features(x), theirs.forward_features(x))
         if case in BACK:
             name, changes = TIMM[case]
             theirs = timm.create_model(name, **V | changes | BACK[case]).double().eval()
         theirs.load_state_dict(vt.weights.to_timm(ours))  # strict
         same(theirs(x), wanted)
-
-
-@pytest.mark.parametrize(
-    "case", [c for c in TRANSFORMERS if "shared" not in c and ("classifier" not in c or "DINOv2" in c)]
-)
-def test_back_to_transformers(case, tmp_path, refuses):
-    theirs = transformers_peer(case).float()
-    theirs.save_pretrained(tmp_path)
-    ours = vt.load(tmp_path).model
-    if case == "BEiT, absolute":
-        with refuses(ValueError, "none of transformers' models"):
-            vt.weights.to_huggingface(ours)
-        return
-    x = images(dtype=torch.float32)
-    with torch.no_grad():
-        wanted = what_it_answers(theirs, x)
-    file = tmp_path / "model.safetensors"
-    stored = load_file(file)
-    save_file(vt.weights.to_huggingface(ours), file, metadata={"format": "pt"})
-    again, told = type(theirs).from_pretrained(tmp_path, output_loading_info=True)
-    left = [name for name in told["missing_keys"] if "mask_token" not in name and "rope" not in name]
-    assert not left
-    assert not told["unexpected_keys"]
-    with torch.no_grad():
-        assert_close(what_it_answers(again.eval(), x), wanted, rtol=1e-5, atol=1e-5)
-    assert stored
 
 
 def test_a_class_token_s_position_goes_into_the_token_beside_registers():
@@ -929,7 +811,7 @@ def random_models(count, seed, most):
         yield model, images(vt.patches.as_pair(config.image_size, "image_size"), torch.float32)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
 def test_random_models_go_to_timm_or_are_refused(seed):
     equal = 0
     for model, x in random_models(40, seed, most=6):
@@ -945,7 +827,7 @@ def test_random_models_go_to_timm_or_are_refused(seed):
     assert equal > 10
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
 def test_random_models_go_to_transformers_or_are_refused(seed):
     equal = 0
     for model, x in random_models(20, seed, most=2):
@@ -1028,18 +910,6 @@ def test_the_command_line_trains_them(capsys):
     with pytest.raises(SystemExit):
         train_command.parser([]).parse_args(["--out", "x", "--arch", "resnet"])
     assert "dinov3" in capsys.readouterr().err
-
-
-def test_a_file_loads_with_what_is_told(tmp_path):
-    theirs, size = timm_peer("EVA-02 base", torch.float32)
-    save_file(theirs.state_dict(), tmp_path / "model.safetensors")
-    told = parts_of("eva02_base_patch14_224")
-    with pytest.warns(UserWarning, match="doesn't tell all"):
-        found = vt.load(tmp_path / "model.safetensors", num_heads=4, image_size=size, parts=told.parts)
-    assert found.model.config.rotary == Rotary("index", 10_000.0, (16, 16))
-    x = images(size, torch.float32)
-    with torch.no_grad():
-        assert_close(found.model(x), theirs(x), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("count", [vt.count_parameters, vt.count_macs])

@@ -16,7 +16,6 @@ import shutil
 import struct
 import sys
 import threading
-import time
 import urllib.error
 import warnings
 import zipfile
@@ -357,28 +356,6 @@ def test_big_vision_without_stored_positions_has_sines(refuses):
         assert_close(ours(converted)(images), expected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("case", ["vision_transformer", "big_vision", "big_vision, gap", "big_vision, scan",
-                                  "vision_transformer, pre_logits"])  # fmt: skip
-def test_google_equals_timm_s_own_loader(case, tmp_path):
-    options, names = GOOGLE[case]
-    arrays = names(flax_file(**options))
-    arrays = arrays if options.get("kind") is None or "params/embedding/kernel" in arrays else under("params/", arrays)
-    np.savez(tmp_path / "x.npz", **arrays)
-    gap, classes = options.get("gap", False), 0 if options.get("pre_logits") else 5
-    theirs = timm.models.VisionTransformer(
-        img_size=16, patch_size=8, num_classes=classes, embed_dim=16, depth=3, num_heads=4, mlp_ratio=2.5,
-        class_token=not gap, no_embed_class="kind" in options, global_pool="avg" if gap else "token", fc_norm=False,
-    )  # fmt: skip
-    theirs.load_pretrained(str(tmp_path / "x.npz"))
-    converted = convert(weights.read(tmp_path / "x.npz"))
-    exact = dataclasses.replace(converted, config=dataclasses.replace(converted.config, gelu="exact"))  # as timm has it
-    images = images_for(TINY)
-    with torch.inference_mode():
-        expected = theirs.eval().double()(images)
-        assert_close(ours(exact)(images), expected, rtol=0, atol=1e-10)
-        assert (ours(converted)(images) - expected).abs().max() > 1e-6  # the other GELU shows
-
-
 def siglip_file(scan=False, D=16, h=4, M=40):
     """SigLIP as big_vision saves it: the image tower with its attention pooling, a text tower, the loss's t and b."""
     arrays = flax_file("big_vision", gap=True, head=False, D=D, h=h, M=M)
@@ -426,12 +403,6 @@ def test_siglip_files_that_are_not_whole_are_refused(change, words, refuses):
         convert({name: torch.as_tensor(array) for name, array in arrays.items()})
 
 
-def test_siglip_has_the_heads_of_its_file(refuses):
-    state = {name: torch.as_tensor(array) for name, array in siglip_file().items()}
-    with refuses(ValueError, "its tensors have 4 heads", "got num_heads=2"):
-        convert(state, num_heads=2)
-
-
 # --------------------------------------------------------------------------------------------------- heads and refusals
 
 
@@ -443,20 +414,8 @@ def test_heads_of_published_sizes(dim, heads):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["vit_so400m_patch14_siglip_gap_224", "vit_giant_patch14_224", "vit_gigantic_patch14_224", "vit_huge_patch14_224"],
-)
-def test_heads_of_timm_s_large_models(name, monkeypatch):
-    with torch.device("meta"):
-        theirs = timm.create_model(name, depth=1)
-    monkeypatch.setattr(model, "check_numbers", lambda state: None)  # there are none
-    assert convert(theirs.state_dict(), "timm").config.num_heads == theirs.blocks[0].attn.num_heads
-
-
-@pytest.mark.parametrize(
     ("name", "preset", "size"),
-    [("vit_b_16", "B/16", 224), ("vit_b_16", "B/16", 384), ("vit_b_32", "B/32", 224), ("vit_l_16", "L/16", 224),
-     ("vit_l_16", "L/16", 512), ("vit_l_32", "L/32", 224), ("vit_h_14", "H/14", 518)],
+    [("vit_b_16", "B/16", 384), ("vit_b_32", "B/32", 224), ("vit_l_16", "L/16", 224), ("vit_h_14", "H/14", 518)],
 )  # fmt: skip
 def test_torchvision_s_published_models(name, preset, size, monkeypatch):
     with torch.device("meta"):
@@ -472,44 +431,12 @@ def test_a_square_grid_of_oblong_patches_needs_no_image_size():
     assert convert(to_timm(ViT(config)), num_heads=4).config == config
 
 
-def test_heads_that_cannot_be_known(refuses):
-    state = timm_vit(TINY).state_dict()
-    with refuses(ValueError, "dim 16", "64", "num_heads"):
-        convert(state)
-    with refuses(ValueError, "dim 16", "num_heads 3"):
-        convert(state, num_heads=3)
-
-
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        ("patch_embed.backbone.conv1.0.weight", "a convolutional stem"),
-        ("patch_embed.proj.0.weight", "a convolutional stem"),
-        ("conv_proj.0.weight", "a convolutional stem"),
-        ("blocks.0.mlp.experts.0.fc1.weight", "a mixture of experts"),
-        ("blocks.0.mlp.router.weight", "a mixture of experts"),
-    ],
-)
-def test_other_names_that_are_refused(name, part, refuses):
-    with refuses(ValueError, name, part):
-        convert(timm_vit(TINY).state_dict() | {name: torch.ones(1)}, num_heads=4)
-
-
 def without(*names):
     return lambda state: {name: tensor for name, tensor in state.items() if name not in names}
 
 
 def with_(**tensors):
     return lambda state: state | {name.replace("__", "."): tensor for name, tensor in tensors.items()}
-
-
-def filled(name, value):
-    def change(state):
-        tensor = state[name].clone()
-        tensor.view(-1)[-1] = value
-        return state | {name: tensor}
-
-    return change
 
 
 WRONG = {
@@ -526,17 +453,11 @@ WRONG = {
         ["blocks.1.mlp.fc1.weight", "(40, 17) instead of (40, 16)"],
     ),
     "another rank": (with_(pos_embed=torch.ones(5, 16)), ["pos_embed", "(5, 16)", "3 axes"]),
-    "patches of another rank": (with_(patch_embed__proj__weight=torch.ones(16, 192)), ["(16, 192)", "4 axes"]),
     "positions that fill no square": (with_(pos_embed=torch.ones(1, 7, 16)), ["7 tokens", "image_size"]),
     "a scalar class token": (with_(cls_token=torch.tensor(1.0)), ["cls_token", "3 axes"]),
     "a head of another width": (with_(head__weight=torch.ones(5, 32)), ["head.weight", "(5, 32) instead of (5, 16)"]),
-    "NaN": (filled("blocks.2.mlp.fc2.weight", torch.nan), ["NaN", "blocks.2.mlp.fc2.weight"]),
-    "infinity": (filled("norm.bias", torch.inf), ["infinity", "norm.bias"]),
-    "whole numbers": (with_(norm__bias=torch.ones(16, dtype=torch.int64)), ["norm.bias", "torch.int64"]),
     "an empty tensor": (with_(cls_token=torch.ones(1, 0, 16)), ["cls_token", "(1, 0, 16)", "empty"]),
     "a tensor without memory": (with_(norm__bias=torch.ones(1).expand(10**12)), ["norm.bias", "declares more"]),
-    "a sparse tensor": (with_(norm__bias=torch.ones(16).to_sparse()), ["norm.bias", "torch.sparse_coo"]),
-    "a tensor on no device": (with_(norm__bias=torch.ones(16, device="meta")), ["norm.bias"]),
     "another architecture": (
         lambda s: torchvision.models.resnet18().state_dict(),
         ["no Vision Transformer", "conv1.weight", "and 112 more"],
@@ -562,11 +483,6 @@ def test_large_numbers_are_no_infinity():
     assert torch.equal(convert(state, num_heads=4).state_dict["norm.bias"], state["norm.bias"])
 
 
-def test_an_unknown_source(refuses):
-    with refuses(ValueError, "'jax'", "torchvision, timm"):
-        convert(timm_vit(TINY).state_dict(), "jax")
-
-
 @pytest.mark.parametrize("name", ["query/kernel", "out/kernel"])
 def test_flax_kernels_of_another_rank(name, refuses):
     arrays = flax_file()
@@ -590,6 +506,7 @@ sizes = st.builds(
 )  # fmt: skip
 
 
+@settings(max_examples=25)
 @given(sizes, st.sampled_from(["timm", "torchvision", "huggingface", "huggingface 5"]))
 def test_there_and_back_is_exact(config, library):
     there = {
@@ -670,16 +587,16 @@ def picture(size=(300, 400)):
     return Image.fromarray((photograph(size) * 255).round().byte().permute(1, 2, 0).numpy())
 
 
-PICTURES = [(300, 400), (400, 300), (131, 517), (64, 64)]
+PICTURES = [(400, 300), (131, 517)]
 
 
-@pytest.mark.parametrize("size", PICTURES[1:3])
 @pytest.mark.parametrize("name", [
     f"{model}.{version}"
     for model in ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
     for version in torchvision.models.get_model_weights(model).__members__
 ])  # fmt: skip
-def test_torchvision_s_preprocessing(name, size):
+def test_torchvision_s_preprocessing(name):
+    size = PICTURES[1]
     model, version = name.split(".")
     theirs = torchvision.models.get_model_weights(model)[version]
     ours = torchvision_state(theirs.meta["min_size"][0], {"b": 768, "l": 1024, "h": 1280}[model[4]], int(model[6:]))
@@ -841,7 +758,7 @@ def same(model, other):
     return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
-@pytest.mark.parametrize("suffix", [*SUFFIXES, ".pt", ".bin", ".ckpt", ".pth.tar", ".PTH"])
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz", ".pth.tar", ".PTH"])
 def test_load_a_file(suffix, tmp_path):
     path = write(tmp_path / f"x{suffix}", small())
     for name in (path, str(path)):
@@ -875,9 +792,6 @@ def test_a_bare_file_says_what_was_assumed_once(tmp_path):
             assert vt.load(name).assumed == {}
     assert silent.assumed == {}
     assert tuple(found)[1:] == tuple(silent)[1:]
-    for key in told:
-        with pytest.warns(UserWarning, match="tell all"):
-            assert set(vt.load(path, **{key: told[key]}).assumed) == set(told) - {key}
     assert dataclasses.replace(found, classes=()).assumed == found.assumed
 
 
@@ -1075,13 +989,6 @@ def memory_peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)  # bytes
 
 
-def test_an_array_that_holds_more_than_it_declares(tmp_path, refuses):
-    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
-        archive.writestr("cls.npy", npy_header((5,)) + bytes(24))
-    with refuses(ValueError, "x.npz", "cls.npy", "(5,)", "another size"):
-        vt.load(tmp_path / "x.npz")
-
-
 def test_a_compressed_head_of_zeros_is_no_bomb(tmp_path):
     model = ViT(dataclasses.replace(SMALL, num_classes=2000))
     np.savez_compressed(tmp_path / "x.npz", **flax(model))
@@ -1131,7 +1038,7 @@ def damaged(content, damage):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(damage=DAMAGES)
 def test_no_damage_passes(whole, suffix, damage):
     content, path = damaged(whole[suffix], damage), whole.folder / f"part{suffix}"
@@ -1348,7 +1255,7 @@ def test_another_head_of_a_shipped_and_of_a_distilled_model(tmp_path):
 
 
 @pytest.mark.parametrize("pool", ["cls", "mean", "distilled"])
-@pytest.mark.parametrize("size", [16, 12, (8, 16), (20, 12), (4, 28), 4])
+@pytest.mark.parametrize("size", [12, (20, 12)])
 def test_another_size_equals_timm_s_own(pool, size, tmp_path):
     config = dataclasses.replace(SMALL, pool=pool)
     theirs = timm_vit(config)
@@ -1367,7 +1274,7 @@ def test_another_size_equals_timm_s_own(pool, size, tmp_path):
 @pytest.mark.parametrize("recipe", ["timm", "torchvision", "huggingface", "google", "dino"])
 def test_positions_are_resized_by_the_recipe_named(recipe, tmp_path):
     path, old = write(tmp_path / "x.pth", small()), small().state_dict()["embed.position"]
-    for size in (16, 24, (8, 16), (20, 12), (12, 4), (4, 16)):  # the last has as many patches, on another grid
+    for size in (24, (20, 12), (4, 16)):  # the last has as many patches, on another grid
         model = vt.load(path, image_size=size, recipe=recipe).model
         expected = vt.resize_position_embedding(old, (2, 2), model.config.grid, recipe=recipe)
         assert_close(model.embed.position.data, expected, rtol=0, atol=1e-6)
@@ -1375,13 +1282,11 @@ def test_positions_are_resized_by_the_recipe_named(recipe, tmp_path):
 
 
 @pytest.mark.parametrize("pool", ["cls", "mean", "distilled"])
-def test_other_sizes_of_models_without_learned_positions(pool, tmp_path):
+def test_other_sizes_of_models_without_learned_positions(pool):
     for position in ("sincos", "none"):
         config = dataclasses.replace(SMALL, position=position, pool=pool)
-        folder = saved(tmp_path / position, ViT(config))
-        model = vt.load(folder, image_size=(8, 16)).model
-        expected = ViT(dataclasses.replace(config, image_size=(8, 16))).embed.position
-        assert model.embed.position is None if expected is None else torch.equal(model.embed.position, expected)
+        config, state = weights.with_size(config, ViT(config).state_dict(), (8, 16))
+        assert_close(state.get("embed.position"), ViT(config).state_dict().get("embed.position"), rtol=0, atol=0)
 
 
 def test_sizes_and_recipes_that_do_not_fit(tmp_path, refuses):
@@ -1466,32 +1371,6 @@ def test_twelve_class_names_stay_in_order(tmp_path):
     hf_folder(tmp_path, id2label={str(k): f"name {k}" for k in range(12)})  # as text, "10" comes before "2"
     save_file({name: tensor.clone() for name, tensor in to_huggingface(model).items()}, tmp_path / "model.safetensors")
     assert vt.load(tmp_path).classes == tuple(f"name {k}" for k in range(12))
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda folder: hf_folder(folder, model_type="swin"), ["swin", "beyond ViTConfig"]),
-        (lambda folder: hf_folder(folder, hidden_act=None), ["hidden_act", "beyond ViTConfig"]),
-        (
-            lambda folder: timm_folder(folder, "eva02_tiny_patch14_224"),
-            ["its config says gated=True", "don't belong together"],
-        ),
-        (
-            lambda folder: timm_folder(folder, "vit_base_patch16_clip_quickgelu_224"),
-            ["its config says pre_norm=True", "don't belong together"],
-        ),
-        (lambda folder: timm_folder(folder, "vit_base_patch32_siglip_256"), ["pool.probe", "missing"]),
-        (
-            lambda folder: timm_folder(folder, "vit_small_patch16_rope_224"),
-            ["its config says position='none'", "don't belong together"],
-        ),
-    ],
-)
-def test_folders_that_are_refused(change, words, tmp_path, refuses):
-    change(tmp_path)
-    with refuses(ValueError, str(tmp_path), *words):
-        vt.load(tmp_path)
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -1618,10 +1497,10 @@ def test_google_s_bucket(web):
     (web.folder / "vit_models" / "augreg").mkdir(parents=True)
     (web.folder / "vit_models" / "sam").mkdir()
     write(web.folder / "vit_models" / "augreg" / "S_4-i1k.npz", small(1))
-    write(web.folder / "vit_models" / "sam" / "S_4.npz", small(2))
+    write(web.folder / "vit_models" / "sam" / "S_4-i1k.npz", small(2))  # folders repeat file names
     for _ in range(2):
         assert same(vt.load("google/S_4-i1k.npz").model, small(1))
-    assert same(vt.load("google/sam/S_4.npz").model, small(2))
+    assert same(vt.load("google/sam/S_4-i1k.npz").model, small(2))
     assert len(web.handler.requests) == 2
 
 
@@ -1708,16 +1587,6 @@ def test_a_process_that_died_at_either_end_of_a_download(there, web, tmp_path):
     assert web.handler.starts == [len(content) - 1 if there == "all" else 0]
 
 
-def test_a_started_download_of_another_file_is_noticed(vit_b_16, refuses, tmp_path):
-    path = vit_b_16()
-    part = tmp_path / "torch" / "hub" / "checkpoints" / f"{path.name}.part"
-    part.parent.mkdir(parents=True)
-    part.write_bytes(b"x" * 5000)
-    with refuses(OSError, path.name, "hash"):
-        vt.load("torchvision/vit_b_16")
-    assert same(vt.load("torchvision/vit_b_16").model, small())
-
-
 def test_several_processes_download_once(web, tmp_path):
     (web.folder / "vit_models" / "augreg").mkdir(parents=True)
     write(web.folder / "vit_models" / "augreg" / "x.npz", small())
@@ -1725,14 +1594,6 @@ def test_several_processes_download_once(web, tmp_path):
         for found in pool.map(lambda _: vt.load("google/x.npz"), range(4)):
             assert same(found.model, small())
     assert len(web.handler.requests) == 1
-
-
-def test_files_of_one_name_in_two_folders_are_two_files(web):
-    for seed, folder in enumerate(("augreg", "sam")):
-        (web.folder / "vit_models" / folder).mkdir(parents=True)
-        write(web.folder / "vit_models" / folder / "B_16.npz", small(seed))
-    for seed, name in enumerate(("B_16.npz", "sam/B_16.npz")):
-        assert same(vt.load(f"google/{name}").model, small(seed))
 
 
 def test_huggingface_goes_on_where_a_download_broke_off(web, monkeypatch):
@@ -1857,14 +1718,6 @@ def test_unknown_names(name, words, refuses):
         vt.load(name)
 
 
-@pytest.mark.parametrize("model", hub.TORCHVISION_MODELS)
-def test_torchvision_s_default_weights(model, monkeypatch):
-    urls = []
-    monkeypatch.setattr(hub, "download", lambda url, file: urls.append(url) or to_torchvision(small()))
-    vt.load(f"torchvision/{model}")
-    assert urls == [torchvision.models.get_model_weights(model).DEFAULT.url]
-
-
 def test_torchvision_s_class_names(monkeypatch):
     state = to_torchvision(ViT(dataclasses.replace(SMALL, num_classes=1000)))
     monkeypatch.setattr(hub, "download", lambda url, file: state)
@@ -1892,14 +1745,6 @@ def test_a_revision_and_a_token_of_the_hub(web, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *a, **k: asked.append(k) or download(*a, **k))
     assert same(vt.load("google/vit-tiny", revision="v2", token="hf_x").model, small())
     assert {(one["revision"], one["token"]) for one in asked} == {("v2", "hf_x")}
-
-
-def test_without_a_network_nobody_waits(tmp_path, monkeypatch):
-    point_to(monkeypatch, tmp_path, "http://127.0.0.1:9")  # nobody listens there
-    begin = time.monotonic()
-    with pytest.raises(OSError, match="can't be downloaded"):
-        vt.load("google/vit-tiny")
-    assert time.monotonic() - begin < 5
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from vit_tutorial.predict.ranking import Judge, Prediction, best_device, predict
 from vit_tutorial.predict.sharing import Journals, place
 from vit_tutorial.weights import load, load_pair
 from vit_tutorial.weights.keeping import shipped, write
+from vit_tutorial.weights.messages import SEVERAL_LABELS
 from vit_tutorial.weights.model import Trained
 
 PROG = "python -m vit_tutorial.predict"
@@ -191,6 +192,8 @@ def _trained(args: argparse.Namespace) -> tuple[Trained, Judge | None]:
         trained = Trained(pair.image, tuple(args.labels), pair.preprocess)
     else:
         trained = load(args.weights)
+        if (answers := trained.assumed.get("answers", SEVERAL_LABELS)) != SEVERAL_LABELS:
+            raise ValueError(f"{args.weights} can't name classes: its answers are {answers}")
     if not trained.classes:
         raise ValueError(
             f"{args.weights} has no head, so it can't name classes: use weights that were fine-tuned, or, if it has a "

@@ -78,7 +78,7 @@ def load(
         norm_eps: epsilon of the norms.
         preprocess: how pictures become what the model takes.
         parts: fields of the config that no tensor shows.
-        plain: True if you know that a file with timm's names is the paper's architecture.
+        plain: True if you know that a bare file is of the paper's architecture.
         part: which model, of several in one file.
         revision: of a repository on the hub: a branch, a tag or a commit.
         token: for a repository that isn't public; by default the one that huggingface_hub has.
@@ -107,6 +107,7 @@ def load(
         if num_classes is not None and num_classes != config.num_classes:
             config, state = with_head(config, state, num_classes)
             classes, projection = (), False
+            assumed = {key: value for key, value in assumed.items() if key not in ("answers", "head", "names")}
         if image_size is not None:
             config, state = with_size(config, state, image_size, recipe or found.recipe)
             pixels = replace(pixels, image_size=as_pair(image_size, "image_size"))
@@ -116,6 +117,8 @@ def load(
         check_preprocess(pixels, config)
         if not classes and not projection:
             classes = tuple(f"class {k}" for k in range(config.num_classes))
+        if len(classes) == 1:
+            assumed.setdefault("answers", "single numbers: a softmax over one is always 1")
         model = assemble(config, state, checked=True)
         vars(model)["preprocess"] = pixels  # so that training on other pixels is an error
     warn(repr(text), assumed)
@@ -155,7 +158,9 @@ def _own(path: Path, text: str, given: Given) -> Converted:
     changes = {name: getattr(given, name) for name in ("num_heads", "gelu", "norm_eps")}
     with refusing(text):
         config = replace(config, **{name: value for name, value in changes.items() if value is not None})
-    return Converted(config, state, preprocess, classes=classes, projection=not classes)
+    answers = read_json(path / "config.json").get("answers")
+    assumed = {"answers": brief(answers, 200)} if isinstance(answers, str) else {}
+    return Converted(config, state, preprocess, assumed, not classes, classes=classes)
 
 
 def _folder(path: Path, text: str, given: Given) -> Converted:
@@ -256,8 +261,6 @@ def _converted(state: State, known: Known, given: Given, about: str, adapted: st
             preprocess = replace(preprocess, image_size=found.preprocess.image_size)
             known = replace(known, labels=known.labels if len(known.labels) == config.num_classes else {})
         classes = known.classes(config.num_classes) if config.num_classes and not found.projection else ()
-        if len(classes) == 1:
-            assumed.setdefault("answers", "single numbers: a softmax over one is always 1")
         if classes and 0 < len(known.labels) < len(classes):
             assumed["names"] = f"there are only {len(known.labels)} for {len(classes)} outputs"
         recipe = known.recipe or found.recipe

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+SEVERAL_LABELS = "of several labels at once (problem_type): each has its own sigmoid, and no softmax"
+
 
 @contextmanager
 def refusing(about: str = "") -> Iterator[None]:
@@ -69,6 +71,7 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         )
     for key, way in {
         "weights": "the weights are {}",
+        "head": "the classifier is {}, taken for one linear layer on the features, with no more than dropout around it",
         "merged": "merged into the weights: {}",
         "left_out": "left out, a ViT having none: {}",
         "unread": "beside the weights, and not read: {}",

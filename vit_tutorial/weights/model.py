@@ -109,7 +109,7 @@ def convert(
         parts: fields of :class:`ModernConfig` that no tensor shows, as in ``{"pool": "mean", "rotary":
             modern.Rotary()}``, and how the file orders the rotary pairs: "neighbours" and "columns_first".
         plain: True if you know that the architecture is the paper's: norms before attention and MLP, the class token
-            read out (without one, the mean). timm's names and shapes stand for others, too.
+            read out (without one, the mean). The same names and shapes stand for others, too.
         part: which model, of several in one file, as in ``"student"`` or ``"ema/state_dict"``: the keys that lead to
             it, or what its names begin with. What lies beside it is left out.
 
@@ -133,6 +133,7 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
         )
     state, origin, assumed = unwrap(state_dict, ANCHORS, given.part)
     about = library_of(state, source)
+    state, head = sources.own_head(state, about.head)
     state, left_out, parts, unsure = about.prepare(state)
     if unsure and not given.classifies and (given.parts or {}).get("pool") != parts.get("pool", "cls"):
         raise ValueError(unsure)
@@ -140,6 +141,9 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     for family in about.kin.values():
         dropped |= family.dropped(state)
     read = names.read(about.tables, {name: tensor for name, tensor in state.items() if name not in dropped})
+    if head:
+        assumed["head"] = head
+        read.theirs.update({f"head.{leaf}": f"{head}.{leaf}" for leaf in ("weight", "bias")})
     ours = complete(read, about)
     check_numbers({read.theirs.get(our, our): tensor for our, tensor in ours.items()})
     wanted = dict(given.parts or {}) | dict(parts)
@@ -216,6 +220,9 @@ def complete(read: names.Read, about: Source) -> State:
     ours = {our: tensor for our, tensor in read.ours.items() if not our.endswith(COUNTER)}
     if read.theirs.get("head.weight") in about.projections and "head.bias" not in ours:
         ours["head.bias"] = ours["head.weight"].new_zeros(len(ours["head.weight"]))
+    patches = ours.get("embed.patches.proj.weight")
+    if about.library == "openai" and "embed.norm.weight" not in ours and patches is not None:  # open_clip's no_ln_pre
+        ours["embed.patches.proj.bias"] = patches.new_zeros(len(patches))
     shared = ours.pop("shared.position_bias", None)
     if shared is not None:
         for norm in [our for our in ours if our.endswith("norm1.weight")]:
@@ -365,7 +372,7 @@ def config_of(
         if part != "gelu" and not two_read_as_one and fields.setdefault(part, value) != value:
             raise ValueError(f"it should have {part}={value!r}, and its tensors are of a model with {fields[part]!r}")
     gelu = given.gelu or wanted.get("gelu")
-    modern = is_modern(fields | {"gelu": gelu})
+    modern = is_modern(fields | {"gelu": gelu or about.gelu})
     if modern and "pool" not in fields:
         reads_token = fields["class_token"] and fields["final_norm"] and not fields["pool_norm"]
         fields["pool"] = about.pool if reads_token else "mean"
@@ -374,7 +381,7 @@ def config_of(
     if modern and "rotary" not in fields and not given.told:
         without = fields["position"] == "none" and not fields["position_bias"]
         fields["rotary"] = taken["rotary"] = about.rotary or (EVA_ROTARY if without else None)
-    if modern and not about.plain and not given.told:
+    if modern and not given.told:
         others = {"pool_prefix": False, "pool_heads": None} if fields["pool"] == "attention" else {"pool_prefix": False}
         taken |= {part: value for part, value in others.items() if part not in wanted and fields["pool"] != "cls"}
     if fields["norm"] == "rms" and "norm" not in wanted:
@@ -398,7 +405,7 @@ def config_of(
     if not sure:
         taken["image_size"] = fields["image_size"]
     class_tokens = fields.pop("class_tokens")
-    if not about.plain and given.plain is None and not given.told:
+    if given.plain is None and not given.told:
         read = {"cls": "the class token", "mean": "the mean of all tokens", "distilled": "the mean of both heads"}
         places = " and no positions" if fields["position"] == "none" else ""
         plain = "" if modern else f" and {read[fields['pool']]} read out{places}"

@@ -107,7 +107,9 @@ def _save(
     model: ViT | Trained, folder: Path, classes: Sequence[str] | None, preprocess: Preprocessing | None, about: str,
     where: str,
 ) -> None:  # fmt: skip
+    answers = {}
     if isinstance(model, Trained):
+        answers = {key: value for key, value in model.assumed.items() if key == "answers"}
         classes = model.classes if classes is None else classes
         preprocess = preprocess or model.preprocess
         model = model.model
@@ -124,7 +126,7 @@ def _save(
         raise ValueError(
             f"{len(names)} names of classes, and the head has {config.num_classes} rows: one each, or none"
         )
-    write_model(folder, model, names, preprocess, {})
+    write_model(folder, model, names, preprocess, answers)
     card = CARD.format(
         task="image-classification" if names else "image-feature-extraction", title=brief(where, 200),
         about=about or "A Vision Transformer.", kind=type(model).__name__, dim=config.dim, depth=config.depth,

@@ -107,6 +107,8 @@ KINDS = {  # what files begin with that go by a wrong name
     b"version https://git-lfs": "a pointer of Git LFS in the place of the file: git lfs pull brings it",
     b"<": "a web page: get the file itself",
     b"\x1f\x8b": "packed by gzip: unpack it first",
+    b"GGUF": "of llama.cpp's kind (GGUF), which isn't read here: get a .safetensors file",
+    b"\x89HDF": "of Keras's kind (HDF5), which isn't read here: get a .safetensors file",
 }
 
 
@@ -292,9 +294,14 @@ def check_numbers(state: Mapping[str, Tensor]) -> None:
         if tensor.is_nested or tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in kinds:
             kind = "meta" if tensor.is_meta else tensor.layout
             raise ValueError(f"{name} is {tensor.dtype} ({kind}): plain float16, 32 or 64 numbers are needed")
+        if not tensor.numel():
+            raise ValueError(
+                f"{name} {tuple(tensor.shape)} is empty, as DeepSpeed's ZeRO-3 leaves it: its zero_to_fp32.py gathers "
+                "the weights of all processes in one file"
+            )
         # A few bytes may claim to be a terabyte, by strides of 0.
-        if not tensor.numel() or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
-            raise ValueError(f"{name} {tuple(tensor.shape)} is empty, or declares more numbers than the file holds")
+        if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
+            raise ValueError(f"{name} {tuple(tensor.shape)} declares more numbers than the file holds")
     # The sum is quick, and not finite if one number isn't; finite numbers may overflow it.
     bad = [name for name, tensor in state.items() if not (tensor.sum().isfinite() or tensor.isfinite().all())]
     if bad:

@@ -79,8 +79,6 @@ def prepare_transformers(state: State) -> Prepared:
     head is zeros. The classifiers on CLIP and SigLIP read the mean of all patches, CLIP's before the last norm. Others'
     classifiers on ``pooler_output`` have the same names.
     """
-    if any(name.startswith("neck.") for name in state):
-        return Prepared(_without(state, r"(neck|head|auxiliary_head)\..+"), ("the neck and the head of DPT",))
     if "lm_head.weight" in state:  # the last norm is part of it
         return Prepared(_without(state, r"(lm_head|layernorm)\..+"), ("the head of masked pretraining",))
     if not state.get("embeddings.register_tokens", torch.ones(1)).numel():  # DINOv3 may have none, in a tensor
@@ -112,11 +110,6 @@ def _either(what: str, read: str, pool: str) -> str:
     )
 
 
-def prepare_blip(state: State) -> Prepared:
-    """Of BLIP and BLIP-2, whose pooler norms the class token, which the last norm has been over, once more."""
-    return Prepared(state, ("the pooler, a second norm of the class token",))
-
-
 def prepare_google(state: State) -> Prepared:
     """big_vision's scan keeps each kind of tensor of all blocks in one, block by block on the first axis."""
     kernel = state.get("embedding/kernel")
@@ -130,6 +123,22 @@ def prepare_google(state: State) -> Prepared:
         for i, part in enumerate(parts):
             whole[name.replace("/encoderblock/", f"/encoderblock_{i}/")] = part
     return without_pre_logits(whole)
+
+
+CLASSIFIER = re.compile(r"(heads?|heads\.head|classifier|fc|linear|[12])(\.[012])?")  # of a hand-written model
+
+
+def own_head(state: State, head: str) -> tuple[State, str]:
+    """The only linear layer that may be a classifier by the name of the library's own head, and what it was called.
+
+    So ``nn.Sequential(dropout, linear)`` is read, or ``fc`` behind a backbone. What stands before it without tensors,
+    no tensor shows.
+    """
+    found = [name for name in state if CLASSIFIER.fullmatch(name.rpartition(".")[0])]
+    module = found[0].rpartition(".")[0] if found else head
+    if not head or module == head or {*found} != {f"{module}.weight", f"{module}.bias"}:
+        return state, ""
+    return {name.replace(module, head, 1) if name in found else name: tensor for name, tensor in state.items()}, module
 
 
 def without_pre_logits(state: State) -> Prepared:
@@ -162,7 +171,6 @@ class Source:
     prepare: Callable[[State], Prepared] = Prepared
     left_out: Templates = field(default_factory=dict)  # parts of the file that no answer to a picture depends on, said
     unread: Templates = field(default_factory=dict)  # why a tensor is dropped silently: its name
-    plain: bool = True  # whether the names of the paper's tensors stand for its architecture alone
     shows: Mapping[str, Any] = field(default_factory=dict)  # the fields by which the family is known
     pool: str = "cls"
     rotary: Rotary | None = None
@@ -181,6 +189,11 @@ class Source:
         what = {one: names.covering(self.left_out, one) for one in set(alike.values())}
         what |= {one: "" for one in what if names.covering(self.unread, one)}
         return {name: said for name, one in alike.items() if (said := what[one]) is not None}
+
+    @property
+    def head(self) -> str:
+        """Their name for the head."""
+        return next((table["head.*"].removesuffix(".*") for table in self.tables if "head.*" in table), "")
 
     @property
     def projections(self) -> set[str]:
@@ -214,7 +227,10 @@ TEXT = {  # beside an image tower of OpenAI's or open_clip's
     ),
 }  # fmt: skip
 SCALE = {"of the loss": ("(logit_scale|logit_bias)",)}
-MASK = {"in the place of a patch that pretraining hides": ("(mask_token|embeddings.mask_token)",)}
+MASK = {
+    "in the place of a patch that pretraining hides": ("(mask_token|embeddings.mask_token)",),
+    "weights of the classes in a loss": ("(criterion|loss|loss_fn|loss_fct).(weight|pos_weight)",),
+}
 COMPUTED = "computed, and compared"
 DECODER = {"the decoder": ("(decoder_embed|decoder_norm|decoder_pred).*", "decoder_pos_embed", "decoder_blocks.**")}
 PROJECTORS = {"the projectors of its losses": (
@@ -231,7 +247,6 @@ TIMM = Source(
     HALF,
     0.9,
     prepare=prepare_timm,
-    plain=False,
     unread=MASK | {
         COMPUTED: ("(rope.freqs_cos|rope.freqs_sin)", "blocks.{i}.attn.(rope.freqs_cos|rope.freqs_sin)"),
     },
@@ -252,7 +267,7 @@ HUGGING_FACE = Source(
     (
         names.HF_4, names.HF_5, names.HF_DEIT, names.HF_DEIT_TEACHER, names.HF_BEIT, names.HF_BEIT_5, names.HF_DINOV2,
         names.HF_DINOV2_GATED, names.HF_DINOV2_5, names.HF_DINOV3, names.HF_DINOV3_GATED, names.HF_DINOV3_5,
-        names.HF_DINOV3_GATED_5, names.HF_CLIP, names.HF_OWL, names.HF_ALT,
+        names.HF_DINOV3_GATED_5, names.HF_CLIP,
     ),
     HALF,
     "none",
@@ -278,28 +293,23 @@ HF_TOWER = replace(  # beside a text tower
     HUGGING_FACE, interpolation="bicubic", norm_eps=1e-6,
     left_out={
         "the text tower": (*names.templates(names.HF_CLIP_TEXT), *names.templates(names.HF_SIGLIP_TEXT)),
-        "the text tower, of another kind": (  # AltCLIP's, Chinese CLIP's
-            "text_model.(roberta|transformation|pre_LN|pooler).**", "text_model.embeddings.LayerNorm.*",
+        "the text tower, of another kind": (  # Chinese CLIP's
+            "text_model.encoder.layer.**", "text_model.embeddings.LayerNorm.*",
             "text_model.embeddings.(word_embeddings|position_embeddings|token_type_embeddings).weight",
-            "text_model.encoder.layer.**",
         ),
-        "the decoder": ("decoder.**",),  # CLIPSeg's
-        "the heads of detection": ("(class_head|box_head|objectness_head|layer_norm).**",),  # OWL-ViT's
     },
-    unread=SCALE | {COMPUTED: ("(embeddings.position_ids|position_ids|text_model.embeddings.position_ids|box_bias)",)},
+    unread=SCALE | {COMPUTED: ("(embeddings.position_ids|position_ids|text_model.embeddings.position_ids)",)},
 )  # fmt: skip
 BLIP = replace(
-    HF_TOWER, tables=(names.HF_BLIP,), statistics=OPENAI, norm_eps=1e-5, prepare=prepare_blip,
+    HF_TOWER, tables=(names.HF_BLIP,), statistics=OPENAI, norm_eps=1e-5,
+    prepare=lambda state: Prepared(state, ("the pooler, a second norm of the class token",)),
     left_out={
         "the text tower": (
-            "(text_model|text_encoder|text_decoder|language_model).**", "(text_projection|text_proj).*",
+            "(text_model|text_encoder|text_decoder).**", "(text_projection|text_proj).*",
             "embeddings.(word_embeddings|position_embeddings).weight",
         ),
         "the projections into a space of images and text": (
             "(vision_projection|vision_proj|itm_head).*", "visual_projection.weight",
-        ),
-        "the Q-Former, which asks the image tower for a language model": (
-            "qformer.**", "query_tokens", "language_projection.*",
         ),
     },
 )  # fmt: skip
@@ -320,7 +330,7 @@ BIG_VISION = replace(
     left_out={"the text tower": ("txt/**",)},
     unread={"of the loss": ("(t|b)",)},
 )
-OWN = Source("vit_tutorial", (names.OURS,), HALF, "center", plain=False)
+OWN = Source("vit_tutorial", (names.OURS,), HALF, "center")
 
 # The first with a file's names, and the fields that its tensors show, says the rest.
 SOURCES = {
@@ -441,6 +451,7 @@ BEYOND = {  # parts that no config here has, by what their tensors are called
     r"\bto_patch_embedding\b": "vit-pytorch's ViT, whose patches have norms",
     r"lambda_q\d|sub_norm": "differential attention",
     r"detection_tokens|mid_position": "detection tokens (YOLOS)",
+    r"\bpre_layernorm\.": "the image tower of a model of detection (OWL-ViT)",
     r"patch_embed\.norm|embeddings\.norm|patch_norm": "a norm in the patch embedding",
     r"relative_position|rel_pos|\brope|rotary": "relative or rotary positions",
     r"patch_embed\.backbone\.|conv_proj\.(\d|conv_)|backbone\.bit|patch_embed\.proj\.\d": (
