@@ -1,12 +1,13 @@
 """CNN or Transformer? A small ResNet, a plain ViT and a ViT on convolutions, by the number of training images.
 
     python benchmarks/data_size.py sizes --data cifar10-jpeg        six sizes, with augmentation and without
+    python benchmarks/data_size.py controls --data cifar10-jpeg     an MLP, and the ResNet without neighbours
     python benchmarks/data_size.py pretrained --data cifar10-jpeg   five classes first, then the other five
     python benchmarks/data_size.py rates --data cifar10-jpeg        which rates work, by AdamW and by SGD
     python benchmarks/data_size.py report --data cifar10-jpeg       the tables
 
-All three have 0.22 to 0.24 M parameters and take the same number of steps at a size: more of them for more images, from
-85 epochs of 150 images to 2 epochs of 45,000. Each rate of "sizes" and "pretrained" was chosen by "rates", on a tenth
+All have 0.22 to 0.24 M parameters and take the same number of steps at a size: more of them for more images, from
+85 epochs of 150 images to 2 epochs of 45,000. Each rate of the other parts was chosen by "rates", on a tenth
 of the training images that is held out; the test split is looked at once a run. A row a run goes to
 benchmarks/data_size.csv as soon as it is done; rows that are there are not run again. One thread.
 """
@@ -14,6 +15,7 @@ benchmarks/data_size.csv as soon as it is done; rows that are there are not run 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from dataclasses import replace
@@ -36,6 +38,11 @@ HERE = Path(__file__).parent
 CSV = HERE / "data_size.csv"
 COLUMNS = ["data", "part", "model", "images", "augment", "optimizer", "rate", "seed", "held_out", "test", "cpu_seconds"]
 MODELS = ("resnet", "vit", "hybrid")
+SHUFFLED = ", shuffled"  # after a model's name: it gets all pixels in another order
+CONTROLS = {  # training images, without augmentation, and rates of AdamW
+    "mlp": ((500, 1500, 5000, 15_000, 45_000), (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)),
+    "resnet, shuffled": ((1500,), (3e-4, 1e-3, 3e-3, 1e-2)),
+}
 BATCH = 64
 # Training images, as many of each class -> steps.
 SIZES = {150: 200, 500: 250, 1500: 400, 5000: 600, 15_000: 900, 45_000: 1400}
@@ -48,8 +55,25 @@ BLOCKS = ((24, 1), (48, 2), (48, 1), (96, 2))  # of the ResNet: channels, stride
 STEM = hybrid.ConvStem(((24, 3, 1), (48, 3, 2), (96, 3, 2)))
 
 
+class Shuffle(nn.Module):
+    """All pixels of an image in another order, drawn by the seed, the same for every image: (B, C, H, W) as before."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.order = torch.randperm(32 * 32, generator=torch.Generator().manual_seed(seed))
+
+    def forward(self, images: Tensor) -> Tensor:
+        moved = images.flatten(2)[:, :, self.order].view(images.shape)  # (B, C, H, W)
+        return moved.contiguous(memory_format=torch.channels_last)
+
+
 def model_of(name: str, num_classes: int, seed: int) -> nn.Module:
+    if name.endswith(SHUFFLED):
+        return nn.Sequential(Shuffle(seed), model_of(name.removesuffix(SHUFFLED), num_classes, seed))
     torch.manual_seed(seed)
+    if name == "mlp":
+        layers = (nn.Linear(3072, 68), nn.ReLU(), nn.Linear(68, 128), nn.ReLU(), nn.Linear(128, num_classes))
+        return nn.Sequential(nn.Flatten(), *layers)
     if name == "resnet":
         return ResNet(BLOCKS, num_classes)
     if name == "vit":
@@ -111,9 +135,11 @@ def best_rate(name: str, model: str) -> float:
     """Of AdamW's rates, the one that did best on what was held out."""
     found = [row for row in sheet.read(CSV) if (row["data"], row["part"], row["model"]) == (name, "rates", model)]
     adamw = [row for row in found if row["optimizer"] == "adamw"]
-    if len(adamw) < len(RATES["adamw"]):
-        raise SystemExit("run `rates` first: the other parts take the rate that it finds for each model")
-    return float(max(adamw, key=lambda row: float(row["held_out"]))["rate"])
+    tried = sorted((float(row["rate"]), float(row["held_out"])) for row in adamw)
+    best = max(tried, key=lambda pair: pair[1], default=(0.0, 0.0))
+    if best in (*tried[:1], *tried[-1:], (0.0, 0.0)):
+        raise SystemExit(f"{model}: run `rates` first, over a grid that the best rate doesn't lie at the edge of")
+    return best[0]
 
 
 def accuracy(model: nn.Module, data: vt.data.Data) -> float:
@@ -153,6 +179,15 @@ def sizes(name: str, data: vt.data.Data, seeds: int) -> None:
             for images, steps in SIZES.items():
                 for model in MODELS:
                     one("sizes", name, model, data, images, steps, augment, "adamw", best_rate(name, model), seed)
+
+
+def controls(name: str, data: vt.data.Data, seeds: int) -> None:
+    """An MLP, which knows nothing of neighbours, and a ResNet whose neighbours are taken away."""
+    for model, (several, tried) in CONTROLS.items():
+        for rate in tried:
+            one("rates", name, model, data, RATES_IMAGES, RATES_STEPS, "crop+flip", "adamw", rate, 0)
+        for images, seed in itertools.product(several, range(seeds)):
+            one("sizes", name, model, data, images, SIZES[images], "none", "adamw", best_rate(name, model), seed)
 
 
 def pretrained(name: str, data: vt.data.Data, seeds: int) -> None:
@@ -208,21 +243,22 @@ def cell(values: list[float]) -> str:
 def report(name: str) -> None:
     """Tables in Markdown."""
     print("| model | parameters | multiply-accumulates |\n|---|---|---|")
-    for model in MODELS:
+    every = (*MODELS, *CONTROLS)
+    for model in (*MODELS, "mlp"):
         made = model_of(model, 10, 0)
         print(f"| {model} | {sum(p.numel() for p in made.parameters()):,} | {macs_of(made) / 1e6:.1f} M |")
     for arm, (part, augment) in ARMS.items():
-        found = {model: series(name, part, model, augment) for model in MODELS}
-        if not any(found.values()):
+        found = {model: points for model in every if (points := series(name, part, model, augment))}
+        if not found:
             print(f"\n{arm}: not run yet")
             continue
         sizes = sorted({n for points in found.values() for n in points})
         print(f"\n| {arm} | " + " | ".join(f"{n:,}" for n in sizes) + " |\n|---|" + "---|" * len(sizes))
-        for model in MODELS:
-            print(f"| {model} | " + " | ".join(cell(found[model].get(n, [])) for n in sizes) + " |")
+        for model, points in found.items():
+            print(f"| {model} | " + " | ".join(cell(points.get(n, [])) for n in sizes) + " |")
     print("\n| held out | " + " | ".join(f"{o} {r:g}" for o, several in RATES.items() for r in several) + " |")
     print("|---|" + "---|" * sum(map(len, RATES.values())))
-    for model in MODELS:
+    for model in every:
         held_out = {
             (row["optimizer"], float(row["rate"])): f"{100 * float(row['held_out']):.1f}"
             for row in sheet.read(CSV)
@@ -236,7 +272,7 @@ def report(name: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["rates", "sizes", "pretrained", "report"])
+    parser.add_argument("part", choices=["rates", "sizes", "controls", "pretrained", "report"])
     parser.add_argument("--data", default="cifar10", help="cifar10, or a folder with train/ and test/")
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
@@ -246,7 +282,8 @@ def main() -> None:
     data = vt.data.load(args.data, image_size=32)
     if args.part == "rates":
         return rates(args.data, data)
-    return (sizes if args.part == "sizes" else pretrained)(args.data, data, args.seeds)
+    part = {"sizes": sizes, "controls": controls, "pretrained": pretrained}[args.part]
+    return part(args.data, data, args.seeds)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,15 @@
-"""Lesson 12's tables: more steps or more pictures, and shuffled pixels? A ResNet, plain ViTs and an MLP, all small.
+"""Lesson 12's short runs: what are neighbours worth to a ResNet, a plain ViT and an MLP, all small?
 
-    python benchmarks/steps_pictures.py run --data cifar10-jpeg       rates first, then the table; resumable
-    python benchmarks/steps_pictures.py shuffle --data cifar10-jpeg   the same pictures in another order of pixels
-    python benchmarks/steps_pictures.py report                        the tables
+    python benchmarks/steps_pictures.py run --data cifar10-jpeg --seeds 5   rates first, then the table; resumable
+    python benchmarks/steps_pictures.py report                              the table
 
 Photographs are CIFAR-10's, halved to 16 x 16 pixels so that a run takes seconds; digits are scikit-learn's, 8 x 8. The
-models have as many parameters; on digits a second plain ViT has the ResNet's multiply-accumulates. The MLP gets the
-pixels as a list, and is trained like the others. Each model has a rate of its own for each number of pictures and
-steps, chosen on pictures held out. The test split is looked at once per row; a seed also draws the pictures. A row per
-run goes to steps_pictures.csv as soon as it is done. One thread.
+models have as many parameters. The MLP gets the pixels as a list, and is trained like the others. Each model has a rate
+of its own for each number of pictures and steps, chosen on pictures held out. The test split is looked at once per row;
+a seed also draws the pictures. A row per run goes to steps_pictures.csv as soon as it is done. One thread.
 
-"shuffle" changes the order of the pixels, by one permutation per seed, the same for all its pictures. "patches
-shuffled" moves whole patches, and the pixels within each patch by one order for all patches: a plain ViT can't notice.
-"pixels shuffled" moves every pixel anywhere. Beside them a logistic regression on the pixels, which no order changes.
+"pixels shuffled" puts all pixels into another order, by one permutation per seed, the same for all its pictures. To the
+MLP no order means anything, so it has one row for both.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ from typing import Any
 import sheet
 import torch
 from photographs import read
-from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -38,23 +34,14 @@ from vit_tutorial.variants.resnet import ResNet
 
 CSV = Path(__file__).parent / "steps_pictures.csv"
 COLUMNS = ["data", "part", "model", "pictures", "steps", "rate", "seed", "held_out", "test", "cpu_seconds"]
-EQUAL = "ViT, equal work"
-MODELS = {"digits": ("ResNet", "ViT", EQUAL, "MLP"), "photographs": ("ResNet", "ViT", "MLP")}
+MODELS = ("ResNet", "ViT", "MLP")
 BATCH = 32
 RATES = {"digits": (4e-3, 8e-3, 1.6e-2), "photographs": (1e-3, 2e-3, 4e-3)}  # to begin with
 RATES_SEED = 100
-SIZES = {  # pictures, steps
-    "digits": ((50, 60), (50, 240), (1250, 60), (1250, 240), (1250, 960)),
-    "photographs": ((500, 120), (20_000, 120)),
-}
+SIZES = {"digits": ((50, 240), (1250, 240)), "photographs": ((20_000, 120),)}  # pictures, steps
 # Every second or third of the photographs: the test split is sorted by class.
 EACH = {"train": 2, "validation": 2, "test": 3}
-PATCH = {"digits": 2, "photographs": 4}
-SHUFFLES = ("", ", patches shuffled", ", pixels shuffled")  # what is added to the data's name
-SHUFFLED_AT = {"digits": ((1250, 240), (50, 240)), "photographs": ((20_000, 120),)}
-LINEAR = "linear, on pixels"
-LINEAR_AT = {"digits": (50, 1250), "photographs": (500,)}  # pictures
-PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1)
+SHUFFLED = ", pixels shuffled"  # what is added to the data's name
 Split = tuple[Tensor, Tensor]  # normalised images, labels
 
 
@@ -65,17 +52,10 @@ def plain(data: str) -> str:
 
 def shuffled(images: Tensor, data: str, seed: int) -> Tensor:
     """(N, C, H, W) in another order of pixels, drawn by the seed; as they are unless the data's name says so."""
-    generator = torch.Generator().manual_seed(seed)
-    if "patches" in data:
-        patches = vt.patchify(images, PATCH[plain(data)])  # (N, n, C·P·P)
-        C, inside = images.shape[1], torch.randperm(PATCH[plain(data)] ** 2, generator=generator)
-        patches = patches.unflatten(2, (C, -1))[..., inside].flatten(2)  # pixels within a patch
-        patches = patches[:, torch.randperm(patches.shape[1], generator=generator)]
-        return vt.unpatchify(patches, PATCH[plain(data)], images.shape[2:])
-    if "pixels" in data:
-        order = torch.randperm(images[0, 0].numel(), generator=generator)
-        return images.flatten(2)[:, :, order].view_as(images)
-    return images
+    if not data.endswith(SHUFFLED):
+        return images
+    order = torch.randperm(images[0, 0].numel(), generator=torch.Generator().manual_seed(seed))
+    return images.flatten(2)[:, :, order].view_as(images)
 
 
 def digits_splits() -> dict[str, Split]:
@@ -98,7 +78,7 @@ def photograph_splits(folder: str) -> dict[str, Split]:
 
 
 def model_of(data: str, name: str, seed: int = 0) -> nn.Module:
-    """The ViTs have 16 tokens and a class token in either data set: patches of 2 and of 4 pixels."""
+    """The ViT has 16 tokens and a class token in either data set: patches of 2 and of 4 pixels."""
     torch.manual_seed(seed)
     data = plain(data)
     small = data == "digits"
@@ -113,8 +93,8 @@ def model_of(data: str, name: str, seed: int = 0) -> nn.Module:
         return ResNet(((18, 1), (28, 2)), 10, in_channels=1)
     if name == "ResNet":
         return ResNet(((16, 1), (32, 2), (32, 1), (64, 2)), 10)
-    depth = {("digits", "ViT"): 2, ("photographs", "ViT"): 3, ("digits", "ViT, equal work"): 4}.get((data, name), 7)
-    return vt.ViT(vt.ViTConfig(**shape, depth=depth))
+    shape["depth"] = 2 if small else 3
+    return vt.ViT(vt.ViTConfig(**shape))
 
 
 def few(split: Split, pictures: int, seed: int) -> Split:
@@ -175,20 +155,6 @@ def best_rate(data: str, name: str, size: tuple[int, int]) -> float:
     return max(found, key=lambda rate: found[rate])
 
 
-def linear(data: str, pictures: int, seed: int, splits: Any) -> None:
-    """A row of a logistic regression on the pixels, its penalty chosen on what was held out."""
-    known = [data, "table", LINEAR, str(pictures), "-", "-", str(seed)]
-    if any([row[column] for column in COLUMNS[:7]] == known for row in sheet.read(CSV)):
-        return
-    begin, tries = time.process_time(), []
-    images, labels = few(splits["train"], pictures, seed)
-    for C in PENALTIES:
-        model = LogisticRegression(C=C, max_iter=100).fit(images.flatten(1), labels)
-        tries.append((*(model.score(splits[n][0].flatten(1), splits[n][1]) for n in ("validation", "test")), C))
-    held, test, _ = max(tries, key=lambda each: (each[0], -each[2]))
-    sheet.add(CSV, COLUMNS, [*known, f"{held:.4f}", f"{test:.4f}", f"{time.process_time() - begin:.1f}"])
-
-
 def tune(data: str, name: str, size: tuple[int, int], splits: Any) -> None:
     """Try rates, and further ones as long as the best lies at the edge of the grid."""
     tried = list(RATES[plain(data)])
@@ -203,23 +169,12 @@ def tune(data: str, name: str, size: tuple[int, int], splits: Any) -> None:
 
 def run(folder: str, only: str, seeds: int) -> None:
     splits = digits_splits() if only == "digits" else photograph_splits(folder)
-    wanted = list(itertools.product(SIZES[only], MODELS[only]))
-    wanted = [(size, name) for size, name in wanted if (size, name) != ((1250, 960), EQUAL)]
-    for size, name in wanted:
-        tune(only, name, size, splits)
-    for seed, (size, name) in itertools.product(range(seeds), wanted):
-        one(only, "table", name, size, best_rate(only, name, size), seed, splits)
-
-
-def shuffle(folder: str, only: str, seeds: int) -> None:
-    splits = digits_splits() if only == "digits" else photograph_splits(folder)
-    wanted = list(itertools.product(SHUFFLED_AT[only], SHUFFLES, MODELS[only][:2]))
-    for size, how, name in wanted:
-        tune(only + how, name, size, splits)
-    for seed, (size, how, name) in itertools.product(range(seeds), wanted):
-        one(only + how, "table", name, size, best_rate(only + how, name, size), seed, splits)
-    for seed, pictures in itertools.product(range(seeds), LINEAR_AT[only]):
-        linear(only, pictures, seed, splits)
+    wanted = [(size, only, name) for size in SIZES[only] for name in MODELS]
+    wanted += [(size, only + SHUFFLED, name) for size, _, name in wanted if name != "MLP"]
+    for size, data, name in wanted:
+        tune(data, name, size, splits)
+    for seed, (size, data, name) in itertools.product(range(seeds), wanted):
+        one(data, "table", name, size, best_rate(data, name, size), seed, splits)
 
 
 # ------------------------------------------------------------------------------------------------------- the report
@@ -234,48 +189,32 @@ def macs_of(model: nn.Module, data: str) -> int:
     return int(counter.get_total_flops()) // 2
 
 
-def tested(rows: list[dict[str, str]], data: str, name: str, pictures: int, steps: int | str) -> dict[str, float]:
+def tested(rows: list[dict[str, str]], data: str, name: str, pictures: int, steps: int) -> dict[str, float]:
     """By seed: test accuracy in percent."""
     wanted = [data, "table", name, str(pictures), str(steps)]
     return {row["seed"]: 100 * float(row["test"]) for row in rows if [row[c] for c in COLUMNS[:5]] == wanted}
 
 
 def report() -> None:
-    """The table of each data set, and the sizes of the models."""
+    """The table, with differences paired by seed, and the sizes of the models."""
     rows = sheet.read(CSV)
-    for data, models in MODELS.items():
-        sizes = SIZES[data]
-        print(f"| {data} | parameters | multiply-accumulates |", end="")
-        print("".join(f" {pictures:,} pictures, {steps:,} steps |" for pictures, steps in sizes))
-        print("|---" * (3 + len(sizes)) + "|")
-        for name in models:
-            model = model_of(data, name)
-            numbers = f"{sum(p.numel() for p in model.parameters()):,} | {macs_of(model, data) / 1e6:.2f} M"
-            print(
-                f"| {name} | {numbers} | "
-                + " | ".join(
-                    sheet.interval(list(found.values())) if (found := tested(rows, data, name, *size)) else "–"
-                    for size in sizes
-                )
-                + " |"
-            )
-        print()
-    print("| pixels | ResNet | ViT | ResNet's lead, paired by seed |\n|---|---|---|---|")
-    for data, how in itertools.product(SIZES, SHUFFLES):
-        for pictures, steps in SHUFFLED_AT[data]:
-            by = {name: tested(rows, data + how, name, pictures, steps) for name in ("ResNet", "ViT")}
-            lead = [right - by["ViT"][seed] for seed, right in by["ResNet"].items()]
-            cells = [sheet.interval(list(values)) for values in (by["ResNet"].values(), by["ViT"].values(), lead)]
-            print(f"| {data}{how}, {pictures:,} in {steps:,} | " + " | ".join(cells) + " |")
-    for data, pictures in ((name, number) for name in SIZES for number in LINEAR_AT[name]):
-        found = tested(rows, data, LINEAR, pictures, "-")
-        print(f"\nlinear, {data}, {pictures:,}: {sheet.interval(list(found.values()))}")
+    for data, name in itertools.product(SIZES, MODELS):
+        model = model_of(data, name)
+        print(f"{data}, {name}: {sum(p.numel() for p in model.parameters()):,} parameters,", end=" ")
+        print(f"{macs_of(model, data) / 1e6:.2f} M multiply-accumulates")
+    print("\n| pixels | ResNet | ViT | MLP | ResNet less ViT | ResNet less MLP |\n|---|---|---|---|---|---|")
+    for data in SIZES:
+        for size, how in itertools.product(SIZES[data], ("", SHUFFLED)):
+            by = {name: tested(rows, data + how * (name != "MLP"), name, *size) for name in MODELS}
+            less = [[right - by[other][seed] for seed, right in by["ResNet"].items()] for other in ("ViT", "MLP")]
+            cells = [sheet.interval(values) for values in (*(list(found.values()) for found in by.values()), *less)]
+            print(f"| {data}{how}, {size[0]:,} in {size[1]:,} | " + " | ".join(cells) + " |")
     print(f"\n{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "shuffle", "report"])
+    parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("--data", default="cifar10-jpeg", help="a folder with train/ and test/")
     parser.add_argument("--only", choices=list(SIZES), nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, default=3)
@@ -285,7 +224,7 @@ def main() -> None:
         return report()
     threadpool_limits(1)
     for only in args.only:
-        (run if args.what == "run" else shuffle)(args.data, only, args.seeds)
+        run(args.data, only, args.seeds)
 
 
 if __name__ == "__main__":

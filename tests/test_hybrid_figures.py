@@ -33,6 +33,19 @@ def test_a_panel_that_is_left_over_is_empty():
     assert [ax.axison for ax in figure.axes] == [True, True, True, False]
 
 
+def test_slopes_have_a_dot_for_each_run_and_a_line_from_mean_to_mean():
+    pairs = {"a": ([1.0, 3.0], [5.0]), "b": ([4.0], [6.0, 8.0])}
+    one, two = plots.slopes({"one": pairs, "two": {"b": ([4.0], [])}}, ("before", "after")).axes
+    lines = {line.get_label(): line for line in one.get_lines() if line.get_label() in pairs}
+    assert np.allclose(lines["a"].get_xydata(), [[0, 2], [1, 5]])
+    assert np.allclose(lines["b"].get_xydata(), [[0, 4], [1, 7]])
+    dots = {tuple(point) for line in one.get_lines() if line.get_marker() == "o" for point in line.get_xydata()}
+    assert dots == {(0, 1), (0, 3), (1, 5), (0, 4), (1, 6), (1, 8)}
+    assert [text.get_text() for text in one.get_xticklabels()] == ["before", "after"]
+    assert {to_hex(line.get_color()).upper() for line in two.get_lines()} == {CYCLE[1].upper()}
+    assert [line.get_xydata().tolist() for line in two.get_lines() if line.get_label() == "b"] == [[[0, 4], [1, 4]]]
+
+
 def test_pipelines_have_each_part_and_its_shape():
     figure = plots.pipelines(
         {"ViT": [("cut", "(4, 8)", "cut"), ("head", "(3,)", "head")], "CNN": [("conv", "(2, 2)", "convolution")]}

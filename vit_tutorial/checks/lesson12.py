@@ -28,10 +28,10 @@ from vit_tutorial.checks.harness import (
 from vit_tutorial.checks.pencil import Question, pencil
 
 _KNOWS = "1 · What a convolution knows"
-_HEADS = "2 · Nine heads can be a convolution"
-_MODELS = "3 · Three models"
-_SEES = "4 · What one place sees"
-_RATE = "5 · Which rate?"
+_HEADS = "5 · Nine heads can be a convolution"
+_MODELS = "2 · Three models"
+_SEES = "6 · What one place sees"
+_RATE = "3 · Which rate?"
 
 Size = tuple[int, int]
 Layer = tuple[int, int]  # kernel size, stride

@@ -24,7 +24,7 @@ from vit_tutorial.plots.figures import (
     token_row,
 )
 from vit_tutorial.plots.grid import position_maps
-from vit_tutorial.plots.hybrid import pipelines, runs_by_number
+from vit_tutorial.plots.hybrid import pipelines, runs_by_number, slopes
 from vit_tutorial.plots.measured import intervals, loss_curves, shares
 from vit_tutorial.plots.mlp import agreement, unit_pictures
 from vit_tutorial.plots.patch_sizes import patch_cost
@@ -79,6 +79,7 @@ __all__ = [
     "shares",
     "show",
     "show_slider",
+    "slopes",
     "steps",
     "stream_answers",
     "tensor_map",

@@ -67,6 +67,42 @@ def _panel(ax: Axes, panel: Mapping[str, Mapping[float, Sequence[float]]], names
             ax.plot([x] * len(series[x]), series[x], "o", color=colour, alpha=0.6, markersize=5)
 
 
+def slopes(
+    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]],
+    settings: tuple[str, str],
+    *,
+    ylabel: str = "",
+) -> Figure:
+    """What a change does to each model: a dot for each run in both settings, a line from mean to mean.
+
+    Panels share their vertical axis, which begins at 0.
+
+    Args:
+        panels: {title: {series: (its runs in the first setting, in the second)}}; a series keeps its
+            colour. Without runs in the second, a dotted line goes on at the level of the first.
+        settings: what the two settings are.
+        ylabel: with its unit.
+    """
+    names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
+        axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+        for ax, (title, panel) in zip(axes, panels.items(), strict=True):
+            for name, pair in panel.items():
+                colour = CYCLE[names.index(name) % len(CYCLE)]
+                means = [float(np.mean(several or pair[0])) for several in pair]
+                ax.plot((0, 1), means, "-" if pair[1] else ":", color=colour, label=name)
+                for x, several in enumerate(pair):
+                    ax.plot([x] * len(several), several, "o", color=colour, alpha=0.6, markersize=5)
+            ax.set_xticks((0, 1), settings)
+            ax.set(title=title, xlim=(-0.35, 1.35), ylim=(0, 103))
+            ax.grid(axis="y", color="#E5E5E5", linewidth=0.8)
+        axes[0].set_ylabel(ylabel)
+        handles = {line.get_label(): line for ax in axes for line in ax.get_lines() if line.get_label() in names}
+        figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=len(names))
+    return figure
+
+
 def pipelines(models: Mapping[str, Sequence[tuple[str, str, Kind]]]) -> Figure:
     """Models as rows of boxes from left to right, with the shape of what leaves each box under it.
 
