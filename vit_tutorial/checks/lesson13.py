@@ -14,7 +14,7 @@ from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.patches import patchify, unpatchify
 from vit_tutorial.variants import selfsup as lesson
 
-_ASKED = "3 · The paper's own way: name the colour"
+_ASKED = "4 · The paper's own way: name the colour"
 _SPOIL = _ASKED
 _LIVE = _ASKED
 _QUARTER = "2 · The encoder sees a quarter"
