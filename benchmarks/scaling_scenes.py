@@ -4,7 +4,7 @@
     python benchmarks/scaling_scenes.py curves     every size at every small budget, several seeds
     python benchmarks/scaling_scenes.py predict    what the largest budget will reach, before it runs
     python benchmarks/scaling_scenes.py next       the largest budget
-    python benchmarks/scaling_scenes.py check      its smallest size at half the rate: is the rate why it is behind?
+    python benchmarks/scaling_scenes.py check      its named and its best size at other rates: do rates decide?
     python benchmarks/scaling_scenes.py report     the tables
 
 An image is a window of 32 pixels around the target of one of lesson 08's scenes; the answer is its figure.
@@ -44,7 +44,7 @@ LARGEST = 18.0
 NEXT = ("16 x 1", "24 x 2", "40 x 2", "8 x 1", "64 x 3")  # there
 RATES = (8e-3, 1.6e-2, 3.2e-2)  # to begin with; the first of the seeds chose before the curves ran
 RATE_SEEDS = (100, 101, 102)
-CHECKED = "8 x 1", 3.2e-2  # half the rate that was chosen at 2 G
+CHECKED = {"8 x 1": (1.6e-2, 3.2e-2), "24 x 2": (8e-3, 3.2e-2)}  # beside the rates chosen before
 RATES_AT = {"16 x 1": 6.0}  # its best at 2 G, 0.128, is too large for longer runs
 RATES_ELSE = 2.0
 BATCH = 64
@@ -267,8 +267,9 @@ def main() -> None:
         for seed, size in itertools.product(range(args.seeds), NEXT):
             one("curves", size, LARGEST, best_rate(size), seed, data)
     if args.what == "check":
-        for seed in range(args.seeds):
-            one("check", CHECKED[0], LARGEST, CHECKED[1], seed, data)
+        for seed, (size, rates) in itertools.product(range(args.seeds), CHECKED.items()):
+            for rate in rates:
+                one("check", size, LARGEST, rate, seed, data)
 
 
 if __name__ == "__main__":
