@@ -21,6 +21,17 @@ def test_a_mask_has_its_classes_colours_and_leaves_the_ground_grey():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["disc", "ring"]
 
 
+def test_layer_curves_have_a_line_for_each_model_and_a_legend_where_series_have_names():
+    panels = {"where": {"": [[10, 60], [20, 50]]}, "what": {"on it": [[20, 70]], "elsewhere": [[12, 80]]}}
+    where, what = plots.by_layer(panels, ["embedding", "block 1"], chance={"what": 12.5}).axes
+    assert [line.get_ydata().tolist() for line in where.get_lines()] == [[10, 60], [20, 50]]
+    assert len({line.get_color() for line in where.get_lines()}) == 1
+    assert where.get_legend() is None
+    assert [text.get_text() for text in what.get_legend().get_texts()] == ["on it", "elsewhere"]
+    assert list(what.get_lines()[-1].get_ydata()) == [12.5, 12.5]
+    assert where.get_ylim() == (0, 100)
+
+
 def test_a_match_frames_the_patch_and_the_most_similar_one():
     maps = torch.tensor([[[0.0, 0.2, 0.9], [0.1, -0.5, 0.3]]])
     figure = plots.match_maps(torch.zeros(3, 4, 6), (1, 0), [torch.zeros(3, 4, 6)], list(maps), "this patch")

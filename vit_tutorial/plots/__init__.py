@@ -5,7 +5,7 @@ a slider.
 """
 
 from vit_tutorial.plots.attention import contributions, looks
-from vit_tutorial.plots.dense import class_maps, match_maps
+from vit_tutorial.plots.dense import by_layer, class_maps, match_maps
 from vit_tutorial.plots.drawings import attention_flow, encoder_block, modern_blocks, tensor_map
 from vit_tutorial.plots.encoder import by_rate, stream_answers
 from vit_tutorial.plots.figures import (
@@ -46,6 +46,7 @@ __all__ = [
     "attention_flow",
     "bars",
     "before_and_after",
+    "by_layer",
     "by_rate",
     "class_maps",
     "confusion",

@@ -44,6 +44,38 @@ def class_maps(images: Sequence[Any], maps: Mapping[str, Sequence[Any]], classes
     return figure
 
 
+def by_layer(
+    panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]],
+    layers: Sequence[str],
+    *,
+    chance: Mapping[str, float],
+) -> Figure:
+    """A line for each model over the layers, panels side by side.
+
+    Args:
+        panels: {title: {series: for each model its numbers, one a layer, in percent}}; "" isn't named.
+        layers: their names.
+        chance: {title: where a dotted line says what guessing gives}.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
+        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        colours = iter(CYCLE)
+        for ax, (title, panel) in zip(axes, panels.items(), strict=True):
+            for name, models in panel.items():
+                colour = next(colours)
+                for index, numbers in enumerate(models):
+                    ax.plot(layers, numbers, "o-", color=colour, markersize=4, label="" if index else name)
+            if title in chance:
+                ax.axhline(chance[title], color=PALETTE["ink"], linestyle=":", linewidth=1.2)
+            ax.set(title=title, ylim=(0, 100))
+            ax.tick_params(axis="x", labelsize=9)
+            ax.grid(axis="y", color="#E5E5E5", linewidth=0.8)
+            if any(panel):
+                ax.legend(loc="upper left", fontsize=9)
+    return figure
+
+
 def match_maps(query: Any, place: tuple[int, int], images: Sequence[Any], maps: Sequence[Any], title: str) -> Figure:
     """A patch, framed in its picture, and how alike the patches of other pictures are; each one's best is framed.
 
