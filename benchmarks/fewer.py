@@ -1,20 +1,25 @@
-"""Trained models with fewer tokens (lesson 19): accuracy by which tokens go and how, and seconds.
+"""Trained models with fewer tokens (lesson 19): accuracy by which tokens go, how and when, and seconds.
 
     python benchmarks/fewer.py accuracy --data cifar10-jpeg   fewer.csv: merged or dropped; which tokens
-    python benchmarks/fewer.py speed                          fewer_speed.csv: milliseconds, ratios
+    python benchmarks/fewer.py seeds                          fewer.csv: the same for two more models of the scenes
+    python benchmarks/fewer.py moment --data cifar10-jpeg     fewer_moment.csv: once, before or after an attention
+    python benchmarks/fewer.py speed                          fewer_speed.csv: milliseconds, ratios, and their parts
     python benchmarks/fewer.py table                          the tables, from the files
 
-Rows that are there aren't measured again. Each way takes the same number of tokens away after each block's attention,
-from the shipped models, which weren't trained for it. Photographs are 2,000 of CIFAR-10's test images, which neither
-model was trained on; scenes are drawn. What is random is drawn five times. Seconds are measured as in ship.py.
+Rows that are there aren't measured again. The models weren't trained for fewer tokens. Photographs are 2,000 of
+CIFAR-10's test images, which neither model was trained on; scenes are drawn. What is random is drawn several times.
+Seconds are measured as in ship.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
+from unittest.mock import patch
 
 import sheet
 import ship
@@ -22,29 +27,25 @@ import torch
 from torch import Tensor
 
 import vit_tutorial as vt
+from vit_tutorial.data.sets import DATASETS
+from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.variants import tokens
-from vit_tutorial.variants.tokens import FewerTokens
+from vit_tutorial.variants.tokens import Choose, FewerTokens
+
+Call = Callable[[], object]
 
 HERE = Path(__file__).parent
-ACCURACY, SPEED = HERE / "fewer.csv", HERE / "fewer_speed.csv"
-DRAWS = 5
-FEWER = {"shapes": (4, 8, 12, 16, 24), "cifar10": (4, 8, 16, 32), "digits-patch2": (1, 2, 3, 4, 8),
-         "photographs": (8, 16)}  # fmt: skip
-COLUMNS = [
-    "model",
-    "way",
-    "r",
-    "draw",
-    "images",
-    "right",
-    "only_whole",
-    "only_this",
-    "only_merged",
-    "only_this_of_both",
-]
-# Widths and heads of Table 1's Ti and S, with random weights: seconds don't depend on them.
-SIZED = {"Ti/16 at 224": ("Ti/16", 224, 13), "S/16 at 224": ("S/16", 224, 13), "S/16 at 448": ("S/16", 448, 52)}
+ACCURACY, MOMENT, SPEED = (HERE / f"fewer{part}.csv" for part in ("", "_moment", "_speed"))
+RUNS = Path("runs/fewer")
+FEWER = {"shapes": (4, 8, 12, 16, 24), "cifar10": (4, 8, 16, 32), "photographs": (8, 16)}
+SEEDS, SEEDS_FEWER = {1: 8, 2: 5}, (8, 16, 24)  # epochs of each seed
+PAIRED = ["images", "right", "only_whole", "only_this"]
+# Widths and heads of Table 1's S, with random weights: seconds don't depend on them.
+SIZED = {"S/16 at 224": ("S/16", 224, 13), "S/16 at 448": ("S/16", 448, 52)}
 SHIPPED = {"shapes": 8, "photographs": 8}
+
+
+# ---- Which tokens go ---------------------------------------------------------------------------------------------
 
 
 def drop_similar(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
@@ -64,13 +65,34 @@ def drop_random(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
     return tokens.drop_lowest(torch.rand_like(k[:, 0, :, 0]), r, protected)
 
 
-WAYS = {  # which tokens go, whether log(size) is added, how often it is drawn
-    "merge similar": (tokens.merge_similar, True, 1),
-    "merge similar, not proportional": (tokens.merge_similar, False, 1),
-    "drop similar": (drop_similar, True, 1),
-    "drop least attended": (tokens.drop_least_attended, True, 1),
-    "merge random": (merge_random, True, DRAWS),
-    "drop random": (drop_random, True, DRAWS),
+def spread(side: int) -> Tensor:
+    """An order of side x side places, side a power of 2: the first n lie evenly, for each n (Bayer's matrix)."""
+    order = torch.zeros(1, 1)
+    while len(order) < side:
+        above, below = torch.cat([4 * order, 4 * order + 2], 1), torch.cat([4 * order + 3, 4 * order + 1], 1)
+        order = torch.cat([above, below])
+    return order.flatten()  # (side * side,)
+
+
+def fixed(order: Tensor) -> Choose:
+    """Drop the same places in all images, the last ones of an order (N,) first."""
+
+    def choose(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
+        left = order[order < k.shape[2] - protected]  # (T - protected,), in the order of the places
+        return tokens.drop_lowest(-torch.cat([torch.zeros(protected), left]).expand(len(k), -1), r, protected)
+
+    return choose
+
+
+AWAY = ((torch.arange(8) - 3.5) ** 2)[:, None] + (torch.arange(8) - 3.5) ** 2  # from the centre, squared
+WAYS: dict[str, tuple[Choose, int]] = {  # which tokens go, and how often it is drawn
+    "merge similar": (tokens.merge_similar, 1),
+    "drop similar": (drop_similar, 1),
+    "drop least attended": (tokens.drop_least_attended, 1),
+    "drop evenly": (fixed(spread(8)), 1),
+    "drop outermost": (fixed(AWAY.flatten().argsort(stable=True).argsort().float()), 1),
+    "merge random": (merge_random, 5),
+    "drop random": (drop_random, 5),
 }
 
 
@@ -78,36 +100,156 @@ WAYS = {  # which tokens go, whether log(size) is added, how often it is drawn
 
 
 def held_out(name: str, folder: str | None) -> tuple[Tensor, Tensor]:
-    if name == "digits-patch2":
-        return vt.data.digits().test.batch()
     images, labels = ship.held_out(name, folder)
     return (images, labels) if name == "shapes" else (images[::5], labels[::5])
 
 
-def accuracy(folder: str | None, names: list[str]) -> None:
-    for name in names:
-        done = {(r["way"], int(r["r"]), int(r["draw"])) for r in sheet.read(ACCURACY) if r["model"] == name}
+def embedded(model: vt.ViT, images: Tensor) -> Tensor:
+    """The tokens (B, T, D), once for all ways; the model takes them in place of images from now on."""
+    z = ship.logits_of(model.embed, images)
+    model.embed = torch.nn.Identity()  # type: ignore[assignment]
+    return z
+
+
+def accuracy(folder: str | None) -> None:
+    for name, numbers in FEWER.items():
         model, _, prepare = vt.load(name)
         images, labels = held_out(name, folder)
-        embedded = ship.logits_of(model.embed, prepare(images))  # once: the same for all ways
-        model.embed = torch.nn.Identity()
-        whole = ship.logits_of(model, embedded)
-        if ("whole", 0, 0) not in done:
-            right = int((whole.argmax(1) == labels).sum())
-            sheet.add(ACCURACY, COLUMNS, [name, "whole", 0, 0, len(labels), right, 0, 0, 0, 0])
-        for r in FEWER[name]:
-            merged = ship.logits_of(FewerTokens(model, r), embedded)
-            for way, (choose, proportional, draws) in WAYS.items():
-                for draw in range(draws):
-                    if (way, r, draw) not in done:
-                        torch.manual_seed(draw)
-                        found = ship.logits_of(FewerTokens(model, r, choose, proportional=proportional), embedded)
-                        n, right, *against = ship.counted(whole, found, labels)
-                        row = [name, way, r, draw, n, right, *against, *ship.counted(merged, found, labels)[2:]]
-                        sheet.add(ACCURACY, COLUMNS, row)
+        compared(name, model, prepare(images), labels, numbers)
+
+
+def compared(name: str, model: vt.ViT, images: Tensor, labels: Tensor, numbers: tuple[int, ...]) -> None:
+    """Rows of fewer.csv: all ways with each number of tokens fewer per block."""
+    columns = ["model", "way", "r", "draw", *PAIRED, "only_merged", "only_this_of_both"]
+    done = {(r["way"], int(r["r"]), int(r["draw"])) for r in sheet.read(ACCURACY) if r["model"] == name}
+    z = embedded(model, images)
+    whole = ship.logits_of(model, z)
+    if ("whole", 0, 0) not in done:
+        sheet.add(ACCURACY, columns, [name, "whole", 0, 0, *ship.counted(whole, whole, labels), 0, 0])
+    for r in numbers:
+        merged = ship.logits_of(FewerTokens(model, r), z)
+        for way, (choose, draws) in WAYS.items():
+            for draw in range(draws):
+                if (way, r, draw) not in done:
+                    torch.manual_seed(draw)
+                    found = ship.logits_of(FewerTokens(model, r, choose), z)
+                    against = ship.counted(merged, found, labels)[2:]
+                    sheet.add(ACCURACY, columns, [name, way, r, draw, *ship.counted(whole, found, labels), *against])
+
+
+def seeds() -> None:
+    """Models of the scenes with other first weights and another order of the same scenes, in fewer epochs."""
+    spec = DATASETS["shapes"]
+    images, labels = vt.data.shapes(seed=18, train=8, test=2000).test.batch()
+    for seed, epochs in SEEDS.items():
+        if not (RUNS / f"shapes-{seed}" / "model.safetensors").exists():
+            torch.manual_seed(seed)
+            model, how = vt.ViT(spec.model), spec.recipe
+            out = RUNS / f"shapes-{seed}"
+            vt.train.fit(model, vt.data.shapes(), how, epochs=epochs, seed=seed, precision="bf16", out=out, resume=True)
+        model, _, prepare = vt.load(RUNS / f"shapes-{seed}")
+        compared(f"shapes, seed {seed}", model, prepare(images), labels, SEEDS_FEWER)
+
+
+# ---- When they go ------------------------------------------------------------------------------------------------
+
+
+def once(model: vt.ViT, after: int, r: int, choose: Choose, z: Tensor) -> Tensor:
+    """Logits (B, K) of tokens z (B, T, D) of which r go once: after a block's attention; 0: before the first one."""
+    sizes = z.new_ones(z.shape[:2])  # (B, T)
+    for number, block in enumerate(cast("list[EncoderBlock]", model.blocks), 1):
+        now = number == max(after, 1)
+        if now:
+            q, k, _ = block.attention.split_heads(block.norm1(z))
+            to, left = choose(q, k, r, 1), z.shape[1] - r  # (B, T)
+        if now and not after:
+            z, sizes = tokens.merge(z, sizes, to, left)
+        q, k, v = block.attention.split_heads(block.norm1(z))
+        heads, _ = vt.attention(q, k, v, sizes.log()[:, None, None])
+        z = z + block.attention.proj(block.attention.merge_heads(heads))
+        if now and after:
+            z, sizes = tokens.merge(z, sizes, to, left)
+        z = z + block.mlp(block.norm2(z))
+    return cast(Tensor, model.head(model.norm(z)[:, 0]))
+
+
+def moment(folder: str | None) -> None:
+    """Rows of fewer_moment.csv: the class token alone from each block on; with eight patches from block 1 on."""
+    columns = ["model", "after", "r", "way", *PAIRED]
+    for name in ("cifar10", "photographs", "shapes"):
+        done = {tuple(row.values())[1:4] for row in sheet.read(MOMENT) if row["model"] == name}
+        model, _, prepare = vt.load(name)
+        images, labels = held_out(name, folder)
+        z, labels = embedded(model, prepare(images[:: len(images) // 1000])), labels[:: len(images) // 1000]
+        whole = ship.logits_of(model, z)
+        rows = [(after, 64, "drop random") for after in range(len(model.blocks) + 1)]
+        dropping = ("drop least attended", "drop evenly", "drop outermost", "drop random")
+        rows += [(after, 56, way) for way in dropping for after in (0, 1)]
+        for after, r, way in rows:
+            if (str(after), str(r), way) not in done:
+                torch.manual_seed(0)
+                found = ship.logits_of(partial(once, model, after, r, WAYS[way][0]), z)
+                sheet.add(MOMENT, columns, [name, after, r, way, *ship.counted(whole, found, labels)])
 
 
 # ---- Speed -------------------------------------------------------------------------------------------------------
+
+
+def first(z: Tensor, sizes: Tensor, to: Tensor, left: int) -> tuple[Tensor, Tensor]:
+    """In place of tokens.merge: the first tokens stay, a view that moves nothing."""
+    return z[:, :left], sizes[:, :left]
+
+
+def none_chosen(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
+    return torch.zeros(1, 1, dtype=torch.int64).expand(len(k), k.shape[2])  # (B, T)
+
+
+def cut(fewer: FewerTokens, images: Tensor) -> Tensor:
+    """The model with as many tokens in each block, none of them chosen or moved: what is left to compute."""
+    with patch.object(tokens, "merge", first):
+        return fewer(images)
+
+
+def parts_of(model: vt.ViT, r: int, choose: Choose, images: Tensor) -> tuple[list[Call], list[Call]]:
+    """The calls that choose and those that move, with the arguments of each block."""
+    choosing: list[Call] = []
+    moving: list[Call] = []
+
+    def chosen(*args: Any) -> Tensor:
+        choosing.append(partial(choose, *args))
+        return choose(*args)
+
+    def moved(*args: Any, move: Callable[..., tuple[Tensor, Tensor]] = tokens.merge) -> tuple[Tensor, Tensor]:
+        moving.append(partial(move, *args))
+        return move(*args)
+
+    with patch.object(tokens, "merge", moved):
+        FewerTokens(model, r, chosen)(images)
+    return choosing, moving
+
+
+def all_of(calls: list[Call]) -> None:
+    for call in calls:
+        call()
+
+
+def counted(config: vt.ViTConfig, r: int) -> dict[str, float]:
+    """Multiplications of each form and part, as shares of the whole model's."""
+    D, d, whole = config.dim, config.dim // config.num_heads, tokens.count_macs(config, 0)
+    before = tokens.tokens_left(config.num_tokens, r, config.depth)[:-1]  # tokens that each block chooses from
+    matching = sum((T + 1) // 2 * (T // 2) * d for T in before)
+    row = moving = sum(T * D for T in before)  # the class token's scores; each token times its size
+    rest = tokens.count_macs(config, r) - matching
+    return {
+        "whole": 1.0,
+        "cut": rest / whole,
+        "merged": (rest + matching + moving) / whole,
+        "merged: choose": matching / whole,
+        "merged: move": moving / whole,
+        "dropped": (rest + row + moving) / whole,
+        "dropped: choose": row / whole,
+        "dropped: move": moving / whole,
+    }
 
 
 def speed() -> None:
@@ -125,17 +267,21 @@ def speed() -> None:
         config = model.config
         sides = config.image_size if isinstance(config.image_size, tuple) else (config.image_size,) * 2
         images = torch.randn(batch, config.in_channels, *sides, generator=torch.Generator().manual_seed(1))
-        ways = {"merged": tokens.merge_similar, "dropped": tokens.drop_least_attended}
-        forms = {"whole": model} | {form: FewerTokens(model, r, choose) for form, choose in ways.items()}
+        calls: dict[str, Call] = {
+            "whole": partial(model, images),
+            "cut": partial(cut, FewerTokens(model, r, none_chosen), images),
+        }
         with torch.inference_mode():
-            seconds = ship.in_turns({form: partial(answer, images) for form, answer in forms.items()})
+            for form, choose in {"merged": tokens.merge_similar, "dropped": tokens.drop_least_attended}.items():
+                calls[form] = partial(FewerTokens(model, r, choose), images)
+                choosing, moving = parts_of(model, r, choose, images)
+                calls |= {f"{form}: choose": partial(all_of, choosing), f"{form}: move": partial(all_of, moving)}
+            seconds = ship.in_turns(calls)
+        shares = counted(config, r)
         for form, times in seconds.items():
             ratios = [a / b for a, b in zip(times, seconds["whole"], strict=True)]
-            low, high = ship.bootstrap(ratios)
-            taken = 0 if form == "whole" else r
-            counted = tokens.count_macs(config, taken) / tokens.count_macs(config, 0)
-            middle = f"{statistics.median(ratios):.3f}", f"{low:.3f}", f"{high:.3f}"
-            row = [name, config.num_tokens, batch, form, taken, f"{counted:.3f}"]
+            middle = (*(f"{value:.4f}" for value in (statistics.median(ratios), *ship.bootstrap(ratios))),)
+            row = [name, config.num_tokens, batch, form, 0 if form == "whole" else r, f"{shares[form]:.5f}"]
             sheet.add(SPEED, columns, [*row, f"{1000 * statistics.median(times):.4g}", *middle, ship.ROUNDS])
 
 
@@ -154,11 +300,20 @@ def cell(rows: list[dict[str, str]], way: str) -> str:
 
 
 def table() -> None:
+    every = sheet.read(ACCURACY)
     print(f"| model | r | {' | '.join(WAYS)} |\n|" + "---|" * (2 + len(WAYS)))
-    rows = [row for row in sheet.read(ACCURACY) if row["way"] != "whole"]
+    rows = [row for row in every if row["way"] != "whole"]
     for name, r in dict.fromkeys((row["model"], row["r"]) for row in rows):
         some = [row for row in rows if (row["model"], row["r"]) == (name, r)]
         print(f"| {name} | {r} | {' | '.join(cell(some, way) for way in WAYS)} |")
+    shares = {row["model"]: f"{100 * int(row['right']) / int(row['images']):.2f}" for row in every if row["r"] == "0"}
+    print("\nWith all tokens:", ", ".join(f"{name} {share}" for name, share in shares.items()))
+    print("\n| model | patches that go | after block | way | accuracy | against the whole |\n|" + "---|" * 6)
+    for row in sheet.read(MOMENT):
+        n, right, lost, won = (int(row[column]) for column in PAIRED)
+        mean, half = ship.paired_interval(lost, won, n)
+        told = [row[column] for column in ("model", "r", "after", "way")]
+        print(f"| {' | '.join(told)} | {100 * right / n:.1f} | {mean:+.1f} ± {half:.1f} |")
     print("\n| model | tokens | batch | form | r | counted | ms | measured |\n|" + "---|" * 8)
     for row in sheet.read(SPEED):
         measured = f"{row['ratio']} [{row['low']}, {row['high']}]"
@@ -168,15 +323,14 @@ def table() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("accuracy", "speed", "table"))
+    parser.add_argument("part", choices=("accuracy", "seeds", "moment", "speed", "table"))
     parser.add_argument("--data", help="photographs in folders: CIFAR-10's test images under test/")
-    parser.add_argument("--model", choices=FEWER, action="append", help="for accuracy: this one alone; may be repeated")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if args.part == "accuracy":
-        accuracy(args.data, args.model or list(FEWER))
+    if args.part in ("accuracy", "moment"):
+        {"accuracy": accuracy, "moment": moment}[args.part](args.data)
     else:
-        {"speed": speed, "table": table}[args.part]()
+        {"seeds": seeds, "speed": speed, "table": table}[args.part]()
 
 
 if __name__ == "__main__":

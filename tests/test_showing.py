@@ -70,6 +70,13 @@ def test_a_slider_s_first_picture_stands_in_its_markup(shown: list[Any]) -> None
     assert caption.data == "It."
 
 
+@pytest.mark.parametrize(("palette", "mode"), [(True, "P"), (False, "RGBA")])
+def test_a_slider_may_keep_all_colours(shown: list[Any], palette: bool, mode: str) -> None:
+    plots.show_slider(numbered(2), alt="A square.", label="size", palette=palette)
+    png = shown[0][0]["text/html"].split("base64,")[1].split('"')[0]
+    assert Image.open(io.BytesIO(base64.b64decode(png))).mode == mode
+
+
 def test_a_slider_of_one_picture_is_refused(shown: list[Any]) -> None:
     with pytest.raises(ValueError, match=r"at least two figures, got 1: show\(\)"):
         plots.show_slider(numbered(1), alt="A square.", label="size")
