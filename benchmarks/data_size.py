@@ -41,7 +41,7 @@ MODELS = ("resnet", "vit", "hybrid")
 SHUFFLED = ", shuffled"  # after a model's name: it gets all pixels in another order
 CONTROLS = {  # training images, without augmentation, and rates of AdamW
     "mlp": ((500, 1500, 5000, 15_000, 45_000), (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)),
-    "resnet, shuffled": ((1500,), (3e-4, 1e-3, 3e-3, 1e-2)),
+    "resnet, shuffled": ((1500, 5000, 45_000), (3e-4, 1e-3, 3e-3, 1e-2)),
 }
 BATCH = 64
 # Training images, as many of each class -> steps.
