@@ -5,7 +5,7 @@
     python benchmarks/dense.py labels 0       heads with 5 to 600 scenes: a quarter of a minute
     python benchmarks/dense.py rates          which rate a U-Net wants, on seed 0
     python benchmarks/dense.py unets 0 600    a small U-Net on 600 of seed 0's scenes
-    python benchmarks/dense.py table          the tables of benchmarks/README.md
+    python benchmarks/dense.py table          its tables
 
 The frozen model 0 is ``vt.load("shapes")``, which learned one label for each of 20,000 scenes and no mask. Model 1
 learned the same from other first weights, and was stopped after 4 of 8 epochs, with 92.8 % of its test scenes right:

@@ -1,7 +1,6 @@
 """Trained models with fewer tokens (lesson 19): accuracy by which tokens go, how and when, and seconds.
 
     python benchmarks/fewer.py accuracy --data cifar10-jpeg   fewer.csv: merged or dropped; which tokens
-    python benchmarks/fewer.py seeds                          fewer.csv: the same for two more models of the scenes
     python benchmarks/fewer.py moment --data cifar10-jpeg     fewer_moment.csv: once, before or after an attention
     python benchmarks/fewer.py speed                          fewer_speed.csv: milliseconds, ratios, and their parts
     python benchmarks/fewer.py table                          the tables, from the files
@@ -27,7 +26,6 @@ import torch
 from torch import Tensor
 
 import vit_tutorial as vt
-from vit_tutorial.data.sets import DATASETS
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.variants import tokens
 from vit_tutorial.variants.tokens import Choose, FewerTokens
@@ -36,9 +34,7 @@ Call = Callable[[], object]
 
 HERE = Path(__file__).parent
 ACCURACY, MOMENT, SPEED = (HERE / f"fewer{part}.csv" for part in ("", "_moment", "_speed"))
-RUNS = Path("runs/fewer")
 FEWER = {"shapes": (4, 8, 12, 16, 24), "cifar10": (4, 8, 16, 32), "photographs": (8, 16)}
-SEEDS, SEEDS_FEWER = {1: 8, 2: 5}, (8, 16, 24)  # epochs of each seed
 PAIRED = ["images", "right", "only_whole", "only_this"]
 # Widths and heads of Table 1's S, with random weights: seconds don't depend on them.
 SIZED = {"S/16 at 224": ("S/16", 224, 13), "S/16 at 448": ("S/16", 448, 52)}
@@ -135,20 +131,6 @@ def compared(name: str, model: vt.ViT, images: Tensor, labels: Tensor, numbers: 
                     found = ship.logits_of(FewerTokens(model, r, choose), z)
                     against = ship.counted(merged, found, labels)[2:]
                     sheet.add(ACCURACY, columns, [name, way, r, draw, *ship.counted(whole, found, labels), *against])
-
-
-def seeds() -> None:
-    """Models of the scenes with other first weights and another order of the same scenes, in fewer epochs."""
-    spec = DATASETS["shapes"]
-    images, labels = vt.data.shapes(seed=18, train=8, test=2000).test.batch()
-    for seed, epochs in SEEDS.items():
-        if not (RUNS / f"shapes-{seed}" / "model.safetensors").exists():
-            torch.manual_seed(seed)
-            model, how = vt.ViT(spec.model), spec.recipe
-            out = RUNS / f"shapes-{seed}"
-            vt.train.fit(model, vt.data.shapes(), how, epochs=epochs, seed=seed, precision="bf16", out=out, resume=True)
-        model, _, prepare = vt.load(RUNS / f"shapes-{seed}")
-        compared(f"shapes, seed {seed}", model, prepare(images), labels, SEEDS_FEWER)
 
 
 # ---- When they go ------------------------------------------------------------------------------------------------
@@ -323,14 +305,14 @@ def table() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("accuracy", "seeds", "moment", "speed", "table"))
+    parser.add_argument("part", choices=("accuracy", "moment", "speed", "table"))
     parser.add_argument("--data", help="photographs in folders: CIFAR-10's test images under test/")
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.part in ("accuracy", "moment"):
         {"accuracy": accuracy, "moment": moment}[args.part](args.data)
     else:
-        {"seeds": seeds, "speed": speed, "table": table}[args.part]()
+        {"speed": speed, "table": table}[args.part]()
 
 
 if __name__ == "__main__":

@@ -296,6 +296,8 @@ def test_pixels_as_transformers_prepares_them(case, tmp_path):
         (("CLIP", {"size": {"shortest_edge": 32}, "crop_size": 40}), ["(40, 40)", "short side of 32"]),
         (("CLIP", {"size": {"shortest_edge": 32}, "do_center_crop": False}), ["cuts no square"]),
         (("ConvNext", {"size": {"shortest_edge": 32}, "crop_pct": 0.9}), ["ConvNext"]),
+        (("DPT", {"size": 32, "ensure_multiple_of": 16}), ["ensure_multiple_of"]),
+        (("DPT", {"size": 32, "keep_aspect_ratio": True}), ["keep_aspect_ratio"]),
     ],
 )
 def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
@@ -918,7 +920,21 @@ def test_an_adapter_without_what_it_needs(tmp_path, refuses):
 
 
 @pytest.mark.filterwarnings("ignore:.*left out", "ignore:.*preprocess=")
-@pytest.mark.parametrize("kind", ["MetaClip2Model", "BlipModel", "ChineseCLIPModel"])
+def test_altclip_by_the_names_of_version_5(tmp_path):
+    tower = TOWER | {"image_size": 32, "patch_size": 8}
+    text = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 11, "project_dim": 7}
+    config = transformers.AltCLIPConfig(vision_config=tower, text_config=text, projection_dim=7)
+    theirs = randomise(transformers.AltCLIPModel(config)).eval()
+    theirs.save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match="the text tower"):
+        found = vt.load(tmp_path)
+    x = torch.rand(2, 3, 32, 32)
+    with torch.inference_mode():
+        wanted = theirs.get_image_features(pixel_values=x)
+        assert_close(found.model(x), getattr(wanted, "pooler_output", wanted), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["MetaClip2Model", "BlipModel", "CLIPSegModel", "OwlViTModel", "ChineseCLIPModel"])
 def test_image_towers_of_models_of_images_and_text(kind, tmp_path):
     kind = getattr(transformers, kind)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}

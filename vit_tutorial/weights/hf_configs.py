@@ -119,6 +119,12 @@ MODEL_TYPES = {
     }}),
     "vit_msn": ModelType("ViT", VIT_DEFAULTS | {"layer_norm_eps": 1e-6}, "cls"),
     "ijepa": ModelType("ViT", VIT_DEFAULTS, "mean"),
+    "dpt": ModelType("DPT", VIT_DEFAULTS | {"image_size": 384}, "cls", dropped={"the neck and the head": {
+        "add_projection", "auxiliary_loss_weight", "backbone_featmap_shape", "backbone_out_indices",
+        "fusion_hidden_size", "head_in_index", "neck_hidden_sizes", "neck_ignore_stages", "readout_type",
+        "reassemble_factors", "semantic_classifier_dropout", "semantic_loss_ignore_index", "use_auxiliary_head",
+        "use_batch_norm_in_fusion_residual", "use_bias_in_fusion_residual",
+    }}),
     "dinov2": replace(DINOV2_TYPE, defaults=DINOV2_TYPE.defaults | {"qkv_bias": True, "patch_size": 14}),
     "dinov2_with_registers": replace(
         DINOV2_TYPE, recipe="timm",  # its interpolation is antialiased
@@ -135,21 +141,38 @@ MODEL_TYPES = {
         dropped={"training": {"pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale"}},
     ),
     **dict.fromkeys(("beit", "data2vec-vision"), BEIT_TYPE),
-    **dict.fromkeys(("clip_vision_model", "metaclip_2_vision_model"), CLIP_TYPE),
+    **dict.fromkeys(("clip_vision_model", "metaclip_2_vision_model", "altclip_vision_model"), CLIP_TYPE),
     "chinese_clip_vision_model": replace(CLIP_TYPE, processor="ChineseCLIP"),
+    "clipseg_vision_model": replace(CLIP_TYPE, processor="ViT"),
+    "owlvit_vision_model": replace(
+        CLIP_TYPE, processor="OwlViT", defaults=CLIP_TYPE.defaults | {"image_size": 768}
+    ),
     "siglip_vision_model": SIGLIP_TYPE,
     "blip_vision_model": replace(
         CLIP_TYPE, processor="Blip", shown={},
         defaults={"layer_norm_eps": 1e-5, "image_size": 384, "num_channels": 3},
     ),
+    "blip_2_vision_model": replace(
+        CLIP_TYPE, processor="Blip", shown={},
+        defaults={
+            "layer_norm_eps": 1e-6, "hidden_size": 1408, "num_hidden_layers": 39, "num_attention_heads": 16,
+            "intermediate_size": 6144, "patch_size": 14, "qkv_bias": True,
+        },
+    ),
 }  # fmt: skip
 TOWERS = {  # model types of images and text: their image tower's type
-    kind: f"{kind}_vision_model" for kind in ("clip", "metaclip_2", "chinese_clip", "siglip", "blip")
+    kind: f"{kind.replace('-', '_')}_vision_model"
+    for kind in ("clip", "metaclip_2", "altclip", "chinese_clip", "clipseg", "owlvit", "siglip", "blip", "blip-2")
 }
 BESIDE_TOWER: Reasons = {  # fields of a model of images and text that its image tower doesn't read
     "the text tower, and what joins both": {
-        "text_config", "text_config_dict", "projection_dim", "projection_size",
-        "logit_scale_init_value", "image_text_hidden_size", "label_smoothing",
+        "text_config", "text_config_dict", "qformer_config", "projection_dim", "projection_size",
+        "logit_scale_init_value", "image_text_hidden_size", "label_smoothing", "num_query_tokens", "image_token_index",
+        "use_decoder_only_language_model",
+    },
+    "the decoder": {
+        "extract_layers", "reduce_dim", "decoder_num_attention_heads", "decoder_attention_dropout",
+        "decoder_hidden_act", "decoder_intermediate_size", "conditional_layer", "use_complex_transposed_convolution",
     },
 }  # fmt: skip
 
@@ -358,10 +381,12 @@ PROCESSORS: dict[str, Json] = {  # what isn't written in a preprocessor_config.j
     "ViT": {"size": 224, "resample": 2},
     "DeiT": {"size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
     "Beit": {"size": 224, "resample": 3},
+    "DPT": {"size": 384, "resample": 3},
     "CLIP": SHORT_SIDE,
     "ChineseCLIP": SHORT_SIDE,
     "Bit": SHORT_SIDE,
     "Blip": {"size": 384, "resample": 3, "image_mean": OPENAI[0], "image_std": OPENAI[1]},
+    "OwlViT": {"size": 768, "crop_size": 768, "resample": 3, "image_mean": OPENAI[0], "image_std": OPENAI[1]},
     "Siglip": {"size": 224, "resample": 3},
     "DINOv3ViT": {"size": 224, "resample": 2, "image_mean": IMAGENET[0], "image_std": IMAGENET[1]},
 }
@@ -371,7 +396,8 @@ EVERY_PROCESSOR: Json = {
     "rescale_factor": 1 / 255, "do_normalize": True, "image_mean": HALF[0], "image_std": HALF[1],
 }  # fmt: skip
 PROCESSOR_FIXED: Json = {
-    "do_resize": True, "do_pad": False, "do_flip_channel_order": False,
+    "do_resize": True, "do_pad": False, "keep_aspect_ratio": False, "do_flip_channel_order": False,
+    "ensure_multiple_of": 1,
 }  # fmt: skip
 PROCESSOR_DROPPED: Reasons = {
     "pictures are made RGB here as well": {"do_convert_rgb"},

@@ -242,6 +242,8 @@ HF_CLIP_TEXT = {our: f"text_model.{their}" for our, their in HF_CLIP.items() if 
     "head.weight": "text_projection.weight",
 }
 HF_SIGLIP_TEXT = HF_CLIP_TEXT | {"head.*": "text_model.head.*"}
+HF_OWL = HF_CLIP | {"embed.norm.*": "pre_layernorm.*"}
+HF_ALT = {our: their.replace("encoder.layers", "encoder.layer") for our, their in HF_CLIP.items()}  # AltCLIP's, of 5
 HF_BLIP = {our: their for our, their in HF_CLIP.items() if not our.startswith(("pool", "head"))} | {
     "embed.position": "embeddings.position_embedding",
     "blocks.{i}.attention.qkv.*": "encoder.layers.{i}.self_attn.qkv.*",

@@ -79,6 +79,8 @@ def prepare_transformers(state: State) -> Prepared:
     head is zeros. The classifiers on CLIP and SigLIP read the mean of all patches, CLIP's before the last norm. Others'
     classifiers on ``pooler_output`` have the same names.
     """
+    if any(name.startswith("neck.") for name in state):
+        return Prepared(_without(state, r"(neck|head|auxiliary_head)\..+"), ("the neck and the head of DPT",))
     if "lm_head.weight" in state:  # the last norm is part of it
         return Prepared(_without(state, r"(lm_head|layernorm)\..+"), ("the head of masked pretraining",))
     if not state.get("embeddings.register_tokens", torch.ones(1)).numel():  # DINOv3 may have none, in a tensor
@@ -108,6 +110,11 @@ def _either(what: str, read: str, pool: str) -> str:
         f"classifier reads {read}, as transformers' own do, say parts={{'pool': {pool!r}}}; without the classifier's "
         "tensors the model returns the features"
     )
+
+
+def prepare_blip(state: State) -> Prepared:
+    """Of BLIP and BLIP-2, whose pooler norms the class token, which the last norm has been over, once more."""
+    return Prepared(state, ("the pooler, a second norm of the class token",))
 
 
 def prepare_google(state: State) -> Prepared:
@@ -267,7 +274,7 @@ HUGGING_FACE = Source(
     (
         names.HF_4, names.HF_5, names.HF_DEIT, names.HF_DEIT_TEACHER, names.HF_BEIT, names.HF_BEIT_5, names.HF_DINOV2,
         names.HF_DINOV2_GATED, names.HF_DINOV2_5, names.HF_DINOV3, names.HF_DINOV3_GATED, names.HF_DINOV3_5,
-        names.HF_DINOV3_GATED_5, names.HF_CLIP,
+        names.HF_DINOV3_GATED_5, names.HF_CLIP, names.HF_OWL, names.HF_ALT,
     ),
     HALF,
     "none",
@@ -293,23 +300,28 @@ HF_TOWER = replace(  # beside a text tower
     HUGGING_FACE, interpolation="bicubic", norm_eps=1e-6,
     left_out={
         "the text tower": (*names.templates(names.HF_CLIP_TEXT), *names.templates(names.HF_SIGLIP_TEXT)),
-        "the text tower, of another kind": (  # Chinese CLIP's
-            "text_model.encoder.layer.**", "text_model.embeddings.LayerNorm.*",
+        "the text tower, of another kind": (  # AltCLIP's, Chinese CLIP's
+            "text_model.(roberta|transformation|pre_LN|pooler).**", "text_model.embeddings.LayerNorm.*",
             "text_model.embeddings.(word_embeddings|position_embeddings|token_type_embeddings).weight",
+            "text_model.encoder.layer.**",
         ),
+        "the decoder": ("decoder.**",),  # CLIPSeg's
+        "the heads of detection": ("(class_head|box_head|objectness_head|layer_norm).**",),  # OWL-ViT's
     },
-    unread=SCALE | {COMPUTED: ("(embeddings.position_ids|position_ids|text_model.embeddings.position_ids)",)},
+    unread=SCALE | {COMPUTED: ("(embeddings.position_ids|position_ids|text_model.embeddings.position_ids|box_bias)",)},
 )  # fmt: skip
 BLIP = replace(
-    HF_TOWER, tables=(names.HF_BLIP,), statistics=OPENAI, norm_eps=1e-5,
-    prepare=lambda state: Prepared(state, ("the pooler, a second norm of the class token",)),
+    HF_TOWER, tables=(names.HF_BLIP,), statistics=OPENAI, norm_eps=1e-5, prepare=prepare_blip,
     left_out={
         "the text tower": (
-            "(text_model|text_encoder|text_decoder).**", "(text_projection|text_proj).*",
+            "(text_model|text_encoder|text_decoder|language_model).**", "(text_projection|text_proj).*",
             "embeddings.(word_embeddings|position_embeddings).weight",
         ),
         "the projections into a space of images and text": (
             "(vision_projection|vision_proj|itm_head).*", "visual_projection.weight",
+        ),
+        "the Q-Former, which asks the image tower for a language model": (
+            "qformer.**", "query_tokens", "language_projection.*",
         ),
     },
 )  # fmt: skip
@@ -451,7 +463,6 @@ BEYOND = {  # parts that no config here has, by what their tensors are called
     r"\bto_patch_embedding\b": "vit-pytorch's ViT, whose patches have norms",
     r"lambda_q\d|sub_norm": "differential attention",
     r"detection_tokens|mid_position": "detection tokens (YOLOS)",
-    r"\bpre_layernorm\.": "the image tower of a model of detection (OWL-ViT)",
     r"patch_embed\.norm|embeddings\.norm|patch_norm": "a norm in the patch embedding",
     r"relative_position|rel_pos|\brope|rotary": "relative or rotary positions",
     r"patch_embed\.backbone\.|conv_proj\.(\d|conv_)|backbone\.bit|patch_embed\.proj\.\d": (

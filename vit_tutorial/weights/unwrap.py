@@ -48,7 +48,7 @@ HEAD = re.compile(r"(?i)head|classif|(^|[._])fc\d*([._]|$)|linear|probe|logit|ou
 UNTRAINED = ("mask_token", "masked_embed")  # the raw weights may have one, and their average none
 INSIDE = re.compile(r"(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")  # torch's own, anywhere in a name
 WRAPPING = re.compile(
-    r"^((module|model|net|encoder|backbone|student|teacher|timm_model|vit|deit|ijepa)\.|opt/target/|params/(img/)?)+"
+    r"^((module|model|net|encoder|backbone|student|teacher|timm_model|vit|deit|ijepa|dpt)\.|opt/target/|params/(img/)?)+"
 )
 
 
