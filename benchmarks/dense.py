@@ -5,7 +5,8 @@
     python benchmarks/dense.py labels 0       heads with 5 to 600 scenes: a quarter of a minute
     python benchmarks/dense.py rates          which rate a U-Net wants, on seed 0
     python benchmarks/dense.py unets 0 600    a small U-Net on 600 of seed 0's scenes
-    python benchmarks/dense.py table          its tables
+    python benchmarks/dense.py named 0 30     such a U-Net's figures, named by the frozen model's answer
+    python benchmarks/dense.py table          prints the tables
 
 The frozen model 0 is ``vt.load("shapes")``, which learned one label for each of 20,000 scenes and no mask. Model 1
 learned the same from other first weights, and was stopped after 4 of 8 epochs, with 92.8 % of its test scenes right:
@@ -19,6 +20,7 @@ for all. A row a run goes to benchmarks/dense.csv as soon as it is done; rows th
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import statistics
@@ -108,7 +110,9 @@ def score(net: Callable[[Tensor], Tensor], features: Tensor, targets: Tensor, cl
     return counts
 
 
-def best_of(nets: Iterable[tuple[float, nn.Module]], features: Tensor, targets: Tensor, classes: int = K) -> Row:
+def best_of(
+    nets: Iterable[tuple[float, Callable[[Tensor], Tensor]]], features: Tensor, targets: Tensor, classes: int = K
+) -> Row:
     """The net that the validation scenes like best, of (what it was made with, net), and its numbers on the test."""
     tried = []
     for made_with, net in nets:
@@ -241,8 +245,8 @@ def _twice(inner: int, outer: int) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def unet(seed: int, number: int, rate: float, most: int = UNET_MOST) -> Row:
-    """A U-Net from scratch on the same scenes and masks, some mirrored: the best average of its weights, and its step.
+def train_unet(seed: int, number: int, rate: float, most: int = UNET_MOST) -> tuple[float, nn.Module]:
+    """A U-Net from scratch on the same scenes and masks, some mirrored: its step, and the best average of its weights.
 
     It stops when UNET_PATIENCE steps bring less than a point more of mIoU on the validation scenes.
     """
@@ -253,8 +257,8 @@ def unet(seed: int, number: int, rate: float, most: int = UNET_MOST) -> Row:
     average = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(0.99), use_buffers=True).eval()
     optimiser = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=1e-2)
     weight = torch.tensor([0.25] + [1.0] * 8)
-    best: Row = (0.0, 0.0, 0.0, 0.0)
-    grown, since = 0.0, 0  # the last mIoU that was a point better, and its step
+    chosen: tuple[float, nn.Module] = (0.0, average)
+    best, grown, since = 0.0, 0.0, 0  # the best mIoU, the last that was a point better, and its step
     for step in range(1, most + 1):
         optimiser.param_groups[0]["lr"] = rate * min(1.0, step / 50)
         some = rows[torch.randint(number, (8,))]
@@ -271,13 +275,31 @@ def unet(seed: int, number: int, rate: float, most: int = UNET_MOST) -> Row:
         if step % UNET_EVERY == 0:
             value = dense.mean_iou(score(average, images[CHOOSE], targets[CHOOSE]))
             print(f"  step {step}: {100 * value:.1f}", flush=True)
-            if value > best[1]:
-                best = best_of([(step, average)], images, targets)
+            if value > best:
+                best, chosen = value, (step, copy.deepcopy(average))
             if value > grown + 0.01:
                 grown, since = value, step
             if step - since >= UNET_PATIENCE:
                 break
-    return best
+    return chosen
+
+
+def unet(seed: int, number: int, rate: float, most: int = UNET_MOST) -> Row:
+    """A U-Net's own masks."""
+    d = draw(seed)
+    return best_of([train_unet(seed, number, rate, most)], d.images.to(memory_format=torch.channels_last), d.targets)
+
+
+def named_unet(seed: int, number: int, rate: float) -> Row:
+    """The same U-Net says where the figure is, and the frozen model's answer says what it is."""
+    d = draw(seed)
+    step, net = train_unet(seed, number, rate)
+
+    def painted(images: Tensor) -> Tensor:
+        found = (net(images).argmax(dim=1) > 0) * (1 + d.model(images).argmax(dim=1))[:, None, None]
+        return F.one_hot(found, K).movedim(3, 1).float()  # (B, K, 64, 64)
+
+    return best_of([(step, painted)], d.images.to(memory_format=torch.channels_last), d.targets)
 
 
 def ground(seed: int) -> Row:
@@ -331,6 +353,11 @@ def unets(seed: int, number: int) -> Iterator[Run]:
     yield "labels", "U-Net", number, seed, functools.partial(unet, seed, number, UNET_RATE)
 
 
+def named(seed: int, number: int) -> Iterator[Run]:
+    """The same U-Net, its figures named by the frozen model."""
+    yield "labels", "U-Net + the answer", number, seed, functools.partial(named_unet, seed, number, UNET_RATE)
+
+
 def values(part: str, name: str, number: int = 600, column: str = "miou", model: int = 0) -> list[float]:
     """A column of all seeds' rows, in percent, in the order of the seeds."""
     wanted = {"part": part, "input": name, "scenes": str(number), "model": str(model)}
@@ -361,7 +388,7 @@ def tables() -> str:
         f"| mIoU by scenes with a mask | {' | '.join(map(str, NUMBERS))} |",
         "|---" * (len(NUMBERS) + 1) + "|",
     ]
-    for name in ("block 2 + class token", "pixels + class token", "last norm", "U-Net"):
+    for name in ("block 2 + class token", "pixels + class token", "last norm", "U-Net", "U-Net + the answer"):
         cells = [sheet.interval(found) if (found := values("labels", name, n)) else "" for n in NUMBERS]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -373,7 +400,7 @@ def main() -> None:
         print(tables())
         return
     parts: dict[str, Callable[..., Iterator[Run]]] = {"heads": heads, "again": again, "labels": labels, "rates": rates}
-    parts["unets"] = unets
+    parts |= {"unets": unets, "named": named}
     runs, numbers = parts[sys.argv[1]], list(map(int, sys.argv[2:]))
     model = numbers[1] if runs is again else 0
     done = {(row["part"], row["input"], row["scenes"], row["model"], row["seed"]) for row in sheet.read(CSV)}

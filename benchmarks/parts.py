@@ -2,7 +2,7 @@
 
     python benchmarks/parts.py                        230 runs of some 5 CPU seconds
     python benchmarks/parts.py photographs cifar10    some contenders again, on 22,500 photographs
-    python benchmarks/parts.py table                  its tables
+    python benchmarks/parts.py table                  prints the tables
 
 A small ModernViT (width 32, four blocks) learns 1,200 of scikit-learn's digits in 300 steps: as in 2020, with one part
 changed, or with something simpler that would do the same, a control. A row a run goes to benchmarks/parts.csv as soon

@@ -1,4 +1,7 @@
-"""Notebooks' kernels that start in no time: they fork off a process that has imported torch and IPython already."""
+"""Notebooks' kernels that start in no time: they fork off a process that has imported torch and IPython already.
+
+What SERVER loads a lesson may forget to import: that shows only in ``make run`` and with coverage, where kernels start anew.
+"""
 
 import json
 import os
@@ -10,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+ENVIRONMENT = dict(os.environ)  # as it is before a test changes it
 
 # It computes nothing itself: threads don't live through a fork. Matplotlib's backend is chosen when it is imported.
 SERVER = """
@@ -49,7 +54,8 @@ class Kernel(psutil.Process):
 
 @cache
 def server() -> "subprocess.Popen[str]":
-    return subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", SERVER], env=ENVIRONMENT, text=True, **pipes)
 
 
 def launch(words: Sequence[str], env: dict[str, str] | None = None, cwd: str | None = None, **_: Any) -> Kernel:
@@ -57,4 +63,6 @@ def launch(words: Sequence[str], env: dict[str, str] | None = None, cwd: str | N
     given = [list(words[words.index("-m") + 1 :]), cwd or str(Path.cwd()), dict(os.environ if env is None else env)]
     server().stdin.write(json.dumps(given) + "\n")
     server().stdin.flush()
-    return Kernel(int(server().stdout.readline()))
+    number = server().stdout.readline()
+    assert number, "the process that kernels fork off has ended: what it said stands above"
+    return Kernel(int(number))

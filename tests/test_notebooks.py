@@ -280,3 +280,14 @@ def test_no_figure_stands_twice_in_the_series() -> None:
                 seen.setdefault(picture, path)
     for path, found in twice.items():
         assert_owed(path, "figures_of_others", found)
+
+
+def test_each_detector_finds_a_fault_and_leaves_what_is_right() -> None:
+    assert BOUND.search("test accuracy above 97 %: True")
+    assert BOUND.search("difference < 1e-6: True")
+    assert not BOUND.search("same as the loop: True")
+    assert numbered("## 1 · A\n## 3 · B")
+    assert numbered("## 1 · A\nas section 4 shows")
+    assert not numbered("## 1 · A\n## 2 · B\nsection 2 says so (section 3.1 of the paper, too)\n## Summary")
+    assert list(sliced("print(inspect.getsource(fit).split('for epoch')[1])"))
+    assert not list(sliced("print(inspect.getsource(vt.patchify).rstrip())"))

@@ -422,9 +422,9 @@ def _whose(mark: dict[str, Any], cells: list[dict[str, Any]], like: dict[str, li
         said = f"This code is like the package's own {_few(like[check[1]])}. Your teacher sees this, too."
         return f"{said} Whose code it is was not checked."
     short = _package(stem).too_short(check[1])
-    return f"Whose code it is was not checked: the package's {_few(short)} is so short that answers are alike." * bool(
-        short
-    )
+    if not short:
+        return ""
+    return f"Whose code it is was not checked: short answers like the package's {_few(short)} are all alike."
 
 
 def _answers(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import keyword
+import re
 import tokenize
 from collections import Counter
 from typing import Any
 
 LENGTH, LEAST, SHARE = 8, 20, 0.6  # tokens in a piece; pieces in common, and their share of the smaller answer
 MOST = 40_000  # characters of one student's that are looked at
+NAMED = 20  # functions that an exercise forbids by name; more are a whole package's, forbidden by a star
 
 
 def pieces(source: str) -> set[tuple[str, ...]]:
@@ -77,19 +80,26 @@ class Package:
 
     def __init__(self, sources: dict[str, dict[str, str]], explained: list[str]) -> None:
         self.known = set().union(*map(pieces, explained))
+        cut = functools.cache(lambda source: pieces(source) - self.known)  # exercises share sources
         self.own = {
-            exercise: {name.removeprefix("vit_tutorial."): pieces(source) - self.known for name, source in some.items()}
+            exercise: {name.removeprefix("vit_tutorial."): cut(source) for name, source in some.items()}
             for exercise, some in sources.items()
         }
 
     def like(self, cells: list[dict[str, Any]]) -> dict[str, list[str]]:
-        """Of each exercise the names of what a student's cells look like, wherever they stand."""
-        theirs = _own(cells) - self.known
-        found = {
-            exercise: [name for name, own in some.items() if _alike(theirs, own)] for exercise, some in self.own.items()
-        }
+        """Of each exercise the names of what a student's cells look like, wherever they stand.
+
+        Where the whole package is forbidden, only the cells count that define what the exercise asks for.
+        """
+        found = {}
+        for exercise, some in self.own.items():
+            asked = re.compile(rf"\b(def|class) {exercise}\b")
+            written = cells if len(some) <= NAMED else [cell for cell in cells if asked.search(cell["source"])]
+            theirs = _own(written) - self.known
+            found[exercise] = [name for name, own in some.items() if _alike(theirs, own)]
         return {exercise: names for exercise, names in found.items() if names}
 
     def too_short(self, exercise: str) -> list[str]:
-        """Of which functions no copy can be told: there is one good way to write them."""
-        return [name for name, own in self.own.get(exercise, {}).items() if len(own) < LEAST]
+        """Of which functions that it names no copy can be told: there is one good way to write them."""
+        own = self.own.get(exercise, {})
+        return [name for name, some in own.items() if len(some) < LEAST] if len(own) <= NAMED else []

@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 MOST_TEXT, MOST_OUTPUTS, MOST_PICTURES = 50_000, 200, 3_000_000  # of one cell: characters, outputs, bytes
@@ -341,26 +340,6 @@ def set_limits(job: dict[str, Any]) -> None:
         resource.setrlimit(kind, (most, most))
 
 
-class Compiler(ModuleType):
-    """Stands for torch's compiler, which the first optimiser loads to say that it isn't to be compiled.
-
-    Loading takes as long as all the rest of torch. Who asks for more than these two functions gets the compiler itself.
-    """
-
-    def disable(self, function: Any, *_: Any, **__: Any) -> Any:
-        return function
-
-    def graph_break(self, *_: Any) -> None:
-        pass
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__path__":
-            raise AttributeError(name)
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(importlib.import_module(self.__name__), name)
-
-
 def main() -> None:
     lines = Lines(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -370,7 +349,6 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    sys.modules.setdefault("torch._dynamo", Compiler("torch._dynamo"))
     runner = Runner(hello, lines)
     set_limits(hello)
     runner.serve()

@@ -240,7 +240,7 @@ def _observe_mlp(work: Any, case: Case) -> Result:
     return {
         "what the first output can be, in eval mode,": values(torch.stack([in_eval, again])[..., 0], 3),
         "what the first output can be, in training,": values(outputs[..., 0], 3),
-        "what is dropped of the token and of its hidden units": _falls(outputs.detach()),
+        "what is dropped of the token and of its hidden units": _dropped(outputs.detach()),
         "the gradient of what is dropped": Words("not zero" if passes else "zero"),
         "each draw": staleness(lambda: training(x.clone()).detach()) or "fresh",
         **_shares(torch.stack([training(x).detach() for _ in range(5)]), dropout),
@@ -249,7 +249,7 @@ def _observe_mlp(work: Any, case: Case) -> Result:
 
 def _shares(outputs: Tensor, p: float) -> Result:
     """Whether as many numbers fall as should, after the second layer and, of what is left, after the GELU."""
-    if not _falls(outputs[0]).startswith("each"):  # then there are too few draws
+    if not _dropped(outputs[0]).startswith("each"):  # then there are too few draws
         return {}
     bias = _READABLE["fc2.bias"] / (1 - p)  # what is left of an output whose hidden unit fell
     last = outputs == 0
@@ -275,7 +275,7 @@ def _draws(fallen: Tensor, seen: Tensor) -> Words:
     return Words("each number by itself, drawn anew")
 
 
-def _falls(outputs: Tensor) -> str:
+def _dropped(outputs: Tensor) -> str:
     """Whether the two outputs of a token fall together, by how many different pairs there are."""
     fallen = outputs == 0
     for axis in range(outputs.ndim - 1):

@@ -244,7 +244,7 @@ def _drop_cases() -> list[Case]:
     return made
 
 
-def _what_falls(zero: Tensor) -> str:
+def _what_is_dropped(zero: Tensor) -> str:
     """What is zero together, in (calls, B, T, D)."""
     if not zero.any():
         return "nothing"
@@ -257,7 +257,7 @@ def _what_falls(zero: Tensor) -> str:
 
 
 def _how_often(zero: Tensor, p: float) -> str:
-    """Which share of whole images falls, in (calls, B): p, or what is odd about it."""
+    """Which share of whole images is dropped, in (calls, B): p, or what is odd about it."""
     calls, B = zero.shape
     share = zero.double().mean().item()
     if far(int(zero.sum()), calls * B, p):
@@ -271,9 +271,9 @@ def _how_often(zero: Tensor, p: float) -> str:
     return f"{p:g}"
 
 
-def _come_again(zero: Tensor, falls: str) -> str:
-    """Whether among many calls, (calls, B), the same images fall twice."""
-    again = falls == "whole images" and len({tuple(call) for call in zero.tolist()}) < len(zero)
+def _come_again(zero: Tensor, dropped: str) -> str:
+    """Whether among many calls, (calls, B), the same images are dropped twice."""
+    again = dropped == "whole images" and len({tuple(call) for call in zero.tolist()}) < len(zero)
     return f"among {len(zero)}, sometimes one that came before" if again else ""
 
 
@@ -288,22 +288,22 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
     same_shape(outputs[0], x)
     factor = torch.stack([output.detach() for output in outputs]) / x  # (calls, B, T, D)
     zero = factor.abs() < 1e-6
-    falls = _what_falls(zero)
-    found: Result = {"what is dropped": falls}
-    if training and p and falls != "nothing" and len(x) > 30:
+    dropped = _what_is_dropped(zero)
+    found: Result = {"what is dropped": dropped}
+    if training and p and dropped != "nothing" and len(x) > 30:
         # Of 64 images, two draws are the same less than once in 10 ** 10.
         found["each draw"] = (
             staleness(lambda: module(x.clone()))
             or staleness(lambda: work(*case.build).train()(x.clone()), 2)
-            or _come_again(zero[:, :, 0, 0], falls)
+            or _come_again(zero[:, :, 0, 0], dropped)
             or "fresh"
         )
-    if falls in ("nothing", "whole images"):
+    if dropped in ("nothing", "whole images"):
         found["what images are multiplied by"] = values(factor, 4)
         stale = found.get("each draw", "fresh") != "fresh"  # then one draw, come a hundred times, tells no share
         if (len(x) == 1 or len(x) > 30) and not stale:  # of a few, the draws can't be told from one another
             found["what share of the images is dropped"] = (
-                _how_often(zero[:, :, 0, 0], p) if falls != "nothing" else "none"
+                _how_often(zero[:, :, 0, 0], p) if dropped != "nothing" else "none"
             )
     some = [output for output, fallen in zip(outputs, zero, strict=True) if not fallen.all()]
     found["the path of the gradient"] = "whole" if all(output.requires_grad for output in some) else "cut"
@@ -491,7 +491,7 @@ def _starts(first: Any, second: Any) -> Words:
 
 
 def _both(output: Tensor, z: Tensor, p: float) -> str:
-    """What falls of equal images: both branches of some, and numbers of what is left."""
+    """What is dropped of equal images: both branches of some, and numbers of what is left."""
     both = int(((output - z).abs().amax((1, 2)) < 1e-5).sum())
     share = both / len(z) if far(both, len(z), p**2) else p**2
     ways = len({tuple(row) for row in (output.flatten(1) * 100).round().int().tolist()})
