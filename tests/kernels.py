@@ -1,6 +1,7 @@
 """Notebooks' kernels that start in no time: they fork off a process that has imported torch and IPython already.
 
-What SERVER loads a lesson may forget to import: that shows only in ``make run`` and with coverage, where kernels start anew.
+A lesson may forget to import what SERVER loads: that shows only in ``make run`` and with coverage, where kernels start
+anew.
 """
 
 import json
