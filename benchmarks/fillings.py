@@ -5,7 +5,8 @@
 "linear" is the best linear prediction of the hidden pixels from the visible ones: mean and covariance of the pixels of
 the painter's 45,000 training photographs give it in closed form (the conditional mean of a normal distribution).
 "recognised" is the share of 1,000 photographs (every tenth of the test split) that ``vt.load("cifar10")`` names
-right. Differences are the painter's, paired by photograph. fillings.png has the lesson's four, filled by "linear".
+right. "untrained" has the painter's sizes and random weights, "nothing hidden" is the photograph itself. Differences
+are the painter's, paired by photograph. fillings.png has the lesson's four, filled by "linear".
 """
 
 from __future__ import annotations
@@ -70,14 +71,18 @@ def main() -> None:
 
     images, labels = data["test_images"][::10].float() / 255, data["test_labels"][::10]
     painter, (judge, _, prepare) = selfsup.painter(), vt.load("cifar10")
+    torch.manual_seed(1)
+    config = painter.encoder.config
+    untrained = selfsup.MaskedAutoencoder(config, decoder_dim=80, decoder_depth=2, normalise_patches=False).eval()
     hidden, holes = hide(images)
+    parts = list(zip(images.split(250), hidden.split(250), strict=True))
     fillings = {
-        "painter": torch.cat(
-            [selfsup.reconstruct(painter, *each) for each in zip(images.split(250), hidden.split(250), strict=True)]
-        ),
+        "painter": torch.cat([selfsup.reconstruct(painter, *part) for part in parts]),
         "linear": linear(images, holes, mean, covariance),
         "smooth": smooth(images, holes, 300),
         "mean colour": smooth(images, holes, 0),
+        "untrained": torch.cat([selfsup.reconstruct(untrained, *part) for part in parts]),
+        "nothing hidden": images,
     }
     found: dict[str, dict[str, Tensor]] = {"squared error": {}, "recognised (%)": {}}  # {measure: {filling: (B,)}}
     for name, filled in fillings.items():

@@ -1,4 +1,4 @@
-"""Lesson 14's series: six sizes of a plain ViT, each trained at several budgets, on scenes that never run out.
+"""Lesson 14's series: six sizes of a plain ViT, each trained at several budgets, on generated scenes.
 
     python benchmarks/scaling_scenes.py rates      each size's learning rate, by scenes held out
     python benchmarks/scaling_scenes.py curves     every size at every small budget, several seeds
@@ -9,8 +9,9 @@
 
 An image is a window of 32 pixels around the target of one of lesson 08's scenes; the answer is its figure.
 A budget is what all forward passes of a run cost together, in billions of multiply-accumulates, so a size of twice
-the cost sees half as many images. No image is seen twice in a run
-(once the pool is through, its images come mirrored, then shifted). The loss is that of 2,000 scenes of another seed.
+the cost sees half as many images. There are 90,000 scenes; once a run is through them they come again, mirrored, then
+shifted. At the largest budget 8 x 1 sees each at least five times, 16 x 1 at least twice, the others at most once.
+The loss is that of 2,000 scenes of another seed, the first of 4,000.
 A row per run goes to scaling_scenes.csv as soon as it is done; rows that are there are not run again. One thread.
 """
 
@@ -48,7 +49,7 @@ CHECKED = {"8 x 1": (1.6e-2, 3.2e-2), "24 x 2": (8e-3, 3.2e-2)}  # beside the ra
 RATES_AT = {"16 x 1": 6.0}  # its best at 2 G, 0.128, is too large for longer runs
 RATES_ELSE = 2.0
 BATCH = 64
-WINDOW, POOL, HELD = 32, 90_000, 2_000  # pixels; scenes made once, and those held out
+WINDOW, POOL, MADE, HELD = 32, 90_000, 4_000, 2_000  # pixels; scenes to train on; held out: made, used
 
 
 def config_of(size: str) -> vt.ViTConfig:
@@ -87,7 +88,7 @@ def pool(kept: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     if not kept.exists():
         parts = [windows((100, chunk), 5000) for chunk in range(POOL // 5000)]
         kept.parent.mkdir(parents=True, exist_ok=True)
-        torch.save([torch.cat(part) for part in zip(*parts, strict=True)] + list(windows((101, 0), HELD)), kept)
+        torch.save([torch.cat(part) for part in zip(*parts, strict=True)] + list(windows((101, 0), MADE)), kept)
     images, labels, held, truth = torch.load(kept, weights_only=True)
     return images, labels, held[:HELD], truth[:HELD]
 
