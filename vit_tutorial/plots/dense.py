@@ -83,7 +83,7 @@ def match_maps(query: Any, place: tuple[int, int], images: Sequence[Any], maps: 
         query: (C, H, W), in [0, 1].
         place: the patch's row and column.
         images: the other pictures.
-        maps: for each (rows, columns), cosines; white is 0 and below, dark red 1.
+        maps: for each (rows, columns), cosines; no colour is 0 and below, dark red 1.
         title: above the query.
     """
     with matplotlib.rc_context(STYLE):
