@@ -1,7 +1,7 @@
 """CNN or Transformer? A small ResNet, a plain ViT and a ViT on convolutions, by the number of training images.
 
     python benchmarks/data_size.py sizes --data cifar10-jpeg        six sizes, with augmentation and without
-    python benchmarks/data_size.py controls --data cifar10-jpeg     an MLP, and the ResNet without neighbours
+    python benchmarks/data_size.py controls --data cifar10-jpeg     an MLP, and models without neighbours
     python benchmarks/data_size.py pretrained --data cifar10-jpeg   five classes first, then the other five
     python benchmarks/data_size.py rates --data cifar10-jpeg        which rates work, by AdamW and by SGD
     python benchmarks/data_size.py report --data cifar10-jpeg       the tables
@@ -42,6 +42,7 @@ SHUFFLED = ", shuffled"  # after a model's name: it gets all pixels in another o
 CONTROLS = {  # training images, without augmentation, and rates of AdamW
     "mlp": ((500, 1500, 5000, 15_000, 45_000), (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)),
     "resnet, shuffled": ((1500, 5000, 45_000), (3e-4, 1e-3, 3e-3, 1e-2)),
+    "vit, shuffled": ((1500,), (1e-4, 3e-4, 1e-3, 3e-3)),
 }
 BATCH = 64
 # Training images, as many of each class -> steps.
@@ -182,7 +183,7 @@ def sizes(name: str, data: vt.data.Data, seeds: int) -> None:
 
 
 def controls(name: str, data: vt.data.Data, seeds: int) -> None:
-    """An MLP, which knows nothing of neighbours, and a ResNet whose neighbours are taken away."""
+    """An MLP, which knows nothing of neighbours, and a ResNet and a ViT whose neighbours are taken away."""
     for model, (several, tried) in CONTROLS.items():
         for rate in tried:
             one("rates", name, model, data, RATES_IMAGES, RATES_STEPS, "crop+flip", "adamw", rate, 0)

@@ -75,7 +75,7 @@ def slopes(
 ) -> Figure:
     """What a change does to each model: a dot for each run in both settings, a line from mean to mean.
 
-    Panels share their vertical axis, which begins at 0.
+    Panels, three a row, share their vertical axis, which begins at 0.
 
     Args:
         panels: {title: {series: (its runs in the first setting, in the second)}}; a series keeps its
@@ -85,9 +85,12 @@ def slopes(
     """
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
-        axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
-        for ax, (title, panel) in zip(axes, panels.items(), strict=True):
+        rows, columns = -(-len(panels) // 3), min(3, len(panels))
+        figure = Figure(figsize=(WIDTH, 0.6 + 2.7 * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        for ax in axes.flat[len(panels) :]:
+            ax.remove()
+        for ax, (title, panel) in zip(axes.flat, panels.items(), strict=False):
             for name, pair in panel.items():
                 colour = CYCLE[names.index(name) % len(CYCLE)]
                 means = [float(np.mean(several or pair[0])) for several in pair]
@@ -97,9 +100,11 @@ def slopes(
             ax.set_xticks((0, 1), settings)
             ax.set(title=title, xlim=(-0.35, 1.35), ylim=(0, 103))
             ax.grid(axis="y", color="#E5E5E5", linewidth=0.8)
-        axes[0].set_ylabel(ylabel)
-        handles = {line.get_label(): line for ax in axes for line in ax.get_lines() if line.get_label() in names}
-        figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=len(names))
+        for ax in axes[:, 0]:
+            ax.set_ylabel(ylabel)
+        lines = [line for ax in [*axes.flat][::-1] for line in ax.get_lines()]  # the first panel's last, so they count
+        handles = {line.get_label(): line for line in lines if line.get_label() in names}
+        figure.legend([handles[name] for name in names], names, loc="outside upper center", ncols=len(names))
     return figure
 
 
