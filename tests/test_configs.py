@@ -20,6 +20,7 @@ from torch.testing import assert_close
 
 import vit_tutorial as vt
 from vit_tutorial.data import Preprocessing
+from vit_tutorial.live import command as live
 from vit_tutorial.predict import command
 from vit_tutorial.weights import configs, hf_configs
 
@@ -460,7 +461,14 @@ def test_percentages_are_sigmoids_of_several_labels_and_none_of_numbers(tmp_path
         hf_folder(tmp_path / "numbers", **options)
         with pytest.raises(SystemExit, match="can't name classes: its answers are"):
             command.main([str(tmp_path / "a.png"), "--weights", str(tmp_path / "numbers")])
+    for folder in ("several", "again", "numbers"):
+        with pytest.raises(SystemExit, match=r"can't be shown, for the page's percentages .*: its answers are"):
+            live.main([str(tmp_path / "a.png"), "--weights", str(tmp_path / folder)])
     assert "answers" not in vt.load(tmp_path / "several", num_classes=2).assumed  # another head
+    config = json.loads((tmp_path / "again/config.json").read_text("utf-8"))
+    (tmp_path / "again/config.json").write_text(json.dumps(config | {"answers": ["sigmoid"]}), "utf-8")
+    with pytest.raises(ValueError, match=r"answers must be text that says what they are, got \['sigmoid'\]"):
+        vt.load(tmp_path / "again")
 
 
 def test_a_processor_that_timm_does_not_read_is_said(tmp_path):
@@ -919,7 +927,6 @@ def test_an_adapter_without_what_it_needs(tmp_path, refuses):
         vt.load(tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore:.*left out", "ignore:.*preprocess=")
 def test_altclip_by_the_names_of_version_5(tmp_path):
     tower = TOWER | {"image_size": 32, "patch_size": 8}
     text = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 11, "project_dim": 7}
@@ -934,6 +941,7 @@ def test_altclip_by_the_names_of_version_5(tmp_path):
         assert_close(found.model(x), getattr(wanted, "pooler_output", wanted), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:.*left out", "ignore:.*preprocess=")
 @pytest.mark.parametrize("kind", ["MetaClip2Model", "BlipModel", "CLIPSegModel", "OwlViTModel", "ChineseCLIPModel"])
 def test_image_towers_of_models_of_images_and_text(kind, tmp_path):
     kind = getattr(transformers, kind)

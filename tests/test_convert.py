@@ -233,9 +233,21 @@ def test_a_linear_head_by_another_name_is_read_aloud(name, images):
         assert_close(answer(found, images), logits(theirs, images), rtol=0, atol=1e-10)
 
 
-def test_the_weights_of_a_loss_are_no_part_of_the_model(theirs, images):
+@pytest.mark.filterwarnings("error")
+def test_a_classifier_that_is_left_out_is_not_said_to_be_read(theirs):
+    state = {name.replace("head.", "fc."): tensor for name, tensor in theirs.state_dict().items()}
+    with pytest.warns(UserWarning, match="left out, a ViT having none: pre_logits"):
+        found = vt.weights.convert(state | {"pre_logits.fc.weight": torch.ones(16, 16)}, **ALL)
+    assert found.config.num_classes == 0
+    assert "head" not in found.assumed
+
+
+@pytest.mark.parametrize("make", [timm_vit, torchvision_vit, transformers_vit, ViT])
+def test_the_weights_of_a_loss_are_no_part_of_the_model(make, images):
+    theirs = randomise(make(TINY)).double().eval()
     state = theirs.state_dict() | {"criterion.weight": torch.ones(5)}
-    assert_close(answer(read(state), images), theirs(images), rtol=0, atol=1e-10)
+    with torch.inference_mode():
+        assert_close(answer(read(state), images), logits(theirs, images), rtol=0, atol=1e-10)
 
 
 def test_two_tokens_and_one_head(refuses):
@@ -380,8 +392,16 @@ def test_deit_with_one_classifier_and_with_two(images):
         assert found.config.pool == "distilled"
         with torch.inference_mode():
             assert_close(answer(found, images), theirs(images).logits, rtol=0, atol=1e-10)
+        with pytest.warns(UserWarning, match="doesn't tell all"):
+            said = vt.weights.convert(theirs.state_dict(), num_heads=4).assumed["plain"]
+        both = kind is transformers.DeiTForImageClassificationWithTeacher
+        assert ("the mean of both heads" if both else "the class token") in said
+    headless = {name: tensor for name, tensor in theirs.state_dict().items() if "classifier" not in name}
+    with pytest.warns(UserWarning, match="both tokens before the patches read out"):
+        assert answer(vt.weights.convert(headless, num_heads=4), images).shape == (2, 32)
 
 
+@pytest.mark.parametrize("classifier", ["classifier", "fc"])
 @pytest.mark.parametrize(
     ("kind", "what", "pool"),
     [
@@ -391,11 +411,11 @@ def test_deit_with_one_classifier_and_with_two(images):
         ("SiglipVisionModel", "attention pooling", "mean"),
     ],
 )
-def test_a_classifier_that_may_read_a_pooler_is_refused(kind, what, pool, refuses, tmp_path):
+def test_a_classifier_that_may_read_a_pooler_is_refused(kind, what, pool, classifier, refuses, tmp_path):
     theirs = small(getattr(transformers, kind))
     state = under("vit.", theirs.state_dict()) | {
-        "classifier.weight": torch.randn(5, 16),
-        "classifier.bias": torch.ones(5),
+        f"{classifier}.weight": torch.randn(5, 16),
+        f"{classifier}.bias": torch.ones(5),
     }
     theirs.save_pretrained(tmp_path)  # whose config names a model without a classifier
     (tmp_path / "model.safetensors").unlink()
@@ -542,9 +562,10 @@ def test_arrays_that_torch_does_not_take(case, theirs, images):
     [
         lambda t: t.to(torch.int8), lambda t: t > 0, lambda t: t.to(torch.complex64), lambda t: t.to("meta"),
         lambda t: t.to(torch.float8_e4m3fn), lambda t: t.to_sparse(), lambda t: torch.full_like(t, torch.nan),
+        lambda t: torch.full_like(t, -torch.inf),
         lambda t: t.numpy().astype(object), lambda t: t.numpy().astype(np.longdouble), lambda t: t.numpy().astype("S8"),
     ],
-    ids=["int8", "bool", "complex", "meta", "float8", "sparse", "nan", "objects", "long", "bytes"],
+    ids=["int8", "bool", "complex", "meta", "float8", "sparse", "nan", "infinity", "objects", "long", "bytes"],
 )  # fmt: skip
 def test_numbers_that_no_model_has(change, refuses):
     state = timm_vit(TINY).state_dict()

@@ -406,6 +406,28 @@ def test_siglip_files_that_are_not_whole_are_refused(change, words, refuses):
 # --------------------------------------------------------------------------------------------------- heads and refusals
 
 
+def test_heads_and_sources_that_are_wrong_and_parts_of_others_are_refused(refuses):
+    state = {name: torch.as_tensor(array) for name, array in siglip_file().items()}
+    with refuses(ValueError, "its tensors have 4 heads", "got num_heads=2"):
+        convert(state, num_heads=2)
+    with refuses(ValueError, "'jax'", "torchvision, timm"):
+        convert(timm_vit(TINY).state_dict(), "jax")
+    with refuses(ValueError, "blocks.0.mlp.router.weight", "a mixture of experts"):
+        convert(timm_vit(TINY).state_dict() | {"blocks.0.mlp.router.weight": torch.ones(1)}, num_heads=4)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shape", [(), (3,)])
+@pytest.mark.parametrize("name", ["conv1.weight", "proj"])
+def test_a_tensor_of_too_few_axes_is_refused_by_its_name(name, shape, refuses):
+    block = ("ln_1.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+    own = ("class_embedding", "ln_post.weight", *(f"transformer.resblocks.0.{one}" for one in block))
+    state = {"conv1.weight": torch.ones(16, 3, 8, 8)} | dict.fromkeys(own, torch.ones(16, 16))
+    state = {f"visual.{one}": tensor for one, tensor in (state | {name: torch.ones(shape)}).items()}
+    with refuses(ValueError, f"visual.{name} (our", f"{shape} must have"):
+        convert(state, num_heads=4)
+
+
 @pytest.mark.parametrize(("dim", "heads"), [(192, 3), (384, 6), (768, 12), (1024, 16), (1280, 16), (128, 2)])
 def test_heads_of_published_sizes(dim, heads):
     state = to_timm(ViT(tiny(dim=dim, num_heads=heads, mlp_dim=8, depth=1)))

@@ -16,6 +16,7 @@ from vit_tutorial.data.extras import print_anything
 from vit_tutorial.live.page import Live, page
 from vit_tutorial.predict import opened
 from vit_tutorial.weights import load
+from vit_tutorial.weights.model import Trained
 
 PROG = "python -m vit_tutorial.live"
 MOST_TRIED = 200  # pictures whose patches are looked at, for what each part of a model answers to
@@ -96,11 +97,22 @@ def samples_of(weights: str) -> Tensor:
     return images.batch(torch.tensor(first))[0]
 
 
+def _loaded(weights: str, image_size: int | None = None) -> Trained:
+    """The model, if what it answers are logits of a softmax, whose percentages the page shows."""
+    trained = load(weights, image_size=image_size)
+    if "answers" in trained.assumed:
+        raise ValueError(
+            f"{weights} can't be shown, for the page's percentages are a softmax's: its answers are "
+            f"{trained.assumed['answers']}"
+        )
+    return trained
+
+
 def _of_run(weights: str, prog: str) -> Live:
     """The page of a model that somebody trained on one of the sets here, with that set's test pictures."""
     kept = Path(weights) / "config.json"
     if kept.is_file():
-        model, classes, preprocess = load(weights)
+        model, classes, preprocess = _loaded(weights)
         name = str(json.loads(kept.read_text("utf-8")).get("data")).removesuffix("-jpeg")
         if name in SETS:
             return page(model, samples_of(name), classes, preprocess, titles=classes, tried=tried_on(name))
@@ -120,7 +132,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
         files, photos, skipped = opened(args.photos) if args.photos else ([], [], [])
         weights = MODELS.get(args.weights, args.weights)
         if files:
-            model, classes, preprocess = load(weights, image_size=args.image_size)
+            model, classes, preprocess = _loaded(weights, args.image_size)
             images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
             titles = [Path(path).name.encode(errors="replace").decode() for path in files]
             samples = denormalise(images, preprocess).clamp(0, 1)

@@ -63,7 +63,10 @@ def predictions(
 
 @torch.inference_mode()
 def rank(trained: Trained, images: Tensor, top: int, judge: Judge | None = None) -> list[Ranked]:
-    """The ``top`` most likely classes of each of the images, (B, C, H, W) normalised; among equal ones the first."""
+    """The ``top`` most likely classes of each of the images, (B, C, H, W) normalised; among equal ones the first.
+
+    Of several labels at once each has a probability by itself: they needn't add up to 1.
+    """
     device = next(trained.model.parameters()).device
     images = images.to(device)
     if judge is not None:

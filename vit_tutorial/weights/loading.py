@@ -155,11 +155,13 @@ def _own(path: Path, text: str, given: Given) -> Converted:
         config, state, classes, preprocess = stored(path)
         check_state(config, state)
         check_numbers(state)
+        answers = read_json(path / "config.json").get("answers", "")
+        if not isinstance(answers, str):
+            raise TypeError(f"answers must be text that says what they are, got {short(answers)}")
     changes = {name: getattr(given, name) for name in ("num_heads", "gelu", "norm_eps")}
     with refusing(text):
         config = replace(config, **{name: value for name, value in changes.items() if value is not None})
-    answers = read_json(path / "config.json").get("answers")
-    assumed = {"answers": brief(answers, 200)} if isinstance(answers, str) else {}
+    assumed = {"answers": brief(answers, 200)} if answers else {}
     return Converted(config, state, preprocess, assumed, not classes, classes=classes)
 
 

@@ -141,7 +141,7 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     for family in about.kin.values():
         dropped |= family.dropped(state)
     read = names.read(about.tables, {name: tensor for name, tensor in state.items() if name not in dropped})
-    if head:
+    if head and "head.weight" in read.ours:
         assumed["head"] = head
         read.theirs.update({f"head.{leaf}": f"{head}.{leaf}" for leaf in ("weight", "bias")})
     ours = complete(read, about)
@@ -219,10 +219,10 @@ def complete(read: names.Read, about: Source) -> State:
     """Our tensors with what some files leave unsaid: a projection's bias, the position bias that all blocks share."""
     ours = {our: tensor for our, tensor in read.ours.items() if not our.endswith(COUNTER)}
     if read.theirs.get("head.weight") in about.projections and "head.bias" not in ours:
-        ours["head.bias"] = ours["head.weight"].new_zeros(len(ours["head.weight"]))
+        ours["head.bias"] = ours["head.weight"].new_zeros(ours["head.weight"].shape[:1])
     patches = ours.get("embed.patches.proj.weight")
     if about.library == "openai" and "embed.norm.weight" not in ours and patches is not None:  # open_clip's no_ln_pre
-        ours["embed.patches.proj.bias"] = patches.new_zeros(len(patches))
+        ours["embed.patches.proj.bias"] = patches.new_zeros(patches.shape[:1])
     shared = ours.pop("shared.position_bias", None)
     if shared is not None:
         for norm in [our for our in ours if our.endswith("norm1.weight")]:
@@ -406,15 +406,23 @@ def config_of(
         taken["image_size"] = fields["image_size"]
     class_tokens = fields.pop("class_tokens")
     if given.plain is None and not given.told:
-        read = {"cls": "the class token", "mean": "the mean of all tokens", "distilled": "the mean of both heads"}
         places = " and no positions" if fields["position"] == "none" else ""
-        plain = "" if modern else f" and {read[fields['pool']]} read out{places}"
+        plain = "" if modern else f" and {_read_out(fields['pool'], ours.get('head.weight'))} read out{places}"
         taken["plain"] = f"norms first in each block{plain}"
     if modern:
         if class_tokens == 2:
             raise ValueError("two class tokens beside parts of after 2020, which ModernConfig can't express")
         return ModernConfig(**fields)
     return ViTConfig(**{field: value for field, value in fields.items() if field in PLAIN_FIELDS})
+
+
+def _read_out(pool: str, head: Tensor | None) -> str:
+    """What a plain model's head, (K, D) or (K, 2 D), reads: of DeiT's two tokens the first alone, if the rest is 0."""
+    if pool == "distilled" and head is None:
+        return "both tokens before the patches"
+    if pool == "distilled" and head is not None and head.tensor_split(2, dim=1)[1].any():
+        return "the mean of both heads"
+    return "the mean of all tokens" if pool == "mean" else "the class token"
 
 
 def usual_heads(D: int) -> int:
@@ -625,8 +633,8 @@ def _why_not(missing: list[str], unexpected: list[str], depth: int) -> str:
         return "the file isn't whole, or of another architecture"
     if all(HEAD.search(name) for name in unexpected) and not missing:
         return (
-            "a head of another kind. Ours is one linear layer; pass the names without the head's, and the model "
-            "returns the features"
+            "a head of another kind. Ours is one linear layer with a bias; pass the names without the head's, and the "
+            "model returns the features"
         )
     if all(AVERAGE.search(name) for name in unexpected):
         return "an average of the weights by names of its own: pass the tensors of one of the two"

@@ -570,7 +570,7 @@ def joined(our: str, tensors: list[Tensor], layout: str = "") -> Tensor:
     if layout == "stacked":
         return torch.stack(tensors)
     if layout == "turned":
-        return tensors[0].mT
+        return tensors[0].mT if tensors[0].ndim > 1 else tensors[0]  # which is refused for its shape
     if layout == "bare":
         return tensors[0][(None,) * (3 - tensors[0].ndim)]
     if len(tensors) == 1:

@@ -136,12 +136,13 @@ CLASSIFIER = re.compile(r"(heads?|heads\.head|classifier|fc|linear|[12])(\.[012]
 
 
 def own_head(state: State, head: str) -> tuple[State, str]:
-    """The only linear layer that may be a classifier by the name of the library's own head, and what it was called.
+    """The state with its one classifier under the library's own name for a head, and what the file calls it.
 
-    So ``nn.Sequential(dropout, linear)`` is read, or ``fc`` behind a backbone. What stands before it without tensors,
-    no tensor shows.
+    That is "" if nothing changes. So ``nn.Sequential(dropout, linear)`` is read, or ``fc`` behind a backbone. What
+    stands before it without tensors, no tensor shows.
     """
-    found = [name for name in state if CLASSIFIER.fullmatch(name.rpartition(".")[0])]
+    modules = {name: name.rpartition(".")[0] for name in state if name != "head.probe"}  # SigLIP's pooling has that
+    found = [name for name, module in modules.items() if CLASSIFIER.fullmatch(module)]
     module = found[0].rpartition(".")[0] if found else head
     if not head or module == head or {*found} != {f"{module}.weight", f"{module}.bias"}:
         return state, ""
@@ -215,14 +216,6 @@ class Source:
         )
 
 
-TORCHVISION = Source(
-    "torchvision",
-    (names.TORCHVISION, names.TORCHVISION_0_12),
-    IMAGENET,
-    224 / 256,
-    "bilinear",
-    prepare=without_pre_logits,
-)
 TEXT = {  # beside an image tower of OpenAI's or open_clip's
     "the text tower": tuple(
         template
@@ -234,11 +227,20 @@ TEXT = {  # beside an image tower of OpenAI's or open_clip's
     ),
 }  # fmt: skip
 SCALE = {"of the loss": ("(logit_scale|logit_bias)",)}
-MASK = {
+TRAINING = {
     "in the place of a patch that pretraining hides": ("(mask_token|embeddings.mask_token)",),
     "weights of the classes in a loss": ("(criterion|loss|loss_fn|loss_fct).(weight|pos_weight)",),
 }
 COMPUTED = "computed, and compared"
+TORCHVISION = Source(
+    "torchvision",
+    (names.TORCHVISION, names.TORCHVISION_0_12),
+    IMAGENET,
+    224 / 256,
+    "bilinear",
+    prepare=without_pre_logits,
+    unread=TRAINING,
+)
 DECODER = {"the decoder": ("(decoder_embed|decoder_norm|decoder_pred).*", "decoder_pos_embed", "decoder_blocks.**")}
 PROJECTORS = {"the projectors of its losses": (
     "(dino_head|ibot_head).mlp.{j}.*", "(dino_head|ibot_head).last_layer.(weight|bias|weight_g|weight_v)",
@@ -254,7 +256,7 @@ TIMM = Source(
     HALF,
     0.9,
     prepare=prepare_timm,
-    unread=MASK | {
+    unread=TRAINING | {
         COMPUTED: ("(rope.freqs_cos|rope.freqs_sin)", "blocks.{i}.attn.(rope.freqs_cos|rope.freqs_sin)"),
     },
 )  # fmt: skip
@@ -267,7 +269,7 @@ CLIP = Source(
     norm_eps=1e-5,
     gelu="quick",
     left_out=TEXT,
-    unread=SCALE | {"sizes, as numbers": ("(input_resolution|context_length|vocab_size)",)},
+    unread=TRAINING | SCALE | {"sizes, as numbers": ("(input_resolution|context_length|vocab_size)",)},
 )
 HUGGING_FACE = Source(
     "huggingface",
@@ -282,11 +284,11 @@ HUGGING_FACE = Source(
     norm_eps=1e-12,
     recipe="huggingface",
     prepare=prepare_transformers,
-    unread=MASK | {COMPUTED: ("(embeddings.position_ids|position_ids)",)},
+    unread=TRAINING | {COMPUTED: ("(embeddings.position_ids|position_ids)",)},
 )  # fmt: skip
 HF_BEIT = replace(
     HUGGING_FACE, crop=0.9, interpolation="bicubic",
-    unread=MASK | {COMPUTED: (
+    unread=TRAINING | {COMPUTED: (
         "encoder.layer.{i}.attention.attention.relative_position_bias.relative_position_index",
         "layers.{i}.relative_position_bias.relative_position_index",
         "encoder.relative_position_bias.relative_position_index", "relative_position_index",
@@ -308,7 +310,9 @@ HF_TOWER = replace(  # beside a text tower
         "the decoder": ("decoder.**",),  # CLIPSeg's
         "the heads of detection": ("(class_head|box_head|objectness_head|layer_norm).**",),  # OWL-ViT's
     },
-    unread=SCALE | {COMPUTED: ("(embeddings.position_ids|position_ids|text_model.embeddings.position_ids|box_bias)",)},
+    unread=TRAINING | SCALE | {
+        COMPUTED: ("(embeddings.position_ids|position_ids|text_model.embeddings.position_ids|box_bias)",),
+    },
 )  # fmt: skip
 BLIP = replace(
     HF_TOWER, tables=(names.HF_BLIP,), statistics=OPENAI, norm_eps=1e-5, prepare=prepare_blip,
@@ -342,18 +346,18 @@ BIG_VISION = replace(
     left_out={"the text tower": ("txt/**",)},
     unread={"of the loss": ("(t|b)",)},
 )
-OWN = Source("vit_tutorial", (names.OURS,), HALF, "center")
+OWN = Source("vit_tutorial", (names.OURS,), HALF, "center", unread=TRAINING)
 
 # The first with a file's names, and the fields that its tensors show, says the rest.
 SOURCES = {
     "torchvision": TORCHVISION,
-    "BEiT": replace(TIMM, shows={"position_bias": True}, unread=MASK | {COMPUTED: (
+    "BEiT": replace(TIMM, shows={"position_bias": True}, unread=TRAINING | {COMPUTED: (
         "rel_pos_bias.relative_position_index", "blocks.{i}.attn.relative_position_index",
     )}),
     "DINOv3": replace(
         TIMM, statistics=IMAGENET, crop="none", interpolation="bilinear", norm_eps=1e-5, rotary=Rotary(),
         shows={"position": "none", "registers": True, "layer_scale": True}, left_out=PROJECTORS,
-        unread=MASK | {
+        unread=TRAINING | {
             COMPUTED: ("rope_embed.periods",), "read for small crops, in training": ("local_cls_norm.*",),
         },
     ),
@@ -384,7 +388,7 @@ SOURCES = {
     "transformers' DINOv3": replace(
         HUGGING_FACE, statistics=IMAGENET, norm_eps=1e-5, rotary=Rotary(),
         shows={"position": "none", "position_bias": False, "layer_scale": True},
-        unread=MASK | {COMPUTED: ("rope_embeddings.inv_freq",)},
+        unread=TRAINING | {COMPUTED: ("rope_embeddings.inv_freq",)},
     ),
     "transformers' DINOv2 with registers": replace(
         HF_DINOV2, recipe="timm", shows={"layer_scale": True, "registers": True}
