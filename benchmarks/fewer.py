@@ -271,13 +271,14 @@ def speed() -> None:
 
 
 def cell(rows: list[dict[str, str]], way: str) -> str:
-    """Accuracy, and the difference from merging similar tokens: paired, of the first draw."""
+    """Accuracy, and the difference from merging similar tokens: paired, both means over the draws."""
     drawn = [row for row in rows if row["way"] == way]
     n = int(drawn[0]["images"])
     share = f"{statistics.mean(100 * int(row['right']) / n for row in drawn):.1f}"
     if way == "merge similar":
         return share
-    mean, half = ship.paired_interval(int(drawn[0]["only_merged"]), int(drawn[0]["only_this_of_both"]), n)
+    pairs = [ship.paired_interval(int(row["only_merged"]), int(row["only_this_of_both"]), n) for row in drawn]
+    mean, half = (statistics.mean(values) for values in zip(*pairs, strict=True))
     return f"{share}, {mean:+.1f} ± {half:.1f}"
 
 
