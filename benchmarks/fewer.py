@@ -6,8 +6,8 @@
     python benchmarks/fewer.py table                          the tables, from the files
 
 Rows that are there aren't measured again. The models weren't trained for fewer tokens. Photographs are 2,000 of
-CIFAR-10's test images, which neither model was trained on; scenes are drawn. What is random is drawn several times.
-Seconds are measured as in ship.py.
+CIFAR-10's test images ("moment": 1,000), which neither model was trained on; scenes are drawn. What is random is drawn
+five times, in "moment" once. Seconds are measured as in ship.py.
 """
 
 from __future__ import annotations

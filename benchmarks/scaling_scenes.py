@@ -5,6 +5,7 @@
     python benchmarks/scaling_scenes.py predict    what the largest budget will reach, before it runs
     python benchmarks/scaling_scenes.py next       the largest budget
     python benchmarks/scaling_scenes.py check      its named and its best size at other rates: do rates decide?
+    python benchmarks/scaling_scenes.py fresh      8 x 1 there on scenes that are all new: is repetition why?
     python benchmarks/scaling_scenes.py report     the tables
 
 An image is a window of 32 pixels around the target of one of lesson 08's scenes; the answer is its figure.
@@ -50,6 +51,7 @@ RATES_AT = {"16 x 1": 6.0}  # its best at 2 G, 0.128, is too large for longer ru
 RATES_ELSE = 2.0
 BATCH = 64
 WINDOW, POOL, MADE, HELD = 32, 90_000, 4_000, 2_000  # pixels; scenes to train on; held out: made, used
+FRESH = 490_000  # as many as 8 x 1 sees at the largest budget
 
 
 def config_of(size: str) -> vt.ViTConfig:
@@ -83,10 +85,10 @@ def windows(seed: tuple[int, int], n: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(cut), torch.from_numpy(labels)
 
 
-def pool(kept: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def pool(kept: Path, scenes_in_it: int = POOL) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The scenes to train on and those held out, made once."""
     if not kept.exists():
-        parts = [windows((100, chunk), 5000) for chunk in range(POOL // 5000)]
+        parts = [windows((100, chunk), 5000) for chunk in range(scenes_in_it // 5000)]
         kept.parent.mkdir(parents=True, exist_ok=True)
         torch.save([torch.cat(part) for part in zip(*parts, strict=True)] + list(windows((101, 0), MADE)), kept)
     images, labels, held, truth = torch.load(kept, weights_only=True)
@@ -245,7 +247,7 @@ def report() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["rates", "curves", "predict", "next", "check", "report"])
+    parser.add_argument("what", choices=["rates", "curves", "predict", "next", "check", "fresh", "report"])
     parser.add_argument("--pool", type=Path, default=Path("runs/scenes.pt"), help="where the scenes are kept")
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
@@ -254,6 +256,11 @@ def main() -> None:
         return predict() if args.what == "predict" else report()
     if args.what == "next" and not PREDICTION.exists():
         raise SystemExit("run `predict` first: what is predicted must stand in scaling_scenes.json beforehand")
+    if args.what == "fresh":
+        data = pool(args.pool.with_stem("scenes_fresh"), FRESH)
+        for seed, rate in itertools.product(range(args.seeds), (best_rate("8 x 1"), max(CHECKED["8 x 1"]))):
+            one("fresh", "8 x 1", LARGEST, rate, seed, data)
+        return
     data = pool(args.pool)
     if args.what == "rates":
         for size in SIZES:

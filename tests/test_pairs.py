@@ -1,4 +1,4 @@
-"""Lesson 15: both towers of CLIP and SigLIP, against transformers and open_clip; texts that photographs are given."""
+"""Lesson 17: both towers of CLIP and SigLIP, against transformers and open_clip; texts that photographs are given."""
 
 import json
 import warnings

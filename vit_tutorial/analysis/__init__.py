@@ -1,1 +1,1 @@
-"""What a model does: where it looks (lesson 08), and how its quality grows with its size (lesson 14)."""
+"""What a model does: where it looks (lesson 08), how its quality grows (14), what its patches know (lesson 16)."""
