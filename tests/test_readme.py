@@ -61,7 +61,10 @@ def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             shutil.copyfile(ROOT / "vit_tutorial" / "data" / "pictures" / "brick.jpg", folder / f"{number}.jpg")
     for page in PAGES:
         for block in blocks(page, "python"):  # with less training, for time's sake
-            exec(block.replace("vt.data.FINE_TUNING", "vt.data.FINE_TUNING, epochs=1, warmup_epochs=0"), {})
+            exec(
+                block.replace("vt.data.FINE_TUNING", "vt.data.FINE_TUNING, epochs=1, warmup_epochs=0"),
+                {"__name__": "__main__"},
+            )
 
 
 RECIPES = re.findall(r"## (.*?)\n.*?```python\n(.*?)```", (ROOT / "book" / "recipes.md").read_text("utf-8"), re.DOTALL)
