@@ -5,8 +5,8 @@
 
 Two tasks. "facts": one block reads two of 40 symbols and says what a fixed random table of 1,600 answers has for them.
 There is no rule to find, so all must be remembered; the score is over the whole table. "digits": four blocks, trained
-on four fifths of the training images. "attention only" has no MLP, and as many more blocks as make up for its
-parameters.
+on four fifths of the training images. "attention only" and "no MLP, wider" have
+no MLP, and as many more blocks or as much more width as make up for its parameters.
 
 Five seeds choose each form's rate from a grid, the same for all forms ("choose"; digits: on the last fifth of the
 training images). Five other seeds are then trained at that rate and give the score ("report"; digits: on the test
@@ -32,11 +32,11 @@ import vit_tutorial as vt
 
 CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["purpose", "task", "form", "rate", "seed", "parameters", "accuracy", "cpu_seconds"]
-FORMS = ("whole", "half the width", "no activation function", "no MLP", "attention only")
+FORMS = ("whole", "half the width", "no activation function", "no MLP", "no MLP, wider", "attention only")
 TASKS = ("facts", "digits")
 RATES = {"facts": (1e-3, 3e-3, 1e-2, 3e-2), "digits": (3e-4, 1e-3, 3e-3, 1e-2)}
 SEEDS = {"choose": (1, 2, 3, 4, 5), "report": (6, 7, 8, 9, 10), "longer": (1, 2, 3)}
-SYMBOLS, DIM = 40, 32
+SYMBOLS, DIM, WIDER = 40, 32, {"facts": 52, "digits": 56}
 STEPS = {"facts": 600, "digits": 250}
 BATCH = {"facts": 256, "digits": 32}
 
@@ -46,14 +46,18 @@ class Nothing(nn.Module):
         return torch.zeros_like(z)
 
 
-def blocks(form: str, depth: int) -> Iterator[nn.Module]:
-    """Blocks of width 32 in one of the forms."""
-    hidden = 2 * DIM if form == "half the width" else 4 * DIM  # M
+def width(task: str, form: str) -> int:
+    return WIDER[task] if form == "no MLP, wider" else DIM
+
+
+def blocks(form: str, dim: int, depth: int) -> Iterator[nn.Module]:
+    """Blocks of one of the forms."""
+    hidden = 2 * dim if form == "half the width" else 4 * dim  # M
     for _ in range(3 * depth if form == "attention only" else depth):  # an MLP has twice attention's parameters
-        block = vt.EncoderBlock(DIM, num_heads=4, mlp_dim=hidden)
+        block = vt.EncoderBlock(dim, num_heads=4, mlp_dim=hidden)
         if form == "no activation function":
             block.mlp.gelu = nn.Identity()
-        if form in ("no MLP", "attention only"):
+        if form in ("no MLP", "no MLP, wider", "attention only"):
             block.norm2, block.mlp = nn.Identity(), Nothing()
         yield block
 
@@ -63,21 +67,23 @@ class Reader(nn.Module):
 
     def __init__(self, form: str) -> None:
         super().__init__()
-        self.symbol, self.place = nn.Embedding(SYMBOLS, DIM), nn.Parameter(0.1 * torch.randn(2, DIM))
-        self.blocks = nn.Sequential(*blocks(form, depth=1))
-        self.norm, self.head = nn.LayerNorm(DIM), nn.Linear(DIM, SYMBOLS)
+        dim = width("facts", form)
+        self.symbol, self.place = nn.Embedding(SYMBOLS, dim), nn.Parameter(0.1 * torch.randn(2, dim))
+        self.blocks = nn.Sequential(*blocks(form, dim, depth=1))
+        self.norm, self.head = nn.LayerNorm(dim), nn.Linear(dim, SYMBOLS)
 
     def forward(self, read: Tensor) -> Tensor:
         return self.head(self.norm(self.blocks(self.symbol(read) + self.place)[:, 0]))
 
 
 def digit_model(form: str) -> vt.ViT:
+    dim = width("digits", form)
     model = vt.ViT(
         vt.ViTConfig(
-            image_size=8, patch_size=4, in_channels=1, num_classes=10, dim=DIM, depth=4, num_heads=4, mlp_dim=4 * DIM
+            image_size=8, patch_size=4, in_channels=1, num_classes=10, dim=dim, depth=4, num_heads=4, mlp_dim=4 * dim
         )
     )
-    model.blocks = nn.Sequential(*blocks(form, depth=4))
+    model.blocks = nn.Sequential(*blocks(form, dim, depth=4))
     return model
 
 
