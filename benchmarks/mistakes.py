@@ -142,7 +142,18 @@ def tables(model: vt.ViT, prepare: vt.data.Preprocessing) -> dict[str, dict[str,
     groups["positions at 32"] = {"none": at(8, 8), "added too early": at(8, 8, early)}
     turned = vt.resize_position_embedding(learned, (8, 8), (8, 5))
     groups["positions at 20 x 32"] = {"none": at(5, 8), "height and width exchanged": at(5, 8, turned)}
-    return groups
+    return groups | {"positions moved": moved(prefix, grid, at)}
+
+
+def moved(prefix: Tensor, grid: Tensor, at: Callable[[int, int, Tensor], Answer]) -> dict[str, Answer]:
+    """Each patch gets the position of the one k above it or to its left (at the edge: of the first), or a mirrored."""
+    square = grid.unflatten(1, (8, 8))  # (1, rows, columns, D)
+    changed_to = {"none": square}
+    for axis, name in ((1, "rows"), (2, "columns")):
+        for k in range(1, 5):
+            changed_to[f"by {k} {name}"] = square.index_select(axis, (torch.arange(8) - k).clamp(min=0))
+        changed_to[f"{name} mirrored"] = square.flip(axis)
+    return {name: at(8, 8, torch.cat([prefix, table.flatten(1, 2)], dim=1)) for name, table in changed_to.items()}
 
 
 def measure(data: dict[str, Tensor], number: int) -> None:

@@ -2,8 +2,9 @@
 
 One head of width d reads eight digits and must say them in reverse; it trains for 60 steps. Five seeds at every rate
 choose ("choose"); five other seeds at the best rate give the score ("report"): the share of right answers on 1,000 new
-rows. A row a run goes to benchmarks/score_scale.csv as soon as it is done; rows that are there are not run again, so
-that once all are there it only prints the table.
+rows. "start": without the division, but W_q begins √d times as small, so that the first scores are the same. A row a
+run goes to benchmarks/score_scale.csv as soon as it is done; rows that are there are not run again, so that once all
+are there it only prints the table.
 """
 
 from __future__ import annotations
@@ -26,19 +27,23 @@ COLUMNS = ["purpose", "width", "scale", "rate", "seed", "accuracy", "cpu_seconds
 WIDTHS, STEPS = (32, 128), 60
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 SEEDS = {"choose": (1, 2, 3, 4, 5), "report": (6, 7, 8, 9, 10)}
-Case = tuple[int, str]  # d, "yes" or "no"
-CASES: tuple[Case, ...] = tuple(itertools.product(WIDTHS, ("yes", "no")))
+Case = tuple[int, str]  # d, "yes" or "no" or "start"
+CASES: tuple[Case, ...] = tuple(itertools.product(WIDTHS, ("yes", "no", "start")))
 
 
 class Reader(nn.Module):
     """The reader of lesson 03 with one head: digits (B, 8) in, logits (8 B, 10) out."""
 
-    def __init__(self, width: int, scale: bool) -> None:
+    def __init__(self, width: int, scale: str) -> None:
         super().__init__()
-        self.factor = 1.0 if scale else math.sqrt(width)  # attention() divides by it
+        self.factor = 1.0 if scale == "yes" else math.sqrt(width)  # attention() divides by it
         self.digit, self.place = nn.Embedding(10, width), nn.Parameter(0.1 * torch.randn(8, width))
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
         self.proj, self.head = nn.Linear(width, width), nn.Linear(width, 10)
+        if scale == "start":
+            with torch.no_grad():
+                self.query.weight /= math.sqrt(width)
+                self.query.bias /= math.sqrt(width)
 
     def forward(self, read: Tensor) -> Tensor:
         x = self.digit(read) + self.place  # (B, T, D)
@@ -61,7 +66,7 @@ def complete(purpose: str, case: Case, rate: float) -> None:
     (width, scale), models, begin = case, [], time.process_time()
     for seed in seeds:
         torch.manual_seed(seed)
-        models.append(Reader(width, scale == "yes"))
+        models.append(Reader(width, scale))
     answer, _ = together.fit(models, seeds, batch, rate, steps=STEPS)
     read, wanted = batch(torch.Generator().manual_seed(0), 1000)
     right = (answer(read).argmax(dim=-1) == wanted).double().mean(dim=1)  # (seeds,)
