@@ -156,7 +156,7 @@ def test_a_bias_that_no_block_has_is_compared_with_timm_s_code(tmp_path, refuses
     state = load_file(file)
     del state["blocks.0.attn.qkv.bias"]
     save_file(state, file)
-    with refuses(ValueError, "qkv_bias=True", "don't belong together"):
+    with refuses(ValueError, "qkv_bias=True", "two different models"):
         vt.load(tmp_path)
 
 
@@ -320,7 +320,7 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
         ("config", {"head_dim": 8}, ["head_dim=8"]),
         ("config", {"quantization_config": {"bits": 4}}, ["quantization_config"]),
         ("config", {"auto_map": {"AutoModel": "modelling.Mine"}}, ["auto_map", "code of its own"]),
-        ("config", {"num_labels": 7}, ["num_classes=7", "3", "belong together"]),
+        ("config", {"num_labels": 7}, ["num_classes=7", "3", "two different models"]),
         ("config", {"pruned_heads": {"0": [1]}}, ["pruned_heads"]),
         ("config", {"architectures": ["ViTBackbone"], "out_indices": [1]}, ["out_indices=[1]", "other layers"]),
         ("config", {"architectures": ["ViTBackbone"], "apply_layernorm": False}, ["apply_layernorm=False", "a norm"]),
@@ -942,13 +942,19 @@ def test_altclip_by_the_names_of_version_5(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*left out", "ignore:.*preprocess=")
-@pytest.mark.parametrize("kind", ["MetaClip2Model", "BlipModel", "CLIPSegModel", "OwlViTModel", "ChineseCLIPModel"])
+@pytest.mark.parametrize(
+    "kind", ["MetaClip2Model", "BlipModel", "Blip2Model", "CLIPSegModel", "OwlViTModel", "ChineseCLIPModel"]
+)
 def test_image_towers_of_models_of_images_and_text(kind, tmp_path):
     kind = getattr(transformers, kind)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
     text = sizes | {"vocab_size": 50, "num_hidden_layers": 1}
-    tower = sizes | {"image_size": 32, "patch_size": 8}
-    theirs = randomise(kind(kind.config_class(vision_config=tower, text_config=text, projection_dim=6))).eval()
+    tower, more = sizes | {"image_size": 32, "patch_size": 8}, {}
+    if kind is transformers.Blip2Model:  # a language model, and a Q-Former between them
+        more["qformer_config"] = text | {"encoder_hidden_size": 16}
+        text |= {"model_type": "opt", "ffn_dim": 40, "word_embed_proj_dim": 16, "max_position_embeddings": 9}
+    config = kind.config_class(vision_config=tower, text_config=text, projection_dim=6, **more)
+    theirs = randomise(kind(config)).eval()
     theirs.save_pretrained(tmp_path)
     found, images = vt.load(tmp_path), torch.randn(2, 3, 32, 32)
     with torch.inference_mode():
@@ -958,6 +964,19 @@ def test_image_towers_of_models_of_images_and_text(kind, tmp_path):
             expected = theirs.get_image_features(images)
             expected = getattr(expected, "pooler_output", expected)
         assert_close(found.model(images), expected, rtol=0, atol=1e-5)
+
+
+def test_the_encoder_of_dpt_without_its_neck(tmp_path):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 40}
+    neck = {"backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": [8] * 4, "fusion_hidden_size": 8}
+    config = transformers.DPTConfig(**sizes, **neck, image_size=32, patch_size=8)
+    theirs = randomise(transformers.DPTForDepthEstimation(config)).eval()
+    theirs.save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match="left out, a ViT having none: the neck and the head of DPT"):
+        found = vt.load(tmp_path)
+    images = torch.randn(2, 3, 32, 32)
+    with torch.inference_mode():
+        assert_close(found.model.features(images), theirs.dpt(images).last_hidden_state, rtol=0, atol=1e-5)
 
 
 def test_a_config_without_pooling_is_read_by_its_class_token_aloud(tmp_path):

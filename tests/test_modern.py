@@ -710,7 +710,7 @@ def test_positions_are_resized_as_the_library_does(tmp_path):
 def test_position_biases_are_for_one_size(refuses):
     model = model_of(position_bias=True, position="none")
     size = 2 * model.config.image_size
-    with refuses(ValueError, "isn't resized here", f"image_size={model.config.image_size}"):
+    with refuses(ValueError, "aren't resized here", f"image_size={model.config.image_size}"):
         vt.weights.with_size(model.config, model.state_dict(), size)
 
 

@@ -26,7 +26,6 @@ DROPPED: Reasons = {
     "models of text": {"megatron_config", "megatron_core", "ensure_weight_tying"},
 }  # fmt: skip
 LORA = re.compile(r"\.lora_([AB])(\.default)?\.weight$")
-WRAPPED = {".base_layer.": ".", ".modules_to_save.default.": "."}  # how peft holds what is among the weights
 
 
 def has_adapter(state: Mapping[str, Any]) -> bool:
@@ -54,8 +53,7 @@ def merge(base: Mapping[str, Any], adapter: Mapping[str, Any], config: Json) -> 
         elif ".lora_" in plain or not isinstance(tensor, Tensor):
             raise ValueError(f"the adapter has {some([name])}, which isn't LoRA's A or B: merge it first")
         elif ".original_module." not in plain:  # modules_to_save stand in its place
-            for wrapped, bare in WRAPPED.items():
-                plain = plain.replace(wrapped, bare)
+            plain = plain.replace(".base_layer.", ".").replace(".modules_to_save.default.", ".")
             merged[_name_in(merged, plain) or plain] = tensor
     for module, pair in pairs.items():
         weight = _name_in(merged, f"{module}.weight")
@@ -101,6 +99,5 @@ def _scale_of(config: Json, adapter: Mapping[str, Any]) -> Any:
                 "alora_invocation_tokens", "velora_config", "monteclora_config", "kasa_config"):  # fmt: skip
         said.must_be(key, None, {}, [])
     said.must_be("init_lora_weights", True, False, None, "gaussian")
-    said.drop(DROPPED)
-    said.close()
+    said.close(DROPPED)
     return lambda r: alpha / (math.sqrt(r) if root else r)

@@ -183,24 +183,21 @@ def timm(config: Json) -> Known:
     about = top if flat else Fields(about, "its pretrained_cfg")
     name, classes, pool = top.take("architecture"), top.take("num_classes"), top.take("global_pool")
     names = [at.stated(key) for key in ("label_names", "labels") for at in (top, about)]
-    architecture = next((code for pattern, code in TIMM.items() if re.fullmatch(pattern, str(name))), None)
+    known = (code for pattern, code in TIMM.items() if isinstance(name, str) and re.fullmatch(pattern, name))
+    architecture = next(known, None)
     if architecture is None:
-        raise ValueError(
-            f"timm's {short(name)} is beyond ViTConfig and ModernConfig, or its architecture isn't known, as that of "
-            "vit_*_patch*, deit_*, flexivit_*, eva*, beit* and others is"
-        )
+        raise ValueError(f"timm's {short(name)} is beyond ViTConfig and ModernConfig, or its architecture isn't known")
     for key, good in FIXED.items():
         args.must_be(key, *good)
     for at in (about, top):
         at.must_be("label_offset", None, 0)
-    kind = next((kind for kind, pattern in CLASSES.items() if re.search(pattern, str(name))), "VisionTransformer")
+    kind = next((kind for kind, pattern in CLASSES.items() if re.search(pattern, name)), "VisionTransformer")
     if others := [key for key, whose in OF_CLASS.items() if args.left.get(key) is not None and whose != kind]:
         raise ValueError(f"its model_args has {others[0]}, which timm's {kind} doesn't take: timm reads no such file")
     pixels = _timm_pixels(about, args.stated("in_chans"))
     about.take("global_pool")
     for at in (about, top):
-        at.drop(ABOUT_DROPPED)
-        at.close()
+        at.close(ABOUT_DROPPED)
 
     parts = dict(architecture.parts)
     assumed: Json = {}
@@ -215,8 +212,8 @@ def timm(config: Json) -> Known:
     prefix = of.flag(args.stated("pool_include_prefix", parts.get("pool_prefix", usual_prefix)), "pool_include_prefix")
     if parts["pool"] != "cls":
         parts["pool_prefix"] = prefix
-    sized = re.search(rf"(?:^|_)({S})_(?:distilled_)?patch|(?:^|_)({S})(?:_|$)", str(name))
-    usual_heads = next((heads for pattern, heads in OTHER_HEADS.items() if re.match(pattern, str(name))), 0)
+    sized = re.search(rf"(?:^|_)({S})_(?:distilled_)?patch|(?:^|_)({S})(?:_|$)", name)
+    usual_heads = next((heads for pattern, heads in OTHER_HEADS.items() if re.match(pattern, name)), 0)
     usual_heads = usual_heads or (HEADS[sized[1] or sized[2]] if sized else 16)
     heads = of.whole(args.stated("num_heads", usual_heads), "num_heads")
     resized = of.flag(args.stated("dynamic_img_size", architecture.any_size), "dynamic_img_size")
@@ -230,20 +227,19 @@ def timm(config: Json) -> Known:
         raise ValueError(f"its config has num_classes={short(classes)}, and its model_args {shown['num_classes']}")
     if patch is not None:
         shown["patch_size"] = of.size(patch, "patch_size")
-    elif found := re.search(r"patch(\d+)", str(name)):
+    elif found := re.search(r"patch(\d+)", name):
         patch = int(found[1])
     if patch is not None and not resized:
         pixels, size = of.whole_patches(pixels, patch), of.divided(size, patch)
-    args.drop(ARGS_DROPPED)
-    args.close()
+    args.close(ARGS_DROPPED)
     position = {} if architecture.shown.get("position_bias") else {"position": "learned"}
     given = Given(heads, size, gelu, architecture.norm_eps, plain=True, parts=parts, told=True)
     labels = of.labels(next((found for found in names if found), None), "label_names")
     by_name = {
-        "gated": bool(re.search(GATED, str(name))),
-        "qkv_bias": not re.fullmatch(NO_BIAS, str(name)),
-        "class_token": not re.search(NO_CLASS_TOKEN, str(name)),
-        "registers": next((count for pattern, count in REGISTERS.items() if re.search(pattern, str(name))), 0),
+        "gated": bool(re.search(GATED, name)),
+        "qkv_bias": not re.fullmatch(NO_BIAS, name),
+        "class_token": not re.search(NO_CLASS_TOKEN, name),
+        "registers": next((count for pattern, count in REGISTERS.items() if re.search(pattern, name)), 0),
     }
     shown = position | by_name | dict(architecture.shown) | shown
     return Known("timm", given, shown, labels, pixels, resized, assumed=assumed)
@@ -304,12 +300,10 @@ def timm_wrapper(config: Json) -> Known:
     inner = {key: value for key in keys if (value := said.stated(key)) is not None}
     inner["pretrained_cfg"] = said.stated("pretrained_cfg", {})
     names = of.labels(said.take("id2label"), "id2label")
-    for rules in (HF_DROPPED, ABOUT_DROPPED, {"the tensors show it": {"num_labels", "do_pooling"}}):
-        said.drop(rules)
     for key in ("input_size", "mean", "std", "interpolation", "crop_pct", "crop_mode"):  # of pretrained_cfg, again
         if (value := said.stated(key)) is not None and inner["pretrained_cfg"].get(key, value) != value:
             raise ValueError(f"its config and its pretrained_cfg don't agree on {key}")
-    said.close()
+    said.close(HF_DROPPED, ABOUT_DROPPED, {"the tensors show it": {"num_labels", "do_pooling"}})
     found = timm(inner)
     return replace(found, labels=names or found.labels)
 
@@ -358,14 +352,12 @@ def open_clip(config: Json) -> Known:
     top.close()
     tower = Fields(model.take("vision_cfg"), "its vision_cfg")
     quick = of.flag(model.stated("quick_gelu", False), "quick_gelu")
-    model.drop(MODEL_DROPPED)
-    model.close()
+    model.close(MODEL_DROPPED)
     size = of.size(tower.stated("image_size", 224), "image_size")
     pixels = _open_clip_pixels(how, size)
     name = tower.stated("timm_model_name")
     known = _timm_tower(tower, name, size) if name is not None else _own_tower(tower, quick, size)
-    tower.drop(TOWER_DROPPED)
-    tower.close()
+    tower.close(TOWER_DROPPED)
     return replace(known, pixels=of.whole_patches(pixels, known.fields.get("patch_size", 1)))
 
 
@@ -416,9 +408,8 @@ def open_clip_text(config: Json) -> tuple[TextConfig, str]:
     causal = not of.flag(said.stated("no_causal_mask", False), "no_causal_mask")
     pool, end = said.stated("pool_type", "argmax"), of.whole(said.stated("eos_id", 2), "eos_id", 0)
     if pool not in (("argmax", "eos") if causal else ("last",)):
-        raise ValueError(
-            f"its text_cfg has pool_type={short(pool)}, {BEYOND}, {'with' if causal else 'without'} a causal mask"
-        )
+        mask = "with a causal mask" if causal else "without a causal mask"
+        raise ValueError(f"its text_cfg has pool_type={short(pool)}, {BEYOND}, {mask}")
     sizes = said.numbers(TEXT_SIZES, LARGEST_TEXT)
     found = TextConfig(
         **sizes,
@@ -430,8 +421,7 @@ def open_clip_text(config: Json) -> tuple[TextConfig, str]:
         end_token=end if pool == "eos" else None,
         head_bias=of.flag(said.stated("proj_bias", False), "proj_bias"),
     )
-    said.drop(TEXT_DROPPED)
-    said.close()
+    said.close(TEXT_DROPPED)
     return found, clean
 
 

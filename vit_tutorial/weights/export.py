@@ -37,7 +37,9 @@ def to_timm(model: ViT) -> State:
         if config.pool == "distilled" and config.position == "none":
             raise ValueError("timm's distilled ViT has positions, this model has none: timm can't express it")
         return rename(state, _timm_table(config, state))
-    kind = _timm_class(config)
+    no_k_bias = config.qkv_bias and not config.k_bias
+    eva = config.rotary is not None or no_k_bias or (config.gated and config.mlp_norm)
+    kind = "Beit" if config.position_bias else "Eva" if eva else "VisionTransformer"
     if lacking := _not_timms(config, kind):
         raise ValueError(f"timm's {kind} can't have these parts of the model: {some(lacking)}")
     ours = dict(state)
@@ -50,16 +52,6 @@ def to_timm(model: ViT) -> State:
         ours["embed.position"] = ours["embed.position"][:, 1:]
     theirs = rename(ours, _timm_table(config, ours))
     return {name: tensor.contiguous() for name, tensor in theirs.items()}
-
-
-def _timm_class(config: ModernConfig) -> str:
-    """The name of the class of timm's whose parts a model has."""
-    if config.position_bias:
-        return "Beit"
-    no_k_bias = config.qkv_bias and not config.k_bias
-    if config.rotary is not None or no_k_bias or (config.gated and config.mlp_norm):
-        return "Eva"
-    return "VisionTransformer"
 
 
 def _not_timms(config: ModernConfig, kind: str) -> list[str]:
@@ -124,10 +116,8 @@ def to_torchvision(model: ViT) -> State:
     _check_plain(state, config, "torchvision", ["blocks.0.attention.qkv.bias"])
     rows, columns = config.grid
     if rows != columns or not isinstance(config.patch_size, int) or config.in_channels != 3:
-        raise ValueError(
-            f"torchvision's ViT takes squares of three channels in square patches; this model has {rows} x {columns} "
-            f"patches of {config.patch_size} in {config.in_channels} channels: to_timm has them all"
-        )
+        found = f"{rows} x {columns} patches of {config.patch_size} in {config.in_channels} channels"
+        raise ValueError(f"torchvision's ViT takes squares in square patches of three channels, not {found}: to_timm")
     if config.gelu != "exact":
         raise ValueError("torchvision's ViT has the exact GELU, this model the tanh approximation: to_timm, act_layer")
     return rename(state, names.TORCHVISION)
@@ -183,7 +173,10 @@ def _transformers_kind(config: ModernConfig) -> tuple[str, Table]:
         raise ValueError(f"transformers' models of {some(sorted(used))} take squares, and this one {config.image_size}")
     elif config.layer_scale is not None and used <= {"registers", "layer_scale", "gated", "pool"}:
         reads = config.pool == "cls+mean" or (config.pool == "cls" and not classifier)
-        if reads and config.mlp_dim in _dinov2_widths(config.dim, config.gated):
+        widths = {config.dim * ratio for ratio in range(1, 17)}  # as its config can say them
+        if config.gated:
+            widths = {(M * 2 // 3 + 7) // 8 * 8 for M in widths}
+        if reads and config.mlp_dim in widths:
             whose = "dinov2_with_registers." if config.registers else "dinov2."
             return whose if classifier else "", names.HF_DINOV2_GATED if config.gated else names.HF_DINOV2
     elif used <= {"position", "position_bias", "layer_scale", "pool", "pool_norm", "final_norm", "k_bias"}:
@@ -194,16 +187,7 @@ def _transformers_kind(config: ModernConfig) -> tuple[str, Table]:
         pooled = config.pool == "attention" and not classifier
         if used == {"pre_norm"} or (used == {"class_token", "pool"} and pooled):
             return "vision_model.", names.HF_CLIP
-    raise ValueError(
-        f"none of transformers' models has the parts {some(sorted(used))} together: DINOv2, DINOv3, CLIP, SigLIP "
-        "and BEiT have those of their own; to_timm may"
-    )
-
-
-def _dinov2_widths(dim: int, gated: bool) -> set[int]:
-    """M as DINOv2's config can say it: by a whole multiple of D, of which a gated MLP takes two thirds."""
-    wide = [dim * ratio for ratio in range(1, 17)]
-    return {(M * 2 // 3 + 7) // 8 * 8 for M in wide} if gated else set(wide)
+    raise ValueError(f"none of transformers' models has the parts {some(sorted(used))} together: to_timm may")
 
 
 def _parts_of(model: ViT) -> tuple[State, ViTConfig]:

@@ -36,14 +36,14 @@ class Given:
     gelu: str | None = None
     norm_eps: float | None = None
     preprocess: Preprocessing | None = None
-    plain: bool | None = None
-    wanted_size: Size | None = None  # if the file's own isn't known: what the model shall take
     parts: Mapping[str, Any] | None = None  # fields of ModernConfig that no tensor shows
+    plain: bool | None = None
     part: str | None = None  # which model of several in the file
-    told: bool | None = None  # whether a config says all that no tensor shows
-    classifies: bool | None = None  # whether a config says that the classifier is transformers' own
     revision: str | None = None  # of a repository on the hub
     token: str | bool | None = None  # for one that isn't public
+    wanted_size: Size | None = None  # if the file's own isn't known: what the model shall take
+    told: bool | None = None  # whether a config says all that no tensor shows
+    classifies: bool | None = None  # whether a config says that the classifier is transformers' own
 
     def or_else(self, other: Given) -> Given:
         """These values, and the other's where there are none."""
@@ -71,9 +71,7 @@ class Known:
         found = default | {name: getattr(config, name) for name in asdict(config)}
         assumed = dict(self.assumed)
         if self.given.classifies and not config.num_classes:
-            raise ValueError(
-                "its config's architectures name a classifier, and there is none: take them out for features"
-            )
+            raise ValueError("its architectures name a classifier, and there is none: take them out for features")
         for name, said in self.fields.items():
             halves = name == "mlp_dim" and found["gated"] and said == 2 * config.mlp_dim  # counted together
             if said is None or halves or _same(said) == _same(found[name]):
@@ -81,9 +79,7 @@ class Known:
             if name == "gated" and self.source == "timm" and not said:  # which timm's config can't say (Virchow's)
                 assumed["mlp"] = "the gate first, with SiLU"
                 continue
-            raise ValueError(
-                f"its config says {name}={said!r}, and its tensors {found[name]!r}: they don't belong together"
-            )
+            raise ValueError(f"its config says {name}={said!r}, its tensors {found[name]!r}: two different models")
         if "pool" in assumed and config.num_classes:
             raise ValueError(f"its config has global_pool='': a head that reads every token, {BEYOND}")
         return assumed
@@ -142,18 +138,13 @@ class Fields:
                 if self.take(key):
                     raise ValueError(f"{self.where} has {key}: {reason}, {self.beyond}")
 
-    def drop(self, reasons: Reasons) -> None:
-        """Leave these keys unread: none changes an answer, for the reason that stands before them."""
-        for keys in reasons.values():
-            for key in keys:
-                self.left.pop(key, None)
-
-    def close(self) -> None:
-        """Raise a ValueError that names what no rule took."""
-        if self.left:
+    def close(self, *dropped: Reasons) -> None:
+        """Raise a ValueError that names what no rule took, but for keys that change no answer, by a reason each."""
+        known = {key for reasons in dropped for keys in reasons.values() for key in keys}
+        if left := sorted(str(key) for key in self.left if key not in known):
             raise ValueError(
-                f"{self.where} has {some(sorted(map(str, self.left)))}, which this package doesn't know: it might "
-                "change the answer, so nothing is loaded. If it changes none, take it out of the file"
+                f"{self.where} has {some(left)}, which this package doesn't know: it might change the answer, so "
+                "nothing is loaded. If it changes none, take it out of the file"
             )
 
     def numbers(self, keys: Mapping[str, tuple[str, int]], most: Mapping[str, int] = {}) -> dict[str, int]:
@@ -164,17 +155,12 @@ class Fields:
         }
 
 
-# ------------------------------------------------------------------------------------------------------------- values
-
-
 def number(value: Any, name: str, least: float = -math.inf) -> float:
     """The value, if it is a finite number, ``least`` or more; else a ValueError."""
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= least
-    if not good:
-        raise ValueError(
-            f"{name} must be a number{'' if least == -math.inf else f' from {least:g}'}, got {short(value)}"
-        )
-    return float(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= least:
+        return float(value)
+    least_said = "" if least == -math.inf else f" from {least:g}"
+    raise ValueError(f"{name} must be a number{least_said}, got {short(value)}")
 
 
 def whole(value: Any, name: str, least: int = 1, most: int = 1_000_000) -> int:
@@ -238,9 +224,7 @@ def statistics(values: Any, channels: int, name: str) -> tuple[float, ...]:
     numbers = values if isinstance(values, (list, tuple)) else [values]
     numbers = [number(value, name) for value in numbers]
     if len(numbers) not in (1, channels):
-        raise ValueError(
-            f"{name} has {len(numbers)} numbers, and its config (num_channels, in_chans) {channels} channels"
-        )
+        raise ValueError(f"{name} has {len(numbers)} numbers for {channels} channels (num_channels, in_chans)")
     return tuple(numbers) if len(numbers) == channels else tuple(numbers) * channels
 
 

@@ -95,12 +95,13 @@ SIGLIP_TYPE = ModelType(
 DINOV2_TYPE = ModelType(
     "Bit", {"layer_norm_eps": 1e-6, "mlp_ratio": 4, "use_swiglu_ffn": False}, resized=True, shown={"layer_scale": 1e-5}
 )
+BEIT_FLAGS = {  # its positions are learned, biases of attention, or both
+    "use_absolute_position_embeddings": False, "use_relative_position_bias": False,
+    "use_shared_relative_position_bias": False, "use_mean_pooling": True,
+}  # fmt: skip
 BEIT_TYPE = ModelType(
     "Beit",
-    {
-        "use_absolute_position_embeddings": False, "use_relative_position_bias": False,
-        "use_shared_relative_position_bias": False, "use_mean_pooling": True, "layer_scale_init_value": 0.1,
-    },
+    BEIT_FLAGS | {"layer_scale_init_value": 0.1},
     shown={"k_bias": False},
     dropped={
         "the heads of segmentation and of pretraining": {
@@ -178,23 +179,19 @@ BESIDE_TOWER: Reasons = {  # fields of a model of images and text that its image
 
 
 def transformers(config: Json, processor: Json | None) -> Known:
-    """What transformers' config.json and preprocessor_config.json say.
-
-    Args:
-        config: the first.
-        processor: the second; None if there is none.
-    """
+    """What transformers' config.json and preprocessor_config.json say; None, if there is no such."""
     kind = config.get("model_type")
-    if not isinstance(kind, str) or kind not in MODEL_TYPES | TOWERS:
-        raise ValueError(
-            f"transformers' {short(kind)} is {BEYOND.removeprefix('which is ')}, which can express the model types "
-            f"{', '.join(MODEL_TYPES | TOWERS)}, timm_wrapper"
-        )
+    if not isinstance(kind, str) or kind not in (read := MODEL_TYPES | TOWERS):
+        raise ValueError(f"transformers' {short(kind)} is beyond ViTConfig and ModernConfig; read: {', '.join(read)}")
     whole = Fields(config, "its config")
     names = of.labels(whole.take("id2label"), "id2label")
     num_labels, classifies = whole.stated("num_labels"), "ForImageClass" in str(config.get("architectures"))
     whole.take("_num_labels")
-    said = _vision(whole) if kind in TOWERS else whole
+    said = whole
+    if kind in TOWERS:
+        said = tower(whole, "vision_config")
+        whole.must_lack(LACKING)
+        whole.close(DROPPED, BESIDE_TOWER)
     family = MODEL_TYPES[TOWERS.get(kind, kind)]
     fields, given = _model(said, family)
     if num_labels is not None and classifies:
@@ -205,9 +202,11 @@ def transformers(config: Json, processor: Json | None) -> Known:
         if others := [key for key, good in last.items() if config.get(key) not in (None, good)]:
             value = f"{others[0]}={short(config[others[0]])}"
             raise ValueError(f"its config has {value}: maps of other layers, or without a norm, {BEYOND}")
-    pixels = None if processor is None else _pixels(processor, family, fields["in_channels"])
     how = processor or {"do_rescale": False}
-    scaled_first = _kind(how, family) == "DINOv3ViT" and how.get("do_rescale", True)
+    prepares = str(how.get("image_processor_type") or how.get("feature_extractor_type") or family.processor)
+    prepares = re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", prepares)
+    pixels = None if processor is None else _pixels(processor, prepares, fields["in_channels"])
+    scaled_first = prepares == "DINOv3ViT" and how.get("do_rescale", True)
     size = given.image_size
     if pixels is not None and kind == "dinov3_vit":
         size = of.size(pixels.image_size, "image_size")
@@ -231,16 +230,6 @@ def transformers(config: Json, processor: Json | None) -> Known:
     if any(by_number.get(str(k), name) != name for k, name in names.items()):
         assumed["names"] = "those of id2label are taken, with which its label2id doesn't agree"
     return Known("huggingface", given, fields, names, pixels, family.resized, family.recipe, assumed)
-
-
-def _vision(whole: Fields) -> Fields:
-    """The image tower's part of a config of both."""
-    said = tower(whole, "vision_config")
-    for rules in (DROPPED, BESIDE_TOWER):
-        whole.drop(rules)
-    whole.must_lack(LACKING)
-    whole.close()
-    return said
 
 
 def tower(whole: Fields, key: str) -> Fields:
@@ -281,8 +270,7 @@ def text_tower(config: Json) -> tuple[TextConfig, str]:
     end = of.whole(said.take("eos_token_id", 49_407), "eos_token_id", 0)
     said.take("projection_dim")  # of the text model alone
     said.must_lack(LACKING)
-    said.drop(DROPPED)
-    said.close()
+    said.close(DROPPED)
     largest = kind == "clip" and end == 2  # as OpenAI's own files have it; transformers then reads the largest
     found = TextConfig(
         **sizes,
@@ -310,12 +298,17 @@ def _model(said: Fields, family: ModelType) -> tuple[Json, Given]:
     for key in family.fixed:
         said.must_be(key, True)
     gated = any(of.flag(of_type[key], key) for key in ("use_swiglu_ffn", "use_gated_mlp") if key in usual)
+    if "mlp_ratio" in usual:
+        M = int(dim * of.number(of_type["mlp_ratio"], "mlp_ratio", 0))
+        M = (int(M * 2 / 3) + 7) // 8 * 8 if gated else M
+    else:
+        M = of.whole(of_type["intermediate_size"], "intermediate_size")
     fields: Json = {
         "dim": dim,
         "depth": of.whole(of_type["num_hidden_layers"], "num_hidden_layers"),
         "patch_size": of.size(of_type["patch_size"], "patch_size"),
         "in_channels": of.whole(of_type["num_channels"], "num_channels"),
-        "mlp_dim": _hidden(of_type, dim, gated),
+        "mlp_dim": M,
         "gated": gated,
         "pool": family.pool,
         "position": "learned",
@@ -334,44 +327,23 @@ def _model(said: Fields, family: ModelType) -> tuple[Json, Given]:
     if "rope_theta" in usual:
         parts["rotary"] = Rotary("centred", of.number(of_type["rope_theta"], "rope_theta"))
     if "use_mean_pooling" in usual:
-        parts["pool"] = "mean" if of.flag(of_type["use_mean_pooling"], "use_mean_pooling") else "cls"
-        fields |= _beit_positions(of_type) | {"final_norm": parts["pool"] == "cls"}
+        learned, own, shared, mean = (of.flag(of_type[key], key) for key in BEIT_FLAGS)
+        scaled = of.number(of_type["layer_scale_init_value"], "layer_scale_init_value") > 0
+        parts["pool"] = "mean" if mean else "cls"
+        fields |= {"position": "learned" if learned else "none", "position_bias": own or shared}
+        fields |= {"layer_scale": 1e-5 if scaled else None, "final_norm": not mean}
     act = of_type["hidden_act"]
     if gated and "use_gated_mlp" in usual and act not in ("silu", "swish"):
         raise ValueError(f"its config has hidden_act={short(act)} for a gated MLP, {BEYOND}: silu")
     if not gated and (not isinstance(act, str) or act not in GELUS):
         raise ValueError(f"its config has hidden_act={short(act)}, {BEYOND}: {', '.join(GELUS)}")
-    said.drop(DROPPED)
-    said.drop(family.dropped)
-    said.close()
+    said.close(DROPPED, family.dropped)
     eps = of.number(of_type["layer_norm_eps"], "layer_norm_eps", 0)
     if eps > 1:
         raise ValueError(f"layer_norm_eps must be at most 1, got {eps:g}")
     size = of.size(of_type["image_size"], "image_size")
     return fields, Given(heads, size, None if gated else GELUS[act], eps, parts=parts)
 
-
-def _hidden(of_type: Json, dim: int, gated: bool) -> int:
-    """M, as the model type computes it."""
-    if "mlp_ratio" not in of_type:
-        return of.whole(of_type["intermediate_size"], "intermediate_size")
-    M = int(dim * of.number(of_type["mlp_ratio"], "mlp_ratio", 0))
-    return (int(M * 2 / 3) + 7) // 8 * 8 if gated else M
-
-
-def _beit_positions(of_type: Json) -> Json:
-    """BEiT's positions are learned, biases of attention, or both."""
-    keys = ("use_absolute_position_embeddings", "use_relative_position_bias", "use_shared_relative_position_bias")
-    learned, own, shared = (of.flag(of_type[key], key) for key in keys)
-    scaled = of.number(of_type["layer_scale_init_value"], "layer_scale_init_value") > 0
-    return {
-        "position": "learned" if learned else "none",
-        "position_bias": own or shared,
-        "layer_scale": 1e-5 if scaled else None,
-    }
-
-
-# ------------------------------------------------------------------------------------------------------ the processors
 
 SHORT_SIDE: Json = {
     "size": {"shortest_edge": 224}, "resample": 3, "do_center_crop": True, "crop_size": 224, "image_mean": OPENAI[0],
@@ -410,30 +382,25 @@ PROCESSOR_DROPPED: Reasons = {
 }  # fmt: skip
 
 
-def _pixels(content: Json, family: ModelType, channels: int) -> Preprocessing:
+def _pixels(content: Json, kind: str, channels: int) -> Preprocessing:
     """As transformers' image processors prepare pictures: resize, crop, scale, normalise.
 
     In Pillow's numbers. The processors that resize by torchvision round a few pixels in a thousand to the next of 256
     levels.
     """
     said = Fields(content, "its preprocessor_config", PIXELS)
-    kind = _kind(content, family)
     if kind not in PROCESSORS:
         raise ValueError(f"its image processor is {short(kind)}: {', '.join(PROCESSORS)} are known. Give preprocess=")
     usual = EVERY_PROCESSOR | PROCESSORS[kind]
     if unsure := [key for key in ("do_resize", "do_rescale", "do_normalize", "do_center_crop")
                   if content.get(key, 0) is None and usual.get(key, True)]:  # fmt: skip
-        raise ValueError(
-            f"its preprocessor has {unsure[0]}=null, on in one version of transformers, off in another: give "
-            "preprocess="
-        )
+        raise ValueError(f"its preprocessor has {unsure[0]}=null, which versions read differently: give preprocess=")
     said.must_lack({"code of its own, which isn't run": ("auto_map",)})
     square = usual.pop("default_to_square", True)
     for key, good in (PROCESSOR_FIXED | {"default_to_square": square}).items():
         said.must_be(key, good, None)
     how = {key: said.take(key, value) for key, value in usual.items()}  # what is null must not be needed
-    said.drop(PROCESSOR_DROPPED)
-    said.close()
+    said.close(PROCESSOR_DROPPED)
     if not square and isinstance(how["size"], int):  # as OpenAI's own files have it
         how["size"] = {"shortest_edge": how["size"]}
     size, crop, squash = _resize(how)
@@ -445,17 +412,18 @@ def _pixels(content: Json, family: ModelType, channels: int) -> Preprocessing:
     return Preprocessing(size, mean, std, crop, PILLOW[resample], squash=squash, corner=corner)
 
 
-def _kind(content: Json, family: ModelType) -> str:
-    kind = content.get("image_processor_type") or content.get("feature_extractor_type") or family.processor
-    return re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", str(kind))
-
-
 def _resize(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
     """The size that a model gets, the share of the resized picture that it is, and whether that lost its shape."""
-    if isinstance(how["size"], dict) and how["size"].keys() == {"shortest_edge"}:
-        return _short_side(how)
-    resized = _height_width(how["size"], "size")
-    if not of.flag(how["do_center_crop"] or False, "do_center_crop"):
+    cuts, size = of.flag(how["do_center_crop"] or False, "do_center_crop"), how["size"]
+    if isinstance(size, dict) and size.keys() == {"shortest_edge"}:  # before a square is cut out
+        short = of.side(size["shortest_edge"], "shortest_edge")
+        cut = _height_width(how["crop_size"], "crop_size") if cuts else (0, 0)
+        if not cuts or cut[0] != cut[1] or cut[0] > short:
+            what = f"{cut} out of a short side of {short}" if cuts else "no square"
+            raise ValueError(f"its preprocessor cuts {what}, {PIXELS}")
+        return cut, cut[0] / short, False
+    resized = _height_width(size, "size")
+    if not cuts:
         return resized, "none", False
     cut = _height_width(how["crop_size"], "crop_size")
     if cut == resized:
@@ -468,24 +436,12 @@ def _resize(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
     return cut, share, True
 
 
-def _short_side(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
-    """As :func:`_resize`, of a picture whose shorter side gets a length, before a square is cut out."""
-    short = of.side(how["size"]["shortest_edge"], "shortest_edge")
-    if not of.flag(how["do_center_crop"] or False, "do_center_crop"):
-        raise ValueError(f"its preprocessor cuts no square, {PIXELS}")
-    cut = _height_width(how["crop_size"], "crop_size")
-    if cut[0] != cut[1] or cut[0] > short:
-        raise ValueError(f"its preprocessor cuts {cut} out of a short side of {short}, {PIXELS}")
-    return cut, cut[0] / short, False
-
-
 def _height_width(size: Any, name: str) -> tuple[int, int]:
     if isinstance(size, dict) and size.keys() == {"height", "width"}:
-        size = (size["height"], size["width"])
+        size = [size["height"], size["width"]]
     if isinstance(size, dict):
         raise ValueError(f"its preprocessor has {name}={short(size)}, {PIXELS}")
-    height, width = as_pair(tuple(size) if isinstance(size, list) else size, name)
-    return of.side(height, name), of.side(width, name)
+    return as_pair(of.size(size, name), name)
 
 
 def _scale(how: Json, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

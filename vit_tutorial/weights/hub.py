@@ -11,11 +11,12 @@ from contextlib import suppress
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from socket import create_connection
+from ssl import SSLError
 from threading import Thread
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, getproxies, proxy_bypass, urlopen
+from urllib.request import Request, urlopen
 
 import torch
 from filelock import FileLock
@@ -130,62 +131,62 @@ def _fetch(url: str, path: Path) -> None:
     part.replace(path)
 
 
-def _offline(file: str, url: str, folder: str, error: Exception) -> str:
-    reason = " ".join(str(error).split())[:200]
-    return (
-        f"{file} is not on disk and can't be downloaded ({reason}): with a network, call again; without, put {file} "
-        f"from {url} into {folder} first"
-    )
+def _offline(file: str, url: str, folder: str, error: Exception | str) -> str:
+    way_out = f"with a network, call again; without, put {file} from {url} into {folder} first"
+    return f"{file} is not on disk and can't be downloaded ({' '.join(str(error).split())[:200]}): {way_out}"
 
 
 def repository(repository: str, revision: str | None = None, token: str | bool | None = None) -> Getter:
-    """Files of a repository on the Hugging Face hub: downloaded with progress, resumed and kept by its own library.
-
-    Args:
-        repository: "owner/name".
-        revision: a branch, a tag or a commit; by default the main branch.
-        token: of a private or gated repository; by default the one that huggingface_hub has.
-    """
+    """Files of a repository on the Hugging Face hub: downloaded with progress, resumed and kept by its own library."""
     with needed():
         from huggingface_hub import _CACHED_NO_EXIST, constants, hf_hub_download, try_to_load_from_cache
         from huggingface_hub import errors as hub_errors
 
     absent = hub_errors.EntryNotFoundError
     refused = (hub_errors.RepositoryNotFoundError, hub_errors.GatedRepoError, hub_errors.RevisionNotFoundError)
-    offline = constants.HF_HUB_OFFLINE or not _answers(constants.ENDPOINT)
+    offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else ""
+    if not offline and not _answers(constants.ENDPOINT):
+        offline = f"{urlsplit(constants.ENDPOINT).hostname} doesn't answer within {PATIENCE:g} s"
 
     def get(file: str) -> Path | None:
-        try:
-            return Path(hf_hub_download(repository, file, revision=revision, token=token, local_files_only=offline))
-        except Exception as error:  # those of its HTTP library, which isn't always the same one, come through
-            online = isinstance(error, absent) and not isinstance(error, hub_errors.LocalEntryNotFoundError)
-            if online or try_to_load_from_cache(repository, file, revision=revision) is _CACHED_NO_EXIST:
-                return None  # the hub says, or once said, that there is none
-            if isinstance(error, refused):
+        reason: Exception | str = offline
+        if not offline:
+            try:
+                return Path(hf_hub_download(repository, file, revision=revision, token=token))
+            except refused as error:
                 raise OSError(
                     f"the hub gives no {repository}{f' at revision {revision}' if revision else ''} "
                     f"({type(error).__name__}): check the name and revision=; a private or gated one needs token="
                 ) from None
-            url, folder = f"https://huggingface.co/{repository}", "a folder, the other files beside it, and load that"
-            raise OSError(_offline(file, url, folder, error)) from None
+            except Exception as error:  # those of its HTTP library, which isn't always the same one, come through
+                if isinstance(error, absent) and not isinstance(error, hub_errors.LocalEntryNotFoundError):
+                    return None
+                reason = error
+        kept = try_to_load_from_cache(repository, file, revision=revision)
+        if kept is _CACHED_NO_EXIST:  # the hub once said that there is none
+            return None
+        if isinstance(kept, str):
+            return Path(kept)
+        url, folder = f"https://huggingface.co/{repository}", "a folder, the other files beside it, and load that"
+        raise OSError(_offline(file, url, folder, reason)) from None
 
     return get
 
 
 def _answers(url: str) -> bool:
-    """Whether there is a network to this address, known within seconds; huggingface_hub would try for forty."""
-    there, answers = urlsplit(url), list[bool]()
-    proxy = getproxies().get(there.scheme)
-    if proxy and not proxy_bypass(there.hostname or ""):
-        there = urlsplit(proxy)
-    port = there.port or (443 if there.scheme == "https" else 80)
+    """Whether anything answers at this address, known within seconds; huggingface_hub would try for minutes."""
+    answers = list[bool]()
 
-    def connect() -> None:
-        with suppress(OSError):
-            create_connection((there.hostname or "", port), timeout=PATIENCE).close()
-            answers.append(True)
+    def ask() -> None:
+        try:
+            urlopen(Request(url, method="HEAD"), timeout=PATIENCE).close()
+        except (OSError, HTTPException) as error:  # no such page, no trusted certificate: an answer all the same
+            socks = "unknown url type" in str(error)  # a proxy that urllib doesn't know, and huggingface_hub may
+            if not isinstance(error, HTTPError) and not isinstance(getattr(error, "reason", 0), SSLError) and not socks:
+                return
+        answers.append(True)
 
-    thread = Thread(target=connect, daemon=True)  # looking up a name has no limit of its own
+    thread = Thread(target=ask, daemon=True)  # looking up a name has no limit of its own
     thread.start()
     thread.join(PATIENCE)
     return bool(answers)
@@ -207,10 +208,7 @@ def files_of(get: Getter, name: str) -> Repository:
     files = OPEN_CLIP + INDEXED if config is not None and "model_cfg" in config else INDEXED
     weights = next((found for file in files if (found := get(file)) is not None), None)
     if config is None or weights is None:
-        raise ValueError(
-            f"{name} needs a config.json of transformers', timm's or open_clip's, and {INDEXED[0]}, {INDEXED[2]}, or "
-            "an index of several"
-        )
+        raise ValueError(f"{name} needs a config.json of transformers, timm or open_clip; one of {', '.join(INDEXED)}")
     if weights.name.endswith(".index.json"):
         for file in sorted(set(weight_map(weights).values())):
             get(file)  # downloads it
@@ -244,10 +242,7 @@ def with_adapter(get: Getter, state: State) -> tuple[State, str]:
         return state, ""
     if config is None or (file is None and not within):
         there = ADAPTER[0] if config is not None else ADAPTER[1]
-        raise ValueError(
-            f"an adapter (LoRA or the like) without its {there}, which says how it is merged: merge it first, as by "
-            "peft's merge_and_unload()"
-        )
+        raise ValueError(f"an adapter (as LoRA) without its {there}: merge it first, as by peft's merge_and_unload()")
     if within or file is None:
         return merge({}, state, read_json(config)), "the LoRA adapter among them"
     return merge(state, read(file), read_json(config)), f"the LoRA adapter in {ADAPTER[0]}"

@@ -96,8 +96,7 @@ def load(
         raise TypeError(f"num_classes must be an int, got {num_classes!r:.100}")
     if recipe not in (None, *get_args(ResizeRecipe)):
         raise ValueError(f"unknown recipe {recipe!r:.100}: choose one of {', '.join(get_args(ResizeRecipe))}")
-    where: dict[str, Any] = {"revision": revision, "token": token}
-    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, plain=plain, parts=parts, part=part, **where)
+    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, parts, plain, part, revision, token)
     with refusing():
         found = _find(text, given)
     assumed = dict(found.assumed)
@@ -158,9 +157,9 @@ def _own(path: Path, text: str, given: Given) -> Converted:
         answers = read_json(path / "config.json").get("answers", "")
         if not isinstance(answers, str):
             raise TypeError(f"answers must be text that says what they are, got {short(answers)}")
-    changes = {name: getattr(given, name) for name in ("num_heads", "gelu", "norm_eps")}
+    told = ("num_heads", "gelu", "norm_eps")
     with refusing(text):
-        config = replace(config, **{name: value for name, value in changes.items() if value is not None})
+        config = replace(config, **{name: value for name in told if (value := getattr(given, name)) is not None})
     assumed = {"answers": brief(answers, 200)} if answers else {}
     return Converted(config, state, preprocess, assumed, not classes, classes=classes)
 
@@ -185,14 +184,10 @@ def _folder(path: Path, text: str, given: Given) -> Converted:
 def _instead(path: Path, there: list[str]) -> str:
     """What a folder holds that lacks a model, and the way out."""
     if set(hub.ADAPTER) & set(there):
-        return (
-            ": it holds an adapter (LoRA or the like) alone; put its files beside those of its base, which "
-            "adapter_config.json names, and load that folder"
-        )
+        return ": it holds an adapter (as LoRA) alone; put it beside its base, which adapter_config.json names"
     if "state.pt" in there:
         return (
-            ": it holds an unfinished training run; finish it by the same command with --resume, or by the same call "
-            "of vt.train.fit with resume=True"
+            ": it holds an unfinished run; finish it by the same command with --resume, or vt.train.fit's resume=True"
         )
     if any(True for pattern in ("*.distcp", "*/*.distcp") for _ in path.glob(pattern)):
         return ": it holds pieces of torch.distributed.checkpoint, whose dcp_to_torch_save makes a file of them"

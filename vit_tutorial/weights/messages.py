@@ -27,15 +27,13 @@ def refusing(about: str = "") -> Iterator[None]:
         raise type(error)(error.errno, error.strerror, brief(str(error.filename), 1000)) from None
     except ImportError:  # a package is missing: what to type, it says itself
         raise
-    except ValueError as error:
-        raise ValueError(brief(f"{start}{error}")) from error
-    except TypeError as error:
-        raise (ValueError if about else TypeError)(brief(f"{start}{error}")) from error
-    except KeyError as error:
-        raise ValueError(brief(f"{start}{error} is missing")) from error
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(brief(f"{start}{type(error).__name__}: {reason}")) from error
+        kind, said = TypeError if isinstance(error, TypeError) and not about else ValueError, str(error)
+        if isinstance(error, KeyError):
+            said = f"{said} is missing"
+        elif not isinstance(error, (ValueError, TypeError)):
+            said = f"{type(error).__name__}: {' '.join(said.split())[:300]}"
+        raise kind(brief(start + said)) from error
 
 
 def brief(text: str, limit: int = 1500) -> str:

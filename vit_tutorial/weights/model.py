@@ -27,7 +27,7 @@ from vit_tutorial.variants.hybrid import ResNetStem
 from vit_tutorial.variants.modern import ModernConfig, build, position_bias_index
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import messages, names, sources
-from vit_tutorial.weights.fields import Given
+from vit_tutorial.weights.fields import Given, Json
 from vit_tutorial.weights.messages import some
 from vit_tutorial.weights.names import FEATURES, State
 from vit_tutorial.weights.reading import COUNTER, check_numbers
@@ -118,7 +118,7 @@ def convert(
             can't express; an unknown source; a value out of its range.
         TypeError: no mapping of names to tensors, or a value of another type.
     """
-    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, plain, parts=parts, part=part)
+    given = Given(num_heads, image_size, gelu, norm_eps, preprocess, parts, plain, part)
     with messages.refusing():
         converted = convert_given(state_dict, source, given)
     messages.warn("this state dict", converted.assumed)
@@ -128,9 +128,7 @@ def convert(
 def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> Converted:
     """As :func:`convert`, without its warning."""
     if given.plain not in (None, True):
-        raise ValueError(
-            f"plain is True, if the architecture is the paper's: another is beyond ViTConfig, got {given.plain!r}"
-        )
+        raise ValueError(f"plain is True for the paper's model: another is beyond ViTConfig, got {given.plain!r}")
     state, origin, assumed = unwrap(state_dict, ANCHORS, given.part)
     about = library_of(state, source)
     state, head = sources.own_head(state, about.head)
@@ -140,7 +138,9 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     dropped: dict[str, str] = {}
     for family in about.kin.values():
         dropped |= family.dropped(state)
-    read = names.read(about.tables, {name: tensor for name, tensor in state.items() if name not in dropped})
+    computed = {name: tensor for name, tensor in state.items() if name.rpartition(".")[2] in COMPUTED}
+    rest = {name: tensor for name, tensor in state.items() if name not in dropped | computed}
+    read = names.read(about.tables, rest)
     if head and "head.weight" in read.ours:
         assumed["head"] = head
         read.theirs.update({f"head.{leaf}": f"{head}.{leaf}" for leaf in ("weight", "bias")})
@@ -171,8 +171,10 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     ours = with_positions(ours, config)
     if isinstance(config, ModernConfig) and config.rotary is not None:
         ours = reorder_pairs(ours, config.num_heads, *order)
-    check_shapes(config, ours, read)
-    check_computed(config, {name: state[name] for name in dropped}, *order)
+    expected = {read.called(our): shape for our, shape in shapes_of(config).items()}
+    found = {read.called(our): tuple(tensor.shape) for our, tensor in ours.items()}
+    compare(expected, found, ": another architecture, or tensors laid out in another way")
+    check_computed(config, computed, *order)
     preprocess = given.preprocess
     if preprocess is None:
         preprocess = taken["preprocess"] = preprocessing(name, config)
@@ -182,22 +184,16 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     return Converted(config, contiguous, preprocess, taken | assumed, projection, SOURCES[name].recipe)
 
 
-# ------------------------------------------------------------------------------------------------- whose names they are
-
-
 def library_of(state: State, source: str) -> Source:
     """The library of whose names most are found."""
     if source not in ("auto", *SOURCES):
         raise ValueError(f"unknown source {source!r}: use auto, {', '.join(sources.NAMED)}")
     libraries = {id(about.tables): about for name, about in SOURCES.items() if source in ("auto", name, about.library)}
     present = [name.replace("/encoderblock/", "/encoderblock_0/") for name in state]  # of big_vision's scan
-    best, most = None, 3
-    for about in libraries.values():
-        found = len(present) - len(names.matches(about.tables, present, "theirs")[2])
-        if found > most:
-            best, most = about, found
-    if best is not None:
-        return best
+    unknown = {key: len(names.matches(about.tables, present, "theirs")[2]) for key, about in libraries.items()}
+    best = min(unknown, key=unknown.__getitem__)
+    if len(present) - unknown[best] > 3:
+        return libraries[best]
     sources.refuse_parts(list(state))
     whose = "a known library" if source == "auto" else source
     raise ValueError(f"this is no Vision Transformer of {whose}: it has none of their names, but {some(list(state))}")
@@ -245,14 +241,9 @@ def heads_of(ours: State, read: names.Read, state: State, given: int | None) -> 
         return None
     D = len(ours["blocks.0.norm1.weight"])
     if len(norm) == D and given != 1:  # InternViT's
-        raise ValueError(
-            f"a norm of queries over all D = {D} numbers, which ModernConfig can't express (if there is but one head, "
-            "say num_heads=1)"
-        )
+        raise ValueError(f"a norm of queries over all D = {D}: ModernConfig can't express it, but for num_heads=1")
     return D // len(norm)
 
-
-# ---------------------------------------------------------------------------------------------- what the tensors show
 
 RANKS = {"embed.patches.proj.weight": 4, "blocks.0.mlp.fc1.weight": 2, "blocks.0.mlp.fc2.weight": 2}
 OPTIONAL_RANKS = {"embed.position": 3, "embed.cls_token": 3, "embed.registers": 3, "head.weight": 2}
@@ -309,9 +300,7 @@ def fields_of(ours: State, read: names.Read, about: Source) -> dict[str, Any]:
         "pool_norm": "pool_norm.weight" in ours,
     }
     if fields["class_tokens"] not in POOL_OF:
-        raise ValueError(
-            f"{fields['class_tokens']} tokens stand before the patches: ViTConfig has none, one, or DeiT's two"
-        )
+        raise ValueError(f"{fields['class_tokens']} class tokens stand first: ViTConfig has none, one, or DeiT's two")
     if "pool.mlp.fc1.weight" in ours:
         fields |= {"pool": "attention", "pool_mlp_dim": len(ours["pool.mlp.fc1.weight"])}
     elif fields["class_tokens"] == 2:
@@ -328,11 +317,8 @@ def is_modern(fields: Mapping[str, Any]) -> bool:
     mean_without = not class_token and pool in (None, "mean")
     if pool in ("attention", "cls+mean") or (pool == "mean" and class_token) or fields.get("gelu") == "quick":
         return True
-    return any(
-        fields.get(name, default) != default
-        for name, default in MODERN_DEFAULTS.items()
-        if not (name == "class_token" and mean_without)
-    )
+    others = {name: default for name, default in MODERN_DEFAULTS.items() if name != "class_token" or not mean_without}
+    return any(fields.get(name, default) != default for name, default in others.items())
 
 
 def stem_fields(ours: State, shown: Mapping[str, Any]) -> dict[str, Any]:
@@ -353,17 +339,8 @@ def stem_fields(ours: State, shown: Mapping[str, Any]) -> dict[str, Any]:
     return {"stem": stem, "in_channels": features[first].shape[1], "patch_size": patch_size}
 
 
-# ------------------------------------------------------------------------------------------------------- the config
-
-
 def config_of(
-    name: str,
-    ours: State,
-    shown: Mapping[str, Any],
-    given: Given,
-    wanted: Mapping[str, Any],
-    taken: dict[str, Any],
-    heads: int | None,
+    name: str, ours: State, shown: Json, given: Given, wanted: Json, taken: Json, heads: int | None
 ) -> ViTConfig:
     """All that defines the model, by what its tensors show and what is wanted; ``taken`` gets what was assumed."""
     about, fields = SOURCES[name], dict(shown)
@@ -391,7 +368,10 @@ def config_of(
         raise ValueError(f"its tensors have {heads} heads (num_heads={heads}), got num_heads={given.num_heads!r}")
     fields["num_heads"] = heads if given.num_heads is None else given.num_heads
     if given.num_heads is None and heads is None:
-        fields["num_heads"] = taken["num_heads"] = usual_heads(fields["dim"])
+        if (D := fields["dim"]) % 64:
+            raise ValueError(f"no shape tells the number of heads, and dim {D} is no multiple of 64: give num_heads")
+        # 64 numbers a head in the published models, but for So400m, H, g and G, with 72 to 104.
+        fields["num_heads"] = taken["num_heads"] = 16 if D in (1152, 1280, 1408, 1664) else D // 64
     fields["gelu"], fields["norm_eps"] = gelu, given.norm_eps
     if gelu is None:
         fields["gelu"] = about.gelu if not fields["gated"] else "exact"
@@ -406,30 +386,19 @@ def config_of(
         taken["image_size"] = fields["image_size"]
     class_tokens = fields.pop("class_tokens")
     if given.plain is None and not given.told:
+        taken["plain"] = "norms first in each block"
+    if given.plain is None and not given.told and not modern:
+        reads = {"mean": "the mean of all tokens", "distilled": "both tokens before the patches"}
+        if fields["pool"] == "distilled" and "head.weight" in ours:  # of the second token nothing, if the rest is 0
+            second = ours["head.weight"].tensor_split(2, dim=1)[1]  # (K, D)
+            reads["distilled"] = "the mean of both heads" if second.any() else "the class token"
         places = " and no positions" if fields["position"] == "none" else ""
-        plain = "" if modern else f" and {_read_out(fields['pool'], ours.get('head.weight'))} read out{places}"
-        taken["plain"] = f"norms first in each block{plain}"
+        taken["plain"] += f" and {reads.get(fields['pool'], 'the class token')} read out{places}"
     if modern:
         if class_tokens == 2:
             raise ValueError("two class tokens beside parts of after 2020, which ModernConfig can't express")
         return ModernConfig(**fields)
     return ViTConfig(**{field: value for field, value in fields.items() if field in PLAIN_FIELDS})
-
-
-def _read_out(pool: str, head: Tensor | None) -> str:
-    """What a plain model's head, (K, D) or (K, 2 D), reads: of DeiT's two tokens the first alone, if the rest is 0."""
-    if pool == "distilled" and head is None:
-        return "both tokens before the patches"
-    if pool == "distilled" and head is not None and head.tensor_split(2, dim=1)[1].any():
-        return "the mean of both heads"
-    return "the mean of all tokens" if pool == "mean" else "the class token"
-
-
-def usual_heads(D: int) -> int:
-    """H of the published models of this width: 64 numbers a head, but for So400m, H, g and G, with 72 to 104."""
-    if D % 64:
-        raise ValueError(f"the shapes don't tell the number of heads, and dim {D} is no multiple of 64: give num_heads")
-    return 16 if D in (1152, 1280, 1408, 1664) else D // 64
 
 
 def image_size_of(name: str, ours: State, fields: Mapping[str, Any], given: Given) -> tuple[Size, bool]:
@@ -445,7 +414,14 @@ def image_size_of(name: str, ours: State, fields: Mapping[str, Any], given: Give
     if given.image_size is not None:
         return _single(as_pair(given.image_size, "image_size")), True
     wanted = None if given.wanted_size is None else as_pair(given.wanted_size, "image_size")
-    counts = _patch_counts(ours, fields)
+    position, bias = ours.get("embed.position"), ours.get("blocks.0.attention.position_bias")
+    counts, T = list[int](), -1  # how many patches they may be for, the likeliest first
+    if position is not None:
+        T, cls = position.shape[1], fields["class_tokens"]
+        counts = list(dict.fromkeys([T - cls - fields["registers"], T - cls, T]))
+    elif bias is not None:
+        side = (math.isqrt(max(len(bias) - 3, 0)) + 1) // 2
+        counts = [side**2 if (2 * side - 1) ** 2 == len(bias) - 3 else T]
     if not counts and wanted is None and fields.get("rotary") is None:
         raise ValueError(f"this {name} checkpoint has no positions, which would tell its image size: give image_size")
     if not counts:
@@ -458,32 +434,14 @@ def image_size_of(name: str, ours: State, fields: Mapping[str, Any], given: Give
     if squares:
         side = math.isqrt(squares[0])
         return _single((side * P, side * Q)), wanted == (side * P, side * Q)
-    T = ours["embed.position"].shape[1] if "embed.position" in ours else counts[0]
-    raise ValueError(
-        f"positions for {T} tokens, {T - counts[0]} of them in front, fill no square: give image_size, the height and "
-        "width of the pictures that they were learned on"
-    )
+    raise ValueError(f"positions for {T} tokens, {T - counts[0]} in front, fill no square: give image_size, (H, W)")
 
 
 def check_size(image_size: Size, patch_size: Size) -> None:
     """Raise a ValueError for more patches than attention could ever hold."""
     (H, W), (P, Q) = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
-    if H // P * (W // Q) > LARGEST_GRID:
-        raise ValueError(
-            f"image_size {image_size} has {H // P * (W // Q):,} patches of {patch_size}: at most {LARGEST_GRID:,}"
-        )
-
-
-def _patch_counts(ours: State, fields: Mapping[str, Any]) -> list[int]:
-    """How many patches the positions may be for, the likeliest first."""
-    position, bias = ours.get("embed.position"), ours.get("blocks.0.attention.position_bias")
-    if position is not None:
-        T, cls = position.shape[1], fields["class_tokens"]
-        return list(dict.fromkeys([T - cls - fields["registers"], T - cls, T]))
-    if bias is not None:
-        side = (math.isqrt(max(len(bias) - 3, 0)) + 1) // 2
-        return [side**2 if (2 * side - 1) ** 2 == len(bias) - 3 else -1]
-    return []
+    if (N := H // P * (W // Q)) > LARGEST_GRID:
+        raise ValueError(f"image_size {image_size} has {N:,} patches of {patch_size}: at most {LARGEST_GRID:,}")
 
 
 def _single(size: tuple[int, int]) -> Size:
@@ -546,24 +504,24 @@ def reorder_pairs(ours: State, num_heads: int, neighbours: bool, columns_first: 
     return moved
 
 
+COMPUTED = ("periods", "inv_freq", "freqs_cos", "freqs_sin", "relative_position_index", "position_ids")
+
+
 def check_computed(config: ViTConfig, tensors: State, neighbours: bool, columns_first: bool) -> None:
     """Raise a ValueError if what a file stores, and the model computes, isn't the same: places, angles, indices."""
     for name, found in tensors.items():
         last, expected = name.rpartition(".")[2], None
-        if last in ("periods", "inv_freq", "freqs_cos", "freqs_sin"):
-            expected = _angles_stored(config, last, neighbours, columns_first)
-        elif last == "relative_position_index" and isinstance(config, ModernConfig) and config.position_bias:
-            expected = position_bias_index(config.grid)
-        elif last == "position_ids":
+        if last == "position_ids" and found.numel() <= LARGEST_GRID:
             expected = torch.arange(found.numel()).view(found.shape)
+        elif last == "relative_position_index":
+            biased = isinstance(config, ModernConfig) and config.position_bias
+            expected = position_bias_index(config.grid) if biased else None
         else:
-            continue
+            expected = _angles_stored(config, last, neighbours, columns_first)
         alike = expected is not None and expected.shape == found.shape
         if expected is None or not alike or not torch.allclose(expected.float(), found.float(), rtol=0.01, atol=0.02):
-            raise ValueError(
-                f"{name} {tuple(found.shape)} isn't what this model computes in its place: positions of another kind, "
-                "which ModernConfig can't express"
-            )
+            found_there = f"{name} {tuple(found.shape)} isn't what this model computes in its place"
+            raise ValueError(f"{found_there}: positions of another kind, which ModernConfig can't express")
 
 
 def _angles_stored(config: ViTConfig, what: str, neighbours: bool, columns_first: bool) -> Tensor | None:
@@ -579,9 +537,6 @@ def _angles_stored(config: ViTConfig, what: str, neighbours: bool, columns_first
         angles = angles.roll(d // 4, dims=1)
     angles = angles.repeat_interleave(2, dim=1) if neighbours else torch.cat([angles, angles], dim=1)  # (N, d)
     return angles.cos() if what == "freqs_cos" else angles.sin()
-
-
-# ------------------------------------------------------------------------------------------- names and shapes compared
 
 
 def shapes_of(config: ViTConfig) -> dict[str, tuple[int, ...]]:
@@ -609,48 +564,28 @@ def check_names(shown: Mapping[str, Any], ours: State, read: names.Read) -> None
 
 
 def refuse_names(missing: list[str], unexpected: list[str], depth: int) -> None:
-    """A ValueError for any such name."""
+    """A ValueError for any such name, and what it is a sign of."""
     if not missing and not unexpected:
         return
     sources.refuse_parts(unexpected)
-    found = _counted({"missing": missing, "unexpected": unexpected})
-    raise ValueError(f"{found}: {_why_not(missing, unexpected, depth)}")
+    why = "another architecture, or a file that isn't whole"
+    if not unexpected and len(missing) >= depth and all(re.search(r"bias\b", name) for name in missing):
+        why = "layers without a bias, or norms (RMSNorm), which ModernConfig can't express"
+    elif not unexpected and all("scale2.gamma" in name for name in missing):  # sapiens 2
+        why = "layer scale behind the attention alone, which ModernConfig can't express"
+    elif not unexpected and all(re.search(r"^norm\.|our norm\.", name) for name in missing):
+        why = "no norm after the last block, which ViTConfig can't express"
+    elif not missing and all(HEAD.search(name) for name in unexpected):
+        why = "a head of another kind than one linear layer with a bias: without its names, the features are read"
+    elif unexpected and all(AVERAGE.search(name) for name in unexpected):
+        why = "an average of the weights by names of its own: pass the tensors of one of the two"
+    elif not missing:
+        why = "parts which ModernConfig can't express, or of training: if they change no answer, leave them out"
+    raise ValueError(f"{_counted({'missing': missing, 'unexpected': unexpected})}: {why}")
 
 
 def _counted(lists: Mapping[str, list[str]]) -> str:
     return "; ".join(f"{len(names)} {what}: {some(names)}" for what, names in lists.items() if names)
-
-
-def _why_not(missing: list[str], unexpected: list[str], depth: int) -> str:
-    """What names that are missing or too many are a sign of."""
-    if not unexpected and len(missing) >= depth and all(re.search(r"bias\b", name) for name in missing):
-        return "layers without a bias, or norms (RMSNorm), which ModernConfig can't express"
-    if not unexpected and all("scale2.gamma" in name for name in missing):  # sapiens 2
-        return "layer scale behind the attention alone, which ModernConfig can't express"
-    if not unexpected and all(re.search(r"^norm\.|our norm\.", name) for name in missing):
-        return "no norm after the last block, which ViTConfig can't express"
-    if not unexpected:
-        return "the file isn't whole, or of another architecture"
-    if all(HEAD.search(name) for name in unexpected) and not missing:
-        return (
-            "a head of another kind. Ours is one linear layer with a bias; pass the names without the head's, and the "
-            "model returns the features"
-        )
-    if all(AVERAGE.search(name) for name in unexpected):
-        return "an average of the weights by names of its own: pass the tensors of one of the two"
-    if not missing:
-        return (
-            "parts which ModernConfig can't express, or of training: if they change no answer, pass the names without "
-            "them"
-        )
-    return "another architecture, or a file that isn't whole"
-
-
-def check_shapes(config: ViTConfig, ours: State, read: names.Read) -> None:
-    """Raise a ValueError that lists the tensors of another shape than the config's."""
-    expected = {read.called(our): shape for our, shape in shapes_of(config).items()}
-    found = {read.called(our): tuple(tensor.shape) for our, tensor in ours.items()}
-    compare(expected, found, ": another architecture, or tensors laid out in another way")
 
 
 def compare(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], why: str = "") -> None:
@@ -701,9 +636,6 @@ def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bo
     return model.eval()
 
 
-# --------------------------------------------------------------------------------------------- another head or size
-
-
 def with_head(config: ViTConfig, state: Mapping[str, Tensor], num_classes: int) -> tuple[ViTConfig, State]:
     """The config and tensors with a new head of zeros for so many classes; 0: with none."""
     config = replace(config, num_classes=num_classes)
@@ -736,8 +668,5 @@ def with_size(
         grid = sincos_position_embedding(config.grid, config.dim)  # (1, N, D)
         state["embed.position"] = torch.cat([torch.zeros(1, prefix, config.dim), grid], dim=1)
     if isinstance(config, ModernConfig) and config.position_bias:
-        raise ValueError(
-            f"its attention has a bias for each distance in a grid of {old.grid}, which isn't resized here (BEiT): "
-            f"give image_size={old.image_size}"
-        )
+        raise ValueError(f"position biases of {old.grid} patches aren't resized here: give image_size={old.image_size}")
     return config, state

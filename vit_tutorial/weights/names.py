@@ -24,7 +24,7 @@ Rows that a file has no tensors for are rows of parts that its model doesn't hav
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -75,10 +75,7 @@ TIMM_EVA = TIMM_NOW | {  # its classes Eva and Beit
 }
 TIMM_BIASES = TIMM_EVA | {"blocks.{i}.attention.qkv.bias": "blocks.{i}.attn.(q_bias|k_bias|v_bias)"}
 TIMM_GATED = TIMM_EVA | {"blocks.{i}.mlp.fc1.*": "blocks.{i}.mlp.(fc1_g|fc1_x).*"}
-TIMM_APART = TIMM_GATED | {
-    "blocks.{i}.attention.qkv.weight": "blocks.{i}.attn.(q_proj|k_proj|v_proj).weight",
-    "blocks.{i}.attention.qkv.bias": "blocks.{i}.attn.(q_proj|k_proj|v_proj).bias",
-}
+TIMM_APART = TIMM_GATED | {"blocks.{i}.attention.qkv.*": "blocks.{i}.attn.(q_proj|k_proj|v_proj).*"}
 TIMM_ROOT = TIMM_NOW | {  # a ResNet's first layers alone
     "embed.patches.features.stem.conv.*": "patch_embed.backbone.conv.*",
     "embed.patches.features.stem.norm.*": "patch_embed.backbone.norm.*",
@@ -231,8 +228,7 @@ HF_CLIP = {  # and SigLIP
     "pool.(q|kv).*": "head.attention.in_proj_*",
     "pool.proj.*": "head.attention.out_proj.*",
     "pool.norm.*": "head.layernorm.*",
-    "pool.mlp.fc1.*": "head.mlp.fc1.*",
-    "pool.mlp.fc2.*": "head.mlp.fc2.*",
+    "pool.mlp.**": "head.mlp.**",
     "head.weight": "visual_projection.weight",
 }
 HF_CLIP_TEXT = {our: f"text_model.{their}" for our, their in HF_CLIP.items() if our.startswith("blocks.")} | {
@@ -337,7 +333,10 @@ class Read(NamedTuple):
 
     def called(self, our: str) -> str:
         """Their name for one of ours, and ours where it is another."""
-        their = self.theirs.get(our) or theirs_of(self.tables, our)
+        their = self.theirs.get(our)
+        if not their:
+            rows = (match for table in self.tables for found in matches([table], [our], "ours")[:2] for match in found)
+            their = next((match.theirs[0] for match in rows), our)
         return our if their == our else f"{their} (our {our})"
 
 
@@ -395,12 +394,13 @@ def _outline(name: str) -> str:
 
 
 class _Side:
-    """The templates of one side of the rules, found by the outline of a name: its digits don't count."""
+    """The templates of one side of the tables' rules, found by the outline of a name: its digits don't count."""
 
-    def __init__(self, rules: Sequence[Rule], side: str) -> None:
+    def __init__(self, tables: Iterable[Iterable[tuple[str, str]]], side: str) -> None:
+        self.rules = rules_of([dict(rows) for rows in tables])
         self.by_outline: dict[str, list[tuple[int, int, str]]] = {}
         self.open: list[tuple[str, int, int, str]] = []
-        for number, rule in enumerate(rules):
+        for number, rule in enumerate(self.rules):
             for member, template in enumerate(getattr(rule, side)):
                 entry = number, member, template
                 if "**" in template:
@@ -436,10 +436,7 @@ def _pattern(template: str) -> re.Pattern[str]:
     return re.compile(pattern + re.escape(template[end:]))
 
 
-@cache
-def _side(tables: tuple[tuple[tuple[str, str], ...], ...], side: str) -> tuple[list[Rule], _Side]:
-    rules = rules_of([dict(rows) for rows in tables])
-    return rules, _Side(rules, side)
+_side = cache(_Side)  # reading tables takes time
 
 
 def matches(tables: Iterable[Table], names: Iterable[str], side: str) -> tuple[list[Match], list[Match], list[str]]:
@@ -447,25 +444,19 @@ def matches(tables: Iterable[Table], names: Iterable[str], side: str) -> tuple[l
 
     Where a name is in several rows, the row of most names that are all there has it.
     """
-    rules, lookup = _side(tuple(tuple(table.items()) for table in tables), side)
-    names = list(names)
+    lookup, names = _side(tuple(tuple(table.items()) for table in tables), side), list(names)
     groups: dict[tuple[int, tuple[tuple[str, str], ...]], dict[int, str]] = {}
     for name in names:
         for number, member, places in lookup.find(name):
             groups.setdefault((number, places), {})[member] = name
-    whole, taken = [], set[str]()
-    incomplete, parts = [], []
-    for (number, places), found in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0][0])):
-        match = Match(rules[number], places, found)
-        if len(found) < len(getattr(match.rule, side)):
-            incomplete.append(match)
-        elif not taken & set(found.values()):
+    sizes = [len(getattr(rule, side)) for rule in lookup.rules]
+    order = sorted((len(found) < sizes[key[0]], -len(found), key) for key, found in groups.items())
+    whole, parts, taken = list[Match](), list[Match](), set[str]()
+    for lacking, _, key in order:
+        found = groups[key]
+        if not taken & set(found.values()):
             taken |= set(found.values())
-            whole.append(match)
-    for match in incomplete:
-        if not taken & set(match.found.values()):
-            taken |= set(match.found.values())
-            parts.append(match)
+            (parts if lacking else whole).append(Match(lookup.rules[key[0]], key[1], found))
     return whole, parts, [name for name in names if name not in taken]
 
 
@@ -487,24 +478,12 @@ def templates(table: Table) -> tuple[str, ...]:
 
 def places_of(tables: Iterable[Table], name: str) -> set[tuple[str, int]]:
     """Which of our tensors theirs is, and which part of it, by any of the tables and behind any prefix."""
-    rules, lookup = _side(tuple(tuple(table.items()) for table in tables), "theirs")
+    lookup = _side(tuple(tuple(table.items()) for table in tables), "theirs")
     while name:
         if found := lookup.find(name):
-            return {(fill(rules[number].ours[0], places), member) for number, member, places in found}
+            return {(fill(lookup.rules[number].ours[0], places), member) for number, member, places in found}
         name = name.partition(".")[2]
     return set()
-
-
-def theirs_of(tables: Iterable[Table], our: str) -> str:
-    """What the first of the tables with such a row calls one of our tensors; ours, if none has."""
-    for table in tables:
-        whole, parts, _ = matches([table], [our], "ours")
-        if whole or parts:
-            return (whole or parts)[0].theirs[0]
-    return our
-
-
-# ------------------------------------------------------------------------------------------------------ both ways
 
 
 def read(tables: Iterable[Table], state: Mapping[str, Tensor]) -> Read:
@@ -520,7 +499,10 @@ def read(tables: Iterable[Table], state: Mapping[str, Tensor]) -> Read:
     for match in sorted(whole, key=lambda match: match.rule.ours):
         names = [match.found[member] for member in sorted(match.found)]
         try:
-            tensors = _ours_of(match, [state[name] for name in names])
+            if len(match.ours) > 1:  # queries, and keys and values, in one
+                tensors = list(state[names[0]].tensor_split([len(state[names[0]]) // 3]))
+            else:
+                tensors = [joined(match.ours[0], [state[name] for name in names], match.rule.layout)]
         except (RuntimeError, IndexError, ValueError) as error:
             shapes = ", ".join(f"{name} {tuple(state[name].shape)}" for name in names)
             raise ValueError(f"wrong shapes for {some(match.ours)}: {shapes}, which don't go together") from error
@@ -532,18 +514,8 @@ def read(tables: Iterable[Table], state: Mapping[str, Tensor]) -> Read:
     return Read(ours, theirs, left, list(absent), tables)
 
 
-def _ours_of(match: Match, tensors: list[Tensor]) -> list[Tensor]:
-    if len(match.ours) > 1:  # queries, and keys and values, in one
-        return list(tensors[0].tensor_split([len(tensors[0]) // 3]))
-    return [joined(match.ours[0], tensors, match.rule.layout)]
-
-
 def rename(state_dict: Mapping[str, Tensor], table: Table) -> State:
     """Our state dict (or gradients by name) under a table's names; of Flax's, under their names in our shapes.
-
-    Args:
-        state_dict: tensors under our names.
-        table: whose names.
 
     Raises:
         ValueError: a name that isn't ours, or that the table has no row for.

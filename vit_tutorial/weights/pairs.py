@@ -42,7 +42,6 @@ TOKENIZER = (
 TABLES: tuple[Table, ...] = (
     names.HF_CLIP_TEXT, names.HF_SIGLIP_TEXT, names.OPENAI_TEXT, names.OPEN_CLIP_TEXT, names.OPEN_CLIP_SIGLIP_TEXT,
 )  # fmt: skip
-THE_TEXT_TOWER = "the text tower"  # as the image tower's reader calls what it leaves out
 CLEAN: dict[str, Callable[[str], str]] = {  # what open_clip does to a text before the tokenizer
     "": lambda text: text,
     "whitespace": lambda text: " ".join(text.split()),
@@ -118,7 +117,7 @@ def load_pair(
         of_open_clip = "model_cfg" in files.config
         config, clean = configs.open_clip_text(files.config) if of_open_clip else hf_configs.text_tower(files.config)
         text_state = _text_state(files.state)
-        if found.assumed.pop("left_out", None) != THE_TEXT_TOWER:
+        if found.assumed.pop("left_out", None) != "the text tower":  # as the image tower's reader calls it
             raise ValueError("it has more than an image tower and a text tower, or less")
         width = found.config.num_classes or found.config.head_width
         if width != config.out_dim:

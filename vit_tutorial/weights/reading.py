@@ -80,10 +80,9 @@ def _read(path: Path) -> dict[str, Any]:
     reader = reader_of(path)
     if reader is None:
         raise ValueError(f"{path} is no file of weights: its name must end in {', '.join(READERS)}")
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"there is no file {brief(str(path), 1000)}: check the path, or give a name as in 'timm/NAME'"
-        )
+    refuse_endless(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {brief(str(path), 1000)}: check it, or give a name: 'timm/NAME'")
     try:
         return reader(path)
     except Refused:  # says all that there is to say
@@ -94,10 +93,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise Refused(f"{path} is damaged ({' '.join(str(error).split())[:200]}): get it again") from None
     except Exception as error:  # on damaged bytes, unpickling and unzipping raise nearly anything
         # torch's own advice would be to run the code.
-        reason = " ".join(str(error).rpartition("WeightsUnpickler error:")[2].partition("Check the doc")[0].split())
-        raise Refused(
-            f"{path} is damaged, or of another kind ({reason[:200]}), and nothing was loaded: get it again"
-        ) from None
+        said = str(error).rpartition("WeightsUnpickler error:")[2].partition("Check the doc")[0]
+        reason = " ".join(said.split())[:200]
+        raise Refused(f"{path} is damaged or of another kind ({reason}), nothing was loaded: get it again") from None
 
 
 TOO_LONG = (
@@ -119,9 +117,7 @@ def _refuse_other_kind(path: Path) -> None:
     kind = next((kind for begins, kind in KINDS.items() if start.startswith(begins)), "")
     suffix, length = path.suffix.lower(), int.from_bytes(start[:8], "little")
     if suffix == ".safetensors" and start[8:9] == b"{" and _most(path, 1_000_000) < length < path.stat().st_size:
-        raise Refused(
-            f"{path} begins with {length:,} bytes of names and shapes: no model has so many, nothing was loaded"
-        )
+        raise Refused(f"{path} begins with {length:,} bytes of names and shapes: no model has so many; not loaded")
     if suffix == ".safetensors" and start.startswith(b"PK"):
         kind = "a zip, as torch.save or numpy.savez writes it: call it .pth or .npz"
     elif suffix != ".safetensors" and start[8:9] == b"{" and length < path.stat().st_size:
@@ -146,9 +142,7 @@ def weight_map(path: Path) -> dict[str, str]:
         raise Refused(f"{path} is damaged: it has no weight_map from names to files; get it again")
     for file in sorted(set(index.values())):
         if Path(file).name != file or "\\" in file or not file.endswith((".safetensors", ".bin")):
-            raise Refused(
-                f"{path} names {brief(repr(file), 400)}, which is no file of weights beside it: nothing was loaded"
-            )
+            raise Refused(f"{path} names {brief(repr(file), 400)}, no file of weights beside it: nothing was loaded")
     return index
 
 
@@ -172,10 +166,7 @@ def _pickle(path: Path) -> dict[str, Any]:
         with zipfile.ZipFile(path) as archive:
             _no_bomb(archive, path)
             if any(name.endswith("/constants.pkl") for name in archive.namelist()):
-                raise Refused(
-                    f"{path} is a TorchScript archive, a model with its code, and nothing was loaded: save its "
-                    "state_dict() with torch.save, or get a .safetensors file"
-                )
+                raise Refused(f"{path} is TorchScript, which has code, and nothing was loaded: save its state_dict()")
             # torch doesn't compare check sums; it can also write files without.
             if any(entry.CRC for entry in archive.infolist()) and (bad := archive.testzip()):
                 raise Refused(f"{path} is damaged: {bad} doesn't match its check sum; get it again")
@@ -187,7 +178,7 @@ def _pickle(path: Path) -> dict[str, Any]:
             start = file.read(2)
         if start[:1] == b"\x80" and start[1] > 2:
             raise Refused(
-                f"{path} is a pickle of protocol {start[1]}, a kind that torch.load can't read safely, and nothing was "
+                f"{path} is a pickle of protocol {start[1]}, which torch.load can't read safely, and nothing was "
                 "loaded: get a .safetensors file, or one that torch.save wrote"
             ) from None
         code = re.search(
@@ -295,10 +286,7 @@ def check_numbers(state: Mapping[str, Tensor]) -> None:
             kind = "meta" if tensor.is_meta else tensor.layout
             raise ValueError(f"{name} is {tensor.dtype} ({kind}): plain float16, 32 or 64 numbers are needed")
         if not tensor.numel():
-            raise ValueError(
-                f"{name} {tuple(tensor.shape)} is empty, as DeepSpeed's ZeRO-3 leaves it: its zero_to_fp32.py gathers "
-                "the weights of all processes in one file"
-            )
+            raise ValueError(f"{name} {tuple(tensor.shape)} is empty: of ZeRO-3, whose zero_to_fp32.py gathers it")
         # A few bytes may claim to be a terabyte, by strides of 0.
         if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
             raise ValueError(f"{name} {tuple(tensor.shape)} declares more numbers than the file holds")

@@ -40,9 +40,6 @@ class Prepared(NamedTuple):
     unsure: str = ""  # what no tensor tells: it must be said that the classifier is the library's own
 
 
-# ------------------------------------------------------------------------- one function a library, for its own oddities
-
-
 def prepare_timm(state: State) -> Prepared:
     """Of timm, DeiT, DINO, MAE and EVA.
 
@@ -59,9 +56,7 @@ def prepare_timm(state: State) -> Prepared:
         )
         left_out = ("the projector of DINO's loss",)
     if "dist_token" in state and "head.weight" in state and "head_dist.weight" not in state:
-        raise ValueError(
-            "dist_token and head without head_dist: two tokens and one head, which ViTConfig can't express"
-        )
+        raise ValueError("dist_token and head without head_dist: two tokens, one head, which ViTConfig can't express")
     for mask in [name for name in state if name.endswith("attn.qkv.bias_mask")]:
         start = mask.removesuffix("qkv.bias_mask")
         if state[f"{start}qkv.bias"].shape != state[mask].shape:
@@ -85,10 +80,12 @@ def prepare_transformers(state: State) -> Prepared:
         return Prepared(_without(state, r"(lm_head|layernorm)\..+"), ("the head of masked pretraining",))
     if not state.get("embeddings.register_tokens", torch.ones(1)).numel():  # DINOv3 may have none, in a tensor
         state = _without(state, r"embeddings\.register_tokens")
+    pooled = "pooler.dense.weight" in state and {"classifier.weight", "cls_classifier.weight"} & state.keys()
+    unsure = _either("pooler", "the class token", "cls") if pooled else ""
     if "embeddings.distillation_token" in state and "classifier.weight" in state:
         one = state["classifier.weight"]
         both = torch.cat([one, torch.zeros_like(one)], dim=-1)  # (K, 2 D)
-        return Prepared(state | {"classifier.weight": both}, unsure=_pooler_and_classifier(state))
+        return Prepared(state | {"classifier.weight": both}, unsure=unsure)
     if "embeddings.patch_embedding.weight" in state and "classifier.weight" in state:
         siglip = "embeddings.class_embedding" not in state
         unread, what = (r"head\..+", "attention pooling") if siglip else (r"post_layernorm\..+", "last norm")
@@ -96,12 +93,7 @@ def prepare_transformers(state: State) -> Prepared:
         left_out = (f"the {what}, which the classifier doesn't read",) if len(kept) < len(state) else ()
         unsure = _either(what, "the mean of all patches", "mean") if left_out else ""
         return Prepared(kept, left_out, {"pool": "mean"}, unsure)
-    return Prepared(state, unsure=_pooler_and_classifier(state))
-
-
-def _pooler_and_classifier(state: State) -> str:
-    both = "pooler.dense.weight" in state and {"classifier.weight", "cls_classifier.weight"} & state.keys()
-    return _either("pooler", "the class token", "cls") if both else ""
+    return Prepared(state, unsure=unsure)
 
 
 def _either(what: str, read: str, pool: str) -> str:
@@ -112,18 +104,11 @@ def _either(what: str, read: str, pool: str) -> str:
     )
 
 
-def prepare_blip(state: State) -> Prepared:
-    """Of BLIP and BLIP-2, whose pooler norms the class token, which the last norm has been over, once more."""
-    return Prepared(state, ("the pooler, a second norm of the class token",))
-
-
 def prepare_google(state: State) -> Prepared:
     """big_vision's scan keeps each kind of tensor of all blocks in one, block by block on the first axis."""
     kernel = state.get("embedding/kernel")
     if kernel is not None and kernel.ndim == 2:
-        raise ValueError(
-            f"embedding/kernel {tuple(kernel.shape)}: NaFlex, SigLIP 2 for pictures of any shape, which isn't read here"
-        )
+        raise ValueError(f"embedding/kernel {tuple(kernel.shape)}: NaFlex (SigLIP 2's), which isn't read here")
     whole = {}
     for name, tensor in state.items():
         parts = tensor.unbind() if "/encoderblock/" in name and tensor.ndim else [tensor]
@@ -162,9 +147,6 @@ def _without(state: State, pattern: str) -> State:
     return {name: tensor for name, tensor in state.items() if not re.fullmatch(pattern, name)}
 
 
-# --------------------------------------------------------------------------------------------------------- the sources
-
-
 @dataclass(frozen=True)
 class Source:
     """What the files of a library, or of a family of models under its names, don't say of themselves."""
@@ -178,7 +160,7 @@ class Source:
     gelu: str = "exact"
     prepare: Callable[[State], Prepared] = Prepared
     left_out: Templates = field(default_factory=dict)  # parts of the file that no answer to a picture depends on, said
-    unread: Templates = field(default_factory=dict)  # why a tensor is dropped silently: its name
+    unread: Templates = field(default_factory=lambda: TRAINING)  # why a tensor is dropped silently: its name
     shows: Mapping[str, Any] = field(default_factory=dict)  # the fields by which the family is known
     pool: str = "cls"
     rotary: Rotary | None = None
@@ -227,20 +209,14 @@ TEXT = {  # beside an image tower of OpenAI's or open_clip's
     ),
 }  # fmt: skip
 SCALE = {"of the loss": ("(logit_scale|logit_bias)",)}
-TRAINING = {
+TRAINING: dict[str, tuple[str, ...]] = {
     "in the place of a patch that pretraining hides": ("(mask_token|embeddings.mask_token)",),
     "weights of the classes in a loss": ("(criterion|loss|loss_fn|loss_fct).(weight|pos_weight)",),
 }
-COMPUTED = "computed, and compared"
 TORCHVISION = Source(
-    "torchvision",
-    (names.TORCHVISION, names.TORCHVISION_0_12),
-    IMAGENET,
-    224 / 256,
-    "bilinear",
+    "torchvision", (names.TORCHVISION, names.TORCHVISION_0_12), IMAGENET, 224 / 256, "bilinear",
     prepare=without_pre_logits,
-    unread=TRAINING,
-)
+)  # fmt: skip
 DECODER = {"the decoder": ("(decoder_embed|decoder_norm|decoder_pred).*", "decoder_pos_embed", "decoder_blocks.**")}
 PROJECTORS = {"the projectors of its losses": (
     "(dino_head|ibot_head).mlp.{j}.*", "(dino_head|ibot_head).last_layer.(weight|bias|weight_g|weight_v)",
@@ -256,11 +232,8 @@ TIMM = Source(
     HALF,
     0.9,
     prepare=prepare_timm,
-    unread=TRAINING | {
-        COMPUTED: ("(rope.freqs_cos|rope.freqs_sin)", "blocks.{i}.attn.(rope.freqs_cos|rope.freqs_sin)"),
-    },
 )  # fmt: skip
-TRUNK = replace(TIMM, left_out=TEXT, unread={**TIMM.unread, **SCALE})  # that may be an image tower of open_clip's
+TRUNK = replace(TIMM, left_out=TEXT, unread=TRAINING | SCALE)  # that may be an image tower of open_clip's
 CLIP = Source(
     "openai",
     (names.OPENAI,),
@@ -284,16 +257,8 @@ HUGGING_FACE = Source(
     norm_eps=1e-12,
     recipe="huggingface",
     prepare=prepare_transformers,
-    unread=TRAINING | {COMPUTED: ("(embeddings.position_ids|position_ids)",)},
 )  # fmt: skip
-HF_BEIT = replace(
-    HUGGING_FACE, crop=0.9, interpolation="bicubic",
-    unread=TRAINING | {COMPUTED: (
-        "encoder.layer.{i}.attention.attention.relative_position_bias.relative_position_index",
-        "layers.{i}.relative_position_bias.relative_position_index",
-        "encoder.relative_position_bias.relative_position_index", "relative_position_index",
-    )},
-)  # fmt: skip
+HF_BEIT = replace(HUGGING_FACE, crop=0.9, interpolation="bicubic")
 HF_DINOV2 = replace(
     HUGGING_FACE, statistics=IMAGENET, crop=224 / 256, interpolation="bicubic", norm_eps=1e-6,
     shows={"layer_scale": True},
@@ -308,14 +273,13 @@ HF_TOWER = replace(  # beside a text tower
             "text_model.encoder.layer.**",
         ),
         "the decoder": ("decoder.**",),  # CLIPSeg's
-        "the heads of detection": ("(class_head|box_head|objectness_head|layer_norm).**",),  # OWL-ViT's
+        "the heads of detection": ("(class_head|box_head|objectness_head|layer_norm).**", "box_bias"),  # OWL-ViT's
     },
-    unread=TRAINING | SCALE | {
-        COMPUTED: ("(embeddings.position_ids|position_ids|text_model.embeddings.position_ids|box_bias)",),
-    },
+    unread=TRAINING | SCALE,
 )  # fmt: skip
 BLIP = replace(
-    HF_TOWER, tables=(names.HF_BLIP,), statistics=OPENAI, norm_eps=1e-5, prepare=prepare_blip,
+    HF_TOWER, tables=(names.HF_BLIP,), statistics=OPENAI, norm_eps=1e-5,
+    prepare=lambda state: Prepared(state, ("the pooler, a second norm of the class token",)),
     left_out={
         "the text tower": (
             "(text_model|text_encoder|text_decoder|language_model).**", "(text_projection|text_proj).*",
@@ -330,13 +294,7 @@ BLIP = replace(
     },
 )  # fmt: skip
 GOOGLE = Source(  # JAX's GELU is the tanh approximation
-    "google",
-    (names.GOOGLE, names.GOOGLE_HYBRID),
-    HALF,
-    "none",
-    "bilinear",
-    gelu="tanh",
-    prepare=prepare_google,
+    "google", (names.GOOGLE, names.GOOGLE_HYBRID), HALF, "none", "bilinear", gelu="tanh", prepare=prepare_google
 )
 BIG_VISION = replace(
     GOOGLE,
@@ -346,20 +304,16 @@ BIG_VISION = replace(
     left_out={"the text tower": ("txt/**",)},
     unread={"of the loss": ("(t|b)",)},
 )
-OWN = Source("vit_tutorial", (names.OURS,), HALF, "center", unread=TRAINING)
+OWN = Source("vit_tutorial", (names.OURS,), HALF, "center")
 
 # The first with a file's names, and the fields that its tensors show, says the rest.
 SOURCES = {
     "torchvision": TORCHVISION,
-    "BEiT": replace(TIMM, shows={"position_bias": True}, unread=TRAINING | {COMPUTED: (
-        "rel_pos_bias.relative_position_index", "blocks.{i}.attn.relative_position_index",
-    )}),
+    "BEiT": replace(TIMM, shows={"position_bias": True}),
     "DINOv3": replace(
         TIMM, statistics=IMAGENET, crop="none", interpolation="bilinear", norm_eps=1e-5, rotary=Rotary(),
         shows={"position": "none", "registers": True, "layer_scale": True}, left_out=PROJECTORS,
-        unread=TRAINING | {
-            COMPUTED: ("rope_embed.periods",), "read for small crops, in training": ("local_cls_norm.*",),
-        },
+        unread=TRAINING | {"read for small crops, in training": ("local_cls_norm.*",)},
     ),
     "CLIP": replace(TRUNK, statistics=OPENAI, crop=1.0, norm_eps=1e-5, shows={"pre_norm": True}),
     "SigLIP": replace(TRUNK, crop="none", gelu="tanh", pool="attention", shows={"pool": "attention"}),
@@ -388,7 +342,6 @@ SOURCES = {
     "transformers' DINOv3": replace(
         HUGGING_FACE, statistics=IMAGENET, norm_eps=1e-5, rotary=Rotary(),
         shows={"position": "none", "position_bias": False, "layer_scale": True},
-        unread=TRAINING | {COMPUTED: ("rope_embeddings.inv_freq",)},
     ),
     "transformers' DINOv2 with registers": replace(
         HF_DINOV2, recipe="timm", shows={"layer_scale": True, "registers": True}
@@ -410,17 +363,10 @@ SOURCES = {
 NAMED = ("torchvision", "timm", "deit", "dino", "huggingface", "google", "big_vision", "vit_tutorial")
 
 
-def _anchors() -> tuple[str, ...]:
-    """Each library's name for the patch embedding: by it a model is known, whatever stands in front of it."""
-    found: dict[str, None] = {}
-    for source in SOURCES.values():
-        for table in source.tables:
-            rules = names.rules_of([table])
-            found |= {rule.theirs[0]: None for rule in rules if rule.ours[0] == "embed.patches.proj.weight"}
-    return tuple(name for name in found if name != "conv1.weight")  # half of all networks have that
-
-
-ANCHORS = _anchors()
+ANCHORS = tuple(dict.fromkeys(  # each name of the patch embedding: by it a model is known, whatever stands before it
+    rule.theirs[0] for source in SOURCES.values() for rule in names.rules_of(source.tables)
+    if rule.ours[0] == "embed.patches.proj.weight"
+))  # fmt: skip
 
 
 def preprocessing(name: str, config: ViTConfig) -> Preprocessing:
@@ -444,14 +390,13 @@ def check_preprocess(preprocess: Preprocessing, config: ViTConfig) -> None:
         raise TypeError(f"preprocess must be a Preprocessing, got {type(preprocess).__name__}")
     if preprocess.image_size != as_pair(config.image_size, "image_size"):
         raise ValueError(
-            f"preprocess makes pictures of {preprocess.image_size} pixels, and the model takes {config.image_size}: "
+            f"preprocess makes {preprocess.image_size} pixels, and the model takes {config.image_size}: "
             "give preprocess for this size, or image_size"
         )
-    if not isinstance(preprocess.crop, str) and max(preprocess.image_size) > LARGEST_RESIZED * preprocess.crop:
-        raise ValueError(
-            f"preprocess resizes pictures to {max(preprocess.image_size) / preprocess.crop:,.0f} pixels before it cuts "
-            f"{max(preprocess.image_size)} out of them: at most {LARGEST_RESIZED:,} are made"
-        )
+    largest = max(preprocess.image_size)
+    if not isinstance(preprocess.crop, str) and largest > LARGEST_RESIZED * preprocess.crop:
+        resized = f"{largest / preprocess.crop:,.0f} pixels before it cuts {largest} out of them"
+        raise ValueError(f"preprocess resizes pictures to {resized}: at most {LARGEST_RESIZED:,} are made")
     for what, values in (("mean", preprocess.mean), ("std", preprocess.std)):
         if len(values) != config.in_channels:
             raise ValueError(f"{what} {values} must have a number for each of {config.in_channels} channels")

@@ -122,8 +122,7 @@ def unwrap(checkpoint: Mapping[str, Any], anchors: tuple[str, ...], part: str | 
         chosen = _part(part, models)
     elif models := [model for model in models if model.averaged or not model.of_training]:
         chosen = _choose(models, assumed)
-        _refuse_average_without_names(checkpoint, nodes, chosen)
-        _refuse_beside(nodes, models, chosen, assumed)
+        _refuse_beside(checkpoint, nodes, models, chosen, assumed)
     else:
         chosen = _only(checkpoint, nodes)
     state = _tensors(chosen, nodes)
@@ -149,9 +148,6 @@ def _nodes(checkpoint: Mapping[str, Any]) -> list[Part]:
     return found
 
 
-# -------------------------------------------------------------------------------------------------- models in a node
-
-
 def _models(node: Part, anchors: tuple[str, ...]) -> list[Part]:
     """The models in a dictionary: what stands before a source's anchor is a wrapper, and several are several models.
 
@@ -172,23 +168,13 @@ def _models(node: Part, anchors: tuple[str, ...]) -> list[Part]:
     owner = {name: max((s for s in scopes if plain[name].startswith(s)), key=len, default=None) for name in names}
     models = []
     for scope, parts in zip(scopes, prefixes, strict=True):
-        stripped = {name: _strip(plain[name], parts) for name in names if owner[name] in (scope, None)}
+        starts = ["".join(parts[:n]) for n in range(len(parts), -1, -1)]  # model.vit., of which a head lacks the second
+        bare = {name: next(plain[name][len(s) :] for s in starts if plain[name].startswith(s)) for name in names}
+        stripped = {name: bare[name] for name in names if owner[name] in (scope, None)}
         outside = {name: new for name, new in stripped.items() if owner[name] is None}
         own = {name: new for name, new in stripped.items() if owner[name] is not None}
         models.append(node._replace(scope=scope, names=own, outside=outside))
     return models
-
-
-def _strip(name: str, parts: list[str]) -> str:
-    """Without the parts that it begins with: of ``model.vit.``, ``model.classifier`` loses the first."""
-    for part in parts:
-        if not name.startswith(part):
-            break
-        name = name[len(part) :]
-    return name
-
-
-# ------------------------------------------------------------------------------------------------------- the choice
 
 
 def _part(part: str, models: list[Part]) -> Part:
@@ -198,9 +184,7 @@ def _part(part: str, models: list[Part]) -> Part:
     found = found or [model for model in models if model.scope.strip("./") == wanted]
     if len(found) != 1:
         there = some([repr(model.key.strip("./")) for model in models])
-        raise ValueError(
-            f"part={part!r:.100} names {len(found)} of the {len(models)} models in this checkpoint: {there}"
-        )
+        raise ValueError(f"part={part!r:.100} names {len(found)} of the {len(models)} models in this file: {there}")
     return found[0]._replace(outside={})
 
 
@@ -210,58 +194,44 @@ def _choose(models: list[Part], assumed: dict[str, Any]) -> Part:
         return models[0]
     averages = [model for model in models if model.averaged]
     if len(averages) != 1 or any(model.shapes() != averages[0].shapes() for model in models):
-        raise ValueError(
-            f"{len(models)} models are in this checkpoint, under {some([repr(model.key) for model in models])}: "
-            "say which by part="
-        )
+        raise ValueError(f"{len(models)} models, {some([repr(model.key) for model in models])}: say which by part=")
     said = some([model.key or "the rest" for model in models])
     assumed["weights"] = f"{averages[0].key} of {said}, the average"
     return averages[0]
 
 
-def _refuse_average_without_names(checkpoint: Mapping[str, Any], nodes: list[Part], chosen: Part) -> None:
-    """An average that is a list, a module, or has names of its own can't be taken, and the raw weights aren't it."""
-    if chosen.averaged:
-        return
+def _refuse_beside(
+    checkpoint: Mapping[str, Any], nodes: list[Part], models: list[Part], chosen: Part, assumed: dict[str, Any]
+) -> None:
+    """Tensors beside the model may be part of the answer; what pretraining alone has is said.
+
+    An average that is a list, a module, or has names of its own can't be taken, and the raw weights aren't it.
+    """
+
+    def averages(*path: str) -> bool:
+        return any(AVERAGE.search(part) and not TEACHER.search(part) for part in path)
+
     others = [node for node in nodes if node.content is not chosen.content]
-    keys = [node.key for node in others if _is_average(node.path) and node.arrays()]
-    keys += [str(key) for key, value in checkpoint.items() if _is_average((str(key),)) and hasattr(value, "state_dict")]
-    if keys:
-        raise ValueError(
-            f"{some(keys)} holds an average of the weights without their names: say by part= that the other is meant, "
-            "or pass the average's state dict"
-        )
-
-
-def _is_average(path: tuple[str, ...]) -> bool:
-    return any(AVERAGE.search(part) and not TEACHER.search(part) for part in path)
-
-
-def _refuse_beside(nodes: list[Part], models: list[Part], chosen: Part, assumed: dict[str, Any]) -> None:
-    """Tensors beside the model may be part of the answer; what pretraining alone has is said."""
+    keys = [node.key for node in others if averages(*node.path) and node.arrays()]
+    keys += [str(key) for key, value in checkpoint.items() if averages(str(key)) and hasattr(value, "state_dict")]
+    if keys and not chosen.averaged:
+        raise ValueError(f"{some(keys)}: averages without their names: pass their state dict, or say the other's part=")
     taken = {id(model.content) for model in models}
     beside = [node for node in nodes if id(node.content) not in taken and not node.of_training and node.arrays()]
     if left_out := [BESIDE[node.key] for node in beside if node.key in BESIDE]:
         assumed["left_out"] = some(left_out)
-    keys = [
-        name
-        for node in beside
-        if node.key not in BESIDE
-        for name in ([node.key] if node.path else [key for key in node.arrays() if not TRAINING.fullmatch(key.lower())])
-    ]
+    keys = [node.key for node in beside if node.path and node.key not in BESIDE]
+    keys += [key for node in beside if not node.path for key in node.arrays() if not TRAINING.fullmatch(key.lower())]
     where = "/".join(chosen.path)
     if packed := [key for key in keys if "_packed_params" in key]:
         raise ValueError(f"{some(packed, 3)}: weights that torch quantised, which aren't read: save those from before")
     if any(HEAD.search(key) for key in keys):
         raise ValueError(
-            f"{some(keys)}: a head in a dictionary of its own. Put its tensors beside the model's, by the names "
-            f"that the library has for them, or take the model alone, by part={where!r}, for the features"
+            f"{some(keys)}: a head in a dictionary of its own. Put its tensors beside the model's, by the library's "
+            f"names, or take the model alone, by part={where!r}, for the features"
         )
     if keys:
-        raise ValueError(
-            f"{some(keys)}: beside the model in {where or 'this checkpoint'!r}, and it may change the answer "
-            f"(an adapter, another part). If it changes none, say part={where!r}"
-        )
+        raise ValueError(f"{some(keys)}: beside the model, and may change the answer. If not, say part={where!r}")
 
 
 def _unread(checkpoint: Mapping[str, Any], nodes: list[Part], chosen: Part) -> list[str]:
@@ -286,15 +256,9 @@ def _only(checkpoint: Mapping[str, Any], nodes: list[Part]) -> Part:
     node = max(found, key=lambda node: len(node.content), default=Part((), checkpoint))
     if others := [other.key or "the outermost" for other in nodes if other is not node and not other.of_training]:
         first = some([name for name, _ in node.items()])
-        raise ValueError(
-            f"no patch embedding is among these tensors, {first}, so they are no known model, and there are others "
-            f"beside them: {some(others)}"
-        )
+        raise ValueError(f"no patch embedding is among {first}: no known model, and beside it is {some(others)}")
     names = {name: INSIDE.sub("", name) for name, _ in node.items()}
     return node._replace(names={name: WRAPPING.sub("", plain) for name, plain in names.items()})
-
-
-# ------------------------------------------------------------------------------------------------------ its tensors
 
 
 def _tensors(chosen: Part, nodes: list[Part]) -> State:
@@ -306,10 +270,8 @@ def _tensors(chosen: Part, nodes: list[Part]) -> State:
     unknown = [key for key in content if not is_tensor[key] and key not in within]
     others = [key for key in unknown if not TRAINING.fullmatch(key.lower())]
     if others or (content and not any(is_tensor.values())):
-        raise ValueError(
-            f"{len(others or content)} entries are no tensors: {some(others or list(content))}: pass the state dict "
-            "within"
-        )
+        found = others or list(content)
+        raise ValueError(f"{len(found)} entries are no tensors: {some(found)}: pass the state dict within")
     plain = {**chosen.names, **chosen.outside}
     names = [name for name in plain if is_tensor[name] and name.rpartition(".")[2] not in COUNTS]
     if len(names) > NAMES:
