@@ -35,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Kernels fork, but not where that is unsafe, or where coverage counts lines from a process's start."""
     if sys.platform == "linux" and not config.getoption("cov_source", None):
         local_provisioner.launch_kernel = kernels.launch
+        if config.getoption("numprocesses", None):
+            kernels.serve()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -556,7 +556,7 @@ def test_no_hidden_test_refuses_what_the_check_takes(tool, lesson):
     for cell in (cell for cell in solved if tool.judge.HIDDEN.search(cell["source"])):
         name, work = tool.judge.CHECK.search(cell["source"]).groups()
         test = "".join(tool.judge.HIDDEN.findall(cell["source"]))
-        for one in works[name]:
+        for one in works[name][: 2 if name == "fit" else None]:  # each of its works trains a model
             made: list[Any] = []
             if tool.judge.Examiner(Calls(one), known, solved)._fails_hidden(known[name][0], work, test):
                 refused.append((name, one))
@@ -588,7 +588,8 @@ def test_what_was_right_before_a_sandbox_had_to_be_ended_stays_right_if_its_hidd
 def test_the_right_results_of_every_exercise_are_confirmed_after_their_way_out_of_the_sandbox(tool):
     for exercise in checks.CATALOGUE.values():
         work = answers(exercise.name) if exercise.asks_questions else exercise.right
-        results = [run.run_once(exercise, work, case) for case in exercise.cases()]
+        known = () if exercise.asks_questions else run.known(exercise, None)
+        results = [*known] or [run.run_once(exercise, work, case) for case in exercise.cases()]
         told = [tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode(result)))) for result in results]
         assert importlib.import_module("vit_tutorial.checks.harness").check_results(exercise, told), exercise.name
 

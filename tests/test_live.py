@@ -266,13 +266,13 @@ def small():
     return model, pictures, live.page(model, pictures, ["one", "two", "three"])
 
 
-# Every station, with tokens from the middle up to the first: which of the headings was seen.
+# Every station, with tokens from the middle up to the first, then some of those: which of the headings was seen.
 WALK = """(host) => {
   const root = document.querySelectorAll("[data-vit-live]")[host].shadowRoot;
   const canvas = root.querySelector(".picker canvas");
-  return STATIONS.map((station) => {
+  return STATIONS.map((station, number) => {
     root.querySelector(`[data-to="${station}"]`).click();
-    for (const key of ["ArrowDown", ...Array(4).fill("ArrowUp")]) {
+    for (const key of ["ArrowDown", ...Array(number ? 2 : 4).fill("ArrowUp")]) {
       canvas.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
     }
     return root.querySelector(`[data-station="${station}"] h3`).checkVisibility() && station;
@@ -383,7 +383,7 @@ def test_every_number_after_each_change_is_pytorch_s(show):
 def test_every_number_of_the_shipped_models_is_pytorch_s(show, name):
     model, preprocess, samples, live_page = shipped(name)
     page, double = show(live_page), copy.deepcopy(model).double()
-    for picture, changes in zip(samples[:3], list(CHANGES.values())[::6], strict=True):
+    for picture, changes in zip(samples[:2], list(CHANGES.values())[::9], strict=True):
         changes = spelt(changes, model.config)
         compare(run_in(page, picture, changes), stations(double, picture, preprocess, changes))
 

@@ -147,9 +147,10 @@ def test_fine_tuning_gets_the_checkpoint_s_pixels(folder):
 
 
 @pytest.fixture
-def hub(tmp_path):
+def hub(tmp_path, monkeypatch):
     """A data set of Hugging Face, on disk: a folder with one parquet file per split."""
     datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "SLEEP_TIME_ON_THREADS_SHUTDOWN", 0.05)  # 5 seconds after each pass
     kinds = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["even", "odd"])})
     for split, count in (("train", 12), ("test", 4)):
         rows = [{"image": Image.new("RGB", (9, 9), (20 * n, 0, 0)), "label": n % 2} for n in range(count)]

@@ -61,7 +61,7 @@ WRAPPED = {
     "inside": renamed("blocks.", "blocks._orig_mod."),
     "at the last": renamed("qkv.", "qkv._orig_mod."),
     "in the patches": renamed("patch_embed.", "patch_embed._orig_mod."),
-    "each block": renamed("attn.", "_orig_mod.attn._checkpoint_wrapped_module."),
+    "each block": renamed("attn.", "_orig_mod._fsdp_wrapped_module.attn._checkpoint_wrapped_module."),
     "a head beside": lambda state: under("backbone.", body(state)) | {n: state[n] for n in state if n[:4] == "head"},
     "a head beside, both wrapped": lambda state: under("model.", under("backbone.", body(state))) | {
         f"model.{name}": state[name] for name in state if name.startswith("head.")},

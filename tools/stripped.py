@@ -120,6 +120,7 @@ def _empty(owner: ast.AST, name: str, asked: set[str]) -> None:
 # ---- What has run ------------------------------------------------------------------------------------------------
 
 
+@functools.cache
 def telling(source: str, module: str) -> str:
     """A module's source in which each function notes its full name first."""
     tree = ast.parse(source)
@@ -196,6 +197,7 @@ def _defined(owner: ast.AST, name: str) -> Iterator[tuple[str, ast.stmt]]:
 # ---- What is right, left out -------------------------------------------------------------------------------------
 
 
+@functools.cache
 def observers(module: ModuleType) -> str:
     """The source of a lesson's checks without what is right."""
     tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))

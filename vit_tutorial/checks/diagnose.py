@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from vit_tutorial.checks.compare import BESIDE, HALF, as_parts, as_tensor, differs, shape
 from vit_tutorial.checks.declare import Case, Exercise, Fault, Mistake, Result
-from vit_tutorial.checks.observe import LAYOUT, SECOND, is_float, normal, rolled, tensors
+from vit_tutorial.checks.observe import LAYOUT, SECOND, is_float, normal, rolled, tensors, the_result_alone
 from vit_tutorial.checks.run import Outcome, Tried, known, run_once
 from vit_tutorial.checks.symptoms import EXACT, WEAK, Finder, Pair, apart, reach, symptom
 from vit_tutorial.checks.watch import unwrapped
@@ -213,15 +213,15 @@ def _right_for_others(tried: Tried) -> str:
         return ""
     others = {i: dict(_others(tried.exercise, tried.cases[i])) for i in rows}
     for words in itertools.islice(others[rows[0]], OTHERS):
-        if all(words in others[i] and _gives(tried, i, others[i][words]()) for i in rows):
+        if all(words in others[i] and _gives(tried, i, words, others[i][words]) for i in rows):
             return f"Your numbers would be right {words}."
     return ""
 
 
-def _gives(tried: Tried, i: int, other: Case) -> bool:
-    """Whether the reference gives the student's result if it gets another case."""
+def _gives(tried: Tried, i: int, words: str, other: Callable[[], Case]) -> bool:
+    """Whether the reference gives the student's result if it gets another case, which ``words`` say."""
     given, name = tried.outcomes[i], _main(tried.right[i])
-    there = run_once(tried.exercise, tried.exercise.right, other)
+    there = _reference(tried.exercise, i).on(words, other)
     if isinstance(given, Fault) or isinstance(there, Fault) or name not in given or name not in there:
         return False
     return not differs({name: there[name]}, {name: given[name]}, tried.exercise)
@@ -280,12 +280,12 @@ def _dependence(tried: Tried, i: int) -> str:
     case, name = tried.cases[i], _first(tried.right[i])
     if _takes_a_model(case) or isinstance(tried.outcomes[i], Fault):
         return ""
+    probes = _reference(tried.exercise, i), Probe(tried.exercise, tried.work, case)
     for change in itertools.islice(_changes(tried.exercise, case), CHANGES):
-        right, given = (_depends(tried, work, case, change) for work in (tried.exercise.right, tried.work))
+        right, given = (probe.reach(change) for probe in probes)
         if right is None or given is None or not _clearly_apart(right, given) or not apart(right, given, name):
             continue
-        scaled = [_scaled(case, scale) for scale in SCALES]
-        right, given = (_ever(tried, work, [case, *scaled], change) for work in (tried.exercise.right, tried.work))
+        right, given = (_ever(probe, change) for probe in probes)
         if _clearly_apart(right, given) and (words := apart(right, given, name)):
             return f"If {change[0]} changes, {words} (with {case.label})."
     return ""
@@ -296,17 +296,40 @@ def _clearly_apart(right: Tensor, given: Tensor) -> bool:
     return right.shape != given.shape or bool((right ^ given).sum() > 0.25 * (right | given).sum())
 
 
-def _ever(tried: Tried, work: Any, cases: list[Case], change: Change) -> Tensor:
+class Probe:
+    """What a work gives on a case and on others made of it: each is computed once, and its first numbers are kept."""
+
+    def __init__(self, exercise: Exercise, work: Any, case: Case) -> None:
+        self.exercise, self.work, self.case = exercise, work, case
+        self.kept: dict[Hashable, Outcome] = {}
+
+    def on(self, key: Hashable, other: Callable[[], Case]) -> Outcome:
+        """What it gives on another case, which ``key`` stands for."""
+        if key not in self.kept:
+            with the_result_alone():
+                outcome = run_once(self.exercise, self.work, other())
+            self.kept[key] = outcome if isinstance(outcome, Fault) else {(name := _main(outcome)): outcome.get(name)}
+        return self.kept[key]
+
+    def reach(self, change: Change, scale: float = 1.0) -> Tensor | None:
+        """Where the result changes if the case is changed; None if that can't be said."""
+        case = _scaled(self.case, scale)
+        draws = {(change, scale, draw): functools.partial(_changed, case, change, draw) for draw in DRAWS}
+        outcomes = [self.on(scale, lambda: case), *(self.on(*pair) for pair in draws.items())]
+        results = [one for one in outcomes if isinstance(one, dict)]
+        return reach(results[0], results[1:], _main(results[0])) if len(results) == len(outcomes) else None
+
+
+@functools.cache
+def _reference(exercise: Exercise, i: int) -> Probe:
+    """The reference, on one of an exercise's cases: kept, since it is asked the same of every wrong work."""
+    return Probe(exercise, exercise.right, exercise.cases()[i])
+
+
+def _ever(probe: Probe, change: Change) -> Tensor:
     """Where a result changes on any of several cases of one shape."""
-    found = [one for case in cases if (one := _depends(tried, work, case, change)) is not None]
+    found = [one for scale in (1.0, *SCALES) if (one := probe.reach(change, scale)) is not None]
     return torch.stack([one for one in found if one.shape == found[0].shape]).any(0)
-
-
-def _depends(tried: Tried, work: Any, case: Case, change: Change) -> Tensor | None:
-    """Where a result changes if a case is changed; None if that can't be said."""
-    outcomes = [run_once(tried.exercise, work, one) for one in (case, *(_changed(case, change, d) for d in DRAWS))]
-    results = [one for one in outcomes if isinstance(one, dict)]
-    return reach(results[0], results[1:], _main(results[0])) if len(results) == len(outcomes) else None
 
 
 def _changes(exercise: Exercise, case: Case) -> Iterator[Change]:

@@ -11,7 +11,9 @@ import inspect
 import math
 import operator
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,19 @@ TRAINING = "the result in training mode, compared with evaluation mode,"
 MODE = "the layer's mode (train, eval) after a call"
 
 
+_ALONE = ContextVar("_ALONE", default=False)
+
+
+@contextmanager
+def the_result_alone() -> Iterator[None]:
+    """While it is open, :func:`call` and :func:`layer` observe one call and its result: what a diagnosis asks for."""
+    before = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(before)
+
+
 # ---- A function --------------------------------------------------------------------------------------------------
 
 
@@ -40,8 +55,8 @@ def call(work: Any, case: Case, differentiable: bool = False) -> Result:
     With ``differentiable``, also the gradient of a fixed combination of the result in each argument: only for an
     exercise whose text says that the work must be differentiable.
     """
-    observed = _called(work, case, differentiable)
-    if observed["result"] is not None and any(map(tensors, case.args)):
+    observed = _called(work, case, differentiable and not _ALONE.get())
+    if not _ALONE.get() and observed["result"] is not None and any(map(tensors, case.args)):
         observed[SECOND] = _once_more(work, case, observed["result"])
         observed[LAYOUT] = _laid_out_anew(work, case, observed[SECOND])
     return observed
@@ -233,6 +248,8 @@ def layer(
     """
     module = built(work, case)
     parameters = adopt(module, case.weights, aliases or {})
+    if _ALONE.get():
+        return _called(module.eval(), case, differentiable=False)
     of_its_own(module, work(*case.build))
     observed = _called(module.eval(), case, differentiable)
     others = rolled(case).args

@@ -117,17 +117,21 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
         if not _codes(one.what):
             names[one.what if isinstance(one.what, str) else one.what.__name__] = one
     reference = set(_codes(exercise.right))
+    dull: dict[int, CodeType] = {}  # seen before, and of no interest; by ids, since a code's hash takes its time
     load(exercise)
 
     def look(frame: FrameType, event: str, arg: Any) -> None:  # pragma: no cover (nothing sees a profiler run)
         if event == "call":
-            one = codes.get(frame.f_code)
-            if one is None and frame.f_code.co_name in places:
-                module, found = places[frame.f_code.co_name]
+            code = frame.f_code
+            if id(code) in dull:
+                return
+            one = codes.get(code)
+            if one is None and code.co_name in places:
+                module, found = places[code.co_name]
                 one = found if frame.f_globals.get("__name__") == module else None
-            if one is None and frame.f_code in reference and _by_a_student(frame.f_back):
+            if one is None and code in reference and _by_a_student(frame.f_back):
                 one = Forbidden("the check's own answer", "write your own in the cell above")
-            named = frame.f_code.co_name != "__getattr__"  # a package that loads its parts when they are asked for
+            named = code.co_name != "__getattr__"  # a package that loads its parts when they are asked for
             if one is None and modules and named:
                 module = f"{frame.f_globals.get('__name__')}."
                 theirs = not module.startswith("vit_tutorial.checks.")
@@ -135,7 +139,9 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
                 one = whole if whole and _by_a_student(frame.f_back) else None
             if one and (one.when is None or one.when(frame.f_locals)):
                 seen.append(_sentence(one, frame))
-        elif event == "c_call" and (one := names.get(getattr(arg, "__name__", ""))):
+            elif one is None and not modules and code.co_name not in places and code not in reference:
+                dull[id(code)] = code
+        elif names and event == "c_call" and (one := names.get(getattr(arg, "__name__", ""))):
             seen.append(_sentence(one, frame))
 
     before = sys.getprofile()
