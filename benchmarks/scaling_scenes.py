@@ -4,7 +4,7 @@
     python benchmarks/scaling_scenes.py curves     every size at every small budget, several seeds
     python benchmarks/scaling_scenes.py predict    what the largest budget will reach, before it runs
     python benchmarks/scaling_scenes.py next       the largest budget
-    python benchmarks/scaling_scenes.py check      its named and its best size at other rates: do rates decide?
+    python benchmarks/scaling_scenes.py check      its sizes at other rates: do rates decide?
     python benchmarks/scaling_scenes.py fresh      8 x 1 there on scenes that are all new: is repetition why?
     python benchmarks/scaling_scenes.py report     the tables
 
@@ -46,7 +46,10 @@ LARGEST = 18.0
 NEXT = ("16 x 1", "24 x 2", "40 x 2", "8 x 1", "64 x 3")  # there
 RATES = (8e-3, 1.6e-2, 3.2e-2)  # to begin with; the first of the seeds chose before the curves ran
 RATE_SEEDS = (100, 101, 102)
-CHECKED = {"8 x 1": (1.6e-2, 3.2e-2), "24 x 2": (8e-3, 3.2e-2)}  # beside the rates chosen before
+CHECKED = {  # beside the rates chosen before
+    "8 x 1": (1.6e-2, 3.2e-2), "16 x 1": (8e-3, 3.2e-2, 6.4e-2, 1.28e-1), "24 x 2": (8e-3, 3.2e-2),
+    "40 x 2": (2e-3, 4e-3, 1.6e-2), "64 x 3": (2e-3, 8e-3),
+}  # fmt: skip
 RATES_AT = {"16 x 1": 6.0}  # its best at 2 G, 0.128, is too large for longer runs
 RATES_ELSE = 2.0
 BATCH = 64

@@ -75,7 +75,7 @@ def slopes(
 ) -> Figure:
     """What a change does to each model: a dot for each run in both settings, a line from mean to mean.
 
-    Panels, three a row, share their vertical axis, which begins at 0.
+    Panels, three a row at most, share their vertical axis, which begins at 0.
 
     Args:
         panels: {title: {series: (its runs in the first setting, in the second)}}; a series keeps its
@@ -85,7 +85,8 @@ def slopes(
     """
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     with matplotlib.rc_context(STYLE):
-        rows, columns = -(-len(panels) // 3), min(3, len(panels))
+        rows = -(-len(panels) // 3)
+        columns = -(-len(panels) // rows)
         figure = Figure(figsize=(WIDTH, 0.6 + 2.7 * rows), layout="constrained")
         axes = figure.subplots(rows, columns, sharey=True, squeeze=False)
         for ax in axes.flat[len(panels) :]:
