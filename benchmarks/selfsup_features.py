@@ -1,19 +1,27 @@
 """Lesson 13: what frozen features are worth when labels are few: the painter's, and rivals that need no network.
 
-    python benchmarks/selfsup_features.py run --data cifar10-jpeg    all of it, resumable; some five CPU minutes
-    python benchmarks/selfsup_features.py report                     the table
+    python benchmarks/selfsup_features.py run --data cifar10-jpeg        the probes, resumable; some eight CPU minutes
+    python benchmarks/selfsup_features.py masking --data cifar10-jpeg    of autoencoders that hide patches, or none
+    python benchmarks/selfsup_features.py report                         the tables
 
 A logistic regression reads 10, 50 or 250 labelled photographs per class of CIFAR-10 by
 
 - "pixels": the photograph as it is;
+- "whitened pixels": its first principal components, each divided by its standard deviation over the 45,000 photographs;
 - "patch dictionary": how close each 6 x 6 patch lies to 400 typical ones, which k-means found in the 45,000 photographs
   that the painter learned from, averaged over each quarter of the photograph (Coates, Ng & Lee, AISTATS 2011);
 - "random ViT": the painter's encoder with random weights, other ones per seed;
 - "painter": the painter's encoder.
 
-The ViTs' block and pooling are chosen with 50 labels per class of a draw apart, the penalty for each row; both on 2,000
-photographs held out. The seed draws the labelled photographs. The test split (every third) is looked at once per row.
-One thread.
+The ViTs' block and pooling, and the number of components, are chosen with 50 labels per class of a draw apart, the
+penalty for each row; both on 2,000 photographs held out. The seed draws the labelled photographs. The test split (every
+third) is looked at once per row. "ceiling" is ``vt.load("photographs")``: the painter's encoder, trained on all 45,000
+photographs' labels and on another model's answers. One thread.
+
+"masking" asks whether it is the hiding that helps: selfsup_compute.py's small autoencoder, trained with three quarters
+of the patches hidden, or none (then the loss counts all patches, and a step costs twice as much: half as many steps),
+at the same rate; beside random weights. The seed draws first weights, batches and labels. The probe reads the tokens
+after the last norm, by quarters.
 """
 
 from __future__ import annotations
@@ -21,13 +29,14 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 import sheet
 import torch
-from photographs import read
-from selfsup_compute import Data, few
+from photographs import accuracy, read
+from selfsup_compute import CONFIG, Data, few, pretrain
 from sklearn.cluster import MiniBatchKMeans  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from torch import Tensor
@@ -43,11 +52,13 @@ PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)  # of features about 1 long
 SIDE, WORDS = 6, 400  # of a patch, in the dictionary
 READINGS = {
     "pixels": ("all",),
+    "whitened pixels": tuple(f"{count} components" for count in (30, 100, 300)),
     "patch dictionary": ("quarters",),
     "random ViT": tuple(f"block {block}, {pool}" for block in (2, 4, 6) for pool in ("mean", "quarters")),
     "painter": tuple(f"block {block}, {pool}" for block in (2, 4, 6) for pool in ("mean", "quarters")),
 }
 Features = dict[str, Tensor]  # {reading: (n, D)}
+HIDDEN = {"random weights": None, "nothing hidden": 0.0, "three quarters hidden": 0.75}  # of the patches
 
 
 def quarters(maps: Tensor, side: int = 2) -> Tensor:
@@ -59,6 +70,15 @@ def patches(images: Tensor) -> Tensor:
     """Every patch of (B, 3, 32, 32) bytes, without its brightness and contrast: (B, 729, 108)."""
     x = F.unfold(images.float(), SIDE).transpose(1, 2)
     return (x - x.mean(dim=2, keepdim=True)) / (x.var(dim=2, keepdim=True) + 10).sqrt()
+
+
+def components(data: Data, count: int) -> tuple[Tensor, Tensor]:
+    """The training photographs' mean, and their first principal directions, each over its standard deviation."""
+    x = data["train_images"].flatten(1).float() / 255
+    mean = x.mean(dim=0)
+    x -= mean
+    values, vectors = torch.linalg.eigh(x.T @ x / len(x))
+    return mean, (vectors / values.sqrt()).flip(1)[:, :count]  # (3072,), (3072, count)
 
 
 def dictionary(data: Data) -> tuple[Tensor, Tensor, Tensor]:
@@ -114,6 +134,10 @@ class Extractors:
     def words(self) -> tuple[Tensor, Tensor, Tensor]:
         return dictionary(self.data)
 
+    @cached_property
+    def components(self) -> tuple[Tensor, Tensor]:
+        return components(self.data, 300)
+
     def of(self, name: str, split: str, images: Tensor, seed: int) -> Features:
         if split in self.kept and name != "random ViT":
             if (name, split) not in self.cache:
@@ -124,6 +148,10 @@ class Extractors:
     def compute(self, name: str, images: Tensor, seed: int) -> Features:
         if name == "pixels":
             return {"all": images.flatten(1).float() / 255}
+        if name == "whitened pixels":
+            mean, directions = self.components
+            white = (images.flatten(1).float() / 255 - mean) @ directions  # (B, 300)
+            return {reading: white[:, : int(reading.split()[0])] for reading in READINGS[name]}
         if name == "patch dictionary":
             return {"quarters": by_words(images, *self.words)}
         if name == "painter":
@@ -165,6 +193,7 @@ def chosen(name: str) -> str:
 
 def run(folder: str, seeds: int, names: list[str]) -> None:
     data = read(folder)
+    ceiling(data)
     extractors = Extractors(data)
     for name, seed in itertools.product(names, (100, *range(seeds))):
         if seed == 100 and len(READINGS[name]) == 1:
@@ -183,32 +212,80 @@ def run(folder: str, seeds: int, names: list[str]) -> None:
                 sheet.add(CSV, COLUMNS, [*key, penalty, f"{held:.4f}", "" if seed == 100 else f"{test:.4f}"])
 
 
+def ceiling(data: Data) -> None:
+    """The painter's encoder, trained on the labels of all photographs: its own answers."""
+    if any(row["part"] == "ceiling" for row in sheet.read(CSV)):
+        return
+    model, _, _ = vt.load("photographs")
+    test = accuracy(model, data["test_images"][::3], data["test_labels"][::3], data)
+    sheet.add(CSV, COLUMNS, ["ceiling", "all labels", "its own head", 4500, 0, "", "", f"{test:.4f}"])
+
+
+@torch.inference_mode()
+def by_small(encoder: vt.ViT, images: Tensor, data: Data) -> Tensor:
+    """The small ViT's tokens after the last norm, by quarters: (B, 4 D)."""
+    mean, std = data["mean"].reshape(-1, 1, 1), data["std"].reshape(-1, 1, 1)
+    tokens = [encoder.eval().features((part.float() / 255 - mean) / std) for part in images.split(250)]  # (B, 16, D)
+    return quarters(torch.cat(tokens).transpose(1, 2).unflatten(2, CONFIG.grid))
+
+
+def masking(folder: str, seeds: int, out: Path) -> None:
+    """Probes of small autoencoders' encoders that saw a quarter of the patches, or all."""
+    data = read(folder)
+    few_of = {"validation": data["validation_images"][:2000], "test": data["test_images"][::3]}
+    for seed, (way, share) in itertools.product(range(seeds), HIDDEN.items()):
+        done = {tuple(row[column] for column in COLUMNS[:5]) for row in sheet.read(CSV)}
+        keys = [("masking", way, "last norm, quarters", str(each), str(seed)) for each in LABELS]
+        if not set(keys) - done:
+            continue
+        torch.manual_seed(seed)
+        encoder = vt.ViT(replace(CONFIG, num_classes=0))
+        if share is not None:
+            file = out / (f"compute-{seed}.pt" if share else f"compute-{seed}-nothing.pt")
+            encoder.load_state_dict(pretrain(data, seed, file, share))
+        images = {"train": data["train_images"][few(data["train_labels"], MOST, seed)]} | few_of
+        X = {split: by_small(encoder, some, data) for split, some in images.items()}
+        for key in keys:
+            held, penalty, test = max(probe(X, int(key[3]), seed, data), key=lambda found: found[0])
+            sheet.add(CSV, COLUMNS, [*key, penalty, f"{held:.4f}", f"{test:.4f}"])
+
+
 def report() -> None:
-    """Test accuracies, and the painter's lead, paired by seed."""
-    found: dict[str, dict[int, dict[str, float]]] = {name: {each: {} for each in LABELS} for name in READINGS}
+    """Test accuracies, and a contender's lead, paired by seed."""
+    table("probe", "painter", {name: f"{name}: {chosen(name)}" for name in READINGS})
+    print()
+    table("masking", "three quarters hidden", {name: name for name in HIDDEN})
+
+
+def table(part: str, first: str, names: dict[str, str]) -> None:
+    found: dict[str, dict[int, dict[str, float]]] = {name: {each: {} for each in LABELS} for name in names}
     for row in sheet.read(CSV):
-        if row["part"] == "probe":
+        if row["part"] == part:
             found[row["way"]][int(row["labels"])][row["seed"]] = 100 * float(row["test"])
     print("| test accuracy of a probe (%), labels per class | " + " | ".join(map(str, LABELS)) + " |")
     print("|---" * (len(LABELS) + 1) + "|")
     for name, by in found.items():
         cells = (sheet.interval(list(by[each].values())) for each in LABELS)
-        print(f"| {name}: {chosen(name)} | " + " | ".join(cells) + " |")
-    for name, by in list(found.items())[:-1]:
-        pairs = ([right - by[each][seed] for seed, right in found["painter"][each].items()] for each in LABELS)
-        print(f"| the painter less {name} | " + " | ".join(map(sheet.interval, pairs)) + " |")
+        print(f"| {names[name]} | " + " | ".join(cells) + " |")
+    for name, by in found.items():
+        if name != first:
+            pairs = ([right - by[each][seed] for seed, right in found[first][each].items()] for each in LABELS)
+            print(f"| {first} less {name} | " + " | ".join(map(sheet.interval, pairs)) + " |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "report"])
+    parser.add_argument("what", choices=["run", "masking", "report"])
     parser.add_argument("--data", default="cifar10-jpeg", help="a folder with train/ and test/")
+    parser.add_argument("--out", type=Path, default=Path("runs/selfsup"), help="where small encoders are kept")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--features", nargs="+", default=list(READINGS), choices=list(READINGS))
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.what == "report":
         return report()
+    if args.what == "masking":
+        return masking(args.data, args.seeds, args.out)
     run(args.data, args.seeds, args.features)
 
 
