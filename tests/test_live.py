@@ -347,6 +347,8 @@ def test_the_numbers_of_later_models_are_pytorch_s(show):
                     continue  # what a part that is off would have done
                 expected = array.numpy().ravel()
                 assert np.abs(found[name] - expected).max() <= 2e-6 * np.abs(expected).max(), (host, off, name)
+        plain, warm = (run_in(page, pictures[host][0], {"temperature": t}, host=host) for t in (1, 2))
+        assert np.allclose(plain["blocks.0.attention.heads.1.scaled"] / 2, warm["blocks.0.attention.heads.1.scaled"])
         assert tuple(page.evaluate(WALK, host)) == STATIONS
 
 
@@ -366,13 +368,15 @@ def test_both_tours_go_through_later_models(show):
 def test_every_number_after_each_change_is_pytorch_s(show):
     models = [model_of(**CONFIGS[kind]) for kind in ("plain", "mean", "stem")]
     pictures = [pictures_of(model, 1) for model in models]
-    page = show(together(map(live.page, models, pictures)), ready=3)
+    preprocess = vt.data.Preprocessing((16, 16), (0.2, 0.4, 0.7), (1.0, 0.8, 0.9))
+    made = [live.page(model, picture, None, preprocess) for model, picture in zip(models, pictures, strict=True)]
+    page = show(together(made), ready=3)
     for host, (model, (picture,)) in enumerate(zip(models, pictures, strict=True)):
         double = copy.deepcopy(model).double()
-        plain = stations(double, picture, None, {})
+        plain = stations(double, picture, preprocess, {})
         for name, change in CHANGES.items():
             changes = spelt(change, model.config)
-            right = stations(double, picture, None, changes)
+            right = stations(double, picture, preprocess, changes)
             compare(run_in(page, picture, changes, host=host), right)
             if name != "as trained":
                 assert np.abs(right["probabilities"] - plain["probabilities"]).max() > 1e-4, name
@@ -414,19 +418,23 @@ def test_the_logits_of_a_hundred_pictures_and_all_numbers_of_five_are_pytorch_s(
 @browser_only
 @torch.inference_mode()
 def test_the_logit_lens_is_the_head_after_each_layer(show):
-    models = [model_of(pool=kind) for kind in ("cls", "mean", "distilled")]
+    models = [
+        *(model_of(pool=kind) for kind in ("cls", "mean", "distilled")),
+        modern_model(modern.ARCHITECTURES["beit"]),
+    ]
     pictures = [pictures_of(model, 1) for model in models]
-    page = show(together(map(live.page, models, pictures)), ready=3)
+    page = show(together(map(live.page, models, pictures)), ready=4)
     for host, (model, picture) in enumerate(zip(models, pictures, strict=True)):
         found, kind = run_in(page, picture, {}, lens=True, host=host), model.config.pool
         z = model.embed(picture)
-        steps = [z, *(z := block(z) for block in model.blocks)]
+        steps = [z, *(z := block(z) for block in model.blocks_for(picture))]
+        patches, pool_norm = slice(model.config.prefix_tokens, None), getattr(model, "pool_norm", torch.nn.Identity())
         for step, z in enumerate(map(model.norm, steps)):
-            pooled = {"cls": z[:, 0], "mean": z.mean(dim=1), "distilled": z[:, :2].flatten(1)}[kind]
-            right = model.head(pooled).softmax(dim=-1)[0].numpy()
+            pooled = {"cls": z[:, 0], "mean": z[:, patches].mean(dim=1), "distilled": z[:, :2].flatten(1)}[kind]
+            right = model.head(pool_norm(pooled)).softmax(dim=-1)[0].numpy()
             assert np.allclose(found[f"{step}.answer"], right, atol=1e-5)
             if kind != "distilled":  # its head reads two tokens at once
-                right = model.head(z).softmax(dim=-1)[0].numpy().ravel()
+                right = model.head(pool_norm(z)).softmax(dim=-1)[0].numpy().ravel()
                 assert np.allclose(found[f"{step}.tokens"], right, atol=1e-5)
         assert len(steps) == model.config.depth + 1 == sum(name.endswith("answer") for name in found)
 
@@ -681,10 +689,7 @@ def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
     shown = {
         "patches": {"x": right["embed.patches"].reshape(16, -1)[token - 1]},
         "embedding": {"E": projection[0], "projected": tokens[token - 1]},
-        "positions": {
-            **{"content": "embed.content", "position": "embed.position", "z0": "embed.tokens"},
-            **{"all": right["embed.tokens"]},
-        },
+        "positions": {"content": "embed.content", "position": "embed.position", "z0": "embed.tokens"},
         "attention": {
             **{"z": f"{block}.input", "norm1": f"{block}.norm1", "joined": f"{block}.attention.joined"},
             **{"attended": f"{block}.attention.out", "middle": f"{block}.middle"},
@@ -732,9 +737,6 @@ def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
     norms = page.locator('[data-show="lengths"] canvas:not(.under)')
     norms.press("End")
     assert f"{np.linalg.norm(row('blocks.3.out')):.3g}"[:4] in text(page, '[data-show="lengths"] .reading')
-    go(page, "embedding")
-    page.locator('[data-show="projected"] canvas:not(.under)').press("End")
-    assert text(page, ".sum").startswith(f"Number {D - 1} = ")
     assert d * c.num_heads == D
 
 
@@ -845,9 +847,10 @@ def test_a_part_that_is_off_says_so_and_shows_no_work(show, digits):
     assert "the shortcut is off" in text(page, '[data-text="attentionSum"]')
     changes = {"off": ["blocks.0.attention.residual"]}
     middle = stations(model, samples[0], preprocess, changes)["blocks.0.middle"].reshape(17, -1)[11]
-    lengths = text(page, '[data-text="attentionLengths"]')
-    assert "together" not in lengths
-    assert number_in(lengths.removesuffix(".")) == pytest.approx(np.linalg.norm(middle), rel=1e-3)
+    page.locator('[data-show="middle"] canvas:not(.under)').first.press("End")
+    assert number_in(text(page, '[data-station="attention"] [data-show="middle"] .reading')) == pytest.approx(
+        middle[-1], rel=1e-3
+    )
     page.get_by_text("Reset", exact=True).click()
     switch("block 0, head 0")
     go(page, "attention")
@@ -879,14 +882,10 @@ def test_sentences_follow_the_changes_that_they_are_about(show, digits):
     page = show(live_page)
     position = stations(model, samples[0], preprocess, {})["embed.position"].reshape(17, -1)[1:]
     unit = position / np.linalg.norm(position, axis=1, keepdims=True)
-    cosine = unit @ unit.T
-    apart = np.abs(np.subtract.outer(np.arange(16) // 4, np.arange(16) // 4)) + np.abs(
-        np.subtract.outer(np.arange(16) % 4, np.arange(16) % 4)
-    )
     go(page, "positions")
-    found = re.findall(r"[−\d.]+(?= side| further)", text(page, '[data-text="neighbours"]'))
-    right = [cosine[apart == 1].mean(), cosine[apart > 1].mean()]
-    assert [float(number.replace("−", "-")) for number in found] == pytest.approx(right, rel=1e-3)
+    page.locator('[data-map="likeness"] canvas:not(.under)').last.press("End")
+    said = page.locator('[data-map="likeness"] .reading').last.text_content()
+    assert number_in(said) == pytest.approx(unit[10] @ unit[15], rel=1e-3)
     go(page, "what-if")
     page.locator(".modes").get_by_text("taken away").click()
     go(page, "positions")
@@ -932,7 +931,7 @@ def test_no_part_is_said_to_matter_more_than_its_equals(show):
 @browser_only
 def test_the_map_is_drawn_from_the_config(show):
     models = [model_of(**CONFIGS[kind]) for kind in ("plain", "mean", "stem")]
-    models.append(model_of(depth=7, num_heads=6))
+    models.append(model_of(depth=11, num_heads=6))
     page = show(together(live.page(model, pictures_of(model, 1)) for model in models), ready=4, size=(1200, 900))
     for host, model in enumerate(models):
         c, box = model.config, page.locator(".map").nth(host)
@@ -942,6 +941,10 @@ def test_the_map_is_drawn_from_the_config(show):
         assert sorted(parts) == sorted(f"blocks.{layer}{part}" for layer in range(c.depth) for part in inner)
         assert box.locator("[data-lens]").count() == c.depth + 1
         assert page.evaluate("document.documentElement.scrollWidth") <= 1200
+    box.get_by_label("block 1", exact=True).press("x")
+    wait(page, SETTLED)
+    cut = box.locator(".part.cut").evaluate_all("all => all.map((e) => e.dataset.part.split('.')[1])")
+    assert set(cut) == {"1"}
 
 
 @browser_only
@@ -981,6 +984,9 @@ def test_the_map_opens_stations_and_cuts_parts(show, digits):
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
     assert page.locator(".part:focus").get_attribute("data-to") == "patches"
+    for station, isCutting in (("what-if", True), ("looks", False)):
+        page.locator(f'.also [data-to="{station}"]').click()
+        assert page.evaluate(f"{state}.isCutting") is isCutting
 
 
 @browser_only
@@ -1017,7 +1023,7 @@ def test_the_map_s_lines_and_answers_are_numbers_of_the_pass(show, digits):
 @browser_only
 def test_on_a_phone_the_map_stands_upright(show, digits):
     page = show(digits[0], size=(390, 844))
-    names = ["the picture, in patches", "block 0", "block 3", "the classifier head"]
+    names = ["the picture, in patches", "block 0", "block 3", "the classifier"]
     boxes = [page.get_by_label(name, exact=True).bounding_box() for name in names]
     assert [box["y"] for box in boxes] == sorted(box["y"] for box in boxes)
     parts = page.locator(".map [data-part]").evaluate_all("all => all.map((e) => e.getBoundingClientRect().toJSON())")
@@ -1099,7 +1105,8 @@ def test_which_head_matters(show, digits):
     live_page, model, preprocess, samples = digits
     page = show(live_page)
     go(page, "what-if")
-    plain = stations(model, samples[0], preprocess, {})["probabilities"]
+    page.get_by_label("block 1, MLP", exact=True).press("x")
+    plain = stations(model, samples[0], preprocess, {"off": ["blocks.1.mlp"]})["probabilities"]
     for button, parts in {
         "Try each head": [f"blocks.{i}.attention.heads.{j}" for i in range(4) for j in range(4)],
         "Try each attention and MLP": [f"blocks.{i}.{part}" for i in range(4) for part in ("attention", "mlp")],
@@ -1107,10 +1114,9 @@ def test_which_head_matters(show, digits):
         page.get_by_text(button).click()
         wait(page, f"{TRIED}.includes('The change without each')")
         found = [float(b.replace("−", "-")) for b in page.locator(".drop b").all_text_contents()]
-        right = [
-            100 * (stations(model, samples[0], preprocess, {"off": [part]})["probabilities"] - plain)[plain.argmax()]
-            for part in parts
-        ]
+        offs = [{"off": ["blocks.1.mlp", part]} for part in parts]
+        without = np.stack([stations(model, samples[0], preprocess, off)["probabilities"] for off in offs])
+        right = 100 * (without - plain)[:, plain.argmax()]
         assert np.allclose(found, right, atol=0.06)
         page.evaluate(f"{TRIED.removesuffix('.textContent')}.textContent = ''")
     page.get_by_text("Hide each patch").click()
@@ -1118,7 +1124,7 @@ def test_which_head_matters(show, digits):
     canvas = page.locator(".tried canvas:not(.under)")
     for key, patch in (("Home", 0), ("End", 15)):
         canvas.press(key)
-        hidden = stations(model, samples[0], preprocess, {"hidden": [patch]})["probabilities"]
+        hidden = stations(model, samples[0], preprocess, {"off": ["blocks.1.mlp"], "hidden": [patch]})["probabilities"]
         found = number_in(text(page, ".tried .reading"))
         assert found == pytest.approx(100 * (hidden - plain)[plain.argmax()], abs=1e-2)
 
@@ -1132,7 +1138,7 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
     go(page, "what-if")
     page.get_by_label("block 2", exact=True).click()
     page.locator(".modes").get_by_text("taken away").click()
-    page.locator(".picker canvas").press("ArrowLeft")
+    page.get_by_role("button", name="class token").click()
     go(page, "attention")
     page.locator('.layers input[value="0"]').check(force=True)
     page.get_by_text("Copy link").click()
@@ -1141,8 +1147,14 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
     again = show(live_page, fragment=fragment)
     assert (text(again, ".said"), text(again, ".list")) == (said, "block 2 off; no positions.")
     assert torch.equal(picture_in(again, model), picture)
-    assert (text(again, ".picker .name"), again.locator('.layers input[value="0"]').is_checked()) == ("patch 9", True)
+    assert (text(again, ".picker .name"), again.locator('.layers input[value="0"]').is_checked()) == (
+        "class token",
+        True,
+    )
     assert again.locator('[data-station="attention"]').is_visible()
+    again.get_by_text("Copy link").click()
+    assert text(again, ".copied")
+    assert again.evaluate("location.hash") == fragment
     for other, broken in ((small[2], fragment), (live_page, fragment[:-40]), (live_page, "#live=e30")):
         fresh = show(other, fragment=broken)
         assert not fresh.locator(".changed").is_visible()
@@ -1170,7 +1182,7 @@ DAMAGED_CHANGES = (
 UNPACK = """([source, whole, config, samples, damages]) => {
   const { idOf, unpackLink } = new Function(`${source}; return { idOf, unpackLink }`)();
   const data = { weights: { values: "A".repeat(4000) } }, pad = { ink: () => atob(whole.ink) };
-  const sizes = { T: config.tokens, L: config.depth, h: config.num_heads };
+  const sizes = { T: config.tokens, L: config.depth, h: config.num_heads - 1 };
   const page = { data, config, pad, sizes, samples, white: 16 };
   return damages.map((damage) => {
     try {
@@ -1209,7 +1221,7 @@ def test_a_damaged_link_starts_from_scratch(show, digits):
     damages = [
         {"id": "another"},
         {"layer": 1.5},
-        {"head": 4},
+        {"head": 3},
         {"token": "3"},
         {"station": "toString"},
         {"method": "toString"},
@@ -1250,6 +1262,26 @@ def test_the_guided_tour_goes_through_all_stations_and_back(show, digits):
     assert text(page, ".count") == "1 of 12"
     go(page, "patches")
     assert page.locator(".spot").count() == 0
+    assert page.get_by_text("Another picture", exact=True).is_hidden()
+
+
+@browser_only
+def test_the_tour_says_what_is_off_and_takes_other_pictures(show, digits):
+    page = show(digits[0])
+    go(page, "what-if")
+    page.locator(".modes").get_by_text("taken away").click()
+    page.get_by_label("block 0, attention", exact=True).click()
+    off, others = [], []
+    for number in range(2, 13):
+        page.get_by_text("Next", exact=True).click()
+        assert page.locator(".spot").is_visible()
+        if text(page, ".sentence").startswith("This part is off"):
+            off.append(number)
+        if page.get_by_text("Another picture", exact=True).is_visible():
+            others.append(number)
+            page.get_by_text("Another picture", exact=True).click()
+            assert text(page, ".pad .hint") == f"· its label: {len(others)}"
+    assert (off, others) == ([5, 7, 8], [6, 10, 11])
 
 
 FLYING = "document.querySelector('[data-vit-live]').shadowRoot.querySelectorAll('.flying').length"
@@ -1284,17 +1316,17 @@ def test_one_token_is_followed_through_every_block(show, digits):
 
 @browser_only
 def test_lines_lead_from_the_token_to_where_it_looks(show, digits):
-    page = show(digits[0])
-    drawn = "(canvas) => canvas.toDataURL()"
-    picker = page.locator(".picker canvas")
-    bare = picker.evaluate(drawn)
-    go(page, "attention")
-    lines = picker.evaluate(drawn)
-    page.locator('.heads input[value="1"]').check(force=True)
-    others = picker.evaluate(drawn)
-    go(page, "embedding")
-    assert len({bare, lines, others}) == 3
-    assert picker.evaluate(drawn) == bare
+    page, seen = show(digits[0]), []
+    for act in (
+        lambda: go(page, "patches"),
+        lambda: go(page, "attention"),
+        lambda: page.locator('.heads input[value="1"]').check(force=True),
+        lambda: go(page, "embedding"),
+    ):
+        act()
+        seen.append(page.locator(".picker canvas").evaluate("(canvas) => canvas.toDataURL()"))
+    assert seen[3] == seen[0]
+    assert len(set(seen)) == 3
 
 
 # What a map says of every token: of those before the patches in their cell, of the patches one after the other.
@@ -1389,9 +1421,31 @@ ORIGINS = {
 }
 
 
+def terms_of(digits):
+    """{cells: the first product that number 1 is written with, and the number that is added last, if there is one}."""
+    _, model, preprocess, samples = digits
+    seen, block = stations(model, samples[0], preprocess, {}), model.blocks[0]
+    of, one = (lambda name: seen[name].reshape(17, -1)[11]), "blocks.0.attention.heads.0"
+    D, weights, v = model.config.dim, of(f"{one}.weights"), seen[f"{one}.v"].reshape(17, -1)
+    layers = {name: (of("blocks.0.norm1"), block.attention.qkv, part * D) for part, name in enumerate("qkv")}
+    layers |= {
+        "projected": (seen["embed.patches"].reshape(16, -1)[10], model.embed.patches.proj, 0),
+        "attended": (of("blocks.0.attention.joined"), block.attention.proj, 0),
+        "before": (of("blocks.0.norm2"), block.mlp.fc1, 0),
+        "mlp": (of("blocks.0.mlp.hidden"), block.mlp.fc2, 0),
+        "logits": (seen["pooled"], model.head, 0),
+    }
+    found = {"scores": (max(of(f"{one}.q") * seen[f"{one}.k"].reshape(17, -1)[2], key=abs), None)}
+    found["sums"] = (weights.max() * v[weights.argmax(), 1], None)
+    for name, (x, layer, first) in layers.items():
+        row = layer.weight.detach().flatten(1)[first + 1].numpy()
+        found[name] = (max(x * row, key=abs), layer.bias[first + 1].item())
+    return found
+
+
 @browser_only
 def test_a_number_s_sources_light_up_and_give_it(show, digits):
-    page = show(digits[0])
+    page, terms_right = show(digits[0]), terms_of(digits)
     for station, origins in ORIGINS.items():
         go(page, station)
         for name, (said, lit, remains) in zip(
@@ -1406,6 +1460,13 @@ def test_a_number_s_sources_light_up_and_give_it(show, digits):
                 words = sum_.replace("÷", "/").replace("·", "*")
                 assert set(words) <= set("0123456789.e-+*/() "), said
                 assert eval(words) == pytest.approx(float(value), abs=5e-3), said
+            numbers = [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", sum_)]
+            if name in terms_right:
+                product, last = terms_right[name]
+                assert numbers[0] * numbers[1] == pytest.approx(product, rel=3e-3), said
+                assert last is None or numbers[-1] == pytest.approx(last, rel=1e-3), said
+            if name in ("weights", "probabilities"):
+                assert np.exp(numbers[0]) / numbers[1] == pytest.approx(float(value), rel=5e-3), said
             assert bool(equals) is (name != "joined")
 
 
@@ -1415,7 +1476,12 @@ def test_the_tour_plays_by_itself_until_somebody_walks(show, digits):
     page.get_by_text("Play", exact=True).click()
     assert text(page, ".count") == "2 of 12"
     count = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.count').textContent"
-    wait(page, f"{count} === '3 of 12'")
+    page.get_by_text("1×", exact=True).click()
+    assert text(page, "[data-do=speed]") == "2×"
+    wait(page, f"{count} === '4 of 12'")
+    page.get_by_text("Pause", exact=True).click()
+    assert page.locator("[data-do=speed]").is_hidden()
+    page.get_by_text("Play", exact=True).click()
     go(page, "attention")
     assert text(page, "[data-do=play]") == "Play"
 
@@ -1446,7 +1512,7 @@ def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits, small):
     assert text(page, '[data-meaning="unit"] h4') == "Unit 1 of block 0 is excited most by these patches"
     assert page.locator('[data-meaning="unit"] canvas').count() == 6
     assert text(page, '[data-meaning="unit"] .note').endswith(
-        "It was tried on 200 pictures: the patch in the frame, with the picture around it."
+        "The model as trained was tried on 200 pictures: the patch in the frame, with the picture around it."
     )
     go(page, "attention")
     page.get_by_text("Next head", exact=True).click()
@@ -1566,14 +1632,19 @@ def test_a_dark_digit_on_paper_becomes_white_ink(show, digits):
     assert text(page, ".said").startswith("1, ")
 
 
-def photograph_of_a_seven(ink, paper, margin, thickness, shade=0.0):
-    """(300, 400): a seven on paper, whose edges are a share ``shade`` darker on the right than on the left."""
+def photograph_of_a_seven(ink, paper, margin, thickness, *, light="even", turn=0, desk=None):
+    """(300, 400): a seven on paper that is turned by degrees on a desk, if there is one, in a light or a shadow."""
     picture = Image.new("L", (400, 300), paper)
     height = 300 - 2 * margin
     places = [(200 + (x - 0.5) * height * 0.9, margin + y * height) for x, y in [(0.2, 0.1), (0.8, 0.1), (0.45, 0.9)]]
     ImageDraw.Draw(picture).line(places, fill=ink, width=thickness, joint="curve")
-    light = np.linspace(1, 1 - shade, 400)
-    return np.repeat((np.asarray(picture) * light).astype(np.uint8)[:, :, None], 3, axis=2)
+    picture = picture.rotate(turn, fillcolor=paper if desk is None else desk)
+    if desk is not None:
+        ImageDraw.Draw(picture).rectangle([0, 0, 30, 300], fill=desk)
+    y, x = np.mgrid[:300, :400]
+    away = np.hypot(x - 150, y - 200) - 110  # from a hand's shadow
+    lit = {"even": 1, "lamp": 1 - x / 1000, "edge": 1 - 0.4 * (x + y > 330), "hand": 1 - 0.45 / (1 + np.exp(away / 12))}
+    return np.repeat((np.asarray(picture) * lit[light]).astype(np.uint8)[:, :, None], 3, axis=2)
 
 
 @browser_only
@@ -1583,7 +1654,10 @@ def test_a_photographed_digit_is_cut_out_and_read(show, digits):
         {
             "thick, black on white, with a margin": (True, photograph_of_a_seven(0, 255, 50, 34)),
             "a ball pen": (True, photograph_of_a_seven(60, 235, 90, 6)),
-            "a shadow": (True, photograph_of_a_seven(20, 230, 70, 20, shade=0.4)),
+            "a lamp on the left": (True, photograph_of_a_seven(20, 230, 70, 20, light="lamp")),
+            "the shadow of an edge": (True, photograph_of_a_seven(60, 235, 90, 9, light="edge", turn=5)),
+            "the shadow of a hand": (True, photograph_of_a_seven(60, 235, 80, 9, light="hand", turn=-6)),
+            "on a dark desk": (True, photograph_of_a_seven(60, 235, 70, 10, light="hand", turn=-4, desk=90)),
             "small": (True, photograph_of_a_seven(20, 230, 110, 12)),
             "chalk": (False, photograph_of_a_seven(230, 30, 60, 20)),
         }.values()

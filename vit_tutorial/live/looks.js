@@ -68,6 +68,6 @@ export function drawLooks(page, scene) {
     button.lastChild.textContent = classes[k];
     const off = lens && !isBlockOn(lens - 1) ? ", which is off" : "";
     const when = lens ? `After block ${lens - 1}${off}` : "After the embedding";
-    button.title = `${when} the head would say ${classes[k]}, ${percent(probabilities[k])}`;
+    button.title = `${when} the classifier would say ${classes[k]}, ${percent(probabilities[k])}`;
   }
 }

@@ -8,7 +8,7 @@ import { streamOf } from "./stream.js";
 const SVG = "http://www.w3.org/2000/svg";
 const SHORTEST = 88; // pixels of a block that lies, at least; where these have no room, the map stands
 const WIDEST = 9; // pixels of the widest line
-const EDGE = { begin: 212, end: 132 }; // what stands before the blocks, and after them
+const EDGE = { begin: 212, end: 144 }; // what stands before the blocks, and after them
 
 // How large the parts are: "along" the way through the model, and "across" it, from the stream of tokens.
 function planOf({ L, h }, width) {
@@ -65,8 +65,8 @@ function linesOf(plan) {
     line(30, 100, "each"),
     line(100, 170, "each"),
     line(170, EDGE.begin + 0.04 * plan.block, "0.input"),
-    line(end + 0.04 * plan.block, end + 40, "read"),
-    line(end + 40, end + 100, "each"),
+    line(end + 0.04 * plan.block, end + 46, "read"),
+    line(end + 46, end + 112, "each"),
   ];
   return [...ends, ...plan.blocks.flatMap((layer) => blockLines(plan, layer))];
 }
@@ -117,7 +117,7 @@ function frameOf(plan, layer) {
 
 function captionsOf(plan) {
   const end = EDGE.begin + plan.blocks.length * plan.block;
-  const words = { picture: 30, patches: 100, tokens: 170, answer: end + 100 };
+  const words = { picture: 30, patches: 100, tokens: 170, answer: end + 112 };
   return Object.entries(words).map(([textContent, a]) => {
     const caption = make("span", { className: "caption", textContent, ariaHidden: "true" });
     const [x, y] = plan.place(a, plan.isUpright ? 64 : 38);
@@ -132,7 +132,7 @@ function partsOfMap(plan) {
   const lenses = [0, ...plan.blocks.map((layer) => layer + 1)].map((step) => {
     const label = step ? `the answer after block ${step - 1}` : "the answer after the embedding";
     const a = EDGE.begin + step * plan.block + (step ? 0 : 14);
-    return { a, c: -22, w: plan.isUpright ? 30 : 48, h: 18, text: "", label, to: "layers", lens: step };
+    return { a, c: -24, w: plan.isUpright ? 30 : 56, h: 18, text: "", label, to: "layers", lens: step };
   });
   return [
     one(30, "", "the picture, in patches", "patches", "picture"),
@@ -140,8 +140,8 @@ function partsOfMap(plan) {
     one(170, "", "tokens and positions", "positions", "tokens"),
     ...plan.blocks.flatMap((layer) => blockParts(plan, layer)),
     ...lenses,
-    { ...one(end + 40, "classifier", "the classifier head", "head"), w: 56, h: 30 },
-    { ...one(end + 100, "", "the answer", "head", "answer"), w: 62, h: 60 },
+    { ...one(end + 46, "classifier", "the classifier", "head"), w: 56, h: 30 },
+    { ...one(end + 112, "", "the answer", "head", "answer"), w: 62, h: 60 },
   ];
 }
 
@@ -190,6 +190,7 @@ function lay(page) {
   page.mapDot = make("i", { className: "token-dot", ariaHidden: "true" }); // where the followed token is
   inner.append(svg, ...captionsOf(plan), ...page.mapParts.map(({ button }) => button), page.mapDot);
   $(".map").replaceChildren(inner);
+  $(".live").classList.toggle("scrolls", plan.size[0] > width); // the map does, so the line stands for all of it
 }
 
 function walkWith(page, event) {
@@ -255,14 +256,18 @@ function drawPart({ state }, { button, part, to, layer, head }) {
 }
 
 // Moves the dot to the part whose station is open.
-function moveDot({ state, sizes, mapParts, mapDot }) {
+function moveDot(page) {
+  const { $, state, sizes, mapParts, mapDot, mapAt, mapWidth } = page;
   const { station, layer, token } = state;
-  const isHere = (part) => part.to === station && (part.layer ?? layer) === layer && part.head === undefined;
+  const isHere = (part) =>
+    part.to === station && (part.layer ?? layer) === layer && !("head" in part || "lens" in part);
   const place = mapParts.find((part) => isHere(part) && !/(\d|residual)$/.test(part.part ?? ""));
   mapDot.classList.toggle("hidden", !place);
   mapDot.classList.toggle("of-class-token", token < sizes.prefix);
   if (!place) return;
   const { left, top, height } = place.button.style;
+  if (mapAt !== `${station} ${layer}`) $(".map").scrollLeft = parseFloat(left) - mapWidth / 2;
+  page.mapAt = `${station} ${layer}`;
   Object.assign(mapDot.style, { left, top: `calc(${top} - ${height} / 2)` }); // above its name
 }
 

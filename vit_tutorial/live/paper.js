@@ -5,25 +5,48 @@ import { clamp } from "../pages/page.js";
 
 const FAINT = 0.1; // a stroke differs from its ground by this, of 1 from black to white, or it isn't seen
 const SPECKS = 0.005; // the share of the strokes at each end that isn't counted: dust
+const REACH = 1 / 8; // of the longer side: what is as wide is ground, not a stroke
+const LEAST = 0.02; // of the strokes must lie inside, or the edge cuts the drawing itself
 const LEVELS = 64;
 const WIDTHS = [1.1, 1.5]; // of the lines of the digits that are learned from, in pixels
 
-// A plane through the levels along the edge of grey (height, width): paper is lighter on the side of the lamp.
-function groundOf(grey, height, width) {
-  const [y0, x0] = [(height - 1) / 2, (width - 1) / 2];
-  let [sum, count, byY, ofY, byX, ofX] = [0, 0, 0, 0, 0, 0];
-  for (let i = 0; i < grey.length; i++) {
-    const [y, x] = [Math.floor(i / width), i % width];
-    if (y && x && y < height - 1 && x < width - 1) continue;
-    sum += grey[i];
-    count++;
-    byY += (y - y0) * grey[i];
-    ofY += (y - y0) ** 2;
-    byX += (x - x0) * grey[i];
-    ofX += (x - x0) ** 2;
+// Numbers (height, width) joined with those around, as far as reach: pick(one, other), along rows, then columns.
+function joined(values, [height, width], reach, pick) {
+  const along = (from, count, step) =>
+    from.map((_, i) => {
+      const at = Math.floor(i / step) % count;
+      let j = -Math.min(reach, at);
+      let found = from[i + j * step];
+      for (j++; j <= Math.min(reach, count - 1 - at); j++) found = pick(found, from[i + j * step]);
+      return found;
+    });
+  return along(along(values, width, 1), height, width);
+}
+
+// How much each level stands out, as ink, of the ground around it, which may be lighter on the side of the lamp and
+// dark in a shadow: {strength from 0 to 1, isDark: dark ink on a light ground}.
+function inkOf(grey, size, reach) {
+  const around = (values, pick) => joined(values, size, reach, pick);
+  const [sums, counts] = [grey, grey.map(() => 1)].map((values) => around(values, (a, b) => a + b));
+  const isDark = grey.reduce((sum, v, i) => sum + (v - sums[i] / counts[i]) ** 3, 0) < 0; // ink is the lesser part
+  const level = isDark ? grey.map((v) => 1 - v) : grey;
+  const ground = around(around(level, Math.min), Math.max); // without all that is narrower than its reach
+  return { strength: level.map((v, i) => (v - ground[i]) / Math.max(1 - ground[i], 0.1)), isDark };
+}
+
+// Strokes (height, width) without what comes in from the edge, such as a desk or ruled lines; all, if there is no more.
+function inside(strokes, [height, width]) {
+  const out = strokes.slice();
+  const isEdge = (i) => i < width || i >= width * (height - 1) || i % width === 0 || i % width === width - 1;
+  const open = [...out.keys()].filter(isEdge);
+  while (open.length) {
+    const i = open.pop();
+    if (!out[i]) continue;
+    out[i] = 0;
+    for (const next of [i - 1, i + 1, i - width, i + width]) if (out[next]) open.push(next);
   }
-  const [down, right] = [byY / (ofY || 1), byX / (ofX || 1)];
-  return (i) => sum / count + down * (Math.floor(i / width) - y0) + right * ((i % width) - x0);
+  const areas = [out, strokes].map((values) => values.reduce((sum, v) => sum + v, 0));
+  return areas[0] > LEAST * areas[1] ? out : strokes;
 }
 
 // The level that parts values in [0, 1] into two groups as alike within as can be (Otsu), and how far apart they are.
@@ -107,12 +130,14 @@ function boxOf(strokes, [height, width], [H, W]) {
 // change of the lines' width, in pixels of the picture}; null: nothing stands out.
 export function cutOut(grey, size, [, H, W]) {
   const [height, width] = size;
-  const ground = groundOf(grey, height, width);
-  const away = grey.map((v, i) => v - ground(i));
-  const isDark = away.reduce((sum, v) => sum + v ** 3, 0) < 0;
-  const strength = away.map((v) => Math.max(0, isDark ? -v : v));
-  const { level, apart } = partingOf(strength);
-  const found = strength.map((v) => Number(v >= level));
+  const reach = Math.round(REACH * Math.max(...size));
+  const { strength, isDark } = inkOf(grey, size, reach);
+  const isWithin = (i) => Math.min(i % width, width - 1 - (i % width), i / width, height - 1 - i / width) >= reach;
+  const { level, apart } = partingOf(strength.filter((_, i) => isWithin(i))); // at the edge no ground is around
+  const found = inside(
+    strength.map((v) => Number(v >= level)),
+    size,
+  );
   if (apart < FAINT || !found.includes(1)) return null;
   const { scale } = boxOf(found, size, [H, W]);
   if (scale < 1) return null; // a speck

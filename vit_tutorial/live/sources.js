@@ -68,8 +68,9 @@ export function weightedSum(weights, v, d, tokenName) {
 /** @param {string} name @param {Numbers} values @param {number} temperature @returns {Sources} */
 export function softmaxOf(name, values, temperature = 1) {
   const divided = temperature === 1 ? "" : ` ÷ ${temperature}`;
+  const sum = values.reduce((all, v) => all + Math.exp(v / temperature), 0);
   return (i) => ({
-    text: `e^(${digits(values[i])}${divided}) ÷ the sum of all ${values.length}`,
+    text: `e^(${digits(values[i])}${divided}) ÷ ${digits(sum)}, the sum of all ${values.length}`,
     lights: { [name]: [i, i] },
   });
 }

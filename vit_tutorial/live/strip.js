@@ -13,7 +13,7 @@ function cellsOf({ L }) {
   ]);
   const words = { patches: "patches", embedding: "E", positions: "tokens" };
   const before = Object.entries(words).map(([to, text]) => cell(to, text, text));
-  return [...before, ...blocks.flat(), cell("head", "classifier", "the classifier head")];
+  return [...before, ...blocks.flat(), cell("head", "classifier", "the classifier")];
 }
 
 export function buildStrip(page) {

@@ -1,30 +1,36 @@
 // Two guided tours, the story and one token's way: at each stop a station, what lights up there, the followed token
-// ("patch" or "class"; none: the reader's), and a sentence. A stop without a sentence, for this model, is left out.
+// ("patch" or "class"; none: the reader's), and a sentence. A stop without a sentence, for this model, is left out. One
+// that isForOthers has a button for another picture, which on a phone would be a screen above.
 
 import { go } from "./controls.js";
 import { fly, takenCells, takenPatch } from "./flight.js";
+import { choosePicture } from "./input.js";
+import { READ } from "./stations/head.js";
 
 const STORY = [
   {
     station: "patches",
     spot: ".pad canvas",
     follow: "patch",
-    text: ({ canDraw }) =>
+    text: ({ canDraw, K }) =>
       canDraw
-        ? "Press Clear and draw a digit: the answer follows your pen."
-        : "Choose a picture below, or drop your own. The model says what it shows.",
+        ? "Press Clear and draw a digit: the answer follows your pen. Now draw a star: it names a digit even so."
+        : `Choose a picture below, or drop your own. Whatever it shows, the model picks one of ${K} names.`,
   },
   {
     station: "patches",
     spot: ".picker canvas",
     follow: "patch",
-    text: ({ N }) => `The model gets the picture in ${N} pieces, called patches. Click one to follow it.`,
+    text: ({ N }) =>
+      `The model gets the picture in ${N} pieces, called patches. Click one: could you name the picture from it?`,
   },
   {
     station: "embedding",
     spot: "[data-spot=token]",
     follow: "patch",
-    text: ({ D }) => `A table learned in training, E, turns the patch into ${D} numbers: a token.`,
+    text: ({ D, canDraw }) =>
+      `A table learned in training, E, turns the patch into ${D} numbers: a token. ` +
+      (canDraw ? "Click two black patches: do their tokens differ?" : "Click others: how much do their tokens differ?"),
   },
   {
     station: "embedding",
@@ -32,29 +38,37 @@ const STORY = [
     follow: "patch",
     text: ({ isTried }) =>
       isTried &&
-      "Each number measures one pattern. For this one, these six patches scored highest. " +
+      "Each number measures one pattern. These six patches score highest on it: what do they share? " +
         "Point at other numbers of the token.",
   },
   {
     station: "positions",
     spot: "[data-spot=position]",
     follow: "patch",
-    text: ({ isPlaced }) => isPlaced && "The token doesn’t say where its patch was. So a list for its place is added.",
+    text: ({ isPlaced, canDraw }) =>
+      isPlaced &&
+      "The token doesn’t say where its patch was. So a list for its place is added. " +
+        (canDraw
+          ? "Click both black patches again: do they differ now?"
+          : "Click other patches: each place has its own."),
   },
   {
     station: "positions",
-    spot: ".special",
+    spot: "[data-spot=z0]",
     follow: "class",
-    text: ({ prefix }) =>
-      prefix && "One more token joins, of no patch: the class token. It gathers what decides the class. Follow it.",
+    isForOthers: true,
+    text: ({ hasClass, isRead }) =>
+      hasClass &&
+      `One more token joins: the class token, of no patch. ${isRead ? "It will gather what decides the class. " : ""}` +
+        "Take another picture: do its numbers change here?",
   },
   {
     station: "attention",
     spot: "[data-spot=weights]",
     follow: "class",
-    text: ({ prefix }) =>
-      `Attention: ${prefix ? "the class token" : "a token"} looks at every token, itself too. ` +
-      "Where the map is light, it takes most.",
+    text: ({ first }) =>
+      `Attention: ${first} looks at every token, itself too. It takes most where the map is light. ` +
+      "Click a patch: where does that one look?",
   },
   {
     station: "attention",
@@ -66,29 +80,34 @@ const STORY = [
     station: "mlp",
     spot: "[data-spot=hidden]",
     follow: "class",
-    text: ({ M }) => `Then the MLP: ${M} small detectors, for each token alone. Point at one: what switches it on?`,
+    text: ({ M }) =>
+      `Then the MLP: ${M} hidden units, small detectors, for each token alone. Point at one: what switches it on?`,
   },
   {
     station: "layers",
     spot: "[data-spot=lens]",
     follow: "class",
+    isForOthers: true,
     text: ({ L }) =>
-      `Attention and MLP are a block. Here ${L} follow each other, each with its own numbers. ` +
-      "When does the right answer appear?",
+      `Attention and MLP are a block. ${L > 1 ? `Here ${L} follow each other, each with its own numbers. ` : ""}` +
+      "Take other pictures: when does the answer settle?",
   },
   {
     station: "head",
     spot: "[data-spot=probabilities]",
     follow: "class",
-    text: ({ prefix }) =>
-      `The classifier reads ${prefix ? "the class token" : "all tokens"}, and gives each class a percentage. ` +
-      "It is called a head, too: another kind.",
+    isForOthers: true,
+    text: ({ pool }) =>
+      `The classifier reads ${READ[pool]}${pool === "cls" ? ", no patch" : ""}. It gives each class a percentage. ` +
+      "Take other pictures: which class comes second?",
   },
   {
     station: "what-if",
     spot: ".map",
     follow: "patch",
-    text: () => "Now break it: click parts of the diagram to cut them. Does the answer survive?",
+    text: () =>
+      "Now break it: click parts of the diagram to cut them. Does the answer survive? " +
+      "Then press Shuffle all: what is it now?",
   },
 ];
 // One token's way: in at the patch, slowly through the first block, then block by block to the answer.
@@ -141,7 +160,7 @@ const FIRST_BLOCK = [
   {
     station: "mlp",
     spot: "[data-spot=hidden]",
-    text: ({ M }) => `Then the MLP: ${M} small detectors look for something in this token alone.`,
+    text: ({ M }) => `Then the MLP: ${M} hidden units look for something in this token alone.`,
   },
   {
     station: "mlp",
@@ -169,11 +188,11 @@ const WAY_OUT = [
     spot: "[data-spot=pooled]",
     text: ({ pool }) =>
       ({
-        cls: "The classifier head reads the class token alone. Other tokens count by what it took from them.",
-        mean: "The classifier head reads the mean of all tokens: yours is in it.",
-        "cls+mean": "The classifier head reads the class token, and the mean of all patches.",
-        attention: "A learned query looks at all tokens; the classifier head reads what it takes.",
-        distilled: "The classifier head reads the first two tokens. Others count by what these took.",
+        cls: "The classifier reads the class token alone. Other tokens count by what it took from them.",
+        mean: "The classifier reads the mean of all tokens: yours is in it.",
+        "cls+mean": "The classifier reads the class token, and the mean of all patches.",
+        attention: "A learned query looks at all tokens; the classifier reads what it takes.",
+        distilled: "The classifier reads the first two tokens. Others count by what these took.",
       })[pool],
   },
   {
@@ -188,27 +207,37 @@ function wayOf({ L }) {
   return [...WAY_IN, ...FIRST_BLOCK.map((stop) => ({ ...stop, layer: 0 })), ...others.flat(), ...WAY_OUT];
 }
 
-const PAUSE = 6000; // milliseconds at a stop, while it plays
+const PAUSES = { "1×": 6000, "2×": 3000, "½×": 12000 }; // milliseconds at a stop, while it plays
 
 export function tourOf(page) {
   const { $, $$, sizes, data, config, state } = page;
-  const isTried = Boolean(data.meaning);
-  const isPlaced = config.position !== "none"; // a list is added to each token
-  const facts = { ...sizes, pool: config.pool, canDraw: sizes.C === 1 && sizes.H <= 32, isTried, isPlaced };
+  const facts = {
+    ...sizes,
+    pool: config.pool,
+    K: page.classes.length,
+    canDraw: sizes.C === 1 && sizes.H <= 32,
+    isTried: Boolean(data.meaning),
+    isPlaced: config.position !== "none", // a list is added to each token
+    hasClass: config.class_token,
+    isRead: ["cls", "cls+mean", "distilled"].includes(config.pool), // the class token
+    first: sizes.prefix ? `the ${page.tokenName(0)}` : "a token",
+  };
   const story = STORY.filter(({ text }) => text(facts));
   const way = wayOf(sizes).filter(({ text }) => text(facts));
   /** @type {any[]} */
   let stops = story;
   let at = 0;
   let playing = 0; // a timer
+  let [speed] = Object.keys(PAUSES);
 
   // How much of the screen the tour covers, and with the diagram, where that stays in view.
   function measure() {
-    const [tour, model] = [$(".tour"), $(".model")];
+    const [tour, model, choose] = [$(".tour"), $(".model"), $(".choose")];
     const isStuck = getComputedStyle(model).position === "sticky";
     const stuck = tour.offsetHeight + (isStuck ? model.offsetHeight + 8 : 0);
     $(".live").style.setProperty("--tour-height", `${tour.offsetHeight}px`);
     $(".live").style.setProperty("--stuck", `${stuck}px`);
+    choose.classList.toggle("stays", stuck + choose.offsetHeight + 12 <= window.innerHeight); // else its end is lost
   }
 
   // Scrolls to a stop: so that its station's heading is seen, too, if both have room.
@@ -239,64 +268,78 @@ export function tourOf(page) {
     const taken = number === 0 ? null : (takenCells($(".station:not(.hidden) .spot")) ?? takenPatch(page));
     at = number;
     darken();
-    const { station, spot, layer, follow: kind, text } = stops[number];
+    const { station, spot, layer, follow: kind, text, isForOthers } = stops[number];
     follow(kind);
     go(page, station, { layer });
-    $(".sentence").textContent = text({ ...facts, layer });
     $(".count").textContent = `${number + 1} of ${stops.length}`;
     $('[data-do="back"]').disabled = number === 0;
     $('[data-do="next"]').textContent = isLast() ? "Start again" : "Next";
     $('[data-do="token"]').textContent = stops === way ? "The story" : "Follow one token";
-    const here = $(`.station:not(.hidden) ${spot}`);
-    const isOff = here && !here.checkVisibility(); // the part is off: its station says so
-    const element = isOff ? $(".station:not(.hidden) .off:not(:empty)") : (here ?? $(spot));
+    $('[data-do="another"]').classList.toggle("hidden", !isForOthers || page.samples.length < 2);
+    const [here, off, lead] = [spot, ".off:not(:empty)", ".lead"].map((part) => $(`.station:not(.hidden) ${part}`));
+    const isOff = here ? !here.checkVisibility() : Boolean(off); // the part is off: its station says so
+    const element = isOff ? (off ?? lead) : (here ?? $(spot));
     element.classList.add("spot");
+    $(".sentence").textContent = isOff
+      ? "This part is off: see below. Reset brings all back."
+      : text({ ...facts, layer });
     measure();
     if (stops === way) fly(page, taken ?? takenPatch(page), element);
     return element;
   }
 
-  function pause() {
+  // Goes on by itself after each pause, in milliseconds; 0: no longer.
+  function playAt(milliseconds) {
     clearInterval(playing);
-    playing = 0;
-    $('[data-do="play"]').textContent = "Play";
+    playing = milliseconds && setInterval(forward, milliseconds);
+    $('[data-do="play"]').textContent = playing ? "Pause" : "Play";
+    $('[data-do="speed"]').textContent = speed;
+    $('[data-do="speed"]').classList.toggle("hidden", !playing);
   }
 
-  function play() {
-    if (playing) return pause();
-    const forward = () => {
-      reveal(stop(isLast() ? 0 : at + 1));
-      if (isLast()) pause();
-    };
-    playing = setInterval(forward, PAUSE);
-    $('[data-do="play"]').textContent = "Pause";
-    forward();
+  function forward() {
+    reveal(stop(isLast() ? 0 : at + 1));
+    if (isLast()) playAt(0);
   }
 
   function leave() {
-    pause();
+    playAt(0);
     darken();
+    $('[data-do="another"]').classList.add("hidden");
     $(".sentence").textContent = `You walk on your own.${isLast() ? "" : " Next goes on with the tour."}`;
   }
 
-  new ResizeObserver(measure).observe($(".tour"));
+  for (const part of [".tour", ".choose"]) new ResizeObserver(measure).observe($(part));
   return {
     begin: () => stop(0),
     leave,
     actions: {
-      play,
+      play() {
+        if (playing) return playAt(0);
+        playAt(PAUSES[speed]);
+        forward();
+      },
+      speed() {
+        const speeds = Object.keys(PAUSES);
+        speed = speeds[(speeds.indexOf(speed) + 1) % speeds.length];
+        playAt(PAUSES[speed]);
+      },
+      another() {
+        const next = (state.sample + 1) % page.samples.length;
+        choosePicture(page, page.samples[next], next);
+      },
       token() {
-        pause();
+        playAt(0);
         stops = stops === way ? story : way;
         reveal(stop(0));
       },
       back() {
-        pause();
+        playAt(0);
         reveal(stop(at - 1));
       },
       next() {
-        pause();
-        reveal(stop(isLast() ? 0 : at + 1));
+        playAt(0);
+        forward();
       },
     },
   };

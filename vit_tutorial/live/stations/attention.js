@@ -1,4 +1,4 @@
-import { digits, norm, row, rowOf } from "../cells.js";
+import { digits, row, rowOf } from "../cells.js";
 import { whatIsOff } from "../changes.js";
 import { tintAttention } from "../looks.js";
 import { drawLines } from "../picker.js";
@@ -54,8 +54,8 @@ export const attentionStation = {
     },
   },
   maps: {
-    scores({ one, token, T, d, tokenName }) {
-      const sources = (t) => ({ text: `q · k of ${tokenName(t)}`, lights: { q: [0, d - 1] } });
+    scores({ one, token, T, d }) {
+      const sources = productOf("q", rowOf(one.q, token, d), { weight: one.k });
       return { values: rowOf(one.scores, token, T), sources };
     },
     scaled({ one, token, T, d, changes, config }) {
@@ -103,12 +103,6 @@ export const attentionStation = {
     },
     attentionSum: ({ isOn }) =>
       isOn("attention.residual") ? "Token + what attention adds = z′" : "z′, without z: the shortcut is off",
-    attentionLengths({ block, token, D, isOn }) {
-      const length = (x) => digits(norm(rowOf(x, token, D)));
-      const [z, added, after] = [block.input, block.attention.out, block.middle].map(length);
-      if (isOn("attention.residual")) return `Lengths: ‖z‖ = ${z}, what attention adds ${added}, together ${after}.`;
-      return `Lengths: ‖z‖ = ${z}, and without the shortcut what attention gives is all of z′: ${after}.`;
-    },
   },
   actions: (page) => ({
     "next-head": () => {

@@ -1,4 +1,4 @@
-import { digits, row, rowOf } from "../cells.js";
+import { row, rowOf } from "../cells.js";
 import { productOf } from "../sources.js";
 
 export const embeddingStation = {
@@ -26,17 +26,6 @@ export const embeddingStation = {
         `This model looks at the picture with ${maps.length} convolutions before it cuts it (lesson 12 of the ` +
         `series). Their maps, channels × rows × columns: ${maps.join(", then ")}. So neighbouring tokens share pixels.`
       );
-    },
-    sum({ run, weights, patch, D, followed }) {
-      const { weight, bias } = weights.embed.patches.proj;
-      const inputs = weight.length / D;
-      const products = [0, 1].slice(0, inputs).map((i) => {
-        return `${digits(run.embed.cut[patch * inputs + i])} · (${digits(weight[followed * inputs + i])})`;
-      });
-      const some = `${products.join(" + ")}${inputs > 2 ? " + …" : ""} (${inputs} products)`;
-      const result = digits(run.embed.projected[patch * D + followed]);
-      const offset = bias ? ` + the learned offset (${digits(bias[followed])})` : "";
-      return `Number ${followed} = ${some}${offset} = ${result}`;
     },
   },
 };

@@ -9,7 +9,7 @@ const POOLING = {
   "cls+mean": "The class token and the mean of all patches are read, end to end.",
   attention: "One learned query looks at all patches, as a head does, and what it takes is read.",
 };
-const READ = {
+export const READ = {
   cls: "the class token only",
   mean: "the mean of all patches",
   distilled: "the first two tokens",
@@ -27,7 +27,7 @@ const perClass = (values, { classes }, more) => ({
 });
 
 export const headStation = {
-  title: "5 Classifier head",
+  title: "5 Classifier",
   shows: {
     last: ({ run, token, D }) => row(run.blocks.at(-1).out, token, D),
     norm({ run, token, D, weights, config }) {
@@ -61,7 +61,7 @@ export const headStation = {
     unread({ token, tokenName, config, prefix }) {
       if (config.pool !== "cls" || token < prefix) return "";
       const advice = "choose the class token to see what it reads";
-      return `You follow ${tokenName(token)}, which the head doesn’t read: ${advice}.`;
+      return `You follow ${tokenName(token)}, which the classifier doesn’t read: ${advice}.`;
     },
   },
   build({ $$, config }) {

@@ -54,9 +54,9 @@ export const mlpStation = {
     mlpDim: ({ M }) => `M = ${M}`,
     count: ({ D }) => String(D),
     beforeName: ({ config }) => `Hidden units before ${config.gated ? "SiLU and the gate" : "GELU"}`,
-    hiddenName({ block, token, M, config }) {
+    hiddenName({ block, token, M }) {
       const on = rowOf(block.mlp.before, token, M).filter((v) => v > 0).length;
-      return `Its ${M} hidden units after ${config.gated ? "SiLU, times the gate" : "GELU"}: ${on} are on`;
+      return `Its ${M} hidden units: ${on} are on`;
     },
     activation({ config }) {
       const keeps = "keeps what is well above zero and lets next to nothing else through";
@@ -64,7 +64,7 @@ export const mlpStation = {
       return `SiLU ${keeps}. The gate, a number for each unit from a matrix of its own, is multiplied with that.`;
     },
     mlpSum: ({ isOn }) =>
-      isOn("mlp.residual") ? "z′ + what the MLP adds = z, out of the block" : "z, without z′: the shortcut is off",
+      isOn("mlp.residual") ? "Token + what the MLP adds = z, out of the block" : "z, without z′: the shortcut is off",
   },
   draw({ $ }, s) {
     $('[data-station="mlp"] .work').classList.toggle("hidden", Boolean(whatIsOff(s, "mlp")));

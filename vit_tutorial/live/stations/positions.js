@@ -1,4 +1,4 @@
-import { digits, norm, row, rowOf } from "../cells.js";
+import { norm, row, rowOf } from "../cells.js";
 import { sumOf } from "../sources.js";
 
 const cosine = (a, b) => a.reduce((sum, v, i) => sum + v * b[i], 0) / (norm(a) * norm(b) || 1);
@@ -15,10 +15,6 @@ export const positionsStation = {
         ["position", "position", rowOf(position, token, D)],
       ];
       return row(tokens, token, D, { sources: weights.embed.norm ? undefined : sumOf(...parts) }); // else normed, too
-    },
-    all({ run, D, tokenName }) {
-      const name = (i) => `${tokenName(Math.floor(i / D))}, number ${i % D}`;
-      return { values: run.embed.tokens, columns: D, name };
     },
   },
   maps: {
@@ -57,20 +53,6 @@ export const positionsStation = {
       return config.stem ? "The token of the patch" : "x E, the token of the patch";
     },
     positionName: ({ changes }) => (changes.position === "reversed" ? "of the place opposite" : "of its place"),
-    neighbours({ run, D, N, prefix, columns }) {
-      const near = [];
-      const far = [];
-      const place = (n) => rowOf(run.embed.position, n + prefix, D);
-      for (let n = 0; n < N; n++) {
-        for (let m = n + 1; m < N; m++) {
-          const apart = [Math.floor(m / columns) - Math.floor(n / columns), Math.abs((m % columns) - (n % columns))];
-          (apart[0] + apart[1] === 1 ? near : far).push(cosine(place(n), place(m)));
-        }
-      }
-      const mean = (values) => digits(values.reduce((sum, v) => sum + v, 0) / values.length);
-      if (!near.length || !far.length) return "";
-      return `On average over all pairs: ${mean(near)} side by side, ${mean(far)} further apart.`;
-    },
   },
   draw({ $$ }, { config, changes }) {
     const isNone = config.position === "none" || changes.position === "none";
