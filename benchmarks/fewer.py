@@ -1,13 +1,19 @@
 """Trained models with fewer tokens (lesson 19): accuracy by which tokens go, how and when, and seconds.
 
     python benchmarks/fewer.py accuracy --data cifar10-jpeg   fewer.csv: merged or dropped; which tokens
+    python benchmarks/fewer.py rivals --data cifar10-jpeg     fewer.csv: fewer pixels, or a smaller model
     python benchmarks/fewer.py moment --data cifar10-jpeg     fewer_moment.csv: once, before or after an attention
-    python benchmarks/fewer.py speed                          fewer_speed.csv: milliseconds, ratios, and their parts
+    python benchmarks/fewer.py speed --process 0              fewer_speed.csv: milliseconds, ratios, and their parts
     python benchmarks/fewer.py table                          the tables, from the files
 
 Rows that are there aren't measured again. The models weren't trained for fewer tokens. Photographs are 2,000 of
 CIFAR-10's test images ("moment": 1,000), which neither model was trained on; scenes are drawn. What is random is drawn
-five times, in "moment" once. Seconds are measured as in ship.py.
+five times, in "moment" once. Seconds are measured as in ship.py; a ratio is that of one process, so repeat "speed" with
+other numbers. Models of ``shapes`` that don't ship were trained first:
+
+    python -m vit_tutorial.train --data shapes --epochs 5 --seed 1 --precision bf16 --out runs/shapes-again
+    ... --depth 2 --out runs/shapes-two           with two blocks in place of four
+    ... --patch-size 16 --out runs/shapes-16      with 16 patches in place of 64
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -24,18 +31,31 @@ import sheet
 import ship
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.variants import tokens
 from vit_tutorial.variants.tokens import Choose, FewerTokens
+from vit_tutorial.weights.model import Trained
 
 Call = Callable[[], object]
 
 HERE = Path(__file__).parent
 ACCURACY, MOMENT, SPEED = (HERE / f"fewer{part}.csv" for part in ("", "_moment", "_speed"))
-FEWER = {"shapes": (4, 8, 12, 16, 24), "cifar10": (4, 8, 16, 32), "photographs": (8, 16)}
+FEWER = {"shapes": (4, 8, 12, 16, 24), "shapes again": (16,), "cifar10": (4, 8, 16, 32), "photographs": (8, 16)}
+RUNS: dict[str, tuple[str, dict[str, int]]] = {  # trained for this script: the folder, and what differs from shapes
+    "shapes again": ("shapes-again", {}),
+    "two blocks": ("shapes-two", {"depth": 2}),
+    "patches of 16": ("shapes-16", {"patch_size": 16}),
+}
+RIVALS = {  # of a model with r tokens fewer per block
+    "24 x 24 pixels": ("photographs", 10),
+    "two blocks": ("shapes again", 16),
+    "patches of 16": ("shapes again", 24),
+}
 PAIRED = ["images", "right", "only_whole", "only_this"]
+COLUMNS = ["model", "way", "r", "draw", *PAIRED, "only_merged", "only_this_of_both"]
 # Widths and heads of Table 1's S, with random weights: seconds don't depend on them.
 SIZED = {"S/16 at 224": ("S/16", 224, 13), "S/16 at 448": ("S/16", 448, 52)}
 SHIPPED = {"shapes": 8, "photographs": 8}
@@ -96,8 +116,12 @@ WAYS: dict[str, tuple[Choose, int]] = {  # which tokens go, and how often it is 
 
 
 def held_out(name: str, folder: str | None) -> tuple[Tensor, Tensor]:
-    images, labels = ship.held_out(name, folder)
-    return (images, labels) if name == "shapes" else (images[::5], labels[::5])
+    images, labels = ship.held_out(name.removesuffix(" again"), folder)
+    return (images, labels) if name.startswith("shapes") else (images[::5], labels[::5])
+
+
+def loaded(name: str) -> Trained:
+    return vt.load(f"runs/{RUNS[name][0]}" if name in RUNS else name)
 
 
 def embedded(model: vt.ViT, images: Tensor) -> Tensor:
@@ -109,28 +133,63 @@ def embedded(model: vt.ViT, images: Tensor) -> Tensor:
 
 def accuracy(folder: str | None) -> None:
     for name, numbers in FEWER.items():
-        model, _, prepare = vt.load(name)
-        images, labels = held_out(name, folder)
-        compared(name, model, prepare(images), labels, numbers)
+        done = {(r["way"], int(r["r"]), int(r["draw"])) for r in sheet.read(ACCURACY) if r["model"] == name}
+        drawn = [(way, draw) for way, (_, draws) in WAYS.items() for draw in range(draws)]
+        todo = [(way, r, draw) for r in numbers for way, draw in drawn if (way, r, draw) not in done]
+        if todo:
+            model, _, prepare = loaded(name)
+            images, labels = held_out(name, folder)
+            compared(name, model, prepare(images), labels, todo)
 
 
-def compared(name: str, model: vt.ViT, images: Tensor, labels: Tensor, numbers: tuple[int, ...]) -> None:
-    """Rows of fewer.csv: all ways with each number of tokens fewer per block."""
-    columns = ["model", "way", "r", "draw", *PAIRED, "only_merged", "only_this_of_both"]
-    done = {(r["way"], int(r["r"]), int(r["draw"])) for r in sheet.read(ACCURACY) if r["model"] == name}
-    z = embedded(model, images)
+def compared(name: str, model: vt.ViT, images: Tensor, labels: Tensor, todo: list[tuple[str, int, int]]) -> None:
+    """Rows of fewer.csv: ways, each with a number of tokens fewer per block and a draw."""
+    z, merged = embedded(model, images), {}
     whole = ship.logits_of(model, z)
-    if ("whole", 0, 0) not in done:
-        sheet.add(ACCURACY, columns, [name, "whole", 0, 0, *ship.counted(whole, whole, labels), 0, 0])
-    for r in numbers:
-        merged = ship.logits_of(FewerTokens(model, r), z)
-        for way, (choose, draws) in WAYS.items():
-            for draw in range(draws):
-                if (way, r, draw) not in done:
-                    torch.manual_seed(draw)
-                    found = ship.logits_of(FewerTokens(model, r, choose), z)
-                    against = ship.counted(merged, found, labels)[2:]
-                    sheet.add(ACCURACY, columns, [name, way, r, draw, *ship.counted(whole, found, labels), *against])
+    if not any((row["model"], row["way"]) == (name, "whole") for row in sheet.read(ACCURACY)):
+        sheet.add(ACCURACY, COLUMNS, [name, "whole", 0, 0, *ship.counted(whole, whole, labels), 0, 0])
+    for way, r, draw in todo:
+        if r not in merged:
+            merged[r] = ship.logits_of(FewerTokens(model, r), z)
+        torch.manual_seed(draw)
+        found = ship.logits_of(FewerTokens(model, r, WAYS[way][0]), z)
+        against = ship.counted(merged[r], found, labels)[2:]
+        sheet.add(ACCURACY, COLUMNS, [name, way, r, draw, *ship.counted(whole, found, labels), *against])
+
+
+class Shrunk(torch.nn.Module):
+    """A model for 24 x 24 pixels, positions resized; it takes images of 32 x 32."""
+
+    def __init__(self, model: vt.ViT) -> None:
+        super().__init__()
+        state = model.state_dict()
+        state["embed.position"] = vt.resize_position_embedding(state["embed.position"], (8, 8), (6, 6))
+        self.small = vt.ViT(replace(model.config, image_size=24)).eval()
+        self.small.load_state_dict(state)
+
+    def forward(self, images: Tensor) -> Tensor:
+        pixels = F.interpolate(images, size=(24, 24), mode="bicubic", antialias=True)
+        return cast(Tensor, self.small(pixels))
+
+
+def rivals(folder: str | None) -> None:
+    """Rows of fewer.csv: something simpler, with about as many operations as r tokens fewer, on the same images."""
+    for rival, (name, r) in RIVALS.items():
+        done = {row["way"] for row in sheet.read(ACCURACY) if (row["model"], int(row["r"])) == (name, r)}
+        todo = [way for way in ("merge similar", "drop least attended", rival) if way not in done]
+        if not todo:
+            continue
+        model, _, prepare = loaded(name)
+        images, labels = held_out(name, folder)
+        images = prepare(images)
+        whole, merged = (ship.logits_of(form, images) for form in (model, FewerTokens(model, r)))
+        for way in todo:
+            if way == rival:
+                found = ship.logits_of(loaded(rival).model if rival in RUNS else Shrunk(model), images)
+            else:
+                found = ship.logits_of(FewerTokens(model, r, WAYS[way][0]), images)
+            against = ship.counted(merged, found, labels)[2:]
+            sheet.add(ACCURACY, COLUMNS, [name, way, r, 0, *ship.counted(whole, found, labels), *against])
 
 
 # ---- When they go ------------------------------------------------------------------------------------------------
@@ -158,9 +217,9 @@ def once(model: vt.ViT, after: int, r: int, choose: Choose, z: Tensor) -> Tensor
 def moment(folder: str | None) -> None:
     """Rows of fewer_moment.csv: the class token alone from each block on; with eight patches from block 1 on."""
     columns = ["model", "after", "r", "way", *PAIRED]
-    for name in ("cifar10", "photographs", "shapes"):
+    for name in ("cifar10", "photographs", "shapes", "shapes again"):
         done = {tuple(row.values())[1:4] for row in sheet.read(MOMENT) if row["model"] == name}
-        model, _, prepare = vt.load(name)
+        model, _, prepare = loaded(name)
         images, labels = held_out(name, folder)
         z, labels = embedded(model, prepare(images[:: len(images) // 1000])), labels[:: len(images) // 1000]
         whole = ship.logits_of(model, z)
@@ -175,21 +234,6 @@ def moment(folder: str | None) -> None:
 
 
 # ---- Speed -------------------------------------------------------------------------------------------------------
-
-
-def first(z: Tensor, sizes: Tensor, to: Tensor, left: int) -> tuple[Tensor, Tensor]:
-    """In place of tokens.merge: the first tokens stay, a view that moves nothing."""
-    return z[:, :left], sizes[:, :left]
-
-
-def none_chosen(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
-    return torch.zeros(1, 1, dtype=torch.int64).expand(len(k), k.shape[2])  # (B, T)
-
-
-def cut(fewer: FewerTokens, images: Tensor) -> Tensor:
-    """The model with as many tokens in each block, none of them chosen or moved: what is left to compute."""
-    with patch.object(tokens, "merge", first):
-        return fewer(images)
 
 
 def parts_of(model: vt.ViT, r: int, choose: Choose, images: Tensor) -> tuple[list[Call], list[Call]]:
@@ -224,7 +268,6 @@ def counted(config: vt.ViTConfig, r: int) -> dict[str, float]:
     rest = tokens.count_macs(config, r) - matching
     return {
         "whole": 1.0,
-        "cut": rest / whole,
         "merged": (rest + matching + moving) / whole,
         "merged: choose": matching / whole,
         "merged: move": moving / whole,
@@ -234,9 +277,25 @@ def counted(config: vt.ViTConfig, r: int) -> dict[str, float]:
     }
 
 
-def speed() -> None:
-    columns = ["model", "tokens", "batch", "form", "r", "counted", "milliseconds", "ratio", "low", "high", "rounds"]
-    done = {row["model"] for row in sheet.read(SPEED)}
+def rivals_of(name: str, model: vt.ViT, images: Tensor) -> dict[str, tuple[Call, float]]:
+    """The rivals of RIVALS for a model, and merging the same r: what to call, and its share of the operations.
+
+    Weights are random: seconds don't depend on them.
+    """
+    found: dict[str, tuple[Call, float]] = {}
+    for rival, (of, r) in RIVALS.items():
+        if of.removesuffix(" again") == name:
+            other = vt.ViT(replace(model.config, **RUNS[rival][1])).eval() if rival in RUNS else Shrunk(model)
+            macs = vt.count_macs(other.small.config if isinstance(other, Shrunk) else other.config)
+            found[rival] = partial(other, images), macs / vt.count_macs(model.config)
+            merged = tokens.count_macs(model.config, r) / vt.count_macs(model.config)
+            found[f"merge similar, r = {r}"] = partial(FewerTokens(model, r), images), merged
+    return found
+
+
+def speed(process: int) -> None:
+    columns = ["model", "tokens", "batch", "form", "r", "counted", "milliseconds", "ratio", "rounds", "process"]
+    done = {row["model"] for row in sheet.read(SPEED) if int(row["process"]) == process}
     for name in [*SHIPPED, *SIZED]:
         if name in done:
             continue
@@ -249,22 +308,21 @@ def speed() -> None:
         config = model.config
         sides = config.image_size if isinstance(config.image_size, tuple) else (config.image_size,) * 2
         images = torch.randn(batch, config.in_channels, *sides, generator=torch.Generator().manual_seed(1))
-        calls: dict[str, Call] = {
-            "whole": partial(model, images),
-            "cut": partial(cut, FewerTokens(model, r, none_chosen), images),
-        }
+        calls: dict[str, Call] = {"whole": partial(model, images)}
+        shares = counted(config, r)
         with torch.inference_mode():
             for form, choose in {"merged": tokens.merge_similar, "dropped": tokens.drop_least_attended}.items():
                 calls[form] = partial(FewerTokens(model, r, choose), images)
                 choosing, moving = parts_of(model, r, choose, images)
                 calls |= {f"{form}: choose": partial(all_of, choosing), f"{form}: move": partial(all_of, moving)}
+            for form, (call, share) in rivals_of(name, model, images).items():
+                calls[form], shares[form] = call, share
             seconds = ship.in_turns(calls)
-        shares = counted(config, r)
         for form, times in seconds.items():
-            ratios = [a / b for a, b in zip(times, seconds["whole"], strict=True)]
-            middle = (*(f"{value:.4f}" for value in (statistics.median(ratios), *ship.bootstrap(ratios))),)
+            ratio = statistics.median(a / b for a, b in zip(times, seconds["whole"], strict=True))
             row = [name, config.num_tokens, batch, form, 0 if form == "whole" else r, f"{shares[form]:.5f}"]
-            sheet.add(SPEED, columns, [*row, f"{1000 * statistics.median(times):.4g}", *middle, ship.ROUNDS])
+            measured = f"{1000 * statistics.median(times):.4g}", f"{ratio:.4f}", ship.ROUNDS, process
+            sheet.add(SPEED, columns, [*row, *measured])
 
 
 # ---- Tables ------------------------------------------------------------------------------------------------------
@@ -285,10 +343,14 @@ def cell(rows: list[dict[str, str]], way: str) -> str:
 def table() -> None:
     every = sheet.read(ACCURACY)
     print(f"| model | r | {' | '.join(WAYS)} |\n|" + "---|" * (2 + len(WAYS)))
-    rows = [row for row in every if row["way"] != "whole"]
+    rows = [row for row in every if row["way"] in WAYS]
     for name, r in dict.fromkeys((row["model"], row["r"]) for row in rows):
         some = [row for row in rows if (row["model"], row["r"]) == (name, r)]
-        print(f"| {name} | {r} | {' | '.join(cell(some, way) for way in WAYS)} |")
+        if {row["way"] for row in some} == set(WAYS):  # not those that only a rival is compared with
+            print(f"| {name} | {r} | {' | '.join(cell(some, way) for way in WAYS)} |")
+    print("\n| model | r | rival | accuracy, and minus merging |\n|---|---|---|---|")
+    for rival, (name, fewer) in RIVALS.items():
+        print(f"| {name} | {fewer} | {rival} | {cell([row for row in every if row['model'] == name], rival)} |")
     shares = {row["model"]: f"{100 * int(row['right']) / int(row['images']):.2f}" for row in every if row["r"] == "0"}
     print("\nWith all tokens:", ", ".join(f"{name} {share}" for name, share in shares.items()))
     print("\n| model | patches that go | after block | way | accuracy | against the whole |\n|" + "---|" * 6)
@@ -297,23 +359,28 @@ def table() -> None:
         mean, half = ship.paired_interval(lost, won, n)
         told = [row[column] for column in ("model", "r", "after", "way")]
         print(f"| {' | '.join(told)} | {100 * right / n:.1f} | {mean:+.1f} ± {half:.1f} |")
-    print("\n| model | tokens | batch | form | r | counted | ms | measured |\n|" + "---|" * 8)
+    print("\n| model | tokens | batch | form | counted | measured, median | lowest | highest |\n|" + "---|" * 8)
+    forms: dict[tuple[str, ...], list[float]] = {}
     for row in sheet.read(SPEED):
-        measured = f"{row['ratio']} [{row['low']}, {row['high']}]"
-        told = [row[column] for column in ("model", "tokens", "batch", "form", "r", "counted", "milliseconds")]
-        print(f"| {' | '.join(told)} | {measured} |")
+        form = tuple(row[column] for column in ("model", "tokens", "batch", "form", "counted"))
+        forms.setdefault(form, []).append(float(row["ratio"]))
+    for form, ratios in forms.items():
+        print(f"| {' | '.join(form)} | {statistics.median(ratios):.4f} | {min(ratios):.4f} | {max(ratios):.4f} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("accuracy", "moment", "speed", "table"))
+    parser.add_argument("part", choices=("accuracy", "rivals", "moment", "speed", "table"))
     parser.add_argument("--data", help="photographs in folders: CIFAR-10's test images under test/")
+    parser.add_argument("--process", type=int, default=0, help="speed: the number of this process")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if args.part in ("accuracy", "moment"):
-        {"accuracy": accuracy, "moment": moment}[args.part](args.data)
+    if args.part == "speed":
+        speed(args.process)
+    elif args.part == "table":
+        table()
     else:
-        {"speed": speed, "table": table}[args.part]()
+        {"accuracy": accuracy, "rivals": rivals, "moment": moment}[args.part](args.data)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Lesson 15: newer parts on digits, at three learning rates or more: what is each worth, and where?
 
-    python benchmarks/parts.py                        some 210 runs of 5 CPU seconds
+    python benchmarks/parts.py                        some 230 runs of 5 CPU seconds; those of 24 blocks take 25
     python benchmarks/parts.py photographs cifar10    some contenders again, on 22,500 photographs
     python benchmarks/parts.py table                  prints the tables
 
@@ -46,9 +46,12 @@ PARTS: dict[str, dict[str, Any]] = {
     "q and k normed": {"qk_norm": True},
     "gradients clipped": {},  # controls for the norms: what many would try first,
     "attention slower": {},  # a tenth of the rate for the layers that make queries, keys and values,
-    "scores capped": {},  # and nothing but smaller scores
+    "scores capped at 20": {},  # and nothing but smaller scores
+    "scores capped at 5": {},
     "layer scale": {"layer_scale": 0.1},
-    "registers": {"registers": 4},
+    "24 blocks": {"depth": 24},
+    "24 blocks, layer scale": {"depth": 24, "layer_scale": 1e-5},  # as small as CaiT's for 24 blocks
+    "24 blocks from zero": {"depth": 24},  # a control: each branch's last matrix starts at zero
     "gated MLP": {"gated": True, "mlp_dim": 64},  # two thirds, so that the parameters are equal
     "rotary": {"position": "none", "rotary": Rotary()},
     "rotary, counted": {"position": "none", "rotary": Rotary("index")},
@@ -60,27 +63,35 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 SIZED = ("2020", "rotary", "rotary, counted", "no positions")  # how do these read larger images?
 AGAIN = ("2020", "q and k normed")  # on photographs
-CAP = 5.0
-RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # the outer ones only where the best would be at an edge
+CAPS = {"scores capped at 20": 20.0, "scores capped at 5": 5.0}
+RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+FIRST, DEEPER = RATES[2:5], RATES[1:4]  # of all, of "24 blocks"; one more where the best would be at an edge
 SEEDS, CHOOSE = range(5), range(3)  # the first of them choose the rate
 STEPS, WARMUP, BATCH = 300, 20, 64
 
 
 class Capped(ModernAttention):
-    """Attention whose scores s are CAP tanh(s / CAP): everything else may grow as it does without."""
+    """Attention whose scores s are cap tanh(s / cap): everything else may grow as it does without."""
+
+    cap: float
 
     def forward(self, x: Tensor, *place: Any) -> Tensor:
         q, k, v = self.split_heads(x, *place)  # (B, h, T, d) each
         scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, h, T, T)
-        weights = (CAP * torch.tanh(scores / CAP)).softmax(dim=-1)  # (B, h, T, T)
+        weights = (self.cap * torch.tanh(scores / self.cap)).softmax(dim=-1)  # (B, h, T, T)
         return self.proj(self.merge_heads(weights @ v))  # (B, T, D)
 
 
 def untrained(sizes: dict[str, Any], part: str) -> ModernViT:
     model = ModernViT(ModernConfig(**sizes | PARTS[part]))
-    if part == "scores capped":
+    if part in CAPS:
         for block in model.blocks:
             block.attention.__class__ = Capped  # the same weights
+            block.attention.cap = CAPS[part]
+    if part == "24 blocks from zero":
+        for block in model.blocks:
+            torch.nn.init.zeros_(block.attention.proj.weight)
+            torch.nn.init.zeros_(block.mlp.fc2.weight)
     return model
 
 
@@ -211,6 +222,10 @@ def column(part: str, rate: float, name: str, seeds: range = SEEDS, data: str = 
     return [float(row[name]) for row in sorted(rows, key=lambda row: int(row["seed"])) if int(row["seed"]) in seeds]
 
 
+def first_rates(part: str) -> tuple[float, ...]:
+    return DEEPER if part == "24 blocks" else FIRST
+
+
 def best_rate(part: str) -> float:
     """The rate with the best mean on the validation images."""
     means = {rate: statistics.mean(column(part, rate, "validation", CHOOSE) or [0.0]) for rate in RATES}
@@ -234,23 +249,23 @@ def there(part: str, *rates: float, seeds: range) -> bool:
 
 def tables() -> str:
     """By rate; each contender at its own rate, and minus 2020's; at another image size; on photographs."""
-    rates = RATES[1:]
+    rates = RATES[2:]
     lines = [f"| test accuracy, % | {' | '.join(f'{rate:g}' for rate in rates)} |", "|---" * (len(rates) + 1) + "|"]
     for part in PARTS:
         if there(part, *rates, seeds=SEEDS):
             lines.append(f"| {part} | {' | '.join(percent(column(part, rate, 'test')) for rate in rates)} |")
     lines += ["", "| | rate | test accuracy | minus 2020 |", "|---" * 4 + "|"]
     for part in PARTS:
-        if there(part, *RATES[1:-1], seeds=CHOOSE) and there(part, rate := best_rate(part), seeds=SEEDS):
+        if there(part, *first_rates(part), seeds=CHOOSE) and there(part, rate := best_rate(part), seeds=SEEDS):
             gap = gaps(part, rate, "2020", best_rate("2020"))
             lines.append(f"| {part} | {rate:g} | {percent(column(part, rate, 'test'))} | {gap} |")
-    lines += ["", f"| at {RATES[2]:g} | {' | '.join(SHARES[1:])} |", "|---" * len(SHARES) + "|"]
+    lines += ["", f"| at its own rate | {' | '.join(SHARES[1:])} |", "|---" * len(SHARES) + "|"]
     for part in SIZED:
-        if there(part, RATES[2], seeds=SEEDS):
-            lines.append(f"| {part} | {' | '.join(percent(column(part, RATES[2], size)) for size in SHARES[1:])} |")
-    lines += ["", f"| photographs | {' | '.join(f'{rate:g}' for rate in RATES[1:4])} |", "|---" * 4 + "|"]
+        if there(part, rate := best_rate(part), seeds=SEEDS):
+            lines.append(f"| {part} | {' | '.join(percent(column(part, rate, size)) for size in SHARES[1:])} |")
+    lines += ["", f"| photographs | {' | '.join(f'{rate:g}' for rate in FIRST)} |", "|---" * 4 + "|"]
     for part in AGAIN:
-        cells = (percent(column(part, rate, "test", data="photographs")) for rate in RATES[1:4])
+        cells = (percent(column(part, rate, "test", data="photographs")) for rate in FIRST)
         lines.append(f"| {part} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -267,22 +282,23 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     if sys.argv[1:2] == ["photographs"]:
-        for seed, part, rate in itertools.product(CHOOSE, AGAIN, RATES[1:4]):
+        for seed, part, rate in itertools.product(CHOOSE, AGAIN, FIRST):
             make(part, rate, seed, "photographs", sys.argv[2])
         return
-    for seed, part, rate in itertools.product(CHOOSE, PARTS, RATES[1:-1]):
-        make(part, rate, seed)
-    for part in PARTS:
-        beyond = {RATES[1]: RATES[0], RATES[-2]: RATES[-1]}.get(best_rate(part))
-        if beyond:
+    contenders = [part for part in PARTS if part not in CAPS]
+    for seed, part in itertools.product(CHOOSE, contenders):
+        for rate in first_rates(part):
+            make(part, rate, seed)
+    for part in contenders:
+        rates, best = first_rates(part), best_rate(part)
+        if best in (rates[0], rates[-1]):
             for seed in CHOOSE:
-                make(part, beyond, seed)
-    for seed, part in itertools.product(SEEDS, PARTS):
+                make(part, RATES[RATES.index(best) + (1 if best == rates[-1] else -1)], seed)
+    for seed, part in itertools.product(SEEDS, contenders):
         make(part, best_rate(part), seed)
-    for seed, part, rate in itertools.product(SEEDS, list(PARTS)[:5], RATES[1:]):
-        make(part, rate, seed)
-    for seed, part in itertools.product(SEEDS, SIZED):
-        make(part, RATES[2], seed)
+    for seed, part, rate in itertools.product(SEEDS, list(PARTS)[:6], RATES[2:]):  # section 1's
+        if part not in CAPS or rate > FIRST[0]:
+            make(part, rate, seed)
 
 
 if __name__ == "__main__":

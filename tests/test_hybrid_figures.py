@@ -23,6 +23,17 @@ def test_a_line_goes_through_the_means_and_each_run_is_a_dot():
     assert [one.get_title(), two.get_title(), one.get_xscale()] == ["one", "two", "log"]
 
 
+def test_the_axis_names_the_numbers_of_its_panel_or_those_that_are_given():
+    def labels(**options):
+        return [
+            [text.get_text() for text in ax.get_xticklabels()] for ax in plots.runs_by_number(panels, **options).axes
+        ]
+
+    panels = PANELS | {"rates": {"a": {0.003: [1.0], 45_000: [2.0]}}}
+    assert labels() == [["10", "100"], ["10"], ["0.003", "45,000"]]
+    assert labels(ticks=(10, 1000)) == 3 * [["10", "1,000"]]
+
+
 def test_a_series_keeps_its_colour_in_every_panel():
     axes = plots.runs_by_number(PANELS).axes
     assert {to_hex(line.get_color()).upper() for line in axes[1].get_lines()} == {CYCLE[1].upper()}

@@ -29,6 +29,7 @@ def runs_by_number(
     xlabel: str = "",
     ylabel: str = "",
     columns: int = 4,
+    ticks: Sequence[float] | None = None,
 ) -> Figure:
     """Repeated runs over a logarithmic axis: a small dot for each run, a line through the means, panels side by side.
 
@@ -39,6 +40,7 @@ def runs_by_number(
         xlabel: what the number is.
         ylabel: with its unit.
         columns: panels a row.
+        ticks: the numbers that stand on each axis; None: all of its panel.
     """
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     columns = min(columns, len(panels))
@@ -48,6 +50,8 @@ def runs_by_number(
         axes = figure.subplots(rows, columns, sharey="row", squeeze=False)
         for ax, (title, panel) in zip(axes.flat, panels.items(), strict=False):
             _panel(ax, panel, names)
+            at = sorted({x for series in panel.values() for x in series}) if ticks is None else ticks
+            ax.set_xticks(at, [f"{x:,g}" for x in at])
             ax.set(title=title, xlabel=xlabel, ylabel=ylabel if ax in axes[:, 0] else "")
         for ax in axes.flat[len(panels) :]:
             ax.set_axis_off()
