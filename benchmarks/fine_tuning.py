@@ -8,7 +8,8 @@
 A draw says which images are labelled, for training and for validation; the test images are the same for all. The rate
 of each way is the one with the best mean accuracy over all draws' validation images, from a grid that grows until its
 best value is not at its edge. A row a run goes to benchmarks/fine_tuning.csv as soon as it is done; rows that are there
-are not run again. One thread.
+are not run again. After a run on mirrored digits the old head is put back and reads ordinary ones (old_task); after
+those with a zero head a probe is fitted to the changed features, too (old_task_new_head). One thread.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from vit_tutorial.train import schedule
 from vit_tutorial.train.layers import layer_of
 
 CSV = Path(__file__).with_suffix(".csv")
-COLUMNS = ["task", "way", "rate", "draw", "validation", "test", "old_task", "cpu_seconds"]
+COLUMNS = ["task", "way", "rate", "draw", "validation", "test", "old_task", "old_task_new_head", "cpu_seconds"]
 DRAWS = 5
 LADDER = [float(f"{digit}e{power}") for power in range(-7, 1) for digit in (1, 3)]  # rates that are tried
 FOLDERS = {"air": (0, 2), "road": (1, 9), "water": (8,), "legs": (3, 4, 5, 6, 7)}  # of CIFAR-10's classes
@@ -53,7 +54,7 @@ class Task:
     classes: int
     draw: Callable[[int], tuple[Split, Split]]  # -> training and validation images
     test: Split
-    old: Split | None  # the task that the model was trained for
+    old: tuple[Split, Split] | None  # the task that the model was trained for: images for a new head, test images
     steps: int
     batch: int
     ways: dict[str, tuple[float, ...]]  # the rates that are tried first
@@ -74,7 +75,8 @@ def digits() -> Task:
         return split(data.train, chosen[:, :10].flatten()), split(data.train, chosen[:, 10:].flatten())
 
     test = split(data.test, torch.arange(len(data.test)))
-    old = split(data.test, torch.arange(len(data.test)), mirrored=False)
+    third, every = torch.arange(0, len(data.train), 3), torch.arange(len(data.test))
+    old = split(data.train, third, mirrored=False), split(data.test, every, mirrored=False)
     ways = dict.fromkeys(("from scratch", *HEADS), (1e-3, 3e-3, 1e-2))
     return Task("digits", "digits", 10, draw, test, old, 80, 32, ways, torch.float32)
 
@@ -157,7 +159,8 @@ def start(task: Task, way: str, train: Split) -> vt.ViT:
     elif way in HEADS:
         nn.init.normal_(model.head.weight, std=HEADS[way] or 0.0)
     if way == "head first, then all":
-        found = LogisticRegression(max_iter=3000).fit(features(task, train[0]), train[1])
+        headless = vt.load(task.model, num_classes=0).model
+        found = LogisticRegression(max_iter=3000).fit(features(headless, train[0]), train[1])
         with torch.no_grad():
             model.head.weight.copy_(torch.from_numpy(found.coef_))
             model.head.bias.copy_(torch.from_numpy(found.intercept_))
@@ -199,12 +202,17 @@ def run(task: Task, way: str, rate: float, draw: int) -> list[object]:
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     found = [accuracy(task, model.eval(), split) for split in (validation, task.test)]
-    old = "-"
+    old = ["-", "-"]
     if task.old:
+        (known, answers), test = task.old
         model.head = head
-        old = f"{accuracy(task, model, task.old):.4f}"
+        old[0] = f"{accuracy(task, model, test):.4f}"
+        if way == "zero head":
+            model.head = nn.Identity()
+            probe = LogisticRegression(max_iter=3000).fit(features(model, known), answers)
+            old[1] = f"{probe.score(features(model, test[0]), test[1]):.4f}"
     spent = time.process_time() - begin
-    return [task.name, way, rate, draw, *(f"{value:.4f}" for value in found), old, f"{spent:.1f}"]
+    return [task.name, way, rate, draw, *(f"{value:.4f}" for value in found), *old, f"{spent:.1f}"]
 
 
 @torch.inference_mode()
@@ -215,12 +223,8 @@ def accuracy(task: Task, model: nn.Module, split: Split) -> float:
 
 
 @torch.inference_mode()
-def features(task: Task, images: Tensor, trained: bool = True) -> np.ndarray:
-    """(N, D): the class token after the last norm, of the shipped model or of one with random weights."""
-    model = vt.load(task.model, num_classes=0).model
-    if not trained:
-        torch.manual_seed(1)
-        model = vt.ViT(replace(model.config)).eval()
+def features(model: nn.Module, images: Tensor) -> np.ndarray:
+    """(N, D): what a model without a head gives, the class token after the last norm."""
     return torch.cat([model(part) for part in images.split(100)]).numpy()
 
 
@@ -228,11 +232,14 @@ def without_training(task: Task, draw: int) -> list[list[object]]:
     """Probes and nearest neighbours, with C or k chosen on each draw's validation images; and the old model."""
     train, validation = task.draw(draw)
     splits = (train, validation, task.test)
-    tables = {
-        "trained features": [features(task, images) for images, _ in splits],
-        "untrained features": [features(task, images, trained=False) for images, _ in splits],
-        "pixels": [images.flatten(1).numpy() for images, _ in splits],
+    trained = vt.load(task.model, num_classes=0).model
+    torch.manual_seed(1)
+    encoders = {
+        "trained features": trained,
+        "untrained features": vt.ViT(trained.config).eval(),
+        "pixels": nn.Flatten(),
     }
+    tables = {name: [features(encoder, images) for images, _ in splits] for name, encoder in encoders.items()}
     rows: list[list[object]] = []
     for name, (X, V, Z) in tables.items():
         probes = [LogisticRegression(C=C, max_iter=3000) for C in (0.001, 0.01, 0.1, 1.0)]
@@ -240,7 +247,7 @@ def without_training(task: Task, draw: int) -> list[list[object]]:
         for kind, models in (("probe", probes), ("k-NN", near)):
             best = max((m.fit(X, train[1]) for m in models), key=lambda m: m.score(V, validation[1]))
             scores = [f"{best.score(part, split[1]):.4f}" for part, split in ((V, validation), (Z, task.test))]
-            rows.append([task.name, f"{kind}, {name}", "-", draw, *scores, "-", "-"])
+            rows.append([task.name, f"{kind}, {name}", "-", draw, *scores, "-", "-", "-"])
     return rows
 
 

@@ -177,7 +177,7 @@ def overlays(
 @_styled
 def heatmaps(
     arrays: Sequence[Array], titles: Sequence[str] = (), *, xlabel: str = "", ylabel: str = "", cmap: str = "viridis",
-    symmetric: bool = False, label: str = "", height: float = 3.2,
+    symmetric: bool = False, label: str = "", height: float = 3.2, first: int = 0,
 ) -> Figure:  # fmt: skip
     """Matrices as colour, side by side, on one scale.
 
@@ -190,6 +190,7 @@ def heatmaps(
         symmetric: a diverging scale around zero, for signed values.
         label: of the colour bar.
         height: in inches.
+        first: the number of the first row and of the first column.
     """
     values = [_array(array) for array in arrays]
     most = max(float(np.abs(array).max()) for array in values)
@@ -203,8 +204,9 @@ def heatmaps(
     for index, (ax, array) in enumerate(zip(axes, values, strict=True)):
         aspect = "equal" if 0.4 < array.shape[0] / array.shape[1] < 2.5 else "auto"
         drawn = ax.imshow(
-            array, cmap="RdBu_r" if symmetric else cmap, vmin=low, vmax=high, aspect=aspect, interpolation="nearest"
-        )
+            array, cmap="RdBu_r" if symmetric else cmap, vmin=low, vmax=high, aspect=aspect, interpolation="nearest",
+            extent=(first - 0.5, first + array.shape[1] - 0.5, first + array.shape[0] - 0.5, first - 0.5),
+        )  # fmt: skip
         ax.set(title=titles[index] if titles else "", xlabel=xlabel, ylabel=ylabel if index == 0 else "")
         ax.spines[:].set_visible(False)
         for axis, size in ((ax.xaxis, array.shape[1]), (ax.yaxis, array.shape[0])):
