@@ -54,6 +54,8 @@ def test_light_maps_are_white_at_zero_and_darkest_at_their_largest(scale: float)
     dark = drawn[::2, ::2].sum(axis=-1)
     assert dark[1, 1] < dark[0, 1] < dark[1, 0] < dark[0, 0]
     np.testing.assert_allclose(drawn[2:, 2:], np.broadcast_to(drawn[3, 3], (2, 2, 3)))
+    (shared,) = images_of(plots.light_maps([torch.ones(3, 4, 4)], {"m": [heat]}, first=False, top=2 * scale))
+    np.testing.assert_allclose(shared[3, 3], drawn[0, 3])  # half of the top, as half of the largest
 
 
 def test_light_maps_has_a_row_of_pictures_and_one_for_each_kind() -> None:

@@ -22,11 +22,12 @@ def light_maps(
     masks: Sequence[Any] = (),
     first: bool = True,
     largest: bool = False,
+    top: float | None = None,
     height: float = 0.95,
 ) -> Figure:
     """A table of heat over pale pictures: a column for each image, a row for each kind of map.
 
-    White is zero, dark red the largest value of the map itself.
+    White is zero, dark red the largest value of the map itself, or ``top``.
 
     Args:
         images: each (C, H, W), in [0, 1].
@@ -35,6 +36,7 @@ def light_maps(
         masks: (H, W) for each image, outlined where True.
         first: begin with a row of the images themselves.
         largest: write each map's largest value into its corner.
+        top: the value of dark red in all maps.
         height: of each picture, in inches.
     """
     pictures = [_pixels(image) for image in images]
@@ -54,7 +56,7 @@ def light_maps(
         for line, (label, row) in zip(axes[int(first) :], maps.items(), strict=True):
             line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
             for column, (ax, picture, heat) in enumerate(zip(line, pictures, map(_array, row), strict=True)):
-                ax.imshow(_pale(picture, heat), interpolation="nearest")
+                ax.imshow(_pale(picture, heat, top), interpolation="nearest")
                 if len(masks):
                     ax.contour(_array(masks[column]), levels=[0.5], colors=PALETTE["query"], linewidths=1.0)
                 if largest:
@@ -76,10 +78,10 @@ def _pixels(image: Any) -> np.ndarray[Any, np.dtype[Any]]:
     return np.moveaxis(np.repeat(pixels, 3 // len(pixels), axis=0), 0, -1).clip(0, 1)
 
 
-def _pale(picture: Any, heat: Any) -> Any:
+def _pale(picture: Any, heat: Any, top: float | None) -> Any:
     """Heat (rows, columns), multiplied with the picture (H, W, 3) in pale grey: (H, W, 3)."""
     H, W = picture.shape[:2]
-    strength = heat / max(float(heat.max()), 1e-12)
+    strength = heat / (top or max(float(heat.max()), 1e-12))
     strength = strength.repeat(H // heat.shape[0], axis=0).repeat(W // heat.shape[1], axis=1)
     grey = 0.72 + 0.28 * picture.mean(axis=-1, keepdims=True)
     colour = np.where(strength[..., None] > 0, HEAT(strength)[..., :3], 1.0)
