@@ -105,8 +105,8 @@ def interval(share: float, images: int, z: float = 1.96) -> tuple[float, float]:
 
 def read(folder: Path) -> dict[str, Any]:
     """A run's result, with the CPU minutes that were spent after each epoch."""
-    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    spent = [float(line.split(",")[1]) / 60 for line in (folder / "cpu.csv").read_text().split()]
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
+    spent = [float(line.split(",")[1]) / 60 for line in (folder / "cpu.csv").read_text("utf-8").split()]
     result["cpu_minutes"] = [round(minutes, 2) for minutes in itertools.accumulate(spent)]
     return result
 

@@ -178,7 +178,7 @@ def draw(rng: random.Random, model: Peer, folder: Path) -> tuple[str, str]:
         what = change_tensor(rng, state)
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     else:
-        config = copy.deepcopy(json.loads((folder / target).read_text()))
+        config = copy.deepcopy(json.loads((folder / target).read_text("utf-8")))
         what = f"{target}: {change_field(rng, config)}"
         (folder / target).write_text(json.dumps(config))
     return judge(model, folder, target), f"{model.name}: {what}"
@@ -226,7 +226,7 @@ def alike(ours: Tensor | None, theirs: Tensor) -> bool:
 
 def pixels_of(folder: Path, ours: vt.data.Preprocessing) -> bool:
     """Whether transformers prepares a picture likewise; true if it can't at all."""
-    content = json.loads((folder / "preprocessor_config.json").read_text())
+    content = json.loads((folder / "preprocessor_config.json").read_text("utf-8"))
     try:
         theirs = transformers.ViTImageProcessorPil.from_dict(content)
         expected = torch.as_tensor(theirs(PICTURE, return_tensors="np")["pixel_values"]).float()

@@ -88,7 +88,7 @@ def tensors(state: dict[str, torch.Tensor]) -> Make:
 
 def folder_with(config: str, weights: bool = True) -> Make:
     def make(folder: Path) -> Path:
-        (folder / "config.json").write_text(config)
+        (folder / "config.json").write_text(config, "utf-8")
         if weights:
             save_file(STATE, folder / "model.safetensors")
         return folder

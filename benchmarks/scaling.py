@@ -114,7 +114,7 @@ def speeds(rounds: int = 5) -> None:
         for (part, value), config in configs.items():
             quick, batch = best[part, value]
             table.writerow([part, value, vt.count_parameters(config), vt.count_macs(config), batch, f"{quick:.0f}"])
-    print(SPEED.read_text())
+    print(SPEED.read_text("utf-8"))
 
 
 def report(name: str) -> None:

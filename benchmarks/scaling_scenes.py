@@ -216,7 +216,7 @@ def predict() -> None:
         "floor_interval": [round(value, 3) for value in found.floor],
     }
     PREDICTION.write_text(json.dumps(predicted, indent=1) + "\n")
-    print(PREDICTION.read_text())
+    print(PREDICTION.read_text("utf-8"))
 
 
 # ------------------------------------------------------------------------------------------------------- the report
@@ -243,7 +243,7 @@ def report() -> None:
             if tried := tried_rates(part, size, budget):
                 print(f"- {part}, {size} at {budget:g} G:", ", ".join(f"{r:g} {cell(v)}" for r, v in tried.items()))
     if PREDICTION.exists():
-        print("\n" + PREDICTION.read_text())
+        print("\n" + PREDICTION.read_text("utf-8"))
     rows = sheet.read(CSV)
     print(f"{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
 

@@ -187,6 +187,7 @@ BROKEN = {
     "empty.jpg": lambda path: path.touch(),
     "page.jpg": lambda path: path.write_text("<html>404</html>"),
     "IMG_1.HEIC": lambda path: path.write_bytes(b"\0\0\0\x18ftypheic"),
+    "IMG_3.jpg": lambda path: path.write_bytes(b"\0\0\0\x18ftypheic"),  # only its name was changed
     "IMG_2.CR2": lambda path: Image.new("RGB", (160, 120)).save(path, "tiff"),  # its preview, Pillow would read
     "icon.svg": lambda path: path.write_text("<svg/>"),
     "head.png": lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n"),
@@ -201,7 +202,7 @@ BROKEN = {
 def test_names_the_file_that_is_not_an_image(folder, refuses, name):
     file = folder / "test" / "dog" / name
     BROKEN[name](file)
-    reasons = dict.fromkeys(("IMG_1.HEIC", "IMG_2.CR2", "icon.svg"), "convert it to JPEG")
+    reasons = dict.fromkeys(("IMG_1.HEIC", "IMG_2.CR2", "IMG_3.jpg", "icon.svg"), "convert it to JPEG")
     reasons |= {"bomb.png": "178 million pixels"}
     reasons |= dict.fromkeys(("float.tif", "deep.tif", "below.tif"), "8 or 16 bits")
     with pytest.warns(UserWarning, match="skipped 1 image file that can't be read") as caught:

@@ -1,5 +1,7 @@
 """Figures: what is drawn is what was passed in."""
 
+import io
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -169,6 +171,14 @@ def test_confusion_writes_every_count_that_is_not_zero_and_shades_mistakes_alone
     ax = figure.axes[0]
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["cat", "dog"]
     assert "true" in ax.get_ylabel()
+
+
+def test_confusion_takes_any_name_and_writes_long_ones_upright() -> None:
+    figure = plots.confusion(torch.ones(9, 9), ["$^$", "golden retriever", *"abcdefg"])
+    plots.overlays([torch.zeros(3, 4, 4)], {"": [torch.ones(2, 2)]}, ["$^$"]).savefig(io.BytesIO())
+    figure.savefig(io.BytesIO())
+    boxes = [tick.get_window_extent() for tick in figure.axes[0].get_xticklabels()]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_dots_draws_every_run_and_the_median() -> None:

@@ -20,6 +20,7 @@ import vit_tutorial as vt
 from vit_tutorial import data, plots, predict
 from vit_tutorial.predict import command, ranking
 from vit_tutorial.predict import photos as reading
+from vit_tutorial.predict.output import as_text
 from vit_tutorial.weights import keeping
 
 SCENES = data.shapes(train=1, test=8).test
@@ -198,6 +199,10 @@ def rows_of(path):
         with path.open(newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_a_name_takes_one_line_whatever_it_holds():
+    assert as_text("a\n\x1b[1m.png", [("c\rd", 0.5)]) == "a\\n\\x1b[1m.png\n   50.0%  c\\rd\n"
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])

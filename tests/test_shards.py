@@ -108,7 +108,10 @@ def test_what_can_t_be_read_is_named_and_skipped(folder):
         assert len(list(islice(stream.images(0), 19))) == 19
     for path in folder.glob("train-*.tar"):
         add(path, [(f"{n:03}", b"nonsense", 0) for n in range(3)])
-    found = data.load(str(folder), image_size=8)
+    add(folder / "val-0.tar", [("0", jpeg(0), 0), ("1", b"nonsense", 1)])
+    with pytest.warns(UserWarning, match="skipped 1 in"):
+        found = data.load(str(folder), image_size=8)
+    assert found.skipped == (f"1 in {(folder / 'val-0.tar').as_posix()} is not an image",)
     with pytest.warns(UserWarning, match="skipped"), pytest.raises(ValueError, match="ended too soon"):
         train.fit(small(), found, data.Recipe(epochs=1, batch_size=2), progress=False)
 

@@ -291,11 +291,18 @@ def test_errors_are_one_line(tmp_path, refuses, arguments, words):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("arguments", [["--size", "XXL/2"], ["--precision", "fp16"], ["--num-heads", "two"]])
+@pytest.mark.parametrize("arguments", [["--size", "XXL/2"], ["--lora", "two"], ["--num-heads", "two"]])
 def test_a_wrong_word_is_a_usage_error(capsys, arguments):
     with pytest.raises(SystemExit):
         train.main([*arguments, "--out", "x"])
-    assert f"'{arguments[1]}'" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"'{arguments[1]}'" in err
+    assert err.startswith("usage: python -m vit_tutorial.train [-h]")
+
+
+def test_an_empty_name_is_no_model_from_scratch(tmp_path, refuses):
+    with refuses(SystemExit, "error: the name is empty"):
+        train.main(["--weights", "", "--out", str(tmp_path)])
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, refuses, monkeypatch):

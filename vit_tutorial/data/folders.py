@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import warnings
 from collections.abc import Callable
@@ -61,8 +62,8 @@ def decoded(file: str | Path | io.BytesIO, path: str) -> PILImage.Image:
     _allow_half_the_limit()
     kind = Path(path).suffix.lower()
     convert = (
-        f"{path} is a {kind} file, which Pillow can't read: convert it to JPEG, on a Mac with sips -s format jpeg, "
-        "elsewhere with ImageMagick's magick"
+        f"{path} is a {kind if kind in UNREADABLE else '.heic'} file, which Pillow can't read: convert it to JPEG, on "
+        "a Mac with sips -s format jpeg, elsewhere with ImageMagick's magick"
     )
     if kind in RAW:
         raise ValueError(convert)
@@ -82,11 +83,18 @@ def decoded(file: str | Path | io.BytesIO, path: str) -> PILImage.Image:
             f"{path} has more than {MOST_PIXELS // 1_000_000} million pixels, the limit: make it smaller first"
         ) from None
     except UnidentifiedImageError:
-        if kind in UNREADABLE:
+        if kind in UNREADABLE or _is_heic(file):
             raise ValueError(convert) from None
         raise ValueError(f"{path} is not an image") from None
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
         raise ValueError(f"{path} can't be read as an image ({' '.join(str(error).split())})") from error
+
+
+def _is_heic(file: str | Path | io.BytesIO) -> bool:
+    """Whether it is a photograph as telephones make them, whatever it is called: its first bytes say so."""
+    with contextlib.nullcontext(file) if isinstance(file, io.BytesIO) else Path(file).open("rb") as opened:
+        opened.seek(4)
+        return opened.read(8) in (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypmsf1")
 
 
 @cache

@@ -93,13 +93,13 @@ def load(name: str, image_size: Size | None, preprocess: Preprocessing | None = 
     train, test, classes = _hub(name.removeprefix(HUB)) if name.startswith(HUB) else _tars(Path(name))
     size = preprocess.image_size if preprocess else as_pair(image_size or 64, "image_size")
     pixels: Pixels = preprocess.pixels if preprocess else partial(_cropped, size)
-    held = _in_memory(test, pixels, name)
+    held, skipped = _in_memory(test, pixels, name)
     if not train[1]:
         raise ValueError(f"the training split of {name} has no images")
     mean, std = (preprocess.mean, preprocess.std) if preprocess else channel_statistics(held)
     stream: Any = Stream(*train, pixels)
     short = name.partition("#")[0].rstrip("/").rpartition("/")[2]
-    return Data(short, stream, held, classes, size, len(mean), mean, std, preprocess=preprocess)
+    return Data(short, stream, held, classes, size, len(mean), mean, std, preprocess=preprocess, skipped=skipped)
 
 
 def _cropped(size: tuple[int, int], picture: Any) -> np.ndarray:
@@ -210,15 +210,16 @@ def _hub_samples(raw: Any, image: str, label: str, name: str, seed: int, part: i
         yield f"image {number} of {name}", content, row[label]
 
 
-def _in_memory(split: Split, pixels: Pixels, name: str) -> Images:
-    """All images of a split, as whole numbers."""
-    pictures, labels = [], []
+def _in_memory(split: Split, pixels: Pixels, name: str) -> tuple[Images, tuple[str, ...]]:
+    """All images of a split, as whole numbers, and a line for each that can't be read."""
+    pictures, labels, skipped = [], [], []
     for file, content, label in split[0](0, 0, 1):
         try:
             pictures.append(torch.from_numpy(pixels(decoded(io.BytesIO(content), file))))  # (H, W, C)
             labels.append(label)
         except ValueError as error:
+            skipped.append(str(error))
             warnings.warn(f"skipped {error}", UserWarning, stacklevel=2)
     if not pictures:
         raise ValueError(f"the test split of {name} has no image that can be read")
-    return Images(torch.stack(pictures).permute(0, 3, 1, 2).contiguous(), torch.tensor(labels))
+    return Images(torch.stack(pictures).permute(0, 3, 1, 2).contiguous(), torch.tensor(labels)), tuple(skipped)

@@ -45,7 +45,8 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
     p.add_argument(
         "--int8",
         action="store_true",
-        help="ONNX with weights of one byte: a third of the size or so, and slightly other answers",
+        help="ONNX with matrices of one byte a number: a quarter of a large model's size, about half of a small one's, "
+        "and slightly other answers",
     )
     p.add_argument("--out", type=Path, metavar="FILE", help="the file (default: model.onnx or model.pt2)")
     return p

@@ -49,7 +49,8 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
         "--image-size",
         type=int,
         metavar="PIXELS",
-        help="of the photographs, for a published model; its positions are resized. Fewer patches are quicker",
+        help="height and width of the photographs, for a published model, whose positions are resized; fewer "
+        "patches are quicker",
     )
     p.add_argument("--out", type=Path, default=Path("live.html"), help="the page (default: live.html)")
     return p

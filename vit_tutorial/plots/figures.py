@@ -19,6 +19,7 @@ STEPS = ("Patches", "Linear\nembedding", "Class token,\npositions", "Encoder", "
 Array = Any  # whatever numpy.asarray takes, and torch tensors that require a gradient
 
 _styled = matplotlib.rc_context(STYLE)
+LETTER = 0.085  # inches, the width of one in a label, on average
 
 
 @_styled
@@ -170,7 +171,7 @@ def overlays(
             if len(masks):
                 ax.contour(_array(masks[column]), levels=[0.5], colors="white", linewidths=1.0)
     for ax, title in zip(axes[0], titles, strict=False):
-        ax.set_title(title)
+        ax.set_title(title, parse_math=False)  # a class may be called $5$
     return figure
 
 
@@ -349,7 +350,9 @@ def confusion(counts: Array, classes: Sequence[str], *, height: float = 4.6) -> 
     values = _array(counts).astype(int)
     right = np.eye(len(values), dtype=bool)
     mistakes = np.where(right, 0, values)
-    figure = Figure(figsize=(height + 0.3, height), layout="constrained")
+    longest = max(map(len, classes)) * LETTER
+    upright = longest > 0.8 * height / len(classes)  # beside each other the names wouldn't fit
+    figure = Figure(figsize=(height + 0.3 + longest, height + longest * upright), layout="constrained")
     ax = figure.add_subplot()
     shades = LinearSegmentedColormap.from_list("mistakes", ["#FFFFFF", PALETTE["key"]])
     ax.imshow(mistakes, cmap=shades, vmin=0, vmax=max(3, mistakes.max()), interpolation="nearest")
@@ -358,8 +361,9 @@ def confusion(counts: Array, classes: Sequence[str], *, height: float = 4.6) -> 
             colour = PALETTE["value"] if row == column else PALETTE["ink"]
             ax.text(column, row, str(count), ha="center", va="center", color=colour, weight="bold", fontsize=10)
     ax.set(xlabel="the model's answer", ylabel="true class")
-    ax.set_xticks(range(len(classes)), classes)
-    ax.set_yticks(range(len(classes)), classes)
+    # parse_math: a class may be called $5$
+    ax.set_xticks(range(len(classes)), classes, parse_math=False, rotation=90 if upright else 0)
+    ax.set_yticks(range(len(classes)), classes, parse_math=False)
     _grid_lines(ax, (len(values), len(values)), (1, 1))
     for lines in ax.collections:  # the grid, which is white, on white
         lines.set(color="#DDDDDD")

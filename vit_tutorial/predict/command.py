@@ -37,13 +37,13 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
     """The command line's options."""
     p = argparse.ArgumentParser(
         prog=prog,
-        description="Name what photographs show: the most likely classes, with their probabilities (of several labels "
-        "at once each by itself, so that they needn't add up to 1). The model runs on a GPU if torch finds one.",
-        epilog="The figure of --attention shows the class token's attention, averaged over all layers and heads, which "
-        "points best of the maps in lesson 08. A photograph that can't be read is named and "
-        "skipped. Exit status: 0 if every photograph was read, 1 if one was skipped or after an error. Several "
-        "processes share the photographs and write one table: accelerate launch -m vit_tutorial.predict ... --out "
-        "answers.csv.",
+        description="Name what photographs show: the most likely classes, with their probabilities (which a model of "
+        "several labels at once judges one by one: they needn't add up to 1). The model runs on a GPU if torch finds "
+        "one.",
+        epilog="The figure of --attention shows the class token's attention, averaged over all layers and heads, the "
+        "map that points best in lesson 08. A photograph that can't be read is named and skipped. Exit status: 0 if "
+        "every photograph was read, 1 if one was skipped or after an error. Several processes share the photographs "
+        "and write one table: accelerate launch -m vit_tutorial.predict ... --out answers.csv.",
     )
     p.add_argument(
         "photos",

@@ -18,12 +18,14 @@ from vit_tutorial.data.extras import progress
 from vit_tutorial.predict.ranking import Prediction, Ranked
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.weights.keeping import replacing
+from vit_tutorial.weights.messages import brief
 from vit_tutorial.weights.model import Trained
 
 
 def as_text(file: str, ranked: Ranked) -> str:
     """A line for the photograph and one per class below it."""
-    return f"{file}\n" + "".join(f"  {probability:6.1%}  {name}\n" for name, probability in ranked)
+    rows = [f"  {probability:6.1%}  {brief(name)}" for name, probability in ranked]
+    return "\n".join([brief(file), *rows, ""])
 
 
 def as_csv(file: str, ranked: Ranked) -> str:

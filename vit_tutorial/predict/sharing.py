@@ -58,7 +58,7 @@ class Journals:
 
     def __init__(self, out: Path, files: Sequence[str], options: dict[str, Any], place: Place) -> None:
         self.out, self.files, self.place = out, files, place
-        digest = hashlib.sha256("\0".join(files).encode(errors="surrogateescape")).hexdigest()[:16]
+        digest = hashlib.sha256("\0".join(files).encode(errors="surrogatepass")).hexdigest()[:16]
         self.header = json.dumps({**options, "photographs": len(files), "names": digest})
         self.path = out.with_name(f"{out.name}.part-{place.rank}-of-{place.processes}")
         self.done = {number for number, _ in self._rows()}

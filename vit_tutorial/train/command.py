@@ -56,13 +56,16 @@ def _note(text: str) -> None:
 
 def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argparse.ArgumentParser:
     """The command line; its defaults are those of the --data and the --size that ``arguments`` name."""
-    first = argparse.ArgumentParser(add_help=False)
+    first = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     first.add_argument("--data", default="digits")
     first.add_argument("--size")
     first.add_argument("--weights")
     first.add_argument("--freeze", action="store_true")
     first.add_argument("--lora", type=int, default=0)
-    chosen = first.parse_known_args(arguments)[0]
+    try:
+        chosen = first.parse_known_args(arguments)[0]
+    except argparse.ArgumentError:  # the whole command line finds it again, and says so with its own usage
+        chosen = first.parse_args([])
     p = argparse.ArgumentParser(
         prog=prog,
         formatter_class=_Help,
@@ -85,7 +88,7 @@ def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argpa
         model = replace(preset, drop_path=model.drop_path)
     p.set_defaults(**{name: getattr(model, name) for name in MODEL})
     recipe = spec.recipe
-    if chosen.weights:  # which bring the model
+    if chosen.weights is not None:  # which bring the model
         p.set_defaults(**dict.fromkeys(MODEL))
         recipe = data_sets.FINE_TUNING
     if chosen.lora:
@@ -152,13 +155,13 @@ def _add_weights(group: argparse._ArgumentGroup) -> None:
         "--lora",
         type=int,
         metavar="RANK",
-        help="train the head and a product of this rank beside each matrix of attention, as in 4; 0: not",
+        help="train the head and a product of this rank beside each matrix of attention, as in 4; 0: none",
     )
 
 
 def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--size", metavar="PRESET", help="Ti, S, B, L or H and a patch size, as in Ti/4; sets the next five"
+        "--size", metavar="PRESET", help="Ti, S, B, L or H and a patch size, as in Ti/4; sets --patch-size to --mlp-dim"
     )
     group.add_argument(
         "--arch",

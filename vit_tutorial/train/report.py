@@ -19,6 +19,7 @@ from vit_tutorial.data import Data
 from vit_tutorial.data.extras import counted
 from vit_tutorial.train.evaluation import predict
 from vit_tutorial.weights.keeping import write
+from vit_tutorial.weights.messages import brief
 
 WORST = 10  # mistakes on the page
 MOST_DRAWN = 30  # classes in the picture of the matrix: with more, nobody could read it
@@ -70,8 +71,9 @@ def lines(report: Report, classes: Sequence[str]) -> str:
     if len(classes) > MOST_LINES:
         places = shares.argsort(stable=True)[:MOST_LINES].tolist()
         head = f"right, by class, the {MOST_LINES} worst of {len(classes)}:"
-    width = max(len(classes[k]) for k in places)
-    rows = [f"  {classes[k]:{width}}  {shares[k]:6.1%}  {right[k]} of {total[k]}" for k in places]
+    names = [brief(name) for name in classes]
+    width = max(len(names[k]) for k in places)
+    rows = [f"  {names[k]:{width}}  {shares[k]:6.1%}  {right[k]} of {total[k]}" for k in places]
     return "\n".join([head, *rows])
 
 

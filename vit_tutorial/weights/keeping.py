@@ -83,7 +83,9 @@ def save(
     labels = ("training loss", f"{split} loss", "training accuracy", f"{split} accuracy")
     lines = dict(zip(labels, columns.values(), strict=True))
     epochs = [row["epoch"] for row in history]
-    plots.curves(epochs, lines, xlabel="epoch", ylabel="loss (nats), accuracy (0 to 1)").savefig(picture)
+    figure = plots.curves(epochs, lines, xlabel="epoch", ylabel="loss (nats), accuracy (0 to 1)")
+    figure.axes[0].locator_params("x", integer=True)
+    figure.savefig(picture)
     write_model(out, model, data.classes, preprocess or Preprocessing(data.image_size, data.mean, data.std), about)
     write(out / "history.csv", table.getvalue().encode())
     write(out / "curves.png", picture.getvalue())
