@@ -807,7 +807,7 @@ def test_each_switch_changes_the_model_as_hooks_do(show, digits):
     order = page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order")
     assert len(set(order)) == 1
     now(order=order)
-    page.get_by_text("Put all back").click()
+    page.get_by_text("Put all patches back").click()
     now(order=None, hidden=[])
     page.locator(".modes").get_by_text("taken away").click()
     now(position="none")
@@ -1545,7 +1545,7 @@ def test_the_pad_shows_the_patches_as_the_model_gets_them_until_somebody_draws(s
     page = show(digits[0])
     plain = page.evaluate(INK)
     go(page, "what-if")
-    for name, back in (("Hide the chosen patch", "Show the chosen patch"), ("Repeat it everywhere", "Put all back")):
+    for name, back in (("Hide the chosen patch", "Show the chosen patch"), ("Repeat it everywhere", "Put all patches back")):
         page.get_by_text(name, exact=True).click()
         assert page.evaluate(INK) != plain
         assert text(page, ".pad .hint") == "· as the model gets it"

@@ -276,7 +276,7 @@ function keyOf({ $, state, sizes, tokenName }) {
   const whose = state.token < sizes.prefix ? `the ${name}` : name;
   const length = `A line’s thickness and colour: how large the numbers of ${whose} are.`;
   const where = $(".map .upright") ? "beside" : "below";
-  return `${length} Small squares: where it looks. Words ${where}: the answer so far.`;
+  return `${length} Small squares: where it looks. Words ${where}: the picture’s answer so far.`;
 }
 
 export function drawMap(page, scene) {

@@ -68,7 +68,7 @@ const STORY = [
     follow: "class",
     text: ({ first }) =>
       `Attention: ${first} looks at every token, itself too. It takes most where the map is light. ` +
-      "Click a patch: where does that one look?",
+      "Click the map or a patch: where does that one look?",
   },
   {
     station: "attention",
@@ -179,7 +179,7 @@ const NEXT_BLOCK = [
     spot: "[data-spot=out]",
     text: ({ layer, L }) =>
       `Block ${layer} has added its part. ` +
-      (layer === L - 1 ? "That was the last block." : "The diagram’s words: the answer so far."),
+      (layer === L - 1 ? "That was the last block." : "The diagram’s words: the picture’s answer so far."),
   },
 ];
 const WAY_OUT = [
