@@ -1,6 +1,8 @@
 """Answers to the exercises of lesson 02: right ones, written in different ways, and wrong ones with what they hear."""
 
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -411,8 +413,18 @@ def stretch_by_upsample(grid, size):
     return nn.Upsample(size, mode="bilinear", align_corners=True)(grid.permute(2, 0, 1)[None])[0].permute(1, 2, 0)
 
 
-def stretch_by_the_operator(grid, size):
-    return torch._C._nn.upsample_bilinear2d(grid.permute(2, 0, 1)[None], size, True)[0].permute(1, 2, 0)
+def stretch_in_a_thread(grid, size):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(stretch_by_upsample, grid, size).result()
+
+
+def stretch_unseen(grid, size):
+    sys.setprofile(None)
+    return stretch_by_upsample(grid, size)
+
+
+def stretch_by(operator):
+    return lambda grid, size: operator(grid.permute(2, 0, 1)[None], size, True)[0].permute(1, 2, 0)
 
 
 def kept_by_shape(work):
@@ -537,7 +549,10 @@ WRONG = {
     ],
     "stretch": [
         Wrong("torch's", stretch_by_upsample, "it calls torch's interpolate"),
-        Wrong("torch's operator", stretch_by_the_operator, "it calls upsample_bilinear2d"),
+        Wrong("torch's operator", stretch_by(torch._C._nn.upsample_bilinear2d), "it calls upsample_bilinear2d"),
+        Wrong("torch's in a thread", stretch_in_a_thread, "it calls torch's interpolate"),
+        Wrong("torch's unseen", stretch_unseen, "it calls setprofile"),
+        Wrong("its overload", stretch_by(torch.ops.aten.upsample_bilinear2d.default), "it calls upsample_bilinear2d"),
         Wrong("the middle where one is left", stretch_to_the_middle),
         Wrong("the cell before", stretch_at(corners, weigh=torch.zeros_like)),
         Wrong("a division by 0", stretch_at(lambda i, old, new: i * (old - 1) / (new - 1)), "raised ZeroDivisionError"),

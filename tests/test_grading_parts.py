@@ -915,6 +915,15 @@ def test_two_of_a_class_with_one_id_are_an_error(tool, tmp_path):
         tool.collect.read_plan(tmp_path)
 
 
+def test_what_is_no_notebook_has_a_row_with_its_owners_name_and_hours(tool, tmp_path):
+    put(tmp_path / "class.csv", CANVAS_LIST)
+    put(tmp_path / "course.toml", "[due]\n01_patches = 2026-10-05T12:00:00\n")
+    when = datetime(2026, 10, 6, 18)
+    one = tool.collect.Submission("ada", STEM, tmp_path, "ada/01_patches.py", when, (), "it is not a notebook")
+    row = tool._unrecognised(one, 0, tool.collect.read_plan(tmp_path), tmp_path)
+    assert (row["name"], row["hours late"], row["problem"]) == ("Lovelace, Ada", 30.0, "it is not a notebook")
+
+
 def test_who_handed_in_nothing_has_a_row_and_marks_go_out_as_platforms_take_them(tool, tmp_path):
     put(tmp_path / "class.csv", CANVAS_LIST)
     plan = tool.collect.read_plan(tmp_path)

@@ -184,7 +184,7 @@ def _grade(folder: Path, how: Grading) -> int:
         for one, judged in _all_judged([one for one in found if one.exercise and not one.problem], how):
             rows.append(_recorded(book, one, judged, releases[one.exercise], plan, how.course))
         for number, one in enumerate(one for one in found if not one.exercise or one.problem):
-            rows.append(_unrecognised(one, number, how.course))
+            rows.append(_unrecognised(one, number, plan, how.course))
         rows += list(_not_handed_in(book, stems, rows, plan))
         _tables(rows, plan, book, stems, how.course)
     _hints(rows, how.course)
@@ -487,8 +487,8 @@ def _page(course: Path, row: dict[str, Any], marks: list[dict[str, Any]], cells:
     write(course / "feedback" / row["student"] / f"{row.get('page', stem)}.html", page)
 
 
-def _unrecognised(one: collect.Submission, number: int, course: Path) -> dict[str, Any]:
-    row = _base_row(one, collect.Plan())
+def _unrecognised(one: collect.Submission, number: int, plan: collect.Plan, course: Path) -> dict[str, Any]:
+    row = _base_row(one, plan)
     page = f"{one.exercise or 'unrecognised'}_{number}"
     _page(course, row | {"page": page, "problem": f"{one.name}: {one.problem}"}, [], [])
     _print_row(row)

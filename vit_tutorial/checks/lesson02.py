@@ -552,6 +552,11 @@ STRETCH = Exercise(
                 _by_hand(lambda old, new: (torch.arange(new) + 0.5) * (old / new) - 0.5),
             ),
             (
+                "steps of old / new",
+                "From corner to corner, new - 1 steps share out the way of old - 1: each is (old - 1) / (new - 1).",
+                _by_hand(lambda old, new: torch.arange(new) * (old / new)),
+            ),
+            (
                 "the nearest cell repeated",
                 "You take one old cell for each new one. Take a weighted mean of two along each axis.",
                 _by_hand(_kept_corners, weigh=torch.round),
