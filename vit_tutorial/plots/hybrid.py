@@ -79,7 +79,7 @@ def slopes(
 ) -> Figure:
     """What a change does to each model: a dot for each run in both settings, a line from mean to mean.
 
-    Panels, three a row at most, share their vertical axis, which begins at 0.
+    Panels stand three a row at most, each with its own vertical axis.
 
     Args:
         panels: {title: {series: (its runs in the first setting, in the second)}}; a series keeps its
@@ -92,7 +92,7 @@ def slopes(
         rows = -(-len(panels) // 3)
         columns = -(-len(panels) // rows)
         figure = Figure(figsize=(WIDTH, 0.6 + 2.7 * rows), layout="constrained")
-        axes = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        axes = figure.subplots(rows, columns, squeeze=False)
         for ax in axes.flat[len(panels) :]:
             ax.remove()
         for ax, (title, panel) in zip(axes.flat, panels.items(), strict=False):
@@ -103,7 +103,7 @@ def slopes(
                 for x, several in enumerate(pair):
                     ax.plot([x] * len(several), several, "o", color=colour, alpha=0.6, markersize=5)
             ax.set_xticks((0, 1), settings)
-            ax.set(title=title, xlim=(-0.35, 1.35), ylim=(0, 103))
+            ax.set(title=title, xlim=(-0.35, 1.35))
             ax.grid(axis="y", color="#E5E5E5", linewidth=0.8)
         for ax in axes[:, 0]:
             ax.set_ylabel(ylabel)

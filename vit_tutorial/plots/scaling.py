@@ -34,7 +34,7 @@ def law_curves(
     """Runs as dots over their cost, laws as lines, and what was predicted as a bar.
 
     Args:
-        runs: {label: (cost, loss)}, each (n,).
+        runs: {label: (cost, loss)}, each (n,); the first lie on top.
         laws: {label: (cost, loss)}, drawn in the order of the runs' colours; in the legend if no runs have the label.
         xlabel: with its unit.
         ylabel: with its unit.
@@ -47,8 +47,9 @@ def law_curves(
     if band is not None:
         cost, low, high = (np.asarray(part) for part in band)
         ax.fill_between(cost, low, high, color="#E4E4E4", label="laws drawn again, 95 %", zorder=0)
-    for (label, (cost, loss)), marker, colour in zip(runs.items(), MARKERS * 2, CYCLE * 2, strict=False):
-        ax.plot(np.asarray(cost), np.asarray(loss), marker, color=colour, label=label, markersize=6)
+    for order, (label, (cost, loss)) in enumerate(runs.items()):
+        style = {"color": (CYCLE * 2)[order], "label": label, "markersize": 6, "zorder": 2.9 - order / 100}
+        ax.plot(np.asarray(cost), np.asarray(loss), (MARKERS * 2)[order], **style)
     for (label, (cost, loss)), colour in zip((laws or {}).items(), CYCLE * 2, strict=False):
         new = "" if label in runs else label
         ax.plot(np.asarray(cost), np.asarray(loss), "--", color=colour, label=new, linewidth=1.5, zorder=1)
