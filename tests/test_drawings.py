@@ -119,7 +119,7 @@ def test_blocks_of_today_have_the_parts_of_their_configs_and_frame_what_is_new()
     assert not any(new for _, new in plain)
     assert [words for words, new in clip if new] == ["QuickGELU"]
     assert [words for words, new in whole if new] == [
-        "RMS norm", "q, k, v: no bias of k", "q and k normed", "q and k turned", "attention + bias, 3 heads", "norm",
+        "RMS norm", "q, k, v: no bias of k", "q and k normed", "q and k rotated", "attention + bias, 3 heads", "norm",
         "times γ", "RMS norm", "24 → 2 · 50", "silu(gate) · value", "norm", "times γ",
     ]  # fmt: skip
     assert [words for words, new in whole if not new] == ["projection 24", "50 → 24"]

@@ -202,7 +202,7 @@ def _attention_branch(config: ModernSizes) -> list[Part]:
     if config.qk_norm:
         parts.append(("q and k normed", "norm", True))
     if config.rotary is not None:
-        parts.append(("q and k turned", "key", True))
+        parts.append(("q and k rotated", "key", True))
     bias = " + bias" if config.position_bias else ""
     parts.append((f"attention{bias}, {config.num_heads} heads", "query", config.position_bias))
     if config.attention_norm:
