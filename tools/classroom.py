@@ -478,7 +478,7 @@ def _print_row(row: dict[str, Any], seconds: float = 0.0) -> None:
 
 def _page(course: Path, row: dict[str, Any], marks: list[dict[str, Any]], cells: list[dict[str, Any]]) -> None:
     facts = [f"{row['marks']:g} of {row['of']:g} marks." if marks else "No marks."]
-    facts += [f"{row['by hand']} answers are not marked yet."] * bool(row["by hand"])
+    facts += [f"Answers that are not marked yet: {row['by hand']}."] * bool(row["by hand"])
     facts += [f"Handed in {row['hours late']:g} hours late."] * bool(row["hours late"])
     facts += [f"What went wrong: {row['problem']}."] * bool(row["problem"])
     facts += ["A mark says that the numbers are right. Whose code gave them is not checked."] * bool(marks)
