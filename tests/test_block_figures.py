@@ -36,11 +36,11 @@ def test_unit_pictures_frame_their_patches() -> None:
 
 
 def test_agreement_has_an_axis_from_none_to_all() -> None:
-    (ax,) = plots.agreement([3.0, 5.0], [[3.0, 3.0], [2.0, 3.0]], [2.7, 2.6]).axes
+    (ax,) = plots.agreement([3.0, 5.0], [3.0, 4.0], [[3.0, 3.0], [2.0, 3.0]], [2.7, 2.6]).axes
     assert ax.get_ylim() == (0, 10)
-    assert [list(line.get_ydata()) for line in ax.get_lines()] == [[3, 5], [3, 3], [2, 3], [2.7, 2.6]]
+    assert [list(line.get_ydata()) for line in ax.get_lines()] == [[3, 5], [3, 4], [3, 3], [2, 3], [2.7, 2.6]]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "trained", "untrained", "trained, classes shuffled"
+        "trained", "new units, on its tokens", "untrained model", "trained, classes shuffled"
     ]  # fmt: skip
 
 

@@ -44,11 +44,12 @@ def unit_pictures(
 
 
 @_styled
-def agreement(trained: Array, untrained: Sequence[Array], chance: Array) -> Figure:
+def agreement(trained: Array, new_units: Array, untrained: Sequence[Array], chance: Array) -> Figure:
     """How many of a unit's ten pictures show one class, block by block, on an axis from none to all ten.
 
     Args:
         trained: (blocks,).
+        new_units: (blocks,), untrained units that read the trained model's tokens.
         untrained: for each model (blocks,).
         chance: (blocks,), with the classes shuffled.
     """
@@ -57,7 +58,8 @@ def agreement(trained: Array, untrained: Sequence[Array], chance: Array) -> Figu
     blocks = np.arange(1, len(_array(trained)) + 1)
     lines: Mapping[str, tuple[Sequence[Array], str, str]] = {
         "trained": ([trained], PALETTE["query"], "o-"),
-        "untrained": (untrained, PALETTE["key"], "s--"),
+        "new units, on its tokens": ([new_units], PALETTE["value"], "^-."),
+        "untrained model": (untrained, PALETTE["key"], "s--"),
         "trained, classes shuffled": ([chance], PALETTE["muted"], ":"),
     }
     for name, (values, colour, style) in lines.items():
