@@ -5,6 +5,7 @@ A lesson may forget to import what SERVER loads: that shows only in ``make run``
 anew.
 """
 
+import hashlib
 import json
 import os
 import socket
@@ -61,7 +62,8 @@ class Kernel(psutil.Process):
         return None if self.is_running() else 0
 
 
-PLACE = "VIT_TUTORIAL_KERNELS"  # in the environment: the socket at which the server listens
+# In the environment: the socket at which the server listens. A copy of the repository has a server of its own.
+PLACE = f"VIT_TUTORIAL_KERNELS_{hashlib.sha256(__file__.encode()).hexdigest()[:8]}"
 KEPT: list[object] = []  # the server's folder and its stdin, at whose end it ends
 
 

@@ -1545,7 +1545,8 @@ def test_the_pad_shows_the_patches_as_the_model_gets_them_until_somebody_draws(s
     page = show(digits[0])
     plain = page.evaluate(INK)
     go(page, "what-if")
-    for name, back in (("Hide the chosen patch", "Show the chosen patch"), ("Repeat it everywhere", "Put all patches back")):
+    ways = {"Hide the chosen patch": "Show the chosen patch", "Repeat it everywhere": "Put all patches back"}
+    for name, back in ways.items():
         page.get_by_text(name, exact=True).click()
         assert page.evaluate(INK) != plain
         assert text(page, ".pad .hint") == "· as the model gets it"
