@@ -48,8 +48,15 @@ def law_curves(
         cost, low, high = (np.asarray(part) for part in band)
         ax.fill_between(cost, low, high, color="#E4E4E4", label="laws drawn again, 95 %", zorder=0)
     for order, (label, (cost, loss)) in enumerate(runs.items()):
-        style = {"color": (CYCLE * 2)[order], "label": label, "markersize": 6, "zorder": 2.9 - order / 100}
-        ax.plot(np.asarray(cost), np.asarray(loss), (MARKERS * 2)[order], **style)
+        ax.plot(
+            np.asarray(cost),
+            np.asarray(loss),
+            (MARKERS * 2)[order],
+            color=(CYCLE * 2)[order],
+            label=label,
+            markersize=6,
+            zorder=2.9 - order / 100,
+        )
     for (label, (cost, loss)), colour in zip((laws or {}).items(), CYCLE * 2, strict=False):
         new = "" if label in runs else label
         ax.plot(np.asarray(cost), np.asarray(loss), "--", color=colour, label=new, linewidth=1.5, zorder=1)
