@@ -180,15 +180,6 @@ def cut(images, patch_size):
     return images.reshape(B, C, H // P, P, W // Q, Q)
 
 
-def permuted(*order):
-    def patchify(images, patch_size):
-        x = cut(images, patch_size)
-        B, C, rows, P, columns, Q = x.shape
-        return x.permute(order).reshape(B, rows * columns, C * P * Q)
-
-    return patchify
-
-
 def patchify_unfolds(images, patch_size):
     P, Q = pair(patch_size)
     return images.unfold(2, P, P).unfold(3, Q, Q).reshape(len(images), -1, images.shape[1] * P * Q)
@@ -245,12 +236,6 @@ def embed(forward, **options):
 
 def maps_to_tokens(maps):
     return maps.flatten(2).transpose(1, 2)
-
-
-class WithNorm(ByLinear):
-    def __init__(self, image_size, patch_size, in_channels, dim):
-        super().__init__(image_size, patch_size, in_channels, dim)
-        self.norm = nn.LayerNorm(dim)
 
 
 class NoInit(nn.Module):
@@ -345,7 +330,6 @@ WRONG = {
         Wrong("a list", lambda: list(NUMBERS.values()), "expected a dictionary of answers"),
     ],
     "patchify": [
-        Wrong("a reshape alone", permuted(0, 1, 2, 3, 4, 5), "a reshape in place of a permute"),
         Wrong("a reshape after unfold", unfold_reshaped, "What your numbers show"),
         Wrong("channels after patches", patchify_unfolds, "each index of axis 0 has its own"),
         Wrong("a class token", patchify_class_token, "the first 1 of yours are too many"),
@@ -364,8 +348,8 @@ WRONG = {
         Wrong("kept by tensor", kept_by_tensor(patchify_by_loops), "of the first call is kept for the next"),
     ],
     "unpatchify": [
-        Wrong("a reshape alone", lambda p, s, i: p.reshape(len(p), -1, *i), "a reshape in place of a permute"),
-        Wrong("patchify's permutation", back((0, 2, 4, 1, 3, 5)), "patchify's permutation used a second time"),
+        Wrong("a reshape alone", lambda p, s, i: p.reshape(len(p), -1, *i), "Your [0, 0, 0, 2] is patches[0, 0, 2]"),
+        Wrong("patchify's permutation", back((0, 2, 4, 1, 3, 5)), "Your [0, 0, 0, 2] is patches[0, 3, 0]"),
         Wrong("each patch cut as (C, Q, P)", back((0, 3, 1, 5, 2, 4), inside="CQP"), "What your numbers show"),
         Wrong("three channels", unpatchify_three_channels, "raised RuntimeError"),
         Wrong("the first image alone", lambda p, s, i: unpatchify_by_fold(p, s, i)[0], "has shape"),
@@ -390,7 +374,6 @@ WRONG = {
             embed(lambda self, x: F.gelu(maps_to_tokens(self.proj(x)))),
             "the GELU of the right one",
         ),
-        Wrong("a norm", WithNorm, "a parameter that the stub doesn't name: norm.weight"),
         Wrong("no __init__ of nn.Module's", NoInit, "raised AttributeError"),
         Wrong(
             "the package's, inherited", type("Mine", (vt.PatchEmbedding,), {}), "is the package's, or derives from it"

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -36,12 +37,6 @@ def embed_by_loops(x, cls_token, position):
     return torch.stack(images)
 
 
-def embed_in_two_parts(x, cls_token, position):
-    """Each part gets its own rows first: a sum and a concatenation change places as long as the rows do."""
-    first = (cls_token + position[:, :1]).repeat(len(x), 1, 1)
-    return torch.cat([first, x + position[:, 1:]], dim=1)
-
-
 class ByExpand(nn.Module):
     join = staticmethod(embed_by_expand)
 
@@ -70,17 +65,6 @@ class WithPlainShapes(ByExpand):
         z = self.patches(images)
         rows = [self.cls_token.view(1, 1, -1).repeat(z.size(0), 1, 1), z]
         return torch.cat(rows, dim=1) + self.position
-
-
-class WithDropout(ByExpand):
-    join = staticmethod(embed_in_two_parts)
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.drop = nn.Dropout(0.1)
-
-    def forward(self, images):
-        return self.drop(super().forward(images))
 
 
 def sincos_by_loops(grid, dim):
@@ -337,16 +321,15 @@ class Cut(ByExpand):
         return self.join(self.patches(images), self.cls_token.detach(), self.position)
 
 
-def waves(order="sin x, cos x, sin y, cos y", places=(0, 0), exponent=None, base=10_000.0, by_columns=False):
-    """sincos_positions with another order of the blocks, other places, other frequencies."""
+def waves(order="sin x, cos x, sin y, cos y", exponent=None):
+    """sincos_positions with another order of the blocks, or other frequencies."""
 
     def sincos_positions(grid, dim):
         many = dim // 4
         k = torch.arange(many)
-        f = base ** -(k / (many - 1) if exponent is None else exponent(k, many))
-        n = torch.arange(grid[0] * grid[1])
-        y, x = (n % grid[0], n // grid[0]) if by_columns else (n // grid[1], n % grid[1])
-        found = {"x": (x + places[0])[:, None] * f, "y": (y + places[1])[:, None] * f}
+        f = 10_000.0 ** -(k / (many - 1) if exponent is None else exponent(k, many))
+        n = torch.arange(grid[0] * grid[1])[:, None]
+        found = {"x": n % grid[1] * f, "y": n // grid[1] * f}
         parts = [getattr(found[block[-1]], block[:3])() for block in order.split(", ")]
         return torch.cat(parts, dim=1)[None]
 
@@ -387,7 +370,7 @@ def resize_by_the_package(position, old_grid, new_grid):
     return vt.resize_position_embedding(position, old_grid, new_grid, recipe="huggingface")
 
 
-def stretch_at(place, weigh=lambda s: s, both=True):
+def stretch_at(place, weigh=lambda s: s):
     """Stretch by other places place(i, old, new), or other weights."""
 
     def stretch(grid, size):
@@ -397,8 +380,6 @@ def stretch_at(place, weigh=lambda s: s, both=True):
             low = p.long()
             high = (low + 1).clamp(max=old - 1)
             s = weigh(p - low).reshape(-1, *[1] * (2 - axis))
-            if axis and not both:
-                s = s.round()
             grid = (1 - s) * grid.index_select(axis, low) + s * grid.index_select(axis, high)
         return grid
 
@@ -413,14 +394,37 @@ def stretch_by_upsample(grid, size):
     return nn.Upsample(size, mode="bilinear", align_corners=True)(grid.permute(2, 0, 1)[None])[0].permute(1, 2, 0)
 
 
-def stretch_in_a_thread(grid, size):
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(stretch_by_upsample, grid, size).result()
+def in_a_thread(work):
+    def stretch(grid, size):
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(work, grid, size).result()
+
+    return stretch
 
 
 def stretch_unseen(grid, size):
     sys.setprofile(None)
     return stretch_by_upsample(grid, size)
+
+
+def stretch_unrecorded(grid, size):
+    torch.autograd._disable_profiler_legacy()
+    return stretch_by_script(grid, size)
+
+
+def enlarged(maps: torch.Tensor, size: tuple[int, int], corners: bool):
+    return torch._C._nn.upsample_bilinear2d(maps, size, corners)
+
+
+with warnings.catch_warnings(action="ignore"):
+    scripted = torch.jit.script(enlarged)
+
+
+def stretch_by_script(grid, size):
+    return stretch_by(scripted)(grid, size)
+
+
+UNDER_THE_OVERLOAD = torch.ops.aten.upsample_bilinear2d.default._op
 
 
 def stretch_by(operator):
@@ -478,7 +482,6 @@ def channels_last(position, old_grid, new_grid):
 
 WRONG = {
     "embedding_numbers": [
-        Wrong("a class token at the end", answer(z0=[[11, 12], [23, 20], [31, 31]]), "a class token at the end"),
         Wrong("positions forgotten", answer(z0=[[1, 1], [1, 2], [3, 0]]), "Write down the class token"),
         Wrong("rows of the table counted", answer(table=141), "One row for each token"),
         Wrong("rows of 14 patches", answer(token=32), "Which number does the patch have"),
@@ -512,7 +515,6 @@ WRONG = {
     ],
     "embeddings": [
         Wrong("plain shapes", WithPlainShapes, "one vector, but of shape (6,)"),
-        Wrong("dropout", WithDropout, "in training mode"),
         Wrong("a class token drawn", starting(cls=torch.randn), "a new class token is numbers that aren't zero"),
         Wrong("positions of zeros", starting(std=0.0), "the start of new positions is all 0"),
         Wrong("uniform positions", starting(draw=lambda self, *shape: 0.02 * torch.rand(*shape)), "not normal"),
@@ -530,10 +532,6 @@ WRONG = {
         Wrong("x alone", waves("sin x, cos x, sin x, cos x"), "Your four blocks are sin x, cos x, sin x, cos x"),
         Wrong("backwards", waves(exponent=lambda k, many: k.flip(0) / (many - 1)), "Your frequencies are 0.0001, 1"),
         Wrong("whole exponents", sincos_integer_division, "Your frequencies are 1, 1, 1, 0.0001"),
-        Wrong("columns first", waves(by_columns=True), "patches counted down the columns"),
-        Wrong(
-            "the grid exchanged", lambda grid, dim: sincos_by_outer(grid[::-1], dim), "the grid read as (columns, rows)"
-        ),
         Wrong("channel by channel", sincos_interleaved, "they go frequency by frequency"),
         Wrong("no axis of images", lambda grid, dim: sincos_by_outer(grid, dim)[0], "has shape"),
         Wrong("the package's own", lambda grid, dim: vt.sincos_position_embedding(grid, dim), "the package's own"),
@@ -550,8 +548,12 @@ WRONG = {
     "stretch": [
         Wrong("torch's", stretch_by_upsample, "it calls torch's interpolate"),
         Wrong("torch's operator", stretch_by(torch._C._nn.upsample_bilinear2d), "it calls upsample_bilinear2d"),
-        Wrong("torch's in a thread", stretch_in_a_thread, "it calls torch's interpolate"),
+        Wrong("torch's in a thread", in_a_thread(stretch_by_upsample), "it calls torch's interpolate"),
         Wrong("torch's unseen", stretch_unseen, "it calls setprofile"),
+        Wrong("torch's unrecorded", stretch_unrecorded, "it calls _disable_profiler_legacy"),
+        Wrong("once passed: a script", stretch_by_script, "it calls upsample_bilinear2d"),
+        Wrong("once passed: what an overload calls", stretch_by(UNDER_THE_OVERLOAD), "it calls upsample_bilinear2d"),
+        Wrong("a script in a thread", in_a_thread(stretch_by_script), "it calls upsample_bilinear2d"),
         Wrong("its overload", stretch_by(torch.ops.aten.upsample_bilinear2d.default), "it calls upsample_bilinear2d"),
         Wrong("the middle where one is left", stretch_to_the_middle),
         Wrong("the cell before", stretch_at(corners, weigh=torch.zeros_like)),

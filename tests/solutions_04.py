@@ -209,15 +209,6 @@ class FourTimes(Layer):
         super().__init__(dim, 4 * dim, dropout)
 
 
-class OtherNames(nn.Module):
-    def __init__(self, dim, hidden_dim, dropout=0.0):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(dim, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, dim))
-
-    def forward(self, x):
-        return self.layers(x)
-
-
 class Seeded(Layer):
     def forward(self, x):
         torch.manual_seed(0)
@@ -236,13 +227,13 @@ class OneMask(Layer):
         return self.fc2(hidden * self.masks[0]) * self.masks[1]
 
 
-def pieces(cut=None, activate=F.gelu, bias=None, join=sum, first=1.0):
+def pieces(cut=None, activate=F.gelu, bias=None, join=sum):
     """mlp_in_pieces with one thing or another changed."""
 
     def mlp_in_pieces(x, w1, b1, w2, b2, pieces):
         split = cut or (lambda w, n, d: w.chunk(n, d))
         parts = zip(split(w1, pieces, 0), split(b1, pieces, 0), split(w2, pieces, 1), strict=True)
-        found = [activate(x @ a.T + first * b) @ c.T for a, b, c in parts]
+        found = [activate(x @ a.T + b) @ c.T for a, b, c in parts]
         return join(found) + (b2 if bias is None else bias(b2, pieces))
 
     return mlp_in_pieces
@@ -314,7 +305,6 @@ def no_dropout_for_few_axes(self, x):
 
 WRONG = {
     "mlp_numbers": [
-        Wrong("a ReLU", answer(activations=[1, 2, 0], output=[2, 2]), "a ReLU in place of GELU"),
         Wrong("a GELU at the end", answer(output=[1.95, 0.84]), "column j of W2"),
         Wrong("a sign lost", answer(hidden=[1, 2, 1]), "Hidden number j is the dot product"),
         Wrong("another activation", answer(activations=[0.84, 0.98, -0.16]), "Multiply each hidden number"),
@@ -323,7 +313,7 @@ WRONG = {
         Wrong("a tuple", lambda: (1, 2, -1), "expected a dictionary of answers"),
     ],
     "gelu": [
-        Wrong("tanh", tanh_by_formula, "tanh in place of the exact form"),
+        Wrong("tanh", tanh_by_formula, "Farthest off is x = -2.5"),
         Wrong("a missing 1", lambda x: x * torch.erf(x / 2**0.5) / 2, "GELU multiplies x by a probability"),
         Wrong("cut off above 3", lambda x: torch.where(x > 3, x, gelu_by_erf(x)), "Farthest off is x = 3.5"),
         Wrong("math's erf", lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2, "raised ValueError"),
@@ -353,7 +343,6 @@ WRONG = {
     ],
     "mlp": [
         Wrong("no dropout for few axes", with_steps(forward=no_dropout_for_few_axes), "in training,"),
-        Wrong("a ReLU", with_steps(activate=lambda self, x: F.relu(x)), "a ReLU in place of GELU"),
         Wrong("a GELU before", with_steps(forward=lambda self, x: Layer.forward(self, F.gelu(x)))),
         Wrong(
             "a second GELU", with_steps(forward=lambda self, x: F.gelu(Layer.forward(self, x))), "GELU of the right one"
@@ -361,7 +350,6 @@ WRONG = {
         Wrong("detached", with_steps(forward=lambda self, x: Layer.forward(self, x).detach()), "gradient of"),
         Wrong("a seed", Seeded, "begun anew by a seed"),
         Wrong("one mask", OneMask, "each draw is the same as the one before"),
-        Wrong("other names", OtherNames, "a parameter that the stub doesn't name"),
         Wrong("four times as wide", FourTimes, "fc1.weight has shape"),
         Wrong(
             "the package's own",

@@ -134,9 +134,9 @@ def joined_in_a_list(weight, bias, dist_weight, dist_bias):
 # ---- Wrong ones --------------------------------------------------------------------------------------------------
 
 
-def raw(change=lambda weight, bias: (weight, bias), mean_of=lambda mean: mean, std_of=lambda std: std):
-    """The right work with another mean or deviation, or another result."""
-    return lambda weight, bias, mean, std: change(*raw_by_einsum(weight, bias, mean_of(mean), std_of(std)))
+def raw(change=lambda weight, bias: (weight, bias), mean_of=lambda mean: mean):
+    """The right work with another mean, or another result."""
+    return lambda weight, bias, mean, std: change(*raw_by_einsum(weight, bias, mean_of(mean), std))
 
 
 def raw_in_place(weight, bias, mean, std):
@@ -144,26 +144,19 @@ def raw_in_place(weight, bias, mean, std):
     return weight, bias - (weight * column(mean)).sum(dim=(1, 2, 3))
 
 
-def flax(
-    *,
-    turn=lambda k: k.flatten(1).T,
-    flat=lambda b: b.flatten(),
-    order=(0, 1, 2),
-    join=torch.cat,
-    end=lambda *three: three,
-):
+def flax(*, turn=lambda k: k.flatten(1).T, order=(0, 1, 2), join=torch.cat, end=lambda *three: three):
     def attention_from_flax(query, key, value, query_bias, key_bias, value_bias, kernel):
         kernels = [turn(k) for k in (query, key, value)]
-        biases = [flat(b) for b in (query_bias, key_bias, value_bias)]
+        biases = [b.flatten() for b in (query_bias, key_bias, value_bias)]
         return end(join([kernels[i] for i in order]), torch.cat([biases[i] for i in order]), kernel.flatten(0, 1).T)
 
     return attention_from_flax
 
 
-def extract(who="teacher", keep=None, cut=None):
-    keep = keep or (lambda name: name.removeprefix("module.").startswith("backbone."))
-    cut = cut or (lambda name: name.removeprefix("module.").removeprefix("backbone."))
-    return lambda checkpoint: {cut(name): t for name, t in checkpoint[who].items() if keep(name)}
+def extract(who="teacher", cut=lambda name: name.removeprefix("module.").removeprefix("backbone.")):
+    return lambda checkpoint: {
+        cut(name): t for name, t in checkpoint[who].items() if name.removeprefix("module.").startswith("backbone.")
+    }
 
 
 def averaged(checkpoint):
@@ -176,13 +169,8 @@ def column(values):
     return torch.tensor(values)[:, None, None]
 
 
-def prepared(
-    *,
-    turn=lambda x: x.permute(2, 0, 1),
-    finish=lambda x, mean, std: (x - mean) / std,
-    batch=lambda x: x[None],
-):
-    return lambda pixels, mean, std: batch(finish(turn(pixels).float() / 255, column(mean), column(std)))
+def prepared(*, finish=lambda x, mean, std: (x - mean) / std, batch=lambda x: x[None]):
+    return lambda pixels, mean, std: batch(finish(pixels.permute(2, 0, 1).float() / 255, column(mean), column(std)))
 
 
 def joined(weights=lambda a, b: torch.cat([a, b], 1) / 2, biases=lambda a, b: (a + b) / 2, end=lambda A, c: (A, c)):

@@ -225,13 +225,12 @@ def no_dropout_for_good(model):
             module.p = 0.0
 
 
-def near(
-    similar=lambda A, B: F.normalize(B, dim=1) @ F.normalize(A, dim=1).T,
-    pick=lambda s, k: s.topk(k, dim=1).indices,
-    vote=lambda labels: F.one_hot(labels).sum(1).argmax(1),
-    end=lambda y: y,
-):
-    return lambda A, a, B, k: end(vote(a[pick(similar(A, B), k)]))
+def near(pick=lambda s, k: s.topk(k, dim=1).indices, end=lambda y: y):
+    def knn(A, a, B, k):
+        cosines = F.normalize(B, dim=1) @ F.normalize(A, dim=1).T
+        return end(F.one_hot(a[pick(cosines, k)]).sum(1).argmax(1))
+
+    return knn
 
 
 def adapt(
@@ -297,14 +296,13 @@ def tuned(
     settings=lambda rate, decay: {"lr": rate, "weight_decay": decay},
     criterion=F.cross_entropy,
     start=lambda model: None,
-    count=lambda steps: steps,
     end=lambda model: None,
 ):
     def tune_head(model, images, labels, rate, decay, steps):
         mode(model)
         start(model)
         adam = make(list(trained(model)), **settings(rate, decay))
-        for _ in range(count(steps)):
+        for _ in range(steps):
             model.zero_grad()
             criterion(model(images), labels).backward()
             adam.step()

@@ -251,12 +251,7 @@ def heads_up(sizes, factor):
 
 WRONG = {
     "scaling_numbers": [
-        Wrong("no floor", answers(loss=2), "a law without its floor"),
         Wrong("the start", answers(floor=7), "when C is very large"),
-        Wrong("twice", answers(half=2), "twice the cost for half the loss"),
-        Wrong("with its floor", answers(exponent=math.log(5) / math.log(100)), "a slope with its floor"),
-        Wrong("minus", answers(exponent=-0.5), "a slope in place of the exponent"),
-        Wrong("one side", answers(width=2), "one side of the matrices"),
         Wrong("divided", answers(speed=0.04), "MACs an image times images a second"),
     ],
     "law_from_floor": [
@@ -360,10 +355,5 @@ WRONG = {
         Wrong("transposed", changed(drawn_by_powers, lambda drawn: drawn.T), "shape"),
         Wrong("losses", lambda fitted, loss, rows: loss[rows], "in yours nothing does"),
         Wrong("not widened", lambda fitted, loss, rows: fitted * (loss / fitted)[rows], "0.6325 times as wide"),
-        Wrong(
-            "widened factors",
-            lambda fitted, loss, rows: fitted * ((loss / fitted) * (len(loss) / (len(loss) - 3)) ** 0.5)[rows],
-            "factors that are widened, not their logarithms",
-        ),
     ],
 }

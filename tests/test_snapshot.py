@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from solutions_07 import fit_by_scheduler
 from torch import nn
 from torch.nn import functional as F
 
@@ -150,7 +151,7 @@ def as_float32(state, num_classes, old_grid, new_grid):
 
 def trains_with_a_hook(model, *task):
     model.register_forward_hook(lambda *a: None)
-    return checks.CATALOGUE["fit"].right(model, *task)
+    return fit_by_scheduler(model, *task)
 
 
 def rates(model, rate, decay, lowest=None):

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from types import ModuleType
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from vit_tutorial.checks.declare import Case, Exercise, Mistake, exercises_of
+from vit_tutorial.checks.harness import check_of
 from vit_tutorial.checks.record import progress
 
 if TYPE_CHECKING:
@@ -25,23 +26,23 @@ LESSONS = sorted(module.name for module in pkgutil.iter_modules(__path__) if mod
 
 
 def __getattr__(name: str) -> Any:
-    # One lesson after the other, at first use: the first need torch alone, the last ones much more.
     if name.startswith("check_"):
-        for module in map(_module, LESSONS):
-            if name in vars(module):
-                return getattr(module, name)
+        for exercise in _exercises():
+            if name == f"check_{exercise.name}":
+                return check_of(exercise)
     if name == "CATALOGUE":
-        return {exercise.name: exercise for lesson in LESSONS for exercise in exercises_of(_module(lesson))}
+        return {exercise.name: exercise for exercise in _exercises()}
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _module(lesson: str) -> ModuleType:
-    return importlib.import_module(f"{__name__}.{lesson}")
+def _exercises() -> Iterator[Exercise]:
+    # One lesson after the other, at first use: the first need torch alone, the last ones much more.
+    for lesson in LESSONS:
+        yield from exercises_of(importlib.import_module(f"{__name__}.{lesson}"))
 
 
 def __dir__() -> list[str]:
-    checks = [name for module in map(_module, LESSONS) for name in vars(module) if name.startswith("check_")]
-    return sorted({*globals(), "CATALOGUE", *checks})
+    return sorted({*globals(), "CATALOGUE", *(f"check_{exercise.name}" for exercise in _exercises())})
 
 
 __all__ = ["CATALOGUE", "Case", "Exercise", "Mistake", "progress"]

@@ -106,9 +106,9 @@ class Forbidden:
     """What an exercise's text asks to do without.
 
     Args:
-        what: a Python function or class, the name of a built-in function ("scaled_dot_product_attention"), or the full
-            name of a function whose module the checks need not load ("vit_tutorial.train.schedule"), or of all in a
-            package ("vit_tutorial.*").
+        what: a Python function or class, what the names of built-in functions and of torch's operators have in common
+            ("scaled_dot_product"), or the full name of a function whose module the checks need not load
+            ("vit_tutorial.train.schedule"), or of all in a package ("vit_tutorial.*").
         instead: what to do, or why, as an end of the sentence "It calls …: ".
         when: which calls count, by the function's arguments as it got them; all for None.
     """
@@ -125,16 +125,16 @@ class Exercise:
     Args:
         name: what follows ``check_``.
         lesson: two digits.
+        takes: the work's signature, and what goes in and comes out, for ``help(checks.check_…)``.
         right: the reference. If it is the package's own, no student's work may call it. For questions a dictionary of
             :class:`Hashed` answers.
         cases: makes the inputs, new ones at each call.
-        mistakes: those that the check can name, the likelier one first.
         observe: runs a work on a case, and returns what to compare: :func:`call`, :func:`layer`, :func:`answers`.
+        mistakes: those that the check can name, the likelier one first.
         tolerance: the largest difference that counts as equal, relative to the largest number.
         secret: whether the report must not show the right numbers.
         points: as in the exercise's notebook.
-        forbidden: what the text asks to do without, beside ``right``: functions, classes, names of built-in functions,
-            or :class:`Forbidden`.
+        forbidden: what the text asks to do without, beside ``right``: what :class:`Forbidden` takes, or one.
         advice: for questions: what to say to an answer that no mistake explains.
         explain: what to say of wrong results that no mistake explains, given (case, right result, student's) of each
             wrong input, or "".
@@ -146,11 +146,12 @@ class Exercise:
     lesson: str
     right: Any
     cases: Callable[[], list[Case]]
-    mistakes: tuple[Mistake, ...]
     observe: Callable[[Any, Case], Result]
+    mistakes: tuple[Mistake, ...] = ()
     tolerance: float = 1e-5
     secret: bool = False
     points: int = 0
+    takes: str = "fn(): the answers found with a pencil, in a dictionary"
     forbidden: tuple[Any, ...] = ()
     advice: Mapping[str, str] = field(default_factory=dict)
     explain: Callable[[list[tuple[Case, Result, Result]]], str] | None = None

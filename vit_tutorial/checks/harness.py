@@ -6,6 +6,8 @@ the reference, ``diagnose`` what is wrong, ``report`` it. Whatever a student's c
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from vit_tutorial.checks.capture import quiet
@@ -50,6 +52,7 @@ __all__ = [
     "call",
     "changed",
     "check",
+    "check_of",
     "check_results",
     "copied",
     "filled",
@@ -79,6 +82,18 @@ def check(exercise: Exercise, work: Any, *, watched: bool = True, record: Record
         return False
     with plain_settings():
         return _conclude(try_out(exercise, work, watched, record))
+
+
+@functools.cache
+def check_of(exercise: Exercise) -> Callable[[Any], bool]:
+    """The function ``check_…`` of an exercise, which tries a work: see :func:`check`."""
+
+    def its_check(work: Any) -> bool:
+        return check(exercise, work)
+
+    its_check.__name__ = its_check.__qualname__ = f"check_{exercise.name}"
+    its_check.__doc__ = f"Check {exercise.takes}."
+    return its_check
 
 
 def check_results(exercise: Exercise, outcomes: list[Outcome]) -> bool:

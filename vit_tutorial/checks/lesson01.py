@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,6 @@ from vit_tutorial.checks.harness import (
     Result,
     answers,
     call,
-    check,
     layer,
     normal,
     random_weights,
@@ -27,7 +25,6 @@ from vit_tutorial.checks.harness import (
 
 _HAND = "1 · Four patches, by hand"
 _PHOTO = "2 · The photograph"
-_CONVOLUTION = "4 · The same thing as a convolution"
 _ORDER = "The order within a patch"
 _RESHAPE = "A reshape in place of a permute"
 
@@ -76,11 +73,6 @@ PATCH_NUMBERS = Exercise(
 )
 
 
-def check_patch_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(PATCH_NUMBERS, fn)
-
-
 # ---- patchify ----------------------------------------------------------------------------------------------------
 
 
@@ -118,6 +110,7 @@ PATCHIFY = Exercise(
     name="patchify",
     lesson="01",
     points=5,
+    takes="fn(images, patch_size): (B, C, H, W) -> (B, N, C*P*P)",
     right=lesson.patchify,
     cases=_patchify_cases,
     observe=call,
@@ -153,11 +146,6 @@ PATCHIFY = Exercise(
 )
 
 
-def check_patchify(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(images, patch_size)``: (B, C, H, W) -> (B, N, C*P*P)."""
-    return check(PATCHIFY, fn)
-
-
 # ---- unpatchify --------------------------------------------------------------------------------------------------
 
 
@@ -174,55 +162,15 @@ def _unpatchify_cases() -> list[Case]:
     return made
 
 
-def _grid(patches: Tensor, patch_size: lesson.Size, image_size: lesson.Size) -> Tensor:
-    """(B, N, C*P*P) -> (B, rows, columns, C, P, Q)."""
-    P, Q = lesson.as_pair(patch_size, "patch_size")
-    rows, columns = lesson.grid_shape(image_size, patch_size)
-    return patches.reshape(patches.shape[0], rows, columns, -1, P, Q)
-
-
-def _back(*order: int) -> Callable[..., Tensor]:
-    """The way back by another order of (B, rows, columns, C, P, Q)."""
-
-    def unpatchify(patches: Tensor, patch_size: lesson.Size, image_size: tuple[int, int]) -> Tensor:
-        return _grid(patches, patch_size, image_size).permute(order).reshape(len(patches), -1, *image_size)
-
-    return unpatchify
-
-
 UNPATCHIFY = Exercise(
     name="unpatchify",
     lesson="01",
     points=3,
+    takes="fn(patches, patch_size, image_size): (B, N, C*P*P) -> (B, C, H, W)",
     right=lesson.unpatchify,
     cases=_unpatchify_cases,
     observe=call,
-    mistakes=(
-        *section(
-            _RESHAPE,
-            (
-                "a reshape in place of a permute",
-                "reshape lays the patches out one after the other, as they lie in memory. A row of the image takes "
-                "a few pixels of every patch in that row: permute between two reshapes.",
-                lambda patches, patch_size, image_size: patches.reshape(len(patches), -1, *image_size),
-            ),
-        ),
-        *section(
-            _HAND,
-            (
-                "patchify's permutation used a second time",
-                "The way back needs the inverse permutation. Write down the axes that you have, (B, rows, columns, "
-                "C, P, P), and those that you want, (B, C, rows, P, columns, P).",
-                _back(0, 2, 4, 1, 3, 5),
-            ),
-        ),
-    ),
 )
-
-
-def check_unpatchify(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(patches, patch_size, image_size)``: (B, N, C*P*P) -> (B, C, H, W)."""
-    return check(UNPATCHIFY, fn)
 
 
 # ---- PatchEmbedding ----------------------------------------------------------------------------------------------
@@ -246,16 +194,6 @@ def _embedding_cases() -> list[Case]:
     return made
 
 
-def _embedding(to_tokens: Callable[[Tensor], Tensor]) -> type[nn.Module]:
-    """The layer with another way from maps (B, D, rows, columns) to tokens."""
-
-    class Wrong(lesson.PatchEmbedding):
-        def forward(self, images: Tensor) -> Tensor:
-            return to_tokens(self.proj(images))
-
-    return Wrong
-
-
 def _linear(cut: Callable[[Tensor, lesson.Size], Tensor]) -> type[nn.Module]:
     """The layer as a matrix, on patches that are cut in another way."""
 
@@ -270,6 +208,7 @@ PATCH_EMBEDDING = Exercise(
     name="patch_embedding",
     lesson="01",
     points=4,
+    takes="cls(image_size, patch_size, in_channels, dim), whose proj is a Linear or a Conv2d",
     right=lesson.PatchEmbedding,
     cases=_embedding_cases,
     # An image needs no gradient: what learns is the matrix.
@@ -277,12 +216,6 @@ PATCH_EMBEDDING = Exercise(
     mistakes=(
         *section(
             _RESHAPE,
-            (
-                "a reshape in place of a transpose after the convolution",
-                "The convolution gives (B, D, rows, columns). Flatten rows and columns, then transpose(1, 2): a "
-                "reshape mixes numbers of many patches in one token.",
-                _embedding(lambda maps: maps.reshape(len(maps), -1, maps.shape[1])),
-            ),
             (
                 "a reshape in place of patchify",
                 "The matrix is right, but it meets runs of pixels along the rows instead of patches: permute before"
@@ -300,11 +233,6 @@ PATCH_EMBEDDING = Exercise(
         ),
     ),
 )
-
-
-def check_patch_embedding(cls: type[nn.Module]) -> bool:
-    """Check the class ``cls(image_size, patch_size, in_channels, dim)``, whose ``proj`` is a Linear or a Conv2d."""
-    return check(PATCH_EMBEDDING, cls)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -331,13 +259,6 @@ def _overlapping_cases() -> list[Case]:
     return [*made, Case("images (2, 3, 6, 5) of zeros, patch_size=3, stride=1", (torch.zeros(2, 3, 6, 5), 3, 1))]
 
 
-def _last_position_lost(images: Tensor, patch_size: int, stride: int) -> Tensor:
-    H, W = images.shape[2:]
-    tops, lefts = range(0, H - patch_size, stride), range(0, W - patch_size, stride)
-    blocks = [images[..., y : y + patch_size, x : x + patch_size].flatten(1) for y in tops for x in lefts]
-    return torch.stack(blocks, dim=1)
-
-
 def _places(compared: list[tuple[Case, Result, Result]]) -> str:
     """How many places a patch has, where there are more patches or fewer."""
     case, right, theirs = compared[0]
@@ -350,41 +271,13 @@ def _places(compared: list[tuple[Case, Result, Result]]) -> str:
     return f"{fits}: {down * across} patches. Yours are {shape[1]} (with {case.label})."
 
 
-def _overlap_reshaped(images: Tensor, patch_size: int, stride: int) -> Tensor:
-    x = F.unfold(images, patch_size, stride=stride)
-    return x.reshape(x.shape[0], x.shape[2], x.shape[1])
-
-
 OVERLAPPING_PATCHES = Exercise(
     name="overlapping_patches",
     lesson="01",
     points=2,
+    takes="fn(images, patch_size, stride): (B, C, H, W) -> (B, N, C*P*P), patches stride pixels apart",
     right=_overlapping,
     cases=_overlapping_cases,
     observe=call,
     explain=_places,
-    mistakes=(
-        *section(
-            _CONVOLUTION,
-            (
-                "the last row and column of patches lost",
-                "A patch of P pixels has (H - P) // stride + 1 places: range(0, H - P + 1, stride) includes the "
-                "last one.",
-                _last_position_lost,
-            ),
-        ),
-        *section(
-            _RESHAPE,
-            (
-                "a reshape in place of a transpose after unfold",
-                "Unfolding gives (B, C*P*P, N). transpose(1, 2) brings N forward; a reshape mixes all patches.",
-                _overlap_reshaped,
-            ),
-        ),
-    ),
 )
-
-
-def check_overlapping_patches(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(images, patch_size, stride)``: (B, C, H, W) -> (B, N, C*P*P), patches ``stride`` pixels apart."""
-    return check(OVERLAPPING_PATCHES, fn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +23,6 @@ from vit_tutorial.checks.harness import (
     answers,
     built,
     call,
-    check,
     layer,
     normal,
     random_weights,
@@ -94,11 +93,6 @@ EMBEDDING_NUMBERS = Exercise(
 )
 
 
-def check_embedding_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(EMBEDDING_NUMBERS, fn)
-
-
 # ---- Equation 1 --------------------------------------------------------------------------------------------------
 
 
@@ -134,10 +128,6 @@ def _joined(run: Callable[[Any, Case], Result]) -> Callable[[Any, Case], Result]
 _EXPAND = "torch.cat joins no batch with a single class token: cls_token.expand(B, -1, -1) shows it once for each image"
 
 
-def _class_at_the_end(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return torch.cat([x, cls_token.expand(len(x), -1, -1)], dim=1) + position
-
-
 def _early_first_rows(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
     return torch.cat([cls_token.expand(len(x), -1, -1), x + position[:, : x.shape[1]]], dim=1)
 
@@ -146,35 +136,20 @@ EMBED_TOKENS = Exercise(
     name="embed_tokens",
     lesson="02",
     points=3,
+    takes="fn(x, cls_token, position): (B, N, D), (1, 1, D), (1, N + 1, D) -> (B, N + 1, D)",
     right=_embed,
     cases=_embed_cases,
     observe=_joined(call),
-    mistakes=(
-        *section(
-            _IN_FRONT,
-            (
-                "a class token at the end",
-                "The class token comes first: the head reads z[:, 0], and row 0 of the positions is its row. "
-                "Exchange the two parts in torch.cat.",
-                _class_at_the_end,
-            ),
-        ),
-        *section(
-            _BEFORE,
-            (
-                "positions added before the class token is in front",
-                "Your patches get rows 0 to N-1 of the table, one row too early, and the class token gets none. "
-                "Concatenate first, then add the whole table.",
-                _early_first_rows,
-            ),
+    mistakes=section(
+        _BEFORE,
+        (
+            "positions added before the class token is in front",
+            "Your patches get rows 0 to N-1 of the table, one row too early, and the class token gets none. "
+            "Concatenate first, then add the whole table.",
+            _early_first_rows,
         ),
     ),
 )
-
-
-def check_embed_tokens(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(x, cls_token, position)``: (B, N, D), (1, 1, D), (1, N + 1, D) -> (B, N + 1, D)."""
-    return check(EMBED_TOKENS, fn)
 
 
 # ---- The class ---------------------------------------------------------------------------------------------------
@@ -273,16 +248,12 @@ EMBEDDINGS = Exercise(
     name="embeddings",
     lesson="02",
     points=3,
+    takes="cls(image_size, patch_size, in_channels, dim) with patches, cls_token and position",
     right=lesson.Embeddings,
     cases=_embeddings_cases,
     observe=_observe_embeddings,
     mistakes=tuple(dataclasses.replace(one, wrong=_with(one.wrong)) for one in EMBED_TOKENS.mistakes),
 )
-
-
-def check_embeddings(cls: type[nn.Module]) -> bool:
-    """Check ``cls(image_size, patch_size, in_channels, dim)`` with ``patches``, ``cls_token`` and ``position``."""
-    return check(EMBEDDINGS, cls)
 
 
 # ---- Sines and cosines -------------------------------------------------------------------------------------------
@@ -336,6 +307,7 @@ SINCOS_POSITIONS = Exercise(
     name="sincos_positions",
     lesson="02",
     points=2,
+    takes="fn(grid, dim): positions (1, rows*columns, D) of sines and cosines",
     right=lesson.sincos_position_embedding,
     explain=_which_waves,
     cases=lambda: [
@@ -351,27 +323,20 @@ SINCOS_POSITIONS = Exercise(
         ]
     ],
     observe=call,
-    mistakes=(
-        *section(
-            _SINES,
-            (
-                "patches counted down the columns",
-                "Patches go row by row, so the column changes fastest: torch.meshgrid(rows, columns, indexing='ij').",
-                _waves(indexing="xy"),
-            ),
-            (
-                "the grid read as (columns, rows)",
-                "grid is (rows, columns), height first. With square grids the mistake doesn't show.",
-                lambda grid, dim: lesson.sincos_position_embedding(grid[::-1], dim),
-            ),
+    mistakes=section(
+        _SINES,
+        (
+            "patches counted down the columns",
+            "Patches go row by row, so the column changes fastest: torch.meshgrid(rows, columns, indexing='ij').",
+            _waves(indexing="xy"),
+        ),
+        (
+            "the grid read as (columns, rows)",
+            "grid is (rows, columns), height first. With square grids the mistake doesn't show.",
+            lambda grid, dim: lesson.sincos_position_embedding(grid[::-1], dim),
         ),
     ),
 )
-
-
-def check_sincos_positions(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(grid, dim)``: positions (1, rows*columns, D) of sines and cosines."""
-    return check(SINCOS_POSITIONS, fn)
 
 
 # ---- Another grid ------------------------------------------------------------------------------------------------
@@ -411,15 +376,6 @@ def _list(rows: Tensor, many: int) -> Tensor:
     return interpolate(rows.transpose(1, 2), size=many, mode="linear").transpose(1, 2)
 
 
-def _class_in_the_grid(position: Tensor, old_grid: lesson.Grid, new_grid: lesson.Grid) -> Tensor:
-    return torch.cat([position[:, :1], _cubic(position[:, :-1], old_grid, new_grid)], dim=1)
-
-
-def _maps_by_reshape(rows: Tensor, old: lesson.Grid, new: lesson.Grid) -> Tensor:
-    maps = interpolate(rows.reshape(1, -1, *old), size=new, mode="bicubic")
-    return maps.flatten(2).transpose(1, 2)
-
-
 def _on_which_grids(wrong: list[tuple[Case, Result, Result]]) -> str:
     """Whether the patches' rows are wrong where a grid stays as it was, or only where it is no square."""
     if len(wrong) < len(_resize_cases()) / 2:
@@ -443,6 +399,7 @@ RESIZE_POSITIONS = Exercise(
     name="resize_positions",
     lesson="02",
     points=3,
+    takes="fn(position, old_grid, new_grid): (1, 1 + old N, D) -> (1, 1 + new N, D)",
     right=_resize,
     cases=_resize_cases,
     observe=call,
@@ -457,12 +414,6 @@ RESIZE_POSITIONS = Exercise(
                 "grid first: (1, D, rows, columns).",
                 _patches_as(lambda rows, old, new: _list(rows, new[0] * new[1])),
             ),
-            (
-                "a class token taken into the grid",
-                "Your grid begins with the class token's row, so every patch comes one place late: the patches are "
-                "position[:, 1:].",
-                _class_in_the_grid,
-            ),
         ),
         *section(
             _EXCHANGED,
@@ -472,22 +423,8 @@ RESIZE_POSITIONS = Exercise(
                 _patches_as(lambda rows, old, new: _cubic(rows, old[::-1], new)),
             ),
         ),
-        *section(
-            _LARGER,
-            (
-                "a reshape in place of a transpose, on the way in",
-                "(1, N, D) becomes (1, D, rows, columns) by transpose(1, 2), then reshape. A reshape alone mixes "
-                "channels and places.",
-                _patches_as(_maps_by_reshape),
-            ),
-        ),
     ),
 )
-
-
-def check_resize_positions(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(position, old_grid, new_grid)``: (1, 1 + old N, D) -> (1, 1 + new N, D)."""
-    return check(RESIZE_POSITIONS, fn)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -533,39 +470,27 @@ STRETCH = Exercise(
     name="stretch",
     lesson="02",
     points=2,
+    takes="fn(grid, size): (rows, columns, D) -> (new rows, new columns, D), bilinear, corners kept",
     right=_stretch_by(mode="bilinear", align_corners=True),
     cases=_stretch_cases,
     observe=call,
-    forbidden=(
-        interpolate,
-        lesson.resize_position_embedding,
-        "upsample_bilinear2d",
-        "_upsample_bilinear2d_aa",
-        "upsample_linear1d",
-    ),
-    mistakes=(
-        *section(
-            _LARGER,
-            (
-                "outer edges kept in place of corners",
-                "You have align_corners=False. Here the first and the last cell stay where they are.",
-                _by_hand(lambda old, new: (torch.arange(new) + 0.5) * (old / new) - 0.5),
-            ),
-            (
-                "steps of old / new",
-                "From corner to corner, new - 1 steps share out the way of old - 1: each is (old - 1) / (new - 1).",
-                _by_hand(lambda old, new: torch.arange(new) * (old / new)),
-            ),
-            (
-                "the nearest cell repeated",
-                "You take one old cell for each new one. Take a weighted mean of two along each axis.",
-                _by_hand(_kept_corners, weigh=torch.round),
-            ),
+    forbidden=(interpolate, lesson.resize_position_embedding, "upsample"),
+    mistakes=section(
+        _LARGER,
+        (
+            "outer edges kept in place of corners",
+            "You have align_corners=False. Here the first and the last cell stay where they are.",
+            _by_hand(lambda old, new: (torch.arange(new) + 0.5) * (old / new) - 0.5),
+        ),
+        (
+            "steps of old / new",
+            "From corner to corner, new - 1 steps share out the way of old - 1: each is (old - 1) / (new - 1).",
+            _by_hand(lambda old, new: torch.arange(new) * (old / new)),
+        ),
+        (
+            "the nearest cell repeated",
+            "You take one old cell for each new one. Take a weighted mean of two along each axis.",
+            _by_hand(_kept_corners, weigh=torch.round),
         ),
     ),
 )
-
-
-def check_stretch(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(grid, size)``: (rows, columns, D) -> (new rows, new columns, D), bilinear, corners kept."""
-    return check(STRETCH, fn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,7 +21,6 @@ from vit_tutorial.checks.harness import (
     answers,
     at_once,
     call,
-    check,
     copied,
     layer,
     normal,
@@ -95,11 +94,6 @@ ATTENTION_NUMBERS = Exercise(
 )
 
 
-def check_attention_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(ATTENTION_NUMBERS, fn)
-
-
 # ---- attention ---------------------------------------------------------------------------------------------------
 
 
@@ -119,16 +113,6 @@ def _attention_cases() -> list[Case]:
         # e to the power of the largest is infinite in float64, too.
         Case("the same as the second, scores in the hundreds", (500 * q, k, v)),
     ]
-
-
-def _attend(scale: Callable[[Tensor], float]) -> Callable[..., Any]:
-    """Attention with another scale."""
-
-    def attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        weights = (q @ k.transpose(-2, -1) / scale(q)).softmax(dim=-1)
-        return weights @ v, weights
-
-    return attention
 
 
 def _large_scores_alone(wrong: list[tuple[Case, Result, Result]]) -> str:
@@ -208,38 +192,14 @@ ATTENTION = Exercise(
     name="attention",
     lesson="03",
     points=3,
+    takes="fn(q, k, v): (..., T, d), (..., S, d), (..., S, e) -> output (..., T, e) and weights (..., T, S)",
     right=attend,
     cases=_attention_cases,
     observe=call,
     explain=_large_scores_alone,
     locate=_where_attention_goes_wrong,
-    forbidden=(
-        "scaled_dot_product_attention",
-        "_scaled_dot_product_flash_attention",
-        "_scaled_dot_product_attention_math",
-    ),
-    mistakes=(
-        *section(
-            _SCALE,
-            (
-                "no scale",
-                "Your weights are too sharp: divide the scores by √d before the softmax.",
-                _attend(scale=lambda q: 1.0),
-            ),
-            (
-                "a division by d",
-                "You divide by d. The scores have variance d, so their standard deviation is √d: divide by "
-                "math.sqrt(d).",
-                _attend(scale=lambda q: float(q.shape[-1])),
-            ),
-        ),
-    ),
+    forbidden=("scaled_dot_product",),
 )
-
-
-def check_attention(fn: Callable[..., tuple[Tensor, Tensor]]) -> bool:
-    """Check ``fn(q, k, v)``: (..., T, d), (..., S, d), (..., S, e) -> output (..., T, e) and weights (..., T, S)."""
-    return check(ATTENTION, fn)
 
 
 # ---- Heads -------------------------------------------------------------------------------------------------------
@@ -253,10 +213,6 @@ def _merge(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)  # (B, h, T, d) -> (B, T, h*d)
 
 
-def _merge_by_reshape(x: Tensor) -> Tensor:
-    return x.reshape(x.shape[0], x.shape[2], -1)
-
-
 def _split_by_view(x: Tensor, num_heads: int) -> Tensor:
     return x.reshape(x.shape[0], num_heads, x.shape[1], -1)
 
@@ -265,6 +221,7 @@ SPLIT_HEADS = Exercise(
     name="split_heads",
     lesson="03",
     points=2,
+    takes="fn(x, num_heads): (B, T, D) -> (B, h, T, d)",
     right=_split,
     cases=lambda: [
         Case(f"x {shape}, num_heads={heads}", (normal(*shape), heads))
@@ -278,52 +235,21 @@ SPLIT_HEADS = Exercise(
         ]
     ],
     observe=call,
-    mistakes=(
-        *section(
-            "Heads split without the transpose.",
-            (
-                "heads split without the transpose",
-                "A view or reshape to (B, h, T, d) reads the numbers token after token, so a head gets pieces of a "
-                "few tokens. Cut the last axis into (h, d) first, then transpose(1, 2).",
-                _split_by_view,
-            ),
-        ),
-    ),
 )
-
-
-def check_split_heads(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(x, num_heads)``: (B, T, D) -> (B, h, T, d)."""
-    return check(SPLIT_HEADS, fn)
 
 
 MERGE_HEADS = Exercise(
     name="merge_heads",
     lesson="03",
     points=2,
+    takes="fn(x): (B, h, T, d) -> (B, T, D)",
     right=_merge,
     cases=lambda: [
         Case(f"x {shape}", (normal(*shape),))
         for shape in [(1, 3, 4, 2), (2, 5, 5, 3), (2, 3, 4, 3), (2, 1, 7, 5), (2, 3, 1, 4), (2, 3, 4, 4), (1, 12, 3, 2)]
     ],
     observe=call,
-    mistakes=(
-        *section(
-            "Heads merged without the transpose.",
-            (
-                "heads merged without the transpose",
-                "A reshape of (B, h, T, d) to (B, T, h*d) puts pieces of several tokens in one row: transpose(1, 2)"
-                " first.",
-                _merge_by_reshape,
-            ),
-        ),
-    ),
 )
-
-
-def check_merge_heads(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(x)``: (B, h, T, d) -> (B, T, D)."""
-    return check(MERGE_HEADS, fn)
 
 
 # ---- The layer ---------------------------------------------------------------------------------------------------
@@ -346,16 +272,15 @@ def _thirds(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
 
 def _layer(
     parts: Callable[[Tensor, int], Any] = _thirds,
-    merge: Callable[[Tensor], Tensor] = _merge,
     scale: Callable[[Tensor], float] = lambda q: math.sqrt(q.shape[-1]),
 ) -> type[nn.Module]:
-    """The layer with another way to make q, k and v, or to merge heads, or with another scale."""
+    """The layer with another way to make q, k and v, or another scale."""
 
     class Wrong(MultiHeadSelfAttention):
         def forward(self, x: Tensor) -> Tensor:
             q, k, v = parts(self.qkv(x), self.num_heads)
             weights = (q @ k.transpose(-2, -1) / scale(q)).softmax(dim=-1)
-            return self.proj(merge(weights @ v))
+            return self.proj(_merge(weights @ v))
 
     return Wrong
 
@@ -376,6 +301,7 @@ MULTI_HEAD_ATTENTION = Exercise(
     name="multi_head_attention",
     lesson="03",
     points=3,
+    takes="cls(dim, num_heads) with qkv (D -> 3D) and proj (D -> D): (B, T, D) -> (B, T, D)",
     right=MultiHeadSelfAttention,
     cases=_layer_cases,
     observe=_observe_heads,
@@ -389,22 +315,6 @@ MULTI_HEAD_ATTENTION = Exercise(
                 "A view to (B, h, T, d) reads token after token, so a head gets pieces of a few tokens. Cut the "
                 "last axis into (h, d), then transpose(1, 2).",
                 _layer(lambda qkv, h: [_split_by_view(part, h) for part in qkv.chunk(3, dim=-1)]),
-            ),
-            (
-                "the kernel without the transpose",
-                "scaled_dot_product_attention attends over the last but one axis. In (B, T, h, d) those are the "
-                "heads of one token, so that no token looks at another: transpose(1, 2) before it, and again after "
-                "it.",
-                _layer(lambda qkv, h: [part.transpose(1, 2) for part in _thirds(qkv, h)], lambda x: x.flatten(2)),
-            ),
-        ),
-        *section(
-            "Heads merged without the transpose.",
-            (
-                "heads merged without the transpose",
-                "A reshape of (B, h, T, d) to (B, T, D) puts pieces of several tokens in one row: transpose(1, 2) "
-                "first.",
-                _layer(merge=_merge_by_reshape),
             ),
         ),
         *section(
@@ -427,11 +337,6 @@ MULTI_HEAD_ATTENTION = Exercise(
         ),
     ),
 )
-
-
-def check_multi_head_attention(cls: type[nn.Module]) -> bool:
-    """Check the class ``cls(dim, num_heads)`` with ``qkv`` (D -> 3D) and ``proj`` (D -> D): (B, T, D) -> (B, T, D)."""
-    return check(MULTI_HEAD_ATTENTION, cls)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -527,11 +432,12 @@ ATTENTION_IN_CHUNKS = Exercise(
     name="attention_in_chunks",
     lesson="03",
     points=2,
+    takes="fn(q, k, v, chunk): attention's output (B, T, d), with chunk keys at a time",
     right=_chunks(),
     cases=_chunk_cases,
     observe=_observe_chunks,
     explain=_large_scores_alone,
-    forbidden=("scaled_dot_product_attention",),
+    forbidden=("scaled_dot_product",),
     tolerance=1e-4,
     mistakes=(
         *section(
@@ -562,8 +468,3 @@ ATTENTION_IN_CHUNKS = Exercise(
         ),
     ),
 )
-
-
-def check_attention_in_chunks(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(q, k, v, chunk)``: attention's output (B, T, d), with ``chunk`` keys at a time."""
-    return check(ATTENTION_IN_CHUNKS, fn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,7 +24,6 @@ from vit_tutorial.checks.harness import (
     at_once,
     built,
     call,
-    check,
     copied,
     filled,
     layer,
@@ -89,11 +88,6 @@ MLP_NUMBERS = Exercise(
 )
 
 
-def check_mlp_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(MLP_NUMBERS, fn)
-
-
 # ---- GELU --------------------------------------------------------------------------------------------------------
 
 
@@ -141,46 +135,26 @@ GELU = Exercise(
     name="gelu",
     lesson="04",
     points=3,
+    takes="fn(x): the exact GELU of every number, shape unchanged",
     tolerance=1e-6,
     right=F.gelu,
     cases=_gelu_cases,
     observe=call,
     explain=_multiplied_by,
-    mistakes=(
-        *section(
-            _OTHER,
-            (
-                "tanh in place of the exact form",
-                "Your numbers are those of the approximation with tanh, off by up to 5e-4. This exercise asks for "
-                "the exact form, with torch.erf.",
-                _tanh_gelu,
-            ),
-        ),
-    ),
 )
-
-
-def check_gelu(fn: Callable[[Tensor], Tensor]) -> bool:
-    """Check ``fn(x)``: the exact GELU of every number, shape unchanged."""
-    return check(GELU, fn)
 
 
 GELU_TANH = Exercise(
     name="gelu_tanh",
     lesson="04",
     points=3,
+    takes="fn(x): the tanh form of GELU of every number, shape unchanged",
     tolerance=1e-6,
     right=_tanh_gelu,
     cases=_gelu_cases,
     observe=call,
     explain=_multiplied_by,
-    mistakes=(),
 )
-
-
-def check_gelu_tanh(fn: Callable[[Tensor], Tensor]) -> bool:
-    """Check ``fn(x)``: the tanh form of GELU of every number, shape unchanged."""
-    return check(GELU_TANH, fn)
 
 
 # ---- The layer ---------------------------------------------------------------------------------------------------
@@ -292,23 +266,21 @@ def _unchanged(x: Tensor) -> Tensor:
 def _mlp(
     between: Callable[[Tensor], Tensor] = F.gelu,
     after: Callable[[Tensor], Tensor] = _unchanged,
-    rate: Callable[[float], float] = lambda p: p,
-    drop: Callable[[Tensor, float, bool], Tensor] = F.dropout,
     first: bool = True,
     last: bool = True,
 ) -> type[nn.Module]:
-    """The layer with other functions between and after its two layers, or another dropout in the one place or two."""
+    """The layer with other functions between and after its two layers, or dropout in one place alone."""
 
     class Layer(nn.Module):
         def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0) -> None:
             super().__init__()
-            self.fc1, self.fc2, self.p = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim), rate(dropout)
+            self.fc1, self.fc2, self.p = nn.Linear(dim, hidden_dim), nn.Linear(hidden_dim, dim), dropout
 
         def forward(self, x: Tensor) -> Tensor:
             hidden = between(self.fc1(x))
-            hidden = drop(hidden, self.p, self.training) if first else hidden
+            hidden = F.dropout(hidden, self.p, self.training) if first else hidden
             output = after(self.fc2(hidden))
-            return drop(output, self.p, self.training) if last else output
+            return F.dropout(output, self.p, self.training) if last else output
 
     return Layer
 
@@ -320,6 +292,7 @@ MLP_LAYER = Exercise(
     name="mlp",
     lesson="04",
     points=5,
+    takes="cls(dim, hidden_dim, dropout) with fc1 (D -> M) and fc2 (M -> D): (..., D) -> (..., D)",
     right=_Right,
     cases=_mlp_cases,
     forbidden=(MLP,),
@@ -350,20 +323,6 @@ MLP_LAYER = Exercise(
         *section(
             "No `eval()`.",
             (
-                "dropout in evaluation",
-                "After eval() your layer still drops numbers. nn.Dropout knows the mode by itself; F.dropout needs "
-                "training=self.training.",
-                _mlp(drop=lambda x, p, training: F.dropout(x, p)),
-            ),
-        ),
-        *section(
-            "No `eval()`.",
-            (
-                "no dropout",
-                "In training nothing is dropped. Is the probability passed on, and the layer called?",
-                _mlp(rate=lambda p: 0.0),
-            ),
-            (
                 "dropout after the GELU only",
                 "Dropout is applied after every dense layer: once more, after fc2.",
                 _mlp(last=False),
@@ -376,11 +335,6 @@ MLP_LAYER = Exercise(
         ),
     ),
 )
-
-
-def check_mlp(cls: type[nn.Module]) -> bool:
-    """Check ``cls(dim, hidden_dim, dropout)`` with ``fc1`` (D -> M) and ``fc2`` (M -> D): (..., D) -> (..., D)."""
-    return check(MLP_LAYER, cls)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -459,6 +413,7 @@ MLP_IN_PIECES = Exercise(
     name="mlp_in_pieces",
     lesson="04",
     points=2,
+    takes="fn(x, w1, b1, w2, b2, pieces): the MLP's output (..., D), hidden units cut into pieces",
     right=_pieces(),
     cases=_pieces_cases,
     observe=_observe_pieces,
@@ -487,8 +442,3 @@ MLP_IN_PIECES = Exercise(
         ),
     ),
 )
-
-
-def check_mlp_in_pieces(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(x, w1, b1, w2, b2, pieces)``: the MLP's output (..., D), hidden units cut into ``pieces``."""
-    return check(MLP_IN_PIECES, fn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,7 +24,6 @@ from vit_tutorial.checks.harness import (
     answers,
     built,
     call,
-    check,
     filled,
     layer,
     normal,
@@ -39,7 +38,6 @@ from vit_tutorial.mlp import MLP
 
 _NORM = "2 · Layer norm with a pencil"
 _NEARLY = "A norm that is nearly right."
-_EPS = "How large is eps?"
 _RESIDUAL = "3 · The residual stream"
 _EQUATIONS = "1 · Two equations, two lines"
 _HAND = "4 · The block by hand"
@@ -71,27 +69,20 @@ BLOCK_NUMBERS = Exercise(
         "kept": "What is kept is divided by the probability to be kept, 1 − p.",
         "parameters": "Two norms of 2 · D, four matrices D × D with a bias each, and the two layers of the MLP.",
     },
-    mistakes=(
-        *section(
-            _NORM,
-            (
-                "a division by the variance",
-                "The standard deviation is its square root.",
-                {"normed": [-0.5, -0.5, 0.5, 0.5], "again": [-0.25, -0.25, 0.25, 0.25]},
-            ),
-            (
-                "a variance divided by D − 1",
-                "Layer norm's variance is the mean of the squared distances: their sum divided by D.",
-                {"normed": [-0.866, -0.866, 0.866, 0.866], "again": [-0.866, -0.866, 0.866, 0.866]},
-            ),
+    mistakes=section(
+        _NORM,
+        (
+            "a division by the variance",
+            "The standard deviation is its square root.",
+            {"normed": [-0.5, -0.5, 0.5, 0.5], "again": [-0.25, -0.25, 0.25, 0.25]},
+        ),
+        (
+            "a variance divided by D − 1",
+            "Layer norm's variance is the mean of the squared distances: their sum divided by D.",
+            {"normed": [-0.866, -0.866, 0.866, 0.866], "again": [-0.866, -0.866, 0.866, 0.866]},
         ),
     ),
 )
-
-
-def check_block_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(BLOCK_NUMBERS, fn)
 
 
 # ---- Layer norm --------------------------------------------------------------------------------------------------
@@ -178,6 +169,7 @@ LAYER_NORM = Exercise(
     name="layer_norm",
     lesson="05",
     points=3,
+    takes="fn(x, weight, bias, eps): each token of (..., D) normed by its own numbers, then weight and bias",
     right=_right_norm,
     cases=_norm_cases,
     observe=call,
@@ -208,21 +200,8 @@ LAYER_NORM = Exercise(
                 _scaled(lambda x, eps: torch.sqrt(_variance(x, unbiased=True) + eps)),
             ),
         ),
-        *section(
-            _EPS,
-            (
-                "another eps than the one asked for",
-                "You use 1e-5, torch's default, whatever `eps` says.",
-                lambda x, weight, bias, eps: _right_norm(x, weight, bias, 1e-5),
-            ),
-        ),
     ),
 )
-
-
-def check_layer_norm(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(x, weight, bias, eps)``: each token of (..., D) normed by its own numbers, then weight and bias."""
-    return check(LAYER_NORM, fn)
 
 
 # ---- Stochastic depth --------------------------------------------------------------------------------------------
@@ -318,54 +297,15 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
     return found
 
 
-def _dropping(p_kept: bool = False, scale: Callable[[float], float] = lambda p: 1 / (1 - p)) -> type[nn.Module]:
-    """Stochastic depth with another factor, or with images that are kept with probability p."""
-
-    class Wrong(nn.Module):
-        def __init__(self, p: float) -> None:
-            super().__init__()
-            self.p = p
-
-        def forward(self, x: Tensor) -> Tensor:
-            if not self.training:
-                return x
-            return x * (torch.rand(len(x), 1, 1) >= (1 - self.p if p_kept else self.p)) * scale(self.p)
-
-    return Wrong
-
-
 DROP_PATH = Exercise(
     name="drop_path",
     lesson="05",
     points=3,
+    takes="cls(p): (B, ...) -> (B, ...), in training with whole images dropped, in eval mode unchanged",
     right=DropPath,
     cases=_drop_cases,
     observe=_observe_drop_path,
-    mistakes=(
-        *section(
-            "Drop path done wrong.",
-            (
-                "drop path without rescaling",
-                "What is kept must be divided by 1 - p; otherwise the branch is weaker in training than in use.",
-                _dropping(scale=lambda p: 1.0),
-            ),
-        ),
-        *section(
-            _DEPTH,
-            (
-                "p taken as the probability to keep",
-                "Your work is right for 1 - p: here p is the probability to be dropped, so an image is kept with 1 "
-                "- p, and divided by 1 - p.",
-                _dropping(True, lambda p: 1 / p if p else 1.0),
-            ),
-        ),
-    ),
 )
-
-
-def check_drop_path(cls: type[nn.Module]) -> bool:
-    """Check ``cls(p)``: (B, ...) -> (B, ...), in training with whole images dropped, in eval mode unchanged."""
-    return check(DROP_PATH, cls)
 
 
 # ---- The block ---------------------------------------------------------------------------------------------------
@@ -589,6 +529,7 @@ ENCODER_BLOCK = Exercise(
     name="encoder_block",
     lesson="05",
     points=4,
+    takes="cls(dim, num_heads, mlp_dim, dropout, drop_path): (B, T, D) -> (B, T, D)",
     right=_Block,
     cases=_block_cases,
     forbidden=(EncoderBlock,),
@@ -625,11 +566,6 @@ ENCODER_BLOCK = Exercise(
         ),
     ),
 )
-
-
-def check_encoder_block(cls: type[nn.Module]) -> bool:
-    """Check ``cls(dim, num_heads, mlp_dim, dropout, drop_path)``: (B, T, D) -> (B, T, D)."""
-    return check(ENCODER_BLOCK, cls)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -756,6 +692,7 @@ ENCODER = Exercise(
     name="encoder",
     lesson="05",
     points=2,
+    takes="cls(dim, num_heads, mlp_dim, depth, drop_path) with blocks and norm: (B, T, D) -> (B, T, D)",
     right=_Encoder,
     cases=_encoder_cases,
     observe=_observe_encoder,
@@ -783,8 +720,3 @@ ENCODER = Exercise(
         ),
     ),
 )
-
-
-def check_encoder(cls: type[nn.Module]) -> bool:
-    """Check ``cls(dim, num_heads, mlp_dim, depth, drop_path)`` with ``blocks`` and ``norm``: (B, T, D) -> (B, T, D)."""
-    return check(ENCODER, cls)

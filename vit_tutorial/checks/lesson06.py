@@ -26,7 +26,6 @@ from vit_tutorial.checks.harness import (
     answers,
     built,
     changed,
-    check,
     copied,
     layer,
     normal,
@@ -95,11 +94,6 @@ VIT_NUMBERS = Exercise(
 )
 
 
-def check_vit_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(VIT_NUMBERS, fn)
-
-
 # ---- The model ---------------------------------------------------------------------------------------------------
 
 NEW = "a new model"
@@ -107,38 +101,16 @@ FIELDS = ("image_size", "patch_size", "in_channels", "num_classes", "dim", "dept
 
 
 class _Model(ViT):
-    """The package's model, built from nine arguments; a subclass replaces a step by a wrong one."""
+    """The package's model, built from nine arguments."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(ViTConfig(**dict(zip(FIELDS, arguments, strict=True))))
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.pooled(self.normed(self.encoded(self.embed(images)))))
-
-    def encoded(self, z: Tensor) -> Tensor:
-        return self.blocks(z)
-
-    def normed(self, z: Tensor) -> Tensor:
-        return self.norm(z)
-
-    def pooled(self, z: Tensor) -> Tensor:
-        return self.average(z) if self.config.pool == "mean" else self.row(z)
-
-    def average(self, z: Tensor) -> Tensor:
-        return z.mean(dim=1)
-
-    def row(self, z: Tensor) -> Tensor:
-        return z[:, 0]
-
 
 class _NoNorm(_Model):
-    def normed(self, z: Tensor) -> Tensor:
-        return z
-
-
-class _NormAfterPooling(_NoNorm):
-    def pooled(self, z: Tensor) -> Tensor:
-        return self.norm(super().pooled(z))
+    def forward(self, images: Tensor) -> Tensor:
+        z: Tensor = self.blocks(self.embed(images))
+        return self.head(z.mean(dim=1) if self.config.pool == "mean" else z[:, 0])
 
 
 def _observe_model(work: Any, case: Case) -> Result:
@@ -322,40 +294,23 @@ VIT = Exercise(
     name="vit",
     lesson="06",
     points=5,
+    takes="cls(image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim, pool). Its "
+    "parts are embed, blocks, norm and head: images (B, C, H, W) -> logits (B, K)",
     right=_Model,
     cases=_model_cases,
     observe=_observe_model,
     forbidden=(ViT,),
     explain=_about_the_model,
     locate=_where_models_go_wrong,
-    mistakes=(
-        *section(
-            "What goes wrong",
-            (
-                "the last norm forgotten",
-                "Pre-norm blocks leave the tokens at any size, so Eq. 4 norms them once more before the head: norm(z).",
-                _NoNorm,
-            ),
-        ),
-        *section(
-            "Without a head, without a class token",
-            (
-                "a norm after the mean",
-                "For the class token the order does not matter; for the mean it does. Here every token is normed "
-                "first, and then comes the mean.",
-                _NormAfterPooling,
-            ),
+    mistakes=section(
+        "What goes wrong",
+        (
+            "the last norm forgotten",
+            "Pre-norm blocks leave the tokens at any size, so Eq. 4 norms them once more before the head: norm(z).",
+            _NoNorm,
         ),
     ),
 )
-
-
-def check_vit(cls: type[nn.Module]) -> bool:
-    """Check the class ``cls(image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim, pool)``.
-
-    Its parts are ``embed``, ``blocks``, ``norm`` and ``head``: images (B, C, H, W) -> logits (B, K).
-    """
-    return check(VIT, cls)
 
 
 # ---- Stochastic depth --------------------------------------------------------------------------------------------
@@ -363,9 +318,6 @@ def check_vit(cls: type[nn.Module]) -> bool:
 
 def _rates(depth: int, last: float) -> list[float]:
     return [last * layer / max(depth - 1, 1) for layer in range(depth)]
-
-
-_DEPTH = "6 · Stochastic depth"
 
 
 def _observe_rates(work: Any, case: Case) -> Result:
@@ -389,6 +341,7 @@ DROP_PATH_RATES = Exercise(
     name="drop_path_rates",
     lesson="06",
     points=2,
+    takes="fn(depth, last): a list of depth rates, from 0 in the first block to last in the last one",
     right=_rates,
     cases=lambda: [
         Case(f"depth={depth}, last={last}", (depth, last))
@@ -396,26 +349,7 @@ DROP_PATH_RATES = Exercise(
     ],
     observe=_observe_rates,
     tolerance=3e-7,
-    mistakes=section(
-        _DEPTH,
-        (
-            "a last block that stays below its rate",
-            "You divide by depth. From block 0 to block depth - 1 there are depth - 1 steps.",
-            lambda depth, last: [last * layer / depth for layer in range(depth)],
-        ),
-        (
-            "a first block that is dropped, too",
-            "You count layers from 1. The first block's rate is 0: all that follow depend on it.",
-            lambda depth, last: [last * (layer + 1) / depth for layer in range(depth)],
-        ),
-        lesson="05",
-    ),
 )
-
-
-def check_drop_path_rates(fn: Callable[..., list[float]]) -> bool:
-    """Check ``fn(depth, last)``: a list of ``depth`` rates, from 0 in the first block to ``last`` in the last one."""
-    return check(DROP_PATH_RATES, fn)
 
 
 # ---- What it costs -----------------------------------------------------------------------------------------------
@@ -560,6 +494,8 @@ COUNT_PARAMETERS = Exercise(
     name="count_parameters",
     lesson="06",
     points=3,
+    takes="fn(image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim). It returns a "
+    'dictionary of counts: "embeddings", "attention", "mlp", "norms", "head"',
     right=_count(_PARAMETERS),
     cases=_count_cases,
     observe=_terms(_PARAMETERS),
@@ -570,18 +506,12 @@ COUNT_PARAMETERS = Exercise(
 )
 
 
-def check_count_parameters(fn: Callable[..., dict[str, int]]) -> bool:
-    """Check ``fn(image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim)``.
-
-    It returns a dictionary of counts: "embeddings", "attention", "mlp", "norms", "head".
-    """
-    return check(COUNT_PARAMETERS, fn)
-
-
 COUNT_MACS = Exercise(
     name="count_macs",
     lesson="06",
     points=2,
+    takes="fn(image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim). It returns a "
+    'dictionary of multiply-accumulates: "patches", "projections", "products", "mlp", "head"',
     right=_count(_MACS),
     cases=_count_cases,
     observe=_terms(_MACS),
@@ -590,14 +520,6 @@ COUNT_MACS = Exercise(
     explain=_off_by,
     mistakes=_taken_for_another(_MACS),
 )
-
-
-def check_count_macs(fn: Callable[..., dict[str, int]]) -> bool:
-    """Check ``fn(image_size, patch_size, in_channels, num_classes, dim, depth, num_heads, mlp_dim)``.
-
-    It returns a dictionary of multiply-accumulates: "patches", "projections", "products", "mlp", "head".
-    """
-    return check(COUNT_MACS, fn)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -619,17 +541,12 @@ class _Parts(nn.Module):
         return self.head(self.norm(self.blocks(self.embed(images)))[:, 0])
 
 
-def _scale(q: Tensor) -> float:
-    return 1 / math.sqrt(q.shape[-1])
-
-
 def _maps(
     enter: Callable[[_Parts, EncoderBlock, Tensor], Tensor] = lambda model, block, z: block.norm1(z),
-    scale: Callable[[Tensor], float] = _scale,
     on: Callable[[EncoderBlock, Tensor], Tensor] = lambda block, z: block(z),
     late: bool = False,
 ) -> Callable[[_Parts, Tensor], list[Tensor]]:
-    """Attention maps with another input of the queries, another scale, way on, or a block late."""
+    """Attention maps with another input of the queries, another way on, or a block late."""
 
     def attention_maps(model: _Parts, images: Tensor) -> list[Tensor]:
         z, maps = model.embed(images), []
@@ -638,7 +555,7 @@ def _maps(
             attention = block.attention
             qkv = attention.qkv(enter(model, block, z)).unflatten(-1, (3, attention.num_heads, -1))
             q, k, _ = qkv.permute(2, 0, 3, 1, 4)  # (B, h, T, d) each
-            maps.append((q @ k.mT * scale(q)).softmax(dim=-1))
+            maps.append((q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1))
             z = z if late else on(block, z)
         return maps
 
@@ -706,6 +623,7 @@ ATTENTION_MAPS = Exercise(
     name="attention_maps",
     lesson="06",
     points=2,
+    takes="fn(model, images): a list of every layer's attention weights (B, h, T, T), the first layer first",
     right=_maps(),
     cases=_map_cases,
     observe=_observe_maps,
@@ -727,16 +645,6 @@ ATTENTION_MAPS = Exercise(
             "Every layer gets the embeddings from you. What enters layer l is what layer l - 1 returned: z = block(z).",
             _maps(on=lambda block, z: z),
         ),
-        (
-            "no scale",
-            "The scores are divided by √d before the softmax.",
-            _maps(scale=lambda q: 1.0),
-        ),
         lesson="08",
     ),
 )
-
-
-def check_attention_maps(fn: Callable[..., list[Tensor]]) -> bool:
-    """Check ``fn(model, images)``: a list of every layer's attention weights (B, h, T, T), the first layer first."""
-    return check(ATTENTION_MAPS, fn)

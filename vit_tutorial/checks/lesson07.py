@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -24,7 +24,6 @@ from vit_tutorial.checks.harness import (
     answers,
     call,
     changed,
-    check,
     copied,
     normal,
     random_weights,
@@ -90,11 +89,6 @@ TRAINING_NUMBERS = Exercise(
         ),
     ),
 )
-
-
-def check_training_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(TRAINING_NUMBERS, fn)
 
 
 # ---- The loss ----------------------------------------------------------------------------------------------------
@@ -180,6 +174,7 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
     name="smoothed_cross_entropy",
     lesson="07",
     points=3,
+    takes="fn(logits, labels, epsilon): (B, K) and (B,) -> the mean loss, a tensor of one number",
     right=_loss,
     cases=_loss_cases,
     observe=_as_list,
@@ -215,23 +210,13 @@ SMOOTHED_CROSS_ENTROPY = Exercise(
 )
 
 
-def check_smoothed_cross_entropy(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(logits, labels, epsilon)``: (B, K) and (B,) -> the mean loss, a tensor of one number."""
-    return check(SMOOTHED_CROSS_ENTROPY, fn)
-
-
 # ---- The schedule ------------------------------------------------------------------------------------------------
 
 
-def _fall(step: int, steps: int, warmup: int) -> float:
+def _schedule(step: int, steps: int, warmup: int) -> float:
+    if step < warmup:
+        return (step + 1) / warmup
     return (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
-
-
-def _schedule(fall: Callable[[int, int, int], float] = _fall, late: int = 0) -> Callable[..., float]:
-    def schedule(step: int, steps: int, warmup: int) -> float:
-        return (step + 1) / warmup if step < warmup + late else fall(step, steps, warmup)
-
-    return schedule
 
 
 def _schedule_cases() -> list[Case]:
@@ -281,34 +266,14 @@ SCHEDULE = Exercise(
     name="schedule",
     lesson="07",
     points=3,
-    right=_schedule(),
+    takes="fn(step, steps, warmup): the share of the peak rate, a number from 0 to 1",
+    right=_schedule,
     cases=_schedule_cases,
     observe=_shares,
     explain=_along_the_way,
     tolerance=4e-7,
     forbidden=("vit_tutorial.train.*",),
-    mistakes=section(
-        _COSINE,
-        (
-            "a warm-up that is one step too long",
-            "step <= warmup takes in one step too many: its share is above 1. The warm-up is step < warmup.",
-            _schedule(late=1),
-        ),
-        (
-            "a cosine that ends one step early",
-            "Your last step has a rate of 0 and is lost. Divide by steps - warmup, so that 0 would be the step after "
-            "the last.",
-            _schedule(
-                fall=lambda step, steps, warmup: (1 + math.cos(math.pi * (step - warmup) / (steps - 1 - warmup))) / 2
-            ),
-        ),
-    ),
 )
-
-
-def check_schedule(fn: Callable[..., float]) -> bool:
-    """Check ``fn(step, steps, warmup)``: the share of the peak rate, a number from 0 to 1."""
-    return check(SCHEDULE, fn)
 
 
 # ---- What decays -------------------------------------------------------------------------------------------------
@@ -451,19 +416,14 @@ PARAMETER_GROUPS = Exercise(
     name="parameter_groups",
     lesson="07",
     points=2,
+    takes='fn(model, weight_decay): dictionaries of "params" and "weight_decay" for torch.optim.AdamW',
     right=_by_rule(_kernel),
     cases=_group_cases,
     observe=_decays,
     tolerance=1e-7,
     forbidden=("vit_tutorial.train.*",),
     explain=_what_decays,
-    mistakes=(),
 )
-
-
-def check_parameter_groups(fn: Callable[..., list[dict[str, Any]]]) -> bool:
-    """Check ``fn(model, weight_decay)``: dictionaries of "params" and "weight_decay" for torch.optim.AdamW."""
-    return check(PARAMETER_GROUPS, fn)
 
 
 # ---- Accuracy ----------------------------------------------------------------------------------------------------
@@ -608,60 +568,40 @@ def _some(sizes: list[int]) -> str:
     return ", ".join(map(str, sizes[:4])) + (", …" if len(sizes) > 4 else "")
 
 
-def _accuracy(
-    share: Callable[[list[Tensor], int, int], Any] = lambda hits, images, batch: torch.cat(hits).sum() / images,
-) -> Callable[..., float]:
-    """Accuracy with another share, made of the batches' hits."""
-
-    def accuracy(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int) -> float:
-        model.eval()
-        with torch.no_grad():
-            parts = zip(images.split(batch_size), labels.split(batch_size), strict=True)
-            hits = [model(x).argmax(dim=1) == y for x, y in parts]
-        model.train()
-        return float(share(hits, len(images), batch_size))
-
-    return accuracy
+def _accuracy(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int) -> float:
+    model.eval()
+    with torch.no_grad():
+        parts = zip(images.split(batch_size), labels.split(batch_size), strict=True)
+        hits = [model(x).argmax(dim=1) == y for x, y in parts]
+    model.train()
+    return torch.cat(hits).double().mean().item()
 
 
 ACCURACY = Exercise(
     name="accuracy",
     lesson="07",
     points=2,
-    right=_accuracy(),
+    takes="fn(model, images, labels, batch_size): the share of right answers, from 0 to 1",
+    right=_accuracy,
     cases=_accuracy_cases,
     observe=_measured,
     explain=_counted,
-    mistakes=(
-        *section(
-            "2 · A loop that reads digits",
-            (
-                "a mean of the batches' accuracies",
-                "The last batch is smaller, and yet it counts as much as the others. Sum the right answers of all "
-                "batches, and divide once, by the number of images.",
-                _accuracy(lambda hits, *_: torch.stack([part.double().mean() for part in hits]).mean()),
-            ),
-        ),
-    ),
 )
-
-
-def check_accuracy(fn: Callable[..., float]) -> bool:
-    """Check ``fn(model, images, labels, batch_size)``: the share of right answers, from 0 to 1."""
-    return check(ACCURACY, fn)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-class _Fit:
-    """The loop, in steps that are called in an order; options replace some of them by wrong ones."""
+def _fit(
+    training: bool = True,
+    smoothing: float = 0.1,
+    clear: bool = True,
+    cut: bool = True,
+    place: Callable[[int, int, int], int] = lambda epoch, i, an_epoch: epoch * an_epoch + i,
+) -> Callable[..., list[float]]:
+    """The loop without one of its parts, or with another place in the schedule."""
 
-    def __init__(self, **steps: Any) -> None:
-        vars(self).update(steps)
-
-    def __call__(
-        self,
+    def fit(
         model: nn.Module,
         images: Tensor,
         labels: Tensor,
@@ -671,73 +611,24 @@ class _Fit:
         warmup: int,
         clip: float,
     ) -> list[float]:
-        self.model, self.images, self.labels, self.orders = model, images, labels, orders
-        self.size, self.rate, self.warmup, self.clip = batch_size, learning_rate, warmup, clip
-        self.optimizer, self.an_epoch = self.make(self), self.batches(self)
-        model.train(self.training)
-        losses: list[float] = []
-        step = 0
-        for epoch, order in enumerate(self.orders):
-            for i, rows in enumerate(self.cut(self, order)):
-                self.lr = learning_rate * self.share(self, epoch, i, step)
-                for part in self.order:
-                    part(self, rows)
-                losses.append(self.kept.item())
-                step += 1
+        optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.05)
+        an_epoch, losses = math.ceil(len(images) / batch_size), []
+        model.train(training)
+        for epoch, order in enumerate(orders):
+            for i, rows in enumerate(order.split(batch_size)):
+                share = _schedule(place(epoch, i, an_epoch), len(orders) * an_epoch, warmup)
+                optimizer.param_groups[0]["lr"] = learning_rate * share
+                loss = _loss(model(images[rows]), labels[rows], smoothing)
+                if clear:
+                    optimizer.zero_grad()
+                loss.backward()
+                if cut:
+                    nn.utils.clip_grad_norm_(model.parameters(), clip)
+                optimizer.step()
+                losses.append(loss.item())
         return losses
 
-    kept: Tensor
-    training = True
-
-    def _rate(self, rows: Tensor) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.lr
-
-    def _forward(self, rows: Tensor) -> None:
-        self.kept = self.loss(self.model(self.images[rows]), self.labels_of(self, rows))
-
-    def _zero(self, rows: Tensor) -> None:
-        self.optimizer.zero_grad()
-
-    def _backward(self, rows: Tensor) -> None:
-        self.kept.backward()
-
-    def _clip(self, rows: Tensor) -> None:
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
-
-    def _step(self, rows: Tensor) -> None:
-        self.optimizer.step()
-
-    order: tuple[Callable[..., None], ...] = (_rate, _forward, _zero, _backward, _clip, _step)
-    make: Any = staticmethod(lambda s: torch.optim.AdamW(s.model.parameters(), lr=s.rate, weight_decay=0.05))
-    batches: Any = staticmethod(lambda s: math.ceil(len(s.images) / s.size))
-    cut: Any = staticmethod(lambda s, order: order.split(s.size))
-    share: Any = staticmethod(lambda s, epoch, i, step: s.at(step))
-    loss: Any = staticmethod(lambda logits, labels: _loss(logits, labels, 0.1))
-    labels_of: Any = staticmethod(lambda s, rows: s.labels[rows])
-
-    def at(self, step: int) -> float:
-        """The schedule's share."""
-        return _schedule()(step, len(self.orders) * self.an_epoch, self.warmup)
-
-
-def _order(**where: int) -> tuple[Callable[..., None], ...]:
-    """The steps in another order: which step moves to which place; -1 leaves it out."""
-    steps = dict(zip(("rate", "forward", "zero", "backward", "clip", "step"), _Fit.order, strict=True))
-    names = [name for name in steps if name not in where]
-    for name, place in where.items():
-        if place >= 0:
-            names.insert(place, name)
-    return tuple(steps[name] for name in names)
-
-
-def _rows_as_they_lie(s: _Fit, rows: Tensor) -> Tensor:
-    """The labels of the same place in the unshuffled list."""
-    for order in s.orders:
-        for number, part in enumerate(order.split(s.size)):
-            if part.shape == rows.shape and torch.equal(part, rows):
-                return s.labels[number * s.size :][: len(rows)]
-    return s.labels[rows]
+    return fit
 
 
 def _fit_cases() -> list[Case]:
@@ -820,7 +711,9 @@ FIT = Exercise(
     name="fit",
     lesson="07",
     points=3,
-    right=_Fit(),
+    takes="fn(model, images, labels, orders, batch_size, learning_rate, warmup, clip): the loss of each step. "
+    "It trains the model in place",
+    right=_fit(),
     cases=_fit_cases,
     observe=_trained,
     forbidden=NOT_ADAMW,
@@ -831,18 +724,7 @@ FIT = Exercise(
             (
                 "zero_grad forgotten",
                 "Gradients add up until you clear them: optimizer.zero_grad() in every step, before backward().",
-                _Fit(order=_order(zero=-1)),
-            ),
-            (
-                "steps that change nothing",
-                "The weights stay as they were. Does zero_grad() stand between backward() and step()? Then the "
-                "gradient is cleared before it is used. Or is backward() or step() missing?",
-                _Fit(order=_order(zero=3)),
-            ),
-            (
-                "labels that are not shuffled along",
-                "You take the images in the new order, and the labels in the old: labels[rows], too.",
-                _Fit(labels_of=_rows_as_they_lie),
+                _fit(clear=False),
             ),
         ),
         *section(
@@ -850,7 +732,7 @@ FIT = Exercise(
             (
                 "a model that is not in training mode",
                 "The model came in evaluation mode, so it trained without its dropout: call model.train() first.",
-                _Fit(training=False),
+                _fit(training=False),
             ),
         ),
         *section(
@@ -858,7 +740,7 @@ FIT = Exercise(
             (
                 "the smoothing forgotten",
                 "The loss has label_smoothing=0.1 here.",
-                _Fit(loss=lambda logits, labels: _loss(logits, labels, 0.0)),
+                _fit(smoothing=0.0),
             ),
         ),
         *section(
@@ -866,23 +748,12 @@ FIT = Exercise(
             (
                 "a rate that changes once an epoch",
                 "You set the rate at the start of an epoch and keep it. It is set anew before every step.",
-                _Fit(share=lambda s, epoch, i, step: s.at(epoch * s.an_epoch)),
+                _fit(place=lambda epoch, i, an_epoch: epoch * an_epoch),
             ),
             (
                 "a schedule that restarts with every epoch",
                 "Your step begins at 0 in each epoch. It must count on, epoch * (steps an epoch) + i.",
-                _Fit(share=lambda s, epoch, i, step: s.at(i)),
-            ),
-            (
-                "a rate that is set after the step",
-                "Each step has the rate that was meant for the one before, and the first one has the peak rate. Set "
-                "it before optimizer.step().",
-                _Fit(order=_order(rate=5)),
-            ),
-            (
-                "a schedule that is too short",
-                "You count full batches only, but the smaller one at the end is a step, too: round up.",
-                _Fit(batches=lambda s: len(s.images) // s.size),
+                _fit(place=lambda epoch, i, an_epoch: i),
             ),
         ),
         *section(
@@ -891,16 +762,8 @@ FIT = Exercise(
                 "clipping in the wrong place, or none",
                 "Nothing was clipped. clip_grad_norm_ stands between backward(), which makes the gradient, and "
                 "step(), which uses it.",
-                _Fit(order=_order(clip=-1)),
+                _fit(cut=False),
             ),
         ),
     ),
 )
-
-
-def check_fit(fn: Callable[..., list[float]]) -> bool:
-    """Check ``fn(model, images, labels, orders, batch_size, learning_rate, warmup, clip)``: the loss of each step.
-
-    It trains the model in place.
-    """
-    return check(FIT, fn)

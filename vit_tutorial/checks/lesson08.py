@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from vit_tutorial.analysis import explain
 from vit_tutorial.checks.compare import equal
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 
 _LOOKS = "1 · Where the class token looks"
@@ -70,11 +69,6 @@ SEEING_NUMBERS = pencil(
 )
 
 
-def check_seeing_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(SEEING_NUMBERS, fn)
-
-
 # ---- The class token's maps --------------------------------------------------------------------------------------
 
 Grid = tuple[int, int]
@@ -101,17 +95,12 @@ CLASS_ATTENTION = Exercise(
     name="class_attention",
     lesson="08",
     points=2,
+    takes="fn(weights, grid): (..., T, T) -> (..., rows, columns), where T = 1 + rows * columns",
     right=_class_maps,
     cases=_class_cases,
     observe=call,
     forbidden=(explain.class_attention,),
-    mistakes=(),
 )
-
-
-def check_class_attention(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(weights, grid)``: (..., T, T) -> (..., rows, columns), where T = 1 + rows * columns."""
-    return check(CLASS_ATTENTION, fn)
 
 
 # ---- Rollout -----------------------------------------------------------------------------------------------------
@@ -182,33 +171,26 @@ ROLLOUT = Exercise(
     name="rollout",
     lesson="08",
     points=4,
+    takes='fn(weights, fusion): (L, B, h, T, T) and "mean" or "max" -> (B, T, T)',
     right=_rollout(),
     cases=_rollout_cases,
     observe=call,
     forbidden=(explain.rollout,),
     locate=_where_layers_go_wrong,
-    mistakes=(
-        *section(
-            _ORDER,
-            (
-                "a rollout without the identity",
-                "The residual connection keeps z beside attention(z), so each factor is half identity: 0.5 W + 0.5 I.",
-                _rollout(factor=lambda w, eye: _to_one(w)),
-            ),
-            (
-                "factors in the wrong order",
-                "A later layer stands on the left: R = A @ R. Yours follows attention from the last layer to the "
-                "first.",
-                _rollout(join=lambda a, R: R @ a),
-            ),
+    mistakes=section(
+        _ORDER,
+        (
+            "a rollout without the identity",
+            "The residual connection keeps z beside attention(z), so each factor is half identity: 0.5 W + 0.5 I.",
+            _rollout(factor=lambda w, eye: _to_one(w)),
+        ),
+        (
+            "factors in the wrong order",
+            "A later layer stands on the left: R = A @ R. Yours follows attention from the last layer to the first.",
+            _rollout(join=lambda a, R: R @ a),
         ),
     ),
 )
-
-
-def check_rollout(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(weights, fusion)``: (L, B, h, T, T) and "mean" or "max" -> (B, T, T)."""
-    return check(ROLLOUT, fn)
 
 
 # ---- Relevance ---------------------------------------------------------------------------------------------------
@@ -244,36 +226,30 @@ RELEVANCE_MATRIX = Exercise(
     name="relevance_matrix",
     lesson="08",
     points=3,
+    takes="fn(weights, gradients): two lists of L tensors (B, h, T, T), the first layer first -> (B, T, T)",
     right=explain.relevance_matrix,
     cases=_relevance_cases,
     observe=call,
     locate=_where_layers_go_wrong,
-    mistakes=(
-        *section(
-            _RELEVANCE,
-            (
-                "a relevance without the positive part",
-                "What speaks against the class must not cancel what speaks for it: clamp(min=0) on gradient × weights.",
-                _relevance(part=lambda g, w: (g * w).mean(dim=1)),
-            ),
-            (
-                "the positive part after the mean over heads",
-                "First the positive part in each head, then the mean: otherwise one head's objection silences another.",
-                _relevance(part=lambda g, w: (g * w).mean(dim=1).clamp(min=0)),
-            ),
-            (
-                "a step that forgets what was there",
-                "R ← R + E R: what came through the residual connection stays. You keep E R alone.",
-                _relevance(step=lambda E, R: E @ R),
-            ),
+    mistakes=section(
+        _RELEVANCE,
+        (
+            "a relevance without the positive part",
+            "What speaks against the class must not cancel what speaks for it: clamp(min=0) on gradient × weights.",
+            _relevance(part=lambda g, w: (g * w).mean(dim=1)),
+        ),
+        (
+            "the positive part after the mean over heads",
+            "First the positive part in each head, then the mean: otherwise one head's objection silences another.",
+            _relevance(part=lambda g, w: (g * w).mean(dim=1).clamp(min=0)),
+        ),
+        (
+            "a step that forgets what was there",
+            "R ← R + E R: what came through the residual connection stays. You keep E R alone.",
+            _relevance(step=lambda E, R: E @ R),
         ),
     ),
 )
-
-
-def check_relevance_matrix(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(weights, gradients)``: two lists of L tensors (B, h, T, T), the first layer first -> (B, T, T)."""
-    return check(RELEVANCE_MATRIX, fn)
 
 
 # ---- Positions ---------------------------------------------------------------------------------------------------
@@ -301,6 +277,7 @@ POSITION_SIMILARITY = Exercise(
     name="position_similarity",
     lesson="08",
     points=2,
+    takes="fn(position): (1, 1 + N, D) -> (N, N)",
     right=_cosines,
     cases=lambda: [
         Case(f"position {shape}, standard deviation {std:g}", (std * normal(*shape, seed=shape[1]),))
@@ -309,13 +286,7 @@ POSITION_SIMILARITY = Exercise(
     observe=call,
     locate=_about_the_diagonal,
     forbidden=(explain.position_similarity,),
-    mistakes=(),
 )
-
-
-def check_position_similarity(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(position)``: (1, 1 + N, D) -> (N, N)."""
-    return check(POSITION_SIMILARITY, fn)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -369,29 +340,23 @@ ATTENTION_DISTANCE = Exercise(
     name="attention_distance",
     lesson="08",
     points=3,
+    takes="fn(weights, grid, patch_size): (..., T, T), (rows, columns), (height, width) -> (...), in pixels",
     right=_distance(),
     cases=_distance_cases,
     observe=call,
     forbidden=(explain.attention_distance,),
     locate=_where_distances_go_wrong,
-    mistakes=(
-        *section(
-            _HOLDS,
-            (
-                "weights that do not sum to 1",
-                "Without the class token's column a row sums to less than 1. Divide it by its sum.",
-                _distance(weigh=lambda w: w[..., 1:, 1:]),
-            ),
-            (
-                "steps along the grid in place of the distance",
-                "You add the way down and the way across. The distance is the straight line, √(y² + x²).",
-                _distance(between=lambda steps: steps.abs().sum(dim=-1)),
-            ),
+    mistakes=section(
+        _HOLDS,
+        (
+            "weights that do not sum to 1",
+            "Without the class token's column a row sums to less than 1. Divide it by its sum.",
+            _distance(weigh=lambda w: w[..., 1:, 1:]),
+        ),
+        (
+            "steps along the grid in place of the distance",
+            "You add the way down and the way across. The distance is the straight line, √(y² + x²).",
+            _distance(between=lambda steps: steps.abs().sum(dim=-1)),
         ),
     ),
 )
-
-
-def check_attention_distance(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(weights, grid, patch_size)``: (..., T, T), (rows, columns), (height, width) -> (...), in pixels."""
-    return check(ATTENTION_DISTANCE, fn)

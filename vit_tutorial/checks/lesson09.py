@@ -18,7 +18,6 @@ from vit_tutorial.checks.harness import (
     Words,
     call,
     changed,
-    check,
     copied,
     normal,
     section,
@@ -96,11 +95,6 @@ CHECKPOINT_NUMBERS = pencil(
 )
 
 
-def check_checkpoint_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(CHECKPOINT_NUMBERS, fn)
-
-
 # ---- A model for raw pixels --------------------------------------------------------------------------------------
 
 
@@ -132,6 +126,7 @@ FOR_RAW_PIXELS = Exercise(
     name="for_raw_pixels",
     lesson="09",
     points=3,
+    takes="fn(weight, bias, mean, std): (D, C, P, P), (D,), C numbers twice -> (D, C, P, P) and (D,)",
     right=_raw(),
     cases=_raw_cases,
     observe=call,
@@ -150,11 +145,6 @@ FOR_RAW_PIXELS = Exercise(
         ),
     ),
 )
-
-
-def check_for_raw_pixels(fn: Callable[..., tuple[Tensor, Tensor]]) -> bool:
-    """Check ``fn(weight, bias, mean, std)``: (D, C, P, P), (D,), C numbers twice -> (D, C, P, P) and (D,)."""
-    return check(FOR_RAW_PIXELS, fn)
 
 
 # ---- Flax's attention --------------------------------------------------------------------------------------------
@@ -189,30 +179,22 @@ ATTENTION_FROM_FLAX = Exercise(
     name="attention_from_flax",
     lesson="09",
     points=4,
+    takes="fn(query, key, value, query_bias, key_bias, value_bias, out). Kernels (D, h, d) and biases (h, d), "
+    "three times each, and (h, d, D) -> (3D, D), (3D,) and (D, D)",
     right=_flax(),
     cases=_flax_cases,
     forbidden=("vit_tutorial.*",),
     observe=call,
-    mistakes=(
-        *section(
-            _TURNED,
-            (
-                "a kernel that isn't turned",
-                "Laid flat, a kernel is (in, out), and torch keeps (out, in). Both are D × D, so no shape tells you: "
-                "transpose after flattening the heads.",
-                _flax(turn=lambda t: t.flatten(1)),
-            ),
+    mistakes=section(
+        _TURNED,
+        (
+            "a kernel that isn't turned",
+            "Laid flat, a kernel is (in, out), and torch keeps (out, in). Both are D × D, so no shape tells you: "
+            "transpose after flattening the heads.",
+            _flax(turn=lambda t: t.flatten(1)),
         ),
     ),
 )
-
-
-def check_attention_from_flax(fn: Callable[..., Weights]) -> bool:
-    """Check ``fn(query, key, value, query_bias, key_bias, value_bias, out)``.
-
-    Kernels (D, h, d) and biases (h, d), three times each, and (h, d, D) -> (3D, D), (3D,) and (D, D).
-    """
-    return check(ATTENTION_FROM_FLAX, fn)
 
 
 # ---- The teacher -------------------------------------------------------------------------------------------------
@@ -312,6 +294,7 @@ TEACHER = Exercise(
     name="teacher",
     lesson="09",
     points=2,
+    takes="fn(checkpoint): DINO's whole training checkpoint -> the teacher's backbone, under timm's names",
     right=_extract(),
     cases=_teacher_cases,
     observe=_contents,
@@ -327,11 +310,6 @@ TEACHER = Exercise(
         ),
     ),
 )
-
-
-def check_teacher(fn: Callable[..., State]) -> bool:
-    """Check ``fn(checkpoint)``: DINO's whole training checkpoint -> the teacher's backbone, under timm's names."""
-    return check(TEACHER, fn)
 
 
 # ---- Pixels ------------------------------------------------------------------------------------------------------
@@ -374,6 +352,7 @@ PREPARE = Exercise(
     name="prepare",
     lesson="09",
     points=2,
+    takes="fn(pixels, mean, std): uint8 (H, W, C), and C numbers twice -> (1, C, H, W), normalised",
     right=_prepare(),
     cases=_prepare_cases,
     forbidden=("vit_tutorial.*",),
@@ -400,11 +379,6 @@ PREPARE = Exercise(
 )
 
 
-def check_prepare(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(pixels, mean, std)``: uint8 (H, W, C), and C numbers twice -> (1, C, H, W), normalised."""
-    return check(PREPARE, fn)
-
-
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
@@ -426,14 +400,9 @@ JOINED_HEADS = Exercise(
     name="joined_heads",
     lesson="09",
     points=2,
+    takes="fn(weight, bias, dist_weight, dist_bias): (K, D), (K,), twice -> (K, 2D) and (K,)",
     right=_joined,
     cases=_head_cases,
     forbidden=("vit_tutorial.*",),
     observe=call,
-    mistakes=(),
 )
-
-
-def check_joined_heads(fn: Callable[..., tuple[Tensor, Tensor]]) -> bool:
-    """Check ``fn(weight, bias, dist_weight, dist_bias)``: (K, D), (K,), twice -> (K, 2D) and (K,)."""
-    return check(JOINED_HEADS, fn)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -23,7 +22,6 @@ from vit_tutorial.checks.harness import (
     Words,
     call,
     changed,
-    check,
     copied,
     normal,
     section,
@@ -108,11 +106,6 @@ FINE_TUNING_NUMBERS = pencil(
         ),
     },
 )
-
-
-def check_fine_tuning_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(FINE_TUNING_NUMBERS, fn)
 
 
 # ---- Frozen features ---------------------------------------------------------------------------------------------
@@ -209,11 +202,10 @@ def _those_of_before(now: list[Tensor | None], before: list[Tensor | None]) -> b
 
 def _frozen(
     take: Callable[[ViT, Tensor], Tensor] = lambda model, x: model.features(x)[:, 0],
-    training: bool = False,
 ) -> Callable[[ViT, Tensor], Tensor]:
     @torch.no_grad()
     def frozen_features(model: ViT, images: Tensor) -> Tensor:
-        return take(model.train(training), images)
+        return take(model.eval(), images)
 
     return frozen_features
 
@@ -227,17 +219,12 @@ FROZEN_FEATURES = Exercise(
     name="frozen_features",
     lesson="10",
     points=3,
+    takes="fn(model, images): a ViT in training mode, and (B, C, H, W) -> (B, D), without gradients",
     right=_frozen(),
     cases=_feature_cases,
     observe=_features,
     mistakes=section(
         _FROZEN,
-        (
-            "a model in training mode",
-            "Dropout is on, so the features are other ones at every call. model.eval() switches it off, "
-            "torch.no_grad() does not.",
-            _frozen(training=True),
-        ),
         (
             "the class token before the last norm",
             "The head that the encoder was trained with read the token after model.norm; before it, sizes differ "
@@ -253,11 +240,6 @@ FROZEN_FEATURES = Exercise(
 )
 
 
-def check_frozen_features(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(model, images)``: a ViT in training mode, and (B, C, H, W) -> (B, D), without gradients."""
-    return check(FROZEN_FEATURES, fn)
-
-
 # ---- Nearest neighbours ------------------------------------------------------------------------------------------
 
 
@@ -265,13 +247,9 @@ def _cosines(A: Tensor, B: Tensor) -> Tensor:
     return F.normalize(B, dim=1) @ F.normalize(A, dim=1).T  # (m, n)
 
 
-def _votes(labels: Tensor) -> Tensor:
-    return F.one_hot(labels).sum(dim=1).argmax(dim=1)  # (m, k) -> (m,)
-
-
-def _neighbours(near: Callable[[Tensor, Tensor], Tensor] = _cosines) -> Callable[..., Tensor]:
-    """k-NN with another nearness."""
-    return lambda A, a, B, k: _votes(a[near(A, B).topk(k, dim=1).indices])
+def _knn(A: Tensor, a: Tensor, B: Tensor, k: int) -> Tensor:
+    labels = a[_cosines(A, B).topk(k, dim=1).indices]  # (m, k)
+    return F.one_hot(labels).sum(dim=1).argmax(dim=1)
 
 
 def _votes_counted(wrong: list[tuple[Case, Result, Result]]) -> str:
@@ -345,25 +323,12 @@ KNN = Exercise(
     name="knn",
     lesson="10",
     points=3,
-    right=_neighbours(),
+    takes="fn(A, a, B, k): known features (n, D), their labels (n,), asked features (m, D) -> labels (m,)",
+    right=_knn,
     cases=_knn_cases,
     observe=_asked_again,
     explain=_votes_counted,
-    mistakes=section(
-        _NEIGHBOURS,
-        (
-            "dot products in place of cosines",
-            "A known vector that is long wins everywhere. Scale every vector to length 1 first: F.normalize(A), "
-            "F.normalize(B).",
-            _neighbours(lambda A, B: B @ A.T),
-        ),
-    ),
 )
-
-
-def check_knn(fn: Callable[..., Tensor]) -> bool:
-    """Check ``fn(A, a, B, k)``: known features (n, D), their labels (n,), asked features (m, D) -> labels (m,)."""
-    return check(KNN, fn)
 
 
 # ---- Weights for a new task --------------------------------------------------------------------------------------
@@ -479,56 +444,23 @@ def _alike(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and torch.allclose(a.float(), b.float(), atol=1e-4)
 
 
-Position = Callable[[Tensor, Grid, Grid], Tensor]
-
-
-def _task(position: Position = resize_position_embedding) -> Callable[..., State]:
-    """The state dict with positions resized in another way."""
-
-    def for_a_new_task(state: State, num_classes: int, old_grid: Grid, new_grid: Grid) -> State:
-        K, D = num_classes, state["norm.weight"].shape[0]
-        resized = {"embed.position": position(state["embed.position"], old_grid, new_grid)}
-        return {**state, **resized, "head.weight": torch.zeros(K, D), "head.bias": torch.zeros(K)}
-
-    return for_a_new_task
-
-
-def _as_a_line(position: Tensor, old: Grid, new: Grid) -> Tensor:
-    """All rows of the table, the class token's too, resized as a line."""
-    return F.interpolate(position.transpose(1, 2), new[0] * new[1] + 1, mode="linear").transpose(1, 2)
+def _task(state: State, num_classes: int, old_grid: Grid, new_grid: Grid) -> State:
+    K, D = num_classes, state["norm.weight"].shape[0]
+    resized = {"embed.position": resize_position_embedding(state["embed.position"], old_grid, new_grid)}
+    return {**state, **resized, "head.weight": torch.zeros(K, D), "head.bias": torch.zeros(K)}
 
 
 FOR_A_NEW_TASK = Exercise(
     name="for_a_new_task",
     lesson="10",
     points=3,
-    right=_task(),
+    takes="fn(state, num_classes, old_grid, new_grid): a state dict -> one with K classes and another grid",
+    right=_task,
     cases=_task_cases,
     observe=_adapted,
     forbidden=("vit_tutorial.weights.*",),
     explain=_about_a_task,
-    mistakes=(
-        *section(
-            _RESOLUTION,
-            (
-                "a class token that was resized along",
-                "You stretched all rows of the table. The first belongs to the class token, which has no place in "
-                "the image: take it off, resize the others, and put it back in front.",
-                _task(_as_a_line),
-            ),
-            (
-                "no averaging where the grid shrinks",
-                "Towards a smaller grid, bicubic alone skips positions. timm's recipe has antialias=True.",
-                _task(functools.partial(resize_position_embedding, recipe="huggingface")),
-            ),
-        ),
-    ),
 )
-
-
-def check_for_a_new_task(fn: Callable[..., State]) -> bool:
-    """Check ``fn(state, num_classes, old_grid, new_grid)``: a state dict -> one with K classes and another grid."""
-    return check(FOR_A_NEW_TASK, fn)
 
 
 # ---- A rate for each layer ---------------------------------------------------------------------------------------
@@ -663,18 +595,13 @@ LAYER_RATES = Exercise(
     name="layer_rates",
     lesson="10",
     points=2,
+    takes='fn(model, rate, decay): a ViT -> groups for an optimiser, [{"params": [...], "lr": ...}, ...]',
     right=_layer_rates,
     cases=_rate_cases,
     observe=_rates,
     explain=_about_rates,
     tolerance=3e-7,  # rates are small numbers: one that was rounded is seen
-    mistakes=(),
 )
-
-
-def check_layer_rates(fn: Callable[..., Groups]) -> bool:
-    """Check ``fn(model, rate, decay)``: a ViT -> groups for an optimiser, ``[{"params": [...], "lr": ...}, ...]``."""
-    return check(LAYER_RATES, fn)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -785,18 +712,14 @@ def _first_step(start: Tensor, right: Result, theirs: Result, rate: float) -> st
     )
 
 
-def _tune(
-    training: bool = False, loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy, clear: bool = True
-) -> Callable[..., None]:
-    """Tuning in training mode, with another loss, or with gradients that pile up."""
+def _tune(training: bool = False, loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy) -> Callable[..., None]:
+    """Tuning in training mode, or with another loss."""
 
     def tune_head(model: ViT, images: Tensor, labels: Tensor, rate: float, decay: float, steps: int) -> None:
         adam = torch.optim.AdamW(model.head.parameters(), lr=rate, weight_decay=decay)
         model.train(training)
-        model.zero_grad()
         for _ in range(steps):
-            if clear:
-                model.zero_grad()
+            model.zero_grad()
             loss(model(images), labels).backward()
             adam.step()
 
@@ -807,6 +730,7 @@ TUNE_HEAD = Exercise(
     name="tune_head",
     lesson="10",
     points=2,
+    takes="fn(model, images, labels, rate, decay, steps): trains the head with AdamW, in place, nothing else",
     right=_tune(),
     cases=_tune_cases,
     observe=_tuned,
@@ -824,14 +748,6 @@ TUNE_HEAD = Exercise(
             ),
         ),
         *section(
-            _TUNING,
-            (
-                "gradients that pile up",
-                "backward() adds to the gradients that are there. Clear them before every step: optimizer.zero_grad().",
-                _tune(clear=False),
-            ),
-        ),
-        *section(
             _HEAD,
             (
                 "a softmax before the cross-entropy",
@@ -841,8 +757,3 @@ TUNE_HEAD = Exercise(
         ),
     ),
 )
-
-
-def check_tune_head(fn: Callable[..., object]) -> bool:
-    """Check ``fn(model, images, labels, rate, decay, steps)``: trains the head with AdamW, in place, nothing else."""
-    return check(TUNE_HEAD, fn)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from vit_tutorial.checks.compare import equal
-from vit_tutorial.checks.harness import Case, Exercise, Fault, Hashed, Result, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Fault, Hashed, Result, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.variants import positions as lesson
 
@@ -78,23 +78,12 @@ POSITION_NUMBERS = pencil(
 )
 
 
-def check_position_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(POSITION_NUMBERS, fn)
-
-
 # ---- Two halves --------------------------------------------------------------------------------------------------
 
 
-def _halves(
-    rows: Callable[[Tensor, int], Tensor] = lambda row, C: row.repeat_interleave(C, dim=0),
-) -> Callable[[Tensor, Tensor], Tensor]:
-    """2-D positions, with rows repeated in another way."""
-
-    def two_d_positions(row: Tensor, column: Tensor) -> Tensor:
-        return torch.cat([rows(row, len(column)), column.repeat(len(row), 1)], dim=1)  # (R * C, D)
-
-    return two_d_positions
+def _halves(row: Tensor, column: Tensor) -> Tensor:
+    rows = row.repeat_interleave(len(column), dim=0)
+    return torch.cat([rows, column.repeat(len(row), 1)], dim=1)  # (R * C, D)
 
 
 def _half_cases() -> list[Case]:
@@ -109,26 +98,12 @@ TWO_D_POSITIONS = Exercise(
     name="two_d_positions",
     lesson="11",
     points=4,
-    right=_halves(),
+    takes="fn(row, column): (rows, D / 2), (columns, D / 2) -> (N, D), row by row, the row's half first",
+    right=_halves,
     cases=_half_cases,
     observe=functools.partial(call, differentiable=True),
     forbidden=(lesson.GridPosition,),
-    mistakes=(
-        *section(
-            _HALVES,
-            (
-                "rows that are repeated as a whole",
-                "All patches of the first row are in row 0: use repeat_interleave for the rows.",
-                _halves(rows=lambda row, C: row.repeat(C, 1)),
-            ),
-        ),
-    ),
 )
-
-
-def check_two_d_positions(fn: Callable[[Tensor, Tensor], Tensor]) -> bool:
-    """Check ``fn(row, column)``: (rows, D / 2), (columns, D / 2) -> (N, D), row by row, the row's half first."""
-    return check(TWO_D_POSITIONS, fn)
 
 
 # ---- Offsets from patch to patch ---------------------------------------------------------------------------------
@@ -173,6 +148,7 @@ OFFSET_INDEX = Exercise(
     name="offset_index",
     lesson="11",
     points=4,
+    takes="fn(grid): (rows, columns) -> (N, N) whole numbers, the offset from patch i to patch j at [i, j]",
     right=lesson.relative_position_index,
     cases=lambda: [
         Case(f"{R} rows, {C} columns", ((R, C),))
@@ -181,13 +157,7 @@ OFFSET_INDEX = Exercise(
     observe=_numbered,
     forbidden=("vit_tutorial.variants.modern.position_bias_index",),
     explain=_offsets_and_numbers,
-    mistakes=(),
 )
-
-
-def check_offset_index(fn: Callable[[Grid], Tensor]) -> bool:
-    """Check ``fn(grid)``: (rows, columns) -> (N, N) whole numbers, the offset from patch i to patch j at [i, j]."""
-    return check(OFFSET_INDEX, fn)
 
 
 # ---- Attention with a bias ---------------------------------------------------------------------------------------
@@ -238,42 +208,31 @@ BIASED_ATTENTION = Exercise(
     name="biased_attention",
     lesson="11",
     points=3,
+    takes="fn(q, k, v, bias): (B, h, T, d) each, (h, T, T) -> output (B, h, T, d), weights (B, h, T, T)",
     right=_attend(),
     cases=_attention_cases,
     observe=call,
     locate=_where_attention_goes_wrong,
-    mistakes=(
-        *section(
-            _AFTER,
-            (
-                "a bias after the softmax",
-                "Your weights don't sum to 1 any more. Add the bias to the scores, before the softmax.",
-                _attend(add=lambda scores, b: scores, squash=lambda scores, b: scores.softmax(dim=-1) + b),
-            ),
+    mistakes=section(
+        _AFTER,
+        (
+            "a bias after the softmax",
+            "Your weights don't sum to 1 any more. Add the bias to the scores, before the softmax.",
+            _attend(add=lambda scores, b: scores, squash=lambda scores, b: scores.softmax(dim=-1) + b),
         ),
     ),
 )
 
 
-def check_biased_attention(fn: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> bool:
-    """Check ``fn(q, k, v, bias)``: (B, h, T, d) each, (h, T, T) -> output (B, h, T, d), weights (B, h, T, T)."""
-    return check(BIASED_ATTENTION, fn)
-
-
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
-def _bias(order: tuple[int, int, int] = (0, 1, 2)) -> Callable[[Tensor, Grid], Tensor]:
-    """The bias with the class token's columns in another order."""
-
-    def relative_bias(table: Tensor, grid: Grid) -> Tensor:
-        N, many = grid[0] * grid[1], table.shape[1] - 3
-        whole = torch.full((N + 1, N + 1), many + order[2])
-        whole[0, 1:], whole[1:, 0] = many + order[0], many + order[1]
-        whole[1:, 1:] = lesson.relative_position_index(grid)
-        return table[:, whole]
-
-    return relative_bias
+def _bias(table: Tensor, grid: Grid) -> Tensor:
+    N, many = grid[0] * grid[1], table.shape[1] - 3
+    whole = torch.full((N + 1, N + 1), many + 2)
+    whole[0, 1:], whole[1:, 0] = many, many + 1
+    whole[1:, 1:] = lesson.relative_position_index(grid)
+    return table[:, whole]
 
 
 def _bias_cases() -> list[Case]:
@@ -289,24 +248,9 @@ RELATIVE_BIAS = Exercise(
     name="relative_bias",
     lesson="11",
     points=2,
-    right=_bias(),
+    takes="fn(table, grid): (h, offsets + 3), (rows, columns) -> (h, T, T), the class token first",
+    right=_bias,
     cases=_bias_cases,
     observe=functools.partial(call, differentiable=True),
     forbidden=(lesson.RelativeBias,),
-    mistakes=(
-        *section(
-            _WAYS,
-            (
-                "looking and being looked at exchanged",
-                "Row 0 is for the class token that looks at a patch, the first of the three; column 0 is for a patch "
-                "that looks at it, the second.",
-                _bias(order=(1, 0, 2)),
-            ),
-        ),
-    ),
 )
-
-
-def check_relative_bias(fn: Callable[[Tensor, Grid], Tensor]) -> bool:
-    """Check ``fn(table, grid)``: (h, offsets + 3), (rows, columns) -> (h, T, T), the class token first."""
-    return check(RELATIVE_BIAS, fn)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.patches import patchify, unpatchify
 from vit_tutorial.variants import selfsup as lesson
@@ -18,7 +18,6 @@ _ASKED = "4 · The paper's own way: name the colour"
 _SPOIL = _ASKED
 _LIVE = _ASKED
 _QUARTER = "2 · The encoder sees a quarter"
-_ORDER = "Tokens in another order."
 
 # ---- With a pencil -----------------------------------------------------------------------------------------------
 
@@ -83,11 +82,6 @@ MASKING_NUMBERS = pencil(
 )
 
 
-def check_masking_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(MASKING_NUMBERS, fn)
-
-
 # ---- Colours as classes ------------------------------------------------------------------------------------------
 
 
@@ -147,18 +141,13 @@ COLOUR_CLASSES = Exercise(
     name="colour_classes",
     lesson="13",
     points=4,
+    takes="fn(images, patch_size): (B, 3, H, W) in [0, 1] -> (B, N) whole numbers from 0 to 511",
     right=_colour_classes,
     cases=_colour_cases,
     observe=call,
     forbidden=(lesson.colour_classes, lesson.targets),
     explain=_worked_out,
-    mistakes=(),
 )
-
-
-def check_colour_classes(fn: Callable[[Tensor, int], Tensor]) -> bool:
-    """Check ``fn(images, patch_size)``: (B, 3, H, W) in [0, 1] -> (B, N) whole numbers from 0 to 511."""
-    return check(COLOUR_CLASSES, fn)
 
 
 # ---- Corrupted tokens --------------------------------------------------------------------------------------------
@@ -243,37 +232,16 @@ SPOIL = Exercise(
     name="spoil",
     lesson="13",
     points=4,
+    takes="fn(tokens, chosen, fate, other, mask_token): (B, N, D), three times (B, N), (D,) -> (B, N, D)",
     right=_spoil,
     cases=_spoil_cases,
     observe=_learning_but(2),  # fate is drawn
     explain=_one_token,
     tolerance=1e-6,  # tokens come from elsewhere, as they are
-    mistakes=(),
 )
 
 
-def check_spoil(fn: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]) -> bool:
-    """Check ``fn(tokens, chosen, fate, other, mask_token)``: (B, N, D), three times (B, N), (D,) -> (B, N, D)."""
-    return check(SPOIL, fn)
-
-
 # ---- Tokens put back ---------------------------------------------------------------------------------------------
-
-
-def _visible_first(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
-    missing = hidden.shape[1] - visible.shape[1]
-    return torch.cat([visible, mask_token.expand(len(visible), missing, -1)], dim=1)
-
-
-def _into_the_holes(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
-    whole = mask_token.expand(*hidden.shape, -1).clone()
-    whole[hidden] = visible.reshape(-1, visible.shape[2])
-    return whole
-
-
-def _one_argsort(visible: Tensor, hidden: Tensor, mask_token: Tensor) -> Tensor:
-    order = hidden.long().argsort(dim=1, stable=True)[..., None]  # (B, N, 1), the visible patches first
-    return _visible_first(visible, hidden, mask_token).gather(1, order.expand(-1, -1, visible.shape[2]))
 
 
 def _back_cases() -> list[Case]:
@@ -294,33 +262,12 @@ RESTORE = Exercise(
     name="restore",
     lesson="13",
     points=3,
+    takes="fn(visible, hidden, mask_token): (B, n, D), (B, N), (D,) -> (B, N, D)",
     right=lesson.restore,
     cases=_back_cases,
     observe=functools.partial(call, differentiable=True),
     tolerance=1e-6,  # tokens are put back as they are
-    mistakes=(
-        *section(
-            _ORDER,
-            (
-                "one argsort in place of two",
-                "argsort says which patch comes at each place of the sorted list. To put them back you need the "
-                "opposite, the place of each patch in that list: order.argsort().",
-                _one_argsort,
-            ),
-            (
-                "visible tokens in the holes",
-                "hidden is True where a patch is missing: there the mask token goes. The visible tokens go where it is "
-                "False, ~hidden.",
-                _into_the_holes,
-            ),
-        ),
-    ),
 )
-
-
-def check_restore(fn: Callable[[Tensor, Tensor, Tensor], Tensor]) -> bool:
-    """Check ``fn(visible, hidden, mask_token)``: (B, n, D), (B, N), (D,) -> (B, N, D)."""
-    return check(RESTORE, fn)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -403,40 +350,34 @@ HIDDEN_LOSS = Exercise(
     name="hidden_loss",
     lesson="13",
     points=2,
+    takes="fn(said, images, hidden, patch_size): (B, N, C*P*P), (B, C, H, W), (B, N), P -> (B, N), one number",
     right=_make_loss(),
     cases=_loss_cases,
     observe=_learning_but(1),  # the target may be computed without a graph
     tolerance=1e-4,
     forbidden=(lesson.normalised_patches,),
-    mistakes=(
-        *section(
-            _QUARTER,
-            (
-                "a variance divided by n",
-                "The text asks for torch's var, which divides by one less than the number of values.",
-                _make_loss(wanted=_normalised(lambda p: (p.var(2, correction=0, keepdim=True) + 1e-6).sqrt())),
-            ),
-            (
-                "channels last in a patch",
-                "The values of a patch are in patchify's order: all pixels of a channel, then the next channel.",
-                _make_loss(wanted=_channels_last),
-            ),
-            (
-                "a mean of the images' means",
-                "All hidden patches count alike: one mean over all of them. With a mean for each image first, a patch "
-                "counts less where more are hidden.",
-                _make_loss(mean=_mean_of_means),
-            ),
-            (
-                "a mean over all patches",
-                "The loss is the mean over the hidden patches: divide by their number, not by B · N.",
-                _make_loss(mean=lambda errors, hidden: (errors * hidden).mean()),
-            ),
+    mistakes=section(
+        _QUARTER,
+        (
+            "a variance divided by n",
+            "The text asks for torch's var, which divides by one less than the number of values.",
+            _make_loss(wanted=_normalised(lambda p: (p.var(2, correction=0, keepdim=True) + 1e-6).sqrt())),
+        ),
+        (
+            "channels last in a patch",
+            "The values of a patch are in patchify's order: all pixels of a channel, then the next channel.",
+            _make_loss(wanted=_channels_last),
+        ),
+        (
+            "a mean of the images' means",
+            "All hidden patches count alike: one mean over all of them. With a mean for each image first, a patch "
+            "counts less where more are hidden.",
+            _make_loss(mean=_mean_of_means),
+        ),
+        (
+            "a mean over all patches",
+            "The loss is the mean over the hidden patches: divide by their number, not by B · N.",
+            _make_loss(mean=lambda errors, hidden: (errors * hidden).mean()),
         ),
     ),
 )
-
-
-def check_hidden_loss(fn: Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]) -> bool:
-    """Check ``fn(said, images, hidden, patch_size)``: (B, N, C*P*P), (B, C, H, W), (B, N), P -> (B, N), one number."""
-    return check(HIDDEN_LOSS, fn)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.checks.compare import as_number
-from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Hashed, Result, call, check, section
+from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Hashed, Result, call, section
 from vit_tutorial.checks.pencil import Question, pencil
 
 _LAW = "1 · A law, with a pencil"
@@ -76,11 +76,6 @@ SCALING_NUMBERS = pencil(
         "speed": Question(Hashed("25d3ddbb43"), "MACs an image times images a second."),
     },
 )
-
-
-def check_scaling_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(SCALING_NUMBERS, fn)
 
 
 Compared = list[tuple[Case, Result, Result]]
@@ -151,16 +146,9 @@ def _slope(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return slope, y.mean() - slope * x.mean()
 
 
-def _line(
-    above: Callable[[Tensor, float], Tensor] = lambda loss, floor: (loss - floor).log(),
-) -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]:
-    """The law with other numbers on the axis of the loss."""
-
-    def law_from_floor(cost: Tensor, loss: Tensor, floor: float) -> tuple[Tensor, Tensor]:
-        slope, intercept = _slope(cost.log(), above(loss, floor))
-        return intercept.exp(), -slope
-
-    return law_from_floor
+def _line(cost: Tensor, loss: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    slope, intercept = _slope(cost.log(), (loss - floor).log())
+    return intercept.exp(), -slope
 
 
 def _floor_cases() -> list[Case]:
@@ -199,44 +187,23 @@ LAW_FROM_FLOOR = Exercise(
     name="law_from_floor",
     lesson="14",
     points=3,
-    right=_line(),
+    takes="fn(cost, loss, floor): (n,), (n,) -> a, b of the line of least squares through the logarithms",
+    right=_line,
     cases=_floor_cases,
     observe=call,
     explain=_law_at_the_costs,
-    mistakes=(
-        *section(
-            _STRAIGHT,
-            (
-                "a floor that is not subtracted",
-                "The logarithm of the whole loss is a curve. Subtract the floor first, then take the logarithm.",
-                _line(above=lambda loss, floor: loss.log()),
-            ),
-        ),
-    ),
 )
-
-
-def check_law_from_floor(fn: Callable[[Tensor, Tensor, float], tuple[Any, Any]]) -> bool:
-    """Check ``fn(cost, loss, floor)``: (n,), (n,) -> a, b of the line of least squares through the logarithms."""
-    return check(LAW_FROM_FLOOR, fn)
 
 
 # ---- All three numbers -------------------------------------------------------------------------------------------
 
 
-def _fit(
-    choose: Callable[[Tensor], int] = lambda errors: int(errors.argmin()),
-) -> Callable[[Tensor, Tensor, Tensor], tuple[Any, ...]]:
-    """A line for each exponent, and one of them chosen."""
-
-    def fit_law(cost: Tensor, loss: Tensor, exponents: Tensor) -> tuple[Any, ...]:
-        xs = [cost**-b for b in exponents]
-        fits = [_slope(x, loss) for x in xs]
-        errors = [(a * x + c - loss).square().sum() for x, (a, c) in zip(xs, fits, strict=True)]
-        best = choose(torch.stack(errors))
-        return fits[best][0], exponents[best], fits[best][1]
-
-    return fit_law
+def _fit(cost: Tensor, loss: Tensor, exponents: Tensor) -> tuple[Any, ...]:
+    xs = [cost**-b for b in exponents]
+    fits = [_slope(x, loss) for x in xs]
+    errors = [(a * x + c - loss).square().sum() for x, (a, c) in zip(xs, fits, strict=True)]
+    best = int(torch.stack(errors).argmin())
+    return fits[best][0], exponents[best], fits[best][1]
 
 
 def _grid(low: float, high: float, n: int) -> Tensor:
@@ -277,28 +244,13 @@ FIT_LAW = Exercise(
     name="fit_law",
     lesson="14",
     points=4,
-    right=_fit(),
+    takes="fn(cost, loss, exponents): (n,), (n,), (E,) -> a, b, c with the smallest squared errors",
+    right=_fit,
     cases=_fit_cases,
     observe=call,
     forbidden=("vit_tutorial.analysis.scaling.fit_law", "vit_tutorial.analysis.scaling.lines"),
     explain=_law_at_the_costs,
-    mistakes=(
-        *section(
-            _LAW,
-            (
-                "the first exponent",
-                "You return the first b. Keep the one with the smallest error. (Errors that aren't squared cancel: "
-                "their sum is zero for each b.)",
-                _fit(choose=lambda errors: 0),
-            ),
-        ),
-    ),
 )
-
-
-def check_fit_law(fn: Callable[[Tensor, Tensor, Tensor], tuple[Any, Any, Any]]) -> bool:
-    """Check ``fn(cost, loss, exponents)``: (n,), (n,), (E,) -> a, b, c with the smallest squared errors."""
-    return check(FIT_LAW, fn)
 
 
 # ---- In proportion -----------------------------------------------------------------------------------------------
@@ -306,20 +258,11 @@ def check_fit_law(fn: Callable[[Tensor, Tensor, Tensor], tuple[Any, Any, Any]]) 
 Sizes = dict[str, int]
 
 
-def _half_up(x: float) -> int:
-    return math.floor(x + 0.5)
-
-
-def _grow(rounded: Callable[[float], int] = _half_up) -> Callable[[Sizes, float], Sizes]:
-    """Sizes grown with another rounding."""
-
-    def grown_sizes(sizes: Sizes, factor: float) -> Sizes:
-        layers, heads = (max(1, rounded(factor * sizes[name])) for name in ("depth", "num_heads"))
-        dim = heads * (sizes["dim"] // sizes["num_heads"])
-        hidden = round(dim * sizes["mlp_dim"] / sizes["dim"])
-        return {"depth": layers, "dim": dim, "num_heads": heads, "mlp_dim": hidden}
-
-    return grown_sizes
+def _grow(sizes: Sizes, factor: float) -> Sizes:
+    layers, heads = (max(1, math.floor(factor * sizes[name] + 0.5)) for name in ("depth", "num_heads"))
+    dim = heads * (sizes["dim"] // sizes["num_heads"])
+    hidden = round(dim * sizes["mlp_dim"] / sizes["dim"])
+    return {"depth": layers, "dim": dim, "num_heads": heads, "mlp_dim": hidden}
 
 
 def _grow_cases() -> list[Case]:
@@ -390,25 +333,13 @@ GROWN_SIZES = Exercise(
     name="grown_sizes",
     lesson="14",
     points=3,
-    right=_grow(),
+    takes="fn(sizes, factor): depth, dim, num_heads and mlp_dim in a dictionary, grown in proportion",
+    right=_grow,
     cases=_grow_cases,
     observe=_as_a_dictionary,
     forbidden=("vit_tutorial.analysis.scaling.grown",),
     explain=_sizes,
-    mistakes=section(
-        _TOGETHER,
-        (
-            "halves that go to the even number",
-            "Python's round(2.5) is 2, and round(3.5) is 4. Halves are to go up: floor of x + 0.5.",
-            _grow(rounded=round),
-        ),
-    ),
 )
-
-
-def check_grown_sizes(fn: Callable[[Sizes, float], Sizes]) -> bool:
-    """Check ``fn(sizes, factor)``: depth, dim, num_heads and mlp_dim in a dictionary, grown in proportion."""
-    return check(GROWN_SIZES, fn)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -466,6 +397,7 @@ REDRAWN_RUNS = Exercise(
     name="redrawn_runs",
     lesson="14",
     points=3,
+    takes="fn(fitted, loss, rows): (n,), (n,), (R, n) -> (R, n), the law with the drawn residuals applied",
     right=_draw(),
     cases=_draw_cases,
     observe=call,
@@ -484,8 +416,3 @@ REDRAWN_RUNS = Exercise(
         ),
     ),
 )
-
-
-def check_redrawn_runs(fn: Callable[[Tensor, Tensor, Tensor], Tensor]) -> bool:
-    """Check ``fn(fitted, loss, rows)``: (n,), (n,), (R, n) -> (R, n), the law with the drawn residuals applied."""
-    return check(REDRAWN_RUNS, fn)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from vit_tutorial.analysis import dense as lesson
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 
 _BY_HAND = "1 · From tokens to a mask, by hand"
@@ -91,24 +90,11 @@ DENSE_NUMBERS = pencil(
 )
 
 
-def check_dense_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(DENSE_NUMBERS, fn)
-
-
 # ---- The grid ----------------------------------------------------------------------------------------------------
 
 
 def _grid(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
     return tokens[:, prefix_tokens:].mT.reshape(len(tokens), -1, *grid)
-
-
-def _prefix_left_in(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
-    return tokens[:, : tokens.shape[1] - prefix_tokens].mT.reshape(len(tokens), -1, *grid)
-
-
-def _not_transposed(tokens: Tensor, grid: tuple[int, int], prefix_tokens: int) -> Tensor:
-    return tokens[:, prefix_tokens:].reshape(len(tokens), -1, *grid)
 
 
 def _grid_cases() -> list[Case]:
@@ -124,37 +110,13 @@ TOKEN_GRID = Exercise(
     name="token_grid",
     lesson="16",
     points=3,
+    takes="fn(tokens, grid, prefix_tokens): (B, T, D) -> (B, D, rows, columns)",
     right=_grid,
     cases=_grid_cases,
     observe=functools.partial(call, differentiable=True),
     tolerance=1e-6,  # tokens are moved, not changed
     forbidden=(lesson.token_grid,),
-    mistakes=(
-        *section(
-            _BY_HAND,
-            (
-                "the tokens not transposed before the reshape",
-                "Tokens are (B, N, D), and D must come before the grid: transpose to (B, D, N) first. A reshape alone "
-                "deals one token's numbers out over the places.",
-                _not_transposed,
-            ),
-        ),
-        *section(
-            _WRONG,
-            (
-                "the tokens before the patches left in",
-                "You keep the first tokens and lose the last patches: every patch is moved. Drop the first "
-                "prefix_tokens.",
-                _prefix_left_in,
-            ),
-        ),
-    ),
 )
-
-
-def check_token_grid(fn: Callable[[Tensor, tuple[int, int], int], Tensor]) -> bool:
-    """Check ``fn(tokens, grid, prefix_tokens)``: (B, T, D) -> (B, D, rows, columns)."""
-    return check(TOKEN_GRID, fn)
 
 
 # ---- Shares ------------------------------------------------------------------------------------------------------
@@ -165,10 +127,6 @@ def _shares(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
     return torch.stack([F.avg_pool2d((targets == k).float(), patch) for k in range(num_classes)], dim=1)
 
 
-def _counted(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
-    return _shares(targets, num_classes, grid) * (targets[0].numel() / (grid[0] * grid[1]))
-
-
 def _most_frequent(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
     winner = _shares(targets, num_classes, grid).argmax(dim=1)
     return F.one_hot(winner, num_classes).movedim(-1, 1).float()
@@ -177,11 +135,6 @@ def _most_frequent(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> 
 def _one_pixel(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
     few = targets[:, :: targets.shape[1] // grid[0], :: targets.shape[2] // grid[1]]
     return F.one_hot(few, num_classes).movedim(-1, 1).float()
-
-
-def _of_the_picture(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tensor:
-    counts = _counted(targets, num_classes, grid)
-    return counts / counts.sum(dim=(2, 3), keepdim=True).clamp(min=1)
 
 
 def _share_cases() -> list[Case]:
@@ -199,6 +152,7 @@ CLASS_SHARES = Exercise(
     name="class_shares",
     lesson="16",
     points=4,
+    takes="fn(targets, num_classes, grid): (B, H, W) whole numbers -> (B, K, rows, columns)",
     right=_shares,
     cases=_share_cases,
     observe=call,
@@ -215,18 +169,8 @@ CLASS_SHARES = Exercise(
             "You look at a corner of each patch. Count all its pixels.",
             _one_pixel,
         ),
-        (
-            "shares of a class in place of shares of a patch",
-            "The sum over the classes of one patch must be 1, not the sum over the patches of one class.",
-            _of_the_picture,
-        ),
     ),
 )
-
-
-def check_class_shares(fn: Callable[[Tensor, int, tuple[int, int]], Tensor]) -> bool:
-    """Check ``fn(targets, num_classes, grid)``: (B, H, W) whole numbers -> (B, K, rows, columns)."""
-    return check(CLASS_SHARES, fn)
 
 
 # ---- The score ---------------------------------------------------------------------------------------------------
@@ -285,6 +229,7 @@ MEAN_IOU = Exercise(
     name="mean_iou",
     lesson="16",
     points=4,
+    takes="fn(predicted, targets, num_classes): twice (B, H, W) whole numbers -> one number",
     right=_make_iou(),
     cases=_iou_cases,
     observe=call,
@@ -320,11 +265,6 @@ MEAN_IOU = Exercise(
 )
 
 
-def check_mean_iou(fn: Callable[[Tensor, Tensor, int], Any]) -> bool:
-    """Check ``fn(predicted, targets, num_classes)``: twice (B, H, W) whole numbers -> one number."""
-    return check(MEAN_IOU, fn)
-
-
 # ---- The challenge -----------------------------------------------------------------------------------------------
 
 
@@ -358,6 +298,7 @@ SEGMENT = Exercise(
     name="segment",
     lesson="16",
     points=2,
+    takes="fn(logits, size): (B, K, rows, columns), (H, W) -> (B, H, W) whole numbers",
     right=_segment,
     cases=_segment_cases,
     observe=call,
@@ -382,8 +323,3 @@ SEGMENT = Exercise(
         ),
     ),
 )
-
-
-def check_segment(fn: Callable[[Tensor, tuple[int, int]], Tensor]) -> bool:
-    """Check ``fn(logits, size)``: (B, K, rows, columns), (H, W) -> (B, H, W) whole numbers."""
-    return check(SEGMENT, fn)

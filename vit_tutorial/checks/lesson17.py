@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.variants import words as lesson
 
@@ -82,11 +81,6 @@ TWO_TOWERS_NUMBERS = pencil(
 )
 
 
-def check_two_towers_numbers(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(TWO_TOWERS_NUMBERS, fn)
-
-
 # ---- CLIP's loss -------------------------------------------------------------------------------------------------
 
 
@@ -134,6 +128,7 @@ CLIP_LOSS = Exercise(
     name="clip_loss",
     lesson="17",
     points=5,
+    takes="fn(images, captions, log_scale): (B, E), (B, E), () -> the loss, one number",
     right=_make_loss(),
     cases=_loss_cases,
     observe=functools.partial(call, differentiable=True),
@@ -171,11 +166,6 @@ CLIP_LOSS = Exercise(
 )
 
 
-def check_clip_loss(fn: Callable[[Tensor, Tensor, Tensor], Tensor]) -> bool:
-    """Check ``fn(images, captions, log_scale)``: (B, E), (B, E), () -> the loss, one number."""
-    return check(CLIP_LOSS, fn)
-
-
 # ---- Its floor ---------------------------------------------------------------------------------------------------
 
 
@@ -204,6 +194,7 @@ FLOOR_OF = Exercise(
     name="floor_of",
     lesson="17",
     points=3,
+    takes="fn(meanings): (B,) whole numbers -> the floor of CLIP's loss, one number",
     right=_make_floor(lambda m: m.log().mean()),
     cases=_floor_cases,
     observe=call,
@@ -234,24 +225,15 @@ FLOOR_OF = Exercise(
 )
 
 
-def check_floor_of(fn: Callable[[Tensor], Any]) -> bool:
-    """Check ``fn(meanings)``: (B,) whole numbers -> the floor of CLIP's loss, one number."""
-    return check(FLOOR_OF, fn)
-
-
 # ---- A classifier out of captions --------------------------------------------------------------------------------
 
 
-def _make_zero_shot(
-    first: Callable[[Tensor], Tensor] = _unit,
-    last: Callable[[Tensor], Tensor] = _unit,
-) -> Callable[[Tensor, Tensor], Tensor]:
-    """The cosines, with vectors of other lengths before or after the prompts' mean."""
+def _zero_shot(images: Tensor, captions: Tensor) -> Tensor:
+    return _lengths_kept(images, _unit(captions))
 
-    def zero_shot(images: Tensor, captions: Tensor) -> Tensor:
-        return _unit(images) @ last(first(captions).mean(dim=0)).T
 
-    return zero_shot
+def _lengths_kept(images: Tensor, captions: Tensor) -> Tensor:
+    return _unit(images) @ _unit(captions.mean(dim=0)).T
 
 
 def _largest_cosine(images: Tensor, captions: Tensor) -> Tensor:
@@ -271,37 +253,25 @@ ZERO_SHOT = Exercise(
     name="zero_shot",
     lesson="17",
     points=3,
-    right=_make_zero_shot(),
+    takes="fn(images, captions): (B, E), (prompts, K, E) -> (B, K) cosines with each name's averaged vector",
+    right=_zero_shot,
     cases=_zero_shot_cases,
     observe=call,
     forbidden=(lesson.average_prompts,),
-    mistakes=(
-        *section(
-            _PROMPTS,
-            (
-                "captions averaged before they are unit vectors",
-                "A long vector would count more than a short one: make each caption's vector a unit vector first.",
-                _make_zero_shot(first=lambda x: x),
-            ),
-            (
-                "a mean that isn't a unit vector",
-                "The mean of unit vectors is shorter than 1, the more so the more they differ: normalise it again, or "
-                "names whose prompts agree get larger numbers.",
-                _make_zero_shot(last=lambda x: x),
-            ),
-            (
-                "the largest cosine in place of the average",
-                "Average the vectors of a name's prompts first, then compare the pictures with one vector per name.",
-                _largest_cosine,
-            ),
+    mistakes=section(
+        _PROMPTS,
+        (
+            "captions averaged before they are unit vectors",
+            "A long vector would count more than a short one: make each caption's vector a unit vector first.",
+            _lengths_kept,
+        ),
+        (
+            "the largest cosine in place of the average",
+            "Average the vectors of a name's prompts first, then compare the pictures with one vector per name.",
+            _largest_cosine,
         ),
     ),
 )
-
-
-def check_zero_shot(fn: Callable[[Tensor, Tensor], Tensor]) -> bool:
-    """Check ``fn(images, captions)``: (B, E), (prompts, K, E) -> (B, K) cosines with each name's averaged vector."""
-    return check(ZERO_SHOT, fn)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -342,6 +312,7 @@ SIGMOID_PAIRS = Exercise(
     name="sigmoid_pairs",
     lesson="17",
     points=2,
+    takes="fn(logits, bias): (B, B), () -> SigLIP's loss, one number",
     right=_make_sigmoid(),
     cases=_sigmoid_cases,
     observe=functools.partial(call, differentiable=True),
@@ -366,8 +337,3 @@ SIGMOID_PAIRS = Exercise(
         ),
     ),
 )
-
-
-def check_sigmoid_pairs(fn: Callable[[Tensor, Tensor], Tensor]) -> bool:
-    """Check ``fn(logits, bias)``: (B, B), () -> SigLIP's loss, one number."""
-    return check(SIGMOID_PAIRS, fn)

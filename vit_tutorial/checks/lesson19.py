@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, call, check, normal, section
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 
 _BLOCKS = "1 · Attention, some keys at a time"
@@ -93,26 +92,20 @@ TOKEN_COSTS = pencil(
 )
 
 
-def check_token_costs(fn: Callable[[], Mapping[str, Any]]) -> bool:
-    """Check the answers found with a pencil: ``fn()`` returns them in a dictionary."""
-    return check(TOKEN_COSTS, fn)
-
-
 # ---- The softmax, block by block ---------------------------------------------------------------------------------
 
 
 def _online(
-    new: Callable[[Tensor, Tensor], Tensor] = lambda largest, scores: torch.maximum(largest, scores.max()),
     total: Callable[[Tensor, Tensor], Tensor] = lambda old, rescale: old * rescale,
     output: Callable[[Tensor, Tensor], Tensor] = lambda old, rescale: old * rescale,
 ) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor, Tensor]]:
-    """Running softmax, with each step to be replaced."""
+    """Running softmax, with sums that are kept in another way."""
 
     def online_softmax(scores: Tensor, values: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor]:
         largest, seen, sums = scores.new_tensor(-torch.inf), scores.new_zeros(()), values.new_zeros(values.shape[1])
         rows = []
         for some, belonging in zip(scores.split(block), values.split(block), strict=True):
-            now = new(largest, some)
+            now = torch.maximum(largest, some.max())
             weights = (some - now).exp()
             factor = (largest - now).exp()
             seen = total(seen, factor) + weights.sum()
@@ -138,6 +131,7 @@ ONLINE_SOFTMAX = Exercise(
     name="online_softmax",
     lesson="19",
     points=3,
+    takes="fn(scores, values, block): (S,), (S, e) -> after each block: largest (n,), sum (n,), output (n, e)",
     right=_online(),
     cases=_online_cases,
     observe=call,
@@ -155,18 +149,8 @@ ONLINE_SOFTMAX = Exercise(
             "The sum of weights times values grows out of date with the largest score, as the sum of weights does.",
             _online(output=lambda old, rescale: old),
         ),
-        (
-            "the largest of each block by itself",
-            "Keep the largest score of all blocks so far: a later block may have a smaller one.",
-            _online(new=lambda largest, scores: scores.max()),
-        ),
     ),
 )
-
-
-def check_online_softmax(fn: Callable[[Tensor, Tensor, int], Any]) -> bool:
-    """Check ``fn(scores, values, block)``: (S,), (S, e) -> after each block: largest (n,), sum (n,), output (n, e)."""
-    return check(ONLINE_SOFTMAX, fn)
 
 
 # ---- Pairs to merge ----------------------------------------------------------------------------------------------
@@ -204,6 +188,7 @@ BEST_PAIRS = Exercise(
     name="best_pairs",
     lesson="19",
     points=4,
+    takes="fn(keys, r): (T, d) -> (r, 2), even and odd token of each pair, the most similar first",
     right=_pairs(),
     cases=_pair_cases,
     observe=call,
@@ -234,11 +219,6 @@ BEST_PAIRS = Exercise(
 )
 
 
-def check_best_pairs(fn: Callable[[Tensor, int], Any]) -> bool:
-    """Check ``fn(keys, r)``: (T, d) -> (r, 2), even and odd token of each pair, the most similar first."""
-    return check(BEST_PAIRS, fn)
-
-
 # ---- Merging -----------------------------------------------------------------------------------------------------
 
 
@@ -246,20 +226,17 @@ def _merge(
     weigh: Callable[[Tensor, Tensor], Tensor] = lambda z, sizes: z * sizes[:, None],
     divide: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda sums, sizes, number: sums / sizes[:, None],
     size: Callable[[Tensor, Tensor], Tensor] = lambda sizes, number: sizes,
-    gone: Callable[[int, int], int] = lambda even, odd: even,
 ) -> Callable[[Tensor, Tensor, Pairs], tuple[Tensor, Tensor]]:
     """Merging pairs, with each step to be replaced."""
 
     def merge_pairs(z: Tensor, sizes: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
         sums, total, number = weigh(z, sizes).clone(), sizes.clone(), torch.ones_like(sizes)
-        away = []
         for even, odd in pairs:
-            away.append(gone(even, odd))
-            stays = odd if away[-1] == even else even
-            sums[stays] += sums[away[-1]]
-            total[stays] += sizes[away[-1]]
-            number[stays] += 1
-        left = [t for t in range(len(z)) if t not in away]
+            sums[odd] += sums[even]
+            total[odd] += sizes[even]
+            number[odd] += 1
+        gone = {even for even, _ in pairs}
+        left = [t for t in range(len(z)) if t not in gone]
         return divide(sums, total, number)[left], size(total, number)[left]
 
     return merge_pairs
@@ -284,6 +261,7 @@ MERGE_PAIRS = Exercise(
     name="merge_pairs",
     lesson="19",
     points=3,
+    takes="fn(z, sizes, pairs): (T, D), (T,), pairs (even, odd) -> tokens (T - r, D), sizes (T - r,)",
     right=_merge(),
     cases=_merge_cases,
     observe=call,
@@ -300,18 +278,8 @@ MERGE_PAIRS = Exercise(
             "The size is the number of patches, so the sizes of the merged tokens are added.",
             _merge(size=lambda sizes, number: number),
         ),
-        (
-            "the wrong token of a pair that goes",
-            "The even token goes, and the merged one stands at the odd token's place.",
-            _merge(gone=lambda even, odd: odd),
-        ),
     ),
 )
-
-
-def check_merge_pairs(fn: Callable[[Tensor, Tensor, Pairs], Any]) -> bool:
-    """Check ``fn(z, sizes, pairs)``: (T, D), (T,), pairs (even, odd) -> tokens (T - r, D), sizes (T - r,)."""
-    return check(MERGE_PAIRS, fn)
 
 
 # ---- Attention by size -------------------------------------------------------------------------------------------
@@ -342,17 +310,13 @@ PROPORTIONAL_ATTENTION = Exercise(
     name="proportional_attention",
     lesson="19",
     points=2,
+    takes="fn(q, k, v, sizes): (h, T, d) each, (T,) -> (h, T, d)",
     right=_proportional(),
     cases=_proportional_cases,
     observe=call,
     forbidden=("vit_tutorial.*",),
     mistakes=section(
         _FEWER,
-        (
-            "attention that ignores sizes",
-            "A token of size s stands for s patches. Add log(size) to the scores of its key.",
-            _proportional(bias=lambda sizes: 0 * sizes),
-        ),
         (
             "sizes without their logarithm",
             "Adding s multiplies the weight by exp(s). Adding log(s) multiplies it by s.",
@@ -371,11 +335,6 @@ PROPORTIONAL_ATTENTION = Exercise(
         ),
     ),
 )
-
-
-def check_proportional_attention(fn: Callable[[Tensor, Tensor, Tensor, Tensor], Any]) -> bool:
-    """Check ``fn(q, k, v, sizes)``: (h, T, d) each, (T,) -> (h, T, d)."""
-    return check(PROPORTIONAL_ATTENTION, fn)
 
 
 # ---- The challenge -----------------------------------------------------------------------------------------------
@@ -415,6 +374,7 @@ KEEP_MOST_ATTENDED = Exercise(
     name="keep_most_attended",
     lesson="19",
     points=1,
+    takes="fn(q, k, r): (h, T, d) each -> (T - r,), the places of the tokens that stay, ascending",
     right=_keep(),
     cases=_keep_cases,
     observe=call,
@@ -438,8 +398,3 @@ KEEP_MOST_ATTENDED = Exercise(
         ),
     ),
 )
-
-
-def check_keep_most_attended(fn: Callable[[Tensor, Tensor, int], Any]) -> bool:
-    """Check ``fn(q, k, r)``: (h, T, d) each -> (T - r,), the places of the tokens that stay, ascending."""
-    return check(KEEP_MOST_ATTENDED, fn)

@@ -5,6 +5,8 @@ A lambda, a partial, a wrapper class or a second name change nothing: it is the 
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -22,6 +24,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._autograd import _disable_profiler_legacy, _enable_profiler_legacy, _enable_record_function
+from torch.autograd.profiler_legacy import profile
 from torch.overrides import TorchFunctionMode
 
 from vit_tutorial.checks.declare import Exercise, Forbidden, exercises_of
@@ -117,15 +121,29 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
         codes |= dict.fromkeys(_codes(one.what), one)
         if not _codes(one.what):
             names[one.what if isinstance(one.what, str) else one.what.__name__] = one
+    ran: set[str] = set()  # torch's operators: those that an overload or a script runs show nowhere else
     if names:
-        names["setprofile"] = Forbidden("setprofile", "leave it alone, the check needs it to see what your code calls")
+        alone = "leave it alone, the check needs it to see what your code calls"
+        eyes = ("setprofile", "_profiler", "_clear_callbacks", "_enable_record_function")
+        names |= {name: Forbidden(name, alone) for name in eyes}
+        _record()
+
+    @functools.cache
+    def builtin(name: str) -> Forbidden | None:
+        return next((one for part, one in names.items() if part in name), None)
+
     reference = set(_codes(exercise.right))
     dull: dict[int, CodeType] = {}  # seen before, and of no interest; by ids, since a code's hash takes its time
     load(exercise)
 
     def look(frame: FrameType, event: str, arg: Any) -> None:  # pragma: no cover (nothing sees a profiler run)
+        code = frame.f_code
+        if code is _THREAD and names:  # operators are recorded thread by thread
+            if event == "call":
+                _record()
+            elif event == "return":
+                ran.update(_recorded())
         if event == "call":
-            code = frame.f_code
             if id(code) in dull:
                 return
             one = codes.get(code)
@@ -144,11 +162,8 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
                 seen.append(_sentence(one, frame))
             elif one is None and not modules and code.co_name not in places and code not in reference:
                 dull[id(code)] = code
-        elif names and event == "c_call":
-            # One of torch.ops, such as aten.convolution.default, has a name that only who calls it knows.
-            name = getattr(arg, "__name__", "") or getattr(frame.f_locals.get("self"), "_opname", "")
-            if one := names.get(name):
-                seen.append(_sentence(one, frame))
+        elif names and event == "c_call" and (one := builtin(getattr(arg, "__name__", ""))):
+            seen.append(_sentence(dataclasses.replace(one, what=arg.__name__), frame))
 
     before, in_threads = sys.getprofile(), threading.getprofile()
     threading.setprofile(look)
@@ -156,9 +171,32 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
     try:
         yield seen
     finally:
-        names.clear()  # the next line is not a student's
+        rules = dict(names)
+        names.clear()  # the next lines are not a student's
         sys.setprofile(before)
         threading.setprofile(in_threads)
+        ran.update(_recorded() if rules else ())
+        if not seen:
+            found = [(name, one) for name in sorted(ran) for part, one in rules.items() if part in name]
+            seen += [f"it calls {name}: {one.instead}" for name, one in found]
+
+
+_THREAD = threading.Thread.run.__code__
+
+
+def _record() -> None:
+    """Note from now on which of torch's operators this thread runs, however they are called."""
+    # Not by a TorchDispatchMode: it loads torch's compiler, and that takes seconds.
+    _enable_record_function(True)  # a cell may have switched it off for good
+    _enable_profiler_legacy(profile().config())
+
+
+def _recorded() -> set[str]:
+    """The names of the operators that have run since :func:`_record`, such as "upsample_bilinear2d"."""
+    with contextlib.suppress(RuntimeError):  # the student's code has ended the record, and is told so
+        names = {event.name() for events in _disable_profiler_legacy() for event in events}
+        return {name.removeprefix("aten::") for name in names if name.startswith("aten::")}
+    return set()
 
 
 def load(exercise: Exercise) -> None:
