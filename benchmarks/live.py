@@ -1,7 +1,6 @@
 """The live page in Chromium: its size, how long a forward pass takes, and how smooth drawing is.
 
-    python benchmarks/live.py               the three models that come with the package
-    python benchmarks/live.py --rounds 50   more forward passes
+    python benchmarks/live.py
 
 A forward pass is the whole model with every number on the way kept. While a line is drawn across the pad, one move of
 the pen a frame, the time from each frame to the next is measured, at every station, with the model as it was trained
@@ -9,7 +8,6 @@ the pen a frame, the time from each frame to the next is measured, at every stat
 lifting to the answer to what was drawn. Chromium is the system's (``apt-get install chromium``), driven by playwright.
 """
 
-import argparse
 import shutil
 import statistics
 import tempfile
@@ -20,6 +18,7 @@ from playwright.sync_api import Page, sync_playwright
 from vit_tutorial import live
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+ROUNDS = 20  # forward passes of each model
 FORWARD = """(rounds) => {
   const { run, samples } = document.querySelector("[data-ready]").live, times = [];
   for (let i = 0; i < rounds; i++) {
@@ -74,9 +73,6 @@ def both(times: list[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20, help="forward passes of each model (default: 20)")
-    rounds = parser.parse_args().rounds
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     columns = ("forward pass, ms", "frame, ms", "answer, ms", "changed: frame, ms", "changed: answer, ms")
     print(f"{'':10}{'page':>6}{''.join(f'{column:>20}' for column in columns)}")
@@ -88,7 +84,7 @@ def main() -> None:
             tab = browser.new_page(viewport={"width": 1200, "height": 900})
             tab.goto(page.as_uri())
             tab.wait_for_selector("[data-ready]")
-            passes = tab.evaluate(FORWARD, rounds)
+            passes = tab.evaluate(FORWARD, ROUNDS)
             as_trained = draw(tab)
             tab.evaluate(SWITCH)
             times = (passes, *as_trained, *draw(tab))

@@ -85,7 +85,6 @@ interface Config {
   angles: { cos: Float32Array; sin: Float32Array } | null;
   /** The row of a position bias for each query and key: (T, T). */
   offsets: Uint16Array | null;
-  macs: number;
   parameters: number;
 }
 

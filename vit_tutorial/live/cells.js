@@ -1,9 +1,11 @@
 // Numbers as coloured cells, each of which can be read: by pointing at it, or with the arrow keys.
 
 import { ARROWS, cellUnder, clamp, hasModifier, largest, make } from "../pages/page.js";
-import { paint } from "./pictures.js";
+import { paint, tint } from "./pictures.js";
 
 const MOST_TEXTS = 25; // numbers that are written into their cells
+const NARROWEST = 24; // pixels of a cell that has its number in it
+const LETTER = 6; // pixels of a label's letter, about
 
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
 export const norm = (row) => Math.hypot(...row);
@@ -85,21 +87,14 @@ export function cells({ pixels, say, lightUp }, place, label) {
 
   function drawCells() {
     const { values, columns, most = largestSize(values), colours = "signed" } = shown;
-    const rows = values.length / columns;
-    if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
-    const image = new ImageData(columns, rows);
-    const drawn = new Uint32Array(image.data.buffer);
-    for (let i = 0; i < values.length; i++) {
-      const share = clamp(values[i] / most, -1, 1);
-      const level = colours === "signed" ? 127.5 + 127.5 * share : 255 * Math.max(share, 0);
-      drawn[i] = pixels[colours][Math.round(level)];
-    }
-    canvas.getContext("2d").putImageData(image, 0, 0);
-    return drawn;
+    const least = colours === "signed" ? -1 : 0;
+    const share = (value) => (clamp(value / most, least, 1) - least) / (1 - least);
+    return tint(canvas, values, columns, pixels[colours], share);
   }
 
   function drawTexts(drawn) {
-    const some = shown.texts && shown.values.length <= MOST_TEXTS ? shown.values : [];
+    const hasRoom = shown.values.length <= MOST_TEXTS && box.clientWidth >= NARROWEST * shown.columns;
+    const some = shown.texts && hasRoom ? shown.values : [];
     if (texts.childElementCount !== some.length) texts.replaceChildren(...Array.from(some, () => make("span")));
     texts.style.gridTemplateColumns = `repeat(${shown.columns}, minmax(0, 1fr))`;
     some.forEach((value, i) => {
@@ -117,7 +112,12 @@ export function cells({ pixels, say, lightUp }, place, label) {
     box.style.aspectRatio = square ? `${columns} / ${rows}` : "";
     box.style.setProperty("--rows", rows);
     drawTexts(drawCells());
-    labels.replaceChildren(...(next.labels ?? []).map((word) => make("span", { textContent: word, title: word })));
+    const { labels: words = [] } = next;
+    labels.classList.toggle(
+      "tall",
+      words.some((word) => word.length * LETTER > box.clientWidth / words.length),
+    );
+    labels.replaceChildren(...words.map((word) => make("span", { textContent: word, title: word })));
     read();
   }
 

@@ -15,6 +15,8 @@ export const POSITIONS = ["learned", "none", "reversed"];
 export const tidied = (changes) =>
   changes.order?.every((from, n) => from === n) ? { ...changes, order: null } : changes;
 
+export const toggled = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);
+
 export const isArranged = ({ order, hidden }) => Boolean(order || hidden.length); // its patches
 
 export const isChanged = (changes) => JSON.stringify(changes) !== JSON.stringify(AS_TRAINED);

@@ -78,7 +78,6 @@ export function contextOf({ host, root, data }) {
       row: 0, // of E, whose sum is shown
       unit: null, // the hidden unit that was pointed at; null: the one that the token excites most
       read: null, // the class as which patches are read; null: the answer
-      swapWith: null, // the token that a key has led to while a patch to swap with is looked for; null: none is
       isDrawing: false,
       isFine: false, // every step of a block is shown
       isCutting: false, // a click on a part of the map cuts it, in place of opening it

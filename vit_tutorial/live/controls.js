@@ -1,7 +1,6 @@
 // What is chosen of the model: a station, a block, a head.
 
 import { make } from "../pages/page.js";
-import { stopSwapping } from "./picker.js";
 import { STATIONS } from "./stations/index.js";
 
 // The first is chosen.
@@ -18,13 +17,10 @@ export function radios(place, name, contents, choose) {
 /** @param {Page} page @param {string} name @param {{ layer?: number, head?: number }} place */
 export function go(page, name, { layer, head } = {}) {
   const { $, $$, state } = page;
-  if (name !== state.station) {
-    stopSwapping(page);
-    state.isCutting = name === "what-if";
-  }
+  if (name !== state.station) state.isCutting = name === "what-if";
   state.station = name;
   if (layer !== undefined) state.layer = layer;
-  if (head !== undefined) state.head = head;
+  if (head !== undefined) Object.assign(state, { head, method: "head" });
   const { title, hasLayers, hasHeads } = STATIONS[name];
   $(".panel").setAttribute("aria-label", title);
   for (const part of $$(".station")) part.classList.toggle("hidden", part.dataset.station !== name);
@@ -56,7 +52,7 @@ export function buildDepth(page) {
 }
 
 // Which of them are chosen, which are off, and whether every step is shown.
-export function drawDepth({ $, $$, state }, { layer, head, isBlockOn, isOn }) {
+export function drawDepth({ $, $$, state }, { layer, head, isBlockOn, isHeadOn }) {
   $(".panel").classList.toggle("brief", !state.isFine);
   for (const button of $$('[data-do="fine"]')) {
     button.textContent = state.isFine ? "Hide the mathematics" : "Show the mathematics";
@@ -67,7 +63,6 @@ export function drawDepth({ $, $$, state }, { layer, head, isBlockOn, isOn }) {
   });
   $$('[name="head"]').forEach((input, i) => {
     input.checked = i === head;
-    const isWorking = isOn("") && isOn("attention") && isOn(`attention.heads.${i}`);
-    input.parentElement.classList.toggle("cut", !isWorking);
+    input.parentElement.classList.toggle("cut", !isHeadOn(layer, i));
   });
 }

@@ -1,10 +1,8 @@
 // Numbers fly from where they were made to where they are used next, so that the eye can follow them.
 
-import { cellBox, make } from "../pages/page.js";
+import { cellBox, isStill, make } from "../pages/page.js";
 
 const TIME = 900; // milliseconds
-
-const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 // A copy of a canvas, or of a box of its pixels, and where it is on the screen; null if it isn't seen.
 /** @param {any} canvas @param {Box} box */

@@ -1,6 +1,6 @@
 // The live page: what happens when the picture, the model or what is chosen changes.
 
-import { begin } from "../pages/page.js";
+import { begin, isStill } from "../pages/page.js";
 import { answerOf, drawAnswer, drawSizes } from "./answer.js";
 import { tidied } from "./changes.js";
 import { catchingUp, computeNow, run } from "./compute.js";
@@ -41,9 +41,8 @@ function makeDrawing(page) {
   };
   page.catchUp = catchingUp(page, page.draw);
   page.chooseToken = (token) => chooseToken(page, token);
-  page.reveal = (element) => {
-    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    element.scrollIntoView({ block: "nearest", behavior: isStill ? "auto" : "smooth" });
+  page.reveal = (element, block = "nearest") => {
+    element.scrollIntoView({ block, behavior: isStill() ? "auto" : "smooth" });
   };
 }
 
@@ -106,6 +105,7 @@ function start({ host, root, data, images }) {
   page.walk = (name, place) => {
     tour.leave();
     go(page, name, place);
+    if (page.$(".map .upright")) page.reveal(page.$(".panel")); // it may be below the screen
   };
 
   drawSizes(page);

@@ -5,19 +5,9 @@ import { best } from "./answer.js";
 import { largestSize, percent, rowOf } from "./cells.js";
 import { answerAt } from "./model.js";
 import { drawPatches } from "./picker.js";
-import { paint } from "./pictures.js";
+import { paint, tint } from "./pictures.js";
 
 const MOST_BARS = 3; // classes of the answer
-
-// Values as pixels of a colour map: share(value) is in [0, 1].
-export function tint(canvas, values, columns, colours, share) {
-  const rows = values.length / columns;
-  if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
-  const image = new ImageData(columns, rows);
-  const drawn = new Uint32Array(image.data.buffer);
-  for (let i = 0; i < values.length; i++) drawn[i] = colours[Math.round(255 * share(values[i]))];
-  canvas.getContext("2d").putImageData(image, 0, 0);
-}
 
 // Where the chosen token looks.
 export function tintAttention(canvas, { pixels }, { token, T, prefix, columns }, { weights }) {
@@ -52,6 +42,7 @@ function drawAnswerBars(button, { classes }, { run }) {
 
 export function drawLooks(page, scene) {
   const { weights, config, classes, of } = page;
+  paint(page.$('[data-do="another"] canvas'), scene.picture, config.shape);
   const { run, isBlockOn } = scene;
   const steps = [run.embed.tokens, ...run.blocks.map(({ out }) => out)];
   for (const { button, look, head, layer, lens } of page.mapParts) {

@@ -2,6 +2,7 @@
 // opens its station, or cuts the part. Lying, it runs from left to right; upright, on a phone, from the top down.
 
 import { clamp, hasModifier, make } from "../pages/page.js";
+import { toggled } from "./changes.js";
 import { drawLooks } from "./looks.js";
 import { streamOf } from "./stream.js";
 
@@ -18,7 +19,7 @@ function planOf({ L, h }, width) {
   const top = 26 + Math.max(h * head, isUpright ? 0 : 72); // where the heads end
   const along = EDGE.begin + L * block + EDGE.end;
   const across = top + 44;
-  const place = isUpright ? (a, c) => [44 + c, a] : (a, c) => [a, across - c];
+  const place = isUpright ? (a, c) => [56 + c, a] : (a, c) => [a, across - c];
   const size = isUpright ? [width, along] : [along, across + 34];
   return { isUpright, head, block, top, place, size, heads: [...Array(h).keys()], blocks: [...Array(L).keys()] };
 }
@@ -77,6 +78,7 @@ function blockParts(plan, layer) {
   const at = (share) => EDGE.begin + (layer + share) * block;
   const name = `blocks.${layer}`;
   const words = isUpright ? [top + 36, top + 36] : [top + 10, top + 32]; // where names stand
+  const word = [58, isUpright ? 26 : 18];
   const shortcut = isUpright ? [34, 24] : [24, 18];
   const one = (a, c, w, h, text, part, label, to) => {
     return { a: at(a), c, w, h, text, part: name + part, label: `block ${layer}${label}`, to, layer };
@@ -87,17 +89,8 @@ function blockParts(plan, layer) {
     return { ...part, head: i };
   });
   return [
-    one(isUpright ? 0.8 : 0.5, words[1], 58, isUpright ? 26 : 18, `block ${layer}`, "", "", "attention"),
-    one(
-      isUpright ? 0.3 : 0.34,
-      words[0],
-      58,
-      isUpright ? 26 : 18,
-      "attention",
-      ".attention",
-      ", attention",
-      "attention",
-    ),
+    one(isUpright ? 0.8 : 0.5, words[1], ...word, `block ${layer}`, "", "", "attention"),
+    one(isUpright ? 0.3 : 0.34, words[0], ...word, "attention", ".attention", ", attention", "attention"),
     ...parts,
     one(0.3, 0, ...shortcut, "+ z", ".attention.residual", ", shortcut beside attention", "attention"),
     one(0.8, (26 + top) / 2, 38, 44, "MLP", ".mlp", ", MLP", "mlp"),
@@ -132,7 +125,7 @@ function partsOfMap(plan) {
   const lenses = [0, ...plan.blocks.map((layer) => layer + 1)].map((step) => {
     const label = step ? `the answer after block ${step - 1}` : "the answer after the embedding";
     const a = EDGE.begin + step * plan.block + (step ? 0 : 14);
-    return { a, c: -24, w: plan.isUpright ? 30 : 56, h: 18, text: "", label, to: "layers", lens: step };
+    return { a, c: plan.isUpright ? -29 : -24, w: 56, h: 18, text: "", label, to: "layers", lens: step };
   });
   return [
     one(30, "", "the picture, in patches", "patches", "picture"),
@@ -155,11 +148,19 @@ function buttonOf(page, plan, { a, c, w, h, text, part, label, to, layer, head, 
   button.append(make("span", { textContent: text }));
   button.setAttribute("aria-label", label);
   Object.assign(button.dataset, { to }, part && { part }, lens !== undefined && { lens });
+  if (part) button.onpointerenter = () => point(page, part);
+  button.onpointerleave = () => point(page, null);
   button.onclick = () => {
     if (page.state.isCutting && part) page.cut(part);
-    else page.open(to, { layer, head });
+    else page.open(head !== undefined && page.state.station === "looks" ? "looks" : to, { layer, head });
   };
   return button;
+}
+
+// Lights up what a part consists of; null: nothing.
+function point({ mapLines, mapFrames }, part) {
+  for (const { path, parts } of mapLines) path.classList.toggle("pointed", parts.includes(part));
+  mapFrames.forEach((frame, layer) => frame.classList.toggle("pointed", part === `blocks.${layer}`));
 }
 
 // Lays the map out for the width that there is.
@@ -215,11 +216,10 @@ export function buildMap(page) {
     page.walk(to, place);
     state.isCutting = isCutting || to === "what-if";
     page.draw();
-    if ($(".map .upright")) page.reveal($(".panel")); // it may be below the screen
   };
   page.cut = (part) => {
     const { off } = state.changes;
-    page.change({ off: off.includes(part) ? off.filter((other) => other !== part) : [...off, part] });
+    page.change({ off: toggled(off, part) });
   };
   for (const input of $$('[name="cutting"]')) {
     input.onchange = () => {
@@ -236,10 +236,13 @@ export function buildMap(page) {
   }).observe($(".map"));
 }
 
-// Whether a part, or one that it is in, is off.
-export const isOff = (off, part) => off.some((other) => part === other || part.startsWith(`${other}.`));
+// Whether a part, or one that it is in, is off; not a shortcut in a block that is: tokens pass such a block.
+export function isOff(off, part) {
+  if (part.endsWith(".residual")) return off.includes(part) && !off.includes(part.split(".", 2).join("."));
+  return off.some((other) => part === other || part.startsWith(`${other}.`));
+}
 
-function drawPart({ state }, { button, part, to, layer, head }) {
+function drawPart({ state }, { button, part, label, to, layer, head }) {
   const { off } = state.changes;
   const isChosen = (layer ?? state.layer) === state.layer && (head ?? state.head) === state.head;
   const isWhole = part && !/(attention|mlp|heads\.\d+)$/.test(part); // a block or a shortcut, which has no station
@@ -247,12 +250,11 @@ function drawPart({ state }, { button, part, to, layer, head }) {
   button.ariaCurrent = isHere ? "true" : null;
   if (!part) return;
   const isShortcut = part.endsWith(".residual");
-  const block = part.split(".", 2).join(".");
-  const isCut = isShortcut ? off.includes(part) && !off.includes(block) : isOff(off, part);
-  button.classList.toggle("cut", isCut);
+  button.classList.toggle("cut", isOff(off, part));
   button.ariaPressed = state.isCutting ? String(!off.includes(part)) : null;
   const what = off.includes(part) ? "Off" : "On";
-  button.title = state.isCutting ? `${what}. Click to switch it ${what === "Off" ? "on" : "off"}.` : "";
+  const opens = isShortcut ? `${label}: the token passes here as it is, and what was found is added` : label;
+  button.title = state.isCutting ? `${what}. Click to switch it ${what === "Off" ? "on" : "off"}.` : opens;
 }
 
 // Moves the dot to the part whose station is open.
@@ -291,12 +293,10 @@ export function drawMap(page, scene) {
   page.$(".model .key").textContent = keyOf(page);
   const widths = streamOf(page, scene);
   for (const { path, of, parts } of page.mapLines) {
-    const [first] = parts;
-    const isShortcut = first?.endsWith(".residual");
-    const isCut = isShortcut
-      ? off.includes(first) && !off.includes(first.split(".", 2).join("."))
-      : parts.some((part) => off.includes(part));
-    path.classList.toggle("cut", isCut);
+    path.classList.toggle(
+      "cut",
+      parts.some((part) => isOff(off, part)),
+    );
     const share = of.endsWith("each") ? 0 : widths[of];
     path.style.strokeWidth = clamp(WIDEST * share, 1.2, WIDEST);
     path.style.setProperty("--share", `${35 + 60 * share}%`);

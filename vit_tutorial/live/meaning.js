@@ -2,7 +2,7 @@
 
 import { bytes, drawFrame, make } from "../pages/page.js";
 
-const SIDE = 128; // pixels of a shown picture, about
+const SIDE = 100; // pixels of a shown picture, about
 
 // A part's number in the list: rows of E, then each block's hidden units and heads.
 const NUMBERS = {
@@ -18,7 +18,10 @@ const NAMES = {
 const DOES = {
   row: () => "is largest for these patches",
   unit: () => "is excited most by these patches",
-  head: ({ config }) => `lets the ${config.class_token ? "class token" : "tokens"} look most at these patches`,
+  head({ config, token, prefix }) {
+    const other = token < prefix ? "" : " (not your patch)";
+    return `lets ${config.class_token ? `the class token${other}` : "the tokens"} look most at these patches`;
+  },
 };
 const PARTS = { row: "row of E", unit: "hidden unit", head: "head" };
 
@@ -39,19 +42,23 @@ export function buildMeaning(page) {
   page.sheet.decode().then(page.draw, () => {});
 }
 
-function drawSeen(page, canvas, [picture, patch]) {
-  const { sheet, sizes, config, data, blue } = page;
+// The picture with a frame around the patch, so that all of it is seen.
+function drawSeen({ sheet, sizes, config, data, blue }, canvas, [picture, patch]) {
   const { W, H, columns } = sizes;
-  const scale = Math.max(1, Math.round(SIDE / Math.max(W, H)));
-  Object.assign(canvas, { width: W * scale, height: H * scale });
+  const ratio = window.devicePixelRatio || 1;
+  const scale = Math.max(1, Math.round((SIDE * ratio) / Math.max(W, H)));
+  const edge = Math.ceil(5 * ratio); // that a frame needs beside the picture
+  Object.assign(canvas, { width: W * scale + 2 * edge, height: H * scale + 2 * edge });
   const context = canvas.getContext("2d");
   context.imageSmoothingEnabled = false;
   const { across } = data.meaning;
   const [x, y] = [W * (picture % across), H * Math.floor(picture / across)];
-  context.drawImage(sheet, x, y, W, H, 0, 0, canvas.width, canvas.height);
+  context.drawImage(sheet, x, y, W, H, edge, edge, W * scale, H * scale);
   const [P, Q] = config.patch_size;
-  const box = [(patch % columns) * Q, Math.floor(patch / columns) * P, Q, P].map((side) => side * scale);
-  drawFrame(context, box, blue, 3);
+  const [left, top] = [(patch % columns) * Q, Math.floor(patch / columns) * P];
+  const outside = 4 * ratio;
+  const corner = [left, top].map((side) => edge + side * scale - outside);
+  drawFrame(context, [...corner, Q * scale + 2 * outside, P * scale + 2 * outside], blue, 3);
 }
 
 // Fills what the open station has of it.

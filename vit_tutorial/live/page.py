@@ -18,8 +18,7 @@ from vit_tutorial.pages import Page, assemble, base64_of, colour_map, figure, sp
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ModernConfig, ModernViT
-from vit_tutorial.variants.modern import count_macs as modern_macs
-from vit_tutorial.vit import ViT, count_macs
+from vit_tutorial.vit import ViT
 
 MOST = 35_000_000  # parameters of a model that a page may hold: 93 MB of text
 MOST_EXACT = 12_000_000  # with more, they are rounded to float16, which halves the page
@@ -250,7 +249,6 @@ def _config(model: ViT) -> dict[str, Any]:
             "prefix": c.prefix_tokens,
             "tokens": c.num_tokens,
             "stem": {"layers": c.stem.layers} if isinstance(c.stem, ConvStem) else None,
-            "macs": modern_macs(c) if isinstance(c, ModernConfig) else count_macs(c),
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
         }
     )

@@ -1,16 +1,6 @@
 // The picture in patches: one token is chosen, and every station follows it.
 
-import {
-  ARROWS,
-  cellBox,
-  cellUnder,
-  clamp,
-  drawFrame,
-  hasModifier,
-  largest,
-  sharpen,
-  specialButtons,
-} from "../pages/page.js";
+import { ARROWS, cellBox, cellUnder, clamp, drawFrame, hasModifier, largest, make, sharpen } from "../pages/page.js";
 import { paint, rearrange } from "./pictures.js";
 
 // The picture cut into patches, the chosen one in a frame.
@@ -42,7 +32,7 @@ export function drawLines(page, weights) {
     return [x + w / 2, y + h / 2];
   };
   const widest = 0.3 * (canvas.width / sizes.columns);
-  const most = largest(weights);
+  const most = largest(weights.subarray(sizes.prefix));
   context.strokeStyle = blue;
   context.lineCap = "round";
   weights.forEach((weight, token) => {
@@ -69,63 +59,34 @@ export function drawPicker(page) {
   });
 }
 
-export function startSwapping({ $, state, sizes, say }) {
-  state.swapWith = state.token;
-  const patch = state.token - sizes.prefix;
-  $(".picker .advice").textContent = `Now choose the patch that changes places with patch ${patch}.`;
-  $(".picker canvas").focus();
-  say("Choose the other patch: arrow keys, then Enter");
-}
-
-export function stopSwapping({ $, state }) {
-  state.swapWith = null;
-  $(".picker .advice").textContent = "Click a patch to follow it. Counting begins at 0.";
-}
-
 export function chooseToken(page, token) {
-  const { state, sizes, say } = page;
-  const isSwap = state.swapWith !== null && Math.min(token, state.token) >= sizes.prefix;
-  const other = state.token - sizes.prefix;
-  stopSwapping(page);
-  state.token = token;
+  page.state.token = token;
   page.draw();
-  if (isSwap) {
-    const order = state.changes.order?.slice() ?? [...Array(sizes.N).keys()];
-    [order[other], order[token - sizes.prefix]] = [order[token - sizes.prefix], order[other]];
-    page.change({ order });
-  }
-  say(`${page.tokenName(token)}, ${page.placeOf(token)}`);
+  page.say(`${page.tokenName(token)}, ${page.placeOf(token)}`);
 }
 
-// The token beside another one; those before the patches are above them.
-function neighbour({ sizes, state, at }, token, [down, right]) {
+// The token beside the chosen one; those before the patches are above them.
+function neighbour({ sizes, state, at }, [down, right]) {
   const { prefix, rows, columns } = sizes;
-  const [row, column] = token < prefix ? [-1, 0] : at(token);
-  if (row + down < 0 && prefix && state.swapWith === null) return 0;
+  const [row, column] = state.token < prefix ? [-1, 0] : at(state.token);
+  if (row + down < 0 && prefix) return 0;
   return prefix + clamp(row + down, 0, rows - 1) * columns + clamp(column + right, 0, columns - 1);
 }
 
 export function buildPicker(page) {
-  const { $, config, data, state, sizes, say } = page;
+  const { $, config, data, sizes } = page;
   const canvas = $(".picker canvas");
   canvas.style.aspectRatio = `${sizes.W} / ${sizes.H}`;
-  specialButtons(data.special).forEach((button, token) => {
-    button.onclick = () => chooseToken(page, token);
-    $(".special").append(button);
+  Object.entries(data.special).forEach(([name, mark], token) => {
+    const frame = make("i", { textContent: mark, ariaHidden: "true" });
+    const onclick = () => chooseToken(page, token);
+    $(".special").append(make("button", { type: "button", onclick }, frame, make("span", { textContent: name })));
   });
   canvas.addEventListener("click", (event) => chooseToken(page, sizes.prefix + cellUnder(canvas, config.grid, event)));
   canvas.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
-      stopSwapping(page);
-      chooseToken(page, state.token);
-    }
-    if (event.key === "Enter" && state.swapWith !== null) chooseToken(page, state.swapWith);
     if (!(event.key in ARROWS) || hasModifier(event)) return;
     event.preventDefault();
-    const next = neighbour(page, state.swapWith ?? state.token, ARROWS[event.key]);
-    if (state.swapWith === null) return chooseToken(page, next);
-    state.swapWith = next;
-    say(`with ${page.tokenName(next)}, ${page.placeOf(next)}? Enter swaps`);
+    chooseToken(page, neighbour(page, ARROWS[event.key]));
   });
   new ResizeObserver(page.draw).observe(canvas);
 }

@@ -194,3 +194,14 @@ export function paint(canvas, picture, [C, H, W]) {
   }
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
+
+// Values as pixels of a colour map, which it returns: share(value) is in [0, 1].
+export function tint(canvas, values, columns, colours, share) {
+  const rows = values.length / columns;
+  if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
+  const image = new ImageData(columns, rows);
+  const drawn = new Uint32Array(image.data.buffer);
+  for (let i = 0; i < values.length; i++) drawn[i] = colours[Math.round(255 * share(values[i]))];
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return drawn;
+}

@@ -50,6 +50,8 @@ export function sceneOf(page) {
     channel: (c) => (sizes.C === 1 ? "" : `${sizes.C === 3 ? colours[c] : `channel ${c}`}, `),
     isBlockOn: (block) => !off.has(`blocks.${block}`),
     isPartOn: (block, part) => !off.has(`blocks.${block}.${part}`),
+    isHeadOn: (block, one) =>
+      ["", ".attention", `.attention.heads.${one}`].every((part) => !off.has(`blocks.${block}${part}`)),
     isOn: (part) => !off.has(part ? `blocks.${layer}.${part}` : `blocks.${layer}`), // of the chosen block
   };
 }

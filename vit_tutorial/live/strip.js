@@ -4,23 +4,23 @@
 import { make } from "../pages/page.js";
 import { isOff } from "./map.js";
 
-const cell = (to, text, title, layer, part) => ({ to, text, title, layer, part });
+const cell = (to, text, layer, part) => ({ to, text, layer, part });
 
 function cellsOf({ L }) {
   const blocks = Array.from({ length: L }, (_, layer) => [
-    cell("attention", String(layer), `block ${layer}, attention`, layer, `blocks.${layer}.attention`),
-    cell("mlp", "", `block ${layer}, MLP`, layer, `blocks.${layer}.mlp`),
+    cell("attention", String(layer), layer, `blocks.${layer}.attention`),
+    cell("mlp", "", layer, `blocks.${layer}.mlp`),
   ]);
   const words = { patches: "patches", embedding: "E", positions: "tokens" };
-  const before = Object.entries(words).map(([to, text]) => cell(to, text, text));
-  return [...before, ...blocks.flat(), cell("head", "classifier", "the classifier")];
+  const before = Object.entries(words).map(([to, text]) => cell(to, text));
+  return [...before, ...blocks.flat(), cell("head", "classifier")];
 }
 
 export function buildStrip(page) {
   const { $, sizes } = page;
   page.strip = cellsOf(sizes).map((one) => {
-    const { text: textContent, title, to, layer } = one;
-    const element = make("span", { textContent, title, className: layer === undefined ? "word" : to });
+    const { text: textContent, to, layer } = one;
+    const element = make("span", { textContent, className: layer === undefined ? "word" : to });
     element.onclick = () => {
       page.open(to, { layer });
       $(".station:not(.hidden) h3").scrollIntoView({ block: "start" });

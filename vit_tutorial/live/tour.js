@@ -1,7 +1,9 @@
 // Two guided tours, the story and one token's way: at each stop a station, what lights up there, the followed token
-// ("patch" or "class"; none: the reader's), and a sentence. A stop without a sentence, for this model, is left out. One
-// that isForOthers has a button for another picture, which on a phone would be a screen above.
+// ("patch" or "class"; none: the reader's), and a sentence. A stop without a sentence, for this model, is left out.
+// What it asks for, asks, is in sight beside its sentence, or a button there, offers; on a phone, nothing else.
 
+import { make } from "../pages/page.js";
+import { AS_TRAINED, isChanged } from "./changes.js";
 import { go } from "./controls.js";
 import { fly, takenCells, takenPatch } from "./flight.js";
 import { choosePicture } from "./input.js";
@@ -12,14 +14,22 @@ const STORY = [
     station: "patches",
     spot: ".pad canvas",
     follow: "patch",
+    text: ({ canDraw }) =>
+      canDraw &&
+      "Press Clear and draw a digit: the answer follows your pen. Now draw a star: it names a digit even so.",
+  },
+  {
+    station: "patches",
+    spot: ".pad canvas",
+    offers: ["another"],
+    follow: "patch",
     text: ({ canDraw, K }) =>
-      canDraw
-        ? "Press Clear and draw a digit: the answer follows your pen. Now draw a star: it names a digit even so."
-        : `Choose a picture below, or drop your own. Whatever it shows, the model picks one of ${K} names.`,
+      !canDraw && `Take another picture, or drop your own. Whatever it shows, the model picks one of ${K} names.`,
   },
   {
     station: "patches",
     spot: ".picker canvas",
+    asks: ["[data-spot=pixels]"],
     follow: "patch",
     text: ({ N }) =>
       `The model gets the picture in ${N} pieces, called patches. Click one: could you name the picture from it?`,
@@ -27,6 +37,7 @@ const STORY = [
   {
     station: "embedding",
     spot: "[data-spot=token]",
+    asks: [".picker canvas"],
     follow: "patch",
     text: ({ D, canDraw }) =>
       `A table learned in training, E, turns the patch into ${D} numbers: a token. ` +
@@ -35,6 +46,7 @@ const STORY = [
   {
     station: "embedding",
     spot: '[data-meaning="row"]',
+    asks: ["[data-spot=token]"],
     follow: "patch",
     text: ({ isTried }) =>
       isTried &&
@@ -44,6 +56,7 @@ const STORY = [
   {
     station: "positions",
     spot: "[data-spot=position]",
+    asks: [".picker canvas", "[data-spot=z0]"],
     follow: "patch",
     text: ({ isPlaced, canDraw }) =>
       isPlaced &&
@@ -55,8 +68,9 @@ const STORY = [
   {
     station: "positions",
     spot: "[data-spot=z0]",
+    asks: [".picker canvas"],
     follow: "class",
-    isForOthers: true,
+    offers: ["another"],
     text: ({ hasClass, isRead }) =>
       hasClass &&
       `One more token joins: the class token, of no patch. ${isRead ? "It will gather what decides the class. " : ""}` +
@@ -65,6 +79,7 @@ const STORY = [
   {
     station: "attention",
     spot: "[data-spot=weights]",
+    asks: [".picker canvas"],
     follow: "class",
     text: ({ first }) =>
       `Attention: ${first} looks at every token, itself too. It takes most where the map is light. ` +
@@ -73,12 +88,14 @@ const STORY = [
   {
     station: "attention",
     spot: ".heads",
+    asks: ['[data-meaning="head"]'],
     follow: "class",
     text: ({ h }) => h > 1 && `It looks in ${h} ways at once: ${h} heads. Choose another: what does that one look for?`,
   },
   {
     station: "mlp",
     spot: "[data-spot=hidden]",
+    asks: ['[data-meaning="unit"]'],
     follow: "class",
     text: ({ M }) =>
       `Then the MLP: ${M} hidden units, small detectors, for each token alone. Point at one: what switches it on?`,
@@ -87,7 +104,7 @@ const STORY = [
     station: "layers",
     spot: "[data-spot=lens]",
     follow: "class",
-    isForOthers: true,
+    offers: ["another"],
     text: ({ L }) =>
       `Attention and MLP are a block. ${L > 1 ? `Here ${L} follow each other, each with its own numbers. ` : ""}` +
       "Take other pictures: when does the answer settle?",
@@ -96,7 +113,7 @@ const STORY = [
     station: "head",
     spot: "[data-spot=probabilities]",
     follow: "class",
-    isForOthers: true,
+    offers: ["another"],
     text: ({ pool }) =>
       `The classifier reads ${READ[pool]}${pool === "cls" ? ", no patch" : ""}. It gives each class a percentage. ` +
       "Take other pictures: which class comes second?",
@@ -104,10 +121,11 @@ const STORY = [
   {
     station: "what-if",
     spot: ".map",
+    offers: ["reset", "shuffle"],
     follow: "patch",
     text: () =>
       "Now break it: click parts of the diagram to cut them. Does the answer survive? " +
-      "Then press Shuffle all: what is it now?",
+      "Then press Reset, then Shuffle all: what is it now?",
   },
 ];
 // One token's way: in at the patch, slowly through the first block, then block by block to the answer.
@@ -116,7 +134,7 @@ const WAY_IN = [
     station: "patches",
     spot: "[data-spot=pixels]",
     follow: "patch",
-    text: () => "This is your patch. Choose another on the left, whenever you like.",
+    text: () => "This is your patch. Choose another in the picture, whenever you like.",
   },
   {
     station: "patches",
@@ -207,6 +225,7 @@ function wayOf({ L }) {
   return [...WAY_IN, ...FIRST_BLOCK.map((stop) => ({ ...stop, layer: 0 })), ...others.flat(), ...WAY_OUT];
 }
 
+const NARROW = 640; // pixels of the page, on a phone
 const PAUSES = { "1×": 6000, "2×": 3000, "½×": 12000 }; // milliseconds at a stop, while it plays
 
 export function tourOf(page) {
@@ -237,23 +256,39 @@ export function tourOf(page) {
     const stuck = tour.offsetHeight + (isStuck ? model.offsetHeight + 8 : 0);
     $(".live").style.setProperty("--tour-height", `${tour.offsetHeight}px`);
     $(".live").style.setProperty("--stuck", `${stuck}px`);
-    choose.classList.toggle("stays", stuck + choose.offsetHeight + 12 <= window.innerHeight); // else its end is lost
+    const fits = stuck + choose.offsetHeight + 12 <= window.innerHeight; // else its end would be lost
+    choose.classList.toggle("stays", isStuck && fits);
   }
 
-  // Scrolls to a stop: so that its station's heading is seen, too, if both have room.
-  function reveal(element) {
-    const heading = element.closest(".station")?.querySelector("h3");
+  // Scrolls so that all that a stop asks for is in sight, and its station's heading, too, if there is room. On a phone,
+  // or where it doesn't fit, all else of the station is hidden.
+  function reveal(asked) {
+    measure();
+    const inPanel = asked.filter(
+      (element) => element.checkVisibility() && element.closest(".panel:not(:has(.stays)), .station"),
+    );
+    const heading = $(".station:not(.hidden) h3");
+    const side = (name) => (element) => element.getBoundingClientRect()[name];
+    const first = () => inPanel.reduce((a, b) => (side("top")(a) <= side("top")(b) ? a : b));
     const room = window.innerHeight - parseFloat($(".live").style.getPropertyValue("--stuck")) - 40;
-    const height = heading && element.getBoundingClientRect().bottom - heading.getBoundingClientRect().top;
-    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    const behavior = isStill ? "auto" : "smooth";
-    if (height && height < room) heading.scrollIntoView({ block: "start", behavior });
-    else page.reveal(element);
+    const fits = (from) => Math.max(...inPanel.map(side("bottom"))) - side("top")(from) < room;
+    if (!inPanel.length) return page.reveal(asked[0]);
+    $(".live").classList.toggle("focused", $(".live").clientWidth <= NARROW || !fits(first()));
+    page.reveal(fits(heading) ? heading : first(), "start");
   }
 
   function darken() {
-    $$(".spot").forEach((element) => element.classList.remove("spot"));
+    for (const name of ["spot", "asked"]) $$(`.${name}`).forEach((element) => element.classList.remove(name));
+    $(".live").classList.remove("focused");
     $$(".flying").forEach((copy) => copy.remove());
+  }
+
+  // Buttons beside the sentence: one for another picture, and those that the station has elsewhere.
+  function offer(names) {
+    $('[data-do="another"]').classList.toggle("hidden", !names.includes("another") || page.samples.length < 2);
+    const twins = names.map((name) => $(`.panel [data-do="${name}"], .answer [data-do="${name}"]`)).filter(Boolean);
+    const copies = twins.map(({ textContent, onclick }) => make("button", { type: "button", textContent, onclick }));
+    $(".offers").replaceChildren(...copies);
   }
 
   function follow(kind) {
@@ -264,28 +299,36 @@ export function tourOf(page) {
 
   const isLast = () => at === stops.length - 1;
 
-  function stop(number) {
-    const taken = number === 0 ? null : (takenCells($(".station:not(.hidden) .spot")) ?? takenPatch(page));
+  function stop(number, isReset = false) {
     at = number;
     darken();
-    const { station, spot, layer, follow: kind, text, isForOthers } = stops[number];
+    const { station, spot, layer, follow: kind, text, asks = [], offers = [] } = stops[number];
     follow(kind);
+    offer(offers);
     go(page, station, { layer });
     $(".count").textContent = `${number + 1} of ${stops.length}`;
     $('[data-do="back"]').disabled = number === 0;
     $('[data-do="next"]').textContent = isLast() ? "Start again" : "Next";
     $('[data-do="token"]').textContent = stops === way ? "The story" : "Follow one token";
-    $('[data-do="another"]').classList.toggle("hidden", !isForOthers || page.samples.length < 2);
     const [here, off, lead] = [spot, ".off:not(:empty)", ".lead"].map((part) => $(`.station:not(.hidden) ${part}`));
     const isOff = here ? !here.checkVisibility() : Boolean(off); // the part is off: its station says so
     const element = isOff ? (off ?? lead) : (here ?? $(spot));
     element.classList.add("spot");
-    $(".sentence").textContent = isOff
-      ? "This part is off: see below. Reset brings all back."
-      : text({ ...facts, layer });
-    measure();
-    if (stops === way) fly(page, taken ?? takenPatch(page), element);
-    return element;
+    const asked = [element, ...(stops === way ? [".picker canvas"] : asks).map($)];
+    asked.forEach((one) => one.classList.add("asked"));
+    const sentence = isOff ? "This part is off: see below. Reset brings all back." : text({ ...facts, layer });
+    $(".sentence").textContent = isReset ? `All that you changed is reset. ${sentence}` : sentence;
+    return asked;
+  }
+
+  // The story is about the model as it was trained.
+  async function arrive(number) {
+    const isReset = stops === story && isChanged(state.changes);
+    if (isReset) await page.change(AS_TRAINED);
+    const taken = number === 0 ? null : takenCells($(".station:not(.hidden) .spot"));
+    const asked = stop(number, isReset);
+    reveal(asked);
+    if (stops === way) fly(page, taken ?? takenPatch(page), asked[0]);
   }
 
   // Goes on by itself after each pause, in milliseconds; 0: no longer.
@@ -298,14 +341,13 @@ export function tourOf(page) {
   }
 
   function forward() {
-    reveal(stop(isLast() ? 0 : at + 1));
-    if (isLast()) playAt(0);
+    arrive(isLast() ? 0 : at + 1).then(() => isLast() && playAt(0));
   }
 
   function leave() {
     playAt(0);
     darken();
-    $('[data-do="another"]').classList.add("hidden");
+    offer([]);
     $(".sentence").textContent = `You walk on your own.${isLast() ? "" : " Next goes on with the tour."}`;
   }
 
@@ -331,11 +373,11 @@ export function tourOf(page) {
       token() {
         playAt(0);
         stops = stops === way ? story : way;
-        reveal(stop(0));
+        arrive(0);
       },
       back() {
         playAt(0);
-        reveal(stop(at - 1));
+        arrive(at - 1);
       },
       next() {
         playAt(0);

@@ -3,6 +3,7 @@
 export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 export const largest = (row) => row.reduce((most, value) => Math.max(most, value), 1e-12);
 export const hasModifier = (event) => event.shiftKey || event.ctrlKey || event.altKey || event.metaKey;
+export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 export const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }; // row, column
 
 export function make(tag, properties = {}, ...children) {
@@ -19,13 +20,7 @@ export function bytes(base64) {
   return out;
 }
 
-// A colour map is 256 colours of six hexadecimal digits; share is in [0, 1].
-export function colourAt(map, share) {
-  const start = 6 * Math.round(255 * share);
-  return `#${map.slice(start, start + 6)}`;
-}
-
-// A colour map as 256 pixels of an ImageData, seen as a Uint32Array.
+// A colour map, 256 colours of six hexadecimal digits, as 256 pixels of an ImageData, seen as a Uint32Array.
 export function pixelsOf(map) {
   return Uint32Array.from({ length: 256 }, (_, i) => {
     const rgb = parseInt(map.slice(6 * i, 6 * i + 6), 16);
@@ -75,14 +70,6 @@ export function cellUnder(canvas, [rows, columns], { clientX, clientY }) {
   const row = clamp(Math.floor(((clientY - top) / height) * rows), 0, rows - 1);
   const column = clamp(Math.floor(((clientX - left) / width) * columns), 0, columns - 1);
   return row * columns + column;
-}
-
-// A button for each token before the patches; special: {name: what stands in its frame}.
-export function specialButtons(special) {
-  return Object.entries(special).map(([name, mark]) => {
-    const frame = make("i", { textContent: mark, ariaHidden: "true" });
-    return make("button", { type: "button" }, frame, make("span", { textContent: name }));
-  });
 }
 
 // The theme of the page around it where that has one (JupyterLab's, VS Code's, Sphinx's), else the system's.

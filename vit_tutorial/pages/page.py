@@ -54,7 +54,7 @@ class Page:
             f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{self.title}</title>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-            "<style>\n:root { color-scheme: light dark; }\nbody { margin: 16px; }\n"
+            "<style>\n:root { color-scheme: light dark; }\nbody { margin: min(16px, 2vw); }\n"
             # The title is on the page already; a screen reader and an outline want a heading of the first level.
             "h1 { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }\n</style>\n"
             f"</head>\n<body>\n<main>\n<h1>{self.title}</h1>\n{self.html}\n</main>\n</body>\n</html>\n"

@@ -7,9 +7,8 @@ import { normOf, productOf, softmaxOf, sumOf, weightedSum } from "../sources.js"
 // Where the chosen token looks, in each head; nothing where a head is off.
 export function drawHeads(page, scene) {
   page.$$(".heads canvas").forEach((canvas, head) => {
-    const isWorking = scene.isOn("") && scene.isOn("attention") && scene.isOn(`attention.heads.${head}`);
     tintAttention(canvas, page, scene, scene.block.attention.heads[head]);
-    if (!isWorking) canvas.width = scene.columns; // empties it
+    if (!scene.isHeadOn(scene.layer, head)) canvas.width = scene.columns; // empties it
   });
 }
 
@@ -121,11 +120,6 @@ export const attentionStation = {
       element.classList.toggle("hidden", !s.isOn(`attention.heads.${s.head}`));
     }
     drawHeads(page, s);
-    const isWorking = ["", "attention", `attention.heads.${s.head}`].every(s.isOn);
-    if (isWorking)
-      drawLines(
-        page,
-        rowOf(s.one.weights, s.token, s.T).map((weight, t) => (t < s.prefix ? 0 : weight)),
-      );
+    if (s.isHeadOn(s.layer, s.head)) drawLines(page, rowOf(s.one.weights, s.token, s.T));
   },
 };

@@ -1,16 +1,8 @@
-import { largest } from "../../pages/page.js";
 import { rowOf } from "../cells.js";
-import { tint } from "../looks.js";
 import { drawHeads } from "./attention.js";
 
-const GAP = 1; // pixels between the small maps
-const ROOM = [340, 420]; // that they have, across and down
-
-const isHeadOn = ({ isBlockOn, isPartOn }, layer, head) =>
-  isBlockOn(layer) && isPartOn(layer, "attention") && isPartOn(layer, `attention.heads.${head}`);
-
 const headsOn = (scene, layer) =>
-  scene.run.blocks[layer].attention.heads.filter((_, head) => isHeadOn(scene, layer, head));
+  scene.run.blocks[layer].attention.heads.filter((_, head) => scene.isHeadOn(layer, head));
 
 // Where a token looks on average over heads: (T,); all zeros without any.
 function meanOf(heads, token, T) {
@@ -40,7 +32,7 @@ function rollout(scene) {
 export const METHODS = {
   head: {
     name: ({ layer, head }) => `Head ${head} of block ${layer}`,
-    row: (s) => meanOf(isHeadOn(s, s.layer, s.head) ? [s.one] : [], s.token, s.T),
+    row: (s) => meanOf(s.isHeadOn(s.layer, s.head) ? [s.one] : [], s.token, s.T),
   },
   mean: {
     name: ({ layer }) => `Mean of the heads of block ${layer}`,
@@ -48,27 +40,6 @@ export const METHODS = {
   },
   rollout: { name: () => "Rollout, through all blocks", row: rollout },
 };
-
-// Every block and head for the chosen token, a pixel for each patch, each map from 0 to its own largest.
-function drawAll({ $, pixels, sizes }, scene) {
-  const { L, h, T, rows, columns, prefix } = sizes;
-  const [across, down] = [h * (columns + GAP) - GAP, L * (rows + GAP) - GAP];
-  const shares = new Float64Array(across * down).fill(-1); // nothing is there
-  for (let layer = 0; layer < L; layer++) {
-    for (let head = 0; head < h; head++) {
-      if (!isHeadOn(scene, layer, head)) continue;
-      const { weights: all } = scene.run.blocks[layer].attention.heads[head];
-      const weights = rowOf(all, scene.token, T).subarray(prefix);
-      const most = largest(weights);
-      weights.forEach((weight, n) => {
-        const [row, column] = [Math.floor(n / columns), n % columns];
-        shares[(layer * (rows + GAP) + row) * across + head * (columns + GAP) + column] = weight / most;
-      });
-    }
-  }
-  const colours = Uint32Array.of(0, ...pixels.heat);
-  tint($(".all-maps canvas"), shares, across, colours, (share) => (share < 0 ? 0 : share + 1 / 255));
-}
 
 export const looksStation = {
   title: "Where it looks",
@@ -84,17 +55,7 @@ export const looksStation = {
     looksName: (s) => METHODS[s.method].name(s),
   },
   build(page) {
-    const { $, $$, state, sizes } = page;
-    const canvas = $(".all-maps canvas");
-    const [across, down] = [sizes.h * (sizes.columns + GAP) - GAP, sizes.L * (sizes.rows + GAP) - GAP];
-    const scale = Math.max(1, Math.floor(Math.min(ROOM[0] / across, ROOM[1] / down))); // whole pixels
-    canvas.style.width = `${scale * across}px`;
-    canvas.onclick = ({ offsetX, offsetY }) => {
-      const layer = Math.min(sizes.L - 1, Math.floor((offsetY / canvas.clientHeight) * sizes.L));
-      const head = Math.min(sizes.h - 1, Math.floor((offsetX / canvas.clientWidth) * sizes.h));
-      Object.assign(state, { layer, head, method: "head" });
-      page.draw();
-    };
+    const { $$, state } = page;
     for (const input of $$('[name="method"]')) {
       input.onchange = () => {
         state.method = input.value;
@@ -103,16 +64,7 @@ export const looksStation = {
     }
   },
   draw(page, scene) {
-    const { $, state } = page;
-    $(`[name="method"][value="${state.method}"]`).checked = true;
+    page.$(`[name="method"][value="${page.state.method}"]`).checked = true;
     drawHeads(page, scene);
-    drawAll(page, scene);
-    const { layer, head, L, h } = scene;
-    const frame = {
-      head: [layer / L, head / h, 1 / L, 1 / h],
-      mean: [layer / L, 0, 1 / L, 1],
-      rollout: [0, 0, 1, 1],
-    }[state.method];
-    ["top", "left", "height", "width"].forEach((side, i) => ($(".all-maps .mark").style[side] = `${100 * frame[i]}%`));
   },
 };

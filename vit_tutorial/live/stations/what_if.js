@@ -1,15 +1,11 @@
 import { make } from "../../pages/page.js";
 import { best } from "../answer.js";
 import { cells, percent } from "../cells.js";
-import { AS_TRAINED, isArranged, partName } from "../changes.js";
+import { AS_TRAINED, isArranged, partName, toggled } from "../changes.js";
 import { inSlices, pass } from "../compute.js";
-import { startSwapping } from "../picker.js";
-import { rearrange } from "../pictures.js";
 
 const points = (change) =>
   Math.abs(change) < 0.05 ? "0.0" : `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(1)}`;
-const without = (list, one) => list.filter((other) => other !== one);
-const toggled = (list, one) => (list.includes(one) ? without(list, one) : [...list, one]);
 
 // ------------------------------------------------------------------------------------------------- temperatures
 
@@ -72,7 +68,7 @@ async function tryEach(page, kind) {
   const mine = ++page.trying; // whoever is not the last gives up
   await page.catchUp();
   if (mine !== page.trying) return;
-  const { now, of, classes } = page;
+  const { $, now, of, classes } = page;
   const k = best(now);
   const was = now.probabilities[k];
   const tried = trials(page, kind);
@@ -88,35 +84,35 @@ async function tryEach(page, kind) {
   }
 
   if (!(await inSlices(tryAll(), () => mine === page.trying))) return;
-  if (kind === "patches") drawTriedPatches(page, falls);
-  else drawTriedParts(page, tried, falls);
+  const place = make("div", {}, make("h4", { textContent: `Each ${NOUNS[kind]}` }));
+  place.dataset.kind = kind;
+  $(`.tried > [data-kind="${kind}"]`)?.remove();
+  $(".tried").prepend(place); // the newest comes first
+  if (kind === "patches") drawTriedPatches(page, place, falls);
+  else drawTriedParts(page, place, tried, falls);
   const sentences = [
     `${classes[k]} had ${percent(was)}.`,
     mattering(tried, falls, was, NOUNS[kind]),
-    "The change without each one, in percentage points:",
+    "The change without each one, in percentage points. Effects don’t add up: parts stand in for each other.",
   ];
-  if (kind === "patches") {
-    sentences.push("(A hidden patch is painted over, not made empty: so an empty corner can matter, too.)");
-  }
   sayTried(page, sentences.join(" "));
-  page.reveal(page.$('[data-spot="matters"]'));
+  page.reveal($('[data-spot="matters"]'));
 }
 
-function drawTriedPatches(page, falls) {
-  const { $, data, config, of, sizes } = page;
-  $(".tried").replaceChildren();
-  cells(page, $(".tried"), "What each patch is worth").show({
+function drawTriedPatches(page, place, falls) {
+  const note =
+    "Blue: the answer loses. Red: it gains. A hidden patch is painted over, so an empty corner can matter, too.";
+  place.append(make("p", { className: "note", textContent: note }));
+  cells(page, place, "What each patch is worth").show({
     values: Float32Array.from(falls, (fall) => -fall),
-    columns: sizes.columns,
+    columns: page.sizes.columns,
     square: true,
-    picture: rearrange(of.picture, data, of.changes),
-    shape: config.shape,
     name: (i) => `without patch ${i}`,
-    clicked: (i) => page.chooseToken(i + sizes.prefix),
+    clicked: (i) => page.chooseToken(i + page.sizes.prefix),
   });
 }
 
-function drawTriedParts(page, tried, falls) {
+function drawTriedParts(page, place, tried, falls) {
   const most = Math.max(...falls, 0.5);
   const buttons = tried.map(({ name, part }, i) => {
     const button = make("button", { type: "button", className: "drop", title: "Switch it off, or on" });
@@ -133,7 +129,7 @@ function drawTriedParts(page, tried, falls) {
     const label = make("span", { className: "when", textContent: `block ${layer}` });
     return make("div", { className: "tried-row" }, label, ...buttons.slice(layer * across, (layer + 1) * across));
   });
-  page.$(".tried").replaceChildren(...rows);
+  place.append(...rows);
 }
 
 // What was tried is about one picture and one model: it goes as soon as either changes.
@@ -157,8 +153,20 @@ function shuffled(count) {
 export const whatIfStation = {
   title: "What if?",
   texts: {
+    glossary({ config }) {
+      const words = [
+        "a patch is a square of the picture",
+        "a token, the list of numbers for it",
+        "attention, how tokens take from each other",
+        "a head, one of its ways to look",
+        "an MLP, what works on each token alone",
+        "a block, attention and MLP",
+      ];
+      if (config.class_token) words.push("the class token, one of no patch that collects the answer");
+      return `In short: ${words.join("; ")}.`;
+    },
     choosePatch({ token, tokenName, prefix }) {
-      if (token < prefix) return `You follow the ${tokenName(token)}: choose a patch to hide, swap or repeat it.`;
+      if (token < prefix) return `You follow the ${tokenName(token)}: choose a patch to hide or repeat it.`;
       return "The chosen patch is the one with the blue frame.";
     },
   },
@@ -168,7 +176,6 @@ export const whatIfStation = {
     return {
       reset: () => change(AS_TRAINED),
       hide: () => change({ hidden: toggled(state.changes.hidden, patch()) }),
-      swap: () => startSwapping(page),
       repeat: () => change({ order: Array(sizes.N).fill(state.changes.order?.[patch()] ?? patch()) }),
       shuffle: () => change({ order: shuffled(sizes.N) }),
       restore: () => change({ order: null, hidden: [] }),
@@ -191,7 +198,7 @@ export const whatIfStation = {
     $(`[name="position"][value="${position}"]`).checked = true;
     drawTemperature(page, "temperature");
     drawTemperature(page, "answer");
-    for (const name of ["hide", "swap", "repeat"]) $(`[data-do="${name}"]`).disabled = state.token < sizes.prefix;
+    for (const name of ["hide", "repeat"]) $(`[data-do="${name}"]`).disabled = state.token < sizes.prefix;
     const isHidden = hidden.includes(state.token - sizes.prefix);
     $('[data-do="hide"]').textContent = isHidden ? "Show the chosen patch" : "Hide the chosen patch";
     $('[data-do="restore"]').disabled = !isArranged(state.changes);
