@@ -12,8 +12,8 @@ gives for fine-tuning a ViT. The lines counted are those between the marks, with
 from __future__ import annotations
 
 import argparse
-import csv
 import inspect
+import itertools
 import random
 import re
 import tempfile
@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import sheet
 import torch
 from PIL import Image
 from torch import nn
@@ -165,32 +166,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()
-    rows = []
+    done = {(row["way"], row["seed"]) for row in sheet.read(arguments.out)}
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "animals"
         folder(arguments.data, path)
         test = vt.data.image_folder(path, preprocess=START.preprocess)
-        for seed in range(arguments.seeds):
-            for way in (WAYS[name] for name in arguments.ways):
-                start, used = time.perf_counter(), time.process_time()
-                model = way(path, seed)
-                seconds, cpu = time.perf_counter() - start, time.process_time() - used
-                accuracy = vt.train.evaluate(model, test)["test_accuracy"]
-                row = {
-                    "way": way.__name__.removeprefix("with_"),
-                    "seed": seed,
-                    "right": round(accuracy * len(test.test)),
-                }
-                rows.append(row | {"of": len(test.test), "seconds": f"{seconds:.0f}", "cpu_seconds": f"{cpu:.0f}"})
-                rows[-1]["lines"] = lines_of(way)
-                print(rows[-1], flush=True)
-    with arguments.out.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
+        for seed, (name, way) in itertools.product(range(arguments.seeds), WAYS.items()):
+            if (name, str(seed)) in done:
+                continue
+            start, used = time.perf_counter(), time.process_time()
+            model = way(path, seed)
+            seconds, cpu = time.perf_counter() - start, time.process_time() - used
+            right = round(vt.train.evaluate(model, test)["test_accuracy"] * len(test.test))
+            columns = ("way", "seed", "right", "of", "seconds", "cpu_seconds", "lines")
+            row = (name, seed, right, len(test.test), f"{seconds:.0f}", f"{cpu:.0f}", lines_of(way))
+            sheet.add(arguments.out, columns, row)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Data sets that torchvision downloads: archives that a test makes and serves itself, whole and broken."""
 
-import gzip
 import hashlib
 import io
 import pickle
@@ -12,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 import torch
-from torchvision.datasets import CIFAR10, FashionMNIST
+from torchvision.datasets import CIFAR10
 
 from vit_tutorial import data
 
@@ -83,22 +82,6 @@ def cifar(monkeypatch, server):
     return torch.from_numpy(pixels).view(12, 3, 32, 32), labels
 
 
-@pytest.fixture
-def fashion(monkeypatch, server):
-    """A Fashion-MNIST of 8 images behind the server; gives (images (8, 28, 28), labels): 5 to train, 3 to test."""
-    pixels = np.random.RandomState(1).randint(0, 256, (8, 28, 28), dtype=np.uint8)
-    labels, resources = np.array([9, 0, 3, 2, 7, 1, 4, 6], np.uint8), []
-    for prefix, rows in (("train", slice(0, 5)), ("t10k", slice(5, 8))):
-        for kind, part in (("images-idx3", pixels[rows]), ("labels-idx1", labels[rows])):
-            content = bytes([0, 0, 8, part.ndim]) + np.array(part.shape, ">i4").tobytes() + part.tobytes()
-            name = f"{prefix}-{kind}-ubyte.gz"
-            server.files[name] = gzip.compress(content)
-            resources.append((name, md5(server.files[name])))
-    monkeypatch.setattr(FashionMNIST, "resources", resources)
-    monkeypatch.setattr(FashionMNIST, "mirrors", [server.url])
-    return torch.from_numpy(pixels), labels.tolist()
-
-
 def assert_is_cifar(d, cifar):
     images, labels = cifar
     assert torch.equal(torch.cat([d.train.images, d.test.images]), images)
@@ -118,24 +101,8 @@ def test_cifar10_is_downloaded_once(cifar, server, tmp_path):
     assert len(server.requests) == asked
 
 
-def test_fashion_mnist_is_downloaded_once(fashion, server, tmp_path):
-    images, labels = fashion
-    for download in (True, True, False):
-        d = data.fashion_mnist(tmp_path, download)
-        assert torch.equal(torch.cat([d.train.images, d.test.images]), images[:, None])
-        assert [*d.train.labels.tolist(), *d.test.labels.tolist()] == labels
-        assert (d.name, d.image_size, d.in_channels, len(d.test)) == ("fashion_mnist", (28, 28), 1, 3)
-        assert (d.mean, d.std) == ((0.2860,), (0.3530,))
-        assert d.classes[9] == "Ankle boot"
-        server.files.clear()  # a second download would fail
-
-
-@pytest.mark.parametrize(("name", "fixture"), [("cifar10", "cifar"), ("fashion_mnist", "fashion")])
 @pytest.mark.parametrize("fault", ["cut", "other bytes", "missing"])
-def test_a_download_that_went_wrong_is_taken_up_by_calling_again(
-    request, server, tmp_path, refuses, name, fixture, fault
-):
-    request.getfixturevalue(fixture)
+def test_a_download_that_went_wrong_is_taken_up_by_calling_again(cifar, server, tmp_path, refuses, fault):
     whole = dict(server.files)
     if fault == "cut":
         server.cut = 40
@@ -146,12 +113,18 @@ def test_a_download_that_went_wrong_is_taken_up_by_calling_again(
     default = socket.getdefaulttimeout()
     socket.setdefaulttimeout(7)
     with refuses(OSError, "try again"):
-        getattr(data, name)(tmp_path)
+        data.cifar10(tmp_path)
     assert socket.getdefaulttimeout() == 7  # left as it was found
     socket.setdefaulttimeout(default)
     server.cut = None
     server.files.update(whole)
-    assert len(getattr(data, name)(tmp_path).train) > 0
+    assert len(data.cifar10(tmp_path).train) > 0
+
+
+def test_a_file_is_no_place_for_a_download(tmp_path, refuses):
+    (tmp_path / "file").touch()
+    with refuses(ValueError, "is a file, and downloads need a folder"):
+        data.cifar10(tmp_path / "file")
 
 
 NOWHERE = "http://127.0.0.1:9/"  # nobody listens there
@@ -173,28 +146,6 @@ def test_without_a_network_one_line_says_which_file_to_put_where(cifar, server, 
         data.cifar10(tmp_path)
     archive.write_bytes(server.files[archive.name])
     assert_is_cifar(data.cifar10(tmp_path), cifar)
-
-
-def test_without_a_network_the_line_names_all_four_files(fashion, server, monkeypatch, tmp_path):
-    monkeypatch.setattr(FashionMNIST, "mirrors", [NOWHERE])
-    with pytest.raises(OSError, match="FashionMNIST") as caught:
-        data.fashion_mnist(tmp_path)
-    line = str(caught.value)
-    assert "\n" not in line
-    for words in (*server.files, NOWHERE, f"into {tmp_path / 'FashionMNIST' / 'raw'}"):
-        assert words in line
-    for name, content in server.files.items():
-        (tmp_path / "FashionMNIST" / "raw" / name).write_bytes(content)
-    assert len(data.fashion_mnist(tmp_path).train) == 5
-
-
-@pytest.mark.parametrize("left", [0, 3, 10, 100, -1])
-def test_unpacking_that_was_cut_short_is_done_again(fashion, server, tmp_path, left):
-    data.fashion_mnist(tmp_path)
-    file = tmp_path / "FashionMNIST" / "raw" / "train-images-idx3-ubyte"
-    file.write_bytes(file.read_bytes()[:left])
-    server.files.clear()  # from the archive that is there
-    assert torch.equal(data.fashion_mnist(tmp_path).train.images[:, 0], fashion[0][:5])
 
 
 def test_a_broken_batch_of_cifar10_is_unpacked_again(cifar, server, tmp_path):

@@ -94,6 +94,7 @@ def test_a_file_that_disagrees_is_not_kept(trained, tmp_path, monkeypatch, refus
         ("--weights shapes --to pt2 --int8", ["--int8 needs --to onnx"]),
         ("--weights shapes --to onnx --out model.pt2", ["ends in .onnx", "model.pt2"]),
         ("--weights nowhere --to pt2", ["nowhere"]),
+        (f"--weights nowhere --to pt2 --out {__file__}/m.pt2", [f"{__file__} is a file"]),  # before anything is loaded
     ],
 )
 def test_refuses(words, parts, refuses):

@@ -1,7 +1,9 @@
 """Folders of images: splits, every kind of pixel, files that are broken, and what is refused."""
 
+import errno
 import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -213,6 +215,34 @@ def test_names_the_file_that_is_not_an_image(folder, refuses, name):
         assert text in d.skipped[0]
     assert (len(d.skipped), d.test.labels.tolist()) == (1, [0, 0, 0, 1, 1, 1])
     assert d.test_names == tuple(f"test/{kind}/{i}.png" for kind in ("cat", "dog") for i in (1, 10, 2))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs links, pipes and names that Windows doesn't have")
+def test_what_hides_images_is_named(folder, monkeypatch):
+    closed, scandir = folder / "train" / "cat" / "closed", os.scandir
+    closed.mkdir()
+
+    def refused(path):
+        if Path(path) == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)  # root, as whom tests may run, may read everything
+    (folder / "train" / "dog" / "more").symlink_to(folder / "train" / "cat")
+    (folder / "test" / "cat" / "unmounted").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "test" / "dog" / "pipe.jpg")
+    save(folder / "test" / "cat" / "a\n\x1b[31m.png").write_bytes(b"nonsense")
+    with pytest.warns(UserWarning, match="skipped 5"):
+        skipped = data.image_folder(folder, 16).skipped
+    said = ("can't be opened", "more is a link to a folder", r"a\n\x1b[31m.png is", "unmounted was not", "a pipe")
+    for line, words in zip(skipped, said, strict=True):
+        assert words in line
+    (folder / "test" / "newt").symlink_to(folder / "nowhere")
+    with pytest.raises(ValueError, match=r"newt is a link that leads nowhere"):
+        data.image_folder(folder, 16)
+    closed = folder / "train"
+    with pytest.raises(ValueError, match=r"train is a folder that can't be opened"):
+        data.image_folder(folder, 16)
 
 
 def test_a_class_without_a_readable_image_is_refused(folder, refuses):

@@ -18,10 +18,12 @@ from PIL import Image
 
 import vit_tutorial as vt
 from vit_tutorial import data, plots, predict
+from vit_tutorial.plots.style import writable
 from vit_tutorial.predict import command, ranking
 from vit_tutorial.predict import photos as reading
 from vit_tutorial.predict.output import as_text
 from vit_tutorial.weights import keeping
+from vit_tutorial.weights.model import Trained
 
 SCENES = data.shapes(train=1, test=8).test
 FIGURE = Figure(figsize=(1, 1))
@@ -104,6 +106,13 @@ def test_a_name_that_stands_for_nothing_is_named(folder):
     assert files == [str(folder / "b.PNG")]
     assert [line.partition(" ")[2][:15] for line in wrong] == ["was not found", "holds no images", "was not found"]
     assert all(name in line for name, line in zip(("nowhere.jpg", "empty", "*.gif"), wrong, strict=True))
+
+
+def test_what_is_in_a_closed_folder_is_not_called_missing(folder, monkeypatch):
+    monkeypatch.setattr(reading, "may_open", lambda path: path != folder)
+    assert predict.find([str(folder / "more" / "x" / "no.png")])[1][0].endswith("no.png was not found")
+    ((line,),) = (predict.find([str(folder / "no.png")])[1],)
+    assert line == f"{folder} is a folder that can't be opened: get the right to read it"
 
 
 def test_pictures_come_in_their_order_and_are_read_only_so_far_ahead(photos, monkeypatch):
@@ -319,6 +328,24 @@ def test_heic_in_a_folder_is_named_not_passed_over(photos, tmp_path, refuses):
     assert predict.find([str(tmp_path)]) == ([str(heic), *photos], [])
     with refuses(SystemExit, "error: 1 skipped", f"{heic} is a .heic file", "convert it to JPEG"):
         predict.main([str(tmp_path), "--weights", "shapes"])
+
+
+@pytest.mark.parametrize("option", ["--out", "--attention"])
+def test_where_it_writes_is_tried_before_the_work(photos, tmp_path, monkeypatch, refuses, option):
+    monkeypatch.setattr(command, "find", lambda names: pytest.fail("the work has begun"))
+    (tmp_path / "file").touch()
+    name = str(tmp_path / "file" / "more" / ("a.csv" if option == "--out" else "a.png"))
+    with refuses(SystemExit, "error: can't write a.", str(tmp_path / "file")):
+        predict.main([photos[0], "--weights", "shapes", option, name])
+
+
+def test_what_a_figure_can_t_write_is_numbered(photos, tmp_path, monkeypatch, capsys):
+    trained = vt.load("shapes")
+    names = ("猫", "قط", "a\nb", "naïve", "Ω", "кот", "$5$", "bird")
+    assert writable([*names, 50 * "a"]) == ["class 1", "class 2", "class 3", *names[3:], 39 * "a" + "…"]
+    monkeypatch.setattr(command, "load", lambda name: Trained(trained.model, names[:1] * 8, trained.preprocess))
+    predict.main([photos[0], "--weights", "shapes", "--attention", str(tmp_path / "a.png")])
+    assert capsys.readouterr().out.endswith(f"{tmp_path / 'a.png'}, class 8 is 猫\n")
 
 
 def test_an_unfinished_run_is_to_be_resumed(photos, tmp_path, refuses):

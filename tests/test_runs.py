@@ -175,13 +175,13 @@ def test_machines_without_a_shared_folder_are_told(tmp_path, refuses):
     assert not list(tmp_path.iterdir())
 
 
-def test_settings_in_a_folder(tmp_path, refuses):
+def test_the_state_in_a_folder(tmp_path, refuses):
     alone = SimpleNamespace(gather=lambda done: done, device=torch.device("cpu"), is_main_process=True)
     store, part = runs.Store(tmp_path, alone), torch.nn.Linear(2, 2)
     assert store.restore(None, {"seed": 3}, {"model": part}) == []
-    assert runs.settings_in(tmp_path) == {"seed": 3}
+    assert store.read(resume=True)["settings"] == {"seed": 3}
     with refuses(ValueError, "seed=3", "not 4"):
         store.restore({"settings": {"seed": 3, "version": 2}, "history": []}, {"seed": 4, "version": 2}, {})
     (tmp_path / "state.pt").write_bytes(b"nonsense")
     with refuses(ValueError, str(tmp_path), "damaged"):
-        runs.settings_in(tmp_path)
+        store.read(resume=True)

@@ -31,6 +31,13 @@ def add(path, samples):
                 tar.addfile(member, io.BytesIO(content))
 
 
+def cut(path):
+    """Leave an image without its label."""
+    with tarfile.open(path) as tar:
+        end = tar.getmembers()[3].offset
+    path.write_bytes(path.read_bytes()[:end])
+
+
 @pytest.fixture
 def folder(tmp_path):
     """24 training images in 4 shards, whose red is their number, and 4 to test on."""
@@ -38,7 +45,7 @@ def folder(tmp_path):
         numbers = range(6 * shard, 6 * shard + 6)
         add(tmp_path / f"train-{shard}.tar", [(f"{n:03}", jpeg((10 * n, 0, 200 * (n % 2))), n % 2) for n in numbers])
     add(tmp_path / "val-0.tar", [(f"{n}", jpeg((n, 0, 200 * (n % 2))), n % 2) for n in range(4)])
-    (tmp_path / "classes.txt").write_text("even\nodd\n")
+    (tmp_path / "classes.txt").write_bytes("\ufeffeven\r\nodd\r\n".encode())  # as Windows' editor writes it
     return tmp_path
 
 
@@ -116,6 +123,19 @@ def test_what_can_t_be_read_is_named_and_skipped(folder):
         train.fit(small(), found, data.Recipe(epochs=1, batch_size=2), progress=False)
 
 
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_status_says_that_a_training_image_was_skipped(folder, tmp_path, workers, refuses, capfd):
+    add(folder / "train-0.tar", [("a\n\x1b[31m", b"nonsense", 0), *((f"{n}", jpeg((9, 0, 0)), 0) for n in range(5))])
+    words = {"epochs": 2, "batch-size": 8, "workers": workers, "image-size": 8}
+    words |= {"patch-size": 4, "dim": 16, "depth": 1, "num-heads": 2, "mlp-dim": 16}
+    options = [f"--{name}={value}" for name, value in words.items()]
+    said = r"a\n\x1b[31m in "
+    with refuses(SystemExit, "error: 1 image file skipped", said):
+        train.main([*options, "--data", str(folder), "--out", str(tmp_path / "run")])
+    assert capfd.readouterr().err.count(f"skipped {said}") == 1
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -124,6 +144,9 @@ def test_what_can_t_be_read_is_named_and_skipped(folder):
         (lambda root: add(root / "val-0.tar", [("0", b"nonsense", 0)]), ["test split", "no image"]),
         (lambda root: add(root / "val-0.tar", [("0", jpeg(0), 7)]), ["label '7'", "0 to 1"]),
         (lambda root: add(root / "val-0.tar", [("0", jpeg(0), "zero")]), ["label 'zero'", "0 to 1"]),
+        (lambda root: add(root / "train-3.tar", [("0", jpeg(0), 7)]), ["label '7'", "0 to 1"]),
+        (lambda root: (root / "classes.txt").write_text("odd\nodd\n"), ["'odd' twice"]),
+        (lambda root: cut(root / "train-1.tar"), ["needs an image and a label", "cut short"]),
         (lambda root: (root / "classes.txt").write_bytes(b"k\xe4se\nbrot"), ["classes.txt isn't UTF-8"]),
         (lambda root: (root / "train-2.tar").write_bytes(b"nonsense"), ["train-2.tar", "damaged"]),
         (lambda root: [add(path, []) for path in root.glob("train*")], ["training split", "no images"]),
@@ -172,6 +195,11 @@ def test_a_data_set_of_hugging_face(hub, refuses):
     assert data.load(f"{hub}#label", image_size=8).classes == ("even", "odd")
     with refuses(ValueError, "hf://owner/name"):
         data.load("hf://")
+    datasets = pytest.importorskip("datasets")
+    split = datasets.load_dataset("parquet", data_files=f"{hub[5:]}/test.parquet")["train"]
+    split.map(lambda row: {"label": -1}).to_parquet(f"{hub[5:]}/test.parquet")
+    with refuses(ValueError, "image 0 of", "has no label"):
+        data.load(hub, image_size=8)
     with refuses(ValueError, "one column of images and one of labels", "image, label", "#label"):
         data.load(f"{hub}#colour", image_size=8)
 

@@ -56,7 +56,15 @@ def test_two_processes_write_the_table_of_one(photos, tmp_path, monkeypatch, ref
     assert two.read_bytes() == (tmp_path / "one.csv").read_bytes()
     assert not list(tmp_path.glob("*.part-*"))
     predict.main([*words, "--out", str(two)])  # a process that comes late finds nothing to do
-    assert "is there already" in capsys.readouterr().err
+    assert "is complete already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", list(FORMATS))
+def test_a_file_that_is_no_table_isn_t_taken_for_one(photos, tmp_path, refuses, suffix):
+    (out := tmp_path / f"mine{suffix}").write_text("my own words\n")
+    with refuses(SystemExit, f"error: {out} is there, and isn't a table of predictions"):
+        predict.main([str(photos), "--weights", "shapes", "--resume", "--out", str(out)])
+    assert out.read_text() == "my own words\n"
 
 
 def test_a_stopped_run_goes_on(photos, tmp_path, monkeypatch, refuses):

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 EXTRA_OF = {  # a package: the extra that brings it
     "accelerate": "train",
     "torchvision": "train",
@@ -45,6 +47,27 @@ def needed() -> Iterator[None]:
             raise
         text = f'{package} is not installed: pip install "vit-tutorial[{EXTRA_OF[package]}]"'
         raise ModuleNotFoundError(text, name=error.name) from None
+
+
+def printable(text: str) -> str:
+    """The text on one line: line ends, codes that colour a terminal, all that can't be printed as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+@contextmanager
+def told(stopped: str = "stopped") -> Iterator[None]:
+    """For a command: an error that has a cause the user can mend ends it with one line; Ctrl-C with ``stopped``."""
+    try:
+        yield
+    except (ValueError, FloatingPointError, OSError, ImportError, MemoryError, torch.OutOfMemoryError) as error:
+        text = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        raise SystemExit(f"error: {' '.join(printable(line.strip()) for line in text.splitlines())}") from error
+    except KeyboardInterrupt:
+        raise SystemExit(stopped) from None
 
 
 def counted(number: int, noun: str) -> str:

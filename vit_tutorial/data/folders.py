@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import stat
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial.data.extras import counted, first_of, progress
+from vit_tutorial.data.extras import counted, first_of, printable, progress
 from vit_tutorial.data.images import Data, Images, channel_statistics
 from vit_tutorial.data.preprocessing import Preprocessing, crop_to, to_rgb
 from vit_tutorial.patches import Size, as_pair
@@ -32,17 +34,33 @@ SUFFIXES = (
     *UNREADABLE,
 )
 MOST_PIXELS = 178_956_970  # of one picture, Pillow's own limit: half a gigabyte once it is decoded
+_isjunction = getattr(os.path, "isjunction", lambda path: False)  # a link of Windows', known from Python 3.12 on
+CLOSED = "is a folder that can't be opened: get the right to read it"
 Files = dict[str, list[Path]]  # of each class
 
 
 def images_in(folder: Path) -> list[Path]:
     """The image files in a folder and below it, sorted: those whose names end in one of :data:`SUFFIXES`.
 
-    Hidden files and folders are skipped. A link that leads nowhere counts, so that reading it names it.
+    Hidden files and folders are skipped. What hides images counts as one, so that reading it says what is wrong: a link
+    that leads nowhere, a link to a folder, which isn't followed, and a folder that may not be opened.
     """
-    visible = (path for path in folder.rglob("*") if not any(p.startswith(".") for p in path.relative_to(folder).parts))
-    images = (path for path in visible if path.suffix.lower() in SUFFIXES)
-    return sorted(path for path in images if path.is_file() or path.is_symlink())
+    found: list[Path] = []
+    closed: list[OSError] = []
+    for place, inside, files in os.walk(folder, onerror=closed.append):
+        inside[:] = [name for name in inside if not name.startswith(".")]
+        found += [Path(place, name) for name in inside if _is_link(Path(place, name))]
+        visible = (Path(place, name) for name in files if not name.startswith("."))
+        found += [path for path in visible if _is_image(path) or not path.exists()]
+    return sorted([*found, *(Path(error.filename) for error in closed)])
+
+
+def _is_link(path: Path) -> bool:
+    return path.is_symlink() or _isjunction(path)
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES
 
 
 def open_photo(path: str | Path) -> PILImage.Image:
@@ -60,15 +78,15 @@ def decoded(file: str | Path | io.BytesIO, path: str) -> PILImage.Image:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     _allow_half_the_limit()
-    kind = Path(path).suffix.lower()
+    kind, path = Path(path).suffix.lower(), printable(path)
     convert = (
         f"{path} is a {kind if kind in UNREADABLE else '.heic'} file, which Pillow can't read: convert it to JPEG, on "
         "a Mac with sips -s format jpeg, elsewhere with ImageMagick's magick"
     )
     if kind in RAW:
         raise ValueError(convert)
-    if not isinstance(file, io.BytesIO) and Path(file).exists() and not (Path(file).is_file() or Path(file).is_dir()):
-        raise ValueError(f"{path} is a pipe or a device, not a file")
+    if not isinstance(file, io.BytesIO) and (instead := _no_file(Path(file))):
+        raise ValueError(f"{path} {instead}")
     try:
         with Image.open(file) as opened:
             opened.load()
@@ -76,8 +94,8 @@ def decoded(file: str | Path | io.BytesIO, path: str) -> PILImage.Image:
             return opened
     except FileNotFoundError:
         raise ValueError(f"{path} was not found") from None
-    except IsADirectoryError:
-        raise ValueError(f"{path} is a folder, not an image") from None
+    except PermissionError as error:
+        raise ValueError(f"{path} can't be opened ({error.strerror})") from None
     except Image.DecompressionBombError:
         raise ValueError(
             f"{path} has more than {MOST_PIXELS // 1_000_000} million pixels, the limit: make it smaller first"
@@ -88,6 +106,32 @@ def decoded(file: str | Path | io.BytesIO, path: str) -> PILImage.Image:
         raise ValueError(f"{path} is not an image") from None
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
         raise ValueError(f"{path} can't be read as an image ({' '.join(str(error).split())})") from error
+
+
+def _no_file(path: Path) -> str:
+    """What is there instead of a file; "" if it is one, or if reading it will tell."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return ""
+    if not stat.S_ISDIR(mode):
+        return "" if stat.S_ISREG(mode) else "is a pipe or a device, not a file"
+    if not may_open(path):
+        return CLOSED
+    return (
+        "is a link to a folder, which isn't followed: put the folder itself there"
+        if _is_link(path)
+        else "is a folder, not an image"
+    )
+
+
+def may_open(folder: Path) -> bool:
+    """Whether what is in the folder can be listed."""
+    try:
+        with os.scandir(folder):
+            return True
+    except OSError:  # the folder's rights, or macOS, which asks its user first
+        return False
 
 
 def _is_heic(file: str | Path | io.BytesIO) -> bool:
@@ -144,6 +188,7 @@ def image_folder(
     folder = Path(path)
     if not folder.is_dir():
         raise ValueError(f"{folder} {'is a file, not a folder' if folder.exists() else 'was not found'}")
+    _visible(folder)
     train, test = _splits(folder) if test_share is None else _random_splits(folder, test_share)
     train_files, train_labels = _flat(train)
     test_files, test_labels = _flat(test)
@@ -237,8 +282,10 @@ def _class_folders(split: Path) -> Files:
     """The image files of each class."""
     if not split.is_dir():
         raise ValueError(f"{split} is missing: put images into {split}/<class>/, one folder per class")
-    if stray := [file for file in _visible(split) if not file.is_dir() and file.suffix.lower() in SUFFIXES]:
+    if stray := [file for file in _visible(split) if not file.is_dir() and _is_image(file)]:
         raise ValueError(f"{stray[0]} is an image beside the class folders: move it into the folder of its class")
+    if lost := [file for file in _visible(split) if not file.exists()]:
+        raise ValueError(f"{lost[0]} is a link that leads nowhere: mend it, or remove it")
     files = {folder.name: images_in(folder) for folder in _visible(split) if folder.is_dir()}
     if empty := [name for name in files if not files[name]]:
         raise ValueError(f"{split / empty[0]} holds no images: put some in, or remove the folder from every split")
@@ -249,6 +296,8 @@ def _class_folders(split: Path) -> Files:
 
 
 def _visible(folder: Path) -> list[Path]:
+    if not may_open(folder):
+        raise ValueError(f"{folder} {CLOSED}")
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
@@ -264,7 +313,7 @@ def _read_all(
             raise
         except Exception as error:  # whatever it is, it is this file's
             text = " ".join(str(error).split()) or type(error).__name__
-            return text if str(file) in text else f"{file} ({text})"
+            return text if printable(str(file)) in text else f"{printable(str(file))} ({text})"
 
     pixels, wrong = np.zeros((len(paths), *shape), np.uint8), [""] * len(paths)
     with (

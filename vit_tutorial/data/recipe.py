@@ -14,7 +14,7 @@ from torch import nn
 
 from vit_tutorial.data.augment import Augmentation, ImageChange, Mix
 
-Precision = Literal["fp32", "bf16", "auto"]
+Precision = Literal["fp32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Recipe:
     """Of the order of the images, the augmentation and dropout; on the command line, of the first weights, too."""
 
     precision: Precision = "fp32"
-    """"fp32", "bf16" (autocast), or "auto": the one with the faster step, measured."""
+    """"fp32", or "bf16" (autocast)."""
 
     compile: bool = False
     """Whether to use torch.compile."""

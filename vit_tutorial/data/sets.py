@@ -16,7 +16,7 @@ import torch
 
 from vit_tutorial.data import augment, scenes, shards
 from vit_tutorial.data.augment import Augmentation, Change, ImageChange
-from vit_tutorial.data.downloads import cifar10_images, fashion_mnist_images
+from vit_tutorial.data.downloads import cifar10_images
 from vit_tutorial.data.folders import image_folder
 from vit_tutorial.data.images import Data, Images, channel_statistics
 from vit_tutorial.data.preprocessing import Preprocessing
@@ -159,19 +159,6 @@ def cifar10(root: str | Path = "data", download: bool = True) -> Data:
     return from_spec("cifar10", *cifar10_images(Path(root), download))
 
 
-def fashion_mnist(root: str | Path = "data", download: bool = True) -> Data:
-    """Fashion-MNIST (Xiao et al. 2017) through torchvision: 70,000 grey images of ten kinds of clothes, 28x28.
-
-    Args:
-        root: the folder that holds ``FashionMNIST/raw``.
-        download: as for :func:`cifar10` (30 MB).
-
-    Raises:
-        OSError: not found, and the download failed: one line that says which files to put where.
-    """
-    return from_spec("fashion_mnist", *fashion_mnist_images(Path(root), download))
-
-
 def augmentation(what: str | Augmentation | ImageChange | None, data: Data) -> Augmentation:
     """What happens to the training images of a data set.
 
@@ -193,7 +180,7 @@ def augmentation(what: str | Augmentation | ImageChange | None, data: Data) -> A
     return Augmentation(name_of(what), each=what)
 
 
-# One entry per data set. The statistics of CIFAR-10 and Fashion-MNIST are the published ones: the 0.2023, 0.1994 and
+# One entry per data set. The statistics of CIFAR-10 are the published ones: the 0.2023, 0.1994 and
 # 0.2010 often seen for CIFAR-10 are means of each image's own standard deviation. Those of digits and shapes were
 # measured.
 DATASETS: dict[str, DatasetSpec] = {
@@ -221,15 +208,6 @@ DATASETS: dict[str, DatasetSpec] = {
             image_size=32, patch_size=4, num_classes=10, dim=192, depth=9, num_heads=6, mlp_dim=384, drop_path=0.1
         ),
         recipe=Recipe(epochs=300, batch_size=256, warmup_epochs=10, augment=augment.ALL),
-    ),
-    "fashion_mnist": DatasetSpec(
-        load=lambda root: fashion_mnist(root),
-        mean=(0.2860,),
-        std=(0.3530,),
-        model=ViTConfig(
-            image_size=28, patch_size=4, in_channels=1, num_classes=10, dim=96, depth=6, num_heads=4, mlp_dim=192
-        ),
-        recipe=Recipe(epochs=30, batch_size=128, warmup_epochs=3, augment="crop+flip"),
     ),
 }
 # Your own images: image size and classes are theirs, and their mean and standard deviation are measured.

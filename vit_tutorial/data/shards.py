@@ -11,7 +11,7 @@ import random
 import tarfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from vit_tutorial.data.extras import counted, needed
+from vit_tutorial.data.extras import counted, needed, printable
 from vit_tutorial.data.folders import SUFFIXES, decoded
 from vit_tutorial.data.images import Data, Images, channel_statistics
 from vit_tutorial.data.preprocessing import Preprocessing, crop_to, to_rgb
@@ -42,11 +42,13 @@ class Stream:
         samples: (seed, process, processes) -> the samples of that process, in the order of that seed.
         count: how many samples all parts have.
         pixels: a PIL image -> the model's input as whole numbers, (H, W, C).
+        skipped: a line for each image that couldn't be read so far.
     """
 
     samples: Callable[[int, int, int], Iterator[Sample]]
     count: int
     pixels: Pixels
+    skipped: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return self.count
@@ -61,12 +63,19 @@ class Stream:
                 try:
                     picture = torch.from_numpy(self.pixels(decoded(io.BytesIO(content), name)))  # (H, W, C)
                 except ValueError as error:
-                    warnings.warn(f"skipped {error}", UserWarning, stacklevel=2)
+                    self.skip(str(error))
                     continue
                 found = True
                 yield picture.permute(2, 0, 1).float() / 255, label
             if not found:
                 return
+
+    def skip(self, line: str) -> None:
+        """Keep the line, and warn of what it says, once; a worker leaves that to the process that it works for."""
+        if line not in self.skipped:
+            self.skipped.append(line)
+            if get_worker_info() is None:
+                warnings.warn(f"skipped {line}", UserWarning, stacklevel=3)
 
 
 def is_stream(name: str) -> bool:
@@ -117,15 +126,17 @@ def _tars(folder: Path) -> tuple[Split, Split, tuple[str, ...]]:
     if not names.is_file():
         raise ValueError(f"{names} is missing: write the name of each class into it, one per line, in label order")
     try:
-        classes = tuple(line.strip() for line in names.read_text("utf-8").split("\n") if line.strip())
+        classes = tuple(line.strip() for line in names.read_text("utf-8-sig").split("\n") if line.strip())
     except UnicodeDecodeError:
         raise ValueError(f"{names} isn't UTF-8: save it again as that") from None
+    if twice := [name for name in classes if classes.count(name) > 1]:
+        raise ValueError(f"{names} has the class {twice[0]!r} twice: each class needs a name of its own")
     return _tar_split(folder, "train", len(classes)), _tar_split(folder, held, len(classes)), classes
 
 
 def _tar_split(folder: Path, split: str, classes: int) -> Split:
     files = [path.as_posix() for path in sorted(folder.glob(f"{split}*.tar"))]
-    return partial(_tar_samples, files, classes), sum(_count(file) for file in files)
+    return partial(_tar_samples, files, classes), sum(_count(file, classes) for file in files)
 
 
 def _tar_samples(files: list[str], classes: int, seed: int, part: int, parts: int) -> Iterator[Sample]:
@@ -144,15 +155,19 @@ def _tar_samples(files: list[str], classes: int, seed: int, part: int, parts: in
     shuffled = order.sample(files, len(files))
     inside = tariterators.tar_file_expander(_opened(shuffled[part::parts]))
     for sample in webdataset.shuffle(BUFFER, rng=order)(tariterators.group_by_keys(inside)):
-        name = f"{sample['__key__']} in {sample['__url__']}"
-        image = next((content for key, content in sample.items() if f".{key.lower()}" in SUFFIXES), None)
-        if image is None or "cls" not in sample:
-            raise ValueError(f"{name} needs an image and a label, as in x.jpg and x.cls")
-        text = sample["cls"].decode(errors="replace").strip()
-        if not (text.isdecimal() and int(text) < classes):
-            last = f"0 to {classes - 1}" if classes else "nothing"
-            raise ValueError(f"{name} has the label {text!r}, and the lines of classes.txt stand for {last}")
-        yield name, image, int(text)
+        yield _checked(sample, classes)
+
+
+def _checked(sample: dict[str, Any], classes: int) -> Sample:
+    name = f"{printable(sample['__key__'])} in {sample['__url__']}"
+    image = next((content for key, content in sample.items() if f".{key.lower()}" in SUFFIXES), None)
+    if image is None or "cls" not in sample:
+        raise ValueError(f"{name} needs an image and a label, as in x.jpg and x.cls (or the shard was cut short)")
+    text = sample["cls"].decode(errors="replace").strip()
+    if not (text.isdecimal() and int(text) < classes):
+        last = f"0 to {classes - 1}" if classes else "nothing"
+        raise ValueError(f"{name} has the label {text!r}, and the lines of classes.txt stand for {last}")
+    return name, image, int(text)
 
 
 def _opened(files: list[str]) -> Iterator[dict[str, Any]]:
@@ -162,13 +177,22 @@ def _opened(files: list[str]) -> Iterator[dict[str, Any]]:
             yield {"url": file, "stream": stream}
 
 
-def _count(file: str) -> int:
-    """How many samples are in a shard; only the headers are read."""
+def _count(file: str, classes: int) -> int:
+    """How many samples are in a shard; each is checked, but for its image, which isn't read."""
+    with needed():
+        from webdataset import tariterators
+
+    def content(member: tarfile.TarInfo) -> bytes:
+        opened = shard.extractfile(member) if member.name.lower().endswith(".cls") else None
+        return opened.read() if opened else b""
+
     try:
         with tarfile.open(file) as shard:
-            return sum(name.endswith(".cls") for name in shard.getnames())
-    except tarfile.TarError as error:
-        raise ValueError(f"{file} is not a shard, or is damaged ({error})") from None
+            members = (member for member in shard if member.isreg() and not member.name.startswith("__"))
+            headers = ({"fname": member.name, "__url__": file, "data": content(member)} for member in members)
+            return sum(1 for sample in tariterators.group_by_keys(headers) if _checked(sample, classes))
+    except (tarfile.TarError, EOFError):
+        raise ValueError(f"{file} is not a shard, or is damaged") from None
 
 
 def _hub(name: str) -> tuple[Split, Split, tuple[str, ...]]:
@@ -206,6 +230,8 @@ def _hub_samples(raw: Any, image: str, label: str, name: str, seed: int, part: i
 
     rows = split_dataset_by_node(raw.shuffle(seed=seed, buffer_size=BUFFER), part, parts)
     for number, row in enumerate(rows):  # of several workers each gets a share, which datasets sees to
+        if row[image] is None or row[label] is None or row[label] < 0:  # as where labels are kept secret
+            raise ValueError(f"image {number} of {name} has no label, or there is no image: both are needed")
         content = row[image]["bytes"] or Path(row[image]["path"]).read_bytes()
         yield f"image {number} of {name}", content, row[label]
 

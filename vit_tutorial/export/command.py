@@ -15,10 +15,10 @@ from PIL import Image
 from torch import Tensor
 
 from vit_tutorial.data import cifar10_pictures
-from vit_tutorial.data.extras import print_anything
+from vit_tutorial.data.extras import print_anything, told
 from vit_tutorial.export import formats
 from vit_tutorial.weights import load
-from vit_tutorial.weights.keeping import shipped, write
+from vit_tutorial.weights.keeping import check_writable, shipped, write
 from vit_tutorial.weights.model import Trained
 
 PROG = "python -m vit_tutorial.export"
@@ -57,19 +57,16 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     args = parser(prog=prog).parse_args(arguments)
     print_anything()
     out = args.out or Path(f"model.{args.to}")
-    try:
+    with told():
         if args.int8 and args.to != "onnx":
             raise ValueError("--int8 needs --to onnx")
         if out.suffix != f".{args.to}":
             raise ValueError(f"--to {args.to} writes a file whose name ends in .{args.to}, got {out}")
+        check_writable(out)
         trained = load(args.weights)
         if not trained.classes:
             raise ValueError(f"{args.weights} has no head: there are no logits to compare")
         print(export(trained, out, int8=args.int8))
-    except (ValueError, OSError, ImportError, MemoryError) as error:
-        raise SystemExit(f"error: {error}") from error
-    except KeyboardInterrupt:
-        raise SystemExit("stopped") from None
 
 
 def export(trained: Trained, out: Path, *, int8: bool = False) -> str:

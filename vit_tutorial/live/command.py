@@ -12,8 +12,9 @@ from torch import Tensor
 
 from vit_tutorial import data
 from vit_tutorial.data import Images, denormalise
-from vit_tutorial.data.extras import print_anything
+from vit_tutorial.data.extras import print_anything, told
 from vit_tutorial.live.page import Live, page
+from vit_tutorial.pages.page import check_page
 from vit_tutorial.predict import opened
 from vit_tutorial.weights import load
 from vit_tutorial.weights.model import Trained
@@ -127,7 +128,8 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     """Write the page, and say where."""
     args = parser(prog=prog).parse_args(arguments)
     print_anything()
-    try:
+    with told():
+        check_page(args.out)
         if args.image_size and not args.photos:
             raise ValueError("--image-size is of the photographs: name some, or leave it out")
         files, photos, skipped = opened(args.photos) if args.photos else ([], [], [])
@@ -148,7 +150,3 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
         print(f"{args.out}: {weights}, {args.out.stat().st_size / 1e6:.1f} MB, open it in a browser")
         if skipped:
             raise ValueError(f"{len(skipped):,} skipped, the others are in the page: {skipped[0]}")
-    except (ValueError, OSError, ImportError, MemoryError) as error:
-        raise SystemExit(f"error: {error}") from error
-    except KeyboardInterrupt:
-        raise SystemExit("stopped") from None

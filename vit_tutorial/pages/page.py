@@ -24,7 +24,7 @@ from torch import Tensor
 from vit_tutorial.plots import PALETTE
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViTConfig
-from vit_tutorial.weights.keeping import write
+from vit_tutorial.weights.keeping import check_writable, write
 
 # A page may load nothing: everything is in it.
 POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
@@ -48,8 +48,7 @@ class Page:
             ValueError: a name that a browser wouldn't open as a page.
             OSError: the file can't be written; it names the folder.
         """
-        if not os.fspath(path).lower().endswith((".html", ".htm")):
-            raise ValueError(f"a page's name ends in .html, got {os.fspath(path)}")
+        check_page(path)
         page = (
             f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{self.title}</title>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -60,6 +59,13 @@ class Page:
             f"</head>\n<body>\n<main>\n<h1>{self.title}</h1>\n{self.html}\n</main>\n</body>\n</html>\n"
         )
         write(Path(path), page.encode())
+
+
+def check_page(path: str | os.PathLike[str]) -> None:
+    """Raise what :meth:`Page.save` would raise, before there is a page."""
+    if not os.fspath(path).lower().endswith((".html", ".htm")):
+        raise ValueError(f"a page's name ends in .html, got {os.fspath(path)}")
+    check_writable(Path(path))
 
 
 def figure(image: Tensor, title: str, answer: str) -> str:

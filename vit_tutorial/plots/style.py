@@ -1,8 +1,11 @@
 """What every figure of the series shares: its colours, its type, its width."""
 
+import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 from cycler import cycler
+from matplotlib.font_manager import FontProperties, findfont, get_font
 
 # Okabe-Ito, readable with every common colour blindness; each role keeps its colour through the whole series.
 PALETTE = {
@@ -33,4 +36,18 @@ STYLE: Any = {
     "legend.frameon": False,
     "lines.linewidth": 2.0,
 }
+LONGEST = 40  # letters of a name
 WIDTH = 10.0  # inches: as wide as a notebook's column
+
+
+def writable(names: Sequence[str]) -> list[str]:
+    """The names as a figure can write them: "class 2" for the second, if it has a letter that the font lacks or that
+    is written from right to left, which Matplotlib doesn't do; of a long one the first letters.
+    """
+    known = get_font(findfont(FontProperties())).get_charmap()
+
+    def can_be_written(char: str) -> bool:
+        return char.isprintable() and ord(char) in known and unicodedata.bidirectional(char) not in ("R", "AL", "AN")
+
+    numbered = (name if all(map(can_be_written, name)) else f"class {k}" for k, name in enumerate(names, start=1))
+    return [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in numbered]

@@ -17,16 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from vit_tutorial.data.extras import counted, first_of, print_anything, progress
-from vit_tutorial.predict.output import FORMATS, attention_png, writer
+from vit_tutorial.data.extras import counted, first_of, print_anything, progress, told
+from vit_tutorial.predict.output import FORMATS, attention_png, titles_of, writer
 from vit_tutorial.predict.photos import find, read
 from vit_tutorial.predict.ranking import Judge, Prediction, best_device, predictions
 from vit_tutorial.predict.sharing import Journals, place
 from vit_tutorial.weights import load, load_pair
-from vit_tutorial.weights.keeping import shipped, write
-from vit_tutorial.weights.messages import SEVERAL_LABELS
+from vit_tutorial.weights.keeping import check_writable, shipped, write
+from vit_tutorial.weights.messages import SEVERAL_LABELS, brief
 from vit_tutorial.weights.model import Trained
 
 PROG = "python -m vit_tutorial.predict"
@@ -37,9 +35,9 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
     """The command line's options."""
     p = argparse.ArgumentParser(
         prog=prog,
-        description="Name what photographs show: the most likely classes, with their probabilities (which a model of "
-        "several labels at once judges one by one: they needn't add up to 1). The model runs on a GPU if torch finds "
-        "one.",
+        description="Name what photographs show: the most likely classes, with their probabilities. A model of several "
+        "labels at once judges each class alone, so its probabilities needn't add up to 1. The model runs on a GPU if "
+        "torch finds one.",
         epilog="The figure of --attention shows the class token's attention, averaged over all layers and heads, the "
         "map that points best in lesson 08. A photograph that can't be read is named and skipped. Exit status: 0 if "
         "every photograph was read, 1 if one was skipped or after an error. Several processes share the photographs "
@@ -97,15 +95,12 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     """Print a line per photograph and one per class below it, or write a table; draw the attention, if asked to."""
     args = parser(prog=prog).parse_args(arguments)
     print_anything()
-    try:
-        skipped = run(args)
-    except BrokenPipeError:  # whoever reads our lines has enough of them, as "head" has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
-    except (ValueError, OSError, ImportError, MemoryError, torch.OutOfMemoryError) as error:
-        raise SystemExit(f"error: {error}") from error
-    except KeyboardInterrupt:
-        raise SystemExit("stopped") from None
+    with told():
+        try:
+            skipped = run(args)
+        except BrokenPipeError:  # whoever reads our lines has enough of them, as "head" has
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(1) from None
     if skipped:
         raise SystemExit(f"error: {len(skipped):,} skipped, the others were read: {first_of(skipped)}")
 
@@ -119,6 +114,9 @@ def run(args: argparse.Namespace) -> list[str]:
         OSError: weights that can't be fetched, an output that can't be written.
     """
     _check(args)
+    for path in (args.out, args.attention):
+        if path:
+            check_writable(path)
     files, skipped = find(args.photos)
     for line in skipped:
         print(f"skipped: {line}", file=sys.stderr)
@@ -152,7 +150,8 @@ def run(args: argparse.Namespace) -> list[str]:
         print(f"{counted(answered, 'photograph')}: {args.out}")
     if args.attention:
         write(args.attention, attention_png(trained, seen))
-        print(f"where it looked: {args.attention}")
+        numbered = [f", {title} is {brief(name)}" for name, title in titles_of(trained, seen).items() if title != name]
+        print(f"where it looked: {args.attention}{''.join(numbered)}")
     return skipped
 
 
@@ -163,7 +162,7 @@ def _shared(args: argparse.Namespace, files: list[str], skipped: list[str]) -> l
     options = {"weights": args.weights, "top": args.top} | ({"labels": args.labels} if args.labels else {})
     journals = Journals(args.out, files, options, place())
     if journals.complete():
-        print(f"note: {args.out} is there already: remove it to start again", file=sys.stderr)
+        print(f"note: {args.out} is complete already: remove it to start again", file=sys.stderr)
         return skipped
     left = journals.left()
     if left:
@@ -216,3 +215,5 @@ def _check(args: argparse.Namespace) -> None:
         raise ValueError(f"--out writes {' or '.join(FORMATS)} files, got {args.out}")
     if args.attention and args.attention.suffix.lower() != ".png":
         raise ValueError(f"--attention writes a .png file, got {args.attention}")
+    if args.attention:
+        from vit_tutorial import plots  # noqa: F401  if Matplotlib is missing, that is said now

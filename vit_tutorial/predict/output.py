@@ -72,6 +72,14 @@ def writer(out: Path | None) -> Iterator[Callable[[str, Ranked], None]]:
         yield write_it
 
 
+def titles_of(trained: Trained, seen: Sequence[Prediction]) -> dict[str, str]:
+    """What the figure calls the most likely classes: by name, or by number where it can't write the name."""
+    from vit_tutorial.plots.style import writable
+
+    names = dict(zip(trained.classes, writable(trained.classes), strict=True))
+    return {prediction.ranked[0][0]: names[prediction.ranked[0][0]] for prediction in seen}
+
+
 @torch.inference_mode()
 def attention_png(trained: Trained, seen: Sequence[Prediction]) -> bytes:
     """A PNG: the photographs as the model gets them, titled with their most likely classes, above its attention."""
@@ -87,7 +95,7 @@ def attention_png(trained: Trained, seen: Sequence[Prediction]) -> bytes:
         by_head = explain.class_attention(maps, model.config.grid, prefix_tokens=prefix)
         heat.append(by_head.mean(dim=(0, 1, 2)).cpu())  # (rows, columns)
     images = denormalise(torch.cat([prediction.image for prediction in seen]), preprocess)  # (B, C, H, W)
-    titles = [prediction.ranked[0][0] for prediction in seen]
+    titles = [titles_of(trained, seen)[prediction.ranked[0][0]] for prediction in seen]
     figure = plots.overlays(list(images), {"attention": heat}, titles, height=2.4)
     out = io.BytesIO()
     figure.savefig(out, format="png")

@@ -72,8 +72,14 @@ class Journals:
             self.path.write_bytes(whole)
 
     def complete(self) -> bool:
-        """Whether an earlier run made the table: it is there, and no journal."""
-        return self.out.exists() and not self._paths()
+        """Whether an earlier run made the table: it is there, and no journal. Raises ValueError for another file."""
+        if self._paths() or not self.out.exists():
+            return False
+        first = FORMATS[self.out.suffix][0] or '{"file": '
+        with self.out.open("rb") as table:
+            if table.read(len(first)) not in (first.encode(), b""):
+                raise ValueError(f"{self.out} is there, and isn't a table of predictions: give --out another name")
+        return True
 
     def left(self) -> list[int]:
         """The places of the photographs that this process has still to do."""

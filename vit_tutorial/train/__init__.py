@@ -1,8 +1,8 @@
 """Lesson 07: from data to a trained model, on a laptop or on many machines.
 
-``loop`` has :func:`fit`; ``evaluation`` measures a model; ``runs`` makes a run repeatable; ``precision`` chooses
-between bf16 and fp32; ``layers`` says which parts of a trained model change; ``progress`` how far a run is, ``report``
-what the model gets wrong; ``command`` is ``python -m vit_tutorial.train``.
+``loop`` has :func:`fit`; ``evaluation`` measures a model; ``runs`` makes a run repeatable; ``layers`` says which parts
+of a trained model change; ``progress`` how far a run is, ``report`` what the model gets wrong; ``command`` is
+``python -m vit_tutorial.train``.
 """
 
 from typing import Any

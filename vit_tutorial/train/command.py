@@ -7,6 +7,7 @@ entry of the data set (:data:`vit_tutorial.data.DATASETS`).
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import sys
@@ -21,16 +22,18 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 
 from vit_tutorial import data as data_sets
 from vit_tutorial.data import Data
-from vit_tutorial.data.extras import counted, print_anything
+from vit_tutorial.data.augment import by_name
+from vit_tutorial.data.extras import counted, first_of, print_anything, told
 from vit_tutorial.data.recipe import Precision, Recipe
-from vit_tutorial.data.shards import is_stream
+from vit_tutorial.data.shards import HUB, Stream, is_stream
 from vit_tutorial.train import report, runs
 from vit_tutorial.train.evaluation import evaluate
-from vit_tutorial.train.loop import fit
+from vit_tutorial.train.loop import check_workers, fit
 from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, build
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import keeping, load
+from vit_tutorial.weights.hub import unreachable
 
 PROG = "python -m vit_tutorial.train"
 MODEL = ("patch_size", "dim", "depth", "num_heads", "mlp_dim", "drop_path")  # the fields of ViTConfig with an option
@@ -161,7 +164,9 @@ def _add_weights(group: argparse._ArgumentGroup) -> None:
 
 def _add_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--size", metavar="PRESET", help="Ti, S, B, L or H and a patch size, as in Ti/4; sets --patch-size to --mlp-dim"
+        "--size",
+        metavar="PRESET",
+        help="Ti, S, B, L or H and a patch size, as in Ti/4; sets all from --patch-size to --mlp-dim",
     )
     group.add_argument(
         "--arch",
@@ -218,7 +223,7 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--precision",
         choices=get_args(Precision),
-        help="bf16: half the memory, less exact; auto: the faster of the two, measured here",
+        help="bf16: half the memory, less exact; a CPU without instructions for it takes longer",
     )
     group.add_argument("--compile", action="store_true", help="use torch.compile: minutes to start, then faster")
 
@@ -228,16 +233,11 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     args = parser(arguments, prog=prog).parse_args(arguments)
     print_anything()
-    try:
+    with told("stopped: the same command with --resume continues"), warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: _note(str(message))
         if not args.out:
             raise ValueError("--out is empty: name a folder")
-        with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: _note(str(message))
-            _run(args, f"{prog} {shlex.join(arguments)}")
-    except (ValueError, FloatingPointError, OSError, ImportError, MemoryError, torch.OutOfMemoryError) as error:
-        raise SystemExit(f"error: {error}") from error
-    except KeyboardInterrupt:
-        raise SystemExit("stopped: the same command with --resume continues") from None
+        _run(args, f"{prog} {shlex.join(arguments)}")
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
@@ -270,6 +270,9 @@ def _from_scratch(args: argparse.Namespace, data: Data) -> ViT:
 
 def _start(args: argparse.Namespace) -> tuple[ViT, Data]:
     """The model as it is before training, and its data."""
+    hub = args.data.removeprefix(HUB).partition("#")[0] if args.data.startswith(HUB) else ""
+    if hub and not Path(hub).exists() and (reason := unreachable()):  # its own library would try for half a minute
+        raise OSError(f"{args.data} is on the Hugging Face hub, and {reason}: try again with a network")
     if args.weights is None:
         data = data_sets.load(args.data, args.root, args.image_size, args.test_share)
         return _from_scratch(args, data), data
@@ -310,6 +313,10 @@ def _plan(data: Data, recipe: Recipe) -> str:
 
 def _run(args: argparse.Namespace, command: str) -> None:
     recipe = recipe_of(args)
+    runs.check_free(args.out, args.resume)
+    check_workers(args.workers)
+    if args.augment not in (None, "default"):
+        by_name(args.augment, (32, 32), 2)  # an unknown part, said before the images are read
     model, data = _start(args)
     seen = data if args.validation is None else data_sets.hold_out(data, args.validation)
     if isinstance(args.batch_size, _Default):
@@ -318,7 +325,7 @@ def _run(args: argparse.Namespace, command: str) -> None:
     history = fit(model, seen, recipe, workers=args.workers, out=args.out, resume=args.resume)
     accelerator = Accelerator(mixed_precision="no")
     if accelerator.is_main_process:
-        used = runs.for_json(runs.settings_in(args.out))  # with the precision that "auto" chose
+        used = json.loads((Path(args.out) / "config.json").read_text("utf-8"))["recipe"]  # "default" is resolved there
         test = None if args.validation is None else evaluate(model, data)
         keeping.save(
             args.out, model, data, history, command=command, preprocess=data.preprocess, recipe=used, test=test
@@ -337,7 +344,6 @@ def _run(args: argparse.Namespace, command: str) -> None:
     accelerator.wait_for_everyone()
     if torch.distributed.is_initialized():  # gloo's threads must be joined: a process that simply ends may abort
         torch.distributed.destroy_process_group()
-    if data.skipped:
-        raise ValueError(
-            f"{counted(len(data.skipped), 'image file')} skipped, the model is trained on the others: {data.skipped[0]}"
-        )
+    if skipped := [*data.skipped, *(data.train.skipped if isinstance(data.train, Stream) else ())]:
+        files_skipped = counted(len(skipped), "image file")
+        raise ValueError(f"{files_skipped} skipped, the model is trained on the others: {first_of(skipped)}")

@@ -20,7 +20,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from vit_tutorial.data import Data, normalise
 from vit_tutorial.data import augmentation as augmentation_of
 from vit_tutorial.data.recipe import Recipe
-from vit_tutorial.train import precision, runs
+from vit_tutorial.train import runs
 from vit_tutorial.train.evaluation import Totals, evaluate
 from vit_tutorial.train.layers import check_classes, check_pixels, frozen, groups_of, share_rates, with_lora
 from vit_tutorial.train.progress import progress_bar
@@ -116,8 +116,7 @@ def fit(
             f"fit takes a model and its data, as in fit(vt.load(...).model, vt.data.image_folder(...)), got "
             f"{type(model).__name__} and {type(data).__name__}"
         )
-    if not isinstance(workers, int) or not 0 <= workers <= MOST_WORKERS:
-        raise ValueError(f"workers must be a whole number from 0 to {MOST_WORKERS}, got {workers!r}")
+    check_workers(workers)
     recipe = _changed(recipe, changes)
     check_classes(model, data)
     check_pixels(model, data)
@@ -132,7 +131,6 @@ def fit(
     batches = runs.Batches(data.train, recipe, augmentation, accelerator, workers)
     store = runs.Store(out, accelerator)
     state = store.read(resume)
-    recipe = precision.resolved(recipe, model, data, accelerator, state)
     settings = runs.settings(recipe, augmentation, data, model)
 
     model.to(accelerator.device)
@@ -141,6 +139,12 @@ def fit(
     if out is not None and accelerator.is_main_process and isinstance(model, ViT):
         keeping.save(out, model, data, history, preprocess=data.preprocess, recipe=runs.for_json(settings))
     return history
+
+
+def check_workers(workers: int) -> None:
+    """Raise a ValueError for a number of processes that can't load images."""
+    if not isinstance(workers, int) or not 0 <= workers <= MOST_WORKERS:
+        raise ValueError(f"workers must be a whole number from 0 to {MOST_WORKERS}, got {workers!r}")
 
 
 def _epochs(

@@ -78,20 +78,24 @@ def lines(report: Report, classes: Sequence[str]) -> str:
 
 
 def save(folder: str | Path, report: Report, data: Data) -> list[str]:
-    """Write confusion.csv, confusion.png (of up to 30 classes) and mistakes.html; the names of the files."""
+    """Write confusion.csv, confusion.png (of up to 30 classes) and mistakes.html; the names of the files.
+
+    A class whose name the figure can't write is called by its number there, which is in the table.
+    """
     from vit_tutorial import plots
+    from vit_tutorial.plots.style import writable
 
     out, table, names = Path(folder), io.StringIO(), ["confusion.csv", "mistakes.html"]
     rows = csv.writer(table, lineterminator="\n")
-    rows.writerow(["true class", *data.classes, "right"])
+    rows.writerow(["number", "true class", *data.classes, "right"])
     for k, name in enumerate(data.classes):
         total = int(report.counts[k].sum())
-        rows.writerow([name, *report.counts[k].tolist(), f"{int(report.counts[k, k]) / max(total, 1):.4f}"])
+        rows.writerow([k + 1, name, *report.counts[k].tolist(), f"{int(report.counts[k, k]) / max(total, 1):.4f}"])
     write(out / "confusion.csv", table.getvalue().encode())
     write(out / "mistakes.html", page(report, data).encode())
     if len(data.classes) <= MOST_DRAWN:
         picture, height = io.BytesIO(), max(4.6, 0.45 * len(data.classes))
-        plots.confusion(report.counts, data.classes, height=height).savefig(picture)
+        plots.confusion(report.counts, writable(data.classes), height=height).savefig(picture)
         write(out / "confusion.png", picture.getvalue())
         names.append("confusion.png")
     return names

@@ -139,14 +139,14 @@ def loader(
     )
 
 
-class StreamReader(IterableDataset[Batch]):
-    """The batches of this process from a stream, augmented; ``epoch`` is that of the next pass."""
+class StreamReader(IterableDataset[tuple[Batch, list[str]]]):
+    """The batches of this process from a stream, augmented, each with a line for every image that was skipped."""
 
     def __init__(self, stream: Stream, augmentation: Augmentation, order: Order) -> None:
         self.stream, self.augmentation, self.order = stream, augmentation, order
 
-    def __iter__(self) -> Iterator[Batch]:
-        order, worker = self.order, get_worker_info()
+    def __iter__(self) -> Iterator[tuple[Batch, list[str]]]:
+        order, worker, told = self.order, get_worker_info(), len(self.stream.skipped)
         reader = (order.seed, order.epoch, order.rank, worker.id if worker else 0)
         items = self.stream.images(seed_of(order.seed, order.epoch), order.rank, order.processes)
         share = order.batch_size // order.processes
@@ -161,7 +161,8 @@ class StreamReader(IterableDataset[Batch]):
             if each := self.augmentation.each:
                 with seeded(*reader, number, 2):
                     images = torch.stack([each(image) for image in images])
-            yield images, torch.tensor([label for _, label in batch])
+            yield (images, torch.tensor([label for _, label in batch])), self.stream.skipped[told:]
+            told = len(self.stream.skipped)
 
 
 class Batches:
@@ -180,6 +181,8 @@ class Batches:
         self.mix = recipe.mix or augmentation.batch
         self.device = device
         pin_memory = device.type == "cuda"
+        self.stream = images if isinstance(images, Stream) else None
+        self.loader: DataLoader[Any]
         if isinstance(images, Stream):
             reader = StreamReader(images, augmentation, self.order)
             self.loader = DataLoader(reader, batch_size=None, num_workers=workers, pin_memory=pin_memory)
@@ -193,8 +196,13 @@ class Batches:
         """The share of this process: images (B, C, H, W) in [0, 1], labels (B,) or, mixed, (B, K)."""
         self.order.epoch = epoch
         left = len(self)
-        for images, labels in islice(self.loader, left):
+        for batch in islice(self.loader, left):
             left -= 1
+            if self.stream:
+                batch, skipped = batch
+                for line in skipped:
+                    self.stream.skip(line)
+            images, labels = batch
             if self.mix:
                 images, labels = self.mix(images, labels)
             yield images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
@@ -223,10 +231,12 @@ def for_json(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: "inf" if settings[name] == math.inf else settings[name] for name in names}
 
 
-def settings_in(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The :func:`settings` of the run in a folder. Raises ValueError for a damaged state, OSError for none."""
-    settings: dict[str, Any] = _read_state(Path(folder) / "state.pt")["settings"]
-    return settings
+def check_free(folder: str | os.PathLike[str], resume: bool) -> None:
+    """Raise an OSError, before any work, for a folder that can't be written, or that has a run, not to be resumed."""
+    path = Path(folder) / "state.pt"
+    if path.exists() and not resume:
+        raise FileExistsError(f"{path.parent} already has a run: resume it, or choose another folder")
+    keeping.check_writable(path)
 
 
 class Store:
@@ -246,15 +256,14 @@ class Store:
 
         Raises:
             ValueError: no folder to resume from, a damaged state, or machines that see different ones.
-            FileExistsError: there is one, and ``resume`` is False.
+            OSError: see :func:`check_free`.
         """
         if resume and self.path is None:
             raise ValueError("resume needs out=, the folder of the run")
         state = None
-        if self.path and self.path.exists():
-            if not resume:
-                raise FileExistsError(f"a run is in {self.path.parent}: resume it, or choose another folder")
-            state = _read_state(self.path)
+        if self.path:
+            check_free(self.path.parent, resume)
+            state = _read_state(self.path) if self.path.exists() else None
         done = torch.tensor([len(state["history"]) if state else -1], device=self.accelerator.device)
         if len(set(self.accelerator.gather(done).tolist())) > 1:
             raise ValueError(f"the machines see different states in {self.path}: the folder must be one they share")
@@ -287,14 +296,8 @@ class Store:
 
     def _check(self, before: State, settings: State) -> None:
         folder = self.path and self.path.parent
-        later = {
-            "freeze": False,
-            "head_first": 0,
-            "layer_decay": 1.0,
-            "lora": 0,
-        }  # what a run before these were settings had
         for name, value in settings.items():
-            known = before.get(name, later.get(name))
+            known = before.get(name)
             if known != value:
                 raise ValueError(
                     f"the run in {folder} has {name}={known}, not {value}: "

@@ -136,17 +136,26 @@ def _offline(file: str, url: str, folder: str, error: Exception | str) -> str:
     return f"{file} is not on disk and can't be downloaded ({' '.join(str(error).split())[:200]}): {way_out}"
 
 
+def unreachable() -> str:
+    """Why the Hugging Face hub can't be asked, found within seconds; "" if it can."""
+    with needed():
+        from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    silent = f"{urlsplit(constants.ENDPOINT).hostname} doesn't answer within {PATIENCE:g} s"
+    return "" if _answers(constants.ENDPOINT) else silent
+
+
 def repository(repository: str, revision: str | None = None, token: str | bool | None = None) -> Getter:
     """Files of a repository on the Hugging Face hub: downloaded with progress, resumed and kept by its own library."""
     with needed():
-        from huggingface_hub import _CACHED_NO_EXIST, constants, hf_hub_download, try_to_load_from_cache
+        from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
         from huggingface_hub import errors as hub_errors
 
     absent = hub_errors.EntryNotFoundError
     refused = (hub_errors.RepositoryNotFoundError, hub_errors.GatedRepoError, hub_errors.RevisionNotFoundError)
-    offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else ""
-    if not offline and not _answers(constants.ENDPOINT):
-        offline = f"{urlsplit(constants.ENDPOINT).hostname} doesn't answer within {PATIENCE:g} s"
+    offline = unreachable()
 
     def get(file: str) -> Path | None:
         reason: Exception | str = offline

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -108,6 +109,17 @@ def write(path: Path, content: bytes | memoryview) -> None:
         file.write(content)
 
 
+def check_writable(path: Path) -> None:
+    """Raise now, before the work, the OSError that :func:`replacing` would raise after it; nothing is made."""
+    _check_place(path)
+    try:
+        there = next(folder for folder in path.parents if folder.exists())
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of ``path`` in one move when the block ends well.
@@ -118,10 +130,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         OSError: that names the folder, for a full disk or one without the right to write; a folder where a file is to
             be, or a file where a folder is.
     """
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder, and a file is to be written: give it another name")
-    if path.parent.exists() and not path.parent.is_dir():
-        raise NotADirectoryError(f"{path.parent} is a file, and {path.name} is to be written into it: name a folder")
+    _check_place(path)
     partial_file = path.with_name(f"{path.name}.partial")  # one name: what a kill leaves is overwritten
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,11 +140,22 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())  # else a power cut may leave the new name and no content
         partial_file.replace(path)
     except OSError as error:
-        raise OSError(
-            error.errno,
-            f"can't write {path.name} to the folder {path.parent} ({error.strerror}): what was saved there before is "
-            "untouched; make room, or get the right to write, and resume",
-        ) from error
+        raise _unwritable(path, error) from error
     finally:
         with suppress(OSError):
             partial_file.unlink(missing_ok=True)
+
+
+def _check_place(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, and a file is to be written: give it another name")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise NotADirectoryError(f"{path.parent} is a file, and {path.name} is to be written into it: name a folder")
+
+
+def _unwritable(path: Path, error: OSError) -> OSError:
+    return OSError(
+        error.errno,
+        f"can't write {path.name} to the folder {path.parent} ({error.strerror}): what was saved there before is "
+        "untouched; make room, get the right to write, or close what has it open; then try again, or resume",
+    )

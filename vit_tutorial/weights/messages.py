@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from vit_tutorial.data.extras import printable
+
 SEVERAL_LABELS = "of several labels at once (problem_type): each has its own sigmoid, and no softmax"
 
 
@@ -38,8 +40,7 @@ def refusing(about: str = "") -> Iterator[None]:
 
 def brief(text: str, limit: int = 1500) -> str:
     """The text on one line, cut in its middle where it is longer; what can't be printed is written as its code."""
-    if not text.isprintable():  # a name may hold anything: line ends, codes that colour a terminal
-        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    text = printable(text)
     return text if len(text) <= limit else f"{text[: limit - 300]} … {text[-290:]}"
 
 
