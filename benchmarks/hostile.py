@@ -59,11 +59,12 @@ def opcodes(content: bytes, *, zipped: bool) -> Make:
     return make
 
 
-def zipped(name: str, *parts: tuple[str, bytes], squeezed: bool = False) -> Make:
+def zipped(name: str, *parts: tuple[str, bytes], squeezed: bool = False, times: int = 1) -> Make:
     def make(folder: Path) -> Path:
         with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED if squeezed else zipfile.ZIP_STORED) as archive:
             for part, content in parts:
                 archive.writestr(part, content)
+            archive.filelist *= times  # its table of contents alone
         return folder / name
 
     return make
@@ -131,7 +132,7 @@ FILES: dict[str, Make] = {
     "50 MB of zeros, packed, .npz": zipped("x.npz", ("a.npy", bytes(50_000_000)), squeezed=True),
     "four times its size, .npz": zipped("x.npz", ("a.npy", NOISE + bytes(6_000_000)), squeezed=True),
     "an array of 10 billion, .npz": zipped("x.npz", ("cls.npy", npy((10**10,), 40))),
-    "50,001 arrays, .npz": zipped("x.npz", *((f"{i}.npy", b"") for i in range(50_001))),
+    "50,001 arrays, .npz": zipped("x.npz", ("0.npy", b""), times=50_001),
     "a tensor of strides 0": pickled(STATE | {"norm.bias": torch.ones(1).expand(10**12)}),
     "a table that lies about a shape": table(b'{"a":{"dtype":"F32","shape":[1000000000000],"data_offsets":[0,4]}}'),
     "a table of 2^60 bytes": table(b"{}", 2**60),
@@ -147,7 +148,7 @@ FILES: dict[str, Make] = {
     "dictionaries, 2^40 ways": pickled(laughs()),
     "a list nested 50,000 deep": opcodes(b"\x80\x02" + b"]" * 50_001 + b"a" * 50_000 + b".", zipped=True),
     "a config nested 100,000 deep": folder_with("[" * 100_000),
-    "a config of 100 MB": folder_with('{"model_type": "vit", "x": "' + "y" * 100_000_000 + '"}'),
+    "a config of 100 MB": lambda folder: folder_with('{"model_type": "vit", "x": "' + "y" * 100_000_000)(folder),
     "a config of half a million lists": folder_with('{"architecture": [' + "[]," * 500_000 + "[]]}"),
     "an index that leads outside": index_of({"a": "../../etc/passwd"}),
     "an index of 40,000 files": index_of({f"a{i}": f"{i}.safetensors" for i in range(40_000)}),

@@ -1015,7 +1015,7 @@ def test_no_right_work_of_ours_is_taken_for_a_copy_of_the_package(tool, lesson):
     [
         ("07", "train.loop.schedule", {"schedule": "rates", "warmup": "w", "steps": "total"}),
         ("01", "patches.patchify", {"patchify": "cut", "batch": "b", "images": "pictures"}),
-        ("09", "weights.adapters.has_adapter", {"has_adapter": "teacher"}),
+        ("09", "weights.names.joined", {"joined": "teacher"}),
         ("02", "embeddings.sincos_position_embedding", {}),
     ],
 )

@@ -1,20 +1,16 @@
 """Lesson 09: every library's own model and ours give the same logits; no damaged or hostile file gets through."""
 
 import argparse
-import contextlib
 import dataclasses
 import gzip
 import hashlib
 import importlib
-import io
 import json
 import os
 import pickle
-import random
 import re
 import shutil
 import socket
-import struct
 import sys
 import threading
 import urllib.error
@@ -29,14 +25,13 @@ import huggingface_hub.constants
 import huggingface_hub.file_download
 import numpy as np
 import pytest
-import scipy.special
 import timm
 import torch
 import torchvision.models
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peers import logits, randomise, timm_vit, torchvision_vit, transformers_vit
+from peers import logits, randomise, timm_vit, torchvision_vit, transformers_vit, under
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
@@ -99,10 +94,6 @@ SOURCES = {
     "timm no bias": (timm_vit, tiny(qkv_bias=False), plain, {}),
     "timm no positions": (timm_vit, tiny(position="none"), plain, {"image_size": 16}),
     "timm no class position": (lambda c: timm_with(no_embed_class=True), TINY, plain, {}),
-    "timm compiled": (timm_vit, TINY, lambda m: {f"_orig_mod.{n}": t for n, t in m.state_dict().items()}, {}),
-    "timm training": (timm_vit, TINY, lambda m: {"epoch": 3, "state_dict": m.state_dict()}, {}),
-    "timm training, wrapped twice": (timm_vit, TINY, lambda m: {"state_dict": {"model": m.state_dict()}}, {}),
-    "timm as somebody's backbone": (timm_vit, TINY, lambda m: under("backbone.", m.state_dict()), {}),
     "timm with a mask token": (timm_vit, TINY, lambda m: m.state_dict() | {"mask_token": torch.ones(1, 1, 16)}, {}),
     "deit": (timm_vit, TINY, lambda m: {"model": m.state_dict()}, {}),
     "deit distilled": (timm_vit, tiny(pool="distilled"), plain, {}),
@@ -173,56 +164,6 @@ def test_convert_keeps_the_dtype_and_the_memory(dtype):
     assert {tensor.data_ptr() for tensor in converted.state_dict.values()} == theirs
 
 
-def backbone(seed):
-    return randomise(timm_vit(tiny(num_classes=0)), seed).eval()
-
-
-def projector(prefix):  # DINO's own head, with the batch norm that some have
-    return {f"{prefix}head.mlp.0.weight": torch.ones(3, 16), f"{prefix}head.mlp.1.num_batches_tracked": torch.tensor(3),
-            f"{prefix}head.last_layer.weight_v": torch.ones(9, 3)}  # fmt: skip
-
-
-def under(prefix, state):
-    return {prefix + name: tensor for name, tensor in state.items()}
-
-
-def test_dino():
-    student, teacher = backbone(1), backbone(2)
-    whole = {
-        "student": under("module.backbone.", student.state_dict()) | projector("module."),
-        "teacher": under("backbone.", teacher.state_dict()) | projector(""),
-        "epoch": 3,
-        "args": argparse.Namespace(arch="vit_small"),
-    }
-    images = images_for(TINY).float()
-    for state, theirs in ((whole, teacher), (whole["student"], student), (teacher.state_dict(), teacher)):
-        converted = convert(state, num_heads=4)
-        assert (converted.config.num_classes, converted.preprocess.crop) == (0, 224 / 256)
-        assert converted.preprocess.mean == (0.485, 0.456, 0.406)
-        with torch.inference_mode():
-            assert_close(ours(converted, torch.float32)(images), theirs(images), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("version", [4, 5])
-def test_huggingface_without_a_head_and_prefix(version):
-    config = transformers_vit(HF).config
-    theirs = randomise(transformers.ViTModel(config, use_mask_token=True)).double().eval()  # with its pooler
-    state = theirs.state_dict()
-    if version == 4:
-        names = (("layers.", "encoder.layer."), (".attention.q_proj", ".attention.attention.query"),
-                 (".attention.k_proj", ".attention.attention.key"), (".attention.v_proj", ".attention.attention.value"),
-                 (".attention.o_proj", ".attention.output.dense"), ("mlp.fc1", "intermediate.dense"),
-                 ("mlp.fc2", "output.dense"))  # fmt: skip
-        for new, old in names:
-            state = {name.replace(new, old): tensor for name, tensor in state.items()}
-    converted = convert(state, num_heads=4)
-    assert converted.config == dataclasses.replace(HF, num_classes=0)
-    images = images_for(TINY)
-    with torch.inference_mode():
-        expected = theirs(images).last_hidden_state
-        assert_close(ours(converted).features(images), expected, rtol=0, atol=1e-10)
-
-
 # ------------------------------------------------------------------------------------------------------------- Google
 
 
@@ -268,45 +209,16 @@ def stacked(arrays, L=3):
     return whole
 
 
-def paper(w, images):
-    """Eq. 1 to 4 in NumPy and float64, read off google-research's vit_jax/models_vit.py and big_vision's vit.py."""
-    w = {name: array.astype(np.float64) for name, array in w.items()}
-    old = "Transformer/encoderblock_0/LayerNorm_2/scale" in w
-    attention, mlp, norm = (1, 3, 2) if old else (0, 0, 1)
-
-    def layer_norm(x, name):
-        centred = x - x.mean(-1, keepdims=True)
-        x = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
-        return x * w[f"{name}/scale"] + w[f"{name}/bias"]
-
-    P = len(w["embedding/kernel"])
-    B, H, W, C = images.shape
-    x = images.reshape(B, H // P, P, W // P, P, C)
-    x = np.einsum("brpcqk,pqkd->brcd", x, w["embedding/kernel"]) + w["embedding/bias"]
-    x = x.reshape(B, -1, x.shape[-1])
-    if "pos_embedding" in w:  # big_vision: before the class token
-        x = x + w["pos_embedding"]
-    if "cls" in w:
-        x = np.concatenate([np.tile(w["cls"], (B, 1, 1)), x], axis=1)
-    if old:
-        x = x + w["Transformer/posembed_input/pos_embedding"]
-    for i in range(3):
-        block = f"Transformer/encoderblock_{i}"
-        y, name = layer_norm(x, f"{block}/LayerNorm_0"), f"{block}/MultiHeadDotProductAttention_{attention}"
-        q, k, v = (
-            np.einsum("btd,dhe->bthe", y, w[f"{name}/{part}/kernel"]) + w[f"{name}/{part}/bias"]
-            for part in ("query", "key", "value")
-        )
-        scores = np.einsum("bthe,bshe->bhts", q, k) / np.sqrt(q.shape[-1])
-        z = np.einsum("bhts,bshe->bthe", scipy.special.softmax(scores, axis=-1), v)
-        x = x + np.einsum("bthe,hed->btd", z, w[f"{name}/out/kernel"]) + w[f"{name}/out/bias"]
-        y = layer_norm(x, f"{block}/LayerNorm_{norm}")
-        y = y @ w[f"{block}/MlpBlock_{mlp}/Dense_0/kernel"] + w[f"{block}/MlpBlock_{mlp}/Dense_0/bias"]
-        y = 0.5 * y * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3)))
-        x = x + y @ w[f"{block}/MlpBlock_{mlp}/Dense_1/kernel"] + w[f"{block}/MlpBlock_{mlp}/Dense_1/bias"]
-    x = layer_norm(x, "Transformer/encoder_norm")
-    x = x[:, 0] if "cls" in w else x.mean(1)
-    return x @ w["head/kernel"] + w["head/bias"] if "head/kernel" in w and "pre_logits/kernel" not in w else x
+def timm_s(config, path):
+    """Timm's model, filled by its own loader; in big_vision's files the class token has no position."""
+    theirs = timm.models.VisionTransformer(
+        img_size=config.image_size, patch_size=8, num_classes=config.num_classes, embed_dim=16, depth=3, num_heads=4,
+        mlp_ratio=2.5, class_token=config.pool == "cls", fc_norm=False, act_layer="gelu_tanh",
+        global_pool={"cls": "token", "mean": "avg", "attention": "map"}[config.pool],
+        no_embed_class="big_vision" in path.name,
+    )  # fmt: skip
+    theirs.load_pretrained(str(path))
+    return theirs.double().eval()
 
 
 GOOGLE = {
@@ -323,18 +235,18 @@ GOOGLE = {
 
 
 @pytest.mark.parametrize(("options", "names"), GOOGLE.values(), ids=GOOGLE)
-def test_google_equals_the_paper_s_code(options, names, tmp_path):
-    arrays, images = flax_file(**options), images_for(TINY)
-    np.savez(tmp_path / "x.npz", **names(arrays))
-    converted = convert(weights.read(tmp_path / "x.npz"))  # no num_heads: they are in the file
+def test_google_equals_timm_s_own_loader(options, names, tmp_path):
+    arrays, images, path = flax_file(**options), images_for(TINY), tmp_path / f"{options.get('kind')}.npz"
+    np.savez(path, **names(arrays))
+    converted = convert(weights.read(path))  # no num_heads: they are in the file
     classes = 0 if options.get("pre_logits") or options.get("head") is False else 5
     pool = "mean" if options.get("gap") else "cls"
     assert converted.config == tiny(gelu="tanh", pool=pool, num_classes=classes)
-    expected = torch.from_numpy(paper(arrays, images.permute(0, 2, 3, 1).numpy()))
-    assert expected.std() > 0.1
     if options.get("kind") and pool == "cls":  # a layer norm would hide any other constant
         assert not converted.state_dict["embed.position"][:, 0].any()
     with torch.inference_mode():
+        expected = timm_s(converted.config, path)(images)
+        assert expected.std() > 0.1
         assert_close(ours(converted)(images), expected, rtol=0, atol=1e-10)
         assert_close(ours(converted, torch.float32)(images.float()).double(), expected, rtol=0, atol=1e-5)
     assert all(tensor.is_contiguous() for tensor in converted.state_dict.values())  # else safetensors can't save them
@@ -344,17 +256,18 @@ def test_google_equals_the_paper_s_code(options, names, tmp_path):
     assert (converted.preprocess.crop == "none") == (family == "google")
 
 
-def test_big_vision_without_stored_positions_has_sines(refuses):
+def test_big_vision_without_stored_positions_has_sines(tmp_path, refuses):
     arrays = flax_file("big_vision", gap=True, sincos=True)
     with refuses(ValueError, "no positions", "image_size"):
         convert(arrays)
     converted = convert(arrays, image_size=(8, 16))
     assert converted.config == tiny(gelu="tanh", pool="mean", position="sincos", image_size=(8, 16))
     assert_close(converted.state_dict["embed.position"], vt.sincos_position_embedding((1, 2), 16))
-    images, position = images_for(converted.config), {"pos_embedding": vt.sincos_position_embedding((1, 2), 16).numpy()}
-    expected = torch.from_numpy(paper(arrays | position, images.permute(0, 2, 3, 1).numpy()))
+    path, position = tmp_path / "big_vision.npz", vt.sincos_position_embedding((1, 2), 16).numpy()
+    np.savez(path, **arrays, pos_embedding=position)
+    images = images_for(converted.config)
     with torch.inference_mode():
-        assert_close(ours(converted)(images), expected, rtol=0, atol=1e-10)
+        assert_close(ours(converted)(images), timm_s(converted.config, path)(images), rtol=0, atol=1e-10)
 
 
 def siglip_file(scan=False, D=16, h=4, M=40):
@@ -373,11 +286,6 @@ def siglip_file(scan=False, D=16, h=4, M=40):
 @pytest.mark.parametrize("scan", [False, True])
 def test_siglip_of_big_vision_equals_timm_s_own_loader(scan, tmp_path):
     np.savez(tmp_path / "x.npz", **siglip_file(scan))
-    theirs = timm.models.VisionTransformer(
-        img_size=16, patch_size=8, num_classes=0, embed_dim=16, depth=3, num_heads=4, mlp_ratio=2.5,
-        class_token=False, global_pool="map", fc_norm=False, act_layer="gelu_tanh",
-    )  # fmt: skip
-    theirs.load_pretrained(str(tmp_path / "x.npz"))
     with pytest.warns(UserWarning, match="the text tower"):
         converted = convert(weights.read(tmp_path / "x.npz"))
     assert converted.assumed["gelu"] == "tanh"
@@ -387,7 +295,7 @@ def test_siglip_of_big_vision_equals_timm_s_own_loader(scan, tmp_path):
     with torch.inference_mode():
         model = vt.modern.build(converted.config).double().eval()
         model.load_state_dict(converted.state_dict)
-        assert_close(model(images), theirs.eval().double()(images), rtol=0, atol=1e-10)
+        assert_close(model(images), timm_s(converted.config, tmp_path / "x.npz")(images), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -583,24 +491,6 @@ def test_huggingface_reads_what_we_write(tmp_path):
         assert_close(model(images), theirs(images).logits, rtol=0, atol=1e-5)
 
 
-def test_the_way_back_refuses(refuses):
-    with refuses(ValueError, "torchvision", "embed.cls_token", "to_timm"):
-        to_torchvision(ViT(tiny(pool="mean")))
-    with refuses(ValueError, "transformers", "embed.position"):
-        to_huggingface(ViT(tiny(position="none")))
-    with refuses(ValueError, "torchvision", "blocks.0.attention.qkv.bias"):
-        to_torchvision(ViT(tiny(qkv_bias=False)))
-    with refuses(ValueError, "torchvision", "tanh"):
-        to_torchvision(ViT(tiny(gelu="tanh")))
-    for there in (to_torchvision, to_huggingface):
-        with refuses(ValueError, "two"):
-            there(ViT(tiny(pool="distilled")))
-    with refuses(ValueError, "4 or 5", "got 3"):
-        to_huggingface(ViT(TINY), version=3)
-    with refuses(TypeError, "OrderedDict", "assemble"):
-        to_timm(ViT(TINY).state_dict())
-
-
 # ------------------------------------------------------------------------------------------------------ preprocessing
 
 
@@ -752,28 +642,17 @@ def write(path, model):
 
 def flax(model):
     """The model's tensors turned the other way round, by hand."""
-    state, h, D = model.state_dict(), model.config.num_heads, model.config.dim
-    arrays = {"cls": state["embed.cls_token"], "Transformer/posembed_input/pos_embedding": state["embed.position"],
-              "embedding/kernel": state["embed.patches.proj.weight"].permute(2, 3, 1, 0),
-              "embedding/bias": state["embed.patches.proj.bias"],
-              "Transformer/encoder_norm/scale": state["norm.weight"],
-              "Transformer/encoder_norm/bias": state["norm.bias"],
-              "head/kernel": state["head.weight"].T, "head/bias": state["head.bias"]}  # fmt: skip
-    for i in range(model.config.depth):
-        a, b = f"blocks.{i}.", f"Transformer/encoderblock_{i}/"
-        for j, part in enumerate(("query", "key", "value")):
-            name = f"{b}MultiHeadDotProductAttention_1/{part}"
-            arrays[f"{name}/kernel"] = state[f"{a}attention.qkv.weight"][j * D : j * D + D].T.reshape(D, h, D // h)
-            arrays[f"{name}/bias"] = state[f"{a}attention.qkv.bias"][j * D : j * D + D].reshape(h, D // h)
-        arrays[f"{b}MultiHeadDotProductAttention_1/out/kernel"] = state[f"{a}attention.proj.weight"].T.reshape(h, -1, D)
-        arrays[f"{b}MultiHeadDotProductAttention_1/out/bias"] = state[f"{a}attention.proj.bias"]
-        for j, part in enumerate(("fc1", "fc2")):
-            arrays[f"{b}MlpBlock_3/Dense_{j}/kernel"] = state[f"{a}mlp.{part}.weight"].T
-            arrays[f"{b}MlpBlock_3/Dense_{j}/bias"] = state[f"{a}mlp.{part}.bias"]
-        for j, part in ((0, "norm1"), (2, "norm2")):
-            arrays[f"{b}LayerNorm_{j}/scale"] = state[f"{a}{part}.weight"]
-            arrays[f"{b}LayerNorm_{j}/bias"] = state[f"{a}{part}.bias"]
-    return {name: tensor.numpy() for name, tensor in arrays.items()}
+    h, by_end = model.config.num_heads, {
+        "embedding/kernel": lambda t: t.permute(2, 3, 1, 0),
+        "out/kernel": lambda t: t.mT.unflatten(0, (h, -1)),
+        **{f"{part}/kernel": lambda t: t.mT.unflatten(1, (h, -1)) for part in ("query", "key", "value")},
+        **{f"{part}/bias": lambda t: t.unflatten(0, (h, -1)) for part in ("query", "key", "value")},
+        "kernel": lambda t: t.mT,
+        "": lambda t: t,
+    }  # fmt: skip
+    theirs = weights.names.rename(model.state_dict(), weights.names.GOOGLE)
+    turned = {name: next(turn for end, turn in by_end.items() if name.endswith(end)) for name in theirs}
+    return {name: turned[name](tensor).numpy() for name, tensor in theirs.items()}
 
 
 def same(model, other):
@@ -888,27 +767,48 @@ def test_safetensors_are_mapped_and_never_copied(tmp_path):
     assert path.read_bytes() == before
 
 
-class Evil:
-    def __init__(self, path):
-        self.path = path
+@pytest.fixture(scope="module")
+def hostile():
+    """The files of benchmarks/hostile.py, which measures time and memory as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+        yield importlib.import_module("hostile")
 
-    def __reduce__(self):
-        return os.mkdir, (self.path,)
+
+MKDIR = f"asks for {os.mkdir.__module__}.mkdir"
+HOSTILE = {
+    "code in a pickle": [MKDIR, "nothing was loaded"],
+    "code in a pickle of the old format": [MKDIR, "nothing was loaded"],
+    "code among the tensors": [MKDIR, "nothing was loaded"],
+    "code in a plain pickle, protocol 4": ["protocol 4", "nothing was loaded"],  # which torch can't read
+    "an object in a .npz": ["a.npy holds a pickle"],  # of as many bytes as its number would have
+    "50 MB of zeros, packed, .pth": ["unpacks to 50,000,000"],
+    "50 MB of zeros, packed, .npz": ["unpacks to 50,000,000"],
+    "four times its size, .npz": ["unpacks to 8,000,"],
+    "an array of 10 billion, .npz": ["cls", "(10000000000,)", "another size"],
+    "50,001 arrays, .npz": ["50,001 parts"],
+    "a tensor of strides 0": ["norm.bias", "declares more numbers than the file holds"],
+    "a table that lies about a shape": ["damaged"],
+    "a table of 2^60 bytes": ["damaged"],
+    "a table of 20 MB": ["20,000,002 bytes of names"],
+    "5 million lists": ["too long a pickle", "nothing was loaded"],
+    "5 million lists, old format": ["too long a pickle", "nothing was loaded"],
+}
 
 
-@pytest.mark.parametrize("how", ["torch", "torch, old format", "pickle", "pickle 4", "within a checkpoint"])
-def test_a_pickle_s_code_is_never_run(how, tmp_path, refuses):
-    path, trace = tmp_path / "x.pth", str(tmp_path / "trace")
-    if how.startswith("pickle"):
-        path.write_bytes(pickle.dumps(Evil(trace), protocol=4 if how == "pickle 4" else 2))
-    else:
-        what = to_timm(small()) | {"x": Evil(trace)} if how == "within a checkpoint" else Evil(trace)
-        torch.save(what, path, _use_new_zipfile_serialization=how != "torch, old format")
-    wanted = "protocol 4" if how == "pickle 4" else f"asks for {os.mkdir.__module__}.mkdir"  # torch can't read 4
-    with refuses(ValueError, str(path), wanted, "nothing was loaded"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's, about protocol 4
-        vt.load(path)
-    assert not Path(trace).exists()
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol 4")
+def test_no_code_is_run_and_no_bomb_unpacked(name, tmp_path, refuses, hostile):
+    with refuses(ValueError, str(tmp_path), *HOSTILE[name]):
+        vt.load(hostile.FILES[name](tmp_path))
+    assert not hostile.TRACE.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux counts memory from a moment on")
+def test_hostile_files_take_little_time_and_memory(hostile, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["hostile.py"])
+    hostile.main()  # or it exits
 
 
 class Builtin:
@@ -922,94 +822,11 @@ def test_a_builtin_that_a_pickle_asks_for_is_named(tmp_path, refuses):
         vt.load(tmp_path / "x.pth")
 
 
-def test_objects_in_a_npz_are_refused(tmp_path, refuses):
-    arrays = flax(small()) | {"head/bias": np.array([Evil(str(tmp_path / "trace"))], dtype=object)}
-    np.savez(tmp_path / "x.npz", **arrays)
-    with refuses(ValueError, "x.npz", "head/bias", "holds a pickle"):
-        vt.load(tmp_path / "x.npz")
-    assert not (tmp_path / "trace").exists()
-
-
-def test_an_object_of_eight_bytes_in_a_npz_is_refused(tmp_path, refuses):  # as many as its pointer would have
-    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
-        archive.writestr("cls.npy", npy_header((1,), "|O") + b"\x80\x02]q\x00...")
-    with refuses(ValueError, "x.npz", "cls.npy holds a pickle"):
-        vt.load(tmp_path / "x.npz")
-
-
 def test_numpy_too_is_told_to_load_no_objects(tmp_path, monkeypatch):  # should the look at the headers ever miss one
     told, load = [], np.load
     monkeypatch.setattr(np, "load", lambda *args, **options: told.append(options) or load(*args, **options))
     assert same(vt.load(write(tmp_path / "x.npz", small())).model, small())
     assert told == [{"allow_pickle": False}]
-
-
-def npy_header(shape, kind="<f4"):
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": shape})
-    return header.getvalue()
-
-
-def bomb(path, kind):
-    if kind == "a tensor of strides 0":
-        torch.save(to_timm(small()) | {"norm.bias": torch.ones(1).expand(10**12)}, path)
-    elif kind in ("a compressed pickle", "compressed arrays"):
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("archive/data.pkl" if path.suffix == ".pth" else "x.npy", bytes(50_000_000))
-    elif kind == "an array's header":
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("cls.npy", npy_header((10**10,)) + bytes(40))
-    elif kind == "a safetensors header":
-        header = b'{"cls_token":{"dtype":"F32","shape":[1,1,1000000000000],"data_offsets":[0,4]}}'
-        path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
-    elif kind == "a pickle of lists":
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("a/data.pkl", b"\x80\x02]" + b"]" * 300_000 + b"a" * 300_000 + b".")
-    elif kind == "a bare pickle of lists":
-        path.write_bytes(b"\x80\x02]" + b"]" * 300_000 + b"a" * 300_000 + b".")
-    elif kind == "a table of a million names":
-        with path.open("wb") as file:
-            file.write(struct.pack("<Q", 1_700_000) + b"{")
-            file.truncate(12_000_000)
-    elif kind == "fifty thousand parts":
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("0.npy", b"")
-            archive.filelist *= 50_001  # the table of contents alone: the same part again and again
-    elif kind == "twice its size":
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("a.npy", random.Random(0).randbytes(2_000_000) + bytes(5_500_000))
-    elif kind == "a header's length":
-        path.write_bytes(struct.pack("<Q", 2**60) + b"{}")
-
-
-@pytest.mark.parametrize(
-    ("kind", "suffix", "words"),
-    [
-        ("a tensor of strides 0", ".pth", ["norm.bias", "declares more numbers than the file holds"]),
-        ("a compressed pickle", ".pth", ["unpacks to 50,000,000"]),
-        ("compressed arrays", ".npz", ["unpacks to 50,000,000"]),
-        ("an array's header", ".npz", ["cls", "(10000000000,)", "another size"]),
-        ("a safetensors header", ".safetensors", ["damaged"]),
-        ("a header's length", ".safetensors", ["damaged"]),
-        ("a pickle of lists", ".pth", ["too long a pickle", "nothing was loaded"]),
-        ("a bare pickle of lists", ".pth", ["too long a pickle", "nothing was loaded"]),
-        ("a table of a million names", ".safetensors", ["1,700,000 bytes of names"]),
-        ("fifty thousand parts", ".npz", ["50,001 parts"]),
-        ("twice its size", ".npz", ["unpacks to 7,500,000"]),
-    ],
-)
-def test_bombs_are_refused_before_they_are_unpacked(kind, suffix, words, tmp_path, refuses):
-    path = tmp_path / f"x{suffix}"
-    bomb(path, kind)
-    peak = memory_peak()
-    with refuses(ValueError, str(path), *words):
-        vt.load(path)
-    assert memory_peak() - peak < 30e6
-
-
-def memory_peak():
-    resource = pytest.importorskip("resource", reason="Windows has no such count")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)  # bytes
 
 
 def test_a_compressed_head_of_zeros_is_no_bomb(tmp_path):
@@ -1234,8 +1051,6 @@ def test_what_is_no_plain_file_isn_t_waited_for(target, words, tmp_path, refuses
         ({"num_classes": "5"}, TypeError, ["num_classes", "'5'"]),
         ({"recipe": "mine"}, ValueError, ["recipe", "'mine'", "torchvision"]),
         ({"image_size": "16"}, ValueError, ["image_size", "'16'"]),
-        ({"image_size": 0}, ValueError, ["image_size", "0"]),
-        ({"plain": False}, ValueError, ["plain is True"]),
     ],
 )
 def test_values_that_load_refuses(told, error, words, tmp_path, refuses):
@@ -1384,19 +1199,6 @@ HUB_HF = (("tench", "goldfish"), Preprocessing((8, 8), (0.1, 0.2, 0.3), (0.4, 0.
 HUB_TIMM = (("class 0", "class 1"), Preprocessing((8, 8), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), 0.95, "bilinear"))
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-def test_a_folder_of_transformers(name, tmp_path):
-    found = vt.load(hf_folder(tmp_path, name))
-    assert same(found.model, small())
-    assert found.model.config == dataclasses.replace(SMALL, norm_eps=1e-12)
-    assert found[1:] == HUB_HF
-    for gelu in ("gelu_new", "gelu_pytorch_tanh"):
-        changed = vt.load(hf_folder(tmp_path, name, hidden_act=gelu, layer_norm_eps=1e-5, num_attention_heads=4))
-        assert changed.model.config == dataclasses.replace(SMALL, norm_eps=1e-5, gelu="tanh", num_heads=4)
-    (tmp_path / "preprocessor_config.json").unlink()
-    assert vt.load(tmp_path).preprocess == Preprocessing((8, 8), (0.5,) * 3, (0.5,) * 3, "none", "bilinear")
-
-
 def test_twelve_class_names_stay_in_order(tmp_path):
     model = ViT(dataclasses.replace(SMALL, num_classes=12))
     hf_folder(tmp_path, id2label={str(k): f"name {k}" for k in range(12)})  # as text, "10" comes before "2"
@@ -1536,6 +1338,15 @@ def test_google_s_bucket(web):
 
 
 @pytest.fixture
+def bucket(web, tmp_path):
+    """The paper's bucket with one file, and where that is kept."""
+    (web.folder / "vit_models" / "augreg").mkdir(parents=True)
+    web.cache = tmp_path / "torch" / "hub" / "checkpoints" / "vit_models" / "augreg"
+    web.file = write(web.folder / "vit_models" / "augreg" / "x.npz", small())
+    return web
+
+
+@pytest.fixture
 def vit_b_16(web, monkeypatch):
     """Torchvision's weights for vit_b_16 are a small file on our server, its name with or without the right hash."""
     kind = torchvision.models.ViT_B_16_Weights
@@ -1580,62 +1391,41 @@ def test_a_download_with_another_hash(vit_b_16, refuses, tmp_path):
     assert [file.suffix for file in (tmp_path / "torch" / "hub" / "checkpoints").iterdir()] == [".lock"]
 
 
-def test_a_page_in_place_of_a_file_is_not_kept(web, refuses, tmp_path):
-    (web.folder / "vit_models" / "augreg").mkdir(parents=True)
-    (web.folder / "vit_models" / "augreg" / "x.npz").write_text("<html>Please log in.</html>")
+def test_a_page_in_place_of_a_file_is_not_kept(bucket, refuses):
+    bucket.file.write_text("<html>Please log in.</html>")
     with refuses(OSError, "x.npz", "no such file"):
         vt.load("google/x.npz")
-    cache = tmp_path / "torch" / "hub" / "checkpoints" / "vit_models" / "augreg"
-    assert [file.name for file in cache.iterdir()] == ["x.npz.lock"]
+    assert [file.name for file in bucket.cache.iterdir()] == ["x.npz.lock"]
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_download_cut_short_goes_on_next_time(ranges, web, refuses, tmp_path):
-    (web.folder / "vit_models" / "augreg").mkdir(parents=True)
-    write(web.folder / "vit_models" / "augreg" / "x.npz", small())
-    cache, web.handler.ranges = tmp_path / "torch" / "hub" / "checkpoints" / "vit_models" / "augreg", ranges
-    web.handler.cut = 5000
+def test_a_download_cut_short_goes_on_next_time(ranges, bucket, refuses):
+    cache, bucket.handler.ranges, bucket.handler.cut = bucket.cache, ranges, 5000
     with refuses(OSError, "x.npz", "broke off"):
         vt.load("google/x.npz")
     assert not (cache / "x.npz").exists()
     assert (cache / "x.npz.part").stat().st_size == 5000
-    web.handler.cut = None
+    bucket.handler.cut = None
     assert same(vt.load("google/x.npz").model, small())
-    assert web.handler.starts == [0, 4999]
-    assert (cache / "x.npz").read_bytes() == (web.folder / "vit_models" / "augreg" / "x.npz").read_bytes()
+    assert bucket.handler.starts == [0, 4999]
+    assert (cache / "x.npz").read_bytes() == bucket.file.read_bytes()
     assert not (cache / "x.npz.part").exists()
 
 
 @pytest.mark.parametrize("there", ["all", "nothing"])
-def test_a_process_that_died_at_either_end_of_a_download(there, web, tmp_path):
-    (web.folder / "vit_models" / "augreg").mkdir(parents=True)
-    write(web.folder / "vit_models" / "augreg" / "x.npz", small())
-    part = tmp_path / "torch" / "hub" / "checkpoints" / "vit_models" / "augreg" / "x.npz.part"
-    part.parent.mkdir(parents=True)
-    content = (web.folder / "vit_models" / "augreg" / "x.npz").read_bytes()
-    part.write_bytes(content if there == "all" else b"")
+def test_a_process_that_died_at_either_end_of_a_download(there, bucket):
+    bucket.cache.mkdir(parents=True)
+    content = bucket.file.read_bytes()
+    (bucket.cache / "x.npz.part").write_bytes(content if there == "all" else b"")
     assert same(vt.load("google/x.npz").model, small())
-    assert web.handler.starts == [len(content) - 1 if there == "all" else 0]
+    assert bucket.handler.starts == [len(content) - 1 if there == "all" else 0]
 
 
-def test_several_processes_download_once(web, tmp_path):
-    (web.folder / "vit_models" / "augreg").mkdir(parents=True)
-    write(web.folder / "vit_models" / "augreg" / "x.npz", small())
+def test_several_processes_download_once(bucket):
     with ThreadPoolExecutor(4) as pool:  # a lock on a file holds off threads as it does processes
         for found in pool.map(lambda _: vt.load("google/x.npz"), range(4)):
             assert same(found.model, small())
-    assert len(web.handler.requests) == 1
-
-
-def test_huggingface_goes_on_where_a_download_broke_off(web, monkeypatch):
-    hf_folder(web.folder / "google" / "vit-tiny" / "resolve" / "main")
-    size = (web.folder / "google" / "vit-tiny" / "resolve" / "main" / "model.safetensors").stat().st_size
-    monkeypatch.setattr(huggingface_hub.constants, "DOWNLOAD_CHUNK_SIZE", 1000)  # what is less than a chunk is lost
-    web.handler.cut = size // 2 + 1000
-    with contextlib.suppress(OSError):  # its version 0 goes on when it is called again
-        vt.load("hf/google/vit-tiny")
-    assert same(vt.load("hf/google/vit-tiny").model, small())
-    assert size // 2 <= max(web.handler.starts) <= size // 2 + 1000
+    assert len(bucket.handler.requests) == 1
 
 
 def test_huggingface_gives_up_in_one_line(web, monkeypatch, refuses):
@@ -1686,8 +1476,8 @@ def test_looking_up_a_name_for_ever_isn_t_waited_for(tmp_path, monkeypatch, refu
     asked.set()
 
 
-def test_a_damaged_file_in_the_cache_says_what_to_do(web, refuses, tmp_path):
-    path = tmp_path / "torch" / "hub" / "checkpoints" / "vit_models" / "augreg" / "x.npz"
+def test_a_damaged_file_in_the_cache_says_what_to_do(bucket, refuses):
+    path = bucket.cache / "x.npz"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"nothing")
     with refuses(ValueError, str(path), "damaged", "remove"):

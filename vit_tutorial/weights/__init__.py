@@ -3,8 +3,8 @@
 The steps are the modules, and each imports only those before it: ``messages``, ``reading`` (a file, without running
 code), ``keeping`` (this package's own), ``names`` (what each library calls its tensors), ``unwrap`` (what training put
 around them), ``sources`` (what a library's files don't say), ``configs`` (what a config.json says), ``model`` (names,
-shapes and configs become a model), ``export`` (the way out), ``adapters`` (LoRA), ``hub`` (published names,
-downloads), ``loading``; ``pairs`` (both towers of CLIP and SigLIP); ``publishing`` writes a model for others.
+shapes and configs become a model), ``export`` (the way out), ``hub`` (published names, downloads), ``loading``;
+``pairs`` (both towers of CLIP and SigLIP); ``publishing`` writes a model for others.
 """
 
 from vit_tutorial.weights.export import to_huggingface, to_timm, to_torchvision

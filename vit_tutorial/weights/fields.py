@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.embeddings import ResizeRecipe
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViTConfig
@@ -61,7 +60,6 @@ class Known:
     labels: Mapping[int, str] = field(default_factory=dict)  # class names by their number
     pixels: Preprocessing | None = None  # None: nothing is said of them
     resized: bool = False  # whether the library itself resizes positions to these pixels
-    recipe: ResizeRecipe | None = None  # and how; None: as the source does
     assumed: Mapping[str, Any] = field(default_factory=dict)  # what even the config leaves open
     published: bool = False  # whether the library's code, which this is read from, tells all that the tensors don't
 
@@ -99,7 +97,7 @@ def _same(value: Any) -> Any:
 
 
 class Fields:
-    """The fields of a config, a processor or an adapter, taken one by one.
+    """The fields of a config or a processor, taken one by one.
 
     Args:
         content: a mapping, as JSON has it.

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vit_tutorial.data import Corner, CropMode, Preprocessing
-from vit_tutorial.embeddings import ResizeRecipe
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.variants.text import TextConfig
@@ -29,8 +28,9 @@ BASE: Json = {  # the fields of every vision model, and what they are by default
 DROPPED: Reasons = {  # of every model type, by why no answer to a picture depends on them
     "where it is from": {
         "model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path", "name_or_path",
-        "_commit_hash", "finetuning_task", "license", "label2id", "tokenizer_class", "processor_class",
+        "_commit_hash", "finetuning_task", "license", "tokenizer_class", "processor_class",
     },
+    "transformers names its answers by id2label": {"label2id"},
     "training": {
         "hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout", "dropout", "classifier_dropout",
         "classifier_dropout_prob", "drop_path_rate", "initializer_range", "initializer_factor", "problem_type",
@@ -73,7 +73,6 @@ class ModelType:
     defaults: Json = field(default_factory=dict)  # of BASE's fields that differ, and of those that it alone has
     pool: str | None = None  # None: the tensors show it
     resized: bool = False  # whether transformers resizes positions without being asked
-    recipe: ResizeRecipe = "huggingface"  # and how
     shown: Mapping[str, Any] = field(default_factory=dict)  # what tensors must show
     fixed: tuple[str, ...] = ()  # fields that are true by default, and must be
     dropped: Reasons = field(default_factory=dict)
@@ -128,8 +127,8 @@ MODEL_TYPES = {
     }}),
     "dinov2": replace(DINOV2_TYPE, defaults=DINOV2_TYPE.defaults | {"qkv_bias": True, "patch_size": 14}),
     "dinov2_with_registers": replace(
-        DINOV2_TYPE, recipe="timm",  # its interpolation is antialiased
-        defaults=DINOV2_TYPE.defaults | {"qkv_bias": True, "num_register_tokens": 4},
+        DINOV2_TYPE, defaults=DINOV2_TYPE.defaults | {"qkv_bias": True, "num_register_tokens": 4},
+        dropped={"its positions are resized in one way": {"interpolate_antialias", "interpolate_offset"}},
     ),
     "dinov3_vit": replace(
         DINOV2_TYPE, processor="DINOv3ViT", shown={"layer_scale": 1e-5, "position": "none"},
@@ -197,11 +196,7 @@ def transformers(config: Json, processor: Json | None) -> Known:
     if num_labels is not None and classifies:
         fields["num_classes"] = of.whole(num_labels, "num_labels", 0)
     if "Backbone" in str(config.get("architectures")):
-        depth = fields["depth"]
-        last = {"out_features": [f"stage{depth}"], "out_indices": [depth], "apply_layernorm": True}
-        if others := [key for key, good in last.items() if config.get(key) not in (None, good)]:
-            value = f"{others[0]}={short(config[others[0]])}"
-            raise ValueError(f"its config has {value}: maps of other layers, or without a norm, {BEYOND}")
+        raise ValueError(f"its architectures name a backbone: maps of some layers, {BEYOND}")
     how = processor or {"do_rescale": False}
     prepares = str(how.get("image_processor_type") or how.get("feature_extractor_type") or family.processor)
     prepares = re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", prepares)
@@ -225,11 +220,7 @@ def transformers(config: Json, processor: Json | None) -> Known:
         assumed["rounded"] = "transformers' fast processor takes the next level for some"
     if classifies and (problem := str(config.get("problem_type"))) in PROBLEMS:
         assumed["answers"] = PROBLEMS[problem]
-    ids = config.get("label2id")  # of which some files have text, and some what is there by default
-    by_number = {str(k): name for name, k in ids.items() if name[:6] != "LABEL_"} if isinstance(ids, dict) else {}
-    if any(by_number.get(str(k), name) != name for k, name in names.items()):
-        assumed["names"] = "those of id2label are taken, with which its label2id doesn't agree"
-    return Known("huggingface", given, fields, names, pixels, family.resized, family.recipe, assumed)
+    return Known("huggingface", given, fields, names, pixels, family.resized, assumed)
 
 
 def tower(whole: Fields, key: str) -> Fields:
@@ -315,7 +306,8 @@ def _model(said: Fields, family: ModelType) -> tuple[Json, Given]:
         **family.shown,
     }
     if "num_register_tokens" in usual:
-        fields["registers"] = of.whole(of_type["num_register_tokens"], "num_register_tokens", 0)
+        least = 0 if "rope_theta" in usual else 1  # DINOv3 alone has a model without
+        fields["registers"] = of.whole(of_type["num_register_tokens"], "num_register_tokens", least)
     if "qkv_bias" in usual:
         fields["qkv_bias"] = of.flag(of_type["qkv_bias"], "qkv_bias")
     if "query_bias" in usual:

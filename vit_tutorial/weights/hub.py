@@ -23,9 +23,7 @@ from filelock import FileLock
 
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.extras import needed
-from vit_tutorial.weights.adapters import has_adapter, merge
 from vit_tutorial.weights.fields import Given, Json, Known
-from vit_tutorial.weights.messages import refusing
 from vit_tutorial.weights.reading import read, read_json, refuse_endless, weight_map
 
 State = dict[str, Any]
@@ -37,6 +35,7 @@ INDEXED = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.b
 OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 PATIENCE = 4.0  # seconds without any answer, after which there is no network
 ADAPTER = ("adapter_model.safetensors", "adapter_config.json")
+MERGE = "peft's merge_and_unload() merges it into them; save that model, and load it"
 
 
 class Repository(NamedTuple):
@@ -45,7 +44,6 @@ class Repository(NamedTuple):
     state: State
     config: Json
     processor: Json | None
-    adapted: str = ""  # what was merged into the weights
 
 
 def torchvision(name: str) -> tuple[State, Known]:
@@ -221,10 +219,8 @@ def files_of(get: Getter, name: str) -> Repository:
     if weights.name.endswith(".index.json"):
         for file in sorted(set(weight_map(weights).values())):
             get(file)  # downloads it
-    state = read(weights)
-    with refusing(name):
-        state, adapted = with_adapter(get, state)
-    return Repository(state, config, processor_of(get, config), adapted)
+    refuse_adapter(get, name)
+    return Repository(read(weights), config, processor_of(get, config))
 
 
 def _perhaps(get: Getter, file: str) -> Path | None:
@@ -243,18 +239,10 @@ def config_of(get: Getter) -> Json | None:
     return config if config.keys() & CONFIG_KEYS else None
 
 
-def with_adapter(get: Getter, state: State) -> tuple[State, str]:
-    """The tensors, with the adapter beside or among them merged, as transformers and peft apply it; and that it was."""
-    within = has_adapter(state)
-    file, config = (_perhaps(get, file) for file in ADAPTER)
-    if not within and file is None and config is None:
-        return state, ""
-    if config is None or (file is None and not within):
-        there = ADAPTER[0] if config is not None else ADAPTER[1]
-        raise ValueError(f"an adapter (as LoRA) without its {there}: merge it first, as by peft's merge_and_unload()")
-    if within or file is None:
-        return merge({}, state, read_json(config)), "the LoRA adapter among them"
-    return merge(state, read(file), read_json(config)), f"the LoRA adapter in {ADAPTER[0]}"
+def refuse_adapter(get: Getter, name: str) -> None:
+    """A ValueError for an adapter beside the weights: transformers would apply it, so without it they are others."""
+    if found := [file for file in ADAPTER if _perhaps(get, file) is not None]:
+        raise ValueError(f"{name}: {found[0]}, an adapter (as LoRA), changes these weights: {MERGE}")
 
 
 def processor_of(get: Getter, config: Json) -> Json | None:

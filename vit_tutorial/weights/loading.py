@@ -184,13 +184,11 @@ def _folder(path: Path, text: str, given: Given) -> Converted:
 def _instead(path: Path, there: list[str]) -> str:
     """What a folder holds that lacks a model, and the way out."""
     if set(hub.ADAPTER) & set(there):
-        return ": it holds an adapter (as LoRA) alone; put it beside its base, which adapter_config.json names"
+        return f": it holds an adapter (as LoRA) without its base, which adapter_config.json names; {hub.MERGE}"
     if "state.pt" in there:
         return (
             ": it holds an unfinished run; finish it by the same command with --resume, or vt.train.fit's resume=True"
         )
-    if any(True for pattern in ("*.distcp", "*/*.distcp") for _ in path.glob(pattern)):
-        return ": it holds pieces of torch.distributed.checkpoint, whose dcp_to_torch_save makes a file of them"
     if weights := [name for name in there if reader_of(Path(name))]:
         return f"; of these files of weights, name one: {some(weights)}"
     if folders := [name for name in there if (path / name / "config.json").is_file()]:
@@ -220,12 +218,11 @@ def _file(path: Path, given: Given) -> Converted:
     """A file of tensors; a config.json beside it that is timm's or transformers' tells the rest."""
     get = hub.folder(path.parent)
     state = read(path)
-    with refusing(str(path)):
-        state, adapted = hub.with_adapter(get, state)
     config = hub.config_of(get)
+    hub.refuse_adapter(get, str(path))
     if config is not None:
-        return from_repository(Repository(state, config, hub.processor_of(get, config), adapted), str(path), given)
-    return _converted(state, Known("auto", Given(wanted_size=given.image_size)), given, str(path), adapted)
+        return from_repository(Repository(state, config, hub.processor_of(get, config)), str(path), given)
+    return _converted(state, Known("auto", Given(wanted_size=given.image_size)), given, str(path))
 
 
 def from_repository(files: Repository, name: str, given: Given) -> Converted:
@@ -237,19 +234,16 @@ def from_repository(files: Repository, name: str, given: Given) -> Converted:
             if given.preprocess is None:
                 raise
             known = configs.read(files.config, None)
-    return _converted(files.state, known, given, name, files.adapted)
+    return _converted(files.state, known, given, name)
 
 
-def _converted(state: State, known: Known, given: Given, about: str, adapted: str = "") -> Converted:
+def _converted(state: State, known: Known, given: Given, about: str) -> Converted:
     """The one way from tensors, and what is known beside them, to all that makes a model."""
     with refusing(about):
         wanted = replace(given, image_size=None, preprocess=None).or_else(known.given)
-        if adapted and known.source == "huggingface":  # a base without a classifier, which the adapter may bring
-            wanted = replace(wanted, classifies=True)
-            adapted += ", whose classifier, if it has one, is taken for transformers' own"
         found = convert_given(state, known.source, wanted)
         config, tensors, preprocess = found
-        assumed = found.assumed | known.check(config) | ({"merged": adapted} if adapted else {})
+        assumed = found.assumed | known.check(config)
         if known.pixels is not None:
             preprocess = known.pixels
             assumed.pop("preprocess", None)
@@ -260,8 +254,9 @@ def _converted(state: State, known: Known, given: Given, about: str, adapted: st
         classes = known.classes(config.num_classes) if config.num_classes and not found.projection else ()
         if classes and 0 < len(known.labels) < len(classes):
             assumed["names"] = f"there are only {len(known.labels)} for {len(classes)} outputs"
-        recipe = known.recipe or found.recipe
         if given.image_size is None and known.resized:
             height, width = preprocess.image_size
-            config, tensors = with_size(config, tensors, height if height == width else (height, width), recipe)
-        return Converted(config, tensors, preprocess, assumed, found.projection, recipe, classes)
+            config, tensors = with_size(config, tensors, height if height == width else (height, width), found.recipe)
+        return replace(
+            found, config=config, state_dict=tensors, preprocess=preprocess, assumed=assumed, classes=classes
+        )

@@ -71,7 +71,6 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
     for key, way in {
         "weights": "the weights are {}",
         "head": "the classifier is {}, taken for one linear layer on the features, with nothing but dropout before it",
-        "merged": "merged into the weights: {}",
         "left_out": "left out, a ViT having none: {}",
         "unread": "beside the weights, and not read: {}",
         "answers": "its answers are {}",

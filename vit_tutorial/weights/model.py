@@ -135,12 +135,10 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     state, left_out, parts, unsure = about.prepare(state)
     if unsure and not given.classifies and (given.parts or {}).get("pool") != parts.get("pool", "cls"):
         raise ValueError(unsure)
-    dropped: dict[str, str] = {}
-    for family in about.kin.values():
-        dropped |= family.dropped(state)
-    computed = {name: tensor for name, tensor in state.items() if name.rpartition(".")[2] in COMPUTED}
-    rest = {name: tensor for name, tensor in state.items() if name not in dropped | computed}
-    read = names.read(about.tables, rest)
+    read = names.read(about.tables, state)
+    dropped = {name for family in about.kin.values() for name in family.dropped(read.left)}
+    computed = {name: state[name] for name in read.left if name.rpartition(".")[2] in COMPUTED}
+    read = read._replace(left=[name for name in read.left if name not in dropped | computed.keys()])
     if head and "head.weight" in read.ours:
         assumed["head"] = head
         read.theirs.update({f"head.{leaf}": f"{head}.{leaf}" for leaf in ("weight", "bias")})
@@ -162,8 +160,8 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     scaled_by = read.theirs.get("blocks.0.scale1.gamma", "").rpartition(".")[2]
     signs = {"masked": "mask_token" in dropped, "scaled_by": scaled_by}
     name = source_of(about, shown | signs, origin, source)
-    own = SOURCES[name].dropped(state)
-    refuse_names([], [other for other in dropped if other not in own], shown["depth"])
+    own = SOURCES[name].dropped(sorted(dropped))
+    refuse_names([], sorted(dropped - own.keys()), shown["depth"])
     if said := dict.fromkeys([*left_out, *filter(None, own.values())]):
         assumed["left_out"] = ", ".join(said)
     order = wanted.pop("neighbours", SOURCES[name].neighbours), wanted.pop("columns_first", False)

@@ -460,30 +460,9 @@ def matches(tables: Iterable[Table], names: Iterable[str], side: str) -> tuple[l
     return whole, parts, [name for name in names if name not in taken]
 
 
-def covering(rows: Mapping[str, tuple[str, ...]], name: str) -> str | None:
-    """The key of the row one of whose templates is the whole name; None, if none is."""
-    return next((key for key, templates in rows.items() if any(p.fullmatch(name) for p in _patterns(templates))), None)
-
-
-@cache
-def _patterns(templates: tuple[str, ...]) -> list[re.Pattern[str]]:
-    leaves = [template.replace(".*", ".(weight|bias)") if "**" not in template else template for template in templates]
-    return [_pattern(choice) for template in leaves for choice in _choices(template, "")]
-
-
-def templates(table: Table) -> tuple[str, ...]:
-    """All names of theirs that a table has, as :func:`covering` takes them."""
-    return tuple(their for rule in rules_of([table]) for their in rule.theirs)
-
-
-def places_of(tables: Iterable[Table], name: str) -> set[tuple[str, int]]:
-    """Which of our tensors theirs is, and which part of it, by any of the tables and behind any prefix."""
-    lookup = _side(tuple(tuple(table.items()) for table in tables), "theirs")
-    while name:
-        if found := lookup.find(name):
-            return {(fill(lookup.rules[number].ours[0], places), member) for number, member, places in found}
-        name = name.partition(".")[2]
-    return set()
+def just(*templates: str) -> Table:
+    """A table of names that stay as they are: to find them."""
+    return {template: template for template in templates}
 
 
 def read(tables: Iterable[Table], state: Mapping[str, Tensor]) -> Read:

@@ -133,11 +133,8 @@ def load_pair(
 
 
 def _text_state(state: State) -> State:
-    """The text tower's tensors by our names: those of the table that has most of them."""
-    lefts = [set(names.matches([table], state, "theirs")[2]) for table in TABLES]
-    table, left = min(zip(TABLES, lefts, strict=True), key=lambda pair: len(pair[1]))
-    theirs = {name: tensor for name, tensor in state.items() if name not in left}
-    read = names.read([table], theirs)
+    """The text tower's tensors by our names; what is left over is the image tower's, which has been read."""
+    read = names.read(TABLES, state)
     if read.missing:
         raise ValueError(f"its text tower isn't whole: {some(read.missing)} is missing")
     check_numbers(read.ours)

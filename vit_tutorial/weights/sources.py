@@ -19,9 +19,9 @@ from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.vit import ViTConfig
 from vit_tutorial.weights import names
 from vit_tutorial.weights.messages import some
-from vit_tutorial.weights.names import State, Table
+from vit_tutorial.weights.names import State, Table, just
 
-Templates = Mapping[str, tuple[str, ...]]  # whole names, or all of a module, in the language of the tables
+Dropped = Mapping[str, tuple[Table, ...]]  # why tensors are dropped: tables that have their names
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
@@ -159,8 +159,8 @@ class Source:
     norm_eps: float = 1e-6
     gelu: str = "exact"
     prepare: Callable[[State], Prepared] = Prepared
-    left_out: Templates = field(default_factory=dict)  # parts of the file that no answer to a picture depends on, said
-    unread: Templates = field(default_factory=lambda: TRAINING)  # why a tensor is dropped silently: its name
+    left_out: Dropped = field(default_factory=dict)  # parts of the file that no answer to a picture depends on, said
+    unread: Dropped = field(default_factory=lambda: TRAINING)  # likewise, not said
     shows: Mapping[str, Any] = field(default_factory=dict)  # the fields by which the family is known
     pool: str = "cls"
     rotary: Rotary | None = None
@@ -173,12 +173,14 @@ class Source:
         """The families under the same names."""
         return {name: other for name, other in SOURCES.items() if other.tables is self.tables}
 
-    def dropped(self, state: State) -> dict[str, str]:
-        """The names that a rule of this family drops, and what each is; "" where that isn't said."""
-        alike = {name: re.sub(r"(?<=\.)\d+(?=\.)", "0", name) for name in state}  # in every block, so asked once
-        what = {one: names.covering(self.left_out, one) for one in set(alike.values())}
-        what |= {one: "" for one in what if names.covering(self.unread, one)}
-        return {name: said for name, one in alike.items() if (said := what[one]) is not None}
+    def dropped(self, left: list[str]) -> dict[str, str]:
+        """Of names that no row has those that a rule of this family drops, and what each is; "": that isn't said."""
+        found: dict[str, str] = {}
+        silent = {"": [table for tables in self.unread.values() for table in tables]}
+        for what, tables in {**silent, **self.left_out}.items():
+            others = set(names.matches(tables, left, "theirs")[2])
+            found = {name: what for name in left if name not in others} | found
+        return found
 
     @property
     def head(self) -> str:
@@ -199,29 +201,27 @@ class Source:
 
 
 TEXT = {  # beside an image tower of OpenAI's or open_clip's
-    "the text tower": tuple(
-        template
-        for table in (names.OPENAI_TEXT, names.OPEN_CLIP_TEXT, names.OPEN_CLIP_SIGLIP_TEXT)
-        for template in names.templates(table)
-    ),
+    "the text tower": (names.OPENAI_TEXT, names.OPEN_CLIP_TEXT, names.OPEN_CLIP_SIGLIP_TEXT),
     "the text tower, of another kind": (
-        "text.(transformer|proj).**", "text.cls_emb", "transformer.resblocks.{i}.(ls_1|ls_2).gamma",
+        just("text.(transformer|proj).**", "text.cls_emb", "transformer.resblocks.{i}.(ls_1|ls_2).gamma"),
     ),
-}  # fmt: skip
-SCALE = {"of the loss": ("(logit_scale|logit_bias)",)}
-TRAINING: dict[str, tuple[str, ...]] = {
-    "in the place of a patch that pretraining hides": ("(mask_token|embeddings.mask_token)",),
-    "weights of the classes in a loss": ("(criterion|loss|loss_fn|loss_fct).(weight|pos_weight)",),
+}
+SCALE = {"of the loss": (just("(logit_scale|logit_bias)"),)}
+TRAINING: dict[str, tuple[Table, ...]] = {
+    "in the place of a patch that pretraining hides": (just("mask_token", "embeddings.mask_token"),),
+    "weights of the classes in a loss": (just("(criterion|loss|loss_fn|loss_fct).(weight|pos_weight)"),),
 }
 TORCHVISION = Source(
     "torchvision", (names.TORCHVISION, names.TORCHVISION_0_12), IMAGENET, 224 / 256, "bilinear",
     prepare=without_pre_logits,
 )  # fmt: skip
-DECODER = {"the decoder": ("(decoder_embed|decoder_norm|decoder_pred).*", "decoder_pos_embed", "decoder_blocks.**")}
-PROJECTORS = {"the projectors of its losses": (
+DECODER = {
+    "the decoder": (just("(decoder_embed|decoder_norm|decoder_pred).*", "decoder_pos_embed", "decoder_blocks.**"),)
+}
+PROJECTORS = {"the projectors of its losses": (just(
     "(dino_head|ibot_head).mlp.{j}.*", "(dino_head|ibot_head).last_layer.(weight|bias|weight_g|weight_v)",
     "(dino_loss|ibot_patch_loss|koleo_loss).center",
-)}  # fmt: skip
+),)}  # fmt: skip
 TIMM = Source(
     "timm",
     (
@@ -242,7 +242,7 @@ CLIP = Source(
     norm_eps=1e-5,
     gelu="quick",
     left_out=TEXT,
-    unread=TRAINING | SCALE | {"sizes, as numbers": ("(input_resolution|context_length|vocab_size)",)},
+    unread=TRAINING | SCALE | {"sizes, as numbers": (just("(input_resolution|context_length|vocab_size)"),)},
 )
 HUGGING_FACE = Source(
     "huggingface",
@@ -266,14 +266,16 @@ HF_DINOV2 = replace(
 HF_TOWER = replace(  # beside a text tower
     HUGGING_FACE, interpolation="bicubic", norm_eps=1e-6,
     left_out={
-        "the text tower": (*names.templates(names.HF_CLIP_TEXT), *names.templates(names.HF_SIGLIP_TEXT)),
-        "the text tower, of another kind": (  # AltCLIP's, Chinese CLIP's
+        "the text tower": (names.HF_CLIP_TEXT, names.HF_SIGLIP_TEXT),
+        "the text tower, of another kind": (just(  # AltCLIP's, Chinese CLIP's
             "text_model.(roberta|transformation|pre_LN|pooler).**", "text_model.embeddings.LayerNorm.*",
             "text_model.embeddings.(word_embeddings|position_embeddings|token_type_embeddings).weight",
             "text_model.encoder.layer.**",
+        ),),
+        "the decoder": (just("decoder.**"),),  # CLIPSeg's
+        "the heads of detection": (  # OWL-ViT's
+            just("(class_head|box_head|objectness_head|layer_norm).**", "box_bias"),
         ),
-        "the decoder": ("decoder.**",),  # CLIPSeg's
-        "the heads of detection": ("(class_head|box_head|objectness_head|layer_norm).**", "box_bias"),  # OWL-ViT's
     },
     unread=TRAINING | SCALE,
 )  # fmt: skip
@@ -281,15 +283,15 @@ BLIP = replace(
     HF_TOWER, tables=(names.HF_BLIP,), statistics=OPENAI, norm_eps=1e-5,
     prepare=lambda state: Prepared(state, ("the pooler, a second norm of the class token",)),
     left_out={
-        "the text tower": (
+        "the text tower": (just(
             "(text_model|text_encoder|text_decoder|language_model).**", "(text_projection|text_proj).*",
             "embeddings.(word_embeddings|position_embeddings).weight",
-        ),
+        ),),
         "the projections into a space of images and text": (
-            "(vision_projection|vision_proj|itm_head).*", "visual_projection.weight",
+            just("(vision_projection|vision_proj|itm_head).*", "visual_projection.weight"),
         ),
         "the Q-Former, which asks the image tower for a language model": (
-            "qformer.**", "query_tokens", "language_projection.*",
+            just("qformer.**", "query_tokens", "language_projection.*"),
         ),
     },
 )  # fmt: skip
@@ -301,8 +303,8 @@ BIG_VISION = replace(
     tables=(names.SIGLIP,),
     crop=224 / 256,
     position="sincos",
-    left_out={"the text tower": ("txt/**",)},
-    unread={"of the loss": ("(t|b)",)},
+    left_out={"the text tower": (just("txt/**"),)},
+    unread={"of the loss": (just("(t|b)"),)},
 )
 OWN = Source("vit_tutorial", (names.OURS,), HALF, "center")
 
@@ -313,7 +315,7 @@ SOURCES = {
     "DINOv3": replace(
         TIMM, statistics=IMAGENET, crop="none", interpolation="bilinear", norm_eps=1e-5, rotary=Rotary(),
         shows={"position": "none", "registers": True, "layer_scale": True}, left_out=PROJECTORS,
-        unread=TRAINING | {"read for small crops, in training": ("local_cls_norm.*",)},
+        unread=TRAINING | {"read for small crops, in training": (just("local_cls_norm.*"),)},
     ),
     "CLIP": replace(TRUNK, statistics=OPENAI, crop=1.0, norm_eps=1e-5, shows={"pre_norm": True}),
     "SigLIP": replace(TRUNK, crop="none", gelu="tanh", pool="attention", shows={"pool": "attention"}),
@@ -352,7 +354,9 @@ SOURCES = {
     ),
     "transformers' SigLIP": replace(HF_TOWER, gelu="tanh", pool="attention", shows={"pool": "attention"}),
     "transformers' BLIP": BLIP,
-    "huggingface": replace(HUGGING_FACE, left_out={"the pooler": ("pooler.dense.*",), "the decoder": ("decoder.**",)}),
+    "huggingface": replace(
+        HUGGING_FACE, left_out={"the pooler": (just("pooler.dense.*"),), "the decoder": (just("decoder.**"),)}
+    ),
     "google": GOOGLE,
     "SigLIP of big_vision": replace(
         BIG_VISION, crop="none", interpolation="bicubic", pool="attention", shows={"pool": "attention"}

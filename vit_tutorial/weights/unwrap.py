@@ -47,9 +47,6 @@ BESIDE = {"predictor": "the predictor (I-JEPA's, of its loss)"}  # what pretrain
 HEAD = re.compile(r"(?i)head|classif|(^|[._])fc\d*([._]|$)|linear|probe|logit|output")  # only to say what it is
 UNTRAINED = ("mask_token", "masked_embed")  # the raw weights may have one, and their average none
 INSIDE = re.compile(r"(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")  # torch's own, anywhere in a name
-WRAPPING = re.compile(
-    r"^((module|model|net|encoder|backbone|student|teacher|timm_model|vit|deit|ijepa|dpt)\.|opt/target/|params/(img/)?)+"
-)
 
 
 class Unwrapped(NamedTuple):
@@ -257,8 +254,7 @@ def _only(checkpoint: Mapping[str, Any], nodes: list[Part]) -> Part:
     if others := [other.key or "the outermost" for other in nodes if other is not node and not other.of_training]:
         first = some([name for name, _ in node.items()])
         raise ValueError(f"no patch embedding is among {first}: no known model, and beside it is {some(others)}")
-    names = {name: INSIDE.sub("", name) for name, _ in node.items()}
-    return node._replace(names={name: WRAPPING.sub("", plain) for name, plain in names.items()})
+    return node._replace(names={name: INSIDE.sub("", name) for name, _ in node.items()})
 
 
 def _tensors(chosen: Part, nodes: list[Part]) -> State:
