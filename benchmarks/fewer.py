@@ -4,7 +4,7 @@
     python benchmarks/fewer.py rivals --data cifar10-jpeg     fewer.csv: fewer pixels, or a smaller model
     python benchmarks/fewer.py moment --data cifar10-jpeg     fewer_moment.csv: once, before or after an attention
     python benchmarks/fewer.py speed --process 0              fewer_speed.csv: milliseconds, ratios, and their parts
-    python benchmarks/fewer.py table                          the tables, from the files
+    python benchmarks/fewer.py table                          times and their range over the processes
 
 Rows that are there aren't measured again. The models weren't trained for fewer tokens. Photographs are 2,000 of
 CIFAR-10's test images ("moment": 1,000), which neither model was trained on; scenes are drawn. What is random is drawn
@@ -325,41 +325,11 @@ def speed(process: int) -> None:
             sheet.add(SPEED, columns, [*row, *measured])
 
 
-# ---- Tables ------------------------------------------------------------------------------------------------------
-
-
-def cell(rows: list[dict[str, str]], way: str) -> str:
-    """Accuracy, and the difference from merging similar tokens: paired, both means over the draws."""
-    drawn = [row for row in rows if row["way"] == way]
-    n = int(drawn[0]["images"])
-    share = f"{statistics.mean(100 * int(row['right']) / n for row in drawn):.1f}"
-    if way == "merge similar":
-        return share
-    pairs = [ship.paired_interval(int(row["only_merged"]), int(row["only_this_of_both"]), n) for row in drawn]
-    mean, half = (statistics.mean(values) for values in zip(*pairs, strict=True))
-    return f"{share}, {mean:+.1f} ± {half:.1f}"
+# ---- Table -------------------------------------------------------------------------------------------------------
 
 
 def table() -> None:
-    every = sheet.read(ACCURACY)
-    print(f"| model | r | {' | '.join(WAYS)} |\n|" + "---|" * (2 + len(WAYS)))
-    rows = [row for row in every if row["way"] in WAYS]
-    for name, r in dict.fromkeys((row["model"], row["r"]) for row in rows):
-        some = [row for row in rows if (row["model"], row["r"]) == (name, r)]
-        if {row["way"] for row in some} == set(WAYS):  # not those that only a rival is compared with
-            print(f"| {name} | {r} | {' | '.join(cell(some, way) for way in WAYS)} |")
-    print("\n| model | r | rival | accuracy, and minus merging |\n|---|---|---|---|")
-    for rival, (name, fewer) in RIVALS.items():
-        print(f"| {name} | {fewer} | {rival} | {cell([row for row in every if row['model'] == name], rival)} |")
-    shares = {row["model"]: f"{100 * int(row['right']) / int(row['images']):.2f}" for row in every if row["r"] == "0"}
-    print("\nWith all tokens:", ", ".join(f"{name} {share}" for name, share in shares.items()))
-    print("\n| model | patches that go | after block | way | accuracy | against the whole |\n|" + "---|" * 6)
-    for row in sheet.read(MOMENT):
-        n, right, lost, won = (int(row[column]) for column in PAIRED)
-        mean, half = ship.paired_interval(lost, won, n)
-        told = [row[column] for column in ("model", "r", "after", "way")]
-        print(f"| {' | '.join(told)} | {100 * right / n:.1f} | {mean:+.1f} ± {half:.1f} |")
-    print("\n| model | tokens | batch | form | counted | measured, median | lowest | highest |\n|" + "---|" * 8)
+    print("| model | tokens | batch | form | counted | measured, median | lowest | highest |\n|" + "---|" * 8)
     forms: dict[tuple[str, ...], list[float]] = {}
     for row in sheet.read(SPEED):
         form = tuple(row[column] for column in ("model", "tokens", "batch", "form", "counted"))

@@ -1,7 +1,6 @@
 """What is lost without the MLP, without its activation function, at half its width: small models trained in each form.
 
     python benchmarks/mlp_parts.py            all runs, ten seeds: some ten minutes on one thread
-    python benchmarks/mlp_parts.py --table    what lesson 04 shows, from the rows that are there
 
 Two tasks. "facts": one block reads two of 40 symbols and says what a fixed random table of 1,600 answers has for them.
 There is no rule to find, so all must be remembered; the score is over the whole table. "digits": four blocks, trained
@@ -16,7 +15,6 @@ split). Three seeds train the forms without activation function or MLP three tim
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import statistics
 import time
@@ -139,18 +137,6 @@ def best_rate(task: str, form: str) -> float:
     return max(RATES[task], key=lambda rate: statistics.mean(accuracies("choose", task, form, rate) or [0.0]))
 
 
-def table() -> str:
-    lines = [f"| form | {' | '.join(f'{task}: rate | accuracy' for task in TASKS)} |", "|---" * 5 + "|"]
-    for form in FORMS:
-        cells = []
-        for task in TASKS:
-            rate = best_rate(task, form)
-            found = accuracies("report", task, form, rate)
-            cells += [f"{rate:g}", together.interval(found)] if found else ["–", "–"]
-        lines.append(f"| {form} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def complete(purpose: str, task: str, form: str, rate: float) -> None:
     """Run the seeds that have no row yet."""
     done = {(*(row[name] for name in COLUMNS[:3]), float(row["rate"]), int(row["seed"])) for row in sheet.read(CSV)}
@@ -160,17 +146,13 @@ def complete(purpose: str, task: str, form: str, rate: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="store_true", help="run nothing")
-    args = parser.parse_args()
     torch.set_num_threads(1)
-    for task, form in [] if args.table else itertools.product(TASKS, FORMS):
+    for task, form in itertools.product(TASKS, FORMS):
         for rate in RATES[task]:
             complete("choose", task, form, rate)
         complete("report", task, form, best_rate(task, form))
-    for form in () if args.table else ("no activation function", "no MLP"):
+    for form in ("no activation function", "no MLP"):
         complete("longer", "facts", form, 3e-3)
-    print(table())
 
 
 if __name__ == "__main__":

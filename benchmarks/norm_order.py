@@ -1,7 +1,6 @@
 """Pre-norm and post-norm, trained: 12 blocks on the digits, Adam, each order at every rate of a grid.
 
     python benchmarks/norm_order.py            all runs, ten seeds: some five minutes on one thread
-    python benchmarks/norm_order.py --table    what lesson 05 shows, from the rows that are there
 
 A row a run goes to benchmarks/norm_order.csv as soon as it is done; rows that are there are not run again, so it goes
 on where it was stopped. Five seeds at every rate are scored on a fifth of the training images, which was held out
@@ -11,7 +10,6 @@ on where it was stopped. Five seeds at every rate are scored on a fifth of the t
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import statistics
 import time
@@ -102,16 +100,6 @@ def best_rate(order: str, warmup: int) -> float:
     return max(RATES, key=lambda rate: statistics.mean(accuracies("choose", order, warmup, rate) or [0.0]))
 
 
-def table() -> str:
-    names = [f"{order}-norm" + (f", warm-up of {warmup} steps" if warmup else "") for order, warmup in ORDERS]
-    lines = [f"| rate | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    rows = {f"{rate:g}": [accuracies("choose", *order, rate) for order in ORDERS] for rate in RATES}
-    rows["best, other seeds, test split"] = [accuracies("report", *order, best_rate(*order)) for order in ORDERS]
-    for name, cells in rows.items():
-        lines.append(f"| {name} | {' | '.join(together.interval(cell) if cell else '–' for cell in cells)} |")
-    return "\n".join(lines)
-
-
 def complete(purpose: str, order: str, warmup: int, rate: float) -> None:
     """Run the seeds that have no row yet."""
     done = {
@@ -124,17 +112,12 @@ def complete(purpose: str, order: str, warmup: int, rate: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="store_true", help="run nothing")
-    args = parser.parse_args()
     torch.set_num_threads(1)
-    if not args.table:
-        for rate, (order, warmup) in itertools.product(RATES, ORDERS):
-            complete("choose", order, warmup, rate)
-        for order, warmup in ORDERS:
-            complete("report", order, warmup, best_rate(order, warmup))
-            complete("longer", order, warmup, best_rate(order, warmup))
-    print(table())
+    for rate, (order, warmup) in itertools.product(RATES, ORDERS):
+        complete("choose", order, warmup, rate)
+    for order, warmup in ORDERS:
+        complete("report", order, warmup, best_rate(order, warmup))
+        complete("longer", order, warmup, best_rate(order, warmup))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
 One head of width d reads eight digits and must say them in reverse; it trains for 60 steps. Five seeds at every rate
 choose ("choose"); five other seeds at the best rate give the score ("report"): the share of right answers on 1,000 new
 rows. "start": without the division, but W_q begins √d times as small, so that the first scores are the same. A row a
-run goes to benchmarks/score_scale.csv as soon as it is done; rows that are there are not run again, so that once all
-are there it only prints the table.
+run goes to benchmarks/score_scale.csv as soon as it is done; rows that are there are not run again.
 """
 
 from __future__ import annotations
@@ -89,23 +88,12 @@ def best_rate(case: Case) -> float:
     return max(RATES, key=lambda rate: statistics.mean(accuracies("choose", case, rate).values() or [0.0]))
 
 
-def table() -> str:
-    head = ["d", "scale", *(f"{rate:g}" for rate in RATES), "five others"]
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for case in CASES:
-        found = [accuracies("choose", case, rate) for rate in RATES] + [accuracies("report", case, best_rate(case))]
-        cells = [together.interval([*cell.values()]) if cell else "–" for cell in found]
-        lines.append(f"| {' | '.join([*map(str, case), *cells])} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     torch.set_num_threads(1)
     for case, rate in itertools.product(CASES, RATES):
         complete("choose", case, rate)
     for case in CASES:
         complete("report", case, best_rate(case))
-    print(table())
 
 
 if __name__ == "__main__":

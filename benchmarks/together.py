@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import sheet
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
@@ -46,8 +45,3 @@ def fit(
             return vmap(logits_of, in_dims=(0, None))(weights, inputs)
 
     return answer, torch.stack(losses)
-
-
-def interval(values: Sequence[float]) -> str:
-    """The mean of shares and Student's 95 % interval of it, in percent."""
-    return sheet.interval([100 * value for value in values])

@@ -1,8 +1,14 @@
 """vit_tutorial.analysis.dense: patch tokens as maps, a linear head, the score, principal maps."""
 
+import re
+from pathlib import Path
+
+import nbformat
 import numpy as np
 import pytest
 import torch
+import transformers
+from peers import randomise
 from sklearn.decomposition import PCA
 from sklearn.metrics import jaccard_score
 from torch.nn import functional as F
@@ -150,3 +156,28 @@ def test_similarity_is_a_cosine():
     assert maps.shape == (2, 3, 4)
     assert maps[1, 2, 1] == pytest.approx(1.0)
     assert maps.flatten(1).argmax(dim=1)[1] == 2 * 4 + 1
+
+
+@pytest.mark.parametrize("kind", ["Dinov2", "Dinov2WithRegisters"])
+def test_the_lesson_s_lines_for_a_published_model_run_on_a_folder_as_it_is_published(kind, tmp_path):
+    config = getattr(transformers, f"{kind}Config")(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=32, patch_size=8, mlp_ratio=2
+    )
+    theirs = randomise(getattr(transformers, f"{kind}Model")(config)).eval()
+    theirs.save_pretrained(tmp_path)
+    transformers.BitImageProcessorPil(crop_size={"height": 32, "width": 32}).save_pretrained(tmp_path)
+    (lesson,) = (Path(__file__).parent.parent / "notebooks").glob("16_*.ipynb")
+    text = "\n".join(cell.source for cell in nbformat.read(lesson, as_version=4).cells)
+    (lines,) = re.findall(r"```python\n(.+?)```", text, re.DOTALL)
+    lines, given = re.subn(r'vt\.load\("[^"]+"\)', "vt.load(folder)", lines)
+    photographs = torch.rand(20, 3, 32, 32)
+    masks = (photographs[:, 0] > 0.5).long()
+    found = {"vt": vt, "torch": torch, "dense": dense, "folder": tmp_path, "num_classes": 2}
+    found |= {"photographs": photographs, "masks": masks}
+    exec(lines, found)
+    assert given == 1
+    prefix = 1 + getattr(config, "num_register_tokens", 0)
+    with torch.no_grad():
+        last = theirs(found["x"]).last_hidden_state[:, prefix:]  # (B, N, D)
+        assert found["head"](found["features"]).shape == (20, 2, 4, 4)
+    torch.testing.assert_close(found["features"], last.mT.reshape(20, 32, 4, 4), rtol=1e-4, atol=1e-4)

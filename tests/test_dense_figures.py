@@ -1,4 +1,4 @@
-"""The figures of lesson 16: that each class has its colour, and that the frame lies on the best patch."""
+"""The figures of lesson 16: that each class has its colour."""
 
 import numpy as np
 import pytest
@@ -30,16 +30,3 @@ def test_layer_curves_have_a_line_for_each_model_and_a_legend_where_series_have_
     assert [text.get_text() for text in what.get_legend().get_texts()] == ["on it", "elsewhere"]
     assert list(what.get_lines()[-1].get_ydata()) == [12.5, 12.5]
     assert where.get_ylim() == (0, 100)
-
-
-def test_a_match_frames_the_patch_and_the_most_similar_one():
-    maps = torch.tensor([[[0.0, 0.2, 0.9], [0.1, -0.5, 0.3]]])
-    figure = plots.match_maps(torch.zeros(3, 4, 6), (1, 0), [torch.zeros(3, 4, 6)], list(maps), "this patch")
-    query, found = figure.axes
-    assert query.get_title() == "this patch"
-    assert found.get_title() == "0.90"
-    assert query.patches[0].get_xy() == (-0.5, 1.5)  # row 1, column 0, patches of 2 x 2 pixels
-    assert found.patches[0].get_xy() == (3.5, -0.5)  # row 0, column 2
-    heat = found.get_images()[0].get_array()
-    assert heat[3, 2].tolist() == pytest.approx([0.35] * 3)  # a negative cosine: the grey picture
-    assert heat[0, 5, 0] > heat[0, 5, 2]

@@ -86,7 +86,7 @@ SHOW = 'plots.show(plots.heatmaps([x], ["x"]), alt="A map.", caption="**Figure 1
         f'titles = ["a", f"{{len(x)}} rows"]\n{SHOW}',
         "figure = plots.curves(range(3), {'x': x.tolist()})\nfigure.axes[0].set_xticks(range(3))\n" + SHOW,
         'plots.show(plots.pictures([x[0].reshape(3, 16, 16) / 2 + 0.5]), alt="A patch.")',
-        'plots.show(plots.bars({name: 100 * share for name, share in shares.items()}), alt="Bars.")',
+        'plots.show(plots.dots({name: [100 * share] for name, share in shares.items()}), alt="Dots.")',
         'vt.plots.show(vt.plots.steps(3), alt="Five steps.")',
         "display(page)",
     ],

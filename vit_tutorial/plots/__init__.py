@@ -1,15 +1,14 @@
 """Every figure of the series. Functions take arrays (NumPy or torch), never a model, and return a matplotlib Figure.
 
 :func:`show` puts a figure into a notebook with its alternative text and its caption, :func:`show_slider` several behind
-a slider.
+a slider, :func:`show_matches` pictures with patches to click.
 """
 
 from vit_tutorial.plots.attention import contributions, looks
-from vit_tutorial.plots.dense import by_layer, class_maps, match_maps
+from vit_tutorial.plots.dense import by_layer, class_maps
 from vit_tutorial.plots.drawings import attention_flow, encoder_block, modern_blocks, tensor_map
 from vit_tutorial.plots.encoder import by_rate, stream_answers
 from vit_tutorial.plots.figures import (
-    bars,
     confusion,
     curves,
     dots,
@@ -32,7 +31,7 @@ from vit_tutorial.plots.positions import answers_to, paired_runs
 from vit_tutorial.plots.scaling import law_curves
 from vit_tutorial.plots.seeing import light_maps
 from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
-from vit_tutorial.plots.showing import show, show_slider
+from vit_tutorial.plots.showing import show, show_matches, show_slider
 from vit_tutorial.plots.start import before_and_after
 from vit_tutorial.plots.style import CYCLE, PALETTE
 from vit_tutorial.plots.tokens import token_groups
@@ -44,7 +43,6 @@ __all__ = [
     "agreement",
     "answers_to",
     "attention_flow",
-    "bars",
     "before_and_after",
     "by_layer",
     "by_rate",
@@ -64,7 +62,6 @@ __all__ = [
     "light_maps",
     "looks",
     "loss_curves",
-    "match_maps",
     "matrices",
     "modern_blocks",
     "overlays",
@@ -79,6 +76,7 @@ __all__ = [
     "share_table",
     "shares",
     "show",
+    "show_matches",
     "show_slider",
     "slopes",
     "steps",

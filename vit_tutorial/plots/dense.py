@@ -1,4 +1,4 @@
-"""The figures of lesson 16: masks in the colours of their classes, and one patch looked for in other pictures."""
+"""The figures of lesson 16: masks in the colours of their classes, and scores over the layers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 
 from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE, WIDTH
 
 COLOURS = [*CYCLE, PALETTE["muted"]]  # of classes 1 to 8
-HEAT = matplotlib.colormaps["YlOrRd"]
 
 
 def class_maps(images: Sequence[Any], maps: Mapping[str, Sequence[Any]], classes: Sequence[str]) -> Figure:
@@ -74,43 +72,6 @@ def by_layer(
             if any(panel):
                 ax.legend(loc="upper left", fontsize=9)
     return figure
-
-
-def match_maps(query: Any, place: tuple[int, int], images: Sequence[Any], maps: Sequence[Any], title: str) -> Figure:
-    """A patch, framed in its picture, and how alike the patches of other pictures are; each one's best is framed.
-
-    Args:
-        query: (C, H, W), in [0, 1].
-        place: the patch's row and column.
-        images: the other pictures.
-        maps: for each (rows, columns), cosines; no colour is 0 and below, dark red 1.
-        title: above the query.
-    """
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, WIDTH / (len(images) + 1) + 0.3), layout="constrained")
-        axes = figure.subplots(1, len(images) + 1)
-        picture = _picture(query)
-        axes[0].imshow(picture, interpolation="nearest")
-        axes[0].set_title(title, fontsize=10)
-        shape = _array(maps[0]).shape
-        _frame(axes[0], place, picture, shape, "white")
-        for ax, image, found in zip(axes[1:], images, map(_array, maps), strict=True):
-            picture = _picture(image)
-            H, W = picture.shape[:2]
-            strength = found.clip(0, 1).repeat(H // shape[0], axis=0).repeat(W // shape[1], axis=1)[..., None]
-            grey = 0.35 + 0.65 * picture.mean(axis=-1, keepdims=True)
-            ax.imshow(grey * ((1 - strength) + strength * HEAT(strength[..., 0])[..., :3]), interpolation="nearest")
-            row, column = np.unravel_index(int(found.argmax()), shape)
-            _frame(ax, (int(row), int(column)), picture, shape, PALETTE["query"])
-            ax.set_title(f"{found.max():.2f}", fontsize=10)
-        _bare(axes)
-    return figure
-
-
-def _frame(ax: Axes, place: tuple[int, int], picture: Any, shape: Any, colour: str) -> None:
-    height, width = picture.shape[0] / shape[0], picture.shape[1] / shape[1]
-    corner = place[1] * width - 0.5, place[0] * height - 0.5
-    ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=colour, linewidth=2.5))
 
 
 def _bare(axes: Any) -> None:

@@ -147,7 +147,7 @@ def token_row(patches: Array, *, indices: Sequence[int] | None = None) -> Figure
 @_styled
 def overlays(
     images: Sequence[Array], maps: Mapping[str, Sequence[Array]], titles: Sequence[str] = (), *,
-    masks: Sequence[Array] = (), height: float = 1.6,
+    height: float = 1.6,
 ) -> Figure:  # fmt: skip
     """A table of heat over images: a column an image, a row a kind of map, below the images themselves.
 
@@ -155,7 +155,6 @@ def overlays(
         images: each (C, H, W), in [0, 1].
         maps: {label of the row: a map (rows, columns) for each image}, non-negative.
         titles: one for each column.
-        masks: (H, W) for each image, outlined where True.
         height: of each picture, in inches, where the column is wide enough.
     """
     table: list[tuple[str, Sequence[Array | None]]] = [("image", [None] * len(images)), *maps.items()]
@@ -166,10 +165,8 @@ def overlays(
     axes = figure.subplots(len(table), len(images), squeeze=False)
     for (label, row), line in zip(table, axes, strict=True):
         line[0].set_ylabel(label)
-        for column, (ax, image, heat) in enumerate(zip(line, images, row, strict=True)):
+        for ax, image, heat in zip(line, images, row, strict=True):
             _draw(ax, image if heat is None else _overlay(_picture(image), _array(heat)))
-            if len(masks):
-                ax.contour(_array(masks[column]), levels=[0.5], colors="white", linewidths=1.0)
     for ax, title in zip(axes[0], titles, strict=False):
         ax.set_title(title, parse_math=False)  # a class may be called $5$
     return figure
@@ -177,7 +174,7 @@ def overlays(
 
 @_styled
 def heatmaps(
-    arrays: Sequence[Array], titles: Sequence[str] = (), *, xlabel: str = "", ylabel: str = "", cmap: str = "viridis",
+    arrays: Sequence[Array], titles: Sequence[str] = (), *, xlabel: str = "", ylabel: str = "",
     symmetric: bool = False, label: str = "", height: float = 3.2, first: int = 0,
 ) -> Figure:  # fmt: skip
     """Matrices as colour, side by side, on one scale.
@@ -187,7 +184,6 @@ def heatmaps(
         titles: one for each.
         xlabel: what the columns are.
         ylabel: what the rows are.
-        cmap: a perceptual colour map.
         symmetric: a diverging scale around zero, for signed values.
         label: of the colour bar.
         height: in inches.
@@ -205,7 +201,8 @@ def heatmaps(
     for index, (ax, array) in enumerate(zip(axes, values, strict=True)):
         aspect = "equal" if 0.4 < array.shape[0] / array.shape[1] < 2.5 else "auto"
         drawn = ax.imshow(
-            array, cmap="RdBu_r" if symmetric else cmap, vmin=low, vmax=high, aspect=aspect, interpolation="nearest",
+            array, cmap="RdBu_r" if symmetric else "viridis", vmin=low, vmax=high, aspect=aspect,
+            interpolation="nearest",
             extent=(first - 0.5, first + array.shape[1] - 0.5, first + array.shape[0] - 0.5, first - 0.5),
         )  # fmt: skip
         ax.set(title=titles[index] if titles else "", xlabel=xlabel, ylabel=ylabel if index == 0 else "")
@@ -251,9 +248,8 @@ def matrices(
 
 @_styled
 def groups(
-    arrays: Sequence[Array], members: Sequence[Array], titles: Sequence[str] = (), *, signs: Sequence[str] = (),
-    cell: float = 0.62,
-) -> Figure:  # fmt: skip
+    arrays: Sequence[Array], members: Sequence[Array], titles: Sequence[str] = (), *, signs: Sequence[str] = ()
+) -> Figure:
     """Small matrices whose cells are coloured by the group they belong to: where each number goes when a tensor is cut.
 
     Args:
@@ -261,10 +257,9 @@ def groups(
         members: for each array its cells' groups, whole numbers from 0 on, of the same shape.
         titles: one for each.
         signs: what stands between two of them.
-        cell: the side of a cell, in inches.
     """
     values = [np.atleast_2d(_array(array)) for array in arrays]
-    figure, ax, corners, _ = _side_by_side(values, titles, signs, cell)
+    figure, ax, corners, _ = _side_by_side(values, titles, signs, 0.62)
     for array, group, (left, top) in zip(values, members, corners, strict=True):
         for (y, x), owner in np.ndenumerate(np.atleast_2d(_array(group)).astype(int)):
             _cell(ax, left + x, top + y, float(array[y, x]), CYCLE[owner % len(CYCLE)])
@@ -273,7 +268,7 @@ def groups(
 
 @_styled
 def curves(
-    x: Array, ys: Mapping[str, Array], *, xlabel: str = "", ylabel: str = "", title: str = "", log: str = "",
+    x: Array, ys: Mapping[str, Array], *, xlabel: str = "", ylabel: str = "", log: str = "",
     marks: Mapping[str, tuple[float, float]] | None = None, markers: bool = False, height: float = 3.6,
 ) -> Figure:  # fmt: skip
     """Lines over one axis, each labelled.
@@ -283,7 +278,6 @@ def curves(
         ys: {label: (n,)}.
         xlabel: with its unit.
         ylabel: with its unit.
-        title: above the axes.
         log: "x", "y" or "xy" for logarithmic axes.
         marks: {text: (x, y)}, points worth naming.
         markers: draw the points, too.
@@ -293,7 +287,7 @@ def curves(
     ax = figure.add_subplot()
     for (name, y), dash in zip(ys.items(), ["-", "--", "-.", ":"] * len(ys), strict=False):
         ax.plot(_array(x), _array(y), dash, label=name, marker="o" if markers else None, markersize=5)
-    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.grid(color="#E5E5E5", linewidth=0.8)
     for axis in log:
         getattr(ax, f"set_{axis}scale")("log")
@@ -302,39 +296,6 @@ def curves(
         ax.annotate(text, point, xytext=(6, 6), textcoords="offset points", fontsize=10)
     if len(ys) > 1 or any(ys):
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return figure
-
-
-@_styled
-def bars(
-    values: Mapping[str, float],
-    *,
-    xlabel: str = "",
-    title: str = "",
-    role: str = "query",
-    text: str = "{:.3g}",
-    chance: float | None = None,
-) -> Figure:
-    """Horizontal bars from the first, on top, to the last, each with its number.
-
-    Args:
-        values: {label: length}.
-        xlabel: with its unit.
-        title: above the axes.
-        role: the role of PALETTE whose colour they take.
-        text: format of the number at a bar's end.
-        chance: where a dashed line says what guessing gives.
-    """
-    figure = Figure(figsize=(7.5, 0.38 * len(values) + 0.9), layout="constrained")
-    ax = figure.add_subplot()
-    drawn = ax.barh(list(values), list(values.values()), color=PALETTE[role], height=0.7)
-    ax.bar_label(drawn, [text.format(value) for value in values.values()], padding=4, fontsize=10)
-    if chance is not None:
-        ax.axvline(chance, color=PALETTE["ink"], linestyle="--", linewidth=1.2)
-    ax.invert_yaxis()
-    ax.margins(x=0.14)
-    ax.set(xlabel=xlabel, title=title)
-    ax.tick_params(axis="y", length=0)
     return figure
 
 
@@ -374,7 +335,7 @@ def confusion(counts: Array, classes: Sequence[str], *, height: float = 4.6) -> 
 
 @_styled
 def dots(
-    values: Mapping[str, Sequence[float]], *, xlabel: str = "", title: str = "",
+    values: Mapping[str, Sequence[float]], *, xlabel: str = "",
     interval: tuple[float, float] | None = None, label: str = "",
 ) -> Figure:  # fmt: skip
     """Repeated measurements: a row for each name, a dot for each value, a bar at their median.
@@ -382,7 +343,6 @@ def dots(
     Args:
         values: {label: the values of its runs}; equal ones are drawn above each other.
         xlabel: with its unit.
-        title: above the axes.
         interval: a range to shade, from the first number to the second.
         label: what the range is.
     """
@@ -397,7 +357,7 @@ def dots(
             seen[value] = seen.get(value, 0) + 1
         ax.vlines(float(np.median(_array(runs))), row - 0.36, row + 0.3, color=PALETTE["key"], linewidth=2.5, zorder=1)
     ax.set_yticks(range(len(values)), list(values))
-    ax.set(xlabel=xlabel, title=title, ylim=(len(values) - 0.4, -0.75))
+    ax.set(xlabel=xlabel, ylim=(len(values) - 0.4, -0.75))
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
     if label:

@@ -19,7 +19,6 @@ def intervals(
     *,
     xlabel: str = "",
     reference: float | None = 0.0,
-    limits: tuple[float, float] | None = None,
 ) -> Figure:
     """Means with their intervals, a row for each name, a marker for each series.
 
@@ -28,7 +27,6 @@ def intervals(
             series keeps its colour in all rows.
         xlabel: with its unit.
         reference: where a thin line stands, such as no difference; None for no line.
-        limits: of the axis; None: as the data need.
     """
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
     with matplotlib.rc_context(STYLE):
@@ -46,7 +44,7 @@ def intervals(
         if reference is not None:
             ax.axvline(reference, color=PALETTE["muted"], linewidth=1.0, zorder=0)
         ax.set_yticks(range(len(rows)), list(rows))
-        ax.set(xlabel=xlabel, ylim=(len(rows) - 0.4, -0.6), xlim=limits)
+        ax.set(xlabel=xlabel, ylim=(len(rows) - 0.4, -0.6))
         ax.tick_params(axis="y", length=0)
         ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
         if len(series) > 1:

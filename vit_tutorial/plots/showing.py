@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -59,16 +61,66 @@ def show_slider(
     pictures = {name: _png(figure, alt, palette) for name, figure in figures.items()}
     frames = [{"name": name, "src": f"data:image/png;base64,{png}"} for name, (png, _, _) in pictures.items()]
     first = frames[0].pop("src")
-    data = json.dumps(frames).replace("<", "\\u003c")  # nothing in a name ends the script
     width = max(width for _, width, _ in pictures.values())
-    script = files("vit_tutorial.plots").joinpath("slider.js").read_text("utf-8")
-    # The first picture stands in the markup, so it is seen where scripts are stripped.
-    html = (
-        f'<div data-vit-slider data-label="{escape(label)}">\n'
-        f'<img src="{first}" alt="{escape(alt)}" width="{width}" style="max-width: 100%; height: auto">\n'
-        f'<script type="application/json">{data}</script>\n<script>\n{{\n{script}}}\n</script>\n</div>'
-    )
+    html = _scripted(f'data-vit-slider data-label="{escape(label)}"', "slider.js", first, width, alt, frames)
     _display({"text/html": html, "text/plain": alt}, {}, caption)
+
+
+def show_matches(
+    images: Sequence[Any], maps: Mapping[str, Any], alt: str, caption: str = "", *, start: int = 0
+) -> None:
+    """Display a picture to click: patches of the others turn red where they are like the chosen one.
+
+    It needs no kernel, and has a slider for keys; where scripts are stripped, the first map of patch ``start`` stays.
+
+    Args:
+        images: each (C, H, W), in [0, 1], square; the first is the one to click.
+        maps: {what is compared: cosines (N, images, N), from a patch of the first image to the patches of each}.
+        alt: what it shows.
+        caption: a line below, in Markdown.
+        start: the patch that is chosen at first.
+    """
+    shades = {name: (255 * np.asarray(map_).clip(0, 1)).round().astype(np.uint8) for name, map_ in maps.items()}
+    clicked, *others = [np.moveaxis(np.asarray(image), 0, -1).clip(0, 1) for image in images]  # (H, W, 3) each
+    pictures = [clicked, *(0.35 + 0.65 * other.mean(-1, keepdims=True).repeat(3, -1) for other in others)]  # grey
+    first = next(iter(shades.values()))[start] / 255  # (images, N)
+    first[0] = np.where(np.arange(len(first[0])) == start, 0, 0.6)
+    side, drawn = math.isqrt(len(first[0])), []
+    for index, (picture, found) in enumerate(zip(pictures, first, strict=True)):
+        heat = np.kron(found.reshape(side, side, 1), np.ones((len(picture) // side, len(picture) // side, 1)))
+        painted = picture * (1 - heat) + heat * ((0.75, 0, 0.16) if index else (0, 0, 0))  # (H, W, 3)
+        drawn.append(np.pad(painted, ((0, 0), (2, 2), (0, 0)), constant_values=1))
+    data = {
+        "pictures": [_uri(picture) for picture in pictures],
+        "maps": {name: base64.b64encode(shade.tobytes()).decode() for name, shade in shades.items()},
+        "side": side,
+        "start": start,
+    }
+    # Slides and the book know it as a slider; it is ready, so that the slider's script leaves it alone.
+    still = np.hstack(drawn).repeat(2, 0).repeat(2, 1)
+    kinds = "data-vit-slider data-ready data-vit-matches"
+    html = _scripted(kinds, "matches.js", _uri(still), still.shape[1], alt, data)
+    _display({"text/html": html, "text/plain": alt}, {}, caption)
+
+
+def _scripted(attributes: str, script: str, still: str, width: int, alt: str, data: object) -> str:
+    """A picture, what its script reads, and the script; the picture is in the markup, so it is seen without the script.
+
+    Its data end no script: no name in them has a "<".
+    """
+    text = files("vit_tutorial.plots").joinpath(script).read_text("utf-8")
+    return (
+        f'<div {attributes}>\n<img src="{still}" alt="{escape(alt)}" width="{width}" '
+        'style="max-width: 100%; height: auto">\n<script type="application/json">'
+        f"{json.dumps(data).replace('<', chr(92) + 'u003c')}</script>\n<script>\n{{\n{text}}}\n</script>\n</div>"
+    )
+
+
+def _uri(picture: Any) -> str:
+    """(H, W, 3), in [0, 1], as the address of a PNG."""
+    out = io.BytesIO()
+    Image.fromarray((255 * picture).round().astype(np.uint8)).save(out, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
 def _png(figure: Figure, alt: str, palette: bool = True) -> tuple[str, int, int]:

@@ -15,7 +15,7 @@ from vit_tutorial.plots.style import STYLE, WIDTH
 
 
 @matplotlib.rc_context(STYLE)
-def token_groups(images: Sequence[Any], owners: Sequence[Any], titles: Sequence[str] = ()) -> Figure:
+def token_groups(images: Sequence[Any], owners: Sequence[Any]) -> Figure:
     """Pictures, and below each its patches coloured by the token that holds them.
 
     A patch that has a token to itself shows its pixels in grey. Patches that share one share a colour. A dropped patch
@@ -24,17 +24,14 @@ def token_groups(images: Sequence[Any], owners: Sequence[Any], titles: Sequence[
     Args:
         images: each (C, H, W), in [0, 1].
         owners: for each (rows, columns), the token of each patch; -1: none.
-        titles: one for each column.
     """
     side = min(2.0, WIDTH / len(images))
-    figure = Figure(figsize=(side * len(images), 2 * side + (0.3 if titles else 0)), layout="constrained")
+    figure = Figure(figsize=(side * len(images), 2 * side), layout="constrained")
     axes = figure.subplots(2, len(images), squeeze=False)
     for column, (image, owner) in enumerate(zip(images, owners, strict=True)):
         picture = _picture(image)
         axes[0, column].imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes[1, column].imshow(_by_group(picture, _array(owner).astype(int)), interpolation="nearest")
-        if titles:
-            axes[0, column].set_title(titles[column])
     for ax in axes.flat:
         ax.set_axis_off()
     return figure
