@@ -6,7 +6,6 @@ test. They belong into a sandbox: some of them kill all processes that they can 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -19,69 +18,14 @@ def patchify(images, patch_size):
 
 # What a cell does before the wrong answer: it must give no mark, and the teacher must be told of it.
 TAMPERING = {
-    "replaces_all_checks": (
-        "import vit_tutorial.checks\n"
-        "for name in dir(vit_tutorial.checks):\n"
-        "    if name.startswith('check_'):\n"
-        "        setattr(vit_tutorial.checks, name, lambda work: True)"
-    ),
-    "replaces_the_module": (
-        "import sys, types\n"
-        "fake = types.ModuleType('vit_tutorial.checks')\n"
-        "fake.__getattr__ = lambda name: lambda work: True\n"
-        "sys.modules['vit_tutorial.checks'] = checks = fake"
-    ),
-    "replaces_the_harness": (
-        "from vit_tutorial.checks import harness, run\n"
-        "for module, name in ((harness, 'check'), (run, 'differs'), (run, 'attempt'), (harness, 'borrowed')):\n"
-        "    setattr(module, name, lambda *a, **k: True if name == 'check' else '')"
-    ),
-    "replaces_the_code": (
-        "from vit_tutorial.checks import harness, lesson01\n"
-        "harness.check.__code__ = (lambda exercise, work: True).__code__\n"
-        "lesson01.check_patchify.__code__ = (lambda fn: True).__code__"
-    ),
-    "replaces_the_reference": (
-        "from vit_tutorial.checks import lesson01\n"
-        "object.__setattr__(lesson01.PATCHIFY, 'right', lambda images, patch_size: images)\n"
-        "object.__setattr__(lesson01.PATCHIFY, 'cases', lambda: [])"
-    ),
     "patches_torch": (
         "torch.equal = torch.allclose = lambda *a, **k: True\n"
         "torch.Tensor.__le__ = torch.Tensor.__eq__ = lambda a, b: torch.ones_like(a, dtype=torch.bool)\n"
         "torch.Tensor.allclose = lambda *a, **k: True"
     ),
-    "patches_builtins": "import builtins\nbuiltins.any = lambda x: False\nbuiltins.all = lambda x: True",
     "all_chance_is_zero": "torch.randn = torch.rand = torch.zeros\ntorch.manual_seed = lambda seed: None",
     "breaks_the_package_for_all": (
         "import vit_tutorial.patches as own\nown.patchify.__code__ = (lambda images, patch_size: images).__code__"
-    ),
-    "quiets_whoever_watches": (
-        "import gc\n"
-        "for thing in gc.get_objects():\n"
-        "    if type(thing).__module__.startswith('vit_tutorial.checks'):\n"
-        "        for value in vars(thing).values() if hasattr(thing, '__dict__') else ():\n"
-        "            if isinstance(value, (list, dict, set)): value.clear()"
-    ),
-    "a_new_assertion_error": (
-        "import builtins\nclass AssertionError(Exception):\n    pass\nbuiltins.AssertionError = None"
-    ),
-    "no_asserts": (
-        "import ast\n"
-        "class NoAsserts(ast.NodeTransformer):\n"
-        "    def visit_Assert(self, node):\n"
-        "        return ast.Pass()\n"
-        "get_ipython().ast_transformers.append(NoAsserts())"
-    ),
-    "leaves_by_sys_exit": "import sys\nprint('patchify: right. Tried:\\n    everything  right')\nsys.exit(0)",
-    "hooks_into_the_end": "import atexit\natexit.register(lambda: print('patchify: right. Tried:'))",
-    "a_thread_that_goes_on": (
-        "import threading, time\n"
-        "def again():\n"
-        "    while True:\n"
-        "        checks.check_patchify = lambda work: True\n"
-        "        time.sleep(0.001)\n"
-        "threading.Thread(target=again, daemon=True).start()"
     ),
     "writes_into_every_channel": (
         "import json, os\n"
@@ -94,7 +38,6 @@ TAMPERING = {
         "            pass"
     ),
     "goes_on_twice": "import os\nos.fork()",
-    "a_fork_that_is_none": "import os\nos.fork = lambda: 0",
     "reaches_the_runner": (
         "import sys\n"
         "runner = sys.stdout.current.__closure__[0].cell_contents\n"
@@ -117,7 +60,6 @@ TAMPERING = {
         "def unpatchify(*given):\n"
         "    return own.UNPATCHIFY.right(*given)"
     ),
-    "traces": "import sys\nsys.settrace(lambda frame, event, argument: frame.f_locals.update(passed=True))",
 }
 
 # Instead of the wrong answer: one that attacks when it is called.
@@ -152,33 +94,6 @@ def patchify(images, patch_size):
         frame = frame.f_back
     return images
 """,
-    "patches_while_it_is_called": """
-def patchify(images, patch_size):
-    from vit_tutorial.checks import diagnose, run
-    import builtins
-    run.differs = lambda *a, **k: ""
-    diagnose.named = lambda *a, **k: []
-    builtins.any = lambda x: False
-    return images
-""",
-    "finds_the_reference": """
-import gc
-def patchify(images, patch_size):
-    for thing in gc.get_objects():
-        if type(thing).__name__ == "Exercise" and thing.name == "patchify":
-            return thing.right(images, patch_size)
-""",
-    "blinds_the_watch": """
-import contextlib
-import vit_tutorial.patches
-from vit_tutorial.checks import harness, run, watch
-for module in (harness, run, watch):
-    for name in ("borrowed", "watching", "unwrapped"):
-        if hasattr(module, name):
-            setattr(module, name, lambda *a, **k: contextlib.nullcontext([]) if name == "watching" else "")
-def patchify(images, patch_size):
-    return vit_tutorial.patches.patchify(images, patch_size)
-""",
     "gives_what_an_observer_would_say": """
 from vit_tutorial.checks import run
 run.run_once = lambda exercise, work, case, **more: {"result": case.args[0], "changed": []}
@@ -195,13 +110,6 @@ import types, vit_tutorial as vt
 code = vt.patchify.__code__.replace(co_name="mine", co_filename="mine.py")
 patchify = types.FunctionType(code, vt.patchify.__globals__)
 """,
-    "in_a_thread_pool": """
-from concurrent.futures import ThreadPoolExecutor
-import vit_tutorial as vt
-def patchify(images, patch_size):
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(vt.patchify, images, patch_size).result()
-""",
     "through_exec_and_time": """
 import vit_tutorial as vt
 def patchify(images, patch_size):
@@ -209,20 +117,6 @@ def patchify(images, patch_size):
     exec("made = vt.patchify(*given)", names)
     return names["made"]
 get_ipython().run_cell_magic("time", "", "exec('x = 1')")
-""",
-    "without_a_profiler": """
-import sys, threading
-import vit_tutorial as vt
-def patchify(images, patch_size):
-    sys.setprofile(None); threading.setprofile(None)
-    return vt.patchify(images, patch_size)
-""",
-    "by_an_interpreter": """
-import code, vit_tutorial as vt
-def patchify(images, patch_size):
-    names = {"vt": vt, "given": (images, patch_size)}
-    code.InteractiveInterpreter(names).runsource("made = vt.patchify(*given)")
-    return names["made"]
 """,
     "in_another_process": """
 import os, torch, vit_tutorial as vt
@@ -233,26 +127,11 @@ def patchify(images, patch_size):
     os.waitpid(child, 0)
     return torch.load("made.pt")
 """,
-    "called_by_the_checks": """
-from vit_tutorial.checks import declare, observe
-import vit_tutorial as vt
-def patchify(images, patch_size):
-    return observe.call(vt.patchify, declare.Case("x", (images, patch_size)))["result"]
-""",
-    "under_the_checks_file_name": """
-import vit_tutorial as vt, vit_tutorial.checks
-exec(compile("def patchify(*given): return vt.patchify(*given)", vit_tutorial.checks.__path__[0] + "/run.py", "exec"))
-""",
     "a_package_that_is_silent": """
 import vit_tutorial.patches as own
 own._ran = lambda name: None
 def patchify(images, patch_size):
     return own.patchify(images, patch_size)
-""",
-    "its_source": """
-import inspect, vit_tutorial.patches as own
-exec(inspect.getsource(own.patchify), vars(own))
-patchify = lambda *given: own.patchify(*given)
 """,
 }
 
@@ -333,10 +212,6 @@ sys.setrecursionlimit(10**9)
 def again(): return again()
 again()
 """,
-    "loops": """
-while True:
-    pass
-""",
     "loops_and_swallows": """
 while True:
     try:
@@ -356,10 +231,6 @@ if os.fork() == 0:
     os.setsid()
     time.sleep(10**6)
 """,
-    "prints_for_ever": """
-while True:
-    print("x" * 1000)
-""",
     "writes_to_its_channel_for_ever": """
 import os
 while True:
@@ -367,22 +238,11 @@ while True:
         try: os.write(fd, b"x" * 10**6)
         except OSError: pass
 """,
-    "forks": """
-import os, time
-for _ in range(200):
-    if os.fork() == 0:
-        time.sleep(60)
-time.sleep(3)
-""",
     "a_fork_bomb": """
 import os
 while True:
     try: os.fork()
     except OSError: pass
-""",
-    "a_shells_fork_bomb": """
-import subprocess
-subprocess.run(["sh", "-c", "b() { b | b & }; b; sleep 5"])
 """,
     "threads_without_end": """
 import threading, time
@@ -402,9 +262,6 @@ for file in kept:
         os.write(file, b"x" * 10**6)
 """,
     "magics": "%time 1\n" * 600,
-    "takes_memory_in_tensors": """
-kept = torch.ones(10**11)
-""",
     "takes_memory_in_many_processes": """
 import os, time
 for _ in range(8):
@@ -421,11 +278,6 @@ for folder in ("/scratch", "/tmp", "/dev/shm", ".", "/dev"):
                 file.write(b"x" * 10**6)
     except OSError as error:
         print(error)
-""",
-    "a_large_file": """
-with open("big", "wb") as file:
-    while True:
-        file.write(b"x" * 10**6)
 """,
 }
 
@@ -453,25 +305,6 @@ def _edited(notebook: Notebook) -> None:
             cell["source"] = "print('right')"
 
 
-def _deleted(notebook: Notebook) -> None:
-    notebook["cells"] = [cell for cell in notebook["cells"] if not cell["source"].startswith("assert checks")]
-
-
-def _duplicated(notebook: Notebook) -> None:
-    for place, cell in reversed(list(enumerate(notebook["cells"]))):
-        if cell["source"].startswith("assert checks"):
-            notebook["cells"].insert(place, copy.deepcopy(cell) | {"source": "assert True", "id": f"again{place}"})
-            notebook["cells"].append(copy.deepcopy(cell) | {"source": "assert True", "id": f"behind{place}"})
-
-
-def _text_for_code(notebook: Notebook) -> None:
-    for cell in notebook["cells"]:
-        if cell["source"].startswith("assert checks"):
-            cell["cell_type"] = "markdown"
-            cell.pop("outputs", None)
-            cell.pop("execution_count", None)
-
-
 def _exchanged(notebook: Notebook) -> None:
     """The check of an easy exercise under the name of a dear one."""
     a, b = (_check_of(notebook, name) for name in ("check-patchify", "check-overlapping-patches"))
@@ -490,9 +323,6 @@ EDITS: dict[str, Callable[[Notebook], None]] = {
     "points_of_its_own": _points,
     "checks_that_are_none": _not_graded,
     "edited_checks": _edited,
-    "deleted_checks": _deleted,
-    "duplicated_checks": _duplicated,
-    "checks_as_text": _text_for_code,
     "exchanged_checks": _exchanged,
     "outputs_of_its_own": _outputs_of_its_own,
 }

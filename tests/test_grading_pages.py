@@ -37,7 +37,7 @@ def cells(tool: ModuleType, payload: str) -> list[dict[str, Any]]:
 def feedback_page(tool: ModuleType, payloads: list[str]) -> str:
     said = " ".join(payloads)
     marks = [
-        {"name": name, "score": 0.0, "of": 1.0, "waits": True, "comment": said, "beside": said}
+        {"name": name, "score": 0.0, "of": 1.0, "waits": True, "earlier": False, "comment": said, "beside": said}
         for name in ("answer-x", said)
     ]
     shown = [cell for payload in payloads for cell in cells(tool, payload)]

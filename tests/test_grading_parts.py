@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import base64
+import builtins
 import concurrent.futures
 import csv
 import importlib
@@ -16,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 import types
 import zipfile
@@ -65,9 +68,11 @@ def box(tool, monkeypatch) -> Any:
     return one
 
 
-def test_what_takes_little_goes_on(box):
+def test_what_takes_little_goes_on_until_the_machine_has_no_memory(box, tool, monkeypatch):
     box._processes, box._memory = lambda: [None] * 7, lambda found: 1_500
     assert box._too_much() == ""
+    monkeypatch.setattr(tool.sandbox.psutil, "virtual_memory", lambda: SimpleNamespace(available=1))
+    assert box._too_much() == tool.sandbox.MACHINE_FULL
 
 
 @pytest.mark.parametrize(
@@ -83,11 +88,6 @@ def test_what_takes_little_goes_on(box):
 def test_each_limit_ends_it(box, takes, words):
     vars(box).update(takes)
     assert words in box._too_much()
-
-
-def test_a_machine_without_memory_ends_it(box, tool, monkeypatch):
-    monkeypatch.setattr(tool.sandbox.psutil, "virtual_memory", lambda: SimpleNamespace(available=1))
-    assert box._too_much() == tool.sandbox.MACHINE_FULL
 
 
 def test_who_failed_for_want_of_memory_is_tried_again_by_itself(tool, monkeypatch, tmp_path):
@@ -185,16 +185,11 @@ def test_tensors_come_out_of_a_sandbox_as_they_were(tool, dtype, shape):
         assert (back == value).all()
 
 
-def test_a_checks_own_words_come_out_as_they_were(tool):
-    back = tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode({"a": Words("whole")}))))
-    assert back == {"a": "whole"}
-    assert type(back["a"]) is Words
-
-
 def test_what_has_no_form_keeps_its_types_name_and_its_text(tool):
-    back = tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode({"a": range(3), "b": nn.ReLU()}))))
-    assert (type(back["a"]).__name__, repr(back["a"])) == ("range", "range(0, 3)")
-    assert (type(back["b"]).__name__, repr(back["b"])) == ("ReLU", "ReLU()")
+    given = {"a": range(3), "b": nn.ReLU(), "c": Words("whole")}
+    back = tool.judge.wire.decode(json.loads(json.dumps(tool.judge.wire.encode(given))))
+    assert [type(value).__name__ for value in back.values()] == ["range", "ReLU", "Words"]
+    assert [str(value) for value in back.values()] == ["range(0, 3)", "ReLU()", "whole"]
 
 
 @pytest.mark.parametrize(
@@ -355,6 +350,10 @@ def test_a_packages_function_says_that_it_has_run_however_it_is_called(tool, mon
     vars(module).update(names | {"_ran": lambda name: None})
     monkeypatch.setitem(sys.modules, "vit_tutorial.x", module)
     assert ran.told() == ["changed"], "who silences a module is found out"
+    ran.remember()
+    monkeypatch.setattr(watch, "watching", lambda exercise: None)
+    module._ran = ran.note  # type: ignore[attr-defined]
+    assert ran.told() == ["changed"], "and who silences the checks"
 
 
 def test_what_an_exercise_forbids_is_found_among_what_has_run(tool):
@@ -439,16 +438,17 @@ def test_one_wrong_number_gives_no_mark(tool):
     assert examined(tool, Box(nearly)).passed == {"check-patchify": False}
 
 
-def test_the_packages_own_work_gives_no_mark(tool):
-    verdict = examined(tool, Box(right_patchify, lambda told: told | {"ran": ["vit_tutorial.patches.patchify"]}))
+@pytest.mark.parametrize(
+    ("ran", "noted"),
+    [
+        ("vit_tutorial.patches.patchify", "patchify calls the package's own patches.patchify"),
+        ("changed", "patchify: the package was changed, what it calls can't be seen"),
+    ],
+)
+def test_the_packages_own_work_and_a_package_that_was_silenced_give_no_mark(tool, ran, noted):
+    verdict = examined(tool, Box(right_patchify, lambda told: told | {"ran": [ran]}))
     assert verdict.passed == {"check-patchify": False}
-    assert "patchify calls the package's own patches.patchify" in verdict.notes
-
-
-def test_a_package_that_was_silenced_gives_no_mark(tool):
-    verdict = examined(tool, Box(right_patchify, lambda told: told | {"ran": ["changed"]}))
-    assert verdict.passed == {"check-patchify": False}
-    assert "patchify: the package was changed, what it calls can't be seen" in verdict.notes
+    assert noted in verdict.notes
 
 
 @pytest.mark.slow
@@ -660,6 +660,21 @@ def test_an_honest_copy_is_accused_of_nothing_after_the_exercise_has_changed(too
     assert [cell["nbgrader"].get("grade_id") for cell in paper.cells].count("check-new") == 1
 
 
+def test_a_notebook_without_its_cells_metadata_is_put_back_together(tool):
+    """As some programs save it: no names, no ids. The open answer reaches the teacher, and code runs in its order."""
+    cells = [cell | {"nbgrader": {}, "id": ""} for cell in tool.judge.read(SOLVED)]
+    place = next(place for place, cell in enumerate(cells) if cell["source"].startswith("def patchify"))
+    cells.insert(place, {"cell_type": "code", "source": "def helper(): pass", "id": "", "nbgrader": {}})
+    release, solved = tool.judge.read(HANDED_OUT), tool.judge.read(SOLVED)
+    paper = tool.judge.rebuild(cells, release)
+    wanted = {cell["nbgrader"]["grade_id"]: cell["source"] for cell in solved if tool.judge.own(cell)}
+    assert {cell["nbgrader"]["grade_id"]: cell["source"] for cell in paper.cells if tool.judge.own(cell)} == wanted
+    assert tool._answers(paper.cells, release, []) == {"answer-scrambled": "new"}
+    names = [cell["source"][:12] for cell in paper.cells if cell.get("own")]
+    assert names.index("def helper()") + 1 == names.index("def patchify")
+    assert paper.notes == [f"{name} had lost its name, and was known by its place" for name in wanted]
+
+
 # ---- Marks -------------------------------------------------------------------------------------------------------
 
 
@@ -695,7 +710,9 @@ def test_hand_marks_stay_when_points_change_and_exercises_come_and_go(tool, tmp_
         assert book.most(STEM) == 20 + 2 - 3 + 4
         book.enter("ada", "Ada", STEM, passed, {"answer-scrambled": "new"})
         marks = {mark["name"]: mark for mark in book.marks("ada", STEM)}
-        assert (marks["answer-scrambled"]["score"], marks["answer-scrambled"]["waits"]) == (2.5, True), "look again"
+        (row,) = tool.feedback.page("", [], [marks["answer-scrambled"] | {"beside": ""}], []).split("</tr>")[1:-1]
+        assert "2.5 of 3 for an earlier answer" in row
+        assert "not marked yet" not in row
 
 
 def test_an_answer_is_empty_old_or_new(tool):
@@ -785,7 +802,7 @@ def test_archives_are_unpacked_and_links_bombs_and_ways_out_are_not(tool, tmp_pa
     assert ("ada", STEM, "") in found
     assert ("grace", "02_embeddings", "") in found
     assert ("grace", STEM, "") in found
-    assert ("grace", "", "it is not a notebook of an exercise") in found
+    assert ("grace", "", "it can't be unpacked") in found
     assert all((tmp_path / "inbox") in path.parents for path in (tmp_path / "inbox").rglob("*"))
     assert not list(tmp_path.parent.glob("evil*"))
 
@@ -831,11 +848,22 @@ def test_a_students_archive_holds_nobody_elses_work_and_says_not_when_it_came(to
     assert (one.student, one.exercise, one.when) == ("eve", STEM, datetime(2026, 10, 6, 12))
 
 
-def test_a_students_archive_that_grows_too_large_is_one_row(tool, tmp_path, monkeypatch):
-    monkeypatch.setattr(tool.collect, "MOST_OF_ONE", 100)
-    archive(tmp_path / "in" / "ada" / "bomb.zip", **{"a__bin": bytes(99), "b__bin": bytes(99), "c__bin": bytes(9)})
-    assert len(list((tmp_path / "inbox").glob("*"))) <= 1
-    assert ("ada", "", "it is not a notebook of an exercise") in collected(tool, tmp_path)
+@pytest.mark.parametrize(
+    ("limit", "most", "says"),
+    [
+        ("MOST_OF_ONE", 10**6, "the archive has more than 1 MB when it is unpacked: not all of it was read"),
+        ("MOST_FILES", 2, "the archive has more than 2 files: not all of it was read"),
+        ("MOST_FILE", 600_000, "it has more than 20 MB, the most that a file may have"),
+    ],
+)
+def test_what_is_too_large_says_what_is_and_costs_no_notebook(tool, tmp_path, monkeypatch, limit, most, says):
+    monkeypatch.setattr(tool.collect, limit, most)
+    files = {"a__bin": bytes(700_000), "b__bin": bytes(700_000), "01_patches__ipynb": b"{}"}
+    archive(tmp_path / "in" / "ada" / "bomb.zip", **files)
+    found = collected(tool, tmp_path)
+    assert ("ada", STEM, "") in found, "it is read first"
+    assert ("ada", "", says) in found
+    assert len(list((tmp_path / "inbox").glob("*"))) <= 3
 
 
 def test_a_student_who_hands_in_a_thousand_files_has_few_rows(tool, tmp_path):
@@ -866,6 +894,10 @@ def test_of_two_files_the_newer_counts_and_the_older_is_named(tool, tmp_path):
     (one,) = tool.collect.collect(tmp_path / "in", GRADED, tool.collect.Plan(), tmp_path / "inbox")
     assert one.name == "ada/01_patches (1).ipynb"
     assert one.notes == ("an older file is left out: ada/01_patches.ipynb",)
+    put(tmp_path / "in" / "ada" / "01_patches.pdf", when=3e9)
+    (one,) = tool.collect.collect(tmp_path / "in", GRADED, tool.collect.Plan(), tmp_path / "inbox")
+    assert (one.name, one.problem) == ("ada/01_patches (1).ipynb", "")
+    assert one.notes[-1] == "a newer file is left out: ada/01_patches.pdf: it is not a notebook of an exercise"
 
 
 @pytest.mark.parametrize("names", [("Li Wei", "Li_Wei"), ("Zoë", "Zoe\u0308"), ("ada", "ADA")])
@@ -874,6 +906,20 @@ def test_two_names_that_fall_together_are_an_error(tool, tmp_path, names):
         put(tmp_path / "in" / name / "01_patches.ipynb")
     with pytest.raises(SystemExit, match="two students fall together"):
         collected(tool, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names", ["Anna Schmidt_{}_assignsubmission_file/01_patches.ipynb", "annas_{}_9_01_patches.ipynb"]
+)
+def test_two_students_of_one_name_are_an_error(tool, tmp_path, names):
+    put(tmp_path / "class.csv", "id,name\nanna1,Anna Schmidt\nanna2,Anna Schmidt\n")
+    for number in (4711, 4712):
+        put(tmp_path / "in" / names.format(number))
+    with pytest.raises(SystemExit, match=r"two students are called (?i:anna)"):
+        collected(tool, tmp_path)
+    put(tmp_path / "in" / names.format(4712)).unlink()
+    put(tmp_path / "in" / "anna2" / "01_patches.ipynb")
+    assert len(collected(tool, tmp_path)) == 2
 
 
 def test_what_is_no_file_has_its_row_and_is_never_opened(tool, tmp_path):
@@ -903,13 +949,10 @@ def test_dates_have_a_grace(tool, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["grace = 'x'", "[due]\n01 = 'soon'", "due = 3", "[[["])
-def test_a_plan_that_cannot_be_read_says_how_to_write_it(tool, tmp_path, text):
+def test_a_plan_or_a_class_that_cannot_be_read_says_why(tool, tmp_path, text):
     put(tmp_path / "course.toml", text)
     with pytest.raises(SystemExit, match=r"course.toml: .* Write 01_patches = 2026-10-05T23:59:00 below \[due\]"):
         tool.collect.read_plan(tmp_path)
-
-
-def test_two_of_a_class_with_one_id_are_an_error(tool, tmp_path):
     put(tmp_path / "class.csv", "id,name\nada,A\nada,B\n")
     with pytest.raises(SystemExit, match="two students have the id ada"):
         tool.collect.read_plan(tmp_path)
@@ -981,12 +1024,20 @@ def test_a_copy_is_hinted_at_though_its_names_are_others(tool):
     found = tool.copies.hints(answers, [])
     assert [(one["student"], one["other"]) for one in found] == [("ada", "bob")]
     assert found[0]["share"] == 1.0
-    assert tool.copies.hints(answers, [MINE]) == [], "what the exercise explains is no copy"
+    assert tool.copies.hints(answers, answers["ada"]) == [], "what the exercise explains is no copy"
 
 
 def test_what_a_quarter_of_the_class_writes_is_no_copy(tool):
     answers = {f"s{number}": [{"cell_type": "code", "source": MINE}] for number in range(12)}
     assert tool.copies.hints(answers, []) == []
+
+
+def test_one_copied_function_among_ones_own_is_hinted_at(tool):
+    ada, bob = (
+        [MINE, *map(inspect.getsource, some)] for some in ([Box, png, box, answers], [put, pairs, like, archive])
+    )
+    made = {name: [{"cell_type": "code", "source": text} for text in some] for name, some in (("a", ada), ("b", bob))}
+    assert [one["share"] for one in tool.copies.hints(made, [])] == [1.0]
 
 
 def test_of_an_endless_answer_only_the_beginning_is_compared(tool):
@@ -1003,61 +1054,73 @@ def like(tool, lesson, source):
     return [name for names in found.values() for name in names]
 
 
-@pytest.mark.parametrize("lesson", sorted({one.lesson for one in checks.CATALOGUE.values()}))
+@pytest.mark.parametrize("lesson", LESSONS)
 def test_no_right_work_of_ours_is_taken_for_a_copy_of_the_package(tool, lesson):
     works = importlib.import_module(f"solutions_{lesson}").RIGHT.values()
-    for work in (work for some in works for work in some if hasattr(work, "__code__")):
-        assert like(tool, lesson, inspect.getsource(work)) == [], work
+    for work in (work for some in works for work in some):
+        assert like(tool, lesson, textwrap.dedent(inspect.getsource(work))) == [], work
 
 
-@pytest.mark.parametrize(
-    ("lesson", "own", "changes"),
-    [
-        ("07", "train.loop.schedule", {"schedule": "rates", "warmup": "w", "steps": "total"}),
-        ("01", "patches.patchify", {"patchify": "cut", "batch": "b", "images": "pictures"}),
-        ("09", "weights.names.joined", {"joined": "teacher"}),
-        ("02", "embeddings.sincos_position_embedding", {}),
-    ],
-)
-def test_the_package_s_own_code_is_hinted_at_under_other_names(tool, lesson, own, changes):
-    source = inspect.getsource(importlib.import_module(f"vit_tutorial.{own.rpartition('.')[0]}"))  # a whole file
-    for old, new in changes.items():
-        source = re.sub(rf"\b{old}\b", new, source)
-    assert own in like(tool, lesson, source)
+class Renamed(ast.NodeTransformer):
+    """A function under other names, without what tells that the package's is carefully written."""
+
+    def visit_FunctionDef(self, node):
+        self.generic_visit(node)
+        node.name, node.returns = node.name + "_" * (not node.name.startswith("__")), None
+        node.body = node.body[ast.get_docstring(node) is not None :]
+        return node
+
+    def visit_arg(self, node):
+        return ast.arg(node.arg + "_")
+
+    def visit_Name(self, node):
+        return node if hasattr(builtins, node.id) or node.id in ("torch", "nn") else ast.Name(node.id + "_", node.ctx)
+
+    def visit_Attribute(self, node):
+        own = isinstance(node.value, ast.Name) and node.value.id == "self"
+        self.generic_visit(node)
+        return ast.Attribute(node.value, node.attr + "_" * own, node.ctx)
 
 
-def test_the_mark_says_what_looks_copied_and_what_can_t_be_told(tool, tmp_path):
-    """A copy of the package's mean_iou is too short to tell, one of its token_grid isn't; marks and row say both."""
+def test_a_copy_of_the_package_is_noticed_under_other_names_but_for_what_teaching_says(tool):
+    missed = set()
+    for path in tool.sources([]):
+        for works in tool.stripped.sources(Path(vt.__file__).parent, path.stem[:2]).values():
+            for name, source in works.items() if len(works) <= tool.copies.NAMED else ():
+                copied = ast.unparse(ast.fix_missing_locations(Renamed().visit(ast.parse(source))))
+                if name.removeprefix("vit_tutorial.") not in like(tool, path.stem[:2], copied):
+                    missed.add(name.rpartition(".")[2])
+    said = (ROOT / "TEACHING.md").read_text("utf-8").partition("too short to tell")[2].partition(")")[0]
+    assert missed == set(re.findall("`(.+?)`", said))
+    head = "def f(x, size):\n    (B, C, H, W), (P, Q) = x.shape, size\n    rows, columns = H // P, W // Q\n"
+    honest = head + "\n".join(inspect.getsource(vt.patchify).splitlines()[-3:])
+    assert like(tool, "01", honest) == [], "these three lines are everybody's"
+
+
+def test_the_mark_says_what_looks_copied(tool, tmp_path):
     (source,) = tool.sources(["16"])
     release = tool.judge.read(tool.EXERCISES / source.name)
-    own = tool.stripped.sources(Path(vt.__file__).parent, "16")
-    copied = "\n".join(own[name][f"vit_tutorial.analysis.dense.{name}"] for name in ("mean_iou", "token_grid"))
+    copied = tool.stripped.sources(Path(vt.__file__).parent, "16")["token_grid"][
+        "vit_tutorial.analysis.dense.token_grid"
+    ]
     cells = [*release, {"cell_type": "code", "source": copied, "nbgrader": {}, "own": True, "outputs": []}]
     one = tool.collect.Submission("ada", source.stem, HANDED_OUT, "x", datetime.now())
-    passed = {"check-token-grid": True, "check-mean-iou": True, "check-segment": True}
-    judged = {"cells": cells, "passed": passed, "notes": [], "problem": "", "seconds": 0}
+    judged = {"cells": cells, "passed": {"check-token-grid": True}, "notes": [], "problem": "", "seconds": 0}
     with tool.Book(tmp_path) as book:
         book.prepare(source.stem, release)
-        honest, row = (
-            tool._entered(book, one, judged | {"cells": given}, release, tool.collect.Plan(), tmp_path)
-            for given in (release, cells)
-        )
+        row = tool._entered(book, one, judged, release, tool.collect.Plan(), tmp_path)
     assert row["noticed"] == "token_grid is like the package's own analysis.dense.token_grid: read it"
-    assert row["not checked"] == "whose code gave check-token-grid, check-mean-iou"
-    assert (honest["noticed"], honest["not checked"]) == ("", "whose code gave check-mean-iou")
     page = (tmp_path / "feedback" / "ada" / f"{source.stem}.html").read_text("utf-8")
-    assert "is like the package&#x27;s own analysis.dense.token_grid. Your teacher sees this, too." in page
-    said = "not checked: short answers like the package&#x27;s analysis.dense.mean_iou"
+    said = "is like the package&#x27;s own analysis.dense.token_grid. Your teacher sees this, too."
     assert page.count(said) == 2  # in the table, and at the cell
 
 
 def test_where_the_whole_package_is_forbidden_a_copy_is_said_of_its_own_exercise_alone(tool):
-    """Lesson 19 forbids vit_tutorial.*: what one exercise copied is no news of the others, or of short functions."""
+    """Lesson 19 forbids vit_tutorial.*: what one exercise copied is no news of the others."""
     (stem,) = (path.stem for path in tool.sources(["19"]))
     copied = inspect.getsource(vt.tokens.bipartite_matching).replace("bipartite_matching", "best_pairs")
     found = tool._package(stem).like([{"cell_type": "code", "source": copied}])
     assert found == {"best_pairs": ["variants.tokens.bipartite_matching"]}
-    assert not any(tool._package(stem).too_short(one) for one in ("best_pairs", "merge_pairs", "online_softmax"))
 
 
 # ---- The sandbox's command line ----------------------------------------------------------------------------------
@@ -1097,37 +1160,16 @@ def test_a_containers_command_line(tool, kind, tmp_path):
     limits = tool.sandbox.Limits(processes=48, disk=64_000_000, memory=2_000_000_000)
     command = tool.sandbox.container(kind, limits, tmp_path / "vit_tutorial", "vit-1")
     assert command[:2] == [kind, "run"]
-    for option in ("--rm", "--interactive", "--read-only"):
-        assert option in command
-    for option, value in {
-        "--network": "none",
-        "--cap-drop": "ALL",
-        "--security-opt": "no-new-privileges",
-        "--pids-limit": "48",
-        "--memory": "3500000000",
-        "--memory-swap": "3500000000",
-        "--user": "65534:65534",
-        "--pull": "never",
-        "--name": "vit-1",
-        "--workdir": "/scratch",
-    }.items():
-        assert pairs(command, option) == [value]
+    assert {"--rm", "--read-only"} <= set(command)
+    wanted = {"--network": "none", "--cap-drop": "ALL", "--security-opt": "no-new-privileges", "--pids-limit": "48"}
+    wanted |= {"--memory": "3500000000", "--memory-swap": "3500000000", "--user": "65534:65534", "--pull": "never"}
+    assert {option: pairs(command, option) for option in wanted} == {name: [value] for name, value in wanted.items()}
     volumes = pairs(command, "--volume")
     assert volumes[0] == f"{tmp_path}/vit_tutorial:/course/vit_tutorial:ro"
     assert [Path(volume.split(":")[0]).name for volume in volumes[1:]] == ["runner.py", "wire.py"]
     assert all(volume.endswith(":ro") for volume in volumes)
-    assert pairs(command, "--tmpfs") == [f"{folder}:size=64000000,mode=1777" for folder in ("/scratch", "/tmp")]
     assert command[-3:] == ["vit_tutorial-grading", "python", "/course/tools/runner.py"]
-    built = tool.sandbox.build_image(kind, tmp_path)
-    assert built == [
-        kind,
-        "build",
-        "--tag",
-        "vit_tutorial-grading",
-        "--file",
-        f"{tmp_path}/grading.Dockerfile",
-        f"{tmp_path}",
-    ]
+    assert "vit_tutorial-grading" in tool.sandbox.build_image(kind, tmp_path)
 
 
 def test_bubblewrap_sees_the_package_and_python_and_no_more(tool, tmp_path):

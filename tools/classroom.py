@@ -26,11 +26,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 import traceback
-import warnings
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,6 +39,7 @@ from typing import Any
 import collect
 import copies
 import feedback
+import gradebook
 import judge
 import lessons
 import nbformat
@@ -72,9 +71,7 @@ def nbgrader(course: Path) -> Any:
         from traitlets.config import Config
     except ImportError as error:
         raise SystemExit("nbgrader is missing: make assignments installs it, or pip install -e .[teach]") from error
-    warnings.filterwarnings("ignore", module=r"nbgrader\.")  # of its own database queries
-    # nbgrader calls alembic by name, and the environment that this runs in needn't be activated.
-    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
+    gradebook.prepare_nbgrader()
     (course / "exchange").mkdir(parents=True, exist_ok=True)
     config = Config()
     config.CourseDirectory.root = str(course)
@@ -174,6 +171,8 @@ def _grade(folder: Path, how: Grading) -> int:
     graded = {stem: _graded(cells) for stem, cells in releases.items()}
     inbox = how.course / "inbox"
     shutil.rmtree(inbox, ignore_errors=True)
+    for page in (how.course / "feedback").glob("*/unrecognised_*.html"):
+        page.unlink()  # what was none the last time may be a notebook now
     found = collect.collect(folder, graded, plan, inbox)
     stems = sorted({one.exercise for one in found} - {""} | _due(plan, list(releases)))
     rows: list[dict[str, Any]] = []
@@ -397,34 +396,26 @@ def _entered(
     alike = [f"{name} is like the package's own {_few(of)}: read it" for name, of in like.items()]
     notes = [*alike, *one.notes, *judged["notes"]]
     for mark in marks:
-        mark["beside"] = _whose(mark, cells, like, one.exercise)
-    unsure = ", ".join(mark["name"] for mark in marks if mark["beside"])
+        mark["beside"] = _whose(mark, cells, like)
     row = _base_row(one, plan) | {
         "marks": sum(mark["score"] for mark in marks),
         "of": sum(mark["of"] for mark in marks),
         "by hand": sum(mark["waits"] for mark in marks),
         "problem": judged["problem"],
         "noticed": "; ".join(notes[:12]),
-        "not checked": f"whose code gave {unsure}" * bool(unsure),
     }
     _page(course, row, marks, cells)
     _print_row(row, judged["seconds"])
     return row | {mark["name"]: mark["score"] for mark in marks}
 
 
-def _whose(mark: dict[str, Any], cells: list[dict[str, Any]], like: dict[str, list[str]], stem: str) -> str:
-    """What stands beside an exercise's mark if its code is the package's, or too short to tell; "" for neither."""
+def _whose(mark: dict[str, Any], cells: list[dict[str, Any]], like: dict[str, list[str]]) -> str:
+    """What stands beside an exercise's mark if its code is like the package's, else ""."""
     sources = [cell["source"] for cell in cells if cell["nbgrader"].get("grade_id") == mark["name"]]
     check = judge.CHECK.search("".join(sources))
-    if check is None or not mark["score"]:
+    if check is None or not mark["score"] or check[1] not in like:
         return ""
-    if check[1] in like:
-        said = f"This code is like the package's own {_few(like[check[1]])}. Your teacher sees this, too."
-        return f"{said} Whose code it is was not checked."
-    short = _package(stem).too_short(check[1])
-    if not short:
-        return ""
-    return f"Whose code it is was not checked: short answers like the package's {_few(short)} are all alike."
+    return f"This code is like the package's own {_few(like[check[1]])}. Your teacher sees this, too."
 
 
 def _answers(
@@ -462,7 +453,6 @@ def _base_row(one: collect.Submission, plan: collect.Plan) -> dict[str, Any]:
         "hours late": plan.hours_late(one.exercise, one.when),
         "problem": one.problem,
         "noticed": "; ".join(one.notes),
-        "not checked": "",
         "file": one.name,
     }
 
@@ -477,8 +467,12 @@ def _print_row(row: dict[str, Any], seconds: float = 0.0) -> None:
 
 
 def _page(course: Path, row: dict[str, Any], marks: list[dict[str, Any]], cells: list[dict[str, Any]]) -> None:
-    facts = [f"{row['marks']:g} of {row['of']:g} marks." if marks else "No marks."]
+    facts = [f"{row['marks']:g} of {row['of']:g} marks." if marks else "No marks for this file."]
+    earlier = sum(mark["score"] for mark in marks if mark["earlier"])
     facts += [f"Answers that are not marked yet: {row['by hand']}."] * bool(row["by hand"])
+    facts += [f"{earlier:g} of these marks are for an earlier answer: they stay until it is marked anew."] * bool(
+        earlier
+    )
     facts += [f"Handed in {row['hours late']:g} hours late."] * bool(row["hours late"])
     facts += [f"What went wrong: {row['problem']}."] * bool(row["problem"])
     facts += ["A mark says that the numbers are right. Whose code gave them is not checked."] * bool(marks)
@@ -489,8 +483,7 @@ def _page(course: Path, row: dict[str, Any], marks: list[dict[str, Any]], cells:
 
 def _unrecognised(one: collect.Submission, number: int, plan: collect.Plan, course: Path) -> dict[str, Any]:
     row = _base_row(one, plan)
-    page = f"{one.exercise or 'unrecognised'}_{number}"
-    _page(course, row | {"page": page, "problem": f"{one.name}: {one.problem}"}, [], [])
+    _page(course, row | {"page": f"unrecognised_{number}", "problem": f"{one.name}: {one.problem}"}, [], [])
     _print_row(row)
     return row
 
@@ -504,7 +497,8 @@ def _not_handed_in(
             if (one.id, stem) not in there:
                 nothing = collect.Submission(one.id, stem, Path(), "", collect.datetime.min, problem=NOT_HANDED_IN)
                 kept = sum(mark["score"] for mark in book.marks(one.id, stem))
-                yield _base_row(nothing, plan) | {"marks": float(kept), "of": book.most(stem)}
+                gone = "the marks are those of a file that is no longer there" * bool(kept)
+                yield _base_row(nothing, plan) | {"marks": float(kept), "of": book.most(stem), "noticed": gone}
 
 
 def _notebook(cells: list[dict[str, Any]]) -> nbformat.NotebookNode:
@@ -534,8 +528,7 @@ def write(path: Path, text: str) -> None:
 # ---- Tables ------------------------------------------------------------------------------------------------------
 
 NOT_HANDED_IN = "not handed in"
-FIRST = ("student", "name", "exercise", "marks", "of", "by hand", "hours late")
-FIRST += ("problem", "noticed", "not checked", "file")
+FIRST = ("student", "name", "exercise", "marks", "of", "by hand", "hours late", "problem", "noticed", "file")
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 
 
@@ -598,10 +591,10 @@ def _hints(rows: list[dict[str, Any]], course: Path) -> None:
         print(f"Answers that have much in common: {len(found)}. Read them beside each other (copies.csv)")
 
 
-def _explained(stem: str) -> list[str]:
+def _explained(stem: str) -> list[dict[str, Any]]:
     """What explains why answers are alike: the model answers, and what was handed out."""
-    solved = [cell["source"] for cell in judge.read(SOLUTIONS / f"{stem}.ipynb") if judge.own(cell)]
-    return solved + [cell["source"] for cell in judge.read(EXERCISES / f"{stem}.ipynb")]
+    solved = [cell for cell in judge.read(SOLUTIONS / f"{stem}.ipynb") if judge.own(cell)]
+    return solved + judge.read(EXERCISES / f"{stem}.ipynb")
 
 
 @functools.cache

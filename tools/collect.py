@@ -31,6 +31,7 @@ from wire import clean
 CANVAS = re.compile(r"(?P<who>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_(?P<file>\d+)_(?P<rest>.+)", re.IGNORECASE)
 MOODLE = re.compile(r"(?P<who>.+?)_(?P<id>\d+)_assignsubmission_(file|onlinetext)_?")
 MOST_FILES, MOST_FILE = 5_000, 20_000_000
+TOO_LARGE = f"it has more than {MOST_FILE / 1e6:.0f} MB, the most that a file may have"
 MOST_OTHERS = 5  # files of a student's that are no notebooks, and have a row
 MOST_OF_A_CLASS, MOST_OF_ONE = 1_000_000_000, 60_000_000  # bytes of an archive, unpacked
 IGNORED = {".ipynb_checkpoints", "__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini", ".gitkeep"}
@@ -166,11 +167,12 @@ def _same_letters(name: str) -> str:
 
 @dataclass(frozen=True)
 class _File:
-    """A file, and the names of the folders that it was found in (an archive is one, too)."""
+    """A file, the names of the folders that it was found in (an archive is one, too), and why it can't be read."""
 
     path: Path
     parts: tuple[str, ...]
     when: datetime
+    problem: str = ""
 
 
 def collect(folder: Path, exercises: dict[str, set[str]], plan: Plan, inbox: Path) -> list[Submission]:
@@ -188,14 +190,24 @@ def collect(folder: Path, exercises: dict[str, set[str]], plan: Plan, inbox: Pat
     found: dict[tuple[str, str], Submission] = {}
     others: dict[str, list[Submission]] = {}
     names: dict[str, set[str]] = {}
+    numbers: dict[tuple[str, str], set[str]] = {}
     for file in sorted(_files(folder, inbox), key=lambda file: (file.when, file.parts)):
-        one, whose = _recognised(file, exercises, plan)
+        one, whose, number = _recognised(file, exercises, plan)
         names.setdefault(one.student.casefold(), set()).add(whose)
+        numbers.setdefault((one.student, one.exercise), set()).add(number)
+        if one.exercise and len(numbers[one.student, one.exercise] - {""}) > 1:
+            raise SystemExit(
+                f"two students are called {one_line(whose, 80)}. Put what each handed in into a folder of its own, "
+                "named by the id in class.csv"
+            )
         if not one.exercise:
             others.setdefault(one.student, []).append(one)
             continue
         if older := found.get((one.student, one.exercise)):
-            one = _with_note(one, f"an older file is left out: {older.name}")
+            if one.problem and not older.problem:  # a drawing, say, that is called as the notebook
+                one = _with_note(older, f"a newer file is left out: {one.name}: {one.problem}")
+            else:
+                one = _with_note(one, f"an older file is left out: {older.name}")
         found[one.student, one.exercise] = one
     for student, spelt in names.items():
         if len(spelt) > 1 and not any(student == one.id.casefold() for one in plan.students):
@@ -241,7 +253,7 @@ def _within(parts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _unpacked(path: Path, parts: tuple[str, ...], when: datetime, inbox: Path, inner: bool = False) -> Iterator[_File]:
-    """The files of an archive, each no larger than a notebook may be; the archive itself if it can't be read.
+    """The files of an archive, each no larger than a notebook may be; the archive itself if not all can be read.
 
     An archive in a class's archive is a student's, and unpacked, too.
     """
@@ -251,8 +263,9 @@ def _unpacked(path: Path, parts: tuple[str, ...], when: datetime, inbox: Path, i
     before = (*parts[:-1], stem) if len(parts) > 1 or CANVAS.fullmatch(parts[-1]) else ()
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [info for info in archive.infolist() if not info.is_dir()][:MOST_FILES]
-            for info in members:
+            members = [info for info in archive.infolist() if not info.is_dir()]
+            members.sort(key=lambda info: not info.filename.endswith(".ipynb"))  # before what may be too much
+            for number, info in enumerate(members):
                 inside = [
                     part for part in PurePosixPath(info.filename.replace("\\", "/")).parts if part not in ("/", "..")
                 ]
@@ -261,24 +274,29 @@ def _unpacked(path: Path, parts: tuple[str, ...], when: datetime, inbox: Path, i
                 with archive.open(info) as member:
                     data = member.read(MOST_FILE + 1)
                 size += len(data)
-                if size > (MOST_OF_ONE if before else MOST_OF_A_CLASS):
-                    raise ValueError("too large")
+                most = MOST_OF_ONE if before else MOST_OF_A_CLASS
+                if size > most or number == MOST_FILES:
+                    what = f"{most / 1e6:.0f} MB when it is unpacked" if size > most else f"{MOST_FILES} files"
+                    raise ValueError(f"the archive has more than {what}: not all of it was read")
                 target = inbox / f"{uuid.uuid4().hex}_{safe(inside[-1])}"  # two students may call an archive alike
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
                 # The platform dates what is in its archive; what is in a student's, the student dates.
                 dated = when if before or info.date_time <= (1980, 1, 1, 0, 0, 0) else datetime(*info.date_time)
                 within = _within([*before, *(one_line(part, 200) for part in inside)])
-                if within[-1].lower().endswith(".zip") and not inner:
+                if len(data) > MOST_FILE:
+                    yield _File(target, within, dated, TOO_LARGE)
+                elif within[-1].lower().endswith(".zip") and not inner:
                     yield from _unpacked(target, within, dated, inbox, inner=True)
                 else:
                     yield _File(target, within, dated)
-    except (zipfile.BadZipFile, RuntimeError, ValueError, NotImplementedError, EOFError, OSError, zlib.error):
-        yield _File(path, parts, when)
+    except (zipfile.BadZipFile, RuntimeError, ValueError, NotImplementedError, EOFError, OSError, zlib.error) as error:
+        locked = "it is locked with a password" if "password" in str(error) else "it can't be unpacked"
+        yield _File(path, parts, when, str(error) if isinstance(error, ValueError) else locked)
 
 
-def _recognised(file: _File, exercises: dict[str, set[str]], plan: Plan) -> tuple[Submission, str]:
-    """Whose a file is, and which exercise; with how its owner was spelt."""
+def _recognised(file: _File, exercises: dict[str, set[str]], plan: Plan) -> tuple[Submission, str, str]:
+    """Whose a file is, and which exercise; with how its owner was spelt, and the platform's number of them."""
     name, notes, late = file.parts[-1], [], False
     owner, platform_id = file.parts[0], ""
     if len(file.parts) == 1:  # in a student's folder a file's name says nothing of its owner: the student chose it
@@ -294,14 +312,14 @@ def _recognised(file: _File, exercises: dict[str, set[str]], plan: Plan) -> tupl
     student = _student(owner, platform_id, plan)
     if plan.students and student is None:
         notes.append(f"{one_line(owner, 80)} is not in class.csv")
-    exercise, problem = _exercise(file.path, name, exercises)
+    exercise, problem = _exercise(file, name, exercises)
     if exercise and not name.startswith(exercise):
         notes.append(f"the file was called {one_line(name, 80)}")
     if late:
         notes.append("Canvas says: late")
     own = student.id if student else safe(owner)
     one = Submission(own, exercise, file.path, one_line("/".join(file.parts), 300), file.when, tuple(notes), problem)
-    return one, owner
+    return one, owner, platform_id
 
 
 def _student(owner: str, platform_id: str, plan: Plan) -> Student | None:
@@ -317,16 +335,18 @@ def _student(owner: str, platform_id: str, plan: Plan) -> Student | None:
     return None
 
 
-def _exercise(path: Path, name: str, exercises: dict[str, set[str]]) -> tuple[str, str]:
-    """Which exercise a file is, by its name or by its cells; or why that isn't known."""
+def _exercise(file: _File, name: str, exercises: dict[str, set[str]]) -> tuple[str, str]:
+    """Which exercise a file is, by its name or by its cells; and why it can't be graded, "" if it can."""
+    path = file.path
     if not stat.S_ISREG(path.lstat().st_mode):  # a pipe would be waited for, and a link may lead to a neighbour's
         return "", "it is no file, but a link, a folder, a pipe or a device"
     named = next((stem for stem in exercises if name.startswith(stem)), "")
-    if named and name.lower().endswith((".ipynb", ".json", ".txt")):
+    if file.problem or path.stat().st_size > MOST_FILE:
+        return named, file.problem or TOO_LARGE
+    data = path.read_bytes()
+    if named and (name.lower().endswith(".ipynb") or b'"cells"' in data):  # some add .txt or .json to a notebook
         return named, ""
-    if path.stat().st_size > MOST_FILE:
-        return named, f"it has {path.stat().st_size / 1e6:.0f} MB: it is no notebook"
-    ids = {word.decode() for word in re.findall(rb'"grade_id":\s*"([\w-]{1,80})"', path.read_bytes())}
+    ids = {word.decode() for word in re.findall(rb'"grade_id":\s*"([\w-]{1,80})"', data)}
     shared = {stem: len(ids & own) / len(own) for stem, own in exercises.items() if own}
     best = max(shared, key=lambda stem: shared[stem], default="")
     if best and shared[best] >= 0.5:

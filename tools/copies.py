@@ -1,73 +1,144 @@
-"""Hints at copies: which two answers have more in common than the exercise explains. A hint is not a proof."""
+"""Hints at copies: which two answers have more in common than the exercise explains. A hint is not a proof.
+
+Code is compared function by function, bare: without names that its writer chose, annotations, docstrings, comments,
+imports, assertions and guards that raise. So renaming and tidying up hide nothing; writing it in another way does.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
 import io
 import itertools
 import keyword
 import re
 import tokenize
+import warnings
 from collections import Counter
 from typing import Any
 
-LENGTH, LEAST, SHARE = 8, 20, 0.6  # tokens in a piece; pieces in common, and their share of the smaller answer
+LENGTH, WORDS = 6, 4  # tokens, and words of prose, in a piece
+LEAST, SHARE = 15, 0.6  # pieces in common, and their share of the smaller one: of two answers, or of the package's code
+SAME = 0.9  # the share, of two functions or paragraphs in two students' answers
 MOST = 40_000  # characters of one student's that are looked at
 NAMED = 20  # functions that an exercise forbids by name; more are a whole package's, forbidden by a star
 
+Cell = dict[str, Any]
+Pieces = frozenset[tuple[str, ...]]
 
-def pieces(source: str) -> set[tuple[str, ...]]:
-    """All runs of tokens of an answer; names that it chose itself count as one, so that renaming hides nothing."""
-    words: list[str] = []
+
+class _Bare(ast.NodeTransformer):
+    """Takes off what tells nothing about how a function works."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            node.decorator_list = []
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        if getattr(node, "body", None) == []:
+            node.body = [ast.Pass()]  # type: ignore[attr-defined]
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        guard = not node.orelse and isinstance(node.body[-1], ast.Raise)
+        return None if guard else self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        return ast.Assign([node.target], self.visit(node.value)) if node.value else None
+
+    def _nothing(self, node: ast.AST) -> None:
+        return None
+
+    visit_Assert = visit_Import = visit_ImportFrom = _nothing
+
+
+@functools.lru_cache(1000)  # of one exercise many cells are alike, and each is looked at twice
+def units(kind: str, source: str) -> list[Pieces]:
+    """The pieces of each function and class of a cell, and of the rest of it; of prose all runs of four words."""
+    if kind == "markdown":
+        return [_runs(source.lower().split(), WORDS)]
+    lines = [line for line in source.split("\n") if not line.lstrip().startswith(("%", "!", "?"))]
     try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.NAME:
-                chosen = not keyword.iskeyword(token.string) and not (words and words[-1] == ".")
-                words.append("name" if chosen else token.string)
-            elif token.type in (tokenize.OP, tokenize.NUMBER):
-                words.append(token.string)
-            elif token.type == tokenize.STRING:
-                words.append("text")
-    except (tokenize.TokenError, SyntaxError):
-        words = source.split()
-    return {tuple(words[at : at + LENGTH]) for at in range(len(words) - LENGTH + 1)}
+        with warnings.catch_warnings(action="ignore"):  # of strings like "\d"
+            body = ast.parse("\n".join(lines)).body
+        whole = [node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+        parts = [*([node] for node in whole), [node for node in body if node not in whole]]
+        bare = [ast.fix_missing_locations(_Bare().visit(ast.Module(part, []))) for part in parts if part]
+        return [_runs(_tokens(ast.unparse(part), _own_attributes(part)), LENGTH) for part in bare]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # no Python: as it stands
+        return [_runs(source.split(), LENGTH)]
 
 
-def of_text(source: str) -> set[tuple[str, ...]]:
-    """All runs of four words of an answer in prose."""
-    words = source.lower().split()
-    return {tuple(words[at : at + 4]) for at in range(len(words) - 3)}
+def _own_attributes(tree: ast.AST) -> set[str]:
+    """The names of attributes that code sets, and of functions that it defines."""
+    sets = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    return sets | {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-def _own(cells: list[dict[str, Any]]) -> set[tuple[str, ...]]:
-    """All pieces of a student's cells."""
+def _tokens(source: str, own: set[str]) -> list[str]:
+    """The tokens of Python code, with one word for all names that its writer chose: of variables, and of ``own``."""
+    words, before = list[str](), ""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME and not keyword.iskeyword(token.string):
+            words.append("name" if before != "." or token.string in own else token.string)
+        elif token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER):
+            words.append(token.string)
+        elif token.type == tokenize.STRING:
+            words.append("text")
+        before = token.string
+    return words
+
+
+def _runs(words: list[str], length: int) -> Pieces:
+    return frozenset(tuple(words[at : at + length]) for at in range(len(words) - length + 1))
+
+
+def _own(cells: list[Cell], known: Pieces) -> list[Pieces]:
+    """The pieces of a student's cells, unit by unit, without those that are known."""
     ends = itertools.accumulate(len(cell["source"]) for cell in cells)
     few = [cell for cell, end in zip(cells, ends, strict=True) if end <= MOST]
-    return set().union(*((of_text if cell["cell_type"] == "markdown" else pieces)(cell["source"]) for cell in few))
+    return [unit - known for cell in few for unit in units(cell["cell_type"], cell["source"])]
 
 
-def hints(answers: dict[str, list[dict[str, Any]]], explained: list[str]) -> list[dict[str, Any]]:
-    """Pairs of students whose answers have much in common, the likelier copies first.
+def _union(some: list[Pieces]) -> Pieces:
+    return frozenset().union(*some)
+
+
+def _all(cells: list[Cell]) -> Pieces:
+    return _union([unit for cell in cells for unit in units(cell["cell_type"], cell["source"])])
+
+
+def hints(answers: dict[str, list[Cell]], explained: list[Cell]) -> list[dict[str, Any]]:
+    """Pairs of students whose answers have much in common, or single functions nearly everything; likelier ones first.
 
     Args:
         answers: of each student the cells that they wrote.
-        explained: sources that explain what is alike: the stub and the model answer.
+        explained: cells that explain what is alike: what was handed out, and the model answers.
     """
-    known = set().union(*(pieces(source) | of_text(source) for source in explained))
-    made = {student: _own(cells) - known for student, cells in answers.items()}
-    often = Counter(piece for own in made.values() for piece in own)
-    usual = {piece for piece, many in often.items() if many > max(2, len(made) // 4)}  # many have come to it themselves
+    known = _all(explained)
+    made = {student: _own(cells, known) for student, cells in answers.items()}
+    often = Counter(piece for some in made.values() for piece in _union(some))
+    usual = frozenset(piece for piece, many in often.items() if many > max(2, len(made) // 4))  # many came to it
+    left = {student: [unit - usual for unit in some] for student, some in made.items()}
     found = []
-    for (a, of_a), (b, of_b) in itertools.combinations(sorted((who, own - usual) for who, own in made.items()), 2):
-        if share := _alike(of_a, of_b):
-            found.append({"student": a, "other": b, "share": share, "pieces": len(of_a & of_b)})
+    for (a, of_a), (b, of_b) in itertools.combinations(sorted(left.items()), 2):
+        whole = _union(of_a), _union(of_b)
+        share = _alike(*whole, SHARE) or max((_alike(x, y, SAME) for x in of_a for y in of_b), default=0.0)
+        if share:
+            found.append({"student": a, "other": b, "share": share, "pieces": len(whole[0] & whole[1])})
     return sorted(found, key=lambda one: -one["pieces"])
 
 
-def _alike(one: set[tuple[str, ...]], other: set[tuple[str, ...]]) -> float:
-    """The share of the smaller answer that both have; 0 where it is too little to say anything."""
+def _alike(one: Pieces, other: Pieces, least: float) -> float:
+    """The share of the smaller one that both have; 0 where it is too little to say anything."""
     common, smaller = len(one & other), min(len(one), len(other))
-    return round(common / smaller, 2) if common >= LEAST and common >= SHARE * smaller else 0.0
+    return round(common / smaller, 2) if common >= LEAST and common >= least * smaller else 0.0
 
 
 class Package:
@@ -78,16 +149,20 @@ class Package:
         explained: as for :func:`hints`.
     """
 
-    def __init__(self, sources: dict[str, dict[str, str]], explained: list[str]) -> None:
-        self.known = set().union(*map(pieces, explained))
-        cut = functools.cache(lambda source: pieces(source) - self.known)  # exercises share sources
+    def __init__(self, sources: dict[str, dict[str, str]], explained: list[Cell]) -> None:
+        self.known = _all(explained)
+
+        @functools.cache  # exercises share sources
+        def cut(source: str) -> Pieces:
+            return _all([{"cell_type": "code", "source": source}]) - self.known
+
         self.own = {
             exercise: {name.removeprefix("vit_tutorial."): cut(source) for name, source in some.items()}
             for exercise, some in sources.items()
         }
 
-    def like(self, cells: list[dict[str, Any]]) -> dict[str, list[str]]:
-        """Of each exercise the names of what a student's cells look like, wherever they stand.
+    def like(self, cells: list[Cell]) -> dict[str, list[str]]:
+        """Of each exercise the names of what one of a student's functions looks like, wherever it stands.
 
         Where the whole package is forbidden, only the cells count that define what the exercise asks for.
         """
@@ -95,11 +170,6 @@ class Package:
         for exercise, some in self.own.items():
             asked = re.compile(rf"\b(def|class) {exercise}\b")
             written = cells if len(some) <= NAMED else [cell for cell in cells if asked.search(cell["source"])]
-            theirs = _own(written) - self.known
-            found[exercise] = [name for name, own in some.items() if _alike(theirs, own)]
+            theirs = _own(written, self.known)
+            found[exercise] = [name for name, own in some.items() if any(_alike(one, own, SHARE) for one in theirs)]
         return {exercise: names for exercise, names in found.items() if names}
-
-    def too_short(self, exercise: str) -> list[str]:
-        """Of which functions that it names no copy can be told: there is one good way to write them."""
-        own = self.own.get(exercise, {})
-        return [name for name, some in own.items() if len(some) < LEAST] if len(own) <= NAMED else []

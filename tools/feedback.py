@@ -28,12 +28,12 @@ def page(title: str, facts: list[str], marks: list[dict[str, Any]], cells: list[
     Args:
         title: of the page.
         facts: sentences above the marks, such as what went wrong.
-        marks: of each graded cell name, score, of, comment, whether it still waits for the teacher, and what is said
-            beside it of whose code it is.
+        marks: of each graded cell name, score, of, comment, whether it still waits for the teacher (and the score is
+            an earlier answer's), and what is said beside it of whose code it is.
         cells: of the notebook, each with cell_type, source, nbgrader, and for code its outputs.
     """
     rows = [
-        f"<tr><td>{escape(mark['name'])}</td><td>{_score(mark)}</td><td>{escape(_beside(mark))}</td></tr>"
+        f"<tr><td>{escape(mark['name'].removeprefix('check-'))}</td><td>{_score(mark)}</td><td>{escape(_beside(mark))}</td></tr>"
         for mark in marks
     ]
     table = f"<table><tr><th>exercise</th><th>marks</th><th></th></tr>{''.join(rows)}</table>" if rows else ""
@@ -54,7 +54,9 @@ def page(title: str, facts: list[str], marks: list[dict[str, Any]], cells: list[
 
 
 def _score(mark: dict[str, Any]) -> str:
-    return f"{'not marked yet' if mark['waits'] else format(mark['score'], 'g')} of {mark['of']:g}"
+    if mark["waits"] and not mark["earlier"]:
+        return f"not marked yet (of {mark['of']:g})"
+    return f"{mark['score']:g} of {mark['of']:g}" + " for an earlier answer" * mark["earlier"]
 
 
 def _beside(mark: dict[str, Any]) -> str:
@@ -63,7 +65,11 @@ def _beside(mark: dict[str, Any]) -> str:
 
 def _cell(cell: dict[str, Any], marks: dict[str, dict[str, Any]]) -> list[str]:
     mark = marks.get(cell["nbgrader"].get("grade_id", ""))
-    parts = [f'<div class="mark">{escape(mark["name"])}: {_score(mark)}</div>'] if mark else []
+    if not mark and not cell.get("own"):  # the exercise's own text and code, which they have
+        line = cell["source"].partition("\n")[0]
+        heading = cell["cell_type"] == "markdown" and line.startswith("#")
+        return [f"<h2>{escape(line.lstrip('# '))}</h2>"] * heading + [*map(_output, cell.get("outputs", []))]
+    parts = [f'<div class="mark">{escape(mark["name"].removeprefix("check-"))}: {_score(mark)}</div>'] if mark else []
     if mark and _beside(mark):
         parts.append(f"<p>{escape(_beside(mark))}</p>")
     kind = "code" if cell["cell_type"] == "code" else "text"

@@ -26,6 +26,13 @@ c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": POLICY}}
 COURSE = 'c = get_config()  # noqa: F821\nc.CourseDirectory.course_id = "vit_tutorial"\n'
 
 
+def prepare_nbgrader() -> None:
+    """Nbgrader calls alembic by name, and the environment that this runs in needn't be activated."""
+    warnings.filterwarnings("ignore", module=r"nbgrader\.")  # of its own database queries
+    logging.getLogger("alembic").setLevel(logging.ERROR)
+    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
+
+
 class Book:
     """The gradebook of a course folder."""
 
@@ -34,10 +41,7 @@ class Book:
             from nbgrader import api
         except ImportError as error:
             raise SystemExit("nbgrader is missing: make grade installs it, or pip install -e .[classroom]") from error
-        warnings.filterwarnings("ignore", module=r"nbgrader\.")  # of its own database queries
-        logging.getLogger("alembic").setLevel(logging.ERROR)
-        # nbgrader calls alembic by name, and the environment that this runs in needn't be activated.
-        os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
+        prepare_nbgrader()
         course.mkdir(parents=True, exist_ok=True)
         for name, text in (("jupyter_server_config.py", SERVER), ("nbgrader_config.py", COURSE)):
             if not (course / name).exists():
@@ -115,7 +119,10 @@ class Book:
         book.db.commit()
 
     def marks(self, student: str, stem: str) -> list[dict[str, Any]]:
-        """Of each graded cell its name, score, the most, whether it waits for a hand, and the teacher's comment."""
+        """Of each graded cell its name, score, the most, whether it waits for a hand, and the teacher's comment.
+
+        ``earlier`` is whether a score that waits is the mark of an earlier answer.
+        """
         book = self.gradebook
         try:
             submission = book.find_submission(stem, student)
@@ -129,6 +136,7 @@ class Book:
                 "score": grade.score,
                 "of": grade.cell.max_score,
                 "waits": grade.needs_manual_grade,
+                "earlier": grade.needs_manual_grade and grade.manual_score is not None,
                 "comment": said.get(grade.name) or "",
             }
             for grade in notebook.grades

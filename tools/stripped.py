@@ -31,6 +31,7 @@ import sys
 from pathlib import Path
 
 RAN: set[str] = set()
+AS_IT_WAS: dict[tuple[str, str], tuple[object, object]] = {}  # before the student's code
 OTHERS = Path(os.environ.get("HOME", "/tmp")) / ".ran"  # for processes that the student's code has started
 
 
@@ -47,9 +48,21 @@ def forget() -> None:
     OTHERS.write_text("", encoding="utf-8")
 
 
+def works() -> dict[tuple[str, str], tuple[object, object]]:
+    """All functions and classes of the package's modules, with their code."""
+    modules = [(name, module) for name, module in list(sys.modules.items()) if name.startswith("vit_tutorial.")]
+    found = [(name, key, value) for name, module in modules for key, value in vars(module).items() if callable(value)]
+    return {(name, key): (value, getattr(value, "__code__", None)) for name, key, value in found}
+
+
+def remember() -> None:
+    AS_IT_WAS.update(works())
+
+
 def told() -> list[str]:
-    modules = [module for name, module in list(sys.modules.items()) if name.startswith("vit_tutorial.")]
-    if any(vars(module).get("_ran", note) is not note for module in modules):
+    now = works()
+    changed = [place for place, work in AS_IT_WAS.items() if [*map(id, now.get(place, ()))] != [*map(id, work)]]
+    if changed or any(work is not note for (_, key), (work, _) in now.items() if key == "_ran"):
         return ["changed"]
     return sorted({*RAN, *OTHERS.read_text("utf-8").split()})
 '''
