@@ -1,7 +1,7 @@
 # make lab      JupyterLab on lesson 00        make test     the tests, the notebooks included, on up to four processors
 # make run      the series, headless           make refresh  run the lessons and keep their outputs (LESSONS="01 03")
 # make book     the series as a website       (in build/book/html)
-# make slow     the tests that take minutes: the other solutions run and graded, hostile ones, a lesson added to a copy of all this
+# make slow     the tests that take minutes: solutions run and graded, hostile ones, a lesson added to a copy of all this
 # make grade    mark what is in submitted/     make assignments   the students' copies of the exercises
 # make slides   a deck a lesson, in build/slides (LESSONS="01 03")
 # make publish  links to Binder and Colab for your copy of all this (ADDRESS=https://…/vit_tutorial; without it, no links)
@@ -48,7 +48,7 @@ test: $(NBGRADER) $(if $(SLOW),$(BOOK))
 	wait $$CHECK; CHECKS=$$?; cat $(VENV)/check.log; exit $$((TESTS + CHECKS))
 
 slow: $(NBGRADER) $(BOOK)
-	$(PYTEST) tests notebooks/solutions -m slow
+	$(PYTEST) tests -m slow
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,6 @@ from typing import Any
 import hypothesis
 import kernels
 import pytest
-import torch
 from browser import CHROMIUM, FLAGS, Tabs
 from jupyter_client.provisioning import local_provisioner
 from xdist.scheduler import LoadFileScheduling
@@ -24,31 +24,38 @@ hypothesis.settings.register_profile("tutorial", max_examples=40, deadline=None,
 hypothesis.settings.load_profile("tutorial")
 
 
-SOLVED = ("03", "09")
 APART = ("test_recipes.py", "test_grading.py", "test_live.py")  # each of their slow tests may take a minute
 # One process has all of these: what an exercise's mistakes give is computed once.
 CHECKS = ("test_checks.py", "test_submissions.py", "test_snapshot.py")
-LONG = ("test_live.py", "test_grading_parts.py", "test_grading.py", "test_modern.py")
+LONG = (
+    *("test_live.py", "test_grading_parts.py", "test_grading.py", "test_modern.py"),
+    *(
+        "test_publish.py",
+        "test_train_command.py",
+        "test_cli.py",
+        "test_readme.py",
+        "test_slides.py",
+    ),  # their slow tests
+)
+
+
+def _forks(config: pytest.Config) -> bool:
+    return sys.platform == "linux" and not config.getoption("cov_source", None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Kernels fork, but not where that is unsafe, or where coverage counts lines from a process's start."""
-    if sys.platform == "linux" and not config.getoption("cov_source", None):
+    if _forks(config):
         local_provisioner.launch_kernel = kernels.launch
-        if config.getoption("numprocesses", None):
-            kernels.serve()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Several processes begin with what takes long, a file each, so that they end at the same time.
 
-    Solved exercises are slow by their number, each starts a kernel; two of them stay. In slow tests no lines are
-    counted, which would make them slower still: the others reach nearly all that they do.
+    In slow tests no lines are counted, which would make them slower still: the others reach nearly all that they do.
     """
     for item in items:
-        if item.path.parent.name == "solutions" and item.path.name[:2] not in SOLVED:
-            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.no_cover)
     if not hasattr(config, "workerinput"):
@@ -85,8 +92,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Files:
     return Files(config, log)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Workers fork, too."""
+    if _forks(config):
+        kernels.serve()
+        for spec in specs:
+            spec.python, spec.execmodel = shlex.join([sys.executable, kernels.__file__]), "main_thread_only"
+
+
 @pytest.fixture(autouse=True)
 def _seed() -> None:
+    import torch  # the process that hands tests out doesn't need it
+
     torch.default_generator.manual_seed(0)  # torch.manual_seed notes each call for a GPU, with its traceback: 3 ms
 
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from vit_tutorial import ViTConfig, count_parameters, data
+from vit_tutorial import count_parameters, data
 from vit_tutorial.data import augment, sets
-from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.patches import as_pair
 
 # --- what every data set gives -------------------------------------------------------------------------------------
@@ -110,14 +109,6 @@ def test_a_share_that_leaves_nothing_on_one_side_is_refused(digits, share):
         data.hold_out(digits, share)
 
 
-@pytest.mark.slow
-def test_shapes_are_the_same_on_every_machine():
-    # All 21,000 scenes of the default; tests/test_scenes.py looks at a hundred.
-    shapes = data.shapes()
-    parts = [tensor for split in (shapes.train, shapes.test) for tensor in (split.images, split.labels, split.masks)]
-    assert sha(*parts) == "c9482c21459f4d6c93175b441b479790669f877ecf77e281d1258165aca3abc1"
-
-
 # --- load ----------------------------------------------------------------------------------------------------------
 
 
@@ -157,33 +148,6 @@ def test_a_run_on_every_data_set_can_begin(name):
     assert spec.recipe.warmup_epochs <= spec.recipe.epochs / 2
     size = as_pair(spec.model.image_size, "image_size")
     assert augment.by_name(spec.recipe.augment, size, spec.model.num_classes).name != "none"
-
-
-def test_a_new_data_set_is_one_entry(monkeypatch):
-    """As CONTRIBUTING has it: a function for the images, an entry for the rest; its statistics are measured."""
-
-    def stripes():
-        images = torch.zeros(40, 1, 8, 8, dtype=torch.uint8)
-        images[::2, :, ::2], images[1::2, :, :, ::2] = 200, 200  # lying, standing
-        splits = (data.Images(images[rows], torch.arange(40)[rows] % 2) for rows in (slice(30), slice(30, None)))
-        return data.from_spec("stripes", ("lying", "standing"), *splits)
-
-    model = ViTConfig(
-        image_size=8, patch_size=4, in_channels=1, num_classes=2, dim=16, depth=1, num_heads=2, mlp_dim=16
-    )
-    recipe = Recipe(epochs=2, batch_size=10, augment="flip")
-    spec = data.DatasetSpec(load=lambda root: stripes(), model=model, recipe=recipe)
-    monkeypatch.setitem(data.DATASETS, "stripes", spec)
-    d = data.load("stripes")
-    assert (d.name, d.classes, d.image_size, d.in_channels, d.augment) == (
-        "stripes",
-        ("lying", "standing"),
-        (8, 8),
-        1,
-        "flip",
-    )
-    assert d.mean == pytest.approx((100 / 255,))
-    assert d.std == pytest.approx((100 / 255,))
 
 
 def invert(image):

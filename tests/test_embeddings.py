@@ -7,8 +7,6 @@ import pytest
 import scipy.ndimage
 import torch
 import transformers
-from hypothesis import given
-from hypothesis import strategies as st
 from peers import randomise
 from timm.layers import resample_abs_pos_embed
 from torch.nn import functional as F
@@ -31,14 +29,6 @@ def test_sincos_equals_vit_pytorch(grid, dim):
     assert ours.shape == (1, grid[0] * grid[1], dim)
     assert ours.dtype == torch.float32
     assert_close(ours[0], posemb_sincos_2d(*grid, dim), rtol=0, atol=1e-5)  # angles up to 13 in float32
-
-
-def test_sincos_by_hand():
-    row, column = 2, 1
-    token = sincos_position_embedding((3, 4), 8)[0, row * 4 + column]
-    x, y = (column, column / 10_000), (row, row / 10_000)  # the two frequencies are 1 and 1/10000
-    expected = [*map(math.sin, x), *map(math.cos, x), *map(math.sin, y), *map(math.cos, y)]
-    assert token.tolist() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("dim", [0, 4, 6, 10, 767])
@@ -85,15 +75,6 @@ def test_torchvision_recipe(old, new):
     close(resize_position_embedding(position, (old, old), (new, new), recipe="torchvision"), theirs)
 
 
-@pytest.mark.parametrize(("old", "new"), TO_AND_FRO)
-def test_torchvision_recipe_on_rectangles(old, new):
-    prefix = 1
-    position = positions(old, prefix)
-    grid = F.interpolate(as_maps(position, old, prefix), size=new, mode="bicubic", align_corners=True)
-    ours = resize_position_embedding(position, old, new, prefix_tokens=prefix, recipe="torchvision")
-    close(ours, torch.cat([position[:, :prefix], as_tokens(grid)], dim=1))
-
-
 @pytest.mark.parametrize(("old", "new"), FROM_SQUARES)
 def test_huggingface_recipe(old, new):
     config = transformers.ViTConfig(image_size=old[0] * 4, patch_size=4, hidden_size=8, num_attention_heads=2)
@@ -123,26 +104,6 @@ def test_dino_recipe(old, new):
     grid = F.interpolate(as_maps(position, old, prefix), scale_factor=scale, mode="bicubic")
     ours = resize_position_embedding(position, old, new, prefix_tokens=prefix, recipe="dino")
     close(ours, torch.cat([position[:, :prefix], as_tokens(grid)], dim=1))
-
-
-def test_the_recipes_differ():
-    position = positions((14, 14))
-    results = [resize_position_embedding(position, (14, 14), (10, 10), recipe=recipe) for recipe in RECIPES]
-    for i, one in enumerate(results):
-        assert all((one - other).abs().max() > 1e-3 for other in results[:i])
-
-
-grids = st.tuples(st.integers(2, 9), st.integers(2, 9))
-
-
-@given(st.sampled_from(RECIPES), grids, grids, st.integers(0, 2))
-def test_resized_shape_prefix_and_constants(recipe, old, new, prefix):
-    position = positions(old, prefix)
-    position[:, prefix:] = 3.0
-    ours = resize_position_embedding(position, old, new, prefix_tokens=prefix, recipe=recipe)
-    assert ours.shape == (1, prefix + new[0] * new[1], 6)
-    assert torch.equal(ours[:, :prefix], position[:, :prefix])
-    close(ours[:, prefix:], torch.full_like(ours[:, prefix:], 3.0), atol=1e-5)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -234,16 +195,6 @@ def test_deits_second_token_follows_the_class_token(position):
 def test_a_second_token_needs_a_first(refuses):
     with refuses(ValueError, "distillation_token=True", "class_token=True"):
         Embeddings(8, 4, 3, 16, class_token=False, distillation_token=True)
-
-
-def test_without_positions_the_patches_are_a_bag():
-    order = torch.randperm(6)
-    tokens = torch.randn(1, 6, 16)
-    for position, is_a_bag in (("none", True), ("learned", False), ("sincos", False)):
-        embed = Embeddings((8, 12), 4, 3, 16, position=position)
-        embed.patches = torch.nn.Identity()
-        shuffled = embed(tokens[:, order])[:, 1:]
-        assert torch.equal(shuffled, embed(tokens)[:, 1:][:, order]) == is_a_bag
 
 
 def test_dropout_comes_after_the_positions():

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from vit_tutorial import checks
+from vit_tutorial.checks import record
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
@@ -20,6 +21,7 @@ FLAGS = {  # grade, locked, solution
     "check": (True, True, False),
     "answer": (True, False, True),
 }
+TRAINED = ("01", "04", "05", "06", "07", "08", "10")  # these take seconds each
 NBGRADER = importlib.util.find_spec("nbgrader") is not None
 PARTS = ("What each exercise trains", "Marking the open question")
 needs_nbgrader = pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed: pip install -e .[teach]")
@@ -168,19 +170,39 @@ def test_a_copy_gives_nothing_away(source):
         assert "# YOUR CODE HERE\n" in cell["source"]
 
 
+def run(cell: dict[str, Any], names: dict[str, Any]) -> tuple[str, bool]:
+    """What a code cell prints, and whether its assertion fails; in this process: the notebooks are plain Python."""
+    code, printed = compile(cell["source"], "cell", "exec"), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            exec(code, names)
+        except AssertionError:
+            return printed.getvalue(), True
+    return printed.getvalue(), False
+
+
 def test_a_copy_fails_at_its_stubs_alone(source, monkeypatch):
-    """Run all, in this process: the notebooks are plain Python."""
     monkeypatch.chdir(copy_of(source).parent)
     names: dict[str, Any] = {"__name__": "__main__"}
-    for number, cell in enumerate(cells(copy_of(source), "code")):
-        code, printed = compile(cell["source"], f"cell {number}", "exec"), io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            if role(cell) == "check":
-                with pytest.raises(AssertionError):
-                    exec(code, names)
-            else:
-                exec(code, names)
-        assert role(cell) != "check" or re.fullmatch(r"\w+: not written yet\n", printed.getvalue())
+    for cell in cells(copy_of(source), "code"):
+        said, failed = run(cell, names)
+        assert failed == (role(cell) == "check")
+        assert not failed or re.fullmatch(r"\w+: not written yet\n", said)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [pytest.param(path, marks=[pytest.mark.slow] * (path.stem[:2] in TRAINED), id=path.stem) for path in SOLUTIONS],
+    indirect=True,
+)
+def test_a_solved_source_prints_what_stands_in_it(source, monkeypatch):
+    monkeypatch.chdir(source.parent)
+    monkeypatch.setattr(record, "_SEEN", {})
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for cell in cells(source, "code"):
+        said, failed = run(cell, names)
+        assert not failed, said
+        assert said == "".join(text for output in cell["outputs"] for text in output["text"])
 
 
 # ---- The teacher's pages -----------------------------------------------------------------------------------------

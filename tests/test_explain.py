@@ -13,7 +13,7 @@ from peers import randomise
 from sklearn.decomposition import PCA
 from torch.testing import assert_close
 
-from vit_tutorial import ViT, ViTConfig, data, load
+from vit_tutorial import ViT, ViTConfig
 from vit_tutorial.analysis import explain
 from vit_tutorial.variants.hybrid import ConvStem, ResNetStem
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
@@ -119,14 +119,6 @@ def test_equal_weights_are_discarded_from_the_first_on():
     assert ours.flatten().nonzero().min() == int(T * T * 0.5)
 
 
-def test_rollout_of_a_model_gives_pictures():
-    config = ViTConfig(image_size=(16, 24), patch_size=8, num_classes=2, dim=8, depth=2, num_heads=2, mlp_dim=8)
-    maps = ViT(config).double().attention_maps(double(2, 3, 16, 24))
-    ours = explain.class_attention(explain.rollout(maps), config.grid)
-    same(ours.flatten(1), rollout_by_the_paper(torch.stack(list(maps.values())))[:, 0, 1:])
-    assert ours.shape == (2, 2, 3)
-
-
 # -------------------------------------------------------------------------------------------------------- distance
 
 
@@ -175,11 +167,6 @@ def relevance_by_the_paper(weights, gradients):
             R = R + sum(heads) / len(heads) @ R
         images.append(R)
     return torch.stack(images)
-
-
-def test_relevance_matrix_equals_the_paper_s_loop():
-    w, g = list(some_maps(h=3)), list(double(3, 2, 3, T, T))
-    same(explain.relevance_matrix(w, g), relevance_by_the_paper(w, g))
 
 
 SHAPE = {
@@ -346,17 +333,6 @@ def test_similarity_of_known_positions():
     expected = [[1, -1, 0, half], [-1, 1, 0, -half], [0, 0, 1, root], [half, -half, root, 1]]
     assert_close(explain.position_similarity(position), torch.tensor(expected).double(), rtol=0, atol=1e-7)
     assert explain.position_similarity(position, prefix_tokens=0).shape == (5, 5)
-
-
-def test_filters_of_known_components():
-    # Scores that are centred and orthogonal, times two orthogonal pictures: variances 9 and 1, in nine and one tenths.
-    u, v = torch.zeros(2, 1, 2, 3, dtype=torch.float64)
-    u[0, 1, 2], v[0, 0, 1], v[0, 1, 0] = -1, 0.6, -0.8
-    a, b = torch.tensor([[1.0, 1, -1, -1], [1, -1, 1, -1]]).double()
-    weight = 7 + 3 * a[:, None, None, None] * u + b[:, None, None, None] * v
-    components, explained = explain.patch_filters(weight, k=2)
-    same(components, torch.stack([-u, -v]))  # the largest entry of each is positive
-    same(explained, torch.tensor([0.9, 0.1], dtype=torch.float64))
 
 
 def test_filters_equal_scikit_learn_s():
@@ -537,16 +513,3 @@ def test_maps_that_don_t_fit(refuses):
     for name, share in product(("discard", "residual"), (-0.1, 1.0, math.nan)):
         with refuses(ValueError, name, "[0, 1)", str(share)):
             explain.rollout(maps, **{name: share})
-
-
-def test_relevance_follows_the_class_from_one_photograph_to_the_one_beside_it():
-    # A model with a convolutional stem, on a grid of 8 x 16 that it was not trained on.
-    model, _, preprocess = load("cifar10", image_size=(32, 64))
-    pictures, kinds = data.cifar10_pictures().batch(torch.arange(0, 200, 10))  # two of each class
-    beside = preprocess(torch.cat([pictures, pictures.flip(0)], dim=3))  # (B, 3, 32, 64)
-    in_left = []
-    for asked in (kinds, kinds.flip(0)):
-        maps = explain.relevance(model, beside, asked)  # (B, 8, 16)
-        assert maps.shape == (20, 8, 16)
-        in_left.append(maps[:, :, :8].sum(dim=(1, 2)) / maps.sum(dim=(1, 2)))
-    assert (in_left[0] > in_left[1]).float().mean() > 0.8

@@ -89,13 +89,6 @@ def test_the_models_of_photographs_are_small_and_answer_the_pictures_that_come_w
     assert config["machine"]
 
 
-def test_the_cat_of_the_readme_is_named():
-    model, classes, preprocess = vt.load("cifar10", image_size=64)
-    with torch.inference_mode():
-        answer = model(preprocess(data.photograph(64, "cat"))).argmax()
-    assert classes[answer] == "cat"
-
-
 def test_the_pictures_of_cifar10_are_twenty_of_each_class():
     pictures = data.cifar10_pictures()
     assert pictures.images.shape == (200, 3, 32, 32)
@@ -112,12 +105,6 @@ def test_the_pictures_of_cifar10_are_twenty_of_each_class():
 @pytest.fixture
 def folder(tmp_path):
     return Path(shutil.copytree(keeping.SHIPPED / "digits", tmp_path / "mine"))
-
-
-def test_load_a_folder(folder):
-    mine, theirs = vt.load(folder), vt.load("digits")
-    assert_close(mine.model.state_dict(), theirs.model.state_dict(), rtol=0, atol=0)
-    assert mine[1:] == theirs[1:]
 
 
 def test_a_shipped_name_wins_over_a_folder(tmp_path, monkeypatch):
@@ -345,21 +332,6 @@ def test_each_curve_and_the_accuracy_saved_are_the_history_s(tmp_path, monkeypat
         "training loss": [2, 1], "test loss": [3, 2], "training accuracy": [1 / 3, 2 / 3], "test accuracy": [0.25, 0.5],
     }  # fmt: skip
     assert json.loads((tmp_path / "config.json").read_text())["test_accuracy"] == 0.5
-
-
-def test_a_write_that_really_fails(tmp_path, refuses):
-    # A limit on the size of files: the kernel itself stops the write in the middle.
-    resource = pytest.importorskip("resource", reason="Windows has no limit on the size of a file")
-    path, (soft, hard) = tmp_path / "state.pt", resource.getrlimit(resource.RLIMIT_FSIZE)
-    keeping.write(path, b"old")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    try:
-        with refuses(OSError, str(tmp_path), "untouched"):
-            keeping.write(path, bytes(5000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_error_keeps_its_kind(tmp_path, monkeypatch):

@@ -100,28 +100,6 @@ def test_a_config_with_a_stem_is_hashable_and_survives_json(stem):
 
 
 @pytest.mark.parametrize(
-    ("stem", "patch_size", "grid"),
-    [(EARLY, 4, (8, 8)), (EARLY, (8, 4), (4, 8)), (R26, 32, (1, 1)), (EARLY, 16, (2, 2))],
-)
-def test_a_token_is_a_patch_of_the_feature_map(stem, patch_size, grid):
-    config = config_of(stem, patch_size=patch_size)
-    assert config.grid == grid == vt.ViT(config).embed.patches.grid
-
-
-def test_each_token_sees_more_than_its_own_pixels():
-    embed = vt.ViT(config_of(EARLY)).eval().embed.patches
-    images = torch.rand(1, 3, 32, 32)
-    changed = images.clone()
-    changed[:, :, 15, 15] += 1.0  # the last pixel of the patch in row 3, column 3
-    moved = (embed(images) - embed(changed)).abs().sum(dim=2).view(8, 8) > 1e-6
-    assert moved[3, 3]
-    assert moved[4, 4]
-    assert moved.sum() < 64
-    plain = vt.PatchEmbedding(32, 4, 3, 16)
-    assert ((plain(images) - plain(changed)).abs().sum(dim=2) > 0).sum() == 1
-
-
-@pytest.mark.parametrize(
     ("wrong", "message"),
     [
         (lambda: config_of(EARLY, patch_size=2), "patch_size 2 is not a multiple of 4"),
@@ -200,16 +178,6 @@ def test_a_convolutional_stem_makes_the_grid_that_the_config_says(layers):
     assert model(torch.rand(1, 3, *config.image_size)).shape == (1, 2)
 
 
-@settings(deadline=None, max_examples=15)
-@given(st.integers(5, 40), st.integers(1, 7), st.integers(1, 4))
-def test_padding_makes_the_sides_a_stride_s_share_rounded_up(side, kernel_size, stride):
-    kernel_size = max(kernel_size, stride)
-    padded = hybrid.pad_same(torch.ones(1, 1, side, side + 3), kernel_size, stride)
-    outputs = [(n - kernel_size) // stride + 1 for n in padded.shape[-2:]]
-    assert outputs == [math.ceil(side / stride), math.ceil((side + 3) / stride)]
-    assert padded.sum() == side * (side + 3)
-
-
 # --------------------------------------------------------------------------------------------------- the same logits
 
 RESNETS = [
@@ -248,30 +216,6 @@ def test_timm_s_hybrids_answer_alike_by_name(name, narrow):
     back, state = vt.weights.to_timm(ours), theirs.state_dict()
     assert back.keys() == state.keys()
     assert all(torch.equal(tensor, state[name]) for name, tensor in back.items())
-
-
-def test_timm_s_resnet_d_answers_alike_through_hybrid_embed():
-    theirs = timm_s("vit_small_resnet50d_s16_224")
-
-    class Features(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.backbone = theirs.patch_embed.backbone
-
-        def forward(self, images):
-            return self.backbone(images)[-1]
-
-    state = {n: t for n, t in theirs.state_dict().items() if "backbone" not in n}
-    grid = theirs.patch_embed.grid_size[0]
-    channels = theirs.patch_embed.proj.in_channels
-    preprocess = vt.data.Preprocessing((grid, grid), (0.5,) * channels, (0.5,) * channels)
-    config, tensors, _ = vt.weights.convert(state, "timm", image_size=grid, preprocess=preprocess, **known())
-    ours = vt.ViT(replace(config, image_size=64, patch_size=64 // grid, in_channels=3))
-    ours.embed.patches = hybrid.HybridEmbed(Features(), 64, dim=16)
-    missing, unexpected = ours.load_state_dict(tensors, strict=False)
-    assert not unexpected
-    assert all(".features." in name for name in missing)
-    assert_same(ours.double().eval(), theirs)
 
 
 def test_a_copy_of_timm_s_repository_loads(narrow, tmp_path):

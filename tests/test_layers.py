@@ -58,22 +58,6 @@ def test_lora_trains_thin_products_and_merges_them(digits):
         assert change[1] > 1e-6 > 1e-2 * change[2:].max()
 
 
-def test_lora_goes_on_where_it_was_stopped(digits, tmp_path):
-    whole, first, how = small(), small(), {"batch_size": 16, "lora": 2, "progress": False}
-    train.fit(whole, digits, epochs=3, **how)
-
-    def stop(optimizer, epoch, recipe):
-        if epoch == 2:
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train.loop, "share_rates", stop)
-        with pytest.raises(KeyboardInterrupt):
-            train.fit(first, digits, epochs=3, out=tmp_path, **how)
-    train.fit(first := small(), digits, epochs=3, out=tmp_path, resume=True, **how)
-    assert all(tensor.equal(whole.state_dict()[name]) for name, tensor in first.state_dict().items())
-
-
 @pytest.mark.parametrize("how", [{"freeze": True}, {"head_first": 1}, {"layer_decay": 0.5}])
 def test_lora_goes_with_no_other_way(how):
     with pytest.raises(ValueError, match=r"lora=4 .*leave freeze, head_first and layer_decay out"):
@@ -122,20 +106,21 @@ def test_the_rate_of_each_layer():
     assert {group["lr"] for group in optimizer.param_groups} == {0.2 * share for share in wanted.values()}
 
 
-def test_a_run_of_layers_resumes_to_the_same_weights(digits, tmp_path):
-    how = {"epochs": 3, "batch_size": 16, "layer_decay": 0.7, "head_first": 1, "progress": False}
-    whole, stopped = small(), small()
+@pytest.mark.parametrize("how", [{"layer_decay": 0.7, "head_first": 1}, {"lora": 2}])
+def test_a_run_that_was_stopped_resumes_to_the_same_weights(digits, tmp_path, how):
+    how = {"epochs": 3, "batch_size": 16, "progress": False} | how
+    whole, stopped, again = small(), small(), small()
     train.fit(whole, digits, **how)
 
-    def stop(*_, **__):
-        raise KeyboardInterrupt
+    def stop(optimizer, epoch, recipe):
+        if epoch == 2:
+            raise KeyboardInterrupt
+        layers.share_rates(optimizer, epoch, recipe)
 
     with pytest.MonkeyPatch.context() as patch:
-        original = train.loop.share_rates
-        patch.setattr(train.loop, "share_rates", lambda o, epoch, r: stop() if epoch == 2 else original(o, epoch, r))
+        patch.setattr(train.loop, "share_rates", stop)
         with pytest.raises(KeyboardInterrupt):
             train.fit(stopped, digits, out=tmp_path, **how)
-    again = small()
     train.fit(again, digits, out=tmp_path, resume=True, **how)
     for name, tensor in whole.state_dict().items():
         assert tensor.equal(again.state_dict()[name]), name

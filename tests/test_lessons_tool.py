@@ -34,9 +34,11 @@ def call(tool: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> 
 
 
 def test_run_names_the_failing_cell_and_goes_on(
-    lessons: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lessons: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    before = (tmp_path / "01_good.ipynb").read_bytes()
     assert call(lessons, monkeypatch, "run") == 1
+    assert (tmp_path / "01_good.ipynb").read_bytes() == before
     printed = capsys.readouterr().out
     first, second, *_, third, last = printed.splitlines()
     assert first.startswith("01_good")
@@ -47,12 +49,6 @@ def test_run_names_the_failing_cell_and_goes_on(
     assert "ZeroDivisionError: division by zero" in printed
     assert third.startswith("03_good")
     assert last.startswith("2 of 3 lessons ok")
-
-
-def test_run_leaves_the_files_alone(lessons: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    before = (tmp_path / "01_good.ipynb").read_bytes()
-    assert call(lessons, monkeypatch, "run", "01") == 0
-    assert (tmp_path / "01_good.ipynb").read_bytes() == before
 
 
 def test_refresh_keeps_outputs_only_if_all_went_well(

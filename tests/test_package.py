@@ -80,43 +80,6 @@ def test_every_lesson_names_its_modules_and_they_are_on_the_map():
         assert all(first_lesson[name.replace("/", ".")] <= path.name[:2] for name in named), path.name
 
 
-# What users rely on; a star stands where the keyword-only arguments begin.
-SIGNATURES = {
-    "patchify": "images patch_size",
-    "unpatchify": "patches patch_size image_size",
-    "PatchEmbedding": "image_size=224 patch_size=16 in_channels=3 dim=768",
-    "Embeddings": "image_size patch_size in_channels dim * position='learned' dropout=0.0",
-    "sincos_position_embedding": "grid dim",
-    "resize_position_embedding": "position old_grid new_grid * prefix_tokens=1 recipe='timm'",
-    "attention": "q k v bias=None",
-    "MultiHeadSelfAttention": "dim num_heads * qkv_bias=True attention_dropout=0.0 dropout=0.0",
-    "MLP": "dim hidden_dim * dropout=0.0 gelu='exact'",
-    "DropPath": "p",
-    "EncoderBlock": (
-        "dim num_heads mlp_dim * dropout=0.0 attention_dropout=0.0 drop_path=0.0 norm_eps=1e-06 gelu='exact'"
-    ),
-    "ViTConfig": (
-        "image_size=224 patch_size=16 in_channels=3 num_classes=1000 dim=768 depth=12 num_heads=12 mlp_dim=3072 "
-        "qkv_bias=True dropout=0.0 attention_dropout=0.0 drop_path=0.0 norm_eps=1e-06 gelu='exact' "
-        "position='learned' pool='cls'"
-    ),
-    "ViT": "config",
-    "count_parameters": "config",
-    "count_macs": "config",
-}
-
-
-def test_signatures():
-    for name, expected in SIGNATURES.items():
-        words, star = [], False
-        for parameter in inspect.signature(getattr(vt, name)).parameters.values():
-            if parameter.kind is parameter.KEYWORD_ONLY and not star:
-                words, star = [*words, "*"], True
-            words.append(str(parameter.replace(annotation=parameter.empty)))
-        # An argument more may follow (class_token, qkv_bias); nothing moves and no default changes.
-        assert words[: len(expected.split())] == expected.split(), name
-
-
 @pytest.mark.parametrize("module", ["vit_tutorial", "vit_tutorial.weights.model", "vit_tutorial.weights.names"])
 def test_the_example_in_the_docstring(module):
     result = doctest.testmod(importlib.import_module(module))

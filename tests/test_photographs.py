@@ -71,12 +71,6 @@ def test_crops_from_the_top_and_from_the_middle(original, size, rows, columns):
     assert torch.equal(photograph(size), original[:, slice(*rows), slice(*columns)])
 
 
-def test_a_smaller_one_shows_the_same(original):
-    means = torch.nn.functional.avg_pool2d(original[None, :, :512, :512], 64)[0]  # 8 x 8 boxes
-    torch.testing.assert_close(photograph(8), means, rtol=0, atol=0.15)
-    torch.testing.assert_close(photograph(8).mean(), means.mean(), rtol=0, atol=0.01)
-
-
 @pytest.mark.parametrize(("size", "error"), [("224", TypeError), ((1, 2, 3), TypeError), (0, ValueError)])
 def test_refuses(refuses, size, error):
     with refuses(error, "size", repr(size)):

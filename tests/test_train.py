@@ -145,14 +145,6 @@ def test_fit_equals_the_loop_by_hand(data, changes):
     assert history[-1] | train.evaluate(ours, data) == history[-1]
 
 
-def test_it_starts_at_log_k_and_learns(data):
-    model = tiny(dropout=0.0, drop_path=0.0)
-    assert train.evaluate(model, data)["test_loss"] == pytest.approx(math.log(3))
-    history = train.fit(model, data, epochs=25, batch_size=8, learning_rate=1e-2, warmup_epochs=2, progress=False)
-    assert (history[-1]["accuracy"], history[-1]["test_accuracy"]) == (1.0, 1.0)
-    assert history[-1]["test_loss"] < 0.2
-
-
 def test_predict_and_evaluate(data):
     model = tiny()
     nn.init.normal_(model.head.weight)

@@ -5,10 +5,9 @@ import math
 import pickle
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
-from peers import TRANSFORMERS_4, logits, pair, randomise, rename, table_of, twin
+from peers import TRANSFORMERS_4, logits, pair, randomise, rename, table_of
 from safetensors.torch import load_file
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import one_hot
@@ -31,7 +30,6 @@ def images_for(config: ViTConfig, batch: int = 2, dtype: torch.dtype = torch.flo
 
 # ---------------------------------------------------------------------------------------------- parity with peers
 
-PEERS = ("timm", "torchvision", "transformers")
 TWINS = {  # what else than the tiny square model each peer can build
     "timm square": TINY,
     "timm wide": WIDE,
@@ -72,20 +70,6 @@ def test_gradients_equal_the_peers(case):
     for name, parameter in theirs.named_parameters():
         same(gradients.pop(name), parameter.grad, atol=1e-10)
     assert not gradients
-
-
-@pytest.mark.slow
-def test_b16_logits_equal_the_peers():
-    ours, images = randomise(ViT(ViTConfig.preset("B/16"))).eval(), torch.randn(1, 3, 224, 224)
-    for peer in PEERS:
-        if peer == "transformers":
-            for layer in ours.modules():
-                if isinstance(layer, torch.nn.LayerNorm):
-                    layer.eps = 1e-12
-            ours.config = dataclasses.replace(ours.config, norm_eps=1e-12)
-        theirs = twin(peer, ours)
-        with torch.inference_mode():
-            assert_close(ours(images), logits(theirs, images), rtol=0, atol=1e-5)
 
 
 def test_the_names_in_the_files_on_the_hub(tmp_path):
@@ -267,26 +251,6 @@ def test_the_config_takes_what_is_on_the_edge(changes):
     assert ViT(config)(images_for(config)).shape[0] == 2
 
 
-@pytest.mark.parametrize(
-    ("images", "error", "words"),
-    [
-        (torch.zeros(2, 16, 40), ValueError, ["batch axis", "images.unsqueeze(0)", "(2, 16, 40)"]),
-        (torch.zeros(16, 40), ValueError, ["(B, C, H, W)", "(16, 40)"]),
-        (torch.zeros(1, 3, 16, 40), ValueError, ["(B, 2, H, W)", "(1, 3, 16, 40)", "in_channels=3"]),
-        (torch.zeros(1, 16, 40, 2), ValueError, ["(B, 2, H, W)", "(1, 16, 40, 2)", "images.permute(0, 3, 1, 2)"]),
-        (torch.zeros(1, 2, 40, 16), ValueError, ["(16, 40)", "(40, 16)", "image_size=(40, 16)", "resize"]),
-        (torch.zeros(1, 2, 16, 40, dtype=torch.uint8), TypeError, ["floating point", "uint8", ".float() / 255"]),
-        (np.zeros((1, 2, 16, 40), np.float32), TypeError, ["torch.Tensor", "ndarray", "torch.as_tensor"]),
-        ([[1.0]], TypeError, ["torch.Tensor", "list"]),
-    ],
-)
-def test_images_that_do_not_fit(refuses, images, error, words):
-    model = ViT(WIDE)
-    for method in (model, model.features, model.attention_maps):
-        with refuses(error, *words):
-            method(images)
-
-
 # ----------------------------------------------------------------------------------- names, initialisation, dropout
 
 BLOCK = ("norm1", "attention.qkv", "attention.proj", "norm2", "mlp.fc1", "mlp.fc2")
@@ -315,18 +279,6 @@ def test_initialisation():
         assert not norm.bias.any()
     first, *others = (block.attention.qkv.weight for block in model.blocks)
     assert not any(torch.equal(first, other) for other in others)  # each block has random numbers of its own
-
-
-def test_every_parameter_learns():
-    model = randomise(ViT(TINY))
-    model(images_for(TINY)).square().sum().backward()
-    for name, parameter in model.named_parameters():
-        gradient = parameter.grad
-        if name.endswith("qkv.bias"):  # a bias on the keys shifts a whole row of scores: softmax does not see it
-            query, key, value = gradient.chunk(3)
-            assert key.abs().max() < 1e-5 * query.abs().max()
-            gradient = torch.cat([query, value])
-        assert (gradient != 0).any(), name
 
 
 def test_the_options_reach_every_block():
