@@ -51,7 +51,9 @@ PARTS: dict[str, dict[str, Any]] = {
     "layer scale": {"layer_scale": 0.1},
     "24 blocks": {"depth": 24},
     "24 blocks, layer scale": {"depth": 24, "layer_scale": 1e-5},  # as small as CaiT's for 24 blocks
-    "24 blocks from zero": {"depth": 24},  # a control: each branch's last matrix starts at zero
+    "layer scale from 1e-5": {"layer_scale": 1e-5},  # controls: the same start at either depth,
+    "24 blocks, layer scale from 0.1": {"depth": 24, "layer_scale": 0.1},
+    "24 blocks from zero": {"depth": 24},  # and each branch's last matrix from zero
     "gated MLP": {"gated": True, "mlp_dim": 64},  # two thirds, so that the parameters are equal
     "rotary": {"position": "none", "rotary": Rotary()},
     "rotary, counted": {"position": "none", "rotary": Rotary("index")},
@@ -216,9 +218,9 @@ def run(data: str, part: str, rate: float, seed: int, source: str) -> list[objec
 
 
 def column(part: str, rate: float, name: str, seeds: range = SEEDS, data: str = "digits") -> list[float]:
-    """A column of these seeds' rows, in their order."""
+    """A column of these seeds' rows, in their order, where it is measured."""
     known = data, part, rate
-    rows = [row for row in sheet.read(CSV) if (row["data"], row["part"], float(row["rate"])) == known]
+    rows = [row for row in sheet.read(CSV) if (row["data"], row["part"], float(row["rate"])) == known and row[name]]
     return [float(row[name]) for row in sorted(rows, key=lambda row: int(row["seed"])) if int(row["seed"]) in seeds]
 
 
@@ -261,11 +263,11 @@ def tables() -> str:
             lines.append(f"| {part} | {rate:g} | {percent(column(part, rate, 'test'))} | {gap} |")
     lines += ["", f"| at its own rate | {' | '.join(SHARES[1:])} |", "|---" * len(SHARES) + "|"]
     for part in SIZED:
-        if there(part, rate := best_rate(part), seeds=SEEDS):
-            lines.append(f"| {part} | {' | '.join(percent(column(part, rate, size)) for size in SHARES[1:])} |")
-    lines += ["", f"| photographs | {' | '.join(f'{rate:g}' for rate in FIRST)} |", "|---" * 4 + "|"]
+        rows = [column(part, best_rate(part), size) for size in SHARES[1:]]
+        lines.append(f"| {part} | {' | '.join(percent(row) if row else '–' for row in rows)} |")
+    lines += ["", f"| photographs | {' | '.join(f'{rate:g}' for rate in RATES[1:5])} |", "|---" * 5 + "|"]
     for part in AGAIN:
-        cells = (percent(column(part, rate, "test", data="photographs")) for rate in FIRST)
+        cells = (percent(column(part, rate, "test", data="photographs")) for rate in RATES[1:5])
         lines.append(f"| {part} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -282,7 +284,7 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     if sys.argv[1:2] == ["photographs"]:
-        for seed, part, rate in itertools.product(CHOOSE, AGAIN, FIRST):
+        for seed, part, rate in itertools.product(SEEDS, AGAIN, RATES[1:5]):
             make(part, rate, seed, "photographs", sys.argv[2])
         return
     contenders = [part for part in PARTS if part not in CAPS]
@@ -290,10 +292,11 @@ def main() -> None:
         for rate in first_rates(part):
             make(part, rate, seed)
     for part in contenders:
-        rates, best = first_rates(part), best_rate(part)
-        if best in (rates[0], rates[-1]):
-            for seed in CHOOSE:
-                make(part, RATES[RATES.index(best) + (1 if best == rates[-1] else -1)], seed)
+        first, *_, last = map(RATES.index, first_rates(part))
+        while (best := RATES.index(best_rate(part))) in (first, last):
+            first, last = first - (best == first), last + (best == last)
+            for seed, rate in itertools.product(CHOOSE, RATES[first : last + 1]):
+                make(part, rate, seed)
     for seed, part in itertools.product(SEEDS, contenders):
         make(part, best_rate(part), seed)
     for seed, part, rate in itertools.product(SEEDS, list(PARTS)[:6], RATES[2:]):  # section 1's

@@ -1,12 +1,13 @@
-"""Lesson 12's short runs: what are neighbours worth to a ResNet, a plain ViT and an MLP, all small?
+"""Lesson 12's short runs of small models: more steps, more pictures or more work? And what are neighbours worth?
 
     python benchmarks/steps_pictures.py run --data cifar10-jpeg --seeds 5   rates first, then the table; resumable
     python benchmarks/steps_pictures.py report                              the table
 
 Photographs are CIFAR-10's, halved to 16 x 16 pixels so that a run takes seconds; digits are scikit-learn's, 8 x 8. The
-models have as many parameters. The MLP gets the pixels as a list, and is trained like the others. Each model has a rate
-of its own for each number of pictures and steps, chosen on pictures held out. The test split is looked at once per row;
-a seed also draws the pictures. A row per run goes to steps_pictures.csv as soon as it is done. One thread.
+models have as many parameters, but for "ViT, equal work", which has the ResNet's multiply-accumulates. The MLP gets the
+pixels as a list, and is trained like the others. Each model has a rate of its own for each number of pictures and
+steps, chosen on pictures held out. The test split is looked at once per row; a seed also draws the pictures. A row per
+run goes to steps_pictures.csv as soon as it is done. One thread.
 
 "pixels shuffled" puts all pixels into another order, by one permutation per seed, the same for all its pictures. To the
 MLP no order means anything, so it has one row for both.
@@ -34,11 +35,15 @@ from vit_tutorial.variants.resnet import ResNet
 
 CSV = Path(__file__).parent / "steps_pictures.csv"
 COLUMNS = ["data", "part", "model", "pictures", "steps", "rate", "seed", "held_out", "test", "cpu_seconds"]
-MODELS = ("ResNet", "ViT", "MLP")
+MODELS = ("ResNet", "ViT", "ViT, equal work", "MLP")
 BATCH = 32
 RATES = {"digits": (4e-3, 8e-3, 1.6e-2), "photographs": (1e-3, 2e-3, 4e-3)}  # to begin with
 RATES_SEED = 100
-SIZES = {"digits": ((50, 240), (1250, 240)), "photographs": ((20_000, 120),)}  # pictures, steps
+SIZES = {  # pictures, steps: of the first three models
+    "digits": ((50, 60), (50, 240), (1250, 60), (1250, 240)),
+    "photographs": ((500, 120), (500, 600), (20_000, 120), (20_000, 600)),
+}
+SHUFFLED_AT = ((50, 240), (1250, 240), (20_000, 120))  # the MLP's, too
 # Every second or third of the photographs: the test split is sorted by class.
 EACH = {"train": 2, "validation": 2, "test": 3}
 SHUFFLED = ", pixels shuffled"  # what is added to the data's name
@@ -93,8 +98,8 @@ def model_of(data: str, name: str, seed: int = 0) -> nn.Module:
         return ResNet(((18, 1), (28, 2)), 10, in_channels=1)
     if name == "ResNet":
         return ResNet(((16, 1), (32, 2), (32, 1), (64, 2)), 10)
-    shape["depth"] = 2 if small else 3
-    return vt.ViT(vt.ViTConfig(**shape))
+    depth = (2 if small else 3) if name == "ViT" else (4 if small else 7)
+    return vt.ViT(vt.ViTConfig(**shape, depth=depth))
 
 
 def few(split: Split, pictures: int, seed: int) -> Split:
@@ -169,8 +174,9 @@ def tune(data: str, name: str, size: tuple[int, int], splits: Any) -> None:
 
 def run(folder: str, only: str, seeds: int) -> None:
     splits = digits_splits() if only == "digits" else photograph_splits(folder)
-    wanted = [(size, only, name) for size in SIZES[only] for name in MODELS]
-    wanted += [(size, only + SHUFFLED, name) for size, _, name in wanted if name != "MLP"]
+    wanted = [(size, only, name) for size in SIZES[only] for name in MODELS if name != "MLP" or size in SHUFFLED_AT]
+    shuffled_too = [size for size in SIZES[only] if size in SHUFFLED_AT]
+    wanted += [(size, only + SHUFFLED, name) for size in shuffled_too for name in MODELS[:2]]
     for size, data, name in wanted:
         tune(data, name, size, splits)
     for seed, (size, data, name) in itertools.product(range(seeds), wanted):
@@ -202,13 +208,16 @@ def report() -> None:
         model = model_of(data, name)
         print(f"{data}, {name}: {sum(p.numel() for p in model.parameters()):,} parameters,", end=" ")
         print(f"{macs_of(model, data) / 1e6:.2f} M multiply-accumulates")
-    print("\n| pixels | ResNet | ViT | MLP | ResNet less ViT | ResNet less MLP |\n|---|---|---|---|---|---|")
+    print("\n| pixels | " + " | ".join([*MODELS, *(f"ResNet less {name}" for name in MODELS[1:])]) + " |")
+    print("|---" * 2 * len(MODELS) + "|")
     for data in SIZES:
         for size, how in itertools.product(SIZES[data], ("", SHUFFLED)):
             by = {name: tested(rows, data + how * (name != "MLP"), name, *size) for name in MODELS}
-            less = [[right - by[other][seed] for seed, right in by["ResNet"].items()] for other in ("ViT", "MLP")]
-            cells = [sheet.interval(values) for values in (*(list(found.values()) for found in by.values()), *less)]
-            print(f"| {data}{how}, {size[0]:,} in {size[1]:,} | " + " | ".join(cells) + " |")
+            less = [[one - by[name][seed] for seed, one in by["ResNet"].items() if by[name]] for name in MODELS[1:]]
+            found = [list(values.values()) for values in by.values()] + less
+            cells = [sheet.interval(values) if values else "–" for values in found]
+            if by["ResNet"]:
+                print(f"| {data}{how}, {size[0]:,} in {size[1]:,} | " + " | ".join(cells) + " |")
     print(f"\n{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
 
 

@@ -27,6 +27,7 @@ SERVER = """
 import gc, json, os, select, signal, socket, sys
 asked = socket.socket(fileno=int(sys.argv[1]))
 os.environ["JPY_PARENT_PID"] = str(os.getpid())  # at whose end the kernels end
+import tqdm.auto  # before IPython is there: else it would draw a notebook's bars in workers, too
 import ipykernel.kernelapp, torch, torchvision.transforms.v2, accelerate
 import matplotlib.figure, scipy.ndimage, scipy.stats, sklearn.decomposition, sklearn.linear_model
 import timm, transformers.models.dinov3_vit.modeling_dinov3_vit, transformers.models.vit.modeling_vit
