@@ -12,7 +12,7 @@ from scipy import optimize
 import vit_tutorial as vt
 from vit_tutorial import plots
 from vit_tutorial.analysis import scaling
-from vit_tutorial.analysis.scaling import EXPONENTS, PowerLaw, fit_law, frontier, grown, interval, lines, predict
+from vit_tutorial.analysis.scaling import EXPONENTS, PowerLaw, fit_law, grown, interval, lines, predict
 
 COST = np.array([1.7, 4.6, 9.9, 30.0, 77.0])
 BASE = vt.ViTConfig(image_size=32, patch_size=4, num_classes=10, dim=64, depth=4, num_heads=4, mlp_dim=128)
@@ -65,17 +65,6 @@ def test_losses_that_grow_with_cost_are_no_law():
     assert law.a == 0
 
 
-@given(st.floats(0.5, 20))
-def test_the_cost_of_a_loss_is_the_law_backwards(cost):
-    law = PowerLaw(1.5, 0.4, 0.7)
-    assert law.cost_of(float(law(cost))) == pytest.approx(cost)
-
-
-def test_no_cost_reaches_the_floor():
-    law = PowerLaw(1.5, 0.4, 0.7)
-    assert law.cost_of(0.7) == law.cost_of(0.2) == math.inf
-
-
 def test_the_interval_is_of_the_laws_that_were_drawn():
     found = predict(COST, noisy(PowerLaw(1.2, 0.4, 0.8), COST, 0.02, 3), 20.0, draws=200)
     assert found.exponent == interval([law.b for law in found.laws])
@@ -108,15 +97,6 @@ def test_an_interval_cuts_off_alike_on_both_sides(values, share):
     assert interval(values, share) == pytest.approx(
         tuple(float(np.percentile(values, 50 + side * 50 * share)) for side in (-1, 1))
     )
-
-
-@given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=12))
-def test_the_frontier_is_what_nothing_beats(runs):
-    cost, losses = zip(*runs, strict=True)
-    kept = frontier(cost, losses)
-    for (x, y), keep in zip(runs, kept, strict=True):
-        beaten = any(u <= x and v <= y and (u, v) != (x, y) for u, v in runs)
-        assert keep == (not beaten)
 
 
 @pytest.mark.parametrize(

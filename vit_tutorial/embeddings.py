@@ -88,7 +88,8 @@ def resize_position_embedding(
 class Embeddings(nn.Module):
     """Eq. 1: z0 = [x_class; x_1 E; ...; x_N E] + E_pos. Images (B, C, H, W) -> (B, T, D), T = N + 1.
 
-    Args (and the sizes of :class:`PatchEmbedding`):
+    Args:
+        image_size, patch_size, in_channels, dim: as :class:`PatchEmbedding` has them.
         position: "learned" (the paper's), "sincos" (fixed, a buffer) or "none" (a bag of patches).
         dropout: probability in [0, 1), after the positions are added (appendix B.1).
         class_token: False leaves it out, for pooling by the mean; then T = N.

@@ -52,7 +52,7 @@ def patchify(images: Tensor, patch_size: Size) -> Tensor:
     rows, columns = grid_shape((H, W), (P, Q))
     x = images.reshape(B, C, rows, P, columns, Q)
     x = x.permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, C, P, Q)
-    return x.reshape(B, rows * columns, C * P * Q)  # (B, N, C*P*P)
+    return x.reshape(B, rows * columns, C * P * Q)  # (B, N, C*P*Q)
 
 
 def unpatchify(patches: Tensor, patch_size: Size, image_size: Size) -> Tensor:

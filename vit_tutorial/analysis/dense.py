@@ -37,7 +37,7 @@ def token_grid(tokens: Tensor, grid: Grid, *, prefix_tokens: int = 1, class_toke
         class_token: put the first token beside each patch's: (B, 2 D, rows, columns).
 
     Raises:
-        ValueError: as many tokens as the grid doesn't have; a class token where there is none.
+        ValueError: another number of tokens than prefix and grid have; a class token where there is none.
     """
     rows, columns = grid
     if tokens.ndim != 3 or tokens.shape[1] != prefix_tokens + rows * columns:

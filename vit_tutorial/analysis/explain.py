@@ -111,8 +111,8 @@ def attention_distance(maps: Maps, grid: Grid, patch_size: Size, *, prefix_token
 def relevance(model: ViT, images: Tensor, classes: int | Sequence[int] | Tensor | None = None) -> Tensor:
     """Which patches spoke for a class (arXiv 2103.15679): images (B, C, H, W) -> (B, rows, columns), all >= 0.
 
-    The class token's row of :func:`relevance_matrix`; for a mean-pooled model the mean over the rows, less the identity
-    that the matrix starts from (which the class token's row has at no patch).
+    The class token's row of :func:`relevance_matrix`, also where other tokens are read beside it; for a model pooled by
+    mean or attention the mean over the patches' rows, less the identity that the matrix starts from.
 
     Args:
         model: in evaluation mode, with a head. Nothing of it changes, ``.grad`` included.

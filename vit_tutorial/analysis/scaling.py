@@ -37,10 +37,6 @@ class PowerLaw:
         """The loss at each cost, (...) -> (...)."""
         return self.a * np.asarray(cost, float) ** -self.b + self.c
 
-    def cost_of(self, loss: float) -> float:
-        """The cost that reaches a loss; infinity for one at the floor or below."""
-        return ((loss - self.c) / self.a) ** (-1 / self.b) if loss > self.c else math.inf
-
 
 def lines(cost: Array, losses: Array, exponents: Array) -> tuple[Array, Array, Array]:
     """For each exponent b the best a and c: with x = C^-b, L = a x + c is a straight line.
@@ -73,7 +69,7 @@ def fit_law(cost: ArrayLike, losses: ArrayLike) -> PowerLaw:
     """The law with the smallest relative errors, its exponent to two digits: from 0.01 to 3.
 
     Args:
-        cost: of each run, (n,), in any unit: multiply-accumulates, seconds. Take one that makes a readable, millions.
+        cost: of each run, (n,), multiply-accumulates or seconds, in a unit (millions, say) that keeps a readable.
         losses: of each run, (n,).
 
     Raises:
@@ -150,17 +146,6 @@ def interval(values: Sequence[float] | Array, share: float = 0.95) -> tuple[floa
     """The middle share of some numbers, as much of them below it as above: (low, high)."""
     low, high = np.quantile(values, [(1 - share) / 2, (1 + share) / 2])
     return float(low), float(high)
-
-
-def frontier(cost: ArrayLike, losses: ArrayLike) -> NDArray[np.bool_]:
-    """Which runs are worth their cost: no other run loses less, or as little, for less, or for as much, (n,).
-
-    Two runs of the same cost and loss are both worth it.
-    """
-    x, y = np.asarray(cost, float), np.asarray(losses, float)
-    no_worse = (x[:, None] <= x) & (y[:, None] <= y)  # (n, n): run i is neither more expensive nor worse than run j
-    better = no_worse & ((x[:, None] < x) | (y[:, None] < y))
-    return np.logical_not(better.any(axis=0))
 
 
 def grown(config: ViTConfig, factor: float) -> ViTConfig:

@@ -1,9 +1,9 @@
 """Lesson 07: images, how they become tensors, and the recipe that a training run on them starts from.
 
 ``photographs`` come with the package; ``preprocessing`` makes an image a model's input; ``augment`` changes it at
-random. ``images`` holds a data set in memory, ``folders`` reads your own, ``downloads`` fetches others, ``scenes``
-draws those of ``shapes``; ``sets`` is the table of all of them, with a ``recipe`` for each. ``extras`` says what to
-install for what ``pip install vit-tutorial`` leaves out.
+random. ``images`` holds a data set in memory, ``folders`` reads your own, ``shards`` streams what is too large for
+memory, ``downloads`` fetches others, ``scenes`` draws those of ``shapes``; ``sets`` is the table of all of them, with a
+``recipe`` for each. ``extras`` says what to install for what ``pip install vit-tutorial`` leaves out.
 """
 
 from vit_tutorial.data.folders import image_folder, images_in, open_photo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -54,7 +54,7 @@ class Preprocessing:
             (SigLIP's 384 pixels in patches of 14).
 
     Raises:
-        ValueError: an unknown crop or interpolation.
+        ValueError: an unknown crop, interpolation or corner.
     """
 
     image_size: tuple[int, int]
@@ -71,6 +71,8 @@ class Preprocessing:
             raise ValueError(f"crop is 'center', 'none' or a share of the image in (0, 1], got {self.crop!r}")
         if self.interpolation not in INTERPOLATIONS:
             raise ValueError(f"unknown interpolation {self.interpolation!r}: use one of {', '.join(INTERPOLATIONS)}")
+        if self.corner not in get_args(Corner):
+            raise ValueError(f"unknown corner {self.corner!r}: use one of {', '.join(get_args(Corner))}")
 
     def __call__(self, images: Tensor | PILImage.Image) -> Tensor:
         """One image or a batch of them -> a batch (B, C, H, W), float32, normalised; B = 1 for one image.

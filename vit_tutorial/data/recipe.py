@@ -25,8 +25,8 @@ class Recipe:
     in the ViT paper's training on ImageNet (table 3).
 
     Raises:
-        ValueError: a field out of its range: which, and the range.
-        TypeError: a field that is not a number and should be.
+        ValueError: a field out of its range, or no whole number where one is needed: which, and the range.
+        TypeError: another field that must be a number and isn't.
     """
 
     epochs: int

@@ -63,7 +63,9 @@ def meaning(model: ViT, pictures: Tensor, preprocess: Preprocessing | Data | Non
     places = strongest(model, pictures, preprocess)
     used, numbers = np.unique(places[:, :, 0].numpy(), return_inverse=True)
     places = torch.stack([torch.from_numpy(numbers), places[:, :, 1]], dim=-1)  # (parts, 6, 2)
-    levels = (255 * pictures[torch.from_numpy(used)]).round().to(torch.uint8).expand(-1, 3, -1, -1)  # (n, 3, H, W)
+    seen = pictures[torch.from_numpy(used)]  # (n, C, H, W)
+    seen = seen if seen.shape[1] == 3 else seen.mean(dim=1, keepdim=True)  # as pages.figure shows them
+    levels = (255 * seen).round().to(torch.uint8).expand(-1, 3, -1, -1)  # (n, 3, H, W)
     rows = -(-len(levels) // ACROSS)
     sheet = torch.zeros(rows * ACROSS, *levels.shape[1:], dtype=torch.uint8)
     sheet[: len(levels)] = levels

@@ -1,4 +1,4 @@
-"""Every figure of the series. Functions take arrays (NumPy or torch), never a model, and return a matplotlib Figure."""
+"""What several lessons draw: from arrays (NumPy or torch), never a model, a matplotlib Figure."""
 
 from __future__ import annotations
 

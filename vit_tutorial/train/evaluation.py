@@ -20,31 +20,27 @@ def predict(
     split: Split = "test",
     part: slice = slice(None),
     batch_size: int = 256,
-    workers: int = 0,
-    device: torch.device | str | None = None,
 ) -> Batch:
     """The logits (n, K) and labels (n,) of a split, or of ``part`` of it, in its order, without augmentation.
 
-    ``model`` stays on its device and in its mode; ``device``: where images go, by default that of its parameters.
+    ``model`` stays on its device, where the images go, and in its mode.
     """
     images, training = getattr(data, split), model.training
     rows = torch.arange(len(images))[part]
     keys = [(0, rows[start : start + batch_size].tolist()) for start in range(0, len(rows), batch_size)]
-    device = device or next(model.parameters()).device
+    device = next(model.parameters()).device
     model.eval()
     logits, labels = zip(
-        *((model(normalise(x.to(device), data)), y) for x, y in runs.loader(images, keys, workers=workers)), strict=True
+        *((model(normalise(x.to(device), data)), y) for x, y in runs.loader(images, keys)), strict=True
     )
     model.train(training)
     return torch.cat(logits).cpu(), torch.cat(labels)
 
 
-def evaluate(
-    model: nn.Module, data: Data, *, workers: int = 0, accelerator: Accelerator | None = None
-) -> dict[str, float]:
+def evaluate(model: nn.Module, data: Data, *, accelerator: Accelerator | None = None) -> dict[str, float]:
     """test_loss (in nats, no smoothing) and test_accuracy (0 to 1); with an accelerator, each process takes a share."""
     rank, processes = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
-    logits, labels = predict(model, data, part=slice(rank, None, processes), workers=workers)
+    logits, labels = predict(model, data, part=slice(rank, None, processes))
     totals = Totals(accelerator)
     totals.add(F.cross_entropy(logits.float(), labels, reduction="sum"), logits, labels)
     return {f"test_{name}": value for name, value in totals.means().items()}

@@ -104,9 +104,7 @@ def layer_of(name: str, depth: int) -> int:
 
 
 def share_rates(optimizer: torch.optim.Optimizer, epoch: int, recipe: Recipe) -> None:
-    """Set the share of the learning rate that each group has in this epoch; in the first, of ``head_first``, the head's
-    alone isn't 0.
-    """
+    """Set each group's share of the learning rate; in the first ``head_first`` epochs it is 0 for all but the head."""
     for group in optimizer.param_groups:
         if "scale" in group:
             group["share"] = group["scale"] if group["head"] or epoch >= recipe.head_first else 0.0

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, pad, scaled_dot_product_attention, silu
+from torch.nn.functional import pad, scaled_dot_product_attention, silu
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.embeddings import Embeddings, Grid
@@ -249,13 +249,11 @@ class ModernAttention(MultiHeadSelfAttention):
         """Of tokens (B, T, D): q and k, normalised and rotated, and v, each (B, h, T, d)."""
         if self.needs_place and place is None:
             raise ValueError("attention must know where its tokens are: take the block from model.blocks_for(images)")
-        if self.bias is None:
-            q, k, v = super().split_heads(x)  # each (B, h, T, d)
-        else:
-            q_bias, v_bias = self.bias  # each (D,)
-            bias = torch.cat([q_bias, torch.zeros_like(q_bias), v_bias])  # (3 D,)
-            qkv = linear(x, self.qkv.weight, bias).reshape(*x.shape[:2], 3, self.num_heads, -1)  # (B, T, 3, h, d)
-            q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()  # each (B, h, T, d)
+        q, k, v = super().split_heads(x)  # each (B, h, T, d)
+        if self.bias is not None:
+            q_bias, v_bias = self.bias.to(q.dtype).view(2, self.num_heads, 1, -1)  # each (h, 1, d)
+            q = q + q_bias
+            v = v + v_bias
         q = self.q_norm(q)
         k = self.k_norm(k)
         if place is not None and place.angles is not None:

@@ -65,7 +65,7 @@ def bipartite_matching(keys: Tensor, r: int, protected: int = 1) -> Tensor:
 
     Args:
         keys: (B, T, d).
-        r: pairs to merge, at most the even tokens that aren't protected.
+        r: pairs to merge, at most half of the tokens that aren't protected.
         protected: tokens in front that neither choose nor are chosen.
 
     Returns:
@@ -230,6 +230,8 @@ def count_macs(config: ViTConfig, r: int) -> int:
 
     Counted are the matrix products of the model, and that of the matching: T / 2 x T / 2 keys of width d.
     """
+    if type(config) is not ViTConfig:
+        raise TypeError(f"a {type(config).__name__} may have parts that aren't counted here: give a plain vt.ViTConfig")
     D, M = config.dim, config.mlp_dim
     P, Q = as_pair(config.patch_size, "patch_size")
     N = config.num_tokens - config.prefix_tokens

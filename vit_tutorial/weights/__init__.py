@@ -2,8 +2,9 @@
 
 The steps are the modules, and each imports only those before it: ``messages``, ``reading`` (a file, without running
 code), ``keeping`` (this package's own), ``names`` (what each library calls its tensors), ``unwrap`` (what training put
-around them), ``sources`` (what a library's files don't say), ``configs`` (what a config.json says), ``model`` (names,
-shapes and configs become a model), ``export`` (the way out), ``hub`` (published names, downloads), ``loading``;
+around them), ``sources`` (what a library's files don't say), ``fields`` (how a config is read), ``hf_configs`` and
+``configs`` (what a config.json says), ``model`` (names, shapes and configs become a model), ``export`` (the way out),
+``hub`` (published names, downloads), ``loading``;
 ``pairs`` (both towers of CLIP and SigLIP); ``publishing`` writes a model for others.
 """
 

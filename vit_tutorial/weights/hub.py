@@ -69,7 +69,7 @@ def torchvision(name: str) -> tuple[State, Known]:
 def google(name: str) -> tuple[State, Known]:
     """One of the files in the paper's bucket, "NAME.npz" in its folder augreg, or "FOLDER/NAME.npz"."""
     if not re.fullmatch(r"([\w+-]+/)?[\w+.-]+\.npz", name):
-        raise ValueError("the paper's files are google/NAME.npz or google/FOLDER/NAME.npz")
+        raise ValueError(f"the paper's files are google/NAME.npz or google/FOLDER/NAME.npz, got google/{name}")
     name = name if "/" in name else f"augreg/{name}"
     state = download(GOOGLE_BUCKET + name, f"vit_models/{name}")  # folders repeat file names
     names = dict(enumerate(imagenet())) if "imagenet2012" in name else {}

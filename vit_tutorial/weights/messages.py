@@ -44,7 +44,7 @@ def brief(text: str, limit: int = 1500) -> str:
     return text if len(text) <= limit else f"{text[: limit - 300]} … {text[-290:]}"
 
 
-def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
+def warn(about: str, assumed: Mapping[str, Any]) -> None:
     """One UserWarning, in a sentence, that says what was assumed; none, if that is nothing."""
     ways = {
         "num_heads": "{} heads (num_heads=)",
@@ -80,7 +80,7 @@ def warn(about: str, assumed: Mapping[str, Any], stacklevel: int = 3) -> None:
         if key in assumed:
             sentences.append(f"{'' if sentences else f'{about}: '}{way.format(assumed[key])}")
     if sentences:
-        warnings.warn(brief(". ".join(sentences) + "."), UserWarning, stacklevel=stacklevel)
+        warnings.warn(brief(". ".join(sentences) + "."), UserWarning, stacklevel=3)
 
 
 _SHORT = reprlib.Repr()

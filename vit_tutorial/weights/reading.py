@@ -34,7 +34,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: get it again")
+        raise ValueError(f"{path} is damaged, no JSON object, or larger than 4 MB: get it again")
     return content
 
 

@@ -174,7 +174,7 @@ class Source:
         return {name: other for name, other in SOURCES.items() if other.tables is self.tables}
 
     def dropped(self, left: list[str]) -> dict[str, str]:
-        """Of names that no row has those that a rule of this family drops, and what each is; "": that isn't said."""
+        """Those of ``left``, the names in no table, that this family drops: {name: what it is, "" if unsaid}."""
         found: dict[str, str] = {}
         silent = {"": [table for tables in self.unread.values() for table in tables]}
         for what, tables in {**silent, **self.left_out}.items():
