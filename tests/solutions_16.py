@@ -132,7 +132,7 @@ WRONG = {
     "mean_iou": [
         Wrong("one less", changed(iou_by_loop, lambda x: 1 - x)),
         Wrong("of each class", lambda p, t, K: torch.full((K,), iou_by_loop(p, t, K)), "shape"),
-        Wrong("only true classes", lambda p, t, K: iou_by_loop(torch.where(torch.isin(p, t), p, 0), t, K)),
+        Wrong("only true classes", lambda p, t, K: iou_by_loop(torch.where(torch.isin(p, t), p, 0), t, K), "is 0.5"),
     ],
     "segment": [
         Wrong("logits", lambda x, size: F.interpolate(x, size, mode="bilinear"), "shape"),

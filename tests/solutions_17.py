@@ -130,7 +130,7 @@ WRONG = {
     ],
     "floor_of": [
         Wrong("base 2", changed(floor_by_table, lambda x: x / math.log(2))),
-        Wrong("summed", lambda m: len(m) * floor_by_table(m)),
+        Wrong("summed", lambda m: len(m) * floor_by_table(m), "itself among them: 3, 2, 3, 3, 2, 1."),
         Wrong("always 0", lambda m: 0.0),
     ],
     "zero_shot": [

@@ -130,6 +130,11 @@ def symmetric(x, bits):
     return (x / scale).round(), scale, torch.zeros(())
 
 
+def zero_without_clamp(x, bits):
+    _, scale, zero = zero_by_clamp(x, bits)
+    return (x / scale).round() + zero, scale, zero
+
+
 def zero_for_each_row(x, bits):
     low, high = x.amin(-1, keepdim=True).clamp(max=0), x.amax(-1, keepdim=True).clamp(min=0)
     scale = (high - low) / (2**bits - 1)
@@ -188,10 +193,11 @@ WRONG = {
         Wrong("the zero as a value", zero_in_floats),
         Wrong("symmetric", symmetric),
         Wrong("each row", zero_for_each_row),
+        Wrong("no clamp", zero_without_clamp),
         Wrong("two results", lambda x, bits: zero_by_clamp(x, bits)[:2], "expected a tuple of 3"),
     ],
     "integer_layer": [
-        Wrong("summed over outputs", summed_over_outputs),
+        Wrong("summed over outputs", summed_over_outputs, "divide them by both scales"),
         Wrong("no bias", without_bias),
         Wrong("turned", lambda *args: layer_with_correction(*args).T, "has shape"),
     ],

@@ -157,6 +157,18 @@ def weights_times_sizes(q, k, v, sizes):
     return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) * sizes @ v
 
 
+def online_from_zero(scores, values, block):
+    parts = online_by_torch(scores, values, block)
+    largest = parts[0].clamp(min=0)
+    return largest, parts[1] * (parts[0] - largest).exp(), parts[2]
+
+
+def kept_by_largest(q, k, r):
+    weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)[:, 0].amax(0)
+    weights[0] = 2
+    return weights.topk(len(weights) - r).indices.sort().values
+
+
 def answered(question, *answers):
     """A wrong work for each answer to a question."""
     return [Wrong(f"{question}: {x}", lambda x=x: COSTS | {question: x}) for x in answers]
@@ -189,6 +201,7 @@ WRONG = {
     "online_softmax": [
         Wrong("the last alone", lambda *args: tuple(x[-1] for x in online_by_torch(*args))),
         Wrong("output alone", lambda *args: online_by_torch(*args)[2]),
+        Wrong("largest begins at 0", online_from_zero),
         Wrong("a block too few", lambda s, v, b: tuple(x[:-1] for x in online_by_torch(s, v, b)), "has shape"),
     ],
     "best_pairs": [
@@ -204,11 +217,16 @@ WRONG = {
     "proportional_attention": [
         Wrong("not normalised", weights_times_sizes),
         Wrong("no scale", lambda q, k, v, sizes: (q @ k.mT + sizes.log()).softmax(-1) @ v),
-        Wrong("log2", lambda q, k, v, sizes: (q @ k.mT / q.shape[-1] ** 0.5 + sizes.log2()).softmax(-1) @ v),
+        Wrong(
+            "log2",
+            lambda q, k, v, sizes: (q @ k.mT / q.shape[-1] ** 0.5 + sizes.log2()).softmax(-1) @ v,
+            "All is right where all sizes are 1",
+        ),
     ],
     "keep_most_attended": [
         Wrong("r tokens", lambda q, k, r: kept_by_topk(q, k, r)[:r]),
         Wrong("without the class token", lambda q, k, r: kept_by_topk(q, k, r)[1:], "has shape"),
+        Wrong("the largest over the heads", kept_by_largest),
         Wrong("a mask", lambda q, k, r: torch.ones(q.shape[1], dtype=torch.bool)),
     ],
 }

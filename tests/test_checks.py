@@ -820,11 +820,28 @@ def test_inputs_with_which_a_work_would_be_right_are_found(name, work, words, ca
 
 
 def test_of_a_permutation_no_slice_is_said_to_come_twice():
-    right = torch.tensor([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    right = torch.tensor([[1.5, 2.0], [1.5, 2.0], [3.0, 4.0], [5.0, 6.0]])
     seen = symptoms.symptom([(right, right[[2, 0, 3, 1]], {}, "x")], 1e-5, (symptoms._slices_in_another_order,))
     assert "the slices are right, but in another order: yours are the right 2, 0, 3, 1" in seen
     seen = symptoms.symptom([(right, right[[2, 2, 3, 0]], {}, "x")], 1e-5, (symptoms._slices_in_another_order,))
     assert "some come twice and some never" in seen
+
+
+def test_nearly_equal_weights_are_not_said_to_be_the_right_ones_but_for_a_factor_and_an_offset():
+    scores, other = 3e-3 * torch.randn(2, 2, 3, 5, generator=torch.Generator().manual_seed(1)).double()
+    finders = symptoms._softmax_of_others, symptoms._row_by_row
+    for theirs, seen in (
+        (2 * scores, "Yours is the softmax of scores that are 2 times the right ones."),
+        (scores / 2 + other / 30, ""),
+    ):
+        found = symptoms.symptom([(scores.softmax(-1), theirs.softmax(-1), {}, "x")], 1e-4, finders)
+        assert found == seen
+
+
+def test_an_input_and_what_is_added_with_the_wrong_sign_are_found():
+    x, added = torch.tensor([1.5, -2.0, 0.3]), torch.tensor([0.2, 0.7, -1.1])
+    seen = symptoms.symptom([(x + added, x - added, {"bias": x}, "x")], 1e-5, symptoms.EXACT)
+    assert seen == "What you add to bias is right but for its sign."
 
 
 def test_of_a_saturated_softmax_nothing_is_said_to_stay():

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.declare import Exercise, Hashed, Result, Words
+from vit_tutorial.checks.declare import Case, Exercise, Hashed, Result, Words
 
 BESIDE = ("changed", "missing", "line")  # parts of a result that are reported, but not compared
 HALF = (torch.float16, torch.bfloat16)
@@ -227,6 +227,11 @@ def _wrong(right: Tensor, given: Tensor, exercise: Exercise) -> Tensor:
     scale = max(1.0, finite.abs().max().item()) if finite.numel() else 1.0
     near = (given - right).abs() <= exercise.tolerance * scale  # False for two infinities: their difference is nan
     return ~near & (given != right) & ~(given.isnan() & right.isnan())
+
+
+def off(rows: list[tuple[Case, Result, Result]], exercise: Exercise) -> list[tuple[Case, Result, Result]]:
+    """The rows whose result differs from the right one, whatever may be wrong besides."""
+    return [row for row in rows if differs({"result": row[1]["result"]}, row[2] | {"changed": []}, exercise)]
 
 
 def equal(right: Tensor, given: Tensor, exercise: Exercise) -> bool:

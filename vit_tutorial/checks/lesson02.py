@@ -479,7 +479,7 @@ STRETCH = Exercise(
         _LARGER,
         (
             "outer edges kept in place of corners",
-            "You have align_corners=False. Here the first and the last cell stay where they are.",
+            "That is align_corners=False. Here the first and the last cell stay where they are.",
             _by_hand(lambda old, new: (torch.arange(new) + 0.5) * (old / new) - 0.5),
         ),
         (

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.attention import attention as attend
-from vit_tutorial.checks.compare import differs, equal
+from vit_tutorial.checks.compare import equal, off
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -127,7 +127,7 @@ def _large_scores_alone(wrong: list[tuple[Case, Result, Result]]) -> str:
 
 def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     """Weights or mixture, and what scores the weights would belong to."""
-    wrong = [row for row in rows if differs({"result": row[1]["result"]}, row[2] | {"changed": []}, ATTENTION)]
+    wrong = off(rows, ATTENTION)
     if not wrong:  # an argument was changed, no more
         return ""
     case, right, theirs = wrong[0]
@@ -140,12 +140,6 @@ def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     if bool((weights == 0).any()) and bool((right["result"][1] > 1e-6).all()):
         many = int((weights == 0).sum())
         return f"{many} of {weights.numel()} weights are 0, and none should be{of}. Besides, {rest}."
-    if bool((weights > 0).all()):
-        # Up to a number for each row, the logarithm of a softmax is what was put in.
-        a, b = (x.log() - x.log().mean(-1, keepdim=True) for x in (weights, right["result"][1].double()))
-        factor = ((a * b).sum() / (b * b).sum()).item()
-        if torch.allclose(a, factor * b, atol=1e-3) and abs(factor - 1) > 0.005:
-            return f"Your weights belong to scores that are {factor:.3g} times the right ones{of}; {rest}."
     return f"It is the weights that are wrong: they aren't the softmax of q kᵀ / √d{of}; {rest}."
 
 
@@ -155,9 +149,7 @@ _BACK = "If proj is applied as agreed, then in front of it"
 
 def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     """What stands before the last projection, and which heads of it are right."""
-    wrong = [
-        row for row in rows if differs({"result": row[1]["result"]}, row[2] | {"changed": []}, MULTI_HEAD_ATTENTION)
-    ]
+    wrong = off(rows, MULTI_HEAD_ATTENTION)
     if not wrong:  # it is the gradients, or what the layer does in training
         return ""
     case, right, theirs = wrong[0]

@@ -84,13 +84,13 @@ Compared = list[tuple[Case, Result, Result]]
 def _law_at_the_costs(wrong: Compared) -> str:
     """Which of a law's numbers are right; where none is, what the law says at the costs, and what the runs have."""
     names = "abc"[: len(wrong[0][1]["result"])]
-    right = [
-        name
-        for place, name in enumerate(names)
-        if all(math.isclose(a["result"][place], b["result"][place], rel_tol=1e-5) for _, a, b in wrong)
+    near = [
+        [math.isclose(a["result"][i], b["result"][i], rel_tol=1e-5) for i in range(len(names))] for _, a, b in wrong
     ]
-    if len(right) == len(names):  # only the second call is wrong
+    wrong = [row for row, same in zip(wrong, near, strict=True) if not all(same)]
+    if not wrong:  # only the second call is
         return ""
+    right = [name for i, name in enumerate(names) if all(same[i] for same in near)]
     if right:
         return f"Right: {', '.join(right)}. Wrong: {', '.join(name for name in names if name not in right)}."
     case, _, theirs = wrong[0]
@@ -368,10 +368,9 @@ def _the_residuals(wrong: Compared) -> str:
     wanted, found = (right["result"] / fitted).log(), (numbers / fitted).log()
     factor = ((found * wanted).sum() / wanted.square().sum()).item()
     if abs(factor - 1) > 1e-4 and torch.allclose(found, factor * wanted, atol=1e-4):
-        sign = " and with the wrong sign" if factor < 0 else ""
-        return (
-            f"The residuals are those of the right runs, but {abs(factor):.4g} times as wide{sign} (with {case.label})."
-        )
+        wide = f"{abs(factor):.4g} times as wide" if abs(abs(factor) - 1) > 1e-4 else ""
+        but = " and ".join(filter(None, [wide, "with the wrong sign" * (factor < 0)]))
+        return f"The residuals are those of the right runs, but {but} (with {case.label})."
     return ""
 
 

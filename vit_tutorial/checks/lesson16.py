@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vit_tutorial.analysis import dense as lesson
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, call, normal, section
+from vit_tutorial.checks.compare import off
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 
 _BY_HAND = "1 · From tokens to a mask, by hand"
@@ -137,6 +138,21 @@ def _one_pixel(targets: Tensor, num_classes: int, grid: tuple[int, int]) -> Tens
     return F.one_hot(few, num_classes).movedim(-1, 1).float()
 
 
+def _in_one_patch(rows: list[tuple[Case, Result, Result]]) -> str:
+    """The pixels of a patch that goes wrong, and its shares."""
+    case, right, theirs = off(rows, CLASS_SHARES)[0]
+    targets, _, (rows, columns) = case.args
+    height, width = targets.shape[1] // rows, targets.shape[2] // columns
+    if theirs["result"].shape != right["result"].shape:
+        sizes = f"A patch is {height} high and {width} wide: the picture's sizes divided by the grid's"
+        return f"{sizes} (with {case.label})."
+    i, _, y, x = ((theirs["result"] - right["result"]).abs() > 1e-5).nonzero()[0].tolist()
+    pixels = targets[i, y * height : (y + 1) * height, x * width : (x + 1) * width].flatten().tolist()
+    shares, said = (", ".join(f"{s:.3g}" for s in one["result"][i, :, y, x].tolist()) for one in (right, theirs))
+    patch = f"The patch in row {y} and column {x} of image {i} has pixels of the classes {', '.join(map(str, pixels))}"
+    return f"{patch}: the shares are {shares}, and yours {said} (with {case.label})."
+
+
 def _share_cases() -> list[Case]:
     cases = []
     sizes = ((1, 4, 6, 3, 2, 3), (2, 8, 6, 4, 4, 2), (3, 6, 10, 2, 3, 5), (2, 4, 4, 5, 2, 4))
@@ -156,6 +172,7 @@ CLASS_SHARES = Exercise(
     right=_shares,
     cases=_share_cases,
     observe=call,
+    locate=_in_one_patch,
     forbidden=(lesson.class_shares,),
     mistakes=section(
         _HEAD,
@@ -208,6 +225,18 @@ def _pixel_accuracy(predicted: Tensor, targets: Tensor, num_classes: int) -> Ten
     return (predicted == targets).float().mean()
 
 
+def _class_by_class(rows: list[tuple[Case, Result, Result]]) -> str:
+    """The IoU of each class of one input, and which of them come into the mean."""
+    case, right, theirs = off(rows, MEAN_IOU)[0]
+    predicted, targets, num_classes = case.args
+    pairs = [(predicted == k, targets == k) for k in range(num_classes)]
+    each = [f"{k}: {int((a & b).sum())} of {int((a | b).sum())}" for k, (a, b) in enumerate(pairs) if (a | b).any()]
+    return (
+        f"With {case.label}, the pixels in both masks, of those in one at least, are for class {', '.join(each)}. The "
+        f"mean of these shares is {right['result']:.5g}, and yours is {float(theirs['result']):.5g}."
+    )
+
+
 def _iou_cases() -> list[Case]:
     cases = []
     for seed, (B, H, W, K) in enumerate(((1, 3, 4, 2), (2, 4, 6, 3), (3, 5, 4, 4), (4, 6, 3, 3))):
@@ -233,6 +262,7 @@ MEAN_IOU = Exercise(
     right=_make_iou(),
     cases=_iou_cases,
     observe=call,
+    locate=_class_by_class,
     forbidden=(lesson.mean_iou, lesson.iou, lesson.confusion),
     mistakes=section(
         _SCORE,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, call, normal, section
+from vit_tutorial.checks.compare import off
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 
 _PENCIL = "2 · int8, with a pencil"
@@ -196,6 +197,8 @@ def _zero_cases() -> list[Case]:
         *made,
         Case("x (6,), 5 bits, all above 0", (normal(6, seed=30).abs() + 1, 5)),
         Case("x (6,), 5 bits, all below 0", (-normal(6, seed=31).abs() - 1, 5)),
+        # A zero point of 7.5 is rounded up, and so is the largest value's code: without a clamp it is 16.
+        Case("x (4,), 4 bits, from -7.5 to 7.5", (torch.tensor([-7.5, 0.9, 7.5, -2.2]), 4)),
     ]
 
 
@@ -252,6 +255,22 @@ def _layer(
     return integer_layer
 
 
+def _sums_in_front(rows: list[tuple[Case, Result, Result]]) -> str:
+    """The whole number that the scales multiply, in the student's result and in the right one."""
+    case, right, theirs = off(rows, INTEGER_LAYER)[0]
+    _, s_x, _, _, s_w, bias = case.args
+    wanted, found = (
+        ((one["result"].double() - bias) / s_x.double() / s_w.double()).flatten() for one in (right, theirs)
+    )
+    at = int((wanted - found).abs().argmax())
+    if abs(wanted[at] - found[at]) < 0.1:
+        return ""
+    return (
+        f"With {case.label}, take the bias off your numbers and divide them by both scales: number {at} is then "
+        f"{found[at]:.5g}, and should be {wanted[at]:.5g}, the sum of (x - zero) · weight."
+    )
+
+
 def _layer_cases() -> list[Case]:
     made = []
     for seed, (T, n, out, zero) in enumerate(
@@ -274,6 +293,7 @@ INTEGER_LAYER = Exercise(
     right=_layer(),
     cases=_layer_cases,
     observe=call,
+    locate=_sums_in_front,
     forbidden=("vit_tutorial.*",),
     mistakes=section(
         _PENCIL,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.harness import Case, Exercise, Hashed, call, normal, section
+from vit_tutorial.checks.compare import equal
+from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 
 _BLOCKS = "1 · Attention, some keys at a time"
@@ -124,7 +125,12 @@ def _online_cases() -> list[Case]:
         args = (2 * normal(S, seed=seed), normal(S, e, seed=10 + seed), block)
         made.append(Case(f"S={S}, e={e}, block={block}", args))
     far = (normal(6, seed=20) + torch.tensor([100.0, 0, 200, 150, 300, 250]), normal(6, 3, seed=21), 2)
-    return [*made, Case("S=6, e=3, block=2, scores up to 300", far)]
+    below = (-1 - normal(5, seed=22).abs(), normal(5, 2, seed=23), 2)
+    return [
+        *made,
+        Case("S=6, e=3, block=2, scores up to 300", far),
+        Case("S=5, e=2, block=2, all scores below 0", below),
+    ]
 
 
 ONLINE_SOFTMAX = Exercise(
@@ -303,7 +309,18 @@ def _proportional_cases() -> list[Case]:
         q, k, v = (normal(h, T, d, seed=100 + 10 * seed + part) for part in range(3))
         sizes = torch.randint(1, 9, (T,), generator=torch.Generator().manual_seed(seed)).float()
         made.append(Case(f"h={h}, T={T}, d={d}", (q, k, v, sizes)))
-    return made
+    q, k, v = (normal(2, 4, 3, seed=150 + part) for part in range(3))
+    return [*made, Case("h=2, T=4, d=3, all sizes 1", (q, k, v, torch.ones(4)))]
+
+
+def _do_sizes_matter(compared: list[tuple[Case, Result, Result]]) -> str:
+    """Whether it is wrong already where all sizes are 1."""
+    case, right, theirs = compared[-1]
+    if (case.args[3] != 1).any():
+        return ""
+    if equal(right["result"], theirs["result"], PROPORTIONAL_ATTENTION):
+        return "All is right where all sizes are 1: look at what you make of the sizes, and at where it comes in."
+    return "It is wrong even where all sizes are 1: look at q kᵀ, its division by √d, and the softmax."
 
 
 PROPORTIONAL_ATTENTION = Exercise(
@@ -314,6 +331,7 @@ PROPORTIONAL_ATTENTION = Exercise(
     right=_proportional(),
     cases=_proportional_cases,
     observe=call,
+    locate=_do_sizes_matter,
     forbidden=("vit_tutorial.*",),
     mistakes=section(
         _FEWER,
@@ -359,7 +377,7 @@ def _keep(
 
 def _keep_cases() -> list[Case]:
     made = []
-    for seed, (h, T, d, r) in enumerate([(2, 7, 3, 3), (1, 6, 2, 2), (3, 9, 4, 5), (4, 5, 8, 1), (2, 12, 6, 8)]):
+    for seed, (h, T, d, r) in enumerate([(2, 7, 3, 3), (1, 6, 2, 2), (3, 9, 4, 5), (3, 24, 4, 12), (4, 5, 8, 1)]):
         q, k = 2 * normal(h, T, d, seed=200 + seed), normal(h, T, d, seed=210 + seed)
         made.append(Case(f"h={h}, T={T}, d={d}, r={r}", (q, k, r)))
     away = normal(2, 6, 3, seed=221)

@@ -106,9 +106,12 @@ def _not_finite(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) 
 
 
 def _one_number(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
-    if given.numel() < 2 or not _same(given, torch.full_like(given, given.flatten()[0].item()), 1e-9):
+    one = given.flatten()[0].item()
+    if given.numel() < 2 or not _same(given, torch.full_like(given, one), 1e-9):
         return ""
-    return f"All of your numbers are the same, {_number(given.flatten()[0].item())}."
+    if _same(right, torch.full_like(right, one), tolerance):
+        return ""  # so are the right ones
+    return f"All of your numbers are the same, {_number(one)}."
 
 
 def _an_input(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
@@ -181,6 +184,14 @@ def _plus_an_input(right: Tensor, given: Tensor, inputs: Inputs, tolerance: floa
         if abs(times + 1) < 1e-4:
             return f"{name} is added once too often: without it your numbers are right."
         return f"Yours and the right numbers differ by {_number(abs(times))} times {name}."
+    return ""
+
+
+def _mirrored(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
+    """An input, and what belongs to it, with the wrong sign."""
+    for name, x in _broadcast(inputs, right):
+        if _same(given + right, 2 * x, tolerance):
+            return f"What you add to {name} is right but for its sign."
     return ""
 
 
@@ -296,8 +307,8 @@ def _slices_in_another_order(right: Tensor, given: Tensor, inputs: Inputs, toler
         if not match.any(1).all():
             continue
         order = _places(match)
-        if theirs.shape[1] == 1 and len(set(order)) < n / 2:
-            continue  # single numbers, such as rounded ones, may be right ones of other places by chance
+        if len(set(order)) < (n if _whole(given, right) else n / 2 if theirs.shape[1] == 1 else 0):
+            continue  # labels, and single numbers, may be right ones of other places by chance
         shown = ", ".join(map(str, order[:12])) + (", …" if n > 12 else "")
         if len(set(order)) == n:
             return f"Along axis {axis} the slices are right, but in another order: yours are the right {shown}."
@@ -447,7 +458,8 @@ def _row_by_row(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) 
         a0, b0 = given - given.mean(group, keepdim=True), right - right.mean(group, keepdim=True)
         square = (b0 * b0).sum(group, keepdim=True)
         factor = (a0 * b0).sum(group, keepdim=True) / square.where(square > 0, torch.ones_like(square))
-        if bool((factor.abs() > 1e-3).all()) and _same(factor * b0, a0, tolerance):
+        size = a0.abs().max()  # beside which it must hold: what is left of nearly equal numbers is small
+        if bool((factor.abs() > 1e-3).all()) and _same(factor * b0 / size, a0 / size, tolerance):
             return f"All along {_axes(*group)}, yours is the right one times a factor, plus an offset{_some(factor)}."
     return ""
 
@@ -471,6 +483,21 @@ def _sums(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str
             return f"The rows should sum to 1 along the last axis; yours sum to 1 along axis {axis}."
     worst = sums.flatten()[(sums.flatten() - 1).abs().argmax()].item()
     return f"The rows should sum to 1; yours don't: one sums to {worst:.7g}."
+
+
+def _softmax_of_others(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
+    """Up to a number for each row, the logarithm of a softmax is what was put in."""
+    if right.ndim < 2 or right.shape[-1] < 3 or not all(_is_softmax(x) for x in (right, given)):
+        return ""
+    b, a = (x.log() - x.log().mean(-1, keepdim=True) for x in (right, given))
+    factor = ((a * b).sum() / (b * b).sum()).item()
+    if factor < 0 or abs(factor - 1) < 0.005 or not _same(factor * b / a.abs().max(), a / a.abs().max(), 1e-3):
+        return ""
+    return f"Yours is the softmax of scores that are {factor:.3g} times the right ones."
+
+
+def _is_softmax(x: Tensor) -> bool:
+    return bool((x > 0).all()) and _same(x.sum(-1), torch.ones_like(x[..., 0]), 1e-4)
 
 
 def _all_alike(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
@@ -550,6 +577,7 @@ EXACT: tuple[Finder, ...] = (
     _scaled,
     _shifted,
     _plus_an_input,
+    _mirrored,
     _times_an_input,
     _permuted,
     _another_shape,
@@ -561,6 +589,7 @@ EXACT: tuple[Finder, ...] = (
     _partly_right,
     _misplaced,
     _sums,
+    _softmax_of_others,
     _row_by_row,
     _a_function,
     _all_alike,
@@ -574,7 +603,8 @@ OF_ANY_SHAPE: tuple[Finder, ...] = (
     _too_long_or_short,
     _summed,
 )
-OF_MANY: tuple[Finder, ...] = (_scaled, _plus_an_input, _times_an_input, _a_function)  # of one number they say nothing
+# Of one number these say nothing.
+OF_MANY: tuple[Finder, ...] = (_scaled, _plus_an_input, _mirrored, _times_an_input, _a_function)
 
 
 # ---- What depends on what ------------------------------------------------------------------------------------------
