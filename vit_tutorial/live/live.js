@@ -105,7 +105,7 @@ function start({ host, root, data, images }) {
   page.walk = (name, place) => {
     tour.leave();
     go(page, name, place);
-    if (page.$(".map .upright")) page.reveal(page.$(".panel")); // it may be below the screen
+    page.reveal(page.$(page.$(".map .upright") ? ".panel" : ".station:not(.hidden) h3")); // it may be out of sight
   };
 
   drawSizes(page);

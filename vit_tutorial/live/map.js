@@ -7,7 +7,7 @@ import { drawLooks } from "./looks.js";
 import { streamOf } from "./stream.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const SHORTEST = 88; // pixels of a block that lies, at least; where these have no room, the map stands
+const SHORTEST = 84; // pixels of a block that lies, at least; where these have no room, the map stands
 const WIDEST = 9; // pixels of the widest line
 const EDGE = { begin: 212, end: 144 }; // what stands before the blocks, and after them
 

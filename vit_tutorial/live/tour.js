@@ -134,7 +134,7 @@ const WAY_IN = [
     station: "patches",
     spot: "[data-spot=pixels]",
     follow: "patch",
-    text: () => "This is your patch. Choose another in the picture, whenever you like.",
+    text: () => "You follow this patch. Click another, whenever you like.",
   },
   {
     station: "patches",
@@ -163,7 +163,7 @@ const FIRST_BLOCK = [
   {
     station: "attention",
     spot: "[data-spot=weights]",
-    text: () => "Where its q fits a k, it looks. Lines on the picture: where, and how much.",
+    text: () => "Where its q fits a k, it looks. Lines on the patches: where, and how much.",
   },
   {
     station: "attention",
@@ -307,8 +307,8 @@ export function tourOf(page) {
     offer(offers);
     go(page, station, { layer });
     $(".count").textContent = `${number + 1} of ${stops.length}`;
-    $('[data-do="back"]').disabled = number === 0;
     $('[data-do="next"]').textContent = isLast() ? "Start again" : "Next";
+    [$('[data-do="back"]').disabled, $('[data-do="play"]').disabled] = [number === 0, isLast()];
     $('[data-do="token"]').textContent = stops === way ? "The story" : "Follow one token";
     const [here, off, lead] = [spot, ".off:not(:empty)", ".lead"].map((part) => $(`.station:not(.hidden) ${part}`));
     const isOff = here ? !here.checkVisibility() : Boolean(off); // the part is off: its station says so
@@ -348,7 +348,7 @@ export function tourOf(page) {
     playAt(0);
     darken();
     offer([]);
-    $(".sentence").textContent = `You walk on your own.${isLast() ? "" : " Next goes on with the tour."}`;
+    $(".sentence").textContent = `You walk on your own. ${isLast() ? "Start again" : "Next"} leads back to the tour.`;
   }
 
   for (const part of [".tour", ".choose"]) new ResizeObserver(measure).observe($(part));

@@ -50,7 +50,7 @@ export const positionsStation = {
     },
     contentName({ token, tokenName, prefix, config }) {
       if (token < prefix) return `The ${tokenName(token)}, learned`;
-      return config.stem ? "The token of the patch" : "x E, the token of the patch";
+      return config.stem ? "The token of the patch" : "x E + offset, the token";
     },
     positionName: ({ changes }) => (changes.position === "reversed" ? "of the place opposite" : "of its place"),
   },
