@@ -115,8 +115,8 @@ const STORY = [
     follow: "class",
     offers: ["another"],
     text: ({ pool }) =>
-      `The classifier reads ${READ[pool]}${pool === "cls" ? ", no patch" : ""}. It gives each class a percentage. ` +
-      "Take other pictures: which class comes second?",
+      `The classifier reads ${READ[pool]}${pool === "cls" ? ", no patch" : ""}. It gives each class a share of 1. ` +
+      "Take other pictures: is it ever unsure?",
   },
   {
     station: "what-if",
@@ -125,7 +125,7 @@ const STORY = [
     follow: "patch",
     text: () =>
       "Now break it: click parts of the diagram to cut them. Does the answer survive? " +
-      "Then press Reset, then Shuffle all: what is it now?",
+      "Then press Reset, then Shuffle all: patches change places. What is it now?",
   },
 ];
 // One token's way: in at the patch, slowly through the first block, then block by block to the answer.
