@@ -1,6 +1,6 @@
 """Lesson 15: newer parts on digits, at three learning rates or more: what is each worth, and where?
 
-    python benchmarks/parts.py                        some 250 runs of 5 CPU seconds; those of 24 blocks take 25
+    python benchmarks/parts.py                        some 260 runs of 5 CPU seconds; those of 24 blocks take 25
     python benchmarks/parts.py photographs cifar10    some contenders again, on 22,500 photographs
     python benchmarks/parts.py table                  prints the tables
 
