@@ -8,7 +8,7 @@ Gelu = Literal["exact", "tanh"]
 
 
 class MLP(nn.Module):
-    """Two linear layers, a GELU between, on every token alone (a 1x1 convolution in disguise): (..., D) -> (..., D).
+    """Two linear layers, a GELU between, on every token alone: (..., D) -> (..., D).
 
     Args:
         dim: D.

@@ -37,7 +37,6 @@ from vit_tutorial.encoder import DropPath, EncoderBlock
 from vit_tutorial.mlp import MLP
 
 _NORM = "2 · Layer norm with a pencil"
-_NEARLY = "A norm that is nearly right."
 _RESIDUAL = "3 · The residual stream"
 _EQUATIONS = "1 · Two equations, two lines"
 _HAND = "4 · The block by hand"
@@ -192,7 +191,7 @@ LAYER_NORM = Exercise(
             ),
         ),
         *section(
-            _NEARLY,
+            _NORM,
             (
                 "a variance divided by D − 1",
                 "torch's var and std divide by D - 1 unless you say unbiased=False (or correction=0). Layer norm "
