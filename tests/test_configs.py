@@ -692,6 +692,21 @@ def test_patches_that_leave_some_pixels_over(tmp_path):
         assert_close(found.model(found.preprocess(PICTURE)), wanted.pooler_output, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("crop", [{"crop_pct": 0.9, "crop_mode": "center"}, {"crop_pct": 1.0, "crop_mode": "squash"}])
+def test_patches_that_leave_pixels_over_in_timm(crop, tmp_path):
+    """So400m of timm at 384 cuts the middle out first, and then drops six rows and columns of it."""
+    theirs = randomise(
+        timm.create_model("vit_so400m_patch14_siglip_384", img_size=62, depth=1, embed_dim=32, num_heads=2)
+    )
+    theirs.pretrained_cfg |= crop | {"input_size": (3, 62, 62)}
+    save_for_hf(theirs.eval(), tmp_path, model_args={"img_size": 62, "depth": 1, "embed_dim": 32, "num_heads": 2})
+    found = load(tmp_path)
+    transform = timm.data.create_transform(**timm.data.resolve_model_data_config(theirs))
+    with torch.inference_mode():
+        wanted = theirs(transform(PICTURE)[None])
+        assert_close(found.model(found.preprocess(PICTURE)), wanted, rtol=1e-4, atol=1e-4)
+
+
 HUGE = [
     ("preprocessor_config", {"size": 200_000}, ["at most 8,192", "200000"]),
     ("preprocessor_config", {"size": {"height": 10**12, "width": 32}}, ["at most 8,192"]),

@@ -261,10 +261,10 @@ def test_dino_s_own_head_is_left_out_aloud(theirs, images):
     state = {name: t for name, t in theirs.state_dict().items() if not name.startswith("head.")}
     for last in ("weight", "weight_g", "weight_v", "parametrizations.weight.original0"):
         dino = state | {"head.mlp.0.weight": torch.ones(3, 16), f"head.last_layer.{last}": torch.ones(3, 1)}
-        with pytest.warns(UserWarning, match="left out, a ViT having none: the projector of DINO's loss"):
+        with pytest.warns(UserWarning, match="left out, a ViT having none: the projectors of its losses"):
             found = vt.weights.convert(dino, **ALL)
         assert found.config.num_classes == 0
-        assert found.assumed["left_out"] == "the projector of DINO's loss"
+        assert found.assumed["left_out"] == "the projectors of its losses"
 
 
 def test_the_teacher_of_dinov2_s_training_gives_features(theirs, images):

@@ -162,7 +162,7 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_load_refuses_a_damaged_folder(folder, refuses, damage):
     damage(folder)
-    with refuses(ValueError, str(folder), "damaged or don't belong together"):
+    with refuses(ValueError, str(folder), "isn't as this package writes it"):
         vt.load(folder)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from PIL import Image as PILImage
 CropMode = float | Literal["center", "none"]
-Corner = Literal["rounded", "floored", "first"]
+Corner = Literal["rounded", "floored"]
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # the place of each is its number in Pillow
 LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
 
@@ -50,8 +50,9 @@ class Preprocessing:
         squash: with a number for ``crop``: the resizing before the crop ignores the image's shape (timm's "squash",
             transformers' DeiT).
         corner: where the center crop begins, if that is between two pixels: "rounded" (torchvision, timm) or
-            "floored" (transformers). "first" isn't the center: what patches leave over at the right and below is cut
-            (SigLIP's 384 pixels in patches of 14).
+            "floored" (transformers).
+        left_over: rows and columns that ``image_size`` would have more, at the bottom and at the right, if patches
+            didn't leave them over (SigLIP's 384 pixels in patches of 14: image_size 378, left over 6).
 
     Raises:
         ValueError: an unknown crop, interpolation or corner.
@@ -64,6 +65,7 @@ class Preprocessing:
     interpolation: str = "bicubic"
     squash: bool = False
     corner: Corner = "rounded"
+    left_over: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         share = isinstance(self.crop, (int, float)) and 0 < self.crop <= 1
@@ -114,13 +116,18 @@ class Preprocessing:
 
     def _resized(self, picture: PILImage.Image) -> np.ndarray:
         """Cropped and resized: (H, W, 3), uint8; the same pixels as torchvision's and timm's evaluation."""
+        rows, columns = self.left_over
+        size = self.image_size[0] + rows, self.image_size[1] + columns
+        return self._cropped(picture, size)[: self.image_size[0], : self.image_size[1]]
+
+    def _cropped(self, picture: PILImage.Image, size: tuple[int, int]) -> np.ndarray:
         from PIL import Image
 
-        (H, W), filter_ = self.image_size, Image.Resampling[self.interpolation.upper()]
+        (H, W), filter_ = size, Image.Resampling[self.interpolation.upper()]
         if isinstance(self.crop, str):
             if self.crop == "none":
                 return np.array(picture.resize((W, H), filter_))
-            return crop_to(picture, self.image_size, above=0.5, interpolation=self.interpolation)
+            return crop_to(picture, size, above=0.5, interpolation=self.interpolation)
         # Whole pixels, and 242 from 224 / (224 / 242).
         height, width = (math.floor(side / self.crop + 1e-6) for side in (H, W))
         if not self.squash and height == width:  # the short side, as torchvision rounds the long one
@@ -130,9 +137,7 @@ class Preprocessing:
             scale = max(height / picture.height, width / picture.width)
             height, width = round(picture.height * scale), round(picture.width * scale)
         picture = picture.resize((width, height), filter_)
-        if self.corner == "first":
-            top, left = 0, 0
-        elif self.corner == "floored":
+        if self.corner == "floored":
             top, left = (height - H) // 2, (width - W) // 2
         else:
             top, left = round((height - H) / 2), round((width - W) / 2)

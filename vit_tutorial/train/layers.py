@@ -44,7 +44,8 @@ def check_pixels(model: nn.Module, data: Data) -> None:
     if data.preprocess is None:
         same_way = True  # a data set in memory: nobody knows how its pictures were cropped
     else:
-        ways = [(how.crop, how.interpolation, how.squash, how.corner) for how in (wanted, data.preprocess)]
+        told = wanted, data.preprocess
+        ways = [(how.crop, how.interpolation, how.squash, how.corner, how.left_over) for how in told]
         same_way = ways[0] == ways[1]
     if same_levels and same_way:
         return

@@ -82,15 +82,12 @@ EVA = ROPE | {"rotary": EVA_ROTARY}
 # timm's names in full, the first that fits. All others are refused by name (18x2, xp, rpn, diff, mixed), for the
 # tensors of a rotated or post-normed model may be called the same.
 TIMM: dict[str, Architecture] = {
-    rf"vit_({S})_patch\d+_gap_\d+": Architecture("mean"),
-    rf"vit_({S})_patch\d+_\d+(_miil)?": Architecture(),
-    rf"deit_({S})(_distilled)?_patch\d+_\d+": Architecture(),
-    rf"flexivit_({S})": Architecture(),
+    rf"(vit|deit)_({S})(_distilled)?_patch\d+(_plus|_36x1)?_\d+(_miil)?|vit_({S})_patch16_radio_v\d|flexivit_({S})"
+    r"|vit_(tiny|small|base|large)_r(26|50)?_s(16|32)(_p8)?_\d+": Architecture(),  # the last are the paper's hybrids
     r"vit_base_patch32_siglip_gap_256|vit_large_patch16_siglip_gap_512|vit_(so400m|giantopt)_patch16_siglip_gap_\d+": (
         Architecture("mean", gelu="tanh")
     ),
-    rf"vit_({S})_patch\d+_siglip_gap_\d+": Architecture("mean"),
-    r"vit_(tiny|small|base|large)_r(26|50)?_s(16|32)(_p8)?_\d+": Architecture(),  # the paper's hybrids
+    rf"vit_({S})_patch\d+(_siglip|_reg\d)?_gap_\d+": Architecture("mean"),
     r"test_vit": Architecture(any_size=True),
     rf"vit_({S})_patch\d+(_plus)?_clip_\d+": Architecture(norm_eps=1e-5, shown=PRE_NORM),
     rf"vit_({S})_patch\d+_clip_quickgelu_\d+": Architecture(norm_eps=1e-5, gelu="quick", shown=PRE_NORM),
@@ -111,11 +108,7 @@ TIMM: dict[str, Architecture] = {
     r"vit_pe_core_gigantic_\w+": _pe(32, 0.0, **POOLED),
     r"vit_pe_(lang|spatial)_gigantic_\w+": _pe(32, 0.0),
     r"vit_pe_(lang|spatial)_\w+": _pe(32, 1.0),
-    rf"vit_({S})_patch16_radio_v\d": Architecture(),
     r"vit_intern300m_patch14_448": Architecture(any_size=True),
-    rf"vit_({S})_patch16_reg\d_gap_\d+": Architecture("mean"),
-    r"vit_base_patch(16|32)_plus_\d+": Architecture(),
-    r"vit_small_patch16_36x1_224": Architecture(),
     rf"deit3_({S})_patch\d+_\d+": Architecture(shown=SCALED),
     r"eva02_(tiny|small|base|large)_patch14_\d+": Architecture("mean", parts=EVA, shown={"gated": True}),
     r"eva02_(base|large)_patch\d+_clip_\d+": Architecture(parts=EVA, shown={"gated": True}),
@@ -221,14 +214,13 @@ def timm(config: Json) -> Known:
     if size is None:  # then timm builds its default, if any size will do
         size = 224 if resized and "rotary" not in parts else list(pixels.image_size)
     size = of.size(size, "img_size")
-    patch = args.stated("patch_size")
+    in_name = re.search(r"patch(\d+)", name)
+    patch = args.stated("patch_size", int(in_name[1]) if in_name else None)
     shown = {"num_classes": classes} | _timm_shown(args)
     if classes not in (None, shown["num_classes"]):
         raise ValueError(f"its config has num_classes={short(classes)}, and its model_args {shown['num_classes']}")
     if patch is not None:
         shown["patch_size"] = of.size(patch, "patch_size")
-    elif found := re.search(r"patch(\d+)", name):
-        patch = int(found[1])
     if patch is not None and not resized:
         pixels, size = of.whole_patches(pixels, patch), of.divided(size, patch)
     args.close(ARGS_DROPPED)

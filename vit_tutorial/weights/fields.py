@@ -192,13 +192,9 @@ def divided(size: Size, patch_size: Size) -> Size:
 
 def whole_patches(pixels: Preprocessing, patch_size: Size) -> Preprocessing:
     """Without what the patches leave over: the libraries' convolutions drop it, at the right and below."""
-    height, width = pixels.image_size
-    P, Q = as_pair(patch_size, "patch_size")
-    side = height // P * P
-    square = height == width and P == Q
-    if pixels.crop != "none" or not square or side in (0, height):
-        return pixels
-    return replace(pixels, image_size=(side, side), crop=side / height, squash=True, corner="first")
+    height, width = as_pair(divided(pixels.image_size, patch_size), "image_size")
+    left_over = pixels.image_size[0] - height, pixels.image_size[1] - width
+    return replace(pixels, image_size=(height, width), left_over=left_over)
 
 
 def flag(value: Any, name: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vit_tutorial.data import Corner, CropMode, Preprocessing
+from vit_tutorial.data.preprocessing import INTERPOLATIONS
 from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.variants.text import TextConfig
@@ -354,7 +355,6 @@ PROCESSORS: dict[str, Json] = {  # what isn't written in a preprocessor_config.j
     "Siglip": {"size": 224, "resample": 3},
     "DINOv3ViT": {"size": 224, "resample": 2, "image_mean": IMAGENET[0], "image_std": IMAGENET[1]},
 }
-PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # as Pillow numbers them
 EVERY_PROCESSOR: Json = {
     "size": None, "resample": None, "do_center_crop": False, "crop_size": None, "do_rescale": True,
     "rescale_factor": 1 / 255, "do_normalize": True, "image_mean": HALF[0], "image_std": HALF[1],
@@ -398,10 +398,10 @@ def _pixels(content: Json, kind: str, channels: int) -> Preprocessing:
     size, crop, squash = _resize(how)
     mean, std = _scale(how, channels)
     resample = of.whole(how["resample"], "resample", 0)
-    if resample not in PILLOW:
-        raise ValueError(f"its preprocessor has resample={resample}, {PIXELS} ({PILLOW} are known)")
+    if resample >= len(INTERPOLATIONS):
+        raise ValueError(f"its preprocessor has resample={resample}, {PIXELS} (from 0, {', '.join(INTERPOLATIONS)})")
     corner: Corner = "rounded" if isinstance(crop, str) or squash else "floored"  # transformers' middle is another
-    return Preprocessing(size, mean, std, crop, PILLOW[resample], squash=squash, corner=corner)
+    return Preprocessing(size, mean, std, crop, INTERPOLATIONS[resample], squash=squash, corner=corner)
 
 
 def _resize(how: Json) -> tuple[tuple[int, int], CropMode, bool]:

@@ -156,26 +156,20 @@ def repository(repository: str, revision: str | None = None, token: str | bool |
     offline = unreachable()
 
     def get(file: str) -> Path | None:
-        reason: Exception | str = offline
-        if not offline:
-            try:
-                return Path(hf_hub_download(repository, file, revision=revision, token=token))
-            except refused as error:
-                raise OSError(
-                    f"the hub gives no {repository}{f' at revision {revision}' if revision else ''} "
-                    f"({type(error).__name__}): check the name and revision=; a private or gated one needs token="
-                ) from None
-            except Exception as error:  # those of its HTTP library, which isn't always the same one, come through
-                if isinstance(error, absent) and not isinstance(error, hub_errors.LocalEntryNotFoundError):
-                    return None
-                reason = error
-        kept = try_to_load_from_cache(repository, file, revision=revision)
-        if kept is _CACHED_NO_EXIST:  # the hub once said that there is none
-            return None
-        if isinstance(kept, str):
-            return Path(kept)
-        url, folder = f"https://huggingface.co/{repository}", "a folder, the other files beside it, and load that"
-        raise OSError(_offline(file, url, folder, reason)) from None
+        try:
+            only = bool(offline)
+            return Path(hf_hub_download(repository, file, revision=revision, token=token, local_files_only=only))
+        except refused as error:
+            raise OSError(
+                f"the hub gives no {repository}{f' at revision {revision}' if revision else ''} "
+                f"({type(error).__name__}): check the name and revision=; a private or gated one needs token="
+            ) from None
+        except Exception as error:  # those of its HTTP library, which isn't always the same one, come through
+            there_is_none = isinstance(error, absent) and not isinstance(error, hub_errors.LocalEntryNotFoundError)
+            if there_is_none or try_to_load_from_cache(repository, file, revision=revision) is _CACHED_NO_EXIST:
+                return None  # the hub says so, or once said so
+            url, folder = f"https://huggingface.co/{repository}", "a folder, the other files beside it, and load that"
+            raise OSError(_offline(file, url, folder, offline or error)) from None
 
     return get
 

@@ -45,7 +45,8 @@ def stored(path: Path) -> tuple[ViTConfig, dict[str, Tensor], tuple[str, ...], P
         raise ValueError(f"{len(settings['classes'])} names for {config.num_classes} classes")
     height, width = settings["image_size"]
     how = {field: settings[field] for field in ("crop", "interpolation", "squash", "corner") if field in settings}
-    preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]), **how)
+    over = tuple(settings.get("left_over", (0, 0)))
+    preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]), left_over=over, **how)
     return config, state, tuple(settings["classes"]), preprocess
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.embeddings import ResizeRecipe
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.weights import configs, hub
@@ -36,7 +36,6 @@ def load(
     *,
     num_classes: int | None = None,
     image_size: Size | None = None,
-    recipe: ResizeRecipe | None = None,
     num_heads: int | None = None,
     gelu: Gelu | None = None,
     norm_eps: float | None = None,
@@ -70,9 +69,9 @@ def load(
             Downloads show their progress, go on where they broke off, and are kept: by huggingface_hub, and in
             torch.hub's folder.
         num_classes: another number of classes than the checkpoint's gives a new head, of zeros; 0 gives none.
-        image_size: H = W, or (H, W), in pixels; learned positions are resized to it. Of a file whose positions fill no
-            square it must be the size that they were learned on (:func:`convert` takes that for any file).
-        recipe: how (see :func:`resize_position_embedding`); by default as the file's own library does.
+        image_size: H = W, or (H, W), in pixels; learned positions are resized to it as the file's own library does. Of
+            a file whose positions fill no square it must be the size that they were learned on (:func:`convert` takes
+            that for any file).
         num_heads: h; by default, as all that follows, as the file or its library tells (see :func:`convert`).
         gelu: "exact" or "tanh".
         norm_eps: epsilon of the norms.
@@ -94,8 +93,6 @@ def load(
         raise ValueError("the name is empty: name a model, a folder or a file")
     if num_classes is not None and (isinstance(num_classes, bool) or not isinstance(num_classes, int)):
         raise TypeError(f"num_classes must be an int, got {num_classes!r:.100}")
-    if recipe not in (None, *get_args(ResizeRecipe)):
-        raise ValueError(f"unknown recipe {recipe!r:.100}: choose one of {', '.join(get_args(ResizeRecipe))}")
     given = Given(num_heads, image_size, gelu, norm_eps, preprocess, parts, plain, part, revision, token)
     with refusing():
         found = _find(text, given)
@@ -108,8 +105,8 @@ def load(
             classes, projection = (), False
             assumed = {key: value for key, value in assumed.items() if key not in ("answers", "head", "names")}
         if image_size is not None:
-            config, state = with_size(config, state, image_size, recipe or found.recipe)
-            pixels = replace(pixels, image_size=as_pair(image_size, "image_size"))
+            config, state = with_size(config, state, image_size, found.recipe)
+            pixels = replace(pixels, image_size=as_pair(image_size, "image_size"), left_over=(0, 0))
         if preprocess is not None:
             pixels = preprocess
             assumed = {key: value for key, value in assumed.items() if key not in ("preprocess", "rounded")}
@@ -150,7 +147,7 @@ def _own(path: Path, text: str, given: Given) -> Converted:
     """A folder that this package wrote, or came with."""
     if unused := [name for name in ("parts", "plain", "part") if getattr(given, name) is not None]:
         raise ValueError(f"{unused[0]}= is for what other libraries' files don't tell: leave it out for {short(text)}")
-    with refusing(f"config.json and model.safetensors in {path} are damaged or don't belong together"):
+    with refusing(f"{path} isn't as this package writes it"):
         config, state, classes, preprocess = stored(path)
         check_state(config, state)
         check_numbers(state)
@@ -166,19 +163,15 @@ def _own(path: Path, text: str, given: Given) -> Converted:
 
 def _folder(path: Path, text: str, given: Given) -> Converted:
     """A folder that this package wrote, or a copy of a repository for transformers, timm or open_clip."""
-    get = hub.folder(path)
-    try:
+    get, there, foreign = hub.folder(path), sorted(file.name for file in path.iterdir()), False
+    with suppress(OSError, ValueError):  # of a damaged config, _own says what it is
         foreign = hub.config_of(get) is not None
-    except (OSError, ValueError):  # what it is, _own will say
-        foreign = False
-    there = sorted(file.name for file in path.iterdir())
     if foreign and {*hub.OPEN_CLIP, *hub.INDEXED} & set(there):
         return from_repository(hub.files_of(get, text), text, given)
-    lacking = [name for name in ("config.json", "model.safetensors") if name not in there]
-    if not lacking:
-        return _own(path, text, given)
-    why = f"the folder {path} has no {' and no '.join(lacking)}{_instead(path, there)}"
-    raise FileNotFoundError(brief(why, 1000))
+    if lacking := [name for name in ("config.json", "model.safetensors") if name not in there]:
+        why = f"the folder {path} has no {' and no '.join(lacking)}{_instead(path, there)}"
+        raise FileNotFoundError(brief(why, 1000))
+    return _own(path, text, given)
 
 
 def _instead(path: Path, there: list[str]) -> str:

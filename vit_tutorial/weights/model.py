@@ -108,8 +108,7 @@ def convert(
         preprocess: how pictures become what the model takes.
         parts: fields of :class:`ModernConfig` that no tensor shows, as in ``{"pool": "mean", "rotary":
             modern.Rotary()}``, and how the file orders the rotary pairs: "neighbours" and "columns_first".
-        plain: True if you know that the architecture is the paper's: norms before attention and MLP, the class token
-            read out (without one, the mean). The same names and shapes stand for others, too.
+        plain: True if you know that the architecture is the paper's: norms first, the class token or the mean read out.
         part: which model, of several in one file, as in ``"student"`` or ``"ema/state_dict"``: the keys that lead to
             it, or what its names begin with. What lies beside it is left out.
 

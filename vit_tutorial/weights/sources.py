@@ -43,18 +43,8 @@ class Prepared(NamedTuple):
 def prepare_timm(state: State) -> Prepared:
     """Of timm, DeiT, DINO, MAE and EVA.
 
-    A full DINO checkpoint has the projector that its loss needs behind the backbone. It classifies nothing, and DINO's
-    own evaluation drops it. DINOv3's biases of q, k and v have a mask: k's part counts as zeros.
+    DINOv3's biases of q, k and v have a mask: k's part counts as zeros.
     """
-    left_out: tuple[str, ...] = ()
-    if all(any(name.startswith(part) for name in state) for part in ("head.mlp.", "head.last_layer.")):
-        state = _without(
-            state,
-            r"head\.mlp\.\d+\.(weight|bias|running_mean|running_var|num_batches_tracked)"
-            r"|head\.(last_layer|last_norm)\.(weight|bias|weight_[gv]|running_mean|running_var|num_batches_tracked"
-            r"|parametrizations\.weight\.original[01])",
-        )
-        left_out = ("the projector of DINO's loss",)
     if "dist_token" in state and "head.weight" in state and "head_dist.weight" not in state:
         raise ValueError("dist_token and head without head_dist: two tokens, one head, which ViTConfig can't express")
     for mask in [name for name in state if name.endswith("attn.qkv.bias_mask")]:
@@ -63,8 +53,7 @@ def prepare_timm(state: State) -> Prepared:
             raise ValueError(f"{mask} and the bias that it masks have other shapes")
         q, _, v = (state[f"{start}qkv.bias"] * state[mask]).chunk(3)
         state = _without(state, re.escape(start) + r"qkv\.bias(_mask)?") | {f"{start}q_bias": q, f"{start}v_bias": v}
-    kept = without_pre_logits(state)
-    return kept._replace(left_out=left_out + kept.left_out)
+    return without_pre_logits(state)
 
 
 def prepare_transformers(state: State) -> Prepared:
@@ -219,7 +208,9 @@ DECODER = {
     "the decoder": (just("(decoder_embed|decoder_norm|decoder_pred).*", "decoder_pos_embed", "decoder_blocks.**"),)
 }
 PROJECTORS = {"the projectors of its losses": (just(
-    "(dino_head|ibot_head).mlp.{j}.*", "(dino_head|ibot_head).last_layer.(weight|bias|weight_g|weight_v)",
+    "(head|dino_head|ibot_head).mlp.{j}.(weight|bias|running_mean|running_var|num_batches_tracked)",
+    "(head|dino_head|ibot_head).(last_layer|last_norm).(weight|bias|weight_g|weight_v|running_mean|running_var)",
+    "(head|dino_head|ibot_head).last_layer.parametrizations.weight.(original0|original1)",
     "(dino_loss|ibot_patch_loss|koleo_loss).center",
 ),)}  # fmt: skip
 TIMM = Source(
