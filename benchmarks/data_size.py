@@ -3,6 +3,7 @@
     python benchmarks/data_size.py sizes --data cifar10-jpeg        six sizes, with augmentation and without
     python benchmarks/data_size.py controls --data cifar10-jpeg     an MLP, and models without neighbours
     python benchmarks/data_size.py rates --data cifar10-jpeg        which rates work, by AdamW and by SGD
+    python benchmarks/data_size.py sgd --data cifar10-jpeg          three models trained by SGD as in the search
     python benchmarks/data_size.py report --data cifar10-jpeg       the tables
 
 All have 0.22 to 0.24 M parameters and take the same number of steps at a size: more of them for more images, from
@@ -23,7 +24,7 @@ from typing import Any
 
 import sheet
 import torch
-from cifar10 import macs_of
+from steps_pictures import macs_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -116,10 +117,10 @@ def is_done(*row: object) -> bool:
     return any(list(known.values())[: len(row)] == [str(value) for value in row] for known in sheet.read(CSV))
 
 
-def best_rate(name: str, model: str) -> float:
-    """Of AdamW's rates, the one that did best on what was held out."""
+def best_rate(name: str, model: str, optimizer: str = "adamw") -> float:
+    """Of the optimiser's rates, the one that did best on what was held out."""
     found = [row for row in sheet.read(CSV) if (row["data"], row["part"], row["model"]) == (name, "rates", model)]
-    tried = sorted((float(row["rate"]), float(row["held_out"])) for row in found if row["optimizer"] == "adamw")
+    tried = sorted((float(row["rate"]), float(row["held_out"])) for row in found if row["optimizer"] == optimizer)
     best = max(tried, key=lambda pair: pair[1], default=(0.0, 0.0))
     if best in (*tried[:1], *tried[-1:], (0.0, 0.0)):
         raise SystemExit(f"{model}: run `rates` first, over a grid that the best rate doesn't lie at the edge of")
@@ -174,22 +175,22 @@ def controls(name: str, data: vt.data.Data, seeds: int) -> None:
         one("rates", name, "resnet, shuffled", data, RATES_IMAGES, RATES_STEPS, "crop+flip", "sgd", rate, 0)
 
 
+def sgd(name: str, data: vt.data.Data, seeds: int) -> None:
+    for seed, model in itertools.product(range(seeds), ("resnet", "vit", "resnet, shuffled")):
+        rate = best_rate(name, model, "sgd")
+        one("sgd", name, model, data, RATES_IMAGES, RATES_STEPS, "crop+flip", "sgd", rate, seed)
+
+
 # ------------------------------------------------------------------------------------------------------- the report
 
 
-def series(name: str, part: str, model: str, augment: str) -> dict[int, list[float]]:
+def series(name: str, model: str, augment: str) -> dict[int, list[float]]:
     """Test accuracies in percent by the number of training images."""
     found: dict[int, list[float]] = {}
     for row in sheet.read(CSV):
-        if (row["data"], row["part"], row["model"], row["augment"]) == (name, part, model, augment):
+        if (row["data"], row["part"], row["model"], row["augment"]) == (name, "sizes", model, augment):
             found.setdefault(int(row["images"]), []).append(100 * float(row["test"]))
     return dict(sorted(found.items()))
-
-
-ARMS = {
-    "augmented": ("sizes", "crop+flip"),
-    "not augmented": ("sizes", "none"),
-}
 
 
 def cell(values: list[float]) -> str:
@@ -207,12 +208,10 @@ def report(name: str) -> None:
     every = (*MODELS, *CONTROLS)
     for model in (*MODELS, "mlp"):
         made = model_of(model, 10, 0)
-        print(f"| {model} | {sum(p.numel() for p in made.parameters()):,} | {macs_of(made) / 1e6:.1f} M |")
-    for arm, (part, augment) in ARMS.items():
-        found = {model: points for model in every if (points := series(name, part, model, augment))}
-        if not found:
-            print(f"\n{arm}: not run yet")
-            continue
+        parameters, macs = sum(p.numel() for p in made.parameters()), macs_of(made, torch.zeros(1, 3, 32, 32))
+        print(f"| {model} | {parameters:,} | {macs / 1e6:.1f} M |")
+    for arm, augment in {"augmented": "crop+flip", "not augmented": "none"}.items():
+        found = {model: points for model in every if (points := series(name, model, augment))}
         sizes = sorted({n for points in found.values() for n in points})
         print(f"\n| {arm} | " + " | ".join(f"{n:,}" for n in sizes) + " |\n|---|" + "---|" * len(sizes))
         for model, points in found.items():
@@ -233,7 +232,7 @@ def report(name: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["rates", "sizes", "controls", "report"])
+    parser.add_argument("part", choices=["rates", "sizes", "controls", "sgd", "report"])
     parser.add_argument("--data", default="cifar10", help="cifar10, or a folder with train/ and test/")
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
@@ -243,7 +242,7 @@ def main() -> None:
     data = vt.data.load(args.data, image_size=32)
     if args.part == "rates":
         return rates(args.data, data)
-    return {"sizes": sizes, "controls": controls}[args.part](args.data, data, args.seeds)
+    return {"sizes": sizes, "controls": controls, "sgd": sgd}[args.part](args.data, data, args.seeds)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/fine_tuning.py digits                         mirrored digits: some 140 runs of half a CPU second
     python benchmarks/fine_tuning.py photographs --folder cifar10   four folders of photographs: some 100 runs of 4
-    python benchmarks/fine_tuning.py scenes                         figures in drawn scenes: some 50 runs of 11
+    python benchmarks/fine_tuning.py scenes                         figures in drawn scenes: some 30 runs of 11
     python benchmarks/fine_tuning.py report                         the tables in Markdown
 
 A draw says which images are labelled, for training and for validation; the test images are the same for all. The rate
@@ -59,7 +59,6 @@ class Task:
     batch: int
     ways: dict[str, tuple[float, ...]]  # the rates that are tried first
     precision: torch.dtype
-    draws: int = DRAWS
 
 
 def digits() -> Task:
@@ -119,7 +118,7 @@ def drawn_scenes() -> Task:
         return split((number, 0), 320), split((number, 1), 320)
 
     ways = dict.fromkeys(("all at one rate", "from scratch"), (3e-4, 1e-3, 3e-3))
-    return Task("scenes", "photographs", 8, draw, split((DRAWS, 1), 600), None, 60, 32, ways, torch.bfloat16, 3)
+    return Task("scenes", "photographs", 8, draw, split((DRAWS, 1), 600), None, 60, 32, ways, torch.bfloat16)
 
 
 def few(labels: Tensor, n: int, seed: int) -> Tensor:
@@ -264,7 +263,7 @@ def found(task: str, way: str, rate: float | str, column: str) -> dict[int, floa
 
 
 def score(task: Task, way: str, rate: float) -> float:
-    for draw in range(task.draws):
+    for draw in range(DRAWS):
         if draw not in found(task.name, way, rate, "validation"):
             sheet.add(CSV, COLUMNS, run(task, way, rate, draw))
     return statistics.mean(found(task.name, way, rate, "validation").values())
@@ -304,7 +303,7 @@ def main() -> None:
         print("\n\n".join(table(task) for task in dict.fromkeys(row["task"] for row in sheet.read(CSV))))
         return
     task = {"digits": digits, "photographs": lambda: photographs(args.folder), "scenes": drawn_scenes}[args.what]()
-    for draw in range(task.draws):
+    for draw in range(DRAWS):
         if draw not in found(task.name, "probe, pixels", "-", "test"):
             for row in without_training(task, draw):
                 sheet.add(CSV, COLUMNS, row)

@@ -2,7 +2,7 @@
 
     python benchmarks/positions.py digits                          some 110 runs of 3 CPU seconds
     python benchmarks/positions.py photographs --folder cifar10    train/ and test/, a folder for each class
-    python benchmarks/positions.py framed                          some 100 runs of 2: digits in a frame, then changed
+    python benchmarks/positions.py framed                          some 140 runs of 2: digits in a frame, then changed
     python benchmarks/positions.py report                          the tables in Markdown
 
 AdamW moves a number by about its rate in each step, and a table of positions starts near zero. So the table may need
@@ -235,10 +235,7 @@ def table(data: str) -> str:
 
 
 def framed() -> None:
-    """Section 4 of the lesson: models trained on digits in the middle of a black frame; then the digits are changed.
-
-    1-D and relative learn at the rates found on digits without the frame, the others at rates searched in it.
-    """
+    """Section 4 of the lesson: models trained on digits in the middle of a black frame; then the digits are changed."""
     task = replace(
         digits(), name="framed", epochs=8, augment=lambda batch: batch, frame=4,
         kinds=("none", "1d", "relative", "CNN", "CNN, circular"),
@@ -263,7 +260,7 @@ def framed() -> None:
     for kind, place in WAYS:
         if kind not in task.kinds:
             continue
-        rates = chosen("digits")[kind, place] if kind in ("1d", "relative") else own_rates(task, kind, place)
+        rates = own_rates(task, kind, place)
         for seed in range(SEEDS):
             if any((row["model"], row["seed"]) == (kind, str(seed)) for row in sheet.read(FRAMED)):
                 continue

@@ -52,7 +52,7 @@ PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)  # of features about 1 long
 SIDE, WORDS = 6, 400  # of a patch, in the dictionary
 READINGS = {
     "pixels": ("all",),
-    "whitened pixels": tuple(f"{count} components" for count in (30, 100, 300)),
+    "whitened pixels": tuple(f"{count} components" for count in (10, 30, 100, 300)),
     "patch dictionary": ("quarters",),
     "random ViT": tuple(f"block {block}, {pool}" for block in (2, 4, 6) for pool in ("mean", "quarters")),
     "painter": tuple(f"block {block}, {pool}" for block in (2, 4, 6) for pool in ("mean", "quarters")),

@@ -187,12 +187,12 @@ def run(folder: str, only: str, seeds: int) -> None:
 # ------------------------------------------------------------------------------------------------------- the report
 
 
-def macs_of(model: nn.Module, data: str) -> int:
+def macs_of(model: nn.Module, image: Tensor) -> int:
     """Multiply-accumulates of one picture's forward pass. (torch's counter leaves fused attention out, on a CPU.)"""
     if isinstance(model, vt.ViT):
         return vt.count_macs(model.config)
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
-        model.eval()(torch.zeros(1, 1, 8, 8) if data == "digits" else torch.zeros(1, 3, 16, 16))
+        model.eval()(image)
     return int(counter.get_total_flops()) // 2
 
 
@@ -208,7 +208,8 @@ def report() -> None:
     for data, name in itertools.product(SIZES, MODELS):
         model = model_of(data, name)
         print(f"{data}, {name}: {sum(p.numel() for p in model.parameters()):,} parameters,", end=" ")
-        print(f"{macs_of(model, data) / 1e6:.2f} M multiply-accumulates")
+        image = torch.zeros(1, 1, 8, 8) if data == "digits" else torch.zeros(1, 3, 16, 16)
+        print(f"{macs_of(model, image) / 1e6:.2f} M multiply-accumulates")
     print("\n| pixels | " + " | ".join([*MODELS, *(f"ResNet less {name}" for name in MODELS[1:])]) + " |")
     print("|---" * 2 * len(MODELS) + "|")
     for data in SIZES:

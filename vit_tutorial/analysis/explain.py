@@ -148,7 +148,7 @@ def relevance(model: ViT, images: Tensor, classes: int | Sequence[int] | Tensor 
 
 
 def relevance_matrix(weights: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
-    """R = I, then layer by layer R <- R + mean over heads of (gradient * weights)+ times R (arXiv 2103.15679, 3.1).
+    """R = I; layer by layer R <- R + mean over heads of (gradient * weights)+ times R (2103.15679, 3.1).
 
     Args:
         weights: each layer's attention weights, (B, h, T, T), the first layer first.

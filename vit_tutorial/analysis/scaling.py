@@ -69,11 +69,11 @@ def fit_law(cost: ArrayLike, losses: ArrayLike) -> PowerLaw:
     """The law with the smallest relative errors, its exponent to two digits: from 0.01 to 3.
 
     Args:
-        cost: of each run, (n,), multiply-accumulates or seconds, in a unit (millions, say) that keeps a readable.
+        cost: of each run, (n,), multiply-accumulates or seconds, in a unit that keeps a readable.
         losses: of each run, (n,).
 
     Raises:
-        ValueError: numbers that aren't positive, lists of different lengths, or fewer than three different costs.
+        ValueError: numbers not positive, lists of different lengths, fewer than three different costs.
     """
     x, y = _runs(cost, losses)
     a, c, errors = lines(x, y, EXPONENTS)
@@ -105,9 +105,9 @@ class Prediction:
 def predict(cost: ArrayLike, losses: ArrayLike, new_cost: float, *, draws: int = 1000, seed: int = 0) -> Prediction:
     """Fit the law, and predict a run of another cost, with intervals by drawing the runs again.
 
-    A run misses the law by a factor whose logarithm is taken as normal. Its standard deviation is estimated from n - 3
-    degrees of freedom, so it is itself uncertain: each draw first draws a standard deviation that fits these runs (by a
-    chi-squared number, which makes Student's t of a normal number), then n runs around the law, fits a law to them, and
+    A run misses the law by a factor whose logarithm is taken as normal. Its standard deviation is known
+    from n - 3 degrees of freedom only. So each draw first draws one that fits these runs (by a chi-squared
+    number, which makes Student's t of a normal one), then n runs around the law, fits a law to them, and
     draws the new run around that. No interval covers a law of the wrong form.
 
     Args:
@@ -123,7 +123,7 @@ def predict(cost: ArrayLike, losses: ArrayLike, new_cost: float, *, draws: int =
     x, y = _runs(cost, losses)
     n = len(x)
     if n < 4:
-        raise ValueError(f"{n} runs determine a law of three numbers exactly, without residuals: make at least 4")
+        raise ValueError(f"{n} runs determine a law of three numbers, without residuals: make at least 4")
     law = fit_law(x, y)
     squares = np.sum(np.log(y / law(x)) ** 2)
     random = np.random.default_rng(seed)

@@ -95,7 +95,7 @@ def choose(B: int, N: int, share: float, device: torch.device | str | None = Non
 
 
 def corrupt(tokens: Tensor, chosen: Tensor, mask_token: Tensor) -> Tensor:
-    """Corrupt the chosen tokens: 80 % become the mask token, 10 % another patch's token, 10 % stay (appendix B.1.2).
+    """Corrupt the chosen tokens: 80 % masked, 10 % another patch's token, 10 % stay (appendix B.1.2).
 
     Args:
         tokens: (B, N, D), without positions.
@@ -107,7 +107,7 @@ def corrupt(tokens: Tensor, chosen: Tensor, mask_token: Tensor) -> Tensor:
     """
     B, N, _ = tokens.shape
     fate = torch.rand(B, N, device=tokens.device)
-    further = torch.randint(1, N, (B, N), device=tokens.device)  # 1 to N - 1 places on, round the end: never itself
+    further = torch.randint(1, N, (B, N), device=tokens.device)  # 1 to N - 1 places on: never itself
     other = (torch.arange(N, device=tokens.device) + further) % N  # (B, N)
     others = tokens.gather(1, other[..., None].expand_as(tokens))  # (B, N, D)
     masked = chosen & (fate < 0.8)  # (B, N)
@@ -277,10 +277,10 @@ class MaskedAutoencoder(nn.Module):
         """The decoder's pixels for every patch: (B, C, H, W), (B, N) -> (B, N, C*P*P)."""
         tokens = self.encoder.embed.patches((images - self.mean) / self.std)  # (B, N, D)
         front, patches = placed(self.encoder.embed, tokens)  # (B, p, D), (B, N, D)
-        seen = torch.cat([front, take_visible(patches, hidden)], dim=1)  # (B, p + n, D), all that the encoder sees
+        seen = torch.cat([front, take_visible(patches, hidden)], dim=1)  # (B, p + n, D)
         z = self.encoder.norm(self.encoder.blocks(seen))  # (B, p + n, D)
         y = self.bridge(z)  # (B, p + n, D')
-        front, visible = torch.split(y, [front.shape[1], y.shape[1] - front.shape[1]], dim=1)  # (B, p, D'), (B, n, D')
+        front, visible = y.tensor_split([front.shape[1]], dim=1)  # (B, p, D'), (B, n, D')
         patches = restore(visible, hidden, self.mask_token) + self.position  # (B, N, D')
         y = self.decoder(torch.cat([front, patches], dim=1))  # (B, p + N, D')
         return self.predict(y[:, front.shape[1] :])  # (B, N, C*P*P)
