@@ -2,7 +2,7 @@
 
     python benchmarks/ship.py accuracy --data cifar10-jpeg   ship.csv: each form's accuracy on images held out
     python benchmarks/ship.py bits --data cifar10-jpeg       ship_bits.csv: fewer bits for weights or for activations
-    python benchmarks/ship.py speed --model cifar10          ship_speed.csv: milliseconds, ratios; photographs, S/16
+    python benchmarks/ship.py speed --model cifar10          ship_speed.csv: milliseconds, ratios; or photographs
     python benchmarks/ship.py coverage                       how often the 95 % intervals of the first two hold
     python benchmarks/ship.py table                          the tables, from the files
 
@@ -34,7 +34,6 @@ import torch
 from torch import Tensor
 
 import vit_tutorial as vt
-from vit_tutorial.data import Preprocessing
 from vit_tutorial.export import formats
 from vit_tutorial.export.quantise import round_linear, rounded
 from vit_tutorial.weights.model import Trained
@@ -44,7 +43,7 @@ Answer = Callable[[Tensor], Tensor]  # images (B, C, H, W), normalised -> logits
 HERE = Path(__file__).parent
 ACCURACY, BITS, SPEED = (HERE / f"ship{part}.csv" for part in ("", "_bits", "_speed"))
 PAIRED = ["images", "right", "only_torch", "only_this"]
-BATCHES = {"cifar10": {1, 8, 64}, "photographs": {1, 8, 64}, "S/16": {1}}
+TIMED, BATCHES = ("cifar10", "photographs"), (1, 8, 64)
 CONVOLUTIONS = {
     "op_types_to_quantize": ["Conv"],
     "per_channel": True,
@@ -59,6 +58,7 @@ def forms(trained: Trained, folder: Path, some: Tensor) -> Iterator[tuple[str, A
     model = trained.model
     size = 4 * sum(p.numel() for p in model.parameters())
     yield "torch", model, size
+    yield "compiled", torch.compile(model), size  # the first calls, which compile, are not counted
     half = copy.deepcopy(model).bfloat16()
     yield "bf16", lambda x: half(x.bfloat16()).float(), size // 2
     whole, everything, matrices, mixed = (folder / f"{n}.onnx" for n in ("whole", "everything", "matrices", "mixed"))
@@ -186,26 +186,17 @@ def coverage(tries: int = 20_000) -> None:
 # ---- Speed -------------------------------------------------------------------------------------------------------
 
 
-def sized(name: str) -> Trained:
-    """A shipped model, or one of a published size with random weights."""
-    if name != "S/16":
-        return vt.load(name)
-    torch.manual_seed(0)
-    how = Preprocessing((224, 224), (0.5,) * 3, (0.5,) * 3)
-    return Trained(vt.ViT(vt.ViTConfig.preset("S/16")).eval(), tuple(map(str, range(1000))), how)
-
-
 def speed(names: list[str]) -> None:
     columns = ["model", "batch", "form", "milliseconds", "ratio", "low", "high", "rounds"]
     for name in names:
         done = {int(row["batch"]) for row in sheet.read(SPEED) if row["model"] == name}
-        trained = sized(name)
+        trained = vt.load(name)
         how = trained.preprocess
         shape = len(how.mean), *how.image_size
         some = torch.randn(20, *shape, generator=torch.Generator().manual_seed(2))  # their values don't change the time
         with tempfile.TemporaryDirectory() as files, torch.inference_mode():
             answers = {form: answer for form, answer, _ in forms(trained, Path(files), some)}
-            for batch in sorted(BATCHES[name] - done):
+            for batch in sorted({*BATCHES} - done):
                 images = torch.randn(batch, *shape, generator=torch.Generator().manual_seed(1))
                 seconds = in_turns({form: partial(answer, images) for form, answer in answers.items()})
                 for form, times in seconds.items():
@@ -272,13 +263,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("accuracy", "bits", "speed", "coverage", "table"))
     parser.add_argument("--data", help="photographs in folders: CIFAR-10's test images under test/")
-    parser.add_argument("--model", choices=BATCHES, help="for speed: this one alone")
+    parser.add_argument("--model", choices=TIMED, help="for speed: this one alone")
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.part in ("accuracy", "bits"):
         {"accuracy": accuracy, "bits": bits}[args.part](args.data)
     elif args.part == "speed":
-        speed([args.model] if args.model else list(BATCHES))
+        speed([args.model] if args.model else list(TIMED))
     else:
         {"coverage": coverage, "table": table}[args.part]()
 

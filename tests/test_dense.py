@@ -158,10 +158,10 @@ def test_similarity_is_a_cosine():
     assert maps.flatten(1).argmax(dim=1)[1] == 2 * 4 + 1
 
 
-@pytest.mark.parametrize("kind", ["Dinov2", "Dinov2WithRegisters"])
+@pytest.mark.parametrize("kind", ["Dinov2", "Dinov2WithRegisters", "DINOv3ViT"])
 def test_the_lesson_s_lines_for_a_published_model_run_on_a_folder_as_it_is_published(kind, tmp_path):
     config = getattr(transformers, f"{kind}Config")(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=32, patch_size=8, mlp_ratio=2
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=32, patch_size=8
     )
     theirs = randomise(getattr(transformers, f"{kind}Model")(config)).eval()
     theirs.save_pretrained(tmp_path)

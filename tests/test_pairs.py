@@ -133,6 +133,22 @@ def test_a_repository_of_open_clip(custom, tmp_path):
     assert_close(other.tokenize(["A  Cat"]), other.tokenize(["a cat"]))  # open_clip's own tokenizer has no capitals
 
 
+@pytest.mark.parametrize("custom", [False, True])
+def test_logits_are_open_clip_s(custom, tmp_path):
+    open_clip = pytest.importorskip("open_clip", reason="none of our requirements; pip install open_clip_torch")
+    (tmp_path / "theirs").mkdir()
+    theirs = pair_folder(tmp_path / "theirs")
+    open_clip_folder(tmp_path, theirs, custom, **({"pool_type": "eos", "eos_id": 11} if custom else {}))
+    config = json.loads((tmp_path / "open_clip_config.json").read_text())["model_cfg"]
+    model = (open_clip.CustomTextCLIP if custom else open_clip.CLIP)(**config).eval()
+    model.load_state_dict(load_file(tmp_path / "open_clip_model.safetensors"))
+    pair, images = load_pair(tmp_path), torch.randn(2, 3, 32, 32)
+    with torch.inference_mode():
+        expected = model.get_logits(images, pair.tokenize(TEXTS))[0]
+        assert expected.std() > 0.05
+        assert_close(pair.logits(images, TEXTS), expected, rtol=0, atol=1e-5)
+
+
 # ------------------------------------------------------------------------------------------- everything, or a reason
 
 
@@ -244,7 +260,7 @@ def test_texts_are_taken_as_they_are_or_not_at_all(tmp_path, refuses):
 
 
 @pytest.mark.parametrize("kind", ["CLIP", "Siglip"])
-def test_predict_with_labels(kind, tmp_path, capsys):
+def test_predict_with_labels(kind, tmp_path, capsys, monkeypatch):
     pair_folder(tmp_path, kind)
     photo, out = tmp_path / "photo.png", tmp_path / "answers.csv"
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50, 3), np.uint8))
@@ -256,6 +272,9 @@ def test_predict_with_labels(kind, tmp_path, capsys):
     chances = pair.probabilities(pair.preprocess(picture), TEXTS)[0].tolist()
     best, text = max(zip(chances, TEXTS, strict=True))
     assert printed.splitlines()[1].split() == [f"{100 * best:.1f}%", *text.split()]
+    monkeypatch.setattr("vit_tutorial.predict.command.CLIP", str(tmp_path))  # of whom --labels ask, if of nobody else
+    predict.main([str(photo), "--labels", *TEXTS])
+    assert capsys.readouterr().out == printed
     predict.main([*options, "--out", str(out), "--resume"])
     rows = out.read_text().splitlines()[1:]
     assert sorted(float(row.split(",")[2]) for row in rows) == pytest.approx(sorted(chances), abs=1e-4)

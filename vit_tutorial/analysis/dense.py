@@ -113,8 +113,8 @@ def fit_head(
 ) -> LinearHead:
     """A linear layer on frozen features, trained to say how much of each patch each class covers.
 
-    The loss is the weighted cross-entropy between a patch's logits and :func:`class_shares`: what all of the patch's
-    pixels would give if they had the patch's logits. AdamW, batches of 32 scenes, the rate falling linearly to 0.
+    The loss is the weighted cross-entropy between a patch's logits and :func:`class_shares`: what its
+    pixels would give if they had the patch's logits. AdamW, 32 scenes a batch, a rate falling to 0.
 
     Args:
         features: (B, D, rows, columns), from :func:`token_grid`.
@@ -125,7 +125,8 @@ def fit_head(
         rate: at the first step.
         seed: of the batches.
     """
-    wanted = class_shares(targets, num_classes, (features.shape[2], features.shape[3]))  # (B, K, rows, columns)
+    grid = features.shape[2], features.shape[3]
+    wanted = class_shares(targets, num_classes, grid)  # (B, K, rows, columns)
     weight = torch.ones(num_classes)
     weight[0] = ground_weight
     wanted = wanted * weight[:, None, None]

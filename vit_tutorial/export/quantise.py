@@ -27,15 +27,15 @@ class Codes(NamedTuple):
 def quantise(x: Tensor, bits: int = 8, *, per_row: bool = False, zero_point: bool = False) -> Codes:
     """The nearest of the numbers that ``bits`` can hold.
 
-    Symmetric codes go from -(2^(bits-1) - 1) to 2^(bits-1) - 1, 0 is their zero, and the largest absolute value gets
-    the last of them. With a zero point they go from 0 to 2^bits - 1, and their range from the smallest value to the
-    largest, 0 included, so that 0 stays exact.
+    Symmetric codes go from -(2^(bits-1) - 1) to 2^(bits-1) - 1; the largest absolute value gets
+    the last one. With a zero point they go from 0 to 2^bits - 1, and their range from the smallest value
+    to the largest, 0 included, so that 0 stays exact.
 
     Args:
         x: (..., n), floating point.
         bits: from 2 to 16.
-        per_row: a scale for each row of the last axis: for a weight (out, in) each output, for activations (B, T, D)
-            each token. Otherwise one for the whole tensor.
+        per_row: a scale for each row of the last axis: for a weight (out, in) each output, for
+            activations (B, T, D) each token. Otherwise one for the whole tensor.
         zero_point: codes from 0 upwards, for numbers that aren't spread evenly around 0.
 
     Raises:
@@ -44,7 +44,7 @@ def quantise(x: Tensor, bits: int = 8, *, per_row: bool = False, zero_point: boo
     if not 2 <= bits <= 16:
         raise ValueError(f"bits={bits}: codes have 2 to 16 bits")
     if not torch.isfinite(x).all():
-        raise ValueError("values that aren't finite have no scale: look for the layer that makes them first")
+        raise ValueError("values that aren't finite have no scale: look for the layer that makes them")
     dims = -1 if per_row else tuple(range(x.ndim))
     if zero_point:
         low = x.amin(dims, keepdim=per_row).clamp(max=0)  # () or (..., 1)
@@ -79,8 +79,8 @@ def rounded(x: Tensor, bits: int = 8, *, per_row: bool = False, zero_point: bool
 def integer_linear(x: Codes, weight: Codes, bias: Tensor) -> Tensor:
     """``dequantise(x) @ dequantise(weight).T + bias``, where whole numbers are multiplied and summed.
 
-    The scales are applied to the sums. So neither may change along the axis that is summed over: a scale per token
-    and a scale per output can be taken out of the sum, one per input can't.
+    The scales are applied to the sums. So neither may change along the axis that is summed over: a scale
+    per token and one per output can be taken out of the sum, one per input can't.
 
     Args:
         x: of activations (..., in), one scale or one per token.

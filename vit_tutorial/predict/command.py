@@ -28,6 +28,7 @@ from vit_tutorial.weights.messages import SEVERAL_LABELS, brief
 from vit_tutorial.weights.model import Trained
 
 PROG = "python -m vit_tutorial.predict"
+CLIP = "openai/clip-vit-base-patch32"  # for --labels without --weights
 MOST_DRAWN = 100  # photographs in the figure of --attention: with more, each would be too small to see
 
 
@@ -51,10 +52,10 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--weights",
-        required=True,
         metavar="NAME",
         help=f"{', '.join(shipped())}, which come with the package; a folder that training wrote; a file "
-        "(.safetensors, .pth, .npz); or to download: torchvision/vit_b_16, timm/..., hf/..., google/....npz",
+        "(.safetensors, .pth, .npz); or to download: torchvision/vit_b_16, timm/..., hf/..., google/....npz. With "
+        f"--labels: {CLIP}, if none are named",
     )
     p.add_argument(
         "--labels",
@@ -93,7 +94,12 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
     """Print a line per photograph and one per class below it, or write a table; draw the attention, if asked to."""
-    args = parser(prog=prog).parse_args(arguments)
+    options = parser(prog=prog)
+    args = options.parse_args(arguments)
+    if args.weights is None:
+        if not args.labels:
+            options.error("the following arguments are required: --weights")
+        args.weights = CLIP
     print_anything()
     with told():
         try:

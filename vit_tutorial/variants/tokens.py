@@ -24,7 +24,7 @@ Choose = Callable[[Tensor, Tensor, int, int], Tensor]  # queries, keys (B, h, T,
 
 
 def blockwise_attention(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
-    """softmax(q kᵀ / √d) v, some keys at a time: the whole T x S scores are never made (online softmax, 1805.02867).
+    """softmax(q kᵀ / √d) v, some keys at a time (online softmax, arXiv 1805.02867): no T x S scores.
 
     Args:
         q: (..., T, d) queries.
@@ -42,7 +42,7 @@ def blockwise_attention(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
         raise ValueError(f"block={block}: each block needs a key or more")
     largest = q.new_full((*q.shape[:-1], 1), -math.inf)  # (..., T, 1), the largest score so far
     total = q.new_zeros(*q.shape[:-1], 1)  # (..., T, 1), the sum of exp(score - largest)
-    output = q.new_zeros(*q.shape[:-1], v.shape[-1])  # (..., T, e), the same sum, each term times its value
+    output = q.new_zeros(*q.shape[:-1], v.shape[-1])  # (..., T, e), each term times its value
     for keys, values in zip(torch.split(k, block, dim=-2), torch.split(v, block, dim=-2), strict=True):
         scores = (q / q.shape[-1] ** 0.5) @ keys.mT  # (..., T, block)
         new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))  # (..., T, 1)

@@ -123,7 +123,7 @@ class TwoTowers(nn.Module):
         return self.log_scale.exp().clamp(max=LARGEST_SCALE)
 
     def forward(self, images: Tensor, words: Tensor) -> Tensor:
-        """Every picture against every caption, the cosines times the scale: (B, C, H, W), (B', W) -> (B, B')."""
+        """Each picture's cosine with each caption, times the scale: (B, C, H, W), (B', W) -> (B, B')."""
         return self.scale() * self.embed_images(images) @ self.embed_captions(words).T
 
 
@@ -169,7 +169,7 @@ def sigmoid_loss(logits: Tensor, bias: Tensor) -> Tensor:
         bias: (), added to all of them; -10 at the start.
 
     Returns:
-        Minus the logarithm of the right answers' probabilities, summed over captions, averaged over pictures, ().
+        Minus the log probability of the right answers, summed over captions, averaged over pictures, ().
 
     Raises:
         ValueError: logits that aren't square.
