@@ -79,7 +79,7 @@ def main() -> None:
     print(f"{'':10}{'MB':>6}{len(columns) * '     median  longest'}")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        for name in ("digits", "shapes", "photographs", "cifar10"):
+        for name in ("digits", "shapes", "photographs"):
             live.shipped(name).save(page := Path(folder) / "live.html")
             tab = browser.new_page(viewport={"width": 1200, "height": 900})
             tab.goto(page.as_uri())

@@ -13,10 +13,6 @@ interface Layer {
   weight: Float32Array | Numbers;
   bias?: Float32Array;
 }
-interface BatchNorm extends Layer {
-  running_mean: Float32Array;
-  running_var: Float32Array;
-}
 /** A norm that a model hasn't is undefined. */
 interface BlockWeights {
   norm1: Layer;
@@ -40,7 +36,7 @@ interface PoolWeights {
   mlp: { fc1: Layer; fc2: Layer };
 }
 interface EmbedWeights {
-  patches: { proj: Layer; features: { conv: Layer; norm: BatchNorm }[] };
+  patches: { proj: Layer };
   cls_token?: Float32Array;
   position?: Float32Array;
   norm?: Layer;
@@ -78,7 +74,6 @@ interface Config {
   patches: number;
   prefix: number;
   tokens: number;
-  stem: { layers: Shape[] } | null;
   /** What a cosine is multiplied by, in a model without classes; else null. */
   likeness: number | null;
   /** Of rotary positions, (T, d / 2) each. */
@@ -118,8 +113,6 @@ interface BlockPass {
 }
 interface EmbedPass {
   patches: Numbers;
-  maps: { map: Numbers; shape: Shape }[];
-  cut: Numbers;
   projected: Numbers;
   content: Numbers;
   position: Numbers | Float32Array;

@@ -59,7 +59,7 @@ export function drawAnswer(page) {
   const changed = isChanged(of.changes);
   drawBars(page, changed);
   $(".said").textContent = answerOf(page, now);
-  $(".mini").textContent = `It says ${answerOf(page, now).replaceAll(" ", "\u00a0")}`; // breaks after "says" alone
+  $(".mini").textContent = `It says ${answerOf(page, now).replace(" %", "\u00a0%")}`;
   $(".changed").classList.toggle("hidden", !changed);
   $(".list").textContent = changed ? `${describe(of.changes).join("; ")}.` : "";
   $(".difference").textContent = difference(page);

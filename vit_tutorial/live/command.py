@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial import data
-from vit_tutorial.data import Images, denormalise
+from vit_tutorial.data import Images, denormalise, photograph_file
 from vit_tutorial.data.extras import print_anything, told
 from vit_tutorial.live.page import Live, page
 from vit_tutorial.pages.page import check_page
@@ -23,6 +23,7 @@ PROG = "python -m vit_tutorial.live"
 MOST_TRIED = 200  # pictures whose patches are looked at, for what each part of a model answers to
 MOST_NUMBERS = 614_400  # of these pictures, so that the page stays small: 200 photographs of 32 x 32
 OWN_TRIED = (20, 40)  # of somebody's own photographs, at least and at most: they are larger
+OTHERS = ("cat", "grass", "brick")  # beside one photograph, for a model without classes
 MODELS = {"digits": "digits-patch2"}  # the lessons' digits model has 2 x 2 patches, too few to watch
 
 
@@ -43,7 +44,7 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
         "--weights",
         default="digits",
         metavar="NAME",
-        help="digits (the model with 4 x 4 patches, digits-patch2), shapes, photographs, cifar10, or as for python -m "
+        help="digits (the model with 4 x 4 patches, digits-patch2), shapes, photographs, or as for python -m "
         "vit_tutorial.predict (default: digits)",
     )
     p.add_argument(
@@ -70,7 +71,7 @@ def shipped(name: str = "digits") -> Live:
     """The page of a model that comes with the package, with a test picture of each class to begin with.
 
     Args:
-        name: "digits" (the one with 4 x 4 patches, ``vt.load("digits-patch2")``), "shapes", "photographs" or "cifar10".
+        name: "digits" (the one with 4 x 4 patches, ``vt.load("digits-patch2")``), "shapes" or "photographs".
 
     Raises:
         ValueError: another name.
@@ -78,8 +79,7 @@ def shipped(name: str = "digits") -> Live:
     weights = MODELS.get(name, name)
     if weights not in SETS:
         raise ValueError(
-            f"{name!r} has no pictures of its own here: use digits, shapes, photographs or cifar10, or "
-            "live.page(model, samples)"
+            f"{name!r} has no pictures of its own here: use digits, shapes or photographs, or live.page(model, samples)"
         )
     model, classes, preprocess = load(weights)
     return page(model, samples_of(weights), classes, preprocess, titles=classes, tried=tried_on(weights))
@@ -120,7 +120,7 @@ def _of_run(weights: str, prog: str) -> Live:
             return page(model, samples_of(name), classes, preprocess, titles=classes, tried=tried_on(name))
     raise ValueError(
         f"{weights} has no pictures of its own here: name some, {prog} PHOTO ... --weights {weights}, "
-        "or take digits, shapes, photographs or cifar10"
+        "or take digits, shapes or photographs"
     )
 
 
@@ -136,6 +136,10 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
         weights = MODELS.get(args.weights, args.weights)
         if files:
             model, classes, preprocess = _loaded(weights, args.image_size)
+            if not model.config.num_classes and len(files) == 1:  # it says which of several it finds most alike
+                names = [str(photograph_file(name)) for name in OTHERS if name != Path(files[0]).stem]
+                more, others, _ = opened(names)
+                files, photos = files + more, photos + others
             images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
             titles = [Path(path).name.encode(errors="replace").decode() for path in files]
             samples = denormalise(images, preprocess).clamp(0, 1)

@@ -181,64 +181,6 @@ export function unpatchify(patches, shape, patchSize) {
   return image; // (C, H, W)
 }
 
-// (C, H, W) -> (F, H / stride, W / stride), with half a kernel of zeros around it: a linear layer on what each kernel
-// sees.
-/**
- * @param {Numbers} x
- * @param {Shape} shape
- * @param {Layer['weight']} weight
- * @param {Shape} kernel
- * @returns {{ map: Numbers, shape: Shape }}
- */
-function conv2d(x, [C, H, W], weight, [F, K, stride]) {
-  const pad = (K - 1) >> 1;
-  const [rows, columns] = [H, W].map((side) => Math.floor((side + 2 * pad - K) / stride) + 1);
-  const seen = new Float64Array(rows * columns * C * K * K); // (h*w, C*K*K)
-  for (let place = 0, i = 0; place < rows * columns; place++) {
-    const top = Math.floor(place / columns) * stride - pad;
-    const left = (place % columns) * stride - pad;
-    for (let c = 0; c < C; c++) {
-      for (let y = top; y < top + K; y++) {
-        for (let column = left; column < left + K; column++, i++) {
-          if (y >= 0 && y < H && column >= 0 && column < W) seen[i] = x[(c * H + y) * W + column];
-        }
-      }
-    }
-  }
-  const y = linear(seen, { weight }, rows * columns); // (h*w, F)
-  return { map: transpose(y, rows * columns), shape: [F, rows, columns] };
-}
-
-// A convolution's map after its batch norm and ReLU.
-/** @param {Numbers} map @param {BatchNorm} norm @returns {Numbers} */
-function normAndRelu(map, { weight, bias, running_mean, running_var }) {
-  const size = map.length / weight.length;
-  return map.map((v, i) => {
-    const f = Math.floor(i / size);
-    const scale = weight[f] / Math.sqrt(running_var[f] + 1e-5);
-    return Math.max(0, (v - running_mean[f]) * scale + bias[f]);
-  });
-}
-
-// The convolutions before the cut (lesson 12): the maps after each of them.
-/**
- * @param {Numbers} image
- * @param {Shape} shape
- * @param {Shape[]} layers
- * @param {EmbedWeights['patches']['features']} features
- * @returns {Generator<undefined, EmbedPass['maps'], any>}
- */
-function* convStem(image, shape, layers, features) {
-  const maps = [];
-  for (const [i, [channels, kernel, stride]] of layers.entries()) {
-    const before = maps.at(-1) ?? { map: image, shape };
-    const after = conv2d(before.map, before.shape, features[i].conv.weight, [channels, kernel, stride]);
-    maps.push({ map: normAndRelu(after.map, features[i].norm), shape: after.shape });
-    yield;
-  }
-  return maps;
-}
-
 // The vectors that the positions add to the tokens, (T, D), as they are or changed.
 /**
  * @param {EmbedWeights} weights
@@ -261,25 +203,18 @@ function positionOf({ position }, config, change) {
  * @param {EmbedWeights} weights
  * @param {Config} config
  * @param {Changes['position']} change
- * @returns {Generator<undefined, EmbedPass, any>}
+ * @returns {EmbedPass}
  */
-function* embed(image, weights, config, change) {
-  const { dim: D, prefix, shape, patch_size, stem } = config;
+function embed(image, weights, config, change) {
+  const { dim: D, prefix, shape, patch_size } = config;
   const patches = patchify(image, shape, patch_size); // (N, C*P*Q)
-  const maps = stem ? yield* convStem(image, shape, stem.layers, weights.patches.features) : [];
-  let cut = patches; // what E multiplies: with a stem, patches of its last map
-  if (stem) {
-    const [, rows, columns] = maps.at(-1).shape;
-    const size = [rows / config.grid[0], columns / config.grid[1]];
-    cut = patchify(maps.at(-1).map, maps.at(-1).shape, size); // (N, F*P*Q)
-  }
-  const projected = linear(cut, weights.patches.proj, config.patches); // (N, D), x E
+  const projected = linear(patches, weights.patches.proj, config.patches); // (N, D), x E
   const content = new Float64Array(config.tokens * D); // (T, D), before the positions
   if (prefix) content.set(weights.cls_token);
   content.set(projected, prefix * D);
   const position = positionOf(weights, config, change); // (T, D)
   const tokens = normed(plus(content, position), weights.norm, config.norm_eps); // (T, D)
-  return { patches, maps, cut, projected, content, position, tokens };
+  return { patches, projected, content, position, tokens };
 }
 
 // ------------------------------------------------------------------------------------------------- Eq. 2 and 3
@@ -479,7 +414,7 @@ function logitsOf(read, rows, { head }, { likeness }) {
  */
 export function* vit(image, weights, config, changes = {}) {
   const off = new Set(changes.off);
-  const start = yield* embed(image, weights.embed, config, changes.position);
+  const start = embed(image, weights.embed, config, changes.position);
   const blocks = [];
   for (let layer = 0, z = start.tokens; layer < config.depth; layer++) {
     const on = (part) => !off.has(part ? `blocks.${layer}.${part}` : `blocks.${layer}`);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,9 +15,8 @@ from torch.nn.functional import normalize
 
 from vit_tutorial.data import Data, Preprocessing, normalise
 from vit_tutorial.live.meaning import SHOWN, meaning
-from vit_tutorial.pages import Page, assemble, base64_of, colour_map, figure, special_tokens
+from vit_tutorial.pages import Page, assemble, base64_of, colour_map, figure, script, special_tokens
 from vit_tutorial.patches import as_pair
-from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ModernConfig, ModernViT
 from vit_tutorial.vit import ViT
 
@@ -52,7 +52,7 @@ def page(
     rounded to float16. Without its script, in a notebook that isn't trusted, the samples and their answers are shown.
 
     Args:
-        model: it isn't changed. Any :class:`ViT` or :class:`ModernViT` without a stem or with a :class:`ConvStem`.
+        model: it isn't changed. Any :class:`ViT` or :class:`ModernViT` without a stem.
             One without a head is asked which of the samples it finds most alike: its classes are their titles.
         samples: (B, C, H, W) in [0, 1], pictures to begin with, **not** normalised: the page does that.
         classes: the names of the K classes; None: "class 0", "class 1", ...
@@ -65,7 +65,7 @@ def page(
     Raises:
         ValueError: there are no samples, or one alone for a model without a head; fewer than six pictures are tried;
             they don't fit the model or aren't in [0, 1]; the numbers of classes and names,
-            or of samples and titles, differ; the model has a ResNet before its tokens, weights that aren't finite, or
+            or of samples and titles, differ; the model has a stem before its tokens, weights that aren't finite, or
             more than 35 million of them.
         TypeError: the model is not a :class:`ViT`, or the samples are not a tensor of floating-point numbers.
     """
@@ -101,7 +101,8 @@ def page(
         figure(sample, title, answer)
         for sample, title, answer in zip(samples, shown_titles, _answers(twin, samples, names, preprocess), strict=True)
     ]
-    html = assemble(Live.title, data, figures)
+    markup, style = (files("vit_tutorial.live").joinpath(f"live.{kind}").read_text("utf-8") for kind in ("html", "css"))
+    html = assemble(Live.title, data, figures, markup, style, script("live/live.js"))
     return Live(html, sum(parameter.numel() for parameter in model.parameters()), c.grid, c.depth, c.num_heads)
 
 
@@ -115,8 +116,8 @@ def _check(
     if not isinstance(model, ViT):
         raise TypeError(f"page needs a ViT, got {type(model).__name__}: unwrap a compiled or distributed model")
     c = model.config
-    if c.stem is not None and not isinstance(c.stem, ConvStem):
-        raise ValueError(f"the page runs plain ViTs and those with a ConvStem, got the stem {c.stem}")
+    if c.stem is not None:
+        raise ValueError(f"the page runs models that cut the picture itself into patches, got the stem {c.stem}")
     if (count := sum(parameter.numel() for parameter in model.parameters())) > MOST:
         raise ValueError(
             f"the model has {count:,} parameters, which would make a page of {count * 8 / 3 / 1e6:,.0f} MB: at most "
@@ -246,7 +247,6 @@ def _config(model: ViT) -> dict[str, Any]:
             "patches": c.grid[0] * c.grid[1],
             "prefix": c.prefix_tokens,
             "tokens": c.num_tokens,
-            "stem": {"layers": c.stem.layers} if isinstance(c.stem, ConvStem) else None,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
         }
     )

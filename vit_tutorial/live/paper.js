@@ -4,7 +4,8 @@ import { clamp } from "../pages/page.js";
 // large as the frame, light on black.
 
 const FAINT = 0.1; // a stroke differs from its ground by this, of 1 from black to white, or it isn't seen
-const SPECKS = 0.005; // the share of the strokes at each end that isn't counted: dust
+const TIPS = 0.005; // the share of the strokes at each end that may stand out of the frame
+const DUST = 0.04; // of the largest part, or a part of the strokes is dust
 const REACH = 1 / 8; // of the longer side: what is as wide is ground, not a stroke
 const LEAST = 0.02; // of the strokes must lie inside, or the edge cuts the drawing itself
 const LEVELS = 64;
@@ -34,19 +35,35 @@ function inkOf(grey, size, reach) {
   return { strength: level.map((v, i) => (v - ground[i]) / Math.max(1 - ground[i], 0.1)), isDark };
 }
 
-// Strokes (height, width) without what comes in from the edge, such as a desk or ruled lines; all, if there is no more.
-function inside(strokes, [height, width]) {
-  const out = strokes.slice();
+// Strokes (height, width) that hang together, as lists of places: each with whether it comes in from the edge.
+function partsIn(strokes, [height, width]) {
+  const isLeft = strokes.slice();
   const isEdge = (i) => i < width || i >= width * (height - 1) || i % width === 0 || i % width === width - 1;
-  const open = [...out.keys()].filter(isEdge);
-  while (open.length) {
-    const i = open.pop();
-    if (!out[i]) continue;
-    out[i] = 0;
-    for (const next of [i - 1, i + 1, i - width, i + width]) if (out[next]) open.push(next);
-  }
-  const areas = [out, strokes].map((values) => values.reduce((sum, v) => sum + v, 0));
-  return areas[0] > LEAST * areas[1] ? out : strokes;
+  return [...strokes.keys()].flatMap((start) => {
+    if (!isLeft[start]) return [];
+    isLeft[start] = 0;
+    const places = [start];
+    for (const i of places) {
+      for (const next of [i - 1, i + 1, i - width, i + width]) {
+        if (!isLeft[next]) continue;
+        isLeft[next] = 0;
+        places.push(next);
+      }
+    }
+    return { places, isAtEdge: places.some(isEdge) };
+  });
+}
+
+// Strokes without dust, and without what comes in from the edge, such as a desk or ruled lines, if there is more.
+function inside(strokes, size) {
+  const parts = partsIn(strokes, size);
+  const total = (some) => some.reduce((sum, { places }) => sum + places.length, 0);
+  const within = parts.filter(({ isAtEdge }) => !isAtEdge);
+  const kept = total(within) > LEAST * total(parts) ? within : parts;
+  const most = Math.max(...kept.map(({ places }) => places.length));
+  const out = strokes.map(() => 0);
+  for (const { places } of kept) if (places.length > DUST * most) places.forEach((i) => (out[i] = 1));
+  return out;
 }
 
 // The level that parts values in [0, 1] into two groups as alike within as can be (Otsu), and how far apart they are.
@@ -67,17 +84,6 @@ function partingOf(values) {
     if (spread > found.spread) Object.assign(found, { spread, level: (level + 1) / LEVELS, apart: apart / LEVELS });
   }
   return found;
-}
-
-// The first and the last place with strokes: counts of them along one axis.
-function endsOf(counts) {
-  const total = counts.reduce((sum, n) => sum + n, 0);
-  let sum = 0;
-  const upTo = counts.map((n) => (sum += n)); // prettier-ignore
-  return [
-    upTo.findIndex((n) => n > SPECKS * total),
-    upTo.findIndex((n) => n >= (1 - SPECKS) * total),
-  ]; // prettier-ignore
 }
 
 // Strokes (height, width) from 0 to 1 with lines wider by a radius on each side; a negative one makes them narrower.
@@ -113,15 +119,12 @@ function widthOf(strokes, [height, width]) {
 }
 
 // Where strokes (height, width) lie, and how many of their pixels make one of a picture (H, W) that they fill.
-function boxOf(strokes, [height, width], [H, W]) {
-  const down = new Array(height).fill(0);
-  const across = new Array(width).fill(0);
-  strokes.forEach((v, i) => {
-    down[Math.floor(i / width)] += v;
-    across[i % width] += v;
-  });
-  const [top, bottom] = endsOf(down);
-  const [left, right] = endsOf(across);
+function boxOf(strokes, width, [H, W]) {
+  const places = [...strokes.keys()].filter((i) => strokes[i]);
+  const ends = (sides) =>
+    [Math.floor(TIPS * sides.length), Math.ceil((1 - TIPS) * sides.length) - 1].map((i) => sides[i]);
+  const [top, bottom] = ends(Uint16Array.from(places, (i) => Math.floor(i / width)).sort());
+  const [left, right] = ends(Uint16Array.from(places, (i) => i % width).sort());
   const scale = Math.max((bottom - top + 1) / H, (right - left + 1) / W);
   return { scale, y: (top + bottom + 1) / 2, x: (left + right + 1) / 2 };
 }
@@ -139,12 +142,12 @@ export function cutOut(grey, size, [, H, W]) {
     size,
   );
   if (apart < FAINT || !found.includes(1)) return null;
-  const { scale } = boxOf(found, size, [H, W]);
+  const { scale } = boxOf(found, width, [H, W]);
   if (scale < 1) return null; // a speck
   const lines = widthOf(found, size) / scale;
   const wider = clamp(lines, ...WIDTHS) - lines;
   const strokes = widened(found, size, (wider / 2) * scale);
-  const box = boxOf(strokes, size, [H, W]);
+  const box = boxOf(strokes, width, [H, W]);
   // Each pixel is the share of it that is covered, as in the digits that are learned from.
   const picture = new Float32Array(H * W);
   strokes.forEach((v, i) => {

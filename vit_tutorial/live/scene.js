@@ -58,9 +58,8 @@ export function sceneOf(page) {
 
 // Fills the markup's [data-show], [data-map] and [data-text]: [element, what draws it] each.
 export function slotsOf(page) {
-  const { $$, config, weights } = page;
+  const { $$, weights } = page;
   if (!weights.norm) $$(".of-norm").forEach((element) => element.remove());
-  $$(config.stem ? ".plain" : ".stem").forEach((element) => element.remove());
   const labelOf = (place) => place.dataset.label ?? place.parentElement.querySelector("h4").textContent.trim();
   const known = (place, name, { light }) => page.views.push({ station: place.closest(".station"), name, light });
   const shows = $$("[data-show]").map((place) => {

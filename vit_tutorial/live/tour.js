@@ -309,6 +309,7 @@ export function tourOf(page) {
     $(".count").textContent = `${number + 1} of ${stops.length}`;
     $('[data-do="next"]').textContent = isLast() ? "Start again" : "Next";
     [$('[data-do="back"]').disabled, $('[data-do="play"]').disabled] = [number === 0, isLast()];
+    $(".tour").classList.toggle("way", stops === way);
     $('[data-do="token"]').textContent = stops === way ? "The story" : "Follow one token";
     const [here, off, lead] = [spot, ".off:not(:empty)", ".lead"].map((part) => $(`.station:not(.hidden) ${part}`));
     const isOff = here ? !here.checkVisibility() : Boolean(off); // the part is off: its station says so

@@ -127,19 +127,18 @@ def script(name: str) -> str:
     return "\n".join(modules.values())
 
 
-def assemble(title: str, data: dict[str, Any], figures: Sequence[str]) -> str:
-    """The HTML of the live page: what is shown without its script, the data, and its markup, style and script.
-
-    The script ends with ``begin(start)``, which fills a shadow root of each ``data-vit-live``.
+def assemble(title: str, data: dict[str, Any], figures: Sequence[str], markup: str, style: str, code: str) -> str:
+    """The HTML of a page: what is shown without its script, the data, and its markup, style and script.
 
     Args:
         title: the first words of what is shown without the script.
         data: what the script reads, as JSON.
         figures: what :func:`figure` returns, to be shown without the script.
+        markup: what fills a shadow root of each ``data-vit-live``.
+        style: CSS, after that of every page.
+        code: what :func:`script` returns; it ends with ``begin(start)``.
     """
-    text = files("vit_tutorial").joinpath
-    markup = text("live", "live.html").read_text("utf-8")
-    style = text("pages", "page.css").read_text("utf-8") + text("live", "live.css").read_text("utf-8")
+    shared = files("vit_tutorial.pages").joinpath("page.css").read_text("utf-8")
     colours = "".join(f"--{role}: {colour}; " for role, colour in PALETTE.items())
     return (
         f'<div data-vit-live="1" data-lm-suppress-shortcuts="true">\n'
@@ -148,6 +147,6 @@ def assemble(title: str, data: dict[str, Any], figures: Sequence[str]) -> str:
         + "\n".join(figures)
         # Within a script nothing but "<" can end it.
         + f'\n<script type="application/json">{json.dumps(data).replace("<", chr(92) + "u003c")}</script>\n'
-        f'<script type="text/template"><style>:host {{ {colours}}}\n{style}</style>\n{markup}</script>\n'
-        f'</div>\n<script>\n(() => {{\n"use strict";\n\n{script("live/live.js")}}})();\n</script>'
+        f'<script type="text/template"><style>:host {{ {colours}}}\n{shared}{style}</style>\n{markup}</script>\n'
+        f'</div>\n<script>\n(() => {{\n"use strict";\n\n{code}}})();\n</script>'
     )

@@ -153,8 +153,8 @@ def _epochs(
     recipe: Recipe,
     batches: runs.Batches,
     store: runs.Store,
-    state: runs.State | None,
-    settings: runs.State,
+    state: runs.Saved | None,
+    settings: runs.Saved,
     accelerator: Accelerator,
     progress: bool,
 ) -> History:

@@ -33,7 +33,7 @@ from vit_tutorial.weights import keeping
 from vit_tutorial.weights.keeping import History
 
 Batch = tuple[Tensor, Tensor]  # images (B, C, H, W), labels (B,) or, mixed, (B, K)
-State = dict[str, Any]  # what the file holds: numbers, texts, tensors, and lists and mappings of them
+Saved = dict[str, Any]  # what the file holds: numbers, texts, tensors, and lists and mappings of them
 VERSION = 2  # of what a run draws and in which order: another version ends with other weights
 Key = tuple[int, list[int]]  # which batch: the epoch, and the images' places in their split
 
@@ -251,7 +251,7 @@ class Store:
         self.path = Path(out) / "state.pt" if out is not None else None
         self.accelerator = accelerator
 
-    def read(self, resume: bool) -> State | None:
+    def read(self, resume: bool) -> Saved | None:
         """The state that is there; None where there is none.
 
         Raises:
@@ -269,7 +269,7 @@ class Store:
             raise ValueError(f"the machines see different states in {self.path}: the folder must be one they share")
         return state
 
-    def restore(self, state: State | None, settings: State, parts: Mapping[str, Any]) -> History:
+    def restore(self, state: Saved | None, settings: Saved, parts: Mapping[str, Any]) -> History:
         """Load ``parts`` from the state; the rows of the epochs that are done.
 
         Without a state a first one is written, which shows at once that the folder is writable.
@@ -286,7 +286,7 @@ class Store:
             part.load_state_dict(state[name])
         return list(state["history"])
 
-    def save(self, settings: State, parts: Mapping[str, Any], history: History) -> None:
+    def save(self, settings: Saved, parts: Mapping[str, Any], history: History) -> None:
         """Write the state of ``parts``, anything with a ``state_dict``. Raises OSError that names the folder."""
         if self.path and self.accelerator.is_main_process:
             state = {name: part.state_dict() for name, part in parts.items()}
@@ -294,7 +294,7 @@ class Store:
             torch.save(state | {"settings": settings, "history": history}, buffer)
             keeping.write(self.path, buffer.getbuffer())
 
-    def _check(self, before: State, settings: State) -> None:
+    def _check(self, before: Saved, settings: Saved) -> None:
         folder = self.path and self.path.parent
         for name, value in settings.items():
             known = before.get(name)
@@ -305,9 +305,9 @@ class Store:
                 )
 
 
-def _read_state(path: Path) -> State:
+def _read_state(path: Path) -> Saved:
     try:
-        state: State = torch.load(path, map_location="cpu", weights_only=True)
+        state: Saved = torch.load(path, map_location="cpu", weights_only=True)
         if not (isinstance(state["settings"], dict) and isinstance(state["history"], list)):
             raise TypeError("no settings, or no history")
     except Exception as error:

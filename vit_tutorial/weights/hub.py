@@ -26,7 +26,7 @@ from vit_tutorial.data.extras import needed
 from vit_tutorial.weights.fields import Given, Json, Known
 from vit_tutorial.weights.reading import read, read_json, refuse_endless, weight_map
 
-State = dict[str, Any]
+Contents = dict[str, Any]
 Getter = Callable[[str], Path | None]  # a file of a repository -> where it is now; None: there is none
 GOOGLE_BUCKET = "https://storage.googleapis.com/vit_models/"
 TORCHVISION_MODELS = ("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14")
@@ -41,12 +41,12 @@ MERGE = "peft's merge_and_unload() merges it into them; save that model, and loa
 class Repository(NamedTuple):
     """The files of a folder, or of a repository on the hub."""
 
-    state: State
+    state: Contents
     config: Json
     processor: Json | None
 
 
-def torchvision(name: str) -> tuple[State, Known]:
+def torchvision(name: str) -> tuple[Contents, Known]:
     """One of torchvision's models, "vit_b_16", or with its weights named, "vit_b_16.IMAGENET1K_V1"."""
     with needed():
         from torchvision.models import get_model_weights
@@ -66,7 +66,7 @@ def torchvision(name: str) -> tuple[State, Known]:
     return state, Known("torchvision", Given(), labels=names, pixels=pixels, published=True)
 
 
-def google(name: str) -> tuple[State, Known]:
+def google(name: str) -> tuple[Contents, Known]:
     """One of the files in the paper's bucket, "NAME.npz" in its folder augreg, or "FOLDER/NAME.npz"."""
     if not re.fullmatch(r"([\w+-]+/)?[\w+.-]+\.npz", name):
         raise ValueError(f"the paper's files are google/NAME.npz or google/FOLDER/NAME.npz, got google/{name}")
@@ -84,7 +84,7 @@ def imagenet() -> tuple[str, ...]:
     return tuple(ViT_B_16_Weights.IMAGENET1K_V1.meta["categories"])
 
 
-def download(url: str, file: str) -> State:
+def download(url: str, file: str) -> Contents:
     """What the file holds; fetched once, into torch.hub's folder."""
     path = Path(torch.hub.get_dir(), "checkpoints", file)
     if not path.exists():

@@ -21,7 +21,7 @@ from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.weights import configs, hub
 from vit_tutorial.weights.fields import Given, Known
-from vit_tutorial.weights.hub import Repository, State
+from vit_tutorial.weights.hub import Contents, Repository
 from vit_tutorial.weights.keeping import SHIPPED, shipped, stored
 from vit_tutorial.weights.messages import brief, refusing, short, some, warn
 from vit_tutorial.weights.model import Converted, Trained, assemble, check_state, convert_given, with_head, with_size
@@ -230,7 +230,7 @@ def from_repository(files: Repository, name: str, given: Given) -> Converted:
     return _converted(files.state, known, given, name)
 
 
-def _converted(state: State, known: Known, given: Given, about: str) -> Converted:
+def _converted(state: Contents, known: Known, given: Given, about: str) -> Converted:
     """The one way from tensors, and what is known beside them, to all that makes a model."""
     with refusing(about):
         wanted = replace(given, image_size=None, preprocess=None).or_else(known.given)

@@ -79,6 +79,8 @@ export const attentionStation = {
       if (config.norm === "rms") return "RMS norm: root mean square 1, rescaled";
       return "LN, layer norm: mean 0, standard deviation 1, rescaled";
     },
+    softmax: () =>
+      "Softmax turns scores into shares: e, 2.718…, to the power of each, divided by the sum of these powers.",
     attentionOff: (s) => whatIsOff(s, "attention"),
     headOff({ head, layer, isOn }) {
       if (isOn(`attention.heads.${head}`)) return "";

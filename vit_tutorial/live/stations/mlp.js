@@ -59,7 +59,7 @@ export const mlpStation = {
       return `Its ${M} hidden units: ${on} are on`;
     },
     activation({ config }) {
-      const keeps = "keeps what is well above zero and lets next to nothing else through";
+      const keeps = "lets numbers well above zero through almost as they are, and makes those below it small";
       if (!config.gated) return `GELU, the activation function between the two layers, ${keeps}.`;
       return `SiLU ${keeps}. The gate, a number for each unit from a matrix of its own, is multiplied with that.`;
     },

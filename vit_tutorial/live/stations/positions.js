@@ -48,10 +48,8 @@ export const positionsStation = {
       const more = registers ? ` ${registers} registers follow it, which belong to no patch either.` : "";
       return `One more token, the class token, comes first. It belongs to no patch and will collect the answer.${more}`;
     },
-    contentName({ token, tokenName, prefix, config }) {
-      if (token < prefix) return `The ${tokenName(token)}, learned`;
-      return config.stem ? "The token of the patch" : "x E + offset, the token";
-    },
+    contentName: ({ token, tokenName, prefix }) =>
+      token < prefix ? `The ${tokenName(token)}, learned` : "x E + offset, the token",
     positionName: ({ changes }) => (changes.position === "reversed" ? "of the place opposite" : "of its place"),
   },
   draw({ $$ }, { config, changes }) {
