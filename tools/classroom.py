@@ -475,7 +475,10 @@ def _page(course: Path, row: dict[str, Any], marks: list[dict[str, Any]], cells:
     )
     facts += [f"Handed in {row['hours late']:g} hours late."] * bool(row["hours late"])
     facts += [f"What went wrong: {row['problem']}."] * bool(row["problem"])
-    facts += ["A mark says that the numbers are right. Whose code gave them is not checked."] * bool(marks)
+    facts += [
+        "A mark says that the numbers are right. Whose code gave them is not checked. What it calls, changes and keeps "
+        "in memory is what its own process says."
+    ] * bool(marks)
     stem = row["exercise"] or "unrecognised"
     page = feedback.page(f"{row['name']}: {stem}", facts, marks, cells)
     write(course / "feedback" / row["student"] / f"{row.get('page', stem)}.html", page)

@@ -128,10 +128,6 @@ def _joined(run: Callable[[Any, Case], Result]) -> Callable[[Any, Case], Result]
 _EXPAND = "torch.cat joins no batch with a single class token: cls_token.expand(B, -1, -1) shows it once for each image"
 
 
-def _early_first_rows(x: Tensor, cls_token: Tensor, position: Tensor) -> Tensor:
-    return torch.cat([cls_token.expand(len(x), -1, -1), x + position[:, : x.shape[1]]], dim=1)
-
-
 EMBED_TOKENS = Exercise(
     name="embed_tokens",
     lesson="02",
@@ -146,7 +142,9 @@ EMBED_TOKENS = Exercise(
             "positions added before the class token is in front",
             "Your patches get rows 0 to N-1 of the table, one row too early, and the class token gets none. "
             "Concatenate first, then add the whole table.",
-            _early_first_rows,
+            lambda x, cls_token, position: torch.cat(
+                [cls_token.expand(len(x), -1, -1), x + position[:, : x.shape[1]]], dim=1
+            ),
         ),
     ),
 )

@@ -290,6 +290,7 @@ def _knn_cases() -> list[Case]:
         *made,
         Case("two very near neighbours of five, and three far ones of another label", _far_ones()),
         Case("6 known features of lengths from 0.01 to 100, k=4", _short_ones()),
+        Case("asked features that are known ones, twice as long, k=1", (A, torch.arange(n), 2 * A[:5], 1)),
     ]
 
 

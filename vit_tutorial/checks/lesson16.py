@@ -155,7 +155,7 @@ def _in_one_patch(rows: list[tuple[Case, Result, Result]]) -> str:
 
 def _share_cases() -> list[Case]:
     cases = []
-    sizes = ((1, 4, 6, 3, 2, 3), (2, 8, 6, 4, 4, 2), (3, 6, 10, 2, 3, 5), (2, 4, 4, 5, 2, 4))
+    sizes = ((1, 4, 6, 3, 2, 3), (2, 8, 6, 4, 4, 2), (3, 6, 10, 2, 3, 5), (2, 4, 4, 5, 2, 4), (1, 80, 60, 3, 2, 3))
     for seed, (B, H, W, K, rows, columns) in enumerate(sizes):
         targets = torch.randint(0, K, (B, H, W), generator=torch.Generator().manual_seed(seed))
         cases.append(Case(f"targets ({B}, {H}, {W}), K = {K}, grid ({rows}, {columns})", (targets, K, (rows, columns))))
@@ -221,10 +221,6 @@ def _make_iou(
     return mean_iou
 
 
-def _pixel_accuracy(predicted: Tensor, targets: Tensor, num_classes: int) -> Tensor:
-    return (predicted == targets).float().mean()
-
-
 def _class_by_class(rows: list[tuple[Case, Result, Result]]) -> str:
     """The IoU of each class of one input, and which of them come into the mean."""
     case, right, theirs = off(rows, MEAN_IOU)[0]
@@ -239,7 +235,7 @@ def _class_by_class(rows: list[tuple[Case, Result, Result]]) -> str:
 
 def _iou_cases() -> list[Case]:
     cases = []
-    for seed, (B, H, W, K) in enumerate(((1, 3, 4, 2), (2, 4, 6, 3), (3, 5, 4, 4), (4, 6, 3, 3))):
+    for seed, (B, H, W, K) in enumerate(((1, 3, 4, 2), (2, 4, 6, 3), (3, 5, 4, 4), (4, 6, 3, 3), (1, 80, 60, 3))):
         generator = torch.Generator().manual_seed(seed)
         targets = torch.randint(0, K, (B, H, W), generator=generator)
         changed = torch.rand(B, H, W, generator=generator) < 0.1 + 0.2 * torch.arange(B)[:, None, None]
@@ -269,7 +265,7 @@ MEAN_IOU = Exercise(
         (
             "pixel accuracy",
             "That is the share of right pixels. IoU is computed for each class, and their mean taken.",
-            _pixel_accuracy,
+            lambda predicted, targets, num_classes: (predicted == targets).float().mean(),
         ),
         (
             "a score for each picture, then the mean",
@@ -302,18 +298,6 @@ def _segment(logits: Tensor, size: tuple[int, int]) -> Tensor:
     return F.interpolate(logits, size=size, mode="bilinear", align_corners=False).argmax(dim=1)
 
 
-def _nearest(logits: Tensor, size: tuple[int, int]) -> Tensor:
-    return F.interpolate(logits, size=size, mode="nearest").argmax(dim=1)
-
-
-def _corners(logits: Tensor, size: tuple[int, int]) -> Tensor:
-    return F.interpolate(logits, size=size, mode="bilinear", align_corners=True).argmax(dim=1)
-
-
-def _probabilities(logits: Tensor, size: tuple[int, int]) -> Tensor:
-    return _segment(logits.softmax(dim=1), size)
-
-
 def _segment_cases() -> list[Case]:
     cases = []
     for seed, (B, K, rows, columns, H, W) in enumerate(
@@ -338,18 +322,18 @@ SEGMENT = Exercise(
         (
             "argmax before the enlarging",
             "The mask has steps as large as patches. Enlarge the logits, bilinear, and take the largest afterwards.",
-            _nearest,
+            lambda logits, size: F.interpolate(logits, size=size, mode="nearest").argmax(dim=1),
         ),
         (
             "corners aligned",
             "align_corners=True puts the outer patches' middles onto the picture's corners. A patch's middle lies half "
             "a patch inside: align_corners=False.",
-            _corners,
+            lambda logits, size: F.interpolate(logits, size=size, mode="bilinear", align_corners=True).argmax(dim=1),
         ),
         (
             "probabilities in place of logits",
             "Enlarge the logits themselves: the softmax bends what lies between two patches.",
-            _probabilities,
+            lambda logits, size: _segment(logits.softmax(dim=1), size),
         ),
     ),
 )

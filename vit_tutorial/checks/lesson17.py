@@ -122,7 +122,13 @@ def _loss_cases() -> list[Case]:
         cases.append(Case(f"images and captions ({B}, {E}), a scale of {scale:g}", args))
     above = (normal(5, 6, seed=20), normal(5, 6, seed=21), torch.tensor(math.log(150.0)))
     large = (1000 * normal(4, 3, seed=23), 1e-3 * normal(4, 3, seed=24), torch.tensor(1.0))
-    return [*cases, Case("a scale of 150, which is clipped", above), Case("long and short vectors", large)]
+    twice = (normal(4, 3, seed=25), normal(4, 3, seed=26)[[0, 1, 0, 2]], torch.tensor(1.5))
+    return [
+        *cases,
+        Case("a scale of 150, which is clipped", above),
+        Case("long and short vectors", large),
+        Case("two equal captions", twice),
+    ]
 
 
 CLIP_LOSS = Exercise(
@@ -248,17 +254,13 @@ def _lengths_kept(images: Tensor, captions: Tensor) -> Tensor:
     return _unit(images) @ _unit(captions.mean(dim=0)).T
 
 
-def _largest_cosine(images: Tensor, captions: Tensor) -> Tensor:
-    return (_unit(images) @ _unit(captions).mT).amax(dim=0)
-
-
 def _zero_shot_cases() -> list[Case]:
     cases = []
     for seed, (B, P, K, E) in enumerate(((2, 3, 4, 5), (5, 2, 3, 4), (3, 4, 2, 6), (1, 2, 5, 3), (4, 1, 3, 2))):
         lengths = 0.3 + 3 * torch.rand(P, K, 1, generator=torch.Generator().manual_seed(seed))
         args = (2 * normal(B, E, seed=seed), lengths * normal(P, K, E, seed=seed + 10))
         cases.append(Case(f"images ({B}, {E}), captions ({P}, {K}, {E})", args))
-    return cases
+    return [*cases, Case("long images, short captions", (1000 * args[0], 1e-3 * args[1]))]
 
 
 ZERO_SHOT = Exercise(
@@ -280,7 +282,7 @@ ZERO_SHOT = Exercise(
         (
             "the largest cosine in place of the average",
             "Average the vectors of a name's prompts first, then compare the pictures with one vector per name.",
-            _largest_cosine,
+            lambda images, captions: (_unit(images) @ _unit(captions).mT).amax(dim=0),
         ),
     ),
 )

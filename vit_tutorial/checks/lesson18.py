@@ -125,11 +125,12 @@ def _row_cases() -> list[Case]:
         sizes = torch.tensor([3.0, 0.02, 0.7, 40.0, 1.3, 0.2])[:out, None]  # rows of different sizes
         made.append(Case(f"weight ({out}, {n}), {bits} bits", (sizes * normal(out, n, seed=seed), bits)))
     with_zeros = normal(4, 6, seed=9)
+    with_zeros[1] *= 1e-7
     with_zeros[2] = 0
     below = -normal(3, 8, seed=10).abs()  # a row's largest value isn't its largest absolute value
     return [
         *made,
-        Case("weight (4, 6), 4 bits, a row of zeros", (with_zeros, 4)),
+        Case("weight (4, 6), 4 bits, a row of tiny numbers, one of zeros", (with_zeros, 4)),
         Case("weight (3, 8), 7 bits, all below 0", (below, 7)),
     ]
 
@@ -197,6 +198,7 @@ def _zero_cases() -> list[Case]:
         *made,
         Case("x (6,), 5 bits, all above 0", (normal(6, seed=30).abs() + 1, 5)),
         Case("x (6,), 5 bits, all below 0", (-normal(6, seed=31).abs() - 1, 5)),
+        Case("x (6,), 8 bits, tiny numbers", (1e-7 * normal(6, seed=32), 8)),
         # A zero point of 7.5 is rounded up, and so is the largest value's code: without a clamp it is 16.
         Case("x (4,), 4 bits, from -7.5 to 7.5", (torch.tensor([-7.5, 0.9, 7.5, -2.2]), 4)),
     ]

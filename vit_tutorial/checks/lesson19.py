@@ -121,7 +121,7 @@ def _online(
 
 def _online_cases() -> list[Case]:
     made = []
-    for seed, (S, e, block) in enumerate([(6, 2, 2), (7, 3, 3), (5, 1, 1), (4, 2, 4), (9, 4, 2)]):
+    for seed, (S, e, block) in enumerate([(6, 2, 2), (7, 3, 3), (5, 1, 1), (4, 2, 4), (9, 4, 2), (3, 2, 5)]):
         args = (2 * normal(S, seed=seed), normal(S, e, seed=10 + seed), block)
         made.append(Case(f"S={S}, e={e}, block={block}", args))
     far = (normal(6, seed=20) + torch.tensor([100.0, 0, 200, 150, 300, 250]), normal(6, 3, seed=21), 2)
@@ -382,9 +382,12 @@ def _keep_cases() -> list[Case]:
         made.append(Case(f"h={h}, T={T}, d={d}, r={r}", (q, k, r)))
     away = normal(2, 6, 3, seed=221)
     away[:, 0] = -3 * normal(2, 6, 3, seed=220)[:, 0]  # the class token looks away from itself
+    asking = torch.tensor([[1.0, 0.5, 2, -1], [1.0, -0.3, 0.7, 1.5]])[..., None]
+    itself = torch.tensor([[9.0, 2, 0, 0], [0.0, 0, 0.8, 0]])[..., None]  # one head's class token sees little else
     return [
         *made,
         Case("h=2, T=6, d=3, r=2, the class token looks away from itself", (normal(2, 6, 3, seed=220), away, 2)),
+        Case("h=2, T=4, d=1, r=2, one head's class token looks at itself", (asking, itself, 2)),
     ]
 
 

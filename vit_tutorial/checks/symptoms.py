@@ -519,7 +519,7 @@ _FUNCTIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
     ("the reciprocal", torch.reciprocal),
     ("the square root", torch.sqrt),
     ("the logarithm", torch.log),
-    ("1 minus", lambda x: 1 - x),
+    ("the complement, 1 - x,", lambda x: 1 - x),
     ("the positive part", torch.relu),
     ("the tanh", torch.tanh),
     ("the sigmoid", torch.sigmoid),
@@ -611,17 +611,20 @@ OF_MANY: tuple[Finder, ...] = (_scaled, _plus_an_input, _mirrored, _times_an_inp
 
 
 def reach(before: Mapping[str, Any], after: Iterable[Mapping[str, Any]], name: str) -> Tensor | None:
-    """Where other runs changed a result, each number by itself; None where that can't be said."""
+    """Where other runs changed a result, each number by itself; None where that can't be said, as of a full softmax."""
     first = _first_tensor(before.get(name))
     others = [_first_tensor(one.get(name)) for one in after]
     if first is None or not first.numel():
         return None
     changed = torch.zeros_like(first, dtype=torch.bool)
+    hardly = changed.clone()
     for other in others:
         if other is None or other.shape != first.shape:
             return None
-        changed |= ~((first - other).abs() <= 1e-6 * max(1.0, first.abs().max().item()))
-    return changed
+        by = (first - other).abs()
+        changed |= ~(by <= 1e-6 * max(1.0, first.abs().max().item()))
+        hardly |= by > 1e-3 * first.abs()
+    return None if (hardly & ~changed).any() else changed
 
 
 def apart(right: Tensor, given: Tensor, name: str) -> str:
