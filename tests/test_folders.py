@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import warnings
 from pathlib import Path
 
@@ -309,14 +310,18 @@ def test_names_all_broken_files_at_once(folder, refuses):
         (lambda root: save(root / "test" / "bird" / "1.png"), ("'bird'", "only in", "test")),
         (lambda root: [f.unlink() for f in (root / "test" / "cat").glob("*.png")], ("test/cat", "no images")),
         (lambda root: save(root / "train" / "stray.png"), ("train/stray.png", "class")),
-        (lambda root: (root / "train").rename(root / "training"), ("pets/train", "missing")),
+        (lambda root: (root / "train").rename(root / "training"), ("pets/train", "missing", "there is test, training")),
         (lambda root: (root / "test").rename(root / "tests"), ("pets/test", "missing")),
         (
             lambda root: [(root / "test").rename(root / "val"), (root / "valid").mkdir()],
             ("val and valid", "rename the one"),
         ),
         (lambda root: save((root / "test").rename(root / "val") / "bird" / "1.png"), ("'bird'", "only in", "pets/val")),
-        (lambda root: (root / "train" / "cat").rename(root / "cat"), ("train", "only the class 'dog'", "at least 2")),
+        (lambda root: (root / "train" / "cat").rename(root / "cat"), ("'cat'", "only in", "pets/test")),
+        (
+            lambda root: [shutil.rmtree(root / split / "cat") for split in ("train", "test")],
+            ("pets has only the class 'dog'", "at least 2"),
+        ),
         (lambda root: root.rename(root.parent / "moved"), ("pets", "was not found")),
     ],
 )

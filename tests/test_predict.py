@@ -435,6 +435,7 @@ def test_a_mean_pooled_grey_model(tmp_path, capsys):
         (lambda photo: [photo, "--weights", "shapes", "--out", f"{photo}/x.csv"], ("x.csv", "is a file")),
         (lambda photo: [photo, "--weights", "shapes", "--attention", f"{photo}/x.png"], ("x.png", "is a file")),
         (lambda photo: [photo, "--weights", "shapes", "--attention", "looked.gif"], ("--attention", ".png")),
+        (lambda photo: [photo, "--weights", "shapes", "--attention", photo], ("is one of the photographs",)),
         (lambda photo: ["https://a.org/cat.jpg", "--weights", "shapes"], ("cat.jpg was not found: download it",)),
         (lambda photo: ["", "--weights", "shapes"], ("'' was not found",)),
         (lambda photo: [photo, "--weights", ""], ("the name is empty",)),

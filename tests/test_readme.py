@@ -9,8 +9,10 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -75,21 +77,48 @@ def test_a_recipe_runs(title: str, code: str) -> None:
     exec(compile(code, title, "exec"), {})
 
 
+# On the CPU Accelerate leaves FSDP out: from here on it reads its configuration and prepares the model as on GPUs.
+AS_ON_GPUS = """
+import os, torch
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+
+def init(self, *words, fsdp_plugin=None, first=AcceleratorState.__init__, **options):
+    first(self, *words, fsdp_plugin=fsdp_plugin, **options)
+    self.distributed_type = DistributedType.FSDP
+    self.fsdp_plugin = fsdp_plugin or FullyShardedDataParallelPlugin()
+
+AcceleratorState.__init__ = init
+torch.manual_seed(0)
+"""
+
+
 @pytest.mark.slow
-def test_the_recipe_for_several_gpus_runs_in_two_processes(tmp_path: Path) -> None:
+def test_the_recipe_for_several_gpus_shards_as_accelerate_is_told(tmp_path: Path) -> None:
+    """Two processes: each has half of the head and of every block, and one step gives the weights of one process."""
     (code,) = [code for title, code in RECIPES if title == "A model over several GPUs"]
-    pieces = (
-        "\nfrom pathlib import Path"
-        "\nfound = model.head.weight.to_local().shape[0], whole['head.weight'].shape[0] if whole else 0"
-        "\nPath('rank' + os.environ['RANK']).write_text(str(found))\n"
-    )
-    (tmp_path / "shard.py").write_text(code.replace("dist.destroy", f"{pieces}dist.destroy"), encoding="utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "shard.py"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    kept = """
+pieces = {type(block).__name__ for block in model.blocks}
+torch.save((model.head.weight.to_local().shape, pieces, whole), "rank" + os.environ["RANK"])
+"""
+    (tmp_path / "shard.py").write_text(AS_ON_GPUS + code.replace("accelerator.end", f"{kept}accelerator.end"), "utf-8")
+    text = (ROOT / "book" / "recipes.md").read_text("utf-8")
+    words = text.partition("accelerate launch ")[2].partition("\n```")[0].replace("\\\n", "").split()
+    words = [*words[:-3], "--num_processes", "2", "--main_process_port", "0", "shard.py"]
+    command = [sys.executable, "-m", "accelerate.commands.launch", *words]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "ACCELERATE_USE_CPU": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    found = [(tmp_path / f"rank{rank}").read_text(encoding="utf-8") for rank in (0, 1)]
-    assert found == ["(5, 10)", "(5, 0)"]  # half of the head in each, the whole in the first
+    alone: dict[str, Any] = {}
+    torch.manual_seed(0)
+    exec(code, alone)
+    for rank, names in ((0, set(alone["whole"])), (1, set())):
+        shape, pieces, whole = torch.load(tmp_path / f"rank{rank}", weights_only=True)
+        assert shape == (5, alone["model"].head.in_features)
+        assert pieces == {"FSDPEncoderBlock"}
+        assert set(whole) == names
+        for name in names:
+            torch.testing.assert_close(whole[name], alone["whole"][name])
 
 
 @pytest.mark.parametrize("command", commands())

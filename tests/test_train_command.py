@@ -287,6 +287,11 @@ def test_what_can_be_checked_is_checked_before_the_images_are_read(tmp_path, ref
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("size", ["S/7", "Ti/4"])
+def test_a_size_has_any_patch(size):
+    assert parse("--size", size).patch_size == int(size[-1])
+
+
 @pytest.mark.parametrize("arguments", [["--size", "XXL/2"], ["--lora", "two"], ["--num-heads", "two"]])
 def test_a_wrong_word_is_a_usage_error(capsys, arguments):
     with pytest.raises(SystemExit):
@@ -383,11 +388,13 @@ def test_it_says_what_it_is_about_to_do(grounds, tmp_path, capsys):
         (["--weights", "cifar10", "--lora", "4", "--freeze"], ["lora=4", "leave freeze"]),
         (["--weights", "cifar10", "--layer-decay", "1.5"], ["layer_decay", "(0, 1]"]),
         (["--weights", "cifar10", "--head-first", "15"], ["head_first", "epochs=15"]),
+        (["--weights", "cifar10", "--data", "{out}/.."], ["run is in", "the folder of the images"]),
     ],
 )
 def test_fine_tuning_that_can_t_be(grounds, tmp_path, refuses, arguments, words):
     with refuses(SystemExit, "error: ", *words):
-        train.main(["--data", str(grounds), *arguments, "--out", str(tmp_path / "run")])
+        words = ["--data", str(grounds), *arguments, "--out", str(tmp_path / "run")]
+        train.main([word.replace("{out}", str(tmp_path / "run")) for word in words])
     assert not (tmp_path / "run").exists()
 
 

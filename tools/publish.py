@@ -1,4 +1,4 @@
-"""Put links to Binder and Colab into README, book and lessons, for your own copy of the course on a code host.
+"""Put links to Binder and Colab into README and lessons, for your own copy of the course on a code host.
 
 python tools/publish.py https://github.com/you/vit_tutorial      writes the links, or changes those that are there
 python tools/publish.py                                          takes them out again, to the byte
@@ -20,7 +20,8 @@ from urllib.parse import quote
 import lessons
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "book/index.md")
+PAGE = "README.md"
+START, NAMES = "Without installing: ", ("the book", "Binder", "Colab (`make publish` puts the links here)")
 PROJECT = "pyproject.toml"
 URLS = """
 [project.urls]  # written by make publish
@@ -30,7 +31,6 @@ Changelog = "{address}/blob/{branch}/CHANGELOG.md"
 Issues = "{address}/issues"
 """
 ADDRESS = re.compile(r"(https?|git|file)://[\w.~:/@+-]+")
-MARK = "<!-- written by make publish -->"
 IDS = ("published-links", "published-install")
 INSTALL = """\
 # In Colab, which has this notebook alone: install the package. Anywhere else nothing happens.
@@ -57,12 +57,9 @@ def links(address: str, branch: str, path: str = "") -> list[str]:
 
 
 def page(text: str, address: str, branch: str) -> str:
-    """A page of Markdown with a line of links below its title; without an address, without them."""
-    text = re.sub(rf"\n[^\n]+ {re.escape(MARK)}\n", "", text, count=1)
-    if not address:
-        return text
-    title, rest = text.split("\n", 1)
-    return f"{title}\n\nOpen it without installing anything: {' · '.join(links(address, branch))} {MARK}\n{rest}"
+    """README with the links in the line that it keeps for them; without an address, with their names alone."""
+    found = links(address, branch) if address else NAMES
+    return re.sub(rf"(?m)^{START}.*$", lambda _: START + " · ".join(found), text)
 
 
 def project(text: str, address: str, branch: str) -> str:
@@ -130,7 +127,7 @@ def publish(root: Path, address: str, branch: str = "main") -> list[Path]:
         )
     if not re.fullmatch(r"[\w./-]+", branch):
         raise ValueError(f"BRANCH={branch} is not the name of a branch")
-    made = {root / name: page((root / name).read_text("utf-8"), address, branch) for name in PAGES}
+    made = {root / PAGE: page((root / PAGE).read_text("utf-8"), address, branch)}
     made[root / PROJECT] = project((root / PROJECT).read_text("utf-8"), address, branch)
     for path in lessons.find([], root / "notebooks"):
         made[path] = notebook(path.read_text("utf-8"), path.name, address, branch)

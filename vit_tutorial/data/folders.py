@@ -190,6 +190,9 @@ def image_folder(
         raise ValueError(f"{folder} {'is a file, not a folder' if folder.exists() else 'was not found'}")
     _visible(folder)
     train, test = _splits(folder) if test_share is None else _random_splits(folder, test_share)
+    if len(train) < 2:
+        found = f"only the class {next(iter(train))!r}" if train else "no class folders"
+        raise ValueError(f"{folder} has {found}: a classifier needs at least 2")
     train_files, train_labels = _flat(train)
     test_files, test_labels = _flat(test)
     set_aside = () if test_share is None else tuple(file.relative_to(folder).as_posix() for file in test_files)
@@ -244,9 +247,11 @@ def _flat(split: Files) -> tuple[list[Path], Tensor]:
 def _splits(folder: Path) -> tuple[Files, Files]:
     """The files of train/ and test/, or of what stands for test/."""
     if not (folder / "train").is_dir():
+        there = [printable(file.name) for file in _visible(folder)]
         raise ValueError(
             f"{folder / 'train'} is missing: put images into {folder / 'train'}/<class>/ and "
-            f"{folder / 'test'}/<class>/, or into {folder}/<class>/ with a share to test on, --test-share 0.2"
+            f"{folder / 'test'}/<class>/, or into {folder}/<class>/ with a share to test on, --test-share 0.2; what is "
+            f"there is {', '.join(there[:5]) or 'nothing'}{', ...' * (len(there) > 5)}"
         )
     others = [name for name in ("val", "valid", "validation") if (folder / name).is_dir()]
     if not (folder / "test").is_dir() and len(others) > 1:
@@ -289,9 +294,6 @@ def _class_folders(split: Path) -> Files:
     files = {folder.name: images_in(folder) for folder in _visible(split) if folder.is_dir()}
     if empty := [name for name in files if not files[name]]:
         raise ValueError(f"{split / empty[0]} holds no images: put some in, or remove the folder from every split")
-    if len(files) < 2:
-        found = f"only the class {next(iter(files))!r}" if files else "no class folders"
-        raise ValueError(f"{split} has {found}: a classifier needs at least 2")
     return files
 
 

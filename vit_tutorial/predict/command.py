@@ -128,6 +128,8 @@ def run(args: argparse.Namespace) -> list[str]:
         print(f"skipped: {line}", file=sys.stderr)
     if args.attention and len(files) > MOST_DRAWN:
         raise ValueError(f"--attention draws at most {MOST_DRAWN} photographs, got {len(files):,}: choose some")
+    if args.attention and args.attention.resolve() in [Path(file).resolve() for file in files]:
+        raise ValueError(f"--attention {args.attention} is one of the photographs: name another file")
     if not files:
         raise ValueError(f"no photograph can be read: {first_of(skipped)}")
     args.batch_size = min(args.batch_size, len(files))

@@ -85,7 +85,8 @@ def parser(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> argpa
     model = spec.model
     if chosen.size:
         try:
-            preset = ViTConfig.preset(chosen.size, image_size=10_000)  # divisible by many patch sizes
+            patch = chosen.size.rpartition("/")[2]
+            preset = ViTConfig.preset(chosen.size, image_size=max(int(patch), 1) if patch.isdecimal() else 1)
         except ValueError as error:
             p.error(str(error))
         model = replace(preset, drop_path=model.drop_path)
@@ -314,6 +315,9 @@ def _plan(data: Data, recipe: Recipe) -> str:
 def _run(args: argparse.Namespace, command: str) -> None:
     recipe = recipe_of(args)
     runs.check_free(args.out, args.resume)
+    out, pictures = Path(args.out).resolve(), Path(args.data).resolve()
+    if args.data not in ("", *data_sets.DATASETS) and pictures.is_dir() and pictures in (out, *out.parents):
+        raise ValueError(f"--out {args.out} is in {args.data}, the folder of the images: name one outside it")
     check_workers(args.workers)
     if args.augment not in (None, "default"):
         by_name(args.augment, (32, 32), 2)  # an unknown part, said before the images are read
