@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from submissions import answers, on_one_line
+from submissions import answers, hand_in, on_one_line
 from torch import nn
 from torch.nn import functional as F
 
@@ -548,6 +548,13 @@ def test_memory_that_was_never_filled_is_among_the_causes_of_changing_numbers(ca
     assert "random, or was never filled (torch.empty)" in said(capsys)
 
 
+def test_nan_is_right_where_it_is_expected_alone():
+    right = torch.tensor([1.0, torch.nan])
+    assert compare.equal(right, right.clone(), PATCHIFY)
+    assert not compare.equal(right, torch.tensor([torch.nan, torch.nan]), PATCHIFY)
+    assert not compare.equal(right, torch.tensor([1.0, 1.0]), PATCHIFY)
+
+
 def test_of_nan_no_single_cause_is_asserted(capsys):
     assert not checks.check_redrawn_runs(lambda fitted, loss, rows: fitted * (loss[rows] - 9).log())
     assert "a root or a logarithm taken of a number for which there is none?" in said(capsys)
@@ -720,6 +727,18 @@ def test_an_operator_is_seen_where_a_cell_has_switched_the_record_off():
     torch.autograd._enable_record_function(False)
     found = run.run_once(exercise, lambda grid, size: resized(grid[None], size, True), exercise.cases()[0], True)
     assert str(found).startswith("it calls upsample_bilinear2d: ")
+
+
+def test_where_torch_shows_no_operators_the_rest_is_watched_and_the_report_says_so(monkeypatch):
+    monkeypatch.setattr(watch, "UNSEEN", "Operators weren't checked.")
+    resized = torch.ops.aten.upsample_bilinear2d.default._op
+    passed, text = hand_in("stretch", lambda grid, size: resized(grid[None], size, True)[0])
+    assert "it calls" not in text
+    assert text.endswith("\n  Operators weren't checked.\n")
+    passed, text = hand_in("patchify", lambda images, patch_size: vt.patchify(images, patch_size))
+    assert not passed
+    assert "the package's own patchify" in on_one_line(text)
+    assert "Operators" not in text
 
 
 def test_the_memory_that_numpy_takes_is_counted():

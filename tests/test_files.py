@@ -17,7 +17,7 @@ from torch.testing import assert_close
 import vit_tutorial as vt
 from vit_tutorial import data, plots
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.weights import keeping, messages
+from vit_tutorial.weights import keeping, messages, reading
 
 NAMES = ("digits", "shapes")
 PICTURES = {"cifar10": 170, "photographs": 161}  # how many of the 200 that come with the package are named right
@@ -349,3 +349,8 @@ def test_training_a_loaded_model_leaves_its_file_alone(folder):
             parameter.add_(1.0)
     assert (folder / "model.safetensors").read_bytes() == before
     assert not torch.equal(model.norm.bias, vt.load(folder).model.norm.bias)
+
+
+def test_rows_that_are_one_and_the_same_in_memory_are_refused(refuses):
+    with refuses(ValueError, "norm.bias (2, 8) declares more numbers than the file holds"):
+        reading.check_numbers({"norm.bias": torch.zeros(8).expand(2, 8)})

@@ -13,6 +13,8 @@ from PIL import Image
 import vit_tutorial as vt
 from vit_tutorial import data, train
 from vit_tutorial.data import shards
+from vit_tutorial.data.augment import Augmentation, Flip
+from vit_tutorial.train import runs
 
 
 def jpeg(colour):
@@ -75,6 +77,23 @@ def test_processes_share_the_shards(folder):
     assert reds(islice(pickle.loads(pickle.dumps(stream)).images(5, 1, 2), 12)) == shares[1]  # as spawn does
     with pytest.raises(ValueError, match=r"4 shards, such as .*train-0.tar, can.t serve 5 readers"):
         next(stream.images(5, 0, 5))
+
+
+class Noted(Flip):
+    """Keeps what it has drawn."""
+
+    def draw(self, n, generator=None):
+        DRAWN.append(super().draw(n, generator).tolist())
+        return torch.tensor(DRAWN[-1])
+
+
+DRAWN = []
+
+
+def test_each_batch_of_a_stream_is_augmented_in_its_own_way(folder):
+    stream, order = data.load(str(folder), image_size=8).train, runs.Order(24, 8, 0, 0, 1)
+    assert len(list(islice(runs.StreamReader(stream, Augmentation("flip", changes=(Noted(),)), order), 3))) == 3
+    assert DRAWN[0] != DRAWN[1] != DRAWN[2] != DRAWN[0]
 
 
 def small():

@@ -238,6 +238,7 @@ def test_tensors_beside_the_model_stop_the_reading(case, state, refuses):
 def test_the_part_asked_for_is_taken(state, refuses):
     two = under("student.", raw(state)) | under("teacher.", state)
     assert same(unwrap(two, ANCHORS, "student."), raw(state))
+    assert same(unwrap(two | {"prompts": torch.ones(2, 2)}, ANCHORS, "student."), raw(state))  # that of neither
     assert same(unwrap({"state_dict": two}, ANCHORS, "state_dict/student"), raw(state))
     beside = raw(state) | under("ema.", state)
     assert same(unwrap(beside, ANCHORS, ""), raw(state))

@@ -9,6 +9,7 @@ from vit_tutorial.checks.declare import Exercise, Mistake
 from vit_tutorial.checks.diagnose import diagnose, named
 from vit_tutorial.checks.observe import agreed
 from vit_tutorial.checks.run import UNWRITTEN, Tried
+from vit_tutorial.checks.watch import unseen
 
 WIDTH = 76  # of the report's lines: nbgrader's feedback cuts longer ones off
 MOST = 8  # wrong inputs, or wrong answers, that are shown
@@ -27,6 +28,8 @@ def report(tried: Tried) -> str:
         lines = [f"{name}: not yet", *map(wrapped, _on_answers(tried))]
     else:
         lines = [f"{name}: not yet", *map(wrapped, _on_work(tried)), *_wrong_inputs(tried)]
+    if said := unseen(tried.exercise):
+        lines.append(wrapped(said))
     return "\n".join([*lines, *_printed(tried.printed)])
 
 

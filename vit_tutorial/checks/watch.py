@@ -24,11 +24,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._autograd import _disable_profiler_legacy, _enable_profiler_legacy, _enable_record_function
-from torch.autograd.profiler_legacy import profile
 from torch.overrides import TorchFunctionMode
 
 from vit_tutorial.checks.declare import Exercise, Forbidden, exercises_of
+
+# torch's public profilers take twenty times as long, and print to the terminal; a torch without these may come.
+try:
+    from torch._C._autograd import _disable_profiler_legacy, _enable_profiler_legacy, _enable_record_function
+    from torch.autograd.profiler_legacy import profile
+
+    UNSEEN = ""
+except ImportError:
+    UNSEEN = "Which operators run inside torch wasn't checked: this version of torch doesn't show them."
 
 LIBRARIES: tuple[str | Path, ...] = (
     *sysconfig.get_paths().values(),
@@ -102,43 +109,76 @@ def unwrapped(work: Any) -> Any:
     return work
 
 
+class _Rules:
+    """What an exercise forbids, by what shows it: a function's code, its name and module, or a built-in's name."""
+
+    def __init__(self, exercise: Exercise) -> None:
+        self.codes: dict[CodeType, Forbidden] = {}
+        self.names: dict[str, Forbidden] = {}  # of built-ins
+        self.places: dict[str, tuple[str, Forbidden]] = {}  # by a function's own name: compared at each call
+        self.modules: dict[str, Forbidden] = {}
+        self.reference = set(_codes(exercise.right))
+        for one in forbidden(exercise):
+            self._add(one)
+        if self.names:
+            alone = "leave it alone, the check needs it to see what your code calls"
+            eyes = ("setprofile", "_profiler", "_clear_callbacks", "_enable_record_function")
+            self.names |= {name: Forbidden(name, alone) for name in eyes}
+        self.builtin = functools.cache(self._builtin)
+
+    def _add(self, one: Forbidden) -> None:
+        if isinstance(one.what, str) and one.what.endswith(".*"):
+            self.modules[one.what.removesuffix("*")] = one
+        elif isinstance(one.what, str) and "." in one.what:
+            module, _, own = one.what.rpartition(".")
+            self.places[own] = module, one
+        elif codes := _codes(one.what):
+            self.codes |= dict.fromkeys(codes, one)
+        else:
+            self.names[one.what if isinstance(one.what, str) else one.what.__name__] = one
+
+    def _builtin(self, name: str) -> Forbidden | None:
+        return next((one for part, one in self.names.items() if part in name), None)
+
+    def concern(self, code: CodeType) -> bool:
+        """Whether a call of this code may ever be forbidden."""
+        return bool(self.modules) or code in self.codes or code.co_name in self.places or code in self.reference
+
+    def broken(self, frame: FrameType) -> Forbidden | None:  # pragma: no cover (nothing sees a profiler run)
+        """The rule that the call which has just begun breaks."""
+        code, module = frame.f_code, frame.f_globals.get("__name__")
+        one = self.codes.get(code)
+        if one is None and code.co_name in self.places:
+            where, rule = self.places[code.co_name]
+            one = rule if module == where else None
+        if one is None and code in self.reference and _by_a_student(frame.f_back):
+            one = Forbidden("the check's own answer", "write your own in the cell above")
+        if one is None and self.modules:
+            one = self._whole(frame, f"{module}.")
+        return one if one and (one.when is None or one.when(frame.f_locals)) else None
+
+    def _whole(self, frame: FrameType, module: str) -> Forbidden | None:  # pragma: no cover (as broken)
+        """The rule that forbids a whole module, if a student calls into it."""
+        if frame.f_code.co_name == "__getattr__":  # a package that loads its parts when they are asked for
+            return None
+        if module.startswith("vit_tutorial.checks."):
+            return None
+        rule = next((one for start, one in self.modules.items() if module.startswith(start)), None)
+        return rule if rule and _by_a_student(frame.f_back) else None
+
+
 @contextmanager
 def watching(exercise: Exercise) -> Iterator[list[str]]:
     """While it is open, note what this thread, and those that it starts, call that is forbidden, in sentences."""
     seen: list[str] = []
-    codes: dict[CodeType, Forbidden] = {}
-    names: dict[str, Forbidden] = {}
-    places: dict[str, tuple[str, Forbidden]] = {}  # by a function's own name, since that is compared at each call
-    modules: dict[str, Forbidden] = {}
-    for one in forbidden(exercise):
-        if isinstance(one.what, str) and one.what.endswith(".*"):
-            modules[one.what.removesuffix("*")] = one
-            continue
-        if isinstance(one.what, str) and "." in one.what:
-            module, _, own = one.what.rpartition(".")
-            places[own] = module, one
-            continue
-        codes |= dict.fromkeys(_codes(one.what), one)
-        if not _codes(one.what):
-            names[one.what if isinstance(one.what, str) else one.what.__name__] = one
+    rules = _Rules(exercise)
     ran: set[str] = set()  # torch's operators: those that an overload or a script runs show nowhere else
-    if names:
-        alone = "leave it alone, the check needs it to see what your code calls"
-        eyes = ("setprofile", "_profiler", "_clear_callbacks", "_enable_record_function")
-        names |= {name: Forbidden(name, alone) for name in eyes}
-        _record()
-
-    @functools.cache
-    def builtin(name: str) -> Forbidden | None:
-        return next((one for part, one in names.items() if part in name), None)
-
-    reference = set(_codes(exercise.right))
     dull: dict[int, CodeType] = {}  # seen before, and of no interest; by ids, since a code's hash takes its time
     load(exercise)
 
     def look(frame: FrameType, event: str, arg: Any) -> None:  # pragma: no cover (nothing sees a profiler run)
         code = frame.f_code
-        if code is _THREAD and names:  # operators are recorded thread by thread
+        if code is _THREAD and rules.names:  # operators are recorded thread by thread
             if event == "call":
                 _record()
             elif event == "return":
@@ -146,38 +186,28 @@ def watching(exercise: Exercise) -> Iterator[list[str]]:
         if event == "call":
             if id(code) in dull:
                 return
-            one = codes.get(code)
-            if one is None and code.co_name in places:
-                module, found = places[code.co_name]
-                one = found if frame.f_globals.get("__name__") == module else None
-            if one is None and code in reference and _by_a_student(frame.f_back):
-                one = Forbidden("the check's own answer", "write your own in the cell above")
-            named = code.co_name != "__getattr__"  # a package that loads its parts when they are asked for
-            if one is None and modules and named:
-                module = f"{frame.f_globals.get('__name__')}."
-                theirs = not module.startswith("vit_tutorial.checks.")
-                whole = next((rule for start, rule in modules.items() if theirs and module.startswith(start)), None)
-                one = whole if whole and _by_a_student(frame.f_back) else None
-            if one and (one.when is None or one.when(frame.f_locals)):
+            if one := rules.broken(frame):
                 seen.append(_sentence(one, frame))
-            elif one is None and not modules and code.co_name not in places and code not in reference:
+            elif not rules.concern(code):
                 dull[id(code)] = code
-        elif names and event == "c_call" and (one := builtin(getattr(arg, "__name__", ""))):
+        elif rules.names and event == "c_call" and (one := rules.builtin(getattr(arg, "__name__", ""))):
             seen.append(_sentence(dataclasses.replace(one, what=arg.__name__), frame))
 
+    names = rules.names
+    if names:
+        _record()
     before, in_threads = sys.getprofile(), threading.getprofile()
     threading.setprofile(look)
     sys.setprofile(look)
     try:
         yield seen
     finally:
-        rules = dict(names)
-        names.clear()  # the next lines are not a student's
+        rules.names = {}  # the next lines are not a student's
         sys.setprofile(before)
         threading.setprofile(in_threads)
-        ran.update(_recorded() if rules else ())
+        ran.update(_recorded() if names else ())
         if not seen:
-            found = [(name, one) for name in sorted(ran) for part, one in rules.items() if part in name]
+            found = [(name, one) for name in sorted(ran) for part, one in names.items() if part in name]
             seen += [f"it calls {name}: {one.instead}" for name, one in found]
 
 
@@ -187,16 +217,24 @@ _THREAD = threading.Thread.run.__code__
 def _record() -> None:
     """Note from now on which of torch's operators this thread runs, however they are called."""
     # Not by a TorchDispatchMode: it loads torch's compiler, and that takes seconds.
-    _enable_record_function(True)  # a cell may have switched it off for good
-    _enable_profiler_legacy(profile().config())
+    if not UNSEEN:
+        _enable_record_function(True)  # a cell may have switched it off for good
+        _enable_profiler_legacy(profile().config())
 
 
 def _recorded() -> set[str]:
     """The names of the operators that have run since :func:`_record`, such as "upsample_bilinear2d"."""
+    if UNSEEN:
+        return set()
     with contextlib.suppress(RuntimeError):  # the student's code has ended the record, and is told so
         names = {event.name() for events in _disable_profiler_legacy() for event in events}
         return {name.removeprefix("aten::") for name in names if name.startswith("aten::")}
     return set()
+
+
+def unseen(exercise: Exercise) -> str:
+    """What of an exercise's rules this torch doesn't let us see, in a sentence, or ""."""
+    return UNSEEN if UNSEEN and _Rules(exercise).names else ""
 
 
 def load(exercise: Exercise) -> None:

@@ -176,14 +176,15 @@ def _figures(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
 def _stamps() -> np.ndarray:
     """How much of each pixel each figure covers, in sixteenths: (13 figures, 6 radii, 36 turns, 27, 27) uint8."""
     # Cosines rounded to thousandths, so that no library's last digit matters.
-    angles = [2 * math.pi * turn / TURNS for turn in range(TURNS)]
+    # Of a quarter of the turns: the others are these, turned by right angles.
+    angles = [2 * math.pi * turn / TURNS for turn in range(TURNS // 4)]
     cos, sin = (np.array([round(1000 * f(a)) / 1000 for a in angles])[:, None, None] for f in (math.cos, math.sin))
     fine = (np.arange(STAMP * FINE) * 2 + 1 - STAMP * FINE) / (2 * FINE)  # in pixels from the middle, exact in binary
     row, column = -fine[:, None], fine[None, :]  # rows count downwards, y upwards
     radius = np.array(RADII)[:, None, None, None]
-    x, y = (cos * column + sin * row) / radius, (cos * row - sin * column) / radius  # (6, 36, 108, 108)
+    x, y = (cos * column + sin * row) / radius, (cos * row - sin * column) / radius  # (6, 9, 108, 108)
     cover = [f.reshape(*f.shape[:2], STAMP, FINE, STAMP, FINE).sum((3, 5), dtype=np.uint8) for f in _figures(x, y)]
-    return np.stack(cover)
+    return np.concatenate([np.rot90(np.stack(cover), quarter, axes=(-2, -1)) for quarter in range(4)], axis=2)
 
 
 def _ground(rng: Draw, n: int) -> tuple[np.ndarray, list[np.ndarray]]:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from vit_tutorial.plots.figures import Array, _array, _draw, _overlay, _picture
-from vit_tutorial.plots.style import PALETTE, STYLE, WIDTH
+from vit_tutorial.plots.arrays import Array, as_array, as_picture, draw, overlay
+from vit_tutorial.plots.style import PALETTE, WIDTH, styled
 
 MOST = 10.0  # times uniform: where the scale of looks() ends
 
-_styled = matplotlib.rc_context(STYLE)
 
-
-@_styled
+@styled
 def contributions(with_scale: Array, without: Array) -> Figure:
     """Each query's contribution to a gradient, largest first, on one axis for every width.
 
@@ -27,14 +24,14 @@ def contributions(with_scale: Array, without: Array) -> Figure:
     figure = Figure(figsize=(7.5, 3.2), layout="constrained")
     ax = figure.add_subplot()
     for name, values, dash in (("with √d", with_scale, "-"), ("without", without, "--")):
-        ax.plot(range(1, len(values) + 1), _array(values), dash, label=name)
+        ax.plot(range(1, len(values) + 1), as_array(values), dash, label=name)
     ax.set(xlabel="query, by the size of its contribution", ylabel="contribution", yscale="log", ylim=(1e-4, 1e5))
     ax.grid(color="#E5E5E5", linewidth=0.8)
     ax.legend(loc="lower left")
     return figure
 
 
-@_styled
+@styled
 def looks(image: Array, maps: Sequence[Array], names: Sequence[str], query: int) -> Figure:
     """Where a patch looks: a row a model, a column a head, all on one scale from 0 to ten times uniform.
 
@@ -44,7 +41,7 @@ def looks(image: Array, maps: Sequence[Array], names: Sequence[str], query: int)
         names: one for each model.
         query: index of the patch that looks, framed.
     """
-    picture = _picture(image)
+    picture = as_picture(image)
     H, W = picture.shape[:2]
     columns = len(maps[0])
     side = (WIDTH - 0.4) / columns
@@ -52,8 +49,8 @@ def looks(image: Array, maps: Sequence[Array], names: Sequence[str], query: int)
     axes = figure.subplots(len(maps), columns, squeeze=False)
     for name, heads, line in zip(names, maps, axes, strict=True):
         line[0].set_ylabel(name)
-        for head, (ax, weights) in enumerate(zip(line, _array(heads), strict=True)):
-            _draw(ax, _overlay(picture, weights.clip(0, MOST), MOST), f"head {head + 1}, most {weights.max():.0f} ×")
+        for head, (ax, weights) in enumerate(zip(line, as_array(heads), strict=True)):
+            draw(ax, overlay(picture, weights.clip(0, MOST), MOST), f"head {head + 1}, most {weights.max():.0f} ×")
             y, x = divmod(query, weights.shape[1])
             P, Q = H / weights.shape[0], W / weights.shape[1]
             frame = Rectangle((x * Q - 0.5, y * P - 0.5), Q, P, fill=False, linewidth=2.5)

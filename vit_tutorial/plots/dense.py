@@ -11,6 +11,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from vit_tutorial.plots.arrays import as_array, as_picture
 from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE, WIDTH
 
 COLOURS = [*CYCLE, PALETTE["muted"]]  # of classes 1 to 8
@@ -29,11 +30,11 @@ def class_maps(images: Sequence[Any], maps: Mapping[str, Sequence[Any]], classes
         figure = Figure(figsize=(len(images) * height + 1.9, rows * (height + 0.05) + 0.35), layout="constrained")
         axes = figure.subplots(rows, len(images), squeeze=False)
         for column, image in enumerate(images):
-            picture = _picture(image)
+            picture = as_picture(image)
             axes[0, column].imshow(picture, interpolation="nearest")
             grey = 0.75 + 0.25 * picture.mean(axis=-1, keepdims=True)  # (H, W, 1)
             for ax, row in zip(axes[1:, column], maps.values(), strict=True):
-                ax.imshow(_coloured(grey, _array(row[column])), interpolation="nearest")
+                ax.imshow(_coloured(grey, as_array(row[column])), interpolation="nearest")
         for ax, label in zip(axes[:, 0], ["scene", *maps], strict=True):
             ax.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
         _bare(axes)
@@ -84,12 +85,3 @@ def _coloured(grey: Any, classes: Any) -> Any:
     """Pale grey (H, W, 1) where the class is 0, else its colour: (H, W, 3)."""
     colours = np.array([(1.0, 1.0, 1.0), *map(to_rgb, COLOURS)])
     return grey * colours[classes.astype(int)]
-
-
-def _array(x: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    return np.asarray(x.detach().cpu().float() if hasattr(x, "detach") else x)
-
-
-def _picture(image: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    """(C, H, W) as (H, W, 3)."""
-    return np.moveaxis(_array(image), 0, -1).clip(0, 1)

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
-from vit_tutorial.plots.style import PALETTE, STYLE, WIDTH
+from vit_tutorial.plots.style import PALETTE, WIDTH, styled
 
 Point = tuple[float, float]
 SOFT = {  # the palette's roles, pale enough to write on
@@ -26,8 +25,6 @@ SOFT = {  # the palette's roles, pale enough to write on
     "plain": "#EFEFEF",
 }
 NEW = "#C1272D"  # the frame of what came after 2020
-
-_styled = matplotlib.rc_context(STYLE)
 
 
 class Sizes(Protocol):
@@ -84,7 +81,7 @@ class ModernSizes(Sizes, Protocol):
     def mlp_norm(self) -> bool: ...
 
 
-@_styled
+@styled
 def encoder_block(config: Sizes) -> Figure:
     """Two blocks side by side, before the norm's move and after: post-norm (2017) and pre-norm, as a ViT has it.
 
@@ -136,7 +133,7 @@ def _block(ax: Axes, x: float, config: Sizes, norm: Literal["pre", "post"]) -> N
     ax.text(x, y + 0.18, f"out  {stream}", ha="center", va="center")
 
 
-@_styled
+@styled
 def attention_flow(config: Sizes) -> Figure:
     """Multi-head self-attention from x to its output, the shape of every tensor on its arrow."""
     T, D, h = config.num_tokens, config.dim, config.num_heads
@@ -170,7 +167,7 @@ def attention_flow(config: Sizes) -> Figure:
     return figure
 
 
-@_styled
+@styled
 def modern_blocks(configs: Mapping[str, ModernSizes]) -> Figure:
     """Blocks side by side, one a config, read from the bottom up; what a ViT of 2020 has not is framed in red."""
     figure, ax = _canvas(WIDTH, 7.4, (0, 3.1 * len(configs)), (-0.2, 9.0))
@@ -232,7 +229,7 @@ def _scale(config: ModernSizes) -> list[Part]:
     return [] if config.layer_scale is None else [("times γ", "class", True)]
 
 
-@_styled
+@styled
 def tensor_map(config: Sizes) -> Figure:
     """The whole ViT as one map: every tensor from image to logits, its shape, and what turns it into the next."""
     (H, W), (P, Q) = _pair(config.image_size), _pair(config.patch_size)

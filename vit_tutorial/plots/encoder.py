@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from vit_tutorial.plots.figures import Array, _array, _draw
-from vit_tutorial.plots.style import CYCLE, STYLE, WIDTH
-
-_styled = matplotlib.rc_context(STYLE)
+from vit_tutorial.plots.arrays import Array, as_array, draw
+from vit_tutorial.plots.style import CYCLE, WIDTH, styled
 
 
-@_styled
+@styled
 def by_rate(found: Mapping[str, Mapping[float, Sequence[float]]], chance: float) -> Figure:
     """Accuracy against the learning rate: a dot for each seed, a line through the means, from 0 to 100 %.
 
@@ -35,7 +32,7 @@ def by_rate(found: Mapping[str, Mapping[float, Sequence[float]]], chance: float)
     return figure
 
 
-@_styled
+@styled
 def stream_answers(images: Sequence[Array], classes: Sequence[str], probabilities: Array) -> Figure:
     """Pictures, and beside each what the head reads at one place of the stream, as bars from 0 to 1.
 
@@ -46,9 +43,9 @@ def stream_answers(images: Sequence[Array], classes: Sequence[str], probabilitie
     """
     figure = Figure(figsize=(WIDTH, 2.7), layout="constrained")
     axes = figure.subplots(1, 2 * len(images), width_ratios=[0.75, 1] * len(images))
-    for index, (image, values) in enumerate(zip(images, _array(probabilities), strict=True)):
+    for index, (image, values) in enumerate(zip(images, as_array(probabilities), strict=True)):
         picture, chart = axes[2 * index : 2 * index + 2]
-        _draw(picture, image)
+        draw(picture, image)
         chart.barh(list(classes), values, color=CYCLE[0], height=0.7)
         chart.invert_yaxis()
         chart.set(xlim=(0, 1), xlabel="probability")

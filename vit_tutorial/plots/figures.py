@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
@@ -13,16 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE, WIDTH
+from vit_tutorial.plots.arrays import Array, as_array, as_picture, draw, draw_grid, overlay
+from vit_tutorial.plots.style import CYCLE, PALETTE, WIDTH, styled
 
 STEPS = ("Patches", "Linear\nembedding", "Class token,\npositions", "Encoder", "Head")
-Array = Any  # whatever numpy.asarray takes, and torch tensors that require a gradient
-
-_styled = matplotlib.rc_context(STYLE)
 LETTER = 0.085  # inches, the width of one in a label, on average
 
 
-@_styled
+@styled
 def steps(current: int | Sequence[int], part: str = "") -> Figure:
     """The five steps of a ViT as a small map, the current ones lit.
 
@@ -58,7 +54,7 @@ def steps(current: int | Sequence[int], part: str = "") -> Figure:
     return figure
 
 
-@_styled
+@styled
 def pictures(images: Sequence[Array], titles: Sequence[str] = (), *, columns: int = 0, height: float = 2.6) -> Figure:
     """Images side by side. Each is (C, H, W) or (H, W), in [0, 1]; one channel is drawn in grey.
 
@@ -70,7 +66,7 @@ def pictures(images: Sequence[Array], titles: Sequence[str] = (), *, columns: in
     """
     columns = columns or len(images)
     rows = -(-len(images) // columns)
-    shape = _picture(images[0]).shape
+    shape = as_picture(images[0]).shape
     height = min(height, WIDTH / columns * shape[0] / shape[1])
     width = columns * height * shape[1] / shape[0]
     figure = Figure(
@@ -78,11 +74,11 @@ def pictures(images: Sequence[Array], titles: Sequence[str] = (), *, columns: in
     )
     for index, image in enumerate(images):
         ax = figure.add_subplot(rows, columns, index + 1)
-        _draw(ax, image, titles[index] if titles else "")
+        draw(ax, image, titles[index] if titles else "")
     return figure
 
 
-@_styled
+@styled
 def patch_grid(
     image: Array,
     patch_size: int | tuple[int, int],
@@ -98,14 +94,14 @@ def patch_grid(
         numbers: write each patch's index into it.
         highlight: {patch index: a colour or a role of PALETTE}, outlined.
     """
-    picture = _picture(image)
+    picture = as_picture(image)
     H, W = picture.shape[:2]
     P, Q = (patch_size, patch_size) if isinstance(patch_size, int) else patch_size
     side = 6.4 if numbers else 5.0
     figure = Figure(figsize=(side * min(1.0, W / H), side * min(1.0, H / W)), layout="constrained")
     ax = figure.add_subplot()
-    _draw(ax, image)
-    _grid_lines(ax, (H, W), (P, Q))
+    draw(ax, image)
+    draw_grid(ax, (H, W), (P, Q))
     columns = W // Q
     if numbers:
         size = float(np.clip(6.5 * Q / W * 14, 5.0, 14.0))
@@ -124,7 +120,7 @@ def patch_grid(
     return figure
 
 
-@_styled
+@styled
 def token_row(patches: Array, *, indices: Sequence[int] | None = None) -> Figure:
     """Patches in a row, as the encoder sees them: a sequence.
 
@@ -132,19 +128,19 @@ def token_row(patches: Array, *, indices: Sequence[int] | None = None) -> Figure
         patches: (N, C, P, P), in [0, 1].
         indices: which to draw; None draws the first ten, a gap and the last two.
     """
-    pictures_ = _array(patches)
+    pictures_ = as_array(patches)
     N = len(pictures_)
     chosen = list(indices) if indices is not None else list(range(N)) if N <= 13 else [*range(10), N - 2, N - 1]
     figure = Figure(figsize=(WIDTH, WIDTH / max(len(chosen), 9) + 0.45), layout="constrained")
     axes = np.atleast_1d(figure.subplots(1, len(chosen)))
     for place, (ax, index) in enumerate(zip(axes, chosen, strict=True)):
-        _draw(ax, pictures_[index])
+        draw(ax, pictures_[index])
         gap = place > 0 and index != chosen[place - 1] + 1
         ax.set_xlabel(("…  " if gap else "") + str(index))
     return figure
 
 
-@_styled
+@styled
 def overlays(
     images: Sequence[Array], maps: Mapping[str, Sequence[Array]], titles: Sequence[str] = (), *,
     height: float = 1.6,
@@ -158,7 +154,7 @@ def overlays(
         height: of each picture, in inches, where the column is wide enough.
     """
     table: list[tuple[str, Sequence[Array | None]]] = [("image", [None] * len(images)), *maps.items()]
-    H, W = _picture(images[0]).shape[:2]
+    H, W = as_picture(images[0]).shape[:2]
     height = min(height, (WIDTH - 0.4) / len(images) * H / W)
     size = (len(images) * (height * W / H + 0.05) + 0.4, len(table) * (height + 0.05) + (0.25 if titles else 0))
     figure = Figure(figsize=size, layout="constrained")
@@ -166,13 +162,13 @@ def overlays(
     for (label, row), line in zip(table, axes, strict=True):
         line[0].set_ylabel(label)
         for ax, image, heat in zip(line, images, row, strict=True):
-            _draw(ax, image if heat is None else _overlay(_picture(image), _array(heat)))
+            draw(ax, image if heat is None else overlay(as_picture(image), as_array(heat)))
     for ax, title in zip(axes[0], titles, strict=False):
         ax.set_title(title, parse_math=False)  # a class may be called $5$
     return figure
 
 
-@_styled
+@styled
 def heatmaps(
     arrays: Sequence[Array], titles: Sequence[str] = (), *, xlabel: str = "", ylabel: str = "",
     symmetric: bool = False, label: str = "", height: float = 3.2, first: int = 0,
@@ -189,7 +185,7 @@ def heatmaps(
         height: in inches.
         first: the number of the first row and of the first column.
     """
-    values = [_array(array) for array in arrays]
+    values = [as_array(array) for array in arrays]
     most = max(float(np.abs(array).max()) for array in values)
     low, high = (
         (-most, most)
@@ -213,7 +209,7 @@ def heatmaps(
     return figure
 
 
-@_styled
+@styled
 def matrices(
     arrays: Sequence[Array], titles: Sequence[str] = (), *, signs: Sequence[str] = (), roles: Sequence[str] = (),
     digits: int = 2, cell: float = 0.62,
@@ -229,7 +225,7 @@ def matrices(
         digits: decimals; whole numbers are written without.
         cell: the side of a cell, in inches.
     """
-    values = [np.atleast_2d(_array(array)).astype(float) for array in arrays]
+    values = [np.atleast_2d(as_array(array)).astype(float) for array in arrays]
     figure, ax, corners, cell = _side_by_side(values, titles, signs, cell)
     for index, (array, (left, top)) in enumerate(zip(values, corners, strict=True)):
         role = roles[index] if index < len(roles) else "muted"
@@ -246,7 +242,7 @@ def matrices(
     return figure
 
 
-@_styled
+@styled
 def groups(
     arrays: Sequence[Array], members: Sequence[Array], titles: Sequence[str] = (), *, signs: Sequence[str] = ()
 ) -> Figure:
@@ -258,15 +254,15 @@ def groups(
         titles: one for each.
         signs: what stands between two of them.
     """
-    values = [np.atleast_2d(_array(array)) for array in arrays]
+    values = [np.atleast_2d(as_array(array)) for array in arrays]
     figure, ax, corners, _ = _side_by_side(values, titles, signs, 0.62)
     for array, group, (left, top) in zip(values, members, corners, strict=True):
-        for (y, x), owner in np.ndenumerate(np.atleast_2d(_array(group)).astype(int)):
+        for (y, x), owner in np.ndenumerate(np.atleast_2d(as_array(group)).astype(int)):
             _cell(ax, left + x, top + y, float(array[y, x]), CYCLE[owner % len(CYCLE)])
     return figure
 
 
-@_styled
+@styled
 def curves(
     x: Array, ys: Mapping[str, Array], *, xlabel: str = "", ylabel: str = "", log: str = "",
     marks: Mapping[str, tuple[float, float]] | None = None, markers: bool = False, height: float = 3.6,
@@ -286,7 +282,7 @@ def curves(
     figure = Figure(figsize=(7.5, height), layout="constrained")
     ax = figure.add_subplot()
     for (name, y), dash in zip(ys.items(), ["-", "--", "-.", ":"] * len(ys), strict=False):
-        ax.plot(_array(x), _array(y), dash, label=name, marker="o" if markers else None, markersize=5)
+        ax.plot(as_array(x), as_array(y), dash, label=name, marker="o" if markers else None, markersize=5)
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.grid(color="#E5E5E5", linewidth=0.8)
     for axis in log:
@@ -299,7 +295,7 @@ def curves(
     return figure
 
 
-@_styled
+@styled
 def confusion(counts: Array, classes: Sequence[str], *, height: float = 4.6) -> Figure:
     """How often each class was taken for each: the right answers on the diagonal, the mistakes shaded beside it.
 
@@ -308,7 +304,7 @@ def confusion(counts: Array, classes: Sequence[str], *, height: float = 4.6) -> 
         classes: K names.
         height: in inches.
     """
-    values = _array(counts).astype(int)
+    values = as_array(counts).astype(int)
     right = np.eye(len(values), dtype=bool)
     mistakes = np.where(right, 0, values)
     longest = max(map(len, classes)) * LETTER
@@ -325,7 +321,7 @@ def confusion(counts: Array, classes: Sequence[str], *, height: float = 4.6) -> 
     # parse_math: a class may be called $5$
     ax.set_xticks(range(len(classes)), classes, parse_math=False, rotation=90 if upright else 0)
     ax.set_yticks(range(len(classes)), classes, parse_math=False)
-    _grid_lines(ax, (len(values), len(values)), (1, 1))
+    draw_grid(ax, (len(values), len(values)), (1, 1))
     for lines in ax.collections:  # the grid, which is white, on white
         lines.set(color="#DDDDDD")
     ax.spines[:].set_visible(False)
@@ -333,7 +329,7 @@ def confusion(counts: Array, classes: Sequence[str], *, height: float = 4.6) -> 
     return figure
 
 
-@_styled
+@styled
 def dots(
     values: Mapping[str, Sequence[float]], *, xlabel: str = "",
     interval: tuple[float, float] | None = None, label: str = "",
@@ -355,7 +351,9 @@ def dots(
         for value in map(float, runs):
             ax.plot(value, row - 0.13 * seen.get(value, 0), "o", color=PALETTE["query"], alpha=0.85, markersize=7)
             seen[value] = seen.get(value, 0) + 1
-        ax.vlines(float(np.median(_array(runs))), row - 0.36, row + 0.3, color=PALETTE["key"], linewidth=2.5, zorder=1)
+        ax.vlines(
+            float(np.median(as_array(runs))), row - 0.36, row + 0.3, color=PALETTE["key"], linewidth=2.5, zorder=1
+        )
     ax.set_yticks(range(len(values)), list(values))
     ax.set(xlabel=xlabel, ylim=(len(values) - 0.4, -0.75))
     ax.tick_params(axis="y", length=0)
@@ -365,7 +363,7 @@ def dots(
     return figure
 
 
-@_styled
+@styled
 def five_steps(
     image: Array, patch_size: int, tokens: Array, embedded: Array, attention: Array, scores: Mapping[str, float]
 ) -> Figure:
@@ -379,16 +377,16 @@ def five_steps(
         attention: (rows, columns), from the class token to the patches.
         scores: {class: probability}.
     """
-    picture = _picture(image)
+    picture = as_picture(image)
     H, W = picture.shape[:2]
     figure = Figure(figsize=(WIDTH * 1.25, 3.1), layout="constrained")
     axes = figure.subplots(1, 5)
     for ax in axes:  # as tall as the pictures, and their tops in one line
         ax.set_box_aspect(H / W)
         ax.set_anchor("N")
-    _draw(axes[0], image)
-    _grid_lines(axes[0], (H, W), (patch_size, patch_size))
-    for ax, array in ((axes[1], _array(tokens)), (axes[2], _array(embedded))):
+    draw(axes[0], image)
+    draw_grid(axes[0], (H, W), (patch_size, patch_size))
+    for ax, array in ((axes[1], as_array(tokens)), (axes[2], as_array(embedded))):
         most = np.quantile(np.abs(array), 0.98)
         ax.imshow(array, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
         ax.set(xticks=[], yticks=[], ylabel=f"{len(array)} tokens", xlabel=f"width D = {array.shape[1]}")
@@ -399,7 +397,7 @@ def five_steps(
     axes[2].add_patch(Rectangle((-0.5, -0.5 - band), array.shape[1], band, facecolor=PALETTE["class"], linewidth=0))
     middle = (array.shape[1] / 2, -0.5 - band / 2)
     axes[2].text(*middle, "class token", ha="center", va="center", fontsize=9, color="white")
-    _draw(axes[3], _overlay(picture, _array(attention)))
+    draw(axes[3], overlay(picture, as_array(attention)))
     axes[4].barh(list(scores), list(scores.values()), color=PALETTE["query"], height=0.7)
     axes[4].invert_yaxis()
     axes[4].set(xlabel="probability", xlim=(0, 1))
@@ -408,44 +406,6 @@ def five_steps(
     for ax, name in zip(axes, names, strict=True):
         ax.set_title(name, weight="bold", loc="left", fontsize=10.5)
     return figure
-
-
-_HEAT = matplotlib.colormaps["magma"]
-
-
-def _array(x: Array) -> np.ndarray[Any, np.dtype[Any]]:
-    return np.asarray(x.detach().cpu().float() if hasattr(x, "detach") else x)
-
-
-def _picture(image: Array) -> np.ndarray[Any, np.dtype[Any]]:
-    """(C, H, W) or (H, W) as (H, W, 3), for imshow."""
-    pixels = _array(image)
-    pixels = pixels[None] if pixels.ndim == 2 else pixels
-    if pixels.ndim != 3 or pixels.shape[0] not in (1, 3):
-        raise ValueError(f"an image must have shape (C, H, W) with 1 or 3 channels, got {pixels.shape}")
-    return np.moveaxis(np.repeat(pixels, 3 // len(pixels), axis=0), 0, -1).clip(0, 1)
-
-
-def _draw(ax: Axes, image: Array, title: str = "") -> None:
-    ax.imshow(_picture(image), interpolation="nearest")
-    ax.set(xticks=[], yticks=[], title=title)
-    ax.spines[:].set_visible(False)
-
-
-def _overlay(picture: Array, weights: Array, most: float = 0.0) -> Array:
-    """Heat (rows, columns) over the picture (H, W, 3) in grey, as (3, H, W); hottest at ``most``, or at its largest."""
-    H, W = picture.shape[:2]
-    strength = weights / max(most or float(weights.max()), 1e-12)
-    strength = strength.repeat(-(-H // len(weights)), axis=0)[:H].repeat(-(-W // weights.shape[1]), axis=1)[:, :W]
-    mix = (0.3 + 0.5 * strength)[..., None]  # (H, W, 1)
-    mixed = (1 - mix) * picture.mean(axis=-1, keepdims=True) + mix * _HEAT(strength)[..., :3]
-    return np.moveaxis(mixed, -1, 0)
-
-
-def _grid_lines(ax: Axes, size: tuple[int, int], patch: tuple[int, int], width: float = 0.9) -> None:
-    style = {"color": "white", "linewidth": width}
-    ax.hlines(np.arange(0, size[0] + 1, patch[0]) - 0.5, -0.5, size[1] - 0.5, **style)  # type: ignore[arg-type]
-    ax.vlines(np.arange(0, size[1] + 1, patch[1]) - 0.5, -0.5, size[0] - 0.5, **style)  # type: ignore[arg-type]
 
 
 def _side_by_side(

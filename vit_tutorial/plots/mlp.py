@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from vit_tutorial.plots.figures import Array, _array, _draw
-from vit_tutorial.plots.style import PALETTE, STYLE, WIDTH
-
-_styled = matplotlib.rc_context(STYLE)
+from vit_tutorial.plots.arrays import Array, as_array, draw
+from vit_tutorial.plots.style import PALETTE, WIDTH, styled
 
 
-@_styled
+@styled
 def unit_pictures(
     rows: Sequence[Sequence[Array]], places: Array, names: Sequence[str], grid: tuple[int, int]
 ) -> Figure:
@@ -27,23 +24,23 @@ def unit_pictures(
         names: one for each unit.
         grid: (rows, columns) of patches.
     """
-    H, W = _array(rows[0][0]).shape[1:]
+    H, W = as_array(rows[0][0]).shape[1:]
     columns = len(rows[0])
     side = (WIDTH - 0.9) / columns
     figure = Figure(figsize=(WIDTH, len(rows) * (side * H / W + 0.04)), layout="constrained")
     axes = figure.subplots(len(rows), columns, squeeze=False)
     P, Q = H / grid[0], W / grid[1]
-    for name, pictures, found, line in zip(names, rows, _array(places).astype(int), axes, strict=True):
+    for name, pictures, found, line in zip(names, rows, as_array(places).astype(int), axes, strict=True):
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
         for ax, picture, place in zip(line, pictures, found, strict=True):
-            _draw(ax, picture)
+            draw(ax, picture)
             y, x = divmod(int(place), grid[1])
             frame = Rectangle((x * Q - 0.5, y * P - 0.5), Q, P, fill=False, linewidth=1.8, edgecolor="white")
             ax.add_patch(frame)
     return figure
 
 
-@_styled
+@styled
 def agreement(trained: Array, new_units: Array, untrained: Sequence[Array], chance: Array) -> Figure:
     """How many of a unit's ten pictures show one class, block by block, on an axis from none to all ten.
 
@@ -55,7 +52,7 @@ def agreement(trained: Array, new_units: Array, untrained: Sequence[Array], chan
     """
     figure = Figure(figsize=(7.5, 3.2), layout="constrained")
     ax = figure.add_subplot()
-    blocks = np.arange(1, len(_array(trained)) + 1)
+    blocks = np.arange(1, len(as_array(trained)) + 1)
     lines: Mapping[str, tuple[Sequence[Array], str, str]] = {
         "trained": ([trained], PALETTE["query"], "o-"),
         "new units, on its tokens": ([new_units], PALETTE["value"], "^-."),
@@ -64,7 +61,7 @@ def agreement(trained: Array, new_units: Array, untrained: Sequence[Array], chan
     }
     for name, (values, colour, style) in lines.items():
         for index, line in enumerate(values):
-            ax.plot(blocks, _array(line), style, color=colour, label=None if index else name, markersize=5)
+            ax.plot(blocks, as_array(line), style, color=colour, label=None if index else name, markersize=5)
     ax.set(xlabel="block", ylabel="pictures of one class, of 10", ylim=(0, 10))
     ax.grid(color="#E5E5E5", linewidth=0.8)
     ax.legend(loc="upper left")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import matplotlib
 from matplotlib.figure import Figure
 
-from vit_tutorial.plots.figures import _draw, _grid_lines, _picture
-from vit_tutorial.plots.style import PALETTE, STYLE
-
-Array = Any
+from vit_tutorial.plots.arrays import Array, as_picture, draw, draw_grid
+from vit_tutorial.plots.style import PALETTE, styled
 
 
-@matplotlib.rc_context(STYLE)
+@styled
 def patch_cost(image: Array, patch_size: int, costs: Mapping[int, float]) -> Figure:
     """An image under the grid of one patch size, and beside it what each size costs.
 
@@ -23,11 +19,11 @@ def patch_cost(image: Array, patch_size: int, costs: Mapping[int, float]) -> Fig
         patch_size: P, one of ``costs``; it is highlighted.
         costs: {P: multiply-accumulates of the whole model}.
     """
-    H, W = _picture(image).shape[:2]
+    H, W = as_picture(image).shape[:2]
     figure = Figure(figsize=(7.4, 2.9), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.5])
-    _draw(left, image, f"{H // patch_size} × {W // patch_size} patches")
-    _grid_lines(left, (H, W), (patch_size, patch_size), width=0.9 if patch_size > 8 else 0.4)
+    draw(left, image, f"{H // patch_size} × {W // patch_size} patches")
+    draw_grid(left, (H, W), (patch_size, patch_size), width=0.9 if patch_size > 8 else 0.4)
     colours = [PALETTE["query"] if size == patch_size else PALETTE["muted"] for size in costs]
     names = [f"P = {size}" for size in costs]
     bars = right.barh(names, [cost / 1e9 for cost in costs.values()], color=colours, height=0.7)

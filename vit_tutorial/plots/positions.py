@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from vit_tutorial.plots.figures import _picture
+from vit_tutorial.plots.arrays import as_picture
 from vit_tutorial.plots.style import PALETTE, STYLE, WIDTH
 
 
@@ -52,7 +52,7 @@ def answers_to(image: Any, accuracies: Mapping[str, float], *, chance: float = 1
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH * 0.75, 2.6), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1, 2.2))
-        left.imshow(_picture(image), interpolation="nearest")
+        left.imshow(as_picture(image), interpolation="nearest")
         left.set_axis_off()
         colours = [PALETTE["key" if name == marked else "query"] for name in accuracies]
         drawn = right.barh(list(accuracies), list(accuracies.values()), color=colours, height=0.7)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE
+from vit_tutorial.plots.arrays import Array
+from vit_tutorial.plots.style import CYCLE, PALETTE, styled
 
-Array = Any
 MARKERS = "osD^vPX"
 TICKS = ((1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))
 
-_styled = matplotlib.rc_context(STYLE)
 
-
-@_styled
+@styled
 def law_curves(
     runs: Mapping[str, tuple[Array, Array]],
     laws: Mapping[str, tuple[Array, Array]] | None = None,

@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from vit_tutorial.plots.arrays import as_array, as_picture
 from vit_tutorial.plots.style import PALETTE, STYLE, WIDTH
 
 HEAT = matplotlib.colormaps["YlOrRd"]
@@ -39,7 +40,7 @@ def light_maps(
         top: the value of dark red in all maps.
         height: of each picture, in inches.
     """
-    pictures = [_pixels(image) for image in images]
+    pictures = [as_picture(image) for image in images]
     H, W = pictures[0].shape[:2]
     height = min(height, (WIDTH - 1.6) / len(pictures) * H / W)
     rows = len(maps) + first
@@ -55,10 +56,10 @@ def light_maps(
                 ax.imshow(picture, interpolation="nearest")
         for line, (label, row) in zip(axes[int(first) :], maps.items(), strict=True):
             line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
-            for column, (ax, picture, heat) in enumerate(zip(line, pictures, map(_array, row), strict=True)):
+            for column, (ax, picture, heat) in enumerate(zip(line, pictures, map(as_array, row), strict=True)):
                 ax.imshow(_pale(picture, heat, top), interpolation="nearest")
                 if len(masks):
-                    ax.contour(_array(masks[column]), levels=[0.5], colors=PALETTE["query"], linewidths=1.0)
+                    ax.contour(as_array(masks[column]), levels=[0.5], colors=PALETTE["query"], linewidths=1.0)
                 if largest:
                     box = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1.0}
                     ax.text(0.97, 0.95, f"{heat.max():.2f}", transform=ax.transAxes, ha="right", va="top", fontsize=8,
@@ -66,16 +67,6 @@ def light_maps(
         for ax, title in zip(axes[0], titles, strict=False):
             ax.set_title(title, fontsize=10)
     return figure
-
-
-def _array(x: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    return np.asarray(x.detach().cpu().float() if hasattr(x, "detach") else x)
-
-
-def _pixels(image: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    """(C, H, W) as (H, W, 3)."""
-    pixels = _array(image)
-    return np.moveaxis(np.repeat(pixels, 3 // len(pixels), axis=0), 0, -1).clip(0, 1)
 
 
 def _pale(picture: Any, heat: Any, top: float | None) -> Any:

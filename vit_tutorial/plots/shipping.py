@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from vit_tutorial.plots.figures import _picture
-from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE, WIDTH
-
-_styled = matplotlib.rc_context(STYLE)
+from vit_tutorial.plots.arrays import as_picture
+from vit_tutorial.plots.style import CYCLE, PALETTE, WIDTH, styled
 
 
-@_styled
+@styled
 def rounding(values: Any, levels: Mapping[str, Any], *, xlabel: str = "") -> Figure:
     """Values on a line, and one row for each kind of codes: its levels as ticks, and where each value goes.
 
@@ -42,7 +39,7 @@ def rounding(values: Any, levels: Mapping[str, Any], *, xlabel: str = "") -> Fig
     return figure
 
 
-@_styled
+@styled
 def few_bits(
     values: Any, levels: Any, images: Sequence[Any], answers: Sequence[str], right: Sequence[bool], *, limit: float
 ) -> Figure:
@@ -65,13 +62,13 @@ def few_bits(
     ax.set(xlim=(-limit, limit), xlabel="weight", ylabel="weights per bin")
     rows = parts[1].subplots(2, len(images) // 2)
     for cell, image, answer, good in zip(rows.flat, images, answers, right, strict=True):
-        cell.imshow(_picture(image), interpolation="nearest")
+        cell.imshow(as_picture(image), interpolation="nearest")
         cell.set_title(answer, fontsize=10, color=PALETTE["ink" if good else "key"])
         cell.set_axis_off()
     return figure
 
 
-@_styled
+@styled
 def costs_of_bits(panels: Mapping[str, Mapping[str, Mapping[int, tuple[float, float]]]]) -> Figure:
     """Accuracy lost with fewer bits, with intervals: a panel for each model, a line for each way of rounding.
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import matplotlib
 from matplotlib.figure import Figure
 
-from vit_tutorial.plots.figures import _array, _draw, _overlay, _picture
-from vit_tutorial.plots.style import PALETTE, STYLE, WIDTH
-
-Array = Any
+from vit_tutorial.plots.arrays import Array, as_array, as_picture, draw, overlay
+from vit_tutorial.plots.style import PALETTE, WIDTH, styled
 
 
-@matplotlib.rc_context(STYLE)
+@styled
 def before_and_after(image: Array, runs: Mapping[str, tuple[Array, Mapping[str, float]]]) -> Figure:
     """What several models look at in one photograph, and what they say: a row for each.
 
@@ -22,13 +18,13 @@ def before_and_after(image: Array, runs: Mapping[str, tuple[Array, Mapping[str, 
         image: (C, H, W), in [0, 1].
         runs: {title: (attention (rows, columns), {class: probability})}; all attention has one scale.
     """
-    picture = _picture(image)
-    most = max(float(_array(attention).max()) for attention, _ in runs.values())
+    picture = as_picture(image)
+    most = max(float(as_array(attention).max()) for attention, _ in runs.values())
     figure = Figure(figsize=(0.8 * WIDTH, 2.5 * len(runs)), layout="constrained")
     table = figure.subplots(len(runs), 3, squeeze=False, width_ratios=[1, 1, 1.7])
     for (title, (attention, scores)), (seen, looks, says) in zip(runs.items(), table, strict=True):
-        _draw(seen, image, title)
-        _draw(looks, _overlay(picture, _array(attention), most), f"largest weight {_array(attention).max():.3f}")
+        draw(seen, image, title)
+        draw(looks, overlay(picture, as_array(attention), most), f"largest weight {as_array(attention).max():.3f}")
         says.barh(list(scores), list(scores.values()), color=PALETTE["query"], height=0.7)
         says.invert_yaxis()
         says.set(xlim=(0, 1))

@@ -4,6 +4,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib
 from cycler import cycler
 from matplotlib.font_manager import FontProperties, findfont, get_font
 
@@ -36,6 +37,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "lines.linewidth": 2.0,
 }
+styled = matplotlib.rc_context(STYLE)  # before a function that draws
 LONGEST = 40  # letters of a name
 WIDTH = 10.0  # inches: as wide as a notebook's column
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.colors import hsv_to_rgb
 from matplotlib.figure import Figure
 
-from vit_tutorial.plots.figures import _array, _picture
-from vit_tutorial.plots.style import STYLE, WIDTH
+from vit_tutorial.plots.arrays import as_array, as_picture
+from vit_tutorial.plots.style import WIDTH, styled
 
 
-@matplotlib.rc_context(STYLE)
+@styled
 def token_groups(images: Sequence[Any], owners: Sequence[Any]) -> Figure:
     """Pictures, and below each its patches coloured by the token that holds them.
 
@@ -29,9 +28,9 @@ def token_groups(images: Sequence[Any], owners: Sequence[Any]) -> Figure:
     figure = Figure(figsize=(side * len(images), 2 * side), layout="constrained")
     axes = figure.subplots(2, len(images), squeeze=False)
     for column, (image, owner) in enumerate(zip(images, owners, strict=True)):
-        picture = _picture(image)
+        picture = as_picture(image)
         axes[0, column].imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        axes[1, column].imshow(_by_group(picture, _array(owner).astype(int)), interpolation="nearest")
+        axes[1, column].imshow(_by_group(picture, as_array(owner).astype(int)), interpolation="nearest")
     for ax in axes.flat:
         ax.set_axis_off()
     return figure

@@ -12,12 +12,15 @@ Everything else is as in :mod:`vit_tutorial.vit`; with every option at its defau
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention, silu
+from torch.overrides import TorchFunctionMode
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.embeddings import Embeddings, Grid
@@ -479,9 +482,26 @@ def build(config: ViTConfig) -> ViT:
     return ModernViT(config) if isinstance(config, ModernConfig) else ViT(config)
 
 
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves normal_ out: on the meta device it would load torch's compiler, which takes more than a second."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if func in (nn.init.normal_, Tensor.normal_):
+            return given["tensor"] if "tensor" in given else args[0]
+        return func(*args, **given)
+
+
+@contextmanager
+def without_numbers() -> Iterator[None]:
+    """What is built inside has shapes, and no numbers: it takes no memory, and hardly any time."""
+    with torch.device("meta"), _NothingDrawn():
+        yield
+
+
 def count_parameters(config: ModernConfig) -> int:
     """How many numbers are learned, by building the model without memory."""
-    with torch.device("meta"):
+    with without_numbers():
         return sum(parameter.numel() for parameter in ModernViT(config).parameters())
 
 

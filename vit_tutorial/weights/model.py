@@ -24,7 +24,7 @@ from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sin
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.variants.hybrid import ResNetStem
-from vit_tutorial.variants.modern import ModernConfig, build, position_bias_index
+from vit_tutorial.variants.modern import ModernConfig, build, position_bias_index, without_numbers
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import messages, names, sources
 from vit_tutorial.weights.fields import Given, Json
@@ -538,7 +538,7 @@ def _angles_stored(config: ViTConfig, what: str, neighbours: bool, columns_first
 
 def shapes_of(config: ViTConfig) -> dict[str, tuple[int, ...]]:
     """The shape of each tensor that a model of this config has."""
-    with torch.device("meta"):  # one block tells the shapes of all
+    with without_numbers():  # one block tells the shapes of all
         model = build(replace(config, depth=1)).state_dict()
     shapes = {our: tuple(tensor.shape) for our, tensor in model.items() if not our.endswith(COUNTER)}
     block = {our.removeprefix("blocks.0."): shape for our, shape in shapes.items() if our.startswith("blocks.0.")}
@@ -626,7 +626,7 @@ def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bo
         check_numbers(state)
     single = {name: tensor.float() for name, tensor in state.items()}
     check_numbers({name: tensor for name, tensor in single.items() if state[name].dtype == torch.float64})
-    with torch.device("meta"):
+    with without_numbers():
         model = build(config)
     counters = {name: torch.tensor(0) for name in model.state_dict() if name.endswith(COUNTER)}
     model.load_state_dict(single | counters, assign=True)

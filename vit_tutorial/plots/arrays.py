@@ -1,0 +1,50 @@
+"""Pictures of arrays, for several figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+
+Array = Any  # whatever numpy.asarray takes, and torch tensors that require a gradient
+_HEAT = matplotlib.colormaps["magma"]
+
+
+def as_array(x: Array) -> np.ndarray[Any, np.dtype[Any]]:
+    """What matplotlib can draw."""
+    return np.asarray(x.detach().cpu().float() if hasattr(x, "detach") else x)
+
+
+def as_picture(image: Array) -> np.ndarray[Any, np.dtype[Any]]:
+    """(C, H, W) or (H, W) as (H, W, 3), for imshow."""
+    pixels = as_array(image)
+    pixels = pixels[None] if pixels.ndim == 2 else pixels
+    if pixels.ndim != 3 or pixels.shape[0] not in (1, 3):
+        raise ValueError(f"an image must have shape (C, H, W) with 1 or 3 channels, got {pixels.shape}")
+    return np.moveaxis(np.repeat(pixels, 3 // len(pixels), axis=0), 0, -1).clip(0, 1)
+
+
+def draw(ax: Axes, image: Array, title: str = "") -> None:
+    """An image (C, H, W) or (H, W) without ticks."""
+    ax.imshow(as_picture(image), interpolation="nearest")
+    ax.set(xticks=[], yticks=[], title=title)
+    ax.spines[:].set_visible(False)
+
+
+def overlay(picture: Array, weights: Array, most: float = 0.0) -> Array:
+    """Heat (rows, columns) over the picture (H, W, 3) in grey, as (3, H, W); hottest at ``most``, or at its largest."""
+    H, W = picture.shape[:2]
+    strength = weights / max(most or float(weights.max()), 1e-12)
+    strength = strength.repeat(-(-H // len(weights)), axis=0)[:H].repeat(-(-W // weights.shape[1]), axis=1)[:, :W]
+    mix = (0.3 + 0.5 * strength)[..., None]  # (H, W, 1)
+    mixed = (1 - mix) * picture.mean(axis=-1, keepdims=True) + mix * _HEAT(strength)[..., :3]
+    return np.moveaxis(mixed, -1, 0)
+
+
+def draw_grid(ax: Axes, size: tuple[int, int], patch: tuple[int, int], width: float = 0.9) -> None:
+    """White lines between the patches of an image of ``size``."""
+    style = {"color": "white", "linewidth": width}
+    ax.hlines(np.arange(0, size[0] + 1, patch[0]) - 0.5, -0.5, size[1] - 0.5, **style)  # type: ignore[arg-type]
+    ax.vlines(np.arange(0, size[1] + 1, patch[1]) - 0.5, -0.5, size[0] - 0.5, **style)  # type: ignore[arg-type]
