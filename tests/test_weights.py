@@ -1051,7 +1051,6 @@ def test_what_is_no_plain_file_isn_t_waited_for(target, words, tmp_path, refuses
         ({"num_classes": True}, TypeError, ["num_classes", "True"]),
         ({"num_classes": 2.5}, TypeError, ["num_classes", "2.5"]),
         ({"num_classes": "5"}, TypeError, ["num_classes", "'5'"]),
-        ({"recipe": "mine"}, ValueError, ["recipe", "'mine'", "torchvision"]),
         ({"image_size": "16"}, ValueError, ["image_size", "'16'"]),
     ],
 )
