@@ -4,7 +4,6 @@
     python benchmarks/ship.py bits --data cifar10-jpeg       ship_bits.csv: fewer bits for weights or for activations
     python benchmarks/ship.py speed --model cifar10          ship_speed.csv: milliseconds, ratios; or photographs
     python benchmarks/ship.py coverage                       how often the 95 % intervals of the first two hold
-    python benchmarks/ship.py table                          the tables, from the files
 
 Rows that are there aren't measured again: delete them to do so. The photographs are CIFAR-10's 10,000 test images,
 which neither model was trained on, as a folder that ``vt.data.load`` takes; the scenes are drawn. All forms of a model
@@ -235,33 +234,9 @@ def bootstrap(values: list[float], draws: int = 2000) -> tuple[float, float]:
     return float(low), float(high)
 
 
-# ---- Tables ------------------------------------------------------------------------------------------------------
-
-
-def points(row: dict[str, str]) -> str:
-    n, right, lost, won = (int(row[column]) for column in PAIRED)
-    mean, half = paired_interval(lost, won, n)
-    return f"{n} | {100 * right / n:.2f} | {mean:+.2f} ± {half:.2f}"
-
-
-def table() -> None:
-    print("| model | form | MB | images | accuracy, % | against torch, points | largest difference |\n|" + "---|" * 7)
-    for row in sheet.read(ACCURACY):
-        size = int(row["bytes"]) / 1e6
-        print(f"| {row['model']} | {row['form']} | {size:.2f} | {points(row)} | {row['largest_off']} |")
-    print("\n| model | batch | form | ms | ratio | images/s |\n|" + "---|" * 6)
-    for row in sheet.read(SPEED):
-        rate = int(row["batch"]) / float(row["milliseconds"]) * 1000
-        ratio = f"{row['ratio']} [{row['low']}, {row['high']}]"
-        print(f"| {row['model']} | {row['batch']} | {row['form']} | {row['milliseconds']} | {ratio} | {rate:.0f} |")
-    print("\n| model | what | scale | bits | images | accuracy, % | against torch, points |\n|" + "---|" * 7)
-    for row in sheet.read(BITS):
-        print(f"| {row['model']} | {row['what']} | a {row['scale']} | {row['bits']} | {points(row)} |")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("accuracy", "bits", "speed", "coverage", "table"))
+    parser.add_argument("part", choices=("accuracy", "bits", "speed", "coverage"))
     parser.add_argument("--data", help="photographs in folders: CIFAR-10's test images under test/")
     parser.add_argument("--model", choices=TIMED, help="for speed: this one alone")
     args = parser.parse_args()
@@ -271,7 +246,7 @@ def main() -> None:
     elif args.part == "speed":
         speed([args.model] if args.model else list(TIMED))
     else:
-        {"coverage": coverage, "table": table}[args.part]()
+        coverage()
 
 
 if __name__ == "__main__":
