@@ -191,8 +191,7 @@ def image_folder(
     _visible(folder)
     train, test = _splits(folder) if test_share is None else _random_splits(folder, test_share)
     if len(train) < 2:
-        found = f"only the class {next(iter(train))!r}" if train else "no class folders"
-        raise ValueError(f"{folder} has {found}: a classifier needs at least 2")
+        raise ValueError(f"{folder} has only the class {next(iter(train))!r}: a classifier needs at least 2")
     train_files, train_labels = _flat(train)
     test_files, test_labels = _flat(test)
     set_aside = () if test_share is None else tuple(file.relative_to(folder).as_posix() for file in test_files)
@@ -294,6 +293,8 @@ def _class_folders(split: Path) -> Files:
     files = {folder.name: images_in(folder) for folder in _visible(split) if folder.is_dir()}
     if empty := [name for name in files if not files[name]]:
         raise ValueError(f"{split / empty[0]} holds no images: put some in, or remove the folder from every split")
+    if not files:
+        raise ValueError(f"{split} has no class folders: a classifier needs at least 2")
     return files
 
 
