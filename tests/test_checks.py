@@ -555,6 +555,13 @@ def test_nan_is_right_where_it_is_expected_alone():
     assert not compare.equal(right, torch.tensor([1.0, 1.0]), PATCHIFY)
 
 
+def test_between_whole_numbers_a_factor_is_whole():
+    right = torch.tensor([2.0, 4.0, 6.0], dtype=torch.float64)
+    for factor, seen in ((1.5, False), (3.0, True)):
+        found = symptoms.symptom([(right, factor * right, {}, "a case")], 1e-6, symptoms.EXACT)
+        assert ("times the right one" in found) is seen, found
+
+
 def test_of_nan_no_single_cause_is_asserted(capsys):
     assert not checks.check_redrawn_runs(lambda fitted, loss, rows: fitted * (loss[rows] - 9).log())
     assert "a root or a logarithm taken of a number for which there is none?" in said(capsys)
@@ -739,6 +746,21 @@ def test_where_torch_shows_no_operators_the_rest_is_watched_and_the_report_says_
     assert not passed
     assert "the package's own patchify" in on_one_line(text)
     assert "Operators" not in text
+
+
+def test_whoever_looked_before_looks_afterwards():
+    exercise, calls = CATALOGUE["patchify"], []
+
+    def another(frame, event, arg):
+        calls.append(event)
+
+    sys.setprofile(another)
+    try:
+        with watch.watching(exercise):
+            assert sys.getprofile() is not another
+        assert sys.getprofile() is another
+    finally:
+        sys.setprofile(None)
 
 
 def test_the_memory_that_numpy_takes_is_counted():
