@@ -233,6 +233,10 @@ def pixels_of(folder: Path, ours: vt.data.Preprocessing) -> bool:
     except Exception:
         return True
     got = ours(PICTURE)
+    (H, W), (rows, columns) = ours.image_size, ours.left_over  # their convolution drops what patches leave over
+    if expected.shape[-2:] != (H + rows, W + columns):
+        return False
+    expected = expected[..., :H, :W]
     return got.shape == expected.shape and bool(
         (got - expected).abs().max() < 1e-4 * max(1.0, float(expected.abs().max()))
     )

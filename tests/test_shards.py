@@ -143,16 +143,16 @@ def test_what_can_t_be_read_is_named_and_skipped(folder):
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_the_status_says_that_a_training_image_was_skipped(folder, tmp_path, workers, refuses, capfd):
+def test_the_status_says_that_a_training_image_was_skipped(folder, tmp_path_factory, workers, refuses, capfd):
     add(folder / "train-0.tar", [("a\n\x1b[31m", b"nonsense", 0), *((f"{n}", jpeg((9, 0, 0)), 0) for n in range(5))])
     words = {"epochs": 2, "batch-size": 8, "workers": workers, "image-size": 8}
     words |= {"patch-size": 4, "dim": 16, "depth": 1, "num-heads": 2, "mlp-dim": 16}
     options = [f"--{name}={value}" for name, value in words.items()]
-    said = r"a\n\x1b[31m in "
+    said, out = r"a\n\x1b[31m in ", tmp_path_factory.mktemp("out") / "run"
     with refuses(SystemExit, "error: 1 image file skipped", said):
-        train.main([*options, "--data", str(folder), "--out", str(tmp_path / "run")])
+        train.main([*options, "--data", str(folder), "--out", str(out)])
     assert capfd.readouterr().err.count(f"skipped {said}") == 1
-    assert (tmp_path / "run" / "model.safetensors").exists()
+    assert (out / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize(
