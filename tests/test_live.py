@@ -708,8 +708,10 @@ def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
                 place = page.locator(f'[data-map="{name}"]')
                 values = row(array)
                 check(place, values[1:], number=1)
-                class_token = number_in(place.locator(".reading").first.text_content())
-                assert class_token == pytest.approx(float(values[0]), rel=1e-3, abs=1e-4)
+                said, _, rest = place.locator(".reading").first.text_content().partition("; ")
+                assert said.endswith(", most of all") is (bool(rest) and bool(values[0] > 0.5))
+                assert number_in(said.split(",")[0]) == pytest.approx(float(values[0]), rel=1e-3, abs=1e-4)
+                assert not rest or number_in(rest) == pytest.approx(float(values[1:].sum()), rel=1e-3)
         for name, array in names.items():
             check(page.locator(f'[data-station="{station}"] [data-show="{name}"]'), row(array))
     go(page, "mlp")
@@ -1198,12 +1200,15 @@ def test_the_guided_tour_goes_through_all_stations_and_back(show, digits):
         assert page.locator(".spot").is_visible()
         seen.append(page.evaluate("document.querySelector('[data-vit-live]').live.state.station"))
         followed.append(text(page, ".picker .name"))
+        assert page.locator(".strip .here").count() == 1
+        if number in (2, 7):
+            page.locator(".picker canvas").click(position={"x": 5, "y": 5})
         assert max(len(one.split()) for one in re.split(r"[.?!]", text(page, ".sentence"))) <= 15
         if number < 12:
             page.get_by_text("Next", exact=True).click()
     assert len(sentences) == 12
     assert set(seen) == {"patches", "embedding", "positions", "attention", "mlp", "layers", "head", "what-if"}
-    assert followed == [*["patch 10"] * 5, *["class token"] * 6, "patch 10"]
+    assert followed == [*["patch 10"] * 2, *["patch 0"] * 3, *["class token"] * 2, *["patch 0"] * 5]
     page.get_by_text("Back", exact=True).click()
     assert text(page, ".count") == "11 of 12"
     page.get_by_text("Next", exact=True).click()
@@ -1437,7 +1442,6 @@ def test_the_tour_plays_by_itself_until_somebody_walks(show, digits):
     assert text(page, "[data-do=play]") == "Play"
 
 
-TOP = "(e) => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y]; }"
 MIDDLE = "(e) => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }"
 
 
@@ -1447,8 +1451,9 @@ def test_the_dot_stands_on_the_part_whose_station_is_open(show, digits):
     parts = {"embedding": ".part.patches", "mlp": '.part[data-part="blocks.0.mlp"]', "head": '.part[data-to="head"]'}
     for station, part in parts.items():
         go(page, station)
-        dot, (across, top) = page.locator(".token-dot").evaluate(MIDDLE), page.locator(part).first.evaluate(TOP)
-        assert dot == pytest.approx((across, top), abs=1)  # above its name
+        box, (across, down) = page.locator(part).first.bounding_box(), page.locator(".token-dot").evaluate(MIDDLE)
+        assert across == pytest.approx(box["x"] + box["width"] * (0.17 if station == "embedding" else 0.5), abs=1)
+        assert down == pytest.approx(box["y"] + (box["height"] - 4 if station == "embedding" else 0), abs=1)
 
 
 @browser_only
@@ -1461,6 +1466,10 @@ def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits, small):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     assert text(page, '[data-meaning="unit"] h4') == "Unit 1 of block 0 is excited most by these patches"
+    page.get_by_text("Next unit", exact=True).click()
+    assert text(page, '[data-meaning="unit"] h4') == "Unit 2 of block 0 is excited most by these patches"
+    mark = page.locator('[data-show="hidden"] .mark:not(.source)')  # which stays
+    assert mark.evaluate("(e) => e.style.left") == f"{100 * 2 / 96:.5f}%"
     assert page.locator('[data-meaning="unit"] canvas').count() == 6
     assert text(page, '[data-meaning="unit"] .note').endswith(
         "The model as trained was tried on 200 pictures: the patch in the frame, with the picture around it."

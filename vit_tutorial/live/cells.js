@@ -31,7 +31,7 @@ const isLight = (pixel) => 0.3 * (pixel & 255) + 0.59 * ((pixel >> 8) & 255) + 0
 //   colours: "signed" about zero, "heat" from zero, "grey" from 0 to 1; most: the number with the strongest colour
 //   texts: the numbers are written into their cells, if they are few; labels: words under them, side by side
 //   name(i): what number i is; about: what is said of all; square: cells are; picture, shape: what lies under them
-//   sources(i): where number i comes from, see sources.js; pointed(i), clicked(i): what follows
+//   sources(i): where number i comes from, see sources.js; pointed(i), clicked(i): what follows; chosen: what did last
 // light([first, last]) frames numbers of one row that another one comes from; light(null) none.
 /** @param {Page} page @param {HTMLElement} place @param {string} label @returns {Cells} */
 export function cells({ pixels, say, lightUp }, place, label) {
@@ -59,7 +59,9 @@ export function cells({ pixels, say, lightUp }, place, label) {
   function read() {
     const { values, name, sources } = shown;
     if (at !== null && at >= values.length) at = null;
-    mark.style.display = at === null ? "none" : "";
+    const framed = at ?? shown.chosen ?? null;
+    mark.style.display = framed === null ? "none" : "";
+    if (framed !== null) frame(mark, framed, 1);
     canvas.setAttribute("aria-label", `${label}: ${summary()}. Arrow keys read them.`);
     if (at === null) {
       reading.textContent = summary();
@@ -67,7 +69,6 @@ export function cells({ pixels, say, lightUp }, place, label) {
     }
     const { text, lights } = sources?.(at) ?? {};
     reading.textContent = `${name ? name(at) : `number ${at}`}: ${text ? `${text} = ` : ""}${digits(values[at])}`;
-    frame(mark, at, 1);
     lightUp(place, lights);
   }
 
@@ -165,11 +166,13 @@ export function tokenMap(page, place, label) {
   const special = make("div", { className: "special-cells" });
   const first = prefix ? cells(page, special, `${label}, ${page.tokenName(0)}`) : null;
   if (prefix) place.append(special);
-  const rest = cells(page, place, `${label}, patches`);
+  const patches = cells(page, place, `${label}, patches`);
   place.classList.add("token-map");
 
   // Colours go by the patches: the class token often takes most from itself, and they would all be dark.
   function show({ values, colours, most = largestSize(values.subarray(prefix)), picture, shape, sources }) {
+    const rest = values.subarray(prefix).reduce((sum, v) => sum + v, 0);
+    const shares = `${values[0] > rest ? ", most of all" : ""}; all patches together ${digits(rest)}`;
     first?.show({
       values: values.subarray(0, prefix),
       columns: prefix,
@@ -178,9 +181,9 @@ export function tokenMap(page, place, label) {
       name: page.tokenName,
       clicked: page.chooseToken,
       sources,
-      about: `${page.tokenName(0)} ${digits(values[0])}`,
+      about: `${page.tokenName(0)} ${digits(values[0])}${colours === "heat" ? shares : ""}`,
     });
-    rest.show({
+    patches.show({
       values: values.subarray(prefix),
       columns,
       colours,
@@ -197,7 +200,7 @@ export function tokenMap(page, place, label) {
   function light(lit) {
     const isFirst = lit && lit[0] < prefix;
     first?.light(isFirst ? lit : null);
-    rest.light(lit && !isFirst ? lit.map((t) => t - prefix) : null);
+    patches.light(lit && !isFirst ? lit.map((t) => t - prefix) : null);
   }
   return { show, light };
 }

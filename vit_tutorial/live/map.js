@@ -124,7 +124,7 @@ function partsOfMap(plan) {
   const one = (a, text, label, to, look) => ({ a, c: 0, w: 54, h: 54, text, label, to, look });
   const lenses = [0, ...plan.blocks.map((layer) => layer + 1)].map((step) => {
     const label = step ? `the answer after block ${step - 1}` : "the answer after the embedding";
-    const a = EDGE.begin + step * plan.block + (step ? 0 : 14);
+    const a = EDGE.begin + step * plan.block + (step ? 0 : 20);
     return { a, c: plan.isUpright ? -29 : -24, w: 56, h: 18, text: "", label, to: "layers", lens: step };
   });
   return [
@@ -267,10 +267,15 @@ function moveDot(page) {
   mapDot.classList.toggle("hidden", !place);
   mapDot.classList.toggle("of-class-token", token < sizes.prefix);
   if (!place) return;
-  const { left, top, height } = place.button.style;
+  const { left, top, width, height } = place.button.style;
   if (mapAt !== `${station} ${layer}`) $(".map").scrollLeft = parseFloat(left) - mapWidth / 2;
   page.mapAt = `${station} ${layer}`;
-  Object.assign(mapDot.style, { left, top: `calc(${top} - ${height} / 2)` }); // above its name
+  const { look, h } = place; // the dot covers no name: it stands in a picture's corner, beside a word, else above
+  const [across, down] = look ? [-0.33, 0.42] : h < 30 ? [0.64, 0] : [0, -0.5];
+  Object.assign(mapDot.style, {
+    left: `calc(${left} + ${across} * ${width})`,
+    top: `calc(${top} + ${down} * ${height})`,
+  });
 }
 
 function keyOf({ $, state, sizes, tokenName }) {

@@ -70,7 +70,7 @@ export function softmaxOf(name, values, temperature = 1) {
   const divided = temperature === 1 ? "" : ` ÷ ${temperature}`;
   const sum = values.reduce((all, v) => all + Math.exp(v / temperature), 0);
   return (i) => ({
-    text: `e^(${digits(values[i])}${divided}) ÷ ${digits(sum)}, the sum of all ${values.length}`,
+    text: `e^(${digits(values[i])}${divided}) ÷ ${digits(sum)}`,
     lights: { [name]: [i, i] },
   });
 }

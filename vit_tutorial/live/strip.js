@@ -13,7 +13,7 @@ function cellsOf({ L }) {
   ]);
   const words = { patches: "patches", embedding: "E", positions: "tokens" };
   const before = Object.entries(words).map(([to, text]) => cell(to, text));
-  return [...before, ...blocks.flat(), cell("head", "classifier")];
+  return [...before, ...blocks.flat(), cell("head", "answer"), cell("what-if", "?")];
 }
 
 export function buildStrip(page) {
@@ -31,8 +31,9 @@ export function buildStrip(page) {
 }
 
 export function drawStrip({ state, strip }) {
+  const at = { layers: "head", looks: "attention" }[state.station] ?? state.station;
   for (const { element, to, layer, part } of strip) {
-    element.classList.toggle("here", to === state.station && (layer ?? state.layer) === state.layer);
+    element.classList.toggle("here", to === at && (layer ?? state.layer) === state.layer);
     element.classList.toggle("cut", Boolean(part) && isOff(state.changes.off, part));
   }
 }

@@ -48,10 +48,10 @@ const STORY = [
     spot: '[data-meaning="row"]',
     asks: ["[data-spot=token]"],
     follow: "patch",
-    text: ({ isTried }) =>
+    text: ({ isTried, point }) =>
       isTried &&
       "Each number measures one pattern. These six patches score highest on it: what do they share? " +
-        "Point at other numbers of the token.",
+        `${point} other numbers of the token.`,
   },
   {
     station: "positions",
@@ -82,28 +82,25 @@ const STORY = [
     asks: [".picker canvas"],
     follow: "class",
     text: ({ first }) =>
-      `Attention: ${first} looks at every token, itself too. It takes most where the map is light. ` +
+      `Attention: ${first} looks at every token, itself too. Among patches, it takes most where the map is light. ` +
       "Click the map or a patch: where does that one look?",
   },
   {
     station: "attention",
     spot: ".heads",
     asks: ['[data-meaning="head"]'],
-    follow: "class",
     text: ({ h }) => h > 1 && `It looks in ${h} ways at once: ${h} heads. Choose another: what does that one look for?`,
   },
   {
     station: "mlp",
     spot: "[data-spot=hidden]",
     asks: ['[data-meaning="unit"]'],
-    follow: "class",
-    text: ({ M }) =>
-      `Then the MLP: ${M} hidden units, small detectors, for each token alone. Point at one: what switches it on?`,
+    text: ({ M, point }) =>
+      `Then the MLP: ${M} hidden units, small detectors, for each token alone. ${point} one: what switches it on?`,
   },
   {
     station: "layers",
     spot: "[data-spot=lens]",
-    follow: "class",
     offers: ["another"],
     text: ({ L }) =>
       `Attention and MLP are a block. ${L > 1 ? `Here ${L} follow each other, each with its own numbers. ` : ""}` +
@@ -112,17 +109,15 @@ const STORY = [
   {
     station: "head",
     spot: "[data-spot=probabilities]",
-    follow: "class",
-    offers: ["another"],
+    offers: ["another", "clear"],
     text: ({ pool }) =>
       `The classifier reads ${READ[pool]}${pool === "cls" ? ", no patch" : ""}. It gives each class a share of 1. ` +
-      "Take other pictures: is it ever unsure?",
+      "Press Clear: how sure is it of nothing? Then take another picture.",
   },
   {
     station: "what-if",
     spot: ".map",
     offers: ["reset", "shuffle"],
-    follow: "patch",
     text: () =>
       "Now break it: click parts of the diagram to cut them. Does the answer survive? " +
       "Then press Reset, then Shuffle all: patches change places. What is it now?",
@@ -140,7 +135,8 @@ const WAY_IN = [
     station: "patches",
     spot: "[data-spot=flat]",
     follow: "patch",
-    text: ({ length }) => `Its pixels become one list of ${length} numbers. Point at one to see which pixel it was.`,
+    text: ({ length, point }) =>
+      `Its pixels become one list of ${length} numbers. ${point} one to see which pixel it was.`,
   },
   {
     station: "embedding",
@@ -239,6 +235,7 @@ export function tourOf(page) {
     isPlaced: config.position !== "none", // a list is added to each token
     hasClass: config.class_token,
     isRead: ["cls", "cls+mean", "distilled"].includes(config.pool), // the class token
+    point: matchMedia("(pointer: coarse)").matches ? "Tap" : "Point at",
     first: sizes.prefix ? `the ${page.tokenName(0)}` : "a token",
   };
   const story = STORY.filter(({ text }) => text(facts));
@@ -246,6 +243,7 @@ export function tourOf(page) {
   /** @type {any[]} */
   let stops = story;
   let at = 0;
+  let patch = page.middle; // that the reader followed last
   let playing = 0; // a timer
   let [speed] = Object.keys(PAUSES);
 
@@ -271,10 +269,11 @@ export function tourOf(page) {
     const side = (name) => (element) => element.getBoundingClientRect()[name];
     const first = () => inPanel.reduce((a, b) => (side("top")(a) <= side("top")(b) ? a : b));
     const room = window.innerHeight - parseFloat($(".live").style.getPropertyValue("--stuck")) - 40;
-    const fits = (from) => Math.max(...inPanel.map(side("bottom"))) - side("top")(from) < room;
+    const fits = (from) => from && Math.max(...inPanel.map(side("bottom"))) - side("top")(from) < room;
     if (!inPanel.length) return page.reveal(asked[0]);
     $(".live").classList.toggle("focused", $(".live").clientWidth <= NARROW || !fits(first()));
-    page.reveal(fits(heading) ? heading : first(), "start");
+    page.draw(); // numbers that have no room in their cells any more
+    page.reveal([heading, $(".station:not(.hidden) .act:has(.asked)")].find(fits) ?? first(), "start");
   }
 
   function darken() {
@@ -286,15 +285,15 @@ export function tourOf(page) {
   // Buttons beside the sentence: one for another picture, and those that the station has elsewhere.
   function offer(names) {
     $('[data-do="another"]').classList.toggle("hidden", !names.includes("another") || page.samples.length < 2);
-    const twins = names.map((name) => $(`.panel [data-do="${name}"], .answer [data-do="${name}"]`)).filter(Boolean);
+    const twins = names.map((name) => $(`:is(.pad, .panel, .answer) [data-do="${name}"]`)).filter(Boolean);
     const copies = twins.map(({ textContent, onclick }) => make("button", { type: "button", textContent, onclick }));
     $(".offers").replaceChildren(...copies);
   }
 
   function follow(kind) {
-    const isClass = state.token < sizes.prefix;
+    if (state.token >= sizes.prefix) patch = state.token;
     if (kind === "class" && sizes.prefix) state.token = 0;
-    if (kind === "patch" && isClass) state.token = page.middle;
+    if (kind === "patch") state.token = patch;
   }
 
   const isLast = () => at === stops.length - 1;
@@ -352,6 +351,7 @@ export function tourOf(page) {
     $(".sentence").textContent = `You walk on your own. ${isLast() ? "Start again" : "Next"} leads back to the tour.`;
   }
 
+  $(".offers").onclick = () => page.reveal($(".spot .picture") ?? $(".spot")); // on a phone it may be above
   for (const part of [".tour", ".choose"]) new ResizeObserver(measure).observe($(part));
   return {
     begin: () => stop(0),

@@ -80,7 +80,7 @@ export const attentionStation = {
       return "LN, layer norm: mean 0, standard deviation 1, rescaled";
     },
     softmax: () =>
-      "Softmax turns scores into shares: e, 2.718…, to the power of each, divided by the sum of these powers.",
+      "Softmax turns scores into shares: e, 2.718…, to the power of each, divided by the sum of all these powers.",
     attentionOff: (s) => whatIsOff(s, "attention"),
     headOff({ head, layer, isOn }) {
       if (isOn(`attention.heads.${head}`)) return "";

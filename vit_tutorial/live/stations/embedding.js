@@ -8,11 +8,11 @@ export const embeddingStation = {
       const { weight } = weights.embed.patches.proj;
       return row(weight, followed, weight.length / D, { texts: weight.length / D <= 16 });
     },
-    projected({ run, weights, patch, D, follow }) {
+    projected({ run, weights, patch, D, followed, follow }) {
       const columns = weights.embed.patches.proj.weight.length / D;
       const product = productOf("x", rowOf(run.embed.patches, patch, columns), weights.embed.patches.proj);
       const sources = (i) => ({ ...product(i), lights: { E: [0, columns - 1] } });
-      return row(run.embed.projected, patch, D, { pointed: follow, sources });
+      return row(run.embed.projected, patch, D, { pointed: follow, chosen: followed, sources });
     },
   },
   texts: {

@@ -13,15 +13,15 @@ export const mlpStation = {
         sources: normOf("middle", rowOf(block.middle, token, D), own.norm2, config.norm_eps),
       });
     },
-    before({ block, token, D, M, own, followUnit }) {
+    before({ block, token, D, M, own, unit, followUnit }) {
       const sources = productOf("norm2", rowOf(block.norm2, token, D), own.mlp.fc1);
-      return units(block.mlp.before, token, M, { pointed: followUnit, sources });
+      return units(block.mlp.before, token, M, { pointed: followUnit, chosen: unit, sources });
     },
-    hidden({ block, token, M, config, followUnit }) {
+    hidden({ block, token, M, config, unit, followUnit }) {
       const before = rowOf(block.mlp.before, token, M);
       const text = (i) => (config.gated ? `SiLU(${digits(before[i])}) · its gate` : `GELU(${digits(before[i])})`);
       const sources = (i) => ({ text: text(i), lights: { before: [i, i] } });
-      return units(block.mlp.hidden, token, M, { pointed: followUnit, sources });
+      return units(block.mlp.hidden, token, M, { pointed: followUnit, chosen: unit, sources });
     },
     mlp({ block, token, D, M, own }) {
       const product = productOf("hidden", rowOf(block.mlp.hidden, token, M), own.mlp.fc2);
@@ -59,14 +59,15 @@ export const mlpStation = {
       return `Its ${M} hidden units: ${on} are on`;
     },
     activation({ config }) {
-      const keeps = "lets numbers well above zero through almost as they are, and makes those below it small";
-      if (!config.gated) return `GELU, the activation function between the two layers, ${keeps}.`;
+      const keeps = "keeps numbers well above zero almost as they are, and makes others small";
+      if (!config.gated) return `GELU, the activation function, ${keeps}.`;
       return `SiLU ${keeps}. The gate, a number for each unit from a matrix of its own, is multiplied with that.`;
     },
     mlpSum: ({ isOn }) =>
       isOn("mlp.residual") ? "Token + what the MLP adds = z, out of the block" : "z, without z′: the shortcut is off",
   },
-  draw({ $ }, s) {
+  draw({ $, $$ }, s) {
+    for (const button of $$(".next-unit")) button.onclick = () => s.followUnit((s.unit + 1) % s.M);
     $('[data-station="mlp"] .work').classList.toggle("hidden", Boolean(whatIsOff(s, "mlp")));
   },
 };

@@ -1,20 +1,25 @@
-import { norm, row, rowOf } from "../cells.js";
+import { largestSize, norm, row, rowOf } from "../cells.js";
 import { sumOf } from "../sources.js";
 
 const cosine = (a, b) => a.reduce((sum, v, i) => sum + v * b[i], 0) / (norm(a) * norm(b) || 1);
 
+// One scale for what is added, and for the sum.
+const mostOf = ({ run: { embed }, token, D }) =>
+  Math.max(...[embed.content, embed.position, embed.tokens].map((rows) => largestSize(rowOf(rows, token, D))));
+
 export const positionsStation = {
   title: "3 Positions",
   shows: {
-    content: ({ run, token, D }) => row(run.embed.content, token, D),
-    position: ({ run, token, D }) => row(run.embed.position, token, D),
+    content: (s) => row(s.run.embed.content, s.token, s.D, { most: mostOf(s) }),
+    position: (s) => row(s.run.embed.position, s.token, s.D, { most: mostOf(s) }),
     z0({ run, token, D, weights }) {
       const { content, position, tokens } = run.embed;
       const parts = [
         ["content", "token", rowOf(content, token, D)],
         ["position", "position", rowOf(position, token, D)],
       ];
-      return row(tokens, token, D, { sources: weights.embed.norm ? undefined : sumOf(...parts) }); // else normed, too
+      const sources = weights.embed.norm ? undefined : sumOf(...parts); // else normed, too
+      return row(tokens, token, D, { most: mostOf({ run, token, D }), sources });
     },
   },
   maps: {
