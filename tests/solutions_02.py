@@ -495,18 +495,16 @@ WRONG = {
         Wrong(
             "positions twice for the patches",
             lambda x, c, p: embed_by_expand(x + p[:, 1:], c, p),
-            "Only a part is right: the first index along axis 1",
+            "All is right at the first index along axis 1",
         ),
-        Wrong(
-            "row 0 for all", lambda x, c, p: embed_by_expand(x, c, p[:, :1]), "Only a part is right: the first index"
-        ),
-        Wrong("a class token of zeros", lambda x, c, p: embed_by_expand(x, 0 * c, p), "Only a part is wrong: index 0"),
+        Wrong("row 0 for all", lambda x, c, p: embed_by_expand(x, c, p[:, :1]), "All is right at the first index"),
+        Wrong("a class token of zeros", lambda x, c, p: embed_by_expand(x, 0 * c, p), "is at index 0"),
         Wrong(
             "as further tokens",
             lambda x, c, p: torch.cat([embed_by_expand(x, c, p), c.expand(len(x), -1, -1)], 1),
             "too many",
         ),
-        Wrong("a mean for the class token", embed_mean_class, "Only a part is wrong: index 0, the first along axis 1"),
+        Wrong("a mean for the class token", embed_mean_class, "wrong is at index 0, the first along axis 1"),
         Wrong(
             "positions a place too late", lambda x, c, p: embed_by_expand(x, c, p.roll(1, 1)), "What your numbers show"
         ),

@@ -370,7 +370,7 @@ WRONG = {
             pieces(cut=lambda x, n, dim: x.split(n, dim)),
             "hidden units go through GELU in one step",
         ),
-        Wrong("the largest", pieces(join=lambda parts: torch.stack(parts).amax(0)), "What your numbers show"),
+        Wrong("the largest", pieces(join=lambda parts: torch.stack(parts).amax(0))),
         Wrong("side by side", pieces(join=lambda parts: torch.cat(parts, dim=-1)), "raised RuntimeError"),
         Wrong("a ReLU", pieces(activate=F.relu)),
         Wrong("a GELU on the sum", lambda *args: F.gelu(pieces(activate=lambda x: x)(*args)), never="in one step"),

@@ -269,7 +269,7 @@ def test_an_unknown_mistake_gets_the_first_difference(capsys):
     text = said(capsys)
     expected = right(PATCHIFY.cases()[0].args[0], 2)[0, 1, 2].item()
     assert f"result[0, 1, 2] is {expected + 1:.5g}, expected {expected:.5g}; 1 of 24 numbers differ, shape" in text
-    assert "What your numbers show: Only a part is wrong: index 1 along axis 1 (of 6). The rest is right." in text
+    assert "What your numbers show: All that is wrong is at index 1 along axis 1 (of 6); the rest is right." in text
     assert "It looks like" not in text
 
 

@@ -372,7 +372,8 @@ _WAYS = {1: Words("not at all"), 2: Words("only one of them, or both together"),
 
 
 def _other_ways(ways: int) -> str:
-    return f"such that equal images come out in {ways} ways, where two branches dropped each by itself give 4"
+    most = "give 4" if ways < 4 else "give only 4: something else is drawn, too"
+    return f"such that equal images come out in {ways} ways, where two branches dropped each by itself {most}"
 
 
 def _observe_block(work: Any, case: Case) -> Result:
@@ -521,7 +522,7 @@ def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
         return " ".join([*found, *(f"What {branch} adds is right where it speaks alone." for branch in good)])
     if not wrong:
         return ""  # it is what happens in training, or how the block starts
-    return "Each branch is right where it speaks alone: look at their order, and at what the second one reads."
+    return "What each branch adds alone is right: look at their order, and at what the second one reads."
 
 
 ENCODER_BLOCK = Exercise(

@@ -691,7 +691,7 @@ def _about_tuning(compared: list[tuple[Case, Result, Result]]) -> str:
         return ""
     if case.args[-1] != 1:
         return (
-            "One step without a decay is right; several steps, or a decay, aren't. Is the optimiser AdamW, made once, "
+            "One step without a decay is right; several steps with one aren't. Is the optimiser AdamW, made once, "
             "with the decay that is asked for? Are the gradients cleared before every step?"
         )
     return f"The encoder is as it was. {_first_step(case.args[0].head.weight, right, theirs, case.args[3])}"
@@ -700,7 +700,8 @@ def _about_tuning(compared: list[tuple[Case, Result, Result]]) -> str:
 def _first_step(start: Tensor, right: Result, theirs: Result, rate: float) -> str:
     """What is wrong with a first step. AdamW's is as long as the rate in each number, against the gradient's sign."""
     if _alike(right["head.weight"], theirs["head.weight"]):
-        return "Where one step is asked for, the head's weight is right, its bias isn't."
+        bias = _alike(right["head.bias"], theirs["head.bias"])
+        return "" if bias else "Where one step is asked for, the head's weight is right, its bias isn't."
     wanted, moved = ((found["head.weight"] - start) / rate for found in (right, theirs))
     against = int((wanted.sign() != moved.sign()).sum())
     if not against:

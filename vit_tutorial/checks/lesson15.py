@@ -159,9 +159,11 @@ def _what_w2_gets(compared: list[tuple[Case, Result, Result]]) -> str:
     if equal(right["result"], theirs["result"], GATED_MLP) or not torch.allclose(w2 @ hidden, behind, atol=1e-4):
         return ""
     gate, value = (half.reshape(-1, w2.shape[1])[0] for half in _halves(linear(x, w1, b1)))
-    rows = (gate, value, silu(gate) * value, hidden[:, 0])
-    first, second, wanted, found = (", ".join(f"{number:.4g}" for number in row.tolist()) for row in rows)
-    return f"With {case.label} the gate is {first}, the value {second}, so w2 gets {wanted}. Yours gets {found}."
+    found = hidden[:, 0]
+    found = found.where(found.abs() > 1e-4 * found.abs().max(), 0.0)  # less is what dividing by w2 has left over
+    rows = (gate, value, silu(gate) * value, found)
+    first, second, wanted, got = (", ".join(f"{number:.3g}" for number in row.tolist()) for row in rows)
+    return f"With {case.label} the gate is {first}, the value {second}, so w2 gets {wanted}. Yours gets {got}."
 
 
 GATED_MLP = Exercise(

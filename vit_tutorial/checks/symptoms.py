@@ -133,6 +133,9 @@ def _scaled(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> s
         return "Every number is right but for its sign."
     if _whole(given, right) and factor != round(factor):
         return ""  # labels and places: a factor is chance
+    off = (given - factor * right).abs()
+    if abs(factor - 1) < 0.01 and (off > 0.1 * abs(factor - 1) * right.abs() + 1e-6 * right.abs().max()).any():
+        return ""  # beside the largest number the others' factors hardly count
     digits = _number(factor) if abs(factor - 1) > 0.01 else f"{factor:.7g}"
     return f"Every number is {digits} times the right one{_origin(factor, inputs)}."
 
@@ -250,14 +253,15 @@ def _too_long_or_short(right: Tensor, given: Tensor, inputs: Inputs, tolerance: 
     (axis,) = apart
     long, brief = (given, right) if given.shape[axis] > right.shape[axis] else (right, given)
     rest = long.shape[axis] - brief.shape[axis]
-    for start in range(rest + 1):
-        if _same(long.narrow(axis, start, brief.shape[axis]), brief, tolerance):
-            ends = [f"the first {start}" * bool(start), f"the last {rest - start}" * (rest > start)]
-            where = " and ".join(filter(None, ends))
-            if long is given:
-                return f"Along axis {axis}, {where} of yours are too many; the rest is right."
-            return f"Along axis {axis}, {where} of the right ones are missing; what is there is right."
-    return ""
+    starts = [n for n in range(rest + 1) if _same(long.narrow(axis, n, brief.shape[axis]), brief, tolerance)]
+    if len(starts) != 1:
+        return ""  # of equal slices it can't be said which are missing
+    (start,) = starts
+    ends = [f"the first {start}" * bool(start), f"the last {rest - start}" * (rest > start)]
+    where = " and ".join(filter(None, ends))
+    if long is given:
+        return f"Along axis {axis}, {where} of yours are too many; the rest is right."
+    return f"Along axis {axis}, {where} of the right ones are missing; what is there is right."
 
 
 def _summed(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
@@ -387,8 +391,10 @@ def _partly_right(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float
     where = _slices_that_differ(wrong)
     if where:
         if where.startswith("all but "):
-            return f"Only a part is right: {where.removeprefix('all but ')}. The rest is not."
-        return f"Only a part is wrong: {where}. The rest is right."
+            return f"All is right at {where.removeprefix('all but ')}; each other index holds something wrong."
+        if ((given - right).abs() > 0.05 * tolerance * scale)[~_lines(wrong)].any():
+            return ""  # nearly right is not right
+        return f"All that is wrong is at {where}; the rest is right."
     signs = ((given + right).abs() <= tolerance * scale) & wrong
     if torch.equal(signs, wrong):
         return f"{int(wrong.sum())} of {wrong.numel()} numbers have the wrong sign, and the others are right."
@@ -399,6 +405,14 @@ def _partly_right(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float
         if not right[wrong].any():
             return f"{int(wrong.sum())} of {wrong.numel()} numbers should be 0 and aren't; all others are right."
     return ""
+
+
+def _lines(wrong: Tensor) -> Tensor:
+    """The indices of the telling axis that hold all that is wrong, whole, as a mask."""
+    axis, bad = _telling_axis(wrong)
+    mask = torch.zeros_like(wrong)
+    mask.index_fill_(axis, torch.tensor(bad), True)
+    return mask
 
 
 def _slices_that_differ(wrong: Tensor) -> str:
@@ -460,13 +474,16 @@ def _row_by_row(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) 
         factor = (a0 * b0).sum(group, keepdim=True) / square.where(square > 0, torch.ones_like(square))
         size = a0.abs().max()  # beside which it must hold: what is left of nearly equal numbers is small
         if bool((factor.abs() > 1e-3).all()) and _same(factor * b0 / size, a0 / size, tolerance):
-            return f"All along {_axes(*group)}, yours is the right one times a factor, plus an offset{_some(factor)}."
+            return f"All along {_axes(*group)}, yours is the right one times a factor{_some(factor)}, plus an offset."
     return ""
 
 
 def _some(values: Tensor) -> str:
-    different = sorted({round(value, 3) for value in values.flatten().tolist()})
-    return f" ({', '.join(_number(value) for value in different[:3])}{', …' if len(different) > 3 else ''})"
+    """The first three, in the order in which they stand."""
+    noise = 1e-6 * values.abs().max()
+    heard = values.where(values.abs() > noise, 0.0).flatten().tolist()
+    different = list(dict.fromkeys(f"{value:.4g}" for value in heard))
+    return f" ({', '.join(different[:3])}{', …' if len(different) > 3 else ''})"
 
 
 def _sums(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
@@ -632,12 +649,13 @@ def apart(right: Tensor, given: Tensor, name: str) -> str:
     places = [_telling_axis(changed) for changed in (right, given)]
     axes = {axis for axis, indices in places if indices}
     parts = [_part(changed, name) for changed in (right, given)]
-    wanted = places[0][1]
-    scattered = bool(wanted) and len(wanted) < wanted[-1] - wanted[0] + 1  # those of these numbers alone
-    if parts[0] == parts[1] or len(axes) > 1 or scattered:
+    # Scattered indices are those of these numbers alone.
+    scattered = any(found and len(found) < found[-1] - found[0] + 1 for _, found in places)
+    if (places[0] == places[1] and right.any() == given.any()) or len(axes) > 1 or scattered:
         return ""
-    only = "only " if places[0][1] else ""
-    return f"{only}{parts[0]} should change; in yours {parts[1]} does"
+    # Other parts of the result aren't spoken of.
+    only = f"of {name} only " if places[0][1] and "[" in name else "only " if places[0][1] else ""
+    return f"{only}{parts[0]} should change; in yours {parts[1]} {'do' if parts[1].startswith('numbers') else 'does'}"
 
 
 def _part(changed: Tensor, name: str) -> str:
@@ -645,7 +663,9 @@ def _part(changed: Tensor, name: str) -> str:
     axis, indices = _telling_axis(changed)
     if not changed.any():
         return "nothing"
-    return f"{name}[{':, ' * axis}{_written(indices)}]" if indices else f"all of {name}"
+    if not indices:
+        return f"all of {name}" if changed.all() else f"numbers all over {name}"
+    return f"{name}[{':, ' * axis}{_written(indices)}]"
 
 
 def _written(indices: list[int]) -> str:
