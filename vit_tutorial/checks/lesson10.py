@@ -341,7 +341,7 @@ def _state(grid: Grid, D: int, classes: int) -> State:
     shapes = {"embed.cls_token": (1, 1, D), "embed.position": (1, 1 + grid[0] * grid[1], D),
               "embed.patches.proj.weight": (D, 3, 2, 2), "embed.patches.proj.bias": (D,), "blocks.0.norm1.weight": (D,),
               "blocks.0.attention.proj.bias": (D,), "norm.weight": (D,),
-              "head.weight": (classes, D), "head.bias": (classes,)}  # fmt: skip
+              "head.weight": (classes, D), "head.bias": (classes,), "norm.bias": (D,)}  # fmt: skip
     return {name: normal(*shape, seed=seed) for seed, (name, shape) in enumerate(shapes.items())}
 
 
