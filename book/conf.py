@@ -60,7 +60,7 @@ LIBRARIES = "PIL|accelerate|argparse|collections|io|matplotlib|numpy|os|pathlib|
 nitpick_ignore_regex = [
     (
         "py:.*",
-        rf"({LIBRARIES})\..*|Tensor|Module|State|Table|Json|Path|PILImage\.Image|np\.ndarray|(dict|list|tuple)\[.*|[A-Z]",
+        rf"({LIBRARIES})\..*|Tensor|Module|State|Contents|Table|Json|Path|PILImage\.Image|np\.ndarray|(dict|list|tuple)\[.*|[A-Z]",
     ),
     ("py:data", ".*"),  # constants are named in docstrings, and have no entry of their own
 ]
