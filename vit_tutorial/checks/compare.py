@@ -100,7 +100,7 @@ def _answers_difference(right: Hashed, given: Any, name: str, exercise: Exercise
     answer = as_parts(given, many) if isinstance(given, Mapping) else given
     if not _holds_numbers_alone(answer) or len(flat(answer)) != many:
         of = f" of {len(given)}" if isinstance(given, (tuple, list)) else ""
-        of += ", not all of them single numbers" * (of == f" of {many}")
+        wanted += " single numbers" * (of == f" of {many}")
         return f"{name} is {given if isinstance(given, Words) else kind(given)}{of}, expected {wanted}"
     places = [""] if right.kind == "number" else _places(answer)
     for number, (leaf, place) in enumerate(zip(flat(answer), places, strict=True)):

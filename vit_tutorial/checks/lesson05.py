@@ -522,7 +522,7 @@ def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
         return " ".join([*found, *(f"What {branch} adds is right where it speaks alone." for branch in good)])
     if not wrong:
         return ""  # it is what happens in training, or how the block starts
-    return "What each branch adds alone is right: look at their order, and at what the second one reads."
+    return "The numbers that each branch adds alone are right: look at their order, and at what the second one reads."
 
 
 ENCODER_BLOCK = Exercise(

@@ -80,6 +80,13 @@ def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
     return bool(((x - y).abs() <= tolerance * scale).all())
 
 
+def _explains(mended: Tensor, right: Tensor, given: Tensor, tolerance: float) -> bool:
+    """Whether yours are the right ones, changed so: what is left over is little beside the change, in each number."""
+    left = (given - mended).abs()
+    little = bool((left <= 0.1 * (mended - right).abs() + 1e-6 * right.abs().max()).all())
+    return little and _same(mended, given, tolerance)
+
+
 def _axes(*axes: int) -> str:
     return f"axis {axes[0]}" if len(axes) == 1 else f"axes {', '.join(map(str, axes[:-1]))} and {axes[-1]}"
 
@@ -133,9 +140,8 @@ def _scaled(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> s
         return "Every number is right but for its sign."
     if _whole(given, right) and factor != round(factor):
         return ""  # labels and places: a factor is chance
-    off = (given - factor * right).abs()
-    if abs(factor - 1) < 0.01 and (off > 0.1 * abs(factor - 1) * right.abs() + 1e-6 * right.abs().max()).any():
-        return ""  # beside the largest number the others' factors hardly count
+    if not _explains(factor * right, right, given, tolerance):
+        return ""
     digits = _number(factor) if abs(factor - 1) > 0.01 else f"{factor:.7g}"
     return f"Every number is {digits} times the right one{_origin(factor, inputs)}."
 
@@ -148,7 +154,7 @@ def _shifted(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> 
     if given.numel() < 2:
         return ""
     shift = (given - right).mean().item()
-    if abs(shift) < tolerance or not _same(given - shift, right, tolerance):
+    if abs(shift) < tolerance or not _explains(right + shift, right, given, tolerance):
         return ""
     return f"Every number is {_number(abs(shift))} too {'large' if shift > 0 else 'small'}."
 
@@ -273,9 +279,9 @@ def _summed(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> s
             if large.shape[axis] < 2:
                 continue
             keep = large.ndim == small.ndim
-            for verb, value in _along(large, axis, keep):
-                if _same(value, small, tolerance):
-                    return f"{words[0].upper()}{words[1:]} {verb} along axis {axis} of {other}."
+            fitting = [verb for verb, value in _along(large, axis, keep) if _same(value, small, tolerance)]
+            if len(fitting) == 1:  # of equal numbers it can't be said which it is
+                return f"{words[0].upper()}{words[1:]} {fitting[0]} along axis {axis} of {other}."
     return ""
 
 
@@ -461,10 +467,10 @@ def _row_by_row(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) 
     for group in groups:
         square = (right * right).sum(group, keepdim=True)
         factor = (given * right).sum(group, keepdim=True) / square.where(square > 0, torch.ones_like(square))
-        if bool((factor.abs() > 1e-6).all()) and _same(factor * right, given, tolerance):
+        if bool((factor.abs() > 1e-6).all()) and _explains(factor * right, right, given, tolerance):
             return f"Yours is the right one times a factor of its own{_some(factor)}, the same along {_axes(*group)}."
         offset = (given - right).mean(group, keepdim=True)
-        if _same(given - offset, right, tolerance):
+        if _explains(right + offset, right, given, tolerance):
             return f"Yours is the right one plus an offset of its own{_some(offset)}, the same along {_axes(*group)}."
     for group in groups:
         if math.prod(given.shape[axis] for axis in group) < 4:
@@ -482,7 +488,7 @@ def _some(values: Tensor) -> str:
     """The first three, in the order in which they stand."""
     noise = 1e-6 * values.abs().max()
     heard = values.where(values.abs() > noise, 0.0).flatten().tolist()
-    different = list(dict.fromkeys(f"{value:.4g}" for value in heard))
+    different = list(dict.fromkeys(f"{value:.4g}" if abs(value - 1) > 0.01 else f"{value:.7g}" for value in heard))
     return f" ({', '.join(different[:3])}{', …' if len(different) > 3 else ''})"
 
 
