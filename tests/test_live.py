@@ -1434,7 +1434,7 @@ def test_the_tour_plays_by_itself_until_somebody_walks(show, digits):
     count = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.count').textContent"
     page.get_by_text("1×", exact=True).click()
     assert text(page, "[data-do=speed]") == "2×"
-    wait(page, f"{count} === '4 of 12'")
+    wait(page, f"parseInt({count}) >= 4")  # a slow machine may see it further on
     page.get_by_text("Pause", exact=True).click()
     assert page.locator("[data-do=speed]").is_hidden()
     page.get_by_text("Play", exact=True).click()
