@@ -12,7 +12,7 @@ import math
 import operator
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -331,8 +331,11 @@ def _alike(a: Any, b: Any) -> bool:
     return all(x.shape == y.shape and torch.allclose(x, y, rtol=1e-4, atol=1e-4, equal_nan=True) for x, y in pairs)
 
 
-def _fitting(names: Iterable[str], own: str) -> list[str]:
-    return [name for name in names if own == name or own.endswith(f".{name}")]
+def _fitting(names: Container[str], own: str) -> list[str]:
+    """The names that are a parameter's own, or its end behind a dot."""
+    parts = own.split(".")
+    ends = (".".join(parts[start:]) for start in range(len(parts)))
+    return [end for end in ends if end in names]
 
 
 def _numbered(module: nn.Module, name: str) -> str:
