@@ -29,10 +29,13 @@ def test_looks_share_one_scale_and_frame_the_query() -> None:
 
 def test_unit_pictures_frame_their_patches() -> None:
     pictures = torch.rand(2, 3, 3, 8, 8)
-    axes = plots.unit_pictures(list(pictures), [[0, 5, 15], [3, 3, 12]], ["unit 7", "unit 9"], (4, 4)).axes
-    np.testing.assert_allclose(axes[4].get_images()[0].get_array(), pictures[1, 1].permute(1, 2, 0))
-    assert [ax.patches[0].get_xy() for ax in axes[:3]] == [(-0.5, -0.5), (1.5, 1.5), (5.5, 5.5)]
-    assert (axes[0].get_ylabel(), axes[3].get_ylabel()) == ("unit 7", "unit 9")
+    (ax,) = plots.unit_pictures(list(pictures), [[0, 5, 15], [3, 3, 12]], ["unit 7", "unit 9"], (4, 4)).axes
+    sheet = ax.get_images()[0].get_array()
+    np.testing.assert_allclose(sheet[10:18, 20:28], pictures[1, 2].permute(1, 2, 0))  # 2 pixels between two
+    assert [frame.get_xy() for frame in ax.patches] == [
+        (-0.5, -0.5), (11.5, 1.5), (25.5, 5.5), (5.5, 9.5), (15.5, 9.5), (19.5, 15.5)
+    ]  # fmt: skip
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["unit 7", "unit 9"]
 
 
 def test_agreement_has_an_axis_from_none_to_all() -> None:

@@ -142,7 +142,7 @@ def _lighter(png: bytes) -> bytes:
     if np.abs(difference).mean() > UNSEEN:
         return png
     out = io.BytesIO()
-    palette.save(out, format="png", optimize=True)
+    palette.save(out, format="png")
     return min(png, out.getvalue(), key=len)
 
 
