@@ -345,7 +345,7 @@ WRONG = {
         Wrong("turned where all is square", turned_where_all_is_square, "images (2, 3, 8, 8)"),
         Wrong("by strides of new images", patches_by_the_strides_of_new_images, "lie in memory in another order"),
         Wrong("from the start of memory", from_the_start_of_memory, "images (1, 1, 4, 6)"),
-        Wrong("kept by tensor", kept_by_tensor(patchify_by_loops), "of the first call is kept for the next"),
+        Wrong("kept by tensor", kept_by_tensor(patchify_by_loops), "is something of the first call kept"),
     ],
     "unpatchify": [
         Wrong("a reshape alone", lambda p, s, i: p.reshape(len(p), -1, *i), "Your [0, 0, 0, 2] is patches[0, 0, 2]"),

@@ -528,8 +528,8 @@ WRONG = {
     "sincos_positions": [
         Wrong("y before x", waves("sin y, cos y, sin x, cos x"), "Your four blocks are sin y, cos y, sin x, cos x"),
         Wrong("x alone", waves("sin x, cos x, sin x, cos x"), "Your four blocks are sin x, cos x, sin x, cos x"),
-        Wrong("backwards", waves(exponent=lambda k, many: k.flip(0) / (many - 1)), "Your frequencies are 0.0001, 1"),
-        Wrong("whole exponents", sincos_integer_division, "Your frequencies are 1, 1, 1, 0.0001"),
+        Wrong("backwards", waves(exponent=lambda k, many: k.flip(0) / (many - 1)), "the frequencies 0.0001, 1"),
+        Wrong("whole exponents", sincos_integer_division, "the frequencies 1, 1, 1, 0.0001"),
         Wrong("channel by channel", sincos_interleaved, "they go frequency by frequency"),
         Wrong("no axis of images", lambda grid, dim: sincos_by_outer(grid, dim)[0], "has shape"),
         Wrong("the package's own", lambda grid, dim: vt.sincos_position_embedding(grid, dim), "the package's own"),
@@ -537,7 +537,9 @@ WRONG = {
     ],
     "resize_positions": [
         Wrong("unless as many", resize_unless_as_many),
-        Wrong("maps by reshape, there and back", resize_by_two_reshapes, "whether each of its maps holds one channel"),
+        Wrong(
+            "maps by reshape, there and back", resize_by_two_reshapes, "All is right at the first index along axis 1"
+        ),
         Wrong("where it grows alone", resize_where_it_grows, "What your numbers show"),
         Wrong("channels last", channels_last, "Sizes of tensors must match"),
         Wrong("the package's own", resize_by_the_package, "the package's own resize_position_embedding"),
@@ -557,7 +559,7 @@ WRONG = {
         Wrong("the cell before", stretch_at(corners, weigh=torch.zeros_like)),
         Wrong("a division by 0", stretch_at(lambda i, old, new: i * (old - 1) / (new - 1)), "raised ZeroDivisionError"),
         Wrong("rounded", lambda g, s: stretch_by_tents(g, s).round(), "the rounding of the right one"),
-        Wrong("kept by shape", kept_by_shape(stretch_by_loops), "of the first call is kept"),
+        Wrong("kept by shape", kept_by_shape(stretch_by_loops), "is something of the first call kept"),
         # These once passed.
         Wrong("two rows", only_larger_grids, "grid (4, 3, 2) -> (2, 6)"),
         Wrong("a mean for one cell", mean_for_one_cell, "grid (4, 3, 2) -> (1, 1)"),

@@ -256,11 +256,11 @@ def kernel_with_wrong_merge(self, x):
     return self.proj(F.scaled_dot_product_attention(q, k, v).reshape(x.shape))
 
 
-def chunks(sign=1, end=lambda m, t: m / t):
+def chunks(sign=1, end=lambda m, t: m / t, low=-math.inf):
     """attention_in_chunks with one thing or another changed."""
 
     def attention_in_chunks(q, k, v, chunk):
-        top = torch.full((*q.shape[:2], 1), -math.inf)
+        top = torch.full((*q.shape[:2], 1), low)
         total, mixed = torch.zeros_like(top), torch.zeros_like(q)
         for i in range(0, k.shape[1], chunk):
             scores = q @ k[:, i : i + chunk].mT / q.shape[-1] ** 0.5
@@ -375,7 +375,7 @@ def heads_by_the_strides_of_new_tokens(x, num_heads):
 
 
 def hidden_keys(scores):
-    return scores.masked_fill(scores < scores.topk(2).values[..., -1:], -math.inf).softmax(-1)
+    return scores.masked_fill(scores < scores.topk(min(2, scores.shape[-1])).values[..., -1:], -math.inf).softmax(-1)
 
 
 WRONG = {
@@ -395,9 +395,7 @@ WRONG = {
         Wrong("a sigmoid", attend(squash=torch.sigmoid), "What your numbers show"),
         Wrong("output alone", attend(give=lambda o, w: o), "it is the right result[0]: return all 2"),
         Wrong("weights transposed", attend(give=lambda o, w: (o, w.mT)), "axes 0 and 1 are exchanged"),
-        Wrong(
-            "scores cut off", attend(squash=lambda s: s.clamp(-50, 50).softmax(-1)), "in the hundreds", never="changes"
-        ),
+        Wrong("scores cut off", attend(squash=lambda s: s.clamp(-50, 50).softmax(-1)), "cut off", never="changes"),
         Wrong(
             "two at once", attend(scale=lambda d: 1.0, squash=lambda s: s.softmax(-2)), "yours sum to 1 along axis 0"
         ),
@@ -474,7 +472,8 @@ WRONG = {
         ),
     ],
     "attention_in_chunks": [
-        Wrong("no maximum", chunks_no_maximum, "wrong where the scores are in the hundreds"),
+        Wrong("no maximum", chunks_no_maximum, "Is e raised to the scores as they are"),
+        Wrong("a maximum from 0 on", chunks(low=0.0), "It goes wrong with 3 queries, 7 keys", never="in the hundreds"),
         Wrong("rescaled the other way", chunks(sign=-1)),
         Wrong("not divided", chunks(end=lambda mixed, total: mixed), "What your numbers show"),
         Wrong("all weights", chunks_of_weights, "at once, for all queries"),

@@ -444,6 +444,9 @@ WRONG = {
     ],
     "layer_norm": [
         Wrong(
+            "weight twice", norm(end=lambda x, weight, bias: x * weight**2 + bias), "are applied as agreed, before them"
+        ),
+        Wrong(
             "std and eps",
             norm(spread=lambda x, eps: x.std(-1, keepdim=True) + eps),
             "and the standard deviation 0.866",

@@ -309,6 +309,11 @@ def all_zeros(m):
         nn.init.zeros_(parameter)
 
 
+def alike_blocks(m):
+    for block in m.blocks:
+        block.load_state_dict(m.blocks[0].state_dict())
+
+
 def through(order):
     """The blocks in another order."""
 
@@ -459,10 +464,24 @@ WRONG = {
         Wrong("a rounding too many", lambda: NUMBERS | {"first loss": 2.31}, "should be something else"),
     ],
     "vit": [
+        Wrong(
+            "last token, blocks alike",
+            vit(start=alike_blocks, pool=lambda m, z: z[:, -1] if m.pool == "cls" else z.mean(dim=1)),
+            "a new model, pool='mean' wrong",
+            never="all is right",
+        ),
         Wrong("mean over the channels", vit(pool=lambda m, z: z[:, 0] if m.pool == "cls" else z.mean(-1)), "raised"),
         Wrong("last token", vit(pool=lambda m, z: z[:, -1] if m.pool == "cls" else z.mean(1)), "row 0"),
-        Wrong("blocks in reverse", vit(encode=through(lambda n: reversed(range(n)))), "With one block all is right"),
-        Wrong("blocks in text order", vit(encode=through(lambda n: sorted(range(n), key=str))), "with 11 it isn't"),
+        Wrong(
+            "blocks in reverse",
+            vit(encode=through(lambda n: reversed(range(n)))),
+            "All that was tried with one block is right",
+        ),
+        Wrong(
+            "blocks in text order",
+            vit(encode=through(lambda n: sorted(range(n), key=str))),
+            "It goes wrong with 11 blocks",
+        ),
         Wrong("norm twice", vit(encode=twice_normed)),
         Wrong("a mode set in forward", AlwaysInEvaluation, "the layer's mode (train, eval) after a call is another"),
         Wrong("torch's eps for the mean", vit(start=torchs_eps_for_the_mean), "a norm's eps counts, pool='mean'"),

@@ -296,40 +296,57 @@ WRONG = {
     "rollout": [
         Wrong("no keepdim", roll(factor=lambda w, eye: (w + eye) / (w + eye).sum(-1)), "The rows should sum to 1"),
         Wrong("a clamp", roll(end=lambda R: R.clamp(max=0.99)), "of nearly 1"),
-        Wrong("softmax", roll(factor=lambda w, eye: (0.5 * w + 0.5 * eye).softmax(-1)), "where a single layer counts"),
+        Wrong(
+            "softmax",
+            roll(factor=lambda w, eye: (0.5 * w + 0.5 * eye).softmax(-1)),
+            "a single layer counts, and your result is wrong",
+        ),
         Wrong("identity once", roll(factor=lambda w, eye: one(w), end=lambda R: 0.5 * R + 0.5 * eye_like(R))),
-        Wrong("last layer left out", roll(which=lambda layers: layers[:-1] or layers), "One layer is right"),
+        Wrong(
+            "last layer left out",
+            roll(which=lambda layers: layers[:-1] or layers),
+            "a single layer counts, and your result is right",
+        ),
         Wrong("row 0", roll(end=lambda R: R[:, 0]), "has shape"),
         Wrong("ten layers", lambda w, fusion: rollout_by_einsum(w[:10], fusion), "weights (12, 1, 2, 3, 3)"),
-        Wrong("kept", kept_by_shape(rollout_by_einsum), "of the first call is kept for the next"),
+        Wrong("kept", kept_by_shape(rollout_by_einsum), "is something of the first call kept"),
         Wrong("no single head", rollout_without_a_single_head, "weights (2, 2, 1, 3, 3)"),
     ],
     "relevance_matrix": [
         Wrong("weights backwards", lambda w, g: relate()(w[::-1], g)),
-        Wrong("no weights", relate(part=lambda g, w: g.clamp(min=0).mean(1)), "where a single layer counts"),
-        Wrong("I + E R", relate(step=lambda E, R: eye_like(R) + E @ R), "One layer is right"),
+        Wrong(
+            "no weights",
+            relate(part=lambda g, w: g.clamp(min=0).mean(1)),
+            "a single layer counts, and your result is wrong",
+        ),
+        Wrong(
+            "I + E R", relate(step=lambda E, R: eye_like(R) + E @ R), "a single layer counts, and your result is right"
+        ),
         Wrong("one layer forgotten", lambda w, g: relate()(w, g) if len(w) > 1 else w[0].mean(1), "1 layer of"),
-        Wrong("kept", kept_by_shape(relevance_by_loops), "of the first call is kept for the next"),
+        Wrong("kept", kept_by_shape(relevance_by_loops), "is something of the first call kept"),
     ],
     "position_similarity": [
-        Wrong("no keepdim", lambda p: one_length(p[0, 1:], p[0, 1:].norm(dim=-1)), "the diagonal must be 1"),
+        Wrong("one length", lambda p: one_length(p[0, 1:], p[0, 1:].norm()), "the diagonal must be 1"),
         Wrong("softmax", lambda p: cosines(p[0, 1:]).softmax(-1)),
+        Wrong("the last left out", lambda p: cosines(p[0, :-1]), "in yours 16 of the 81 numbers of result do"),
         Wrong("with a batch", lambda p: cosines(p[:, 1:]), "has shape"),
         Wrong("in place", lambda p: cosines(p[0, 1:].div_(2.0)), "changed in place"),
     ],
     "attention_distance": [
         Wrong("no keepdim", reach(weigh=lambda w: w[..., 1:, 1:] / w[..., 1:, 1:].sum(-1)), "raised RuntimeError"),
-        Wrong("squared weights", reach(weigh=lambda w: one(w[..., 1:, 1:].square())), "all patches equally"),
+        Wrong(
+            "squared weights", reach(weigh=lambda w: one(w[..., 1:, 1:].square())), "right with equal weights (2, 7, 7)"
+        ),
         Wrong(
             "height for both",
             reach(place=lambda n, grid, P: torch.stack([n // grid[1], n % grid[1]], 1) * P[0]),
-            "where a patch is square",
+            "with square patches",
         ),
         Wrong("mean over heads", reach(join=lambda w, away: (w * away).sum(-1).mean((-2, -1))), "has shape"),
         Wrong("the largest", reach(join=lambda w, away: (w * away).sum(-1).amax(-1))),
         Wrong("rows alone", reach(place=lambda n, grid, P: (n // grid[1] * P[0])[:, None]), "in one column"),
         Wrong("squeezed", squeezed(distance_by_loops), "First seen"),
-        Wrong("kept", kept_by_shape(distance_by_loops), "of the first call is kept for the next"),
+        Wrong("kept", kept_by_shape(distance_by_loops), "is something of the first call kept"),
         Wrong("less one", distance_without_itself, "1.2 times the right one. (with weights (2, 1, 2, 7, 7)", "or 1.2"),
     ],
 }

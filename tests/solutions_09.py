@@ -257,6 +257,15 @@ WRONG = {
         Wrong("the package's", turned_by_the_package, "the package's own from_flax"),
     ],
     "teacher": [
+        Wrong(
+            "taken out",
+            lambda checkpoint: {
+                name.removeprefix("backbone."): checkpoint["teacher"].pop(name)
+                for name in list(checkpoint["teacher"])
+                if name.startswith("backbone.")
+            },
+            "begin with 'module.backbone.': There is no backbone.proj.weight (missing: 11 of 11)",
+        ),
         Wrong("module left", extract(cut=lambda name: name.removeprefix("backbone.")), "shouldn't be there"),
         Wrong("cut at the last", extract(cut=lambda name: name.rpartition("backbone.")[2]), "There is no"),
         Wrong("the mean of both", averaged),

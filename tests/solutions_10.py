@@ -469,7 +469,7 @@ WRONG = {
             adapt(head=lambda s, K, D: {"head.weight": torch.full((K, D), 1e-8), "head.bias": torch.zeros(K)}),
             "head.weight must be all zeros",
         ),
-        Wrong("positions read down", adapt(position=filled_down), "the patches' aren't"),
+        Wrong("positions read down", adapt(position=filled_down), "but not all of the patches' are"),
         Wrong("float16", adapt(end=lambda new, s: {n: t.half() for n, t in new.items()}), "is of dtype torch.float16"),
         Wrong(
             "one dtype",
@@ -507,7 +507,7 @@ WRONG = {
     "tune_head": [
         Wrong("a frozen head", tuned(end=lambda m: m.requires_grad_(False)), "what is frozen of the head afterwards"),
         Wrong("weight alone", tuned(trained=lambda m: [m.head.weight]), "its bias isn't"),
-        Wrong("a copy", a_copy, "no step has reached it"),
+        Wrong("a copy", a_copy, "head.weight is as it was before"),
         Wrong("no decay", tuned(settings=lambda rate, decay: {"lr": rate, "weight_decay": 0.0})),
         Wrong("Adam", tuned(make=torch.optim.Adam), "Is the optimiser AdamW"),
         Wrong("NAdam", tuned(make=torch.optim.NAdam), "the optimiser is torch.optim.AdamW"),

@@ -373,7 +373,7 @@ WRONG = {
         Wrong("once passed: halves", fair(divided_by_two("held_out"), divided_by_two("test")), "You chose the rate"),
         Wrong("once passed: a sum", fair(lambda own: sum(r["held_out"] for r in own)), "The means of held_out"),
         Wrong(
-            "once passed: rounded", fair(tell=lambda own: round(mean(r["test"] for r in own), 2)), "The rates are right"
+            "once passed: rounded", fair(tell=lambda own: round(mean(r["test"] for r in own), 2)), "the rates are right"
         ),
         Wrong("in place", fair_in_place, "changed in place"),
         Wrong("no rates", changed(fair_by_groups, lambda x: {m: pair[1] for m, pair in x.items()}), "expected a pair"),

@@ -199,6 +199,12 @@ def loss(
     return hidden_loss
 
 
+def back_in_one_memory(visible, hidden, mask_token):
+    places = mask_token.expand(*hidden.shape, -1)
+    places[~hidden] = visible.flatten(0, 1)
+    return places
+
+
 def mean_of_means(errors, hidden):
     return errors, (errors.sum(1) / hidden.sum(1)).mean()
 
@@ -248,6 +254,7 @@ WRONG = {
         Wrong("into the holes", lambda k, h, m: back_by_index(k, ~h, m), "in another order"),
         Wrong("without the last", changed(back_by_loop, lambda x: x[:, :-1]), "has shape"),
         Wrong("as it came", lambda visible, hidden, mask_token: visible, "You return visible as it came in"),
+        Wrong("in one memory", back_in_one_memory, "when the gradient was computed", never="in line 1"),
         Wrong("mean token", lambda k, h, m: back_by_loop(k, h, k.mean((0, 1))), "What your numbers show"),
         Wrong("no gradient", lambda k, h, m: back_by_loop(k, h, m.detach()), "gradient"),
     ],
@@ -258,6 +265,7 @@ WRONG = {
             "below 0 and above 1",
         ),
         Wrong("once passed: up to 5", up_to(5, loss_by_index), "below 0 and above 1"),
+        Wrong("added to the root", loss(divide=lambda p: p.std(-1, keepdim=True) + 1e-6), never="plus an offset"),
         Wrong("once passed: backward", loss_backward, "leave requires_grad and backward() to the caller"),
         Wrong("once passed: mean of means", loss(end=mean_of_means), "a mean of the images' means"),
         Wrong("no gradient", lambda said, *rest: loss_by_index(said.detach(), *rest), "gradient"),

@@ -194,6 +194,10 @@ def smallest_on_the_way_back(fits):
     return next((fits[i] for i in range(len(fits) - 1, 0, -1) if fits[i - 1][0] > fits[i][0]), fits[0])
 
 
+def falling(fits):
+    return [fits[i] for i in range(len(fits)) if i == 0 or fits[i][0] < fits[i - 1][0]][-1]
+
+
 def those(keep):
     """The exponents that ``keep`` leaves, or all if it leaves none."""
     return lambda exponents: exponents[keep(exponents)] if keep(exponents).any() else exponents
@@ -271,7 +275,11 @@ WRONG = {
             "the same costs, other losses",
         ),
         Wrong("once passed: outliers", without_those_far_off, "one of them far off"),
-        Wrong("twice a", line(lambda slope, intercept: (2 * np.exp(intercept), -slope)), "Right: b. Wrong: a."),
+        Wrong(
+            "twice a",
+            line(lambda slope, intercept: (2 * np.exp(intercept), -slope)),
+            "Right in each of your results: b. Not in each: a.",
+        ),
         Wrong("as polyfit gives them", line(lambda *found: found), "Your law gives losses of"),
         Wrong("ln L - c", line(y=lambda loss, floor: loss.log() - floor), "Your law gives losses of"),
         Wrong("one number", changed(line_by_polyfit, lambda found: found[0]), "a tuple of 2"),
@@ -290,6 +298,7 @@ WRONG = {
             fit(change=lambda a, c, x, loss: (max(a, 0.0), max(c, 0.0))),
             "the best one's to",
         ),
+        Wrong("smaller than the one before", fit(best=falling), "First seen", never="other numbers"),
         Wrong("once passed: single precision", law_by_single_precision, "costs above 1e9"),
         Wrong(
             "once passed: kept by loss",
@@ -299,8 +308,8 @@ WRONG = {
         Wrong("once passed: smallest from 1", smallest_from_one, "losses 40 times as large"),
         Wrong("c above zero", fit(change=through_zero_below), "expected", never="times the right one"),
         Wrong("the package's", fit_of_the_package, "it calls the package's own fit_law: write your own"),
-        Wrong("minus b", changed(fit_by_polyfit, lambda found: (found[0], -found[1], found[2])), "Wrong: b"),
-        Wrong("no floor told", changed(fit_by_polyfit, lambda found: (*found[:2], 0.0)), "Wrong: c"),
+        Wrong("minus b", changed(fit_by_polyfit, lambda found: (found[0], -found[1], found[2])), "Not in each: b"),
+        Wrong("no floor told", changed(fit_by_polyfit, lambda found: (*found[:2], 0.0)), "Not in each: c"),
     ],
     "grown_sizes": [
         Wrong("once passed: kept by object", kept_by(lambda sizes, factor: id(sizes), grown_by_hand), "second call"),
@@ -337,7 +346,7 @@ WRONG = {
         Wrong(
             "two sizes", changed(grown_by_hand, lambda new: {"depth": new["depth"], "dim": new["dim"]}), "There is no"
         ),
-        Wrong("one more", grown(patch_size=lambda *given: 4), "was neither given nor asked for"),
+        Wrong("one more", grown(patch_size=lambda *given: 4), "which isn't asked for"),
     ],
     "redrawn_runs": [
         Wrong(
@@ -354,6 +363,6 @@ WRONG = {
         Wrong("logarithms", changed(drawn_by_powers, torch.log)),
         Wrong("transposed", changed(drawn_by_powers, lambda drawn: drawn.T), "shape"),
         Wrong("losses", lambda fitted, loss, rows: loss[rows], "in yours nothing does"),
-        Wrong("not widened", lambda fitted, loss, rows: fitted * (loss / fitted)[rows], "0.6325 times as wide"),
+        Wrong("not widened", lambda fitted, loss, rows: fitted * (loss / fitted)[rows], "First seen"),
     ],
 }

@@ -330,8 +330,10 @@ WRONG = {
         Wrong("along the tokens", gated(cut=lambda hidden: hidden.chunk(2)), "raised"),
         Wrong("GEGLU exchanged", gated(lambda value, gate: F.gelu(gate) * value), "so w2 gets"),
         Wrong("no second layer", lambda x, w1, b1, w2, b2: F.glu(F.linear(x, w1, b1)), "has shape"),
-        Wrong("a ReLU", gated(lambda gate, value: gate.relu() * value), "it is another activation function"),
-        Wrong("the gate alone", gated(lambda gate, value: F.silu(gate)), "so w2 gets"),
+        Wrong("a ReLU", gated(lambda gate, value: gate.relu() * value), "is it another activation function near 0?"),
+        Wrong(
+            "the gate alone", gated(lambda gate, value: F.silu(gate)), "If you apply w2 and b2 as agreed, yours gets"
+        ),
         Wrong("a shortcut", lambda x, *w: x + gated_by_chunk(x, *w), "x is added once too often"),
         Wrong("a pair", lambda *given: (gated_by_chunk(*given), None), "return it alone"),
         Wrong("noise", lambda x, *w: gated_by_chunk(x + 0.1 * torch.rand_like(x), *w), "something in it is random"),
@@ -366,7 +368,7 @@ WRONG = {
         Wrong(
             "the mean value", pool(squash=lambda s: torch.full_like(s, 1 / s.shape[-1])), "with zeros in place of probe"
         ),
-        Wrong("a sigmoid", pool(squash=torch.sigmoid), "even for a single token"),
+        Wrong("a sigmoid", pool(squash=torch.sigmoid), "a single token's value is the answer"),
         Wrong("over images", pool(squash=lambda s: s.softmax(0)), "What your numbers show"),
     ],
 }

@@ -69,20 +69,20 @@ def diagnose(tried: Tried) -> Diagnosis:
 def _numbers_show(tried: Tried, wrong: list[int]) -> str:
     exercise = tried.exercise
     parts = _numbers(tried, wrong)
-    seen = _symptom(parts, exercise, EXACT, len(wrong))
+    seen = _symptom(parts, exercise, EXACT, len(tried.verdicts))
     if not seen and parts and tried.quick:
         fewest = min(len(tried.cases[i].weights) for i in wrong)
         fitting = [i for i in wrong if len(tried.cases[i].weights) == fewest]
         seen = _right_for_others(tried) or _dependence(tried, max(fitting, key=lambda i: _size(tried.right[i])))
     first = dict(list(parts.items())[:1])  # what is weak may be said of no later part, which hangs on the first
-    return seen or _read(tried, exercise.locate) or _symptom(first, exercise, WEAK, len(wrong))
+    return seen or _read(tried, exercise.locate) or _symptom(first, exercise, WEAK, len(tried.verdicts))
 
 
 def _read(tried: Tried, reader: Reader | None, only: list[int] | None = None) -> str:
-    """What the exercise itself says of the results, or of some of them."""
+    """What the exercise itself says of the results, or of some of them; of all only if there are all."""
     rows = enumerate(zip(tried.cases, tried.right, tried.outcomes, strict=False))
     compared = [(case, a, b) for i, (case, a, b) in rows if not isinstance(b, Fault) and (only is None or i in only)]
-    if not compared or reader is None:
+    if not compared or reader is None or (only is None and len(compared) < len(tried.cases)):
         return ""
     try:
         return reader(compared)
@@ -174,11 +174,11 @@ def _stale(tried: Tried, wrong: list[int]) -> str:
     """Whether only the second call goes wrong, and why."""
     if not all(_only_the_second(tried, i) for i in wrong):
         return ""
-    said = "The first call is right, and the next one, with other numbers, isn't."
+    said = "The first call is right, and the next one, with other inputs, isn't."
     if tried.cases[wrong[0]].build and tried.quick and all(_right_when_new(tried, i) for i in wrong):
-        return f"{said} Something of the first call stays in the layer, or a call changes its parameters."
+        return f"{said} Does something of the first call stay in the layer, or does a call change its parameters?"
     if not tried.cases[wrong[0]].build and all(_repeated(tried, i) for i in wrong):
-        return f"{said} Something of the first call is kept for the next."
+        return f"{said} It gives what the first gave: is something of the first call kept for the next?"
     return f"{said} Is something of the first call kept for the next, or does it go wrong for these numbers alone?"
 
 
@@ -287,6 +287,9 @@ def _dependence(tried: Tried, i: int) -> str:
         if right is None or given is None or not _clearly_apart(right, given) or not apart(right, given, name):
             continue
         right, given = (_ever(probe, change) for probe in probes)
+        unclear = any(probes[1].reach(change, scale) is None for scale in SCALES)
+        if unclear and right.shape == given.shape and (right & ~given).any():
+            continue  # what seems to stay may change by little
         if _clearly_apart(right, given) and (words := apart(right, given, name)):
             return f"If {change[0]} changes, {words} (with {case.label})."
     return ""
@@ -365,10 +368,10 @@ def _scaled(case: Case, scale: float) -> Case:
 # ---- Parts of results and of cases -------------------------------------------------------------------------------
 
 
-def _symptom(parts: dict[str, list[Pair]], exercise: Exercise, finders: tuple[Finder, ...], wrong: int) -> str:
-    """What the numbers of one part of the results show; ``wrong`` inputs are wrong in one part or another."""
+def _symptom(parts: dict[str, list[Pair]], exercise: Exercise, finders: tuple[Finder, ...], tried: int) -> str:
+    """What the numbers of one part of the results show, of so many inputs that were ``tried``."""
     for name, pairs in parts.items():
-        if seen := symptom(pairs, exercise.tolerance, finders, others=len(pairs) < wrong):
+        if seen := symptom(pairs, exercise.tolerance, finders, others=len(pairs) < tried):
             return seen if name == "result" else f"{name.rstrip(',')}: {seen}"
     return ""
 
@@ -392,7 +395,8 @@ def _numbers(tried: Tried, wrong: list[int]) -> dict[str, list[Pair]]:
                     continue
                 if isinstance(right, Tensor) and differs({name: right}, {name: part}, tried.exercise):
                     pair = (right, given.to(right.device), inputs, tried.cases[i].label)
-                    found.setdefault(f"{name}[{index}]" if many else name, []).append(pair)
+                    at = f" part {index}" if name.endswith(",") else f"[{index}]"
+                    found.setdefault(name + at if many else name, []).append(pair)
     return found
 
 

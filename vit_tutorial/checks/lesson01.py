@@ -265,7 +265,7 @@ def _places(compared: list[tuple[Case, Result, Result]]) -> str:
     images, P, stride = case.args
     down, across = ((n - P) // stride + 1 for n in images.shape[2:])
     shape: tuple[int, ...] = tuple(getattr(theirs["result"], "shape", ()))
-    if len(shape) != 3 or shape[1] == down * across or shape[2] != right["result"].shape[2]:
+    if len(shape) != 3 or shape[1] == down * across or shape[::2] != tuple(right["result"].shape[::2]):
         return ""
     fits = f"A patch has (H - P) // stride + 1 places down, here {down}, and by the same rule {across} across"
     return f"{fits}: {down * across} patches. Yours are {shape[1]} (with {case.label})."

@@ -120,8 +120,8 @@ def _large_scores_alone(wrong: list[tuple[Case, Result, Result]]) -> str:
     if any("scores" not in case.label for case, *_ in wrong):
         return ""
     return (
-        "Your numbers are wrong where the scores are in the hundreds. Is e raised to them as they are, or are they "
-        "cut off? Subtract the largest score of each query first, and leave the rest to exp."
+        f"It goes wrong with {wrong[0][0].label}. Is e raised to the scores as they are, or are they cut off? Subtract "
+        "the largest score of each query first, and leave the rest to exp."
     )
 
 
@@ -160,7 +160,7 @@ def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     )
     a, b = (x.unflatten(-1, (heads, -1)).movedim(2, 0) for x in (a, b))
     some = [str(i) for i in range(heads) if torch.allclose(a[i], b[i], atol=1e-3)]
-    if some:
+    if some and len(some) < heads:
         return f"{_BACK} only head {', '.join(some)} of {heads} is right (with {case.label})."
     inputs = {"the right heads": b}
     seen = symptom([(b, a, inputs, case.label)], 1e-3, EXACT, others=len(wrong) > 1)
@@ -169,14 +169,11 @@ def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     thirds = nn.functional.linear(case.args[0], case.weights["qkv.weight"], case.weights["qkv.bias"])
     values = _split(thirds.chunk(3, dim=-1)[2], heads)
     low, high = values.double().amin(2).movedim(1, 0), values.double().amax(2).movedim(1, 0)
-    inside = bool(((a > low.unsqueeze(2) - 1e-3) & (a < high.unsqueeze(2) + 1e-3)).all())
-    where = f"{_BACK}, with {case.label}, your heads"
+    if ((a > low.unsqueeze(2) - 1e-3) & (a < high.unsqueeze(2) + 1e-3)).all():
+        return ""
     return (
-        f"{where} are within the range of the right values, as any weighted mean is: look at the number of heads, the "
-        "scores, the scale and the softmax."
-        if inside
-        else f"{where} hold numbers that no weighted mean of their values can give: look at the order of q, k, v, at "
-        "the cut into heads, and at the softmax."
+        f"{_BACK}, with {case.label}, your heads hold numbers that no weighted mean of the right values gives: look at "
+        "the order of q, k, v, at the cut into heads, and at the softmax."
     )
 
 

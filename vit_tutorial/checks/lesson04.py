@@ -123,12 +123,14 @@ def _multiplied_by(wrong: list[tuple[Case, Result, Result]]) -> str:
     if abs(factor - 1) > 1e-3 and torch.allclose(got, y * factor, atol=1e-3):  # for all: that is told elsewhere
         return ""
     at = [i for i, number in enumerate(x.tolist()) if number in (-2, -1, 1, 2)]
-    yours, wanted = (", ".join(f"{(z[i] / x[i]).item():.3f}" for i in at) for z in (got, y))
+    factors = ((z / x)[at].tolist() for z in (got, y))
+    yours, wanted = (", ".join(f"{round(z, 3) or z:.3g}" for z in some) for some in factors)
     if yours == wanted:
         i = int((got - y).abs().argmax())
         said = f"Farthest off is x = {x[i]:g}: {got[i]:.8g}, in place of {y[i]:.8g}."
-        return f"To three digits you are right at x = -2, -1, 1, 2. {said}"
-    return f"GELU multiplies x by a probability. At x = -2, -1, 1, 2 you multiply by {yours}; it should be {wanted}."
+        return f"To three digits you are right at x = -2, -1, 1, 2 (with {case.label}). {said}"
+    said = f"GELU multiplies x by a probability. At x = -2, -1, 1, 2 you multiply by {yours}; it should be {wanted}"
+    return f"{said} (with {case.label})."
 
 
 GELU = Exercise(

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.checks.chance import far, staleness, values
-from vit_tutorial.checks.compare import as_tensor, equal
+from vit_tutorial.checks.compare import as_tensor, equal, off
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -105,7 +105,7 @@ def _norm_cases() -> list[Case]:
             x[0, 5] = 60.0  # nine standard deviations: a clamp shows
         made.append(
             Case(
-                f"x {shape}, eps={eps:.1g}, standard deviation about {size:g}",
+                f"x {shape}, eps={eps:g}, standard deviation about {size:g}",
                 (x, normal(D, seed=2), normal(D, seed=3), eps),
             )
         )
@@ -157,9 +157,10 @@ def _mean_and_spread(rows: list[tuple[Case, Result, Result]]) -> str:
         (mean, std), (wanted, one) = ((x.mean().item(), x.std(correction=0).item()) for x in (yours, mine))
         if max(abs(mean - wanted), abs(std - one)) < 1e-3:
             continue
+        mean, wanted = (round(number, 6) + 0.0 for number in (mean, wanted))
         return (
-            f"Without weight and bias, your first token has the mean {round(mean, 3) + 0.0} and the standard deviation "
-            f"{std:.3f}; it should be {round(wanted, 3) + 0.0} and {one:.3f} (with {case.label})."
+            f"If weight and bias are applied as agreed, before them your first token has the mean {mean:.3g} and the "
+            f"standard deviation {std:.4g}; it should be {wanted:.3g} and {one:.4g} (with {case.label})."
         )
     return ""
 
@@ -503,7 +504,7 @@ def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     results = [row for row in rows if "result" in row[1]]
     wrong = [case for case, right, theirs in results if not equal(right["result"], theirs["result"], ENCODER_BLOCK)]
     if wrong and len(results) > 2 * len(wrong) and all("constant" in case.label for case in wrong):
-        return "All is right until tokens are nearly constant: there the norms' eps counts, which is 1e-6 here."
+        return f"It goes wrong with {wrong[0].label}: there the norms' eps counts, which is 1e-6 here."
     found, good = [], []
     for case, right, theirs in rows:
         branch = case.label.removeprefix("as the second, ").removesuffix(" alone speaks")
@@ -520,7 +521,7 @@ def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
             found.append(f"What {branch} adds is wrong, even where the other branch is silent: what does it read?")
     if found:
         return " ".join([*found, *(f"What {branch} adds is right where it speaks alone." for branch in good)])
-    if not wrong:
+    if not wrong or len(good) < 2:
         return ""  # it is what happens in training, or how the block starts
     return "The numbers that each branch adds alone are right: look at their order, and at what the second one reads."
 
@@ -669,23 +670,23 @@ def _where_the_encoder_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> st
             rates = ", ".join(f"{rate:g}" for rate in theirs["drop path"])
             if len(case.build) < 5:
                 return f"Where no drop_path is given, your rates are {rates}: the default is 0."
-            if case.build[3] == 1:
-                return f"The rate of a single block is 0; yours is {rates}."
             return (
-                f"Your rates are {rates}. Over {case.build[3]} block{'s' * (case.build[3] > 1)} they grow from 0 in "
-                f"equal steps, up to {case.build[4]:g} in the last of several."
+                f"Your rates are {rates} (with {case.label}). The right ones grow from 0 in equal steps, up to "
+                "drop_path in the last of several blocks."
             )
-    if all(equal(theirs["result"], right["result"], ENCODER) for _, right, theirs in rows):
-        return ""  # another input raises, or it is the gradients
-    if len(rows) > 2 and all(equal(theirs["result"], right["result"], ENCODER) for _, right, theirs in rows[:-1]):
-        return "All is right until tokens are nearly constant: there the last norm's eps counts, which is 1e-6 here."
-    _, right, theirs = rows[-1]  # where the blocks add nothing
+    if not (wrong := off(rows, ENCODER)):
+        return ""  # it is the gradients
+    case, right, theirs = rows[-1]  # where the blocks add nothing
     if equal(theirs["result"], right["result"], ENCODER):
-        return "Where the blocks add nothing, your result is right: look at the way of the tokens through the blocks."
-    return (
-        "Even where the blocks add nothing, your result is wrong: look at the last norm, at what it reads, and at what "
-        "you add to what a block returns."
-    )
+        said = "the blocks add nothing, and your result is right: look at the way of the tokens through the blocks"
+    elif len(wrong) == 1:
+        said = "tokens are nearly constant, and your result is wrong: there the last norm's eps counts, 1e-6 here"
+    else:
+        said = (
+            "the blocks add nothing, and your result is wrong: look at the last norm, at what it reads, and "
+            "at what you add to what a block returns"
+        )
+    return f"With {case.label}, {said}."
 
 
 ENCODER = Exercise(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial.checks.chance import spread
-from vit_tutorial.checks.compare import as_number, equal, kind
+from vit_tutorial.checks.compare import as_number, differs, kind
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -266,27 +266,27 @@ def _model_cases() -> list[Case]:
 def _about_the_model(compared: list[tuple[Case, Result, Result]]) -> str:
     if all(case.label == DEEP for case, _, _ in compared):
         return (
-            "With 2 and 3 blocks all is right, with 11 it isn't. Are some left out, or visited in another order? "
-            "(Sorted as text, 10 comes before 2.)"
+            "It goes wrong with 11 blocks. Are some left out, or visited in another order? (Sorted as text, 10 comes "
+            "before 2.)"
         )
     if all(case.label.startswith(FAINT) for case, _, _ in compared):
         return (
-            "All is right until the tokens are so small that a norm's eps counts. Use eps=1e-6 in the last norm, and "
-            "in those of the blocks (vt.EncoderBlock has it)."
+            f"It goes wrong with {compared[0][0].label}. Use eps=1e-6 in the last norm, and in those of the blocks "
+            "(vt.EncoderBlock has it)."
         )
     return ""
 
 
 def _where_models_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     """What all models that go wrong have in common: their pooling, or more than one block."""
-    rows = [(case.build, equal(a["result"], b["result"], VIT)) for case, a, b in compared if "result" in a]
-    wrong = [build for build, right in rows if not right]
-    if wrong and all(build[-1] == "mean" for build in wrong):
-        return "With pool='cls' all is right. With pool='mean' there is no class token, and the head reads the mean."
-    if wrong and all(build[-1] == "cls" for build in wrong):
-        return "With pool='mean' all is right. With pool='cls' the head reads the class token, row 0."
-    if wrong and all(build[5] > 1 for build in wrong):
-        return "With one block all is right: look at the others, their order, and what you do between them."
+    wrong = [case.build for case, a, b in compared if differs(a, b, VIT)]
+    tried = "All that was tried with"
+    if all(build[-1] == "mean" for build in wrong):
+        return f"{tried} pool='cls' is right. With pool='mean' there is no class token, and the head reads the mean."
+    if all(build[-1] == "cls" for build in wrong):
+        return f"{tried} pool='mean' is right. With pool='cls' the head reads the class token, row 0."
+    if all(case.build[5] > 1 and "result" in a for case, a, b in compared if differs(a, b, VIT)):
+        return f"{tried} one block is right: look at the others, their order, and what you do between them."
     return ""
 
 
@@ -451,7 +451,7 @@ def _off_by(compared: list[tuple[Case, Result, Result]]) -> str:
         if not isinstance(right, int) or any(b is None for _, _, b in numbers) or all(a == b for _, a, b in numbers):
             continue
         said.append(f"{term!r} {_difference(numbers)}")
-    return " ".join(said)
+    return " ".join(["Where it goes wrong:", *said]) if said else ""
 
 
 def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
@@ -465,7 +465,7 @@ def _difference(numbers: list[tuple[_Sizes, int, Any]]) -> str:
         if right == [b * n for b, n in zip(yours, factors, strict=True)]:
             return f"is {words} times too small."
     off = next(filter(None, (b - a for _, a, b in numbers)))
-    return f"is {abs(off):g} too {'large' if off > 0 else 'small'} for the first model where it is wrong."
+    return f"is {abs(off)} too {'large' if off > 0 else 'small'} for the first model where it is wrong."
 
 
 def _taken_for_another(terms: Terms) -> tuple[Mistake, ...]:

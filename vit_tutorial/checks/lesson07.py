@@ -136,38 +136,38 @@ def _by_target(target: Callable[[Tensor, float, int], Tensor]) -> Callable[..., 
 
 
 def _implied(compared: list[tuple[Case, Result, Result]]) -> str:
-    """What the gradient says of the target: it is (p - target) / B."""
+    """What the gradient says of the target, with the first input: it is (p - target) / B."""
     weight = normal(seed=1).double()  # the number that a loss is multiplied by before its gradient is taken
-    for case, right, theirs in compared:
-        logits = case.args[0].double()
-        if theirs["result"].numel() > 1 or torch.allclose(theirs["result"].double(), right["result"].double()):
-            return ""
-        mine, yours = (one["gradient of argument 1"].double() * len(logits) / weight for one in (right, theirs))
-        if not yours.isfinite().all():
-            return ""
-        if mine.abs().max() > 1e-3 and not (yours.abs() > 1e-6).any():
-            return f"Your loss has no gradient with {case.label}: a number is cut off or rounded on its way."
-        if torch.allclose(mine, yours, atol=1e-5):
-            return "The gradient is right: only a constant is added to the loss, which the logits don't change."
-        factor = ((mine * yours).sum() / mine.square().sum()).item()
-        if torch.allclose(yours, factor * mine, atol=1e-5):
-            return f"The loss has the right gradient, times {factor:.4g}: look for a factor."
-        sums, size = yours.sum(dim=1).abs().max(), yours.abs().max()
-        if sums > 0.02 * size:
-            return (
-                "Add the same number to all logits of an image, and your loss changes. It must not: the target doesn't "
-                "sum to 1, or the logits are cut off, or it is not the logarithm of a softmax over the classes, dim=1."
-            )
-        if sums > 1e-5 * max(1.0, size.item()):
-            return ""  # numbers of few digits, so that no target can be read off
-        p = logits.softmax(dim=1)
-        value = -((p - yours) * logits.log_softmax(dim=1)).sum(dim=1).mean()
-        if not torch.allclose(value, theirs["result"].double().reshape(()), atol=1e-4):
-            return ""  # not a cross-entropy, so its gradient shows no target
-        at = int((yours - mine).abs().sum(dim=1).argmax())
-        targets = [", ".join(f"{round(x, 5) + 0.0:.3g}" for x in (p - one)[at].tolist()[:5]) for one in (yours, mine)]
-        return f"By its gradient, your loss has the target ({targets[0]}) for image {at}; it should be ({targets[1]})."
-    return ""
+    case, right, theirs = compared[0]
+    logits = case.args[0].double()
+    if theirs["result"].numel() > 1 or torch.allclose(theirs["result"].double(), right["result"].double()):
+        return ""
+    mine, yours = (one["gradient of argument 1"].double() * len(logits) / weight for one in (right, theirs))
+    if not yours.isfinite().all():
+        return ""
+    of = f"(with {case.label})"
+    if mine.abs().max() > 1e-3 and not (yours.abs() > 1e-6).any():
+        return f"Your loss has no gradient {of}: is a number cut off or rounded on its way?"
+    if torch.allclose(mine, yours, atol=1e-5):
+        return f"The gradient is right {of}: is a constant added to the loss?"
+    factor = ((mine * yours).sum() / mine.square().sum()).item()
+    if yours.abs().max() > 1e-2 and torch.allclose(yours, factor * mine, atol=1e-5):
+        return f"The loss has the right gradient, times {factor:.6g} {of}: look for a factor."
+    sums, size = yours.sum(dim=1).abs().max(), yours.abs().max()
+    if sums > 0.02 * size:
+        return (
+            f"Add the same number to all logits of an image, and your loss changes {of}. It must not. Does the target "
+            "sum to 1? Is it the logarithm of a softmax over the classes, dim=1, of logits that are not cut off?"
+        )
+    if sums > 1e-5 * max(1.0, size.item()):
+        return ""  # numbers of few digits, so that no target can be read off
+    p = logits.softmax(dim=1)
+    value = -((p - yours) * logits.log_softmax(dim=1)).sum(dim=1).mean()
+    if not torch.allclose(value, theirs["result"].double().reshape(()), atol=1e-4):
+        return ""  # not a cross-entropy, so its gradient shows no target
+    at = int((yours - mine).abs().sum(dim=1).argmax())
+    targets = [", ".join(f"{round(x, 6) + 0.0:.3g}" for x in (p - one)[at].tolist()) for one in (yours, mine)]
+    return f"By its gradient, your loss has the target ({targets[0]}) for image {at}; it should be ({targets[1]}) {of}."
 
 
 SMOOTHED_CROSS_ENTROPY = Exercise(
@@ -250,11 +250,13 @@ def _along_the_way(wrong: list[tuple[Case, Result, Result]]) -> str:
     rise = torch.allclose(theirs["share"][:warmup], right["share"][:warmup], atol=4e-7)
     at = [warmup, warmup + fall, warmup + 2 * fall, steps]
     yours, wanted = (", ".join(f"{round(one['share'][i].item(), 6):.3g}" for i in at) for one in (theirs, right))
+    if rise and yours == wanted:
+        return ""
     if not rise:
         first, last = theirs["share"][0], theirs["share"][warmup - 1]
         return (
-            f"With warmup={warmup}, your warm-up goes from {first:.3g} to {last:.3g}; it should go from "
-            f"{1 / warmup:.3g} to 1.{'' if yours == wanted else ' What comes after it is wrong, too.'}"
+            f"With {case.label}, your warm-up goes from {first:.3g} to {last:.3g}; it should go from "
+            f"{1 / warmup:.3g} to 1, in equal steps.{'' if yours == wanted else ' What comes after it is wrong, too.'}"
         )
     places = ", ".join(map(str, at))
     return f"With {case.label}, your shares at steps {places} are {yours}; they should be {wanted}."
@@ -398,17 +400,18 @@ def _what_decays(compared: list[tuple[Case, Result, Result]]) -> str:
         wrong = {name: theirs[name] for name, a in decays.items() if abs(theirs[name] - a) > 1e-7}
         odd = sorted({f"{value:g}" for value in wrong.values() if min(abs(value), abs(value - asked)) > 1e-7})
         if odd:
-            return f"There are decays of {', '.join(odd)}. It is {asked:g} (the argument weight_decay), or 0."
+            return f"With {case.label} there are decays of {', '.join(odd)}. It is {asked:g}, or 0."
         if not wrong:
             continue
         names = [name.removeprefix(_DECAY_OF) for name in wrong]
         few = f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
+        few += f" (with {case.label})."
         should = [right[name] for name in wrong]
         if all(should):
-            return f"These should decay, and don't: {few}."
+            return f"These should decay, and don't: {few}"
         if not any(should):
-            return f"These decay, and shouldn't: {few}."
-        return f"These decay and shouldn't, or the other way round: {few}."
+            return f"These decay, and shouldn't: {few}"
+        return f"These decay and shouldn't, or the other way round: {few}"
     return ""
 
 
@@ -544,18 +547,19 @@ def _counted(compared: list[tuple[Case, Result, Result]]) -> str:
     """How many images a wrong share counts as right, or what else shows on all inputs where it is wrong."""
     if any(theirs[_MODE] != right[_MODE] for _, right, theirs in compared):
         return ""
-    rows = [(as_number(theirs["result"]), right["result"], len(case.args[0])) for case, right, theirs in compared]
-    wrong = [(value, share, n) for value, share, n in rows if value is None or abs(value - share) >= 1e-6]
-    if not wrong or any(value is None for value, _, _ in wrong):
-        return ""
-    if any(not 0 <= value <= 1 for value, _, _ in wrong):
-        return "A share of images is a number from 0 to 1."
-    whole = [abs(value * n - round(value * n)) < 1e-6 for value, _, n in wrong]
-    value, share, n = wrong[0]
-    if all(whole):
-        return f"Yours counts {round(value * n)} of {n} images as right, and {round(share * n)} are."
-    value, _, n = wrong[whole.index(False)]
-    return f"Of {n} images no number is a share of {value:.4g}: is it rounded, or divided by something else?"
+    for case, right, theirs in compared:
+        value, share, n = as_number(theirs["result"]), right["result"], len(case.args[0])
+        if value is None:
+            return ""
+        if not 0 <= value <= 1:
+            return "A share of images is a number from 0 to 1."
+        if abs(value * n - round(value * n)) >= 1e-6:
+            said = f"Of {n} images no number is a share of {value:.4g}: is it rounded, or divided by something else?"
+            return f"{said} (With {case.label}.)"
+        if abs(value - share) >= 1e-6:
+            said = f"Yours is the share of {round(value * n)} of {n} images, and {round(share * n)} are right"
+            return f"{said} (with {case.label})."
+    return ""
 
 
 def _batched(sizes: list[int], images: int, batch: int) -> bool:
@@ -667,15 +671,15 @@ def _trained(work: Any, case: Case) -> Result:
 _GRAPH = "each keeps alive all that was computed for it, step after step. Return numbers: loss.item()"
 
 
-_AS_RETURNED = "The training is right (so are the weights at the end), but the losses that you return aren't"
+_AS_RETURNED = "The weights are right at the end of a training, but the losses that you return aren't"
 
 
 def _of_a_right_training(pairs: list[tuple[Tensor, Tensor]]) -> str:
     """What is wrong with the losses alone, as (right ones, theirs), where the weights at the end are right."""
     if any(b.ndim != 1 for _, b in pairs):
         return f"{_AS_RETURNED}: return a list of them, one for each step."
-    if any(len(a) != len(b) for a, b in pairs):
-        a, b = next((a, b) for a, b in pairs if len(a) != len(b))
+    a, b = next((a, b) for a, b in pairs if not equal(a, b, FIT))
+    if len(a) != len(b):
         return f"{_AS_RETURNED}: there are {len(b)}, and should be {len(a)}, one for each step."
     return f"{_AS_RETURNED}. It is the very number that backward() was called on: loss.item(), as it is."
 
@@ -693,18 +697,15 @@ def _from_when(compared: list[tuple[Case, Result, Result]]) -> str:
         if not isinstance(b, Tensor) or b.ndim != 1:
             return ""
         if len(a) != len(b):
-            return f"There are {len(b)} losses, and should be {len(a)}: one for each step of all epochs."
-        starts += [(i, case.label) for i in ((a - b).abs() > 1e-5).nonzero().flatten().tolist()]
+            said = f"there are {len(b)} losses, and should be {len(a)}: one for each step of all epochs"
+            return f"With {case.label}, {said}."
+        starts += [(i, case.label) for i in (~((a - b).abs() <= 1e-5)).nonzero().flatten().tolist()]
     if not starts:
-        return (
-            "All losses are right, but the weights at the end aren't: look at the last step. Or did you train a copy?"
-        )
+        return "The losses are right, but not all weights at the end: look at the last step. Or did you train a copy?"
     first, label = min(starts)
     if first == 0:
-        return (
-            f"The very first loss is wrong, before any step, with {label}: look at the batch, the labels and the mode."
-        )
-    return f"With {label}: losses are right up to step {first - 1}, and wrong from step {first} on (counted from 0)."
+        return f"The very first loss is wrong with {label}: look at the batch, the labels and the mode."
+    return f"With {label}: losses are right up to step {first - 1}, and that of step {first} is wrong (counted from 0)."
 
 
 FIT = Exercise(

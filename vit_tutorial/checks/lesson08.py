@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.analysis import explain
-from vit_tutorial.checks.compare import equal
+from vit_tutorial.checks.compare import differs, equal
 from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 
@@ -146,24 +146,24 @@ def _rollout_cases() -> list[Case]:
 
 def _where_layers_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     """Whether it is wrong already where a single layer counts, only where several do, or for one way to join heads."""
-    one: list[bool] = []
+    label, one = "", list[bool]()
     more: list[bool] = []
-    of_mean = [equal(a["result"], b["result"], ROLLOUT) for case, a, b in compared if case.args[1] == "mean"]
+    of_mean = [not differs(a, b, ROLLOUT) for case, a, b in compared if case.args[1] == "mean"]
     if of_mean and all(of_mean):
         return (
-            "All is right with the mean over the heads, but not with their max. Take the largest weight over the "
-            "heads, mix in the identity, and then bring each row to a sum of 1, in each layer."
+            "All that was tried with fusion='mean' is right. For 'max', take the largest weight over the heads, mix in "
+            "the identity, and then bring each row to a sum of 1, in each layer."
         )
     for case, right, theirs in compared:
         single = len(case.args[0]) == 1 or ALONE in case.label
         (one if single else more).append(equal(right["result"], theirs["result"], ROLLOUT))
-    if one and not any(one):
-        return (
-            "It is wrong already where a single layer counts: are all layers used, and what do you make of one layer's "
-            "weights and heads?"
-        )
-    if one and all(one) and not any(more):
-        return "One layer is right, several are not: look at how the matrices are joined, and in which order."
+        label = case.label if single else label
+    of = f"a single layer counts, and your result is {'right' if one[0] else 'wrong'}"
+    if not one[0]:
+        said = "are all layers used, and what do you make of one layer's weights and heads?"
+        return f"With {label}, {of}: {said}"
+    if not any(more):
+        return f"With {label}, {of}: look at how the matrices of several are joined, and in which order."
     return ""
 
 
@@ -266,10 +266,11 @@ def _about_the_diagonal(compared: list[tuple[Case, Result, Result]]) -> str:
     )
     own = torch.as_tensor(theirs["result"]).diagonal()
     if torch.allclose(own, torch.ones_like(own), atol=1e-4):
-        return "The diagonal is 1, as it should be. What else do you do with the positions?"
+        return f"The diagonal is 1, as it should be (with {case.label}). What else do you do with the positions?"
+    far = own[(own - 1).abs().argmax()].item()
     return (
-        "The cosine of a position with itself is 1, so the diagonal must be 1. Yours begins with "
-        f"{own[0].item():.4g} (with {case.label}): divide each dot product by the lengths of both positions."
+        "The cosine of a position with itself is 1, so the diagonal must be 1. In yours there is a "
+        f"{far:.6g} (with {case.label}): divide each dot product by the lengths of both positions."
     )
 
 
@@ -321,18 +322,18 @@ def _distance_cases() -> list[Case]:
 
 def _where_distances_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     """What all inputs that go wrong have in common."""
-    wrong = [case for case, a, b in compared if not equal(a["result"], b["result"], ATTENTION_DISTANCE)]
+    wrong, tried = [case for case, a, b in compared if differs(a, b, ATTENTION_DISTANCE)], "All that was tried with"
     if all(case.args[2][0] != case.args[2][1] for case in wrong):
-        return "All is right where a patch is square: a step down is its height, patch_size[0], one across its width."
-    if compared[-1][0] not in wrong:
+        return f"{tried} square patches is right: a step down is a patch's height, patch_size[0], one across its width."
+    if all("equal" not in case.label for case in wrong):
         return (
-            "All is right where each query looks at all patches equally: look at the weights, at which of them you "
-            "take, what you divide them by, and along which axis."
+            f"Your result is right with {compared[-1][0].label}: look at the weights, at which of them you take, what "
+            "you divide them by, and along which axis."
         )
     if all(case.args[1][0] > 1 for case in wrong):
-        return "All is right where the patches are in one row: look at what you do with several rows."
+        return f"{tried} patches in one row is right: look at what you do with several rows."
     if all(case.args[1][1] > 1 for case in wrong):
-        return "All is right where the patches are in one column: look at what you do with several columns."
+        return f"{tried} patches in one column is right: look at what you do with several columns."
     return ""
 
 

@@ -271,13 +271,13 @@ def _same_parts(now: Any, before: Any) -> bool:
 
 def _about_a_state(compared: list[tuple[Case, Result, Result]]) -> str:
     """Which names are missing, and which are too many."""
-    for _, right, theirs in compared:
+    for case, right, theirs in compared:
         lost = [name for name in right["names"] if name not in theirs["names"]]
         more = [name for name in theirs["names"] if name not in right["names"]]
         said = [f"There is no {lost[0]} (missing: {len(lost)} of {len(right['names'])})."] if lost else []
         said += [f"{more[0]} shouldn't be there (too many: {len(more)})."] if more else []
         if said:
-            return " ".join(said)
+            return f"{case.label}: {' '.join(said)}"
     return ""
 
 

@@ -415,29 +415,29 @@ def _copies(found: Mapping[str, Any], state: State) -> State:
 
 def _about_a_task(compared: list[tuple[Case, Result, Result]]) -> str:
     """What is wrong with the names, the head, the positions, or the rest."""
-    for _, right, theirs in compared:
+    for case, right, theirs in compared:
+        of = f"With {case.label}"
         lost = [name for name in right["names"] if name not in theirs["names"]]
         more = [name for name in theirs["names"] if name not in right["names"]]
         if lost or more:
-            said = [f"There is no {name}." for name in lost[:1]] + [f"{name} shouldn't be there." for name in more[:1]]
-            return " ".join(said)
+            said = [f"there is no {name}" for name in lost[:1]] + [f"{name} shouldn't be there" for name in more[:1]]
+            return f"{of}, {', and '.join(said)}."
         for name in ("head.weight", "head.bias"):
             value = theirs[name]
             if value.shape != right[name].shape:
                 return ""
             if value.any():
                 many = int(value.count_nonzero())
-                return f"{name} must be all zeros, and {many} of its {value.numel()} numbers aren't."
+                return f"{name} must be all zeros. {of}, {many} of its {value.numel()} numbers aren't."
         apart = (right["embed.position"] - theirs["embed.position"]).abs().amax(dim=(0, 2)) > 1e-4
         if apart[0] and not apart[1:].any():
-            return "The positions of the patches are right. The class token's, the first row, must stay as it was."
+            return f"{of}, the patches' positions are right. The class token's, the first row, must stay as it was."
         if apart[1:].any() and not apart[0]:
-            return (
-                "The class token's position is right, the patches' aren't: resize them as a grid, bicubic, antialias."
-            )
-        others = [n for n in right["names"] if not n.startswith("head.") and not _alike(right[n], theirs[n])]
-        if others and others != ["embed.position"]:
-            return f"{others[0]} must stay as it was."
+            rest = "not all of the patches' are: resize them as a grid, bicubic, antialias"
+            return f"{of}, the class token's position is right, but {rest}."
+        kept = [name for name in right["names"] if not name.startswith(("head.", "embed.position"))]
+        if others := [name for name in kept if not _alike(right[name], theirs[name])]:
+            return f"{others[0]} must stay as it was. {of} it didn't."
     return ""
 
 
@@ -558,7 +558,7 @@ def _about_rates(compared: list[tuple[Case, Result, Result]]) -> str:
     """Part by part: what is in no group, or how often a wrong rate was multiplied by the decay."""
     telling = sorted(compared, key=lambda row: row[0].args[2] != 0.5)  # powers of a half come out by chance, too
     for case, right, theirs in reversed(telling):
-        model, rate, decay = case.args
+        _, rate, decay = case.args
         right = {name: a for name, a in right.items() if name.startswith("rate of ")}
         rates = {name: 0.0 if isinstance(theirs[name], str) else theirs[name] for name in right}
         wrong = {name: (a, rates[name]) for name, a in right.items() if abs(rates[name] - a) > 3e-7 * max(1.0, abs(a))}
@@ -570,13 +570,16 @@ def _about_rates(compared: list[tuple[Case, Result, Result]]) -> str:
         few = [name.removeprefix("rate of ") for name in alike]
         names = f"{', '.join(few[:2])}{f' and {len(few) - 2} more' if len(few) > 2 else ''}"
         if lost:
-            return f"In no group, or with a rate of 0, and so never trained: {names}."
+            return f"In no group, or with a rate of 0, and so never trained: {names} (with {case.label})."
         a, b = first
-        steps = math.log(b / rate) / math.log(decay) if b > 0 else -1.0
-        if abs(steps - round(steps)) < 1e-4 and steps > -1e-4:
-            was, should = round(steps), round(math.log(a / rate) / math.log(decay))
-            return f"With L = {len(model.blocks)}: rate · decay^{was} for {names}; it should be rate · decay^{should}."
-        return f"With L = {len(model.blocks)}: {names} have {b:.4g}, which is not the rate times a power of the decay."
+        of = f"With {case.label}:"
+        steps = math.log(b / rate) / math.log(decay) if b > 0 else 0.5
+        was, should = round(steps), round(math.log(a / rate) / math.log(decay))
+        if was == should:  # nearly right
+            return ""
+        if abs(steps - was) < 1e-4:
+            return f"{of} rate · decay^{was} for {names}; it should be rate · decay^{should}."
+        return f"{of} {names} have {b:.4g}, which is not the rate times a power of the decay."
     return ""
 
 
@@ -675,24 +678,21 @@ def _those(names: list[str]) -> str:
 def _about_tuning(compared: list[tuple[Case, Result, Result]]) -> str:
     """Which half of the training is wrong."""
     if all(case.label == FAINT for case, _, _ in compared):
-        return (
-            "All is right, until the gradients are as small as AdamW's eps. Then the size of the loss counts: it is "
-            "the mean over the images, and AdamW has its own eps and betas."
-        )
+        return f"It goes wrong with {FAINT}: it is the mean over the images, and AdamW has its own eps and betas."
     moved = [theirs["what has changed of the encoder"] for _, _, theirs in compared]
     if any(words != "nothing" for words in moved):
         at = next(i for i, words in enumerate(moved) if words != "nothing")
         return f"The encoder must stay as it was, and with {compared[at][0].label} this has changed: {moved[at]}."
     untouched = [torch.equal(case.args[0].head.weight, theirs["head.weight"]) for case, _, theirs in compared]
     if all(untouched):
-        return "The head is as it was: no step has reached it. Was it a copy that you trained?"
+        return "Where it goes wrong, head.weight is as it was before. Was it a copy that you trained?"
     case, right, theirs = compared[0]
     if not theirs["head.weight"].isfinite().all():
         return ""
     if case.args[-1] != 1:
         return (
-            "One step without a decay is right; several steps with one aren't. Is the optimiser AdamW, made once, "
-            "with the decay that is asked for? Are the gradients cleared before every step?"
+            f"It goes wrong with {case.label}. Is the optimiser AdamW, made once, with the decay asked for? Are "
+            "the gradients cleared before every step?"
         )
     return f"The encoder is as it was. {_first_step(case.args[0].head.weight, right, theirs, case.args[3])}"
 
@@ -705,10 +705,10 @@ def _first_step(start: Tensor, right: Result, theirs: Result, rate: float) -> st
     wanted, moved = ((found["head.weight"] - start) / rate for found in (right, theirs))
     against = int((wanted.sign() != moved.sign()).sum())
     if not against:
-        far = f"all in all {(moved.norm() / wanted.norm()).item():.4g} times as far as it should"
+        far = f"all in all {(moved.norm() / wanted.norm()).item():.6g} times as far as it should"
         return f"Where one step is asked for, the head's weight changes in the right direction, {far}."
     return (
-        f"Where one step is asked for, {against} of {moved.numel()} numbers of the head's weight change in the wrong "
+        f"Where one step is asked for, {against} of {moved.numel()} numbers of head.weight don't change in the right "
         "direction: look at the images, the features, the labels and the loss that the gradient comes from, and at "
         "the head's start."
     )

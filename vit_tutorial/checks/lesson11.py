@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.compare import equal
+from vit_tutorial.checks.compare import off
 from vit_tutorial.checks.harness import Case, Exercise, Fault, Hashed, Result, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.variants import positions as lesson
@@ -135,7 +135,7 @@ def _offsets_and_numbers(wrong: list[tuple[Case, Result, Result]]) -> str:
     added = [int(numbers[0, patch] - numbers[0, 0]) for patch in steps.values()]
     wanted = [int(offsets[0, patch] - offsets[0, 0]) for patch in steps.values()]
     if said := [f"{words}, and in yours {a}" for words, a, b in zip(steps, added, wanted, strict=True) if a != b]:
-        return f"With {case.label} {'; '.join(said)}."
+        return f"With {case.label}, from patch 0 {'; '.join(said)}."
     i, j = (numbers != offsets).nonzero()[0].tolist()
     down, along = j // columns - i // columns, j % columns - i % columns
     return (
@@ -178,12 +178,9 @@ def _attend(
 
 def _where_attention_goes_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     """Whether it is wrong already where the bias is zero."""
-    case, right, theirs = compared[-1]
-    if case.args[3].any() or not isinstance(theirs["result"], (tuple, list)):
-        return ""
-    if equal(right["result"][0], theirs["result"][0], BIASED_ATTENTION):
-        return "All is right where the bias is zero: add it to the scores, after they are divided by √d."
-    return "It is wrong even where the bias is zero: look at q kᵀ, its division by √d, and the softmax."
+    if not off(compared[-1:], BIASED_ATTENTION):
+        return "It is right with a bias of zero: add the bias to the scores, after they are divided by √d."
+    return "It is wrong even with a bias of zero: look at q kᵀ, its division by √d, and the softmax."
 
 
 def _attention_cases() -> list[Case]:

@@ -107,7 +107,7 @@ def _worked_out(wrong: list[tuple[Case, Result, Result]]) -> str:
     image, patch = (numbers != right["result"]).nonzero()[0].tolist()
     colour = patchify(*case.args)[image, patch].unflatten(0, (3, -1)).mean(dim=1)  # (3,)
     red, green, blue = _down(colour).tolist()
-    shown = ", ".join(f"{x:.4g}" for x in colour.tolist())
+    shown = ", ".join(f"{x:.6g}" for x in colour.tolist())
     return (
         f"Patch {patch} of image {image} has the mean colour ({shown}): levels {red}, {green} and {blue}, "
         f"class 64 · {red} + 8 · {green} + {blue} (with {case.label})."
@@ -195,7 +195,8 @@ def _one_token(wrong: list[tuple[Case, Result, Result]]) -> str:
     else:
         wanted = f"so it becomes token {other[image, place]}, as that was" if lot < 0.9 else "so it stays as it was"
     kind = "was chosen" if chosen[image, place] else "was not chosen"
-    return f"Token {place} of image {image} {kind}, with a fate of {lot:.4g}, {wanted}. Yours is {found}."
+    said = f"Token {place} of image {image} {kind}, with a fate of {lot:.7g}, {wanted}. Yours is {found}"
+    return f"{said} (with {case.label})."
 
 
 def _spoil_cases() -> list[Case]:

@@ -92,7 +92,8 @@ def _law_at_the_costs(wrong: Compared) -> str:
         return ""
     right = [name for i, name in enumerate(names) if all(same[i] for same in near)]
     if right:
-        return f"Right: {', '.join(right)}. Wrong: {', '.join(name for name in names if name not in right)}."
+        others = ", ".join(name for name in names if name not in right)
+        return f"Right in each of your results: {', '.join(right)}. Not in each: {others}."
     case, _, theirs = wrong[0]
     cost, loss, third = case.args
     a, b, c = (float(number) for number in (*theirs["result"], third)[:3])
@@ -103,7 +104,8 @@ def _law_at_the_costs(wrong: Compared) -> str:
         if len(names) == 2
         else f" Its squared errors sum to {(law - loss).square().sum():.4g}{_the_least(wrong[0])}."
     )
-    return f"Your law gives losses of {said}, …, where the runs have {had}, … (with {case.label}).{squares}"
+    more = ", …" * (len(loss) > 4)
+    return f"Your law gives losses of {said}{more}, where the runs have {had}{more} (with {case.label}).{squares}"
 
 
 def _the_least(row: tuple[Case, Result, Result]) -> str:
@@ -119,9 +121,9 @@ def _sizes(compared: Compared) -> str:
     if not isinstance(yours, dict):
         return "The four sizes are wanted in a dictionary, as they were given."
     if missing := [name for name in right if name not in yours]:
-        return f"There is no {missing[0]!r} in your dictionary."
+        return f"There is no {missing[0]!r} in your dictionary (with {case.label})."
     if strange := [name for name in yours if name not in right]:
-        return f"There is a {strange[0]!r} in your dictionary, which was neither given nor asked for."
+        return f"There is a {strange[0]!r} in your dictionary, which isn't asked for (with {case.label})."
     apart = [name for name in right if as_number(yours[name]) != right[name]]
     wrong = [f"{name} is {yours[name]!r} and should be {right[name]}" for name in apart]
     others = "The others are right, but " if len(wrong) < len(right) else "No size is right: "
@@ -358,22 +360,6 @@ def _draw(
     return redrawn_runs
 
 
-def _the_residuals(wrong: Compared) -> str:
-    """Whether the right residuals are there, but wider or narrower."""
-    case, right, theirs = wrong[0]
-    fitted = case.args[0]
-    numbers = torch.as_tensor(theirs["result"])
-    if numbers.shape != right["result"].shape or not (numbers > 0).all():
-        return ""
-    wanted, found = (right["result"] / fitted).log(), (numbers / fitted).log()
-    factor = ((found * wanted).sum() / wanted.square().sum()).item()
-    if abs(factor - 1) > 1e-4 and torch.allclose(found, factor * wanted, atol=1e-4):
-        wide = f"{abs(factor):.4g} times as wide" if abs(abs(factor) - 1) > 1e-4 else ""
-        but = " and ".join(filter(None, [wide, "with the wrong sign" * (factor < 0)]))
-        return f"The residuals are those of the right runs, but {but} (with {case.label})."
-    return ""
-
-
 def _draw_cases() -> list[Case]:
     cases = []
     for seed, n, R, spread in (
@@ -400,7 +386,6 @@ REDRAWN_RUNS = Exercise(
     right=_draw(),
     cases=_draw_cases,
     observe=call,
-    explain=_the_residuals,
     mistakes=section(
         _SURE,
         (

@@ -147,23 +147,22 @@ def _what_w2_gets(compared: list[tuple[Case, Result, Result]]) -> str:
     """Whether it is wrong for small gates alone; else what the last layer should get, and what it gets."""
     case, right, theirs = compared[-1]
     if "large numbers" in case.label and equal(right["result"], theirs["result"], GATED_MLP):
-        return (
-            "All is right where the gate's numbers are large. Near 0 it is another activation function: the SiLU is "
-            "x · sigmoid(x)."
-        )
+        said = "is it another activation function near 0? The SiLU is x · sigmoid(x)"
+        return f"It is right with {case.label}, where most gates are far from 0: {said}."
     # Where D is larger than M, what went into w2 can be found from what came out.
     case, right, theirs = next(row for row in compared if row[0].args[3].shape[0] > row[0].args[3].shape[1])
-    x, w1, b1, w2, b2 = case.args
+    x, w1, b1, w2, b2 = (one.double() for one in case.args)
     behind = (torch.as_tensor(theirs["result"]) - b2).reshape(-1, len(b2)).T  # (D, tokens)
     hidden = torch.linalg.lstsq(w2, behind).solution  # (M, tokens)
     if equal(right["result"], theirs["result"], GATED_MLP) or not torch.allclose(w2 @ hidden, behind, atol=1e-4):
         return ""
     gate, value = (half.reshape(-1, w2.shape[1])[0] for half in _halves(linear(x, w1, b1)))
     found = hidden[:, 0]
-    found = found.where(found.abs() > 1e-4 * found.abs().max(), 0.0)  # less is what dividing by w2 has left over
+    found = found.where(found.abs() > 1e-6 * found.abs().max(), 0.0)  # less is what dividing by w2 has left over
     rows = (gate, value, silu(gate) * value, found)
     first, second, wanted, got = (", ".join(f"{number:.3g}" for number in row.tolist()) for row in rows)
-    return f"With {case.label} the gate is {first}, the value {second}, so w2 gets {wanted}. Yours gets {got}."
+    said = f"With {case.label} the gate is {first}, the value {second}, so w2 gets {wanted}"
+    return f"{said}. If you apply w2 and b2 as agreed, yours gets {got}."
 
 
 GATED_MLP = Exercise(
@@ -206,6 +205,8 @@ def _one_patch(wrong: list[tuple[Case, Result, Result]]) -> str:
         ", ".join(f"{angle:.4g}" for angle in x[patch, :8].tolist()) for x in (right["result"], found + 0.0)
     )
     more = ", …" if found.shape[1] > 8 else ""
+    if wanted == yours:
+        return ""
     return (
         f"Patch {patch} is in row {patch // columns} and column {patch % columns}: its angles are {wanted}{more}, and "
         f"yours are {yours}{more} (with {case.label})."
@@ -252,11 +253,13 @@ def _is_it_a_rotation(compared: list[tuple[Case, Result, Result]]) -> str:
     case, _, theirs = next(row for row in compared if not equal(row[1]["result"], row[2]["result"], ROTATE))
     before, after = (torch.stack(_halves(x)).norm(dim=0) for x in (case.args[0], torch.as_tensor(theirs["result"])))
     if torch.allclose(before, after, atol=1e-4):
-        return "Each pair keeps its length, as in a rotation, but not the right one: look at the angles and signs."
-    a, b = before.flatten()[0].item(), after.flatten()[0].item()
+        said = "Each pair keeps its length, as in a rotation, but not the right one: look at the angles and signs"
+        return f"{said} (with {case.label})."
+    at = (before - after).abs().argmax()
+    a, b = before.flatten()[at].item(), after.flatten()[at].item()
     return (
-        f"A rotation keeps the length of a pair, √(a² + b²). The first, numbers 0 and d / 2, was {a:.4g} long, and in "
-        f"yours is {b:.4g} (with {case.label}): look at the pairs, the signs, cosine and sine."
+        f"A rotation keeps the length of a pair, √(a² + b²), of numbers i and i + d / 2. One was {a:.6g} long, and in "
+        f"yours is {b:.6g} (with {case.label}): look at the pairs, the signs, cosine and sine."
     )
 
 
@@ -310,16 +313,16 @@ def _pooled(
 
 def _where_pooling_goes_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     """Whether a single token, or a single head, comes out right."""
-    rows = [(case, equal(a["result"], b["result"], ATTENTION_POOL)) for case, a, b in compared]
-    of_one_token = [right for case, right in rows if case.args[0].shape[1] == 1]
-    of_one_head = [right for case, right in rows if case.args[5] == 1]
-    if of_one_token == [False]:
-        return "It is wrong even for a single token, whose value is the answer: look at the values, heads and the end."
-    if of_one_head == [True]:
-        return "All is right for a single head: look at how you cut heads, and at what the scores are divided by."
-    if of_one_token == [True]:
-        return "All is right for a single token: look at the scores, what they are divided by, and their softmax."
-    return ""
+    right = [equal(a["result"], b["result"], ATTENTION_POOL) for _, a, b in compared]
+    token = next(i for i, (case, _, _) in enumerate(compared) if case.args[0].shape[1] == 1)
+    head = next(i for i, (case, _, _) in enumerate(compared) if case.args[5] == 1)
+    if not right[token]:
+        said = "a single token's value is the answer, and yours is another: look at the values, heads and the end"
+    elif right[head]:
+        token, said = head, "a single head, it is right: look at how you cut heads, and what you divide scores by"
+    else:
+        said = "a single token, it is right: look at the scores, what they are divided by, and their softmax"
+    return f"With {compared[token][0].label}, {said}."
 
 
 ATTENTION_POOL = Exercise(

@@ -149,6 +149,8 @@ def _in_one_patch(rows: list[tuple[Case, Result, Result]]) -> str:
     i, _, y, x = ((theirs["result"] - right["result"]).abs() > 1e-5).nonzero()[0].tolist()
     pixels = targets[i, y * height : (y + 1) * height, x * width : (x + 1) * width].flatten().tolist()
     shares, said = (", ".join(f"{s:.3g}" for s in one["result"][i, :, y, x].tolist()) for one in (right, theirs))
+    if shares == said:
+        return ""
     patch = f"The patch in row {y} and column {x} of image {i} has pixels of the classes {', '.join(map(str, pixels))}"
     return f"{patch}: the shares are {shares}, and yours {said} (with {case.label})."
 
@@ -229,7 +231,7 @@ def _class_by_class(rows: list[tuple[Case, Result, Result]]) -> str:
     each = [f"{k}: {int((a & b).sum())} of {int((a | b).sum())}" for k, (a, b) in enumerate(pairs) if (a | b).any()]
     return (
         f"With {case.label}, the pixels in both masks, of those in one at least, are for class {', '.join(each)}. The "
-        f"mean of these shares is {right['result']:.5g}, and yours is {float(theirs['result']):.5g}."
+        f"mean of these shares is {right['result']:.7g}, and yours is {float(theirs['result']):.7g}."
     )
 
 

@@ -269,7 +269,7 @@ def _sums_in_front(rows: list[tuple[Case, Result, Result]]) -> str:
         return ""
     return (
         f"With {case.label}, take the bias off your numbers and divide them by both scales: number {at} is then "
-        f"{found[at]:.5g}, and should be {wanted[at]:.5g}, the sum of (x - zero) · weight."
+        f"{found[at]:.7g}, and should be {wanted[at]:.7g}, the sum of (x - zero) · weight."
     )
 
 

@@ -316,11 +316,9 @@ def _proportional_cases() -> list[Case]:
 def _do_sizes_matter(compared: list[tuple[Case, Result, Result]]) -> str:
     """Whether it is wrong already where all sizes are 1."""
     case, right, theirs = compared[-1]
-    if (case.args[3] != 1).any():
-        return ""
     if equal(right["result"], theirs["result"], PROPORTIONAL_ATTENTION):
-        return "All is right where all sizes are 1: look at what you make of the sizes, and at where it comes in."
-    return "It is wrong even where all sizes are 1: look at q kᵀ, its division by √d, and the softmax."
+        return f"It is right with {case.label}: look at what you make of the sizes, and at where it comes in."
+    return f"It is wrong even with {case.label}: look at q kᵀ, its division by √d, and the softmax."
 
 
 PROPORTIONAL_ATTENTION = Exercise(

@@ -83,10 +83,10 @@ def _wrong_inputs(tried: Tried) -> list[str]:
         others = f"All {tried_cases - 1} other inputs give the right result." if tried_cases > 1 else ""
         return [wrapped(f"{others}{rest}".strip())] if others or rest else []
     if many == tried_cases and len(set(words[:MOST])) == 1:
-        return [wrapped(f"None of {tried_cases} inputs gives the right result.{rest}")]
+        return [wrapped(f"Wrong with all {tried_cases} inputs.{rest}")]
     rows = _table([tried.cases[i].label for i in tried.wrong[:MOST]], words[:MOST])
     more = [f"    and {many - MOST} more"] if many > MOST else []
-    return [wrapped(f"Not right with {many} of {tried_cases} inputs.{rest}"), *rows, *more]
+    return [wrapped(f"Wrong with {many} of {tried_cases} inputs.{rest}"), *rows, *more]
 
 
 def _word(verdict: str) -> str:

@@ -10,6 +10,7 @@ import random
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -171,11 +172,14 @@ def _raised(error: BaseException, work: Any) -> str:
         return with_line(said, students_line(error))
     if ".numpy()" in text and "requires grad" in text:
         text += " Stay with torch's own functions, so that gradients can flow."
-    return with_line(text, students_line(error) or _definition(work))
+    if any(frame.name == "_gradients" for frame in traceback.extract_tb(error.__traceback__)):
+        text += " It came up when the gradient was computed."
+    other_arguments = isinstance(error, TypeError) and "argument" in text
+    return with_line(text, students_line(error) or (_definition(work) if other_arguments else ""))
 
 
 def _definition(work: Any) -> str:
-    """Where a student's work begins, for an error that comes up outside of it: it was called in another way."""
+    """Where a student's work begins, for an error that comes up outside of it: it takes other arguments."""
     work = unwrapped(work)
     if isinstance(work, type):
         own = [vars(member)["__init__"] for member in work.__mro__ if "__init__" in vars(member)]

@@ -26,7 +26,7 @@ def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder], othe
     """What holds of the student's results on all inputs, or at least on the first; "" if nothing is seen.
 
     What holds of one input only, or of each in another way, is said with the first one's name; ``others`` says that
-    there are wrong ones beside the pairs.
+    other inputs were tried beside the pairs.
     """
     prepared = [
         (right.detach().double(), given.detach().double(), inputs, label)
@@ -102,7 +102,7 @@ def _not_finite(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) 
     bad = ~given.isfinite()
     if not bad.any() or not right.isfinite().all():
         return ""
-    kinds = "nan" if given.isnan().any() else "infinite"
+    kinds = " or ".join(["nan"] * bool(given.isnan().any()) + ["infinite"] * bool(given.isinf().any()))
     if bool(bad.all()):
         return (
             f"All of your numbers are {kinds}. Is something divided by 0, is e raised to a power that is too large, or "
@@ -114,7 +114,7 @@ def _not_finite(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) 
 
 def _one_number(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
     one = given.flatten()[0].item()
-    if given.numel() < 2 or not _same(given, torch.full_like(given, one), 1e-9):
+    if given.numel() < 2 or (given - one).abs().max() > 1e-9 * abs(one):
         return ""
     if _same(right, torch.full_like(right, one), tolerance):
         return ""  # so are the right ones
@@ -123,7 +123,7 @@ def _one_number(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) 
 
 def _an_input(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
     for name, x in inputs.items():
-        if isinstance(x, Tensor) and x.shape == given.shape and _same(given, x.double(), tolerance):
+        if isinstance(x, Tensor) and torch.equal(given, x.double()):
             return f"You return {name} as it came in."
     return ""
 
@@ -186,7 +186,7 @@ def _lengths(inputs: Inputs) -> Iterator[tuple[int, str]]:
 def _plus_an_input(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
     for name, x in _broadcast(inputs, right):
         times = (((right - given) * x).sum() / (x * x).sum()).item()
-        if abs(times) < 1e-3 or not _same(given + times * x, right, tolerance):
+        if abs(times) < 1e-3 or not _explains(right - times * x, right, given, tolerance):
             continue
         if abs(times - 1) < 1e-4:
             return f"What is missing is {name}: added to yours, it gives the right numbers."
@@ -196,19 +196,11 @@ def _plus_an_input(right: Tensor, given: Tensor, inputs: Inputs, tolerance: floa
     return ""
 
 
-def _mirrored(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
-    """An input, and what belongs to it, with the wrong sign."""
-    for name, x in _broadcast(inputs, right):
-        if _same(given + right, 2 * x, tolerance):
-            return f"What you add to {name} is right but for its sign."
-    return ""
-
-
 def _times_an_input(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
     for name, x in _broadcast(inputs, right):
-        if _same(given * x, right, tolerance):
+        if _explains(given * x, given, right, tolerance):
             return f"What is missing is a multiplication by {name}."
-        if bool((x != 0).all()) and _same(given / x, right, tolerance):
+        if bool((x != 0).all()) and _explains(right * x, right, given, tolerance):
             return f"You multiply by {name} once too often."
     return ""
 
@@ -322,7 +314,7 @@ def _slices_in_another_order(right: Tensor, given: Tensor, inputs: Inputs, toler
         shown = ", ".join(map(str, order[:12])) + (", …" if n > 12 else "")
         if len(set(order)) == n:
             return f"Along axis {axis} the slices are right, but in another order: yours are the right {shown}."
-        return f"Along axis {axis} each slice is a right one, but some come twice and some never: yours are {shown}."
+        return f"Along axis {axis} each slice is a right one, but some come often and some never: yours are {shown}."
     return ""
 
 
@@ -353,8 +345,8 @@ def _shuffled(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) ->
             f"{_trace(right, given, inputs)}"
         )
     return (
-        f"The right numbers are all there, and each index of {_axes(*within)} has its own, but within it they stand in "
-        f"another order.{_trace(right, given, inputs)}"
+        f"The right numbers are all there, and each index of {_axes(*within)} has its own, but not all are in "
+        f"their places.{_trace(right, given, inputs)}"
     )
 
 
@@ -384,7 +376,9 @@ def _misplaced(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -
             and x.numel() > 1
             and all(bool(torch.isin(y, x.double()).all()) for y in (given, right))
         ):
-            return f"Yours are numbers of {name}, but not those that belong there.{_trace(right, given, inputs)}"
+            return (
+                f"Yours are numbers of {name}, but not all are those that belong there.{_trace(right, given, inputs)}"
+            )
     return ""
 
 
@@ -478,8 +472,7 @@ def _row_by_row(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) 
         a0, b0 = given - given.mean(group, keepdim=True), right - right.mean(group, keepdim=True)
         square = (b0 * b0).sum(group, keepdim=True)
         factor = (a0 * b0).sum(group, keepdim=True) / square.where(square > 0, torch.ones_like(square))
-        size = a0.abs().max()  # beside which it must hold: what is left of nearly equal numbers is small
-        if bool((factor.abs() > 1e-3).all()) and _same(factor * b0 / size, a0 / size, tolerance):
+        if bool((factor.abs() > 1e-3).all()) and _explains(given - a0 + factor * b0, right, given, tolerance):
             return f"All along {_axes(*group)}, yours is the right one times a factor{_some(factor)}, plus an offset."
     return ""
 
@@ -514,21 +507,13 @@ def _softmax_of_others(right: Tensor, given: Tensor, inputs: Inputs, tolerance: 
         return ""
     b, a = (x.log() - x.log().mean(-1, keepdim=True) for x in (right, given))
     factor = ((a * b).sum() / (b * b).sum()).item()
-    if factor < 0 or abs(factor - 1) < 0.005 or not _same(factor * b / a.abs().max(), a / a.abs().max(), 1e-3):
+    if factor < 0 or abs(factor - 1) < 0.02 or not _same(factor * b / a.abs().max(), a / a.abs().max(), 1e-3):
         return ""
     return f"Yours is the softmax of scores that are {factor:.3g} times the right ones."
 
 
 def _is_softmax(x: Tensor) -> bool:
     return bool((x > 0).all()) and _same(x.sum(-1), torch.ones_like(x[..., 0]), 1e-4)
-
-
-def _all_alike(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
-    for axis, n in enumerate(given.shape):
-        alike = [_same(x, x.narrow(axis, 0, 1).expand_as(x), 1e-6) for x in (given, right)]
-        if n > 1 and alike == [True, False]:
-            return f"Along axis {axis} all of yours are equal, and the right ones aren't."
-    return ""
 
 
 # ---- Another function, and how far -------------------------------------------------------------------------------
@@ -559,13 +544,13 @@ def _a_function(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) 
     ):
         for name, function in _FUNCTIONS:
             value = function(x)
-            if value.isfinite().all() and _same(value, y, tolerance):
+            if value.isfinite().all() and _explains(value, x, y, tolerance):
                 return words.format(name)
         for axis in range(x.ndim):
-            if x.shape[axis] > 1 and _same(x.softmax(axis), y, tolerance):
+            if x.shape[axis] > 1 and _explains(x.softmax(axis), x, y, tolerance):
                 return words.format(f"the softmax along axis {axis}")
             norm = x.norm(dim=axis, keepdim=True)
-            if x.shape[axis] > 1 and bool(norm.all()) and _same(x / norm, y, tolerance):
+            if x.shape[axis] > 1 and bool(norm.all()) and _explains(x / norm, x, y, tolerance):
                 return words.format(f"the unit vector along axis {axis}")
     return ""
 
@@ -581,18 +566,6 @@ def _near(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str
     )
 
 
-def _wider(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
-    if given.numel() < 4 or given.std() == 0 or right.std() == 0:
-        return ""
-    ratio = (given.std() / right.std()).item()
-    if 1 / 3 <= ratio <= 3:
-        return ""
-    return (
-        f"The standard deviation of your numbers is {_number(ratio)} times that of the right ones: is a scale or a "
-        "norm missing?"
-    )
-
-
 EXACT: tuple[Finder, ...] = (
     _not_finite,
     _one_number,
@@ -600,7 +573,6 @@ EXACT: tuple[Finder, ...] = (
     _scaled,
     _shifted,
     _plus_an_input,
-    _mirrored,
     _times_an_input,
     _permuted,
     _another_shape,
@@ -615,9 +587,8 @@ EXACT: tuple[Finder, ...] = (
     _softmax_of_others,
     _row_by_row,
     _a_function,
-    _all_alike,
 )
-WEAK: tuple[Finder, ...] = (_near, _wider)  # too weak to be said where they hold of one input alone
+WEAK: tuple[Finder, ...] = (_near,)  # too weak to be said where they hold of one input alone
 OF_ANY_SHAPE: tuple[Finder, ...] = (
     _one_number,
     _an_input,
@@ -627,7 +598,7 @@ OF_ANY_SHAPE: tuple[Finder, ...] = (
     _summed,
 )
 # Of one number these say nothing.
-OF_MANY: tuple[Finder, ...] = (_scaled, _plus_an_input, _mirrored, _times_an_input, _a_function)
+OF_MANY: tuple[Finder, ...] = (_scaled, _plus_an_input, _times_an_input, _a_function)
 
 
 # ---- What depends on what ------------------------------------------------------------------------------------------
@@ -661,7 +632,7 @@ def apart(right: Tensor, given: Tensor, name: str) -> str:
         return ""
     # Other parts of the result aren't spoken of.
     only = f"of {name} only " if places[0][1] and "[" in name else "only " if places[0][1] else ""
-    return f"{only}{parts[0]} should change; in yours {parts[1]} {'do' if parts[1].startswith('numbers') else 'does'}"
+    return f"{only}{parts[0]} should change; in yours {parts[1]} {'do' if 'numbers' in parts[1] else 'does'}"
 
 
 def _part(changed: Tensor, name: str) -> str:
@@ -670,7 +641,7 @@ def _part(changed: Tensor, name: str) -> str:
     if not changed.any():
         return "nothing"
     if not indices:
-        return f"all of {name}" if changed.all() else f"numbers all over {name}"
+        return f"all of {name}" if changed.all() else f"{int(changed.sum())} of the {changed.numel()} numbers of {name}"
     return f"{name}[{':, ' * axis}{_written(indices)}]"
 
 
