@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vit_tutorial.checks.declare import Case, Exercise, Hashed, Result, Words
 
-BESIDE = ("changed", "missing", "line")  # parts of a result that are reported, but not compared
+BESIDE = ("arguments", "missing", "line")  # parts of a result that are reported, but not compared
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -34,8 +34,24 @@ def differs(right: Result, given: Result, exercise: Exercise) -> str:
                 return found
         elif found := difference(value, given.get(name), name, exercise):
             return found
-    changed = [number for number in given.get("changed", []) if number not in right.get("changed", [])]
-    return changed_in_place(changed[0]) if changed else ""
+    return ""
+
+
+def changed_arguments(right: Result, given: Result) -> list[int]:
+    """The numbers of the arguments that aren't what the reference, which changes none, has left of them."""
+    now = given.get("arguments", {})
+    return [number for number, old in right.get("arguments", {}).items() if not unchanged(now.get(number), old)]
+
+
+def unchanged(now: Any, old: Any) -> bool:
+    """Whether an argument, a tensor or a list or dictionary of anything, is still what it was."""
+    if isinstance(old, Tensor):
+        return isinstance(now, Tensor) and now.shape == old.shape and torch.equal(now.detach(), old.detach())
+    if type(old) in (list, tuple):
+        return isinstance(now, type(old)) and len(now) == len(old) and all(map(unchanged, now, old))
+    if type(old) is dict:
+        return isinstance(now, dict) and list(now) == list(old) and all(unchanged(now[name], old[name]) for name in old)
+    return bool(now == old) if isinstance(old, (str, int, float)) else True
 
 
 def changed_in_place(number: int) -> str:
@@ -232,7 +248,7 @@ def _wrong(right: Tensor, given: Tensor, exercise: Exercise) -> Tensor:
 
 def off(rows: list[tuple[Case, Result, Result]], exercise: Exercise) -> list[tuple[Case, Result, Result]]:
     """The rows whose result differs from the right one, whatever may be wrong besides."""
-    return [row for row in rows if differs({"result": row[1]["result"]}, row[2] | {"changed": []}, exercise)]
+    return [row for row in rows if differs({"result": row[1]["result"]}, row[2], exercise)]
 
 
 def equal(right: Tensor, given: Tensor, exercise: Exercise) -> bool:

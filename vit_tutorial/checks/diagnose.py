@@ -115,13 +115,9 @@ def named(exercise: Exercise, right: list[Result], outcomes: list[Outcome]) -> l
 
 
 def _off(right: list[Result], outcomes: list[Outcome], exercise: Exercise) -> list[str]:
-    """In what each result differs from the right one, but for arguments that were changed in place; "" for a Fault."""
+    """In what each result differs from the right one; "" for a Fault."""
     pairs = zip(right, outcomes, strict=False)
-    return ["" if isinstance(given, Fault) else _but_for_changes(a, given, exercise) for a, given in pairs]
-
-
-def _but_for_changes(right: Result, given: Result, exercise: Exercise) -> str:
-    return differs(right, given | {"changed": []}, exercise)
+    return ["" if isinstance(given, Fault) else differs(a, given, exercise) for a, given in pairs]
 
 
 def _fit(exercise: Exercise, work: Any, wrong: Outcome, given: Outcome, off: str) -> str:
@@ -134,7 +130,7 @@ def _fit(exercise: Exercise, work: Any, wrong: Outcome, given: Outcome, off: str
         return "" if isinstance(given, Fault) or isinstance(work, dict) or not off else "no"
     if isinstance(given, Fault):
         return "raises"
-    apart_too = _but_for_changes(wrong, given, exercise)
+    apart_too = differs(wrong, given, exercise)
     if not apart_too:
         return "tells" if off else ""
     return "shape" if "has shape" in off and "has shape" in apart_too else "no"
@@ -194,13 +190,13 @@ def _right_when_new(tried: Tried, i: int) -> bool:
     """Whether a new layer gives the right result for the numbers of the second call."""
     given = run_once(tried.exercise, tried.work, rolled(tried.cases[i]))
     right = {"result": tried.right[i][SECOND]}
-    return isinstance(given, dict) and not _but_for_changes(right, given, tried.exercise)
+    return isinstance(given, dict) and not differs(right, given, tried.exercise)
 
 
 def _repeated(tried: Tried, i: int) -> bool:
     """Whether the second call gave what the first one had given."""
     given = tried.outcomes[i]
-    return isinstance(given, dict) and not _but_for_changes({SECOND: given["result"]}, given, tried.exercise)
+    return isinstance(given, dict) and not differs({SECOND: given["result"]}, given, tried.exercise)
 
 
 # ---- With other inputs -------------------------------------------------------------------------------------------

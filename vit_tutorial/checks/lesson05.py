@@ -22,6 +22,7 @@ from vit_tutorial.checks.harness import (
     Words,
     adopt,
     answers,
+    as_left,
     built,
     call,
     filled,
@@ -286,14 +287,14 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
             )
     some = [output for output, fallen in zip(outputs, zero, strict=True) if not fallen.all()]
     found["the path of the gradient"] = "whole" if all(output.requires_grad for output in some) else "cut"
-    changed = any(not torch.equal(one.detach(), x) for one in inputs)
+    changed = [one for one in inputs if not torch.equal(one.detach(), x)]
     if zero[0].all() and not outputs[0].requires_grad:
         found["the gradient of what is dropped"] = Words("zero")
     elif outputs[0].requires_grad:
         # Where x was changed in place, the gradient in what it became tells nothing.
         (gradient,) = torch.autograd.grad(outputs[0].sum(), given if changed else inputs[0])
         found["the gradient of what is dropped"] = Words("not zero" if gradient[zero[0]].any() else "zero")
-    found["changed"] = [1] if changed else []
+    found["arguments"] = as_left([*changed, x][:1])
     return found
 
 

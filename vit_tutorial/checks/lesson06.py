@@ -24,8 +24,8 @@ from vit_tutorial.checks.harness import (
     Result,
     Words,
     answers,
+    as_left,
     built,
-    changed,
     copied,
     layer,
     normal,
@@ -602,7 +602,7 @@ def _observe_maps(work: Any, case: Case) -> Result:
         "the model's gradients afterwards": Words(
             f"there, of {left[0]}: don't call backward() here" if left else "none"
         ),
-        "changed": changed(given, [images], first=2),
+        "arguments": as_left(given, first=2),
     }
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.checks.compare import as_number, as_tensor, equal, kind
+from vit_tutorial.checks.compare import as_number, as_tensor, equal, kind, unchanged
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -22,8 +22,8 @@ from vit_tutorial.checks.harness import (
     Result,
     Words,
     answers,
+    as_left,
     call,
-    changed,
     copied,
     normal,
     random_weights,
@@ -110,7 +110,8 @@ def _as_list(work: Any, case: Case) -> Result:
         return result.reshape(1) if isinstance(result, Tensor) and result.ndim == 0 else result
 
     observed = call(listed, case, differentiable=True)
-    observed["changed"] += call(listed, case)["changed"]  # what needs no gradient may be changed in other places
+    plain = call(listed, case)["arguments"]  # what needs no gradient may be changed in other places
+    observed["arguments"] |= {n: x for n, x in plain.items() if not unchanged(x, case.args[n - 1])}
     return observed
 
 
@@ -526,7 +527,7 @@ def _measured(work: Any, case: Case) -> Result:
         "how many images the model is asked about": Words(
             "all" if sum(sizes) >= len(images) else f"{sum(sizes)} alone"
         ),
-        "changed": changed(given, case.args, first=2),
+        "arguments": as_left(given, first=2),
     }
 
 
@@ -665,7 +666,7 @@ def _trained(work: Any, case: Case) -> Result:
         raise Fault(f"returned {kind(losses)}, expected a list of numbers, the loss of each step")
     losses = as_tensor(losses)
     afterwards = {"what is frozen afterwards": _frozen(model), "the model afterwards": lent.afterwards()}
-    return {"losses": losses} | weights | afterwards | {"changed": changed(given, case.args, first=2)}
+    return {"losses": losses} | weights | afterwards | {"arguments": as_left(given, first=2)}
 
 
 _GRAPH = "each keeps alive all that was computed for it, step after step. Return numbers: loss.item()"

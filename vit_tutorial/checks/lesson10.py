@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.checks.compare import as_number, as_tensor, kind
+from vit_tutorial.checks.compare import as_number, as_tensor, kind, unchanged
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -20,8 +20,8 @@ from vit_tutorial.checks.harness import (
     Hashed,
     Result,
     Words,
+    as_left,
     call,
-    changed,
     copied,
     normal,
     section,
@@ -157,7 +157,7 @@ def _features(work: Any, case: Case) -> Result:
     given = copied([images])
     found = work(model, *given)
     kept = found.detach().clone() if isinstance(found, Tensor) else found
-    touched = changed(given, [images], first=2)
+    arguments = as_left(given, first=2)
     others = work(model.train(), given[0].copy_(1 - images))  # nothing of the first call may stay for the second
     if isinstance(kept, Tensor) and not torch.equal(kept, found.detach()):
         raise Fault("a second call changes the features of the first: make a new tensor in each call")
@@ -170,7 +170,7 @@ def _features(work: Any, case: Case) -> Result:
         "the model afterwards": afterwards,
         "what its parameters' gradients are afterwards": Words("those of before" if same else "others"),
         "the features when the model's weights have changed since": _after_a_step(work, model, images),
-        "changed": touched,
+        "arguments": arguments,
     }
 
 
@@ -385,7 +385,7 @@ def _adapted(work: Any, case: Case) -> Result:
     }
     again = work({name: 1 - tensor for name, tensor in state.items()}, *others)
     if returned.keys() != found.keys() or any(
-        changed([as_tensor(returned[name])], [value]) for name, value in tensors.items() if not value.isnan().any()
+        not unchanged(as_tensor(returned[name]), value) for name, value in tensors.items() if not value.isnan().any()
     ):
         raise Fault("a second call changes the dictionary that the first returned: make a new one in each call")
     shared = [name for name in ("head.weight", "head.bias") if isinstance(again, Mapping) and name in again]
@@ -666,7 +666,7 @@ def _tuned(work: Any, case: Case) -> Result:
         "head.weight": after["head.weight"],
         "head.bias": after["head.bias"],
         "what is frozen of the head afterwards": Words(" and ".join(frozen) or "nothing"),
-        "changed": changed(given, case.args[1:], first=2),
+        "arguments": as_left(given, first=2),
     }
 
 

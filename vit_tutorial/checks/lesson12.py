@@ -299,7 +299,7 @@ def _of_each_model(work: Any, case: Case) -> Result:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise Fault(f"{name!r} has {pair!r}, expected a pair: the rate, and the test accuracy")
         found |= {f"the rate of {name!r}": pair[0], f"the test accuracy of {name!r}": pair[1]}
-    return found | {"changed": result["changed"]}
+    return found | {"arguments": result["arguments"]}
 
 
 def _what_is_chosen(wrong: list[tuple[Case, Result, Result]]) -> str:

@@ -307,15 +307,15 @@ def _as_a_dictionary(work: Any, case: Case) -> Result:
         return work(sizes, factor)
 
     result = call(kept, case)
-    new = result["result"]
-    if new is given[0] and not result["changed"]:
+    new, as_it_was = result["result"], given[0] == case.args[0]
+    if new is given[0] and as_it_was:
         raise Fault("it returns the dictionary that it was given: the caller may change one of them. Make a new one")
     if not isinstance(new, Mapping):
         return result
     first = dict(new)
     given[0].update({name: 2 * size for name, size in case.args[0].items()})
     again = work(given[0], case.args[1])
-    if dict(new) != first and not result["changed"]:
+    if dict(new) != first and as_it_was:
         raise Fault("a second call changes the dictionary that the first returned: make a new one in each call")
     return result | {"result": _whole(first), SECOND: _whole(again) if isinstance(again, Mapping) else again}
 

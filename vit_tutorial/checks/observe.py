@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vit_tutorial.checks.capture import unheard
-from vit_tutorial.checks.compare import changed_in_place, kind, shape
+from vit_tutorial.checks.compare import changed_in_place, kind, shape, unchanged
 from vit_tutorial.checks.declare import Case, Fault, Result, Words
 from vit_tutorial.checks.watch import memory_outside_torch, name_of, students_line, with_line
 
@@ -50,7 +50,7 @@ def the_result_alone() -> Iterator[None]:
 
 
 def call(work: Any, case: Case, differentiable: bool = False) -> Result:
-    """Call ``work(*args)``: its result, those of two calls with other numbers, and which arguments it changed.
+    """Call ``work(*args)``: its result, those of two calls with other numbers, and what it has left of its arguments.
 
     Nothing of the first call may stay for the second, and it is the numbers that count, not where they lie in memory.
     With ``differentiable``, also the gradient of a fixed combination of the result in each argument: only for an
@@ -85,7 +85,7 @@ def _called(work: Any, case: Case, differentiable: bool) -> Result:
     for number, (gradient, leaf) in enumerate(zip(gradients, before, strict=False), 1):
         if is_float(leaf):
             observed[f"gradient of argument {number}"] = gradient
-    observed["changed"] = in_place
+    observed["arguments"] = as_left(given)
     return observed
 
 
@@ -104,7 +104,13 @@ def copied(args: Iterable[Any]) -> list[Any]:
 def changed(given: Iterable[Any], before: Iterable[Any], first: int = 1) -> list[int]:
     """Which arguments a work has changed, by their numbers; ``first`` is the first one's."""
     pairs = enumerate(zip(given, before, strict=True), first)
-    return [number for number, (now, old) in pairs if not _unchanged(now, old)]
+    return [number for number, (now, old) in pairs if not unchanged(now, old)]
+
+
+def as_left(given: Iterable[Any], first: int = 1) -> dict[int, Any]:
+    """A work's arguments as it has left them, by their numbers: who judges it knows how they were."""
+    with torch.no_grad():
+        return {n: _copy(x) for n, x in enumerate(given, first) if isinstance(x, (Tensor, list, tuple, dict))}
 
 
 def _once_more(work: Any, case: Case, result: Any) -> Any:
@@ -414,17 +420,6 @@ def _copy(x: Any) -> Any:
     if type(x) is dict:
         return {name: _copy(part) for name, part in x.items()}
     return [_copy(part) for part in x] if type(x) is list else x
-
-
-def _unchanged(now: Any, old: Any) -> bool:
-    """Whether an argument, a tensor or a list or dictionary of anything, is still what it was."""
-    if isinstance(old, Tensor):
-        return isinstance(now, Tensor) and now.shape == old.shape and torch.equal(now.detach(), old.detach())
-    if type(old) in (list, tuple):
-        return len(now) == len(old) and all(map(_unchanged, now, old))
-    if type(old) is dict:
-        return list(now) == list(old) and all(_unchanged(now[name], old[name]) for name in old)
-    return bool(now == old) if isinstance(old, (str, int, float)) else True
 
 
 def tensors(result: Any) -> list[Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from vit_tutorial.checks.capture import Kept
+from vit_tutorial.checks.compare import changed_arguments
 from vit_tutorial.checks.declare import Exercise, Mistake
 from vit_tutorial.checks.diagnose import diagnose, named
 from vit_tutorial.checks.observe import agreed
@@ -65,7 +66,8 @@ def _on_missing_parameters(tried: Tried) -> list[str]:
 def _on_changed_arguments(tried: Tried) -> list[str]:
     """Arguments that were changed in place, where the numbers are wrong besides."""
     outcome, verdict = tried.outcomes[tried.wrong[0]], tried.verdicts[tried.wrong[0]]
-    changed = outcome.get("changed") if isinstance(outcome, dict) else None
+    right = tried.right[tried.wrong[0]]
+    changed = changed_arguments(right, outcome) if isinstance(outcome, dict) else []
     if not changed or "changed in place" in verdict:
         return []
     return [f"Besides, argument {changed[0]} was changed in place: make a new one, the caller needs the old."]

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from vit_tutorial.checks.capture import Kept, quiet
-from vit_tutorial.checks.compare import differs, short
+from vit_tutorial.checks.compare import changed_arguments, changed_in_place, differs, short
 from vit_tutorial.checks.declare import Case, Exercise, Fault, Mistake, Result
 from vit_tutorial.checks.watch import library, place, students_line, unwrapped, watching, with_line
 
@@ -246,7 +246,7 @@ def _verdict(exercise: Exercise, right: Result, given: Outcome) -> str:
     """What is wrong with an outcome, "" for nothing; with the student's line, where an observer kept one."""
     if isinstance(given, Fault):
         return str(given) or "raised a Fault without a message"
-    found = differs(right, given, exercise)
+    found = differs(right, given, exercise) or next(map(changed_in_place, changed_arguments(right, given)), "")
     return with_line(found, given.get("line", "")) if found else ""
 
 
