@@ -303,7 +303,7 @@ WRONG = {
         Wrong(
             "once passed: kept by loss",
             kept_by(lambda cost, loss, grid: (tuple(loss.tolist()), len(grid)), fit_by_polyfit),
-            "other exponents",
+            "is none of the exponents to try",
         ),
         Wrong("once passed: smallest from 1", smallest_from_one, "losses 40 times as large"),
         Wrong("c above zero", fit(change=through_zero_below), "expected", never="times the right one"),

@@ -109,8 +109,10 @@ def _law_at_the_costs(wrong: Compared) -> str:
 
 
 def _the_least(row: tuple[Case, Result, Result]) -> str:
-    """The smallest sum of squared errors among all exponents."""
-    (cost, loss, _), (a, b, c) = row[0].args, row[1]["result"]
+    """The smallest sum of squared errors among all exponents; a law with another exponent may have a smaller one."""
+    (cost, loss, tried), (a, b, c), own = row[0].args, row[1]["result"], float(row[2]["result"][1])
+    if min(abs(own - float(one)) for one in tried) > 1e-6:
+        return f", but its b = {own:.4g} is none of the exponents to try"
     return f", the best one's to {(a * cost**-b + c - loss).square().sum():.4g}, with b = {b:.4g}"
 
 
