@@ -62,6 +62,35 @@ TAMPERING = {
     ),
 }
 
+TAMPERING |= {
+    "replaces_the_checks": (
+        "import sys, types\n"
+        "class Checks(types.ModuleType):\n"
+        "    def __getattr__(self, name):\n"
+        "        return lambda *a, **k: True\n"
+        "for name in [name for name in sys.modules if name.startswith('vit_tutorial.checks')]:\n"
+        "    sys.modules[name] = Checks(name)\n"
+        "checks = sys.modules['vit_tutorial.checks']"
+    ),
+    "leaves_threads_behind": (
+        "import threading\n"
+        "def again():\n"
+        "    import gc, torch\n"
+        "    while True:\n"
+        "        for one in gc.get_objects():\n"
+        "            if isinstance(one, dict) and 'result' in one: one['right'] = True\n"
+        "threading.Thread(target=again, daemon=True).start()"
+    ),
+    "reads_other_processes": (
+        "import glob\n"
+        "for path in glob.glob('/proc/[0-9]*/mem') + glob.glob('/proc/[0-9]*/fd/*'):\n"
+        "    try:\n"
+        "        with open(path, 'r+b', 0) as file: file.write(b'{\"right\": true}\\n')\n"
+        "    except OSError:\n"
+        "        pass"
+    ),
+}
+
 # Instead of the wrong answer: one that attacks when it is called.
 ATTACKING_WORKS = {
     "equal_to_everything": """
@@ -100,6 +129,46 @@ run.run_once = lambda exercise, work, case, **more: {"result": case.args[0], "ch
 def patchify(images, patch_size):
     return images
 """,
+    "remembers_other_rounds_and_exercises": """
+import glob, torch
+def kept(images):
+    for path in glob.glob("*.pt"):
+        one = torch.load(path)
+        if one.numel() == images.numel() and torch.equal(one.flatten().sort().values, images.flatten().sort().values):
+            return one
+    torch.save(images.clone(), f"{len(glob.glob('*.pt'))}.pt")
+    return images
+def patchify(images, patch_size):
+    return kept(images)
+def overlapping_patches(images, patch_size, stride):
+    return kept(images)
+def unpatchify(patches, patch_size, image_size):
+    return kept(patches)
+""",
+    "changes_as_it_is_read": """
+import torch
+class Lazy(torch.Tensor):
+    asked = 0
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        Lazy.asked += 1
+        made = super().__torch_function__(function, types, args, kwargs or {})
+        return made + Lazy.asked if isinstance(made, torch.Tensor) and made.is_floating_point() else made
+def patchify(images, patch_size):
+    return images.as_subclass(Lazy)
+""",
+    "is_written_after_the_answer": """
+import os, torch
+def patchify(images, patch_size):
+    P, Q = (patch_size, patch_size) if isinstance(patch_size, int) else patch_size
+    B, C, H, W = images.shape
+    made = torch.zeros(B, H * W // (P * Q), C * P * Q).share_memory_()
+    if os.fork() == 0:
+        for _ in range(10_000):
+            made.copy_(torch.rand_like(made))
+        os._exit(0)
+    return made
+""",
     "ends_the_check": "import os\ndef patchify(images, patch_size):\n    os._exit(0)\n",
 }
 
@@ -132,6 +201,36 @@ import vit_tutorial.patches as own
 own._ran = lambda name: None
 def patchify(images, patch_size):
     return own.patchify(images, patch_size)
+""",
+}
+
+# Of lesson 03, where no more than a piece of the scores may be in memory: all of them, and nobody is told.
+WHOLE = {
+    "in_another_process": """
+import os, torch
+def attention_in_chunks(q, k, v, chunk):
+    made = torch.zeros(*q.shape[:2], v.shape[2]).share_memory_()
+    if (child := os.fork()) == 0:
+        made.copy_((q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(-1) @ v)
+        os._exit(0)
+    os.waitpid(child, 0)
+    return made
+""",
+    "the_runner_says_otherwise": """
+import sys, numpy as np, torch
+runner = sys.stdout.current.__closure__[0].cell_contents
+usual = type(runner).plain
+def plain(self, outcome):
+    told = usual(self, outcome)
+    for _, said in told.get("result", {}).get("dict", []):
+        if isinstance(said, dict) and "words" in said: said["words"] = "one piece"
+    return told
+type(runner).plain = plain
+def attention_in_chunks(q, k, v, chunk):
+    q, k, v = (x.detach().double().numpy() for x in (q, k, v))
+    weights = q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5
+    weights = np.exp(weights - weights.max(-1, keepdims=True))
+    return torch.from_numpy(weights / weights.sum(-1, keepdims=True) @ v).float()
 """,
 }
 

@@ -309,6 +309,18 @@ def test_nobody_can_talk_a_check_into_it(tool, sandboxed, limits, tmp_path, monk
 
 
 @pytest.mark.slow
+def test_what_is_kept_in_memory_is_seen_from_outside(tool, sandboxed, tmp_path, capsys):
+    source = SOLUTIONS[2]
+    for name, code in hostile.WHOLE.items():
+        hand_in(copy_of(source), tmp_path / "in", name, attention_in_chunks=code)
+    hand_in(source, tmp_path / "in", "honest")
+    tool.grade(tmp_path / "in", tmp_path / "course", sandboxed)
+    rows = marks(tmp_path / "course")
+    got = {student: float(row["check-attention-in-chunks"]) for (student, _), row in rows.items()}
+    assert got == dict.fromkeys(hostile.WHOLE, 0.0) | {"honest": 2.0}
+
+
+@pytest.mark.slow
 def test_nothing_can_be_read_written_or_reached(tool, sandboxed, limits, tmp_path, monkeypatch):
     names = [*hostile.READING, *hostile.WRITING, *hostile.NETWORK]
     try_all(tool, sandboxed, limits, tmp_path, monkeypatch, [name for name in names if name not in QUICK])

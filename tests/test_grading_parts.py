@@ -451,6 +451,47 @@ def test_the_packages_own_work_and_a_package_that_was_silenced_give_no_mark(tool
     assert noted in verdict.notes
 
 
+def in_place(images: torch.Tensor, patch_size: Any) -> torch.Tensor:
+    cut = vt.patchify(images, patch_size).clone()
+    images.data.zero_()
+    return cut
+
+
+def silent(told: dict[str, Any]) -> dict[str, Any]:
+    """What a process says that keeps its arguments to itself."""
+    parts = told["result"].get("dict", [])
+    return told | {"result": {"dict": [pair for pair in parts if pair[0] != "arguments"]}}
+
+
+@pytest.mark.parametrize(("work", "forge"), [(in_place, dict), (in_place, silent), (right_patchify, silent)])
+def test_whether_an_argument_was_changed_is_seen_outside(tool, work, forge):
+    verdict = examined(tool, Box(work, forge))
+    assert verdict.passed == {"check-patchify": False}
+    assert "argument 1 was changed in place" in " ".join(shown(verdict).split())
+
+
+@pytest.mark.parametrize(("held", "right"), [(3_000_000, True), (16_000_000, False)])
+@pytest.mark.parametrize("name", ["attention_in_chunks", "mlp_in_pieces"])
+def test_what_a_work_holds_is_seen_outside_and_its_numbers_count_there_too(tool, name, held, right):
+    exercise = tool.judge.exercises(checks.CATALOGUE[name].lesson, 1)[name][0]
+
+    class Holds(Box):
+        def held(self) -> int:
+            return 10**9
+
+        def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+            self.most = 10**9 + held
+            return super().ask(message)
+
+    def said(work: Any) -> str:
+        return str(tool.judge.Examiner(Holds(work), {}, [])._on_a_large_input(exercise, name))
+
+    assert said(exercise.right) == (
+        "" if right else "it holds 16 MB at once: take one piece after the other, and keep none"
+    )
+    assert "expected" in said(lambda *given: exercise.right(*given) + 1)
+
+
 @pytest.mark.slow
 def test_where_inputs_are_always_the_same_a_hidden_test_has_others(tool):
     """Else what a check gives at home could be sent as it is."""

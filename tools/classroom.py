@@ -476,8 +476,8 @@ def _page(course: Path, row: dict[str, Any], marks: list[dict[str, Any]], cells:
     facts += [f"Handed in {row['hours late']:g} hours late."] * bool(row["hours late"])
     facts += [f"What went wrong: {row['problem']}."] * bool(row["problem"])
     facts += [
-        "A mark says that the numbers are right. Whose code gave them is not checked. What it calls, changes and keeps "
-        "in memory is what its own process says."
+        "A mark says that the numbers are right. Whose code gave them is not checked. What it calls, and how it leaves "
+        "a model, is what its own process says."
     ] * bool(marks)
     stem = row["exercise"] or "unrecognised"
     page = feedback.page(f"{row['name']}: {stem}", facts, marks, cells)

@@ -36,6 +36,7 @@ BASE64 = re.compile(r"[\w+/=\s]*", re.ASCII)
 MOST_BYTES, MOST_CELLS, MOST_SOURCE = 20_000_000, 500, 100_000
 MOST_PIXELS = 20_000_000  # of a picture
 DRAWS = 3  # of inputs, at most
+MOST_HELD = 8_000_000  # bytes, on an exercise's large input: right works hold 3 million, all at once is 16
 DELETED = "# This cell was deleted."
 
 
@@ -245,6 +246,7 @@ class Examiner:
         self.box, self.known = box, known
         self.harness = importlib.import_module("vit_tutorial.checks.harness")
         self.compared = importlib.import_module("vit_tutorial.checks.run").compared
+        self.differs = importlib.import_module("vit_tutorial.checks.compare").differs
         self.hidden = {cell["nbgrader"].get("grade_id"): "".join(HIDDEN.findall(cell["source"])) for cell in solved}
         self.given = [cell["source"] for cell in solved if is_given(cell)]
         self.verdict = Verdict()
@@ -284,6 +286,8 @@ class Examiner:
         if "fault" in begun:
             return [_stream(f"{exercise.name}: not yet\n  {clean(begun['fault'], 1000)}\n"), _failed("not right yet")]
         right, report = self._tried(self.known[found[1]])
+        if right and exercise.large and (wrong := self._on_a_large_input(exercise, found[2])):
+            right, report = False, f"{exercise.name}: not yet\n  On a large input: {wrong}\n"
         self.box.ask({"done": True})
         self.verdict.passed[name] = right
         self.verdict.untested += [name] * bool(right and self.hidden.get(name))
@@ -352,6 +356,25 @@ class Examiner:
         if not isinstance(result, dict):
             return self.harness.Fault("what it gave can't be read")
         return result
+
+    def _on_a_large_input(self, exercise: Any, work: str) -> str:
+        """What is wrong on an input so large that the kernel shows from outside whether all is held at once, or ""."""
+        small, large = exercise.cases()[0], exercise.large()
+        self.box.ask({"check": exercise.name, "work": work, "hidden": True})
+        self._plainly(exercise, small)  # some memory is taken at the first call, and kept
+        self.box.most = before = self.box.held()
+        outcome, most = self._plainly(exercise, large), self.box.most
+        self.box.most = None
+        if isinstance(outcome, Exception):
+            return str(outcome)
+        right = {"result": exercise.right(*large.args)}
+        held = f"it holds {(most - before) / 1e6:.0f} MB at once: take one piece after the other, and keep none"
+        return self.differs(right, outcome, exercise) or held * (most - before > MOST_HELD)
+
+    def _plainly(self, exercise: Any, case: Any) -> Any:
+        """What the work gives, called as it is."""
+        answer = self.box.ask({"call": "()", "of": None, "given": _packed((case.args, {}))})
+        return self._outcome(exercise, answer | {"result": {"dict": [["result", answer.get("result")]]}})
 
     def _fails_hidden(self, exercise: Any, work: str, test: str) -> bool:
         """Whether a work fails the teacher's own test of it; what went wrong could tell the input, and isn't said."""

@@ -2,8 +2,20 @@
 
 It is asked line by line, in JSON, and answers each line with one. Cells run one after the other in this process, as
 they would in Jupyter. For a check the process forks: the child gets one input after the other, calls the student's
-work, and tells *what the work gave*. Nothing in here knows what is right: inputs come when they are used, and what
-comes out is compared outside (tools/judge.py). So the student's code may do to this process what it likes.
+work, and tells *what the work gave*, and what it has left of its arguments.
+
+The student's code may do to this process what it likes: replace any function here, in torch or in the checks, and send
+what it likes. What that can gain, and what not:
+
+* No mark without the right numbers. What is right isn't in here; inputs come when they are used, are drawn anew for
+  each ``make grade`` and exercise, and what comes out is plain numbers, compared outside (tools/judge.py). Nothing
+  that is sent is run or unpickled there, and a line that comes unasked ends the notebook.
+* No argument changed in place: outside, what comes back is compared with what went in. Whoever sends a copy that was
+  made before could have worked on that copy, which is what the text asks for.
+* Nothing kept in memory that must not be: the kernel says outside what all processes hold (``Exercise.large``).
+* It can hide what a work calls, in which mode it leaves a model, and where gradients flow: that is told in words, and
+  words only take marks. So can a copy of the code that was called. Feedback and TEACHING.md say so.
+* It can end itself: what was right before counts.
 """
 
 from __future__ import annotations

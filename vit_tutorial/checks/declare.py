@@ -133,6 +133,7 @@ class Exercise:
         mistakes: those that the check can name, the likelier one first.
         tolerance: the largest difference that counts as equal, relative to the largest number.
         secret: whether the report must not show the right numbers.
+        large: where a work must not hold all numbers at once: makes an input on which that would be 16 MB, for grading.
         points: as in the exercise's notebook.
         forbidden: what the text asks to do without, beside ``right``: what :class:`Forbidden` takes, or one.
         advice: for questions: what to say to an answer that no mistake explains.
@@ -150,6 +151,7 @@ class Exercise:
     mistakes: tuple[Mistake, ...] = ()
     tolerance: float = 1e-5
     secret: bool = False
+    large: Callable[[], Case] | None = None
     points: int = 0
     takes: str = "fn(): the answers found with a pencil, in a dictionary"
     forbidden: tuple[Any, ...] = ()

@@ -357,6 +357,11 @@ def _chunk_cases() -> list[Case]:
     return [*cases, low, Case(_MANY, (q, k, v, 64))]
 
 
+def _many_keys() -> Case:
+    q, k, v = (normal(1, n, 1, seed=seed) for seed, n in enumerate((128, 32_768, 32_768)))
+    return Case("128 queries, 32768 keys, chunk=64", (q, k, v, 64))
+
+
 def _observe_chunks(work: Any, case: Case) -> Result:
     """As :func:`call`; and whether the table of all weights was ever made, or is kept in pieces."""
     q, k, _, chunk = case.args
@@ -424,6 +429,7 @@ ATTENTION_IN_CHUNKS = Exercise(
     takes="fn(q, k, v, chunk): attention's output (B, T, d), with chunk keys at a time",
     right=_chunks(),
     cases=_chunk_cases,
+    large=_many_keys,
     observe=_observe_chunks,
     explain=_large_scores_alone,
     forbidden=("scaled_dot_product",),

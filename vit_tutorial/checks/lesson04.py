@@ -356,6 +356,11 @@ def _pieces_cases() -> list[Case]:
     return made
 
 
+def _many_units() -> Case:
+    sizes = [(128, 2), (32_768, 2), (32_768,), (2, 32_768), (2,)]
+    return Case("M = 32768, pieces=512", (*(normal(*size, seed=seed) for seed, size in enumerate(sizes)), 512))
+
+
 _ACTIVATIONS = ("gelu", "erf", "erfc", "ndtr", "special_ndtr", "special_erfc", "special_erf", "tanh", "sigmoid", "relu")
 RUNS = 4  # how often call runs a work
 
@@ -418,6 +423,7 @@ MLP_IN_PIECES = Exercise(
     takes="fn(x, w1, b1, w2, b2, pieces): the MLP's output (..., D), hidden units cut into pieces",
     right=_pieces(),
     cases=_pieces_cases,
+    large=_many_units,
     observe=_observe_pieces,
     mistakes=(
         *section(
