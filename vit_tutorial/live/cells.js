@@ -4,8 +4,7 @@ import { ARROWS, cellUnder, clamp, hasModifier, largest, make } from "../pages/p
 import { paint, tint } from "./pictures.js";
 
 const MOST_TEXTS = 25; // numbers that are written into their cells
-const NARROWEST = 24; // pixels of a cell that has its number in it
-const LETTER = 6; // pixels of a label's letter, about
+const LETTER = 7; // pixels of a label's letter, about
 
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
 export const norm = (row) => Math.hypot(...row);
@@ -93,13 +92,21 @@ export function cells({ pixels, say, lightUp }, place, label) {
     return tint(canvas, values, columns, pixels[colours], share);
   }
 
+  // The numbers as they are written into their cells, with as many digits as all have room for; none: without room.
+  function written({ values, columns }) {
+    const pen = canvas.getContext("2d");
+    pen.font = getComputedStyle(texts).font;
+    const room = box.clientWidth / columns;
+    const rounded = [2, 1].map((places) => Array.from(values, (v) => v.toFixed(places).replace("-", "−")));
+    return rounded.find((all) => all.every((one) => pen.measureText(one).width < room)) ?? [];
+  }
+
   function drawTexts(drawn) {
-    const hasRoom = shown.values.length <= MOST_TEXTS && box.clientWidth >= NARROWEST * shown.columns;
-    const some = shown.texts && hasRoom ? shown.values : [];
-    if (texts.childElementCount !== some.length) texts.replaceChildren(...Array.from(some, () => make("span")));
+    const some = shown.texts && shown.values.length <= MOST_TEXTS ? written(shown) : [];
+    if (texts.childElementCount !== some.length) texts.replaceChildren(...some.map(() => make("span")));
     texts.style.gridTemplateColumns = `repeat(${shown.columns}, minmax(0, 1fr))`;
-    some.forEach((value, i) => {
-      texts.children[i].textContent = value.toFixed(Math.abs(value) < 10 ? 2 : 1).replace("-", "−");
+    some.forEach((textContent, i) => {
+      Object.assign(texts.children[i], { textContent });
       texts.children[i].style.color = isLight(drawn[i]) ? "#000000" : "#ffffff";
     });
   }

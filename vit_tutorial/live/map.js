@@ -19,7 +19,7 @@ function planOf({ L, h }, width) {
   const top = 26 + Math.max(h * head, isUpright ? 0 : 72); // where the heads end
   const along = EDGE.begin + L * block + EDGE.end;
   const across = top + 44;
-  const place = isUpright ? (a, c) => [56 + c, a] : (a, c) => [a, across - c];
+  const place = isUpright ? (a, c) => [66 + c, a] : (a, c) => [a, across - c];
   const size = isUpright ? [width, along] : [along, across + 34];
   return { isUpright, head, block, top, place, size, heads: [...Array(h).keys()], blocks: [...Array(L).keys()] };
 }
@@ -78,7 +78,7 @@ function blockParts(plan, layer) {
   const at = (share) => EDGE.begin + (layer + share) * block;
   const name = `blocks.${layer}`;
   const words = isUpright ? [top + 36, top + 36] : [top + 10, top + 32]; // where names stand
-  const word = [58, isUpright ? 26 : 18];
+  const word = [62, isUpright ? 26 : 18];
   const shortcut = isUpright ? [34, 24] : [24, 18];
   const one = (a, c, w, h, text, part, label, to) => {
     return { a: at(a), c, w, h, text, part: name + part, label: `block ${layer}${label}`, to, layer };
@@ -125,7 +125,7 @@ function partsOfMap(plan) {
   const lenses = [0, ...plan.blocks.map((layer) => layer + 1)].map((step) => {
     const label = step ? `the answer after block ${step - 1}` : "the answer after the embedding";
     const a = EDGE.begin + step * plan.block + (step ? 0 : 20);
-    return { a, c: plan.isUpright ? -29 : -24, w: 56, h: 18, text: "", label, to: "layers", lens: step };
+    return { a, c: plan.isUpright ? -33 : -24, w: 64, h: 18, text: "", label, to: "layers", lens: step };
   });
   return [
     one(30, "", "the picture, in patches", "patches", "picture"),
@@ -133,7 +133,7 @@ function partsOfMap(plan) {
     one(170, "", "tokens and positions", "positions", "tokens"),
     ...plan.blocks.flatMap((layer) => blockParts(plan, layer)),
     ...lenses,
-    { ...one(end + 46, "classifier", "the classifier", "head"), w: 56, h: 30 },
+    { ...one(end + 46, "classifier", "the classifier", "head"), w: 62, h: 30 },
     { ...one(end + 112, "", "the answer", "head", "answer"), w: 62, h: 60 },
   ];
 }
