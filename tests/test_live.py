@@ -348,6 +348,21 @@ def test_the_numbers_of_later_models_are_pytorch_s(show):
         plain, warm = (run_in(page, pictures[host][0], {"temperature": t}, host=host) for t in (1, 2))
         assert np.allclose(plain["blocks.0.attention.heads.1.scaled"] / 2, warm["blocks.0.attention.heads.1.scaled"])
         assert tuple(page.evaluate(WALK, host)) == STATIONS
+        c = model.config
+        said = {
+            name: page.locator(f'[data-text="{name}"]').nth(host).text_content() for name in ("pooling", "classToken")
+        }
+        reads_all = c.pool != "cls" and c.pool_prefix
+        assert ("all tokens" in said["pooling"], "all patches" in said["pooling"]) == (
+            reads_all,
+            c.pool != "cls" and not reads_all,
+        )
+        assert ("will collect the answer" in said["classToken"]) is (c.class_token and c.pool in ("cls", "cls+mean"))
+        assert (f"{c.registers} register" in said["classToken"]) is (c.registers > 1)
+        made = page.locator('[data-text="classifier"]').nth(host).text_content()
+        assert made.startswith("It is one more learned table" if c.num_classes else "It compares that with")
+        first = page.locator('[data-station="patches"] [data-text="special"]').nth(host).text_content()
+        assert first == (next(iter(vt.pages.special_tokens(c)), first))
 
 
 @browser_only
@@ -1597,13 +1612,15 @@ def photograph_of_a_seven(ink, paper, margin, thickness, *, light="even", turn=0
         ImageDraw.Draw(picture).rectangle([0, 0, 30, 300], fill=desk)
     y, x = np.mgrid[:300, :400]
     away = np.hypot(x - 150, y - 200) - 110  # from a hand's shadow
+    spot = np.hypot(x - 160, y - 190) - 62  # a small one, with an edge
     lit = {"even": 1, "lamp": 1 - x / 1000, "edge": 1 - 0.4 * (x + y > 330), "hand": 1 - 0.45 / (1 + np.exp(away / 12))}
+    lit["spot"] = 1 - 0.5 / (1 + np.exp(spot / 5))
     return np.repeat((np.asarray(picture) * lit[light]).astype(np.uint8)[:, :, None], 3, axis=2)
 
 
 @browser_only
 def test_a_photographed_digit_is_cut_out_and_read(show, digits):
-    page, model = show(digits[0]), digits[1]
+    page, model, doubted = show(digits[0]), digits[1], []
     for number, (turned, photograph) in enumerate(
         {
             "thick, black on white, with a margin": (True, photograph_of_a_seven(0, 255, 50, 34)),
@@ -1613,6 +1630,7 @@ def test_a_photographed_digit_is_cut_out_and_read(show, digits):
                 True,
                 photograph_of_a_seven(60, 235, 70, 10, light="hand", turn=-4, desk=90),
             ),
+            "a small shadow": (True, photograph_of_a_seven(40, 235, 90, 6, light="spot", turn=-8, desk=45)),
             "small": (True, photograph_of_a_seven(20, 230, 110, 12)),
             "chalk": (False, photograph_of_a_seven(230, 30, 60, 20)),
         }.values()
@@ -1624,6 +1642,15 @@ def test_a_photographed_digit_is_cut_out_and_read(show, digits):
         assert "moved to the middle, and made 8 × 8 pixels" in text(page, ".message")
         rows = picture_in(page, model)[0].sum(1)
         assert rows[0] > 0.5 and rows[-1] > 0.2  # noqa: PT018
+        assert "more than lines" not in text(page, ".message")
+        share = float(text(page, ".said").split()[1])
+        doubted.append("isn’t sure" in text(page, ".message"))
+        assert doubted[-1] is (share < 70), number
+    assert set(doubted) == {True, False}
+    disc = np.hypot(*(np.mgrid[:300, :400] - np.array([150, 200])[:, None, None])) > 70
+    drop(page, "disc.png", "image/png", png(np.repeat(255 * disc.astype(np.uint8)[:, :, None], 3, axis=2)))
+    wait(page, f"{MESSAGE}.startsWith('disc.png:')")
+    assert "There is more than lines, perhaps a shadow" in text(page, ".message")
     before = picture_in(page, model)
     for level in (255, 0):
         drop(page, f"empty{level}.png", "image/png", png(np.full((50, 60, 3), level, np.uint8)))
@@ -1990,6 +2017,7 @@ def test_one_photograph_is_enough_for_a_model_without_classes(tmp_path):
     data = data_of(out.read_text("utf-8"))
     assert data["classes"] == ["gravel.jpg", "cat.jpg", "grass.jpg", "brick.jpg"] == data["titles"]
     assert data["config"]["likeness"]
+    assert data["config"]["parameters"] == sum(p.numel() for p in vt.load(tmp_path).model.parameters())
 
 
 def run_of(folder, data):

@@ -66,6 +66,7 @@ def test_every_lesson_links_to_itself_and_installs_what_is_missing(course):
             in line.source
         )
         assert f"(https://mybinder.org/v2/gh/you/vit_tutorial/main?labpath=notebooks%2F{path.name})" in line.source
+        assert f"[the book](https://you.github.io/vit_tutorial/notebooks/{path.stem}.html)" in line.source
         assert f'%pip install --quiet "vit_tutorial[learn] @ git+{HOST}"' in install.source
         assert install.source == first_code(path)
         nbformat.validate(nbformat.read(path, as_version=4))
@@ -89,8 +90,8 @@ def test_every_lesson_links_to_itself_and_installs_what_is_missing(course):
 )
 def test_links_know_the_host(address, binder, colab):
     found = publish.links(address, "main", "notebooks/01_patches.ipynb")
-    assert f"({binder}labpath=notebooks%2F01_patches.ipynb)" in found[0]
-    assert len(found) == 1 + colab
+    assert f"({binder}labpath=notebooks%2F01_patches.ipynb)" in found[int(colab)]  # after the book
+    assert len(found) == 1 + 2 * colab
 
 
 def test_an_address_or_a_branch_that_is_none_and_a_file_in_another_style_change_nothing(course):

@@ -1,4 +1,4 @@
-"""Put links to Binder and Colab into README and lessons, for your own copy of the course on a code host.
+"""Put links to the book, Binder and Colab into README and lessons, for your own copy of the course on a code host.
 
 python tools/publish.py https://github.com/you/vit_tutorial      writes the links, or changes those that are there
 python tools/publish.py                                          takes them out again, to the byte
@@ -42,7 +42,7 @@ if importlib.util.find_spec("vit_tutorial") is None:
 
 
 def links(address: str, branch: str, path: str = "") -> list[str]:
-    """Markdown links that open ``path``, or all of the course, on Binder and, for GitHub, on Colab."""
+    """Markdown links that open ``path``, or all of the course, on Binder and, for GitHub, in the book and on Colab."""
     host, _, place = address.partition("://")[2].partition("/")
     service = {"github.com": f"gh/{place}", "gitlab.com": f"gl/{quote(place, safe='')}"}
     kind = service.get(host, f"git/{quote(address, safe='')}")
@@ -50,9 +50,11 @@ def links(address: str, branch: str, path: str = "") -> list[str]:
     if host == "github.com":
         start = path or "notebooks/00_start_here.ipynb"
         found.append(f"[Colab](https://colab.research.google.com/github/{place}/blob/{branch}/{start})")
-        if not path:  # the book, as the workflow publishes it
-            owner, _, name = place.partition("/")
-            found.insert(0, f"[the book](https://{owner.lower()}.github.io/{name}/)")
+        owner, _, name = place.partition("/")
+        page = path.replace(
+            ".ipynb", ".html"
+        )  # of the book, as the workflow publishes it: what needs a script runs there
+        found.insert(0, f"[the book](https://{owner.lower()}.github.io/{name}/{page})")
     return found
 
 

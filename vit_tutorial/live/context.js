@@ -49,6 +49,7 @@ export function contextOf({ host, root, data }) {
     data,
     config: decoded(data.config),
     classes: data.classes,
+    isOfDigits: sizes.C === 1 && data.classes.every((name) => /^\d$/.test(name)),
     weights: unpack(data.weights),
     white: data.samples.white,
     pixels: { signed: pixelsOf(data.signed), heat: pixelsOf(data.heat), grey: GREY },

@@ -1,25 +1,29 @@
 // The picture that the model is given: drawn, chosen, opened, dropped or pasted.
 
 import { make } from "../pages/page.js";
+import { percent } from "./cells.js";
 import { isArranged } from "./changes.js";
 import { radios } from "./controls.js";
 import { COLOURS, drawingPad } from "./pad.js";
 import { readPhoto, rearrange } from "./pictures.js";
 
+const SURE = 0.7;
+
 // What was done to a drawing before the model saw it.
-function fitted(frame) {
+function fitted(frame, isOfDigits) {
   if (!frame) return "";
   const larger = frame.scale < 1 ? `${(1 / frame.scale).toFixed(1)} times as large` : "";
   const moved = frame.away >= 0.75 ? "in the middle" : "";
-  return `The model sees it ${[larger, moved].filter(Boolean).join(" and ")}, like the digits it learned from.`;
+  const others = isOfDigits ? "digits" : "pictures";
+  return `The model sees it ${[larger, moved].filter(Boolean).join(" and ")}, like the ${others} it learned from.`;
 }
 
 // What is said of a drawing whose pen was lifted.
-function adviceOn({ pad, sizes }, wasSample) {
+function adviceOn({ pad, sizes, isOfDigits }, wasSample) {
   if (sizes.C > 1) return "";
   if (pad.isEmpty()) return "The pad is empty. The model must name something even so.";
   if (wasSample) return "You drew on top of the picture that was there: Clear gives you an empty pad.";
-  return fitted(pad.frame());
+  return fitted(pad.frame(), isOfDigits);
 }
 
 export function buildPad(page) {
@@ -53,17 +57,23 @@ export async function choosePicture(page, picture, sample = -1) {
   page.sayAnswer();
 }
 
+// A photographed digit is taken for another more often where the answer has a small share.
+function doubtOf({ isOfDigits, now }) {
+  const share = Math.max(...now.probabilities);
+  if (!isOfDigits || share >= SURE) return "";
+  return ` With ${percent(share)} the model isn’t sure: try a thicker pen, or a plain ground.`;
+}
+
 async function takePhoto(page, file) {
   const { $, data, white } = page;
   try {
     $(".message").textContent = `Reading ${file.name || "your picture"}: a large one takes some seconds.`;
     const { picture, done } = await readPhoto(file, data);
-    const answered = choosePicture(
-      page,
-      picture.map((v) => Math.round(white * v) / white),
-    );
+    const taken = picture.map((v) => Math.round(white * v) / white);
+    const answered = choosePicture(page, taken);
     $(".message").textContent = done;
     await answered;
+    if (page.state.picture === taken) $(".message").textContent = done + doubtOf(page);
   } catch (error) {
     $(".message").textContent = error.message;
   }

@@ -75,6 +75,7 @@ def page(
     c = model.config
     samples = samples.detach().to("cpu", torch.float64)
     twin = copy.deepcopy(model).to("cpu", torch.float32).eval()
+    count = sum(parameter.numel() for parameter in model.parameters())  # a head of cosines isn't learned
     shown_titles = [str(title) for title in titles] or [f"sample {i}" for i in range(len(samples))]
     if not c.num_classes:
         names = shown_titles
@@ -82,7 +83,7 @@ def page(
     else:
         names = [str(name) for name in classes] if classes is not None else [f"class {k}" for k in range(c.num_classes)]
     data = {
-        "config": _config(twin),
+        "config": _config(twin) | {"parameters": count},
         "special": special_tokens(c),
         "classes": names,
         "mean": list(preprocess.mean) if preprocess is not None else [0.0] * c.in_channels,
@@ -103,7 +104,7 @@ def page(
     ]
     markup, style = (files("vit_tutorial.live").joinpath(f"live.{kind}").read_text("utf-8") for kind in ("html", "css"))
     html = assemble(Live.title, data, figures, markup, style, script("live/live.js"))
-    return Live(html, sum(parameter.numel() for parameter in model.parameters()), c.grid, c.depth, c.num_heads)
+    return Live(html, count, c.grid, c.depth, c.num_heads)
 
 
 def _check(
@@ -247,7 +248,6 @@ def _config(model: ViT) -> dict[str, Any]:
             "patches": c.grid[0] * c.grid[1],
             "prefix": c.prefix_tokens,
             "tokens": c.num_tokens,
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
         }
     )
 

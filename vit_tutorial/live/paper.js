@@ -9,7 +9,8 @@ const DUST = 0.04; // of the largest part, or a part of the strokes is dust
 const REACH = 1 / 8; // of the longer side: what is as wide is ground, not a stroke
 const LEAST = 0.02; // of the strokes must lie inside, or the edge cuts the drawing itself
 const LEVELS = 64;
-const WIDTHS = [1.1, 1.5]; // of the lines of the digits that are learned from, in pixels
+const WIDTHS = [1.5, 1.7]; // to which lines are brought, in pixels of the picture
+const WIDEST_LINE = 2.5; // in these pixels: what is wider is an area, such as a shadow
 
 // Numbers (height, width) joined with those around, as far as reach: pick(one, other), along rows, then columns.
 function joined(values, [height, width], reach, pick) {
@@ -129,31 +130,43 @@ function boxOf(strokes, width, [H, W]) {
   return { scale, y: (top + bottom + 1) / 2, x: (left + right + 1) / 2 };
 }
 
+// Strokes (height, width) of at least a strength, how many of their pixels make one of a picture, and whether some are
+// wider than lines.
+function strokesOf(strength, least, size, [, H, W]) {
+  const found = inside(
+    strength.map((v) => Number(v >= least)),
+    size,
+  );
+  const { scale } = found.includes(1) ? boxOf(found, size[1], [H, W]) : { scale: 0 };
+  return { found, scale, isArea: joined(found, size, Math.round((WIDEST_LINE / 2) * scale), Math.min).includes(1) };
+}
+
 // Levels grey (height, width) from 0 to 1 -> {picture (1, H, W), isDark: dark strokes on a light ground, wider: the
-// change of the lines' width, in pixels of the picture}; null: nothing stands out.
-export function cutOut(grey, size, [, H, W]) {
+// change of the lines' width, in pixels of the picture, isArea: there is more than lines}; null: nothing stands out.
+export function cutOut(grey, size, shape) {
+  const [, H, W] = shape;
   const [height, width] = size;
   const reach = Math.round(REACH * Math.max(...size));
   const { strength, isDark } = inkOf(grey, size, reach);
   const isWithin = (i) => Math.min(i % width, width - 1 - (i % width), i / width, height - 1 - i / width) >= reach;
   const { level, apart } = partingOf(strength.filter((_, i) => isWithin(i))); // at the edge no ground is around
-  const found = inside(
-    strength.map((v) => Number(v >= level)),
-    size,
-  );
-  if (apart < FAINT || !found.includes(1)) return null;
-  const { scale } = boxOf(found, width, [H, W]);
-  if (scale < 1) return null; // a speck
-  const lines = widthOf(found, size) / scale;
-  const wider = clamp(lines, ...WIDTHS) - lines;
-  const strokes = widened(found, size, (wider / 2) * scale);
-  const box = boxOf(strokes, width, [H, W]);
+  let strokes = strokesOf(strength, level, size, shape);
+  if (strokes.isArea) {
+    const inShadow = partingOf(strength.filter((v) => v >= level)).level; // what stands out even there
+    strokes = strokesOf(strength, inShadow, size, shape);
+  }
+  const { found, scale, isArea } = strokes;
+  if (apart < FAINT || scale < 1) return null; // nothing, or a speck
+  const wide = widthOf(found, size) / scale;
+  const wider = clamp(wide, ...WIDTHS) - wide;
+  const lines = widened(found, size, (wider / 2) * scale);
+  const box = boxOf(lines, width, [H, W]);
   // Each pixel is the share of it that is covered, as in the digits that are learned from.
   const picture = new Float32Array(H * W);
-  strokes.forEach((v, i) => {
+  lines.forEach((v, i) => {
     const y = Math.floor((Math.floor(i / width) + 0.5 - box.y) / box.scale + H / 2);
     const x = Math.floor(((i % width) + 0.5 - box.x) / box.scale + W / 2);
     if (y >= 0 && y < H && x >= 0 && x < W) picture[y * W + x] += v / box.scale ** 2;
   });
-  return { picture: picture.map((v) => Math.min(1, v)), isDark, wider };
+  return { picture: picture.map((v) => Math.min(1, v)), isDark, wider, isArea };
 }

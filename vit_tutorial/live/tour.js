@@ -7,7 +7,7 @@ import { AS_TRAINED, isChanged } from "./changes.js";
 import { go } from "./controls.js";
 import { fly, takenCells, takenPatch } from "./flight.js";
 import { choosePicture } from "./input.js";
-import { READ } from "./stations/head.js";
+import { readBy, readsClassToken } from "./stations/head.js";
 
 const STORY = [
   {
@@ -110,8 +110,8 @@ const STORY = [
     station: "head",
     spot: "[data-spot=probabilities]",
     offers: ["another", "clear"],
-    text: ({ pool }) =>
-      `The classifier reads ${READ[pool]}${pool === "cls" ? ", no patch" : ""}. It gives each class a share of 1. ` +
+    text: ({ pool, read }) =>
+      `The classifier reads ${read}${pool === "cls" ? ", no patch" : ""}. It gives each class a share of 1. ` +
       "Press Clear: how sure is it of nothing? Then take another picture.",
   },
   {
@@ -169,7 +169,7 @@ const FIRST_BLOCK = [
   {
     station: "attention",
     spot: "[data-spot=middle]",
-    text: ({ h }) => `${h > 1 ? `${h} heads look in ${h} ways: what all` : "What it"} took is added to the token.`,
+    text: ({ h }) => `${h > 1 ? `${h} heads look in ${h} ways: what they` : "What it"} took goes into the token.`,
   },
   {
     station: "mlp",
@@ -179,7 +179,7 @@ const FIRST_BLOCK = [
   {
     station: "mlp",
     spot: "[data-spot=out]",
-    text: () => "What they found is added, too. That was one block.",
+    text: () => "What they found goes into it, too. That was one block.",
   },
 ];
 const NEXT_BLOCK = [
@@ -192,7 +192,7 @@ const NEXT_BLOCK = [
     station: "mlp",
     spot: "[data-spot=out]",
     text: ({ layer, L }) =>
-      `Block ${layer} has added its part. ` +
+      `Block ${layer} has done its part. ` +
       (layer === L - 1 ? "That was the last block." : "The diagram’s words: the picture’s answer so far."),
   },
 ];
@@ -200,19 +200,12 @@ const WAY_OUT = [
   {
     station: "head",
     spot: "[data-spot=pooled]",
-    text: ({ pool }) =>
-      ({
-        cls: "The classifier reads the class token alone. Other tokens count by what it took from them.",
-        mean: "The classifier reads the mean of all tokens: yours is in it.",
-        "cls+mean": "The classifier reads the class token, and the mean of all patches.",
-        attention: "A learned query looks at all tokens; the classifier reads what it takes.",
-        distilled: "The classifier reads the first two tokens. Others count by what these took.",
-      })[pool],
+    text: ({ read }) => `The classifier reads ${read}.`,
   },
   {
     station: "head",
     spot: "[data-spot=probabilities]",
-    text: () => "One score for each class, then percentages: the answer. What others took from your token is in it.",
+    text: () => "One score for each class, then percentages: the answer.",
   },
 ];
 
@@ -230,11 +223,12 @@ export function tourOf(page) {
     ...sizes,
     pool: config.pool,
     K: page.classes.length,
-    canDraw: sizes.C === 1 && sizes.H <= 32,
+    canDraw: page.isOfDigits && sizes.H <= 32,
     isTried: Boolean(data.meaning),
     isPlaced: config.position !== "none", // a list is added to each token
     hasClass: config.class_token,
-    isRead: ["cls", "cls+mean", "distilled"].includes(config.pool), // the class token
+    read: readBy(config),
+    isRead: readsClassToken(config),
     point: matchMedia("(pointer: coarse)").matches ? "Tap" : "Point at",
     first: sizes.prefix ? `the ${page.tokenName(0)}` : "a token",
   };

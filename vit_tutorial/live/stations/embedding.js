@@ -16,6 +16,7 @@ export const embeddingStation = {
     },
   },
   texts: {
+    special: ({ token, tokenName }) => tokenName(token),
     rowName: ({ D, followed }) => `× row ${followed} of E, one of the ${D} that were learned`,
     dim: ({ D }) => `D = ${D}`,
   },

@@ -2,20 +2,19 @@ import { FEW } from "../answer.js";
 import { row, rowOf } from "../cells.js";
 import { normOf, productOf, softmaxOf } from "../sources.js";
 
-const POOLING = {
-  cls: "Only the class token is read: the patches have done their work by being looked at.",
-  mean: "The mean of all patches is read.",
-  distilled: "The class token and the distillation token are read, end to end.",
-  "cls+mean": "The class token and the mean of all patches are read, end to end.",
-  attention: "One learned query looks at all patches, as a head does, and what it takes is read.",
-};
-export const READ = {
-  cls: "the class token only",
-  mean: "the mean of all patches",
-  distilled: "the first two tokens",
-  "cls+mean": "the class token and the mean of all patches",
-  attention: "what a learned query takes from all patches",
-};
+export const readsClassToken = ({ class_token, pool }) => class_token && !["mean", "attention"].includes(pool);
+
+// What the classifier reads.
+export function readBy({ pool, pool_prefix }) {
+  const all = pool_prefix ? "all tokens" : "all patches";
+  return {
+    cls: "the class token only",
+    mean: `the mean of ${all}`,
+    distilled: "the class token and the distillation token, end to end",
+    "cls+mean": `the class token and the mean of ${all}, end to end`,
+    attention: `what a learned query takes from ${all}`,
+  }[pool];
+}
 
 const perClass = (values, { classes }, more) => ({
   values,
@@ -35,9 +34,10 @@ export const headStation = {
       const last = rowOf(run.blocks.at(-1).out, token, D);
       return row(run.norm, token, D, { sources: normOf("last", last, weights.norm, config.norm_eps) });
     },
-    pooled({ run, config, weights, token, N }) {
+    pooled({ run, config, weights, token, N, T }) {
       const isOfToken = config.pool === "cls" && token === 0 && !weights.pool_norm;
-      const text = config.pool === "mean" && !weights.pool_norm ? `the mean of ${N} numbers` : "";
+      const text =
+        config.pool === "mean" && !weights.pool_norm ? `the mean of ${config.pool_prefix ? T : N} numbers` : "";
       const sources = (i) => ({ text, lights: isOfToken ? { norm: [i, i] } : {} });
       return { values: run.pooled, columns: run.pooled.length, sources };
     },
@@ -53,8 +53,15 @@ export const headStation = {
     },
   },
   texts: {
-    pooling: ({ config }) => POOLING[config.pool],
-    read: ({ config }) => READ[config.pool],
+    pooling({ config }) {
+      const others = config.pool === "cls" ? ": patches count by what it took from them" : "";
+      return `The classifier reads ${readBy(config)}${others}.`;
+    },
+    classifier({ config }) {
+      if (!config.likeness) return "It is one more learned table, which turns that into one score per class";
+      return "It compares that with what it reads of each picture below the answer, which gives one score for each";
+    },
+    read: ({ config }) => readBy(config),
     softmaxName({ changes }) {
       return changes.answer === 1 ? "Softmax: probabilities" : `÷ ${changes.answer}, then softmax: probabilities`;
     },

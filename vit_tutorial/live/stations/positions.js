@@ -1,5 +1,6 @@
 import { largestSize, norm, row, rowOf } from "../cells.js";
 import { sumOf } from "../sources.js";
+import { readBy, readsClassToken } from "./head.js";
 
 const cosine = (a, b) => a.reduce((sum, v, i) => sum + v * b[i], 0) / (norm(a) * norm(b) || 1);
 
@@ -43,15 +44,13 @@ export const positionsStation = {
       return `${lost} A ${kind} for each place is added, and you reversed them: the first patch gets the last one’s.`;
     },
     classToken({ config }) {
-      if (!config.class_token) {
-        const end = config.pool === "attention" ? "a learned query looks at" : "it takes the mean of";
-        return `This model has no class token: in the end ${end} all patches.`;
-      }
-      if (config.pool === "distilled")
-        return "Two more tokens come first, which belong to no patch and collect the answer.";
-      const { registers } = config;
-      const more = registers ? ` ${registers} registers follow it, which belong to no patch either.` : "";
-      return `One more token, the class token, comes first. It belongs to no patch and will collect the answer.${more}`;
+      const { class_token, pool, registers } = config;
+      const some = registers === 1 ? " A register, which belongs" : ` ${registers} registers, which belong`;
+      const more = registers ? `${some} to no patch, ${registers === 1 ? "comes" : "come"} before the patches.` : "";
+      if (!class_token) return `This model has no class token: in the end it reads ${readBy(config)}.${more}`;
+      if (pool === "distilled") return "Two more tokens come first, which belong to no patch and collect the answer.";
+      const collects = readsClassToken(config) ? " and will collect the answer" : "";
+      return `One more token, the class token, comes first. It belongs to no patch${collects}.${more}`;
     },
     contentName: ({ token, tokenName, prefix }) =>
       token < prefix ? `The ${tokenName(token)}, learned` : "x E + offset, the token",

@@ -3,6 +3,7 @@ import { best } from "../answer.js";
 import { cells, percent } from "../cells.js";
 import { AS_TRAINED, isArranged, partName, toggled } from "../changes.js";
 import { inSlices, pass } from "../compute.js";
+import { readsClassToken } from "./head.js";
 
 const points = (change) =>
   Math.abs(change) < 0.05 ? "0.0" : `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(1)}`;
@@ -162,7 +163,7 @@ export const whatIfStation = {
         "an MLP, what works on each token alone",
         "a block, attention and MLP",
       ];
-      if (config.class_token) words.push("the class token, one of no patch that collects the answer");
+      if (readsClassToken(config)) words.push("the class token, one of no patch that collects the answer");
       return `In short: ${words.join("; ")}.`;
     },
     choosePatch({ token, tokenName, prefix }) {
