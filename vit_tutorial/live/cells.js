@@ -52,7 +52,8 @@ export function cells({ pixels, say, lightUp }, place, label) {
     const { values, about } = shown;
     const low = values.reduce((a, b) => Math.min(a, b));
     const high = values.reduce((a, b) => Math.max(a, b));
-    return about ?? `${values.length.toLocaleString("en")} numbers from ${digits(low)} to ${digits(high)}`;
+    const range = low === high ? `, all ${digits(low)}` : ` from ${digits(low)} to ${digits(high)}`;
+    return about ?? `${values.length.toLocaleString("en")} numbers${range}`;
   }
 
   function read() {

@@ -310,7 +310,9 @@ export function tourOf(page) {
     element.classList.add("spot");
     const asked = [element, ...(stops === way ? [".picker canvas"] : asks).map($)];
     asked.forEach((one) => one.classList.add("asked"));
-    const sentence = isOff ? "This part is off: see below. Reset brings all back." : text({ ...facts, layer });
+    const isMoved = station === "positions" && state.changes.position !== "learned";
+    const changed = isOff ? "This part is off" : isMoved ? "You changed the positions" : "";
+    const sentence = changed ? `${changed}: see below. Reset brings all back.` : text({ ...facts, layer });
     $(".sentence").textContent = isReset ? `All that you changed is reset. ${sentence}` : sentence;
     return asked;
   }

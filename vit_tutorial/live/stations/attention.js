@@ -99,7 +99,9 @@ export const attentionStation = {
     },
     joinedName({ h, isOn }) {
       const off = Array.from({ length: h }, (_, head) => head).filter((head) => !isOn(`attention.heads.${head}`));
-      const zeros = off.length ? ` (zeros for head ${off.join(", ")}, which ${off.length > 1 ? "are" : "is"} off)` : "";
+      const zeros = off.length
+        ? ` (zeros for head${off.length > 1 ? "s" : ""} ${off.join(", ")}, which ${off.length > 1 ? "are" : "is"} off)`
+        : "";
       return `The sums of all heads, joined${zeros}`;
     },
     attentionSum: ({ isOn }) =>

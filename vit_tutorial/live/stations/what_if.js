@@ -94,7 +94,7 @@ async function tryEach(page, kind) {
   const sentences = [
     `${classes[k]} had ${percent(was)}.`,
     mattering(tried, falls, was, NOUNS[kind]),
-    "The change without each one, in percentage points. Effects don’t add up: parts stand in for each other.",
+    "The change without each one, in percentage points. Effects needn’t add up: parts can stand in for each other.",
   ];
   sayTried(page, sentences.join(" "));
   page.reveal($('[data-spot="matters"]'));
