@@ -9,7 +9,7 @@ export const AS_TRAINED = {
   order: null, // which patch is in each place
   hidden: [], // patches
 };
-export const POSITIONS = ["learned", "none", "reversed"];
+const POSITIONS = ["learned", "none", "reversed"];
 
 // The same changes, without an order that leaves each patch in its place.
 export const tidied = (changes) =>
@@ -22,7 +22,7 @@ export const isArranged = ({ order, hidden }) => Boolean(order || hidden.length)
 export const isChanged = (changes) => JSON.stringify(changes) !== JSON.stringify(AS_TRAINED);
 
 // The names of all parts that can be switched off.
-export function partsOf({ depth, num_heads }) {
+function partsOf({ depth, num_heads }) {
   const heads = Array.from({ length: num_heads }, (_, head) => `.attention.heads.${head}`);
   const parts = ["", ".attention", ".attention.residual", ".mlp", ".mlp.residual", ...heads];
   return Array.from({ length: depth }, (_, layer) => parts.map((part) => `blocks.${layer}${part}`)).flat();
