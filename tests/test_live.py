@@ -1261,7 +1261,7 @@ FLYING = "document.querySelector('[data-vit-live]').shadowRoot.querySelectorAll(
 
 @browser_only
 def test_one_token_is_followed_through_every_block(show, digits):
-    page, seen = show(digits[0], reduced_motion="no-preference"), []
+    page, seen = show(digits[0]), []
     page.get_by_text("Follow one token", exact=True).click()
     for number in range(1, 19):
         assert text(page, ".count") == f"{number} of 18"
@@ -1271,6 +1271,8 @@ def test_one_token_is_followed_through_every_block(show, digits):
         assert max(len(one.split()) for one in re.split(r"[.?!]", text(page, ".sentence"))) <= 15
         if number < 18:
             page.get_by_text("Next", exact=True).evaluate("(button) => button.click()")
+    page.emulate_media(reduced_motion="no-preference")
+    page.get_by_text("Back", exact=True).evaluate("(button) => button.click()")
     assert page.evaluate(FLYING) > 0
     wait(page, f"{FLYING} === 0")
     assert [station for station, _, _ in seen[:4]] == ["patches", "patches", "embedding", "positions"]
