@@ -94,7 +94,7 @@ def photographs(folder: str) -> Task:
     def crop_and_flip(batch: Tensor) -> Tensor:
         return Flip()(Crop((4, 4))(batch))
 
-    return Task("photographs", images, labels, 8, 4, crop_and_flip, 1, ("none", "1d", "relative"))
+    return Task("photographs", images, labels, 8, 4, crop_and_flip, 3, ("none", "1d", "relative"))
 
 
 def untrained(task: Task, kind: Kind | CNN, place: Place) -> nn.Module:
