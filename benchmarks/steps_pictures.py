@@ -7,8 +7,7 @@ Photographs are CIFAR-10's, halved to 16 x 16 pixels so that a run takes seconds
 models have as many parameters, but for "ViT, equal work", which has the ResNet's multiply-accumulates. The MLP gets the
 pixels as a list, and is trained like the others. Each model has a rate of its own for each number of pictures and
 steps, chosen on pictures held out. The test split is looked at once per row; a seed also draws the pictures. A row per
-run goes to steps_pictures.csv as soon as it is done. One thread. (The CSV's rows of photographs are older: their rates
-were chosen for 20,000 pictures in 120 steps alone.)
+run goes to steps_pictures.csv as soon as it is done. One thread.
 
 "pixels shuffled" puts all pixels into another order, by one permutation per seed, the same for all its pictures. To the
 MLP no order means anything, so it has one row for both.
