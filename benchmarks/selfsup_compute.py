@@ -9,7 +9,7 @@ A small ViT (patches of 8 on photographs of 32 pixels, width 64, two layers) get
 - "scratch, same steps": random weights, as many steps on the labels;
 - "scratch, same compute": random weights, and all the multiply-accumulates of the pretraining as further steps.
 
-Each way has a rate of its own, chosen with 50 labels per class on photographs held out; the test split is looked at
+Each way has a rate of its own for each number of labels, chosen on photographs held out; the test split is looked at
 once per row. A row per run goes to selfsup_compute.csv as soon as it is done. One thread.
 """
 
@@ -41,7 +41,7 @@ CONFIG = vt.ViTConfig(
 )  # fmt: skip
 EPOCHS, PRETRAINING_RATE, PRETRAINING_BATCH = 4, 2e-3, 128
 STEPS = {10: 100, 50: 200, 250: 400, 4500: 800}  # on the labels, by their number per class; 64 photographs each
-RATES, RATES_AT = (7e-4, 2e-3, 6e-3), 50  # labels per class
+RATES = (7e-4, 2e-3, 6e-3)  # to begin with
 WAYS = ("pretrained", "scratch, same steps", "scratch, same compute")
 LOOKED_AT = 4000  # photographs held out, and of the test split
 Data = dict[str, Tensor]
@@ -83,7 +83,9 @@ def descend(model: nn.Module, loss: Tensor, optimizer: torch.optim.Optimizer) ->
     optimizer.step()
 
 
-def pretrain(data: Data, seed: int, file: Path, share: float = 0.75) -> dict[str, Tensor]:
+def pretrain(
+    data: Data, seed: int, file: Path, share: float = 0.75, rate: float = PRETRAINING_RATE
+) -> dict[str, Tensor]:
     """The encoder's tensors, made once; ``share`` of the patches is hidden. With none, a step costs twice as much."""
     if file.exists():
         return torch.load(file, weights_only=True)  # type: ignore[no-any-return]
@@ -93,7 +95,7 @@ def pretrain(data: Data, seed: int, file: Path, share: float = 0.75) -> dict[str
     epochs = EPOCHS if share else EPOCHS // 2
     steps = epochs * (len(images) // PRETRAINING_BATCH)
     for step, rows in zip(range(steps), batches(images, PRETRAINING_BATCH, seed), strict=False):
-        train.set_rate(optimizer, PRETRAINING_RATE * train.schedule(step, steps=steps, warmup=steps // 20))
+        train.set_rate(optimizer, rate * train.schedule(step, steps=steps, warmup=steps // 20))
         loss = painting_loss(model, flip(images[rows].float() / 255))
         descend(model, loss, optimizer)
         if (step + 1) % (steps // epochs) == 0:
@@ -147,10 +149,28 @@ def one(part: str, way: str, each: int, seed: int, rate: float, data: Data, out:
     )
 
 
-def best_rate(way: str) -> float:
+def held_out(way: str, each: int) -> dict[float, float]:
+    """Accuracy on what was held out, in percent, by rate."""
+    rows = [row for row in rows_of("rates") if (row["way"], row["labels"]) == (way, str(each))]
+    return dict(sorted((float(row["rate"]), 100 * float(row["held_out"])) for row in rows))
+
+
+def best_rate(way: str, each: int) -> float:
     """The rate that did best on what was held out."""
-    found = {float(row["rate"]): float(row["held_out"]) for row in rows_of("rates") if row["way"] == way}
+    found = held_out(way, each)
     return max(found, key=lambda rate: found[rate])
+
+
+def tune(way: str, each: int, data: Data, out: Path) -> None:
+    """Try rates, and further ones as long as the best lies at the edge of the grid."""
+    tried = list(RATES)
+    while True:
+        for rate in tried:
+            one("rates", way, each, 0, rate, data, out)
+        best = best_rate(way, each)
+        if min(tried) < best < max(tried):
+            return
+        tried.append(float(f"{3 * best if best >= max(tried) else best / 3:.1g}"))
 
 
 def rows_of(part: str) -> list[dict[str, str]]:
@@ -159,10 +179,10 @@ def rows_of(part: str) -> list[dict[str, str]]:
 
 def run(folder: str, out: Path, seeds: int, counts: list[int]) -> None:
     data = read(folder)
-    for way, rate in itertools.product(WAYS, RATES):
-        one("rates", way, RATES_AT, 0, rate, data, out)
+    for each, way in itertools.product(counts, WAYS):
+        tune(way, each, data, out)
     for seed, each, way in itertools.product(range(seeds), counts, WAYS):
-        one("labels", way, each, seed, best_rate(way), data, out)
+        one("labels", way, each, seed, best_rate(way, each), data, out)
 
 
 # ------------------------------------------------------------------------------------------------------- the report
@@ -181,11 +201,12 @@ def report() -> None:
     for rival in WAYS[1:]:
         pairs = [[found[WAYS[0]][n][seed] - value for seed, value in found[rival].get(n, {}).items()] for n in counts]
         print(f"| pretrained less {rival} | " + " | ".join(map(sheet.interval, pairs)) + " |")
-    print("\n| held out (%), rate | " + " | ".join(f"{rate:g}" for rate in RATES) + " |")
-    print("|---" * (len(RATES) + 1) + "|")
-    for way in WAYS:
-        held = {float(row["rate"]): float(row["held_out"]) for row in rows_of("rates") if row["way"] == way}
-        print(f"| {way} | " + " | ".join(f"{100 * held[rate]:.1f}" for rate in RATES) + " |")
+    rates = sorted({float(row["rate"]) for row in rows_of("rates")})
+    print("\n| held out (%), labels per class, rate | " + " | ".join(f"{rate:g}" for rate in rates) + " |")
+    print("|---" * (len(rates) + 1) + "|")
+    for way, each in itertools.product(WAYS, counts):
+        held = held_out(way, each)
+        print(f"| {way}, {each:,} | " + " | ".join(f"{held[r]:.1f}" if r in held else "–" for r in rates) + " |")
     rows = sheet.read(CSV)
     print(f"\n{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
 

@@ -10,6 +10,7 @@ A logistic regression reads 10, 50 or 250 labelled photographs per class of CIFA
 - "whitened pixels": its first principal components, each divided by its standard deviation over the 45,000 photographs;
 - "patch dictionary": how close each 6 x 6 patch lies to 400 typical ones, which k-means found in the 45,000 photographs
   that the painter learned from, averaged over each quarter of the photograph (Coates, Ng & Lee, AISTATS 2011);
+- "random patches": the same with 400 of the patches, drawn at random, as words;
 - "random ViT": the painter's encoder with random weights, other ones per seed;
 - "painter": the painter's encoder.
 
@@ -20,8 +21,8 @@ photographs' labels and on another model's answers. One thread.
 
 "masking" asks whether it is the hiding that helps: selfsup_compute.py's small autoencoder, trained with three quarters
 of the patches hidden, or none (then the loss counts all patches, and a step costs twice as much: half as many steps),
-at the same rate; beside random weights. The seed draws first weights, batches and labels. The probe reads the tokens
-after the last norm, by quarters.
+each at its best rate, chosen like the block; beside random weights. The seed draws first weights, batches and labels.
+The probe reads the tokens after the last norm, by quarters.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from pathlib import Path
 import sheet
 import torch
 from photographs import accuracy, read
-from selfsup_compute import CONFIG, Data, few, pretrain
+from selfsup_compute import CONFIG, PRETRAINING_RATE, RATES, Data, few, pretrain
 from sklearn.cluster import MiniBatchKMeans  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from torch import Tensor
@@ -54,11 +55,13 @@ READINGS = {
     "pixels": ("all",),
     "whitened pixels": tuple(f"{count} components" for count in (10, 30, 100, 300)),
     "patch dictionary": ("quarters",),
+    "random patches": ("quarters",),
     "random ViT": tuple(f"block {block}, {pool}" for block in (2, 4, 6) for pool in ("mean", "quarters")),
     "painter": tuple(f"block {block}, {pool}" for block in (2, 4, 6) for pool in ("mean", "quarters")),
 }
 Features = dict[str, Tensor]  # {reading: (n, D)}
 HIDDEN = {"random weights": None, "nothing hidden": 0.0, "three quarters hidden": 0.75}  # of the patches
+PRETRAINED = {"last norm, quarters" + f", rate {rate:g}" * (rate != PRETRAINING_RATE): rate for rate in (2e-4, *RATES)}
 
 
 def quarters(maps: Tensor, side: int = 2) -> Tensor:
@@ -81,8 +84,8 @@ def components(data: Data, count: int) -> tuple[Tensor, Tensor]:
     return mean, (vectors / values.sqrt()).flip(1)[:, :count]  # (3072,), (3072, count)
 
 
-def dictionary(data: Data) -> tuple[Tensor, Tensor, Tensor]:
-    """k-means of whitened patches, two of each photograph: their mean, what whitens them, the words (WORDS, 108)."""
+def dictionary(data: Data) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Of whitened patches, two of each photograph: their mean, what whitens them, {name: words (WORDS, 108)}."""
     torch.manual_seed(0)
     some = torch.cat([
         patches(part)[torch.arange(len(part))[:, None], torch.randint(729, (len(part), 2))].flatten(0, 1)
@@ -91,8 +94,10 @@ def dictionary(data: Data) -> tuple[Tensor, Tensor, Tensor]:
     mean = some.mean(dim=0)
     values, vectors = torch.linalg.eigh((some - mean).T @ (some - mean) / len(some))
     white = vectors / (values + 0.1).sqrt() @ vectors.T  # (108, 108)
-    found = MiniBatchKMeans(WORDS, batch_size=4096, n_init=1, max_iter=30, random_state=0).fit((some - mean) @ white)
-    return mean, white, torch.from_numpy(found.cluster_centers_).float()
+    some = (some - mean) @ white
+    found = MiniBatchKMeans(WORDS, batch_size=4096, n_init=1, max_iter=30, random_state=0).fit(some)
+    words = torch.from_numpy(found.cluster_centers_).float()
+    return mean, white, {"patch dictionary": words, "random patches": some[torch.randperm(len(some))[:WORDS]]}
 
 
 @torch.inference_mode()
@@ -131,7 +136,7 @@ class Extractors:
         self.encoder, self.cache = selfsup.painter().encoder, dict[tuple[str, str], Features]()
 
     @cached_property
-    def words(self) -> tuple[Tensor, Tensor, Tensor]:
+    def dictionary(self) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         return dictionary(self.data)
 
     @cached_property
@@ -152,8 +157,9 @@ class Extractors:
             mean, directions = self.components
             white = (images.flatten(1).float() / 255 - mean) @ directions  # (B, 300)
             return {reading: white[:, : int(reading.split()[0])] for reading in READINGS[name]}
-        if name == "patch dictionary":
-            return {"quarters": by_words(images, *self.words)}
+        if name in ("patch dictionary", "random patches"):
+            mean, white, words = self.dictionary
+            return {"quarters": by_words(images, mean, white, words[name])}
         if name == "painter":
             return by_blocks(self.encoder, images, self.data)
         torch.manual_seed(seed)
@@ -187,7 +193,11 @@ def probe(X: dict[str, Tensor], each: int, seed: int, data: Data) -> Iterator[tu
 def chosen(name: str) -> str:
     if len(READINGS[name]) == 1:
         return READINGS[name][0]
-    rows = [row for row in sheet.read(CSV) if (row["part"], row["way"]) == ("reading", name)]
+    return best("reading", name)
+
+
+def best(part: str, name: str) -> str:
+    rows = [row for row in sheet.read(CSV) if (row["part"], row["way"]) == (part, name)]
     return max(rows, key=lambda row: float(row["held_out"]))["reading"]
 
 
@@ -233,21 +243,28 @@ def masking(folder: str, seeds: int, out: Path) -> None:
     """Probes of small autoencoders' encoders that saw a quarter of the patches, or all."""
     data = read(folder)
     few_of = {"validation": data["validation_images"][:2000], "test": data["test_images"][::3]}
-    for seed, (way, share) in itertools.product(range(seeds), HIDDEN.items()):
-        done = {tuple(row[column] for column in COLUMNS[:5]) for row in sheet.read(CSV)}
-        keys = [("masking", way, "last norm, quarters", str(each), str(seed)) for each in LABELS]
-        if not set(keys) - done:
-            continue
-        torch.manual_seed(seed)
-        encoder = vt.ViT(replace(CONFIG, num_classes=0))
+    for seed, (way, share) in itertools.product((100, *range(seeds)), HIDDEN.items()):
+        part, counts = ("masking rates", (50,)) if seed == 100 else ("masking", LABELS)
+        readings: tuple[str, ...] = ("last norm, quarters",)
         if share is not None:
-            file = out / (f"compute-{seed}.pt" if share else f"compute-{seed}-nothing.pt")
-            encoder.load_state_dict(pretrain(data, seed, file, share))
-        images = {"train": data["train_images"][few(data["train_labels"], MOST, seed)]} | few_of
-        X = {split: by_small(encoder, some, data) for split, some in images.items()}
-        for key in keys:
-            held, penalty, test = max(probe(X, int(key[3]), seed, data), key=lambda found: found[0])
-            sheet.add(CSV, COLUMNS, [*key, penalty, f"{held:.4f}", f"{test:.4f}"])
+            readings = tuple(PRETRAINED) if seed == 100 else (best("masking rates", way),)
+        elif seed == 100:
+            continue
+        for reading in readings:
+            done = {tuple(row[column] for column in COLUMNS[:5]) for row in sheet.read(CSV)}
+            keys = [(part, way, reading, str(each), str(seed)) for each in counts]
+            if not set(keys) - done:
+                continue
+            torch.manual_seed(seed)
+            encoder = vt.ViT(replace(CONFIG, num_classes=0))
+            if share is not None:
+                file = out / f"compute-{seed}{'' if share else '-nothing'}{reading.partition('quarters')[2]}.pt"
+                encoder.load_state_dict(pretrain(data, seed, file, share, PRETRAINED[reading]))
+            images = {"train": data["train_images"][few(data["train_labels"], MOST, seed)]} | few_of
+            X = {split: by_small(encoder, some, data) for split, some in images.items()}
+            for key in keys:
+                held, penalty, test = max(probe(X, int(key[3]), seed, data), key=lambda found: found[0])
+                sheet.add(CSV, COLUMNS, [*key, penalty, f"{held:.4f}", "" if seed == 100 else f"{test:.4f}"])
 
 
 def report() -> None:
