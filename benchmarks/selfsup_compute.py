@@ -9,8 +9,8 @@ A small ViT (patches of 8 on photographs of 32 pixels, width 64, two layers) get
 - "scratch, same steps": random weights, as many steps on the labels;
 - "scratch, same compute": random weights, and all the multiply-accumulates of the pretraining as further steps.
 
-Each way has a rate of its own for each number of labels, chosen on photographs held out; the test split is looked at
-once per row. A row per run goes to selfsup_compute.csv as soon as it is done. One thread.
+Each way has a rate of its own for each number of labels, chosen with seed 0 on photographs held out; the test split is
+looked at once per row. A row per run goes to selfsup_compute.csv as soon as it is done. One thread.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lesson 13: what frozen features are worth when labels are few: the painter's, and rivals that need no network.
 
-    python benchmarks/selfsup_features.py run --data cifar10-jpeg        the probes, resumable; some eight CPU minutes
+    python benchmarks/selfsup_features.py run --data cifar10-jpeg        the probes, resumable; some ten CPU minutes
     python benchmarks/selfsup_features.py masking --data cifar10-jpeg    of autoencoders that hide patches, or none
     python benchmarks/selfsup_features.py report                         the tables
 
