@@ -295,7 +295,10 @@ OURS = {name: name for name in TIMM_NOW if "features" not in name} | {
 # ------------------------------------------------------------------------------------------------------ the language
 
 FEATURES = "embed.patches.features."  # our names of a stem's tensors begin so
-PLACE = re.compile(r"\{(\w+)(\+1)?\}|\*\*")
+PLACE = re.compile(r"\{(\w)(\+1)?\}|\*\*")
+NUMBER = re.compile(r"\d+")
+SLOT = re.compile(r"\{\w(?:\+1)?\}|\d+")
+Places = tuple[tuple[str, str], ...]  # what stands for {i}, {j}, ..., and as "rest" for **
 
 
 class Rule(NamedTuple):
@@ -310,16 +313,9 @@ class Match(NamedTuple):
     """A rule with its numbers filled in, and those of its names that are there."""
 
     rule: Rule
-    places: tuple[tuple[str, str], ...]  # what stands for {i}, {j}, ...
+    ours: list[str]
+    theirs: list[str]
     found: dict[int, str]  # which of the names on the side that was looked at
-
-    @property
-    def ours(self) -> list[str]:
-        return [fill(template, self.places) for template in self.rule.ours]
-
-    @property
-    def theirs(self) -> list[str]:
-        return [fill(template, self.places) for template in self.rule.theirs]
 
 
 class Read(NamedTuple):
@@ -380,63 +376,37 @@ def _choices(template: str, leaf: str) -> list[str]:
 def fill(template: str, places: Iterable[tuple[str, str]]) -> str:
     """The template with its numbers."""
     known = dict(places)
-
-    def number(match: re.Match[str]) -> str:
-        if match[0] == "**":
-            return known["rest"]
-        return str(int(known[match[1]]) + 1) if match[2] else known.get(match[1], "0")
-
-    return PLACE.sub(number, template)
+    return PLACE.sub(lambda m: str(int(known[m[1]]) + 1) if m[2] else known.get(m[1] or "rest", "0"), template)
 
 
-def _outline(name: str) -> str:
-    return re.sub(r"\d+", "0", name)
+Index = tuple[list[Rule], dict[str, list[tuple[int, int, list[str]]]], list[tuple[int, int, str]]]
 
 
-class _Side:
-    """The templates of one side of the tables' rules, found by the outline of a name: its digits don't count."""
-
-    def __init__(self, tables: Iterable[Iterable[tuple[str, str]]], side: str) -> None:
-        self.rules = rules_of([dict(rows) for rows in tables])
-        self.by_outline: dict[str, list[tuple[int, int, str]]] = {}
-        self.open: list[tuple[str, int, int, str]] = []
-        for number, rule in enumerate(self.rules):
-            for member, template in enumerate(getattr(rule, side)):
-                entry = number, member, template
-                if "**" in template:
-                    self.open.append((PLACE.split(template)[0], *entry))
-                else:
-                    self.by_outline.setdefault(_outline(PLACE.sub("0", template)), []).append(entry)
-
-    def find(self, name: str) -> list[tuple[int, int, tuple[tuple[str, str], ...]]]:
-        """Each rule that has the name: its number, which of its names it is, and what stands for {i}, {j}, ..."""
-        candidates = list(self.by_outline.get(_outline(name), []))
-        candidates += [entry[1:] for entry in self.open if name.startswith(entry[0])]
-        found = []
-        for number, member, template in candidates:
-            if match := _pattern(template).fullmatch(name):
-                texts = match.groupdict().items()
-                places = {key.rstrip("_"): str(int(text) - 1) if key.endswith("_") else text for key, text in texts}
-                found.append((number, member, tuple(sorted(places.items()))))
-        return found
+@cache  # reading tables takes time
+def _index(tables: Iterable[Iterable[tuple[str, str]]], side: str) -> Index:
+    """Rules, their templates on one side by outline (with 0 for each number), and what stands before each ``**``."""
+    rules = rules_of([dict(rows) for rows in tables])
+    by_outline: dict[str, list[tuple[int, int, list[str]]]] = {}
+    starts = []
+    for number, rule in enumerate(rules):
+        for member, template in enumerate(getattr(rule, side)):
+            if template.endswith("**"):
+                starts.append((number, member, template.removesuffix("**")))
+            else:
+                outline, slots = NUMBER.sub("0", PLACE.sub("0", template)), SLOT.findall(template)
+                by_outline.setdefault(outline, []).append((number, member, slots))
+    return rules, by_outline, starts
 
 
-@cache
-def _pattern(template: str) -> re.Pattern[str]:
-    pattern, end = "", 0
-    for match in PLACE.finditer(template):
-        pattern += re.escape(template[end : match.start()])
-        if match[0] == "**":
-            pattern += r"(?P<rest>.+)"
-        elif match[2]:  # counted from 1
-            pattern += rf"(?P<{match[1]}_>[1-9]\d{{0,5}})"
-        else:
-            pattern += rf"(?P<{match[1]}>\d{{1,6}})"
-        end = match.end()
-    return re.compile(pattern + re.escape(template[end:]))
-
-
-_side = cache(_Side)  # reading tables takes time
+def _places(slots: list[str], numbers: list[str]) -> Places | None:
+    """What stands for ``{i}``, ``{j}``, ...; None, if a number isn't the template's."""
+    places = []
+    for slot, number in zip(slots, numbers, strict=True):
+        if slot[0] == "{" and len(number) <= 6 and not ("+" in slot and number[0] == "0"):
+            places.append((slot[1], str(int(number) - 1) if "+" in slot else number))
+        elif slot != number:
+            return None
+    return tuple(places)
 
 
 def matches(tables: Iterable[Table], names: Iterable[str], side: str) -> tuple[list[Match], list[Match], list[str]]:
@@ -444,19 +414,25 @@ def matches(tables: Iterable[Table], names: Iterable[str], side: str) -> tuple[l
 
     Where a name is in several rows, the row of most names that are all there has it.
     """
-    lookup, names = _side(tuple(tuple(table.items()) for table in tables), side), list(names)
-    groups: dict[tuple[int, tuple[tuple[str, str], ...]], dict[int, str]] = {}
-    for name in names:
-        for number, member, places in lookup.find(name):
-            groups.setdefault((number, places), {})[member] = name
-    sizes = [len(getattr(rule, side)) for rule in lookup.rules]
+    rules, by_outline, starts = _index(tuple(tuple(table.items()) for table in tables), side)
+    groups: dict[tuple[int, Places], dict[int, str]] = {}
+    for name in (names := list(names)):
+        for number, member, slots in by_outline.get(NUMBER.sub("0", name), []):
+            if (places := _places(slots, NUMBER.findall(name))) is not None:
+                groups.setdefault((number, places), {})[member] = name
+        for number, member, start in starts:
+            if name.startswith(start) and name != start:
+                groups.setdefault((number, (("rest", name.removeprefix(start)),)), {})[member] = name
+    sizes = [len(getattr(rule, side)) for rule in rules]
     order = sorted((len(found) < sizes[key[0]], -len(found), key) for key, found in groups.items())
     whole, parts, taken = list[Match](), list[Match](), set[str]()
     for lacking, _, key in order:
         found = groups[key]
         if not taken & set(found.values()):
             taken |= set(found.values())
-            (parts if lacking else whole).append(Match(lookup.rules[key[0]], key[1], found))
+            rule, places = rules[key[0]], key[1]
+            ours, theirs = ([fill(template, places) for template in row] for row in (rule.ours, rule.theirs))
+            (parts if lacking else whole).append(Match(rule, ours, theirs, found))
     return whole, parts, [name for name in names if name not in taken]
 
 
