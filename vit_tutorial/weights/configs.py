@@ -77,29 +77,32 @@ def _pe(reference: int, offset: float, **more: Any) -> Architecture:
 
 POOLED = {"pool_prefix": True, "pool_heads": 8}
 NAVER = XY | {"rotary": Rotary("index", 100.0)}
-DINOV3_ROTARY = {"rotary": Rotary()}
+DINOV3 = Architecture("mean", 1e-5, parts={"rotary": Rotary()}, shown=NO_POSITION, any_size=True)
 EVA = ROPE | {"rotary": EVA_ROTARY}
+PLAIN, MEAN = Architecture(), Architecture("mean")
+CLIP = Architecture(norm_eps=1e-5, shown=PRE_NORM)
+SIGLIP, SIGLIP_MEAN = Architecture("attention", gelu="tanh"), Architecture("mean", gelu="tanh")
 # timm's names in full, the first that fits. All others are refused by name (18x2, xp, rpn, diff, mixed), for the
 # tensors of a rotated or post-normed model may be called the same.
 TIMM: dict[str, Architecture] = {
-    rf"(vit|deit)_({S})(_distilled)?_patch\d+(_plus|_36x1)?_\d+(_miil)?|vit_({S})_patch16_radio_v\d|flexivit_({S})"
-    r"|vit_(tiny|small|base|large)_r(26|50)?_s(16|32)(_p8)?_\d+": Architecture(),  # the last are the paper's hybrids
-    r"vit_base_patch32_siglip_gap_256|vit_large_patch16_siglip_gap_512|vit_(so400m|giantopt)_patch16_siglip_gap_\d+": (
-        Architecture("mean", gelu="tanh")
-    ),
-    rf"vit_({S})_patch\d+(_siglip|_reg\d)?_gap_\d+": Architecture("mean"),
-    r"test_vit": Architecture(any_size=True),
-    rf"vit_({S})_patch\d+(_plus)?_clip_\d+": Architecture(norm_eps=1e-5, shown=PRE_NORM),
-    rf"vit_({S})_patch\d+_clip_quickgelu_\d+": Architecture(norm_eps=1e-5, gelu="quick", shown=PRE_NORM),
-    r"vit_base_patch32_siglip_256|vit_large_patch16_siglip_512|vit_(so400m|giantopt)_patch16_siglip_\d+": (
-        Architecture("attention", gelu="tanh")
-    ),
-    rf"vit_({S})_patch\d+_siglip_\d+|vit_so150m_patch16_reg4_map_256": Architecture("attention"),
+    rf"(vit|deit)_({S})(_distilled)?_patch\d+(_plus|_36x1)?_\d+(_miil)?": PLAIN,
+    rf"vit_({S})_patch16_radio_v\d": PLAIN,
+    rf"flexivit_({S})": PLAIN,
+    r"vit_(tiny|small|base|large)_r(26|50)?_s(16|32)(_p8)?_\d+": PLAIN,  # the paper's hybrids
+    r"vit_base_patch32_siglip_gap_256": SIGLIP_MEAN,
+    r"vit_large_patch16_siglip_gap_512": SIGLIP_MEAN,
+    r"vit_(so400m|giantopt)_patch16_siglip_gap_\d+": SIGLIP_MEAN,
+    rf"vit_({S})_patch\d+(_siglip|_reg\d)?_gap_\d+": MEAN,
+    r"vit_base_patch32_siglip_256": SIGLIP,
+    r"vit_large_patch16_siglip_512": SIGLIP,
+    r"vit_(so400m|giantopt)_patch16_siglip_\d+": SIGLIP,
+    rf"vit_({S})_patch\d+_siglip_\d+": Architecture("attention"),
+    r"vit_so150m_patch16_reg4_map_256": Architecture("attention"),
+    rf"vit_({S})_patch\d+(_plus)?_clip_\d+": CLIP,
+    rf"vit_({S})_patch\d+_clip_quickgelu_\d+": replace(CLIP, gelu="quick"),
     rf"vit_({S})_patch14(_reg\d)?_(dinov2|tipsv2)": Architecture(shown=SCALED),
-    rf"vit_({S})_patch16_dinov3(_qkvb)?": Architecture(
-        "mean", 1e-5, parts=DINOV3_ROTARY, shown=NO_POSITION, any_size=True
-    ),
-    rf"vit_({S})_patch16_lingbot": Architecture("cls", 1e-5, parts=DINOV3_ROTARY, shown=NO_POSITION, any_size=True),
+    rf"vit_({S})_patch16_dinov3(_qkvb)?": DINOV3,
+    rf"vit_({S})_patch16_lingbot": replace(DINOV3, pool="cls"),
     rf"vit_({S})_patch16_rope_reg\d_gap_\d+": Architecture("mean", parts=EVA, shown=NO_POSITION),
     rf"vit_({S})_patch16_rope_\d+": Architecture(parts=NAVER, shown=NO_POSITION),
     rf"vit_({S})_patch16_rope_ape_\d+": Architecture(parts=NAVER, shown=SCALED),
@@ -117,6 +120,7 @@ TIMM: dict[str, Architecture] = {
     r"eva_giant_patch14_clip_\d+": Architecture(shown={"k_bias": False}),
     r"beit(v2)?_(base|large)_patch16_\d+": Architecture("mean", shown={"position_bias": True}),
     r"beit3_(base|large|giant)_patch\d+_\d+": Architecture("mean", 1e-5),
+    r"test_vit": Architecture(any_size=True),
     r"test_vit[24]": Architecture("mean", any_size=True),
     r"test_vit3": Architecture("attention", parts={"pool_prefix": True}),
 }
@@ -137,15 +141,10 @@ POOLS = {"token": "cls", "avg": "mean", "map": "attention"}
 TIMM_GELUS = {"gelu": "exact", "gelu_tanh": "tanh", "quick_gelu": "quick"}
 NORMS = {"layernorm": "layer", "rmsnorm": "rms"}
 COMPARED = {  # keys of model_args that say what tensors show: our field
-    "in_chans": "in_channels", "num_classes": "num_classes", "embed_dim": "dim", "depth": "depth",
+    "num_classes": "num_classes", "embed_dim": "dim", "depth": "depth",
     "qkv_bias": "qkv_bias", "class_token": "class_token", "qk_norm": "qk_norm", "scale_attn_norm": "attention_norm",
     "scale_mlp_norm": "mlp_norm", "reg_tokens": "registers", "num_reg_tokens": "registers", "pre_norm": "pre_norm",
     "fc_norm": "pool_norm", "use_fc_norm": "pool_norm", "swiglu_mlp": "gated", "scale_mlp": "mlp_norm",
-}  # fmt: skip
-FIXED: dict[str, tuple[Any, ...]] = {  # keys of model_args that must have these values, the first by default
-    "proj_bias": (True,), "embed_norm_layer": (None, ""), "attn_layer": (None, "", "attn"), "mlp_layer": (None, ""),
-    "block_fn": (None,), "embed_layer": (None,), "features_only": (False,), "scriptable": (None, False),
-    "exportable": (None, False), "num_kv_heads": (None,), "use_naflex": (None, False), "label_offset": (None, 0),
 }  # fmt: skip
 ARGS_DROPPED: Reasons = {
     "training": {
@@ -172,68 +171,52 @@ def timm(config: Json) -> Known:
     """What timm's config.json says: ``architecture``, its ``model_args``, and ``pretrained_cfg`` for the pixels."""
     top = Fields(config, "its config")
     about, args = top.take("pretrained_cfg"), Fields(top.stated("model_args", {}), "its model_args")
-    flat = about is None  # older files have no two levels
-    about = top if flat else Fields(about, "its pretrained_cfg")
+    about = top if about is None else Fields(about, "its pretrained_cfg")  # older files have no two levels
     name, classes, pool = top.take("architecture"), top.take("num_classes"), top.take("global_pool")
     names = [at.stated(key) for key in ("label_names", "labels") for at in (top, about)]
     known = (code for pattern, code in TIMM.items() if isinstance(name, str) and re.fullmatch(pattern, name))
-    architecture = next(known, None)
-    if architecture is None:
+    if (architecture := next(known, None)) is None:
         raise ValueError(f"timm's {short(name)} is beyond ViTConfig and ModernConfig, or its architecture isn't known")
-    for key, good in FIXED.items():
-        args.must_be(key, *good)
-    for at in (about, top):
-        at.must_be("label_offset", None, 0)
     kind = next((kind for kind, pattern in CLASSES.items() if re.search(pattern, name)), "VisionTransformer")
     if others := [key for key, whose in OF_CLASS.items() if args.left.get(key) is not None and whose != kind]:
         raise ValueError(f"its model_args has {others[0]}, which timm's {kind} doesn't take: timm reads no such file")
     pixels = _timm_pixels(about, args.stated("in_chans"))
     about.take("global_pool")
     for at in (about, top):
+        at.must_be("label_offset", None, 0)
         at.close(ABOUT_DROPPED)
 
-    parts = dict(architecture.parts)
     assumed: Json = {}
-    parts["pool"] = _timm_pool(name, args.take("global_pool"), pool, architecture.pool, assumed)
-    norm = of.choice(args.take("norm_layer"), NORMS, args.where, "norm_layer")
-    gelu = of.choice(args.take("act_layer"), TIMM_GELUS, args.where, "act_layer") or architecture.gelu
-    if norm is not None:
+    pool = _timm_pool(name, args.take("global_pool"), pool, architecture.pool, assumed)
+    parts = dict(architecture.parts) | {"pool": pool}
+    if (norm := of.choice(args.take("norm_layer"), NORMS, args.where, "norm_layer")) is not None:
         parts["norm"] = norm
+    gelu = of.choice(args.take("act_layer"), TIMM_GELUS, args.where, "act_layer") or architecture.gelu
     if of.flag(args.stated("final_norm", True), "final_norm") is False:
         parts["final_norm"] = False
-    usual_prefix = kind == "Eva" and parts["pool"] == "attention"
+    usual_prefix = kind == "Eva" and pool == "attention"
     prefix = of.flag(args.stated("pool_include_prefix", parts.get("pool_prefix", usual_prefix)), "pool_include_prefix")
-    if parts["pool"] != "cls":
+    if pool != "cls":
         parts["pool_prefix"] = prefix
     sized = re.search(rf"(?:^|_)({S})_(?:distilled_)?patch|(?:^|_)({S})(?:_|$)", name)
     usual_heads = next((heads for pattern, heads in OTHER_HEADS.items() if re.match(pattern, name)), 0)
     usual_heads = usual_heads or (HEADS[sized[1] or sized[2]] if sized else 16)
     heads = of.whole(args.stated("num_heads", usual_heads), "num_heads")
     resized = of.flag(args.stated("dynamic_img_size", architecture.any_size), "dynamic_img_size")
-    size = args.stated("img_size")
-    if size is None:  # then timm builds its default, if any size will do
-        size = 224 if resized and "rotary" not in parts else list(pixels.image_size)
-    size = of.size(size, "img_size")
-    in_name = re.search(r"patch(\d+)", name)
-    patch = args.stated("patch_size", int(in_name[1]) if in_name else None)
-    shown = {"num_classes": classes} | _timm_shown(args)
+    # Where any size will do, timm builds its default.
+    usual_size = 224 if resized and "rotary" not in parts else list(pixels.image_size)
+    size = of.size(args.stated("img_size", usual_size), "img_size")
+    shown = {"num_classes": classes} | _timm_shown(name, args, architecture)
     if classes not in (None, shown["num_classes"]):
         raise ValueError(f"its config has num_classes={short(classes)}, and its model_args {shown['num_classes']}")
-    if patch is not None:
+    in_name = re.search(r"patch(\d+)", name)
+    if (patch := args.stated("patch_size", int(in_name[1]) if in_name else None)) is not None:
         shown["patch_size"] = of.size(patch, "patch_size")
-    if patch is not None and not resized:
-        pixels, size = of.whole_patches(pixels, patch), of.divided(size, patch)
+        if not resized:
+            pixels, size = of.whole_patches(pixels, patch), of.divided(size, patch)
     args.close(ARGS_DROPPED)
-    position = {} if architecture.shown.get("position_bias") else {"position": "learned"}
     given = Given(heads, size, gelu, architecture.norm_eps, plain=True, parts=parts, told=True)
     labels = of.labels(next((found for found in names if found), None), "label_names")
-    by_name = {
-        "gated": bool(re.search(GATED, name)),
-        "qkv_bias": not re.fullmatch(NO_BIAS, name),
-        "class_token": not re.search(NO_CLASS_TOKEN, name),
-        "registers": next((count for pattern, count in REGISTERS.items() if re.search(pattern, name)), 0),
-    }
-    shown = position | by_name | dict(architecture.shown) | shown
     return Known("timm", given, shown, labels, pixels, resized, assumed=assumed)
 
 
@@ -252,11 +235,17 @@ def _timm_pool(name: Any, of_args: Any, of_config: Any, usual: str, assumed: Jso
     return args or config or usual
 
 
-def _timm_shown(args: Fields) -> Json:
-    """What model_args say that the tensors show."""
-    shown = {ours: value for key, ours in COMPARED.items() if (value := args.stated(key)) is not None}
-    if "in_channels" in shown:
-        shown["in_channels"] = of.whole(shown["in_channels"], "in_chans")
+def _timm_shown(name: str, args: Fields, architecture: Architecture) -> Json:
+    """What the tensors must show, by timm's name and by model_args."""
+    shown: Json = {
+        "position": None if architecture.shown.get("position_bias") else "learned",
+        "gated": bool(re.search(GATED, name)),
+        "qkv_bias": not re.fullmatch(NO_BIAS, name),
+        "class_token": not re.search(NO_CLASS_TOKEN, name),
+        "registers": next((count for pattern, count in REGISTERS.items() if re.search(pattern, name)), 0),
+        **architecture.shown,
+    }
+    shown |= {ours: value for key, ours in COMPARED.items() if (value := args.stated(key)) is not None}
     ratio = args.stated("mlp_ratio")
     if "dim" in shown and ratio is not None and not shown.get("gated"):
         shown["mlp_dim"] = int(of.whole(shown["dim"], "embed_dim") * of.number(ratio, "mlp_ratio"))
@@ -272,7 +261,7 @@ def _timm_pixels(about: Fields, in_chans: Any) -> Preprocessing:
     size = about.take("input_size", (3, 224, 224))
     if not isinstance(size, (list, tuple)) or len(size) != 3:
         raise ValueError(f"input_size must be channels, height and width, got {short(size)}")
-    channels, height, width = (of.side(value, "input_size") for value in size)
+    channels, height, width = (of.whole(value, "input_size", 1, of.LARGEST_SIDE) for value in size)
     channels = channels if in_chans is None else of.whole(in_chans, "in_chans")
     mean = of.statistics(about.take("mean", IMAGENET[0]), channels, "mean")
     std = of.statistics(about.take("std", IMAGENET[1]), channels, "std")
@@ -302,18 +291,6 @@ def timm_wrapper(config: Json) -> Known:
 
 # ----------------------------------------------------------------------------------------------------------- open_clip
 
-BLOCKS_FIXED: dict[str, tuple[Any, ...]] = {  # of both towers
-    "final_ln_after_pool": (False,), "block_type": (None, "default"), "qk_norm": (False,),
-    "scaled_cosine_attn": (False,), "scale_heads": (False,), "scale_attn_inner": (False,), "scale_attn": (False,),
-    "scale_fc": (False,),
-}  # fmt: skip
-TOWER_FIXED = BLOCKS_FIXED | {
-    "attentional_pool": (False,), "pos_embed_type": ("learnable",), "pool_type": ("tok",), "input_patchnorm": (False,),
-    "act_kwargs": (None,),
-}  # fmt: skip
-TEXT_FIXED = BLOCKS_FIXED | {
-    "embed_cls": (False,), "ls_init_value": (None,), "hf_model_name": (None, ""), "proj_type": ("linear",),
-}  # fmt: skip
 TEXT_SIZES = {
     "vocab_size": ("vocab_size", 49_408), "context": ("context_length", 77), "dim": ("width", 512),
     "depth": ("layers", 12), "num_heads": ("heads", 8),
@@ -355,8 +332,6 @@ def open_clip(config: Json) -> Known:
 
 def _own_tower(tower: Fields, quick: bool, size: Any) -> Known:
     """The image tower that OpenAI's code builds."""
-    for key, good in TOWER_FIXED.items():
-        tower.must_be(key, *good)
     if isinstance(layers := tower.stated("layers", 12), list):
         raise ValueError(f"its vision_cfg has layers={short(layers)}: a ResNet, {BEYOND}")
     width = of.whole(tower.stated("width", 768), "width")
@@ -386,8 +361,7 @@ def open_clip_text(config: Json) -> tuple[TextConfig, str]:
     """What open_clip_config.json says of the text tower, and what becomes of a text before the tokenizer."""
     model = Fields(config["model_cfg"], "its model_cfg")
     said = Fields(model.take("text_cfg"), "its text_cfg")
-    for key, good in TEXT_FIXED.items():
-        said.must_be(key, *good)
+    said.must_be("qk_norm", False)
     tokens = Fields(said.stated("tokenizer_kwargs", {}), "its tokenizer_kwargs")
     own = said.take("hf_tokenizer_name") in (None, "")  # open_clip's own tokenizer is CLIP's
     clean = of.choice(tokens.take("clean"), CLEANED, tokens.where, "clean") or ("lower" if own else "whitespace")
