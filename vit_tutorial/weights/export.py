@@ -90,12 +90,11 @@ def _timm_table(config: ViTConfig, state: Mapping[str, Tensor]) -> Table:
     if isinstance(config, ModernConfig):
         if config.gated and config.mlp_norm:  # EVA-02 base and large, and its CLIP
             return names.TIMM_APART
+        table = names.TIMM_EVA if config.rotary is not None or config.position_bias else names.TIMM_NOW
+        table = names.TIMM_BIASES if config.qkv_bias and not config.k_bias else table
         if config.gated and config.rotary is not None and config.rotary.coordinates == "centred":  # DINOv3 plus
-            table = names.TIMM_BIASES if config.qkv_bias and not config.k_bias else names.TIMM_EVA
             return {**table, "blocks.{i}.mlp.fc1.*": names.TIMM_GATED["blocks.{i}.mlp.fc1.*"]}
-        if config.qkv_bias and not config.k_bias:
-            return names.TIMM_BIASES
-        return names.TIMM_EVA if config.rotary is not None or config.position_bias else names.TIMM_NOW
+        return table
     if config.pool == "distilled":
         return names.TIMM_DISTILLED
     first_layers = config.stem is not None and not any(".stages." in name for name in state)

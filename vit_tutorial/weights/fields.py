@@ -44,11 +44,6 @@ class Given:
     told: bool | None = None  # whether a config says all that no tensor shows
     classifies: bool | None = None  # whether a config says that the classifier is transformers' own
 
-    def or_else(self, other: Given) -> Given:
-        """These values, and the other's where there are none."""
-        mine = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
-        return replace(other, **mine)
-
 
 @dataclass(frozen=True)
 class Known:
@@ -72,7 +67,7 @@ class Known:
             raise ValueError("its architectures name a classifier, and there is none: take them out for features")
         for name, said in self.fields.items():
             halves = name == "mlp_dim" and found["gated"] and said == 2 * config.mlp_dim  # counted together
-            if said is None or halves or _same(said) == _same(found[name]):
+            if said is None or halves or said == found[name]:
                 continue
             if name == "gated" and self.source == "timm" and not said:  # which timm's config can't say (Virchow's)
                 assumed["mlp"] = "the gate first, with SiLU"
@@ -87,13 +82,6 @@ class Known:
         if beyond := [k for k in self.labels if not 0 <= k < num_classes]:
             raise ValueError(f"there is a name for class {beyond[0]}, and the head has {num_classes} classes, from 0")
         return tuple(self.labels.get(k, f"class {k}") for k in range(num_classes))
-
-
-def _same(value: Any) -> Any:
-    """4 and [4, 4] are the same size."""
-    if isinstance(value, (list, tuple)):
-        return tuple(value) if len(set(value)) > 1 else value[0]
-    return value
 
 
 class Fields:
@@ -139,11 +127,9 @@ class Fields:
     def close(self, *dropped: Reasons) -> None:
         """Raise a ValueError that names what no rule took, but for keys that change no answer, by a reason each."""
         known = {key for reasons in dropped for keys in reasons.values() for key in keys}
-        if left := sorted(str(key) for key in self.left if key not in known):
-            raise ValueError(
-                f"{self.where} has {some(left)}, which this package doesn't know: it might change the answer, so "
-                "nothing is loaded. If it changes none, take it out of the file"
-            )
+        if left := sorted(f"{key}={short(value)}" for key, value in self.left.items() if key not in known):
+            way_out = "if it changes no answer, take it out"
+            raise ValueError(f"{self.where} has {some(left)}, which this package doesn't know: {way_out}")
 
     def numbers(self, keys: Mapping[str, tuple[str, int]], most: Mapping[str, int] = {}) -> dict[str, int]:
         """Whole numbers by our names, of keys with the library's defaults: ``{ours: (theirs, default)}``."""
@@ -170,31 +156,29 @@ def whole(value: Any, name: str, least: int = 1, most: int = 1_000_000) -> int:
     return value
 
 
-def side(value: Any, name: str) -> int:
-    """The value, if it is a possible number of pixels; else a ValueError."""
-    return whole(value, name, 1, LARGEST_SIDE)
-
-
 def size(value: Any, name: str) -> Size:
     """A size in pixels, one number for a square."""
     pair = as_pair(tuple(value) if isinstance(value, list) else value, name)
     for one in pair:
-        side(one, name)
-    return pair[0] if pair[0] == pair[1] else pair
+        whole(one, name, 1, LARGEST_SIDE)
+    return single(pair)
+
+
+def single(size: tuple[int, int]) -> Size:
+    """One number for a square."""
+    return size[0] if size[0] == size[1] else size
 
 
 def divided(size: Size, patch_size: Size) -> Size:
     """The part of the size that whole patches fill; 0 is for the config to refuse."""
-    sides = zip(as_pair(size, "image_size"), as_pair(patch_size, "patch_size"), strict=True)
-    filled = [side // patch * patch or side for side, patch in sides]
-    return filled[0] if filled[0] == filled[1] else (filled[0], filled[1])
+    (H, W), (P, Q) = as_pair(size, "image_size"), as_pair(patch_size, "patch_size")
+    return single((H // P * P or H, W // Q * Q or W))
 
 
 def whole_patches(pixels: Preprocessing, patch_size: Size) -> Preprocessing:
     """Without what the patches leave over: the libraries' convolutions drop it, at the right and below."""
-    height, width = as_pair(divided(pixels.image_size, patch_size), "image_size")
-    left_over = pixels.image_size[0] - height, pixels.image_size[1] - width
-    return replace(pixels, image_size=(height, width), left_over=left_over)
+    (H, W), (height, width) = pixels.image_size, as_pair(divided(pixels.image_size, patch_size), "image_size")
+    return replace(pixels, image_size=(height, width), left_over=(H - height, W - width))
 
 
 def flag(value: Any, name: str) -> bool:

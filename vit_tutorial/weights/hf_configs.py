@@ -408,7 +408,7 @@ def _resize(how: Json) -> tuple[tuple[int, int], CropMode, bool]:
     """The size that a model gets, the share of the resized picture that it is, and whether that lost its shape."""
     cuts, size = of.flag(how["do_center_crop"] or False, "do_center_crop"), how["size"]
     if isinstance(size, dict) and size.keys() == {"shortest_edge"}:  # before a square is cut out
-        short = of.side(size["shortest_edge"], "shortest_edge")
+        short = of.whole(size["shortest_edge"], "shortest_edge", 1, of.LARGEST_SIDE)
         cut = _height_width(how["crop_size"], "crop_size") if cuts else (0, 0)
         if not cuts or cut[0] != cut[1] or cut[0] > short:
             what = f"{cut} out of a short side of {short}" if cuts else "no square"

@@ -42,7 +42,7 @@ class Repository(NamedTuple):
     """The files of a folder, or of a repository on the hub."""
 
     state: Contents
-    config: Json
+    config: Json  # {}: none
     processor: Json | None
 
 
@@ -203,18 +203,31 @@ def folder(path: Path) -> Getter:
     return get
 
 
-def files_of(get: Getter, name: str) -> Repository:
-    """A repository's tensors, and the config.json that says whose they are and all that the shapes don't tell."""
+def files_of(get: Getter, name: str, weights: Path | None = None) -> Repository:
+    """A repository's tensors, and the config.json that says whose they are and all that the shapes don't tell.
+
+    For a file of weights that was named, what lies beside it. An adapter there is refused: transformers would apply it,
+    so without it the weights are others.
+    """
     config = config_of(get)
-    files = OPEN_CLIP + INDEXED if config is not None and "model_cfg" in config else INDEXED
-    weights = next((found for file in files if (found := get(file)) is not None), None)
-    if config is None or weights is None:
-        raise ValueError(f"{name} needs a config.json of transformers, timm or open_clip; one of {', '.join(INDEXED)}")
-    if weights.name.endswith(".index.json"):
-        for file in sorted(set(weight_map(weights).values())):
-            get(file)  # downloads it
-    refuse_adapter(get, name)
-    return Repository(read(weights), config, processor_of(get, config))
+    if weights is None:
+        files = OPEN_CLIP + INDEXED if "model_cfg" in config else INDEXED
+        weights = next((found for file in files if (found := get(file)) is not None), None)
+        if not config or weights is None:
+            needs = f"a config.json of transformers, timm or open_clip; one of {', '.join(INDEXED)}"
+            raise ValueError(f"{name} needs {needs}")
+        if weights.name.endswith(".index.json"):
+            for file in sorted(set(weight_map(weights).values())):
+                get(file)  # downloads it
+    if adapters := [file for file in ADAPTER if _perhaps(get, file) is not None]:
+        raise ValueError(f"{name}: {adapters[0]}, an adapter (as LoRA), changes these weights: {MERGE}")
+    state, processor = read(weights), None
+    if config and (path := _perhaps(get, "processor_config.json")) is not None:  # of transformers 5
+        processor = read_json(path).get("image_processor")  # beside that of texts
+    if config and not isinstance(processor, dict):  # timm's and open_clip's configs say it themselves
+        path = (get if "model_type" in config else partial(_perhaps, get))("preprocessor_config.json")
+        processor = None if path is None else read_json(path)
+    return Repository(state, config, processor)
 
 
 def _perhaps(get: Getter, file: str) -> Path | None:
@@ -224,25 +237,10 @@ def _perhaps(get: Getter, file: str) -> Path | None:
     return None
 
 
-def config_of(get: Getter) -> Json | None:
-    """The config, if it is transformers', timm's or open_clip's."""
+def config_of(get: Getter) -> Json:
+    """The config, if it is transformers', timm's or open_clip's; else {}."""
     path = get("config.json")
     config = {} if path is None else read_json(path)
     if not config.keys() & CONFIG_KEYS and (path := _perhaps(get, "open_clip_config.json")) is not None:
         config = read_json(path)
-    return config if config.keys() & CONFIG_KEYS else None
-
-
-def refuse_adapter(get: Getter, name: str) -> None:
-    """A ValueError for an adapter beside the weights: transformers would apply it, so without it they are others."""
-    if found := [file for file in ADAPTER if _perhaps(get, file) is not None]:
-        raise ValueError(f"{name}: {found[0]}, an adapter (as LoRA), changes these weights: {MERGE}")
-
-
-def processor_of(get: Getter, config: Json) -> Json | None:
-    """What says how transformers prepares pictures; timm's and open_clip's configs do that themselves."""
-    path = _perhaps(get, "processor_config.json")  # of version 5, which holds those of pictures and of text
-    if path is not None and isinstance(inner := read_json(path).get("image_processor"), dict):
-        return inner
-    path = (get if "model_type" in config else partial(_perhaps, get))("preprocessor_config.json")
-    return None if path is None else read_json(path)
+    return config if config.keys() & CONFIG_KEYS else {}

@@ -20,14 +20,15 @@ from vit_tutorial.data import Data, Preprocessing
 from vit_tutorial.variants.hybrid import stem_from
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViT, ViTConfig
+from vit_tutorial.weights.messages import short
 from vit_tutorial.weights.reading import COUNTER, read_json, read_safetensors
 
 History = list[dict[str, float]]  # one row per epoch
 SHIPPED = Path(__file__).parent / "checkpoints"
 
 
-def stored(path: Path) -> tuple[ViTConfig, dict[str, Tensor], tuple[str, ...], Preprocessing]:
-    """What a folder holds that :func:`save` wrote: config, tensors, classes and preprocessing.
+def stored(path: Path) -> tuple[ViTConfig, dict[str, Tensor], tuple[str, ...], Preprocessing, str]:
+    """What a folder holds that :func:`save` wrote: config, tensors, classes, preprocessing, and what its answers are.
 
     Raises:
         ValueError: files that are damaged or don't belong together.
@@ -47,7 +48,10 @@ def stored(path: Path) -> tuple[ViTConfig, dict[str, Tensor], tuple[str, ...], P
     how = {field: settings[field] for field in ("crop", "interpolation", "squash", "corner") if field in settings}
     over = tuple(settings.get("left_over", (0, 0)))
     preprocess = Preprocessing((height, width), tuple(settings["mean"]), tuple(settings["std"]), left_over=over, **how)
-    return config, state, tuple(settings["classes"]), preprocess
+    answers = settings.get("answers", "")
+    if not isinstance(answers, str):
+        raise TypeError(f"answers must be text that says what they are, got {short(answers)}")
+    return config, state, tuple(settings["classes"]), preprocess, answers
 
 
 def shipped() -> list[str]:

@@ -20,12 +20,12 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.weights import configs, hub
-from vit_tutorial.weights.fields import Given, Known
+from vit_tutorial.weights.fields import Given, Known, single
 from vit_tutorial.weights.hub import Contents, Repository
 from vit_tutorial.weights.keeping import SHIPPED, shipped, stored
 from vit_tutorial.weights.messages import brief, refusing, short, some, warn
 from vit_tutorial.weights.model import Converted, Trained, assemble, check_state, convert_given, with_head, with_size
-from vit_tutorial.weights.reading import READERS, check_numbers, read, read_json, reader_of
+from vit_tutorial.weights.reading import READERS, check_numbers, read_json, reader_of
 from vit_tutorial.weights.sources import check_preprocess
 
 REMOTE = ("torchvision", "timm", "hf", "google")
@@ -98,8 +98,8 @@ def load(
         found = _find(text, given)
     assumed = dict(found.assumed)
     with refusing(text):
-        config, state, pixels = found
-        classes, projection = found.classes, found.projection
+        config, state, pixels, classes = found.config, found.state_dict, found.preprocess, found.classes
+        projection = found.projection
         if num_classes is not None and num_classes != config.num_classes:
             config, state = with_head(config, state, num_classes)
             classes, projection = (), False
@@ -133,7 +133,7 @@ def _find(text: str, given: Given) -> Converted:
     if kind in REMOTE and rest and not path.exists():
         return _remote(kind, rest, given)
     if reader_of(path):
-        return _file(path, given)
+        return from_repository(hub.files_of(hub.folder(path.parent), str(path), path), str(path), given)
     if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", text) and not path.exists():
         return _remote("hf", text, given)
     raise ValueError(
@@ -148,12 +148,9 @@ def _own(path: Path, text: str, given: Given) -> Converted:
     if unused := [name for name in ("parts", "plain", "part") if getattr(given, name) is not None]:
         raise ValueError(f"{unused[0]}= is for what other libraries' files don't tell: leave it out for {short(text)}")
     with refusing(f"{path} isn't as this package writes it"):
-        config, state, classes, preprocess = stored(path)
+        config, state, classes, preprocess, answers = stored(path)
         check_state(config, state)
         check_numbers(state)
-        answers = read_json(path / "config.json").get("answers", "")
-        if not isinstance(answers, str):
-            raise TypeError(f"answers must be text that says what they are, got {short(answers)}")
     told = ("num_heads", "gelu", "norm_eps")
     with refusing(text):
         config = replace(config, **{name: value for name in told if (value := getattr(given, name)) is not None})
@@ -165,28 +162,23 @@ def _folder(path: Path, text: str, given: Given) -> Converted:
     """A folder that this package wrote, or a copy of a repository for transformers, timm or open_clip."""
     get, there, foreign = hub.folder(path), sorted(file.name for file in path.iterdir()), False
     with suppress(OSError, ValueError):  # of a damaged config, _own says what it is
-        foreign = hub.config_of(get) is not None
+        foreign = bool(hub.config_of(get))
     if foreign and {*hub.OPEN_CLIP, *hub.INDEXED} & set(there):
         return from_repository(hub.files_of(get, text), text, given)
-    if lacking := [name for name in ("config.json", "model.safetensors") if name not in there]:
-        why = f"the folder {path} has no {' and no '.join(lacking)}{_instead(path, there)}"
-        raise FileNotFoundError(brief(why, 1000))
-    return _own(path, text, given)
-
-
-def _instead(path: Path, there: list[str]) -> str:
-    """What a folder holds that lacks a model, and the way out."""
+    lacking = [name for name in ("config.json", "model.safetensors") if name not in there]
+    if not lacking:
+        return _own(path, text, given)
+    found = f": it holds {some(there) or 'nothing'}"
     if set(hub.ADAPTER) & set(there):
-        return f": it holds an adapter (as LoRA) without its base, which adapter_config.json names; {hub.MERGE}"
-    if "state.pt" in there:
-        return (
-            ": it holds an unfinished run; finish it by the same command with --resume, or vt.train.fit's resume=True"
-        )
-    if weights := [name for name in there if reader_of(Path(name))]:
-        return f"; of these files of weights, name one: {some(weights)}"
-    if folders := [name for name in there if (path / name / "config.json").is_file()]:
-        return f"; of these folders, name one: {some(folders)}"
-    return f": it holds {some(there) or 'nothing'}"
+        found = f": it holds an adapter (as LoRA) without its base, which adapter_config.json names; {hub.MERGE}"
+    elif "state.pt" in there:
+        way_out = "finish it by the same command with --resume, or vt.train.fit's resume=True"
+        found = f": it holds an unfinished run; {way_out}"
+    elif weights := [name for name in there if reader_of(Path(name))]:
+        found = f"; of these files of weights, name one: {some(weights)}"
+    elif folders := [name for name in there if (path / name / "config.json").is_file()]:
+        found = f"; of these folders, name one: {some(folders)}"
+    raise FileNotFoundError(brief(f"the folder {path} has no {' and no '.join(lacking)}{found}", 1000))
 
 
 def _remote(kind: str, name: str, given: Given) -> Converted:
@@ -207,22 +199,12 @@ def _remote(kind: str, name: str, given: Given) -> Converted:
     return found
 
 
-def _file(path: Path, given: Given) -> Converted:
-    """A file of tensors; a config.json beside it that is timm's or transformers' tells the rest."""
-    get = hub.folder(path.parent)
-    state = read(path)
-    config = hub.config_of(get)
-    hub.refuse_adapter(get, str(path))
-    if config is not None:
-        return from_repository(Repository(state, config, hub.processor_of(get, config)), str(path), given)
-    return _converted(state, Known("auto", Given(wanted_size=given.image_size)), given, str(path))
-
-
 def from_repository(files: Repository, name: str, given: Given) -> Converted:
-    """Tensors and a config.json of timm's, transformers' or open_clip's."""
+    """Tensors, and a config.json of timm's, transformers' or open_clip's, if there is one."""
+    known = Known("auto", Given(wanted_size=given.image_size))
     with refusing(name):
         try:
-            known = configs.read(files.config, files.processor)
+            known = configs.read(files.config, files.processor) if files.config else known
         except ValueError:  # perhaps in the processor
             if given.preprocess is None:
                 raise
@@ -233,9 +215,10 @@ def from_repository(files: Repository, name: str, given: Given) -> Converted:
 def _converted(state: Contents, known: Known, given: Given, about: str) -> Converted:
     """The one way from tensors, and what is known beside them, to all that makes a model."""
     with refusing(about):
-        wanted = replace(given, image_size=None, preprocess=None).or_else(known.given)
-        found = convert_given(state, known.source, wanted)
-        config, tensors, preprocess = found
+        asked = {name: value for name, value in vars(given).items() if value is not None}
+        asked |= {"image_size": known.given.image_size, "preprocess": known.given.preprocess}
+        found = convert_given(state, known.source, replace(known.given, **asked))
+        config, tensors, preprocess = found.config, found.state_dict, found.preprocess
         assumed = found.assumed | known.check(config)
         if known.pixels is not None:
             preprocess = known.pixels
@@ -248,8 +231,7 @@ def _converted(state: Contents, known: Known, given: Given, about: str) -> Conve
         if classes and 0 < len(known.labels) < len(classes):
             assumed["names"] = f"there are only {len(known.labels)} for {len(classes)} outputs"
         if given.image_size is None and known.resized:
-            height, width = preprocess.image_size
-            config, tensors = with_size(config, tensors, height if height == width else (height, width), found.recipe)
+            config, tensors = with_size(config, tensors, single(preprocess.image_size), found.recipe)
         return replace(
             found, config=config, state_dict=tensors, preprocess=preprocess, assumed=assumed, classes=classes
         )

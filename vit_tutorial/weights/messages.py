@@ -44,43 +44,43 @@ def brief(text: str, limit: int = 1500) -> str:
     return text if len(text) <= limit else f"{text[: limit - 300]} … {text[-290:]}"
 
 
+ASSUMED = {  # what a file doesn't tell, by its key in ``assumed``
+    "num_heads": "{} heads (num_heads=)",
+    "gelu": "the {} GELU (gelu=)",
+    "norm_eps": "epsilon {} (norm_eps=)",
+    "image_size": "pictures of {} pixels (image_size=)",
+    "preprocess": (
+        "pixels of mean {0.mean}, standard deviation {0.std}, crop {0.crop}, {0.interpolation} (preprocess=)"
+    ),
+    "rotary": "rotary positions {} (parts=)",
+    "pool": "pooling by {} (parts=)",
+    "mlp": "a gated MLP, {} (parts=)",
+    "norm": "{} norms (parts=)",
+    "plain": "the paper's architecture, {} (plain=)",
+    "pool_prefix": "class token and registers pooled: {} (parts=)",
+    "pool_heads": "heads of the pooling: {} (parts=)",
+}
+SAID = {  # what else is to be known
+    "weights": "the weights are {}",
+    "head": "the classifier is {}, taken for one linear layer on the features, with nothing but dropout before it",
+    "left_out": "left out, a ViT having none: {}",
+    "unread": "beside the weights, and not read: {}",
+    "answers": "its answers are {}",
+    "names": "of its names of classes, {}",
+    "rounded": "resized pixels are rounded to 256 levels, and {}",
+}
+
+
 def warn(about: str, assumed: Mapping[str, Any]) -> None:
     """One UserWarning, in a sentence, that says what was assumed; none, if that is nothing."""
-    ways = {
-        "num_heads": "{} heads (num_heads=)",
-        "gelu": "the {} GELU (gelu=)",
-        "norm_eps": "epsilon {} (norm_eps=)",
-        "image_size": "pictures of {} pixels (image_size=)",
-        "preprocess": (
-            "pixels of mean {0.mean}, standard deviation {0.std}, crop {0.crop}, {0.interpolation} (preprocess=)"
-        ),
-        "rotary": "rotary positions {} (parts=)",
-        "pool": "pooling by {} (parts=)",
-        "mlp": "a gated MLP, {} (parts=)",
-        "norm": "{} norms (parts=)",
-        "plain": "the paper's architecture, {} (plain=)",
-        "pool_prefix": "class token and registers pooled: {} (parts=)",
-        "pool_heads": "heads of the pooling: {} (parts=)",
-    }
-    parts = [way.format(assumed[key]) for key, way in ways.items() if key in assumed]
-    sentences = []
+    parts = ", ".join(way.format(assumed[key]) for key, way in ASSUMED.items() if key in assumed)
+    said = [way.format(assumed[key]) for key, way in SAID.items() if key in assumed]
     if parts:
-        sentences.append(
-            f"{about} doesn't tell all, so this was assumed: {', '.join(parts)}; give what you know better"
-        )
-    for key, way in {
-        "weights": "the weights are {}",
-        "head": "the classifier is {}, taken for one linear layer on the features, with nothing but dropout before it",
-        "left_out": "left out, a ViT having none: {}",
-        "unread": "beside the weights, and not read: {}",
-        "answers": "its answers are {}",
-        "names": "of its names of classes, {}",
-        "rounded": "resized pixels are rounded to 256 levels, and {}",
-    }.items():
-        if key in assumed:
-            sentences.append(f"{'' if sentences else f'{about}: '}{way.format(assumed[key])}")
-    if sentences:
-        warnings.warn(brief(". ".join(sentences) + "."), UserWarning, stacklevel=3)
+        said.insert(0, f"{about} doesn't tell all, so this was assumed: {parts}; give what you know better")
+    elif said:
+        said[0] = f"{about}: {said[0]}"
+    if said:
+        warnings.warn(brief(". ".join(said) + "."), UserWarning, stacklevel=3)
 
 
 _SHORT = reprlib.Repr()

@@ -27,7 +27,7 @@ from vit_tutorial.variants.hybrid import ResNetStem
 from vit_tutorial.variants.modern import ModernConfig, build, position_bias_index, without_numbers
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import messages, names, sources
-from vit_tutorial.weights.fields import Given, Json
+from vit_tutorial.weights.fields import Given, Json, single
 from vit_tutorial.weights.messages import some
 from vit_tutorial.weights.names import FEATURES, State
 from vit_tutorial.weights.reading import COUNTER, check_numbers
@@ -147,10 +147,7 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
     taken: dict[str, Any] = {}
     shown = fields_of(ours, read, about)
     if about.library == "openai" and "norm.weight" not in ours and "rotary" not in wanted:
-        raise ValueError(
-            "no ln_post: it isn't CLIP's but Meta's Perception Encoder, whose rotary positions no tensor shows. timm "
-            "has it, as vit_pe_spatial_… and vit_pe_lang_…"
-        )
+        raise ValueError("no ln_post: not CLIP's, but the Perception Encoder's; timm has it, as vit_pe_spatial_…")
     if "norm.weight" not in ours:
         shown["final_norm"] = shown["final_norm"] and wanted.get("final_norm", True)
     check_names(shown, ours, read)
@@ -274,7 +271,7 @@ def fields_of(ours: State, read: names.Read, about: Source) -> dict[str, Any]:
             raise ValueError(f"{read.called(our)} {tuple(ours[our].shape)} must be {shape}, and by {norm} D is {D}")
     head, hidden = ours.get("head.weight"), ours["blocks.0.mlp.fc2.weight"].shape[-1]
     fields: dict[str, Any] = {
-        "patch_size": _single((P, Q)),
+        "patch_size": single((P, Q)),
         "in_channels": C,
         "num_classes": 0 if head is None else len(head),
         "dim": D,
@@ -332,7 +329,7 @@ def stem_fields(ours: State, shown: Mapping[str, Any]) -> dict[str, Any]:
             stages.setdefault(int(place[1]), set()).add(int(place[2]))
     stem = ResNetStem(tuple(len(stages[i]) for i in sorted(stages)), width=len(features[first]))
     P, Q = as_pair(shown["patch_size"], "patch_size")
-    patch_size = _single((P * stem.stride, Q * stem.stride))
+    patch_size = single((P * stem.stride, Q * stem.stride))
     return {"stem": stem, "in_channels": features[first].shape[1], "patch_size": patch_size}
 
 
@@ -409,7 +406,7 @@ def image_size_of(name: str, ours: State, fields: Mapping[str, Any], given: Give
         if size is not None:
             check_size(size, fields["patch_size"])
     if given.image_size is not None:
-        return _single(as_pair(given.image_size, "image_size")), True
+        return single(as_pair(given.image_size, "image_size")), True
     wanted = None if given.wanted_size is None else as_pair(given.wanted_size, "image_size")
     position, bias = ours.get("embed.position"), ours.get("blocks.0.attention.position_bias")
     counts, T = list[int](), -1  # how many patches they may be for, the likeliest first
@@ -423,14 +420,14 @@ def image_size_of(name: str, ours: State, fields: Mapping[str, Any], given: Give
         raise ValueError(f"this {name} checkpoint has no positions, which would tell its image size: give image_size")
     if not counts:
         usual = 256 if name.endswith("DINOv3") else 224
-        return _single(wanted or (usual // P * P, usual // Q * Q)), wanted is not None
+        return single(wanted or (usual // P * P, usual // Q * Q)), wanted is not None
     squares = [N for N in counts if N > 0 and math.isqrt(N) ** 2 == N]
     asked = 0 if wanted is None else (wanted[0] // P) * (wanted[1] // Q)
     if wanted is not None and asked in counts and counts.index(asked) < min(map(counts.index, squares), default=9):
-        return _single(wanted), not squares  # rather than a square without the class token's position
+        return single(wanted), not squares  # rather than a square without the class token's position
     if squares:
         side = math.isqrt(squares[0])
-        return _single((side * P, side * Q)), wanted == (side * P, side * Q)
+        return single((side * P, side * Q)), wanted == (side * P, side * Q)
     raise ValueError(f"positions for {T} tokens, {T - counts[0]} in front, fill no square: give image_size, (H, W)")
 
 
@@ -439,10 +436,6 @@ def check_size(image_size: Size, patch_size: Size) -> None:
     (H, W), (P, Q) = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
     if (N := H // P * (W // Q)) > LARGEST_GRID:
         raise ValueError(f"image_size {image_size} has {N:,} patches of {patch_size}: at most {LARGEST_GRID:,}")
-
-
-def _single(size: tuple[int, int]) -> Size:
-    return size[0] if size[0] == size[1] else size
 
 
 def with_positions(ours: State, config: ViTConfig) -> State:
@@ -462,10 +455,9 @@ def with_positions(ours: State, config: ViTConfig) -> State:
         ours = ours | {"embed.registers": ours["embed.registers"] + position[:, cls : cls + registers]}
         position = torch.cat([position[:, :cls], position[:, cls + registers :]], dim=1)
     if position.shape[1] not in (N, cls + N):
-        raise ValueError(
-            f"image_size {config.image_size} has {rows} x {columns} = {N} patches, and the positions are "
-            f"for {position.shape[1]} tokens, {cls} of them in front: give the image_size that they were learned on"
-        )
+        patches = f"image_size {config.image_size} has {rows} x {columns} = {N} patches"
+        there = f"{position.shape[1]} tokens, {cls} of them in front"
+        raise ValueError(f"{patches}, and the positions are for {there}: give the image_size that they were learned on")
     if cls and position.shape[1] == N:  # positions were added before the class token
         position = torch.cat([position.new_zeros(1, cls, position.shape[2]), position], dim=1)
     return ours | {"embed.position": position}
@@ -479,15 +471,11 @@ def reorder_pairs(ours: State, num_heads: int, neighbours: bool, columns_first: 
     if not neighbours and not columns_first:
         return ours
     d = len(ours["blocks.0.norm1.weight"]) // num_heads
-    order = []  # ours from theirs
-    for j in range(d):
-        half, pair = divmod(j, d // 2)
-        if columns_first:
-            pair = (pair + d // 4) % (d // 2)
-        order.append(2 * pair + half if neighbours else half * (d // 2) + pair)
-    within = torch.tensor(order)
-    if back:
-        within = within.argsort()
+    order = torch.arange(d)
+    order = order.view(d // 2, 2).mT if neighbours else order.view(2, d // 2)  # ours from theirs
+    if columns_first:
+        order = order.roll(-(d // 4), dims=1)
+    within = order.flatten().argsort() if back else order.flatten()
     rows = torch.cat([within + head * d for head in range(num_heads)])  # (D,)
     moved = dict(ours)
     for name, tensor in ours.items():
@@ -505,35 +493,29 @@ COMPUTED = ("periods", "inv_freq", "freqs_cos", "freqs_sin", "relative_position_
 
 
 def check_computed(config: ViTConfig, tensors: State, neighbours: bool, columns_first: bool) -> None:
-    """Raise a ValueError if what a file stores, and the model computes, isn't the same: places, angles, indices."""
+    """Raise a ValueError if what a file stores, and the model computes, isn't the same: places, angles, indices.
+
+    Rotary angles are stored as periods or frequencies (d / 4,), or as cosines and sines (N, d).
+    """
+    modern = config if isinstance(config, ModernConfig) else ModernConfig()
     for name, found in tensors.items():
-        last, expected = name.rpartition(".")[2], None
+        last, expected, d = name.rpartition(".")[2], None, modern.head_dim
         if last == "position_ids" and found.numel() <= LARGEST_GRID:
             expected = torch.arange(found.numel()).view(found.shape)
-        elif last == "relative_position_index":
-            biased = isinstance(config, ModernConfig) and config.position_bias
-            expected = position_bias_index(config.grid) if biased else None
-        else:
-            expected = _angles_stored(config, last, neighbours, columns_first)
+        elif last == "relative_position_index" and modern.position_bias:
+            expected = position_bias_index(config.grid)
+        elif modern.rotary is not None and last in ("periods", "inv_freq"):
+            periods = modern.rotary.temperature ** (4 * torch.arange(d // 4) / d)
+            expected = periods if last == "periods" else 1 / periods
+        elif modern.rotary is not None and last in ("freqs_cos", "freqs_sin"):
+            angles = modern.rotary.angles(config.grid, d, torch.zeros(()))  # (N, d / 2)
+            angles = angles.roll(d // 4, dims=1) if columns_first else angles
+            angles = angles.repeat_interleave(2, dim=1) if neighbours else torch.cat([angles, angles], dim=1)  # (N, d)
+            expected = angles.cos() if last == "freqs_cos" else angles.sin()
         alike = expected is not None and expected.shape == found.shape
         if expected is None or not alike or not torch.allclose(expected.float(), found.float(), rtol=0.01, atol=0.02):
             found_there = f"{name} {tuple(found.shape)} isn't what this model computes in its place"
             raise ValueError(f"{found_there}: positions of another kind, which ModernConfig can't express")
-
-
-def _angles_stored(config: ViTConfig, what: str, neighbours: bool, columns_first: bool) -> Tensor | None:
-    """A rotary model's angles as files store them: periods or frequencies (d / 4,), or cos and sin (N, d)."""
-    if not isinstance(config, ModernConfig) or config.rotary is None:
-        return None
-    d = config.head_dim
-    if what in ("periods", "inv_freq"):
-        periods = config.rotary.temperature ** (4 * torch.arange(d // 4) / d)
-        return periods if what == "periods" else 1 / periods
-    angles = config.rotary.angles(config.grid, d, torch.zeros(()))  # (N, d / 2)
-    if columns_first:
-        angles = angles.roll(d // 4, dims=1)
-    angles = angles.repeat_interleave(2, dim=1) if neighbours else torch.cat([angles, angles], dim=1)  # (N, d)
-    return angles.cos() if what == "freqs_cos" else angles.sin()
 
 
 def shapes_of(config: ViTConfig) -> dict[str, tuple[int, ...]]:
@@ -615,21 +597,21 @@ def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bo
     Args:
         config: what the model is.
         state_dict: its tensors, under our names.
-        checked: True if :func:`check_numbers` has seen them; looking at every number again takes as long as the rest.
+        checked: True if :func:`check_state` and :func:`check_numbers` have seen them, which take as long as the rest.
 
     Raises:
         ValueError: names that are missing or too many, other shapes, numbers that aren't finite (in float32): which.
     """
     state = {name: tensor.detach() for name, tensor in state_dict.items() if not name.endswith(COUNTER)}
-    check_state(config, state)
     if not checked:
+        check_state(config, state)
         check_numbers(state)
-    single = {name: tensor.float() for name, tensor in state.items()}
-    check_numbers({name: tensor for name, tensor in single.items() if state[name].dtype == torch.float64})
+    floats = {name: tensor.float() for name, tensor in state.items()}
+    check_numbers({name: tensor for name, tensor in floats.items() if state[name].dtype == torch.float64})
     with without_numbers():
         model = build(config)
     counters = {name: torch.tensor(0) for name in model.state_dict() if name.endswith(COUNTER)}
-    model.load_state_dict(single | counters, assign=True)
+    model.load_state_dict(floats | counters, assign=True)
     return model.eval()
 
 

@@ -117,7 +117,6 @@ def load_pair(
         check_preprocess(found.preprocess, found.config)
         of_open_clip = "model_cfg" in files.config
         config, clean = configs.open_clip_text(files.config) if of_open_clip else hf_configs.text_tower(files.config)
-        text_state = _text_state(files.state)
         if found.assumed.pop("left_out", None) != "the text tower":  # as the image tower's reader calls it
             raise ValueError("it has more than an image tower and a text tower, or less")
         width = found.config.num_classes or found.config.head_width
@@ -126,24 +125,20 @@ def load_pair(
         scale, bias = (_number_of(files.state, name) for name in ("logit_scale", "logit_bias"))
         if scale is None:
             raise ValueError("it has no logit_scale, without which no cosine becomes a logit")
-        tower = _assembled(config, text_state)
+        tower = _text_tower(config, files.state)
         tokenize = _tokenizer(get, config, clean)
     warn(repr(text), found.assumed)
     image = assemble(found.config, found.state_dict, checked=True)
     return Pair(image, tower, found.preprocess, tokenize, float(torch.tensor(scale).exp()), bias, found.assumed)
 
 
-def _text_state(state: State) -> State:
-    """The text tower's tensors by our names; what is left over is the image tower's, which has been read."""
-    read = names.read(TABLES, state)
+def _text_tower(config: TextConfig, tensors: State) -> TextTower:
+    """The text tower, float32, in evaluation mode; what is left of the tensors has been read as the image tower's."""
+    read = names.read(TABLES, tensors)
     if read.missing:
         raise ValueError(f"its text tower isn't whole: {some(read.missing)} is missing")
-    check_numbers(read.ours)
-    return read.ours
-
-
-def _assembled(config: TextConfig, state: State) -> TextTower:
-    """The text tower with these tensors, float32, in evaluation mode."""
+    state = read.ours
+    check_numbers(state)
     depth = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
     if depth != config.depth:  # before a damaged depth of a billion is built
         raise ValueError(f"its text tower has {depth} blocks, and its config says {config.depth}")

@@ -115,12 +115,12 @@ def _refuse_other_kind(path: Path) -> None:
     with path.open("rb") as file:  # whose errors name it
         start = file.read(40)
     kind = next((kind for begins, kind in KINDS.items() if start.startswith(begins)), "")
-    suffix, length = path.suffix.lower(), int.from_bytes(start[:8], "little")
-    if suffix == ".safetensors" and start[8:9] == b"{" and _most(path, 1_000_000) < length < path.stat().st_size:
+    suffix, length, size = path.suffix.lower(), int.from_bytes(start[:8], "little"), path.stat().st_size
+    if suffix == ".safetensors" and start[8:9] == b"{" and 1_000_000 + size // 20 < length < size:
         raise Refused(f"{path} begins with {length:,} bytes of names and shapes: no model has so many; not loaded")
     if suffix == ".safetensors" and start.startswith(b"PK"):
         kind = "a zip, as torch.save or numpy.savez writes it: call it .pth or .npz"
-    elif suffix != ".safetensors" and start[8:9] == b"{" and length < path.stat().st_size:
+    elif suffix != ".safetensors" and start[8:9] == b"{" and length < size:
         kind = "in the format of .safetensors: call it so"
     if kind:
         raise Refused(f"{path} is {kind}. Nothing was loaded")
@@ -177,10 +177,8 @@ def _pickle(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             start = file.read(2)
         if start[:1] == b"\x80" and start[1] > 2:
-            raise Refused(
-                f"{path} is a pickle of protocol {start[1]}, which torch.load can't read safely, and nothing was "
-                "loaded: get a .safetensors file, or one that torch.save wrote"
-            ) from None
+            why = f"of protocol {start[1]}, which torch.load can't read safely, and nothing was loaded"
+            raise Refused(f"{path} is a pickle {why}: get a .safetensors file, or one of torch.save's") from None
         code = re.search(
             r"(?:GLOBAL|Unsupported (?:global|class|operand))[: ]+(?:GLOBAL )?([A-Za-z_][\w.]*)", str(error)
         )
@@ -270,12 +268,7 @@ def _no_bomb(archive: zipfile.ZipFile, path: Path) -> None:
 
 def _pickled(path: Path) -> int:
     """How many bytes a pickle may have, without the numbers; each can become 80 in memory. B/16 has 25,000."""
-    return min(1_000_000, _most(path, 250_000))
-
-
-def _most(path: Path, least: int) -> int:
-    """How many bytes names and shapes may have: much less than the numbers, in a file of some size."""
-    return least + path.stat().st_size // 20
+    return min(1_000_000, 250_000 + path.stat().st_size // 20)
 
 
 def check_numbers(state: Mapping[str, Tensor]) -> None:

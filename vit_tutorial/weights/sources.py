@@ -56,6 +56,13 @@ def prepare_timm(state: State) -> Prepared:
     return without_pre_logits(state)
 
 
+UNSURE = (
+    "a classifier and the {} are in the file, and nothing tells whether the one reads the other. If the classifier "
+    "reads {}, as transformers' own do, say parts={{'pool': {!r}}}; without the classifier's tensors the model returns "
+    "the features"
+)
+
+
 def prepare_transformers(state: State) -> Prepared:
     """Of transformers' models.
 
@@ -70,7 +77,7 @@ def prepare_transformers(state: State) -> Prepared:
     if not state.get("embeddings.register_tokens", torch.ones(1)).numel():  # DINOv3 may have none, in a tensor
         state = _without(state, r"embeddings\.register_tokens")
     pooled = "pooler.dense.weight" in state and {"classifier.weight", "cls_classifier.weight"} & state.keys()
-    unsure = _either("pooler", "the class token", "cls") if pooled else ""
+    unsure = UNSURE.format("pooler", "the class token", "cls") if pooled else ""
     if "embeddings.distillation_token" in state and "classifier.weight" in state:
         one = state["classifier.weight"]
         both = torch.cat([one, torch.zeros_like(one)], dim=-1)  # (K, 2 D)
@@ -80,17 +87,9 @@ def prepare_transformers(state: State) -> Prepared:
         unread, what = (r"head\..+", "attention pooling") if siglip else (r"post_layernorm\..+", "last norm")
         kept = _without(state, unread)
         left_out = (f"the {what}, which the classifier doesn't read",) if len(kept) < len(state) else ()
-        unsure = _either(what, "the mean of all patches", "mean") if left_out else ""
+        unsure = UNSURE.format(what, "the mean of all patches", "mean") if left_out else ""
         return Prepared(kept, left_out, {"pool": "mean"}, unsure)
     return Prepared(state, unsure=unsure)
-
-
-def _either(what: str, read: str, pool: str) -> str:
-    return (
-        f"a classifier and the {what} are in the file, and nothing tells whether the one reads the other. If the "
-        f"classifier reads {read}, as transformers' own do, say parts={{'pool': {pool!r}}}; without the classifier's "
-        "tensors the model returns the features"
-    )
 
 
 def prepare_google(state: State) -> Prepared:
@@ -384,10 +383,8 @@ def check_preprocess(preprocess: Preprocessing, config: ViTConfig) -> None:
     if not isinstance(preprocess, Preprocessing):
         raise TypeError(f"preprocess must be a Preprocessing, got {type(preprocess).__name__}")
     if preprocess.image_size != as_pair(config.image_size, "image_size"):
-        raise ValueError(
-            f"preprocess makes {preprocess.image_size} pixels, and the model takes {config.image_size}: "
-            "give preprocess for this size, or image_size"
-        )
+        made, taken = preprocess.image_size, config.image_size
+        raise ValueError(f"preprocess makes {made} pixels, and the model takes {taken}: give preprocess, or image_size")
     largest = max(preprocess.image_size)
     if not isinstance(preprocess.crop, str) and largest > LARGEST_RESIZED * preprocess.crop:
         resized = f"{largest / preprocess.crop:,.0f} pixels before it cuts {largest} out of them"

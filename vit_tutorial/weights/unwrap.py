@@ -115,13 +115,11 @@ def unwrap(checkpoint: Mapping[str, Any], anchors: tuple[str, ...], part: str | 
     nodes = _nodes(checkpoint)
     models = [model for node in nodes for model in _models(node, anchors)]
     assumed: dict[str, Any] = {}
-    if part is not None:
-        chosen = _part(part, models)
-    elif models := [model for model in models if model.averaged or not model.of_training]:
-        chosen = _choose(models, assumed)
+    if part is None:
+        models = [model for model in models if model.averaged or not model.of_training]
+    chosen = _only(checkpoint, nodes) if part is None and not models else _chosen(models, part, assumed)
+    if part is None and models:
         _refuse_beside(checkpoint, nodes, models, chosen, assumed)
-    else:
-        chosen = _only(checkpoint, nodes)
     state = _tensors(chosen, nodes)
     if unread := _unread(checkpoint, nodes, chosen):
         assumed["unread"] = some(unread)
@@ -174,19 +172,16 @@ def _models(node: Part, anchors: tuple[str, ...]) -> list[Part]:
     return models
 
 
-def _part(part: str, models: list[Part]) -> Part:
-    """The model that was asked for."""
-    wanted = part.strip("./")
-    found = [model for model in models if model.key.strip("./") == wanted]
-    found = found or [model for model in models if model.scope.strip("./") == wanted]
-    if len(found) != 1:
-        there = some([repr(model.key.strip("./")) for model in models])
-        raise ValueError(f"part={part!r:.100} names {len(found)} of the {len(models)} models in this file: {there}")
-    return found[0]._replace(outside={})
-
-
-def _choose(models: list[Part], assumed: dict[str, Any]) -> Part:
-    """The only model, or the only average of several that have the same tensors."""
+def _chosen(models: list[Part], part: str | None, assumed: dict[str, Any]) -> Part:
+    """The model that was asked for; else the only one, or the only average of several that have the same tensors."""
+    if part is not None:
+        wanted = part.strip("./")
+        found = [model for model in models if model.key.strip("./") == wanted]
+        found = found or [model for model in models if model.scope.strip("./") == wanted]
+        if len(found) != 1:
+            there = some([repr(model.key.strip("./")) for model in models])
+            raise ValueError(f"part={part!r:.100} names {len(found)} of the {len(models)} models in this file: {there}")
+        return found[0]._replace(outside={})
     if len(models) == 1:
         return models[0]
     averages = [model for model in models if model.averaged]
@@ -223,10 +218,8 @@ def _refuse_beside(
     if packed := [key for key in keys if "_packed_params" in key]:
         raise ValueError(f"{some(packed, 3)}: weights that torch quantised, which aren't read: save those from before")
     if any(HEAD.search(key) for key in keys):
-        raise ValueError(
-            f"{some(keys)}: a head in a dictionary of its own. Put its tensors beside the model's, by the library's "
-            f"names, or take the model alone, by part={where!r}, for the features"
-        )
+        way_out = f"put its tensors beside the model's, or say part={where!r} for the features"
+        raise ValueError(f"{some(keys)}: a head in a dictionary of its own: {way_out}")
     if keys:
         raise ValueError(f"{some(keys)}: beside the model, and may change the answer. If not, say part={where!r}")
 
