@@ -21,7 +21,7 @@ from vit_tutorial.variants.hybrid import stem_from
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights.messages import short
-from vit_tutorial.weights.reading import COUNTER, read_json, read_safetensors
+from vit_tutorial.weights.reading import COUNTER, check_numbers, read_json, read_safetensors
 
 History = list[dict[str, float]]  # one row per epoch
 SHIPPED = Path(__file__).parent / "checkpoints"
@@ -35,6 +35,7 @@ def stored(path: Path) -> tuple[ViTConfig, dict[str, Tensor], tuple[str, ...], P
         OSError: a file of the folder can't be read.
     """
     state = read_safetensors(path / "model.safetensors")
+    check_numbers(state)
     settings = read_json(path / "config.json")
     if "model" not in settings:
         raise ValueError("config.json has no 'model', so it isn't this package's; the tensors alone: name their file")

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
@@ -380,14 +380,13 @@ def config_of(
         taken["image_size"] = fields["image_size"]
     class_tokens = fields.pop("class_tokens")
     if given.plain is None and not given.told:
-        taken["plain"] = "norms first in each block"
-    if given.plain is None and not given.told and not modern:
         reads = {"mean": "the mean of all tokens", "distilled": "both tokens before the patches"}
         if fields["pool"] == "distilled" and "head.weight" in ours:  # of the second token nothing, if the rest is 0
             second = ours["head.weight"].tensor_split(2, dim=1)[1]  # (K, D)
             reads["distilled"] = "the mean of both heads" if second.any() else "the class token"
+        read = f" and {reads.get(fields['pool'], 'the class token')} read out"
         places = " and no positions" if fields["position"] == "none" else ""
-        taken["plain"] += f" and {reads.get(fields['pool'], 'the class token')} read out{places}"
+        taken["plain"] = "norms first in each block" + ("" if modern else read + places)
     if modern:
         if class_tokens == 2:
             raise ValueError("two class tokens beside parts of after 2020, which ModernConfig can't express")
@@ -518,10 +517,10 @@ def check_computed(config: ViTConfig, tensors: State, neighbours: bool, columns_
             raise ValueError(f"{found_there}: positions of another kind, which ModernConfig can't express")
 
 
-def shapes_of(config: ViTConfig) -> dict[str, tuple[int, ...]]:
+def shapes_of(config: Any, make: Callable[[Any], nn.Module] = build) -> dict[str, tuple[int, ...]]:
     """The shape of each tensor that a model of this config has."""
     with without_numbers():  # one block tells the shapes of all
-        model = build(replace(config, depth=1)).state_dict()
+        model = make(replace(config, depth=1)).state_dict()
     shapes = {our: tuple(tensor.shape) for our, tensor in model.items() if not our.endswith(COUNTER)}
     block = {our.removeprefix("blocks.0."): shape for our, shape in shapes.items() if our.startswith("blocks.0.")}
     return {our: shape for our, shape in shapes.items() if not our.startswith("blocks.0.")} | {
@@ -583,12 +582,12 @@ def compare(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[i
         raise ValueError(_counted(lists) + why)
 
 
-def check_state(config: ViTConfig, state: Mapping[str, Tensor]) -> None:
+def check_state(config: Any, state: Mapping[str, Tensor], make: Callable[[Any], nn.Module] = build) -> None:
     """Raise a ValueError that lists the tensors that are missing, too many, or of other shapes than the config's."""
     blocks = {name.split(".")[1] for name in state if name.startswith("blocks.")}
     if len(blocks) != config.depth:  # before a damaged depth of a billion is built
         raise ValueError(f"the weights have {len(blocks)} blocks, the config says depth={config.depth}")
-    compare(shapes_of(config), {name: tuple(tensor.shape) for name, tensor in state.items()})
+    compare(shapes_of(config, make), {name: tuple(tensor.shape) for name, tensor in state.items()})
 
 
 def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bool = False) -> ViT:

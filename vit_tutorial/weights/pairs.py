@@ -31,7 +31,7 @@ from vit_tutorial.weights.fields import Given
 from vit_tutorial.weights.keeping import shipped
 from vit_tutorial.weights.loading import from_repository
 from vit_tutorial.weights.messages import refusing, short, some, warn
-from vit_tutorial.weights.model import assemble, compare
+from vit_tutorial.weights.model import assemble, check_state
 from vit_tutorial.weights.names import State, Table
 from vit_tutorial.weights.reading import check_numbers
 from vit_tutorial.weights.sources import check_preprocess
@@ -139,13 +139,9 @@ def _text_tower(config: TextConfig, tensors: State) -> TextTower:
         raise ValueError(f"its text tower isn't whole: {some(read.missing)} is missing")
     state = read.ours
     check_numbers(state)
-    depth = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
-    if depth != config.depth:  # before a damaged depth of a billion is built
-        raise ValueError(f"its text tower has {depth} blocks, and its config says {config.depth}")
+    check_state(config, state, TextTower)
     with without_numbers():
         tower = TextTower(config)
-    expected, found = ({name: tuple(tensor.shape) for name, tensor in of.items()} for of in (tower.state_dict(), state))
-    compare(expected, found)
     tower.load_state_dict({name: tensor.detach().float() for name, tensor in state.items()}, assign=True)
     return tower.eval()
 
