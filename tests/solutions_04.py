@@ -331,7 +331,7 @@ WRONG = {
         ),
     ],
     "gelu_tanh": [
-        Wrong("the exact form", gelu_by_erf, "To three digits you are right"),
+        Wrong("the exact form", gelu_by_erf, "To three digits your factors z / x are right"),
         Wrong("a square", lambda x: x / 2 * (1 + torch.tanh(inner(x, power=2))), "GELU multiplies x by a probability"),
         Wrong("no cube", lambda x: x / 2 * (1 + torch.tanh(inner(x, power=1))), "What your numbers show"),
         Wrong(

@@ -502,7 +502,7 @@ WRONG = {
         Wrong(
             "the MLP subtracted",
             block(two=lambda self, z: -B.two(self, z)),
-            "Of what MLP adds, alone: Every number is right but for its sign",
+            "Of your result less z, where MLP alone speaks: Every number is right but for its sign",
         ),
         Wrong(
             "one residual around both",
@@ -556,7 +556,7 @@ WRONG = {
         Wrong("no norm", stack(last=lambda self, dim: nn.Identity())),
         Wrong("a division by 0", stack(rate=lambda self, i, depth, p: p * i / (depth - 1)), "raised ZeroDivisionError"),
         Wrong("another default", AnotherDefaultRate, "the default is 0"),
-        Wrong("a block too few", OneTooFew, "the number of blocks"),
+        Wrong("a block too few", OneTooFew, "the number of blocks", never="changed in place"),
         Wrong("detached", stack(forward=lambda self, z: self.norm(each(self, z)).detach()), "gradient of"),
         # These once passed.
         Wrong("dropout besides", DropoutBesides, "in training mode, compared with evaluation mode, is another one"),

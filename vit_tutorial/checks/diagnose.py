@@ -217,11 +217,10 @@ def _right_for_others(tried: Tried) -> str:
 
 def _gives(tried: Tried, i: int, words: str, other: Callable[[], Case]) -> bool:
     """Whether the reference gives the student's result if it gets another case, which ``words`` say."""
-    given, name = tried.outcomes[i], _main(tried.right[i])
-    there = _reference(tried.exercise, i).on(words, other)
-    if isinstance(given, Fault) or isinstance(there, Fault) or name not in given or name not in there:
+    given, there = tried.outcomes[i], _reference(tried.exercise, i).on(words, other)
+    if isinstance(given, Fault) or isinstance(there, Fault) or not there.keys() <= given.keys():
         return False
-    return not differs({name: there[name]}, {name: given[name]}, tried.exercise)
+    return not differs(there, {name: given[name] for name in there}, tried.exercise)
 
 
 def _others(exercise: Exercise, case: Case) -> Iterator[tuple[str, Callable[[], Case]]]:
@@ -297,7 +296,7 @@ def _clearly_apart(right: Tensor, given: Tensor) -> bool:
 
 
 class Probe:
-    """What a work gives on a case and on others made of it: each is computed once, and its first numbers are kept."""
+    """What a work gives on a case and on others made of it: each is computed once, and its numbers are kept."""
 
     def __init__(self, exercise: Exercise, work: Any, case: Case) -> None:
         self.exercise, self.work, self.case = exercise, work, case
@@ -308,7 +307,7 @@ class Probe:
         if key not in self.kept:
             with the_result_alone():
                 outcome = run_once(self.exercise, self.work, other())
-            self.kept[key] = outcome if isinstance(outcome, Fault) else {(name := _main(outcome)): outcome.get(name)}
+            self.kept[key] = outcome if isinstance(outcome, Fault) else _numbers_alone(outcome)
         return self.kept[key]
 
     def reach(self, change: Change, scale: float = 1.0) -> Tensor | None:
@@ -429,10 +428,14 @@ def _takes_a_model(case: Case) -> bool:
     return any(isinstance(arg, nn.Module) for arg in case.args)
 
 
+def _numbers_alone(result: Result) -> Result:
+    """Without the gradients, and what stands beside the numbers."""
+    return {name: x for name, x in result.items() if name not in BESIDE and not name.startswith("gradient")}
+
+
 def _main(result: Result) -> str:
     """The name of the first thing in a result that is made of numbers."""
-    names = [name for name in result if name not in BESIDE and not name.startswith("gradient")]
-    return next((name for name in names if tensors(result[name])), "")
+    return next((name for name, x in _numbers_alone(result).items() if tensors(x)), "")
 
 
 def _first(result: Result) -> str:

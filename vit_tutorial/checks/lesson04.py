@@ -128,7 +128,7 @@ def _multiplied_by(wrong: list[tuple[Case, Result, Result]]) -> str:
     if yours == wanted:
         i = int((got - y).abs().argmax())
         said = f"Farthest off is x = {x[i]:g}: {got[i]:.8g}, in place of {y[i]:.8g}."
-        return f"To three digits you are right at x = -2, -1, 1, 2 (with {case.label}). {said}"
+        return f"To three digits your factors z / x are right at x = -2, -1, 1, 2 (with {case.label}). {said}"
     said = f"GELU multiplies x by a probability. At x = -2, -1, 1, 2 you multiply by {yours}; it should be {wanted}"
     return f"{said} (with {case.label})."
 

@@ -517,11 +517,13 @@ def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
         elif not added[1].any():
             found.append(f"Where {branch} alone speaks, nothing is added to the tokens.")
         elif seen := symptom([(*added, {"z": case.args[0]}, case.label)], ENCODER_BLOCK.tolerance, EXACT):
-            found.append(f"Of what {branch} adds, alone: {seen}")
+            found.append(f"Of your result less z, where {branch} alone speaks: {seen}")
         else:
-            found.append(f"What {branch} adds is wrong, even where the other branch is silent: what does it read?")
+            found.append(
+                f"Where {branch} alone speaks, your result is wrong: what does it read, and what is it added to?"
+            )
     if found:
-        return " ".join([*found, *(f"What {branch} adds is right where it speaks alone." for branch in good)])
+        return " ".join([*found, *(f"Where {branch} alone speaks, your result is right." for branch in good)])
     if not wrong or len(good) < 2:
         return ""  # it is what happens in training, or how the block starts
     return "The numbers that each branch adds alone are right: look at their order, and at what the second one reads."

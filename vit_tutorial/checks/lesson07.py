@@ -733,7 +733,7 @@ FIT = Exercise(
             "2 · A loop that reads digits",
             (
                 "a model that is not in training mode",
-                "The model came in evaluation mode, so it trained without its dropout: call model.train() first.",
+                "The model came in evaluation mode, and was trained in it: call model.train() first.",
                 _fit(training=False),
             ),
         ),

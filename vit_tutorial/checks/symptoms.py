@@ -388,13 +388,16 @@ def _misplaced(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -
 def _partly_right(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
     scale = max(1.0, right.abs().max().item())
     wrong = (given - right).abs() > tolerance * scale
+    nearly = (given - right).abs() > 0.05 * tolerance * scale  # which is not right
     where = _slices_that_differ(wrong)
     if where:
+        if nearly[~_lines(wrong)].any():
+            return ""
         if where.startswith("all but "):
             return f"All is right at {where.removeprefix('all but ')}; each other index holds something wrong."
-        if ((given - right).abs() > 0.05 * tolerance * scale)[~_lines(wrong)].any():
-            return ""  # nearly right is not right
         return f"All that is wrong is at {where}; the rest is right."
+    if nearly[~wrong].any():
+        return ""
     signs = ((given + right).abs() <= tolerance * scale) & wrong
     if torch.equal(signs, wrong):
         return f"{int(wrong.sum())} of {wrong.numel()} numbers have the wrong sign, and the others are right."
