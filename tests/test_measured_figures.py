@@ -1,4 +1,4 @@
-"""Figures of lessons 06 to 08: what is drawn is what was passed in."""
+"""Figures of lessons 06 to 08 and 17: what is drawn is what was passed in."""
 
 from typing import Any
 
@@ -79,3 +79,21 @@ def test_a_table_of_shares_has_its_percents_and_its_frames() -> None:
     frames = [patch.get_xy() for patch in axes.patches]  # type: ignore[attr-defined]
     assert frames == [(0.54, -0.44), (-0.46, 1.56)]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c"]
+
+
+def test_of_the_two_towers_each_picture_s_own_caption_stands_on_the_diagonal() -> None:
+    pictures = torch.rand(3, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    figure = plots.two_towers(list(pictures), ["a ring", "a star", "a disc"])
+    for drawn, picture in zip(images_of(figure), pictures, strict=True):
+        np.testing.assert_allclose(drawn, picture.permute(1, 2, 0))
+    (axes,) = figure.axes
+    places: dict[str, list[tuple[float, float]]] = {}
+    for text in axes.texts:
+        places.setdefault(text.get_text(), []).append(text.get_position())
+    columns = [places[caption][0][0] for caption in ("a ring", "a star", "a disc")]
+    rows = [(image.get_extent()[2] + image.get_extent()[3]) / 2 for image in axes.get_images()]
+    assert places["↑"] == list(zip(columns, rows, strict=True))
+    assert sorted(places["↓"]) == sorted((x, y) for x in columns for y in rows if (x, y) not in places["↑"])
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert not [(a, b) for i, a in enumerate(boxes) for b in boxes[:i] if a.overlaps(b)]

@@ -35,7 +35,7 @@ from vit_tutorial.plots.showing import show, show_matches, show_slider
 from vit_tutorial.plots.start import before_and_after
 from vit_tutorial.plots.style import CYCLE, PALETTE
 from vit_tutorial.plots.tokens import token_groups
-from vit_tutorial.plots.words import share_table
+from vit_tutorial.plots.words import share_table, two_towers
 
 __all__ = [
     "CYCLE",
@@ -84,5 +84,6 @@ __all__ = [
     "tensor_map",
     "token_groups",
     "token_row",
+    "two_towers",
     "unit_pictures",
 ]

@@ -1,4 +1,4 @@
-"""The figures of lesson 17: shares by figure and colour, some cells framed."""
+"""The figures of lesson 17: CLIP's two towers, and shares by figure and colour, some cells framed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,44 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from vit_tutorial.plots.style import PALETTE, STYLE
+from vit_tutorial.plots.arrays import as_picture
+from vit_tutorial.plots.drawings import SOFT, _arrow, _box
+from vit_tutorial.plots.style import PALETTE, STYLE, styled
+
+
+@styled
+def two_towers(images: Sequence[Any], captions: Sequence[str]) -> Figure:
+    """CLIP: pictures and captions become vectors, every pair has a cosine, and the loss raises those on the diagonal.
+
+    Args:
+        images: (C, H, W) in [0, 1] each.
+        captions: one for each image, of two or three short lines.
+    """
+    n = len(images)
+    figure = Figure((0.72 * (n + 6.8), 0.72 * (n + 3.3)))
+    axes = figure.add_axes((0, 0, 1, 1))
+    _box(axes, (2.2, n / 2), (1.5, n - 0.1), "picture\ntower:\na ViT", SOFT["query"])
+    _box(axes, (4 + n / 2, -1.75), (n - 0.1, 0.8), "caption tower", SOFT["key"])
+    for i, (image, caption) in enumerate(zip(images, captions, strict=True)):
+        axes.imshow(as_picture(image), extent=(0, 0.9, i + 0.95, i + 0.05))
+        _arrow(axes, (0.95, i + 0.5), (1.4, i + 0.5))
+        _arrow(axes, (2.98, i + 0.5), (3.3, i + 0.5))
+        _box(axes, (3.6, i + 0.5), (0.55, 0.6), f"p{i + 1}", SOFT["query"])
+        axes.text(4.5 + i, -2.85, caption, ha="center", va="center", fontsize=10)
+        _arrow(axes, (4.5 + i, -2.5), (4.5 + i, -2.17))
+        _arrow(axes, (4.5 + i, -1.32), (4.5 + i, -0.8))
+        _box(axes, (4.5 + i, -0.48), (0.55, 0.6), f"c{i + 1}", SOFT["key"])
+        for j in range(n):
+            own = i == j
+            cell = Rectangle(
+                (4 + j, i), 1, 1, facecolor=SOFT["value" if own else "plain"], edgecolor="white", linewidth=2
+            )
+            axes.add_patch(cell)
+            axes.text(4.5 + j, i + 0.5, "↑" if own else "↓", ha="center", va="center", fontsize=17 if own else 13)
+    axes.text(n + 4.2, n / 2, "in each cell,\ntheir cosine:\n↑ own caption\n↓ another's", va="center", linespacing=1.5)
+    axes.set(xlim=(-0.1, n + 6.7), ylim=(n + 0.1, -3.2), aspect="equal")
+    axes.axis("off")
+    return figure
 
 
 def share_table(
