@@ -24,7 +24,7 @@ def two_towers(images: Sequence[Any], captions: Sequence[str]) -> Figure:
         captions: one for each image, of two or three short lines.
     """
     n = len(images)
-    figure = Figure((0.72 * (n + 6.8), 0.72 * (n + 3.3)))
+    figure = Figure((0.72 * (n + 6.1), 0.72 * (n + 3.3)))
     axes = figure.add_axes((0, 0, 1, 1))
     _box(axes, (2.2, n / 2), (1.5, n - 0.1), "picture\ntower:\na ViT", SOFT["query"])
     _box(axes, (4 + n / 2, -1.75), (n - 0.1, 0.8), "caption tower", SOFT["key"])
@@ -45,7 +45,7 @@ def two_towers(images: Sequence[Any], captions: Sequence[str]) -> Figure:
             axes.add_patch(cell)
             axes.text(4.5 + j, i + 0.5, "↑" if own else "↓", ha="center", va="center", fontsize=17 if own else 13)
     axes.text(n + 4.2, n / 2, "in each cell,\ntheir cosine:\n↑ own caption\n↓ another's", va="center", linespacing=1.5)
-    axes.set(xlim=(-0.1, n + 6.7), ylim=(n + 0.1, -3.2), aspect="equal")
+    axes.set(xlim=(-0.1, n + 6.0), ylim=(n + 0.1, -3.2), aspect="equal")
     axes.axis("off")
     return figure
 
