@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 from torch.nn.functional import cosine_similarity, scaled_dot_product_attention
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import vit_tutorial as vt
 from vit_tutorial.variants import modern, tokens
@@ -35,6 +36,25 @@ def test_blocks_of_keys_give_the_whole_attention(block):
     found = tokens.blockwise_attention(q, k, v, block)
     for expected in (vt.attention(q, k, v)[0], scaled_dot_product_attention(q, k, v)):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+class Largest(TorchDispatchMode):
+    """Notes the numbers in the largest tensor that an operation gives back."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        given = out if isinstance(out, (tuple, list)) else (out,)
+        self.numbers = max(self.numbers, *(part.numel() for part in given if isinstance(part, torch.Tensor)), 0)
+        return out
+
+
+def test_blocks_of_keys_never_hold_all_scores():
+    q, k, v = torch.randn(3, 1, 2, 257, 16)
+    with Largest() as seen:
+        tokens.blockwise_attention(q, k, v, 64)
+    assert seen.numbers == 2 * 257 * 64
 
 
 def test_scores_too_large_for_exp_are_no_trouble():

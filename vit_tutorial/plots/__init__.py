@@ -34,7 +34,7 @@ from vit_tutorial.plots.shipping import costs_of_bits, few_bits, rounding
 from vit_tutorial.plots.showing import show, show_matches, show_slider
 from vit_tutorial.plots.start import before_and_after
 from vit_tutorial.plots.style import CYCLE, PALETTE
-from vit_tutorial.plots.tokens import token_groups
+from vit_tutorial.plots.tokens import by_block, points_lost, time_and_loss, token_groups
 from vit_tutorial.plots.words import share_table, two_towers
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "answers_to",
     "attention_flow",
     "before_and_after",
+    "by_block",
     "by_layer",
     "by_rate",
     "class_maps",
@@ -70,6 +71,7 @@ __all__ = [
     "patch_grid",
     "pictures",
     "pipelines",
+    "points_lost",
     "position_maps",
     "rounding",
     "runs_by_number",
@@ -82,6 +84,7 @@ __all__ = [
     "steps",
     "stream_answers",
     "tensor_map",
+    "time_and_loss",
     "token_groups",
     "token_row",
     "two_towers",
