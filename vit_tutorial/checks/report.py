@@ -67,8 +67,9 @@ def _on_changed_arguments(tried: Tried) -> list[str]:
     """Arguments that were changed in place, where the numbers are wrong besides."""
     outcome, verdict = tried.outcomes[tried.wrong[0]], tried.verdicts[tried.wrong[0]]
     right = tried.right[tried.wrong[0]]
-    called = isinstance(outcome, dict) and "arguments" in outcome  # some faults are seen before any call
-    changed = changed_arguments(right, outcome) if called else []
+    if not isinstance(outcome, dict) or "arguments" not in outcome:  # some faults are seen before any call
+        return []
+    changed = changed_arguments(right, outcome)
     if not changed or "changed in place" in verdict:
         return []
     return [f"Besides, argument {changed[0]} was changed in place: make a new one, the caller needs the old."]
