@@ -97,7 +97,7 @@ async function tryEach(page, kind) {
     "The change without each one, in percentage points. Effects needn’t add up: parts can stand in for each other.",
   ];
   sayTried(page, sentences.join(" "));
-  page.reveal($('[data-spot="matters"]'));
+  page.reveal($('[data-spot="matters"]'), "start");
 }
 
 function drawTriedPatches(page, place, falls) {
