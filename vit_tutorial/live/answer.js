@@ -51,7 +51,7 @@ function hint({ state, classes, data, sizes }) {
   if (isArranged(state.changes)) return "· as the model gets it";
   if (state.sample < 0) return sizes.C === 1 ? "· draw on it" : "· paint on it, or drop one";
   const title = data.titles[state.sample] ?? "";
-  return title && `· ${classes.includes(title) ? `its label: ${title}` : title}`;
+  return title && `· ${classes.includes(title) ? `right answer: ${title}` : title}`;
 }
 
 export function drawAnswer(page) {

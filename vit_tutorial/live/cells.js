@@ -7,6 +7,7 @@ const MOST_TEXTS = 25; // numbers that are written into their cells
 const LETTER = 7; // pixels of a label's letter, about
 
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
+export const inPercent = (value) => `${(100 * value).toFixed(2)} %`; // as a number of the model is read
 export const norm = (row) => Math.hypot(...row);
 export const rowOf = (matrix, row, width) => matrix.subarray(row * width, (row + 1) * width);
 export const largestSize = (values) => largest(values.map(Math.abs));
@@ -30,7 +31,7 @@ const isLight = (pixel) => 0.3 * (pixel & 255) + 0.59 * ((pixel >> 8) & 255) + 0
 //   colours: "signed" about zero, "heat" from zero, "grey" from 0 to 1; most: the number with the strongest colour
 //   texts: the numbers are written into their cells, if they are few; labels: words under them, side by side
 //   name(i): what number i is; about: what is said of all; square: cells are; picture, shape: what lies under them
-//   sources(i): where number i comes from, see sources.js; pointed(i), clicked(i): what follows; chosen: what did last
+//   write(v): a number as it is read; sources(i): where number i comes from, see sources.js; pointed(i), clicked(i): what follows; chosen: what did last
 // light([first, last]) frames numbers of one row that another one comes from; light(null) none.
 /** @param {Page} page @param {HTMLElement} place @param {string} label @returns {Cells} */
 export function cells({ pixels, say, lightUp }, place, label) {
@@ -49,15 +50,15 @@ export function cells({ pixels, say, lightUp }, place, label) {
   let at = null; // the number that is read
 
   function summary() {
-    const { values, about } = shown;
+    const { values, about, write = digits } = shown;
     const low = values.reduce((a, b) => Math.min(a, b));
     const high = values.reduce((a, b) => Math.max(a, b));
-    const range = low === high ? `, all ${digits(low)}` : ` from ${digits(low)} to ${digits(high)}`;
+    const range = low === high ? `, all ${write(low)}` : ` from ${write(low)} to ${write(high)}`;
     return about ?? `${values.length.toLocaleString("en")} numbers${range}`;
   }
 
   function read() {
-    const { values, name, sources } = shown;
+    const { values, name, sources, write = digits } = shown;
     if (at !== null && at >= values.length) at = null;
     const framed = at ?? shown.chosen ?? null;
     mark.style.display = framed === null ? "none" : "";
@@ -68,7 +69,7 @@ export function cells({ pixels, say, lightUp }, place, label) {
       return;
     }
     const { text, lights } = sources?.(at) ?? {};
-    reading.textContent = `${name ? name(at) : `number ${at}`}: ${text ? `${text} = ` : ""}${digits(values[at])}`;
+    reading.textContent = `${name ? name(at) : `number ${at}`}: ${text ? `${text} = ` : ""}${write(values[at])}`;
     lightUp(place, lights);
   }
 
@@ -89,8 +90,8 @@ export function cells({ pixels, say, lightUp }, place, label) {
   function drawCells() {
     const { values, columns, most = largestSize(values), colours = "signed" } = shown;
     const least = colours === "signed" ? -1 : 0;
-    const share = (value) => (clamp(value / most, least, 1) - least) / (1 - least);
-    return tint(canvas, values, columns, pixels[colours], share);
+    const strength = (value) => (clamp(value / most, least, 1) - least) / (1 - least);
+    return tint(canvas, values, columns, pixels[colours], strength);
   }
 
   // The numbers as they are written into their cells, with as many digits as all have room for; none: without room.
@@ -178,9 +179,17 @@ export function tokenMap(page, place, label) {
   place.classList.add("token-map");
 
   // Colours go by the patches: the class token often takes most from itself, and they would all be dark.
-  function show({ values, colours, most = largestSize(values.subarray(prefix)), picture, shape, sources }) {
+  function show({
+    values,
+    colours,
+    most = largestSize(values.subarray(prefix)),
+    picture,
+    shape,
+    sources,
+    write = digits,
+  }) {
     const rest = values.subarray(prefix).reduce((sum, v) => sum + v, 0);
-    const shares = `${values[0] > rest ? ", most of all" : ""}; all patches together ${digits(rest)}`;
+    const shares = `${values[0] > rest ? ", most of all" : ""}; all patches together ${write(rest)}`;
     first?.show({
       values: values.subarray(0, prefix),
       columns: prefix,
@@ -189,7 +198,8 @@ export function tokenMap(page, place, label) {
       name: page.tokenName,
       clicked: page.chooseToken,
       sources,
-      about: `${page.tokenName(0)} ${digits(values[0])}${colours === "heat" ? shares : ""}`,
+      write,
+      about: `${page.tokenName(0)} ${write(values[0])}${colours === "heat" ? shares : ""}`,
     });
     patches.show({
       values: values.subarray(prefix),
@@ -201,6 +211,7 @@ export function tokenMap(page, place, label) {
       square: true,
       picture,
       shape,
+      write,
       sources: sources && ((i) => sources(i + prefix)),
     });
   }

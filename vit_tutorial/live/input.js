@@ -47,12 +47,19 @@ export function buildPad(page) {
   });
 }
 
-export async function choosePicture(page, picture, sample = -1) {
+// Keeps the reader's own picture, so that it can be had back.
+export function keepMine(page) {
+  const { state, pad } = page;
+  if (state.sample < 0 && !pad.isEmpty()) page.mine = { picture: state.picture, ink: pad.ink() };
+}
+
+export async function choosePicture(page, picture, sample = -1, ink = picture) {
   const { $, state, pad } = page;
   if (picture !== state.picture) page.remember();
+  keepMine(page);
   Object.assign(state, { picture, sample });
   $(".message").textContent = "";
-  pad.show(picture);
+  pad.show(ink);
   await page.follow();
   page.sayAnswer();
 }

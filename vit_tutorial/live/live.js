@@ -6,7 +6,7 @@ import { tidied } from "./changes.js";
 import { catchingUp, computeNow, run } from "./compute.js";
 import { contextOf } from "./context.js";
 import { buildDepth, drawDepth, go } from "./controls.js";
-import { buildPad, buildPens, buildPictures } from "./input.js";
+import { buildPad, buildPens, buildPictures, keepMine } from "./input.js";
 import { copyLink, restore } from "./link.js";
 import { buildMap, drawMap } from "./map.js";
 import { buildMeaning, drawMeaning } from "./meaning.js";
@@ -17,7 +17,7 @@ import { sceneOf, slotsOf } from "./scene.js";
 import { STATIONS } from "./stations/index.js";
 import { forgetTried } from "./stations/what_if.js";
 import { buildStrip, drawStrip } from "./strip.js";
-import { tourOf } from "./tour.js";
+import { drawOffers, tourOf } from "./tour.js";
 
 const MOST_UNDONE = 200;
 
@@ -27,6 +27,7 @@ function makeDrawing(page) {
   const slots = slotsOf(page);
   page.draw = () => {
     drawAnswer(page);
+    drawOffers(page);
     drawPicker(page);
     const isPatch = state.token >= sizes.prefix;
     $$(".of-patch").forEach((element) => element.classList.toggle("hidden", !isPatch));
@@ -85,6 +86,7 @@ function wireButtons(page, tour) {
   const actions = {
     clear() {
       page.remember();
+      keepMine(page);
       page.pad.clear();
     },
     undo: page.undo,

@@ -42,7 +42,6 @@ function drawAnswerBars(button, { classes }, { run }) {
 
 export function drawLooks(page, scene) {
   const { weights, config, classes, of } = page;
-  paint(page.$('[data-do="another"] canvas'), scene.picture, config.shape);
   const { run, isBlockOn } = scene;
   const steps = [run.embed.tokens, ...run.blocks.map(({ out }) => out)];
   for (const { button, look, head, layer, lens } of page.mapParts) {

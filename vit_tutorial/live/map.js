@@ -24,6 +24,9 @@ function planOf({ L, h }, width) {
   return { isUpright, head, block, top, place, size, heads: [...Array(h).keys()], blocks: [...Array(L).keys()] };
 }
 
+// Where a head is: head 0 is the uppermost, or the leftmost.
+const acrossOf = ({ isUpright, head, heads }, i) => 26 + ((isUpright ? i : heads.length - 1 - i) + 0.5) * head;
+
 // A line that leaves and arrives along the way.
 function curve({ place }, [a, c], [toA, toC]) {
   const middle = (a + toA) / 2;
@@ -33,18 +36,17 @@ function curve({ place }, [a, c], [toA, toC]) {
 
 // The lines within a block: {d, of: what its width is, parts: it is cut where one of these is off}.
 function blockLines(plan, layer) {
-  const { block, head, heads, top } = plan;
+  const { block, heads, top } = plan;
   const a = EDGE.begin + layer * block;
   const at = (share) => a + share * block;
   const name = `blocks.${layer}`;
   const attention = [name, `${name}.attention`];
-  const across = (i) => 26 + (heads.length - i - 0.5) * head;
   const line = (from, to, of, parts) => ({ d: curve(plan, from, to), of: `${layer}.${of}`, parts });
   const toHeads = heads.flatMap((i) => {
     const parts = [...attention, `${name}.attention.heads.${i}`];
     return [
-      line([at(0.04), 0], [at(0.3), across(i)], "each", parts),
-      line([at(0.3), across(i)], [at(0.56), 0], `head ${i}`, parts),
+      line([at(0.04), 0], [at(0.3), acrossOf(plan, i)], "each", parts),
+      line([at(0.3), acrossOf(plan, i)], [at(0.56), 0], `head ${i}`, parts),
     ];
   });
   const mlp = [name, `${name}.mlp`];
@@ -84,7 +86,7 @@ function blockParts(plan, layer) {
     return { a: at(a), c, w, h, text, part: name + part, label: `block ${layer}${label}`, to, layer };
   };
   const parts = heads.map((i) => {
-    const c = 26 + (heads.length - i - 0.5) * head; // head 0 is the uppermost
+    const c = acrossOf(plan, i);
     const part = one(0.3, c, head - 3, head - 3, "", `.attention.heads.${i}`, `, head ${i}`, "attention");
     return { ...part, head: i };
   });
@@ -282,8 +284,8 @@ function keyOf({ $, state, sizes, tokenName }) {
   const name = tokenName(state.token);
   const whose = state.token < sizes.prefix ? `the ${name}` : name;
   const length = `A line’s thickness and colour: how large the numbers of ${whose} are.`;
-  const where = $(".map .upright") ? "beside" : "below";
-  return `${length} Small squares: where it looks. Words ${where}: the picture’s answer so far.`;
+  const where = $(".map .upright") ? "Beside" : "Below";
+  return `${length} Small squares: where it looks. ${where} each block: the answer so far.`;
 }
 
 export function drawMap(page, scene) {

@@ -7,6 +7,7 @@ import { AS_TRAINED, isChanged } from "./changes.js";
 import { go } from "./controls.js";
 import { fly, takenCells, takenPatch } from "./flight.js";
 import { choosePicture } from "./input.js";
+import { paint } from "./pictures.js";
 import { readBy, readsClassToken } from "./stations/head.js";
 
 const STORY = [
@@ -50,7 +51,7 @@ const STORY = [
     follow: "patch",
     text: ({ isTried, point }) =>
       isTried &&
-      "Each number measures one pattern. These six patches score highest on it: what do they share? " +
+      "Each number is a weighted sum of the patch’s pixels. It is largest for these six: what do they share? " +
         `${point} other numbers of the token.`,
   },
   {
@@ -82,14 +83,19 @@ const STORY = [
     asks: [".picker canvas"],
     follow: "class",
     text: ({ first }) =>
-      `Attention: ${first} looks at every token, itself too. Among patches, it takes most where the map is light. ` +
+      `In attention, tokens exchange what they know: ${first} looks at all of them. ` +
+      "Among patches, it takes most where the map is light. " +
       "Click the map or a patch: where does that one look?",
   },
   {
     station: "attention",
     spot: ".heads",
     asks: ['[data-meaning="head"]'],
-    text: ({ h }) => h > 1 && `It looks in ${h} ways at once: ${h} heads. Choose another: what does that one look for?`,
+    follow: "class",
+    text: ({ h, first }) =>
+      h > 1 &&
+      `${first[0].toUpperCase()}${first.slice(1)} looks in ${h} ways at once: ${h} heads. ` +
+        "Choose another: what does that one look for?",
   },
   {
     station: "mlp",
@@ -122,6 +128,15 @@ const STORY = [
       "Now break it: click parts of the diagram to cut them. Does the answer survive? " +
       "Then press Reset, then Shuffle all: patches change places. What is it now?",
   },
+  {
+    station: "what-if",
+    spot: ".map",
+    text: ({ isRead }) =>
+      "In short: a patch is a square of the picture, a token its list of numbers. " +
+      "Attention is how tokens take from each other, a head one of its ways to look. " +
+      "An MLP works on each token alone. A block is attention and MLP. " +
+      (isRead ? "The class token, of no patch, collects the answer." : ""),
+  },
 ];
 // One token's way: in at the patch, slowly through the first block, then block by block to the answer.
 const WAY_IN = [
@@ -134,6 +149,7 @@ const WAY_IN = [
   {
     station: "patches",
     spot: "[data-spot=flat]",
+    asks: ["[data-spot=pixels]"],
     follow: "patch",
     text: ({ length, point }) =>
       `Its pixels become one list of ${length} numbers. ${point} one to see which pixel it was.`,
@@ -193,7 +209,7 @@ const NEXT_BLOCK = [
     spot: "[data-spot=out]",
     text: ({ layer, L }) =>
       `Block ${layer} has done its part. ` +
-      (layer === L - 1 ? "That was the last block." : "The diagram’s words: the picture’s answer so far."),
+      (layer === L - 1 ? "That was the last block." : "In the diagram, at its end: the answer so far."),
   },
 ];
 const WAY_OUT = [
@@ -216,6 +232,15 @@ function wayOf({ L }) {
 
 const NARROW = 640; // pixels of the page, on a phone
 const PAUSES = { "1×": 6000, "2×": 3000, "½×": 12000 }; // milliseconds at a stop, while it plays
+
+const nextSample = ({ state, samples }) => (state.sample + 1) % samples.length;
+
+// The picture that comes next, and whether the reader's own, once replaced or cleared, is to be had back.
+export function drawOffers(page) {
+  const { $, config, samples, state, mine, pad } = page;
+  paint($('[data-do="another"] canvas'), samples[nextSample(page)], config.shape);
+  $('[data-do="mine"]').classList.toggle("hidden", !mine || (state.sample < 0 && !pad.isEmpty()));
+}
 
 export function tourOf(page) {
   const { $, $$, sizes, data, config, state } = page;
@@ -308,7 +333,7 @@ export function tourOf(page) {
     const isOff = here ? !here.checkVisibility() : Boolean(off); // the part is off: its station says so
     const element = isOff ? (off ?? lead) : (here ?? $(spot));
     element.classList.add("spot");
-    const asked = [element, ...(stops === way ? [".picker canvas"] : asks).map($)];
+    const asked = [element, ...[...(stops === way ? [".picker canvas"] : []), ...asks].map($)];
     asked.forEach((one) => one.classList.add("asked"));
     const isMoved = station === "positions" && state.changes.position !== "learned";
     const changed = isOff ? "This part is off" : isMoved ? "You changed the positions" : "";
@@ -345,9 +370,11 @@ export function tourOf(page) {
     darken();
     offer([]);
     $(".sentence").textContent = `You walk on your own. ${isLast() ? "Start again" : "Next"} leads back to the tour.`;
+    measure();
   }
 
   $(".offers").onclick = () => page.reveal($(".spot .picture") ?? $(".spot")); // on a phone it may be above
+  $('[data-do="mine"]').textContent = `Back to my ${sizes.C === 1 ? "drawing" : "picture"}`;
   for (const part of [".tour", ".choose"]) new ResizeObserver(measure).observe($(part));
   return {
     begin: () => stop(0),
@@ -364,9 +391,10 @@ export function tourOf(page) {
         playAt(PAUSES[speed]);
       },
       another() {
-        const next = (state.sample + 1) % page.samples.length;
+        const next = nextSample(page);
         choosePicture(page, page.samples[next], next);
       },
+      mine: () => choosePicture(page, page.mine.picture, -1, page.mine.ink),
       token() {
         playAt(0);
         stops = stops === way ? story : way;

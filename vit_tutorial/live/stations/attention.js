@@ -1,4 +1,4 @@
-import { digits, row, rowOf } from "../cells.js";
+import { digits, row, rowOf, inPercent } from "../cells.js";
 import { whatIsOff } from "../changes.js";
 import { tintAttention } from "../looks.js";
 import { drawLines } from "../picker.js";
@@ -47,7 +47,7 @@ export const attentionStation = {
       return row(block.attention.out, token, D, { sources });
     },
     middle({ block, token, D, isOn }) {
-      const added = ["attended", "MSA", rowOf(block.attention.out, token, D)];
+      const added = ["attended", "attention", rowOf(block.attention.out, token, D)];
       const parts = isOn("attention.residual") ? [["z", "z", rowOf(block.input, token, D)], added] : [added];
       return row(block.middle, token, D, { sources: sumOf(...parts) });
     },
@@ -66,7 +66,14 @@ export const attentionStation = {
     },
     weights({ one, token, T, picture, config }) {
       const sources = softmaxOf("scaled", rowOf(one.scaled, token, T));
-      return { values: rowOf(one.weights, token, T), colours: "heat", picture, shape: config.shape, sources };
+      return {
+        values: rowOf(one.weights, token, T),
+        colours: "heat",
+        picture,
+        shape: config.shape,
+        sources,
+        write: inPercent,
+      };
     },
   },
   texts: {

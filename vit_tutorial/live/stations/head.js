@@ -1,5 +1,5 @@
 import { FEW } from "../answer.js";
-import { row, rowOf } from "../cells.js";
+import { row, rowOf, inPercent } from "../cells.js";
 import { normOf, productOf, softmaxOf } from "../sources.js";
 
 export const readsClassToken = ({ class_token, pool }) => class_token && !["mean", "attention"].includes(pool);
@@ -49,7 +49,7 @@ export const headStation = {
     },
     probabilities(s) {
       const sources = softmaxOf("logits", s.run.logits, s.changes.answer);
-      return perClass(s.run.probabilities, s, { colours: "heat", most: 1, sources });
+      return perClass(s.run.probabilities, s, { colours: "heat", most: 1, sources, write: inPercent });
     },
   },
   texts: {

@@ -1,6 +1,6 @@
 import { make } from "../../pages/page.js";
 import { best } from "../answer.js";
-import { cells, percent } from "../cells.js";
+import { cells, percent, inPercent } from "../cells.js";
 import { lens } from "../model.js";
 
 const SHOWN = 3; // classes after each block
@@ -44,6 +44,7 @@ function drawPatchLens(page, steps, names) {
       colours: "heat",
       most: 1,
       square: true,
+      write: inPercent,
       name: (i) => `${names[step]}, patch ${i} as ${classes[k]}`,
       clicked: (i) => page.chooseToken(i + prefix),
     });

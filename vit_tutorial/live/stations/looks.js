@@ -1,4 +1,4 @@
-import { rowOf } from "../cells.js";
+import { rowOf, inPercent } from "../cells.js";
 import { drawHeads } from "./attention.js";
 
 const headsOn = (scene, layer) =>
@@ -48,7 +48,7 @@ export const looksStation = {
   maps: {
     looks(s) {
       const values = METHODS[s.method].row(s);
-      return { values, colours: "heat", picture: s.picture, shape: s.config.shape };
+      return { values, colours: "heat", picture: s.picture, shape: s.config.shape, write: inPercent };
     },
   },
   texts: {

@@ -54,9 +54,9 @@ export const mlpStation = {
     mlpDim: ({ M }) => `M = ${M}`,
     count: ({ D }) => String(D),
     beforeName: ({ config }) => `Hidden units before ${config.gated ? "SiLU and the gate" : "GELU"}`,
-    hiddenName({ block, token, M }) {
+    hiddenName({ block, token, M, config }) {
       const on = rowOf(block.mlp.before, token, M).filter((v) => v > 0).length;
-      return `Its ${M} hidden units: ${on} are on`;
+      return `Its ${M} hidden units: ${on} are on (above 0${config.gated ? " before the gate" : ""})`;
     },
     activation({ config }) {
       const keeps = "keeps numbers well above zero almost as they are, and makes others small";

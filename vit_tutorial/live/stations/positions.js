@@ -54,7 +54,10 @@ export const positionsStation = {
     },
     contentName: ({ token, tokenName, prefix }) =>
       token < prefix ? `The ${tokenName(token)}, learned` : "x E + offset, the token",
-    positionName: ({ changes }) => (changes.position === "reversed" ? "of the place opposite" : "of its place"),
+    positionName({ changes, token, prefix }) {
+      if (token < prefix) return "its own row, as it has no place";
+      return changes.position === "reversed" ? "of the place opposite" : "of its place";
+    },
   },
   draw({ $$ }, { config, changes }) {
     const isNone = config.position === "none" || changes.position === "none";

@@ -3,7 +3,6 @@ import { best } from "../answer.js";
 import { cells, percent } from "../cells.js";
 import { AS_TRAINED, isArranged, partName, toggled } from "../changes.js";
 import { inSlices, pass } from "../compute.js";
-import { readsClassToken } from "./head.js";
 
 const points = (change) =>
   Math.abs(change) < 0.05 ? "0.0" : `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(1)}`;
@@ -154,18 +153,6 @@ function shuffled(count) {
 export const whatIfStation = {
   title: "What if?",
   texts: {
-    glossary({ config }) {
-      const words = [
-        "a patch is a square of the picture",
-        "a token, the list of numbers for it",
-        "attention, how tokens take from each other",
-        "a head, one of its ways to look",
-        "an MLP, what works on each token alone",
-        "a block, attention and MLP",
-      ];
-      if (readsClassToken(config)) words.push("the class token, one of no patch that collects the answer");
-      return `In short: ${words.join("; ")}.`;
-    },
     choosePatch({ token, tokenName, prefix }) {
       if (token < prefix) return `You follow the ${tokenName(token)}: choose a patch to hide or repeat it.`;
       return "The chosen patch is the one with the blue frame.";
