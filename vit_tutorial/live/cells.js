@@ -97,7 +97,8 @@ export function cells({ pixels, say, lightUp }, place, label) {
   // The numbers as they are written into their cells, with as many digits as all have room for; none: without room.
   function written({ values, columns }) {
     const pen = canvas.getContext("2d");
-    pen.font = getComputedStyle(texts).font;
+    const { fontSize, fontFamily } = getComputedStyle(texts); // "font" is empty where a phone adjusts sizes
+    pen.font = `${fontSize} ${fontFamily}`;
     const room = box.clientWidth / columns;
     const rounded = [2, 1].map((places) => Array.from(values, (v) => v.toFixed(places).replace("-", "−")));
     return rounded.find((all) => all.every((one) => pen.measureText(one).width < room)) ?? [];

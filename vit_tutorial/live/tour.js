@@ -83,8 +83,7 @@ const STORY = [
     asks: [".picker canvas"],
     follow: "class",
     text: ({ first }) =>
-      `In attention, tokens exchange what they know: ${first} looks at all of them. ` +
-      "Among patches, it takes most where the map is light. " +
+      `In attention, tokens exchange what they know. Among patches, ${first} takes most where the map is light. ` +
       "Click the map or a patch: where does that one look?",
   },
   {
@@ -132,8 +131,8 @@ const STORY = [
     station: "what-if",
     spot: ".map",
     text: ({ isRead }) =>
-      "In short: a patch is a square of the picture, a token its list of numbers. " +
-      "Attention is how tokens take from each other, a head one of its ways to look. " +
+      "In short: patches are squares of the picture, tokens their lists of numbers. " +
+      "Attention is how tokens take from each other, a head one of its ways. " +
       "An MLP works on each token alone. A block is attention and MLP. " +
       (isRead ? "The class token, of no patch, collects the answer." : ""),
   },
@@ -288,7 +287,8 @@ export function tourOf(page) {
     const side = (name) => (element) => element.getBoundingClientRect()[name];
     const first = () => inPanel.reduce((a, b) => (side("top")(a) <= side("top")(b) ? a : b));
     const room = window.innerHeight - parseFloat($(".live").style.getPropertyValue("--stuck")) - 40;
-    const fits = (from) => from && Math.max(...inPanel.map(side("bottom"))) - side("top")(from) < room;
+    const isAbove = (from) => from && side("top")(from) <= side("top")(first());
+    const fits = (from) => isAbove(from) && Math.max(...inPanel.map(side("bottom"))) - side("top")(from) < room;
     if (!inPanel.length) return page.reveal(asked[0]);
     $(".live").classList.toggle("focused", $(".live").clientWidth <= NARROW || !fits(first()));
     page.draw(); // numbers that have no room in their cells any more
