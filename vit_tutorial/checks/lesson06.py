@@ -87,7 +87,7 @@ VIT_NUMBERS = Exercise(
             ),
         ),
         *section(
-            "It starts with no opinion",
+            "The first loss is log K",
             ("a first loss of 0", "A loss of 0 would mean sure and right.", {"first loss": 0}),
         ),
     ),
