@@ -90,6 +90,13 @@ def test_each_limit_ends_it(box, takes, words):
     assert words in box._too_much()
 
 
+def test_a_process_that_ends_while_it_is_looked_at_has_no_children(tool, monkeypatch):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    monkeypatch.setattr(Path, "is_dir", lambda self: True)  # it was there a moment ago
+    assert list(tool.sandbox._below(ended.pid)) == []
+
+
 def test_who_failed_for_want_of_memory_is_tried_again_by_itself(tool, monkeypatch, tmp_path):
     one = tool.collect.Submission("ada", STEM, HANDED_OUT, "x", datetime(2026, 10, 5))
     tried = []

@@ -490,7 +490,10 @@ class Sandbox:
 
 def _below(number: int) -> Iterator[psutil.Process]:
     """A process's descendants, by what the kernel lists for it: psutil looks at all processes of the machine."""
-    for task in Path(f"/proc/{number}/task").glob("*/children"):
+    tasks: list[Path] = []
+    with contextlib.suppress(OSError):  # it may end while its folder is read
+        tasks = list(Path(f"/proc/{number}/task").glob("*/children"))
+    for task in tasks:
         listed = ""
         with contextlib.suppress(OSError):
             listed = task.read_text("utf-8")
