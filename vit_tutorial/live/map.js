@@ -7,14 +7,14 @@ import { drawLooks } from "./looks.js";
 import { streamOf } from "./stream.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const SHORTEST = 84; // pixels of a block that lies, at least; where these have no room, the map stands
+const SHORTEST = 62; // pixels of a block that lies, at least; where these have no room, the map stands
 const WIDEST = 9; // pixels of the widest line
-const EDGE = { begin: 212, end: 144 }; // what stands before the blocks, and after them
+const EDGE = { begin: 190, end: 144 }; // what stands before the blocks, and after them
 
 // How large the parts are: "along" the way through the model, and "across" it, from the stream of tokens.
 function planOf({ L, h }, width) {
   const isUpright = width < Math.min(740, EDGE.begin + L * SHORTEST + EDGE.end);
-  const head = isUpright ? clamp(112 / h, 16, 31) : clamp(120 / h, 16, 24);
+  const head = isUpright ? clamp(Math.max(112, width - 270) / h, 16, 60) : clamp(120 / h, 16, 24);
   const block = isUpright ? 128 : Math.max(SHORTEST, (width - EDGE.begin - EDGE.end) / L);
   const top = 26 + Math.max(h * head, isUpright ? 0 : 72); // where the heads end
   const along = EDGE.begin + L * block + EDGE.end;
@@ -65,9 +65,9 @@ function linesOf(plan) {
   const end = EDGE.begin + plan.blocks.length * plan.block;
   const line = (from, to, of) => ({ d: curve(plan, [from, 0], [to, 0]), of, parts: [] });
   const ends = [
-    line(30, 100, "each"),
-    line(100, 170, "each"),
-    line(170, EDGE.begin + 0.04 * plan.block, "0.input"),
+    line(30, 90, "each"),
+    line(90, 150, "each"),
+    line(150, EDGE.begin + 0.04 * plan.block, "0.input"),
     line(end + 0.04 * plan.block, end + 46, "read"),
     line(end + 46, end + 112, "each"),
   ];
@@ -80,8 +80,8 @@ function blockParts(plan, layer) {
   const at = (share) => EDGE.begin + (layer + share) * block;
   const name = `blocks.${layer}`;
   const words = isUpright ? [top + 36, top + 36] : [top + 10, top + 32]; // where names stand
-  const word = [62, isUpright ? 26 : 18];
-  const shortcut = isUpright ? [34, 24] : [24, 18];
+  const word = [58, isUpright ? 26 : 18];
+  const shortcut = isUpright ? [34, 24] : [28, 18];
   const one = (a, c, w, h, text, part, label, to) => {
     return { a: at(a), c, w, h, text, part: name + part, label: `block ${layer}${label}`, to, layer };
   };
@@ -112,7 +112,7 @@ function frameOf(plan, layer) {
 
 function captionsOf(plan) {
   const end = EDGE.begin + plan.blocks.length * plan.block;
-  const words = { picture: 30, patches: 100, tokens: 170, answer: end + 112 };
+  const words = { picture: 30, patches: 90, tokens: 150, answer: end + 112 };
   return Object.entries(words).map(([textContent, a]) => {
     const caption = make("span", { className: "caption", textContent, ariaHidden: "true" });
     const [x, y] = plan.place(a, plan.isUpright ? 64 : 38);
@@ -127,12 +127,21 @@ function partsOfMap(plan) {
   const lenses = [0, ...plan.blocks.map((layer) => layer + 1)].map((step) => {
     const label = step ? `the answer after block ${step - 1}` : "the answer after the embedding";
     const a = EDGE.begin + step * plan.block + (step ? 0 : 20);
-    return { a, c: plan.isUpright ? -33 : -24, w: 64, h: 18, text: "", label, to: "layers", lens: step };
+    return {
+      a,
+      c: plan.isUpright ? -33 : -24,
+      w: Math.min(64, plan.block - 2),
+      h: 18,
+      text: "",
+      label,
+      to: "layers",
+      lens: step,
+    };
   });
   return [
     one(30, "", "the picture, in patches", "patches", "picture"),
-    one(100, "E", "patches, linear embedding", "embedding", "patches"),
-    one(170, "", "tokens and positions", "positions", "tokens"),
+    one(90, "E", "patches, linear embedding", "embedding", "patches"),
+    one(150, "", "tokens and positions", "positions", "tokens"),
     ...plan.blocks.flatMap((layer) => blockParts(plan, layer)),
     ...lenses,
     { ...one(end + 46, "classifier", "the classifier", "head"), w: 62, h: 30 },
@@ -273,7 +282,7 @@ function moveDot(page) {
   if (mapAt !== `${station} ${layer}`) $(".map").scrollLeft = parseFloat(left) - mapWidth / 2;
   page.mapAt = `${station} ${layer}`;
   const { look, h } = place; // the dot covers no name: it stands in a picture's corner, beside a word, else above
-  const [across, down] = look ? [-0.33, 0.42] : h < 30 ? [0.64, 0] : [0, -0.5];
+  const [across, down] = look ? [-0.33, 0.42] : h < 30 ? [0.55, 0] : [0, -0.5];
   Object.assign(mapDot.style, {
     left: `calc(${left} + ${across} * ${width})`,
     top: `calc(${top} + ${down} * ${height})`,

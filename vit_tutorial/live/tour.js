@@ -51,8 +51,8 @@ const STORY = [
     follow: "patch",
     text: ({ isTried, point }) =>
       isTried &&
-      "Each number is a weighted sum of the patch’s pixels. It is largest for these six: what do they share? " +
-        `${point} other numbers of the token.`,
+      "Each number is the patch’s pixels times numbers of E, added up. It is largest for these six: " +
+        `what do they share? ${point} other numbers of the token.`,
   },
   {
     station: "positions",
@@ -74,7 +74,7 @@ const STORY = [
     offers: ["another"],
     text: ({ hasClass, isRead }) =>
       hasClass &&
-      `One more token joins: the class token, of no patch. ${isRead ? "It will gather what decides the class. " : ""}` +
+      `One more token joins: the class token, of no patch. ${isRead ? "It will collect the answer. " : ""}` +
         "Take another picture: do its numbers change here?",
   },
   {
@@ -115,8 +115,8 @@ const STORY = [
     station: "head",
     spot: "[data-spot=probabilities]",
     offers: ["another", "clear"],
-    text: ({ pool, read }) =>
-      `The classifier reads ${read}${pool === "cls" ? ", no patch" : ""}. It gives each class a share of 1. ` +
+    text: ({ read }) =>
+      `The classifier reads ${read}. Each class, a possible answer, gets a share of 1. ` +
       "Press Clear: how sure is it of nothing? Then take another picture.",
   },
   {
@@ -131,10 +131,8 @@ const STORY = [
     station: "what-if",
     spot: ".map",
     text: ({ isRead }) =>
-      "In short: patches are squares of the picture, tokens their lists of numbers. " +
-      "Attention is how tokens take from each other, a head one of its ways. " +
-      "An MLP works on each token alone. A block is attention and MLP. " +
-      (isRead ? "The class token, of no patch, collects the answer." : ""),
+      "Patches become tokens. In attention, they take from each other, each head in its way. " +
+      `In the MLP, each is alone. Both make a block. ${isRead ? "The class token collects the answer." : ""}`,
   },
 ];
 // One token's way: in at the patch, slowly through the first block, then block by block to the answer.
@@ -245,7 +243,6 @@ export function tourOf(page) {
   const { $, $$, sizes, data, config, state } = page;
   const facts = {
     ...sizes,
-    pool: config.pool,
     K: page.classes.length,
     canDraw: page.isOfDigits && sizes.H <= 32,
     isTried: Boolean(data.meaning),
@@ -280,9 +277,9 @@ export function tourOf(page) {
   // or where it doesn't fit, all else of the station is hidden.
   function reveal(asked) {
     measure();
-    const inPanel = asked.filter(
-      (element) => element.checkVisibility() && element.closest(".panel:not(:has(.stays)), .station"),
-    );
+    const inPanel = asked
+      .filter((element) => element.checkVisibility() && element.closest(".panel:not(:has(.stays)), .station"))
+      .map((element) => element.closest(".choose") ?? element);
     const heading = $(".station:not(.hidden) h3");
     const side = (name) => (element) => element.getBoundingClientRect()[name];
     const first = () => inPanel.reduce((a, b) => (side("top")(a) <= side("top")(b) ? a : b));
@@ -342,9 +339,9 @@ export function tourOf(page) {
     return asked;
   }
 
-  // The story is about the model as it was trained.
+  // The story is about the model as it was trained, until it is to be broken.
   async function arrive(number) {
-    const isReset = stops === story && isChanged(state.changes);
+    const isReset = stops === story && stops[number].station !== "what-if" && isChanged(state.changes);
     if (isReset) await page.change(AS_TRAINED);
     const taken = number === 0 ? null : takenCells($(".station:not(.hidden) .spot"));
     const asked = stop(number, isReset);

@@ -63,7 +63,9 @@ export const headStation = {
     },
     read: ({ config }) => readBy(config),
     softmaxName({ changes }) {
-      return changes.answer === 1 ? "Softmax: probabilities" : `÷ ${changes.answer}, then softmax: probabilities`;
+      return changes.answer === 1
+        ? "Softmax turns scores into probabilities"
+        : `÷ ${changes.answer}, then softmax: probabilities`;
     },
     unread({ token, tokenName, config, prefix }) {
       if (config.pool !== "cls" || token < prefix) return "";
