@@ -101,7 +101,7 @@ const STORY = [
     spot: "[data-spot=hidden]",
     asks: ['[data-meaning="unit"]'],
     text: ({ M, point }) =>
-      `Then the MLP: ${M} hidden units, small detectors, for each token alone. ${point} one: what switches it on?`,
+      `Then the MLP, a small network: its ${M} hidden units look at each token alone. ${point} one: what switches it on?`,
   },
   {
     station: "layers",
