@@ -487,7 +487,7 @@ WRONG = {
     "layer_rates": [
         Wrong("embedding too low", rated(steps_down(lambda name, k, L: k + 1 if name[:5] == "embed" else k)), "decay^"),
         Wrong("subtracted", rated(shrink=lambda decay, k: 1 - decay * k)),
-        Wrong("rounded", rates_changed(lambda rate: round(rate, 8)), "how exact small rates are is rounded"),
+        Wrong("rounded", rates_changed(lambda rate: round(rate, 8)), "rates are is fewer than six digits"),
         Wrong("0.001 at least", rates_changed(lambda rate: max(rate, 1e-3)), "L=4, rate=3e-05, decay=0.4"),
         Wrong(
             "what trains",
@@ -506,7 +506,7 @@ WRONG = {
     ],
     "tune_head": [
         Wrong("a frozen head", tuned(end=lambda m: m.requires_grad_(False)), "what is frozen of the head afterwards"),
-        Wrong("weight alone", tuned(trained=lambda m: [m.head.weight]), "its bias isn't"),
+        Wrong("weight alone", tuned(trained=lambda m: [m.head.weight]), "head.bias isn't"),
         Wrong("a copy", a_copy, "head.weight is as it was before"),
         Wrong("no decay", tuned(settings=lambda rate, decay: {"lr": rate, "weight_decay": 0.0})),
         Wrong("Adam", tuned(make=torch.optim.Adam), "Is the optimiser AdamW"),

@@ -261,7 +261,7 @@ WRONG = {
         Wrong("no weights", changed(attention_by_einsum, lambda found: found[0]), "return all 2"),
         Wrong("exchanged", changed(attention_by_einsum, lambda found: found[::-1]), "in another order"),
         Wrong("subtracted", attention(lambda scores, b: scores - b), "-bias in place of bias"),
-        Wrong("twice", attention(lambda scores, b: scores + 2 * b), "It is right with a bias of zero"),
+        Wrong("twice", attention(lambda scores, b: scores + 2 * b), "With a bias of zero your result is right"),
         Wrong("multiplied", attention(lambda scores, b: scores * b), "It is wrong even with a bias of zero"),
         Wrong("√T", attention(scale=lambda q: q.shape[-2] ** -0.5)),
         Wrong("no softmax", attention(squash=lambda scores: scores), "should sum to 1"),

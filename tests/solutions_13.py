@@ -223,9 +223,9 @@ WRONG = {
     ],
     "colour_classes": [
         Wrong("once passed: dimmed", lambda x, P: classes_by_pooling(x.clamp(max=0.99), P), "pixels of 0 and of 1"),
-        Wrong("once passed: brightened", lambda x, P: classes_by_pooling(x + 1e-5, P), "just where a level begins"),
-        Wrong("once passed: a little up", classes(lambda m: (8 * m + 1e-3).floor()), "just where a level begins"),
-        Wrong("once passed: levels above", classes(lambda m: (8 * m).ceil() - 1), "just where a level begins"),
+        Wrong("once passed: brightened", lambda x, P: classes_by_pooling(x + 1e-5, P), "or just below"),
+        Wrong("once passed: a little up", classes(lambda m: (8 * m + 1e-3).floor()), "or just below"),
+        Wrong("once passed: levels above", classes(lambda m: (8 * m).ceil() - 1), "or just below"),
         Wrong("halved", changed(classes_by_pooling, lambda x: x / 2)),
         Wrong("an axis more", changed(classes_by_pooling, lambda x: x[..., None]), "only the shape isn't"),
         Wrong("the largest", classes(pool=F.max_pool2d), "has the mean colour"),

@@ -330,7 +330,7 @@ WRONG = {
         Wrong("along the tokens", gated(cut=lambda hidden: hidden.chunk(2)), "raised"),
         Wrong("GEGLU exchanged", gated(lambda value, gate: F.gelu(gate) * value), "so w2 gets"),
         Wrong("no second layer", lambda x, w1, b1, w2, b2: F.glu(F.linear(x, w1, b1)), "has shape"),
-        Wrong("a ReLU", gated(lambda gate, value: gate.relu() * value), "is it another activation function near 0?"),
+        Wrong("a ReLU", gated(lambda gate, value: gate.relu() * value), "Is it another activation function near 0?"),
         Wrong(
             "the gate alone", gated(lambda gate, value: F.silu(gate)), "If you apply w2 and b2 as agreed, yours gets"
         ),

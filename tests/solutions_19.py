@@ -220,7 +220,7 @@ WRONG = {
         Wrong(
             "log2",
             lambda q, k, v, sizes: (q @ k.mT / q.shape[-1] ** 0.5 + sizes.log2()).softmax(-1) @ v,
-            "It is right with h=2, T=4, d=3, all sizes 1",
+            "With h=2, T=4, d=3, all sizes 1, your result is right",
         ),
     ],
     "keep_most_attended": [

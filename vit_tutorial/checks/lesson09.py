@@ -52,9 +52,8 @@ CHECKPOINT_NUMBERS = pencil(
             "All entries but those of the blocks.",
             "strict=False.",
             {
-                0: "an error that never comes. strict=False means that no name has to fit: a tensor whose name isn't "
-                "found keeps the numbers it began with, and nothing tells you unless you read what load_state_dict "
-                "returns.",
+                0: "a model that is filled whole. strict=False means that no name has to fit: a tensor whose name "
+                "isn't found keeps the numbers it began with, and no error is raised.",
             },
         ),
         "row 3 of q": Question(
@@ -62,11 +61,10 @@ CHECKPOINT_NUMBERS = pencil(
             "Row 3 is output 3: which head, and which number within it? Its six numbers belong to the inputs 0 to 5.",
             _TURNED,
             {
-                (3, 13, 103, 113, 203, 213): "a kernel that isn't turned. You took row 3 of the kernel laid flat: "
-                "what input 3 gives to every output. A row of torch's weight belongs to one output, and holds one "
-                "number for each input.",
-                (10, 11, 12, 13, 14, 15): "numbers before heads. Heads lie together: rows 0 and 1 are head 0, rows 2 "
-                "and 3 head 1. You went through the heads first.",
+                (3, 13, 103, 113, 203, 213): "a kernel that isn't turned. That is what input 3 gives to every output. "
+                "A row of torch's weight belongs to one output, and holds one number for each input.",
+                (10, 11, 12, 13, 14, 15): "a row of head 0. Heads lie together: rows 0 and 1 are head 0, rows 2 and 3 "
+                "head 1.",
             },
         ),
         "axes": Question(

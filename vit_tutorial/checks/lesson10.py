@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.checks.compare import as_number, as_tensor, kind, unchanged
+from vit_tutorial.checks.compare import as_number, as_tensor, equal, kind, unchanged
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -52,8 +52,8 @@ FINE_TUNING_NUMBERS = pencil(
             "The dot product with (0, 2), divided by both lengths, for each of the three.",
             _NEIGHBOURS,
             {
-                (8, 2, 6): "dot products in place of cosines. A dot product grows with the lengths of both vectors, "
-                "so a long vector is near to everything. Divide by both lengths.",
+                (8, 2, 6): "dot products in place of cosines. A dot product grows with the lengths of both vectors. "
+                "Divide by both lengths.",
             },
         ),
         "standardised": Question(
@@ -62,9 +62,8 @@ FINE_TUNING_NUMBERS = pencil(
             "Do the same to the test images' two numbers.",
             _PROBE,
             {
-                (-1, 1): "the test features' own statistics. You used the mean and the deviation of the test "
-                "features. The probe was trained on numbers made with the training features' mean and deviation: use "
-                "these for both.",
+                (-1, 1): "one set of pictures by itself. -1 and 1 come out for the test pictures less their own mean, "
+                "and for the training pictures less theirs. The probe needs the test pictures less the training mean.",
             },
         ),
         "first loss": Question(
@@ -156,15 +155,17 @@ def _features(work: Any, case: Case) -> Result:
     lent, slopes = ModelSnapshot(model), _slopes(model)
     given = copied([images])
     found = work(model, *given)
-    kept = found.detach().clone() if isinstance(found, Tensor) else found
     arguments = as_left(given, first=2)
-    others = work(model.train(), given[0].copy_(1 - images))  # nothing of the first call may stay for the second
-    if isinstance(kept, Tensor) and not torch.equal(kept, found.detach()):
+    result = found.detach().clone() if isinstance(found, Tensor) else found
+    given[0].copy_(1 - images)  # nothing of the first call may stay for the second
+    before = found.detach().clone() if isinstance(found, Tensor) else None  # a part of the images has changed with them
+    others = work(model.train(), *given)
+    if before is not None and not torch.equal(before, found.detach()) and not before.isnan().any():
         raise Fault("a second call changes the features of the first: make a new tensor in each call")
     afterwards, same = lent.afterwards(), _those_of_before(_slopes(model), slopes)
     graph = isinstance(found, Tensor) and found.requires_grad
     return {
-        "result": found,
+        "result": result,
         "the features of other images, in a second call,": others,
         "what the features carry along": Words("a graph: compute them under torch.no_grad()" if graph else "no graph"),
         "the model afterwards": afterwards,
@@ -384,12 +385,13 @@ def _adapted(work: Any, case: Case) -> Result:
         "what of the head isn't all zeros": Words(filled or "nothing"),
     }
     again = work({name: 1 - tensor for name, tensor in state.items()}, *others)
-    if returned.keys() != found.keys() or any(
-        not unchanged(as_tensor(returned[name]), value) for name, value in tensors.items() if not value.isnan().any()
+    now = {str(name): value for name, value in returned.items()}
+    if now.keys() != found.keys() or any(
+        not unchanged(as_tensor(now[name]), value) for name, value in tensors.items() if not value.isnan().any()
     ):
         raise Fault("a second call changes the dictionary that the first returned: make a new one in each call")
     shared = [name for name in ("head.weight", "head.bias") if isinstance(again, Mapping) and name in again]
-    if shared := [name for name in shared if again[name] is returned.get(name)]:
+    if shared := [name for name in shared if again[name] is now.get(name)]:
         raise Fault(f"{shared[0]} is the same tensor in the results of two calls: make a new one in each call")
     if isinstance(again, Mapping) and again.keys() == found.keys():
         observed |= {f"{name} in a second call, with other numbers,": again[name] for name in sorted(found)}
@@ -429,10 +431,12 @@ def _about_a_task(compared: list[tuple[Case, Result, Result]]) -> str:
             if value.any():
                 many = int(value.count_nonzero())
                 return f"{name} must be all zeros. {of}, {many} of its {value.numel()} numbers aren't."
-        apart = (right["embed.position"] - theirs["embed.position"]).abs().amax(dim=(0, 2)) > 1e-4
-        if apart[0] and not apart[1:].any():
+        wanted, found = right["embed.position"], theirs["embed.position"]
+        token = equal(wanted[:, :1], found[:, :1], FOR_A_NEW_TASK)
+        patches = equal(wanted[:, 1:], found[:, 1:], FOR_A_NEW_TASK)
+        if patches and not token:
             return f"{of}, the patches' positions are right. The class token's, the first row, must stay as it was."
-        if apart[1:].any() and not apart[0]:
+        if token and not patches:
             rest = "not all of the patches' are: resize them as a grid, bicubic, antialias"
             return f"{of}, the class token's position is right, but {rest}."
         kept = [name for name in right["names"] if not name.startswith(("head.", "embed.position"))]
@@ -506,7 +510,7 @@ def _rates(work: Any, case: Case) -> Result:
             if not name:
                 raise Fault(f"a group holds {_foreign(parameter)}: put the model's own parameters into it")
             if name in found:
-                raise Fault(f"{name} is in two groups: torch's optimisers refuse that")
+                raise Fault(f"{name} comes twice: each parameter belongs into one group, once")
             found[name] = float(rate)
     if (afterwards := lent.afterwards()) != AS_IT_WAS:
         raise Fault(f"the model is {afterwards}")
@@ -521,7 +525,8 @@ def _rates(work: Any, case: Case) -> Result:
         if abs(rate - (wanted := case.args[1] * case.args[2] ** _steps_down(name, len(model.blocks)))) < 1e-6
     )
     rates: Result = {f"rate of {name}": found.get(name, _LOST) for name in names.values()}
-    return rates | {"how exact small rates are": Words("exact" if exact else "rounded")}
+    digits = Words("six digits" if exact else "fewer than six digits")
+    return rates | {"how exact the nearly right rates are": digits}
 
 
 def _try_another(work: Any, case: Case) -> None:
@@ -549,7 +554,7 @@ def _foreign(part: Any) -> str:
 
 
 def _listed(params: Any) -> list[Any]:
-    if isinstance(params, (Tensor, nn.Module)):
+    if isinstance(params, (Tensor, nn.Module, str)):
         return [params]
     return [p[1] if isinstance(p, tuple) else p for p in params]
 
@@ -579,7 +584,7 @@ def _about_rates(compared: list[tuple[Case, Result, Result]]) -> str:
             return ""
         if abs(steps - was) < 1e-4:
             return f"{of} rate · decay^{was} for {names}; it should be rate · decay^{should}."
-        return f"{of} {names} have {b:.4g}, which is not the rate times a power of the decay."
+        return f"{of} {names} have {b:.4g}, which is not the rate times a whole power of the decay."
     return ""
 
 
@@ -625,7 +630,10 @@ def _tune_cases() -> list[Case]:
     with torch.no_grad():
         faint.norm.weight.mul_(3e-8)
         faint.norm.bias.zero_()
-    many = Case(FAINT, (faint, normal(5, 1, 4, 6, seed=7), torch.arange(5) % 3, 0.1, 0.1, 4))
+    many = Case(
+        "features so small that the size of the loss counts",
+        (faint, normal(5, 1, 4, 6, seed=7), torch.arange(5) % 3, 0.1, 0.1, 4),
+    )
     loud = _model(1, 6, 4)
     with torch.no_grad():
         loud.norm.weight.mul_(8.0)  # so that gradients are cut off where somebody does that
@@ -638,16 +646,12 @@ def _tune_cases() -> list[Case]:
     return [
         *made,
         many,
-        Case(LONG, (loud, normal(6, 1, 4, 6, seed=9), torch.arange(6) % 3, 0.3, 0.1, 12)),
+        Case("12 steps", (loud, normal(6, 1, 4, 6, seed=9), torch.arange(6) % 3, 0.3, 0.1, 12)),
         Case("logits in the hundreds", (sure, normal(6, 1, 4, 6, seed=9), torch.arange(6) % 3, 0.1, 0.1, 3)),
         Case("attention_dropout 0.3 alone", (small, normal(9, 1, 4, 6, seed=5), torch.arange(9) % 3, 0.1, 0.1, 4)),
         Case("drop_path 0.9 alone, small tokens", (path, normal(5, 1, 4, 6), torch.arange(5) % 3, 0.1, 0.1, 3)),
         Case("no step", (_model(1, 6, 3), normal(3, 1, 4, 6), torch.arange(3), 0.1, 0.1, 0)),
     ]
-
-
-FAINT = "features so small that the size of the loss counts"
-LONG = "12 steps"
 
 
 def _tuned(work: Any, case: Case) -> Result:
@@ -677,22 +681,20 @@ def _those(names: list[str]) -> str:
 
 def _about_tuning(compared: list[tuple[Case, Result, Result]]) -> str:
     """Which half of the training is wrong."""
-    if all(case.label == FAINT for case, _, _ in compared):
-        return f"It goes wrong with {FAINT}: it is the mean over the images, and AdamW has its own eps and betas."
     moved = [theirs["what has changed of the encoder"] for _, _, theirs in compared]
     if any(words != "nothing" for words in moved):
         at = next(i for i, words in enumerate(moved) if words != "nothing")
         return f"The encoder must stay as it was, and with {compared[at][0].label} this has changed: {moved[at]}."
     untouched = [torch.equal(case.args[0].head.weight, theirs["head.weight"]) for case, _, theirs in compared]
     if all(untouched):
-        return "Where it goes wrong, head.weight is as it was before. Was it a copy that you trained?"
+        return f"With {compared[0][0].label}, head.weight is as it was before. Is it a copy that you train?"
     case, right, theirs = compared[0]
     if not theirs["head.weight"].isfinite().all():
         return ""
     if case.args[-1] != 1:
         return (
-            f"It goes wrong with {case.label}. Is the optimiser AdamW, made once, with the decay asked for? Are "
-            "the gradients cleared before every step?"
+            f"It goes wrong with {case.label}. Is the loss the mean over the images? Is the optimiser AdamW, made "
+            "once, with its own eps and betas and the decay asked for? Are the gradients cleared before every step?"
         )
     return f"The encoder is as it was. {_first_step(case.args[0].head.weight, right, theirs, case.args[3])}"
 
@@ -701,16 +703,16 @@ def _first_step(start: Tensor, right: Result, theirs: Result, rate: float) -> st
     """What is wrong with a first step. AdamW's is as long as the rate in each number, against the gradient's sign."""
     if _alike(right["head.weight"], theirs["head.weight"]):
         bias = _alike(right["head.bias"], theirs["head.bias"])
-        return "" if bias else "Where one step is asked for, the head's weight is right, its bias isn't."
+        return "" if bias else "Where one step is asked for, head.weight is right, and head.bias isn't."
     wanted, moved = ((found["head.weight"] - start) / rate for found in (right, theirs))
     against = int((wanted.sign() != moved.sign()).sum())
     if not against:
-        far = f"all in all {(moved.norm() / wanted.norm()).item():.6g} times as far as it should"
-        return f"Where one step is asked for, the head's weight changes in the right direction, {far}."
+        far = f"all in all {(moved.norm() / wanted.norm()).item():.6g} times as far as they should"
+        return f"Where one step is asked for, the numbers of head.weight move with the right signs, {far}."
     return (
-        f"Where one step is asked for, {against} of {moved.numel()} numbers of head.weight don't change in the right "
-        "direction: look at the images, the features, the labels and the loss that the gradient comes from, and at "
-        "the head's start."
+        f"Where one step is asked for, {against} of {moved.numel()} numbers of head.weight don't move with the right "
+        "sign: look at the images, the features, the labels and the loss that the gradient comes from, and at the "
+        "head's start."
     )
 
 

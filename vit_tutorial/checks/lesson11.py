@@ -45,8 +45,8 @@ POSITION_NUMBERS = pencil(
             _WAYS,
             {
                 36: "pairs counted in place of offsets. 36 pairs share far fewer offsets: 3 down times 5 to the right.",
-                6: "offsets in one direction alone. An offset to the left or upwards is another one: count negative "
-                "ones.",
+                6: "a number of patches. It is also that of the offsets down and to the right alone: one to the left "
+                "or upwards is another offset.",
             },
         ),
         "pairs": Question(
@@ -115,7 +115,7 @@ def _numbered(work: Any, case: Case) -> Result:
     found = observed["result"]
     before = copy.deepcopy(found)
     work((1, 2))
-    if isinstance(found, Tensor) and not torch.equal(found, before):
+    if isinstance(found, Tensor) and not torch.equal(found, before) and not before.isnan().any():
         raise Fault("a call for another grid changes the result of the first: make a new tensor in each call")
     return observed
 
@@ -179,8 +179,8 @@ def _attend(
 def _where_attention_goes_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     """Whether it is wrong already where the bias is zero."""
     if not off(compared[-1:], BIASED_ATTENTION):
-        return "It is right with a bias of zero: add the bias to the scores, after they are divided by √d."
-    return "It is wrong even with a bias of zero: look at q kᵀ, its division by √d, and the softmax."
+        return "With a bias of zero your result is right. Is the bias added to the scores once they are divided by √d?"
+    return "It is wrong even with a bias of zero: look at q kᵀ, its division by √d, the softmax, and the values."
 
 
 def _attention_cases() -> list[Case]:

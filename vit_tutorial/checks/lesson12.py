@@ -247,7 +247,7 @@ def _fair_cases() -> list[Case]:
             Case(f"{len(models)} models, {len(rates)} rates, {seeds} seeds", (_runs(seed, models, rates, seeds),))
             for seed, models, rates, seeds in asked
         ),
-        Case("2 models, 4 and 5 rates, 1 to 5 seeds", (_few_runs(),)),
+        Case("3 models, 2 to 5 rates, 1 to 5 seeds", (_few_runs(),)),
         Case("rates from 0.00001 on, seeds with equal results, a model that is never right", (_odd_runs(),)),
     ]
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vit_tutorial.checks.compare import equal
 from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 from vit_tutorial.patches import patchify, unpatchify
@@ -32,7 +33,7 @@ MASKING_NUMBERS = pencil(
             Hashed("d9ea9d2037"),
             "8 times the value, rounded down.",
             _ASKED,
-            {6: "a level that is rounded to the nearest. 8 · 0.7 = 5.6, and levels are rounded down."},
+            {6: "a level that is rounded up. 8 · 0.7 = 5.6, and levels are rounded down."},
         ),
         "class": Question(
             Hashed("72ea14819c"),
@@ -65,7 +66,7 @@ MASKING_NUMBERS = pencil(
             _QUARTER,
             {
                 4: "the class token forgotten. It is never hidden, and goes through the encoder, too.",
-                17: "all tokens in the encoder. MAE's encoder gets the visible patches alone, and no mask tokens.",
+                17: "all tokens in the encoder. MAE's encoder gets the class token and the visible patches.",
             },
         ),
         "decoder": Question(Hashed("d51371a730"), "All places are filled again."),
@@ -75,7 +76,7 @@ MASKING_NUMBERS = pencil(
             _QUARTER,
             {
                 16: "the class token forgotten. It is never hidden, and goes through the encoder, too.",
-                289: "all tokens in the encoder. MAE's encoder gets the visible patches alone, and no mask tokens.",
+                289: "all tokens in the encoder. MAE's encoder gets the class token and the visible patches.",
             },
         ),
     },
@@ -133,7 +134,7 @@ def _colour_cases() -> list[Case]:
         *cases,
         Case("a blue patch and a white one, P = 2", (extremes, 2)),
         Case("pixels of 0 and of 1, P = 2", (chequered, 2)),
-        Case("means that are just where a level begins, P = 2", (begun, 2)),
+        Case("means where a level begins, or just below, P = 2", (begun, 2)),
     ]
 
 
@@ -186,7 +187,7 @@ def _one_token(wrong: list[tuple[Case, Result, Result]]) -> str:
     mine = numbers[image, place]
     known = [("the mask token", mask_token), ("the token that stood there", tokens[image, place]),
              *((f"token {n}", token) for n, token in enumerate(tokens[image]))]  # fmt: skip
-    found = next((words for words, token in known if torch.equal(mine.to(token), token)), "something else")
+    found = next((words for words, token in known if equal(token, mine, SPOIL)), "something else")
     lot = fate[image, place].item()
     if not chosen[image, place]:
         wanted = "so it stays as it was"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_tutorial.checks.compare import as_number
+from vit_tutorial.checks.compare import as_number, difference
 from vit_tutorial.checks.harness import SECOND, Case, Exercise, Fault, Hashed, Result, call, section
 from vit_tutorial.checks.pencil import Question, pencil
 
@@ -31,7 +31,7 @@ SCALING_NUMBERS = pencil(
             Hashed("377cd6d3e9"),
             "The root of 9 is 3. Divide a by it, and add the floor.",
             _LAW,
-            {2: "a law without its floor. You have 6 / √9 alone. Add the floor of 1."},
+            {2: "a law without its floor. 6 / √9 alone is 2. Add the floor of 1."},
         ),
         "floor": Question(Hashed("448517922a"), "What is left of a · C^-b when C is very large?"),
         "half": Question(
@@ -47,7 +47,7 @@ SCALING_NUMBERS = pencil(
             Hashed("c26041bbfb"),
             "First take the floor off: what is to be left above it? Then solve 6 / √C for C.",
             _LAW,
-            {16: "a cost for the whole loss. You solved 6 / √C = 1.5. Subtract the floor first: 0.5."},
+            {16: "a cost for the whole loss. 16 solves 6 / √C = 1.5. Subtract the floor first: 0.5."},
         ),
         "exponent": Question(
             Hashed("09f35282a3@0.002+0.001"),
@@ -71,7 +71,7 @@ SCALING_NUMBERS = pencil(
             Hashed("bb80413633"),
             "Three times the layers, and each has matrices of three times the width.",
             _TOGETHER,
-            {9: "depth forgotten. Width alone makes 9 times. There are three times the layers, too."},
+            {9: "a factor of three too few. Width alone makes 9 times. There are three times the layers, too."},
         ),
         "speed": Question(Hashed("25d3ddbb43"), "MACs an image times images a second."),
     },
@@ -85,7 +85,8 @@ def _law_at_the_costs(wrong: Compared) -> str:
     """Which of a law's numbers are right; where none is, what the law says at the costs, and what the runs have."""
     names = "abc"[: len(wrong[0][1]["result"])]
     near = [
-        [math.isclose(a["result"][i], b["result"][i], rel_tol=1e-5) for i in range(len(names))] for _, a, b in wrong
+        [not difference(a["result"][i], b["result"][i], "", LAW_FROM_FLOOR) for i in range(len(names))]
+        for _, a, b in wrong
     ]
     wrong = [row for row, same in zip(wrong, near, strict=True) if not all(same)]
     if not wrong:  # only the second call is
@@ -105,7 +106,7 @@ def _law_at_the_costs(wrong: Compared) -> str:
         else f" Its squared errors sum to {(law - loss).square().sum():.4g}{_the_least(wrong[0])}."
     )
     more = ", …" * (len(loss) > 4)
-    return f"Your law gives losses of {said}{more}, where the runs have {had}{more} (with {case.label}).{squares}"
+    return f"Your numbers give losses of {said}{more}, where the runs have {had}{more} (with {case.label}).{squares}"
 
 
 def _the_least(row: tuple[Case, Result, Result]) -> str:
@@ -233,7 +234,7 @@ def _fit_cases() -> list[Case]:
     cost, loss, grid = cases[2].args
     return [
         *cases,
-        Case("the same costs, losses 40 times as large", (cost, 40 * loss.square(), grid)),
+        Case("the same costs, 40 times the losses' squares", (cost, 40 * loss.square(), grid)),
         Case("the same runs, other exponents", (cost, loss, 0.93 * grid.flip(0))),
         # Costs as they are counted: C^-b is so small beside 1 that a solver of least squares may take it for nothing.
         Case("6 runs, 15 exponents, costs above 1e9", (1e9 * cases[3].args[0], *cases[3].args[1:])),
@@ -392,7 +393,7 @@ REDRAWN_RUNS = Exercise(
         _SURE,
         (
             "differences in place of factors",
-            "You add differences. A run deviates by percents, that is by factors: differences of logarithms.",
+            "A run deviates by percents, that is by factors: take differences of logarithms.",
             _draw(residual=lambda fitted, loss: loss - fitted, put=lambda base, drawn: base + drawn),
         ),
         (

@@ -34,8 +34,7 @@ MODERN_NUMBERS = pencil(
             "A plain MLP has two matrices of D · M numbers. How many such matrices has a gated one?",
             _GATED,
             {
-                192: "the second first layer forgotten. Gate, value and output are three matrices, not two: M gets "
-                "smaller.",
+                192: "a plain MLP's width. Gate, value and output are three matrices, not two: M gets smaller.",
             },
         ),
         "tokens": Question(
@@ -52,17 +51,16 @@ MODERN_NUMBERS = pencil(
             "Square the four numbers, take the mean of the squares and the root of it. Divide each number by that.",
             _RMS,
             {
-                (-0.4472, -1.3416, 0.4472, 1.3416): "layer norm in place of RMS norm. You subtracted the mean. RMS "
-                "norm doesn't.",
-                (1 / 9, -1 / 9, 1 / 3, 5 / 9): "a root forgotten. You divided by the mean of the squares, 9. Divide "
-                "by its root.",
+                (-0.4472, -1.3416, 0.4472, 1.3416): "layer norm in place of RMS norm. RMS norm doesn't subtract the "
+                "mean.",
+                (1 / 9, -1 / 9, 1 / 3, 5 / 9): "a root forgotten. The mean of the squares is 9. Divide by its root.",
             },
         ),
         "rotated": Question(
             Hashed("979fb25411 0d5e69c80b", "list"),
             "Rotated by α, (a, b) becomes (a cos α - b sin α, b cos α + a sin α). Here cos α = 0 and sin α = 1.",
             _ROTARY,
-            {(4, -3): "a rotation the other way. You rotated clockwise. The first number becomes a cos α - b sin α."},
+            {(4, -3): "a rotation the other way. The first number becomes a cos α - b sin α."},
         ),
         "layer scale": Question(
             Hashed("f290e08870"),
@@ -147,8 +145,8 @@ def _what_w2_gets(compared: list[tuple[Case, Result, Result]]) -> str:
     """Whether it is wrong for small gates alone; else what the last layer should get, and what it gets."""
     case, right, theirs = compared[-1]
     if "large numbers" in case.label and equal(right["result"], theirs["result"], GATED_MLP):
-        said = "is it another activation function near 0? The SiLU is x · sigmoid(x)"
-        return f"It is right with {case.label}, where most gates are far from 0: {said}."
+        said = "Is it another activation function near 0? The SiLU is x · sigmoid(x)"
+        return f"With {case.label}, your result is right, and most gates are far from 0. {said}."
     # Where D is larger than M, what went into w2 can be found from what came out.
     case, right, theirs = next(row for row in compared if row[0].args[3].shape[0] > row[0].args[3].shape[1])
     x, w1, b1, w2, b2 = (one.double() for one in case.args)
@@ -156,12 +154,13 @@ def _what_w2_gets(compared: list[tuple[Case, Result, Result]]) -> str:
     hidden = torch.linalg.lstsq(w2, behind).solution  # (M, tokens)
     if equal(right["result"], theirs["result"], GATED_MLP) or not torch.allclose(w2 @ hidden, behind, atol=1e-4):
         return ""
-    gate, value = (half.reshape(-1, w2.shape[1])[0] for half in _halves(linear(x, w1, b1)))
-    found = hidden[:, 0]
+    gates, values = (half.reshape(-1, w2.shape[1]) for half in _halves(linear(x, w1, b1)))
+    at = int((silu(gates) * values - hidden.T).abs().amax(dim=1).argmax())
+    gate, value, found = gates[at], values[at], hidden[:, at]
     found = found.where(found.abs() > 1e-6 * found.abs().max(), 0.0)  # less is what dividing by w2 has left over
     rows = (gate, value, silu(gate) * value, found)
     first, second, wanted, got = (", ".join(f"{number:.3g}" for number in row.tolist()) for row in rows)
-    said = f"With {case.label} the gate is {first}, the value {second}, so w2 gets {wanted}"
+    said = f"With {case.label}, for token {at}, the gate is {first}, the value {second}, so w2 gets {wanted}"
     return f"{said}. If you apply w2 and b2 as agreed, yours gets {got}."
 
 
@@ -253,8 +252,7 @@ def _is_it_a_rotation(compared: list[tuple[Case, Result, Result]]) -> str:
     case, _, theirs = next(row for row in compared if not equal(row[1]["result"], row[2]["result"], ROTATE))
     before, after = (torch.stack(_halves(x)).norm(dim=0) for x in (case.args[0], torch.as_tensor(theirs["result"])))
     if torch.allclose(before, after, atol=1e-4):
-        said = "Each pair keeps its length, as in a rotation, but not the right one: look at the angles and signs"
-        return f"{said} (with {case.label})."
+        return f"Each pair keeps its length, as in a rotation: look at the angles and signs (with {case.label})."
     at = (before - after).abs().argmax()
     a, b = before.flatten()[at].item(), after.flatten()[at].item()
     return (

@@ -63,8 +63,8 @@ DENSE_NUMBERS = pencil(
             "Pixels in both masks, divided by the pixels in at least one.",
             _SCORE,
             {
-                0.75: "recall. You divide by the true mask alone; false pixels of the prediction must cost, too.",
-                0.6: "precision. You divide by the predicted mask alone; pixels that it missed must cost, too.",
+                0.75: "recall. The true mask alone is 40; false pixels of the prediction must cost, too.",
+                0.6: "precision. The predicted mask alone is 50; pixels that it missed must cost, too.",
                 0.6667: "the Dice score. Twice the overlap by the sum of both masks is another measure.",
             },
         ),
@@ -147,11 +147,11 @@ def _in_one_patch(rows: list[tuple[Case, Result, Result]]) -> str:
         sizes = f"A patch is {height} high and {width} wide: the picture's sizes divided by the grid's"
         return f"{sizes} (with {case.label})."
     i, _, y, x = ((theirs["result"] - right["result"]).abs() > 1e-5).nonzero()[0].tolist()
-    pixels = targets[i, y * height : (y + 1) * height, x * width : (x + 1) * width].flatten().tolist()
+    pixels = targets[i, y * height : (y + 1) * height, x * width : (x + 1) * width].flatten().bincount().tolist()
     shares, said = (", ".join(f"{s:.3g}" for s in one["result"][i, :, y, x].tolist()) for one in (right, theirs))
     if shares == said:
         return ""
-    patch = f"The patch in row {y} and column {x} of image {i} has pixels of the classes {', '.join(map(str, pixels))}"
+    patch = f"In row {y}, column {x} of image {i}, the classes 0, 1, … have {', '.join(map(str, pixels))} pixels"
     return f"{patch}: the shares are {shares}, and yours {said} (with {case.label})."
 
 
@@ -322,8 +322,9 @@ SEGMENT = Exercise(
     mistakes=section(
         _BY_HAND,
         (
-            "argmax before the enlarging",
-            "The mask has steps as large as patches. Enlarge the logits, bilinear, and take the largest afterwards.",
+            "a mask with steps as large as patches",
+            'Argmax first gives it, and so does an enlarging of mode "nearest". Enlarge the logits, bilinear, and take '
+            "the largest afterwards.",
             lambda logits, size: F.interpolate(logits, size=size, mode="nearest").argmax(dim=1),
         ),
         (

@@ -151,8 +151,8 @@ CLIP_LOSS = Exercise(
             ),
             (
                 "one direction only",
-                "You ask which caption belongs to a picture. Ask also which picture belongs to a caption, with the "
-                "logits transposed, and take half of each.",
+                "Ask which caption belongs to a picture, and also which picture belongs to a caption, with the logits "
+                "transposed, and take half of each.",
                 _make_loss(loss=_rows),
             ),
         ),

@@ -317,8 +317,8 @@ def _do_sizes_matter(compared: list[tuple[Case, Result, Result]]) -> str:
     """Whether it is wrong already where all sizes are 1."""
     case, right, theirs = compared[-1]
     if equal(right["result"], theirs["result"], PROPORTIONAL_ATTENTION):
-        return f"It is right with {case.label}: look at what you make of the sizes, and at where it comes in."
-    return f"It is wrong even with {case.label}: look at q kᵀ, its division by √d, and the softmax."
+        return f"With {case.label}, your result is right: look at what you make of the sizes, and at where it comes in."
+    return f"It is wrong even with {case.label}: look at q kᵀ, its division by √d, the softmax, and the values."
 
 
 PROPORTIONAL_ATTENTION = Exercise(
