@@ -525,8 +525,7 @@ def _rates(work: Any, case: Case) -> Result:
         if abs(rate - (wanted := case.args[1] * case.args[2] ** _steps_down(name, len(model.blocks)))) < 1e-6
     )
     rates: Result = {f"rate of {name}": found.get(name, _LOST) for name in names.values()}
-    digits = Words("six digits" if exact else "fewer than six digits")
-    return rates | {"how exact the nearly right rates are": digits}
+    return rates | {"how exact nearly right rates are": Words("six digits" if exact else "fewer than six digits")}
 
 
 def _try_another(work: Any, case: Case) -> None:
@@ -705,14 +704,11 @@ def _first_step(start: Tensor, right: Result, theirs: Result, rate: float) -> st
         bias = _alike(right["head.bias"], theirs["head.bias"])
         return "" if bias else "Where one step is asked for, head.weight is right, and head.bias isn't."
     wanted, moved = ((found["head.weight"] - start) / rate for found in (right, theirs))
-    against = int((wanted.sign() != moved.sign()).sum())
-    if not against:
-        far = f"all in all {(moved.norm() / wanted.norm()).item():.6g} times as far as they should"
-        return f"Where one step is asked for, the numbers of head.weight move with the right signs, {far}."
+    against, far = int((wanted.sign() != moved.sign()).sum()), (moved.norm() / wanted.norm()).item()
     return (
-        f"Where one step is asked for, {against} of {moved.numel()} numbers of head.weight don't move with the right "
-        "sign: look at the images, the features, the labels and the loss that the gradient comes from, and at the "
-        "head's start."
+        f"Where one step is asked for, head.weight moves {far:.6g} times as far as it should, and {against} of its "
+        f"{moved.numel()} numbers not with the right sign. Are the features, the labels, the loss, the rate and the "
+        "head's start the right ones?"
     )
 
 

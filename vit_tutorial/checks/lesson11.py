@@ -45,8 +45,8 @@ POSITION_NUMBERS = pencil(
             _WAYS,
             {
                 36: "pairs counted in place of offsets. 36 pairs share far fewer offsets: 3 down times 5 to the right.",
-                6: "a number of patches. It is also that of the offsets down and to the right alone: one to the left "
-                "or upwards is another offset.",
+                6: "too few offsets. Down and to the right alone there are 6, as many as patches. One to the left or "
+                "upwards is another offset.",
             },
         ),
         "pairs": Question(

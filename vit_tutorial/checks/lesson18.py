@@ -363,7 +363,7 @@ PACKED = Exercise(
         ),
         (
             "halves of the row in place of neighbours",
-            "Neighbours share a byte: places 0 and 1, then 2 and 3. You put the row's first half beside its second.",
+            "Neighbours share a byte: places 0 and 1, then 2 and 3.",
             _pack(
                 low=lambda codes: codes[:, : codes.shape[1] // 2],
                 high=lambda codes: codes[:, codes.shape[1] // 2 :],

@@ -407,7 +407,7 @@ KEEP_MOST_ATTENDED = Exercise(
         ),
         (
             "who attends to the class token",
-            "Rows are queries, columns are keys. You read column 0: what each token gives the class token.",
+            "Rows are queries, columns are keys. Column 0 is what each token gives the class token.",
             _keep(weights=lambda q, k: _softmax(q, k)[:, :, 0].mean(dim=0)),
         ),
         (
