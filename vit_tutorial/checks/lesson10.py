@@ -695,7 +695,7 @@ def _about_tuning(compared: list[tuple[Case, Result, Result]]) -> str:
             f"It goes wrong with {case.label}. Is the loss the mean over the images? Is the optimiser AdamW, made "
             "once, with its own eps and betas and the decay asked for? Are the gradients cleared before every step?"
         )
-    return f"The encoder is as it was. {_first_step(case.args[0].head.weight, right, theirs, case.args[3])}"
+    return _first_step(case.args[0].head.weight, right, theirs, case.args[3])
 
 
 def _first_step(start: Tensor, right: Result, theirs: Result, rate: float) -> str:
