@@ -183,10 +183,10 @@ def on_other_labels(*task):
 @pytest.mark.parametrize(
     ("work", "words"),
     [
-        (on_other_labels, "12 of 18 numbers of head.weight don't change in the right direction"),
+        (on_other_labels, "12 of 18 numbers of head.weight don't move with the right sign"),
         (
             lambda *task: trained(*task, share=lambda step: 0.7),
-            "changes in the right direction, all in all 0.7 times as far as it should",
+            "all in all it moves 0.7 times as far as it should",
         ),
         (
             lambda *task: trained(*task, share=lambda step: 1 - 0.1 * step),

@@ -706,9 +706,9 @@ def _first_step(start: Tensor, right: Result, theirs: Result, rate: float) -> st
     wanted, moved = ((found["head.weight"] - start) / rate for found in (right, theirs))
     against, far = int((wanted.sign() != moved.sign()).sum()), (moved.norm() / wanted.norm()).item()
     return (
-        f"Where one step is asked for, head.weight moves {far:.6g} times as far as it should, and {against} of its "
-        f"{moved.numel()} numbers not with the right sign. Are the features, the labels, the loss, the rate and the "
-        "head's start the right ones?"
+        f"Where one step is asked for, {against} of {moved.numel()} numbers of head.weight don't move with the right "
+        f"sign; all in all it moves {far:.6g} times as far as it should. Are the features, the labels, the loss, the "
+        "rate and the head's start the right ones?"
     )
 
 
