@@ -468,14 +468,14 @@ WRONG = {
             "last token, blocks alike",
             vit(start=alike_blocks, pool=lambda m, z: z[:, -1] if m.pool == "cls" else z.mean(dim=1)),
             "a new model, pool='mean' wrong",
-            never="all is right",
+            never="are right",
         ),
         Wrong("mean over the channels", vit(pool=lambda m, z: z[:, 0] if m.pool == "cls" else z.mean(-1)), "raised"),
         Wrong("last token", vit(pool=lambda m, z: z[:, -1] if m.pool == "cls" else z.mean(1)), "row 0"),
         Wrong(
             "blocks in reverse",
             vit(encode=through(lambda n: reversed(range(n)))),
-            "All that was tried with one block is right",
+            "All numbers with one block are right",
         ),
         Wrong(
             "blocks in text order",
@@ -490,7 +490,7 @@ WRONG = {
         Wrong(
             "a normal start",
             vit(start=matrices_drawn_by(nn.init.xavier_normal_)),
-            "not drawn from a uniform distribution",
+            "are not evenly spread",
         ),
         Wrong("a wide start", vit(start=matrices_drawn_by(nn.init.normal_)), "the standard deviation of"),
         Wrong("blocks that start alike", vit(start=equal_blocks), "the same numbers in two blocks"),

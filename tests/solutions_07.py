@@ -447,7 +447,7 @@ WRONG = {
             "half precision",
             lambda z, y, eps: loss_by_mix(z.bfloat16(), y, eps).float(),
             "near the right ones",
-            "Add the same number",
+            "sum to 0",
         ),
         Wrong("rounded", lambda *a: (loss_by_mix(*a) * 1e4).round() / 1e4, "rounded on its way", "true class"),
     ],

@@ -283,7 +283,7 @@ WRONG = {
     ],
     "class_attention": [
         Wrong("last row", looks(lambda w: w[..., -1, 1:]), "Your [0, 0, 0, 0, 0] is weights[0, 0, 0, 6, 1]"),
-        Wrong("a clamp", looks(lambda w: w[..., 0, 1:].clamp(max=0.99)), "weights (5, 5) of nearly 1"),
+        Wrong("a clamp", looks(lambda w: w[..., 0, 1:].clamp(max=0.99)), "weights (5, 5) near 0 and 1"),
         Wrong("a transpose", looks(lay=lambda row, grid: row.unflatten(-1, grid).mT), "axes 3 and 4 are exchanged"),
         Wrong("mean over heads", looks(lambda w: w.mean(-3)[..., 0, 1:]), "Yours is the mean along axis 2"),
         Wrong("from 0 to 1", looks(lambda w: to_range(w[..., 0, 1:]))),
@@ -295,17 +295,17 @@ WRONG = {
     ],
     "rollout": [
         Wrong("no keepdim", roll(factor=lambda w, eye: (w + eye) / (w + eye).sum(-1)), "The rows should sum to 1"),
-        Wrong("a clamp", roll(end=lambda R: R.clamp(max=0.99)), "of nearly 1"),
+        Wrong("a clamp", roll(end=lambda R: R.clamp(max=0.99)), "near 0 and 1"),
         Wrong(
             "softmax",
             roll(factor=lambda w, eye: (0.5 * w + 0.5 * eye).softmax(-1)),
-            "a single layer counts, and your result is wrong",
+            "a single layer counts, and your numbers are wrong",
         ),
         Wrong("identity once", roll(factor=lambda w, eye: one(w), end=lambda R: 0.5 * R + 0.5 * eye_like(R))),
         Wrong(
             "last layer left out",
             roll(which=lambda layers: layers[:-1] or layers),
-            "a single layer counts, and your result is right",
+            "a single layer counts, and your numbers are right",
         ),
         Wrong("row 0", roll(end=lambda R: R[:, 0]), "has shape"),
         Wrong("ten layers", lambda w, fusion: rollout_by_einsum(w[:10], fusion), "weights (12, 1, 2, 3, 3)"),
@@ -317,10 +317,12 @@ WRONG = {
         Wrong(
             "no weights",
             relate(part=lambda g, w: g.clamp(min=0).mean(1)),
-            "a single layer counts, and your result is wrong",
+            "a single layer counts, and your numbers are wrong",
         ),
         Wrong(
-            "I + E R", relate(step=lambda E, R: eye_like(R) + E @ R), "a single layer counts, and your result is right"
+            "I + E R",
+            relate(step=lambda E, R: eye_like(R) + E @ R),
+            "a single layer counts, and your numbers are right",
         ),
         Wrong("one layer forgotten", lambda w, g: relate()(w, g) if len(w) > 1 else w[0].mean(1), "1 layer of"),
         Wrong("kept", kept_by_shape(relevance_by_loops), "is something of the first call kept"),

@@ -205,7 +205,7 @@ def test_a_head_that_is_trained_otherwise_is_told_from_when(work, words, capsys)
         ("fit", trains_with_a_hook, "a hook is left on it"),
         ("attention_maps", leaves_a_hook, "the model afterwards is not as it was: a hook is left on blocks.0"),
         ("parameter_groups", begins_anew, "has other numbers"),
-        ("vit", Seeded, "the same in every model: your code sets a seed, for everyone"),
+        ("vit", Seeded, "the same in two models (is a seed set?)"),
         ("accuracy", freezes, "what is frozen afterwards is layers."),
         ("accuracy", switches_gradients_off, "gradients stay switched off afterwards"),
         ("teacher", takes_a_tensor_out, "the check's own answer"),

@@ -106,7 +106,7 @@ def _norm_cases() -> list[Case]:
             x[0, 5] = 60.0  # nine standard deviations: a clamp shows
         made.append(
             Case(
-                f"x {shape}, eps={eps:g}, standard deviation about {size:g}",
+                f"x {shape}, eps={eps:g}{f', numbers about {size:g}' if size != 1 else ''}",
                 (x, normal(D, seed=2), normal(D, seed=3), eps),
             )
         )
@@ -269,20 +269,17 @@ def _observe_drop_path(work: Any, case: Case) -> Result:
     factor = torch.stack([output.detach() for output in outputs]) / x  # (calls, B, T, D)
     zero = factor.abs() < 1e-6
     dropped = _what_is_dropped(zero)
-    found: Result = {"what is dropped": dropped}
+    found: Result = {"what comes out as 0": dropped}
     if training and p and dropped != "nothing" and len(x) > 30:
         # Of 64 images, two draws are the same less than once in 10 ** 10.
-        found["each draw"] = (
-            staleness(lambda: module(x.clone()))
-            or staleness(lambda: work(*case.build).train()(x.clone()), 2)
-            or _come_again(zero[:, :, 0, 0], dropped)
-            or "fresh"
-        )
+        again = _come_again(zero[:, :, 0, 0], dropped)
+        found["each draw"] = staleness(lambda: module(x.clone())) or again or "fresh"
+        anew = staleness(lambda: work(*case.build).train()(x.clone()), 2)
+        found["the first draw of each new layer"] = anew or "fresh"
     if dropped in ("nothing", "whole images"):
-        found["what images are multiplied by"] = values(factor, 4)
-        stale = found.get("each draw", "fresh") != "fresh"  # then one draw, come a hundred times, tells no share
-        if (len(x) == 1 or len(x) > 30) and not stale:  # of a few, the draws can't be told from one another
-            found["what share of the images is dropped"] = (
+        found["result / x"] = values(factor, 4)
+        if len(x) == 1 or len(x) > 30:  # of a few, the draws can't be told from one another
+            found["the share of images that come out as 0"] = (
                 _how_often(zero[:, :, 0, 0], p) if dropped != "nothing" else "none"
             )
     some = [output for output, fallen in zip(outputs, zero, strict=True) if not fallen.all()]
@@ -370,13 +367,6 @@ def _block_cases() -> list[Case]:
 
 _SEED = 271  # one that no student sets
 
-_WAYS = {1: Words("not at all"), 2: Words("only one of them, or both together"), 4: Words("each by itself")}
-
-
-def _other_ways(ways: int) -> str:
-    most = "give 4" if ways < 4 else "give only 4: something else is drawn, too"
-    return f"such that equal images come out in {ways} ways, where two branches dropped each by itself {most}"
-
 
 def _observe_block(work: Any, case: Case) -> Result:
     dropout, drop_path = (*case.build, 0.0, 0.0)[3:5]
@@ -393,17 +383,16 @@ def _observe_block(work: Any, case: Case) -> Result:
         same_shape(output, z)
     in_eval, in_training = (values(output[:, 0, 0], 2) for output in outputs)
     if dropout and drop_path:
-        return {"what is dropped in training, where both are asked for,": Words(_both(outputs[1], z, drop_path))}
+        more = "more than" if _ways(outputs[1]) > 4 else "at most"
+        said = f"{more} 4 different results; {_unchanged(outputs[1], z, drop_path)} are what they were"
+        return {"what equal images become, in training,": Words(said)}
     if drop_path:
-        # Four results for the four ways in which the two branches fall: each draws by itself.
-        ways = len({tuple(row) for row in (outputs[1][:, 0] * 100).round().int().tolist()})
-        both = int(((outputs[1] - z).abs().amax((1, 2)) < 1e-5).sum())
-        share = both / len(z) if far(both, len(z), drop_path**2) else drop_path**2
+        ways = _ways(outputs[1][:, :1])
         return {
             "what equal images become, in eval mode,": in_eval,
-            "how the two branches are dropped in training": _WAYS.get(ways) or _other_ways(ways),
+            "how many different results equal images have, in training,": Words(f"{ways}{_DROPPED * (ways == 4)}"),
             "what equal images become, in training,": in_training,
-            "what share of the images loses both branches": f"about {share:.2f}",
+            "how many images are what they were, in training,": Words(_unchanged(outputs[1], z, drop_path)),
             "each draw": staleness(lambda: module.train()(z.clone()), 4) or "fresh",
         }
     words = ["different numbers" if "," in values else "equal numbers" for values in (in_eval, in_training)]
@@ -416,7 +405,7 @@ def _observe_block(work: Any, case: Case) -> Result:
         silent = (outputs[1] - z).abs() < 1e-6
         share = silent.double().mean().item()
         right = not far(int(silent.sum()), silent.numel(), dropout)
-        found["what share of the branch's numbers is dropped"] = f"about {dropout if right else share:.1g}"
+        found["the share of numbers that are what they were, in training,"] = f"about {dropout if right else share:.1g}"
         if "MLP" in case.label:  # torch's own attention drops weights, too, and so has no values that can be told
             bias = case.weights["mlp.fc2.bias"][0]
             made = _by_dropout(outputs[1][:, 0, 0], z[0, 0, 0], outputs[0][0, 0, 0] - z[0, 0, 0], bias, dropout)
@@ -432,12 +421,18 @@ def _starts(first: Any, second: Any) -> Words:
     return Words("the same numbers (is a seed set?)" if seeded else "each by its own draw")
 
 
-def _both(output: Tensor, z: Tensor, p: float) -> str:
-    """What is dropped of equal images: both branches of some, and numbers of what is left."""
+_DROPPED = ", as each of the two branches is there or isn't"
+
+
+def _ways(output: Tensor) -> int:
+    """In how many ways equal images come out."""
+    return len({tuple(row) for row in (output.flatten(1) * 100).round().int().tolist()})
+
+
+def _unchanged(output: Tensor, z: Tensor, p: float) -> str:
+    """How many images come out as they came in, as if they had lost both branches."""
     both = int(((output - z).abs().amax((1, 2)) < 1e-5).sum())
-    share = both / len(z) if far(both, len(z), p**2) else p**2
-    ways = len({tuple(row) for row in (output.flatten(1) * 100).round().int().tolist()})
-    return f"both branches of about {share:.2f} of the images, and {'' if ways > 4 else 'no '}single numbers"
+    return f"about {both / len(z) if far(both, len(z), p**2) else p**2:.2f} of them"
 
 
 def _by_dropout(found: Tensor, z: Tensor, added: Tensor, bias: Tensor, p: float) -> bool:
@@ -501,9 +496,9 @@ class _DropsTheSum(_Block):
 
 
 def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
-    """What each branch adds where the other one is silent, and whether it is only the norms' eps."""
+    """What is wrong where one branch is silent, and whether it is only the norms' eps."""
     results = [row for row in rows if "result" in row[1]]
-    wrong = [case for case, right, theirs in results if not equal(right["result"], theirs["result"], ENCODER_BLOCK)]
+    wrong = [case for case, *_ in off(results, ENCODER_BLOCK)]
     if wrong and len(results) > 2 * len(wrong) and all("constant" in case.label for case in wrong):
         return f"It goes wrong with {wrong[0].label}: there the norms' eps counts, which is 1e-6 here."
     found, good = [], []
@@ -511,22 +506,26 @@ def _where_the_block_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
         branch = case.label.removeprefix("as the second, ").removesuffix(" alone speaks")
         if branch not in ("attention", "MLP"):
             continue
-        added = [one["result"].detach() - case.args[0] for one in (right, theirs)]
-        if equal(added[1], added[0], ENCODER_BLOCK):
+        if case.label not in [one.label for one in wrong]:
             good.append(branch)
-        elif not added[1].any():
-            found.append(f"Where {branch} alone speaks, nothing is added to the tokens.")
-        elif seen := symptom([(*added, {"z": case.args[0]}, case.label)], ENCODER_BLOCK.tolerance, EXACT):
+            continue
+        (z,), pair = case.args, [one["result"].detach() for one in (right, theirs)]
+        added = [result - z for result in pair]
+        if seen := symptom([(*pair, {"z": z}, case.label)], ENCODER_BLOCK.tolerance, EXACT):
+            found.append(f"Where {branch} alone speaks: {seen}")
+        elif seen := symptom([(*added, {}, case.label)], ENCODER_BLOCK.tolerance, EXACT):
             found.append(f"Of your result less z, where {branch} alone speaks: {seen}")
         else:
             found.append(
                 f"Where {branch} alone speaks, your result is wrong: what does it read, and what is it added to?"
             )
     if found:
-        return " ".join([*found, *(f"Where {branch} alone speaks, your result is right." for branch in good)])
+        return " ".join(
+            [*found, *(f"Where {branch} alone speaks, your result has the right numbers." for branch in good)]
+        )
     if not wrong or len(good) < 2:
         return ""  # it is what happens in training, or how the block starts
-    return "The numbers that each branch adds alone are right: look at their order, and at what the second one reads."
+    return "Where one branch alone speaks, your result has the right numbers. Is it what the second one reads?"
 
 
 ENCODER_BLOCK = Exercise(
@@ -554,8 +553,8 @@ ENCODER_BLOCK = Exercise(
             ("no residuals", "You chain the branches. Each of them is added to what came in: z + ….", _NoResidual),
             (
                 "a residual from the normed input",
-                "You overwrite z with the normed tokens and add to those, so that the path from the first block to "
-                "the last is cut. Keep z, and give only the branch the normed tokens.",
+                "You add to the normed tokens, so that the path from the first block to the last is cut. Add to z, and "
+                "give only the branch the normed tokens.",
                 _FromNormed,
             ),
         ),
@@ -628,7 +627,7 @@ def _encoder_cases() -> list[Case]:
     return [
         *made,
         Case(
-            "the same as the first, tokens nearly constant, no drop_path given",
+            "as the first, nearly constant, silent blocks, no drop_path given",
             (normal(2, 3, 4) / 1000,),
             made[0].build[:4],
             quiet,
@@ -642,7 +641,7 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     torch.default_generator.manual_seed(seed)
     module = built(work, case)
     first = [p.detach() for name, p in module.named_parameters() if name.endswith("mlp.fc1.weight")]
-    found: Result = {"the number of blocks that torch sees, each with weights of its own,": len(first)}
+    found: Result = {"the number of mlp.fc1.weight that torch sees, one in each block,": len(first)}
     if len(first) != case.build[3]:
         return found
     alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
@@ -656,14 +655,14 @@ def _observe_encoder(work: Any, case: Case) -> Result:
     of_its_own(module, another)
     theirs = [p.detach() for name, p in another.named_parameters() if name.endswith("mlp.fc1.weight")]
     seeded = len(theirs) == len(first) and all(map(torch.equal, first, theirs))
-    found["the start of another encoder"] = Words("the same (a seed is set)" if seeded else "a draw of its own")
+    found["the start of another encoder"] = Words("the same (is a seed set?)" if seeded else "a draw of its own")
     ours = [part for part in parts if isinstance(part, DropPath)]
     for part in ours:
         part.p = 0.0  # nothing else may be left to chance in training mode
     run = layer(lambda *_: module, case, chance=any(rates) and len(ours) < len(parts))
     kept = torch.initial_seed() == seed
-    found["torch's seed"] = Words("as it was" if kept else "set by your code, for everybody (torch.manual_seed)")
-    return found | {"how blocks start": "alike" if alike else "different", "drop path": rates} | run
+    found["torch's seed"] = Words("as it was" if kept else "set by your code, for everybody")
+    return found | {"how blocks start": "alike in two of them" if alike else "different", "drop path": rates} | run
 
 
 def _where_the_encoder_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
@@ -672,7 +671,7 @@ def _where_the_encoder_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> st
         if right["drop path"] != theirs.get("drop path"):
             rates = ", ".join(f"{rate:g}" for rate in theirs["drop path"])
             if len(case.build) < 5:
-                return f"Where no drop_path is given, your rates are {rates}: the default is 0."
+                return f"Where no drop_path is given, your rates are {rates}: all should be 0."
             return (
                 f"Your rates are {rates} (with {case.label}). The right ones grow from 0 in equal steps, up to "
                 "drop_path in the last of several blocks."
@@ -681,15 +680,12 @@ def _where_the_encoder_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> st
         return ""  # it is the gradients
     case, right, theirs = rows[-1]  # where the blocks add nothing
     if equal(theirs["result"], right["result"], ENCODER):
-        said = "the blocks add nothing, and your result is right: look at the way of the tokens through the blocks"
+        said = "right: look at the way of the tokens through the blocks"
     elif len(wrong) == 1:
-        said = "tokens are nearly constant, and your result is wrong: there the last norm's eps counts, 1e-6 here"
+        said = "wrong, and right with all others: there the last norm's eps counts, 1e-6 here"
     else:
-        said = (
-            "the blocks add nothing, and your result is wrong: look at the last norm, at what it reads, and "
-            "at what you add to what a block returns"
-        )
-    return f"With {case.label}, {said}."
+        said = "wrong: look at the last norm, at what it reads, and at what you add to what a block returns"
+    return f"With {case.label}, your numbers are {said}."
 
 
 ENCODER = Exercise(

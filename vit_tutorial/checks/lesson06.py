@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial.checks.chance import spread
-from vit_tutorial.checks.compare import as_number, differs, kind
+from vit_tutorial.checks.compare import as_number, differs, kind, off
 from vit_tutorial.checks.harness import (
     Case,
     Exercise,
@@ -117,10 +117,10 @@ def _observe_model(work: Any, case: Case) -> Result:
     """As :func:`layer`; whether blocks hide in a list, and in cases of their own how it starts and how it trains."""
     module = built(work, case)
     if hidden := _hidden(module):
-        return {"where the blocks are": Words(hidden)}
+        return {"where its modules are": Words(hidden)}
     if any(name.endswith("cls_token") for name, _ in module.named_parameters()) and case.build[-1] == "mean":
-        return {"where the blocks are": _SEEN, "a class token with pool='mean'": Words("there")}
-    sound: Result = {"where the blocks are": _SEEN, "a class token with pool='mean'": Words("not there")}
+        return {"where its modules are": _SEEN, "a class token with pool='mean'": Words("there")}
+    sound: Result = {"where its modules are": _SEEN, "a class token with pool='mean'": Words("not there")}
     if case.label.startswith(NEW):
         torch.default_generator.manual_seed(271)
         another = work(*case.build)
@@ -130,10 +130,12 @@ def _observe_model(work: Any, case: Case) -> Result:
         layer(lambda *_: module, case, _others(case.weights), differentiable=False)
         answers = [module.train()(*case.args) for _ in range(2)]
         trains = module.training
-        fixed = torch.equal(*answers) and torch.equal(answers[0], module.eval()(*case.args))
+        steady, fixed = torch.equal(*answers), torch.equal(answers[0], module.eval()(*case.args))
         kept = trains and not module.training
         return sound | {
-            "its answer in training mode": Words("as in evaluation mode" if fixed else "another one in each call"),
+            "its answer in training mode": Words(
+                "another one in each call" if not steady else "as in evaluation mode" if fixed else "another one"
+            ),
             "its mode after a call": Words(
                 "as before" if kept else "another one: is there train() or eval() in forward?"
             ),
@@ -143,7 +145,7 @@ def _observe_model(work: Any, case: Case) -> Result:
 
 def _seed(before: int) -> Words:
     kept = torch.initial_seed() == before
-    return Words("as it was" if kept else "set by your code, for everyone (torch.manual_seed)")
+    return Words("as it was" if kept else "set by your code, for everyone")
 
 
 _SEEN = Words("where torch sees them")
@@ -156,7 +158,7 @@ def _hidden(module: nn.Module) -> str:
         for name, value in vars(part).items():
             inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
             if name != "_modules" and any(isinstance(x, nn.Module) and id(x) not in known for x in inside):
-                return f"in a plain Python {'dictionary' if isinstance(value, dict) else 'list'}"
+                return f"in part a plain Python {type(value).__name__}"
     return ""
 
 
@@ -181,7 +183,7 @@ def _start(module: nn.Module, another: nn.Module, case: Case) -> Result:
     rest = any(p.ndim > 1 and p.any() for p in parameters)
     found: Result = {
         "a new model's answer": Words("not all zeros" if logits.any() else "all zeros"),
-        "what is zero beside the head": Words("nothing else has to be" if rest else "all weights of embed and blocks"),
+        "what is zero beside the head": Words("nothing else has to be" if rest else "all matrices of embed and blocks"),
     }
     return found | {"the start of embed and blocks": Words(_kept_start(module, another, case))} if rest else found
 
@@ -202,9 +204,9 @@ def _kept_start(module: nn.Module, another: nn.Module, case: Case) -> str:
     found = {name: p.detach() for name, p in module.named_parameters()}
     for name, p in found.items():
         if name.endswith("cls_token") and p.any():
-            return f"not that of its parts: {name} is zero everywhere in a new part, and not in yours"
+            return f"not that of its parts: {name} is zero everywhere in theirs, and not in yours"
         if p.ndim == 1 and "norm" in name and name.endswith("weight") and (p != 1).any():
-            return f"not that of its parts: {name} is one everywhere in a new norm, and not in yours"
+            return f"not that of its parts: {name} is one everywhere in theirs, and not in yours"
         if p.ndim == 1 and name.endswith("bias") and (p.abs() > 0.75).any():
             return f"not that of its parts: {name} has numbers as large as {p.abs().max().item():.2g}"
         if p.ndim > 1 and p.numel() >= 30 and usual.get(name):
@@ -213,14 +215,14 @@ def _kept_start(module: nn.Module, another: nn.Module, case: Case) -> str:
                 return f"not that of its parts: the standard deviation of {name} is {ratio:.2g} times theirs"
     matrices = [p for name, p in found.items() if p.ndim > 1 and ("mlp" in name or "attention" in name) and p.any()]
     if matrices and spread(torch.cat([(p / p.std()).flatten() for p in matrices]))[2] > 2.4:
-        return "not that of its parts: the blocks' matrices are not drawn from a uniform distribution"
+        return "not that of its parts: the numbers of the blocks' matrices are not evenly spread, as theirs are"
     first = [p for name, p in found.items() if name.endswith("mlp.fc1.weight")]
     alike = any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i])
     if alike:
-        return "the same numbers in two blocks: is a seed set, or a block copied?"
+        return "the same numbers in two blocks (is a seed set, or a block copied?)"
     others = [p for name, p in another.named_parameters() if name.endswith("mlp.fc1.weight")]
     seeded = bool(first) and all(map(torch.equal, first, others))
-    return "the same in every model: your code sets a seed, for everyone" if seeded else "as its parts have it"
+    return "the same in two models (is a seed set?)" if seeded else "as its parts have it"
 
 
 @functools.cache
@@ -231,7 +233,7 @@ def _weights(build: tuple[Any, ...], size: float = 1.0) -> dict[str, Tensor]:
     return {name: value * size if any(part in name for part in small) else value for name, value in weights.items()}
 
 
-FAINT = "faint images, on which a norm's eps counts"
+FAINT = "tokens so small that a norm's eps counts"
 TRAINING = "in training mode"
 DEEP = "depth 11"
 
@@ -271,22 +273,23 @@ def _about_the_model(compared: list[tuple[Case, Result, Result]]) -> str:
         )
     if all(case.label.startswith(FAINT) for case, _, _ in compared):
         return (
-            f"It goes wrong with {compared[0][0].label}. Use eps=1e-6 in the last norm, and in those of the blocks "
-            "(vt.EncoderBlock has it)."
+            f"It goes wrong with {compared[0][0].label}. Is eps=1e-6 in the last norm, and in those of the blocks "
+            "(vt.EncoderBlock has it)?"
         )
     return ""
 
 
 def _where_models_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     """What all models that go wrong have in common: their pooling, or more than one block."""
+    if not off([row for row in compared if "result" in row[1]], VIT):
+        return ""  # it is how a model starts, or trains
     wrong = [case.build for case, a, b in compared if differs(a, b, VIT)]
-    tried = "All that was tried with"
     if all(build[-1] == "mean" for build in wrong):
-        return f"{tried} pool='cls' is right. With pool='mean' there is no class token, and the head reads the mean."
+        return "All numbers with pool='cls' are right. For 'mean' there is no class token, and the head reads the mean."
     if all(build[-1] == "cls" for build in wrong):
-        return f"{tried} pool='mean' is right. With pool='cls' the head reads the class token, row 0."
-    if all(case.build[5] > 1 and "result" in a for case, a, b in compared if differs(a, b, VIT)):
-        return f"{tried} one block is right: look at the others, their order, and what you do between them."
+        return "All numbers with pool='mean' are right. For 'cls' the head reads the class token, row 0."
+    if all(build[5] > 1 for build in wrong):
+        return "All numbers with one block are right: look at the others, their order, and what you do between them."
     return ""
 
 
@@ -330,7 +333,7 @@ def _observe_rates(work: Any, case: Case) -> Result:
     if isinstance(given, (Mapping, set, frozenset)):
         raise Fault(f"returned {kind(given)}, expected the rates in the blocks' order: a list")
     if not isinstance(given, Iterable):
-        raise Fault(f"returned {given!r}, which is one number: return a list with a rate for each block")
+        raise Fault(f"returned {kind(given)}, expected a list with a rate for each block")
     numbers = [as_number(rate) for rate in given]
     if None in numbers:
         raise Fault(f"rate {numbers.index(None)} is not a number: return a list of numbers")
@@ -422,7 +425,7 @@ def _count_cases() -> list[Case]:
         Case("B/16", ((224, 224), 16, 3, 1000, 768, 12, 12, 3072)),
         Case("small, on 32 x 48 pixels", ((32, 48), 8, 1, 10, 24, 5, 3, 60)),
         Case("smaller, on 20 x 10 pixels", ((20, 10), 5, 2, 7, 18, 4, 2, 50)),
-        Case("as the second, but on 40 x 24 pixels", ((40, 24), 8, 3, 6, 24, 5, 4, 70)),
+        Case("another small one, on 40 x 24 pixels", ((40, 24), 8, 3, 6, 24, 5, 4, 70)),
         Case("odd sizes, on 225 x 165 pixels", ((225, 165), 15, 3, 1001, 777, 13, 3, 3077)),
     ]
 

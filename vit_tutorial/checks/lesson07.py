@@ -69,7 +69,7 @@ TRAINING_NUMBERS = Exercise(
         *section(
             "The loss, by hand",
             (
-                "class 0 in place of class 1",
+                "the loss of class 0",
                 "Classes count from 0: the true one's logit is log 3.",
                 {"loss": -math.log(0.5)},
             ),
@@ -77,7 +77,7 @@ TRAINING_NUMBERS = Exercise(
         *section(
             "AdamW",
             (
-                "plain gradient descent",
+                "the weight after plain gradient descent",
                 "AdamW divides by the gradient's size: its first step is the rate.",
                 {"weight": 1.5},
             ),
@@ -104,9 +104,7 @@ def _as_list(work: Any, case: Case) -> Result:
     def listed(*arguments: Any) -> Any:
         result = work(*arguments)
         if isinstance(result, float):
-            raise Fault(
-                "returned a float: return the tensor itself, without .item(), or nothing can be learned from it"
-            )
+            raise Fault("returned a float: return a tensor (without .item()), or nothing can be learned from it")
         return result.reshape(1) if isinstance(result, Tensor) and result.ndim == 0 else result
 
     observed = call(listed, case, differentiable=True)
@@ -148,17 +146,19 @@ def _implied(compared: list[tuple[Case, Result, Result]]) -> str:
         return ""
     of = f"(with {case.label})"
     if mine.abs().max() > 1e-3 and not (yours.abs() > 1e-6).any():
-        return f"Your loss has no gradient {of}: is a number cut off or rounded on its way?"
+        return f"The gradient of your loss is 0 {of}: is a number cut off or rounded on its way?"
     if torch.allclose(mine, yours, atol=1e-5):
         return f"The gradient is right {of}: is a constant added to the loss?"
     factor = ((mine * yours).sum() / mine.square().sum()).item()
-    if yours.abs().max() > 1e-2 and torch.allclose(yours, factor * mine, atol=1e-5):
+    left, apart = ((yours - times * mine).abs().max().item() for times in (factor, 1))
+    if yours.abs().max() > 1e-2 and left < min(1e-5, 0.1 * apart):
         return f"The loss has the right gradient, times {factor:.6g} {of}: look for a factor."
     sums, size = yours.sum(dim=1).abs().max(), yours.abs().max()
     if sums > 0.02 * size:
         return (
-            f"Add the same number to all logits of an image, and your loss changes {of}. It must not. Does the target "
-            "sum to 1? Is it the logarithm of a softmax over the classes, dim=1, of logits that are not cut off?"
+            f"The gradient of your loss doesn't sum to 0 over the logits of each image {of}, and must: the same number "
+            "added to all of them changes no probability. Does the target sum to 1? Is it the logarithm of a softmax "
+            "over the classes, dim=1, of logits that are not cut off?"
         )
     if sums > 1e-5 * max(1.0, size.item()):
         return ""  # numbers of few digits, so that no target can be read off
@@ -250,7 +250,7 @@ def _along_the_way(wrong: list[tuple[Case, Result, Result]]) -> str:
     (steps, warmup), fall = case.args, (case.args[0] - case.args[1]) // 4
     rise = torch.allclose(theirs["share"][:warmup], right["share"][:warmup], atol=4e-7)
     at = [warmup, warmup + fall, warmup + 2 * fall, steps]
-    yours, wanted = (", ".join(f"{round(one['share'][i].item(), 6):.3g}" for i in at) for one in (theirs, right))
+    yours, wanted = (", ".join(f"{round(one['share'][i].item(), 6) + 0.0:.3g}" for i in at) for one in (theirs, right))
     if rise and yours == wanted:
         return ""
     if not rise:
@@ -336,7 +336,7 @@ def _decays(work: Any, case: Case) -> Result:
                 raise Fault(_stranger(parameter, model))
             name = names[id(parameter)]
             if name in found:
-                raise Fault(f"{name} is in the groups twice: torch's optimisers refuse that")
+                raise Fault(f"{name} is in the groups twice: put it in once")
             if "weight_decay" not in group:
                 raise Fault('a group has no "weight_decay": it would get the optimiser\'s default, 0.01 for AdamW')
             decay = as_number(group["weight_decay"])
@@ -370,7 +370,7 @@ def _members(params: Any) -> list[Any]:
     if isinstance(params, Tensor):
         return [params]
     if isinstance(params, (set, frozenset)):
-        raise Fault('"params" is a set, which has no order: torch\'s optimisers refuse that; make a list of it')
+        raise Fault('"params" is a set, which has no order: make a list of it')
     if isinstance(params, Iterator):
         raise Fault(
             f'"params" is {kind(params)}: when the optimiser has read it, it is empty for everyone else. '
@@ -386,9 +386,10 @@ def _stranger(part: Any, model: nn.Module) -> str:
     if isinstance(part, nn.Module):
         return f"a group holds a module, {type(part).__name__}: put its parameters into it"
     alike = [n for n, p in model.named_parameters() if isinstance(part, Tensor) and part.shape == p.shape]
-    if any(torch.equal(part, model.get_parameter(name)) for name in alike):
+    if same := [name for name in alike if torch.equal(part, model.get_parameter(name))]:
         return (
-            "a group holds a copy of a parameter (.data, .detach(), .clone(), state_dict()): put the parameter itself"
+            f"a group holds a tensor with the numbers of {same[0]} that isn't this parameter: is it a copy (.data, "
+            ".detach(), .clone(), state_dict())?"
         )
     return f"a group holds {kind(part)}, which is not a parameter of the model"
 
@@ -672,40 +673,34 @@ def _trained(work: Any, case: Case) -> Result:
 _GRAPH = "each keeps alive all that was computed for it, step after step. Return numbers: loss.item()"
 
 
-_AS_RETURNED = "The weights are right at the end of a training, but the losses that you return aren't"
-
-
-def _of_a_right_training(pairs: list[tuple[Tensor, Tensor]]) -> str:
-    """What is wrong with the losses alone, as (right ones, theirs), where the weights at the end are right."""
-    if any(b.ndim != 1 for _, b in pairs):
-        return f"{_AS_RETURNED}: return a list of them, one for each step."
-    a, b = next((a, b) for a, b in pairs if not equal(a, b, FIT))
-    if len(a) != len(b):
-        return f"{_AS_RETURNED}: there are {len(b)}, and should be {len(a)}, one for each step."
-    return f"{_AS_RETURNED}. It is the very number that backward() was called on: loss.item(), as it is."
-
-
 def _from_when(compared: list[tuple[Case, Result, Result]]) -> str:
     """Where the losses leave the right ones, which says in which part of a step the mistake is."""
     trained = [name for name in compared[0][1] if name.endswith(", trained")]
-    if all(equal(a[name], b[name], FIT) for _, a, b in compared for name in trained):
-        pairs = [(a["losses"], b["losses"]) for _, a, b in compared]
-        wrong_alone = all(isinstance(b, Tensor) for _, b in pairs) and not all(equal(a, b, FIT) for a, b in pairs)
-        return _of_a_right_training(pairs) if wrong_alone else ""
+    learned = all(equal(a[name], b[name], FIT) for _, a, b in compared for name in trained)
     starts = []
     for case, right, theirs in compared:
         a, b = right["losses"], theirs["losses"]
         if not isinstance(b, Tensor) or b.ndim != 1:
-            return ""
+            return "Return a list of the losses: the weights at the end are right." if learned else ""
         if len(a) != len(b):
             said = f"there are {len(b)} losses, and should be {len(a)}: one for each step of all epochs"
-            return f"With {case.label}, {said}."
-        starts += [(i, case.label) for i in (~((a - b).abs() <= 1e-5)).nonzero().flatten().tolist()]
+            return f"With {case.label}, {said}.{' The weights at the end are right.' * learned}"
+        near = FIT.tolerance * max(1.0, a.abs().max().item())
+        starts += [(i, case.label) for i in (~((a - b).abs() <= near)).nonzero().flatten().tolist()]
+    if learned and starts:
+        return (
+            "The weights are right at the end of a training, but the losses that you return aren't "
+            f"(with {starts[0][1]}). Each is the mean over its batch, with the smoothing, as it was before the step."
+        )
     if not starts:
-        return "The losses are right, but not all weights at the end: look at the last step. Or did you train a copy?"
+        return (
+            ""
+            if learned
+            else "The losses are right, but not all weights at the end: look at the last step. Or did you train a copy?"
+        )
     first, label = min(starts)
     if first == 0:
-        return f"The very first loss is wrong with {label}: look at the batch, the labels and the mode."
+        return f"The very first loss is wrong with {label}: look at the batch, the labels, the loss and the mode."
     return f"With {label}: losses are right up to step {first - 1}, and that of step {first} is wrong (counted from 0)."
 
 
@@ -762,8 +757,8 @@ FIT = Exercise(
             "Clipping",
             (
                 "clipping in the wrong place, or none",
-                "Nothing was clipped. clip_grad_norm_ stands between backward(), which makes the gradient, and "
-                "step(), which uses it.",
+                "Your numbers are those of a training without it. clip_grad_norm_ stands between backward(), which "
+                "makes the gradient, and step(), which uses it.",
                 _fit(cut=False),
             ),
         ),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vit_tutorial.analysis import explain
-from vit_tutorial.checks.compare import differs, equal
+from vit_tutorial.checks.compare import differs, equal, off
 from vit_tutorial.checks.harness import Case, Exercise, Hashed, Result, call, normal, section
 from vit_tutorial.checks.pencil import Question, pencil
 
@@ -31,7 +31,7 @@ SEEING_NUMBERS = pencil(
             "is its row, the rest its column.",
             _LOOKS,
             {
-                (2, 4): "a class token counted as a patch. Token 0 is the class token, so token 20 is patch 19.",
+                (2, 4): "the place of patch 20. Token 0 is the class token, so token 20 is patch 19.",
             },
         ),
         "rollout": Question(
@@ -88,7 +88,7 @@ def _class_cases() -> list[Case]:
              ((1, 6, 6), (1, 5)), ((2, 1, 3, 2, 5, 5), (4, 1)), ((2, 2, 2), (1, 1))]  # fmt: skip
     made = [Case(f"weights {shape}, grid {grid}", (_weights(*shape), grid)) for shape, grid in sizes]
     sure = (20 * torch.eye(5).roll(1, 1)).softmax(dim=-1)  # the class token looks at the first patch alone
-    return [*made, Case("weights (5, 5) of nearly 1, grid (2, 2)", (sure, (2, 2)))]
+    return [*made, Case("weights (5, 5) near 0 and 1, grid (2, 2)", (sure, (2, 2)))]
 
 
 CLASS_ATTENTION = Exercise(
@@ -140,7 +140,7 @@ def _rollout_cases() -> list[Case]:
     return [
         *made,
         Case(f"weights (2, 2, 3, 4, 4), fusion='mean', {ALONE}", (torch.stack([some, idle]), "mean")),
-        Case("weights (2, 2, 2, 3, 3) of nearly 1, fusion='mean'", (sure, "mean")),
+        Case("weights (2, 2, 2, 3, 3) near 0 and 1, fusion='mean'", (sure, "mean")),
     ]
 
 
@@ -151,14 +151,14 @@ def _where_layers_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     of_mean = [not differs(a, b, ROLLOUT) for case, a, b in compared if case.args[1] == "mean"]
     if of_mean and all(of_mean):
         return (
-            "All that was tried with fusion='mean' is right. For 'max', take the largest weight over the heads, mix in "
+            "All numbers with fusion='mean' are right. For 'max', take the largest weight over the heads, mix in "
             "the identity, and then bring each row to a sum of 1, in each layer."
         )
     for case, right, theirs in compared:
         single = len(case.args[0]) == 1 or ALONE in case.label
         (one if single else more).append(equal(right["result"], theirs["result"], ROLLOUT))
         label = case.label if single else label
-    of = f"a single layer counts, and your result is {'right' if one[0] else 'wrong'}"
+    of = f"a single layer counts, and your numbers are {'right' if one[0] else 'wrong'}"
     if not one[0]:
         said = "are all layers used, and what do you make of one layer's weights and heads?"
         return f"With {label}, {of}: {said}"
@@ -261,16 +261,14 @@ def _cosines(position: Tensor) -> Tensor:
 
 def _about_the_diagonal(compared: list[tuple[Case, Result, Result]]) -> str:
     """A cosine with itself is 1: what isn't was not divided by both lengths."""
-    case, _, theirs = next(
-        row for row in compared if not equal(row[1]["result"], row[2]["result"], POSITION_SIMILARITY)
-    )
-    own = torch.as_tensor(theirs["result"]).diagonal()
-    if torch.allclose(own, torch.ones_like(own), atol=1e-4):
+    (case, _, theirs), *_ = off(compared, POSITION_SIMILARITY)
+    own = torch.as_tensor(theirs["result"]).diagonal(dim1=-2, dim2=-1)
+    if torch.allclose(own, torch.ones_like(own), atol=1e-5):
         return f"The diagonal is 1, as it should be (with {case.label}). What else do you do with the positions?"
-    far = own[(own - 1).abs().argmax()].item()
+    far = own.flatten()[(own - 1).abs().argmax()].item()
     return (
         "The cosine of a position with itself is 1, so the diagonal must be 1. In yours there is a "
-        f"{far:.6g} (with {case.label}): divide each dot product by the lengths of both positions."
+        f"{far:.6g} (with {case.label}): is each dot product divided by the lengths of both positions?"
     )
 
 
@@ -281,7 +279,7 @@ POSITION_SIMILARITY = Exercise(
     takes="fn(position): (1, 1 + N, D) -> (N, N)",
     right=_cosines,
     cases=lambda: [
-        Case(f"position {shape}, standard deviation {std:g}", (std * normal(*shape, seed=shape[1]),))
+        Case(f"position {shape}, {std:g} times normal numbers", (std * normal(*shape, seed=shape[1]),))
         for shape, std in [((1, 5, 4), 3.0), ((1, 7, 3), 3.0), ((1, 10, 8), 3.0), ((1, 6, 5), 0.02)]
     ],
     observe=call,
@@ -322,18 +320,21 @@ def _distance_cases() -> list[Case]:
 
 def _where_distances_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     """What all inputs that go wrong have in common."""
-    wrong, tried = [case for case, a, b in compared if differs(a, b, ATTENTION_DISTANCE)], "All that was tried with"
+    wrong = [case for case, a, b in compared if differs(a, b, ATTENTION_DISTANCE)]
     if all(case.args[2][0] != case.args[2][1] for case in wrong):
-        return f"{tried} square patches is right: a step down is a patch's height, patch_size[0], one across its width."
+        return (
+            "All numbers with square patches are right: a step down is a patch's height, patch_size[0], one across its "
+            "width."
+        )
     if all("equal" not in case.label for case in wrong):
         return (
-            f"Your result is right with {compared[-1][0].label}: look at the weights, at which of them you take, what "
-            "you divide them by, and along which axis."
+            f"Your numbers are right with {compared[-1][0].label}: look at the weights, at which of them you take, "
+            "what you divide them by, and along which axis."
         )
     if all(case.args[1][0] > 1 for case in wrong):
-        return f"{tried} patches in one row is right: look at what you do with several rows."
+        return "All numbers with patches in one row are right: look at what you do with several rows."
     if all(case.args[1][1] > 1 for case in wrong):
-        return f"{tried} patches in one column is right: look at what you do with several columns."
+        return "All numbers with patches in one column are right: look at what you do with several columns."
     return ""
 
 
