@@ -875,7 +875,7 @@ def test_all_inputs_can_go_wrong_with_right_numbers(capsys):
 
 def test_a_label_has_the_very_number():
     assert all(
-        f"eps={case.args[3]:.17g}," in case.label for case in CATALOGUE["layer_norm"].cases() if case.args[3] > 0.1
+        f"eps={case.args[3]:.17g}" in case.label for case in CATALOGUE["layer_norm"].cases() if case.args[3] > 0.1
     )
 
 

@@ -233,7 +233,7 @@ def _what_is_dropped(zero: Tensor) -> str:
         if torch.equal(together.all(-1), together.any(-1)):
             return words
     channels = zero.movedim(2, -1)
-    return "single channels" if torch.equal(channels.all(-1), channels.any(-1)) else "single numbers"
+    return "single channels" if torch.equal(channels.all(-1), channels.any(-1)) else "parts of images"
 
 
 def _how_often(zero: Tensor, p: float) -> str:

@@ -509,7 +509,7 @@ def _measured(work: Any, case: Case) -> Result:
     gradients = _same_gradients(model, kept)
     images, labels, batch = case.args
     if not sizes:
-        raise Fault("the model was never asked: call model(images) on each batch")
+        raise Fault("model(images) was never called: call it on each batch")
     sizes, modes, asked_in = sizes.copy(), {part.training for part in model.modules()}, dict.fromkeys(model.notes.modes)
     training = model.training
     again = work(model.train(), images.clone(), (labels + 1) % case.build[0], batch)
@@ -687,17 +687,15 @@ def _from_when(compared: list[tuple[Case, Result, Result]]) -> str:
             return f"With {case.label}, {said}.{' The weights at the end are right.' * learned}"
         near = FIT.tolerance * max(1.0, a.abs().max().item())
         starts += [(i, case.label) for i in (~((a - b).abs() <= near)).nonzero().flatten().tolist()]
-    if learned and starts:
+    if learned and not starts:
+        return ""
+    if learned:
         return (
             "The weights are right at the end of a training, but the losses that you return aren't "
             f"(with {starts[0][1]}). Each is the mean over its batch, with the smoothing, as it was before the step."
         )
     if not starts:
-        return (
-            ""
-            if learned
-            else "The losses are right, but not all weights at the end: look at the last step. Or did you train a copy?"
-        )
+        return "The losses are right, but not all weights at the end: look at the last step. Or did you train a copy?"
     first, label = min(starts)
     if first == 0:
         return f"The very first loss is wrong with {label}: look at the batch, the labels, the loss and the mode."
