@@ -175,7 +175,7 @@ def as_tensor(given: Any) -> Tensor | None:
             return torch.as_tensor(np.array(given))
         if isinstance(given, (bool, int, float)):
             return torch.tensor(given)
-    except (TypeError, ValueError):  # dates, whole numbers of many digits
+    except (RuntimeError, TypeError, ValueError):  # dates, whole numbers of many digits
         pass
     return None
 

@@ -54,7 +54,8 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     _refuse_other_kind(path)
     try:
         with safetensors.safe_open(path, framework="pt") as file:
-            tensors, notes = file.get_tensors(), file.metadata() or {}
+            names, notes = file.keys(), file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in names}
     except safetensors.SafetensorError as error:
         raise Refused(f"{path} is damaged, or no safetensors file ({error}): get it again") from error
     # Of tensors that a model has twice, safetensors' save_model keeps one, and notes its name under the other's.
