@@ -330,7 +330,7 @@ WRONG = {
     "position_similarity": [
         Wrong("one length", lambda p: one_length(p[0, 1:], p[0, 1:].norm()), "the diagonal must be 1"),
         Wrong("softmax", lambda p: cosines(p[0, 1:]).softmax(-1)),
-        Wrong("the last left out", lambda p: cosines(p[0, :-1]), "in yours 16 of the 81 numbers of result do"),
+        Wrong("the last left out", lambda p: cosines(p[0, :-1]), "in yours 16 of the 81 numbers of result did"),
         Wrong("with a batch", lambda p: cosines(p[:, 1:]), "has shape"),
         Wrong("in place", lambda p: cosines(p[0, 1:].div_(2.0)), "changed in place"),
     ],

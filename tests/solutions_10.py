@@ -440,7 +440,7 @@ WRONG = {
         Wrong(
             "p = 0",
             frozen(before=lambda m: (m.eval(), no_dropout_for_good(m))),
-            "embed.dropout.p has been replaced",
+            "embed.dropout.p is new, gone or another one",
             "is random",
         ),
         Wrong("another head", frozen(take=with_a_new_head), "its part head is not the one"),
@@ -513,7 +513,7 @@ WRONG = {
         Wrong("NAdam", tuned(make=torch.optim.NAdam), "the optimiser is torch.optim.AdamW"),
         Wrong("amsgrad", tuned(make=lambda ps, **s: torch.optim.AdamW(ps, amsgrad=True, **s)), "leave its betas"),
         Wrong("clipped", tuned(make=Clipped), "First seen with 12 steps"),
-        Wrong("no dropout", tuned(start=no_dropout_for_good), "embed.dropout.p has been replaced"),
+        Wrong("no dropout", tuned(start=no_dropout_for_good), "embed.dropout.p is new, gone or another one"),
         Wrong("dropout alone", tuned(mode=dropout_layers_alone), "attention_dropout 0.3 alone"),
         Wrong("logarithms", tuned(criterion=lambda z, y: F.nll_loss(z.softmax(1).log(), y)), "logits in the hundreds"),
     ],

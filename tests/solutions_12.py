@@ -395,7 +395,7 @@ WRONG = {
         Wrong("no gradient", heads(lambda weight: weight.detach()), "gradient"),
         Wrong("channels first", changed(heads_by_einsum, lambda y: y.mT), "exchanged"),
         Wrong("stacked", heads(join=torch.stack), "the sum along axis 0 of yours"),
-        Wrong("heads transposed", heads(head=lambda head: head.T), "in yours result[:, 0:3] does"),
+        Wrong("heads transposed", heads(head=lambda head: head.T), "in yours result[:, 0:3] did"),
         Wrong("down and across", heads(lambda weight: weight.mT), "with the last two axes of weight exchanged"),
         Wrong("the first patch for nobody", heads(head=first_patch_for_nobody)),
         Wrong("no corners", heads(some(lambda i, j: 1 in (i, j)))),

@@ -362,7 +362,7 @@ WRONG = {
         ),
         Wrong("logarithms", changed(drawn_by_powers, torch.log)),
         Wrong("transposed", changed(drawn_by_powers, lambda drawn: drawn.T), "shape"),
-        Wrong("losses", lambda fitted, loss, rows: loss[rows], "in yours nothing does"),
+        Wrong("losses", lambda fitted, loss, rows: loss[rows], "in yours nothing did"),
         Wrong("not widened", lambda fitted, loss, rows: fitted * (loss / fitted)[rows], "First seen"),
     ],
 }

@@ -336,7 +336,7 @@ WRONG = {
         ),
         Wrong("a shortcut", lambda x, *w: x + gated_by_chunk(x, *w), "x is added once too often"),
         Wrong("a pair", lambda *given: (gated_by_chunk(*given), None), "return it alone"),
-        Wrong("noise", lambda x, *w: gated_by_chunk(x + 0.1 * torch.rand_like(x), *w), "something in it is random"),
+        Wrong("noise", lambda x, *w: gated_by_chunk(x + 0.1 * torch.rand_like(x), *w), "Is something random"),
     ],
     "rotary_angles": [
         Wrong("once passed: from 10", lambda *a: angles_by_meshgrid(*a[:3], max(a[3], 10.0)), "temperature=2:"),

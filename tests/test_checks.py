@@ -166,7 +166,7 @@ def positions_one_place_late(x, cls_token, position):
     return torch.cat([cls_token.expand(len(x), -1, -1), x], dim=1) + position.roll(1, dims=1)
 
 
-ONE_PLACE_LATE = "If position[:, 0] changes, only result[:, 0] should change; in yours result[:, 1] does"
+ONE_PLACE_LATE = "If position[:, 0] changes, only result[:, 0] should change; in yours result[:, 1] did"
 REPORTS = [  # of an exercise and a wrong work, what is said of it, and what isn't so
     ("patch_numbers", {"pixel 16": (3,)}, "is a tuple of 1, expected a tuple of 2", "a list"),
     ("attention", lambda q, k, v: F.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v, "of shape (4, 2)", "along axis 0"),
@@ -478,7 +478,7 @@ def test_an_endless_loop_ends(swallow, capsys, monkeypatch):
 
     assert not checks.check_patchify(endless)
     text = said(capsys)
-    assert "took more than 0 seconds: is there a loop that doesn't end?" in text
+    assert "took more than 0 seconds, all inputs up to this one together: is there a loop that doesn't end?" in text
     assert "9 more were not tried" in text
     assert ("still runs: restart the kernel" in text) is swallow
     stop.append(True)  # so that the thread ends with the test, and tries no other case
@@ -537,7 +537,7 @@ def test_numbers_left_to_chance_are_called_so(capsys):
         return right(images, patch_size) + 0.1 * torch.rand(1)
 
     assert not checks.check_patchify(shaky)
-    assert "something in it is random" in said(capsys)
+    assert "Is something random" in said(capsys)
 
 
 def test_memory_that_was_never_filled_is_among_the_causes_of_changing_numbers(capsys):
@@ -545,7 +545,7 @@ def test_memory_that_was_never_filled_is_among_the_causes_of_changing_numbers(ca
         return torch.empty(rows.shape).random_(5) + fitted
 
     assert not checks.check_redrawn_runs(unfilled)
-    assert "random, or was never filled (torch.empty)" in said(capsys)
+    assert "or was it never filled (torch.empty)" in said(capsys)
 
 
 def test_nan_is_right_where_it_is_expected_alone():
@@ -784,9 +784,9 @@ def test_a_table_that_is_kept_piece_by_piece_is_seen_and_one_that_is_forgotten_i
     def by_numpy():
         return np.exp(rows.numpy() @ rows.numpy().T).sum()
 
-    assert harness.at_once(kept, 256 * 256).startswith("all")
+    assert harness.at_once(kept, 256 * 256).startswith("as much")
     assert harness.at_once(forgotten, 256 * 256) == "one piece"
-    assert harness.at_once(by_numpy, 256 * 256).startswith("all")
+    assert harness.at_once(by_numpy, 256 * 256).startswith("as much")
 
 
 def test_parts_in_another_order_are_said_to_be_so(capsys):
@@ -831,7 +831,7 @@ class ChangesWhatTheGradientNeeds(Changed):
     ("work", "words"),
     [
         (ChangesItsInput, "argument 1 was changed in place: make a new one (z = z + …, not z += …)"),
-        (ChangesWhatTheGradientNeeds, "changes numbers in place that the gradient needs: write z = z + …"),
+        (ChangesWhatTheGradientNeeds, "changes numbers in place where a gradient forbids it: write z = z + …"),
     ],
 )
 def test_a_change_in_place_is_called_so_where_torch_raises_an_error(work, words, capsys):
@@ -865,7 +865,7 @@ def test_of_a_permutation_no_slice_is_said_to_come_twice():
     seen = symptoms.symptom([(right, right[[2, 0, 3, 1]], {}, "x")], 1e-5, (symptoms._slices_in_another_order,))
     assert "the slices are right, but in another order: yours are the right 2, 0, 3, 1" in seen
     seen = symptoms.symptom([(right, right[[2, 2, 3, 0]], {}, "x")], 1e-5, (symptoms._slices_in_another_order,))
-    assert "some come often and some never" in seen
+    assert "not all are in their places" in seen
 
 
 def test_all_inputs_can_go_wrong_with_right_numbers(capsys):
@@ -895,11 +895,11 @@ def test_nearly_equal_weights_are_not_said_to_be_the_right_ones_but_for_a_factor
     scores, other = 3e-3 * torch.randn(2, 2, 3, 5, generator=torch.Generator().manual_seed(1)).double()
     finders = symptoms._softmax_of_others, symptoms._row_by_row
     for theirs, seen in (
-        (2 * scores, "Yours is the softmax of scores that are 2 times the right ones."),
+        (2 * scores, "The logarithms of yours are 2 times the right ones, but"),
         (scores / 2 + other / 30, ""),
     ):
         found = symptoms.symptom([(scores.softmax(-1), theirs.softmax(-1), {}, "x")], 1e-4, finders)
-        assert found == seen
+        assert found.startswith(seen) if seen else not found
 
 
 def test_of_a_saturated_softmax_nothing_is_said_to_stay():

@@ -34,9 +34,9 @@ def patch_forward(m):
     [
         (lambda m: m[0].register_forward_hook(lambda *a: None), "a hook is left on 0 (take it off: handle.remove())"),
         (lambda m: m.register_forward_pre_hook(lambda *a: None), "a hook is left on it"),
-        (patch_forward, "2.forward has been replaced"),
-        (lambda m: setattr(m[1], "p", 0.0), "1.p has been replaced"),
-        (lambda m: setattr(m, "answer", []), "not as it was: answer has been replaced"),
+        (patch_forward, "2.forward is new, gone or another one"),
+        (lambda m: setattr(m[1], "p", 0.0), "1.p is new, gone or another one"),
+        (lambda m: setattr(m, "answer", []), "not as it was: answer is new, gone or another one"),
         (lambda m: m.append(nn.GELU()), "its part 3 is not the one that it had"),
         (lambda m: m.__setitem__(1, nn.Identity()), "its part 1 is not the one that it had"),
         (replace_a_parameter, "its parameter 0.weight is not the one that it had"),

@@ -26,16 +26,16 @@ def staleness(draw: Callable[[], Tensor], times: int = 6) -> str:
         torch.default_generator.manual_seed(seed)
         runs.append([draw().detach().clone() for _ in range(times)])
         if torch.initial_seed() != seed:
-            return "begun anew by a seed that your code sets, for everybody (torch.manual_seed)"
+            return "tied to a seed that your code sets, for everybody (torch.manual_seed)"
     first, second = runs
     if all(torch.equal(first[0], other) for other in first[1:]):
         if torch.equal(first[0], second[0]):
             return "the same as the one before, whatever the seed"
-        return "the same as the one before: torch's random numbers are put back to where they were"
+        return "the same as the one before: random numbers are begun anew, or put back to where they were"
     if any(torch.equal(a, b) for i, a in enumerate(first) for b in first[:i]):
         return "sometimes one that came before: each needs random numbers of its own"
     if any(torch.equal(a, b) for a, b in zip(first, second, strict=True)):
-        return "begun anew in the same way: is a generator made with a fixed seed?"
+        return "the same with another seed of torch, as from a generator with a fixed seed"
     return ""
 
 

@@ -195,7 +195,7 @@ def _tensor_difference(right: Tensor, given: Any, name: str, exercise: Exercise)
         why = "half precision keeps only two or three digits. Compute in the dtype of what you are given"
         return f"{name} is of dtype {given.dtype}, expected {right.dtype}: {why}"
     if _kind_of_numbers(right, given) and not _whole(right, given):
-        numbers = given.real if given.is_complex() else given
+        numbers = given.real + given.imag if given.is_complex() else given  # the right ones if the second part is 0
         but = "" if _wrong(right, numbers, exercise).any() else "the numbers are right, but "
         return f"{but}{name} is of dtype {given.dtype}, expected {_kind_of_numbers(right, given)}"
     if given.is_floating_point() and not right.isnan().any():
@@ -311,11 +311,11 @@ def as_number(given: Any) -> Any:
 def _gradient_difference(right: Tensor | None, given: Tensor | None, name: str, exercise: Exercise) -> str:
     if right is None or not right.any():
         empty = given is None or not given.any()
-        return "" if empty else f"{name} is not zero, expected none: the result must not depend on it"
+        return "" if empty else f"{name} is not zero, and should be"
     if given is None:
         return (
-            f"the numbers are right, but {name} is missing: something cuts the graph "
-            "(detach, .data, .item(), .tolist(), torch.tensor(…), torch.no_grad, requires_grad=False)"
+            f"the numbers are right, but {name} is missing: does something cut the graph "
+            "(detach, .data, .item(), .tolist(), torch.tensor(…), torch.no_grad, requires_grad=False)?"
         )
     found = _tensor_difference(right, given, name, exercise)
     partly = ". Does something cut a part of the graph (detach, .data, torch.tensor(…), torch.no_grad)?"

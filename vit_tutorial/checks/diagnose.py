@@ -6,6 +6,7 @@ the student's numbers. Where none does, the numbers are looked at: how they diff
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import itertools
@@ -143,16 +144,17 @@ def _unsteady(tried: Tried, i: int) -> str:
     """Whether a work gives other numbers in another call, and whether it is torch's random numbers that matter."""
     if not tried.quick or isinstance(tried.outcomes[i], Fault):  # above all one that took too long, and would again
         return ""
-    exercise, said = tried.exercise, "The same input gives other numbers in another call: something"
+    exercise, said = tried.exercise, "The same input gives other numbers in another call."
     again = run_once(exercise, tried.work, exercise.cases()[i])  # a new case: a model of it may have been changed
     if _moved(tried, i, tried.outcomes[i], again):
-        own = "is kept from one call to the next (a random generator of its own, too)"
-        return f"{said} {own}, or was never filled (torch.empty)."
+        return (
+            f"{said} Is something kept from one call to the next, or never filled (torch.empty)? Or random by itself?"
+        )
     if not _moved(tried, i, again, run_once(exercise, tried.work, exercise.cases()[i], seed=1)):
         return ""
     if _moved(tried, i, tried.right[i], run_once(exercise, exercise.right, exercise.cases()[i], seed=1)):
         return ""  # what is asked for is random itself
-    said += " in it is random, or was never filled (torch.empty). Is there dropout?"
+    said += " Is something random, such as dropout, or was it never filled (torch.empty)?"
     return f"{said} Or a weight that isn't one of the agreed parameters?" if tried.cases[i].build else said
 
 
@@ -162,8 +164,9 @@ def _moved(tried: Tried, i: int, one: Outcome, other: Outcome) -> bool:
         return False
     name = _main(tried.right[i])
     pairs = zip(tensors(one.get(name)), tensors(other.get(name)), strict=False)
-    kept = [(a, b) for a, b in pairs if not a.is_meta and not a.isnan().any()]
-    return any(a.shape != b.shape or not torch.equal(a, b) for a, b in kept)
+    wide = torch.complex128  # holds all kinds
+    kept = [(a.detach().to(wide), b.detach().to(wide)) for a, b in pairs if not a.is_meta and not b.is_meta]
+    return any(a.shape != b.shape or not torch.allclose(a, b, 1e-6, 1e-6, equal_nan=True) for a, b in kept)
 
 
 def _stale(tried: Tried, wrong: list[int]) -> str:
@@ -210,17 +213,24 @@ def _right_for_others(tried: Tried) -> str:
         return ""
     others = {i: dict(_others(tried.exercise, tried.cases[i])) for i in rows}
     for words in itertools.islice(others[rows[0]], OTHERS):
-        if all(words in others[i] and _gives(tried, i, words, others[i][words]) for i in rows):
+        found = [_gives(tried, i, words, others[i][words]) if words in others[i] else "no" for i in rows]
+        if "no" not in found and "yes" in found:
             return f"Your numbers would be right {words}."
     return ""
 
 
-def _gives(tried: Tried, i: int, words: str, other: Callable[[], Case]) -> bool:
-    """Whether the reference gives the student's result if it gets another case, which ``words`` say."""
-    given, there = tried.outcomes[i], _reference(tried.exercise, i).on(words, other)
-    if isinstance(given, Fault) or isinstance(there, Fault) or not there.keys() <= given.keys():
-        return False
-    return not differs(there, {name: given[name] for name in there}, tried.exercise)
+def _gives(tried: Tried, i: int, words: str, other: Callable[[], Case]) -> str:
+    """Whether the reference gives the student's result, all of it, if it gets another case, which ``words`` say.
+
+    It is "" where the other case gives what the right one gives, too.
+    """
+    given, reference = tried.outcomes[i], _reference(tried.exercise, i)
+    there, here = reference.on(words, other), reference.on(1.0, lambda: tried.cases[i])
+    if isinstance(given, Fault) or isinstance(there, Fault) or isinstance(here, Fault) or there.keys() != here.keys():
+        return "no"
+    tolerance = tried.exercise.tolerance  # that it can't be told from the right one is not enough
+    strict = dataclasses.replace(tried.exercise, tolerance=min(tolerance, max(1e-5, 0.1 * tolerance)))
+    return "no" if differs(there, given, strict) else "yes" if differs(here, there, tried.exercise) else ""
 
 
 def _others(exercise: Exercise, case: Case) -> Iterator[tuple[str, Callable[[], Case]]]:
@@ -286,7 +296,7 @@ def _dependence(tried: Tried, i: int) -> str:
         if unclear and right.shape == given.shape and (right & ~given).any():
             continue  # what seems to stay may change by little
         if _clearly_apart(right, given) and (words := apart(right, given, name)):
-            return f"If {change[0]} changes, {words} (with {case.label})."
+            return f"If {change[0]} changes, {words} (tried with {case.label})."
     return ""
 
 
@@ -306,7 +316,7 @@ class Probe:
         """What it gives on another case, which ``key`` stands for."""
         if key not in self.kept:
             with the_result_alone():
-                outcome = run_once(self.exercise, self.work, other())
+                outcome = run_once(self.exercise, self.work, copy.deepcopy(other()))
             self.kept[key] = outcome if isinstance(outcome, Fault) else _numbers_alone(outcome)
         return self.kept[key]
 
@@ -386,7 +396,7 @@ def _numbers(tried: Tried, wrong: list[int]) -> dict[str, list[Pair]]:
             parts = _parts(expected, outcome.get(name)) if many else [outcome.get(name)]
             for index, (right, part) in enumerate(zip(expected if many else [expected], parts or [], strict=False)):
                 given = as_tensor(part)
-                if given is None or given.is_meta or given.dtype in HALF:
+                if given is None or given.is_meta or given.is_complex() or given.dtype in HALF:
                     continue
                 if isinstance(right, Tensor) and differs({name: right}, {name: part}, tried.exercise):
                     pair = (right, given.to(right.device), inputs, tried.cases[i].label)

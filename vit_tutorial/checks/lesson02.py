@@ -28,7 +28,6 @@ from vit_tutorial.checks.harness import (
     random_weights,
     section,
 )
-from vit_tutorial.checks.watch import students_line, with_line
 
 _IN_FRONT = "In front, not at the end"
 _BEFORE = "Positions added before the class token is in front."
@@ -111,23 +110,6 @@ def _embed_cases() -> list[Case]:
     ]
 
 
-def _joined(run: Callable[[Any, Case], Result]) -> Callable[[Any, Case], Result]:
-    """An observer that says what torch.cat complains about: a class token that is not expanded."""
-
-    def observe(work: Any, case: Case) -> Result:
-        try:
-            return run(work, case)
-        except RuntimeError as error:
-            if not str(error).startswith("Sizes of tensors must match except in dimension 1"):
-                raise
-            raise Fault(with_line(_EXPAND, students_line(error))) from error
-
-    return observe
-
-
-_EXPAND = "torch.cat joins no batch with a single class token: cls_token.expand(B, -1, -1) shows it once for each image"
-
-
 EMBED_TOKENS = Exercise(
     name="embed_tokens",
     lesson="02",
@@ -135,7 +117,7 @@ EMBED_TOKENS = Exercise(
     takes="fn(x, cls_token, position): (B, N, D), (1, 1, D), (1, N + 1, D) -> (B, N + 1, D)",
     right=_embed,
     cases=_embed_cases,
-    observe=_joined(call),
+    observe=call,
     mistakes=section(
         _BEFORE,
         (
@@ -164,15 +146,13 @@ def _in_words(module: nn.Module, weights: dict[str, Tensor]) -> Result:
     cls, rows = (found.get(name, 0) // dim for name in SOUND)
     token = {0: "no nn.Parameter", 1: SOUND["cls_token"]}.get(cls, f"{cls} vectors")
     table = {0: "no nn.Parameter", tokens: SOUND["position"], tokens - 1: "a row a patch"}.get(rows, f"{rows} rows")
-    if cls > 1 and own["cls_token"].shape == (cls, 1, dim):
-        token = "one vector for each image of a batch"
     said = {"cls_token": token, "position": table}
     for name, p in own.items():
-        if name in said and p.numel() % dim:
+        if name in said and (p.numel() % dim or not p.numel()):
             said[name] = f"of shape {shape(p)}"
     for name, words in said.items():
         if words == SOUND[name] and own[name].shape != weights[name].shape:
-            raise Fault(f"{name} is {words}, but of shape {shape(own[name])}, expected {shape(weights[name])}")
+            raise Fault(f"{name} has shape {shape(own[name])}, expected {shape(weights[name])}")
     return said
 
 
@@ -187,9 +167,9 @@ def _start(work: Any, case: Case) -> Result:
         normal_shape &= abs(((found["position"].double() - mean) / std).pow(3).mean().item()) < 0.3
     words = "normal, with a standard deviation of 0.02"
     if not (abs(std - 0.02) < 0.001 and abs(mean) < 0.002 and normal_shape):
-        words = f"{'normal' if normal_shape else 'not normal'}, with a standard deviation of {std:.2g}"
-        words += f" and a mean of {mean:.1g}" if abs(mean) > 0.1 * std else ""
-        words = words if std else f"all {mean:.1g}"
+        words = f"{'' if normal_shape else 'not normal, '}of standard deviation {std:.2g}"
+        words += f" and mean {mean:.2g}" if abs(mean) > 0.1 * std else ""
+        words = words if std else f"all {mean:.2g}"
     rows = found["position"].reshape(-1, case.build[-1])
     for name, lines in (("tokens", rows), ("channels", rows.T)):
         if std and bool((lines.std(1) < 0.3 * std).any()):
@@ -217,7 +197,7 @@ def _observe_embeddings(work: Any, case: Case) -> Result:
     sound = words == SOUND
     other_names = {name.split(".")[0] for name, _ in module.named_parameters()} - {"patches", *words}
     run = functools.partial(layer, differentiable=False)  # an image needs no gradient
-    return words | _joined(run)(work, case) if sound or other_names else words
+    return words | run(work, case) if sound or other_names else words
 
 
 def _embeddings_cases() -> list[Case]:
@@ -287,15 +267,15 @@ def _which_waves(wrong: list[tuple[Case, Result, Result]]) -> str:
         return ""
     a = a.detach().float()
     parts = dict(zip(_BLOCKS, b.chunk(4, dim=-1), strict=True))
-    found = [next((n for n in _BLOCKS if torch.allclose(x, parts[n], atol=1e-4)), "") for x in a.chunk(4, dim=-1)]
+    found = [next((n for n in _BLOCKS if torch.allclose(x, parts[n], atol=1e-5)), "") for x in a.chunk(4, dim=-1)]
     if all(found) and found != list(_BLOCKS):
         return f"Your four blocks are {', '.join(found)}; they should be {', '.join(_BLOCKS)} (with {case.label})."
-    if torch.allclose(a.unflatten(-1, (-1, 4)).mT.flatten(-2), b, atol=1e-4):
+    if torch.allclose(a.unflatten(-1, (-1, 4)).mT.flatten(-2), b, atol=1e-5):
         said = "Your channels are right, but they go frequency by frequency: the four blocks come one after the other"
         return f"{said} (with {case.label})."
     sine, cosine = a[0, 1].chunk(4)[:2]  # of the patch at x = 1, y = 0
     f = torch.atan2(sine, cosine)
-    if bool((f > 0).all()) and torch.allclose(_waves(lambda many: f)(grid, dim), a, atol=1e-4):
+    if bool((f > 0).all()) and torch.allclose(_waves(lambda many: f)(grid, dim), a, atol=1e-5):
         yours = ", ".join(f"{number:.3g}" for number in f.tolist())
         wanted = ", ".join(f"{10_000.0 ** -(k / (dim // 4 - 1)):.3g}" for k in range(dim // 4))
         if yours != wanted:

@@ -69,12 +69,12 @@ ATTENTION_NUMBERS = Exercise(
             _SCALE,
             (
                 "no scale",
-                "You took the softmax of the scores themselves. Divide them by √d first, here √4.",
+                "That is the softmax of the scores themselves. Divide them by √d first, here √4.",
                 _pencil(math.exp(2) / (math.exp(2) + 1)),
             ),
             (
                 "a division by d",
-                "You divided by d = 4. It is the square root of d.",
+                "That is what a division by d = 4 gives. It is the square root of d.",
                 _pencil(math.exp(0.5) / (math.exp(0.5) + 1)),
             ),
         ),
@@ -134,7 +134,7 @@ def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
     output, weights = (x.double() for x in theirs["result"])
     of = f" (with {case.label})"
     if equal(weights, right["result"][1], ATTENTION):
-        return f"Your weights are right. What you do with them and the values isn't: the output is weights @ v{of}."
+        return f"Your weights are right. Your output isn't these weights @ v{of}."
     mixed = equal(output, weights @ case.args[2].double(), ATTENTION)
     rest = "your output is these weights times v, as it should be" if mixed else "nor is your output these weights @ v"
     if bool((weights == 0).any()) and bool((right["result"][1] > 1e-6).all()):
@@ -366,7 +366,7 @@ def _observe_chunks(work: Any, case: Case) -> Result:
     """As :func:`call`; and whether the table of all weights was ever made, or is kept in pieces."""
     q, k, _, chunk = case.args
     if case.label == _MANY:
-        return {"what is in memory of the scores": at_once(lambda: work(*copied(case.args)), 48 * 768)}
+        return {"what is in memory at once": at_once(lambda: work(*copied(case.args)), 48 * 768)}
     with Operations() as operations:
         observed = call(work, case)
     keys, queries, apart = k.shape[1], q.shape[1], {q.shape[1], q.shape[2], case.args[2].shape[2]}
@@ -378,19 +378,22 @@ def _observe_chunks(work: Any, case: Case) -> Result:
         if chunk > 1:  # else there may be as many chunks as keys
             found = found or shape in ((keys,), (keys, queries))  # of one query, or of one image
         if keys > chunk and found:
-            whole = "all queries" if queries in shape else "some queries"
-            said = f"the powers of all {keys} keys are there at once, for {whole} (a tensor of shape {shape})"
-            raise Fault(f"{said}: take {chunk} keys at a time")
+            raise Fault(_more_than(chunk, shape))
         # Between a chunk and all: told from other tables by its axis of queries.
         if len(shape) > 1 and chunk < shape[-1] < keys and (shape[-2] == queries or shape[-1] not in apart):
-            said = f"the powers of {shape[-1]} keys are there at once (a tensor of shape {shape})"
-            raise Fault(f"{said}: take {chunk} keys at a time")
+            raise Fault(_more_than(chunk, shape))
     for _, shape in operations.seen:
         # Queries, keys, width and batch all differ, so that nothing else has these lengths.
         if keys > chunk and shape[-2:] in ((queries, keys), (keys, queries)):
-            said = f"the scores of all {keys} keys are there at once (a tensor of shape {shape})"
-            raise Fault(f"{said}: take {chunk} keys at a time")
+            raise Fault(_more_than(chunk, shape))
     return observed
+
+
+def _more_than(chunk: int, shape: tuple[int, ...]) -> str:
+    return (
+        f"there is a tensor of shape {shape}: take {chunk} keys at a time, and keep no more of them than three things "
+        "for each query"
+    )
 
 
 def _chunks(

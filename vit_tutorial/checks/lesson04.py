@@ -124,12 +124,10 @@ def _multiplied_by(wrong: list[tuple[Case, Result, Result]]) -> str:
         return ""
     at = [i for i, number in enumerate(x.tolist()) if number in (-2, -1, 1, 2)]
     factors = ((z / x)[at].tolist() for z in (got, y))
-    yours, wanted = (", ".join(f"{round(z, 3) or z:.3g}" for z in some) for some in factors)
+    yours, wanted = (", ".join(f"{z:.3g}" for z in some) for some in factors)
     if yours == wanted:
-        i = int((got - y).abs().argmax())
-        said = f"Farthest off is x = {x[i]:g}: {got[i]:.8g}, in place of {y[i]:.8g}."
-        return f"To three digits your factors z / x are right at x = -2, -1, 1, 2 (with {case.label}). {said}"
-    said = f"GELU multiplies x by a probability. At x = -2, -1, 1, 2 you multiply by {yours}; it should be {wanted}"
+        return ""
+    said = f"GELU multiplies x by a probability. At x = -2, -1, 1, 2 your z / x is {yours}; it should be {wanted}"
     return f"{said} (with {case.label})."
 
 
@@ -161,7 +159,7 @@ GELU_TANH = Exercise(
 
 # ---- The layer ---------------------------------------------------------------------------------------------------
 
-_WIDER = "fc1 widens, fc2 narrows"
+_GIVEN = "M and D numbers"
 # In this layer each output reads one hidden unit, so that a few numbers show where dropout is applied.
 _READABLE = {
     "fc1.weight": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]),
@@ -197,9 +195,9 @@ def _observe_mlp(work: Any, case: Case) -> Result:
     dropout = sum(given)  # 0 where it is left out
     sizes = {name: p.numel() for name, p in module.named_parameters()}
     if sizes.get("fc1.bias") == dim and sizes.get("fc2.bias") == hidden_dim:
-        return {"layers": "fc2 widens, fc1 narrows"}
+        return {"what fc1 and fc2 give": "D and M numbers"}
     if not dropout:
-        return {"layers": _WIDER} | layer(work, case)
+        return {"what fc1 and fc2 give": _GIVEN} | layer(work, case)
     adopt(module, case.weights, {})
     x = case.args[0]
     module.eval()
@@ -368,7 +366,7 @@ RUNS = 4  # how often call runs a work
 def _observe_pieces(work: Any, case: Case) -> Result:
     """As :func:`call`; and whether the whole hidden layer was ever there at once, or is kept in pieces."""
     if case.args[0].shape == _MANY[0]:
-        return {"what is in memory of the hidden units": at_once(lambda: work(*copied(case.args)), 96 * 512)}
+        return {"what is in memory at once": at_once(lambda: work(*copied(case.args)), 96 * 512)}
     with Operations() as operations:
         observed = call(work, case)
     tokens, M, pieces = math.prod(case.args[0].shape[:-1]), case.args[1].shape[0], case.args[5]
@@ -380,18 +378,17 @@ def _observe_pieces(work: Any, case: Case) -> Result:
     # Where there are as many tokens as units, a piece laid out the other way round has this last axis, too.
     whole += [shape for shape in operations.shapes(*_ACTIVATIONS) if shape[-1:] == (M,) and tokens != M]
     if pieces > 1 and whole:
-        said = f"all M = {M} hidden units are there at once (a tensor of shape {whole[0]})"
-        raise Fault(f"{said}: share them out, one piece after the other")
+        raise Fault(
+            f"there is a tensor of shape {whole[0]}, with room for all M = {M} hidden units: take one piece at a time"
+        )
     # What has the shape of the output is a GELU in the wrong place, not a piece that is too large.
     sizes = [shape for shape in operations.shapes(*_ACTIVATIONS) if shape != tuple(case.args[0].shape)]
     most = math.ceil(M / pieces)
     if len(sizes) >= RUNS * pieces:  # there are as many pieces, and the last one may take the rest
         most = M - (pieces - 1) * (M // pieces)
     if large := [shape for shape in sizes if math.prod(shape) > tokens * most]:
-        said = (
-            f"{math.prod(large[0]) // tokens} hidden units go through GELU in one step (a tensor of shape {large[0]})"
-        )
-        raise Fault(f"{said}: {pieces} pieces of M = {M} have at most {most}")
+        said = f"a tensor of shape {large[0]} goes through GELU, erf or the like in one step"
+        raise Fault(f"{said}: {pieces} pieces of M = {M} have at most {most} hidden units for each of {tokens} tokens")
     return observed
 
 

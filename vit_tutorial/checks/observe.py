@@ -211,7 +211,7 @@ def at_once(work: Callable[[], Any], numbers: int) -> Words:
     with _Alive(numbers // 16) as alive, torch.no_grad():
         work()
     most = alive.most if alive.made >= numbers else memory_outside_torch(work) / 8
-    return Words("all, at once or as pieces that are kept" if most >= numbers else "one piece")
+    return Words("as much as all pieces take, or more" if most >= numbers else "one piece")
 
 
 # ---- Answers -----------------------------------------------------------------------------------------------------
@@ -268,10 +268,10 @@ def layer(
     observed[SECOND] = result
     if not chance:
         cut = [x.requires_grad for x in tensors(trained)] != [x.requires_grad for x in tensors(result)]
-        same = "the same, but without gradients" if cut else "the same"
+        same = "the same, but one of the two has no gradients" if cut else "the same"
         observed[TRAINING] = Words(same if _alike(trained, result) else "another one")
         kept = [*left, module.training] == [True, False]
-        observed[MODE] = Words("the one that it had" if kept else "another one: a call doesn't change it")
+        observed[MODE] = Words("as it was set" if kept else "another one than was set")
     for name, gradient in zip(parameters, _gradients(result, list(parameters.values())), strict=True):
         if gradient is not None:
             observed[f"gradient of {name}"] = gradient.reshape(case.weights[name].shape)

@@ -57,8 +57,8 @@ def _on_mistake(one: Mistake, inputs: int, exercise: Exercise) -> list[str]:
 
 
 def _on_missing_parameters(tried: Tried) -> list[str]:
-    results = [outcome for outcome in tried.outcomes if isinstance(outcome, dict)]
-    if results and (missing := results[0].get("missing")):
+    outcome = tried.outcomes[tried.wrong[0]]
+    if isinstance(outcome, dict) and (missing := outcome.get("missing")):
         return [f"The class has no {', no '.join(missing)}; {agreed(tried.cases[tried.wrong[0]].weights)}."]
     return []
 
@@ -94,7 +94,7 @@ def _wrong_inputs(tried: Tried) -> list[str]:
 
 
 def _word(verdict: str) -> str:
-    for start, word in (("raised", "raises"), ("took", "does not end")):
+    for start, word in (("raised", "raises"), ("took", "takes too long")):
         if verdict.startswith(start):
             return word
     return "wrong"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
-import inspect
 import random
+import re
 import sys
 import threading
 import time
@@ -94,7 +94,8 @@ def attempt(
     done = outcomes.copy()  # what the thread may still add doesn't count
     if len(done) < len(cases):
         more = "" if stopped else " It can't be stopped from here and still runs: restart the kernel."
-        done.append(Fault(f"took more than {SECONDS:.0f} seconds: is there a loop that doesn't end?{more}"))
+        after = f"took more than {SECONDS:.0f} seconds, all inputs up to this one together"
+        done.append(Fault(f"{after}: is there a loop that doesn't end?{more}"))
     return done
 
 
@@ -168,24 +169,26 @@ def _calls(exercise: Exercise, watched: bool) -> AbstractContextManager[list[str
 def _raised(error: BaseException, work: Any) -> str:
     text = f"raised {type(error).__name__}" + (f": {short(error)}" if str(error) else "")
     if isinstance(error, RuntimeError) and any(words in text for words in IN_PLACE):
-        said = "changes numbers in place that the gradient needs: write z = z + …, not z += …"
+        said = "changes numbers in place where a gradient forbids it: write z = z + …, not z += …"
         return with_line(said, students_line(error))
     if ".numpy()" in text and "requires grad" in text:
         text += " Stay with torch's own functions, so that gradients can flow."
-    if any(frame.name == "_gradients" for frame in traceback.extract_tb(error.__traceback__)):
+    frames = traceback.extract_tb(error.__traceback__)
+    if any(frame.name == "_gradients" and library(frame.filename) for frame in frames):
         text += " It came up when the gradient was computed."
-    other_arguments = isinstance(error, TypeError) and "argument" in text
-    return with_line(text, students_line(error) or (_definition(work) if other_arguments else ""))
+    called = re.search(r"([\w<>]+)\(\) (takes|missing|got)", text) if isinstance(error, TypeError) else None
+    return with_line(text, students_line(error) or (_definition(work, called[1]) if called else ""))
 
 
-def _definition(work: Any) -> str:
-    """Where a student's work begins, for an error that comes up outside of it: it takes other arguments."""
+def _definition(work: Any, name: str) -> str:
+    """Where a student's function begins, for an error that comes up outside of it: it takes other arguments."""
     work = unwrapped(work)
     if isinstance(work, type):
-        own = [vars(member)["__init__"] for member in work.__mro__ if "__init__" in vars(member)]
-        work = next((function for function in own if inspect.isfunction(function)), None)
+        work = next((vars(member)[name] for member in work.__mro__ if name in vars(member)), None)
     code = getattr(work, "__code__", None)
-    return "" if code is None or library(code.co_filename) else place(code, code.co_firstlineno)
+    if code is None or code.co_name != name or library(code.co_filename):
+        return ""
+    return place(code, code.co_firstlineno)
 
 
 # ---- The student's work beside the reference ---------------------------------------------------------------------

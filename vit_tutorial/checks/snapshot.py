@@ -38,22 +38,23 @@ class ModelSnapshot:
                 if now.get(name) is not before.get(name):
                     return Words(f"another one: its {words} {name} is not the one that it had")
         for name, part in parts.items():
-            if _hooks(part) != self.hooks[name]:
-                return Words(f"not as it was: a hook is left on {name or 'it'} (take it off: handle.remove())")
+            if (many := _hooks(part)) != self.hooks[name]:
+                end = "is left on {} (take it off: handle.remove())" if many > self.hooks[name] else "of {} is gone"
+                return Words(f"not as it was: a hook {end.format(name or 'it')}")
             settings = _settings(part)
             for key in {**self.settings[name], **settings}:
                 if settings.get(key) != self.settings[name].get(key):
-                    return Words(f"not as it was: {f'{name}.{key}'.lstrip('.')} has been replaced")
+                    return Words(f"not as it was: {f'{name}.{key}'.lstrip('.')} is new, gone or another one")
         now = self.model.state_dict()
-        if others := [name for name, value in self.numbers.items() if not _equal(now[name], value)]:
+        if others := [name for name, value in self.numbers.items() if not _equal(now.get(name), value)]:
             return Words(f"not as it was: {others[0]} has other numbers, or another dtype")
         if others := [name for name, frozen in self.frozen.items() if parameters[name].requires_grad is frozen]:
             return Words(f"not as it was: requires_grad of {others[0]} is {parameters[others[0]].requires_grad}")
         return AS_IT_WAS
 
 
-def _equal(now: torch.Tensor, before: torch.Tensor) -> bool:
-    return now.dtype == before.dtype and torch.equal(now, before)
+def _equal(now: torch.Tensor | None, before: torch.Tensor) -> bool:
+    return now is not None and now.dtype == before.dtype and torch.equal(now, before)
 
 
 def _settings(part: nn.Module) -> dict[str, Any]:
