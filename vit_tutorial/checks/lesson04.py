@@ -126,7 +126,9 @@ def _multiplied_by(wrong: list[tuple[Case, Result, Result]]) -> str:
     factors = ((z / x)[at].tolist() for z in (got, y))
     yours, wanted = (", ".join(f"{z:.3g}" for z in some) for some in factors)
     if yours == wanted:
-        return ""
+        i = int((got - y).abs().argmax())
+        said = f"Farthest off is x = {x[i]:g}: {got[i]:.8g}, in place of {y[i]:.8g}."
+        return f"To three digits your factors z / x are right at x = -2, -1, 1, 2 (with {case.label}). {said}"
     said = f"GELU multiplies x by a probability. At x = -2, -1, 1, 2 your z / x is {yours}; it should be {wanted}"
     return f"{said} (with {case.label})."
 

@@ -79,8 +79,7 @@ def _called(work: Any, case: Case, differentiable: bool) -> Result:
     graphs = [number for number, pair in enumerate(zip(given, before, strict=True), 1) if _another_graph(*pair)]
     if graphs and not in_place:
         raise Fault(
-            f"argument {graphs[0]} requires a gradient now, or has got one: leave requires_grad and backward() to the "
-            "caller"
+            f"argument {graphs[0]} has another requires_grad or grad: leave requires_grad and backward() to the caller"
         )
     for number, (gradient, leaf) in enumerate(zip(gradients, before, strict=False), 1):
         if is_float(leaf):
