@@ -137,6 +137,24 @@ def test_what_holds_of_one_input_alone_is_told_with_its_name():
     assert seen == "Every number is 2 times the right one. (with the first input)"
 
 
+def test_the_root_or_part_of_a_length_is_no_cause_of_a_negative_factor():
+    right = torch.tensor([0.3, 0.5, 0.9])
+    assert symptoms.symptom([(right, -right / 2, {"n": 2}, "x")], 1e-5, symptoms.EXACT).endswith("times the right one.")
+
+
+def test_a_few_of_many_close_numbers_that_are_off_are_not_said_to_be_in_other_places():
+    right = torch.linspace(0, 1, 20_000).double()
+    given = right.clone()
+    given[::2000] += 3e-4
+    assert "in other places" not in symptoms.symptom([(right, given, {}, "x")], 1e-4, symptoms.EXACT)
+
+
+def test_a_factor_that_holds_nearly_is_not_told():
+    right = torch.tensor([0.3, 0.5, 0.9])
+    given = right * torch.tensor([1.001, 1.0011, 1.001])
+    assert "times" not in symptoms.symptom([(right, given, {}, "x")], 1e-4, symptoms.EXACT)
+
+
 def test_a_factor_that_is_another_with_each_input_is_told_with_the_first_ones_name():
     right = torch.tensor([0.3, 0.5, 0.9])
     pairs = [(right, factor * right, {}, name) for factor, name in ((2, "the first input"), (3, "the second"))]
@@ -840,6 +858,20 @@ def test_a_change_in_place_is_called_so_where_torch_raises_an_error(work, words,
     assert words in text
     assert "AsStrided" not in text
     assert "__init__" not in text
+
+
+class TakesNothing(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self):
+        return self.qkv
+
+
+def test_the_line_shown_is_that_of_the_function_which_takes_other_arguments(capsys):
+    assert not checks.check_multi_head_attention(TakesNothing)
+    assert "of forward: def forward(self):" in said(capsys)
 
 
 class WithoutBias(vt.MultiHeadSelfAttention):

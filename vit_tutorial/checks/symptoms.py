@@ -31,7 +31,7 @@ def symptom(pairs: list[Pair], tolerance: float, finders: Iterable[Finder], othe
     prepared = [
         (right.detach().double(), given.detach().double(), inputs, label)
         for right, given, inputs, label in pairs
-        if right.numel() and given.numel()
+        if right.numel() and given.numel() and right.isfinite().all()
     ]
     partly, alone = "", all(right.numel() == 1 for right, *_ in prepared)
     for finder in finders:
@@ -74,7 +74,7 @@ def _tell(finder: Finder, pair: Pair, tolerance: float) -> str:
 
 def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
     """Whether two tensors hold the same numbers, within a tolerance relative to the largest of y."""
-    if x.shape != y.shape:
+    if x.shape != y.shape or not y.isfinite().all():
         return False
     scale = max(1.0, y.abs().max().item())
     return bool(((x - y).abs() <= tolerance * scale).all())
@@ -100,7 +100,7 @@ def _number(value: float) -> str:
 
 def _not_finite(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
     bad = ~given.isfinite()
-    if not bad.any() or not right.isfinite().all():
+    if not bad.any():
         return ""
     kinds = " or ".join(["nan"] * bool(given.isnan().any()) + ["infinite"] * bool(given.isinf().any()))
     if bool(bad.all()):
