@@ -370,6 +370,7 @@ def _observe_chunks(work: Any, case: Case) -> Result:
     with Operations() as operations:
         observed = call(work, case)
     keys, queries, apart = k.shape[1], q.shape[1], {q.shape[1], q.shape[2], case.args[2].shape[2]}
+    tables = []
     for shape in operations.shapes("exp", "exp2", "expm1", "softmax", "log_softmax", "logsumexp", "sigmoid", "pow"):
         if queries == keys:  # then both axes tell
             found = shape[-2:] == (keys, keys)
@@ -377,23 +378,17 @@ def _observe_chunks(work: Any, case: Case) -> Result:
             found = keys in shape[1:] and not (shape[-1] == q.shape[2] and keys not in shape[-1:])
         if chunk > 1:  # else there may be as many chunks as keys
             found = found or shape in ((keys,), (keys, queries))  # of one query, or of one image
-        if keys > chunk and found:
-            raise Fault(_more_than(chunk, shape))
         # Between a chunk and all: told from other tables by its axis of queries.
         if len(shape) > 1 and chunk < shape[-1] < keys and (shape[-2] == queries or shape[-1] not in apart):
-            raise Fault(_more_than(chunk, shape))
-    for _, shape in operations.seen:
-        # Queries, keys, width and batch all differ, so that nothing else has these lengths.
-        if keys > chunk and shape[-2:] in ((queries, keys), (keys, queries)):
-            raise Fault(_more_than(chunk, shape))
+            found = True
+        if found:
+            tables.append(shape)
+    # Queries, keys, width and batch all differ, so that nothing else has these lengths.
+    tables += [shape for _, shape in operations.seen if shape[-2:] in ((queries, keys), (keys, queries))]
+    if keys > chunk and tables:
+        said = f"there is a tensor of shape {tables[0]}: take {chunk} keys at a time"
+        raise Fault(f"{said}, and keep no more of them than three things for each query")
     return observed
-
-
-def _more_than(chunk: int, shape: tuple[int, ...]) -> str:
-    return (
-        f"there is a tensor of shape {shape}: take {chunk} keys at a time, and keep no more of them than three things "
-        "for each query"
-    )
 
 
 def _chunks(
