@@ -3,6 +3,7 @@
 from functools import partial
 from typing import TypeVar
 
+import pytest
 import timm.models.deit
 import torch
 import transformers
@@ -15,6 +16,9 @@ from vit_tutorial.variants.modern import ModernConfig, QuickGELU
 from vit_tutorial.weights.names import TIMM, TORCHVISION, TRANSFORMERS_4, TRANSFORMERS_5, rename
 
 Module = TypeVar("Module", bound=nn.Module)
+since_5 = pytest.mark.skipif(
+    transformers.__version__.startswith("4."), reason="compares with transformers 5, which needs a later torch"
+)
 
 
 def timm_vit(c: ViTConfig) -> nn.Module:

@@ -13,7 +13,7 @@ import pytest
 import timm
 import torch
 import transformers
-from peers import logits, randomise
+from peers import logits, randomise, since_5
 from PIL import Image
 from safetensors.torch import load_file, save_file, save_model
 from timm.models import save_for_hf
@@ -321,6 +321,7 @@ def test_pixels_that_are_refused(processor, words, tmp_path, refuses):
         ("config", {"head_dim": 8}, ["head_dim=8"]),
         ("config", {"quantization_config": {"bits": 4}}, ["quantization_config"]),
         ("config", {"auto_map": {"AutoModel": "modelling.Mine"}}, ["auto_map", "code of its own"]),
+        ("config", {"use_timm_backbone": True}, ["use_timm_backbone", "a backbone of another library"]),
         ("config", {"num_labels": 7}, ["num_classes=7", "3", "two different models"]),
         ("config", {"pruned_heads": {"0": [1]}}, ["pruned_heads"]),
         ("config", {"architectures": ["ViTBackbone"]}, ["a backbone", "maps"]),
@@ -372,6 +373,7 @@ def test_what_is_not_written_has_timm_s_default(tmp_path):
     same_answers(theirs, load(tmp_path))
 
 
+@since_5
 @pytest.mark.parametrize("kind", hf_configs.MODEL_TYPES)
 def test_the_defaults_of_each_model_type_are_transformers(kind):
     theirs = transformers.AutoConfig.for_model(kind)
@@ -524,6 +526,7 @@ def test_a_folder_without_weights_says_what_it_holds(file, words, tmp_path, refu
         vt.load(tmp_path)
 
 
+@since_5
 def test_a_block_that_stands_twice_in_a_model_is_read_twice(tmp_path):
     theirs = hf_folder(tmp_path, num_hidden_layers=4)
     theirs.vit.layers[2], theirs.vit.layers[3] = theirs.vit.layers[0], theirs.vit.layers[1]

@@ -508,10 +508,10 @@ WHY = {
     ),
     "sparse queries": (
         lambda state: {
-            name: tensor.to_sparse() if name.endswith("q_proj.weight") else tensor
+            name: tensor.to_sparse() if name.endswith(("q_proj.weight", "query.weight")) else tensor
             for name, tensor in transformers_vit(TINY).state_dict().items()
         },
-        ["q_proj.weight is torch.sparse_coo", "to_dense"],
+        [".weight is torch.sparse_coo", "to_dense"],
     ),
     "CLIP's image tower alone": (
         lambda state: {

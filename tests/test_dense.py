@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from peers import randomise
+from peers import randomise, since_5
 from sklearn.decomposition import PCA
 from sklearn.metrics import jaccard_score
 from torch.nn import functional as F
@@ -158,6 +158,7 @@ def test_similarity_is_a_cosine():
     assert maps.flatten(1).argmax(dim=1)[1] == 2 * 4 + 1
 
 
+@since_5
 @pytest.mark.parametrize("kind", ["Dinov2", "Dinov2WithRegisters", "DINOv3ViT"])
 def test_the_lesson_s_lines_for_a_published_model_run_on_a_folder_as_it_is_published(kind, tmp_path):
     config = getattr(transformers, f"{kind}Config")(

@@ -11,7 +11,7 @@ import pytest
 import timm
 import torch
 import transformers
-from peers import randomise, timm_twin, transformers_twin, what_it_answers
+from peers import randomise, since_5, timm_twin, transformers_twin, what_it_answers
 from safetensors.torch import save_file
 from timm.layers.pos_embed_sincos import build_rotary_pos_embed
 from timm.models import save_for_hf
@@ -601,6 +601,7 @@ def test_the_table_of_names_is_timms(step):
             assert told.parts.get("neighbours", False) == (not rope.rotate_half), name
 
 
+@since_5
 def test_pixels_of_transformers_clip_are_its_own(tmp_path):
     import numpy as np
     from PIL import Image

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from peers import randomise
+from peers import randomise, since_5
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -230,6 +230,7 @@ def test_what_open_clip_says_of_texts_and_we_cannot_express_is_refused(text, wor
         vt.load_pair(tmp_path)
 
 
+@since_5
 def test_without_a_text_tower_or_a_tokenizer(tmp_path, refuses):
     with refuses(ValueError, "'nonsense' is neither a folder nor OWNER/NAME"):
         vt.load_pair("nonsense")

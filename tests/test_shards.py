@@ -105,7 +105,7 @@ def small():
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_model_learns_from_a_stream_and_a_stopped_run_goes_on(folder, tmp_path, workers, monkeypatch):
     found = data.load(str(folder), image_size=8)
-    recipe = data.Recipe(epochs=4, batch_size=8, learning_rate=3e-2, augment="flip")
+    recipe = data.Recipe(epochs=6, batch_size=8, learning_rate=3e-2, augment="flip")
     whole = small()
     history = train.fit(whole, found, recipe, workers=workers, out=tmp_path / "a", progress=False)
     assert history[-1]["test_accuracy"] == 1

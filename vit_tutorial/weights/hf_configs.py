@@ -59,7 +59,8 @@ PROBLEMS = {  # problem_type, where no softmax reads the answer
     "regression": "numbers (problem_type), and no logits of a softmax",
 }
 LACKING: Reasons = {  # what changes an answer, and isn't read
-    "another model before the tokens": ("is_hybrid", "backbone_config", "backbone"),
+    "another model before the tokens": ("is_hybrid", "backbone_config", "backbone", "backbone_kwargs"),
+    "a backbone of another library": ("use_autobackbone", "use_pretrained_backbone", "use_timm_backbone"),
     "quantised weights": ("quantization_config",),
     "heads that were taken out": ("pruned_heads",),
     "code of its own": ("auto_map",),
