@@ -259,11 +259,11 @@ def _group_of_processes(limits: Limits) -> list[Path]:
 
 
 def _remove(group: Path) -> None:
-    for _ in range(50):
+    for _ in range(500):
         with contextlib.suppress(OSError):
             group.rmdir()
             return
-        time.sleep(0.1)  # the last of its processes is still being ended
+        time.sleep(0.01)  # the last of its processes is still being ended
 
 
 def _own_threads(kind: str) -> int:
