@@ -1015,6 +1015,17 @@ def test_what_is_no_notebook_has_a_row_with_its_owners_name_and_hours(tool, tmp_
     assert (row["name"], row["hours late"], row["problem"]) == ("Lovelace, Ada", 30.0, "it is not a notebook")
 
 
+def test_whose_marks_cannot_be_written_has_a_row_and_a_page(tool, tmp_path):
+    one, plan = tool.collect.Submission("ada", STEM, HANDED_OUT, "x", datetime.now()), tool.collect.read_plan(tmp_path)
+    judged = {"problem": "", "cells": [{"nbgrader": None}], "passed": {}, "notes": [], "seconds": 0.0, "key": ""}
+    with tool.Book(tmp_path) as book:
+        release = tool.judge.read(HANDED_OUT)
+        book.prepare(STEM, release)
+        row = tool._recorded(book, one, judged, release, plan, tmp_path)
+    assert row["problem"] == "AttributeError while its marks were written"
+    assert row["problem"] in (tmp_path / "feedback" / "ada" / f"{STEM}.html").read_text("utf-8")
+
+
 def test_who_handed_in_nothing_has_a_row_and_marks_go_out_as_platforms_take_them(tool, tmp_path):
     put(tmp_path / "class.csv", CANVAS_LIST)
     plan = tool.collect.read_plan(tmp_path)

@@ -369,7 +369,9 @@ def _recorded(book: Book, one: collect.Submission, judged: dict[str, Any], *wher
     except Exception as error:
         book.gradebook.db.rollback()
         problem = f"{judged['problem']} {type(error).__name__} while its marks were written".strip()
-        return _base_row(one, where[1]) | {"of": book.most(one.exercise), "problem": problem}
+        row = _base_row(one, where[1]) | {"of": book.most(one.exercise), "problem": problem}
+        _page(where[2], row, [], [])
+        return row
 
 
 def _entered(
