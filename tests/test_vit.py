@@ -346,7 +346,7 @@ def test_gradients_flow_through_the_maps():
 
 
 def test_compiles_into_one_graph():
-    model, images = randomise(ViT(TINY)), images_for(TINY)
+    model, images = randomise(ViT(tiny(depth=1))), images_for(TINY)  # the blocks are alike
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     assert_close(compiled(images), model(images))
     target = one_hot(torch.tensor([1, 3]), 5)
@@ -377,9 +377,9 @@ def test_blocks_for_gives_every_intermediate():
 
 
 def test_attention_maps_compile():
-    model, images = randomise(ViT(TINY)), images_for(TINY)
+    model, images = randomise(ViT(tiny(depth=2))), images_for(TINY)
     compiled = torch.compile(partial(model.attention_maps, layers=[-1]), fullgraph=True, backend="aot_eager")
-    assert_close(compiled(images)[-1], model.attention_maps(images, [2])[2])
+    assert_close(compiled(images)[-1], model.attention_maps(images, [1])[1])
 
 
 def test_bfloat16_autocast():
