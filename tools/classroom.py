@@ -102,6 +102,8 @@ def assignments(names: list[str], out: Path = EXERCISES) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         api = nbgrader(Path(folder))
+        # No gradebook, which would be written cell by cell and then forgotten: nbgrader's --no-db.
+        api.config.GenerateAssignment.no_database, api.config.SaveCells.enabled = True, False
         for source in sources(names):
             shutil.copyfile(release(source, Path(folder), api), out / source.name)
             print(f"{source.name} -> {out.name}/", flush=True)
