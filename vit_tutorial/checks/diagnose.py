@@ -211,9 +211,13 @@ def _right_for_others(tried: Tried) -> str:
     rows.sort(key=lambda i: (not tried.verdicts[i], _size(tried.right[i])))
     if not rows or _takes_a_model(tried.cases[rows[0]]):
         return ""
-    others = {i: dict(_others(tried.exercise, tried.cases[i])) for i in rows}
-    for words in itertools.islice(others[rows[0]], OTHERS):
-        found = [_gives(tried, i, words, others[i][words]) if words in others[i] else "no" for i in rows]
+    for words, other in itertools.islice(_others(tried.exercise, tried.cases[rows[0]]), OTHERS):
+        found = {_gives(tried, rows[0], words, other)}
+        for i in rows[1:]:
+            if "no" in found:
+                break
+            there = dict(_others(tried.exercise, tried.cases[i])).get(words)
+            found.add(_gives(tried, i, words, there) if there else "no")
         if "no" not in found and "yes" in found:
             return f"Your numbers would be right {words}."
     return ""
