@@ -902,7 +902,7 @@ def test_of_a_permutation_no_slice_is_said_to_come_twice():
 
 def test_all_inputs_can_go_wrong_with_right_numbers(capsys):
     checks.check_patchify(adds_in_place)
-    assert "Wrong with all 10 inputs." in said(capsys)
+    assert "Found wrong with all 10 inputs." in said(capsys)
 
 
 def test_a_label_has_the_very_number():

@@ -144,7 +144,7 @@ def _where_attention_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:
 
 
 # Where the mistake comes behind the heads, this would not be so: it is said as a condition.
-_BACK = "If proj is applied as agreed, then in front of it"
+_BACK = "If your result is proj of your heads, and nothing else, then in front of it"
 
 
 def _where_the_layer_goes_wrong(rows: list[tuple[Case, Result, Result]]) -> str:

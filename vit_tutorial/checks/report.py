@@ -84,13 +84,13 @@ def _wrong_inputs(tried: Tried) -> list[str]:
     left = len(tried.cases) - tried_cases
     rest = f" {left} more were not tried." if left else ""
     if many == 1:
-        others = f"All {tried_cases - 1} other inputs give the right result." if tried_cases > 1 else ""
+        others = f"Nothing wrong was found with the other inputs ({tried_cases - 1})." if tried_cases > 1 else ""
         return [wrapped(f"{others}{rest}".strip())] if others or rest else []
     if many == tried_cases and len(set(words[:MOST])) == 1:
-        return [wrapped(f"Wrong with all {tried_cases} inputs.{rest}")]
+        return [wrapped(f"Found wrong with all {tried_cases} inputs.{rest}")]
     rows = _table([tried.cases[i].label for i in tried.wrong[:MOST]], words[:MOST])
     more = [f"    and {many - MOST} more"] if many > MOST else []
-    return [wrapped(f"Wrong with {many} of {tried_cases} inputs.{rest}"), *rows, *more]
+    return [wrapped(f"Found wrong with {many} of {tried_cases} inputs.{rest}"), *rows, *more]
 
 
 def _word(verdict: str) -> str:
