@@ -475,7 +475,7 @@ WRONG = {
         Wrong(
             "blocks in reverse",
             vit(encode=through(lambda n: reversed(range(n)))),
-            "All numbers with one block are right",
+            "All numbers tried with one block are right",
         ),
         Wrong(
             "blocks in text order",

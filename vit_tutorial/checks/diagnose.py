@@ -287,11 +287,13 @@ def _with(exercise: Exercise, case: Case, replaced: dict[str, Any]) -> Case:
 
 def _dependence(tried: Tried, i: int) -> str:
     """On which inputs, and which parts of them, the student's result depends where the right one doesn't, or not."""
-    case, name = tried.cases[i], _first(tried.right[i])
-    if _takes_a_model(case) or isinstance(tried.outcomes[i], Fault):
+    case, outcome, name = tried.cases[i], tried.outcomes[i], _first(tried.right[i])
+    if _takes_a_model(case) or isinstance(outcome, Fault):
         return ""
     probes = _reference(tried.exercise, i), Probe(tried.exercise, tried.work, case)
     for change in itertools.islice(_changes(tried.exercise, case), CHANGES):
+        if change[1] in outcome.get("missing", ()):
+            continue  # a weight that the work lacks, or shares, can't be changed
         right, given = (probe.reach(change) for probe in probes)
         if right is None or given is None or not _clearly_apart(right, given) or not apart(right, given, name):
             continue

@@ -285,11 +285,11 @@ def _where_models_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
         return ""  # it is how a model starts, or trains
     wrong = [case.build for case, a, b in compared if differs(a, b, VIT)]
     if all(build[-1] == "mean" for build in wrong):
-        return "All numbers with pool='cls' are right. For 'mean' there is no class token, and the head reads the mean."
+        return "All numbers tried with pool='cls' are right. For 'mean' the head reads the mean of all patches."
     if all(build[-1] == "cls" for build in wrong):
-        return "All numbers with pool='mean' are right. For 'cls' the head reads the class token, row 0."
+        return "All numbers tried with pool='mean' are right. For 'cls' the head reads the class token, row 0."
     if all(build[5] > 1 for build in wrong):
-        return "All numbers with one block are right: look at the others, their order, and what you do between them."
+        return "All numbers tried with one block are right: look at the others, their order, and what is between them."
     return ""
 
 

@@ -151,7 +151,7 @@ def _where_layers_go_wrong(compared: list[tuple[Case, Result, Result]]) -> str:
     of_mean = [not differs(a, b, ROLLOUT) for case, a, b in compared if case.args[1] == "mean"]
     if of_mean and all(of_mean):
         return (
-            "All numbers with fusion='mean' are right. For 'max', take the largest weight over the heads, mix in "
+            "All numbers tried with fusion='mean' are right. For 'max', take the largest weight over the heads, mix in "
             "the identity, and then bring each row to a sum of 1, in each layer."
         )
     for case, right, theirs in compared:
@@ -323,8 +323,8 @@ def _where_distances_go_wrong(compared: list[tuple[Case, Result, Result]]) -> st
     wrong = [case for case, a, b in compared if differs(a, b, ATTENTION_DISTANCE)]
     if all(case.args[2][0] != case.args[2][1] for case in wrong):
         return (
-            "All numbers with square patches are right: a step down is a patch's height, patch_size[0], one across its "
-            "width."
+            "All numbers tried with square patches are right: a step down is a patch's height, patch_size[0], one across "
+            "its width."
         )
     if all("equal" not in case.label for case in wrong):
         return (
@@ -332,9 +332,9 @@ def _where_distances_go_wrong(compared: list[tuple[Case, Result, Result]]) -> st
             "what you divide them by, and along which axis."
         )
     if all(case.args[1][0] > 1 for case in wrong):
-        return "All numbers with patches in one row are right: look at what you do with several rows."
+        return "All numbers tried with patches in one row are right: look at what you do with several rows."
     if all(case.args[1][1] > 1 for case in wrong):
-        return "All numbers with patches in one column are right: look at what you do with several columns."
+        return "All numbers tried with patches in one column are right: look at what you do with several columns."
     return ""
 
 

@@ -8,7 +8,7 @@ from vit_tutorial.checks.capture import Kept
 from vit_tutorial.checks.compare import changed_arguments
 from vit_tutorial.checks.declare import Exercise, Mistake
 from vit_tutorial.checks.diagnose import diagnose, named
-from vit_tutorial.checks.observe import agreed
+from vit_tutorial.checks.observe import SECOND, agreed
 from vit_tutorial.checks.run import UNWRITTEN, Tried
 from vit_tutorial.checks.watch import unseen
 
@@ -59,7 +59,8 @@ def _on_mistake(one: Mistake, inputs: int, exercise: Exercise) -> list[str]:
 def _on_missing_parameters(tried: Tried) -> list[str]:
     outcome = tried.outcomes[tried.wrong[0]]
     if isinstance(outcome, dict) and (missing := outcome.get("missing")):
-        return [f"The class has no {', no '.join(missing)}; {agreed(tried.cases[tried.wrong[0]].weights)}."]
+        names = agreed(tried.cases[tried.wrong[0]].weights)
+        return [f"The class has no parameter of its own for {', '.join(missing)}; {names}."]
     return []
 
 
@@ -97,7 +98,7 @@ def _word(verdict: str) -> str:
     for start, word in (("raised", "raises"), ("took", "takes too long")):
         if verdict.startswith(start):
             return word
-    return "wrong"
+    return "wrong in a second call" if SECOND in verdict else "wrong"
 
 
 # ---- Answers -----------------------------------------------------------------------------------------------------

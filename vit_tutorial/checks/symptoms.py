@@ -652,7 +652,8 @@ def _part(changed: Tensor, name: str) -> str:
         return "nothing"
     if not indices:
         return f"all of {name}" if changed.all() else f"{int(changed.sum())} of the {changed.numel()} numbers of {name}"
-    return f"{name}[{':, ' * axis}{_written(indices)}]"
+    part = f"{name}[{':, ' * axis}{_written(indices)}]"
+    return part if changed.movedim(axis, 0)[indices].all() else f"numbers in {part}"
 
 
 def _written(indices: list[int]) -> str:
