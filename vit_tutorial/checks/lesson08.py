@@ -323,8 +323,8 @@ def _where_distances_go_wrong(compared: list[tuple[Case, Result, Result]]) -> st
     wrong = [case for case, a, b in compared if differs(a, b, ATTENTION_DISTANCE)]
     if all(case.args[2][0] != case.args[2][1] for case in wrong):
         return (
-            "All numbers tried with square patches are right: a step down is a patch's height, patch_size[0], one across "
-            "its width."
+            "All numbers tried with square patches are right: a step down is a patch's height, patch_size[0], one "
+            "across its width."
         )
     if all("equal" not in case.label for case in wrong):
         return (
