@@ -677,7 +677,7 @@ class NoBias(Odd):
     [
         (OtherName, "has a parameter that the stub doesn't name: linear.weight; agreed are proj.weight (5, 1, 2, 2)"),
         (OtherSize, "proj.weight has shape (6, 4), expected (5, 1, 2, 2)"),
-        (NoBias, "The class has no parameter of its own for proj.bias; agreed are proj.weight (5, 1, 2, 2), proj.bias (5,)."),
+        (NoBias, "The class has no parameter of its own for proj.bias; agreed are proj.weight (5, 1, 2, 2), proj.bias"),
         (NoClass, "NoClass(...) gives a str, expected an nn.Module"),
     ],
 )

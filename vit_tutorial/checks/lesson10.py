@@ -633,6 +633,8 @@ def _tune_cases() -> list[Case]:
         "features so small that the size of the loss counts",
         (faint, normal(5, 1, 4, 6, seed=7), torch.arange(5) % 3, 0.1, 0.1, 4),
     )
+    alike = torch.ones(2, dtype=torch.int64)  # all are right before the last step
+    easy = Case("2 images of one class, 6 steps", (_model(1, 6, 3), normal(2, 1, 4, 6, seed=3), alike, 0.3, 0.1, 6))
     loud = _model(1, 6, 4)
     with torch.no_grad():
         loud.norm.weight.mul_(8.0)  # so that gradients are cut off where somebody does that
@@ -646,6 +648,7 @@ def _tune_cases() -> list[Case]:
         *made,
         many,
         Case("12 steps", (loud, normal(6, 1, 4, 6, seed=9), torch.arange(6) % 3, 0.3, 0.1, 12)),
+        easy,
         Case("logits in the hundreds", (sure, normal(6, 1, 4, 6, seed=9), torch.arange(6) % 3, 0.1, 0.1, 3)),
         Case("attention_dropout 0.3 alone", (small, normal(9, 1, 4, 6, seed=5), torch.arange(9) % 3, 0.1, 0.1, 4)),
         Case("drop_path 0.9 alone, small tokens", (path, normal(5, 1, 4, 6), torch.arange(5) % 3, 0.1, 0.1, 3)),
