@@ -21,6 +21,7 @@ from torch import Tensor
 from vit_tutorial.data.extras import needed
 from vit_tutorial.weights.model import Trained
 
+ONNX_SINCE = "2.9"  # of torch: 2.6's exporter fails
 BATCH = torch.export.Dim("batch", min=1, max=4096)
 
 
@@ -40,7 +41,12 @@ def onnx(trained: Trained, path: str | os.PathLike[str], *, int8: bool = False) 
 
     Raises:
         ModuleNotFoundError: onnx, onnxscript or onnxruntime is missing: what to type.
+        RuntimeError: torch is older than 2.9.
     """
+    if torch.__version__ < ONNX_SINCE:
+        raise RuntimeError(
+            f"an ONNX file needs torch {ONNX_SINCE}, and this is {torch.__version__}: upgrade, or write .pt2"
+        )
     with needed():
         import onnx as onnx_package
         import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
