@@ -286,7 +286,7 @@ def test_an_unknown_mistake_gets_the_first_difference(capsys):
     assert not checks.check_patchify(unknown)
     text = said(capsys)
     expected = right(PATCHIFY.cases()[0].args[0], 2)[0, 1, 2].item()
-    assert f"result[0, 1, 2] is {expected + 1:.5g}, expected {expected:.5g}; 1 of 24 numbers differ, shape" in text
+    assert f"result[0, 1, 2] is {expected + 1:.5g}, expected {expected:.5g}; 1 of 24 numbers are wrong, shape" in text
     assert "What your numbers show: All that is wrong is at index 1 along axis 1 (of 6); the rest is right." in text
     assert "It looks like" not in text
 

@@ -210,7 +210,7 @@ def _tensor_difference(right: Tensor, given: Any, name: str, exercise: Exercise)
     at = _index(wrong)
     theirs, ours = distinct(given[tuple(at)], right[tuple(at)])
     values = f"{_at(name, str(at or ''))} is {theirs}{_expected(ours, exercise)}"
-    many = f"; {int(wrong.sum())} of {wrong.numel()} numbers differ, shape {shape(given)}"
+    many = f"; {int(wrong.sum())} of {wrong.numel()} numbers are wrong, shape {shape(given)}"
     return values + many if given.ndim else values
 
 

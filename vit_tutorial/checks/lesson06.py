@@ -612,7 +612,7 @@ def _observe_maps(work: Any, case: Case) -> Result:
 def _listed(maps: Any) -> Any:
     """The maps of a dictionary in order; anything else as it is."""
     if not isinstance(maps, Mapping):
-        return maps
+        return list(maps) if isinstance(maps, list) else maps  # which a later call may make longer
     return [maps[layer] for layer in sorted(maps)] if _in_order(maps) else list(maps.values())
 
 

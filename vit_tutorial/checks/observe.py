@@ -68,7 +68,8 @@ def _called(work: Any, case: Case, differentiable: bool) -> Result:
     before = [_leaf(x, differentiable) for x in case.args]
     given = copied(before)
     try:
-        observed = {"result": work(*given)}
+        answer = work(*given)
+        observed = {"result": list(answer) if isinstance(answer, list) else answer}  # a later call may make it longer
         gradients = _gradients(observed["result"], before) if differentiable else []
     except RuntimeError as error:  # torch's, if it keeps numbers for the gradient that are others by now
         numbers = changed(given, before)

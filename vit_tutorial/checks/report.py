@@ -8,7 +8,7 @@ from vit_tutorial.checks.capture import Kept
 from vit_tutorial.checks.compare import changed_arguments
 from vit_tutorial.checks.declare import Exercise, Mistake
 from vit_tutorial.checks.diagnose import diagnose, named
-from vit_tutorial.checks.observe import SECOND, agreed
+from vit_tutorial.checks.observe import SECOND, TRAINING, agreed
 from vit_tutorial.checks.run import UNWRITTEN, Tried
 from vit_tutorial.checks.watch import unseen
 
@@ -46,7 +46,9 @@ def _on_work(tried: Tried) -> list[str]:
     else:
         lines = [f"What your numbers show: {found.seen}"] if found.seen else []
     lines += f"First seen with {tried.cases[first].label}: {tried.verdicts[first]}".split("\n")
-    return lines + ([] if found.mistake else _on_missing_parameters(tried)) + _on_changed_arguments(tried)
+    if not found.mistake:
+        lines += _on_missing_parameters(tried) + _on_training_mode(tried)
+    return lines + _on_changed_arguments(tried)
 
 
 def _on_mistake(one: Mistake, inputs: int, exercise: Exercise) -> list[str]:
@@ -61,6 +63,18 @@ def _on_missing_parameters(tried: Tried) -> list[str]:
     if isinstance(outcome, dict) and (missing := outcome.get("missing")):
         names = agreed(tried.cases[tried.wrong[0]].weights)
         return [f"The class has no parameter of its own for {', '.join(missing)}; {names}."]
+    return []
+
+
+def _on_training_mode(tried: Tried) -> list[str]:
+    """That all which was said is about evaluation mode, where the other mode gives another result."""
+    outcome = tried.outcomes[tried.wrong[0]]
+    if (
+        isinstance(outcome, dict)
+        and outcome.get(TRAINING) == "another one"
+        and TRAINING not in tried.verdicts[tried.wrong[0]]
+    ):
+        return ["This is in evaluation mode; in training mode the result is another one."]
     return []
 
 

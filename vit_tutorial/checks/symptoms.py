@@ -83,7 +83,7 @@ def _same(x: Tensor, y: Tensor, tolerance: float) -> bool:
 def _explains(mended: Tensor, right: Tensor, given: Tensor, tolerance: float) -> bool:
     """Whether yours are the right ones, changed so: what is left over is little beside the change, in each number."""
     left = (given - mended).abs()
-    little = bool((left <= 0.02 * (mended - right).abs() + 1e-6 * right.abs().max()).all())
+    little = bool((left <= 3e-5 * (mended - right).abs() + 1e-6 * right.abs().max()).all())
     return little and _same(mended, given, tolerance)
 
 
@@ -391,7 +391,7 @@ def _misplaced(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -
 def _partly_right(right: Tensor, given: Tensor, inputs: Inputs, tolerance: float) -> str:
     scale = max(1.0, right.abs().max().item())
     wrong = (given - right).abs() > tolerance * scale
-    nearly = (given - right).abs() > 0.05 * tolerance * scale  # which is not right
+    nearly = (given - right).abs() > 0.02 * tolerance * scale  # which is not right
     where = _slices_that_differ(wrong)
     if where:
         if nearly[~_lines(wrong)].any():
