@@ -29,8 +29,8 @@ const isLight = (pixel) => 0.3 * (pixel & 255) + 0.59 * ((pixel >> 8) & 255) + 0
 
 // Cells in a place of the page, named by a label. show({values, columns, ...}) shows numbers:
 //   colours: "signed" about zero, "heat" from zero, "grey" from 0 to 1; most: the number with the strongest colour
-//   texts: the numbers are written into their cells, if they are few; labels: words under them, side by side
-//   name(i): what number i is; about: what is said of all; square: cells are; picture, shape: what lies under them
+//   texts: the numbers are written into their cells, if they are few, as percentages if shares; labels: words under them, side by side
+//   name(i): what number i is; about: what is said of all, or more of it; square: cells are; picture, shape: what lies under them
 //   write(v): a number as it is read
 //   sources(i): where number i comes from, see sources.js; pointed(i), clicked(i): what follows; chosen: what did last
 // light([first, last]) frames numbers of one row that another one comes from; light(null) none.
@@ -51,11 +51,11 @@ export function cells({ pixels, say, lightUp }, place, label) {
   let at = null; // the number that is read
 
   function summary() {
-    const { values, about, write = digits } = shown;
+    const { values, about, more = "", write = digits } = shown;
     const low = values.reduce((a, b) => Math.min(a, b));
     const high = values.reduce((a, b) => Math.max(a, b));
     const range = low === high ? `, all ${write(low)}` : ` from ${write(low)} to ${write(high)}`;
-    return about ?? `${values.length.toLocaleString("en")} numbers${range}`;
+    return about ?? `${values.length.toLocaleString("en")} numbers${range}${more}`;
   }
 
   function read() {
@@ -96,13 +96,14 @@ export function cells({ pixels, say, lightUp }, place, label) {
   }
 
   // The numbers as they are written into their cells, with as many digits as all have room for; none: without room.
-  function written({ values, columns }) {
+  function written({ values, columns, shares = false }) {
     const pen = canvas.getContext("2d");
     const { fontSize, fontFamily } = getComputedStyle(texts); // "font" is empty where a phone adjusts sizes
     pen.font = `${fontSize} ${fontFamily}`;
     const room = box.clientWidth / columns;
-    const rounded = [2, 1].map((places) => Array.from(values, (v) => v.toFixed(places).replace("-", "−")));
-    return rounded.find((all) => all.every((one) => pen.measureText(one).width < room)) ?? [];
+    const round = (v, places) => (shares ? (100 * v).toFixed(places - 1) : v.toFixed(places)).replace("-", "−");
+    const rounded = [2, 1].map((places) => Array.from(values, (v) => round(v, places)));
+    return rounded.find((all) => all.every((one) => pen.measureText(one).width + 4 < room)) ?? [];
   }
 
   function drawTexts(drawn) {

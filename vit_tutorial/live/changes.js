@@ -44,7 +44,7 @@ export function describe({ off, scale, temperature, position, answer, order, hid
   if (temperature !== 1) words.push(`attention’s temperature ${temperature}`);
   if (position !== "learned") words.push(position === "none" ? "no positions" : "positions reversed");
   if (answer !== 1) words.push(`the answer’s temperature ${answer}`);
-  if (order) words.push("patches moved");
+  if (order) words.push(new Set(order).size < order.length ? "patches repeated" : "patches moved");
   if (hidden.length) words.push(`${hidden.length === 1 ? `patch ${hidden[0]}` : `${hidden.length} patches`} hidden`);
   return words;
 }

@@ -70,9 +70,11 @@ export function contextOf({ host, root, data }) {
     state: {
       picture: samples[0],
       sample: 0, // its number; -1: it is none
+      message: "", // what is said of it
       changes: { ...AS_TRAINED },
       station: "patches",
       token: middle,
+      previous: null, // the token that was chosen before
       layer: 0,
       head: 0,
       method: "head", // of where it looks: a head, the mean of a block's, or rollout

@@ -32,10 +32,11 @@ export function fly({ $ }, taken, place) {
   if (!taken || !target?.checkVisibility() || isStill()) return;
   const { copy, from } = taken;
   const to = target.getBoundingClientRect();
-  Object.assign(copy.style, { width: `${to.width}px`, height: `${to.height}px`, left: "0", top: "0" });
+  const page = $(".live").getBoundingClientRect(); // with which the numbers scroll meanwhile
+  Object.assign(copy.style, { width: `${to.width}px`, height: `${to.height}px` });
   $(".live").append(copy);
   const at = ({ left, top, width, height }) =>
-    `translate(${left}px, ${top}px) scale(${width / to.width}, ${height / to.height})`;
+    `translate(${left - page.left}px, ${top - page.top}px) scale(${width / to.width}, ${height / to.height})`;
   const moves = [
     { transform: at(from), opacity: 1 },
     { transform: at(to), opacity: 1, offset: 0.85 },

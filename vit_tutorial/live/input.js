@@ -20,10 +20,16 @@ function fitted(frame, isOfDigits) {
 
 // What is said of a drawing whose pen was lifted.
 function adviceOn({ pad, sizes, isOfDigits }, wasSample) {
-  if (sizes.C > 1) return "";
   if (pad.isEmpty()) return "The pad is empty. The model must name something even so.";
+  if (sizes.C > 1) return "";
   if (wasSample) return "You drew on top of the picture that was there: Clear gives you an empty pad.";
   return fitted(pad.frame(), isOfDigits);
+}
+
+// Says something of the picture, which comes back with it.
+function tell({ $, state }, text) {
+  state.message = text;
+  $(".message").textContent = text;
 }
 
 export function buildPad(page) {
@@ -37,7 +43,7 @@ export function buildPad(page) {
     },
     async drawn(picture, isFinal) {
       Object.assign(state, { picture, sample: -1, isDrawing: !isFinal });
-      $(".message").textContent = isFinal ? adviceOn(page, isOnSample) : "";
+      tell(page, isFinal ? adviceOn(page, isOnSample) : "");
       if (isFinal) isOnSample = false;
       await page.follow();
       if (isFinal) page.sayAnswer();
@@ -50,15 +56,16 @@ export function buildPad(page) {
 // Keeps the reader's own picture, so that it can be had back.
 export function keepMine(page) {
   const { state, pad } = page;
-  if (state.sample < 0 && !pad.isEmpty()) page.mine = { picture: state.picture, ink: pad.ink() };
+  if (state.sample < 0 && !pad.isEmpty())
+    page.mine = { picture: state.picture, ink: pad.ink(), message: state.message };
 }
 
-export async function choosePicture(page, picture, sample = -1, ink = picture) {
-  const { $, state, pad } = page;
+export async function choosePicture(page, picture, { sample = -1, ink = picture, message = "" } = {}) {
+  const { state, pad } = page;
   if (picture !== state.picture) page.remember();
   keepMine(page);
   Object.assign(state, { picture, sample });
-  $(".message").textContent = "";
+  tell(page, message);
   pad.show(ink);
   await page.follow();
   page.sayAnswer();
@@ -77,10 +84,8 @@ async function takePhoto(page, file) {
     $(".message").textContent = `Reading ${file.name || "your picture"}: a large one takes some seconds.`;
     const { picture, done } = await readPhoto(file, data);
     const taken = picture.map((v) => Math.round(white * v) / white);
-    const answered = choosePicture(page, taken);
-    $(".message").textContent = done;
-    await answered;
-    if (page.state.picture === taken) $(".message").textContent = done + doubtOf(page);
+    await choosePicture(page, taken, { message: done });
+    if (page.state.picture === taken) tell(page, done + doubtOf(page));
   } catch (error) {
     $(".message").textContent = error.message;
   }
@@ -94,7 +99,7 @@ function takeFirst(page, files, otherwise) {
 export function buildPictures(page, images) {
   const { $, samples } = page;
   const buttons = images.map(({ src, alt }, i) => {
-    const onclick = () => choosePicture(page, samples[i], i);
+    const onclick = () => choosePicture(page, samples[i], { sample: i });
     return make("button", { type: "button", title: alt, onclick }, make("img", { src, alt }));
   });
   $(".samples").append(...buttons);

@@ -52,7 +52,8 @@ function makeChanging(page) {
   const { $, say, state, past } = page;
 
   page.remember = () => {
-    past.push({ picture: state.picture, sample: state.sample, changes: state.changes, ink: page.pad.ink() });
+    const { picture, sample, changes, message } = state;
+    past.push({ picture, sample, changes, message, ink: page.pad.ink() });
     if (past.length > MOST_UNDONE) past.shift();
   };
 
@@ -76,6 +77,7 @@ function makeChanging(page) {
   page.undo = async () => {
     const { ink, ...before } = past.pop();
     Object.assign(state, before);
+    $(".message").textContent = state.message;
     page.pad.show(ink);
     await page.follow();
     page.sayAnswer();

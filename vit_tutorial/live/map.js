@@ -4,7 +4,7 @@
 import { clamp, hasModifier, make } from "../pages/page.js";
 import { toggled } from "./changes.js";
 import { drawLooks } from "./looks.js";
-import { streamOf } from "./stream.js";
+import { isRead, streamOf } from "./stream.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const SHORTEST = 62; // pixels of a block that lies, at least; where these have no room, the map stands
@@ -20,7 +20,7 @@ function planOf({ L, h }, width) {
   const along = EDGE.begin + L * block + EDGE.end;
   const across = top + 44;
   const place = isUpright ? (a, c) => [66 + c, a] : (a, c) => [a, across - c];
-  const size = isUpright ? [width, along] : [along, across + 34];
+  const size = isUpright ? [width, along] : [along, across + 35];
   return { isUpright, head, block, top, place, size, heads: [...Array(h).keys()], blocks: [...Array(L).keys()] };
 }
 
@@ -129,7 +129,7 @@ function partsOfMap(plan) {
     const a = EDGE.begin + step * plan.block + (step ? 0 : 20);
     return {
       a,
-      c: plan.isUpright ? -33 : -24,
+      c: plan.isUpright ? -33 : -25,
       w: Math.min(64, plan.block - 2),
       h: 18,
       text: "",
@@ -144,7 +144,7 @@ function partsOfMap(plan) {
     one(150, "", "tokens and positions", "positions", "tokens"),
     ...plan.blocks.flatMap((layer) => blockParts(plan, layer)),
     ...lenses,
-    { ...one(end + 46, "classifier", "the classifier", "head"), w: 62, h: 30 },
+    { ...one(end + 46, "classifier", "the classifier", "head"), w: 62, h: 28 },
     { ...one(end + 112, "", "the answer", "head", "answer"), w: 62, h: 60 },
   ];
 }
@@ -162,8 +162,10 @@ function buttonOf(page, plan, { a, c, w, h, text, part, label, to, layer, head, 
   if (part) button.onpointerenter = () => point(page, part);
   button.onpointerleave = () => point(page, null);
   button.onclick = () => {
-    if (page.state.isCutting && part) page.cut(part);
-    else page.open(head !== undefined && page.state.station === "looks" ? "looks" : to, { layer, head });
+    if (page.state.isCutting) {
+      if (part) page.cut(part);
+      else page.say((page.$(".model .key").textContent = "This can’t be cut: choose Open parts to open it."));
+    } else page.walk(head !== undefined && page.state.station === "looks" ? "looks" : to, { layer, head });
   };
   return button;
 }
@@ -222,15 +224,11 @@ function walkWith(page, event) {
 
 export function buildMap(page) {
   const { $, $$, state } = page;
-  page.open = (to, place) => {
-    const isCutting = state.isCutting && to !== "what-if";
-    page.walk(to, place);
-    state.isCutting = isCutting || to === "what-if";
-    page.draw();
-  };
   page.cut = (part) => {
     const { off } = state.changes;
-    page.change({ off: toggled(off, part) });
+    const top = () => $(".map").getBoundingClientRect().top;
+    const was = top();
+    page.change({ off: toggled(off, part) }).then(() => window.scrollBy(0, top() - was)); // it stays under the pointer
   };
   for (const input of $$('[name="cutting"]')) {
     input.onchange = () => {
@@ -270,19 +268,20 @@ function drawPart({ state }, { button, part, label, to, layer, head }) {
 
 // Moves the dot to the part whose station is open.
 function moveDot(page) {
-  const { $, state, sizes, mapParts, mapDot, mapAt, mapWidth } = page;
+  const { $, state, sizes, config, mapParts, mapDot, mapAt, mapWidth } = page;
   const { station, layer, token } = state;
   const isHere = (part) =>
     part.to === station && (part.layer ?? layer) === layer && !("head" in part || "lens" in part);
   const place = mapParts.find((part) => isHere(part) && !/(\d|residual)$/.test(part.part ?? ""));
-  mapDot.classList.toggle("hidden", !place);
+  const isUnread = station === "head" && !isRead(config, token);
+  mapDot.classList.toggle("hidden", !place || isUnread);
   mapDot.classList.toggle("of-class-token", token < sizes.prefix);
   if (!place) return;
   const { left, top, width, height } = place.button.style;
   if (mapAt !== `${station} ${layer}`) $(".map").scrollLeft = parseFloat(left) - mapWidth / 2;
   page.mapAt = `${station} ${layer}`;
   const { look, h } = place; // the dot covers no name: it stands in a picture's corner, beside a word, else above
-  const [across, down] = look ? [-0.33, 0.42] : h < 30 ? [0.55, 0] : [0, -0.5];
+  const [across, down] = look ? [-0.33, 0.42] : h < 28 ? [0.63, 0] : [0, -0.5];
   Object.assign(mapDot.style, {
     left: `calc(${left} + ${across} * ${width})`,
     top: `calc(${top} + ${down} * ${height})`,
@@ -292,9 +291,9 @@ function moveDot(page) {
 function keyOf({ $, state, sizes, tokenName }) {
   const name = tokenName(state.token);
   const whose = state.token < sizes.prefix ? `the ${name}` : name;
-  const length = `A line’s thickness and colour: how large the numbers of ${whose} are.`;
-  const where = $(".map .upright") ? "Beside" : "Below";
-  return `${length} Small squares: where it looks. ${where} each block: the answer so far.`;
+  const lines = `The thicker and bluer a line, the larger the numbers of ${whose}.`;
+  const where = $(".map .upright") ? "Left" : "Below";
+  return `${lines} Small squares: where it looks. ${where}: the answer so far.`;
 }
 
 export function drawMap(page, scene) {

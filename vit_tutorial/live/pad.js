@@ -24,6 +24,7 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, arranged, s
   const fine = Math.max(1, Math.round(FINE / Math.max(H, W)));
   const h = H * fine;
   const w = W * fine;
+  const blank = C === 1 ? 0 : 0.5;
   const radius = (C === 1 ? 0.55 : Math.max(H, W) / 26) * fine;
   const ink = new Float32Array(C * h * w);
   const pen = { x: w / 2, y: h / 2, isDown: false, colour: [1, 1, 1], isShown: false };
@@ -113,7 +114,7 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, arranged, s
   }
 
   function clear() {
-    ink.fill(C === 1 ? 0 : 0.5);
+    ink.fill(blank);
     draw();
     drawn(picture(), true);
   }
@@ -206,7 +207,7 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, arranged, s
     frame,
     clear,
     ink: () => ink.slice(),
-    isEmpty: () => !extent(),
+    isEmpty: () => (C === 1 ? !extent() : ink.every((v) => v === blank)),
     choose(name) {
       pen.colour = COLOURS[name].slice(0, C);
     },

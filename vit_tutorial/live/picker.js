@@ -33,25 +33,34 @@ export function drawLines(page, weights) {
   };
   const widest = 0.3 * (canvas.width / sizes.columns);
   const most = largest(weights.subarray(sizes.prefix));
-  context.strokeStyle = blue;
+  context.strokeStyle = state.token < sizes.prefix ? getComputedStyle(page.host).getPropertyValue("--class") : blue;
   context.lineCap = "round";
   weights.forEach((weight, token) => {
     if (token < sizes.prefix) return;
     context.globalAlpha = (0.85 * weight) / most;
     context.lineWidth = (widest * weight) / most;
     context.beginPath();
+    const [x, y] = middleOf(token);
     context.moveTo(...middleOf(state.token));
-    context.lineTo(...middleOf(token));
+    context.lineTo(x + 0.01, y); // a dot where it looks at itself
     context.stroke();
   });
   context.globalAlpha = 1;
 }
 
-export function drawPicker(page) {
-  const { $, state } = page;
+// With a frame around a pixel of the chosen patch, [row, column] in it, if one is pointed at.
+/** @param {any} page @param {Pair | null} pixel */
+export function drawPicker(page, pixel = null) {
+  const { $, config, sizes, state } = page;
   const canvas = $(".picker canvas");
   if (!sharpen(canvas)) return;
   drawPatches(page, canvas);
+  if (pixel) {
+    const [row, column] = page.at(state.token).map((n, i) => n * config.patch_size[i] + pixel[i]);
+    const colour = getComputedStyle(page.host).getPropertyValue("--position");
+    drawFrame(canvas.getContext("2d"), cellBox(canvas, [sizes.H, sizes.W], row * sizes.W + column), colour, 3);
+  }
+  $(".picker .dot").classList.toggle("of-class-token", state.token < page.sizes.prefix);
   $(".picker .name").textContent = page.tokenName(state.token);
   $(".picker .place").textContent = page.placeOf(state.token);
   [...$(".special").children].forEach((button, token) => {
@@ -60,7 +69,7 @@ export function drawPicker(page) {
 }
 
 export function chooseToken(page, token) {
-  page.state.token = token;
+  if (token !== page.state.token) Object.assign(page.state, { token, previous: page.state.token });
   page.draw();
   page.say(`${page.tokenName(token)}, ${page.placeOf(token)}`);
 }

@@ -35,6 +35,8 @@ export function sceneOf(page) {
     head,
     patch: Math.max(token - sizes.prefix, 0),
     followed: state.row,
+    isFine: state.isFine,
+    previous: state.previous, // the token that was chosen before
     unit: state.unit ?? mostActive(now.blocks[layer], token, sizes.M),
     followUnit(unit) {
       if (unit === state.unit) return;

@@ -64,13 +64,13 @@ export function weightedSum(weights, v, d, tokenName) {
   });
 }
 
-// A softmax of a list, each number divided by the temperature first.
-/** @param {string} name @param {Numbers} values @param {number} temperature @returns {Sources} */
-export function softmaxOf(name, values, temperature = 1) {
+// A softmax of a list, each number divided by the temperature first; written out where every step is shown.
+/** @param {string} name @param {Numbers} values @param {boolean} isFine @param {number} temperature @returns {Sources} */
+export function softmaxOf(name, values, isFine, temperature = 1) {
   const divided = temperature === 1 ? "" : ` ÷ ${temperature}`;
   const sum = values.reduce((all, v) => all + Math.exp(v / temperature), 0);
   return (i) => ({
-    text: `e^(${digits(values[i])}${divided}) ÷ ${digits(sum)}`,
+    text: isFine ? `e^(${digits(values[i])}${divided}) ÷ ${digits(sum)}` : "",
     lights: { [name]: [i, i] },
   });
 }

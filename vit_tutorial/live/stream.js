@@ -11,9 +11,12 @@ function addedBy(sums, { weight }, head, { D, d }) {
   });
 }
 
+// Whether the classifier reads a token.
+export const isRead = ({ pool }, token) => token === 0 || pool !== "cls";
+
 // {place on the map: the root of the length}, 1 for the longest, so that short ones are seen, too. The places:
 // "0.input", "0.head 1", "0.middle", "0.mlp", "0.out", ..., and "read".
-export function streamOf({ weights }, scene) {
+export function streamOf({ weights, config }, scene) {
   const { run, token, D, d } = scene;
   const lengths = {};
   run.blocks.forEach((block, layer) => {
@@ -27,7 +30,7 @@ export function streamOf({ weights }, scene) {
     lengths[`${layer}.mlp`] = length(block.mlp.out);
     lengths[`${layer}.out`] = length(block.out);
   });
-  lengths.read = norm(rowOf(run.blocks.at(-1).out, token, D));
+  lengths.read = isRead(config, token) ? norm(rowOf(run.blocks.at(-1).out, token, D)) : 0;
   const most = Math.max(...Object.values(lengths)) || 1;
   return Object.fromEntries(Object.entries(lengths).map(([name, length]) => [name, Math.sqrt(length / most)]));
 }

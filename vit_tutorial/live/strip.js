@@ -22,7 +22,7 @@ export function buildStrip(page) {
     const { text: textContent, to, layer } = one;
     const element = make("span", { textContent, className: layer === undefined ? "word" : to });
     element.onclick = () => {
-      page.open(to, { layer });
+      page.walk(to, { layer });
       $(".station:not(.hidden) h3").scrollIntoView({ block: "start" });
     };
     return { ...one, element };

@@ -32,8 +32,8 @@ const STORY = [
     spot: ".picker canvas",
     asks: ["[data-spot=pixels]"],
     follow: "patch",
-    text: ({ N }) =>
-      `The model gets the picture in ${N} pieces, called patches. Click one: could you name the picture from it?`,
+    text: ({ N, H, W }) =>
+      `The model gets the picture, ${H} × ${W} pixels, in ${N} pieces, called patches. Click one: could you name the picture from it?`,
   },
   {
     station: "embedding",
@@ -51,8 +51,8 @@ const STORY = [
     follow: "patch",
     text: ({ isTried, point }) =>
       isTried &&
-      "Each number is the patch’s pixels times numbers of E, added up. It is largest for these six: " +
-        `what do they share? ${point} other numbers of the token.`,
+      "Each number is the patch’s pixels times numbers of E, added up, plus an offset. " +
+        `The framed one is largest for these six: what do they share? ${point} other numbers.`,
   },
   {
     station: "positions",
@@ -82,18 +82,18 @@ const STORY = [
     spot: "[data-spot=weights]",
     asks: [".picker canvas"],
     follow: "class",
-    text: ({ first }) =>
-      `In attention, tokens exchange what they know. Among patches, ${first} takes most where the map is light. ` +
-      "Click the map or a patch: where does that one look?",
+    text: () =>
+      "In attention, tokens exchange what they know. " +
+      "The lighter a patch on the map, the more the chosen token takes from it. Click another: where does that one look?",
   },
   {
     station: "attention",
     spot: ".heads",
     asks: ['[data-meaning="head"]'],
     follow: "class",
-    text: ({ h, first }) =>
+    text: ({ h }) =>
       h > 1 &&
-      `${first[0].toUpperCase()}${first.slice(1)} looks in ${h} ways at once: ${h} heads. ` +
+      `Each token looks in ${h} ways at once: ${h} heads. You saw one of them. ` +
         "Choose another: what does that one look for?",
   },
   {
@@ -116,7 +116,7 @@ const STORY = [
     spot: "[data-spot=probabilities]",
     offers: ["another", "clear"],
     text: ({ read }) =>
-      `The classifier reads ${read}. Each class, a possible answer, gets a share of 1. ` +
+      `The classifier reads ${read}. Each class, a possible answer, gets a share of 100 %. ` +
       "Press Clear: how sure is it of nothing? Then take another picture.",
   },
   {
@@ -206,7 +206,7 @@ const NEXT_BLOCK = [
     spot: "[data-spot=out]",
     text: ({ layer, L }) =>
       `Block ${layer} has done its part. ` +
-      (layer === L - 1 ? "That was the last block." : "In the diagram, at its end: the answer so far."),
+      (layer === L - 1 ? "That was the last block." : `The token goes on to block ${layer + 1}.`),
   },
 ];
 const WAY_OUT = [
@@ -251,13 +251,13 @@ export function tourOf(page) {
     read: readBy(config),
     isRead: readsClassToken(config),
     point: matchMedia("(pointer: coarse)").matches ? "Tap" : "Point at",
-    first: sizes.prefix ? `the ${page.tokenName(0)}` : "a token",
   };
   const story = STORY.filter(({ text }) => text(facts));
   const way = wayOf(sizes).filter(({ text }) => text(facts));
   /** @type {any[]} */
   let stops = story;
   let at = 0;
+  let isAway = false; // the reader walks on their own
   let patch = page.middle; // that the reader followed last
   let playing = 0; // a timer
   let [speed] = Object.keys(PAUSES);
@@ -316,7 +316,9 @@ export function tourOf(page) {
 
   function stop(number, isReset = false) {
     at = number;
+    isAway = false;
     darken();
+    $(".left").scrollTop = 0;
     const { station, spot, layer, follow: kind, text, asks = [], offers = [] } = stops[number];
     follow(kind);
     offer(offers);
@@ -325,6 +327,7 @@ export function tourOf(page) {
     $('[data-do="next"]').textContent = isLast() ? "Start again" : "Next";
     [$('[data-do="back"]').disabled, $('[data-do="play"]').disabled] = [number === 0, isLast()];
     $(".tour").classList.toggle("way", stops === way);
+    $('[data-do="play"]').classList.toggle("hidden", stops === story); // which gives tasks
     $('[data-do="token"]').textContent = stops === way ? "The story" : "Follow one token";
     const [here, off, lead] = [spot, ".off:not(:empty)", ".lead"].map((part) => $(`.station:not(.hidden) ${part}`));
     const isOff = here ? !here.checkVisibility() : Boolean(off); // the part is off: its station says so
@@ -333,8 +336,9 @@ export function tourOf(page) {
     const asked = [element, ...[...(stops === way ? [".picker canvas"] : []), ...asks].map($)];
     asked.forEach((one) => one.classList.add("asked"));
     const isMoved = station === "positions" && state.changes.position !== "learned";
-    const changed = isOff ? "This part is off" : isMoved ? "You changed the positions" : "";
-    const sentence = changed ? `${changed}: see below. Reset brings all back.` : text({ ...facts, layer });
+    const isOther = isMoved || (stops === way && number === 0 && isChanged(state.changes));
+    const changed = isOff ? "This part is off" : isOther ? "You made changes" : "";
+    const sentence = changed ? `${changed}. Reset brings all back.` : text({ ...facts, layer });
     $(".sentence").textContent = isReset ? `All that you changed is reset. ${sentence}` : sentence;
     return asked;
   }
@@ -359,19 +363,22 @@ export function tourOf(page) {
   }
 
   function forward() {
-    arrive(isLast() ? 0 : at + 1).then(() => isLast() && playAt(0));
+    const next = isLast() ? 0 : at + 1;
+    arrive(isAway ? at : next).then(() => isLast() && playAt(0));
   }
 
   function leave() {
     playAt(0);
     darken();
     offer([]);
-    $(".sentence").textContent = `You walk on your own. ${isLast() ? "Start again" : "Next"} leads back to the tour.`;
+    isAway = true;
+    $('[data-do="next"]').textContent = "Return";
+    $(".sentence").textContent = "You walk on your own. Return leads to the stop of the tour that you left.";
     measure();
   }
 
   $(".offers").onclick = () => page.reveal($(".spot .picture") ?? $(".spot")); // on a phone it may be above
-  $('[data-do="mine"]').textContent = `Back to my ${sizes.C === 1 ? "drawing" : "picture"}`;
+  $('[data-do="mine"]').textContent = `My ${sizes.C === 1 ? "drawing" : "picture"}`;
   for (const part of [".tour", ".choose"]) new ResizeObserver(measure).observe($(part));
   return {
     begin: () => stop(0),
@@ -389,9 +396,9 @@ export function tourOf(page) {
       },
       another() {
         const next = nextSample(page);
-        choosePicture(page, page.samples[next], next);
+        choosePicture(page, page.samples[next], { sample: next });
       },
-      mine: () => choosePicture(page, page.mine.picture, -1, page.mine.ink),
+      mine: () => choosePicture(page, page.mine.picture, page.mine),
       token() {
         playAt(0);
         stops = stops === way ? story : way;

@@ -64,8 +64,8 @@ export const attentionStation = {
       const sources = (t) => ({ text: text(t), lights: { scores: [t, t] } });
       return { values: rowOf(one.scaled, token, T), sources };
     },
-    weights({ one, token, T, picture, config }) {
-      const sources = softmaxOf("scaled", rowOf(one.scaled, token, T));
+    weights({ one, token, T, picture, config, isFine }) {
+      const sources = softmaxOf("scaled", rowOf(one.scaled, token, T), isFine);
       return {
         values: rowOf(one.weights, token, T),
         colours: "heat",
@@ -77,6 +77,8 @@ export const attentionStation = {
     },
   },
   texts: {
+    weightsName: ({ head }) => `Where head ${head} looks`,
+    takesName: ({ head }) => `What head ${head} takes`,
     block({ L, layer }) {
       const blocks =
         L === 1 ? "This model has one." : `This model has ${L}, one after the other: this is block\u00a0${layer}.`;
@@ -112,7 +114,7 @@ export const attentionStation = {
       return `The sums of all heads, joined${zeros}`;
     },
     attentionSum: ({ isOn }) =>
-      isOn("attention.residual") ? "Token + what attention adds = z′" : "z′, without z: the shortcut is off",
+      isOn("attention.residual") ? "Token z + what attention adds = z′" : "z′, without z: the shortcut is off",
   },
   actions: (page) => ({
     "next-head": () => {

@@ -1,6 +1,15 @@
 import { row, rowOf } from "../cells.js";
 import { productOf } from "../sources.js";
 
+// How many of a token's numbers the token that was chosen before has, too; first: the token of row 0.
+export function besides({ token, previous, D, tokenName, prefix }, rows, first = 0) {
+  if (previous === null || Math.min(token, previous) < first) return "";
+  const [mine, other] = [token, previous].map((t) => rowOf(rows, t - first, D));
+  const differing = mine.filter((v, i) => v !== other[i]).length;
+  const whose = `${previous < prefix ? "the " : ""}${tokenName(previous)}’s`;
+  return differing ? `; ${differing} differ from ${whose}` : `: the same as ${whose}`;
+}
+
 export const embeddingStation = {
   title: "2 Embedding",
   shows: {
@@ -8,11 +17,15 @@ export const embeddingStation = {
       const { weight } = weights.embed.patches.proj;
       return row(weight, followed, weight.length / D, { texts: weight.length / D <= 16 });
     },
-    projected({ run, weights, patch, D, followed, follow }) {
+    projected(s) {
+      const { run, weights, patch, D, followed, follow, prefix } = s;
       const columns = weights.embed.patches.proj.weight.length / D;
       const product = productOf("x", rowOf(run.embed.patches, patch, columns), weights.embed.patches.proj);
       const sources = (i) => ({ ...product(i), lights: { E: [0, columns - 1] } });
-      return row(run.embed.projected, patch, D, { pointed: follow, chosen: followed, sources });
+      return row(run.embed.projected, patch, D, {
+        ...{ pointed: follow, chosen: followed, sources },
+        more: besides(s, run.embed.projected, prefix),
+      });
     },
   },
   texts: {

@@ -48,8 +48,8 @@ export const headStation = {
       return perClass(s.run.logits, s, { sources });
     },
     probabilities(s) {
-      const sources = softmaxOf("logits", s.run.logits, s.changes.answer);
-      return perClass(s.run.probabilities, s, { colours: "heat", most: 1, sources, write: inPercent });
+      const sources = softmaxOf("logits", s.run.logits, s.isFine, s.changes.answer);
+      return perClass(s.run.probabilities, s, { colours: "heat", most: 1, shares: true, sources, write: inPercent });
     },
   },
   texts: {
@@ -64,8 +64,8 @@ export const headStation = {
     read: ({ config }) => readBy(config),
     softmaxName({ changes }) {
       return changes.answer === 1
-        ? "Softmax turns scores into probabilities"
-        : `÷ ${changes.answer}, then softmax: probabilities`;
+        ? "Softmax turns scores into percentages"
+        : `÷ ${changes.answer}, then softmax: percentages`;
     },
     unread({ token, tokenName, config, prefix }) {
       if (config.pool !== "cls" || token < prefix) return "";

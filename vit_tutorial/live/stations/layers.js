@@ -52,7 +52,7 @@ function drawPatchLens(page, steps, names) {
 }
 
 export const layersStation = {
-  title: "Layer by layer",
+  title: "Block by block",
   texts: {
     noneSeen({ config }) {
       if (!["cls", "distilled"].includes(config.pool)) return "";

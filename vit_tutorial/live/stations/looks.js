@@ -64,6 +64,8 @@ export const looksStation = {
     }
   },
   draw(page, scene) {
+    page.$(".heads").classList.toggle("hidden", page.state.method !== "head");
+    page.$(".layers").classList.toggle("hidden", page.state.method === "rollout");
     page.$(`[name="method"][value="${page.state.method}"]`).checked = true;
     drawHeads(page, scene);
   },

@@ -54,9 +54,10 @@ export const mlpStation = {
     mlpDim: ({ M }) => `M = ${M}`,
     count: ({ D }) => String(D),
     beforeName: ({ config }) => `Hidden units before ${config.gated ? "SiLU and the gate" : "GELU"}`,
-    hiddenName({ block, token, M, config }) {
+    hiddenName({ block, token, M, config, tokenName, prefix }) {
       const on = rowOf(block.mlp.before, token, M).filter((v) => v > 0).length;
-      return `Its ${M} hidden units: ${on} are on (above 0${config.gated ? " before the gate" : ""})`;
+      const whose = `${token < prefix ? "the " : ""}${tokenName(token)}`;
+      return `${M} hidden units, for ${whose}: ${on} are on (above 0${config.gated ? " before the gate" : ""})`;
     },
     activation({ config }) {
       const keeps = "keeps numbers well above zero almost as they are, and makes others small";
@@ -64,7 +65,9 @@ export const mlpStation = {
       return `SiLU ${keeps}. The gate, a number for each unit from a matrix of its own, is multiplied with that.`;
     },
     mlpSum: ({ isOn }) =>
-      isOn("mlp.residual") ? "Token + what the MLP adds = z, out of the block" : "z, without z′: the shortcut is off",
+      isOn("mlp.residual")
+        ? "Token z′ + what the MLP adds = z, out of the block"
+        : "z, without z′: the shortcut is off",
   },
   draw({ $, $$ }, s) {
     for (const button of $$(".next-unit")) button.onclick = () => s.followUnit((s.unit + 1) % s.M);

@@ -1,5 +1,6 @@
 import { digits, row, rowOf } from "../cells.js";
 import { patchify } from "../model.js";
+import { drawPicker } from "../picker.js";
 
 export const patchesStation = {
   title: "1 Patches",
@@ -16,8 +17,19 @@ export const patchesStation = {
         const [c, y, x] = place(i);
         return `${channel(c)}row ${y}, column ${x}`;
       };
+      const sources = (i) => ({ lights: { picture: place(i).slice(1) } });
       const labels = C === 3 ? ["red", "green", "blue"] : [];
-      return { values, columns: C * Q, colours: "grey", most: 1, name, square: true, texts: length <= 16, labels };
+      return {
+        values,
+        columns: C * Q,
+        colours: "grey",
+        most: 1,
+        name,
+        square: true,
+        texts: length <= 16,
+        labels,
+        sources,
+      };
     },
     x({ run, picture, data, config, patch, length, C, channel }) {
       const [P, Q] = config.patch_size;
@@ -29,11 +41,15 @@ export const patchesStation = {
         const at = y * C * Q + c * Q + x; // channels stand side by side
         return {
           text: `(${digits(pixel)} − ${data.mean[c].toFixed(3)}) ÷ ${data.std[c].toFixed(3)}`,
-          lights: { pixels: [at, at] },
+          lights: { pixels: [at, at], picture: [y, x] },
         };
       };
       return row(run.embed.patches, patch, length, { name, sources, texts: length <= 16 });
     },
+  },
+  build(page) {
+    const light = (pixel) => drawPicker(page, pixel);
+    page.views.push({ station: page.$('[data-station="patches"]'), name: "picture", light });
   },
   texts: {
     grid: ({ rows, columns, N }) => `${rows} × ${columns} = ${N}`,

@@ -1,5 +1,6 @@
 import { largestSize, norm, row, rowOf } from "../cells.js";
 import { sumOf } from "../sources.js";
+import { besides } from "./embedding.js";
 import { readBy, readsClassToken } from "./head.js";
 
 const cosine = (a, b) => a.reduce((sum, v, i) => sum + v * b[i], 0) / (norm(a) * norm(b) || 1);
@@ -13,14 +14,15 @@ export const positionsStation = {
   shows: {
     content: (s) => row(s.run.embed.content, s.token, s.D, { most: mostOf(s) }),
     position: (s) => row(s.run.embed.position, s.token, s.D, { most: mostOf(s) }),
-    z0({ run, token, D, weights }) {
+    z0(s) {
+      const { run, token, D, weights } = s;
       const { content, position, tokens } = run.embed;
       const parts = [
         ["content", "token", rowOf(content, token, D)],
         ["position", "position", rowOf(position, token, D)],
       ];
       const sources = weights.embed.norm ? undefined : sumOf(...parts); // else normed, too
-      return row(tokens, token, D, { most: mostOf({ run, token, D }), sources });
+      return row(tokens, token, D, { most: mostOf(s), sources, more: besides(s, tokens) });
     },
   },
   maps: {
@@ -55,8 +57,8 @@ export const positionsStation = {
     contentName: ({ token, tokenName, prefix }) =>
       token < prefix ? `The ${tokenName(token)}, learned` : "x E + offset, the token",
     positionName({ changes, token, prefix }) {
-      if (token < prefix) return "its own row, as it has no place";
-      return changes.position === "reversed" ? "of the place opposite" : "of its place";
+      if (token < prefix) return "its own list, as it has no place";
+      return `the list of ${changes.position === "reversed" ? "the place opposite" : "its place"}`;
     },
   },
   draw({ $$ }, { config, changes }) {

@@ -4,8 +4,9 @@ import { cells, percent } from "../cells.js";
 import { AS_TRAINED, isArranged, partName, toggled } from "../changes.js";
 import { inSlices, pass } from "../compute.js";
 
-const points = (change) =>
-  Math.abs(change) < 0.05 ? "0.0" : `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(1)}`;
+// A share in tenths of a hundredth, as percent() shows it: so that changes agree with what is shown.
+const tenths = (share) => Math.round(10 * parseFloat(percent(share)));
+const points = (change) => (change ? `${change < 0 ? "−" : "+"}${(Math.abs(change) / 10).toFixed(1)}` : "0.0");
 
 // ------------------------------------------------------------------------------------------------- temperatures
 
@@ -54,12 +55,12 @@ const sayTried = ({ $ }, text) => {
   $('[data-text="tried"]').textContent = text;
 };
 
-// Which one takes most from the answer, as far as the numbers that are shown tell; falls: in points of a hundred.
+// Which one takes most from the answer, as far as the numbers that are shown tell; falls: in tenths of a point.
 function mattering(tried, falls, was, noun) {
   const most = Math.max(...falls);
-  if (most < 0.05) return `Without any single ${noun} it has no less.`;
-  const same = tried.filter((_, i) => points(-falls[i]) === points(-most));
-  const left = percent(was - most / 100);
+  if (most <= 0) return `Without any single ${noun} it has no less.`;
+  const same = tried.filter((_, i) => falls[i] === most);
+  const left = percent((tenths(was) - most) / 1000);
   if (same.length > 1) return `It falls most, to ${left}, without any one of ${same.length} of them.`;
   return `It falls most without ${same[0].title}: to ${left}, a change of ${points(-most)}.`;
 }
@@ -72,12 +73,12 @@ async function tryEach(page, kind) {
   const k = best(now);
   const was = now.probabilities[k];
   const tried = trials(page, kind);
-  const falls = []; // how far the answer falls without each, in points of a hundred
+  const falls = []; // how far the answer falls without each, in tenths of a percentage point
 
   function* tryAll() {
     for (const { changes } of tried) {
       const { probabilities } = yield* pass(page, of.picture, { ...of.changes, ...changes });
-      falls.push(100 * (was - probabilities[k]));
+      falls.push(tenths(was) - tenths(probabilities[k]));
       sayTried(page, `${falls.length} of ${tried.length} …`);
     }
     return falls;
@@ -107,13 +108,14 @@ function drawTriedPatches(page, place, falls) {
     values: Float32Array.from(falls, (fall) => -fall),
     columns: page.sizes.columns,
     square: true,
+    write: points,
     name: (i) => `without patch ${i}`,
     clicked: (i) => page.chooseToken(i + page.sizes.prefix),
   });
 }
 
 function drawTriedParts(page, place, tried, falls) {
-  const most = Math.max(...falls, 0.5);
+  const most = Math.max(...falls.map(Math.abs), 5);
   const buttons = tried.map(({ name, part }, i) => {
     const button = make("button", { type: "button", className: "drop", title: "Switch it off, or on" });
     button.onclick = () => {
@@ -121,7 +123,8 @@ function drawTriedParts(page, place, tried, falls) {
       page.cut(part);
     };
     button.append(make("span", { textContent: name }), make("b", { textContent: points(-falls[i]) }));
-    button.style.setProperty("--share", `${Math.max(0, (100 * falls[i]) / most)}%`);
+    button.style.setProperty("--share", `${(100 * Math.abs(falls[i])) / most}%`);
+    button.classList.toggle("gain", falls[i] < 0);
     return button;
   });
   const across = tried.length / page.sizes.L;
