@@ -642,7 +642,7 @@ def test_the_answer_follows_a_pen_that_never_rests(show, digits):
 def test_draws_with_the_keyboard_alone(show, digits):
     live_page, model, preprocess, _ = digits
     page = show(live_page)
-    for _ in range(4):  # Follow one token, Play, and the tour's next stop
+    for _ in range(3):  # Follow one token, and the tour’s next stop
         page.keyboard.press("Tab")
     for key in ["Delete", *["ArrowUp"] * 7, " ", *["ArrowDown"] * 14, " "]:
         page.keyboard.press(key)
@@ -1554,7 +1554,7 @@ def test_what_a_part_answers_to_follows_what_is_pointed_at(show, digits, small):
         "The model as trained was tried on 200 pictures: the patch in the frame, with the picture around it."
     )
     go(page, "attention")
-    page.get_by_text("Next head", exact=True).click()
+    page.locator('.heads input[value="1"]').check(force=True)
     assert text(page, '[data-meaning="head"] h4').startswith(
         "Head 1 of block 0 lets the class token (not your patch) look"
     )

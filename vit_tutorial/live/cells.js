@@ -29,8 +29,8 @@ const isLight = (pixel) => 0.3 * (pixel & 255) + 0.59 * ((pixel >> 8) & 255) + 0
 
 // Cells in a place of the page, named by a label. show({values, columns, ...}) shows numbers:
 //   colours: "signed" about zero, "heat" from zero, "grey" from 0 to 1; most: the number with the strongest colour
-//   texts: the numbers are written into their cells, if they are few, as percentages if shares; labels: words under them, side by side
-//   name(i): what number i is; about: what is said of all, or more of it; square: cells are; picture, shape: what lies under them
+//   texts: the numbers are written into their cells, if they are few, as percentages if shares; labels: words below
+//   name(i): what number i is; about, or more: said of all; square: cells are; picture, shape: what lies under them
 //   write(v): a number as it is read
 //   sources(i): where number i comes from, see sources.js; pointed(i), clicked(i): what follows; chosen: what did last
 // light([first, last]) frames numbers of one row that another one comes from; light(null) none.

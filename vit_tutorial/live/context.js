@@ -63,6 +63,7 @@ export function contextOf({ host, root, data }) {
     },
     at,
     tokenName: (token) => special[token] ?? `patch ${token - prefix}`,
+    theName: (token) => `${token < prefix ? "the " : ""}${page.tokenName(token)}`,
     placeOf: (token) => (token < prefix ? "before the patches" : `row ${at(token)[0]}, column ${at(token)[1]}`),
     blue: getComputedStyle(host).getPropertyValue("--query").trim(),
     views: [], // what shows numbers: {station, name, light}

@@ -55,9 +55,8 @@ export function buildPad(page) {
 
 // Keeps the reader's own picture, so that it can be had back.
 export function keepMine(page) {
-  const { state, pad } = page;
-  if (state.sample < 0 && !pad.isEmpty())
-    page.mine = { picture: state.picture, ink: pad.ink(), message: state.message };
+  const { picture, sample, message } = page.state;
+  if (sample < 0 && !page.pad.isEmpty()) page.mine = { picture, message, ink: page.pad.ink() };
 }
 
 export async function choosePicture(page, picture, { sample = -1, ink = picture, message = "" } = {}) {

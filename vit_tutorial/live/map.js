@@ -288,10 +288,8 @@ function moveDot(page) {
   });
 }
 
-function keyOf({ $, state, sizes, tokenName }) {
-  const name = tokenName(state.token);
-  const whose = state.token < sizes.prefix ? `the ${name}` : name;
-  const lines = `The thicker and bluer a line, the larger the numbers of ${whose}.`;
+function keyOf({ $, state, theName }) {
+  const lines = `The thicker and bluer a line, the larger the numbers of ${theName(state.token)}.`;
   const where = $(".map .upright") ? "Left" : "Below";
   return `${lines} Small squares: where it looks. ${where}: the answer so far.`;
 }

@@ -20,7 +20,8 @@ const DOES = {
   unit: () => "is excited most by these patches",
   head({ config, token, prefix }) {
     const other = token < prefix ? "" : " (not your patch)";
-    return `lets ${config.class_token ? `the class token${other}` : "the tokens"} look at these patches more than at any in other pictures`;
+    const whose = config.class_token ? `the class token${other}` : "the tokens";
+    return `lets ${whose} look at these patches more than at any in other pictures`;
   },
 };
 const PARTS = { row: "row of E", unit: "hidden unit", head: "head" };

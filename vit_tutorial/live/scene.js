@@ -49,6 +49,7 @@ export function sceneOf(page) {
       page.draw();
     },
     tokenName: page.tokenName,
+    theName: page.theName,
     channel: (c) => (sizes.C === 1 ? "" : `${sizes.C === 3 ? colours[c] : `channel ${c}`}, `),
     isBlockOn: (block) => !off.has(`blocks.${block}`),
     isPartOn: (block, part) => !off.has(`blocks.${block}.${part}`),

@@ -65,7 +65,7 @@ export function weightedSum(weights, v, d, tokenName) {
 }
 
 // A softmax of a list, each number divided by the temperature first; written out where every step is shown.
-/** @param {string} name @param {Numbers} values @param {boolean} isFine @param {number} temperature @returns {Sources} */
+/** @param {string} name @param {Numbers} values @param {boolean} isFine @returns {Sources} */
 export function softmaxOf(name, values, isFine, temperature = 1) {
   const divided = temperature === 1 ? "" : ` ÷ ${temperature}`;
   const sum = values.reduce((all, v) => all + Math.exp(v / temperature), 0);

@@ -33,7 +33,8 @@ const STORY = [
     asks: ["[data-spot=pixels]"],
     follow: "patch",
     text: ({ N, H, W }) =>
-      `The model gets the picture, ${H} × ${W} pixels, in ${N} pieces, called patches. Click one: could you name the picture from it?`,
+      `The model gets the picture, ${H} × ${W} pixels, in ${N} pieces, called patches. ` +
+      "Click one: could you name the picture from it?",
   },
   {
     station: "embedding",
@@ -83,8 +84,8 @@ const STORY = [
     asks: [".picker canvas"],
     follow: "class",
     text: () =>
-      "In attention, tokens exchange what they know. " +
-      "The lighter a patch on the map, the more the chosen token takes from it. Click another: where does that one look?",
+      "In attention, tokens exchange what they know. The lighter a patch on the map, " +
+      "the more the chosen token takes from it. Click another: where does that one look?",
   },
   {
     station: "attention",
@@ -101,7 +102,8 @@ const STORY = [
     spot: "[data-spot=hidden]",
     asks: ['[data-meaning="unit"]'],
     text: ({ M, point }) =>
-      `Then the MLP, a small network: its ${M} hidden units look at each token alone. ${point} one: what switches it on?`,
+      `Then the MLP, a small network: its ${M} hidden units look at each token alone. ` +
+      `${point} one: what switches it on?`,
   },
   {
     station: "layers",

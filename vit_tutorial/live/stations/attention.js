@@ -117,10 +117,6 @@ export const attentionStation = {
       isOn("attention.residual") ? "Token z + what attention adds = z′" : "z′, without z: the shortcut is off",
   },
   actions: (page) => ({
-    "next-head": () => {
-      page.state.head = (page.state.head + 1) % page.sizes.h;
-      page.draw();
-    },
     fine() {
       page.state.isFine = !page.state.isFine;
       page.draw();

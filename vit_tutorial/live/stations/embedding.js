@@ -2,12 +2,11 @@ import { row, rowOf } from "../cells.js";
 import { productOf } from "../sources.js";
 
 // How many of a token's numbers the token that was chosen before has, too; first: the token of row 0.
-export function besides({ token, previous, D, tokenName, prefix }, rows, first = 0) {
+export function besides({ token, previous, D, theName }, rows, first = 0) {
   if (previous === null || Math.min(token, previous) < first) return "";
   const [mine, other] = [token, previous].map((t) => rowOf(rows, t - first, D));
   const differing = mine.filter((v, i) => v !== other[i]).length;
-  const whose = `${previous < prefix ? "the " : ""}${tokenName(previous)}’s`;
-  return differing ? `; ${differing} differ from ${whose}` : `: the same as ${whose}`;
+  return `${differing ? `; ${differing} differ from` : ": the same as"} ${theName(previous)}’s`;
 }
 
 export const embeddingStation = {
@@ -22,10 +21,8 @@ export const embeddingStation = {
       const columns = weights.embed.patches.proj.weight.length / D;
       const product = productOf("x", rowOf(run.embed.patches, patch, columns), weights.embed.patches.proj);
       const sources = (i) => ({ ...product(i), lights: { E: [0, columns - 1] } });
-      return row(run.embed.projected, patch, D, {
-        ...{ pointed: follow, chosen: followed, sources },
-        more: besides(s, run.embed.projected, prefix),
-      });
+      const more = besides(s, run.embed.projected, prefix);
+      return row(run.embed.projected, patch, D, { pointed: follow, chosen: followed, sources, more });
     },
   },
   texts: {

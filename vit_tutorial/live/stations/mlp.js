@@ -54,10 +54,9 @@ export const mlpStation = {
     mlpDim: ({ M }) => `M = ${M}`,
     count: ({ D }) => String(D),
     beforeName: ({ config }) => `Hidden units before ${config.gated ? "SiLU and the gate" : "GELU"}`,
-    hiddenName({ block, token, M, config, tokenName, prefix }) {
+    hiddenName({ block, token, M, config, theName }) {
       const on = rowOf(block.mlp.before, token, M).filter((v) => v > 0).length;
-      const whose = `${token < prefix ? "the " : ""}${tokenName(token)}`;
-      return `${M} hidden units, for ${whose}: ${on} are on (above 0${config.gated ? " before the gate" : ""})`;
+      return `${M} hidden units, for ${theName(token)}: ${on} on (above 0${config.gated ? " before the gate" : ""})`;
     },
     activation({ config }) {
       const keeps = "keeps numbers well above zero almost as they are, and makes others small";
@@ -65,9 +64,7 @@ export const mlpStation = {
       return `SiLU ${keeps}. The gate, a number for each unit from a matrix of its own, is multiplied with that.`;
     },
     mlpSum: ({ isOn }) =>
-      isOn("mlp.residual")
-        ? "Token z′ + what the MLP adds = z, out of the block"
-        : "z, without z′: the shortcut is off",
+      isOn("mlp.residual") ? "z′ + what the MLP adds = z, out of the block" : "z, without z′: the shortcut is off",
   },
   draw({ $, $$ }, s) {
     for (const button of $$(".next-unit")) button.onclick = () => s.followUnit((s.unit + 1) % s.M);

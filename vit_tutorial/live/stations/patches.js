@@ -19,17 +19,8 @@ export const patchesStation = {
       };
       const sources = (i) => ({ lights: { picture: place(i).slice(1) } });
       const labels = C === 3 ? ["red", "green", "blue"] : [];
-      return {
-        values,
-        columns: C * Q,
-        colours: "grey",
-        most: 1,
-        name,
-        square: true,
-        texts: length <= 16,
-        labels,
-        sources,
-      };
+      const texts = length <= 16;
+      return { values, columns: C * Q, colours: "grey", most: 1, square: true, name, texts, labels, sources };
     },
     x({ run, picture, data, config, patch, length, C, channel }) {
       const [P, Q] = config.patch_size;
