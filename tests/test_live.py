@@ -1594,6 +1594,7 @@ def test_the_pad_shows_the_patches_as_the_model_gets_them_until_somebody_draws(s
         page.get_by_text(back, exact=True).click()
         assert page.evaluate(INK) == plain
     page.get_by_text("Repeat it everywhere", exact=True).click()
+    assert text(page, ".list") == "patches repeated."
     arranged, (x, y) = page.evaluate(INK), page.locator(".pad > canvas").evaluate(MIDDLE)
     page.mouse.move(x, y)
     page.mouse.down()
