@@ -5,12 +5,11 @@ of a trained model change; ``progress`` how far a run is, ``report`` what the mo
 ``python -m vit_tutorial.train``.
 """
 
-from typing import Any
-
 from vit_tutorial.data import Recipe, normalise
 from vit_tutorial.data.extras import needed
 
 with needed():
+    from vit_tutorial.train.command import main, parser
     from vit_tutorial.train.evaluation import evaluate, predict
     from vit_tutorial.train.loop import check_finite, fit, parameter_groups, schedule, set_rate, train_epoch
 
@@ -19,21 +18,12 @@ __all__ = [
     "check_finite",
     "evaluate",
     "fit",
-    "main",  # noqa: F822 (from __getattr__)
+    "main",
     "normalise",
     "parameter_groups",
-    "parser",  # noqa: F822
+    "parser",
     "predict",
     "schedule",
     "set_rate",
     "train_epoch",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    # The command line is loaded when it is asked for: argparse and the modern models are not what fit needs.
-    if name in ("main", "parser"):
-        from vit_tutorial.train import command
-
-        return getattr(command, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
