@@ -135,7 +135,29 @@ def fit(
 
     model.to(accelerator.device)
     with with_lora(model, recipe.lora, recipe.seed):
-        history = _epochs(model, data, recipe, batches, store, state, settings, accelerator, progress)
+        average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))  # type: ignore[no-untyped-call]
+        fused = accelerator.device.type in ("cpu", "cuda")
+        groups = groups_of(model, parameter_groups(model, recipe.weight_decay), recipe)
+        optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=fused)
+        parts = {"model": model, "average": average, "optimizer": optimizer}
+        history = store.restore(state, settings, parts)
+        shown = progress and accelerator.is_main_process
+        with (
+            frozen(model, recipe.freeze),
+            progress_bar(recipe.epochs * len(batches), len(history) * len(batches), shown) as show,
+        ):
+            forward = accelerator.prepare(model)  # averages the gradients over the processes, if there are several
+            forward = torch.compile(forward) if recipe.compile else forward
+            run = Run(model, forward, average, optimizer, batches, data, recipe, accelerator)
+            for epoch in range(len(history), recipe.epochs):
+                start = time.perf_counter()
+                share_rates(optimizer, epoch, recipe)
+                set_seed(runs.seed_of(recipe.seed, epoch) % 2**31, device_specific=True)  # of dropout, and of mixing
+                row = {"epoch": epoch + 1} | train_epoch(run, epoch, partial(show, history))
+                row |= evaluate(average, data, accelerator=accelerator)
+                history.append(row | {"seconds": time.perf_counter() - start})
+                store.save(settings, parts, history)
+        model.load_state_dict(average.module.state_dict())
     if out is not None and accelerator.is_main_process and isinstance(model, ViT):
         keeping.save(out, model, data, history, preprocess=data.preprocess, recipe=runs.for_json(settings))
     return history
@@ -145,44 +167,6 @@ def check_workers(workers: int) -> None:
     """Raise a ValueError for a number of processes that can't load images."""
     if not isinstance(workers, int) or not 0 <= workers <= MOST_WORKERS:
         raise ValueError(f"workers must be a whole number from 0 to {MOST_WORKERS}, got {workers!r}")
-
-
-def _epochs(
-    model: nn.Module,
-    data: Data,
-    recipe: Recipe,
-    batches: runs.Batches,
-    store: runs.Store,
-    state: runs.Saved | None,
-    settings: runs.Saved,
-    accelerator: Accelerator,
-    progress: bool,
-) -> History:
-    """From the state, if there is one, to the last epoch; the model ends with the averaged weights."""
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))  # type: ignore[no-untyped-call]
-    fused = accelerator.device.type in ("cpu", "cuda")
-    groups = groups_of(model, parameter_groups(model, recipe.weight_decay), recipe)
-    optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=fused)
-    parts = {"model": model, "average": average, "optimizer": optimizer}
-    history = store.restore(state, settings, parts)
-    shown = progress and accelerator.is_main_process
-    with (
-        frozen(model, recipe.freeze),
-        progress_bar(recipe.epochs * len(batches), len(history) * len(batches), shown) as show,
-    ):
-        forward = accelerator.prepare(model)  # averages the gradients over the processes, if there are several
-        forward = torch.compile(forward) if recipe.compile else forward
-        run = Run(model, forward, average, optimizer, batches, data, recipe, accelerator)
-        for epoch in range(len(history), recipe.epochs):
-            start = time.perf_counter()
-            share_rates(optimizer, epoch, recipe)
-            set_seed(runs.seed_of(recipe.seed, epoch) % 2**31, device_specific=True)  # of dropout, and of mixing
-            row = {"epoch": epoch + 1} | train_epoch(run, epoch, partial(show, history))
-            row |= evaluate(average, data, accelerator=accelerator)
-            history.append(row | {"seconds": time.perf_counter() - start})
-            store.save(settings, parts, history)
-    model.load_state_dict(average.module.state_dict())
-    return history
 
 
 def _changed(recipe: Recipe | None, changes: dict[str, Any]) -> Recipe:
