@@ -29,6 +29,7 @@ from vit_tutorial.data.shards import HUB, Stream, is_stream
 from vit_tutorial.train import report, runs
 from vit_tutorial.train.evaluation import evaluate
 from vit_tutorial.train.loop import check_workers, fit
+from vit_tutorial.train.runs import RECIPE
 from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, build
 from vit_tutorial.vit import ViT, ViTConfig
@@ -37,10 +38,6 @@ from vit_tutorial.weights.hub import unreachable
 
 PROG = "python -m vit_tutorial.train"
 MODEL = ("patch_size", "dim", "depth", "num_heads", "mlp_dim", "drop_path")  # the fields of ViTConfig with an option
-RECIPE = (
-    *("epochs", "batch_size", "learning_rate", "weight_decay", "warmup_epochs", "label_smoothing", "clip", "ema"),
-    *("augment", "seed", "precision", "compile", "freeze", "head_first", "layer_decay", "lora"),
-)  # and those of Recipe
 
 
 class _Default(int):

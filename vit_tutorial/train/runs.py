@@ -35,6 +35,7 @@ from vit_tutorial.weights.keeping import History
 Batch = tuple[Tensor, Tensor]  # images (B, C, H, W), labels (B,) or, mixed, (B, K)
 Saved = dict[str, Any]  # what the file holds: numbers, texts, tensors, and lists and mappings of them
 VERSION = 2  # of what a run draws and in which order: another version ends with other weights
+RECIPE = tuple(field.name for field in fields(Recipe) if field.name != "mix")  # what has a name in files and options
 Key = tuple[int, list[int]]  # which batch: the epoch, and the images' places in their split
 
 # ---------------------------------------------------------------------------------------- order and randomness
@@ -227,8 +228,7 @@ def settings(recipe: Recipe, augmentation: Augmentation, data: Data, model: nn.M
 
 def for_json(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that are a recipe's, as plain values: JSON has no infinity."""
-    names = [field.name for field in fields(Recipe) if field.name != "mix"]
-    return {name: "inf" if settings[name] == math.inf else settings[name] for name in names}
+    return {name: "inf" if settings[name] == math.inf else settings[name] for name in RECIPE}
 
 
 def check_free(folder: str | os.PathLike[str], resume: bool) -> None:
