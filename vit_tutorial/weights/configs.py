@@ -16,7 +16,7 @@ from vit_tutorial.patches import as_pair
 from vit_tutorial.variants.modern import Rotary
 from vit_tutorial.variants.text import TextConfig
 from vit_tutorial.weights import fields as of
-from vit_tutorial.weights.fields import BEYOND, LARGEST_TEXT, PIXELS, Fields, Given, Json, Known, Reasons
+from vit_tutorial.weights.fields import BEYOND, PIXELS, Fields, Given, Json, Known, Reasons
 from vit_tutorial.weights.hf_configs import DROPPED as HF_DROPPED
 from vit_tutorial.weights.hf_configs import transformers
 from vit_tutorial.weights.messages import short
@@ -376,7 +376,7 @@ def open_clip_text(config: Json) -> tuple[TextConfig, str]:
     if pool not in (("argmax", "eos") if causal else ("last",)):
         mask = "with a causal mask" if causal else "without a causal mask"
         raise ValueError(f"its text_cfg has pool_type={short(pool)}, {BEYOND}, {mask}")
-    sizes = said.numbers(TEXT_SIZES, LARGEST_TEXT)
+    sizes = said.numbers(TEXT_SIZES)
     found = TextConfig(
         **sizes,
         mlp_dim=int(sizes["dim"] * of.number(said.stated("mlp_ratio", 4.0), "mlp_ratio", 0)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from vit_tutorial.data import Preprocessing
@@ -61,7 +61,7 @@ class Known:
     def check(self, config: ViTConfig) -> Json:
         """What is assumed though the config was read; a ValueError, if the tensors are another model's."""
         default = {f.name: f.default for f in fields(ModernConfig)} | {"class_token": config.pool != "mean"}
-        found = default | {name: getattr(config, name) for name in asdict(config)}
+        found = default | vars(config)
         assumed = dict(self.assumed)
         if self.given.classifies and not config.num_classes:
             raise ValueError("its architectures name a classifier, and there is none: take them out for features")
@@ -131,10 +131,10 @@ class Fields:
             way_out = "if it changes no answer, take it out"
             raise ValueError(f"{self.where} has {some(left)}, which this package doesn't know: {way_out}")
 
-    def numbers(self, keys: Mapping[str, tuple[str, int]], most: Mapping[str, int] = {}) -> dict[str, int]:
+    def numbers(self, keys: Mapping[str, tuple[str, int]]) -> dict[str, int]:
         """Whole numbers by our names, of keys with the library's defaults: ``{ours: (theirs, default)}``."""
         return {
-            our: whole(self.stated(key, default), key, 1, most.get(our, 1_000_000))
+            our: whole(self.stated(key, default), key, 1, LARGEST_TEXT.get(our, 1_000_000))
             for our, (key, default) in keys.items()
         }
 

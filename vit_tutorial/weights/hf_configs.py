@@ -180,7 +180,7 @@ BESIDE_TOWER: Reasons = {  # fields of a model of images and text that its image
 
 
 def transformers(config: Json, processor: Json | None) -> Known:
-    """What transformers' config.json and preprocessor_config.json say; None, if there is no such."""
+    """What transformers' config.json and preprocessor_config.json say."""
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in (read := MODEL_TYPES | TOWERS):
         raise ValueError(f"transformers' {short(kind)} is beyond ViTConfig and ModernConfig; read: {', '.join(read)}")
@@ -256,7 +256,7 @@ def text_tower(config: Json) -> tuple[TextConfig, str]:
     if kind not in TEXTS:
         raise ValueError(f"the text tower of transformers' {short(kind)} isn't read: that of {', '.join(TEXTS)} is")
     said, siglip = tower(Fields(config, "its config"), "text_config"), kind == "siglip"
-    sizes = said.numbers(SIGLIP_SIZES if siglip else TEXT_SIZES, of.LARGEST_TEXT)
+    sizes = said.numbers(SIGLIP_SIZES if siglip else TEXT_SIZES)
     width = said.stated("projection_size", sizes["dim"]) if siglip else config.get("projection_dim", 512)
     act = said.take("hidden_act", "gelu_pytorch_tanh" if siglip else "quick_gelu")
     eps = of.number(said.take("layer_norm_eps", 1e-6 if siglip else 1e-5), "layer_norm_eps", 0)

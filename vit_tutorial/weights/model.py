@@ -444,13 +444,12 @@ def with_positions(ours: State, config: ViTConfig) -> State:
     """
     if config.position == "none":
         return ours
-    modern = isinstance(config, ModernConfig)
     registers = config.registers if isinstance(config, ModernConfig) else 0
     cls, (rows, columns) = config.prefix_tokens - registers, config.grid
     N, position = rows * columns, ours.get("embed.position")
     if position is None:
         position = sincos_position_embedding(config.grid, config.dim).to(ours["embed.patches.proj.weight"].dtype)
-    if modern and registers and position.shape[1] == cls + registers + N:
+    if registers and position.shape[1] == cls + registers + N:
         ours = ours | {"embed.registers": ours["embed.registers"] + position[:, cls : cls + registers]}
         position = torch.cat([position[:, :cls], position[:, cls + registers :]], dim=1)
     if position.shape[1] not in (N, cls + N):

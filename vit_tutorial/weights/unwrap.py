@@ -152,8 +152,7 @@ def _models(node: Part, anchors: tuple[str, ...]) -> list[Part]:
         return []
     names = [name for name, value in node.items() if isinstance(value, (Tensor, np.ndarray))]
     plain = {name: INSIDE.sub("", name) for name in names}
-    before = (name.removesuffix(anchor) for name in plain.values() if name.endswith(anchors) for anchor in anchors
-              if name.endswith(anchor))  # fmt: skip
+    before = (name.removesuffix(anchor) for name in plain.values() for anchor in anchors if name.endswith(anchor))
     found = list(dict.fromkeys(prefix for prefix in before if not prefix or prefix[-1] in "./"))
     prefixes = [re.findall(r"[^./]+[./]", prefix) for prefix in found[:SEVERAL]]
     if not prefixes:
