@@ -219,18 +219,18 @@ def files_of(get: Getter, name: str, weights: Path | None = None) -> Repository:
         if weights.name.endswith(".index.json"):
             for file in sorted(set(weight_map(weights).values())):
                 get(file)  # downloads it
-    if adapters := [file for file in ADAPTER if _perhaps(get, file) is not None]:
+    if adapters := [file for file in ADAPTER if perhaps(get, file) is not None]:
         raise ValueError(f"{name}: {adapters[0]}, an adapter (as LoRA), changes these weights: {MERGE}")
     state, processor = read(weights), None
-    if config and (path := _perhaps(get, "processor_config.json")) is not None:  # of transformers 5
+    if config and (path := perhaps(get, "processor_config.json")) is not None:  # of transformers 5
         processor = read_json(path).get("image_processor")  # beside that of texts
     if config and not isinstance(processor, dict):  # timm's and open_clip's configs say it themselves
-        path = (get if "model_type" in config else partial(_perhaps, get))("preprocessor_config.json")
+        path = (get if "model_type" in config else partial(perhaps, get))("preprocessor_config.json")
         processor = None if path is None else read_json(path)
     return Repository(state, config, processor)
 
 
-def _perhaps(get: Getter, file: str) -> Path | None:
+def perhaps(get: Getter, file: str) -> Path | None:
     """The file, if it is there; without a network, a cache may not know whether it is."""
     with suppress(OSError):
         return get(file)
@@ -241,6 +241,6 @@ def config_of(get: Getter) -> Json:
     """The config, if it is transformers', timm's or open_clip's; else {}."""
     path = get("config.json")
     config = {} if path is None else read_json(path)
-    if not config.keys() & CONFIG_KEYS and (path := _perhaps(get, "open_clip_config.json")) is not None:
+    if not config.keys() & CONFIG_KEYS and (path := perhaps(get, "open_clip_config.json")) is not None:
         config = read_json(path)
     return config if config.keys() & CONFIG_KEYS else {}

@@ -12,7 +12,6 @@ import os
 import re
 import string
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -161,10 +160,7 @@ def _tokenizer(get: hub.Getter, config: TextConfig, clean: str) -> Callable[[Seq
     with needed():
         from transformers import AutoTokenizer
 
-    there: list[Path] = []
-    for file in TOKENIZER:
-        with suppress(OSError):
-            there += [found] if (found := get(file)) is not None else []
+    there = [found for file in TOKENIZER if (found := hub.perhaps(get, file)) is not None]
     if not there:
         raise ValueError(f"no tokenizer lies beside its weights: {', '.join(TOKENIZER[:2])} of the same repository")
     try:
