@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,10 +107,10 @@ class Journals:
 
     def _write(self, where: dict[int, tuple[Path, int]]) -> list[str]:
         first, form = FORMATS[self.out.suffix]
-        opened = {path: path.open("rb") for path in self._paths()}
+        own = self.out.with_name(f"{self.out.name}.rank-{self.place.rank}")  # two processes may be the last at once
         skipped = []
-        try:
-            own = self.out.with_name(f"{self.out.name}.rank-{self.place.rank}")  # two processes may be the last at once
+        with ExitStack() as journals:
+            opened = {path: journals.enter_context(path.open("rb")) for path in self._paths()}
             with replacing(own) as table:
                 table.write(first.encode())
                 for number, file in enumerate(self.files):
@@ -122,9 +122,6 @@ class Journals:
                     else:
                         table.write(form(file, row["ranked"]).encode(errors="backslashreplace"))
             own.replace(self.out)
-        finally:
-            for journal in opened.values():
-                journal.close()
         for path in opened:
             with suppress(OSError):
                 path.unlink()
