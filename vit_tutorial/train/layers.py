@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -172,7 +171,7 @@ def frozen(model: nn.Module, freeze: bool) -> Iterator[None]:
     for parameter in held:
         parameter.requires_grad_(False)
     for part in parts:
-        vars(part.eval())["train"] = partial(_stay, part)
+        vars(part.eval())["train"] = lambda mode=True, part=part: part
     try:
         yield
     finally:
@@ -180,7 +179,3 @@ def frozen(model: nn.Module, freeze: bool) -> Iterator[None]:
             parameter.requires_grad_(True)
         for part in parts:
             del vars(part)["train"]
-
-
-def _stay(part: nn.Module, mode: bool = True) -> nn.Module:
-    return part
