@@ -91,7 +91,7 @@ def show_matches(
         painted = picture * (1 - heat) + heat * ((0.75, 0, 0.16) if index else (0, 0, 0))  # (H, W, 3)
         drawn.append(np.pad(painted, ((0, 0), (2, 2), (0, 0)), constant_values=1))
     data = {
-        "pictures": [_uri(picture) for picture in pictures],
+        "pictures": [uri(picture) for picture in pictures],
         "maps": {name: base64.b64encode(shade.tobytes()).decode() for name, shade in shades.items()},
         "side": side,
         "start": start,
@@ -99,7 +99,7 @@ def show_matches(
     # Slides and the book know it as a slider; it is ready, so that the slider's script leaves it alone.
     still = np.hstack(drawn).repeat(2, 0).repeat(2, 1)
     kinds = "data-vit-slider data-ready data-vit-matches"
-    html = _scripted(kinds, "matches.js", _uri(still), still.shape[1], alt, data)
+    html = _scripted(kinds, "matches.js", uri(still), still.shape[1], alt, data)
     _display({"text/html": html, "text/plain": alt}, {}, caption)
 
 
@@ -116,7 +116,7 @@ def _scripted(attributes: str, script: str, still: str, width: int, alt: str, da
     )
 
 
-def _uri(picture: Any) -> str:
+def uri(picture: Any) -> str:
     """(H, W, 3), in [0, 1], as the address of a PNG."""
     out = io.BytesIO()
     Image.fromarray((255 * picture).round().astype(np.uint8)).save(out, "PNG")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import html
 import io
@@ -10,9 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
 from vit_tutorial.data import Data
@@ -103,6 +100,8 @@ def save(folder: str | Path, report: Report, data: Data) -> list[str]:
 
 def page(report: Report, data: Data) -> str:
     """The surest mistakes as a page that needs no other file: each picture as the model got it, and both names."""
+    from vit_tutorial.plots.showing import uri
+
     wrong = int(report.counts.sum() - report.counts.diagonal().sum())
     summary = f"{counted(wrong, 'mistake')} in {counted(len(data.test), 'test image')}."
     if wrong > WORST:
@@ -112,14 +111,7 @@ def page(report: Report, data: Data) -> str:
         image, label = data.test[place]  # (C, H, W)
         file = data.test_names[place] if data.test_names else f"test image {place}"
         file, right, said = (html.escape(text) for text in (file, data.classes[label], data.classes[answer]))
-        picture = f'<img src="{_as_url(image)}" alt="{right}, taken for {said}">'
+        source = uri(image.permute(1, 2, 0).expand(-1, -1, 3).numpy())
+        picture = f'<img src="{source}" alt="{right}, taken for {said}">'
         items.append(f"<li>{picture}<br>{file}<br>is <b>{right}</b>, the model says <b>{said}</b> ({sure:.1%})</li>")
     return PAGE.format(name=html.escape(data.name), summary=summary, mistakes="\n".join(items))
-
-
-def _as_url(image: Tensor) -> str:
-    """The image (C, H, W) in [0, 1] as a PNG in an address."""
-    pixels = (255 * image).round().byte().permute(1, 2, 0).expand(-1, -1, 3).numpy()  # (H, W, 3)
-    out = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(pixels)).save(out, "png")
-    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
