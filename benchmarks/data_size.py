@@ -112,15 +112,10 @@ def few(data: vt.data.Data, images: int, seed: int) -> vt.data.Data:
     return replace(data, train=data.train.part(chosen))
 
 
-def is_done(*row: object) -> bool:
-    """Whether the row that begins so is in the file."""
-    return any(list(known.values())[: len(row)] == [str(value) for value in row] for known in sheet.read(CSV))
-
-
 def best_rate(name: str, model: str, optimizer: str = "adamw") -> float:
     """Of the optimiser's rates, the one that did best on what was held out."""
-    found = [row for row in sheet.read(CSV) if (row["data"], row["part"], row["model"]) == (name, "rates", model)]
-    tried = sorted((float(row["rate"]), float(row["held_out"])) for row in found if row["optimizer"] == optimizer)
+    found = sheet.read(CSV, data=name, part="rates", model=model, optimizer=optimizer)
+    tried = sorted((float(row["rate"]), float(row["held_out"])) for row in found)
     best = max(tried, key=lambda pair: pair[1], default=(0.0, 0.0))
     if best in (*tried[:1], *tried[-1:], (0.0, 0.0)):
         raise SystemExit(f"{model}: run `rates` first, over a grid that the best rate doesn't lie at the edge of")
@@ -138,7 +133,7 @@ def one(
 ) -> None:  # fmt: skip
     """One row, unless it is there."""
     known = (name, part, model_name, images, augment, optimizer, rate, seed)
-    if is_done(*known):
+    if sheet.read(CSV, **dict(zip(COLUMNS, known, strict=False))):
         return
     begin, model = time.process_time(), model_of(model_name, len(data.classes), seed)
     held = vt.data.hold_out(data, 0.1)
@@ -187,9 +182,8 @@ def sgd(name: str, data: vt.data.Data, seeds: int) -> None:
 def series(name: str, model: str, augment: str) -> dict[int, list[float]]:
     """Test accuracies in percent by the number of training images."""
     found: dict[int, list[float]] = {}
-    for row in sheet.read(CSV):
-        if (row["data"], row["part"], row["model"], row["augment"]) == (name, "sizes", model, augment):
-            found.setdefault(int(row["images"]), []).append(100 * float(row["test"]))
+    for row in sheet.read(CSV, data=name, part="sizes", model=model, augment=augment):
+        found.setdefault(int(row["images"]), []).append(100 * float(row["test"]))
     return dict(sorted(found.items()))
 
 
@@ -221,13 +215,12 @@ def report(name: str) -> None:
     for model in every:
         held_out = {
             (row["optimizer"], float(row["rate"])): f"{100 * float(row['held_out']):.1f}"
-            for row in sheet.read(CSV)
-            if (row["data"], row["part"], row["model"]) == (name, "rates", model)
+            for row in sheet.read(CSV, data=name, part="rates", model=model)
         }
         cells = [held_out.get((o, r), "–") for o, several in RATES.items() for r in several]
         print(f"| {model} | " + " | ".join(cells) + " |")
-    minutes = sum(float(row["cpu_seconds"]) for row in sheet.read(CSV) if row["data"] == name) / 60
-    print(f"\n{sum(row['data'] == name for row in sheet.read(CSV))} runs, {minutes:.0f} CPU minutes")
+    rows = sheet.read(CSV, data=name)
+    print(f"\n{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.0f} CPU minutes")
 
 
 def main() -> None:

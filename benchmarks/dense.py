@@ -387,14 +387,13 @@ def unets(seed: int, number: int) -> Iterator[Run]:
 
 def values(part: str, name: str, number: int = 600, column: str = "miou", model: int = 0) -> list[float]:
     """A column of all seeds' rows, in percent, in the order of the seeds."""
-    wanted = {"part": part, "input": name, "scenes": str(number), "model": str(model)}
-    rows = [row for row in sheet.read(CSV) if wanted.items() <= row.items()]
+    rows = sheet.read(CSV, part=part, input=name, scenes=number, model=model)
     return [100 * float(row[column]) for row in sorted(rows, key=lambda row: int(row["seed"]))]
 
 
 def tables() -> str:
     """Masks by what the head reads; where and what by layer; masks by the number of scenes."""
-    names = list(dict.fromkeys(row["input"] for row in sheet.read(CSV) if row["part"] == "mask"))
+    names = list(dict.fromkeys(row["input"] for row in sheet.read(CSV, part="mask")))
     reference = values("mask", "block 2 + class token")
     lines = ["| the head reads | mIoU | minus block 2 + class token, paired | IoU of the figure |", "|---|---|---|---|"]
     for name in sorted(names, key=lambda name: statistics.mean(values("mask", name))):
@@ -430,9 +429,8 @@ def main() -> None:
     parts |= {"unets": unets}
     runs, numbers = parts[sys.argv[1]], list(map(int, sys.argv[2:]))
     model = numbers[1] if runs is again else 0
-    done = {(row["part"], row["input"], row["scenes"], row["model"], row["seed"]) for row in sheet.read(CSV)}
     for part, name, number, seed, run in runs(*numbers):
-        if (part, name, str(number), str(model), str(seed)) in done:
+        if sheet.read(CSV, part=part, input=name, scenes=number, model=model, seed=seed):
             continue
         begin = time.process_time()
         row = [f"{value:.4g}" for value in run()]

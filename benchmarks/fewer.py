@@ -133,7 +133,7 @@ def embedded(model: vt.ViT, images: Tensor) -> Tensor:
 
 def accuracy(folder: str | None) -> None:
     for name, numbers in FEWER.items():
-        done = {(r["way"], int(r["r"]), int(r["draw"])) for r in sheet.read(ACCURACY) if r["model"] == name}
+        done = {(r["way"], int(r["r"]), int(r["draw"])) for r in sheet.read(ACCURACY, model=name)}
         drawn = [(way, draw) for way, (_, draws) in WAYS.items() for draw in range(draws)]
         todo = [(way, r, draw) for r in numbers for way, draw in drawn if (way, r, draw) not in done]
         if todo:
@@ -146,7 +146,7 @@ def compared(name: str, model: vt.ViT, images: Tensor, labels: Tensor, todo: lis
     """Rows of fewer.csv: ways, each with a number of tokens fewer per block and a draw."""
     z, merged = embedded(model, images), {}
     whole = ship.logits_of(model, z)
-    if not any((row["model"], row["way"]) == (name, "whole") for row in sheet.read(ACCURACY)):
+    if not sheet.read(ACCURACY, model=name, way="whole"):
         sheet.add(ACCURACY, COLUMNS, [name, "whole", 0, 0, *ship.counted(whole, whole, labels), 0, 0])
     for way, r, draw in todo:
         if r not in merged:
@@ -175,7 +175,7 @@ class Shrunk(torch.nn.Module):
 def rivals(folder: str | None) -> None:
     """Rows of fewer.csv: something simpler, with about as many operations as r tokens fewer, on the same images."""
     for rival, (name, r) in RIVALS.items():
-        done = {row["way"] for row in sheet.read(ACCURACY) if (row["model"], int(row["r"])) == (name, r)}
+        done = {row["way"] for row in sheet.read(ACCURACY, model=name, r=r)}
         todo = [way for way in ("merge similar", "drop least attended", rival) if way not in done]
         if not todo:
             continue
@@ -218,7 +218,7 @@ def moment(folder: str | None) -> None:
     """Rows of fewer_moment.csv: the class token alone from each block on; with eight patches from block 1 on."""
     columns = ["model", "after", "r", "way", *PAIRED]
     for name in ("cifar10", "photographs", "shapes", "shapes again"):
-        done = {tuple(row.values())[1:4] for row in sheet.read(MOMENT) if row["model"] == name}
+        done = {tuple(row.values())[1:4] for row in sheet.read(MOMENT, model=name)}
         model, _, prepare = loaded(name)
         images, labels = held_out(name, folder)
         z, labels = embedded(model, prepare(images[:: len(images) // 1000])), labels[:: len(images) // 1000]
@@ -295,7 +295,7 @@ def rivals_of(name: str, model: vt.ViT, images: Tensor) -> dict[str, tuple[Call,
 
 def speed(process: int) -> None:
     columns = ["model", "tokens", "batch", "form", "r", "counted", "milliseconds", "ratio", "rounds", "process"]
-    done = {row["model"] for row in sheet.read(SPEED) if int(row["process"]) == process}
+    done = {row["model"] for row in sheet.read(SPEED, process=process)}
     for name in [*SHIPPED, *SIZED]:
         if name in done:
             continue

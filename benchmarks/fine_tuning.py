@@ -255,11 +255,7 @@ def without_training(task: Task, draw: int) -> list[list[object]]:
 
 def found(task: str, way: str, rate: float | str, column: str) -> dict[int, float]:
     """{draw: percent} of the runs that are done."""
-    return {
-        int(row["draw"]): 100 * float(row[column])
-        for row in sheet.read(CSV)
-        if (row["task"], row["way"]) == (task, way) and row["rate"] == str(rate)
-    }
+    return {int(row["draw"]): 100 * float(row[column]) for row in sheet.read(CSV, task=task, way=way, rate=rate)}
 
 
 def score(task: Task, way: str, rate: float) -> float:
@@ -271,21 +267,20 @@ def score(task: Task, way: str, rate: float) -> float:
 
 def search(task: Task, way: str) -> None:
     """Runs until the best rate is not at the grid's edge."""
-    scores = {rate: score(task, way, rate) for rate in task.ways[way]}
-    while (best := max(scores, key=lambda rate: scores[rate])) in (min(scores), max(scores)):
-        beyond = LADDER[LADDER.index(best) + (1 if best == max(scores) else -1)]
-        scores[beyond] = score(task, way, beyond)
+    sheet.search(
+        task.ways[way], lambda rate: score(task, way, rate), lambda best, side: LADDER[LADDER.index(best) + side]
+    )
 
 
 def best_rate(task: str, way: str) -> str:
     """The rate with the best mean over the validation images."""
-    rates = {row["rate"] for row in sheet.read(CSV) if (row["task"], row["way"]) == (task, way)}
+    rates = {row["rate"] for row in sheet.read(CSV, task=task, way=way)}
     return max(sorted(rates), key=lambda rate: statistics.mean(found(task, way, rate, "validation").values()))
 
 
 def table(task: str) -> str:
     lines = [f"| {task} | rate | validation | test |", "|---|---|---|---|"]
-    for way in dict.fromkeys(row["way"] for row in sheet.read(CSV) if row["task"] == task):
+    for way in dict.fromkeys(row["way"] for row in sheet.read(CSV, task=task)):
         rate = best_rate(task, way)
         cells = [sheet.interval([*found(task, way, rate, column).values()]) for column in ("validation", "test")]
         lines.append(f"| {way} | {rate} | {' | '.join(cells)} |")

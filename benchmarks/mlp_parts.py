@@ -124,12 +124,8 @@ def run(purpose: str, task: str, form: str, rate: float, seeds: list[int]) -> li
 
 
 def accuracies(purpose: str, task: str, form: str, rate: float) -> list[float]:
-    wanted = (purpose, task, form, rate)
-    return [
-        float(row["accuracy"])
-        for row in sheet.read(CSV)
-        if (row["purpose"], row["task"], row["form"], float(row["rate"])) == wanted
-    ]
+    rows = sheet.read(CSV, purpose=purpose, task=task, form=form, rate=rate)
+    return [float(row["accuracy"]) for row in rows]
 
 
 def best_rate(task: str, form: str) -> float:
@@ -139,8 +135,8 @@ def best_rate(task: str, form: str) -> float:
 
 def complete(purpose: str, task: str, form: str, rate: float) -> None:
     """Run the seeds that have no row yet."""
-    done = {(*(row[name] for name in COLUMNS[:3]), float(row["rate"]), int(row["seed"])) for row in sheet.read(CSV)}
-    seeds = [seed for seed in SEEDS[purpose] if (purpose, task, form, rate, seed) not in done]
+    done = {int(row["seed"]) for row in sheet.read(CSV, purpose=purpose, task=task, form=form, rate=rate)}
+    seeds = [seed for seed in SEEDS[purpose] if seed not in done]
     for row in run(purpose, task, form, rate, seeds) if seeds else []:
         sheet.add(CSV, COLUMNS, row)
 

@@ -103,12 +103,8 @@ def run(purpose: str, order: str, warmup: int, rate: float, seeds: list[int]) ->
 
 
 def accuracies(purpose: str, order: str, warmup: int, rate: float) -> list[float]:
-    wanted = (purpose, order, warmup, rate)
-    return [
-        float(row["accuracy"])
-        for row in sheet.read(CSV)
-        if (row["purpose"], row["order"], int(row["warmup"]), float(row["rate"])) == wanted
-    ]
+    rows = sheet.read(CSV, purpose=purpose, order=order, warmup=warmup, rate=rate)
+    return [float(row["accuracy"]) for row in rows]
 
 
 def best_rate(order: str, warmup: int) -> float:
@@ -118,11 +114,8 @@ def best_rate(order: str, warmup: int) -> float:
 
 def complete(purpose: str, order: str, warmup: int, rate: float) -> None:
     """Run the seeds that have no row yet."""
-    done = {
-        (row["purpose"], row["order"], int(row["warmup"]), float(row["rate"]), int(row["seed"]))
-        for row in sheet.read(CSV)
-    }
-    seeds = [seed for seed in SEEDS.get(purpose, (1, 2, 3, 4, 5)) if (purpose, order, warmup, rate, seed) not in done]
+    done = {int(row["seed"]) for row in sheet.read(CSV, purpose=purpose, order=order, warmup=warmup, rate=rate)}
+    seeds = [seed for seed in SEEDS.get(purpose, (1, 2, 3, 4, 5)) if seed not in done]
     for row in run(purpose, order, warmup, rate, seeds) if seeds else []:
         sheet.add(CSV, COLUMNS, row)
 

@@ -219,8 +219,7 @@ def run(data: str, part: str, rate: float, seed: int, source: str) -> list[objec
 
 def column(part: str, rate: float, name: str, seeds: range = SEEDS, data: str = "digits") -> list[float]:
     """A column of these seeds' rows, in their order, where it is measured."""
-    known = data, part, rate
-    rows = [row for row in sheet.read(CSV) if (row["data"], row["part"], float(row["rate"])) == known and row[name]]
+    rows = [row for row in sheet.read(CSV, data=data, part=part, rate=rate) if row[name]]
     return [float(row[name]) for row in sorted(rows, key=lambda row: int(row["seed"])) if int(row["seed"]) in seeds]
 
 

@@ -172,13 +172,8 @@ def measure(model: nn.Module, normalised: Callable[[Tensor], Tensor], images: Te
 
 def accuracies(data: str, kind: str, place: str, rate: float, factor: float, split: str) -> dict[int, float]:
     """{seed: accuracy in percent} of the runs that are done."""
-    key = (data, kind, place, split)
-    return {
-        int(row["seed"]): 100 * float(row["accuracy"])
-        for row in sheet.read(CSV)
-        if (row["data"], row["kind"], row["place"], row["split"]) == key
-        and (float(row["rate"]), float(row["factor"])) == (rate, factor)
-    }
+    rows = sheet.read(CSV, data=data, kind=kind, place=place, rate=rate, factor=factor, split=split)
+    return {int(row["seed"]): 100 * float(row["accuracy"]) for row in rows}
 
 
 def needed(task: Task, kind: Kind | CNN, place: Place, rate: float, factor: float, split: str) -> float:
@@ -191,30 +186,27 @@ def needed(task: Task, kind: Kind | CNN, place: Place, rate: float, factor: floa
     return statistics.mean(accuracies(task.name, kind, place, rate, factor, split).values())
 
 
-def search(values: list[float], by: float, score: Callable[[float], float]) -> float:
-    """The value with the highest score; the grid grows while the best is at its edge."""
-    scores = {value: score(value) for value in values}
-    while (best := max(scores, key=lambda value: scores[value])) in (min(scores), max(scores)):
-        beyond = best / by if best == min(scores) else best * by
-        scores[beyond] = score(beyond)
-    return best
-
-
 def own_rates(task: Task, kind: Kind | CNN, place: Place) -> tuple[float, float]:
     """The rate and the table's factor that are best on the images held out."""
-    rate = search(RATES, 2, lambda value: needed(task, kind, place, value, 1.0, "validation"))
+
+    def by_rate(rate: float) -> float:
+        return needed(task, kind, place, rate, 1.0, "validation")
+
+    def by_factor(factor: float) -> float:
+        return needed(task, kind, place, rate, factor, "validation")
+
+    rate = sheet.search(RATES, by_rate, lambda best, side: best * 2.0**side)
     if kind not in ("1d", "2d", "sincos", "relative"):
         return rate, 1.0
-    return rate, search(FACTORS, 4, lambda value: needed(task, kind, place, rate, value, "validation"))
+    return rate, sheet.search(FACTORS, by_factor, lambda best, side: best * 4.0**side)
 
 
 def chosen(data: str) -> dict[tuple[str, str], tuple[float, float]]:
     """{(kind, place): (rate, factor)}, the best on the images held out."""
     found: dict[tuple[str, str], dict[tuple[float, float], list[float]]] = {}
-    for row in sheet.read(CSV):
-        if (row["data"], row["split"]) == (data, "validation"):
-            tried = found.setdefault((row["kind"], row["place"]), {})
-            tried.setdefault((float(row["rate"]), float(row["factor"])), []).append(float(row["accuracy"]))
+    for row in sheet.read(CSV, data=data, split="validation"):
+        tried = found.setdefault((row["kind"], row["place"]), {})
+        tried.setdefault((float(row["rate"]), float(row["factor"])), []).append(float(row["accuracy"]))
     return {way: max(tried, key=lambda rates: statistics.mean(tried[rates])) for way, tried in found.items()}
 
 
@@ -262,7 +254,7 @@ def framed() -> None:
             continue
         rates = own_rates(task, kind, place)
         for seed in range(SEEDS):
-            if any((row["model"], row["seed"]) == (kind, str(seed)) for row in sheet.read(FRAMED)):
+            if sheet.read(FRAMED, model=kind, seed=seed):
                 continue
             torch.manual_seed(seed)
             model = untrained(task, kind, place)

@@ -69,8 +69,8 @@ def resized(data: vt.data.Data, size: int) -> vt.data.Data:
 
 def one(name: str, data: vt.data.Data, part: str, value: Any, seed: int) -> None:
     """One row, unless it is there."""
-    known = [name, part, str(value), str(seed)]
-    if any([row[column] for column in COLUMNS[:4]] == known for row in sheet.read(CSV)):
+    known = [name, part, value, seed]
+    if sheet.read(CSV, data=name, part=part, value=value, seed=seed):
         return
     config, begin = config_of(part, value), time.process_time()
     pictures = resized(data, int(str(config.image_size)))
@@ -119,9 +119,8 @@ def speeds(rounds: int = 5) -> None:
 
 def report(name: str) -> None:
     """The table, a row a model, with the means over its seeds."""
-    found = [row for row in sheet.read(CSV) if row["data"] == name]
-    with SPEED.open(encoding="utf-8", newline="") as file:
-        quick = {(row["part"], row["value"]): float(row["images_per_second"]) for row in csv.DictReader(file)}
+    found = sheet.read(CSV, data=name)
+    quick = {(row["part"], row["value"]): float(row["images_per_second"]) for row in sheet.read(SPEED)}
     print("| part | value | parameters | MACs | images/s | runs | loss held out | held out | test | CPU s |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for part, value in dict.fromkeys((row["part"], row["value"]) for row in found):

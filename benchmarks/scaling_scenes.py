@@ -117,8 +117,8 @@ def again(pixels: Tensor, times: int) -> Tensor:
 
 def one(part: str, size: str, budget: float, rate: float, seed: int, data: tuple[Tensor, ...]) -> None:
     """One row, unless it is there: so many steps as the budget pays for, a warm-up, a cosine."""
-    known = [part, size, str(budget), str(rate), str(seed)]
-    if any([row[column] for column in COLUMNS[:5]] == known for row in sheet.read(CSV)):
+    known = [part, size, budget, rate, seed]
+    if sheet.read(CSV, part=part, size=size, budget=budget, rate=rate, seed=seed):
         return
     config, begin = config_of(size), time.process_time()
     macs = vt.count_macs(config)
@@ -153,22 +153,20 @@ def one(part: str, size: str, budget: float, rate: float, seed: int, data: tuple
 
 def tune(size: str, data: tuple[Tensor, ...]) -> None:
     """Try rates, and further ones as long as the best lies at the edge of the grid."""
-    tried = list(RATES)
-    while True:
-        for rate in tried:
-            one("rates", size, RATES_AT.get(size, RATES_ELSE), rate, RATE_SEEDS[0], data)
-        best = best_rate(size)
-        if min(tried) < best < max(tried):
-            return
-        tried.append(2 * best if best == max(tried) else best / 2)
+    budget = RATES_AT.get(size, RATES_ELSE)
+
+    def score(rate: float) -> float:
+        one("rates", size, budget, rate, RATE_SEEDS[0], data)
+        return -tried_rates("rates", size, budget)[rate][0]
+
+    sheet.search(RATES, score, lambda best, side: best * 2.0**side)
 
 
 def tried_rates(part: str, size: str, budget: float) -> dict[float, list[float]]:
     """The losses of each rate, in the order of the seeds."""
     found: dict[float, list[float]] = {}
-    for row in sheet.read(CSV):
-        if [row[c] for c in COLUMNS[:3]] == [part, size, str(budget)]:
-            found.setdefault(float(row["rate"]), []).append(float(row["loss"]))
+    for row in sheet.read(CSV, part=part, size=size, budget=budget):
+        found.setdefault(float(row["rate"]), []).append(float(row["loss"]))
     return dict(sorted(found.items()))
 
 
@@ -183,9 +181,8 @@ def best_rate(size: str) -> float:
 def curves(column: str = "loss") -> dict[float, dict[str, list[float]]]:
     """Losses by budget and size, one per seed."""
     found: dict[float, dict[str, list[float]]] = {}
-    for row in sheet.read(CSV):
-        if row["part"] == "curves":
-            found.setdefault(float(row["budget"]), {}).setdefault(row["size"], []).append(float(row[column]))
+    for row in sheet.read(CSV, part="curves"):
+        found.setdefault(float(row["budget"]), {}).setdefault(row["size"], []).append(float(row[column]))
     return found
 
 

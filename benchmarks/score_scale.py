@@ -76,11 +76,8 @@ def complete(purpose: str, case: Case, rate: float) -> None:
 
 def accuracies(purpose: str, case: Case, rate: float) -> dict[int, float]:
     """By seed."""
-    return {
-        int(row["seed"]): float(row["accuracy"])
-        for row in sheet.read(CSV)
-        if (row["purpose"], int(row["width"]), row["scale"], float(row["rate"])) == (purpose, *case, rate)
-    }
+    rows = sheet.read(CSV, purpose=purpose, width=case[0], scale=case[1], rate=rate)
+    return {int(row["seed"]): float(row["accuracy"]) for row in rows}
 
 
 def best_rate(case: Case) -> float:

@@ -117,8 +117,8 @@ def few(labels: Tensor, each: int, seed: int) -> Tensor:
 
 def one(part: str, way: str, each: int, seed: int, rate: float, data: Data, out: Path) -> None:
     """One row, unless it is there."""
-    known = [part, way, str(each), str(seed), str(rate)]
-    if any([row[column] for column in COLUMNS[:5]] == known for row in sheet.read(CSV)):
+    known = [part, way, each, seed, rate]
+    if sheet.read(CSV, part=part, way=way, labels=each, seed=seed, rate=rate):
         return
     start = pretrain(data, seed, out / f"compute-{seed}.pt") if way == "pretrained" else {}
     steps, begin = STEPS[each], time.process_time()
@@ -151,7 +151,7 @@ def one(part: str, way: str, each: int, seed: int, rate: float, data: Data, out:
 
 def held_out(way: str, each: int) -> dict[float, float]:
     """Accuracy on what was held out, in percent, by rate."""
-    rows = [row for row in rows_of("rates") if (row["way"], row["labels"]) == (way, str(each))]
+    rows = sheet.read(CSV, part="rates", way=way, labels=each)
     return dict(sorted((float(row["rate"]), 100 * float(row["held_out"])) for row in rows))
 
 
@@ -163,18 +163,12 @@ def best_rate(way: str, each: int) -> float:
 
 def tune(way: str, each: int, data: Data, out: Path) -> None:
     """Try rates, and further ones as long as the best lies at the edge of the grid."""
-    tried = list(RATES)
-    while True:
-        for rate in tried:
-            one("rates", way, each, 0, rate, data, out)
-        best = best_rate(way, each)
-        if min(tried) < best < max(tried):
-            return
-        tried.append(float(f"{3 * best if best >= max(tried) else best / 3:.1g}"))
 
+    def score(rate: float) -> float:
+        one("rates", way, each, 0, rate, data, out)
+        return held_out(way, each)[rate]
 
-def rows_of(part: str) -> list[dict[str, str]]:
-    return [row for row in sheet.read(CSV) if row["part"] == part]
+    sheet.search(RATES, score, lambda best, side: float(f"{best * 3.0**side:.1g}"))
 
 
 def run(folder: str, out: Path, seeds: int, counts: list[int]) -> None:
@@ -191,7 +185,7 @@ def run(folder: str, out: Path, seeds: int, counts: list[int]) -> None:
 def report() -> None:
     """Test accuracies, and the gain over scratch with the same compute, paired by seed."""
     found: dict[str, dict[int, dict[int, float]]] = {way: {} for way in WAYS}
-    for row in rows_of("labels"):
+    for row in sheet.read(CSV, part="labels"):
         found[row["way"]].setdefault(int(row["labels"]), {})[int(row["seed"])] = 100 * float(row["test"])
     counts = sorted({each for by in found.values() for each in by})
     print("| test accuracy (%), labels per class | " + " | ".join(f"{n:,}" for n in counts) + " |")
@@ -201,7 +195,7 @@ def report() -> None:
     for rival in WAYS[1:]:
         pairs = [[found[WAYS[0]][n][seed] - value for seed, value in found[rival].get(n, {}).items()] for n in counts]
         print(f"| pretrained less {rival} | " + " | ".join(map(sheet.interval, pairs)) + " |")
-    rates = sorted({float(row["rate"]) for row in rows_of("rates")})
+    rates = sorted({float(row["rate"]) for row in sheet.read(CSV, part="rates")})
     print("\n| held out (%), labels per class, rate | " + " | ".join(f"{rate:g}" for rate in rates) + " |")
     print("|---" * (len(rates) + 1) + "|")
     for way, each in itertools.product(WAYS, counts):

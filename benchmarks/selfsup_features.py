@@ -197,8 +197,7 @@ def chosen(name: str) -> str:
 
 
 def best(part: str, name: str) -> str:
-    rows = [row for row in sheet.read(CSV) if (row["part"], row["way"]) == (part, name)]
-    return max(rows, key=lambda row: float(row["held_out"]))["reading"]
+    return max(sheet.read(CSV, part=part, way=name), key=lambda row: float(row["held_out"]))["reading"]
 
 
 def run(folder: str, seeds: int, names: list[str]) -> None:
@@ -224,7 +223,7 @@ def run(folder: str, seeds: int, names: list[str]) -> None:
 
 def ceiling(data: Data) -> None:
     """The painter's encoder, trained on the labels of all photographs: its own answers."""
-    if any(row["part"] == "ceiling" for row in sheet.read(CSV)):
+    if sheet.read(CSV, part="ceiling"):
         return
     model, _, _ = vt.load("photographs")
     test = accuracy(model, data["test_images"][::3], data["test_labels"][::3], data)
@@ -276,9 +275,8 @@ def report() -> None:
 
 def table(part: str, first: str, names: dict[str, str]) -> None:
     found: dict[str, dict[int, dict[str, float]]] = {name: {each: {} for each in LABELS} for name in names}
-    for row in sheet.read(CSV):
-        if row["part"] == part:
-            found[row["way"]][int(row["labels"])][row["seed"]] = 100 * float(row["test"])
+    for row in sheet.read(CSV, part=part):
+        found[row["way"]][int(row["labels"])][row["seed"]] = 100 * float(row["test"])
     print("| test accuracy of a probe (%), labels per class | " + " | ".join(map(str, LABELS)) + " |")
     print("|---" * (len(LABELS) + 1) + "|")
     for name, by in found.items():

@@ -188,7 +188,7 @@ def coverage(tries: int = 20_000) -> None:
 def speed(names: list[str]) -> None:
     columns = ["model", "batch", "form", "milliseconds", "ratio", "low", "high", "rounds"]
     for name in names:
-        done = {int(row["batch"]) for row in sheet.read(SPEED) if row["model"] == name}
+        done = {int(row["batch"]) for row in sheet.read(SPEED, model=name)}
         trained = vt.load(name)
         how = trained.preprocess
         shape = len(how.mean), *how.image_size

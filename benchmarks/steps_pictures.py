@@ -136,8 +136,8 @@ def accuracy(model: nn.Module, split: Split) -> float:
 def one(data: str, part: str, name: str, size: tuple[int, int], rate: float, seed: int, splits: Any) -> None:
     """One row, unless it is there."""
     pictures, steps = size
-    known = [data, part, name, str(pictures), str(steps), str(rate), str(seed)]
-    if any([row[column] for column in COLUMNS[:7]] == known for row in sheet.read(CSV)):
+    known = [data, part, name, pictures, steps, rate, seed]
+    if sheet.read(CSV, **dict(zip(COLUMNS, known, strict=False))):
         return
     begin, model = time.process_time(), model_of(data, name, seed)
     splits = {key: (shuffled(images, data, seed), labels) for key, (images, labels) in splits.items()}
@@ -149,8 +149,7 @@ def one(data: str, part: str, name: str, size: tuple[int, int], rate: float, see
 
 def held_out(data: str, name: str, size: tuple[int, int]) -> dict[float, float]:
     """Accuracy on what was held out, in percent, by rate."""
-    wanted = [data, "rates", name, *map(str, size)]
-    rows = [row for row in sheet.read(CSV) if [row[column] for column in COLUMNS[:5]] == wanted]
+    rows = sheet.read(CSV, data=data, part="rates", model=name, pictures=size[0], steps=size[1])
     return dict(sorted((float(row["rate"]), 100 * float(row["held_out"])) for row in rows))
 
 
@@ -162,14 +161,12 @@ def best_rate(data: str, name: str, size: tuple[int, int]) -> float:
 
 def tune(data: str, name: str, size: tuple[int, int], splits: Any) -> None:
     """Try rates, and further ones as long as the best lies at the edge of the grid."""
-    tried = list(RATES[plain(data)])
-    while True:
-        for rate in tried:
-            one(data, "rates", name, size, rate, RATES_SEED, splits)
-        best = best_rate(data, name, size)
-        if min(tried) < best < max(tried):
-            return
-        tried.append(2 * best if best >= max(tried) else best / 2)
+
+    def score(rate: float) -> float:
+        one(data, "rates", name, size, rate, RATES_SEED, splits)
+        return held_out(data, name, size)[rate]
+
+    sheet.search(RATES[plain(data)], score, lambda best, side: best * 2.0**side)
 
 
 def run(folder: str, only: str, seeds: int) -> None:
@@ -195,15 +192,14 @@ def macs_of(model: nn.Module, image: Tensor) -> int:
     return int(counter.get_total_flops()) // 2
 
 
-def tested(rows: list[dict[str, str]], data: str, name: str, pictures: int, steps: int) -> dict[str, float]:
+def tested(data: str, name: str, pictures: int, steps: int) -> dict[str, float]:
     """By seed: test accuracy in percent."""
-    wanted = [data, "table", name, str(pictures), str(steps)]
-    return {row["seed"]: 100 * float(row["test"]) for row in rows if [row[c] for c in COLUMNS[:5]] == wanted}
+    rows = sheet.read(CSV, data=data, part="table", model=name, pictures=pictures, steps=steps)
+    return {row["seed"]: 100 * float(row["test"]) for row in rows}
 
 
 def report() -> None:
     """The table, with differences paired by seed, and the sizes of the models."""
-    rows = sheet.read(CSV)
     for data, name in itertools.product(SIZES, MODELS):
         model = model_of(data, name)
         print(f"{data}, {name}: {sum(p.numel() for p in model.parameters()):,} parameters,", end=" ")
@@ -213,12 +209,13 @@ def report() -> None:
     print("|---" * 2 * len(MODELS) + "|")
     for data in SIZES:
         for size, how in itertools.product(SIZES[data], ("", SHUFFLED)):
-            by = {name: tested(rows, data + how * (name != "MLP"), name, *size) for name in MODELS}
+            by = {name: tested(data + how * (name != "MLP"), name, *size) for name in MODELS}
             less = [[one - by[name][seed] for seed, one in by["ResNet"].items() if by[name]] for name in MODELS[1:]]
             found = [list(values.values()) for values in by.values()] + less
             cells = [sheet.interval(values) if values else "–" for values in found]
             if by["ResNet"]:
                 print(f"| {data}{how}, {size[0]:,} in {size[1]:,} | " + " | ".join(cells) + " |")
+    rows = sheet.read(CSV)
     print(f"\n{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
 
 

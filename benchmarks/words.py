@@ -196,8 +196,8 @@ def locked_features(seed: int) -> Data:
 
 def one(part: str, way: str, seed: int, rate: float, steps: int) -> None:
     """One row, unless it is there."""
-    known = [part, way, str(seed), str(rate), str(steps)]
-    if any([row[column] for column in KEY] == known for row in sheet.read(CSV)):
+    known = [part, way, seed, rate, steps]
+    if sheet.read(CSV, **dict(zip(KEY, known, strict=True))):
         return
     locked = way in LOCKED  # the features are computed once
     data = locked_features(seed) if locked else scenes_of(seed)
@@ -252,8 +252,8 @@ def choices_of(figures: np.ndarray, colours: np.ndarray) -> dict[str, tuple[np.n
 def one_of_pairs(way: str, seed: int, rate: float = 2e-3) -> None:
     """Train on scenes of two, then choose between a picture's caption and a wrong one, four kinds; a row."""
     file = CSV.with_name("words_pairs.csv")
-    known = [way, str(seed), str(rate), str(STEPS_OF_PAIRS)]
-    if any([row[key] for key in ("way", "seed", "rate", "steps")] == known for row in sheet.read(file)):
+    known = [way, seed, rate, STEPS_OF_PAIRS]
+    if sheet.read(file, way=way, seed=seed, rate=rate, steps=STEPS_OF_PAIRS):
         return
     prepare, begin = vt.load("shapes")[2], time.process_time()
     images, figures, colours = scenes.pairs((1800 + seed, 0), 5_000)
@@ -302,21 +302,19 @@ def preferred(
     return shares
 
 
-def rows_of(part: str) -> list[dict[str, str]]:
-    return [row for row in sheet.read(CSV) if row["part"] == part]
+def held_out(way: str) -> dict[float, float]:
+    """Accuracy on what was held out, by rate."""
+    return {float(row["rate"]): float(row["held_out"]) for row in sheet.read(CSV, part="rates", way=way)}
 
 
 def best_rate(way: str, steps: int) -> float:
     """The rate that did best on what was held out, with one that did worse on each side."""
-    rates = set(RATES)
-    while True:
-        for rate in sorted(rates):
-            one("rates", way, 100, rate, steps)
-        found = {float(row["rate"]): float(row["held_out"]) for row in rows_of("rates") if row["way"] == way}
-        best = max(found, key=lambda rate: found[rate])
-        if min(found) < best < max(found):
-            return best
-        rates = {best / 2, best * 2}
+
+    def score(rate: float) -> float:
+        one("rates", way, 100, rate, steps)
+        return held_out(way)[rate]
+
+    return sheet.search(RATES, score, lambda best, side: best * 2.0**side)
 
 
 def run(ways: list[str], seeds: int) -> None:
@@ -332,7 +330,7 @@ def run(ways: list[str], seeds: int) -> None:
 def report() -> None:
     """Accuracies on test scenes, and differences to "unlocked", paired by seed."""
     found: dict[str, dict[str, dict[int, float]]] = {}
-    for row in rows_of("test"):
+    for row in sheet.read(CSV, part="test"):
         for measure in MEASURED:
             found.setdefault(row["way"], {}).setdefault(measure, {})[int(row["seed"])] = 100 * float(row[measure])
     names = [*(name.replace("_", ", ") for name in MEASURED), "new, less unlocked", "seeds"]
@@ -346,7 +344,7 @@ def report() -> None:
         print(f"| {way} | " + " | ".join(cells) + f" | {paired} | {len(by['new'])} |")
     print("\n| way | held out (%), by rate |\n|---|---|")
     for way in WAYS:
-        held = {float(row["rate"]): float(row["held_out"]) for row in rows_of("rates") if row["way"] == way}
+        held = held_out(way)
         print(f"| {way} | " + ", ".join(f"{rate:g}: {100 * held[rate]:.1f}" for rate in sorted(held)) + " |")
     rows = sheet.read(CSV)
     print(f"\n{len(rows)} runs, {sum(float(row['cpu_seconds']) for row in rows) / 60:.1f} CPU minutes")
