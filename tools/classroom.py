@@ -49,6 +49,7 @@ import stripped
 import torch
 from filelock import FileLock, Timeout
 from gradebook import Book
+from lessons import write
 
 import vit_tutorial
 
@@ -87,7 +88,7 @@ def sources(names: list[str]) -> list[Path]:
 
 
 def release(source: Path, course: Path, api: Any) -> Path:
-    """Put a solved source into the course, and let nbgrader make the students' copy (and note it in its gradebook)."""
+    """Put a solved source into the course, and let nbgrader make the students' copy."""
     target = course / "source" / source.stem / source.name
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
@@ -522,14 +523,6 @@ def _notebook(cells: list[dict[str, Any]]) -> nbformat.NotebookNode:
             made[-1].outputs = [nbformat.from_dict(output) for output in cell.get("outputs", [])]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return nbformat.v4.new_notebook(cells=made, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file, which is never seen half-written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8", newline="")
-    temporary.replace(path)
 
 
 # ---- Tables ------------------------------------------------------------------------------------------------------

@@ -22,9 +22,8 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, time
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from wire import clean
 
@@ -100,7 +99,8 @@ def read_plan(folder: Path) -> Plan:
     try:
         said = tomllib.loads((folder / "course.toml").read_text("utf-8")) if (folder / "course.toml").exists() else {}
         due = {
-            name: date if isinstance(date, datetime) else _midnight(date) for name, date in said.get("due", {}).items()
+            name: date if isinstance(date, datetime) else datetime.combine(date, time(23, 59))
+            for name, date in said.get("due", {}).items()
         }
         return Plan(
             students, {name: date.replace(tzinfo=None) for name, date in due.items()}, float(said.get("grace", 0))
@@ -109,10 +109,6 @@ def read_plan(folder: Path) -> Plan:
         raise SystemExit(
             f"course.toml: {error}. Write 01_patches = 2026-10-05T23:59:00 below [due], grace = 24"
         ) from error
-
-
-def _midnight(date: Any) -> datetime:
-    return datetime(date.year, date.month, date.day, 23, 59)
 
 
 def _class(path: Path) -> Iterator[Student]:

@@ -86,15 +86,21 @@ def _failed_cell(notebook: nbformat.NotebookNode) -> str:
 
 
 def save(notebook: nbformat.NotebookNode, path: Path) -> None:
-    """Write the notebook with metadata that is the same on every machine; the old file stays until the new is whole."""
+    """Write the notebook with metadata that is the same on every machine."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }
     for cell in notebook.cells:
         cell.metadata = {key: cell.metadata[key] for key in ("tags", "nbgrader", "jupyter") if key in cell.metadata}
-    temporary = path.with_suffix(".tmp")
-    nbformat.write(notebook, temporary)
+    write(path, nbformat.writes(notebook) + "\n")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, which is never seen half-written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8", newline="")
     temporary.replace(path)
 
 

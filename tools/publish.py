@@ -135,14 +135,8 @@ def publish(root: Path, address: str, branch: str = "main") -> list[Path]:
         made[path] = notebook(path.read_text("utf-8"), path.name, address, branch)
     changed = [path for path, text in made.items() if path.read_text("utf-8") != text]
     for path in changed:
-        _write(path, made[path])
+        lessons.write(path, made[path])
     return changed
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    temporary.replace(path)
 
 
 def main() -> int:
@@ -159,7 +153,7 @@ def main() -> int:
         changed = publish(ROOT, arguments.address, arguments.branch)
         if arguments.release and arguments.address:
             readme = ROOT / "README.md"
-            _write(readme, absolute(readme.read_text("utf-8"), arguments.address.rstrip("/"), arguments.branch))
+            lessons.write(readme, absolute(readme.read_text("utf-8"), arguments.address.rstrip("/"), arguments.branch))
     except ValueError as error:
         raise SystemExit(str(error)) from error
     for path in changed:
