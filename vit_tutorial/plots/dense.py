@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from vit_tutorial.plots.arrays import as_array, as_picture
-from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE, WIDTH
+from vit_tutorial.plots.style import CYCLE, PALETTE, WIDTH, styled
 
 COLOURS = [*CYCLE, PALETTE["muted"]]  # of classes 1 to 8
 
 
+@styled
 def class_maps(images: Sequence[Any], maps: Mapping[str, Sequence[Any]], classes: Sequence[str]) -> Figure:
     """Masks over pale pictures, a colour a class: a column for each image, a row for each kind of mask.
 
@@ -26,23 +26,23 @@ def class_maps(images: Sequence[Any], maps: Mapping[str, Sequence[Any]], classes
         classes: the names of the classes 1, 2, ..., for the legend.
     """
     rows, height = len(maps) + 1, min(1.15, (WIDTH - 1.9) / len(images))
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(len(images) * height + 1.9, rows * (height + 0.05) + 0.35), layout="constrained")
-        axes = figure.subplots(rows, len(images), squeeze=False)
-        for column, image in enumerate(images):
-            picture = as_picture(image)
-            axes[0, column].imshow(picture, interpolation="nearest")
-            grey = 0.75 + 0.25 * picture.mean(axis=-1, keepdims=True)  # (H, W, 1)
-            for ax, row in zip(axes[1:, column], maps.values(), strict=True):
-                ax.imshow(_coloured(grey, as_array(row[column])), interpolation="nearest")
-        for ax, label in zip(axes[:, 0], ["scene", *maps], strict=True):
-            ax.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
-        _bare(axes)
-        handles = [Patch(color=colour, label=name) for colour, name in zip(COLOURS, classes, strict=False)]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(classes), fontsize=9, handlelength=1.0)
+    figure = Figure(figsize=(len(images) * height + 1.9, rows * (height + 0.05) + 0.35), layout="constrained")
+    axes = figure.subplots(rows, len(images), squeeze=False)
+    for column, image in enumerate(images):
+        picture = as_picture(image)
+        axes[0, column].imshow(picture, interpolation="nearest")
+        grey = 0.75 + 0.25 * picture.mean(axis=-1, keepdims=True)  # (H, W, 1)
+        for ax, row in zip(axes[1:, column], maps.values(), strict=True):
+            ax.imshow(_coloured(grey, as_array(row[column])), interpolation="nearest")
+    for ax, label in zip(axes[:, 0], ["scene", *maps], strict=True):
+        ax.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
+    _bare(axes)
+    handles = [Patch(color=colour, label=name) for colour, name in zip(COLOURS, classes, strict=False)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(classes), fontsize=9, handlelength=1.0)
     return figure
 
 
+@styled
 def by_layer(
     panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]],
     layers: Sequence[str],
@@ -56,22 +56,21 @@ def by_layer(
         layers: their names.
         chance: {title: where a dotted line says what guessing gives}.
     """
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
-        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        colours = iter(CYCLE)
-        for ax, (title, panel) in zip(axes, panels.items(), strict=True):
-            for name, models in panel.items():
-                colour = next(colours)
-                for index, numbers in enumerate(models):
-                    ax.plot(layers, numbers, "o-", color=colour, markersize=4, label="" if index else name)
-            if title in chance:
-                ax.axhline(chance[title], color=PALETTE["ink"], linestyle=":", linewidth=1.2)
-            ax.set(title=title, ylim=(0, 100))
-            ax.tick_params(axis="x", labelsize=9)
-            ax.grid(axis="y", color="#E5E5E5", linewidth=0.8)
-            if any(panel):
-                ax.legend(loc="upper left", fontsize=9)
+    figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    colours = iter(CYCLE)
+    for ax, (title, panel) in zip(axes, panels.items(), strict=True):
+        for name, models in panel.items():
+            colour = next(colours)
+            for index, numbers in enumerate(models):
+                ax.plot(layers, numbers, "o-", color=colour, markersize=4, label="" if index else name)
+        if title in chance:
+            ax.axhline(chance[title], color=PALETTE["ink"], linestyle=":", linewidth=1.2)
+        ax.set(title=title, ylim=(0, 100))
+        ax.tick_params(axis="x", labelsize=9)
+        ax.grid(axis="y", color="#E5E5E5", linewidth=0.8)
+        if any(panel):
+            ax.legend(loc="upper left", fontsize=9)
     return figure
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import NullFormatter
 
-from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE, WIDTH
+from vit_tutorial.plots.style import CYCLE, PALETTE, WIDTH, styled
 
 Kind = Literal["convolution", "cut", "attention", "head"]
 FACES: dict[Kind, str] = {
@@ -23,6 +22,7 @@ FACES: dict[Kind, str] = {
 }
 
 
+@styled
 def runs_by_number(
     panels: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
     *,
@@ -45,18 +45,17 @@ def runs_by_number(
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(min(WIDTH, 3.6 * columns + 1.4), 3.3 * rows), layout="constrained")
-        axes = figure.subplots(rows, columns, sharey="row", squeeze=False)
-        for ax, (title, panel) in zip(axes.flat, panels.items(), strict=False):
-            _panel(ax, panel, names)
-            at = sorted({x for series in panel.values() for x in series}) if ticks is None else ticks
-            ax.set_xticks(at, [f"{x:,g}" for x in at])
-            ax.set(title=title, xlabel=xlabel, ylabel=ylabel if ax in axes[:, 0] else "")
-        for ax in axes.flat[len(panels) :]:
-            ax.set_axis_off()
-        handles = {line.get_label(): line for ax in axes.flat for line in ax.get_lines() if line.get_label() in names}
-        figure.legend(list(handles.values()), list(handles), loc="outside right center")
+    figure = Figure(figsize=(min(WIDTH, 3.6 * columns + 1.4), 3.3 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, sharey="row", squeeze=False)
+    for ax, (title, panel) in zip(axes.flat, panels.items(), strict=False):
+        _panel(ax, panel, names)
+        at = sorted({x for series in panel.values() for x in series}) if ticks is None else ticks
+        ax.set_xticks(at, [f"{x:,g}" for x in at])
+        ax.set(title=title, xlabel=xlabel, ylabel=ylabel if ax in axes[:, 0] else "")
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    handles = {line.get_label(): line for ax in axes.flat for line in ax.get_lines() if line.get_label() in names}
+    figure.legend(list(handles.values()), list(handles), loc="outside right center")
     return figure
 
 
@@ -71,6 +70,7 @@ def _panel(ax: Axes, panel: Mapping[str, Mapping[float, Sequence[float]]], names
             ax.plot([x] * len(series[x]), series[x], "o", color=colour, alpha=0.6, markersize=5)
 
 
+@styled
 def slopes(
     panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float]]]],
     settings: tuple[str, str],
@@ -88,31 +88,31 @@ def slopes(
         ylabel: with its unit.
     """
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
-    with matplotlib.rc_context(STYLE):
-        rows = -(-len(panels) // 3)
-        columns = -(-len(panels) // rows)
-        figure = Figure(figsize=(WIDTH, 0.6 + 2.7 * rows), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False)
-        for ax in axes.flat[len(panels) :]:
-            ax.remove()
-        for ax, (title, panel) in zip(axes.flat, panels.items(), strict=False):
-            for name, pair in panel.items():
-                colour = CYCLE[names.index(name) % len(CYCLE)]
-                means = [float(np.mean(several or pair[0])) for several in pair]
-                ax.plot((0, 1), means, "-" if pair[1] else ":", color=colour, label=name)
-                for x, several in enumerate(pair):
-                    ax.plot([x] * len(several), several, "o", color=colour, alpha=0.6, markersize=5)
-            ax.set_xticks((0, 1), settings)
-            ax.set(title=title, xlim=(-0.35, 1.35))
-            ax.grid(axis="y", color="#E5E5E5", linewidth=0.8)
-        for ax in axes[:, 0]:
-            ax.set_ylabel(ylabel)
-        lines = [line for ax in [*axes.flat][::-1] for line in ax.get_lines()]  # the first panel's last, so they count
-        handles = {line.get_label(): line for line in lines if line.get_label() in names}
-        figure.legend([handles[name] for name in names], names, loc="outside upper center", ncols=len(names))
+    rows = -(-len(panels) // 3)
+    columns = -(-len(panels) // rows)
+    figure = Figure(figsize=(WIDTH, 0.6 + 2.7 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for ax in axes.flat[len(panels) :]:
+        ax.remove()
+    for ax, (title, panel) in zip(axes.flat, panels.items(), strict=False):
+        for name, pair in panel.items():
+            colour = CYCLE[names.index(name) % len(CYCLE)]
+            means = [float(np.mean(several or pair[0])) for several in pair]
+            ax.plot((0, 1), means, "-" if pair[1] else ":", color=colour, label=name)
+            for x, several in enumerate(pair):
+                ax.plot([x] * len(several), several, "o", color=colour, alpha=0.6, markersize=5)
+        ax.set_xticks((0, 1), settings)
+        ax.set(title=title, xlim=(-0.35, 1.35))
+        ax.grid(axis="y", color="#E5E5E5", linewidth=0.8)
+    for ax in axes[:, 0]:
+        ax.set_ylabel(ylabel)
+    lines = [line for ax in [*axes.flat][::-1] for line in ax.get_lines()]  # the first panel's last, so they count
+    handles = {line.get_label(): line for line in lines if line.get_label() in names}
+    figure.legend([handles[name] for name in names], names, loc="outside upper center", ncols=len(names))
     return figure
 
 
+@styled
 def pipelines(models: Mapping[str, Sequence[tuple[str, str, Kind]]]) -> Figure:
     """Models as rows of boxes from left to right, with the shape of what leaves each box under it.
 
@@ -120,17 +120,16 @@ def pipelines(models: Mapping[str, Sequence[tuple[str, str, Kind]]]) -> Figure:
         models: {name: its parts from the image on, each (what it is, the shape that it makes, its kind)}.
     """
     longest = max(len(parts) for parts in models.values())
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, 1.25 * len(models)), layout="constrained")
-        ax = figure.add_subplot()
-        for row, (name, parts) in enumerate(models.items()):
-            ax.text(-0.05, row, name, ha="right", va="center", weight="bold")
-            for column, (text, shape, kind) in enumerate(parts):
-                _part(ax, column, row, text, shape, FACES[kind])
-                if column:
-                    ax.annotate("", (column + 0.04, row), (column - 0.1, row), arrowprops={"arrowstyle": "->"})
-        ax.set(xlim=(-0.75, longest), ylim=(len(models) - 0.45, -0.45))
-        ax.set_axis_off()
+    figure = Figure(figsize=(WIDTH, 1.25 * len(models)), layout="constrained")
+    ax = figure.add_subplot()
+    for row, (name, parts) in enumerate(models.items()):
+        ax.text(-0.05, row, name, ha="right", va="center", weight="bold")
+        for column, (text, shape, kind) in enumerate(parts):
+            _part(ax, column, row, text, shape, FACES[kind])
+            if column:
+                ax.annotate("", (column + 0.04, row), (column - 0.1, row), arrowprops={"arrowstyle": "->"})
+    ax.set(xlim=(-0.75, longest), ylim=(len(models) - 0.45, -0.45))
+    ax.set_axis_off()
     return figure
 
 

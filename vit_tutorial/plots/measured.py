@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from vit_tutorial.plots.style import CYCLE, PALETTE, STYLE
+from vit_tutorial.plots.style import CYCLE, PALETTE, styled
 
 MARKERS = ("o", "s", "D", "^", "v")
 
 
+@styled
 def intervals(
     rows: Mapping[str, Mapping[str, tuple[float, float | tuple[float, float]]]],
     *,
@@ -29,29 +30,27 @@ def intervals(
         reference: where a thin line stands, such as no difference; None for no line.
     """
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.5, 0.42 * len(rows) + 1.1), layout="constrained")
-        ax = figure.add_subplot()
-        for index, name in enumerate(series):
-            offset = 0.22 * (index - (len(series) - 1) / 2)
-            here = [(y + offset, *row[name]) for y, row in enumerate(rows.values()) if name in row]
-            places, middles, reach = zip(*here, strict=True)
-            sides = np.array([np.broadcast_to(each, 2) for each in reach]).T  # (2, rows)
-            marker = MARKERS[index % len(MARKERS)]
-            ax.errorbar(
-                middles, places, xerr=sides, fmt=marker, color=CYCLE[index % len(CYCLE)], label=name, markersize=6
-            )
-        if reference is not None:
-            ax.axvline(reference, color=PALETTE["muted"], linewidth=1.0, zorder=0)
-        ax.set_yticks(range(len(rows)), list(rows))
-        ax.set(xlabel=xlabel, ylim=(len(rows) - 0.4, -0.6))
-        ax.tick_params(axis="y", length=0)
-        ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
-        if len(series) > 1:
-            figure.legend(loc="outside upper center", ncols=len(series), fontsize=10)
+    figure = Figure(figsize=(7.5, 0.42 * len(rows) + 1.1), layout="constrained")
+    ax = figure.add_subplot()
+    for index, name in enumerate(series):
+        offset = 0.22 * (index - (len(series) - 1) / 2)
+        here = [(y + offset, *row[name]) for y, row in enumerate(rows.values()) if name in row]
+        places, middles, reach = zip(*here, strict=True)
+        sides = np.array([np.broadcast_to(each, 2) for each in reach]).T  # (2, rows)
+        marker = MARKERS[index % len(MARKERS)]
+        ax.errorbar(middles, places, xerr=sides, fmt=marker, color=CYCLE[index % len(CYCLE)], label=name, markersize=6)
+    if reference is not None:
+        ax.axvline(reference, color=PALETTE["muted"], linewidth=1.0, zorder=0)
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.set(xlabel=xlabel, ylim=(len(rows) - 0.4, -0.6))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
+    if len(series) > 1:
+        figure.legend(loc="outside upper center", ncols=len(series), fontsize=10)
     return figure
 
 
+@styled
 def shares(wholes: Mapping[str, Mapping[str, float]]) -> Figure:
     """What each whole is made of: a bar from 0 to 100 % for each, parts in the same order and colour.
 
@@ -59,26 +58,26 @@ def shares(wholes: Mapping[str, Mapping[str, float]]) -> Figure:
         wholes: {label of the bar: {part: amount}}.
     """
     parts = list(dict.fromkeys(part for whole in wholes.values() for part in whole))
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.5, 0.62 * len(wholes) + 1.2), layout="constrained")
-        ax = figure.add_subplot()
-        for y, whole in enumerate(wholes.values()):
-            left, total = 0.0, sum(whole.values())
-            for part, amount in whole.items():
-                width = 100 * amount / total
-                ax.barh(y, width, left=left, height=0.6, color=CYCLE[parts.index(part)], edgecolor="white")
-                if width >= 5:
-                    ax.text(left + width / 2, y, f"{width:.0f} %", ha="center", va="center", color="white", fontsize=10)
-                left += width
-        handles = [matplotlib.patches.Patch(color=CYCLE[index]) for index in range(len(parts))]
-        figure.legend(handles, parts, loc="outside upper center", ncols=3, fontsize=10)
-        ax.set_yticks(range(len(wholes)), list(wholes))
-        ax.set(xlim=(0, 100), ylim=(len(wholes) - 0.5, -0.5), xlabel="share (%)")
-        ax.tick_params(axis="y", length=0)
-        ax.spines[:].set_visible(False)
+    figure = Figure(figsize=(7.5, 0.62 * len(wholes) + 1.2), layout="constrained")
+    ax = figure.add_subplot()
+    for y, whole in enumerate(wholes.values()):
+        left, total = 0.0, sum(whole.values())
+        for part, amount in whole.items():
+            width = 100 * amount / total
+            ax.barh(y, width, left=left, height=0.6, color=CYCLE[parts.index(part)], edgecolor="white")
+            if width >= 5:
+                ax.text(left + width / 2, y, f"{width:.0f} %", ha="center", va="center", color="white", fontsize=10)
+            left += width
+    handles = [Patch(color=CYCLE[index]) for index in range(len(parts))]
+    figure.legend(handles, parts, loc="outside upper center", ncols=3, fontsize=10)
+    ax.set_yticks(range(len(wholes)), list(wholes))
+    ax.set(xlim=(0, 100), ylim=(len(wholes) - 0.5, -0.5), xlabel="share (%)")
+    ax.tick_params(axis="y", length=0)
+    ax.spines[:].set_visible(False)
     return figure
 
 
+@styled
 def loss_curves(steps: Any, losses: Mapping[str, Any], *, most: float, guessing: float) -> Figure:
     """Losses of one run over its steps, on an axis from 0 to ``most`` that is the same for every run.
 
@@ -88,13 +87,12 @@ def loss_curves(steps: Any, losses: Mapping[str, Any], *, most: float, guessing:
         most: top of the axis; what lies above is cut off.
         guessing: the loss of guessing, log K: a dotted line.
     """
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.5, 2.8), layout="constrained")
-        ax = figure.add_subplot()
-        for (name, values), dash in zip(losses.items(), ["-", "--", "-."], strict=False):
-            ax.plot(steps, values, dash, label=name)
-        ax.axhline(guessing, color=PALETTE["muted"], linestyle=":", linewidth=1.5)
-        ax.set(xlabel="step", ylabel="loss (nats)", ylim=(0, most), xlim=(0, None))
-        ax.grid(color="#E5E5E5", linewidth=0.8)
-        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure = Figure(figsize=(7.5, 2.8), layout="constrained")
+    ax = figure.add_subplot()
+    for (name, values), dash in zip(losses.items(), ["-", "--", "-."], strict=False):
+        ax.plot(steps, values, dash, label=name)
+    ax.axhline(guessing, color=PALETTE["muted"], linestyle=":", linewidth=1.5)
+    ax.set(xlabel="step", ylabel="loss (nats)", ylim=(0, most), xlim=(0, None))
+    ax.grid(color="#E5E5E5", linewidth=0.8)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

@@ -10,11 +10,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from vit_tutorial.plots.arrays import as_array, as_picture
-from vit_tutorial.plots.style import PALETTE, STYLE, WIDTH
+from vit_tutorial.plots.style import PALETTE, WIDTH, styled
 
 HEAT = matplotlib.colormaps["YlOrRd"]
 
 
+@styled
 def light_maps(
     images: Sequence[Any],
     maps: Mapping[str, Sequence[Any]],
@@ -45,27 +46,26 @@ def light_maps(
     height = min(height, (WIDTH - 1.6) / len(pictures) * H / W)
     rows = len(maps) + first
     size = (len(pictures) * (height * W / H + 0.06) + 1.6, rows * (height + 0.06) + (0.3 if titles else 0.0))
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(rows, len(pictures), squeeze=False)
-        for ax in axes.flat:
-            ax.set(xticks=[], yticks=[])
-            ax.spines[:].set_visible(False)
-        if first:
-            for ax, picture in zip(axes[0], pictures, strict=True):
-                ax.imshow(picture, interpolation="nearest")
-        for line, (label, row) in zip(axes[int(first) :], maps.items(), strict=True):
-            line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
-            for column, (ax, picture, heat) in enumerate(zip(line, pictures, map(as_array, row), strict=True)):
-                ax.imshow(_pale(picture, heat, top), interpolation="nearest")
-                if len(masks):
-                    ax.contour(as_array(masks[column]), levels=[0.5], colors=PALETTE["query"], linewidths=1.0)
-                if largest:
-                    box = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1.0}
-                    ax.text(0.97, 0.95, f"{heat.max():.2f}", transform=ax.transAxes, ha="right", va="top", fontsize=8,
-                            bbox=box)  # fmt: skip
-        for ax, title in zip(axes[0], titles, strict=False):
-            ax.set_title(title, fontsize=10)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(rows, len(pictures), squeeze=False)
+    for ax in axes.flat:
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_visible(False)
+    if first:
+        for ax, picture in zip(axes[0], pictures, strict=True):
+            ax.imshow(picture, interpolation="nearest")
+    for line, (label, row) in zip(axes[int(first) :], maps.items(), strict=True):
+        line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
+        for column, (ax, picture, heat) in enumerate(zip(line, pictures, map(as_array, row), strict=True)):
+            ax.imshow(_pale(picture, heat, top), interpolation="nearest")
+            if len(masks):
+                ax.contour(as_array(masks[column]), levels=[0.5], colors=PALETTE["query"], linewidths=1.0)
+            if largest:
+                box = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1.0}
+                ax.text(0.97, 0.95, f"{heat.max():.2f}", transform=ax.transAxes, ha="right", va="top", fontsize=8,
+                        bbox=box)  # fmt: skip
+    for ax, title in zip(axes[0], titles, strict=False):
+        ax.set_title(title, fontsize=10)
     return figure
 
 
