@@ -25,7 +25,6 @@ def law_curves(
     ylabel: str,
     band: tuple[Array, Array, Array] | None = None,
     predicted: tuple[float, float, float] | None = None,
-    log: str = "xy",
 ) -> Figure:
     """Runs as dots over their cost, laws as lines, and what was predicted as a bar.
 
@@ -36,7 +35,6 @@ def law_curves(
         ylabel: with its unit.
         band: (cost, low, high): shaded, where redrawn laws lie.
         predicted: (cost, low, high) of a run.
-        log: the logarithmic axes.
     """
     figure = Figure(figsize=(7.5, 3.8), layout="constrained")
     ax = figure.add_subplot()
@@ -60,16 +58,15 @@ def law_curves(
         at, least, most = predicted
         ax.vlines(at, least, most, color=PALETTE["ink"], linewidth=7, alpha=0.35, label="predicted, 95 %", zorder=1)
     ax.set(xlabel=xlabel, ylabel=ylabel)
-    _plain_numbers(ax, log)
+    _plain_numbers(ax)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=10)
     return figure
 
 
-def _plain_numbers(ax: Axes, log: str) -> None:
+def _plain_numbers(ax: Axes) -> None:
     """Logarithmic axes whose ticks are numbers that one reads, at least three if there is room, round ones first."""
-    for name in log:
-        getattr(ax, f"set_{name}scale")("log")
-        axis = ax.xaxis if name == "x" else ax.yaxis
+    ax.set(xscale="log", yscale="log")
+    for axis in (ax.xaxis, ax.yaxis):
         low, high = axis.get_view_interval()
         for steps in TICKS:
             ticks = [step * 10.0**power for power in range(-6, 13) for step in steps]

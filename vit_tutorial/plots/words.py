@@ -51,7 +51,7 @@ def two_towers(images: Sequence[Any], captions: Sequence[str]) -> Figure:
 
 @styled
 def share_table(
-    shares: Any, rows: Sequence[str], columns: Sequence[str], *, framed: Sequence[tuple[int, int]] = (), title: str = ""
+    shares: Any, rows: Sequence[str], columns: Sequence[str], *, framed: Sequence[tuple[int, int]] = ()
 ) -> Figure:
     """A table of shares in percent, darker the larger, from 0 to 100.
 
@@ -60,7 +60,6 @@ def share_table(
         rows: a name for each row.
         columns: a name for each column.
         framed: (row, column) of the cells that get a frame.
-        title: above the table.
     """
     values = 100 * np.asarray(shares, float)
     figure = Figure(figsize=(1.3 + 0.8 * len(columns), 0.9 + 0.36 * len(rows)), layout="constrained")
@@ -77,5 +76,4 @@ def share_table(
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_title(title, fontsize=11)
     return figure
