@@ -7,6 +7,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 Array = Any  # whatever numpy.asarray takes, and torch tensors that require a gradient
 _HEAT = matplotlib.colormaps["magma"]
@@ -26,10 +27,25 @@ def as_picture(image: Array) -> np.ndarray[Any, np.dtype[Any]]:
     return np.moveaxis(np.repeat(pixels, 3 // len(pixels), axis=0), 0, -1).clip(0, 1)
 
 
+def canvas(width: float, height: float, x: tuple[float, float], y: tuple[float, float]) -> tuple[Figure, Axes]:
+    """A figure that is one drawing, without axes: ``x`` its limits from left to right, ``y`` from bottom to top."""
+    figure = Figure(figsize=(width, height))
+    ax = figure.add_axes((0, 0, 1, 1))
+    ax.set(xlim=x, ylim=y)
+    ax.set_axis_off()
+    return figure, ax
+
+
 def draw(ax: Axes, image: Array, title: str = "") -> None:
     """An image (C, H, W) or (H, W) without ticks."""
     ax.imshow(as_picture(image), interpolation="nearest")
-    ax.set(xticks=[], yticks=[], title=title)
+    ax.set_title(title)
+    bare(ax)
+
+
+def bare(ax: Axes) -> None:
+    """Neither ticks nor a frame."""
+    ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
 
 

@@ -53,7 +53,6 @@ def looks(image: Array, maps: Sequence[Array], names: Sequence[str], query: int)
             draw(ax, overlay(picture, weights.clip(0, MOST), MOST), f"head {head + 1}, most {weights.max():.0f} ×")
             y, x = divmod(query, weights.shape[1])
             P, Q = H / weights.shape[0], W / weights.shape[1]
-            frame = Rectangle((x * Q - 0.5, y * P - 0.5), Q, P, fill=False, linewidth=2.5)
-            frame.set_edgecolor(PALETTE["query"])
-            ax.add_patch(frame)
+            corner = (x * Q - 0.5, y * P - 0.5)
+            ax.add_patch(Rectangle(corner, Q, P, fill=False, linewidth=2.5, edgecolor=PALETTE["query"]))
     return figure

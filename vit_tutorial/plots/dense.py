@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from vit_tutorial.plots.arrays import as_array, as_picture
+from vit_tutorial.plots.arrays import as_array, as_picture, bare, draw
 from vit_tutorial.plots.style import CYCLE, PALETTE, WIDTH, styled
 
 COLOURS = [*CYCLE, PALETTE["muted"]]  # of classes 1 to 8
@@ -29,14 +29,13 @@ def class_maps(images: Sequence[Any], maps: Mapping[str, Sequence[Any]], classes
     figure = Figure(figsize=(len(images) * height + 1.9, rows * (height + 0.05) + 0.35), layout="constrained")
     axes = figure.subplots(rows, len(images), squeeze=False)
     for column, image in enumerate(images):
-        picture = as_picture(image)
-        axes[0, column].imshow(picture, interpolation="nearest")
-        grey = 0.75 + 0.25 * picture.mean(axis=-1, keepdims=True)  # (H, W, 1)
+        draw(axes[0, column], image)
+        grey = 0.75 + 0.25 * as_picture(image).mean(axis=-1, keepdims=True)  # (H, W, 1)
         for ax, row in zip(axes[1:, column], maps.values(), strict=True):
             ax.imshow(_coloured(grey, as_array(row[column])), interpolation="nearest")
+            bare(ax)
     for ax, label in zip(axes[:, 0], ["scene", *maps], strict=True):
         ax.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
-    _bare(axes)
     handles = [Patch(color=colour, label=name) for colour, name in zip(COLOURS, classes, strict=False)]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(classes), fontsize=9, handlelength=1.0)
     return figure
@@ -72,12 +71,6 @@ def by_layer(
         if any(panel):
             ax.legend(loc="upper left", fontsize=9)
     return figure
-
-
-def _bare(axes: Any) -> None:
-    for ax in axes.flat:
-        ax.set(xticks=[], yticks=[])
-        ax.spines[:].set_visible(False)
 
 
 def _coloured(grey: Any, classes: Any) -> Any:

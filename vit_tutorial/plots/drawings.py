@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
+from vit_tutorial.plots.arrays import canvas
 from vit_tutorial.plots.style import PALETTE, WIDTH, styled
 
 Point = tuple[float, float]
@@ -87,7 +88,7 @@ def encoder_block(config: Sizes) -> Figure:
 
     Read from the bottom up. Every arrow along the stream carries (B, T, D); the branches leave it and come back at a +.
     """
-    figure, ax = _canvas(WIDTH, 6.6, (0, 12), (0, 8.2))
+    figure, ax = canvas(WIDTH, 6.6, (0, 12), (0, 8.2))
     _block(ax, 2.9, config, "pre")
     _block(ax, 9.1, config, "post")
     return figure
@@ -138,7 +139,7 @@ def attention_flow(config: Sizes) -> Figure:
     """Multi-head self-attention from x to its output, the shape of every tensor on its arrow."""
     T, D, h = config.num_tokens, config.dim, config.num_heads
     d = D // h
-    figure, ax = _canvas(WIDTH, 4.7, (0.3, 18.0), (0.2, 7.1))
+    figure, ax = canvas(WIDTH, 4.7, (0.3, 18.0), (0.2, 7.1))
     _box(ax, (1.1, 3.6), (1.3, 0.9), "x", SOFT["plain"])
     ax.text(1.1, 2.9, f"(B, {T}, {D})", ha="center", va="center", fontsize=9)
     _arrow(ax, (1.75, 3.6), (2.4, 3.6))
@@ -170,7 +171,7 @@ def attention_flow(config: Sizes) -> Figure:
 @styled
 def modern_blocks(configs: Mapping[str, ModernSizes]) -> Figure:
     """Blocks side by side, one a config, read from the bottom up; what a ViT of 2020 has not is framed in red."""
-    figure, ax = _canvas(WIDTH, 7.4, (0, 3.1 * len(configs)), (-0.2, 9.0))
+    figure, ax = canvas(WIDTH, 7.4, (0, 3.1 * len(configs)), (-0.2, 9.0))
     for index, (name, config) in enumerate(configs.items()):
         x, y = 3.1 * index + 1.7, 0.2
         ax.text(x, 8.8, name, ha="center", va="center", weight="bold")
@@ -248,7 +249,7 @@ def tensor_map(config: Sizes) -> Figure:
     if not K:
         rows = [*rows[:-2], ("y", f"(B, {config.head_width})", "", "class")]
     equations = ["", "", "Eq. 1", "Eq. 2 and 3", "Eq. 4", "", ""]
-    figure, ax = _canvas(WIDTH, 0.72 * len(rows) + 0.2, (0, 12), (-len(rows) + 0.45, 0.55))
+    figure, ax = canvas(WIDTH, 0.72 * len(rows) + 0.2, (0, 12), (-len(rows) + 0.45, 0.55))
     for row, (name, shape, turns, colour) in enumerate(rows):
         _box(ax, (2.1, -row), (2.6, 0.52), name, SOFT[colour])
         ax.text(3.6, -row, shape, va="center", family="monospace")
@@ -262,14 +263,6 @@ def tensor_map(config: Sizes) -> Figure:
 
 def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
-
-
-def _canvas(width: float, height: float, x: Point, y: Point) -> tuple[Figure, Axes]:
-    figure = Figure((width, height))
-    ax = figure.add_axes((0, 0, 1, 1))
-    ax.set(xlim=x, ylim=y)
-    ax.axis("off")
-    return figure, ax
 
 
 def _box(ax: Axes, centre: Point, size: Point, text: str, face: str, edge: str = "#9A9A9A", fontsize: int = 11) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from vit_tutorial.plots.arrays import Array, as_array, as_picture, draw, draw_grid, overlay
+from vit_tutorial.plots.arrays import Array, as_array, as_picture, canvas, draw, draw_grid, overlay
 from vit_tutorial.plots.style import CYCLE, PALETTE, WIDTH, styled
 
 STEPS = ("Patches", "Linear\nembedding", "Class token,\npositions", "Encoder", "Head")
@@ -27,8 +27,7 @@ def steps(current: int | Sequence[int], part: str = "") -> Figure:
         part: of the encoder, when a lesson is about one: "attention", "MLP", or "" for the whole.
     """
     lit = {current} if isinstance(current, int) else set(current)
-    figure, ax = _canvas(WIDTH, 1.35)
-    ax.set(xlim=(-0.02, 5.0), ylim=(0, 1))
+    figure, ax = canvas(WIDTH, 1.35, (-0.02, 5.0), (0, 1))
     for index, name in enumerate(STEPS):
         on = index + 1 in lit
         box = FancyBboxPatch(
@@ -114,9 +113,8 @@ def patch_grid(
     for index, colour in (highlight or {}).items():
         y, x = divmod(index, columns)
         corner = (x * Q - 0.5, y * P - 0.5)
-        outline = Rectangle(corner, Q, P, fill=False, linewidth=3, zorder=3)  # above the grid's lines
-        outline.set_edgecolor(PALETTE.get(colour, colour))
-        ax.add_patch(outline)
+        edge = PALETTE.get(colour, colour)
+        ax.add_patch(Rectangle(corner, Q, P, fill=False, linewidth=3, edgecolor=edge, zorder=3))  # above the grid
     return figure
 
 
@@ -415,8 +413,8 @@ def _side_by_side(
     columns = sum(array.shape[1] for array in values) + 0.9 * (len(values) - 1)
     cell = min(cell, WIDTH / columns)
     tallest = max(array.shape[0] for array in values)
-    figure, ax = _canvas(columns * cell, tallest * cell + 0.45)
-    ax.set(xlim=(-0.05, columns + 0.05), ylim=(tallest + 0.05, -0.45 / cell))
+    size = (columns * cell, tallest * cell + 0.45)
+    figure, ax = canvas(*size, (-0.05, columns + 0.05), (tallest + 0.05, -0.45 / cell))
     corners, left = [], 0.0
     for index, (rows, width) in enumerate(array.shape for array in values):
         top = (tallest - rows) / 2
@@ -432,10 +430,3 @@ def _side_by_side(
 def _cell(ax: Axes, x: float, y: float, value: float, colour: str) -> None:
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, alpha=0.3, edgecolor="white", linewidth=1.5))
     ax.text(x + 0.5, y + 0.5, f"{value:g}", ha="center", va="center", fontsize=10)
-
-
-def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height))
-    ax = figure.add_axes((0, 0, 1, 1))
-    ax.set_axis_off()
-    return figure, ax

@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from vit_tutorial.plots.arrays import as_array, as_picture
+from vit_tutorial.plots.arrays import as_array, as_picture, bare, draw
 from vit_tutorial.plots.style import PALETTE, WIDTH, styled
 
 HEAT = matplotlib.colormaps["YlOrRd"]
@@ -48,16 +48,14 @@ def light_maps(
     size = (len(pictures) * (height * W / H + 0.06) + 1.6, rows * (height + 0.06) + (0.3 if titles else 0.0))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(rows, len(pictures), squeeze=False)
-    for ax in axes.flat:
-        ax.set(xticks=[], yticks=[])
-        ax.spines[:].set_visible(False)
     if first:
-        for ax, picture in zip(axes[0], pictures, strict=True):
-            ax.imshow(picture, interpolation="nearest")
+        for ax, image in zip(axes[0], images, strict=True):
+            draw(ax, image)
     for line, (label, row) in zip(axes[int(first) :], maps.items(), strict=True):
         line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=10)
         for column, (ax, picture, heat) in enumerate(zip(line, pictures, map(as_array, row), strict=True)):
             ax.imshow(_pale(picture, heat, top), interpolation="nearest")
+            bare(ax)
             if len(masks):
                 ax.contour(as_array(masks[column]), levels=[0.5], colors=PALETTE["query"], linewidths=1.0)
             if largest:
