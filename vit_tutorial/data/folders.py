@@ -19,8 +19,8 @@ from torch import Tensor
 
 from vit_tutorial.data.extras import counted, first_of, printable, progress
 from vit_tutorial.data.images import Data, Images, channel_statistics
-from vit_tutorial.data.preprocessing import Preprocessing, crop_to, to_rgb
-from vit_tutorial.patches import Size, as_pair
+from vit_tutorial.data.preprocessing import Preprocessing, from_scratch
+from vit_tutorial.patches import Size
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
@@ -195,13 +195,12 @@ def image_folder(
     train_files, train_labels = _flat(train)
     test_files, test_labels = _flat(test)
     set_aside = () if test_share is None else tuple(file.relative_to(folder).as_posix() for file in test_files)
-    if preprocess is None:
-        size = as_pair(0 if image_size is None else image_size, "image_size")
-        pixels, wrong = _read_all(train_files + test_files, (*size, 3), lambda photo: crop_to(to_rgb(photo), size, 0.5))
-    else:
-        size = preprocess.image_size
-        pixels, wrong = _read_all(train_files + test_files, (*size, len(preprocess.mean)), preprocess.pixels)
-    _complain(wrong)
+    to_input = preprocess or from_scratch(image_size or 0)
+    shape = (*to_input.image_size, len(to_input.mean))
+    pixels, wrong = _read_all(train_files + test_files, shape, to_input.pixels)
+    if skipped := tuple(text for text in wrong if text):
+        files = counted(len(skipped), "image file")
+        warnings.warn(f"skipped {files} that can't be read: {first_of(skipped)}", UserWarning, stacklevel=2)
     good = torch.tensor([not text for text in wrong])  # (N,)
     cut = len(train_files)
     train_images = Images(pixels[:cut], train_labels).part(good[:cut])
@@ -209,9 +208,7 @@ def image_folder(
     classes = tuple(sorted(train))
     for split, images in (("train", train_images), ("test", test_images)):
         if lost := [name for label, name in enumerate(classes) if not (images.labels == label).any()]:
-            raise ValueError(
-                f"no image of class {lost[0]!r} to {split} on can be read: {first_of(list(filter(None, wrong)))}"
-            )
+            raise ValueError(f"no image of class {lost[0]!r} to {split} on can be read: {first_of(skipped)}")
     mean, std = (preprocess.mean, preprocess.std) if preprocess else channel_statistics(train_images)
     readable = [file for file, text in zip(test_files, wrong[cut:], strict=True) if not text]
     return Data(
@@ -219,22 +216,15 @@ def image_folder(
         train_images,
         test_images,
         classes,
-        size,
+        to_input.image_size,
         len(mean),
         mean,
         std,
         test_files=set_aside,
         test_names=tuple(file.relative_to(folder).as_posix() for file in readable),
         preprocess=preprocess,
-        skipped=tuple(text for text in wrong if text),
+        skipped=skipped,
     )
-
-
-def _complain(wrong: list[str]) -> None:
-    """A UserWarning that names the files that were skipped."""
-    if lines := [text for text in wrong if text]:
-        files = counted(len(lines), "image file")
-        warnings.warn(f"skipped {files} that can't be read: {first_of(lines)}", UserWarning, stacklevel=3)
 
 
 def _flat(split: Files) -> tuple[list[Path], Tensor]:

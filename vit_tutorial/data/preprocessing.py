@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vit_tutorial.patches import Size, as_pair
+
 if TYPE_CHECKING:
     from PIL import Image as PILImage
 CropMode = float | Literal["center", "none"]
@@ -142,6 +144,11 @@ class Preprocessing:
         else:
             top, left = round((height - H) / 2), round((width - W) / 2)
         return np.array(picture.crop((left, top, left + W, top + H)))
+
+
+def from_scratch(image_size: Size) -> Preprocessing:
+    """For a data set whose mean and standard deviation are still to be measured: the center, in RGB, not normalised."""
+    return Preprocessing(as_pair(image_size, "image_size"), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 
 
 def normalise(images: Tensor, pixels: Statistics) -> Tensor:

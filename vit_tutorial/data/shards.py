@@ -24,8 +24,8 @@ from torch.utils.data import get_worker_info
 from vit_tutorial.data.extras import counted, needed, printable
 from vit_tutorial.data.folders import SUFFIXES, decoded
 from vit_tutorial.data.images import Data, Images, channel_statistics
-from vit_tutorial.data.preprocessing import Preprocessing, crop_to, to_rgb
-from vit_tutorial.patches import Size, as_pair
+from vit_tutorial.data.preprocessing import Preprocessing, from_scratch
+from vit_tutorial.patches import Size
 
 HUB = "hf://"
 BUFFER = 1000  # samples among which the next one is drawn
@@ -100,19 +100,15 @@ def load(name: str, image_size: Size | None, preprocess: Preprocessing | None = 
         OSError: a data set that was not found.
     """
     train, test, classes = _hub(name.removeprefix(HUB)) if name.startswith(HUB) else _tars(Path(name))
-    size = preprocess.image_size if preprocess else as_pair(image_size or 64, "image_size")
-    pixels: Pixels = preprocess.pixels if preprocess else partial(_cropped, size)
-    held, skipped = _in_memory(test, pixels, name)
+    to_input = preprocess or from_scratch(image_size or 64)
+    held, skipped = _in_memory(test, to_input.pixels, name)
     if not train[1]:
         raise ValueError(f"the training split of {name} has no images")
     mean, std = (preprocess.mean, preprocess.std) if preprocess else channel_statistics(held)
-    stream: Any = Stream(*train, pixels)
+    stream: Any = Stream(*train, to_input.pixels)
     short = name.partition("#")[0].rstrip("/").rpartition("/")[2]
+    size = to_input.image_size
     return Data(short, stream, held, classes, size, len(mean), mean, std, preprocess=preprocess, skipped=skipped)
-
-
-def _cropped(size: tuple[int, int], picture: Any) -> np.ndarray:
-    return crop_to(to_rgb(picture), size, 0.5)
 
 
 Split = tuple[Callable[[int, int, int], Iterator[Sample]], int]  # as the first two fields of Stream
