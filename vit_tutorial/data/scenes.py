@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -46,9 +45,7 @@ def draw(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     # NumPy guarantees that RandomState's numbers never change (NEP 19); those of default_rng may.
     random = np.random.RandomState(seed)
     labels = random.permutation(n).astype(np.int64) % len(TARGETS)
-
-    def rng(low: Any, high: Any, size: Any) -> np.ndarray:
-        return np.asarray(random.randint(low, high, size, np.int64))  # int64 on every system
+    rng = _drawn_by(random)
 
     tint, knots = _ground(rng, n)
     kind = np.concatenate([labels[:, None], len(TARGETS) + rng(0, len(DISTRACTORS), (n, 4))], axis=1)  # (n, 5)
@@ -89,9 +86,7 @@ def pairs(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.nda
         into :data:`TARGETS` and :data:`COLOURS`.
     """
     random = np.random.RandomState(seed)
-
-    def rng(low: Any, high: Any, size: Any) -> np.ndarray:
-        return np.asarray(random.randint(low, high, size, np.int64))
+    rng = _drawn_by(random)
 
     def two_of(many: int) -> np.ndarray:
         """Two different numbers below ``many`` for each scene, (n, 2)."""
@@ -109,6 +104,10 @@ def pairs(seed: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray, np.nda
     paint = paint.clip(4, 251).astype(np.int16)
     images, _ = _scenes(tint, knots, figures, radius, turn, paint, corner, np.ones((n, 2), bool), grain)
     return images, figures, colours
+
+
+def _drawn_by(random: np.random.RandomState) -> Draw:
+    return lambda low, high, shape: np.asarray(random.randint(low, high, shape, np.int64))  # int64 on every system
 
 
 def _scenes(

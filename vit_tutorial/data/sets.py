@@ -74,9 +74,10 @@ def load(
             or with other channels than those of ``preprocess``.
         OSError: a data set that is not on disk and can't be downloaded.
     """
-    if shards.is_stream(name):
-        if test_share is not None:
-            raise ValueError(f"{name} has a test split of its own: test_share={test_share} is for a folder of images")
+    stream = shards.is_stream(name)
+    if test_share is not None and (stream or name in DATASETS):
+        raise ValueError(f"{name} has a test split of its own: test_share={test_share} is for a folder of images")
+    if stream:
         return shards.load(name, image_size, preprocess)
     if name not in DATASETS:
         if not name or not Path(name).is_dir():  # Path("") is this folder
@@ -87,8 +88,6 @@ def load(
         if preprocess is not None:
             return image_folder(name, None, test_share, preprocess=preprocess)
         return image_folder(name, 64 if image_size is None else image_size, test_share)
-    if test_share is not None:
-        raise ValueError(f"{name} has a test split of its own: test_share={test_share} is for a folder of images")
     data = DATASETS[name].load(Path(root))
     if image_size is not None and as_pair(image_size, "image_size") != data.image_size:
         raise ValueError(f"{name} has images of {data.image_size} (height, width), got image_size={image_size!r}")
