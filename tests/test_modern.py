@@ -20,6 +20,7 @@ from transformers.models.dinov3_vit import modeling_dinov3_vit
 
 import vit_tutorial as vt
 from vit_tutorial.variants import modern
+from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
 from vit_tutorial.weights import configs
 from vit_tutorial.weights.reading import read_json
@@ -65,7 +66,13 @@ def images(size=(32, 32), dtype=torch.float64, batch=2):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"qkv_bias": False, "gelu": "tanh"}, {"position": "sincos", "image_size": (16, 40)}, {"position": "none"}],
+    [
+        {},
+        {"qkv_bias": False, "gelu": "tanh"},
+        {"position": "sincos", "image_size": (16, 40)},
+        {"position": "none"},
+        {"stem": ConvStem(((8, 3, 2), (8, 3, 4)))},
+    ],
 )
 def test_with_every_option_left_alone_it_is_the_plain_vit(changes):
     plain = randomise(vt.ViT(vt.ViTConfig(**TINY | changes))).double().eval()

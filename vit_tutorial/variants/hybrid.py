@@ -108,19 +108,17 @@ class _Stem:
 
     def count_macs(self, config: ViTConfig) -> int:
         """Its multiply-accumulates for one image."""
-        macs = 0
-
-        def count(layer: nn.Conv2d, _: Any, output: Tensor) -> None:
-            nonlocal macs
-            macs += output[0].numel() * layer.weight[0].numel()
-
         with torch.device("meta"):
-            embed = self.embed(config)
-            for layer in embed.modules():
-                if isinstance(layer, nn.Conv2d):
-                    layer.register_forward_hook(count)
-            embed(torch.empty(1, config.in_channels, *as_pair(config.image_size, "image_size")))
-        return macs
+            return macs_of(self.embed(config), config)
+
+
+def macs_of(module: nn.Module, config: ViTConfig) -> int:
+    """Multiply-accumulates of a module on the meta device for one image (1, C, H, W), of the config's size."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        module.eval()(torch.empty(1, config.in_channels, *as_pair(config.image_size, "image_size")))
+    return int(counter.get_total_flops()) // 2
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.embeddings import Embeddings, Grid
 from vit_tutorial.encoder import DropPath
 from vit_tutorial.mlp import MLP, Gelu
-from vit_tutorial.patches import PatchEmbedding, as_pair, check_images, grid_shape
+from vit_tutorial.patches import PatchEmbedding, check_images, grid_shape
+from vit_tutorial.variants.hybrid import macs_of
 from vit_tutorial.variants.positions import relative_position_index
 from vit_tutorial.vit import Block, ViT, ViTConfig
 
@@ -507,8 +508,5 @@ def count_parameters(config: ModernConfig) -> int:
 
 def count_macs(config: ModernConfig) -> int:
     """Multiply-accumulates of the matrix products in one image's forward pass, as :func:`vit_tutorial.count_macs`."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with torch.device("meta"), FlopCounterMode(display=False) as counter:
-        ModernViT(config).eval()(torch.empty(1, config.in_channels, *as_pair(config.image_size, "image_size")))
-    return int(counter.get_total_flops()) // 2
+    with torch.device("meta"):
+        return macs_of(ModernViT(config), config)
