@@ -63,16 +63,11 @@ def test_layers_come_in_the_order_of_the_mapping():
 # --------------------------------------------------------------------------------------------------------- rollout
 
 
-def rollout_of_one(layers, discard, residual):
+def rollout_of_one(layers):
     """Section 3 of the paper for a single image: lists of T x T numbers, no tensor that could broadcast."""
     result = None
     for w in layers:
-        numbers = sorted((value, i, j) for i, row in enumerate(w) for j, value in enumerate(row))
-        gone = {(i, j) for _, i, j in numbers[: int(discard * len(numbers))]}
-        a = [
-            [(1 - residual) * (0 if (i, j) in gone else value) + residual * (i == j) for j, value in enumerate(row)]
-            for i, row in enumerate(w)
-        ]
+        a = [[0.5 * value + 0.5 * (i == j) for j, value in enumerate(row)] for i, row in enumerate(w)]
         a = [[value / sum(row) for value in row] for row in a]
         size = range(len(a))
         result = a if result is None else [[sum(a[i][k] * result[k][j] for k in size) for j in size] for i in size]
@@ -82,23 +77,22 @@ def rollout_of_one(layers, discard, residual):
 FUSE = {"mean": lambda w: w.mean(0), "max": lambda w: w.max(0).values, "min": lambda w: w.min(0).values}
 
 
-def rollout_by_the_paper(maps, head_fusion="mean", discard=0.0, residual=0.5):
+def rollout_by_the_paper(maps, head_fusion="mean"):
     images = []
     for b in range(maps.shape[1]):
         if head_fusion is None:
-            one = [rollout_of_one(maps[:, b, head].tolist(), discard, residual) for head in range(maps.shape[2])]
+            one = [rollout_of_one(maps[:, b, head].tolist()) for head in range(maps.shape[2])]
             images.append(torch.stack(one))
         else:
-            images.append(rollout_of_one([FUSE[head_fusion](w[b]).tolist() for w in maps], discard, residual))
+            images.append(rollout_of_one([FUSE[head_fusion](w[b]).tolist() for w in maps]))
     return torch.stack(images)
 
 
-@pytest.mark.parametrize(("discard", "residual"), [(0.0, 0.5), (0.3, 0.2), (0.9, 0.5)])
 @pytest.mark.parametrize("head_fusion", ["mean", "max", "min", None])
-def test_rollout_equals_the_paper_s_loop_for_every_item(head_fusion, discard, residual):
+def test_rollout_equals_the_paper_s_loop_for_every_item(head_fusion):
     maps = some_maps(B=3)
-    ours = explain.rollout(maps, head_fusion=head_fusion, discard=discard, residual=residual)
-    same(ours, rollout_by_the_paper(maps, head_fusion, discard, residual))
+    ours = explain.rollout(maps, head_fusion=head_fusion)
+    same(ours, rollout_by_the_paper(maps, head_fusion))
     same(ours.sum(dim=-1), torch.ones(ours.shape[:-1], dtype=torch.float64))
 
 
@@ -106,17 +100,7 @@ def test_rollout_multiplies_later_layers_from_the_left():
     first, second = (eye[torch.randperm(T)] for _ in range(2))
     maps = {1: second.expand(1, 1, T, T), 0: first.expand(1, 1, T, T)}  # the order of a mapping says nothing
     assert not torch.equal(first @ second, second @ first)
-    assert torch.equal(explain.rollout(maps, residual=0.0)[0], second @ first)
-
-
-def test_a_row_that_nothing_is_left_of_is_zero():
-    maps = torch.stack([eye, shift])[None, None]  # the smaller of both heads is 0 everywhere
-    assert torch.equal(explain.rollout(maps, head_fusion="min", residual=0.0), torch.zeros(1, T, T).double())
-
-
-def test_equal_weights_are_discarded_from_the_first_on():
-    ours = explain.rollout(every_layer(ones / T, L=1, B=1), discard=0.5, residual=0.0)[0]
-    assert ours.flatten().nonzero().min() == int(T * T * 0.5)
+    assert torch.equal(explain.rollout(maps)[0], (second + eye) @ (first + eye) / 4)
 
 
 # -------------------------------------------------------------------------------------------------------- distance
@@ -451,7 +435,7 @@ def test_scores_refuse(refuses):
 
 ON_MAPS = {
     "class_attention": partial(explain.class_attention, grid=GRID),
-    "rollout": partial(explain.rollout, discard=0.3),
+    "rollout": explain.rollout,
     "rollout without fusion": partial(explain.rollout, head_fusion=None),
     "attention_distance": partial(explain.attention_distance, grid=GRID, patch_size=4),
     "relevance_matrix": lambda maps: explain.relevance_matrix(list(maps), list(maps)),
@@ -510,6 +494,3 @@ def test_maps_that_don_t_fit(refuses):
         explain.rollout(maps[0])
     with refuses(ValueError, "'median'", "mean, max, min", "None"):
         explain.rollout(maps, head_fusion="median")
-    for name, share in product(("discard", "residual"), (-0.1, 1.0, math.nan)):
-        with refuses(ValueError, name, "[0, 1)", str(share)):
-            explain.rollout(maps, **{name: share})

@@ -27,17 +27,16 @@ def layer_tokens(model: ViT, images: Tensor) -> list[Tensor]:
     return [*tokens, model.norm(z)]
 
 
-def token_grid(tokens: Tensor, grid: Grid, *, prefix_tokens: int = 1, class_token: bool = False) -> Tensor:
+def token_grid(tokens: Tensor, grid: Grid, *, prefix_tokens: int = 1) -> Tensor:
     """Patch tokens laid out as the patches lie in the picture: (B, T, D) -> (B, D, rows, columns).
 
     Args:
         tokens: T = prefix_tokens + rows * columns.
         grid: (rows, columns), ``model.config.grid``.
         prefix_tokens: tokens before the patches: class token and registers, ``model.config.prefix_tokens``.
-        class_token: put the first token beside each patch's: (B, 2 D, rows, columns).
 
     Raises:
-        ValueError: another number of tokens than prefix and grid have; a class token where there is none.
+        ValueError: another number of tokens than prefix and grid have.
     """
     rows, columns = grid
     if tokens.ndim != 3 or tokens.shape[1] != prefix_tokens + rows * columns:
@@ -45,10 +44,7 @@ def token_grid(tokens: Tensor, grid: Grid, *, prefix_tokens: int = 1, class_toke
             f"a grid of {tuple(grid)} with prefix_tokens={prefix_tokens} needs tokens (B, "
             f"{prefix_tokens + rows * columns}, D), got {tuple(tokens.shape)}: take both from model.config"
         )
-    if class_token and not prefix_tokens:
-        raise ValueError("class_token=True needs a token before the patches, and prefix_tokens is 0: leave it out")
-    patches = tokens[:, prefix_tokens:].mT.reshape(len(tokens), -1, rows, columns)  # (B, D, rows, columns)
-    return beside(patches, tokens[:, 0]) if class_token else patches
+    return tokens[:, prefix_tokens:].mT.reshape(len(tokens), -1, rows, columns)  # (B, D, rows, columns)
 
 
 def beside(features: Tensor, vector: Tensor) -> Tensor:
@@ -211,25 +207,21 @@ def figure_iou(counts: Tensor) -> float:
 # ------------------------------------------------------------------------------------------ maps and matches
 
 
-def principal_maps(features: Tensor, chosen: Tensor | None = None) -> Tensor:
+def principal_maps(features: Tensor) -> Tensor:
     """The three directions in which patches differ most, as red, green and blue: (B, D, rows, columns) -> (B, 3, ...).
 
     Args:
         features: of some pictures, which share the directions.
-        chosen: (B, rows, columns) bool: find the directions on these patches alone, and leave the others black.
 
     Returns:
         (B, 3, rows, columns), in [0, 1]: a sigmoid of twice the component, divided by its standard deviation.
     """
     patches = features.movedim(1, -1)  # (B, rows, columns, D)
-    used = patches.flatten(0, 2) if chosen is None else patches[chosen]  # (n, D)
-    mean = used.mean(dim=0)
-    _, _, directions = torch.linalg.svd(used - mean, full_matrices=False)  # (., D)
+    from_mean = patches.flatten(0, 2) - patches.flatten(0, 2).mean(dim=0)  # (n, D)
+    _, _, directions = torch.linalg.svd(from_mean, full_matrices=False)  # (., D)
     directions = directions[:3] * directions[:3].sum(dim=1, keepdim=True).sign()  # no sign of its own
-    parts = (patches - mean) @ directions.T  # (B, rows, columns, 3)
-    colours = (2 * parts / ((used - mean) @ directions.T).std(dim=0)).sigmoid()
-    colours = colours if chosen is None else colours * chosen[..., None]
-    return colours.movedim(-1, 1)
+    parts = from_mean @ directions.T  # (n, 3)
+    return (2 * parts / parts.std(dim=0)).sigmoid().view(*patches.shape[:3], 3).movedim(-1, 1)
 
 
 def similarity(query: Tensor, features: Tensor) -> Tensor:

@@ -43,41 +43,30 @@ def class_attention(maps: Maps, grid: Grid, *, prefix_tokens: int = 1) -> Tensor
     return row[..., prefix_tokens:].reshape(*row.shape[:-1], *grid)  # (..., rows, columns)
 
 
-def rollout(maps: Maps, *, head_fusion: str | None = "mean", discard: float = 0.0, residual: float = 0.5) -> Tensor:
+def rollout(maps: Maps, *, head_fusion: str | None = "mean") -> Tensor:
     """Attention followed through all layers: A = 0.5 W + 0.5 I in each, then A_L ... A_2 A_1 (arXiv 2005.00928).
 
     Args:
         maps: every layer's weights, ``{0: (B, h, T, T), 1: ...}`` or (L, B, h, T, T).
         head_fusion: "mean" (the paper's), "max" or "min" over the heads; None follows each head by itself.
-        discard: share in [0, 1) of each T x T matrix that becomes zero, the smallest weights first, in each layer of
-            each image (an idea of vit-explain's, not the paper's).
-        residual: share in [0, 1) of the identity, which stands for the skip connection.
 
     Returns:
-        (B, T, T), or (B, h, T, T) without fusion: row i says where output token i comes from, and sums to 1 (or to 0,
-        if ``residual`` is 0 and nothing else was left of it). :func:`class_attention` makes pictures of it.
+        (B, T, T), or (B, h, T, T) without fusion: row i says where output token i comes from, and sums to 1.
+        :func:`class_attention` makes pictures of it.
 
     Raises:
-        ValueError: a layer is missing, shapes differ, unknown ``head_fusion``, a share outside [0, 1).
+        ValueError: a layer is missing, shapes differ, unknown ``head_fusion``.
         TypeError: ``maps`` is neither a mapping nor a tensor.
     """
     if head_fusion is not None and head_fusion not in FUSIONS:
         raise ValueError(f"unknown head_fusion {head_fusion!r}: choose one of {', '.join(FUSIONS)}, or None")
-    for name, share in (("discard", discard), ("residual", residual)):
-        if not 0.0 <= share < 1.0:
-            raise ValueError(f"{name} is a share in [0, 1), got {share}: 0.0 switches it off")
     if isinstance(maps, Mapping) and set(maps) != set(range(len(maps))):
         raise ValueError(f"rollout needs every layer from 0 on, got {list(maps)}: model.attention_maps(images)")
     layers = [maps[layer] for layer in range(len(maps))] if isinstance(maps, Mapping) else list(_stack(maps))
     result = eye = torch.eye(_tokens(layers), dtype=layers[0].dtype, device=layers[0].device)
     for w in layers:
         w = FUSIONS[head_fusion](w, dim=1) if head_fusion else w  # (B, T, T), or (B, h, T, T)
-        if discard:
-            flat = w.flatten(-2)  # (B, T*T)
-            # Stable: of equal weights the first ones go, on every device.
-            smallest = flat.argsort(dim=-1, stable=True)[..., : int(discard * flat.shape[-1])]
-            w = flat.scatter(-1, smallest, 0.0).view_as(w)
-        result = _rows_to_one((1 - residual) * w + residual * eye) @ result  # later layers on the left
+        result = _rows_to_one(0.5 * w + 0.5 * eye) @ result  # later layers on the left
     return result
 
 
