@@ -114,17 +114,6 @@ class Augmentation:
     each: ImageChange | None = None  # to one image at a time, at random by torch's own generator
     batch: Mix | None = None  # to images and labels together, at random by torch's own generator
 
-    @property
-    def image(self) -> ImageChange | None:
-        """All changes but the mixing, for one image (C, H, W); None: no change."""
-        with needed():
-            from torchvision.transforms import v2
-
-        steps: list[ImageChange] = [*self.changes]
-        if self.each:
-            steps.append(self.each)
-        return v2.Compose(steps) if steps else None
-
 
 def by_name(name: str, image_size: tuple[int, int], num_classes: int) -> Augmentation:
     """The augmentation that a name stands for.

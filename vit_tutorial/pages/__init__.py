@@ -1,7 +1,6 @@
 """How a page is put together, shown by a notebook and saved."""
 
 from vit_tutorial.pages.page import (
-    POLICY,
     Page,
     assemble,
     base64_of,
@@ -12,7 +11,6 @@ from vit_tutorial.pages.page import (
 )
 
 __all__ = [
-    "POLICY",
     "Page",
     "assemble",
     "base64_of",
