@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["ResNet", "Residual"]
-
 
 class Residual(nn.Module):
     """Two 3 x 3 convolutions around a shortcut: (B, C, H, W) -> (B, F, H / stride, W / stride), rounded up.
