@@ -122,6 +122,11 @@ def kept_by_topk(q, k, r):
     return torch.cat([torch.zeros(1).long(), attended[1:].topk(len(attended) - 1 - r).indices.sort().values + 1])
 
 
+def kept_without_the_last(q, k, r):
+    attended = (q[:, :1] @ k.mT / q.shape[-1] ** 0.5).softmax(-1).mean(0)[0]
+    return torch.cat([torch.zeros(1).long(), attended[1:].argsort(descending=True)[:-r].sort().values + 1])
+
+
 def kept_by_argsort(q, k, r):
     attended = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)[:, 0].mean(0)
     attended[0] = 2
@@ -225,6 +230,7 @@ WRONG = {
     ],
     "keep_most_attended": [
         Wrong("r tokens", lambda q, k, r: kept_by_topk(q, k, r)[:r]),
+        Wrong("none dropped", kept_without_the_last, "Nothing wrong was found with the other inputs"),
         Wrong("without the class token", lambda q, k, r: kept_by_topk(q, k, r)[1:], "has shape"),
         Wrong("the largest over the heads", kept_by_largest),
         Wrong("a mask", lambda q, k, r: torch.ones(q.shape[1], dtype=torch.bool)),

@@ -375,7 +375,9 @@ def _keep(
 
 def _keep_cases() -> list[Case]:
     made = []
-    for seed, (h, T, d, r) in enumerate([(2, 7, 3, 3), (1, 6, 2, 2), (3, 9, 4, 5), (3, 24, 4, 12), (4, 5, 8, 1)]):
+    for seed, (h, T, d, r) in enumerate(
+        [(2, 7, 3, 3), (1, 6, 2, 2), (3, 9, 4, 5), (3, 24, 4, 12), (4, 5, 8, 1), (2, 5, 3, 0)]
+    ):
         q, k = 2 * normal(h, T, d, seed=200 + seed), normal(h, T, d, seed=210 + seed)
         made.append(Case(f"h={h}, T={T}, d={d}, r={r}", (q, k, r)))
     away = normal(2, 6, 3, seed=221)
