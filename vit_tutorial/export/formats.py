@@ -41,10 +41,10 @@ def onnx(trained: Trained, path: str | os.PathLike[str], *, int8: bool = False) 
 
     Raises:
         ModuleNotFoundError: onnx, onnxscript or onnxruntime is missing: what to type.
-        RuntimeError: torch is older than 2.9.
+        ImportError: torch is older than 2.9.
     """
     if torch.__version__ < ONNX_SINCE:
-        raise RuntimeError(
+        raise ImportError(
             f"an ONNX file needs torch {ONNX_SINCE}, and this is {torch.__version__}: upgrade, or write .pt2"
         )
     with needed():
