@@ -184,10 +184,11 @@ WHOLE = {
 
 @pytest.mark.parametrize(
     "changes",
-    [pytest.param(WHOLE, id="rotary"), pytest.param(ARCHITECTURES["beit"], id="bias", marks=pytest.mark.slow)],
+    [pytest.param(WHOLE, id="rotary"), pytest.param(ARCHITECTURES["beit"], id="bias")],
 )
 @pytest.mark.skipif(torch.__version__ < "2.14", reason="2.9's compiler can't follow it")
-@pytest.mark.parametrize("how", ["compiled", pytest.param("exported", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["compiled", "exported"])
 def test_compiles_and_exports_as_one_graph(how, changes):
     model = model_of(dtype=torch.float32, depth=1, **changes)
     x = images(dtype=torch.float32)

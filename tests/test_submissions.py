@@ -12,29 +12,21 @@ SOLUTIONS = {
     lesson: importlib.import_module(f"solutions_{lesson}")
     for lesson in sorted({exercise.lesson for exercise in CATALOGUE.values()})
 }
-# Whole models, eleven blocks, trainings: a work of these takes five times as long as others. The first are quick,
-# two right ones and three wrong ones of each; and so are all the mistakes that its reports name, in test_checks.py.
+# Whole models, eleven blocks, trainings: a wrong work of these takes five times as long as others. The first three of
+# each are quick; and so are all the mistakes that its reports name, in test_checks.py.
 LONG = (
     *("attention_maps", "biased_attention", "encoder", "encoder_block"),
     *("frozen_features", "layer_rates", "tune_head", "vit"),
 )
-
-
-def marks(name: str, index: int, quick: int) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.slow] if name in LONG and index >= quick else []
-
-
-# Right works of one exercise reach the same lines: in the first of them they are counted.
+# Right works of one exercise reach the same lines: in the first of them they are counted, and two are quick.
 RIGHT = [
-    pytest.param(
-        name, work, id=f"{name}-{index}", marks=[*marks(name, index, 2), *[pytest.mark.no_cover] * bool(index)]
-    )
+    pytest.param(name, work, id=f"{name}-{index}", marks=[pytest.mark.no_cover, pytest.mark.slow][: min(index, 2)])
     for module in SOLUTIONS.values()
     for name, works in module.RIGHT.items()
     for index, work in enumerate(works)
 ]
 WRONG = [
-    pytest.param(name, wrong, id=f"{name}-{wrong.label}", marks=marks(name, index, 3))
+    pytest.param(name, wrong, id=f"{name}-{wrong.label}", marks=[pytest.mark.slow] * (name in LONG and index > 2))
     for module in SOLUTIONS.values()
     for name, works in module.WRONG.items()
     for index, wrong in enumerate(works)
