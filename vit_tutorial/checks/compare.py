@@ -195,8 +195,10 @@ def _tensor_difference(right: Tensor, given: Any, name: str, exercise: Exercise)
         why = "half precision keeps only two or three digits. Compute in the dtype of what you are given"
         return f"{name} is of dtype {given.dtype}, expected {right.dtype}: {why}"
     if _kind_of_numbers(right, given) and not _whole(right, given):
-        numbers = given.real + given.imag if given.is_complex() else given  # the right ones if the second part is 0
-        but = "" if _wrong(right, numbers, exercise).any() else "the numbers are right, but "
+        pairs = [(right, given)]
+        if given.is_complex():
+            pairs = [(right, given.real), (torch.zeros_like(right), given.imag)]
+        but = "" if any(_wrong(a, b, exercise).any() for a, b in pairs) else "the numbers are right, but "
         return f"{but}{name} is of dtype {given.dtype}, expected {_kind_of_numbers(right, given)}"
     if given.is_floating_point() and not right.isnan().any():
         for word, bad in (("nan (not a number)", given.isnan()), ("infinite numbers", given.isinf() & ~right.isinf())):
