@@ -729,6 +729,23 @@ print([name for name in {heavy!r} if name in sys.modules])"""
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_grade_returns_what_a_check_prints(capsys):
+    wrong = checks.grade("patchify", unknown)
+    assert said(capsys) == ""
+    assert (wrong.passed, wrong.points) == (False, 0)
+    assert not checks.check_patchify(unknown)
+    assert " ".join(wrong.report.split()) == said(capsys)
+    exercise = next(one for one in checks.exercises("01") if one.name == "patchify")
+    assert checks.grade(exercise, right).points == exercise.points == 5
+
+
+def test_an_unknown_exercise_or_lesson_is_refused():
+    with pytest.raises(ValueError, match="no exercise is called 'nonsense'"):
+        checks.grade("nonsense", right)
+    with pytest.raises(ValueError, match="no lesson '77' has checks"):
+        checks.exercises("77")
+
+
 def test_an_unknown_name():
     with pytest.raises(AttributeError, match="check_nonsense"):
         _ = checks.check_nonsense

@@ -1,11 +1,20 @@
 """The exercises' checks: is it right, or *which* mistake is it?
 
+In a notebook a check prints what it found, and returns True or False; it never raises for a fault of the work:
+
     from vit_tutorial import checks
     assert checks.check_patchify(patchify)
 
-A check tries a function or class on several shapes, prints what it found, and returns True or False; it never raises
-for a fault of the work. :func:`progress` prints what is done and what is open. :data:`CATALOGUE` holds every exercise
-by name, with the mistakes that its check can name.
+A program, such as a grader, asks for the exercises of a lesson and grades the work for each of them. Which name of the
+notebook holds the work stands in its cell ``assert checks.check_patch_embedding(PatchEmbedding)``:
+
+    for exercise in checks.exercises("01"):               # Exercise: .name, .lesson, .points, in the notebook's order
+        grade = checks.grade(exercise, works[exercise.name])   # Grade: .passed, .points, .report; prints nothing
+        print(exercise.name, grade.points, "of", exercise.points, grade.report)
+
+:func:`grade` runs the work in the calling process and thread: limits of time and memory are the caller's.
+:func:`progress` prints what is done and what is open. :data:`CATALOGUE` holds every exercise by name, with the mistakes
+that its check can name.
 """
 
 from __future__ import annotations
@@ -16,13 +25,47 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from vit_tutorial.checks.declare import Case, Exercise, Mistake, exercises_of
-from vit_tutorial.checks.harness import check_of
+from vit_tutorial.checks.harness import Grade, check_of
+from vit_tutorial.checks.harness import grade as _grade
 from vit_tutorial.checks.record import progress
 
 if TYPE_CHECKING:
     CATALOGUE: dict[str, Exercise]
 
 LESSONS = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name.startswith("lesson"))
+
+
+def exercises(lesson: str) -> tuple[Exercise, ...]:
+    """The exercises that have a check, in the order of the lesson's notebook.
+
+    Args:
+        lesson: two digits, such as "01".
+
+    Raises:
+        ValueError: no lesson of that number has checks.
+    """
+    if f"lesson{lesson}" not in LESSONS:
+        numbers = ", ".join(name.removeprefix("lesson") for name in LESSONS)
+        raise ValueError(f"no lesson {lesson!r} has checks: take one of {numbers}")
+    return exercises_of(importlib.import_module(f"{__name__}.lesson{lesson}"))
+
+
+def grade(exercise: Exercise | str, work: Any) -> Grade:
+    """Run the check of one exercise, and return what it found. Never raises for a fault of the work.
+
+    Args:
+        exercise: one of :func:`exercises`, or its name.
+        work: what the notebook's check cell hands in: a function or a class.
+
+    Raises:
+        ValueError: no exercise has that name.
+    """
+    if isinstance(exercise, str):
+        found = next((one for one in _exercises() if one.name == exercise), None)
+        if found is None:
+            raise ValueError(f"no exercise is called {exercise!r}: see checks.CATALOGUE")
+        exercise = found
+    return _grade(exercise, work)
 
 
 def __getattr__(name: str) -> Any:
@@ -45,4 +88,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), "CATALOGUE", *(f"check_{exercise.name}" for exercise in _exercises())})
 
 
-__all__ = ["CATALOGUE", "Case", "Exercise", "Mistake", "progress"]
+__all__ = ["CATALOGUE", "Case", "Exercise", "Grade", "Mistake", "exercises", "grade", "progress"]

@@ -6,8 +6,11 @@ the reference, ``diagnose`` what is wrong, ``report`` it. Whatever a student's c
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from vit_tutorial.checks.capture import quiet
@@ -41,6 +44,7 @@ __all__ = [
     "Exercise",
     "Fault",
     "Forbidden",
+    "Grade",
     "Hashed",
     "Mistake",
     "Result",
@@ -58,6 +62,7 @@ __all__ = [
     "check_results",
     "copied",
     "filled",
+    "grade",
     "layer",
     "named",
     "normal",
@@ -67,6 +72,29 @@ __all__ = [
     "section",
     "students_line",
 ]
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What the check of an exercise found.
+
+    Args:
+        passed: whether the work is right.
+        points: what it earns: the exercise's points, or 0.
+        report: what a student reads.
+    """
+
+    passed: bool
+    points: int
+    report: str
+
+
+def grade(exercise: Exercise, work: Any) -> Grade:
+    """Run the check of one exercise on a work, and print nothing."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        passed = check(exercise, work)
+    return Grade(passed, exercise.points * passed, printed.getvalue())
 
 
 def check(exercise: Exercise, work: Any, *, watched: bool = True, record: Record | None = None) -> bool:
