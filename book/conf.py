@@ -71,12 +71,18 @@ html_css_files = ["book.css"]
 html_js_files = ["book.js"]
 html_copy_source = False
 html_show_sourcelink = False
-# Where the repository is published; the workflow sets it, and the pages then link to it.
+# The address of your copy, such as https://github.com/you/vit_tutorial: every page then links to it, and every lesson
+# to Binder and Colab. The workflow sets it.
 repository = os.environ.get("BOOK_REPOSITORY_URL", "")
 html_context = {"default_mode": "auto"}
 html_theme_options = {
     "repository_url": repository,
     "use_repository_button": bool(repository),
+    "repository_branch": "main",
+    "launch_buttons": {
+        "binderhub_url": "https://mybinder.org" if repository else "",
+        "colab_url": "https://colab.research.google.com" if repository else "",
+    },
     "use_download_button": False,
     "use_fullscreen_button": False,
     "show_prev_next": False,  # the notebooks end in such a line of their own

@@ -1,20 +1,10 @@
-"""The core and its extras: what works with torch, numpy, pillow and safetensors, and what a missing package says."""
+"""The core alone predicts; where it needs another package, the error names the extra that brings it."""
 
-import ast
-import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
-import pytest
-from setuptools._distutils.filelist import FileList
-
-from vit_tutorial.data import extras
-
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-PACKAGES = {"huggingface_hub": "huggingface-hub", "sklearn": "scikit-learn", "IPython": "jupyter"}  # on PyPI
 # All that the extras bring can't be imported; what torch may bring along can.
 BLOCKED = ("accelerate", "matplotlib", "torchvision", "tqdm", "huggingface_hub", "IPython", "sklearn", "torchinfo")
 WITHOUT = f"import sys\nsys.modules.update(dict.fromkeys({BLOCKED!r}))\n"  # None there: it can't be imported
@@ -81,56 +71,3 @@ def test_a_missing_extra_is_one_sentence():
     for said, (code, (package, extra)) in zip(done.stdout.splitlines(), MISSING.items(), strict=True):
         kind = "SystemExit error:" if "_cli" in code else "ModuleNotFoundError"
         assert said == f'{kind} {package} is not installed: pip install "vit-tutorial[{extra}]"', code
-
-
-def test_other_errors_are_left_as_they_are():
-    with pytest.raises(ModuleNotFoundError, match="No module named 'nonsense'"), extras.needed():
-        import nonsense  # noqa: F401
-
-
-def test_each_extra_brings_what_is_said_to_be_missing():
-    for package, extra in extras.EXTRA_OF.items():
-        lines = PROJECT["optional-dependencies"][extra]
-        assert any(re.match(rf"{PACKAGES.get(package, package)}\b", line) for line in lines), (package, extra)
-
-
-def test_everything_that_is_imported_is_declared():
-    declared = {
-        "vit_tutorial",
-        "torch",
-        "numpy",
-        "PIL",
-        "safetensors",
-        "filelock",
-        "cycler",
-        "vit_tutorial_cli",
-        *extras.EXTRA_OF,
-    }
-    for path in (ROOT / "vit_tutorial").rglob("*.py"):
-        if "checks" in path.parts:
-            continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [node.module]
-            for name in names:
-                top = name.partition(".")[0]
-                assert top in declared or top in sys.stdlib_module_names, (path, name)
-
-
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git knows what an sdist should hold")
-def test_the_sdist_holds_every_file():
-    command = ["git", "ls-files", "-co", "--exclude-standard"]
-    files = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    found = FileList()
-    found.set_allfiles(files)
-    for line in (ROOT / "MANIFEST.in").read_text("utf-8").splitlines():
-        if line and not line.startswith("#"):
-            found.process_template_line(line)
-    assert sorted(set(files) - set(found.files) - {"pyproject.toml", "MANIFEST.in"}) == []
-
-
-def test_the_version_is_in_one_place():
-    assert PROJECT["dynamic"] == ["version"]
-    assert "version" not in PROJECT
-    assert not re.search(r"^version:", (ROOT / "CITATION.cff").read_text("utf-8"), re.MULTILINE)

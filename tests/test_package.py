@@ -4,13 +4,19 @@ import ast
 import doctest
 import importlib
 import inspect
+import itertools
 import json
+import os
 import pkgutil
 import re
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 import vit_tutorial as vt
 
@@ -128,3 +134,56 @@ def test_everything_public_is_documented():
         assert len(doc) > 20, name
         # A dataclass without a docstring gets its signature for one.
         assert not doc.startswith(f"{name.rpartition('.')[2]}("), name
+
+
+NEEDS = {  # which of the six modules each needs beside torch, as the README says
+    "patches": set(),
+    "attention": set(),
+    "mlp": set(),
+    "embeddings": {"patches"},
+    "encoder": {"attention", "mlp", "patches"},
+    "vit": {"patches", "embeddings", "attention", "mlp", "encoder"},
+}
+IMPORT_COPIES = """
+import importlib, sys, torch
+sys.path = [entry for entry in sys.path if "packages" not in entry]  # torch is loaded, nothing else can be
+for name in sys.argv[1:]:
+    importlib.import_module(f"{name}_copy.{name}")
+assert not [name for name in sys.modules if name.startswith(("vit_tutorial", "torchvision", "matplotlib", "PIL"))]
+"""
+
+
+def test_the_six_modules_can_be_copied(tmp_path):
+    for name, needed in NEEDS.items():
+        (tmp_path / f"{name}_copy").mkdir()
+        for module in {name, *needed}:
+            source = (FOLDER / f"{module}.py").read_text("utf-8").replace("vit_tutorial", f"{name}_copy")
+            (tmp_path / f"{name}_copy" / f"{module}.py").write_text(source, "utf-8")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-c", IMPORT_COPIES, *NEEDS]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("pins", ["requirements.txt", "book/requirements.txt", "requirements-classroom.txt"])
+def test_pins_fit_the_bounds(pins):
+    root = FOLDER.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    bounds = {bound.name: bound for bound in map(Requirement, lines)}
+    lines = (root / pins).read_text("utf-8").splitlines()
+    pinned = {pin.name: pin for line in lines if line and line[0] != "#" and (pin := Requirement(line))}
+    assert bounds.keys() & pinned.keys()
+    for name in bounds.keys() & pinned.keys():
+        version = Version(next(iter(pinned[name].specifier)).version)
+        assert bounds[name].specifier.contains(version), f"{pinned[name]}, but pyproject.toml has {bounds[name]}"
+
+
+def test_private_names_stay_in_their_room():
+    for file in FOLDER.rglob("*.py"):
+        room = file.relative_to(FOLDER).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vit_tutorial."):
+                names = [*node.module.split(".")[1:], *(alias.name for alias in node.names)]
+                private = [name for name in names if re.match("_[a-z]", name)]
+                assert not private or names[0] == room, f"{file}: {node.module} {private}"
