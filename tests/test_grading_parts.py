@@ -47,7 +47,7 @@ STEM = "01_patches"
 SOLVED, HANDED_OUT = (ROOT / "notebooks" / name / f"{STEM}.ipynb" for name in ("solutions", "exercises"))
 NBGRADER = importlib.util.find_spec("nbgrader") is not None
 pytestmark = [
-    pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed: pip install -e .[classroom]"),
+    pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed: pip install -e .[teach]"),
     pytest.mark.filterwarnings("ignore:Object of type:sqlalchemy.exc.SAWarning" if NBGRADER else "default"),
 ]
 

@@ -41,7 +41,7 @@ class Book:
         try:
             from nbgrader import api
         except ImportError as error:
-            raise SystemExit("nbgrader is missing: make grade installs it, or pip install -e .[classroom]") from error
+            raise SystemExit("nbgrader is missing: make grade installs it, or pip install -e .[teach]") from error
         prepare_nbgrader()
         course.mkdir(parents=True, exist_ok=True)
         for name, text in (("jupyter_server_config.py", SERVER), ("nbgrader_config.py", COURSE)):
