@@ -9,19 +9,26 @@ import pytest
 import torch
 
 import vit_tutorial as vt
-from vit_tutorial import data, export
+from vit_tutorial import data, export, hybrid, modern
 from vit_tutorial.export import command, formats
 from vit_tutorial.weights.model import Trained
+
+SMALL = {"image_size": 8, "patch_size": 4, "dim": 32, "depth": 1, "num_heads": 2, "mlp_dim": 32, "num_classes": 3}
+HOW = data.Preprocessing((8, 8), (0.5, 0.4, 0.3), (0.2, 0.2, 0.2), crop=0.875)
+
+
+def trained_of(config):
+    """Random weights, where a model begins with zeros too, so that no part is without effect."""
+    torch.manual_seed(0)
+    model = modern.build(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return Trained(model, ("a", "b", "c"), HOW)
 
 
 @pytest.fixture(scope="module")
 def trained():
-    torch.manual_seed(0)
-    config = vt.ViTConfig(image_size=8, patch_size=4, dim=32, depth=1, num_heads=2, mlp_dim=32, num_classes=3)
-    model = vt.ViT(config).eval()
-    torch.nn.init.normal_(model.head.weight)  # a head of zeros would agree with anything
-    how = data.Preprocessing((8, 8), (0.5, 0.4, 0.3), (0.2, 0.2, 0.2), crop=0.875)
-    return Trained(model, ("a", "b", "c"), how)
+    return trained_of(vt.ViTConfig(**SMALL))
 
 
 def assert_no_path_of_the_writer_s_machine_leaves_with(file):
@@ -65,6 +72,64 @@ def test_pt2_gives_the_model_s_logits(trained, tmp_path):
         torch.testing.assert_close(module(images), trained.model(images))
         torch.testing.assert_close(formats.run(tmp_path / "m.pt2", images[:1]), trained.model(images[:1]))
     assert_no_path_of_the_writer_s_machine_leaves_with(tmp_path / "m.pt2")
+
+
+FAMILIES = {
+    "plain": vt.ViTConfig(**SMALL),
+    "mean": vt.ViTConfig(**SMALL, pool="mean", position="sincos"),
+    "hybrid": vt.ViTConfig(**SMALL, stem=hybrid.ConvStem(((8, 3, 2), (16, 3, 2)))),
+    "rms": modern.ModernConfig(**SMALL, norm="rms", gated=True, qk_norm=True, registers=1),
+    **{name: modern.ModernConfig(**SMALL | parts) for name, parts in modern.ARCHITECTURES.items()},
+}
+
+
+QUICK = ("dinov2", "siglip")  # both once failed: registers, and a pooling that attends
+
+
+@pytest.mark.parametrize(
+    ("family", "ending"),
+    [(family, "pt2") for family in FAMILIES]
+    + [(family, "onnx") for family in QUICK]
+    + [pytest.param(family, "onnx", marks=pytest.mark.slow) for family in FAMILIES if family not in QUICK],
+)
+def test_every_family_takes_batches_of_any_size(tmp_path, family, ending):
+    if ending == "onnx" and torch.__version__ < formats.ONNX_SINCE:
+        pytest.skip("needs a later exporter")
+    trained, file = trained_of(FAMILIES[family]), tmp_path / f"m.{ending}"
+    getattr(export, ending)(trained, file)
+    for batch in (1, 2, 5, 67):
+        images = torch.randn(batch, 3, 8, 8)
+        with torch.inference_mode():
+            expected = trained.model(images)
+        assert expected.std() > 0.01  # and so no family answers with a constant
+        torch.testing.assert_close(export.run(file, images), expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
+
+
+class CountsInPython(torch.nn.Linear):
+    """A part that fixes the batch size while a graph is recorded."""
+
+    def forward(self, x):
+        return super().forward(x) + torch.zeros(len(x), 1)
+
+
+@pytest.mark.parametrize("write", [export.onnx, export.pt2])
+def test_what_cannot_be_written_leaves_no_file(tmp_path, write, refuses):
+    fixed = trained_of(vt.ViTConfig(**SMALL))
+    fixed.model.head = CountsInPython(32, 3)
+    training = trained_of(vt.ViTConfig(**SMALL, dropout=0.1))
+    training.model.train()
+
+    class Subclass(vt.ViT):
+        pass
+
+    other = Trained(Subclass(vt.ViTConfig(**SMALL)).eval(), ("a", "b", "c"), HOW)
+    with refuses(ValueError, "batch size", "can't stay free"):
+        write(fixed, tmp_path / "m")
+    with refuses(ValueError, "training mode", "model.eval()"):
+        write(training, tmp_path / "m")
+    with refuses(TypeError, "ViT, ModernViT", "got Subclass"):
+        write(other, tmp_path / "m")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -17,22 +17,28 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch._dynamo.exc import UserError
 
 from vit_tutorial.data.extras import needed
+from vit_tutorial.variants.modern import ModernViT
+from vit_tutorial.vit import ViT
 from vit_tutorial.weights.model import Trained
 
+MODELS = (ViT, ModernViT)  # and no subclass: its forward may be another one
 ONNX_SINCE = "2.9"  # of torch: 2.6's exporter fails
 BATCH = torch.export.Dim("batch", min=1, max=4096)
 
 
 def pt2(trained: Trained, path: str | os.PathLike[str]) -> None:
-    """Write what ``torch.export.load`` reads, the graph with its weights; C++ runs it with AOTInductor."""
-    path = _ready(path)
+    """Write what ``torch.export.load`` reads, the graph with its weights; C++ runs it with AOTInductor.
+
+    Raises:
+        TypeError: a model that isn't one of :data:`MODELS`.
+        ValueError: a model in training mode, or one whose batch size can't stay free.
+    """
+    program = _program(trained)
     with _quiet():
-        program = torch.export.export(trained.model, (_example(trained),), dynamic_shapes=({0: BATCH},))
-        for node in program.graph.nodes:
-            node.meta.pop("stack_trace", None)  # paths of the one who wrote it
-        torch.export.save(program, path, extra_files={"config": _config(trained)})
+        torch.export.save(program, _ready(path), extra_files={"config": _config(trained)})
 
 
 def onnx(trained: Trained, path: str | os.PathLike[str], *, int8: bool = False) -> None:
@@ -51,18 +57,17 @@ def onnx(trained: Trained, path: str | os.PathLike[str], *, int8: bool = False) 
         import onnx as onnx_package
         import onnxruntime.quantization as quantization  # type: ignore[import-untyped]
         import onnxscript  # noqa: F401  torch.onnx.export needs it
-    path = _ready(path)
+    program, path = _program(trained), _ready(path)
     with _quiet():
         torch.onnx.export(
-            trained.model,
-            (_example(trained),),
+            program,
+            (),
             path,
             dynamo=True,
             verbose=False,
             external_data=False,
             input_names=["images"],
             output_names=["logits"],
-            dynamic_shapes=({0: BATCH},),
         )
         if int8:
             only = ["MatMul", "Gemm"]  # quantised dynamically, convolutions get slower: benchmarks/ship.py
@@ -92,10 +97,25 @@ def _ready(path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def _example(trained: Trained) -> Tensor:
-    """Two images: torch.export would take a batch of one for a constant."""
+def _program(trained: Trained) -> torch.export.ExportedProgram:
+    """The model's graph with its weights, for any batch size; without the paths of the files that it comes from."""
+    if type(trained.model) not in MODELS:
+        names = ", ".join(model.__name__ for model in MODELS)
+        raise TypeError(f"export knows {names}, got {type(trained.model).__name__}: call torch.export.export yourself")
+    if trained.model.training:
+        raise ValueError("the model is in training mode, and a file would keep its dropout: call model.eval() first")
     how = trained.preprocess
-    return torch.zeros(2, len(how.mean), *how.image_size)
+    two_images = torch.zeros(2, len(how.mean), *how.image_size)  # a batch of one would count as a constant
+    with _quiet():
+        try:
+            program = torch.export.export(trained.model, (two_images,), dynamic_shapes=({0: BATCH},))
+        except UserError as error:  # torch writes a page about it
+            raise ValueError(
+                "the batch size of this model can't stay free: a part of it computes with len(x)"
+            ) from error
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)
+    return program
 
 
 def _config(trained: Trained) -> str:

@@ -202,7 +202,7 @@ class ModernEmbeddings(Embeddings):
     def forward(self, images: Tensor) -> Tensor:
         z = super().forward(images)  # (B, 1 + N, D), or (B, N, D) without a class token
         if self.registers is not None:
-            registers = self.registers.expand(len(z), -1, -1)
+            registers = self.registers.expand(z.shape[0], -1, -1)
             z = torch.cat([z[:, : self.class_tokens], registers, z[:, self.class_tokens :]], dim=1)  # (B, T, D)
         return self.norm(z)  # (B, T, D)
 
@@ -389,7 +389,7 @@ class AttentionPool(nn.Module):
         q = self.q(self.probe).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (1, h, 1, d)
         kv = self.kv(z).reshape(*z.shape[:2], 2, self.num_heads, -1)  # (B, S, 2, h, d)
         k, v = kv.permute(2, 0, 3, 1, 4).unbind()  # (B, h, S, d) each
-        y = scaled_dot_product_attention(q.expand(len(z), -1, -1, -1), k, v)  # (B, h, 1, d)
+        y = scaled_dot_product_attention(q.expand(z.shape[0], -1, -1, -1), k, v)  # (B, h, 1, d)
         y = self.proj(y.transpose(1, 2).flatten(2))  # (B, 1, D)
         return (y + self.mlp(self.norm(y)))[:, 0]  # (B, D)
 

@@ -201,7 +201,7 @@ class FewerTokens(nn.Module):
         """The tokens that are left after the last block, their sizes, and what went where."""
         z = self.model.embed(images)  # (B, T, D)
         sizes = z.new_ones(z.shape[:2])  # (B, T)
-        source = torch.arange(z.shape[1], device=z.device).expand(len(z), -1)  # (B, T)
+        source = torch.arange(z.shape[1], device=z.device).expand(z.shape[0], -1)  # (B, T)
         sources, protected = [source], self.model.config.prefix_tokens
         for block in cast("list[EncoderBlock]", self.model.blocks):
             q, k, v = block.attention.split_heads(block.norm1(z))  # each (B, h, T', d)
