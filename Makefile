@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --no-compile
 COMPILED := IPython.core.interactiveshell, matplotlib.pyplot, matplotlib_inline.backend_inline, timm, torchvision, vit_tutorial.checks
 READY := $(VENV)/.ready
 NBGRADER := $(VENV)/.nbgrader
-JS := tools/js/node_modules
+BIOME := npm_config_fetch_retries=0 npx --yes @biomejs/biome@2.6.8
 BOOK := $(VENV)/.book
 CPU_INDEX := $(if $(CPU),--extra-index-url https://download.pytorch.org/whl/cpu)
 # A file is one process's, as a notebook's cells need; one thread each, or they'd fight for the processors.
@@ -51,11 +51,8 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@if command -v node > /dev/null && test -d $(JS); then \
-		$(JS)/.bin/prettier --config tools/js/prettier.json --check "vit_tutorial/**/*.js" && \
-		$(JS)/.bin/eslint --config tools/js/eslint.config.js vit_tutorial && \
-		$(JS)/.bin/tsc --project tools/js; \
-	else echo "The pages' JavaScript isn't checked: that needs Node 20 and, once, npm ci --prefix tools/js"; fi
+	@if $(BIOME) --version > /dev/null 2>&1; then $(BIOME) ci --config-path=tools vit_tutorial; \
+	else echo "The pages' JavaScript isn't checked: that needs Node 20 and, once, the network"; fi
 
 run: $(READY)
 	$(BIN)/python tools/lessons.py run $(LESSONS)
@@ -116,4 +113,4 @@ CUDA := triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cu
 	cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)
 
 clean:
-	rm -rf $(VENV) $(JS) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

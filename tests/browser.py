@@ -46,7 +46,7 @@ class Tabs:
         fragment: str = "",
         size: tuple[int, int] = (1200, 900),
         color_scheme: str = "light",
-        reduced_motion: str = "no-preference",
+        reduced_motion: str = "reduce",  # a click waits until what scrolls stands still
         **context: Any,
     ) -> Any:
         """A tab with HTML, or with what has a ``save``, as soon as ``ready`` pages in it have started."""

@@ -1,6 +1,5 @@
-"""How a page is put together: one script of many modules, the special tokens, a page of its own."""
+"""How a page is put together: one script of many modules, a page of its own."""
 
-import json
 import re
 from pathlib import Path
 
@@ -9,11 +8,9 @@ from browser import browser_only
 
 import vit_tutorial as vt
 from vit_tutorial import pages
-from vit_tutorial.variants.modern import ModernConfig
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted((ROOT / "vit_tutorial").rglob("*.js"))
-SMALL = {"image_size": 16, "patch_size": 8, "dim": 24, "depth": 1, "num_heads": 2, "mlp_dim": 24}
 
 
 def test_a_script_is_its_modules_each_after_what_it_imports_and_no_name_is_declared_twice():
@@ -30,41 +27,6 @@ def test_every_module_is_part_of_a_page():
     last = {path.name: path.read_text("utf-8").splitlines()[-1].removeprefix("export ") for path in SCRIPTS}
     unused = [name for name, line in last.items() if line not in both]
     assert unused == []
-
-
-def test_no_line_of_javascript_is_longer_than_120_columns():
-    """Prettier breaks code, not text."""
-    long = [
-        f"{path.name}:{number}"
-        for path in SCRIPTS
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
-        if len(line) > 120
-    ]
-    assert long == []
-
-
-def test_the_javascript_tools_are_pinned_and_come_from_the_registry():
-    folder = ROOT / "tools" / "js"
-    wanted = json.loads((folder / "package.json").read_text("utf-8"))["devDependencies"]
-    lock = json.loads((folder / "package-lock.json").read_text("utf-8"))["packages"]
-    assert {name: lock[f"node_modules/{name}"]["version"] for name in wanted} == wanted
-    sources = {entry.get("resolved", "https://registry.npmjs.org/") for entry in lock.values()}
-    assert all(source.startswith("https://registry.npmjs.org/") for source in sources)
-
-
-@pytest.mark.parametrize(
-    ("config", "tokens"),
-    [
-        (vt.ViTConfig(**SMALL), {"class token": "CLS"}),
-        (vt.ViTConfig(**SMALL, pool="mean"), {}),
-        (vt.ViTConfig(**SMALL, pool="distilled"), {"class token": "CLS", "distillation token": "DIST"}),
-        (ModernConfig(**SMALL, registers=2), {"class token": "CLS", "register 1": "R1", "register 2": "R2"}),
-        (ModernConfig(**SMALL, class_token=False, pool="mean"), {}),
-    ],
-)
-def test_names_the_tokens_before_the_patches(config, tokens):
-    assert pages.special_tokens(config) == tokens
-    assert len(tokens) == config.prefix_tokens
 
 
 def test_a_page_of_its_own_has_one_heading_of_the_first_level(tmp_path):

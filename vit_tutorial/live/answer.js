@@ -14,10 +14,8 @@ export const answerOf = ({ classes }, run) => `${classes[best(run)]}, ${percent(
 export function drawSizes({ $, classes, config }) {
   const count = classes.length.toLocaleString("en");
   const names = classes.length <= FEW ? `one of these: ${classes.join(", ")}` : `one of ${count} names`;
-  const numbers = `It has ${config.parameters.toLocaleString("en")} learned numbers`;
-  $(".sizes").textContent = config.likeness
-    ? `${numbers}, but no classes. Here it says which of these pictures it finds most alike: ${classes.join(", ")}.`
-    : `${numbers}, and to whatever it is shown it answers with ${names}.`;
+  const numbers = config.parameters.toLocaleString("en");
+  $(".sizes").textContent = `It has ${numbers} learned numbers, and to whatever it is shown it answers with ${names}.`;
 }
 
 function drawBars({ $, classes, now, before }, changed) {
@@ -38,11 +36,11 @@ function drawBars({ $, classes, now, before }, changed) {
   });
 }
 
-function difference({ classes, now, before, of, config }) {
+function difference({ classes, now, before, of, sizes }) {
   const k = best(before);
   const change = `${classes[k]} was ${percent(before.probabilities[k])} and is ${percent(now.probabilities[k])}`;
   const turned = best(now) === k ? "" : `; now it says ${classes[best(now)]}`;
-  if (!isInvisible(of.changes, config)) return `${change}${turned}.`;
+  if (!isInvisible(of.changes, sizes.N)) return `${change}${turned}.`;
   const why = "The patches moved, but without positions it can’t tell: moved or in place, it says the same.";
   return `${change}${turned}. ${why}`;
 }

@@ -1,7 +1,7 @@
 // Numbers as coloured cells, each of which can be read: by pointing at it, or with the arrow keys.
 
 import { ARROWS, cellUnder, clamp, hasModifier, largest, make } from "../pages/page.js";
-import { paint, tint } from "./pictures.js";
+import { tint } from "./pictures.js";
 
 const MOST_TEXTS = 25; // numbers that are written into their cells
 const LETTER = 7; // pixels of a label's letter, about
@@ -30,20 +30,18 @@ const isLight = (pixel) => 0.3 * (pixel & 255) + 0.59 * ((pixel >> 8) & 255) + 0
 // Cells in a place of the page, named by a label. show({values, columns, ...}) shows numbers:
 //   colours: "signed" about zero, "heat" from zero, "grey" from 0 to 1; most: the number with the strongest colour
 //   texts: the numbers are written into their cells, if they are few, as percentages if shares; labels: words below
-//   name(i): what number i is; about, or more: said of all; square: cells are; picture, shape: what lies under them
+//   name(i): what number i is; about, or more: said of all; square: cells are
 //   write(v): a number as it is read
 //   sources(i): where number i comes from, see sources.js; pointed(i), clicked(i): what follows; chosen: what did last
 // light([first, last]) frames numbers of one row that another one comes from; light(null) none.
-/** @param {Page} page @param {HTMLElement} place @param {string} label @returns {Cells} */
 export function cells({ pixels, say, lightUp }, place, label) {
   const canvas = make("canvas", { tabIndex: 0 });
   canvas.setAttribute("role", "application");
   canvas.setAttribute("aria-roledescription", "numbers");
-  const under = make("canvas", { className: "under", ariaHidden: "true" }); // the picture, where cells lie over it
   const texts = make("div", { className: "texts", ariaHidden: "true" });
   const mark = make("i", { className: "mark" });
   const source = make("i", { className: "mark source" });
-  const box = make("div", { className: "cells" }, under, canvas, texts, source, mark);
+  const box = make("div", { className: "cells" }, canvas, texts, source, mark);
   const labels = make("div", { className: "labels", ariaHidden: "true" });
   const reading = make("p", { className: "reading" }, "\u00a0");
   place.append(box, labels, reading);
@@ -118,10 +116,8 @@ export function cells({ pixels, say, lightUp }, place, label) {
 
   function show(next) {
     shown = next;
-    const { values, columns, square, picture, shape } = next;
+    const { values, columns, square } = next;
     const rows = values.length / columns;
-    box.classList.toggle("over", Boolean(picture));
-    if (picture) paint(under, picture, shape);
     box.style.aspectRatio = square ? `${columns} / ${rows}` : "";
     box.style.setProperty("--rows", rows);
     drawTexts(drawCells());
@@ -172,7 +168,6 @@ export function cells({ pixels, say, lightUp }, place, label) {
 }
 
 // A number for each token: those before the patches as cells of their own, the patches where they are in the picture.
-/** @param {Page} page @param {HTMLElement} place @param {string} label @returns {Cells} */
 export function tokenMap(page, place, label) {
   const { prefix, columns } = page.sizes;
   const special = make("div", { className: "special-cells" });
@@ -182,15 +177,7 @@ export function tokenMap(page, place, label) {
   place.classList.add("token-map");
 
   // Colours go by the patches: the class token often takes most from itself, and they would all be dark.
-  function show({
-    values,
-    colours,
-    most = largestSize(values.subarray(prefix)),
-    picture,
-    shape,
-    sources,
-    write = digits,
-  }) {
+  function show({ values, colours, most = largestSize(values.subarray(prefix)), sources, write = digits }) {
     const rest = values.subarray(prefix).reduce((sum, v) => sum + v, 0);
     const shares = `${values[0] > rest ? ", most of all" : ""}; all patches together ${write(rest)}`;
     first?.show({
@@ -212,8 +199,6 @@ export function tokenMap(page, place, label) {
       name: (i) => page.tokenName(i + prefix),
       clicked: (i) => page.chooseToken(i + prefix),
       square: true,
-      picture,
-      shape,
       write,
       sources: sources && ((i) => sources(i + prefix)),
     });

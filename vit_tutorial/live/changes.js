@@ -50,10 +50,8 @@ export function describe({ off, scale, temperature, position, answer, order, hid
 }
 
 // Patches in a new order, all of them, in a model to which they are a bag.
-export function isInvisible({ position, order, hidden }, { patches, angles, offsets }) {
-  if (angles || offsets) return false; // attention knows where they are
-  return position === "none" && order && new Set(order).size === patches && !hidden.length;
-}
+export const isInvisible = ({ position, order, hidden }, count) =>
+  position === "none" && order && new Set(order).size === count && !hidden.length;
 
 // What a station says of its part, "attention" or "mlp", where that is switched off; "" where it is on.
 export function whatIsOff({ layer, isOn }, part) {

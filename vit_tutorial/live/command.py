@@ -11,19 +11,18 @@ import torch
 from torch import Tensor
 
 from vit_tutorial import data
-from vit_tutorial.data import Images, denormalise, photograph_file
+from vit_tutorial.data import Images, denormalise
 from vit_tutorial.data.extras import print_anything, told
 from vit_tutorial.live.page import Live, page
 from vit_tutorial.pages.page import check_page
 from vit_tutorial.predict import opened
 from vit_tutorial.weights import load
-from vit_tutorial.weights.model import Trained
 
 PROG = "python -m vit_tutorial.live"
 MOST_TRIED = 200  # pictures whose patches are looked at, for what each part of a model answers to
 MOST_NUMBERS = 614_400  # of these pictures, so that the page stays small: 200 photographs of 32 x 32
 OWN_TRIED = (20, 40)  # of somebody's own photographs, at least and at most: they are larger
-OTHERS = ("cat", "grass", "brick")  # beside one photograph, for a model without classes
+OUT = Path("build/live.html")  # in a clone, git ignores this folder
 MODELS = {"digits": "digits-patch2"}  # the lessons' digits model has 2 x 2 patches, too few to watch
 
 
@@ -54,7 +53,7 @@ def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
         help="height and width of the photographs, for a published model, whose positions are resized; fewer "
         "patches are quicker",
     )
-    p.add_argument("--out", type=Path, default=Path("live.html"), help="the page (default: live.html)")
+    p.add_argument("--out", type=Path, default=OUT, help=f"the page (default: {OUT})")
     return p
 
 
@@ -99,22 +98,11 @@ def samples_of(weights: str) -> Tensor:
     return images.batch(torch.tensor(first))[0]
 
 
-def _loaded(weights: str, image_size: int | None = None) -> Trained:
-    """The model, if what it answers are logits of a softmax, whose percentages the page shows."""
-    trained = load(weights, image_size=image_size)
-    if "answers" in trained.assumed:
-        raise ValueError(
-            f"{weights} can't be shown, for the page's percentages are a softmax's: its answers are "
-            f"{trained.assumed['answers']}"
-        )
-    return trained
-
-
 def _of_run(weights: str, prog: str) -> Live:
     """The page of a model that somebody trained on one of the sets here, with that set's test pictures."""
     kept = Path(weights) / "config.json"
     if kept.is_file():
-        model, classes, preprocess = _loaded(weights)
+        model, classes, preprocess = load(weights)
         name = str(json.loads(kept.read_text("utf-8")).get("data")).removesuffix("-jpeg")
         if name in SETS:
             return page(model, samples_of(name), classes, preprocess, titles=classes, tried=tried_on(name))
@@ -135,11 +123,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
         files, photos, skipped = opened(args.photos) if args.photos else ([], [], [])
         weights = MODELS.get(args.weights, args.weights)
         if files:
-            model, classes, preprocess = _loaded(weights, args.image_size)
-            if not model.config.num_classes and len(files) == 1:  # it says which of several it finds most alike
-                names = [str(photograph_file(name)) for name in OTHERS if name != Path(files[0]).stem]
-                more, others, _ = opened(names)
-                files, photos = files + more, photos + others
+            model, classes, preprocess = load(weights, image_size=args.image_size)
             images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
             titles = [Path(path).name.encode(errors="replace").decode() for path in files]
             samples = denormalise(images, preprocess).clamp(0, 1)

@@ -7,7 +7,6 @@ import { normalise, rearrange } from "./pictures.js";
 const SLICE = 12; // milliseconds of computing at a time: a frame has 17
 const nextFrame = () => new Promise(requestAnimationFrame);
 
-/** @param {any} page @param {Numbers | Float32Array} picture @param {Changes} changes */
 export function pass({ data, weights, config }, picture, changes = {}) {
   return vit(normalise(rearrange(picture, data, changes), data), weights, config, changes);
 }

@@ -23,31 +23,17 @@ function samplesOf({ values, count, white }) {
   );
 }
 
-// The config, with the places of tokens as numbers.
-function decoded(config) {
-  const { angles, offsets } = config;
-  const floats = (text) => new Float32Array(bytes(text).buffer);
-  return {
-    ...config,
-    angles: angles && { cos: floats(angles.cos), sin: floats(angles.sin) },
-    offsets: offsets && new Uint16Array(bytes(offsets).buffer),
-  };
-}
-
-/** @param {{ host: any, root: any, data: any }} start @returns {Page} */
 export function contextOf({ host, root, data }) {
   const sizes = sizesOf(data.config);
   const { prefix, rows, columns } = sizes;
   const $ = (selector) => root.querySelector(selector);
   const samples = samplesOf(data.samples);
-  const special = Object.keys(data.special);
   const at = (token) => [Math.floor((token - prefix) / columns), (token - prefix) % columns]; // row, column
   const middle = prefix + Math.floor(rows / 2) * columns + Math.floor(columns / 2); // a patch
-  /** @type {any} */
   const page = {
     host,
     data,
-    config: decoded(data.config),
+    config: data.config,
     classes: data.classes,
     isOfDigits: sizes.C === 1 && data.classes.every((name) => /^\d$/.test(name)),
     weights: unpack(data.weights),
@@ -62,7 +48,7 @@ export function contextOf({ host, root, data }) {
       $(".live-region").textContent = text;
     },
     at,
-    tokenName: (token) => special[token] ?? `patch ${token - prefix}`,
+    tokenName: (token) => (token < prefix ? "class token" : `patch ${token - prefix}`),
     theName: (token) => `${token < prefix ? "the " : ""}${page.tokenName(token)}`,
     placeOf: (token) => (token < prefix ? "before the patches" : `row ${at(token)[0]}, column ${at(token)[1]}`),
     blue: getComputedStyle(host).getPropertyValue("--query").trim(),
@@ -81,7 +67,6 @@ export function contextOf({ host, root, data }) {
       method: "head", // of where it looks: a head, the mean of a block's, or rollout
       row: 0, // of E, whose sum is shown
       unit: null, // the hidden unit that was pointed at; null: the one that the token excites most
-      read: null, // the class as which patches are read; null: the answer
       isDrawing: false,
       isFine: false, // every step of a block is shown
       isCutting: false, // a click on a part of the map cuts it, in place of opening it

@@ -14,7 +14,6 @@ export function radios(place, name, contents, choose) {
 }
 
 // Opens a station, at a block and a head if they are given.
-/** @param {Page} page @param {string} name @param {{ layer?: number, head?: number }} place */
 export function go(page, name, { layer, head } = {}) {
   const { $, $$, state } = page;
   if (name !== state.station) state.isCutting = name === "what-if";

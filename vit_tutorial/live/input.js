@@ -53,16 +53,9 @@ export function buildPad(page) {
   });
 }
 
-// Keeps the reader's own picture, so that it can be had back.
-export function keepMine(page) {
-  const { picture, sample, message } = page.state;
-  if (sample < 0 && !page.pad.isEmpty()) page.mine = { picture, message, ink: page.pad.ink() };
-}
-
 export async function choosePicture(page, picture, { sample = -1, ink = picture, message = "" } = {}) {
   const { state, pad } = page;
   if (picture !== state.picture) page.remember();
-  keepMine(page);
   Object.assign(state, { picture, sample });
   tell(page, message);
   pad.show(ink);

@@ -6,7 +6,7 @@ import { tidied } from "./changes.js";
 import { catchingUp, computeNow, run } from "./compute.js";
 import { contextOf } from "./context.js";
 import { buildDepth, drawDepth, go } from "./controls.js";
-import { buildPad, buildPens, buildPictures, keepMine } from "./input.js";
+import { buildPad, buildPens, buildPictures } from "./input.js";
 import { copyLink, restore } from "./link.js";
 import { buildMap, drawMap } from "./map.js";
 import { buildMeaning, drawMeaning } from "./meaning.js";
@@ -16,7 +16,6 @@ import { fitPhoto } from "./pictures.js";
 import { sceneOf, slotsOf } from "./scene.js";
 import { STATIONS } from "./stations/index.js";
 import { forgetTried } from "./stations/what_if.js";
-import { buildStrip, drawStrip } from "./strip.js";
 import { drawOffers, tourOf } from "./tour.js";
 
 const MOST_UNDONE = 200;
@@ -35,7 +34,6 @@ function makeDrawing(page) {
     const scene = sceneOf(page);
     drawDepth(page, scene);
     drawMap(page, scene);
-    drawStrip(page);
     drawMeaning(page, scene);
     for (const [place, show] of slots) if (place.closest(".station").dataset.station === state.station) show(scene);
     STATIONS[state.station].draw?.(page, scene);
@@ -88,7 +86,6 @@ function wireButtons(page, tour) {
   const actions = {
     clear() {
       page.remember();
-      keepMine(page);
       page.pad.clear();
     },
     undo: page.undo,
@@ -115,7 +112,6 @@ function start({ host, root, data, images }) {
   drawSizes(page);
   for (const station of Object.values(STATIONS)) station.build?.(page);
   buildMap(page);
-  buildStrip(page);
   buildDepth(page);
   buildPicker(page);
   buildMeaning(page);

@@ -3,7 +3,7 @@
 import { largest, make, sharpen } from "../pages/page.js";
 import { best } from "./answer.js";
 import { largestSize, percent, rowOf } from "./cells.js";
-import { answerAt } from "./model.js";
+import { lens } from "./model.js";
 import { drawPatches } from "./picker.js";
 import { paint, tint } from "./pictures.js";
 
@@ -43,8 +43,8 @@ function drawAnswerBars(button, { classes }, { run }) {
 export function drawLooks(page, scene) {
   const { weights, config, classes, of } = page;
   const { run, isBlockOn } = scene;
-  const steps = [run.embed.tokens, ...run.blocks.map(({ out }) => out)];
-  for (const { button, look, head, layer, lens } of page.mapParts) {
+  const answers = lens(run, weights, config, of.changes.answer);
+  for (const { button, look, head, layer, step } of page.mapParts) {
     const canvas = button.querySelector("canvas");
     if (look === "answer") drawAnswerBars(button, page, scene);
     else if (look) LOOKS[look](canvas, page, scene);
@@ -52,12 +52,12 @@ export function drawLooks(page, scene) {
       canvas.classList.toggle("hidden", button.classList.contains("cut"));
       tintAttention(canvas, page, scene, run.blocks[layer].attention.heads[head]);
     }
-    if (lens === undefined) continue;
-    const probabilities = answerAt(steps[lens], weights, config, of.changes.answer);
+    if (step === undefined) continue;
+    const probabilities = answers[step];
     const k = best({ probabilities });
     button.lastChild.textContent = classes[k];
-    const off = lens && !isBlockOn(lens - 1) ? ", which is off" : "";
-    const when = lens ? `After block ${lens - 1}${off}` : "After the embedding";
+    const off = step && !isBlockOn(step - 1) ? ", which is off" : "";
+    const when = step ? `After block ${step - 1}${off}` : "After the embedding";
     button.title = `${when} the classifier would say ${classes[k]}, ${percent(probabilities[k])}`;
   }
 }

@@ -135,7 +135,7 @@ function partsOfMap(plan) {
       text: "",
       label,
       to: "layers",
-      lens: step,
+      step,
     };
   });
   return [
@@ -151,23 +151,29 @@ function partsOfMap(plan) {
 
 // ------------------------------------------------------------------------------------------------- on the page
 
-function buttonOf(page, plan, { a, c, w, h, text, part, label, to, layer, head, look, lens }) {
+function buttonOf(page, plan, { a, c, w, h, text, part, label, to, layer, head, look, step }) {
   const button = make("button", { type: "button", className: `part ${look ?? ""}`, tabIndex: -1 });
   const [x, y] = plan.place(a, c);
   Object.assign(button.style, { left: `${x}px`, top: `${y}px`, width: `${w}px`, height: `${h}px` });
   if (["picture", "patches", "tokens"].includes(look) || head !== undefined) button.append(make("canvas"));
   button.append(make("span", { textContent: text }));
   button.setAttribute("aria-label", label);
-  Object.assign(button.dataset, { to }, part && { part }, lens !== undefined && { lens });
+  Object.assign(button.dataset, { to }, part && { part }, step !== undefined && { step });
   if (part) button.onpointerenter = () => point(page, part);
   button.onpointerleave = () => point(page, null);
   button.onclick = () => {
-    if (page.state.isCutting) {
-      if (part) page.cut(part);
-      else page.say((page.$(".model .key").textContent = "This can’t be cut: choose Open parts to open it."));
-    } else page.walk(head !== undefined && page.state.station === "looks" ? "looks" : to, { layer, head });
+    const isSameMap = head !== undefined && page.state.station === "looks";
+    if (!page.state.isCutting) page.walk(isSameMap ? "looks" : to, { layer, head });
+    else if (part) page.cut(part);
+    else sayUncut(page);
   };
   return button;
+}
+
+function sayUncut({ $, say }) {
+  const text = "This can’t be cut: choose Open parts to open it.";
+  $(".model .key").textContent = text;
+  say(text);
 }
 
 // Lights up what a part consists of; null: nothing.
@@ -271,7 +277,7 @@ function moveDot(page) {
   const { $, state, sizes, config, mapParts, mapDot, mapAt, mapWidth } = page;
   const { station, layer, token } = state;
   const isHere = (part) =>
-    part.to === station && (part.layer ?? layer) === layer && !("head" in part || "lens" in part);
+    part.to === station && (part.layer ?? layer) === layer && !("head" in part || "step" in part);
   const place = mapParts.find((part) => isHere(part) && !/(\d|residual)$/.test(part.part ?? ""));
   const isUnread = station === "head" && !isRead(config, token);
   mapDot.classList.toggle("hidden", !place || isUnread);

@@ -18,9 +18,9 @@ const NAMES = {
 const DOES = {
   row: () => "is largest for these patches",
   unit: () => "is excited most by these patches",
-  head({ config, token, prefix }) {
+  head({ token, prefix }) {
     const other = token < prefix ? "" : " (not your patch)";
-    const whose = config.class_token ? `the class token${other}` : "the tokens";
+    const whose = prefix ? `the class token${other}` : "the tokens";
     return `lets ${whose} look at these patches more than at any in other pictures`;
   },
 };

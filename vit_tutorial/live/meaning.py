@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import copy
 import io
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing, normalise
+from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.pages import base64_of
 from vit_tutorial.vit import ViT
 
@@ -25,7 +27,7 @@ def strongest(model: ViT, pictures: Tensor, preprocess: Preprocessing | Data | N
     """The pictures and patches that each part answers to most: (parts, 6, 2), whole numbers.
 
     The parts in their order: the D rows of E, by the token's number; then of each block its M hidden units, by their
-    value before the activation function (a gated unit's gate), and its h heads, by how much of the class token's
+    value before the activation function, and its h heads, by how much of the class token's
     attention a patch gets (of the mean of all tokens, where there is none). A picture comes once per part, with its
     best patch.
 
@@ -36,16 +38,13 @@ def strongest(model: ViT, pictures: Tensor, preprocess: Preprocessing | Data | N
     """
     model = copy.deepcopy(model).to("cpu", torch.float32).eval()
     images = pictures if preprocess is None else normalise(pictures, preprocess)
-    c, prefix = model.config, model.config.prefix_tokens
-    has_class = getattr(c, "class_token", prefix > 0)
+    prefix = model.config.prefix_tokens
     found = [_best(model.embed.patches(images))]
     z = model.embed(images)  # (n, T, D)
-    for layer, block in enumerate(model.blocks_for(images)):
+    for block in cast("Iterable[EncoderBlock]", model.blocks):
         weights = block.attention_weights(z)  # (n, h, T, T)
-        looks = weights[:, :, 0] if has_class else weights.mean(dim=2)  # (n, h, T)
-        at = f"blocks.{layer}"
-        normed = model.get_submodule(f"{at}.norm2")(block.attend(z))  # (n, T, D)
-        units = model.get_submodule(f"{at}.mlp.fc1")(normed)[..., : c.mlp_dim]  # (n, T, M)
+        looks = weights[:, :, 0] if prefix else weights.mean(dim=2)  # (n, h, T)
+        units = block.mlp.fc1(block.norm2(block.attend(z)))  # (n, T, M)
         z = block(z)
         found += [_best(units[:, prefix:]), _best(looks[:, :, prefix:].transpose(1, 2))]
     return torch.cat(found)

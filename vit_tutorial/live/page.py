@@ -8,21 +8,16 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing, normalise
 from vit_tutorial.live.meaning import SHOWN, meaning
-from vit_tutorial.pages import Page, assemble, base64_of, colour_map, figure, script, special_tokens
+from vit_tutorial.pages import Page, assemble, base64_of, colour_map, figure, script
 from vit_tutorial.patches import as_pair
-from vit_tutorial.variants.modern import ModernConfig, ModernViT
-from vit_tutorial.vit import ViT
+from vit_tutorial.vit import ViT, ViTConfig
 
-MOST = 35_000_000  # parameters of a model that a page may hold: 93 MB of text
-MOST_EXACT = 12_000_000  # with more, they are rounded to float16, which halves the page
-LIKENESS = 15.0  # times a cosine, for a model without classes: a temperature of 1 / 15, near DINO's teacher's 0.07
+MOST = 12_000_000  # parameters of a model that a page may hold: 64 MB of text
 
 
 @dataclass(frozen=True)
@@ -48,12 +43,11 @@ def page(
     """A page that runs the model on what you draw or choose, shows every number on the way, and lets you change it.
 
     The page holds the weights in float32, or in float16 where that is exact, and computes in JavaScript; its numbers
-    differ from PyTorch's by less than 1e-4 of the largest. Of a model with more than 12 million weights these are
-    rounded to float16. Without its script, in a notebook that isn't trusted, the samples and their answers are shown.
+    differ from PyTorch's by less than 1e-4 of the largest. Without its script, in a notebook that isn't trusted, the
+    samples and their answers are shown.
 
     Args:
-        model: it isn't changed. Any :class:`ViT` or :class:`ModernViT` without a stem.
-            One without a head is asked which of the samples it finds most alike: its classes are their titles.
+        model: a plain :class:`ViT` with a head; it isn't changed.
         samples: (B, C, H, W) in [0, 1], pictures to begin with, **not** normalised: the page does that.
         classes: the names of the K classes; None: "class 0", "class 1", ...
         preprocess: what ``vt.load`` returns, or a data set: how a picture is normalised and a photograph cropped.
@@ -63,11 +57,11 @@ def page(
             and head answers to most. None: it says that it doesn't.
 
     Raises:
-        ValueError: there are no samples, or one alone for a model without a head; fewer than six pictures are tried;
-            they don't fit the model or aren't in [0, 1]; the numbers of classes and names,
-            or of samples and titles, differ; the model has a stem before its tokens, weights that aren't finite, or
-            more than 35 million of them.
-        TypeError: the model is not a :class:`ViT`, or the samples are not a tensor of floating-point numbers.
+        ValueError: there are no samples; fewer than six pictures are tried; they don't fit the model or aren't in
+            [0, 1]; the numbers of classes and names, or of samples and titles, differ; the model has no head, weights
+            that aren't finite, or more than 12 million of them.
+        TypeError: the model is not a plain :class:`ViT` (a subclass, a part of another kind), or the samples are not
+            a tensor of floating-point numbers.
     """
     _check(model, samples, classes, preprocess, titles)
     if tried is not None:
@@ -75,16 +69,11 @@ def page(
     c = model.config
     samples = samples.detach().to("cpu", torch.float64)
     twin = copy.deepcopy(model).to("cpu", torch.float32).eval()
-    count = sum(parameter.numel() for parameter in model.parameters())  # a head of cosines isn't learned
-    shown_titles = [str(title) for title in titles] or [f"sample {i}" for i in range(len(samples))]
-    if not c.num_classes:
-        names = shown_titles
-        twin.head = _likeness(twin, samples, preprocess)
-    else:
-        names = [str(name) for name in classes] if classes is not None else [f"class {k}" for k in range(c.num_classes)]
+    count = sum(parameter.numel() for parameter in model.parameters())
+    captions = [str(title) for title in titles] or [f"sample {i}" for i in range(len(samples))]
+    names = [str(name) for name in classes] if classes is not None else [f"class {k}" for k in range(c.num_classes)]
     data = {
-        "config": _config(twin) | {"parameters": count},
-        "special": special_tokens(c),
+        "config": _config(c) | {"parameters": count},
         "classes": names,
         "mean": list(preprocess.mean) if preprocess is not None else [0.0] * c.in_channels,
         "std": list(preprocess.std) if preprocess is not None else [1.0] * c.in_channels,
@@ -93,14 +82,14 @@ def page(
         "squash": getattr(preprocess, "squash", False),
         "samples": _pixels(samples),
         "titles": [str(title) for title in titles],
-        "weights": _packed(state_of(twin)),
+        "weights": _packed(twin.state_dict()),
         "meaning": None if tried is None else meaning(model, tried.detach().float().cpu(), preprocess),
         "heat": colour_map("magma"),
         "signed": colour_map("RdBu_r"),
     }
     figures = [
         figure(sample, title, answer)
-        for sample, title, answer in zip(samples, shown_titles, _answers(twin, samples, names, preprocess), strict=True)
+        for sample, title, answer in zip(samples, captions, _answers(twin, samples, names, preprocess), strict=True)
     ]
     markup, style = (files("vit_tutorial.live").joinpath(f"live.{kind}").read_text("utf-8") for kind in ("html", "css"))
     html = assemble(Live.title, data, figures, markup, style, script("live/live.js"))
@@ -114,23 +103,17 @@ def _check(
     preprocess: Preprocessing | Data | None,
     titles: Sequence[str],
 ) -> None:
-    if not isinstance(model, ViT):
-        raise TypeError(f"page needs a ViT, got {type(model).__name__}: unwrap a compiled or distributed model")
+    _check_plain(model)
     c = model.config
-    if c.stem is not None:
-        raise ValueError(f"the page runs models that cut the picture itself into patches, got the stem {c.stem}")
+    if not c.num_classes:
+        raise ValueError("the model has no classes to answer with: load it with a head, vt.load(..., num_classes=K)")
     if (count := sum(parameter.numel() for parameter in model.parameters())) > MOST:
         raise ValueError(
-            f"the model has {count:,} parameters, which would make a page of {count * 8 / 3 / 1e6:,.0f} MB: at most "
-            f"{MOST:,} (S/16 has 22 million)"
+            f"the model has {count:,} parameters, which would make a page of {count * 16 / 3 / 1e6:,.0f} MB: at most "
+            f"{MOST:,} (Ti/16 has 6 million)"
         )
     _check_pictures(model, samples, "samples", 1)
-    if not c.num_classes and len(samples) < 2:
-        raise ValueError(
-            "the model has no classes, so the page asks it which of its samples is most alike: give it two or more, or "
-            "take a model with a head, vt.load(..., num_classes=K)"
-        )
-    if c.num_classes and classes is not None and len(classes) != c.num_classes:
+    if classes is not None and len(classes) != c.num_classes:
         raise ValueError(f"the model has {c.num_classes} classes, got {len(classes)} names for them")
     if preprocess is not None and len(preprocess.mean) != c.in_channels:
         raise ValueError(
@@ -140,6 +123,22 @@ def _check(
         raise ValueError(f"{len(samples)} samples need as many titles, or none, got {len(titles)}")
     if bad := [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
         raise ValueError(f"{bad[0]} isn't finite: some of its weights are NaN or infinite")
+
+
+def _check_plain(model: ViT) -> None:
+    """The page's script knows the parts of a plain ViT alone, so each module must be of the kind that it has there."""
+    if type(model) is not ViT:
+        raise TypeError(
+            f"the page runs a plain ViT, got {type(model).__name__}: unwrap a compiled or distributed model, and look "
+            "at a variant with vt.explain"
+        )
+    with torch.device("meta"):
+        plain = ViT(model.config)
+    for (name, part), own in zip(model.named_modules(), plain.modules(), strict=False):
+        if type(part) is not type(own):
+            raise TypeError(
+                f"the page runs a plain ViT, in which {name} is a {type(own).__name__}, got a {type(part).__name__}"
+            )
 
 
 def _check_pictures(model: ViT, pictures: Tensor, name: str, least: int) -> None:
@@ -159,9 +158,9 @@ def _check_pictures(model: ViT, pictures: Tensor, name: str, least: int) -> None
 
 
 def _packed(state: dict[str, Tensor]) -> dict[str, Any]:
-    """Names and values, in half of the bytes where every weight is a number of float16, or there are very many."""
+    """Names and values, in half of the bytes where every weight is a number of float16."""
     values = torch.cat([tensor.flatten() for tensor in state.values()])
-    is_half = len(values) > MOST_EXACT or bool((values.half().float() == values).all())
+    is_half = bool((values.half().float() == values).all())
     return {
         "names": [[name, tensor.numel()] for name, tensor in state.items()],
         "half": is_half,
@@ -169,87 +168,17 @@ def _packed(state: dict[str, Tensor]) -> dict[str, Any]:
     }
 
 
-class Likeness(nn.Linear):
-    """The cosine of what a head would read, (B, D), with each of K pictures', times a factor: (B, K)."""
-
-    def forward(self, y: Tensor) -> Tensor:
-        return super().forward(LIKENESS * normalize(y, dim=-1))
-
-
-@torch.inference_mode()
-def _likeness(model: ViT, samples: Tensor, preprocess: Preprocessing | Data | None) -> Likeness:
-    """A head for a model that has none: one row for each sample."""
-    images = samples.float() if preprocess is None else normalise(samples.float(), preprocess)
-    read = normalize(model(images), dim=-1)  # (K, D)
-    head = Likeness(read.shape[1], len(read), bias=False)
-    head.weight.copy_(read)
-    return head
-
-
-def state_of(model: ViT) -> dict[str, Tensor]:
-    """The state dict as the page's forward pass reads it; of a :class:`ModernViT` with less in it.
-
-    Registers are joined to the class token, and have positions of zeros; a layer scale is multiplied into the matrix
-    before it; attention's biases of q and v stand in one of q, k and v.
-    """
-    state = {name: tensor.detach() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
-    if not isinstance(model.config, ModernConfig):
-        return state
-    if (registers := state.pop("embed.registers", None)) is not None:
-        own = state.get("embed.cls_token")
-        count = 0 if own is None else own.shape[1]
-        state["embed.cls_token"] = registers if own is None else torch.cat([own, registers], dim=1)
-        if (position := state.get("embed.position")) is not None:
-            parts = [position[:, :count], torch.zeros_like(registers), position[:, count:]]
-            state["embed.position"] = torch.cat(parts, dim=1)  # (1, T, D)
-    for layer in range(model.config.depth):
-        at = f"blocks.{layer}"
-        if (bias := state.pop(f"{at}.attention.bias", None)) is not None:
-            state[f"{at}.attention.qkv.bias"] = torch.cat([bias[0], torch.zeros_like(bias[0]), bias[1]])
-        for scale, last in (("scale1", "attention.proj"), ("scale2", "mlp.fc2")):
-            if (gamma := state.pop(f"{at}.{scale}.gamma", None)) is not None:
-                state[f"{at}.{last}.weight"] = gamma[:, None] * state[f"{at}.{last}.weight"]
-                state[f"{at}.{last}.bias"] = gamma * state[f"{at}.{last}.bias"]
-    return state
-
-
-def _places(model: ViT) -> dict[str, Any]:
-    """How attention knows where tokens are: the angles of rotary positions, the rows of a position bias, or neither."""
-    place = None
-    if isinstance(model, ModernViT):
-        c = model.config
-        place = model.place(torch.empty(1, c.in_channels, *as_pair(c.image_size, "image_size")))
-    angles = None if place is None else place.angles
-    offsets = None if place is None else place.offsets
-    return {
-        "angles": angles
-        and {name: base64_of(part.numpy()) for name, part in zip(("cos", "sin"), angles, strict=True)},  # (T, d / 2)
-        "offsets": None if offsets is None else base64_of(offsets.numpy().astype(np.uint16)),  # (T, T)
-    }
-
-
-def _config(model: ViT) -> dict[str, Any]:
+def _config(c: ViTConfig) -> dict[str, Any]:
     """The config's fields that the forward pass reads, with what follows from them."""
-    c = model.config
     fields = ("dim", "depth", "num_heads", "mlp_dim", "num_classes", "norm_eps", "gelu", "position", "pool")
-    modern = {"norm": "layer", "gated": False, "pool_prefix": False, "pool_heads": None, "qk_norm": False}
-    modern |= {"attention_norm": False, "mlp_norm": False, "registers": 0, "class_token": c.prefix_tokens > 0}
-    modern = {name: getattr(c, name, usual) for name, usual in modern.items()}
-    return (
-        {name: getattr(c, name) for name in fields}
-        | modern
-        | _places(model)
-        | {
-            "pool_heads": modern["pool_heads"] or c.num_heads,
-            "likeness": LIKENESS if isinstance(model.head, Likeness) else None,
-            "shape": [c.in_channels, *as_pair(c.image_size, "image_size")],
-            "patch_size": as_pair(c.patch_size, "patch_size"),
-            "grid": c.grid,
-            "patches": c.grid[0] * c.grid[1],
-            "prefix": c.prefix_tokens,
-            "tokens": c.num_tokens,
-        }
-    )
+    return {name: getattr(c, name) for name in fields} | {
+        "shape": [c.in_channels, *as_pair(c.image_size, "image_size")],
+        "patch_size": as_pair(c.patch_size, "patch_size"),
+        "grid": c.grid,
+        "patches": c.grid[0] * c.grid[1],
+        "prefix": c.prefix_tokens,
+        "tokens": c.num_tokens,
+    }
 
 
 def _pixels(samples: Tensor) -> dict[str, Any]:

@@ -49,7 +49,6 @@ export function drawLines(page, weights) {
 }
 
 // With a frame around a pixel of the chosen patch, [row, column] in it, if one is pointed at.
-/** @param {any} page @param {Pair | null} pixel */
 export function drawPicker(page, pixel = null) {
   const { $, config, sizes, state } = page;
   const canvas = $(".picker canvas");
@@ -83,14 +82,16 @@ function neighbour({ sizes, state, at }, [down, right]) {
 }
 
 export function buildPicker(page) {
-  const { $, config, data, sizes } = page;
+  const { $, config, sizes } = page;
   const canvas = $(".picker canvas");
   canvas.style.aspectRatio = `${sizes.W} / ${sizes.H}`;
-  Object.entries(data.special).forEach(([name, mark], token) => {
-    const frame = make("i", { textContent: mark, ariaHidden: "true" });
-    const onclick = () => chooseToken(page, token);
-    $(".special").append(make("button", { type: "button", onclick }, frame, make("span", { textContent: name })));
-  });
+  if (sizes.prefix) {
+    const mark = make("i", { textContent: "CLS", ariaHidden: "true" });
+    const onclick = () => chooseToken(page, 0);
+    $(".special").append(
+      make("button", { type: "button", onclick }, mark, make("span", { textContent: "class token" })),
+    );
+  }
   canvas.addEventListener("click", (event) => chooseToken(page, sizes.prefix + cellUnder(canvas, config.grid, event)));
   canvas.addEventListener("keydown", (event) => {
     if (!(event.key in ARROWS) || hasModifier(event)) return;

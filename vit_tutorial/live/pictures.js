@@ -15,7 +15,6 @@ export function normalise(picture, { mean, std, config }) {
 }
 
 // Patch n of the new picture is patch order[n] of the old one; a hidden one has the mean colour, so the model sees 0.
-/** @param {any} picture @param {any} data @param {Changes} changes */
 export function rearrange(picture, { mean, config }, { order, hidden = [] }) {
   if (!order && !hidden.length) return picture;
   const { shape, patch_size, patches } = config;
@@ -84,7 +83,6 @@ function resizedTo([height, width], [h, w], squash) {
 }
 
 // What of a picture (height, width) the model's preprocessing keeps.
-/** @param {number[]} size @param {any} data */
 function cropBox([height, width], { crop, squash, config }) {
   const [, H, W] = config.shape;
   if (crop === "none") return { left: 0, top: 0, width, height };

@@ -61,8 +61,7 @@ export function sceneOf(page) {
 
 // Fills the markup's [data-show], [data-map] and [data-text]: [element, what draws it] each.
 export function slotsOf(page) {
-  const { $$, weights } = page;
-  if (!weights.norm) $$(".of-norm").forEach((element) => element.remove());
+  const { $$ } = page;
   const labelOf = (place) => place.dataset.label ?? place.parentElement.querySelector("h4").textContent.trim();
   const known = (place, name, { light }) => page.views.push({ station: place.closest(".station"), name, light });
   const shows = $$("[data-show]").map((place) => {

@@ -7,7 +7,6 @@ const all = (values) => [0, values.length - 1];
 const bracketed = (value) => (value < 0 ? `(${digits(value)})` : digits(value));
 
 // A sum of lists, number by number: parts are [name of the cells, what they are called, their values].
-/** @param {...any[]} parts @returns {Sources} */
 export function sumOf(...parts) {
   return (i) => ({
     text: parts.map(([, called, values]) => `${called} ${bracketed(values[i])}`).join(" + "),
@@ -15,16 +14,11 @@ export function sumOf(...parts) {
   });
 }
 
-// A norm of a list, the cells named so: a layer norm, or without a bias an RMS norm.
-/** @param {string} name @param {Numbers} values @param {Layer} layer @param {number} eps @returns {Sources} */
+// A layer norm of a list, the cells named so.
 export function normOf(name, values, { weight, bias }, eps) {
   const mean = values.reduce((sum, v) => sum + v, 0) / values.length;
   const variance = values.reduce((sum, v) => sum + (v - mean) ** 2, 0) / values.length;
   const scale = digits(Math.sqrt(variance + eps));
-  const root = digits(Math.sqrt(variance + mean ** 2 + eps));
-  if (!bias) {
-    return (i) => ({ text: `${bracketed(values[i])} ÷ ${root} · ${bracketed(weight[i])}`, lights: { [name]: [i, i] } });
-  }
   return (i) => ({
     text: `(${digits(values[i])} − ${bracketed(mean)}) ÷ ${scale} · ${bracketed(weight[i])} + ${bracketed(bias[i])}`,
     lights: { [name]: [i, i] },
@@ -32,7 +26,6 @@ export function normOf(name, values, { weight, bias }, eps) {
 }
 
 // A row of a matrix times a list: of matrix, its row number i + first.
-/** @param {string} name @param {Numbers} values @param {Layer} layer @param {number} first @returns {Sources} */
 export function productOf(name, values, { weight, bias }, first = 0) {
   return (i) => {
     const start = (first + i) * values.length;
@@ -46,13 +39,6 @@ export function productOf(name, values, { weight, bias }, first = 0) {
 }
 
 // The chosen token's sums, of all tokens' values by weight; v: (T, d).
-/**
- * @param {Numbers} weights
- * @param {Numbers} v
- * @param {number} d
- * @param {Page['tokenName']} tokenName
- * @returns {Sources}
- */
 export function weightedSum(weights, v, d, tokenName) {
   const order = [...weights.keys()].sort((a, b) => weights[b] - weights[a]);
   const some = order.slice(0, 2);
@@ -65,7 +51,6 @@ export function weightedSum(weights, v, d, tokenName) {
 }
 
 // A softmax of a list, each number divided by the temperature first; written out where every step is shown.
-/** @param {string} name @param {Numbers} values @param {boolean} isFine @returns {Sources} */
 export function softmaxOf(name, values, isFine, temperature = 1) {
   const divided = temperature === 1 ? "" : ` ÷ ${temperature}`;
   const sum = values.reduce((all, v) => all + Math.exp(v / temperature), 0);

@@ -7,7 +7,6 @@ from vit_tutorial.pages.page import (
     colour_map,
     figure,
     script,
-    special_tokens,
 )
 
 __all__ = [
@@ -17,5 +16,4 @@ __all__ = [
     "colour_map",
     "figure",
     "script",
-    "special_tokens",
 ]

@@ -41,7 +41,6 @@ export function sharpen(canvas) {
 }
 
 // Where cell n of a grid lies: [left, top, width, height] in whole pixels, so that neighbours meet.
-/** @param {{ width: number, height: number }} canvas @param {Pair} grid @param {number} n @returns {Box} */
 export function cellBox({ width, height }, [rows, columns], n) {
   const row = Math.floor(n / columns);
   const column = n % columns;
@@ -53,7 +52,6 @@ export function cellBox({ width, height }, [rows, columns], n) {
 }
 
 // A frame just within a box, with a white edge: it is seen on any picture.
-/** @param {any} context @param {Box} box @param {string} colour @param {number} points */
 export function drawFrame(context, [x, y, w, h], colour, points) {
   const line = points * (window.devicePixelRatio || 1);
   context.strokeStyle = "#ffffff";
@@ -90,7 +88,6 @@ function followTheme(host) {
 // Starts every page that hasn't started yet: start({host, root, data, images}), with the markup in the shadow root.
 // Until then the pictures and answers are shown.
 export function begin(start) {
-  /** @type {NodeListOf<HTMLElement>} */
   const hosts = document.querySelectorAll('[data-vit-live="1"]');
   for (const host of hosts) {
     if (host.shadowRoot) continue;

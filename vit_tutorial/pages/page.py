@@ -22,8 +22,6 @@ from PIL import Image
 from torch import Tensor
 
 from vit_tutorial.plots import PALETTE
-from vit_tutorial.variants.modern import ModernConfig
-from vit_tutorial.vit import ViTConfig
 from vit_tutorial.weights.keeping import check_writable, write
 
 # A page may load nothing: everything is in it.
@@ -85,15 +83,6 @@ def figure(image: Tensor, title: str, answer: str) -> str:
     return f'<figure style="display: inline-block; margin: 4px 12px 4px 0">{image_tag}{caption}</figure>'
 
 
-def special_tokens(config: ViTConfig) -> dict[str, str]:
-    """The tokens before the patches: {name: a mark of four letters at most}."""
-    if isinstance(config, ModernConfig):
-        class_token = {"class token": "CLS"} if config.class_token else {}
-        return class_token | {f"register {i + 1}": f"R{i + 1}" for i in range(config.registers)}
-    marks = {"class token": "CLS", "distillation token": "DIST"}
-    return dict(list(marks.items())[: config.prefix_tokens])
-
-
 def colour_map(name: str) -> str:
     """One of matplotlib's colour maps as 256 colours of six hexadecimal digits."""
     return matplotlib.colormaps[name](np.arange(256), bytes=True)[:, :3].tobytes().hex()
@@ -120,7 +109,6 @@ def script(name: str) -> str:
             imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
             if imported not in modules:
                 add(imported)
-        text = re.sub(r"^ */\*\*.*?\*/\n", "", text, flags=re.DOTALL | re.MULTILINE)  # types, for tsc alone
         modules[name] = re.sub("^export ", "", IMPORT.sub("", text), flags=re.MULTILINE).lstrip()
 
     add(name)

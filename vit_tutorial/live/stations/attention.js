@@ -1,4 +1,4 @@
-import { digits, row, rowOf, inPercent } from "../cells.js";
+import { digits, inPercent, row, rowOf } from "../cells.js";
 import { whatIsOff } from "../changes.js";
 import { tintAttention } from "../looks.js";
 import { drawLines } from "../picker.js";
@@ -12,11 +12,9 @@ export function drawHeads(page, scene) {
   });
 }
 
-function partOfQkv({ block, one, token, D, d, head, own, config }, name, part) {
+function partOfQkv({ block, one, token, D, d, head, own }, name, part) {
   const from = rowOf(block.norm1, token, D);
-  const isPlain = name === "v" || !(config.angles || own.attention.q_norm); // else normed or rotated afterwards
-  const product = productOf("norm1", from, own.attention.qkv, part * D + head * d);
-  return row(one[name], token, d, { sources: isPlain ? product : (i) => ({ lights: product(i).lights }) });
+  return row(one[name], token, d, { sources: productOf("norm1", from, own.attention.qkv, part * D + head * d) });
 }
 
 export const attentionStation = {
@@ -42,8 +40,7 @@ export const attentionStation = {
       return row(block.attention.joined, token, D, { name, sources });
     },
     attended({ block, token, D, own }) {
-      const product = productOf("joined", rowOf(block.attention.joined, token, D), own.attention.proj);
-      const sources = own.attention.norm ? (i) => ({ lights: product(i).lights }) : product; // normed in between
+      const sources = productOf("joined", rowOf(block.attention.joined, token, D), own.attention.proj);
       return row(block.attention.out, token, D, { sources });
     },
     middle({ block, token, D, isOn }) {
@@ -57,23 +54,16 @@ export const attentionStation = {
       const sources = productOf("q", rowOf(one.q, token, d), { weight: one.k });
       return { values: rowOf(one.scores, token, T), sources };
     },
-    scaled({ one, token, T, d, changes, config }) {
+    scaled({ one, token, T, d, changes }) {
       const scores = rowOf(one.scores, token, T);
       const by = `${changes.scale ? ` ÷ √${d}` : ""}${changes.temperature === 1 ? "" : ` ÷ ${changes.temperature}`}`;
-      const text = (t) => by && `${digits(scores[t])}${by}${config.offsets ? " + bias" : ""}`;
+      const text = (t) => by && `${digits(scores[t])}${by}`;
       const sources = (t) => ({ text: text(t), lights: { scores: [t, t] } });
       return { values: rowOf(one.scaled, token, T), sources };
     },
-    weights({ one, token, T, picture, config, isFine }) {
+    weights({ one, token, T, isFine }) {
       const sources = softmaxOf("scaled", rowOf(one.scaled, token, T), isFine);
-      return {
-        values: rowOf(one.weights, token, T),
-        colours: "heat",
-        picture,
-        shape: config.shape,
-        sources,
-        write: inPercent,
-      };
+      return { values: rowOf(one.weights, token, T), colours: "heat", sources, write: inPercent };
     },
   },
   texts: {
@@ -84,10 +74,7 @@ export const attentionStation = {
         L === 1 ? "This model has one." : `This model has ${L}, one after the other: this is block\u00a0${layer}.`;
       return `Attention and MLP together are a block. ${blocks}`;
     },
-    normName({ config }) {
-      if (config.norm === "rms") return "RMS norm: root mean square 1, rescaled";
-      return "LN, layer norm: mean 0, standard deviation 1, rescaled";
-    },
+    normName: () => "LN, layer norm: mean 0, standard deviation 1, rescaled",
     softmax: () =>
       "Softmax turns scores into shares: e, 2.718…, to the power of each, divided by the sum of all these powers.",
     attentionOff: (s) => whatIsOff(s, "attention"),
@@ -95,11 +82,10 @@ export const attentionStation = {
       if (isOn(`attention.heads.${head}`)) return "";
       return `Head ${head} of block ${layer} is switched off: its part of the joined sums is all zeros.`;
     },
-    scale({ changes, d, config }) {
+    scale({ changes, d }) {
       const scale = changes.scale ? ` ÷ √d = √${d}` : "";
       const temperature = changes.temperature === 1 ? "" : ` ÷ ${changes.temperature}`;
-      const bias = config.offsets ? " + a bias for how they lie" : "";
-      return scale || temperature || bias ? `The same${scale}${temperature}${bias}` : "The same, not divided";
+      return scale || temperature ? `The same${scale}${temperature}` : "The same, not divided";
     },
     divided({ changes, d }) {
       const size = `with d, which is ${d} here: how many numbers a query has`;

@@ -1,20 +1,9 @@
 import { FEW } from "../answer.js";
-import { row, rowOf, inPercent } from "../cells.js";
+import { inPercent, row, rowOf } from "../cells.js";
 import { normOf, productOf, softmaxOf } from "../sources.js";
 
-export const readsClassToken = ({ class_token, pool }) => class_token && !["mean", "attention"].includes(pool);
-
 // What the classifier reads.
-export function readBy({ pool, pool_prefix }) {
-  const all = pool_prefix ? "all tokens" : "all patches";
-  return {
-    cls: "the class token only",
-    mean: `the mean of ${all}`,
-    distilled: "the class token and the distillation token, end to end",
-    "cls+mean": `the class token and the mean of ${all}, end to end`,
-    attention: `what a learned query takes from ${all}`,
-  }[pool];
-}
+export const readBy = ({ pool }) => (pool === "cls" ? "the class token only" : "the mean of all patches");
 
 const perClass = (values, { classes }, more) => ({
   values,
@@ -30,22 +19,17 @@ export const headStation = {
   shows: {
     last: ({ run, token, D }) => row(run.blocks.at(-1).out, token, D),
     norm({ run, token, D, weights, config }) {
-      if (!weights.norm) return row(run.norm, token, D);
       const last = rowOf(run.blocks.at(-1).out, token, D);
       return row(run.norm, token, D, { sources: normOf("last", last, weights.norm, config.norm_eps) });
     },
-    pooled({ run, config, weights, token, N, T }) {
-      const isOfToken = config.pool === "cls" && token === 0 && !weights.pool_norm;
-      const text =
-        config.pool === "mean" && !weights.pool_norm ? `the mean of ${config.pool_prefix ? T : N} numbers` : "";
+    pooled({ run, config, token, N }) {
+      const isOfToken = config.pool === "cls" && token === 0;
+      const text = config.pool === "mean" ? `the mean of ${N} numbers` : "";
       const sources = (i) => ({ text, lights: isOfToken ? { norm: [i, i] } : {} });
       return { values: run.pooled, columns: run.pooled.length, sources };
     },
     logits(s) {
-      const product = productOf("pooled", s.run.pooled, s.weights.head);
-      const text = `the cosine of both, times ${s.config.likeness}`;
-      const sources = s.config.likeness ? (i) => ({ text, lights: product(i).lights }) : product;
-      return perClass(s.run.logits, s, { sources });
+      return perClass(s.run.logits, s, { sources: productOf("pooled", s.run.pooled, s.weights.head) });
     },
     probabilities(s) {
       const sources = softmaxOf("logits", s.run.logits, s.isFine, s.changes.answer);
@@ -56,10 +40,6 @@ export const headStation = {
     pooling({ config }) {
       const others = config.pool === "cls" ? ": patches count by what it took from them" : "";
       return `The classifier reads ${readBy(config)}${others}.`;
-    },
-    classifier({ config }) {
-      if (!config.likeness) return "It is one more learned table, which turns that into one score per class";
-      return "It compares that with what it reads of each picture below the answer, which gives one score for each";
     },
     read: ({ config }) => readBy(config),
     softmaxName({ changes }) {

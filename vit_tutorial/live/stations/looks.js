@@ -1,4 +1,4 @@
-import { rowOf, inPercent } from "../cells.js";
+import { inPercent, rowOf } from "../cells.js";
 import { drawHeads } from "./attention.js";
 
 const headsOn = (scene, layer) =>
@@ -47,8 +47,7 @@ export const looksStation = {
   hasHeads: true,
   maps: {
     looks(s) {
-      const values = METHODS[s.method].row(s);
-      return { values, colours: "heat", picture: s.picture, shape: s.config.shape, write: inPercent };
+      return { values: METHODS[s.method].row(s), colours: "heat", write: inPercent };
     },
   },
   texts: {

@@ -17,15 +17,13 @@ export const mlpStation = {
       const sources = productOf("norm2", rowOf(block.norm2, token, D), own.mlp.fc1);
       return units(block.mlp.before, token, M, { pointed: followUnit, chosen: unit, sources });
     },
-    hidden({ block, token, M, config, unit, followUnit }) {
+    hidden({ block, token, M, unit, followUnit }) {
       const before = rowOf(block.mlp.before, token, M);
-      const text = (i) => (config.gated ? `SiLU(${digits(before[i])}) · its gate` : `GELU(${digits(before[i])})`);
-      const sources = (i) => ({ text: text(i), lights: { before: [i, i] } });
+      const sources = (i) => ({ text: `GELU(${digits(before[i])})`, lights: { before: [i, i] } });
       return units(block.mlp.hidden, token, M, { pointed: followUnit, chosen: unit, sources });
     },
     mlp({ block, token, D, M, own }) {
-      const product = productOf("hidden", rowOf(block.mlp.hidden, token, M), own.mlp.fc2);
-      const sources = own.mlp.norm ? (i) => ({ lights: product(i).lights }) : product; // normed in between
+      const sources = productOf("hidden", rowOf(block.mlp.hidden, token, M), own.mlp.fc2);
       return row(block.mlp.out, token, D, { sources });
     },
     out({ block, token, D, isOn }) {
@@ -53,16 +51,13 @@ export const mlpStation = {
     mlpOff: (s) => whatIsOff(s, "mlp"),
     mlpDim: ({ M }) => `M = ${M}`,
     count: ({ D }) => String(D),
-    beforeName: ({ config }) => `Hidden units before ${config.gated ? "SiLU and the gate" : "GELU"}`,
-    hiddenName({ block, token, M, config, theName }) {
+    beforeName: () => "Hidden units before GELU",
+    hiddenName({ block, token, M, theName }) {
       const on = rowOf(block.mlp.before, token, M).filter((v) => v > 0).length;
-      return `${M} hidden units, for ${theName(token)}: ${on} on (above 0${config.gated ? " before the gate" : ""})`;
+      return `${M} hidden units, for ${theName(token)}: ${on} on (above 0)`;
     },
-    activation({ config }) {
-      const keeps = "keeps numbers well above zero almost as they are, and makes others small";
-      if (!config.gated) return `GELU, the activation function, ${keeps}.`;
-      return `SiLU ${keeps}. The gate, a number for each unit from a matrix of its own, is multiplied with that.`;
-    },
+    activation: () =>
+      "GELU, the activation function, keeps numbers well above zero almost as they are, and makes others small.",
     mlpSum: ({ isOn }) =>
       isOn("mlp.residual") ? "z′ + what the MLP adds = z, out of the block" : "z, without z′: the shortcut is off",
   },

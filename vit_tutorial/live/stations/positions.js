@@ -1,7 +1,7 @@
 import { largestSize, norm, row, rowOf } from "../cells.js";
 import { sumOf } from "../sources.js";
 import { besides } from "./embedding.js";
-import { readBy, readsClassToken } from "./head.js";
+import { readBy } from "./head.js";
 
 const cosine = (a, b) => a.reduce((sum, v, i) => sum + v * b[i], 0) / (norm(a) * norm(b) || 1);
 
@@ -15,14 +15,13 @@ export const positionsStation = {
     content: (s) => row(s.run.embed.content, s.token, s.D, { most: mostOf(s) }),
     position: (s) => row(s.run.embed.position, s.token, s.D, { most: mostOf(s) }),
     z0(s) {
-      const { run, token, D, weights } = s;
+      const { run, token, D } = s;
       const { content, position, tokens } = run.embed;
       const parts = [
         ["content", "token", rowOf(content, token, D)],
         ["position", "position", rowOf(position, token, D)],
       ];
-      const sources = weights.embed.norm ? undefined : sumOf(...parts); // else normed, too
-      return row(tokens, token, D, { most: mostOf(s), sources, more: besides(s, tokens) });
+      return row(tokens, token, D, { most: mostOf(s), sources: sumOf(...parts), more: besides(s, tokens) });
     },
   },
   maps: {
@@ -35,10 +34,6 @@ export const positionsStation = {
   texts: {
     positionLead({ config, changes }) {
       const lost = "A token doesn’t tell where its patch was.";
-      if (config.position === "none" && config.angles)
-        return `${lost} This model rotates queries and keys by their patch’s place instead, in each block.`;
-      if (config.position === "none" && config.offsets)
-        return `${lost} This model adds a number to each score instead, for how two tokens lie, in each block.`;
       if (config.position === "none") return `${lost} This model adds nothing that does: to it, patches are a bag.`;
       if (changes.position === "none") return `${lost} You took the positions away, so nothing is added that does.`;
       const kind = config.position === "sincos" ? "list of sines and cosines" : "learned list";
@@ -46,13 +41,8 @@ export const positionsStation = {
       return `${lost} A ${kind} for each place is added, and you reversed them: the first patch gets the last one’s.`;
     },
     classToken({ config }) {
-      const { class_token, pool, registers } = config;
-      const some = registers === 1 ? " A register, which belongs" : ` ${registers} registers, which belong`;
-      const more = registers ? `${some} to no patch, ${registers === 1 ? "comes" : "come"} before the patches.` : "";
-      if (!class_token) return `This model has no class token: in the end it reads ${readBy(config)}.${more}`;
-      if (pool === "distilled") return "Two more tokens come first, which belong to no patch and collect the answer.";
-      const collects = readsClassToken(config) ? " and will collect the answer" : "";
-      return `One more token, the class token, comes first. It belongs to no patch${collects}.${more}`;
+      if (!config.prefix) return `This model has no class token: in the end it reads ${readBy(config)}.`;
+      return "One more token, the class token, comes first. It belongs to no patch and will collect the answer.";
     },
     contentName: ({ token, tokenName, prefix }) =>
       token < prefix ? `The ${tokenName(token)}, learned` : "x E + offset, the token",

@@ -42,7 +42,13 @@ function trials({ sizes, of }, kind) {
     return Array.from({ length: N }, (_, n) => ({ title: `patch ${n}`, changes: { hidden: [...hidden, n] } }));
   }
   const heads = Array.from({ length: h }, (_, head) => [`head ${head}`, `attention.heads.${head}`]);
-  const inner = kind === "heads" ? heads : [["attention", "attention"], ["MLP", "mlp"]]; // prettier-ignore
+  const inner =
+    kind === "heads"
+      ? heads
+      : [
+          ["attention", "attention"],
+          ["MLP", "mlp"],
+        ]; // prettier-ignore
   return Array.from({ length: L }, (_, layer) => {
     return inner.map(([name, part]) => {
       const whole = `blocks.${layer}.${part}`;

@@ -1,0 +1,486 @@
+"""The live page's numbers against PyTorch's, in Chromium (skipped where there is none)."""
+
+import copy
+import re
+
+import numpy as np
+import pytest
+import torch
+from browser import browser_only, wait
+from live_reference import (
+    CHANGES,
+    CONFIGS,
+    SETTLED,
+    answer_of,
+    compare,
+    go,
+    hooked,
+    model_of,
+    number_in,
+    pictures_of,
+    run_in,
+    shipped,
+    spelt,
+    stations,
+    text,
+    together,
+)
+from PIL import Image
+
+import vit_tutorial as vt
+from vit_tutorial import live
+from vit_tutorial.live.meaning import strongest
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return shipped("digits-patch2")
+
+
+@browser_only
+def test_every_number_of_every_kind_of_model_is_pytorch_s_after_each_change(show):
+    """Small random models with all changes; the page normalises with their numbers of channels."""
+    models = {kind: model_of(**changes) for kind, changes in CONFIGS.items()}
+    pictures = {kind: pictures_of(model, 1) for kind, model in models.items()}
+    preprocess = {
+        kind: vt.data.Preprocessing((16, 16), (0.2, 0.4, 0.7)[:channels], (1.0, 0.8, 0.9)[:channels])
+        for kind, model in models.items()
+        for channels in [model.config.in_channels]
+    }
+    page = show(together(live.page(models[kind], pictures[kind], None, preprocess[kind]) for kind in CONFIGS), ready=4)
+    for host, (kind, model) in enumerate(models.items()):
+        double, (picture,) = copy.deepcopy(model).double(), pictures[kind]
+        plain = stations(double, picture, preprocess[kind], {})
+        for name, change in CHANGES.items():
+            changes = spelt(change, model.config)
+            right = stations(double, picture, preprocess[kind], changes)
+            compare(run_in(page, picture, changes, host=host), right)
+            if kind == "plain" and change:
+                assert np.abs(right["probabilities"] - plain["probabilities"]).max() > 1e-4, name
+
+
+@browser_only
+@pytest.mark.parametrize(("name", "change"), [("digits-patch2", "moved patches"), ("photographs", "as trained")])
+def test_every_number_of_the_shipped_models_is_pytorch_s(show, name, change):
+    live_page, model, preprocess, samples = shipped(name)
+    changes = spelt(CHANGES[change], model.config)
+    compare(run_in(show(live_page), samples[1], changes), stations(model, samples[1], preprocess, changes))
+
+
+@browser_only
+@torch.inference_mode()
+def test_the_logit_lens_is_the_head_after_each_layer(show):
+    models = [model_of(pool=kind) for kind in ("cls", "mean")]
+    pictures = [pictures_of(model, 1) for model in models]
+    page = show(together(map(live.page, models, pictures)), ready=2)
+    for host, (model, picture) in enumerate(zip(models, pictures, strict=True)):
+        found = run_in(page, picture, {}, lens=True, host=host)
+        z = model.embed(picture)
+        steps = [z, *(z := block(z) for block in model.blocks)]
+        for step, tokens in enumerate(map(model.norm, steps)):
+            pooled = tokens[:, 0] if model.config.pool == "cls" else tokens.mean(dim=1)
+            assert np.allclose(found[str(step)], model.head(pooled).softmax(dim=-1)[0], atol=1e-5)
+        assert len(found) == model.config.depth + 1
+
+
+@browser_only
+def test_a_photograph_is_cropped_and_resized_as_the_package_does(show):
+    random, cases, pages = np.random.RandomState(0), [], []
+    for (height, width), crop, size, channels, how in [
+        ((40, 70), "center", (16, 16), 3, {}),
+        ((90, 50), 0.875, (16, 16), 3, {"interpolation": "bilinear"}),
+        ((51, 40), 0.8, (12, 20), 3, {"interpolation": "lanczos"}),
+        ((40, 50), 0.9, (12, 20), 3, {"squash": True}),
+        ((33, 47), "none", (12, 20), 1, {}),
+        ((7, 9), "center", (12, 20), 1, {"interpolation": "nearest"}),
+    ]:
+        pixels = random.randint(0, 256, (height, width, 3)).astype(np.uint8)
+        preprocess = vt.data.Preprocessing(size, (0.0,) * channels, (1.0,) * channels, crop, **how)
+        model = model_of(image_size=size, patch_size=4, in_channels=channels)
+        pages.append(live.page(model, pictures_of(model, 1), None, preprocess))
+        cases.append((pixels, preprocess))
+    page = show(together(pages), ready=len(pages))
+    for host, (pixels, preprocess) in enumerate(cases):
+        rgba = np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)])
+        found = page.evaluate(
+            "([host, rgba, size]) => [...document.querySelectorAll('[data-vit-live]')[host].live.fitPhoto(rgba, size)]",
+            [host, rgba.ravel().tolist(), pixels.shape[:2]],
+        )
+        right = preprocess(Image.fromarray(pixels)).numpy().ravel()
+        assert np.abs(np.array(found) - right).max() <= 2.01 / 255, preprocess
+
+
+# What three keys read of the cells of a place, and what is said aloud: its first number, the second, and the last.
+READ = """(place, number) => {
+  const canvas = place.querySelectorAll("canvas")[number];
+  const reading = place.querySelectorAll(".reading")[number];
+  return ["Home", "ArrowRight", "End"].map((key) => {
+    canvas.dispatchEvent(new KeyboardEvent("keydown", { key }));
+    return [reading.textContent, place.getRootNode().querySelector(".live-region").textContent];
+  });
+}"""
+
+
+@browser_only
+def test_every_station_shows_the_numbers_of_the_chosen_token(show, digits):
+    live_page, model, preprocess, samples = digits
+    page, c = show(live_page), model.config
+    T, D, d = c.num_tokens, c.dim, c.dim // c.num_heads
+    page.locator(".samples button").nth(3).click()
+    page.locator(".picker canvas").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    token = 1 + 3 * 4 + 3
+    assert (text(page, ".picker .name"), text(page, ".picker .place")) == ("patch 15", "row 3, column 3")
+    right = stations(model, samples[3], preprocess, {})
+    block, head = "blocks.1", "blocks.1.attention.heads.2"
+    projection, tokens = model.embed.patches.proj.weight, right["embed.projected"].reshape(-1, D)
+    shown = {
+        "patches": {"x": right["embed.patches"].reshape(16, -1)[token - 1]},
+        "embedding": {"E": projection[0], "projected": tokens[token - 1]},
+        "positions": {"content": "embed.content", "position": "embed.position", "z0": "embed.tokens"},
+        "attention": {
+            **{"z": f"{block}.input", "norm1": f"{block}.norm1", "joined": f"{block}.attention.joined"},
+            **{"attended": f"{block}.attention.out", "middle": f"{block}.middle"},
+            **{name: f"{head}.{name}" for name in ("q", "k", "v", "sums")},
+        },
+        "mlp": {
+            **{"middle": f"{block}.middle", "norm2": f"{block}.norm2", "before": f"{block}.mlp.before"},
+            **{"hidden": f"{block}.mlp.hidden", "mlp": f"{block}.mlp.out", "out": f"{block}.out"},
+        },
+        "head": {
+            **{"last": "blocks.3.out", "norm": "norm"},
+            **{name: right[name] for name in ("pooled", "logits", "probabilities")},
+        },
+    }
+    maps = {"scores": f"{head}.scores", "scaled": f"{head}.scaled", "weights": f"{head}.weights"}
+
+    def row(array):
+        if isinstance(array, str):
+            return right[array].reshape(T, -1)[token]
+        return array.detach().numpy().ravel() if isinstance(array, torch.Tensor) else array
+
+    def check(place, values, number=0):
+        assert place.is_visible()
+        said = place.evaluate(READ, number)
+        for (shown, spoken), value in zip(said, (values[0], values[min(1, len(values) - 1)], values[-1]), strict=True):
+            least = 6e-5 if shown.endswith(" %") else 1e-4 * np.abs(values).max()
+            assert number_in(shown) == pytest.approx(float(value), rel=1e-3, abs=least), shown
+            assert spoken == shown
+
+    for station, names in shown.items():
+        go(page, station)
+        if station == "embedding":
+            page.get_by_role("button", name="Show the mathematics").click()
+        if station == "attention":
+            page.locator('.layers input[value="1"]').check(force=True)
+            page.locator('.heads input[value="2"]').check(force=True)
+            for name, array in maps.items():
+                place = page.locator(f'[data-map="{name}"]')
+                values = row(array)
+                check(place, values[1:], number=1)
+                said, _, rest = place.locator(".reading").first.text_content().partition("; ")
+                assert said.endswith(", most of all") is (bool(rest) and bool(values[0] > 0.5))
+                assert number_in(said.split(",")[0]) == pytest.approx(float(values[0]), rel=1e-3, abs=1e-4)
+                assert not rest or number_in(rest) == pytest.approx(float(values[1:].sum()), rel=1e-3)
+        for name, array in names.items():
+            check(page.locator(f'[data-station="{station}"] [data-show="{name}"]'), row(array))
+    go(page, "mlp")
+    norms = page.locator('[data-show="lengths"] canvas')
+    norms.press("End")
+    assert f"{np.linalg.norm(row('blocks.3.out')):.3g}"[:4] in text(page, '[data-show="lengths"] .reading')
+    assert d * c.num_heads == D
+
+
+@browser_only
+def test_the_map_s_lines_and_answers_are_numbers_of_the_pass(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    page.get_by_role("button", name="class token").click()
+    c, d = model.config, model.config.dim // model.config.num_heads
+    for changes in ({}, {"off": ["blocks.1.mlp"]}):
+        if changes:
+            page.get_by_text("Cut parts", exact=True).click()
+            page.get_by_label("block 1, MLP", exact=True).click()
+        right, lengths = stations(model, samples[0], preprocess, changes), {}
+        for layer, block in enumerate(model.blocks):
+            for name, array in {"input": "input", "middle": "middle", "mlp": "mlp.out", "out": "out"}.items():
+                lengths[f"{layer}.{name}"] = np.linalg.norm(right[f"blocks.{layer}.{array}"][: c.dim])
+            for head in range(c.num_heads):
+                sums = right[f"blocks.{layer}.attention.heads.{head}.sums"][:d]
+                proj = block.attention.proj.weight.detach().numpy()[:, head * d : (head + 1) * d]
+                lengths[f"{layer}.head {head}"] = np.linalg.norm(proj @ sums)
+        text(page, ".said")
+        widths = "all => all.map((e) => [e.dataset.of, parseFloat(e.style.strokeWidth)])"
+        shown = dict(page.locator(".map path").evaluate_all(widths))
+        longest = max(lengths.values())
+        for name, length in lengths.items():
+            assert shown[name] == pytest.approx(max(1.2, 9 * (length / longest) ** 0.5), abs=0.01), name
+        z = [right["embed.tokens"], *(right[f"blocks.{layer}.out"] for layer in range(c.depth))]
+        with torch.inference_mode():
+            tokens = torch.tensor(np.stack(z)).reshape(len(z), -1, c.dim)
+            best = model.head(model.norm(tokens)[:, 0]).argmax(1)
+        assert page.locator("[data-step]").all_text_contents() == [str(int(k)) for k in best]
+    page.locator(".picker canvas").press("ArrowDown")  # a patch, which the classifier doesn't read
+    assert dict(page.locator(".map path").evaluate_all(widths))["read"] == 1.2
+
+
+# What a map says of every token: of those before the patches in their cell, of the patches one after the other.
+LOOKS = """() => {
+  const place = document.querySelector("[data-vit-live]").shadowRoot.querySelector('[data-map="looks"]');
+  return [...place.querySelectorAll("canvas[tabindex]")].flatMap((canvas, i) => {
+    const reading = place.querySelectorAll(".reading")[i];
+    canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "Home" }));
+    const found = [];
+    while (found.at(-1) !== reading.textContent) {
+      found.push(reading.textContent);
+      canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+    }
+    return found;
+  });
+}"""
+
+
+@browser_only
+@torch.inference_mode()
+def test_where_it_looks_is_the_model_s_attention_and_its_rollout(show):
+    live_page, model, preprocess, samples = shipped("shapes")
+    page, maps = show(live_page), model.attention_maps(preprocess(samples[:1]).double())
+    go(page, "looks")
+    page.locator(".special button").click()
+    page.locator('[name="layer"][value="3"]').check(force=True)
+    page.locator('[name="head"][value="1"]').check(force=True)
+
+    def shows(method, right):
+        page.get_by_text(method, exact=True).click()
+        numbers = [number_in(reading) for reading in page.evaluate(LOOKS)]
+        assert np.allclose(numbers, right.numpy(), rtol=1e-3, atol=6e-5), method  # hundredths of a percent
+
+    shows("One head", maps[3][0, 1, 0])
+    shows("Mean of heads", maps[3][0].mean(dim=0)[0])
+    shows("Rollout", vt.explain.rollout(maps)[0, 0])
+    page.get_by_label("block 0, head 3", exact=True).click()
+    assert text(page, '[data-text="looksName"]') == "Head 3 of block 0"
+    shows("One head", maps[0][0, 3, 0])
+    page.locator(".picker canvas").click(position={"x": 5, "y": 5})
+    shows("One head", maps[0][0, 3, 1])
+    page.evaluate("document.querySelector('[data-vit-live]').live.state.layer = 3")
+    for part in ("blocks.3.attention.heads.0", "blocks.1.attention"):
+        page.evaluate(f"""() => {{ const root = document.querySelector("[data-vit-live]").shadowRoot;
+            root.querySelector('[name="cutting"][value="cut"]').click();
+            root.querySelector('[data-part="{part}"]').click(); }}""")
+        wait(page, SETTLED)
+    with hooked(model, {"off": ["blocks.3.attention.heads.0", "blocks.1.attention"]}, {}):
+        maps = {}
+        z = model.embed(preprocess(samples[:1]).double())
+        for layer, block in enumerate(model.blocks):
+            maps[layer], z = block.attention_weights(z), block(z)
+    maps = {0: maps[0], 1: torch.eye(65).double().expand(1, 4, 65, 65), 2: maps[2], 3: maps[3][:, 1:]}
+    shows("Mean of heads", maps[3][0].mean(dim=0)[1])
+    shows("Rollout", vt.explain.rollout({n: w.mean(dim=1, keepdim=True) for n, w in maps.items()})[0, 1])
+
+
+# What each of the given cells of the open station says of its second number, and what lights up then.
+SOURCES = """(station, names) => names.map((name) => {
+  const place = station.querySelector(`[data-show="${name}"], [data-map="${name}"]`);
+  const canvas = [...place.querySelectorAll("canvas[tabindex]")].at(-1);
+  ["Home", "ArrowRight"].forEach((key) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key })));
+  const isLit = (mark) => mark.style.display !== "none";
+  const nameOf = ({ dataset }) => dataset.show ?? dataset.map;
+  const marks = [...station.querySelectorAll(".source")];
+  const lit = marks.filter(isLit).map((mark) => nameOf(mark.closest("[data-show], [data-map]")));
+  const said = [...place.querySelectorAll(".reading")].at(-1).textContent;
+  canvas.dispatchEvent(new FocusEvent("blur"));
+  return [said, lit, marks.some(isLit)];
+})"""
+
+
+# {station: {cells: the cells that light up}}, of a patch in block 0.
+ORIGINS = {
+    "patches": {"x": ["pixels"]},
+    "embedding": {"projected": ["E"]},
+    "positions": {"z0": ["content", "position"]},
+    "attention": {
+        **{"norm1": ["z"], "q": ["norm1"], "k": ["norm1"], "v": ["norm1"], "scores": ["q"], "scaled": ["scores"]},
+        **{"weights": ["scaled"], "sums": ["weights"], "joined": ["sums"], "attended": ["joined"]},
+        **{"middle": ["z", "attended"]},
+    },
+    "mlp": {
+        "norm2": ["middle"],
+        "before": ["norm2"],
+        "hidden": ["before"],
+        "mlp": ["hidden"],
+        "out": ["middle", "mlp"],
+    },
+    "head": {"norm": ["last"], "logits": ["pooled"], "probabilities": ["logits"]},
+}
+
+
+def terms_of(digits):
+    """{cells: the first product that number 1 is written with, and the number that is added last, if there is one}."""
+    _, model, preprocess, samples = digits
+    seen, block = stations(model, samples[0], preprocess, {}), model.blocks[0]
+    of, one = (lambda name: seen[name].reshape(17, -1)[11]), "blocks.0.attention.heads.0"
+    D, weights, v = model.config.dim, of(f"{one}.weights"), seen[f"{one}.v"].reshape(17, -1)
+    layers = {name: (of("blocks.0.norm1"), block.attention.qkv, part * D) for part, name in enumerate("qkv")}
+    layers |= {
+        "projected": (seen["embed.patches"].reshape(16, -1)[10], model.embed.patches.proj, 0),
+        "attended": (of("blocks.0.attention.joined"), block.attention.proj, 0),
+        "before": (of("blocks.0.norm2"), block.mlp.fc1, 0),
+        "mlp": (of("blocks.0.mlp.hidden"), block.mlp.fc2, 0),
+        "logits": (seen["pooled"], model.head, 0),
+    }
+    found = {"scores": (max(of(f"{one}.q") * seen[f"{one}.k"].reshape(17, -1)[2], key=abs), None)}
+    found["sums"] = (weights.max() * v[weights.argmax(), 1], None)
+    for name, (x, layer, first) in layers.items():
+        row = layer.weight.detach().flatten(1)[first + 1].numpy()
+        found[name] = (max(x * row, key=abs), layer.bias[first + 1].item())
+    return found
+
+
+@browser_only
+def test_a_number_s_sources_light_up_and_give_it(show, digits):
+    page, terms_right = show(digits[0]), terms_of(digits)
+    for station, origins in ORIGINS.items():
+        go(page, station)
+        if station == "attention":
+            ((plain, *_),) = page.locator('[data-station="attention"]').evaluate(SOURCES, ["weights"])
+            assert "e^" not in plain  # until every step is shown
+            page.get_by_text("Show the mathematics", exact=True).locator("visible=true").click()
+        for name, (said, lit, remains) in zip(
+            origins, page.locator(f'[data-station="{station}"]').evaluate(SOURCES, [*origins]), strict=True
+        ):
+            assert (name, lit, remains) == (name, origins[name], False)
+            sum_, equals, value = said.rpartition(": ")[2].replace("−", "-").rpartition(" = ")
+            if name in ("z0", "middle", "out"):  # named terms in brackets, or bare
+                terms = [float(term) for term in re.findall(r"(?<![\w.])-?\d+\.?\d*(?:e-?\d+)?(?![\w.])", sum_)]
+                assert sum(terms) == pytest.approx(float(value), abs=2e-3), said
+            if name == "norm1":
+                words = sum_.replace("÷", "/").replace("·", "*")
+                assert set(words) <= set("0123456789.e-+*/() "), said
+                assert eval(words) == pytest.approx(float(value), abs=5e-3), said
+            numbers = [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", sum_)]
+            if name in terms_right:
+                product, last = terms_right[name]
+                assert numbers[0] * numbers[1] == pytest.approx(product, rel=3e-3), said
+                assert last is None or numbers[-1] == pytest.approx(last, rel=1e-3), said
+            if name in ("weights", "probabilities"):
+                assert np.exp(numbers[0]) / numbers[1] == pytest.approx(number_in(value), rel=5e-3, abs=6e-5), said
+            assert bool(equals) is (name != "joined")
+
+
+TRIED = """document.querySelector("[data-vit-live]").shadowRoot.querySelector('[data-text="tried"]').textContent"""
+
+
+def assert_agrees(page, largest=None):
+    was, left, change = re.search(r"had (.*?) %.*: to (.*?) %, a change of −(.*?)\. ", page.evaluate(TRIED)).groups()
+    assert float(change) == pytest.approx(float(was) - float(left), abs=1e-6)
+    assert largest is None or largest == float(change)
+
+
+@browser_only
+def test_which_head_matters(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    go(page, "what-if")
+    page.get_by_label("block 1, MLP", exact=True).press("x")
+    plain = stations(model, samples[0], preprocess, {"off": ["blocks.1.mlp"]})["probabilities"]
+    for button, parts in {
+        "Try each head": [f"blocks.{i}.attention.heads.{j}" for i in range(4) for j in range(4)],
+        "Try each attention and MLP": [f"blocks.{i}.{part}" for i in range(4) for part in ("attention", "mlp")],
+    }.items():
+        page.get_by_text(button).click()
+        wait(page, f"{TRIED}.includes('The change without each')")
+        found = [float(b.replace("−", "-")) for b in page.locator(".tried > :first-child .drop b").all_text_contents()]
+        offs = [{"off": ["blocks.1.mlp", part]} for part in parts]
+        without = np.stack([stations(model, samples[0], preprocess, off)["probabilities"] for off in offs])
+        right = 100 * (without - plain)[:, plain.argmax()]
+        assert np.allclose(found, right, atol=0.11)  # a difference of rounded numbers
+        assert_agrees(page, -min(found))
+        page.evaluate(f"{TRIED.removesuffix('.textContent')}.textContent = ''")
+    page.get_by_text("Hide each patch").click()
+    wait(page, f"{TRIED}.includes('The change without each')")
+    assert_agrees(page)
+    canvas = page.locator(".tried canvas")
+    for key, patch in (("Home", 0), ("End", 15)):
+        canvas.press(key)
+        hidden = stations(model, samples[0], preprocess, {"off": ["blocks.1.mlp"], "hidden": [patch]})["probabilities"]
+        found = number_in(text(page, ".tried .reading"))
+        assert found == pytest.approx(100 * (hidden - plain)[plain.argmax()], abs=0.11)
+    assert page.locator(".tried > *").count() == 3  # what was tried before stays
+
+
+@browser_only
+def test_each_switch_changes_the_model_as_hooks_do(show, digits):
+    live_page, model, preprocess, samples = digits
+    page = show(live_page)
+    go(page, "what-if")
+    done = {}
+
+    def now(**changes):
+        done.update(changes)
+        assert text(page, ".said") == answer_of(model, samples[0], preprocess, spelt(done, model.config)), changes
+        assert page.locator(".changed").is_visible()
+
+    page.get_by_label("block 1, head 2", exact=True).click()
+    now(off=["blocks.1.attention.heads.2"])
+    assert text(page, ".list") == "head 2 of block 1 off."
+    page.get_by_label("block 3, shortcut beside the MLP", exact=True).click()
+    now(off=["blocks.1.attention.heads.2", "blocks.3.mlp.residual"])
+    page.get_by_label("block 3, shortcut beside the MLP", exact=True).click()
+    now(off=["blocks.1.attention.heads.2"])
+    page.locator('[name="scale"]').uncheck()
+    now(scale=False)
+    page.locator('[name="temperature"]').press("ArrowRight")
+    now(temperature=1.3)
+    page.locator('[name="answer"]').press("ArrowLeft")
+    now(answer=0.79)
+    page.locator(".modes").get_by_text("reversed").click()
+    now(position="reversed")
+    page.get_by_text("Hide the chosen patch").click()
+    now(hidden=[10])
+    page.get_by_text("Shuffle all").click()
+    order = page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order")
+    assert sorted(order) == [*range(16)]
+    assert order != [*range(16)]
+    now(order=order)
+    page.get_by_text("Undo", exact=True).click()
+    now(order=None)
+    page.get_by_text("Repeat it everywhere").click()
+    order = page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order")
+    assert len(set(order)) == 1
+    now(order=order)
+    page.get_by_text("Put all patches back").click()
+    now(order=None, hidden=[])
+    page.locator(".modes").get_by_text("taken away").click()
+    now(position="none")
+    assert "can’t tell" not in text(page, ".difference")
+    page.get_by_text("Shuffle all").click()
+    now(order=page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order"))
+    assert "without positions it can’t tell" in text(page, ".difference")
+    page.get_by_text("Reset", exact=True).click()
+    assert text(page, ".said") == answer_of(model, samples[0], preprocess)
+    assert not page.locator(".changed").is_visible()
+    page.get_by_text("Undo", exact=True).click()
+    now()
+
+
+@pytest.mark.parametrize("kind", ["plain", "mean"])
+def test_the_strongest_patches_of_every_part_are_those_that_hooks_find(kind):
+    model = model_of(**CONFIGS[kind])
+    pictures, c, seen = pictures_of(model, 9), model.config, {}
+    for layer, block in enumerate(model.blocks):
+        block.mlp.fc1.register_forward_hook(lambda m, i, y, layer=layer: seen.update({layer: y}))
+    model.embed.patches.register_forward_hook(lambda m, i, y: seen.update(E=y))
+    with torch.no_grad():
+        model(pictures)
+        maps = model.attention_maps(pictures)
+    values = [seen["E"]]  # (n, N, parts) each
+    for layer in range(c.depth):
+        looks = maps[layer][:, :, 0] if c.prefix_tokens else maps[layer].mean(2)
+        values += [seen[layer][:, c.prefix_tokens :], looks[:, :, c.prefix_tokens :].transpose(1, 2)]
+    best = torch.cat(values, dim=2).amax(1).topk(6, dim=0).values.T  # (parts, 6)
+    places = strongest(model, pictures, None)
+    every = torch.cat(values, dim=2).permute(2, 0, 1)  # (parts, n, N)
+    found = torch.stack([every[part, places[part, :, 0], places[part, :, 1]] for part in range(len(every))])
+    torch.testing.assert_close(found, best)

@@ -1,0 +1,149 @@
+// The guided tour's stops. At each one a station is open, one part of the page lights up (spot), and a sentence says
+// what to try there. A stop whose text is false, for this model, is left out.
+//   follow: the token that is followed, "patch" or "class"; none: the reader's
+//   asks: what else must be in sight; offers: buttons beside the sentence
+
+export const STORY = [
+  {
+    station: "patches",
+    spot: ".pad canvas",
+    follow: "patch",
+    text: ({ canDraw }) =>
+      canDraw &&
+      "Press Clear and draw a digit: the answer follows your pen. Now draw a star: it names a digit even so.",
+  },
+  {
+    station: "patches",
+    spot: ".pad canvas",
+    offers: ["another"],
+    follow: "patch",
+    text: ({ canDraw, K }) =>
+      !canDraw && `Take another picture, or drop your own. Whatever it shows, the model picks one of ${K} names.`,
+  },
+  {
+    station: "patches",
+    spot: ".picker canvas",
+    asks: ["[data-spot=pixels]"],
+    follow: "patch",
+    text: ({ N, H, W }) =>
+      `The model gets the picture, ${H} × ${W} pixels, in ${N} pieces, called patches. ` +
+      "Click one: could you name the picture from it?",
+  },
+  {
+    station: "embedding",
+    spot: "[data-spot=token]",
+    asks: [".picker canvas"],
+    follow: "patch",
+    text: ({ D, canDraw }) =>
+      `A table learned in training, E, turns the patch into ${D} numbers: a token. ` +
+      (canDraw ? "Click two black patches: do their tokens differ?" : "Click others: how much do their tokens differ?"),
+  },
+  {
+    station: "embedding",
+    spot: '[data-meaning="row"]',
+    asks: ["[data-spot=token]"],
+    follow: "patch",
+    text: ({ isTried, point }) =>
+      isTried &&
+      "Each number is the patch’s pixels times numbers of E, added up, plus an offset. " +
+        `The framed one is largest for these six: what do they share? ${point} other numbers.`,
+  },
+  {
+    station: "positions",
+    spot: "[data-spot=position]",
+    asks: [".picker canvas", "[data-spot=z0]"],
+    follow: "patch",
+    text: ({ hasPositions, canDraw }) =>
+      hasPositions &&
+      "The token doesn’t say where its patch was. So a list for its place is added. " +
+        (canDraw
+          ? "Click both black patches again: do they differ now?"
+          : "Click other patches: each place has its own."),
+  },
+  {
+    station: "positions",
+    spot: "[data-spot=z0]",
+    asks: [".picker canvas"],
+    follow: "class",
+    offers: ["another"],
+    text: ({ hasClassToken }) =>
+      hasClassToken &&
+      "One more token joins: the class token, of no patch. It will collect the answer. " +
+        "Take another picture: do its numbers change here?",
+  },
+  {
+    station: "attention",
+    spot: "[data-spot=qkv]",
+    asks: [".picker canvas"],
+    follow: "class",
+    text: ({ aToken }) =>
+      "In attention, tokens exchange what they know. Each has a question q, an answer k and a value v. " +
+      `Guess, then press Next: which patch will ${aToken} look at?`,
+  },
+  {
+    station: "attention",
+    spot: "[data-spot=weights]",
+    asks: [".picker canvas"],
+    follow: "class",
+    text: ({ aToken }) =>
+      "Its q is compared with the k of every token. The lighter a patch, the better they fit. " +
+      `Was your guess right? Click another patch: it doesn’t look where ${aToken} looks.`,
+  },
+  {
+    station: "attention",
+    spot: "[data-spot=sums]",
+    follow: "class",
+    text: ({ point }) =>
+      "Now it takes some of each token’s v, most where it looks most. " +
+      `${point} a number: which two tokens gave most of it?`,
+  },
+  {
+    station: "attention",
+    spot: ".heads",
+    asks: ['[data-meaning="head"]'],
+    follow: "class",
+    text: ({ h }) =>
+      h > 1 &&
+      `Each token looks in ${h} ways at once: ${h} heads. You saw one of them. ` +
+        "Choose another: what does that one look for?",
+  },
+  {
+    station: "mlp",
+    spot: "[data-spot=hidden]",
+    asks: ['[data-meaning="unit"]'],
+    text: ({ M, point }) =>
+      `Then the MLP, a small network: its ${M} hidden units look at each token alone. ` +
+      `${point} one: what switches it on?`,
+  },
+  {
+    station: "layers",
+    spot: "[data-spot=lens]",
+    offers: ["another"],
+    text: ({ L }) =>
+      `Attention and MLP are a block. ${L > 1 ? `Here ${L} follow each other, each with its own numbers. ` : ""}` +
+      "Take other pictures: when does the answer settle?",
+  },
+  {
+    station: "head",
+    spot: "[data-spot=probabilities]",
+    offers: ["another", "clear"],
+    text: ({ read }) =>
+      `The classifier reads ${read}. Each class, a possible answer, gets a share of 100 %. ` +
+      "Press Clear: how sure is it of nothing? Then take another picture.",
+  },
+  {
+    station: "what-if",
+    spot: ".map",
+    offers: ["reset", "shuffle"],
+    text: () =>
+      "Now break it: click parts of the diagram to cut them. Does the answer survive? " +
+      "Then press Reset, then Shuffle all: patches change places. What is it now?",
+  },
+  {
+    station: "what-if",
+    spot: ".map",
+    text: ({ hasClassToken }) =>
+      "Patches become tokens. In attention, they take from each other, each head in its way. " +
+      `In the MLP, each is alone. Both make a block. ${hasClassToken ? "The class token collects the answer." : ""}`,
+  },
+];
