@@ -108,7 +108,7 @@ def test_the_commands_need_nothing_that_windows_and_macos_lack(tmp_path):
         [sys.executable, "elsewhere.py"], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert {"run", "live.html", "model.pt2"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"run", "build", "model.pt2"} <= {path.name for path in tmp_path.iterdir()}
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["--nonsense"], ["--", "train"], ["tra"]])

@@ -21,7 +21,6 @@ from torch.testing import assert_close
 
 import vit_tutorial as vt
 from vit_tutorial.data import Preprocessing
-from vit_tutorial.live import command as live
 from vit_tutorial.predict import command
 from vit_tutorial.weights import configs, hf_configs
 
@@ -462,9 +461,6 @@ def test_percentages_are_sigmoids_of_several_labels_and_none_of_numbers(tmp_path
         hf_folder(tmp_path / "numbers", **options)
         with pytest.raises(SystemExit, match="can't name classes: its answers are"):
             command.main([str(tmp_path / "a.png"), "--weights", str(tmp_path / "numbers")])
-    for folder in ("several", "again", "numbers"):
-        with pytest.raises(SystemExit, match=r"can't be shown, for the page's percentages .*: its answers are"):
-            live.main([str(tmp_path / "a.png"), "--weights", str(tmp_path / folder)])
     assert "answers" not in vt.load(tmp_path / "several", num_classes=2).assumed  # another head
     config = json.loads((tmp_path / "again/config.json").read_text("utf-8"))
     (tmp_path / "again/config.json").write_text(json.dumps(config | {"answers": ["sigmoid"]}), "utf-8")

@@ -36,6 +36,7 @@ from vit_tutorial import live
 from vit_tutorial.variants import positions
 
 HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
+ROOT = Path(__file__).parent.parent
 STATE = "document.querySelector('[data-vit-live]').live.state"
 MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
 TRIED = MESSAGE.replace(".message", '[data-text="tried"]').replace("'[data-text", "`[data-text").replace("\"]'", '"]`')
@@ -945,6 +946,14 @@ def test_refuses_what_is_no_plain_vit(refuses):
     model.blocks[1].mlp.gelu = torch.nn.ReLU()
     with refuses(TypeError, "blocks.1.mlp.gelu is a GELU, got a ReLU"):
         live.page(model, pictures)
+
+
+def test_without_out_the_page_lies_where_git_ignores_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    live.main([])
+    assert capsys.readouterr().out.startswith("build/live.html: ")
+    assert (tmp_path / "build" / "live.html").is_file()
+    assert "build/" in (ROOT / ".gitignore").read_text("utf-8").splitlines()
 
 
 def test_command_line(tmp_path, capsys, refuses):
