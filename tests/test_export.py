@@ -5,6 +5,7 @@ from pathlib import Path
 
 import onnx
 import onnxruntime
+import onnxruntime.quantization
 import pytest
 import torch
 
@@ -144,6 +145,7 @@ def test_a_file_that_disagrees_is_not_kept(trained, tmp_path, monkeypatch, refus
         path.write_bytes(b"a file")
 
     monkeypatch.setattr(formats, "onnx", write)
+    monkeypatch.setattr(formats, "saturating", lambda path: [])
     monkeypatch.setattr(formats, "run", lambda path, images: wrong * trained.model(images).detach())
     out = tmp_path / "m.onnx"
     if kept:
@@ -152,6 +154,20 @@ def test_a_file_that_disagrees_is_not_kept(trained, tmp_path, monkeypatch, refus
         with refuses(ValueError, "was not written", "doesn't agree", "of 67"):
             command.export(trained, out, int8=int8)
     assert out.exists() == kept
+
+
+def test_an_int8_file_that_saturates_elsewhere_is_not_kept(trained, tmp_path, monkeypatch, refuses):
+    formats.onnx(trained, tmp_path / "right.onnx", int8=True)
+    assert formats.saturating(tmp_path / "right.onnx") == []
+    quantize_dynamic = onnxruntime.quantization.quantize_dynamic
+
+    def eight_bits(*args, reduce_range, **kwargs):
+        quantize_dynamic(*args, **kwargs)
+
+    monkeypatch.setattr(onnxruntime.quantization, "quantize_dynamic", eight_bits)
+    with refuses(ValueError, "was not written", "saturates on processors without VNNI"):
+        command.export(trained, tmp_path / "wrong.onnx", int8=True)
+    assert not (tmp_path / "wrong.onnx").exists()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,15 @@ from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial.export import formats
-from vit_tutorial.export.quantise import dequantise, integer_linear, quantise, round_linear, rounded
+from vit_tutorial.export.quantise import (
+    dequantise,
+    integer_layers,
+    integer_linear,
+    quantise,
+    round_linear,
+    rounded,
+    saturating_sums,
+)
 
 
 def test_by_pencil():
@@ -65,17 +73,58 @@ def test_whole_numbers_give_the_product_of_the_rounded(per_row, zero_point):
     torch.testing.assert_close(integer_linear(*codes, bias), expected)
 
 
+def pairs_in_16_bits(x, weight):
+    """Each pair of products, clamped and summed: the instruction, written out."""
+    sums = torch.zeros(len(x), len(weight), dtype=torch.long)
+    for k in range(0, x.shape[1], 2):
+        sums += (x[:, k : k + 2].long() @ weight[:, k : k + 2].long().T).clamp(-(2**15), 2**15 - 1)
+    return sums
+
+
+@pytest.mark.parametrize("n", [1, 4, 27, 64])
+def test_saturating_sums_clamp_each_pair(n):
+    draw = torch.Generator().manual_seed(n)
+    x = torch.randint(0, 256, (5, n), generator=draw)
+    weight = torch.randint(-128, 128, (40, n), generator=draw)
+    assert torch.equal(saturating_sums(x, weight), pairs_in_16_bits(x, weight))
+    assert torch.equal(saturating_sums(x, weight), x @ weight.T) == (n == 1)
+    assert torch.equal(saturating_sums(x, weight.clamp(-64, 64)), x @ weight.clamp(-64, 64).T)
+
+
+def test_by_pencil_two_large_products_saturate():
+    x, weight = torch.tensor([200, 200, 10, 0]), torch.tensor([[100, 100, -3, 7]])
+    assert (x @ weight.T).tolist() == [39970]
+    assert saturating_sums(x, weight).tolist() == [32767 - 30]
+
+
 @pytest.mark.skipif(torch.__version__ < formats.ONNX_SINCE, reason="needs a later exporter")
-def test_a_layer_is_onnx_runtimes(tmp_path):
+def test_a_layer_is_onnx_runtimes_exactly_or_in_16_bits(tmp_path):
+    """Which of the two depends on the processor: with VNNI sums are exact."""
     torch.manual_seed(0)
-    layer, x = nn.Linear(16, 24), F.gelu(torch.randn(3, 5, 16))
+    layer, x = nn.Linear(16, 24), F.gelu(torch.randn(3, 5, 16)) + 3  # far from 0, so that products are large
     with formats._quiet():
         torch.onnx.export(layer, (x,), tmp_path / "a.onnx", dynamo=True, verbose=False, input_names=["x"])
         quantize_dynamic(tmp_path / "a.onnx", tmp_path / "b.onnx", weight_type=QuantType.QInt8)
+    assert len(formats.saturating(tmp_path / "b.onnx")) == 1
     (theirs,) = onnxruntime.InferenceSession(tmp_path / "b.onnx").run(None, {"x": x.numpy()})
-    ours = integer_linear(quantise(x, zero_point=True), quantise(layer.weight), layer.bias)
-    torch.testing.assert_close(ours, torch.from_numpy(theirs), rtol=0, atol=1e-5)
-    assert (layer(x) - ours).abs().max() > 1e-4
+    codes = quantise(x, zero_point=True), quantise(layer.weight)
+    exact, in_16_bits = (integer_linear(*codes, layer.bias, saturate=saturate) for saturate in (False, True))
+    assert (exact - in_16_bits).abs().max() > 0.1
+    assert min((ours - torch.from_numpy(theirs)).abs().max() for ours in (exact, in_16_bits)) < 1e-5
+
+
+@pytest.mark.parametrize("saturate", [False, True])
+def test_integer_layers_give_the_product_of_the_rounded(saturate):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 6, 3, stride=2, padding=1, bias=False), nn.Flatten(), nn.Linear(6 * 12, 5))
+    x = torch.rand(2, 3, 7, 6)
+    whole = integer_layers(model, per_row=True, saturate=saturate)
+    convolution, _, linear = model
+    weights = (rounded(convolution.weight.flatten(1), per_row=True), rounded(linear.weight, per_row=True))
+    features = F.conv2d(rounded(x, zero_point=True), weights[0].view_as(convolution.weight), stride=2, padding=1)
+    expected = F.linear(rounded(features.flatten(1), zero_point=True), weights[1], linear.bias)
+    assert torch.allclose(whole(x), expected, atol=1e-5) != saturate
+    assert not torch.equal(model(x), whole(x))
 
 
 def test_a_model_is_copied_and_rounded():

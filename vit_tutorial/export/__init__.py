@@ -5,6 +5,6 @@
 """
 
 from vit_tutorial.export.command import main, parser
-from vit_tutorial.export.formats import onnx, pt2, run
+from vit_tutorial.export.formats import onnx, pt2, run, saturating
 
-__all__ = ["main", "onnx", "parser", "pt2", "run"]
+__all__ = ["main", "onnx", "parser", "pt2", "run", "saturating"]

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+INT16 = torch.iinfo(torch.int16)
 
 
 class Codes(NamedTuple):
@@ -76,7 +80,7 @@ def rounded(x: Tensor, bits: int = 8, *, per_row: bool = False, zero_point: bool
     return dequantise(quantise(x, bits, per_row=per_row, zero_point=zero_point))
 
 
-def integer_linear(x: Codes, weight: Codes, bias: Tensor) -> Tensor:
+def integer_linear(x: Codes, weight: Codes, bias: Tensor | None, *, saturate: bool = False) -> Tensor:
     """``dequantise(x) @ dequantise(weight).T + bias``, where whole numbers are multiplied and summed.
 
     The scales are applied to the sums. So neither may change along the axis that is summed over: a scale
@@ -85,11 +89,71 @@ def integer_linear(x: Codes, weight: Codes, bias: Tensor) -> Tensor:
     Args:
         x: of activations (..., in), one scale or one per token.
         weight: of (out, in), symmetric, one scale or one per output.
-        bias: (out,).
+        bias: (out,), or None.
+        saturate: sum as :func:`saturating_sums` does; ``x`` has unsigned codes of 8 bits then (a zero point).
     """
-    sums = x.values @ weight.values.T  # (..., out), whole numbers
-    sums = sums - x.zero * weight.values.sum(dim=1)  # what the zero point has added
-    return sums * x.scale * weight.scale.flatten() + bias
+    sums = saturating_sums(x.values, weight.values) if saturate else whole_sums(x.values, weight.values)
+    sums = sums - x.zero * weight.values.sum(dim=1)  # (..., out): what the zero point has added
+    y = sums * x.scale * weight.scale.flatten()
+    return y if bias is None else y + bias
+
+
+def whole_sums(x: Tensor, weight: Tensor) -> Tensor:
+    """``x @ weight.T`` of whole numbers (..., in) and (out, in), exactly."""
+    return (x.double() @ weight.double().T).long()  # float64 holds them, and has a fast product
+
+
+def saturating_sums(x: Tensor, weight: Tensor) -> Tensor:
+    """``x @ weight.T`` as x86 processors without VNNI compute it: neighbouring products are added in 16 bits.
+
+    Their instruction VPMADDUBSW multiplies unsigned bytes by signed ones and adds pairs of products. A sum that doesn't
+    fit becomes the nearest number that does, -32,768 or 32,767.
+
+    Args:
+        x: (..., in), from 0 to 255.
+        weight: (out, in), from -128 to 127.
+    """
+    pairs = F.pad(weight, (0, weight.shape[1] % 2)).view(len(weight), -1, 2)  # (out, in / 2, 2)
+    largest, smallest = (255 * pairs.clamp(min=0)).sum(2), (255 * pairs.clamp(max=0)).sum(2)
+    risky = (largest > INT16.max) | (smallest < INT16.min)  # (out, in / 2): most pairs can't leave 16 bits
+    sums, x = whole_sums(x, weight), F.pad(x, (0, x.shape[-1] % 2))
+    for k in risky.any(dim=0).nonzero().flatten().tolist():
+        outputs = risky[:, k]
+        pair = whole_sums(x[..., 2 * k : 2 * k + 2], pairs[outputs, k])  # (..., of those outputs)
+        sums[..., outputs] += pair.clamp(INT16.min, INT16.max) - pair
+    return sums
+
+
+def integer_layers(model: nn.Module, *, bits: int = 8, per_row: bool = False, saturate: bool = False) -> nn.Module:
+    """A copy of a model whose linear layers and convolutions compute in whole numbers.
+
+    Inputs get unsigned codes of 8 bits, with one scale and zero point for all of them; weights symmetric ones.
+
+    Args:
+        model: it isn't changed.
+        bits: of the weights.
+        per_row: a scale for each output of a weight.
+        saturate: sum as processors without VNNI do, see :func:`saturating_sums`.
+    """
+    other = copy.deepcopy(model)
+    for layer in other.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            layer.forward = partial(_integer_forward, layer, bits, per_row, saturate)  # type: ignore[method-assign]
+    return other
+
+
+def _integer_forward(layer: nn.Linear | nn.Conv2d, bits: int, per_row: bool, saturate: bool, x: Tensor) -> Tensor:
+    if isinstance(layer, nn.Linear):
+        weight = quantise(layer.weight, bits, per_row=per_row)
+        return integer_linear(quantise(x, zero_point=True), weight, layer.bias, saturate=saturate)
+    # A convolution is a linear layer on patches; in memory, the channels of a pixel are neighbours.
+    (B, C), out, (K, _), (S, _) = x.shape[:2], len(layer.weight), layer.kernel_size, layer.stride
+    P, _ = cast(tuple[int, int], layer.padding)
+    patches = F.unfold(x, K, padding=P, stride=S)  # (B, C * K * K, N)
+    patches = patches.view(B, C, K * K, -1).permute(0, 3, 2, 1).flatten(2)  # (B, N, K * K * C)
+    weight = quantise(layer.weight.permute(0, 2, 3, 1).flatten(1), bits, per_row=per_row)  # (out, K * K * C)
+    y = integer_linear(quantise(patches, zero_point=True), weight, layer.bias, saturate=saturate)  # (B, N, out)
+    return y.mT.reshape(B, out, (x.shape[2] + 2 * P - K) // S + 1, -1)  # (B, out, h, w)
 
 
 def round_linear(
