@@ -40,7 +40,7 @@ test: $(NBGRADER)
 	OMP_NUM_THREADS=1 $(PYTEST)
 
 slow: $(NBGRADER) $(BOOK)
-	OMP_NUM_THREADS=1 $(PYTEST) tests -m slow
+	OMP_NUM_THREADS=1 $(PYTEST) --dist worksteal tests -m slow
 
 # torch computes without AVX, and the numbers must still be those of its peers and of the notebooks.
 portable: $(READY)
