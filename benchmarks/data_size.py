@@ -77,7 +77,7 @@ def model_of(name: str, num_classes: int, seed: int) -> nn.Module:
         return ResNet(BLOCKS, num_classes)
     if name == "vit":
         return vt.ViT(vt.ViTConfig(**SHAPE, num_classes=num_classes, depth=3))
-    return vt.ViT(vt.ViTConfig(**SHAPE, num_classes=num_classes, depth=2, stem=STEM))
+    return hybrid.HybridViT(hybrid.HybridConfig(**SHAPE, num_classes=num_classes, depth=2, stem=STEM))
 
 
 def fit(model: nn.Module, data: vt.data.Data, augment: str, optimizer: str, rate: float, seed: int, steps: int) -> None:

@@ -206,7 +206,7 @@ def once(model: vt.ViT, after: int, r: int, choose: Choose, z: Tensor) -> Tensor
         if now and not after:
             z, sizes = tokens.merge(z, sizes, to, left)
         q, k, v = block.attention.split_heads(block.norm1(z))
-        heads, _ = vt.attention(q, k, v, sizes.log()[:, None, None])
+        heads, _ = vt.dot_product_attention(q, k, v, sizes.log()[:, None, None])
         z = z + block.attention.proj(block.attention.merge_heads(heads))
         if now and after:
             z, sizes = tokens.merge(z, sizes, to, left)
@@ -306,7 +306,7 @@ def speed(process: int) -> None:
             torch.manual_seed(0)
             model, batch = vt.ViT(vt.ViTConfig.preset(preset, image_size=size)).eval(), 1
         config = model.config
-        sides = config.image_size if isinstance(config.image_size, tuple) else (config.image_size,) * 2
+        sides = config.image_size
         images = torch.randn(batch, config.in_channels, *sides, generator=torch.Generator().manual_seed(1))
         calls: dict[str, Call] = {"whole": partial(model, images)}
         shares = counted(config, r)

@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import vit_tutorial as vt
-from vit_tutorial.variants.modern import ModernAttention, ModernConfig, ModernViT, Place, Rotary
+from vit_tutorial.variants.modern import ModernAttention, ModernConfig, ModernViT, Rotary
 
 CSV = Path(__file__).with_suffix(".csv")
 SHARES = ["validation", "test", "enlarged", "framed", "moved", "frame"]  # the last four for SIZED alone
@@ -123,11 +123,11 @@ def trained(images: Tensor, labels: Tensor, data: str, part: str, rate: float, s
 @torch.inference_mode()
 def largest_score(model: ModernViT, images: Tensor) -> float:
     """The largest attention score |q k| / sqrt(d) of all blocks, heads and images (B, C, H, W)."""
-    z, largest, place = model.embed(images), 0.0, model.place(images)
+    z, largest = model.embed(images), 0.0
     for block in model.blocks:
-        q, k, _ = block.attention.split_heads(block.norm1(z), place)  # (B, h, T, d) each
+        q, k, _ = block.attention.split_heads(block.norm1(z))  # (B, h, T, d) each
         largest = max(largest, (q @ k.mT / q.shape[-1] ** 0.5).abs().max().item())
-        z = block(z, place)
+        z = block(z)
     return largest
 
 
@@ -162,17 +162,19 @@ def in_frame(model: ModernViT, images: Tensor, *, moved: bool, frame: bool) -> T
     if not moved and model.config.position != "none":
         table = model.embed.position[0]  # (17, D)
         larger.embed.position.data = torch.cat([table[:1], beyond(table[1:], steady=False)])[None]
-    place = larger.place(images)
-    if not moved and place is not None and (rotary := model.config.rotary):
-        angles = F.pad(beyond(rotary.angles((4, 4), model.config.head_dim, images), steady=True), (0, 0, 1, 0))
-        place = Place((angles.cos(), angles.sin()))
     z, tokens = larger.embed(images), torch.arange(37)  # (B, 37, D)
     if not frame:
         tokens = torch.cat([tokens[:1], tokens[1:].unflatten(0, (6, 6))[1:-1, 1:-1].flatten()])  # (17,)
-        place = place and Place((place.angles[0][tokens], place.angles[1][tokens]))
+    if rotary := model.config.rotary:
+        angles = rotary.angles((6, 6), model.config.head_dim, images)  # (36, d / 2)
+        if not moved:
+            angles = beyond(rotary.angles((4, 4), model.config.head_dim, images), steady=True)
+        angles = F.pad(angles, (0, 0, 1, 0))[tokens]
+        for block in larger.blocks:
+            block.attention.cos, block.attention.sin = angles.cos(), angles.sin()
     z = z[:, tokens]
     for block in larger.blocks:
-        z = block(z, place)
+        z = block(z)
     logits = larger.head(larger.norm(z)[:, 0])  # (B, K)
     if not moved and not frame:
         assert torch.allclose(logits, model(small), atol=1e-4)

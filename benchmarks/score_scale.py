@@ -19,7 +19,7 @@ import together
 import torch
 from torch import Tensor, nn
 
-from vit_tutorial.attention import attention
+from vit_tutorial.attention import dot_product_attention
 
 CSV = Path(__file__).with_suffix(".csv")
 COLUMNS = ["purpose", "width", "scale", "rate", "seed", "accuracy", "cpu_seconds"]
@@ -35,7 +35,7 @@ class Reader(nn.Module):
 
     def __init__(self, width: int, scale: str) -> None:
         super().__init__()
-        self.factor = 1.0 if scale == "yes" else math.sqrt(width)  # attention() divides by it
+        self.factor = 1.0 if scale == "yes" else math.sqrt(width)  # dot_product_attention divides by it
         self.digit, self.place = nn.Embedding(10, width), nn.Parameter(0.1 * torch.randn(8, width))
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
         self.proj, self.head = nn.Linear(width, width), nn.Linear(width, 10)
@@ -46,7 +46,7 @@ class Reader(nn.Module):
 
     def forward(self, read: Tensor) -> Tensor:
         x = self.digit(read) + self.place  # (B, T, D)
-        z, _ = attention(self.factor * self.query(x), self.key(x), self.value(x))  # (B, T, D)
+        z, _ = dot_product_attention(self.factor * self.query(x), self.key(x), self.value(x))  # (B, T, D)
         return self.head(self.proj(z)).flatten(0, 1)  # (B T, 10)
 
 

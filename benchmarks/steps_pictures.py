@@ -186,7 +186,7 @@ def run(folder: str, only: str, seeds: int) -> None:
 def macs_of(model: nn.Module, image: Tensor) -> int:
     """Multiply-accumulates of one picture's forward pass. (torch's counter leaves fused attention out, on a CPU.)"""
     if isinstance(model, vt.ViT):
-        return vt.count_macs(model.config)
+        return vt.modern.count_macs(model.config)
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
         model.eval()(image)
     return int(counter.get_total_flops()) // 2

@@ -22,7 +22,7 @@ since_5 = pytest.mark.skipif(
 
 
 def timm_vit(c: ViTConfig) -> nn.Module:
-    kind = timm.models.deit.VisionTransformerDistilled if c.pool == "distilled" else timm.models.VisionTransformer
+    kind = timm.models.deit.VisionTransformerDistilled if c.prefix_tokens == 2 else timm.models.VisionTransformer
     return kind(
         img_size=c.image_size, patch_size=c.patch_size, in_chans=c.in_channels, num_classes=c.num_classes,
         embed_dim=c.dim, depth=c.depth, num_heads=c.num_heads, mlp_ratio=c.mlp_dim / c.dim, qkv_bias=c.qkv_bias,
@@ -35,7 +35,7 @@ def timm_vit(c: ViTConfig) -> nn.Module:
 
 def torchvision_vit(c: ViTConfig) -> nn.Module:
     return VisionTransformer(
-        c.image_size, c.patch_size, c.depth, c.num_heads, c.dim, c.mlp_dim, num_classes=c.num_classes,
+        c.image_size[0], c.patch_size[0], c.depth, c.num_heads, c.dim, c.mlp_dim, num_classes=c.num_classes,
         norm_layer=partial(nn.LayerNorm, eps=c.norm_eps),
     )  # fmt: skip
 
@@ -106,8 +106,8 @@ def transformers_twin(c: ModernConfig, state: dict[str, Tensor]) -> nn.Module:
     """The one of transformers' models whose parts a modern model has, with its tensors from ``to_huggingface``."""
     act = {"exact": "gelu", "tanh": "gelu_pytorch_tanh", "quick": "quick_gelu"}[c.gelu]
     sizes = dict(
-        hidden_size=c.dim, num_hidden_layers=c.depth, num_attention_heads=c.num_heads, image_size=c.image_size,
-        patch_size=c.patch_size, num_channels=c.in_channels, layer_norm_eps=c.norm_eps, hidden_act=act,
+        hidden_size=c.dim, num_hidden_layers=c.depth, num_attention_heads=c.num_heads, image_size=c.image_size[0],
+        patch_size=c.patch_size[0], num_channels=c.in_channels, layer_norm_eps=c.norm_eps, hidden_act=act,
         intermediate_size=c.mlp_dim, num_labels=c.num_classes,
     )  # fmt: skip
     bias = dict(qkv_bias=c.qkv_bias)

@@ -400,7 +400,7 @@ WRONG = {
             "two at once", attend(scale=lambda d: 1.0, squash=lambda s: s.softmax(-2)), "yours sum to 1 along axis 0"
         ),
         Wrong("the kernel", attention_by_the_kernel, "it calls scaled_dot_product_attention"),
-        Wrong("the package's own", lambda q, k, v: vt.attention(q, k, v), "the package's own attention"),
+        Wrong("the package's own", lambda q, k, v: vt.dot_product_attention(q, k, v), "the package's own attention"),
         # These once passed.
         Wrong("squeezed", squeezed(attention_by_einsum), "q (1, 2, 1, 3)"),
         Wrong("four axes at most", four_axes_at_most, "q (2, 1, 3, 2, 4)"),

@@ -194,7 +194,7 @@ def maps_step_by_step(model, images):
     """The whole forward pass by hand, with the package's attention."""
     z, maps = model.embed(images), ()
     for block in model.blocks:
-        out, weights = vt.attention(*block.attention.split_heads(block.norm1(z)))
+        out, weights = vt.dot_product_attention(*block.attention.split_heads(block.norm1(z)))
         z = z + block.attention.proj(out.transpose(1, 2).flatten(2))
         z = z + block.mlp(block.norm2(z))
         maps += (weights,)

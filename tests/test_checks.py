@@ -425,7 +425,7 @@ def test_the_packages_own_class_is_recognised_when_it_is_built(work, capsys):
 
 def test_what_belongs_to_another_exercise_may_be_called(capsys):
     assert checks.check_patchify(
-        lambda images, patch_size: right(images, patch_size) + 0 * vt.attention(*[images] * 3)[0].sum()
+        lambda images, patch_size: right(images, patch_size) + 0 * vt.dot_product_attention(*[images] * 3)[0].sum()
     )
     assert "right" in said(capsys)
 
@@ -894,13 +894,13 @@ def test_the_line_shown_is_that_of_the_function_which_takes_other_arguments(caps
 class WithoutBias(vt.MultiHeadSelfAttention):
     def forward(self, x):
         q, k, v = (x @ self.qkv.weight.mT).unflatten(-1, (3, self.num_heads, -1)).movedim(-2, -4).unbind(-2)
-        return self.proj(vt.attention(q, k, v)[0].transpose(-2, -3).flatten(-2))
+        return self.proj(vt.dot_product_attention(q, k, v)[0].transpose(-2, -3).flatten(-2))
 
 
 @pytest.mark.parametrize(
     ("name", "work", "words"),
     [
-        ("attention", lambda q, k, v: vt.attention(-q, k, v), "would be right with -q in place of q."),
+        ("attention", lambda q, k, v: vt.dot_product_attention(-q, k, v), "would be right with -q in place of q."),
         ("multi_head_attention", WithoutBias, "would be right with zeros in place of qkv.bias."),
     ],
 )
@@ -955,5 +955,5 @@ def test_of_a_saturated_softmax_nothing_is_said_to_stay():
     """Here each right number depends on one value alone, since one weight is 1: with other scores it's another one."""
     q, k, v = (100 * harness.normal(n, 4, seed=n) for n in (3, 5, 5))
     exercise = dataclasses.replace(CATALOGUE["attention"], cases=lambda: [harness.Case("large", (q, k, v))])
-    tried = run.try_out(exercise, lambda q, k, v: vt.attention(q, k.clamp(-1, 1), v), watched=False)
+    tried = run.try_out(exercise, lambda q, k, v: vt.dot_product_attention(q, k.clamp(-1, 1), v), watched=False)
     assert "only" not in diagnose._dependence(tried, 0)

@@ -65,7 +65,6 @@ def test_the_map_follows_the_tensors_of_a_real_model() -> None:
     ("changes", "words", "missing"),
     [
         ({"pool": "mean"}, "the mean of all", "class token"),
-        ({"pool": "distilled"}, "(B, 48)", "mean"),
         ({"num_classes": 0}, "(B, 24)", "logits"),
     ],
 )

@@ -1,6 +1,5 @@
 """Lesson 05: one block against ``nn.TransformerEncoderLayer``, and stochastic depth by its statistics."""
 
-import math
 from functools import partial
 
 import pytest
@@ -96,13 +95,3 @@ def test_drop_path_is_the_identity_in_evaluation_and_at_zero():
     x = torch.randn(8, 3)
     assert DropPath(0.9).eval()(x) is x
     assert DropPath(0.0).train()(x) is x
-
-
-def test_drop_path_shows_its_rate():
-    assert repr(DropPath(0.25)) == "DropPath(p=0.25)"
-
-
-@pytest.mark.parametrize("p", [1.0, 1.5, -0.1, math.nan])
-def test_drop_path_refuses(refuses, p):
-    with refuses(ValueError, "drop_path is a probability in [0, 1)", f"got {p}", "0.0 switches it off"):
-        DropPath(p)

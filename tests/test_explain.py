@@ -15,7 +15,7 @@ from torch.testing import assert_close
 
 from vit_tutorial import ViT, ViTConfig
 from vit_tutorial.analysis import explain
-from vit_tutorial.variants.hybrid import ConvStem, ResNetStem
+from vit_tutorial.variants.hybrid import ConvStem, HybridConfig, HybridViT
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
 from vit_tutorial.variants.positions import Kind, Place, PositionViT
 
@@ -171,9 +171,7 @@ def images_for(model, B=3):
 VARIANTS = {
     "plain": ViT(TINY),
     "mean": ViT(replace(TINY, pool="mean")),
-    "distilled": ViT(replace(TINY, pool="distilled")),
-    "hybrid, convolutions": ViT(replace(TINY, stem=ConvStem(((6, 3, 2), (8, 3, 2))))),
-    "hybrid, ResNet": ViT(replace(TINY, stem=ResNetStem((1,), width=32))),
+    "hybrid": HybridViT(HybridConfig(**vars(TINY), stem=ConvStem(((6, 3, 2), (8, 3, 2))))),
     **{
         f"positions: {kind}, {place}": PositionViT(TINY, kind, place)
         for kind, place in product(get_args(Kind), get_args(Place))
@@ -184,6 +182,7 @@ VARIANTS = {
         f"modern: {name}": ModernViT(ModernConfig(**SHAPE | parts))
         for name, parts in {
             "nothing new": {},
+            "distilled": {"pool": "distilled"},
             "rotary": {"rotary": Rotary(), "position": "none"},
             "rotary by index, registers": {"rotary": Rotary("index", 10_000.0, (3, 4), 1.0), "registers": 2},
             "position bias": {"position": "none", "position_bias": True},

@@ -78,7 +78,7 @@ def test_pt2_gives_the_model_s_logits(trained, tmp_path):
 FAMILIES = {
     "plain": vt.ViTConfig(**SMALL),
     "mean": vt.ViTConfig(**SMALL, pool="mean", position="sincos"),
-    "hybrid": vt.ViTConfig(**SMALL, stem=hybrid.ConvStem(((8, 3, 2), (16, 3, 2)))),
+    "hybrid": hybrid.HybridConfig(**SMALL, stem=hybrid.ConvStem(((8, 3, 2), (16, 3, 2)))),
     "rms": modern.ModernConfig(**SMALL, norm="rms", gated=True, qk_norm=True, registers=1),
     **{name: modern.ModernConfig(**SMALL | parts) for name, parts in modern.ARCHITECTURES.items()},
 }

@@ -48,22 +48,3 @@ def test_initialisation():
         assert layer.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.01)
     assert mlp.fc1.bias.std().item() == pytest.approx(1e-6, rel=0.1)  # 1024 numbers
     assert mlp.fc2.bias.std().item() == pytest.approx(1e-6, rel=0.2)  # 256 numbers
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"gelu": "quick"}, ["gelu", "'quick'", "exact, tanh"]),
-        ({"dropout": 1.0}, ["dropout is a probability in [0, 1)", "got 1.0", "0.0 switches it off"]),
-        ({"dropout": -0.1}, ["dropout is a probability in [0, 1)", "got -0.1"]),
-        ({"dropout": math.nan}, ["dropout is a probability in [0, 1)", "got nan"]),
-    ],
-)
-def test_refuses_to_be_built(refuses, options, words):
-    with refuses(ValueError, *words):
-        MLP(6, 10, **options)
-
-
-def test_refuses_another_width(refuses):
-    with refuses(ValueError, "(..., 6)", "got (2, 5, 10)"):
-        MLP(6, 10)(torch.zeros(2, 5, 10))

@@ -20,7 +20,6 @@ from transformers.models.dinov3_vit import modeling_dinov3_vit
 
 import vit_tutorial as vt
 from vit_tutorial.variants import modern
-from vit_tutorial.variants.hybrid import ConvStem
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, ModernViT, Rotary
 from vit_tutorial.weights import configs
 from vit_tutorial.weights.reading import read_json
@@ -40,6 +39,7 @@ PARTS = {  # one at a time, and together
     "mean and its norm": {"pool": "mean", "pool_norm": True, "final_norm": False},
     "attention pooling": {"pool": "attention", "class_token": False, "pool_heads": 2, "pool_mlp_dim": 20},
     "both": {"pool": "cls+mean"},
+    "DeiT's second token": {"pool": "distilled"},
     "rotary": {"position": "none", "rotary": Rotary()},
     "rotary by index": {"rotary": Rotary("index", 10_000.0, (2, 3), 1.0), "registers": 1},
     "position bias": {"position": "none", "position_bias": True},
@@ -71,7 +71,6 @@ def images(size=(32, 32), dtype=torch.float64, batch=2):
         {"qkv_bias": False, "gelu": "tanh"},
         {"position": "sincos", "image_size": (16, 40)},
         {"position": "none"},
-        {"stem": ConvStem(((8, 3, 2), (8, 3, 4)))},
     ],
 )
 def test_with_every_option_left_alone_it_is_the_plain_vit(changes):
@@ -104,29 +103,21 @@ def test_the_fused_pass_the_steps_and_the_maps_agree(part):
     x = images()
     maps = model.attention_maps(x)
     z = model.embed(x)
-    place = [place] if (place := model.place(x)) else []
     T = model.config.num_tokens
-    for layer, (block, placed) in enumerate(zip(model.blocks, model.blocks_for(x), strict=True)):
+    for layer, block in enumerate(model.blocks):
         attention = block.attention
-        q, k, v = attention.split_heads(block.norm1(z), *place)
-        z_heads, weights = vt.attention(q, k, v, attention.score_bias(q, *place))
-        same(attention.proj(attention.merge_heads(z_heads)), attention(block.norm1(z), *place))
+        q, k, v = attention.split_heads(block.norm1(z))
+        z_heads, weights = vt.dot_product_attention(q, k, v, attention.score_bias(q))
+        same(attention.proj(attention.merge_heads(z_heads)), attention(block.norm1(z)))
         assert maps[layer].shape == (2, 4, T, T)
         same(weights, maps[layer])
         same(weights.sum(-1), torch.ones(2, 4, T, dtype=torch.float64))
-        same(placed.attend(z), z + block.scale1(attention(block.norm1(z), *place)))
-        z = placed(z)
+        same(block.attend(z), z + block.scale1(attention(block.norm1(z))))
+        z = block(z)
     same(model.norm(z), model.features(x))
     assert model(x).shape == (2, 5)
     with pytest.raises(ValueError, match="no layer 2"):
         model.attention_maps(x, [2])
-
-
-@pytest.mark.parametrize("part", ["rotary", "position bias"])
-def test_a_block_without_its_tokens_places_is_refused(part, refuses):
-    model = model_of(**PARTS[part])
-    with refuses(ValueError, "where its tokens are", "model.blocks_for(images)"):
-        model.blocks(model.embed(images()))
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -156,22 +147,17 @@ def test_rotary_angles_by_hand():
     same(index[5], torch.tensor([4, 4 * slow, 2, 2 * slow], dtype=torch.float64))
 
 
-def test_every_size_that_the_patches_divide():
-    for changes in ({"position": "none"}, ARCHITECTURES["dinov3"]):
-        model = model_of(**changes)
-        assert model.config.any_size
-        for size in ((32, 32), (16, 56), (64, 8)):
-            N = size[0] * size[1] // 64
-            assert model.features(images(size)).shape == (2, N + model.config.prefix_tokens, 32)
-        with pytest.raises(ValueError, match="not divisible"):
-            model(images((30, 32)))
-        with pytest.raises(ValueError, match="expected"):
-            model(images()[:, :1])
-    for changes in ({}, {"position": "none", "position_bias": True}, {"rotary": Rotary()}):
-        model = model_of(**changes)
-        assert not model.config.any_size
-        with pytest.raises(ValueError, match="built for images"):
-            model(images((16, 16)))
+@pytest.mark.parametrize("part", ["rotary", "position bias"])
+def test_places_follow_the_precision_and_are_filled_after_meta(part):
+    model = model_of(**PARTS[part])
+    x = images()
+    with torch.device("meta"):
+        empty = ModernViT(model.config)
+    empty.to_empty(device="cpu").load_state_dict(model.state_dict())
+    same(empty.double().eval()(x), model(x))
+    there_and_back = ModernViT(model.config).half().double().eval()  # half precision would have rounded the angles
+    there_and_back.load_state_dict(model.state_dict())
+    same(there_and_back(x), model(x))
 
 
 # ------------------------------------------------------------------------------------------------ compiled, exported, …
@@ -379,9 +365,9 @@ def test_a_folder_of_transformers_gives_the_same_numbers_and_takes_ours(case, tm
     ours, x = found.model.double(), images()
     with torch.no_grad():
         same(ours(x), what_it_answers(theirs, x))
-        if case in ("DINOv3", "DINOv3 plus"):  # every size
-            x = images((64, 16))
-            same(ours.features(x), theirs(x).last_hidden_state)
+        if case in ("DINOv3", "DINOv3 plus"):
+            x, there = images((64, 16)), vt.load(tmp_path, image_size=(64, 16)).model.double()
+            same(there.features(x), theirs(x).last_hidden_state)
         if case.startswith("DINOv2"):  # of the one with registers the positions are resized in another way
             x, there = images((24, 16)), vt.load(tmp_path, image_size=(24, 16)).model.double()
             assert_close(there(x), what_it_answers(theirs, x), rtol=1e-4, atol=1e-4)
@@ -521,7 +507,7 @@ def test_what_a_bare_state_dict_does_not_tell_is_said():
         found = vt.weights.convert(state_of(), num_heads=4)
     assert set(found.assumed) == {"gelu", "norm_eps", "rotary", "pool", "image_size", "preprocess", "plain"}
     assert found.assumed["rotary"] is None
-    assert found.config.image_size == 56
+    assert found.config.image_size == (56, 56)
     dinov3 = vt.weights.convert(state_of("DINOv3"), num_heads=4)
     assert dinov3.config.rotary == dinov3.assumed["rotary"] == Rotary()
     assert dinov3.config.norm_eps == 1e-5
@@ -650,9 +636,8 @@ def test_positions_are_resized_as_the_library_does(tmp_path):
 
 def test_position_biases_are_for_one_size(refuses):
     model = model_of(position_bias=True, position="none")
-    size = 2 * model.config.image_size
-    with refuses(ValueError, "aren't resized here", f"image_size={model.config.image_size}"):
-        vt.weights.with_size(model.config, model.state_dict(), size)
+    with refuses(ValueError, "aren't resized here", "image_size=(32, 32)"):
+        vt.weights.with_size(model.config, model.state_dict(), 64)
 
 
 # -------------------------------------------------------------------------------------------------------- the way back
@@ -821,5 +806,5 @@ def test_the_command_line_trains_them(capsys):
 
 @pytest.mark.parametrize("count", [vt.count_parameters, vt.count_macs])
 def test_the_plain_model_s_formulas_refuse_to_count_another(count, refuses):
-    with refuses(TypeError, "ModernConfig", "its module"):
+    with refuses(TypeError, "ModernConfig", "plain ViTConfig"):
         count(modern.ModernConfig.preset("Ti/16", **modern.ARCHITECTURES["dinov2"]))

@@ -20,11 +20,11 @@ from packaging.version import Version
 
 import vit_tutorial as vt
 
-LESSONS = ("patches", "embeddings", "attention", "mlp", "encoder", "vit")  # 01 to 06
+LESSONS = ("patches", "embeddings", "mlp", "encoder", "vit")  # 01 to 06
 FOLDER = Path(vt.__file__).parent
 NAMES = {
     "MLP", "DropPath", "Embeddings", "EncoderBlock", "MultiHeadSelfAttention", "PatchEmbedding", "ViT", "ViTConfig",
-    "attention", "count_macs", "count_parameters", "load", "load_pair", "patchify", "push_to_hub",
+    "count_macs", "count_parameters", "dot_product_attention", "load", "load_pair", "patchify", "push_to_hub",
     "resize_position_embedding", "save", "sincos_position_embedding", "unpatchify",
 }  # fmt: skip
 
@@ -48,15 +48,6 @@ def test_public_names(monkeypatch):
         assert getattr(vt, name) is importlib.import_module(f"vit_tutorial.{module}")
     with pytest.raises(AttributeError, match="'vit_tutorial' has no attribute 'nonsense'"):
         _ = vt.nonsense
-
-
-def test_attention_is_a_function_and_a_module():
-    # As the docstring says; a module that could be called would be neither of the two.
-    module = importlib.import_module("vit_tutorial.attention")
-    assert inspect.ismodule(module)
-    assert vt.attention is module.attention
-    assert inspect.isfunction(vt.attention)
-    assert 'importlib.import_module("vit_tutorial.attention")' in vt.__doc__
 
 
 def test_mypy_and_editors_know_every_module():
@@ -141,8 +132,8 @@ NEEDS = {  # which of the six modules each needs beside torch, as the README say
     "attention": set(),
     "mlp": set(),
     "embeddings": {"patches"},
-    "encoder": {"attention", "mlp", "patches"},
-    "vit": {"patches", "embeddings", "attention", "mlp", "encoder"},
+    "encoder": {"mlp", "patches"},
+    "vit": {"patches", "embeddings", "mlp", "encoder"},
 }
 IMPORT_COPIES = """
 import importlib, sys, torch

@@ -111,7 +111,7 @@ def test_patchify_refuses(refuses, shape, patch, words):
         patchify(torch.zeros(shape), patch)
 
 
-@pytest.mark.parametrize("patch", [8.0, "8", (8,), (8, 8, 8), (8, 8.0), None])
+@pytest.mark.parametrize("patch", [8.0, "8", (8,), (8, 8, 8), (8, 8.0), None, True])
 def test_a_size_is_an_int_or_a_pair(refuses, patch):
     with refuses(TypeError, "patch_size", "an int or a pair of ints (height, width)", repr(patch)):
         patchify(torch.zeros(1, 3, 32, 32), patch)
@@ -151,7 +151,7 @@ def test_unpatchify_refuses_an_image_that_leaves_a_rest(refuses):
         (torch.zeros(1, 4, 32, 48), ValueError, ["(B, 3, H, W)", "(1, 4, 32, 48)", "in_channels=4"]),
         (torch.zeros(1, 32, 48, 3), ValueError, ["(B, 3, H, W)", "(1, 32, 48, 3)", "images.permute(0, 3, 1, 2)"]),
         (torch.zeros(1, 3, 48, 32), ValueError, ["(32, 48)", "(height, width)", "(48, 32)", "image_size=(48, 32)"]),
-        (torch.zeros(1, 3, 64, 48), ValueError, ["(64, 48)", "resize the images", "resize_position_embedding"]),
+        (torch.zeros(1, 3, 64, 48), ValueError, ["(64, 48)", "resize the images", "vt.load"]),
     ],
 )
 def test_embedding_refuses(refuses, images, error, words):

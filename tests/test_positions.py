@@ -5,6 +5,7 @@ import torch
 from timm.layers.pos_embed_rel import RelPosBias, gen_relative_position_index
 
 import vit_tutorial as vt
+from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.variants import positions
 from vit_tutorial.variants.positions import GridPosition, PositionViT, RelativeBias, relative_position_index
 
@@ -25,10 +26,17 @@ def filled(model):
     return model.double().eval()
 
 
+def plain_of(block):
+    """An encoder block with the same weights that adds nothing."""
+    plain = EncoderBlock(16, 2, 24).double().eval()
+    plain.load_state_dict({name: tensor for name, tensor in block.state_dict().items() if "added" not in name})
+    return plain
+
+
 def test_once_in_one_dimension_is_the_plain_model():
     ours, plain = filled(PositionViT(CONFIG, "1d")), vt.ViT(CONFIG).double().eval()
     state = ours.state_dict()
-    place = torch.cat([state.pop("positions.0.prefix"), state.pop("positions.0.place")], dim=1)
+    place = torch.cat([state.pop("embed.added.prefix"), state.pop("embed.added.place")], dim=1)
     plain.load_state_dict(state | {"embed.position": place})
     images = torch.randn(2, 1, 8, 12, dtype=torch.float64)
     assert torch.allclose(ours(images), plain(images), rtol=0, atol=1e-12)
@@ -38,7 +46,7 @@ def test_once_in_one_dimension_is_the_plain_model():
 def test_sines_added_once_are_the_plain_model_s():
     ours = filled(PositionViT(CONFIG, "sincos"))
     plain = vt.ViT(vt.ViTConfig(**{**vars(CONFIG), "position": "sincos"})).double().eval()
-    state = {name: tensor for name, tensor in ours.state_dict().items() if not name.startswith("positions.")}
+    state = {name: tensor for name, tensor in ours.state_dict().items() if not name.startswith("embed.added.")}
     told = plain.load_state_dict(state, strict=False)
     assert set(told.missing_keys) <= {"embed.position"}
     assert not told.unexpected_keys
@@ -51,14 +59,12 @@ def test_added_in_every_layer_is_added_in_front_of_each_block(kind):
     model = filled(PositionViT(CONFIG, kind, "every layer"))
     images = torch.randn(2, 1, 8, 12, dtype=torch.float64)
     z = model.embed(images)
-    for block, position in zip(model.blocks, model.positions, strict=True):
-        z = block(z + position())
+    for block in model.blocks:
+        z = plain_of(block)(z + block.added())
     assert torch.allclose(model.features(images), model.norm(z), rtol=0, atol=1e-12)
-    shared = filled(PositionViT(CONFIG, kind, "every layer, shared"))
-    z = shared.embed(images)
-    for block in shared.blocks:
-        z = block(z + shared.positions[0]())
-    assert torch.allclose(shared.features(images), shared.norm(z), rtol=0, atol=1e-12)
+    shared = PositionViT(CONFIG, kind, "every layer, shared")
+    assert len({id(block.added) for block in shared.blocks}) == 1
+    assert len({id(block.added) for block in model.blocks}) == 3
 
 
 @pytest.mark.parametrize(("kind", "place"), WAYS)

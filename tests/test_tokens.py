@@ -34,7 +34,7 @@ def small(**changes):
 def test_blocks_of_keys_give_the_whole_attention(block):
     q, k, v = normal(2, 3, 5, 4), 3 * normal(2, 3, 7, 4, seed=1), normal(2, 3, 7, 6, seed=2)
     found = tokens.blockwise_attention(q, k, v, block)
-    for expected in (vt.attention(q, k, v)[0], scaled_dot_product_attention(q, k, v)):
+    for expected in (vt.dot_product_attention(q, k, v)[0], scaled_dot_product_attention(q, k, v)):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
@@ -60,7 +60,7 @@ def test_blocks_of_keys_never_hold_all_scores():
 def test_scores_too_large_for_exp_are_no_trouble():
     q, k, v = 100 * normal(1, 4, 4), 100 * normal(1, 6, 4, seed=1), normal(1, 6, 2, seed=2)
     assert math.isinf((q @ k.mT / 2).exp().max())
-    torch.testing.assert_close(tokens.blockwise_attention(q, k, v, 2), vt.attention(q, k, v)[0])
+    torch.testing.assert_close(tokens.blockwise_attention(q, k, v, 2), vt.dot_product_attention(q, k, v)[0])
 
 
 def test_a_block_needs_a_key(refuses):
@@ -107,7 +107,7 @@ def test_the_lowest_are_dropped_but_not_those_in_front():
     assert tokens.drop_lowest(scores, 2).tolist() == [[0, 1, -1, 2, -1], [0, -1, -1, 1, 2]]
     assert scores[0, 0] == 0, "changed in place"
     q, k = normal(2, 3, 6, 4), normal(2, 3, 6, 4, seed=1)
-    weights = vt.attention(q, k, k)[1].mean(dim=1)[:, 0]  # (B, T), of the class token
+    weights = vt.dot_product_attention(q, k, k)[1].mean(dim=1)[:, 0]  # (B, T), of the class token
     kept = tokens.drop_least_attended(q, k, 2, 1) >= 0
     assert (weights[:, 1:][kept[:, 1:]].view(2, 3).amin(1) > weights[:, 1:][~kept[:, 1:]].view(2, 2).amax(1)).all()
     assert kept[:, 0].all()
@@ -123,17 +123,10 @@ def test_merging_weighs_by_size_and_dropping_forgets():
     assert now.tolist() == [[1, 1, 2]]
 
 
-def test_unmerging_gives_each_token_the_one_that_holds_it(refuses):
-    z = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
-    assert tokens.unmerge(z, torch.tensor([[0, 1, 0]])).tolist() == [[[1, 2], [3, 4], [1, 2]]]
-    with refuses(ValueError, "dropped", "only merged"):
-        tokens.unmerge(z, torch.tensor([[0, 1, -1]]))
-
-
 # ---- A whole model -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pool", ["cls", "mean", "distilled"])
+@pytest.mark.parametrize("pool", ["cls", "mean"])
 def test_with_all_tokens_it_is_the_model(pool):
     model, x = small(pool=pool), normal(2, 3, 16, 16)
     torch.testing.assert_close(FewerTokens(model, 0)(x), model(x), rtol=0, atol=1e-12)

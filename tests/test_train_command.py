@@ -213,7 +213,7 @@ def test_the_command_line_has_the_data_set_s_defaults():
             assert getattr(args, field) == getattr(spec.recipe, field)
     assert vars(parse()) == vars(parse("--data", "digits"))
     sized = parse("--size", "Ti/4", "--depth", "5", "--data", "cifar10")
-    assert (sized.patch_size, sized.dim, sized.depth, sized.num_heads, sized.mlp_dim) == (4, 192, 5, 3, 768)
+    assert (sized.patch_size, sized.dim, sized.depth, sized.num_heads, sized.mlp_dim) == ((4, 4), 192, 5, 3, 768)
     assert sized.drop_path == data.DATASETS["cifar10"].model.drop_path
     assert parse("--epochs", "7", "--data", "shapes").epochs == 7
     assert parse("--clip", "inf").clip == math.inf
@@ -288,7 +288,7 @@ def test_what_can_be_checked_is_checked_before_the_images_are_read(tmp_path, ref
 
 @pytest.mark.parametrize("size", ["S/7", "Ti/4"])
 def test_a_size_has_any_patch(size):
-    assert parse("--size", size).patch_size == int(size[-1])
+    assert parse("--size", size).patch_size == (int(size[-1]),) * 2
 
 
 @pytest.mark.parametrize("arguments", [["--size", "XXL/2"], ["--lora", "two"], ["--num-heads", "two"]])

@@ -13,8 +13,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import one_hot
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
+from torchvision.models.feature_extraction import create_feature_extractor
 
-from vit_tutorial import MultiHeadSelfAttention, ViT, ViTConfig, count_macs, count_parameters
+from vit_tutorial import Embeddings, EncoderBlock, MultiHeadSelfAttention, ViT, ViTConfig, count_macs, count_parameters
+from vit_tutorial.variants.positions import PositionViT
 
 same = partial(assert_close, rtol=0, atol=1e-12)
 TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=3, num_heads=4, mlp_dim=40)
@@ -23,9 +25,7 @@ WIDE = tiny(image_size=(16, 40), patch_size=(8, 10), in_channels=2)  # 2 rows, 4
 
 
 def images_for(config: ViTConfig, batch: int = 2, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    (rows, columns), patch = config.grid, config.patch_size
-    P, Q = (patch, patch) if isinstance(patch, int) else patch
-    return torch.randn(batch, config.in_channels, rows * P, columns * Q, dtype=dtype)
+    return torch.randn(batch, config.in_channels, *config.image_size, dtype=dtype)
 
 
 # ---------------------------------------------------------------------------------------------- parity with peers
@@ -165,7 +165,7 @@ def test_presets():
         "H/14": (1280, 32, 16, 5120, 14),
     }.items():
         c = ViTConfig.preset(name)
-        assert (c.dim, c.depth, c.num_heads, c.mlp_dim, c.patch_size) == row
+        assert (c.dim, c.depth, c.num_heads, c.mlp_dim, c.patch_size[0]) == row
 
 
 def test_preset_changes():
@@ -180,8 +180,10 @@ def test_unknown_presets(refuses):
             ViTConfig.preset(name)
 
 
-def test_sizes_from_json_are_tuples():
-    config = ViTConfig(image_size=[224, 160], patch_size=[16, 8])
+def test_sizes_are_pairs_whatever_they_were_given_as():
+    square = ViTConfig(image_size=224, patch_size=16)
+    assert (square.image_size, square.patch_size) == ((224, 224), (16, 16))
+    config = ViTConfig(image_size=[224, 160], patch_size=[16, 8])  # as JSON has it
     assert (config.image_size, config.patch_size) == ((224, 160), (16, 8))
     assert config == ViTConfig(image_size=(224, 160), patch_size=(16, 8))
     assert len({config, ViTConfig(image_size=(224, 160), patch_size=(16, 8))}) == 1
@@ -211,7 +213,11 @@ COUNTS = [
 TYPES = [
     ({name: value}, TypeError, [name, "int", f"got {value!r}"])
     for name in ("image_size", "patch_size", "in_channels", "num_classes", "dim", "depth", "num_heads", "mlp_dim")
-    for value in (16.0, "16", None)
+    for value in (16.0, "16", None, True)
+] + [
+    ({name: value}, TypeError, [name, "number", f"got {value!r}"])
+    for name in ("dropout", "attention_dropout", "drop_path", "norm_eps")
+    for value in ("0.1", None, False)
 ]
 CONFIGS = [
     *PROBABILITIES,
@@ -363,17 +369,39 @@ def test_compiles_in_training_with_everything_random():
     assert compiled(images_for(TINY)).shape == (2, 5)
 
 
-def test_blocks_for_gives_every_intermediate():
+def test_every_intermediate_is_a_loop_away():
     model, images = randomise(ViT(TINY)).double(), images_for(TINY, dtype=torch.float64)
-    blocks = model.blocks_for(images)
-    assert len(blocks[:2]) == 2
     z = model.embed(images)
-    for own, block in zip(model.blocks, blocks, strict=True):
-        after_attention = z + own.attention(own.norm1(z))  # Eq. 2
+    for block in model.blocks:
+        after_attention = z + block.attention(block.norm1(z))  # Eq. 2
         same(block.attend(z), after_attention)
         z = block(z)
-        same(z, after_attention + own.mlp(own.norm2(after_attention)))  # Eq. 3
+        same(z, after_attention + block.mlp(block.norm2(after_attention)))  # Eq. 3
     same(model.norm(z), model.features(images))
+
+
+def test_other_embeddings_and_blocks_take_the_place_of_its_own():
+    embed, blocks = Embeddings(16, 8, 3, 16, class_token=False), [EncoderBlock(16, 2, 24), torch.nn.Identity()]
+    model, images = randomise(ViT(tiny(pool="mean"), embed=embed, blocks=iter(blocks))), images_for(TINY)
+    assert model.embed is embed
+    assert list(model.blocks) == blocks
+    assert_close(model(images), model.head(model.norm(blocks[0](embed(images))).mean(dim=1)))
+
+
+@pytest.mark.parametrize("count", [count_parameters, count_macs])
+def test_the_formulas_refuse_another_config(refuses, count):
+    with refuses(TypeError, "plain ViTConfig", "PositionConfig"):
+        count(PositionViT(TINY, "2d").config)
+
+
+def test_torch_fx_traces_the_model():
+    model, images = randomise(ViT(TINY)).eval(), images_for(TINY)
+    traced = torch.fx.symbolic_trace(model)
+    assert torch.equal(traced(images), model(images))
+    with pytest.raises(ValueError, match="built for images"):
+        traced(torch.zeros(1, 3, 24, 24))
+    extractor = create_feature_extractor(model, {"blocks.1": "tokens"})
+    assert_close(extractor(images)["tokens"], model.blocks[1](model.blocks[0](model.embed(images))))
 
 
 def test_attention_maps_compile():

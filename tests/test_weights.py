@@ -40,10 +40,19 @@ import vit_tutorial as vt
 from vit_tutorial import ViT, ViTConfig, weights
 from vit_tutorial.data import Preprocessing, photograph
 from vit_tutorial.patches import as_pair
+from vit_tutorial.variants.modern import ModernConfig, build
 from vit_tutorial.weights import convert, hub, model, to_huggingface, to_timm, to_torchvision
 
 TINY = ViTConfig(image_size=16, patch_size=8, num_classes=5, dim=16, depth=3, num_heads=4, mlp_dim=40)
 tiny = partial(dataclasses.replace, TINY)
+
+
+def sized(config: ViTConfig, **changes):
+    """The config with changes; one of two class tokens is a ModernConfig."""
+    changed = vars(config) | changes
+    return ModernConfig(**changed) if changed["pool"] == "distilled" else ViTConfig(**changed)
+
+
 HF = tiny(norm_eps=1e-12)
 pytestmark = pytest.mark.filterwarnings("ignore:.*doesn't tell all:UserWarning", "ignore:.*the average:UserWarning")
 WIDE = tiny(image_size=(16, 40), patch_size=(8, 10), in_channels=2)
@@ -96,8 +105,8 @@ SOURCES = {
     "timm no class position": (lambda c: timm_with(no_embed_class=True), TINY, plain, {}),
     "timm with a mask token": (timm_vit, TINY, lambda m: m.state_dict() | {"mask_token": torch.ones(1, 1, 16)}, {}),
     "deit": (timm_vit, TINY, lambda m: {"model": m.state_dict()}, {}),
-    "deit distilled": (timm_vit, tiny(pool="distilled"), plain, {}),
-    "deit distilled wide": (timm_vit, dataclasses.replace(WIDE, pool="distilled"), plain, {"image_size": (16, 40)}),
+    "deit distilled": (timm_vit, sized(TINY, pool="distilled"), plain, {}),
+    "deit distilled wide": (timm_vit, sized(WIDE, pool="distilled"), plain, {"image_size": (16, 40)}),
     "hf 4": (transformers_vit, HF, "hub", {}),
     "hf 5": (transformers_vit, HF, plain, {}),
     "hf no bias": (transformers_vit, dataclasses.replace(HF, qkv_bias=False), plain, {}),
@@ -123,20 +132,6 @@ def test_their_logits(case, dtype, atol, tmp_path):
         expected = logits(theirs, images)
         assert expected.std() > 0.1
         assert_close(ours(converted, dtype)(images), expected, rtol=0, atol=atol)
-
-
-@pytest.mark.parametrize("position", ["learned", "sincos", "none"])
-def test_two_class_tokens(position):
-    config = tiny(pool="distilled", position=position)
-    model, images = randomise(ViT(config)).eval(), images_for(config).float()
-    assert config.num_tokens == 6
-    assert sum(parameter.numel() for parameter in model.parameters()) == vt.count_parameters(config)
-    assert vt.count_macs(config) > vt.count_macs(tiny(position=position))
-    assert model.embed.cls_token.shape == (1, 2, 16)
-    features = model.features(images)  # (B, T, D)
-    assert features.shape == (2, 6, 16)
-    assert_close(model(images), model.head(torch.cat([features[:, 0], features[:, 1]], dim=1)))
-    assert vt.explain.relevance(model, images, torch.tensor([0, 1])).shape == (2, 2, 2)
 
 
 SOURCE_OF = {
@@ -433,7 +428,7 @@ sizes = st.builds(
         qkv_bias=bias, pool=pool,
     ),
     *[st.integers(1, 3)] * 7, st.integers(0, 3), st.integers(1, 3), st.integers(1, 9),
-    st.sampled_from(["cls", "mean", "distilled"]), st.booleans(),
+    st.sampled_from(["cls", "mean"]), st.booleans(),
 )  # fmt: skip
 
 
@@ -459,9 +454,9 @@ def test_there_and_back_is_exact(config, library):
 
 BACK = {
     "timm": (timm_vit, to_timm, TINY),
-    "timm distilled": (timm_vit, to_timm, tiny(pool="distilled")),
+    "timm distilled": (timm_vit, to_timm, sized(TINY, pool="distilled")),
     "timm mean": (timm_vit, to_timm, tiny(pool="mean", position="sincos")),
-    "timm no head": (timm_vit, to_timm, tiny(pool="distilled", num_classes=0)),
+    "timm no head": (timm_vit, to_timm, sized(TINY, pool="distilled", num_classes=0)),
     "torchvision": (torchvision_vit, to_torchvision, TINY),
     "huggingface": (transformers_vit, partial(to_huggingface, version=int(transformers.__version__[0])), HF),
 }
@@ -539,7 +534,9 @@ def timm_transform(name, **changes):
 @pytest.mark.parametrize("name", TIMM_NAMES)
 def test_timm_s_preprocessing(name, size):
     side = int(name.split(".")[0][-3:])
-    state = to_timm(ViT(tiny(image_size=side, patch_size=16, pool="distilled" if "distilled" in name else "cls")))
+    state = to_timm(
+        build(sized(TINY, image_size=side, patch_size=16, pool="distilled" if "distilled" in name else "cls"))
+    )
     ours = convert(state, "deit" if name.startswith("deit") else "timm", num_heads=4)
     assert_close(ours.preprocess(picture(size)), timm_transform(name)(picture(size))[None], rtol=0, atol=1e-6)
 
@@ -1096,7 +1093,7 @@ def test_another_head_of_a_shipped_and_of_a_distilled_model(tmp_path):
     model, classes, _ = vt.load("digits", num_classes=3)
     assert classes == ("class 0", "class 1", "class 2")
     assert torch.equal(model(torch.rand(2, 1, 8, 8)), torch.zeros(2, 3))
-    distilled = randomise(ViT(dataclasses.replace(SMALL, pool="distilled")))
+    distilled = randomise(build(sized(SMALL, pool="distilled")))
     path = write(tmp_path / "x.pth", distilled)
     assert vt.load(path, num_classes=3).model(torch.rand(2, 3, 8, 8)).shape == (2, 3)
 
@@ -1104,9 +1101,9 @@ def test_another_head_of_a_shipped_and_of_a_distilled_model(tmp_path):
 @pytest.mark.parametrize("pool", ["cls", "mean", "distilled"])
 @pytest.mark.parametrize("size", [12, (20, 12)])
 def test_another_size_equals_timm_s_own(pool, size, tmp_path):
-    config = dataclasses.replace(SMALL, pool=pool)
+    config = sized(SMALL, pool=pool)
     theirs = timm_vit(config)
-    theirs.load_state_dict(to_timm(randomise(ViT(config))))
+    theirs.load_state_dict(to_timm(randomise(build(config))))
     save_file(theirs.state_dict(), tmp_path / "x.safetensors")
     other = timm_vit(dataclasses.replace(config, image_size=size))
     state = timm.models.vision_transformer.checkpoint_filter_fn(theirs.state_dict(), other)  # timm's own resizing
@@ -1127,7 +1124,7 @@ def test_positions_are_resized_by_the_recipe_named(recipe):
         assert_close(state["embed.position"], expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("pool", ["cls", "mean", "distilled"])
+@pytest.mark.parametrize("pool", ["cls", "mean"])
 def test_other_sizes_of_models_without_learned_positions(pool):
     for position in ("sincos", "none"):
         config = dataclasses.replace(SMALL, position=position, pool=pool)

@@ -38,10 +38,6 @@ A module imports only what is to its left: plots < the six < variants < data < a
 export < pages < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
 ``vt.hybrid``, ``vt.resnet``, ``vt.selfsup``, ``vt.modern``, ``vt.text``, ``vt.words`` and ``vt.tokens`` are the
 lessons' modules without their rooms.
-
-``vt.attention`` is the function, so ``import vit_tutorial.attention as m`` gives the function, too. The module of the
-same name is ``importlib.import_module("vit_tutorial.attention")``; ``from vit_tutorial.attention import ...`` works as
-everywhere.
 """
 
 from __future__ import annotations
@@ -49,7 +45,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from vit_tutorial.attention import MultiHeadSelfAttention, attention
+from vit_tutorial.attention import MultiHeadSelfAttention, dot_product_attention
 from vit_tutorial.embeddings import Embeddings, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.encoder import DropPath, EncoderBlock
 from vit_tutorial.mlp import MLP
@@ -111,9 +107,9 @@ __all__ = [
     "PatchEmbedding",
     "ViT",
     "ViTConfig",
-    "attention",
     "count_macs",
     "count_parameters",
+    "dot_product_attention",
     "load",
     "load_pair",
     "patchify",

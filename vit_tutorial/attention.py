@@ -1,13 +1,10 @@
 """Lesson 03: self-attention, one head and many (appendix A of arXiv 2010.11929; arXiv 1706.03762)."""
 
-from typing import Any
-
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def dot_product_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """softmax(q kᵀ / √d + bias) v, step by step (Eq. 6 and 7; the paper has no bias).
 
     Args:
@@ -25,27 +22,20 @@ def attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> tu
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         shapes = ", ".join(str(tuple(x.shape)) for x in (q, k, v))
         raise ValueError(f"q (..., T, d), k (..., S, d) and v (..., S, e) must agree in d and in S, got {shapes}")
-    scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (..., T, S); q is divided, having fewer numbers
+    # A dot product of d numbers grows with √d, and a softmax of large scores has hardly any gradient: divide by √d.
+    # The queries are divided, not the scores: they are fewer numbers.
+    scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (..., T, S)
     if bias is not None:
         scores = scores + bias  # (..., T, S)
-    weights = scores.softmax(dim=-1)  # (..., T, S)
+    weights = scores.softmax(dim=-1)  # (..., T, S): how much of each value a query takes
     return weights @ v, weights  # (..., T, e)
-
-
-def steps_are_faster(q: Tensor) -> bool:
-    """Whether :func:`attention` beats torch's fused kernel on queries (..., T, d) like these.
-
-    It does where the kernel is weak: up to 1,024 tokens in bfloat16 on a CPU, 1.3 to 2.6 times (benchmarks/speed.py).
-    """
-    return q.dtype == torch.bfloat16 and q.is_cpu and q.shape[-2] <= 1024
 
 
 class MultiHeadSelfAttention(nn.Module):
     """h attentions side by side on slices of width d = D / h, then one projection (Eq. 5 to 8): (B, T, D) -> (B, T, D).
 
     Torch's fused kernel stores no weights; :meth:`attention_weights` computes them. A variant replaces
-    :meth:`split_heads`, :meth:`score_bias` or :meth:`merge_heads`; ``place`` is what it needs besides the tokens, such
-    as rotary angles (lesson 15), and None in the paper.
+    :meth:`split_heads`, :meth:`score_bias` or :meth:`merge_heads`.
 
     Args:
         dim: D.
@@ -55,7 +45,7 @@ class MultiHeadSelfAttention(nn.Module):
         dropout: probability in [0, 1) on the output.
 
     Raises:
-        ValueError: D not divisible by h, a probability outside [0, 1), input of another rank or width.
+        ValueError: D not divisible by h.
 
     q, k and v (the rows of ``qkv``, in this order) and ``proj`` start Xavier uniform, each as its own D x D matrix;
     biases start as zeros (the paper's code).
@@ -68,11 +58,9 @@ class MultiHeadSelfAttention(nn.Module):
         if num_heads < 1 or dim % num_heads:
             good = [h for h in range(1, min(dim, 64) + 1) if dim % h == 0]
             raise ValueError(f"width {dim} is not divisible by {num_heads} heads: num_heads may be one of {good}")
-        for name, p in (("attention_dropout", attention_dropout), ("dropout", dropout)):
-            if not 0.0 <= p < 1.0:
-                raise ValueError(f"{name} is a probability in [0, 1), got {p}: 0.0 switches it off")
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
+        # One matrix product makes queries, keys and values together: three small ones would keep the machine less busy.
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = nn.Linear(dim, dim)
         self.dropout = nn.Dropout(dropout)
@@ -82,27 +70,23 @@ class MultiHeadSelfAttention(nn.Module):
         if qkv_bias:
             nn.init.zeros_(self.qkv.bias)
 
-    def forward(self, x: Tensor, *place: Any) -> Tensor:
-        q, k, v = self.split_heads(x, *place)  # each (B, h, T, d)
-        bias = self.score_bias(q, *place)  # None in the paper, (h, T, T) in some variants
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.split_heads(x)  # each (B, h, T, d)
+        # The same as dot_product_attention, in one kernel that never writes the T x T weights to memory.
         p = self.attention_dropout if self.training else 0.0
-        if p == 0.0 and steps_are_faster(q):
-            z, _ = attention(q, k, v, bias)  # (B, h, T, d)
-        else:
-            z = scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p)  # (B, h, T, d), the fused kernel
+        z = scaled_dot_product_attention(q, k, v, attn_mask=self.score_bias(q), dropout_p=p)  # (B, h, T, d)
+        # Each head has looked for something else; the projection mixes what they found.
         return self.dropout(self.proj(self.merge_heads(z)))  # (B, T, D)
 
-    def split_heads(self, x: Tensor, place: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+    def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens (B, T, D), each (B, h, T, d)."""
-        if x.ndim != 3 or x.shape[-1] != self.qkv.in_features:
-            raise ValueError(f"tokens must have shape (B, T, {self.qkv.in_features}), got {tuple(x.shape)}")
+        # The rows of qkv are q's, k's, v's, and within each head after head: so the last axis splits as (3, h, d).
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # (B, T, 3, h, d)
-        qkv = qkv.permute(2, 0, 3, 1, 4)  # (3, B, h, T, d)
-        if steps_are_faster(qkv):
-            qkv = qkv.contiguous()  # one copy here instead of three in the steps
-        return qkv.unbind()
+        # Heads become a batch axis, so that one product handles them all and no head sees another.
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()  # each (B, h, T, d)
+        return q, k, v
 
-    def score_bias(self, q: Tensor, place: Any = None) -> Tensor | None:
+    def score_bias(self, q: Tensor) -> Tensor | None:
         """What is added to the scores of queries (B, h, T, d) before the softmax: here nothing."""
         return None
 
@@ -110,7 +94,7 @@ class MultiHeadSelfAttention(nn.Module):
         """The heads side by side: (B, h, T, d) -> (B, T, D)."""
         return z.transpose(1, 2).flatten(2)
 
-    def attention_weights(self, x: Tensor, place: Any = None) -> Tensor:
+    def attention_weights(self, x: Tensor) -> Tensor:
         """The weights (B, h, T, T) that :meth:`forward` uses for ``x`` (B, T, D), before dropout; rows sum to 1."""
-        q, k, v = self.split_heads(x, place)  # each (B, h, T, d)
-        return attention(q, k, v, self.score_bias(q, place))[1]
+        q, k, v = self.split_heads(x)  # each (B, h, T, d)
+        return dot_product_attention(q, k, v, self.score_bias(q))[1]

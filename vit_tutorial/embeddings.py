@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from vit_tutorial.patches import PatchEmbedding, Size, check_probability, grid_shape
+from vit_tutorial.patches import PatchEmbedding, Size
 
 Grid = tuple[int, int]  # (rows, columns)
 Position = Literal["learned", "sincos", "none"]
@@ -43,6 +43,7 @@ def sincos_position_embedding(grid: Grid, dim: int) -> Tensor:
         ValueError: another ``dim``.
     """
     check_sincos_dim(dim)
+    # Fast waves tell neighbours apart, slow ones the two ends of the image, as the digits of a number do.
     frequency = 10_000.0 ** -torch.linspace(0, 1, dim // 4)  # (D/4,)
     y, x = torch.meshgrid(torch.arange(grid[0]), torch.arange(grid[1]), indexing="ij")  # (rows, columns)
     x_angle, y_angle = x.flatten()[:, None] * frequency, y.flatten()[:, None] * frequency  # (N, D/4)
@@ -75,6 +76,7 @@ def resize_position_embedding(
             f"a grid of {old_grid} with prefix_tokens={prefix_tokens} needs a position of shape (1, {tokens}, D), "
             f"got {tuple(position.shape)}: check old_grid and prefix_tokens"
         )
+    # Positions are a picture with D channels: laid out as the patches lie, it is resized as any picture.
     prefix, grid = position[:, :prefix_tokens], position[:, prefix_tokens:]
     maps = grid.transpose(1, 2).reshape(1, -1, *old_grid)  # (1, D, rows, columns)
     maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
@@ -93,12 +95,9 @@ class Embeddings(nn.Module):
         position: "learned" (the paper's), "sincos" (fixed, a buffer) or "none" (a bag of patches).
         dropout: probability in [0, 1), after the positions are added (appendix B.1).
         class_token: False leaves it out, for pooling by the mean; then T = N.
-        distillation_token: whether DeiT's second token (arXiv 2012.12877) follows the class token; then T = N + 2.
-        patches: what makes the patches' tokens, (B, C, H, W) -> (B, N, D), in place of :class:`PatchEmbedding`.
 
     Raises:
-        ValueError: unknown ``position``, a probability outside [0, 1), a distillation token without a class token, or
-            what :class:`PatchEmbedding` refuses.
+        ValueError: unknown ``position``, or what :class:`PatchEmbedding` refuses.
 
     Positions start normal with standard deviation 0.02, the class token as zeros (the paper's code).
     """
@@ -113,21 +112,13 @@ class Embeddings(nn.Module):
         position: Position = "learned",
         dropout: float = 0.0,
         class_token: bool = True,
-        distillation_token: bool = False,
-        patches: nn.Module | None = None,
     ) -> None:
         super().__init__()
         if position not in get_args(Position):
             raise ValueError(f"unknown position {position!r}: choose one of {', '.join(get_args(Position))}")
-        if distillation_token and not class_token:
-            raise ValueError("distillation_token=True needs class_token=True: it follows the class token")
-        check_probability(dropout, "dropout")
-        self.patches: Any = patches
-        if patches is None:
-            self.patches = PatchEmbedding(image_size, patch_size, in_channels, dim)
-        prefix_tokens = int(class_token) + int(distillation_token)
-        self.cls_token = nn.Parameter(torch.zeros(1, prefix_tokens, dim)) if prefix_tokens else None
-        rows, columns = grid_shape(image_size, patch_size)
+        self.patches = PatchEmbedding(image_size, patch_size, in_channels, dim)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim)) if class_token else None
+        prefix_tokens, (rows, columns) = int(class_token), self.patches.grid
         self.position: Tensor | None
         if position == "learned":
             self.position = nn.Parameter(torch.empty(1, prefix_tokens + rows * columns, dim))  # (1, T, D)
@@ -135,16 +126,18 @@ class Embeddings(nn.Module):
         elif position == "sincos":
             prefix = torch.zeros(1, prefix_tokens, dim)  # the class token has no place in the image
             grid = sincos_position_embedding((rows, columns), dim)  # (1, N, D)
-            self.register_buffer("position", torch.cat([prefix, grid], dim=1))  # (1, T, D)
+            self.register_buffer("position", torch.cat([prefix, grid], dim=1))  # (1, T, D), saved but not trained
         else:
             self.register_parameter("position", None)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, images: Tensor) -> Tensor:
         z = self.patches(images)  # (B, N, D)
+        # The class token belongs to no patch. It starts alike for every image, and collects what the head will read.
         if self.cls_token is not None:
-            cls_token = self.cls_token.expand(z.shape[0], -1, -1)  # (B, 1, D), or (B, 2, D) with DeiT's
+            cls_token = self.cls_token.expand(z.shape[0], -1, -1)  # (B, 1, D)
             z = torch.cat([cls_token, z], dim=1)  # (B, T, D)
+        # Nothing further on knows the order of the tokens: what isn't added here, the model never learns.
         if self.position is not None:
             z = z + self.position  # (B, T, D)
         return self.dropout(z)

@@ -4,7 +4,6 @@ from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.mlp import MLP, Gelu
-from vit_tutorial.patches import check_probability
 
 
 class DropPath(nn.Module):
@@ -15,12 +14,12 @@ class DropPath(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        check_probability(p, "drop_path")
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
         if self.p == 0.0 or not self.training:
             return x
+        # One coin per sample, not per number: a dropped sample passes this block as if the branch weren't there.
         keep = x.new_empty(x.shape[0], *[1] * (x.ndim - 1)).bernoulli_(1 - self.p)  # (B, 1, ..., 1)
         return x * keep / (1 - self.p)  # (B, ...)
 
@@ -29,7 +28,7 @@ class DropPath(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """z' = MSA(LN(z)) + z (Eq. 2), then MLP(LN(z')) + z' (Eq. 3): (B, T, D) -> (B, T, D). Raises what its parts raise.
+    """z' = MSA(LN(z)) + z (Eq. 2), then MLP(LN(z')) + z' (Eq. 3): (B, T, D) -> (B, T, D).
 
     Args:
         dim: D.
@@ -67,6 +66,8 @@ class EncoderBlock(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         z = self.attend(z)  # (B, T, D), Eq. 2
+        # A branch reads a normalised copy of the stream, and its result is added. The stream itself passes untouched,
+        # so a gradient reaches the first block without a detour, however many blocks there are.
         return z + self.drop_path(self.mlp(self.norm2(z)))  # (B, T, D), Eq. 3
 
     def attend(self, z: Tensor) -> Tensor:

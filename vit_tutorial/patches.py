@@ -1,5 +1,6 @@
 """Lesson 01: an image becomes a sequence of patches, and each patch a vector (section 3.1 of arXiv 2010.11929)."""
 
+import torch
 from torch import Tensor, nn
 
 Size = int | tuple[int, int]  # one number for a square, or (height, width)
@@ -8,17 +9,16 @@ Size = int | tuple[int, int]  # one number for a square, or (height, width)
 def as_pair(size: Size, name: str) -> tuple[int, int]:
     """``16`` or ``(16, 8)`` as (height, width); ``name`` is what an error calls it."""
     pair = (size, size) if isinstance(size, int) else size
-    if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(n, int) for n in pair)):
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(is_whole(n) for n in pair):
         raise TypeError(f"{name} must be an int or a pair of ints (height, width), got {size!r}")
     if min(pair) < 1:
         raise ValueError(f"{name} must be at least 1 pixel on each side, got {size!r}")
     return pair[0], pair[1]
 
 
-def check_probability(value: float, name: str) -> None:
-    """Raise a ValueError, which calls the value ``name``, unless it lies in [0, 1)."""
-    if not 0.0 <= value < 1.0:
-        raise ValueError(f"{name} is a probability in [0, 1), got {value}: 0.0 switches it off")
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number; True and False are ints in Python, and no numbers here."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def grid_shape(image_size: Size, patch_size: Size) -> tuple[int, int]:
@@ -50,7 +50,9 @@ def patchify(images: Tensor, patch_size: Size) -> Tensor:
     P, Q = as_pair(patch_size, "patch_size")
     B, C, H, W = _four_axes(images).shape
     rows, columns = grid_shape((H, W), (P, Q))
+    # Each side splits into (which patch, which pixel of it). A reshape alone moves no pixel.
     x = images.reshape(B, C, rows, P, columns, Q)
+    # What numbers the patches comes first, what lies inside a patch comes last; only then may axes be joined.
     x = x.permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, C, P, Q)
     return x.reshape(B, rows * columns, C * P * Q)  # (B, N, C*P*Q)
 
@@ -77,6 +79,7 @@ def unpatchify(patches: Tensor, patch_size: Size, image_size: Size) -> Tensor:
             f"{tuple(patches.shape)}: drop a class token (tokens[:, 1:]), or check the sizes"
         )
     B, _, length = patches.shape
+    # The steps of patchify backwards: split the axes that it joined, and put each beside its partner.
     x = patches.reshape(B, rows, columns, length // (P * Q), P, Q)
     x = x.permute(0, 3, 1, 4, 2, 5)  # (B, C, rows, P, columns, Q)
     return x.reshape(B, length // (P * Q), H, W)  # (B, C, H, W)
@@ -103,7 +106,9 @@ class PatchEmbedding(nn.Module):
     def __init__(self, image_size: Size = 224, patch_size: Size = 16, in_channels: int = 3, dim: int = 768) -> None:
         super().__init__()
         self.image_size, self.patch_size = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
+        self.in_channels = in_channels
         self.grid = grid_shape(image_size, patch_size)  # (rows, columns)
+        # A kernel that moves on by its own size sees each patch once: its D filters are the columns of E.
         self.proj = nn.Conv2d(in_channels, dim, kernel_size=self.patch_size, stride=self.patch_size)
         # A normal cut off at two standard deviations keeps 0.8796 of its own; dividing restores 1 / sqrt(fan_in).
         std = self.proj.weight[0].numel() ** -0.5 / 0.87962566
@@ -111,8 +116,10 @@ class PatchEmbedding(nn.Module):
         nn.init.constant_(self.proj.bias, 0.0)  # type: ignore[arg-type]
 
     def forward(self, images: Tensor) -> Tensor:
-        check_images(images, self.proj.in_channels, self.image_size)
-        return self.proj(images).flatten(2).transpose(1, 2)  # (B, D, rows, columns) -> (B, N, D)
+        check_images(images, self.in_channels, self.image_size)
+        x = self.proj(images)  # (B, D, rows, columns): the number of the filter is the axis of the token's entries
+        # From here on there are no rows and columns, only a list of N tokens.
+        return x.flatten(2).transpose(1, 2)  # (B, N, D)
 
 
 def check_images(images: Tensor, in_channels: int, image_size: tuple[int, int]) -> None:
@@ -126,8 +133,11 @@ def check_images(images: Tensor, in_channels: int, image_size: tuple[int, int]) 
     if (H, W) != image_size:
         raise ValueError(
             f"built for images of {image_size} (height, width), got {(H, W)}: "
-            f"resize the images, or build with image_size={(H, W)} and resize_position_embedding"
+            f"resize the images, or load for that size, vt.load(..., image_size={(H, W)})"
         )
+
+
+torch.fx.wrap("check_images")  # torch.fx records the call and doesn't look into it
 
 
 def _four_axes(images: Tensor) -> Tensor:

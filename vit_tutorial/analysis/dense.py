@@ -21,7 +21,7 @@ def layer_tokens(model: ViT, images: Tensor) -> list[Tensor]:
     """Every token after the embedding, after each block, and after the last norm: L + 2 tensors (B, T, D)."""
     z = model.embed(images)  # (B, T, D)
     tokens = [z]
-    for block in model.blocks_for(images):
+    for block in model.blocks:
         z = block(z)  # (B, T, D)
         tokens.append(z)
     return [*tokens, model.norm(z)]

@@ -5,16 +5,16 @@ Pure functions on tensors; :func:`relevance` alone runs a model. L layers, B ima
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vit_tutorial.attention import MultiHeadSelfAttention, attention
+from vit_tutorial.attention import MultiHeadSelfAttention, dot_product_attention
 from vit_tutorial.embeddings import Grid
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.patches import Size, as_pair, grid_shape
+from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.vit import ViT
 
 Maps = Mapping[int, Tensor] | Tensor  # what model.attention_maps returns, or its values stacked: (L, B, h, T, T)
@@ -129,7 +129,7 @@ def relevance(model: ViT, images: Tensor, classes: int | Sequence[int] | Tensor 
         gradients = torch.autograd.grad(score, weights)
     R = relevance_matrix([w.detach() for w in weights], gradients)  # (B, T, T)
     R = R - torch.eye(R.shape[-1], dtype=R.dtype, device=R.device)
-    grid = grid_shape((images.shape[-2], images.shape[-1]), model.config.patch_size)
+    grid = model.config.grid
     prefix_tokens = model.config.prefix_tokens
     if model.config.pool in ("mean", "attention"):  # no class token is read: the patches' rows
         R, prefix_tokens = R[:, prefix_tokens:, prefix_tokens:], 0
@@ -162,12 +162,12 @@ def _kept_weights(model: ViT) -> Iterator[list[Tensor]]:
     """Inside, each layer's attention runs step by step, and the list receives its weights (B, h, T, T)."""
     kept: list[Tensor] = []
 
-    def step_by_step(module: MultiHeadSelfAttention, inputs: tuple[Any, ...], _: Tensor) -> Tensor:
-        x, *place = inputs
+    def step_by_step(module: MultiHeadSelfAttention, inputs: tuple[Tensor], _: Tensor) -> Tensor:
+        (x,) = inputs
         # With every parameter frozen nothing needs a gradient: the first layer's input then starts the graph.
         x = x if x.requires_grad else x.detach().requires_grad_()
-        q, k, v = module.split_heads(x, *place)  # each (B, h, T, d)
-        z, weights = attention(q, k, v, module.score_bias(q, *place))  # (B, h, T, d), (B, h, T, T)
+        q, k, v = module.split_heads(x)  # each (B, h, T, d)
+        z, weights = dot_product_attention(q, k, v, module.score_bias(q))  # (B, h, T, d), (B, h, T, T)
         kept.append(weights)
         return module.proj(module.merge_heads(z))  # (B, T, D), in place of the fused kernel's
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
-from vit_tutorial.attention import attention as attend
+from vit_tutorial.attention import dot_product_attention as attend
 from vit_tutorial.checks.compare import equal, off
 from vit_tutorial.checks.harness import (
     Case,

@@ -627,8 +627,8 @@ def _tune_cases() -> list[Case]:
     # Adam divides by the gradient's size, which hides a sum for a mean, until gradients are as small as its eps.
     faint = _model(1, 6, 3)
     with torch.no_grad():
-        faint.norm.weight.mul_(3e-8)
-        faint.norm.bias.zero_()
+        faint.norm.get_parameter("weight").mul_(3e-8)
+        faint.norm.get_parameter("bias").zero_()
     many = Case(
         "features so small that the size of the loss counts",
         (faint, normal(5, 1, 4, 6, seed=7), torch.arange(5) % 3, 0.1, 0.1, 4),
@@ -637,10 +637,10 @@ def _tune_cases() -> list[Case]:
     easy = Case("2 images of one class, 6 steps", (_model(1, 6, 3), normal(2, 1, 4, 6, seed=3), alike, 0.3, 0.1, 6))
     loud = _model(1, 6, 4)
     with torch.no_grad():
-        loud.norm.weight.mul_(8.0)  # so that gradients are cut off where somebody does that
+        loud.norm.get_parameter("weight").mul_(8.0)  # so that gradients are cut off where somebody does that
     sure = _model(1, 6, 4)
     with torch.no_grad():
-        sure.norm.weight.mul_(8.0)
+        sure.norm.get_parameter("weight").mul_(8.0)
         next(sure.head.parameters()).mul_(30.0)
     small = _model(1, 6, 3, dropout=0.0, attention_dropout=0.3)
     path = _with_small_tokens(_model(2, 6, 3, dropout=0.0, drop_path=0.9))

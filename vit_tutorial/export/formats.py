@@ -20,11 +20,12 @@ from torch import Tensor
 from torch._dynamo.exc import UserError
 
 from vit_tutorial.data.extras import needed
+from vit_tutorial.variants.hybrid import HybridViT
 from vit_tutorial.variants.modern import ModernViT
 from vit_tutorial.vit import ViT
 from vit_tutorial.weights.model import Trained
 
-MODELS = (ViT, ModernViT)  # and no subclass: its forward may be another one
+MODELS = (ViT, HybridViT, ModernViT)  # and no subclass: its forward may be another one
 ONNX_SINCE = "2.9"  # of torch: 2.6's exporter fails
 BATCH = torch.export.Dim("batch", min=1, max=4096)
 

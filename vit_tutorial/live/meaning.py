@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing, normalise
+from vit_tutorial.embeddings import Embeddings
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.pages import base64_of
 from vit_tutorial.vit import ViT
@@ -39,7 +40,7 @@ def strongest(model: ViT, pictures: Tensor, preprocess: Preprocessing | Data | N
     model = copy.deepcopy(model).to("cpu", torch.float32).eval()
     images = pictures if preprocess is None else normalise(pictures, preprocess)
     prefix = model.config.prefix_tokens
-    found = [_best(model.embed.patches(images))]
+    found = [_best(cast(Embeddings, model.embed).patches(images))]
     z = model.embed(images)  # (n, T, D)
     for block in cast("Iterable[EncoderBlock]", model.blocks):
         weights = block.attention_weights(z)  # (n, h, T, T)

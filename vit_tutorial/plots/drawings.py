@@ -53,8 +53,6 @@ class Sizes(Protocol):
     def prefix_tokens(self) -> int: ...
     @property
     def num_tokens(self) -> int: ...
-    @property
-    def head_width(self) -> int: ...
 
 
 class ModernSizes(Sizes, Protocol):
@@ -236,18 +234,18 @@ def tensor_map(config: Sizes) -> Figure:
     (H, W), (P, Q) = _pair(config.image_size), _pair(config.patch_size)
     N, T, D, K = config.grid[0] * config.grid[1], config.num_tokens, config.dim, config.num_classes
     added = "class token in front, positions added" if T > N else "positions added"
-    first = {0: "the mean of all", 1: "the class token", 2: "the first two tokens"}[config.prefix_tokens]
+    first = "the class token" if T > N else "the mean of all"
     rows: list[tuple[str, str, str, str]] = [
         ("image", f"(B, {config.in_channels}, {H}, {W})", "cut and flatten", "plain"),
         ("patches", f"(B, {N}, {config.in_channels * P * Q})", f"times E: {config.in_channels * P * Q} → {D}", "patch"),
         ("patch tokens", f"(B, {N}, {D})", added, "patch"),
         ("z0", f"(B, {T}, {D})", f"{config.depth} encoder blocks", "norm"),
         ("zL", f"(B, {T}, {D})", f"last norm, then {first}", "norm"),
-        ("y", f"(B, {config.head_width})", f"head: {config.head_width} → {K}", "class"),
+        ("y", f"(B, {D})", f"head: {D} → {K}", "class"),
         ("logits", f"(B, {K})", "", "plain"),
     ]
     if not K:
-        rows = [*rows[:-2], ("y", f"(B, {config.head_width})", "", "class")]
+        rows = [*rows[:-2], ("y", f"(B, {D})", "", "class")]
     equations = ["", "", "Eq. 1", "Eq. 2 and 3", "Eq. 4", "", ""]
     figure, ax = canvas(WIDTH, 0.72 * len(rows) + 0.2, (0, 12), (-len(rows) + 0.45, 0.55))
     for row, (name, shape, turns, colour) in enumerate(rows):

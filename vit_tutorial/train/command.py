@@ -30,7 +30,7 @@ from vit_tutorial.train import report, runs
 from vit_tutorial.train.evaluation import evaluate
 from vit_tutorial.train.loop import check_workers, fit
 from vit_tutorial.train.runs import RECIPE
-from vit_tutorial.variants.hybrid import ConvStem
+from vit_tutorial.variants.hybrid import ConvStem, HybridConfig
 from vit_tutorial.variants.modern import ARCHITECTURES, ModernConfig, build
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import keeping, load
@@ -253,12 +253,16 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
 
 
 def _from_scratch(args: argparse.Namespace, data: Data) -> ViT:
+    if args.stem is not None and args.arch != "vit":
+        raise ValueError(f"--stem goes with --arch vit, got --arch {args.arch}")
+    kind: type[ViTConfig]
     kind, parts = (ViTConfig, {}) if args.arch == "vit" else (ModernConfig, ARCHITECTURES[args.arch])
+    if args.stem is not None:
+        kind, parts = HybridConfig, {"stem": args.stem}
     config = kind(
         image_size=data.image_size,
         in_channels=data.in_channels,
         num_classes=len(data.classes),
-        stem=args.stem,
         **{name: getattr(args, name) for name in MODEL},
         **parts,
     )

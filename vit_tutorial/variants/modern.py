@@ -12,27 +12,26 @@ Everything else is as in :mod:`vit_tutorial.vit`; with every option at its defau
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention, silu
-from torch.overrides import TorchFunctionMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from vit_tutorial.attention import MultiHeadSelfAttention
 from vit_tutorial.embeddings import Embeddings, Grid
 from vit_tutorial.encoder import DropPath
 from vit_tutorial.mlp import MLP, Gelu
-from vit_tutorial.patches import PatchEmbedding, check_images, grid_shape
-from vit_tutorial.variants.hybrid import macs_of
-from vit_tutorial.variants.positions import relative_position_index
-from vit_tutorial.vit import Block, ViT, ViTConfig
+from vit_tutorial.patches import as_pair, is_whole
+from vit_tutorial.variants.hybrid import HybridConfig, HybridViT
+from vit_tutorial.variants.positions import bias_index, count_offsets
+from vit_tutorial.vit import ViT, ViTConfig
 
 Activation = Literal["exact", "tanh", "quick"]
-Pooling = Literal["cls", "mean", "cls+mean", "attention"]
+Pooling = Literal["cls", "mean", "cls+mean", "attention", "distilled"]
 Norm = Literal["layer", "rms"]
 
 
@@ -86,7 +85,9 @@ class ModernConfig(ViTConfig):
     """
 
     gelu: Activation = "exact"  # type: ignore[assignment]  # more choices; "quick" is x * sigmoid(1.702 x), OpenAI's CLIP
-    pool: Pooling = "cls"  # type: ignore[assignment]  # "attention": a learned query attends to all patches (SigLIP's MAP head)
+    # "attention": a learned query attends to all patches (SigLIP's MAP head); "distilled": DeiT's second class token
+    # (arXiv 2012.12877), and a head on both
+    pool: Pooling = "cls"  # type: ignore[assignment]
     class_token: bool = True
     registers: int = 0  # tokens without a place or a task, after the class token (arXiv 2309.16588)
     pre_norm: bool = False  # a norm before the first block; the patch embedding has no bias then (CLIP)
@@ -117,10 +118,12 @@ class ModernConfig(ViTConfig):
         object.__setattr__(self, "patch_size", plain.patch_size)
         if isinstance(self.rotary, dict):  # as JSON has it
             object.__setattr__(self, "rotary", Rotary(**self.rotary))
-        if not isinstance(self.registers, int) or self.registers < 0:
+        if not is_whole(self.registers) or self.registers < 0:
             raise ValueError(f"registers must be an int, 0 or more, got {self.registers!r}")
-        if not self.class_token and "cls" in self.pool:
+        if not self.class_token and self.pool in ("cls", "cls+mean", "distilled"):
             raise ValueError(f"pool={self.pool!r} reads the class token: class_token=True, or pool='mean'")
+        if self.pool == "distilled" and self.position != "learned":
+            raise ValueError(f"DeiT's second class token has a learned position: position='learned', {self.position!r}")
         if self.rotary is not None and self.head_dim % 4:
             raise ValueError(f"rotary positions need D / h divisible by 4, got {self.dim} / {self.num_heads}")
         if self.position_bias and (not self.class_token or self.registers):
@@ -135,26 +138,19 @@ class ModernConfig(ViTConfig):
         return self.dim // self.num_heads
 
     @property
+    def class_tokens(self) -> int:
+        """The class token, and DeiT's second one."""
+        return 2 if self.pool == "distilled" else int(self.class_token)
+
+    @property
     def prefix_tokens(self) -> int:
-        """Tokens before the patches: the class token and the registers."""
-        return int(self.class_token) + self.registers
+        """Tokens before the patches: class tokens and registers."""
+        return self.class_tokens + self.registers
 
     @property
     def head_width(self) -> int:
-        """How many numbers the head reads: D, or 2 D of the class token and the mean."""
-        return 2 * self.dim if self.pool == "cls+mean" else self.dim
-
-    @property
-    def any_size(self) -> bool:
-        """Whether images of every size that the patches divide go through: no position is tied to a grid."""
-        return self.position == "none" and not self.position_bias and self.stem is None
-
-
-class Place(NamedTuple):
-    """Where the tokens are, for attention; made once for all blocks."""
-
-    angles: tuple[Tensor, Tensor] | None = None  # cos and sin (T, d / 2); a token without a place has angles of 0
-    offsets: Tensor | None = None  # (T, T): the row of the position bias that belongs to each query and key
+        """How many numbers the head reads: D, or 2 D of two tokens, or of one and the mean."""
+        return 2 * self.dim if self.pool in ("cls+mean", "distilled") else self.dim
 
 
 def norm_layer(config: ModernConfig, width: int) -> nn.Module:
@@ -164,43 +160,34 @@ def norm_layer(config: ModernConfig, width: int) -> nn.Module:
     return nn.LayerNorm(width, eps=config.norm_eps)
 
 
-class AnySizePatches(PatchEmbedding):
-    """:class:`PatchEmbedding` for images of every size that the patches divide."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        size = (images.shape[-2], images.shape[-1])
-        check_images(images, self.proj.in_channels, size)
-        grid_shape(size, self.patch_size)
-        return self.proj(images).flatten(2).transpose(1, 2)  # (B, N, D)
-
-
 class ModernEmbeddings(Embeddings):
     """Eq. 1, then the registers, then a norm: images (B, C, H, W) -> (B, T, D)."""
 
     def __init__(self, config: ModernConfig) -> None:
-        sizes = (config.image_size, config.patch_size, config.in_channels, config.dim)
-        patches: nn.Module | None = None  # those of Embeddings
-        if config.stem is not None:
-            patches = config.stem.embed(config)
-        elif config.any_size:
-            patches = AnySizePatches(*sizes)
         super().__init__(
-            *sizes,
+            config.image_size,
+            config.patch_size,
+            config.in_channels,
+            config.dim,
             position=config.position,
             dropout=config.dropout,
             class_token=config.class_token,
-            patches=patches,
         )
+        if config.pool == "distilled":
+            N = config.grid[0] * config.grid[1]
+            self.cls_token = nn.Parameter(torch.zeros(1, 2, config.dim))
+            self.position = nn.Parameter(nn.init.normal_(torch.empty(1, 2 + N, config.dim), std=0.02))
         if config.pre_norm:
             self.patches.proj.register_parameter("bias", None)
-        self.class_tokens = int(config.class_token)
+        self.class_tokens = config.class_tokens
         self.registers = nn.Parameter(torch.empty(1, config.registers, config.dim)) if config.registers else None
         if self.registers is not None:
             nn.init.normal_(self.registers, std=0.02)
         self.norm = norm_layer(config, config.dim) if config.pre_norm else nn.Identity()
 
     def forward(self, images: Tensor) -> Tensor:
-        z = super().forward(images)  # (B, 1 + N, D), or (B, N, D) without a class token
+        z = super().forward(images)  # (B, class tokens + N, D)
+        # Registers have no place in the image, so they come after the positions were added.
         if self.registers is not None:
             registers = self.registers.expand(z.shape[0], -1, -1)
             z = torch.cat([z[:, : self.class_tokens], registers, z[:, self.class_tokens :]], dim=1)  # (B, T, D)
@@ -214,22 +201,26 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return rotated.to(x.dtype)
 
 
-def position_bias_index(grid: Grid, device: torch.device | None = None) -> Tensor:
-    """The row of a position bias for each query and key, (T, T), T = 1 + N (BEiT's order).
+def position_bias_index(grid: Grid, device: torch.device | str | None = None) -> Tensor:
+    """The row of a position bias for each query and key, (T, T), T = 1 + N, in BEiT's order.
 
-    A row for each relative offset of two patches, counted from the key to the query, and three more: class token to
-    patch, patch to class token, and class token to itself.
+    BEiT counts an offset from the key to the query, :func:`bias_index` from the query to the key: the same list of
+    offsets from its other end.
     """
-    rows, columns = grid
-    offsets = (2 * rows - 1) * (2 * columns - 1)
-    index = pad(relative_position_index(grid, device).T, (1, 0, 1, 0), value=offsets)  # (T, T)
-    index[1:, 0] = offsets + 1
-    index[0, 0] = offsets + 2
-    return index
+    index, offsets = bias_index(grid, 1, device), count_offsets(grid)
+    return torch.where(index < offsets, offsets - 1 - index, index)  # (T, T)
 
 
 class ModernAttention(MultiHeadSelfAttention):
-    """Self-attention (B, T, D) -> (B, T, D) that knows its tokens' places."""
+    """Self-attention (B, T, D) -> (B, T, D) that knows its tokens' places.
+
+    ``cos`` and ``sin`` (T, d / 2) belong to the angles of each token, ``bias_rows`` (T, T) to the position bias. All
+    three follow from the config's grid, so no file has them.
+    """
+
+    cos: Tensor
+    sin: Tensor
+    bias_rows: Tensor
 
     def __init__(self, config: ModernConfig) -> None:
         super().__init__(
@@ -244,15 +235,30 @@ class ModernAttention(MultiHeadSelfAttention):
         self.q_norm = norm_layer(config, config.head_dim) if config.qk_norm else nn.Identity()
         self.k_norm = norm_layer(config, config.head_dim) if config.qk_norm else nn.Identity()
         self.norm = norm_layer(config, config.dim) if config.attention_norm else nn.Identity()
-        rows, columns = config.grid
-        offsets = (2 * rows - 1) * (2 * columns - 1) + 3
+        offsets = count_offsets(config.grid) + 3
         self.position_bias = nn.Parameter(torch.zeros(offsets, config.num_heads)) if config.position_bias else None
-        self.needs_place = config.rotary is not None or config.position_bias
+        self.config = config
+        self._compute_places(torch.zeros((), device="cpu"))  # numbers, even where the model is built on "meta"
 
-    def split_heads(self, x: Tensor, place: Place | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def _compute_places(self, like: Tensor) -> None:
+        """Compute ``cos``, ``sin`` and ``bias_rows`` on the device of ``like``, in its precision or float32's."""
+        config = self.config
+        if config.rotary is not None:
+            angles = config.rotary.angles(config.grid, config.head_dim, like)  # (N, d/2)
+            angles = pad(angles, (0, 0, config.prefix_tokens, 0))  # (T, d/2): an angle of 0 rotates nothing
+            self.register_buffer("cos", angles.cos(), persistent=False)
+            self.register_buffer("sin", angles.sin(), persistent=False)
+        if config.position_bias:
+            self.register_buffer("bias_rows", position_bias_index(config.grid, like.device), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What ``.to``, ``.half`` and their like do. Places are computed anew: half precision would round angles."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._compute_places(self.proj.weight)
+        return self
+
+    def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of tokens (B, T, D): q and k, normalised and rotated, and v, each (B, h, T, d)."""
-        if self.needs_place and place is None:
-            raise ValueError("attention must know where its tokens are: take the block from model.blocks_for(images)")
         q, k, v = super().split_heads(x)  # each (B, h, T, d)
         if self.bias is not None:
             q_bias, v_bias = self.bias.to(q.dtype).view(2, self.num_heads, 1, -1)  # each (h, 1, d)
@@ -260,16 +266,16 @@ class ModernAttention(MultiHeadSelfAttention):
             v = v + v_bias
         q = self.q_norm(q)
         k = self.k_norm(k)
-        if place is not None and place.angles is not None:
-            q = rotate(q, *place.angles)
-            k = rotate(k, *place.angles)
+        if self.config.rotary is not None:
+            q = rotate(q, self.cos, self.sin)
+            k = rotate(k, self.cos, self.sin)
         return q, k, v
 
-    def score_bias(self, q: Tensor, place: Place | None = None) -> Tensor | None:
+    def score_bias(self, q: Tensor) -> Tensor | None:
         """The position bias for queries (B, h, T, d), (h, T, T); or None."""
-        if self.position_bias is None or place is None:
+        if self.position_bias is None:
             return None
-        return self.position_bias[place.offsets].permute(2, 0, 1).to(q.dtype)  # (h, T, T)
+        return self.position_bias[self.bias_rows].permute(2, 0, 1).to(q.dtype)  # (h, T, T)
 
     def merge_heads(self, z: Tensor) -> Tensor:
         return self.norm(super().merge_heads(z))
@@ -322,10 +328,7 @@ class LayerScale(nn.Module):
 
 
 class ModernBlock(nn.Module):
-    """Eq. 2 and 3, each branch scaled: (B, T, D) -> (B, T, D).
-
-    ``place``, from :meth:`ModernViT.place`, is needed by rotary positions and position biases.
-    """
+    """Eq. 2 and 3, each branch scaled: (B, T, D) -> (B, T, D)."""
 
     def __init__(self, config: ModernConfig, drop_path: float) -> None:
         super().__init__()
@@ -338,35 +341,17 @@ class ModernBlock(nn.Module):
         self.scale2 = nn.Identity() if start is None else LayerScale(config.dim, start)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, z: Tensor, place: Place | None = None) -> Tensor:
-        z = self.attend(z, place)  # (B, T, D), Eq. 2
+    def forward(self, z: Tensor) -> Tensor:
+        z = self.attend(z)  # (B, T, D), Eq. 2
         return z + self.drop_path(self.scale2(self.mlp(self.norm2(z))))  # (B, T, D), Eq. 3
 
-    def attend(self, z: Tensor, place: Place | None = None) -> Tensor:
-        """Eq. 2 alone: tokens (B, T, D) after attention, before the MLP."""
-        return z + self.drop_path(self.scale1(self.attention(self.norm1(z), place)))  # (B, T, D)
-
-    def attention_weights(self, z: Tensor, place: Place | None = None) -> Tensor:
-        """The attention weights (B, h, T, T) that :meth:`forward` uses for tokens (B, T, D); rows sum to 1."""
-        return self.attention.attention_weights(self.norm1(z), place)
-
-
-class PlacedBlock(NamedTuple):
-    """A block, and the place of its tokens: (B, T, D) -> (B, T, D)."""
-
-    block: ModernBlock
-    place: Place
-
-    def __call__(self, z: Tensor) -> Tensor:
-        return self.block(z, self.place)
-
     def attend(self, z: Tensor) -> Tensor:
-        """The block's own :meth:`EncoderBlock.attend`."""
-        return self.block.attend(z, self.place)
+        """Eq. 2 alone: tokens (B, T, D) after attention, before the MLP."""
+        return z + self.drop_path(self.scale1(self.attention(self.norm1(z))))  # (B, T, D)
 
     def attention_weights(self, z: Tensor) -> Tensor:
-        """The block's own :meth:`EncoderBlock.attention_weights`."""
-        return self.block.attention_weights(z, self.place)
+        """The attention weights (B, h, T, T) that :meth:`forward` uses for tokens (B, T, D); rows sum to 1."""
+        return self.attention.attention_weights(self.norm1(z))
 
 
 class AttentionPool(nn.Module):
@@ -395,27 +380,24 @@ class AttentionPool(nn.Module):
 
 
 class ModernViT(ViT):
-    """Images (B, C, H, W) -> logits (B, K), or with ``num_classes`` 0 what a head would read.
-
-    Where no position is tied to a grid (``config.any_size``), H and W are any multiples of the patch. Else images that
-    don't fit raise what :class:`PatchEmbedding` raises.
-    """
+    """Images (B, C, H, W) -> logits (B, K), or with ``num_classes`` 0 what a head would read."""
 
     config: ModernConfig
 
     def __init__(self, config: ModernConfig) -> None:
-        nn.Module.__init__(self)  # and not ViT's own, which would build the blocks of 2020
-        self.config = config
-        self.embed = ModernEmbeddings(config)
-        self.blocks = nn.Sequential()
-        for layer in range(config.depth):
-            self.blocks.append(ModernBlock(config, config.drop_path * layer / max(config.depth - 1, 1)))
-        self.norm = norm_layer(config, config.dim) if config.final_norm else nn.Identity()  # type: ignore[assignment]
-        self.pool = AttentionPool(config) if config.pool == "attention" else None
+        embed = ModernEmbeddings(config)
+        blocks = [
+            ModernBlock(config, config.drop_path * layer / max(config.depth - 1, 1)) for layer in range(config.depth)
+        ]
+        pool = AttentionPool(config) if config.pool == "attention" else None
+        super().__init__(config, embed=embed, blocks=blocks)
+        self.norm = norm_layer(config, config.dim) if config.final_norm else nn.Identity()
+        self.pool = pool
         self.pool_norm = norm_layer(config, config.head_width) if config.pool_norm else nn.Identity()
-        self.head = nn.Linear(config.head_width, config.num_classes) if config.num_classes else nn.Identity()
-        for parameter in self.head.parameters():
-            nn.init.zeros_(parameter)
+        if config.num_classes:
+            self.head = nn.Linear(config.head_width, config.num_classes)
+            for parameter in self.head.parameters():
+                nn.init.zeros_(parameter)
 
     def forward(self, images: Tensor) -> Tensor:
         z = self.features(images)  # (B, T, D)
@@ -426,28 +408,11 @@ class ModernViT(ViT):
             y = patches.mean(dim=1)  # (B, D)
         elif self.config.pool == "cls+mean":
             y = torch.cat([z[:, 0], patches.mean(dim=1)], dim=1)  # (B, 2 D)
+        elif self.config.pool == "distilled":
+            y = z[:, :2].flatten(1)  # (B, 2 D), the two class tokens end to end
         else:  # "attention"
             y = cast(AttentionPool, self.pool)(patches)  # (B, D)
         return self.head(self.pool_norm(y))  # (B, K), Eq. 4
-
-    def blocks_for(self, images: Tensor) -> list[Block]:
-        place = self.place(images)
-        if place is None:
-            return super().blocks_for(images)
-        return [PlacedBlock(cast(ModernBlock, block), place) for block in self.blocks]
-
-    def place(self, images: Tensor) -> Place | None:
-        """Where the tokens of these images are; None if attention needn't know it."""
-        grid = grid_shape((images.shape[-2], images.shape[-1]), self.config.patch_size)
-        angles: tuple[Tensor, Tensor] | None = None
-        offsets: Tensor | None = None
-        if self.config.rotary is not None:
-            turns = self.config.rotary.angles(grid, self.config.head_dim, like=images)  # (N, d/2)
-            turns = pad(turns, (0, 0, self.config.prefix_tokens, 0))  # (T, d/2)
-            angles = (turns.cos(), turns.sin())
-        if self.config.position_bias:
-            offsets = position_bias_index(grid, images.device)  # (T, T)
-        return None if angles is None and offsets is None else Place(angles, offsets)
 
 
 # The parts of well-known models: ``ModernConfig.preset("S/16", **ARCHITECTURES["dinov3"])``.
@@ -479,34 +444,31 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 
 def build(config: ViTConfig) -> ViT:
-    """The model of a config, plain or modern."""
-    return ModernViT(config) if isinstance(config, ModernConfig) else ViT(config)
+    """The model of a config: plain, hybrid or modern.
+
+    Raises:
+        TypeError: a config of another kind.
+    """
+    if isinstance(config, ModernConfig):
+        return ModernViT(config)
+    if isinstance(config, HybridConfig):
+        return HybridViT(config)
+    if type(config) is not ViTConfig:
+        raise TypeError(f"a ViTConfig, HybridConfig or ModernConfig is needed, got a {type(config).__name__}")
+    return ViT(config)
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """Leaves normal_ out: on the meta device it would load torch's compiler, which takes more than a second."""
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        if func in (nn.init.normal_, Tensor.normal_):
-            return given["tensor"] if "tensor" in given else args[0]
-        return func(*args, **given)
+def count_parameters(config: ViTConfig) -> int:
+    """How many numbers a plain, hybrid or modern model learns, by building it without memory."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in build(config).parameters())
 
 
-@contextmanager
-def without_numbers() -> Iterator[None]:
-    """What is built inside has shapes, and no numbers: it takes no memory, and hardly any time."""
-    with torch.device("meta"), _NothingDrawn():
-        yield
-
-
-def count_parameters(config: ModernConfig) -> int:
-    """How many numbers are learned, by building the model without memory."""
-    with without_numbers():
-        return sum(parameter.numel() for parameter in ModernViT(config).parameters())
-
-
-def count_macs(config: ModernConfig) -> int:
+def count_macs(config: ViTConfig) -> int:
     """Multiply-accumulates of the matrix products in one image's forward pass, as :func:`vit_tutorial.count_macs`."""
     with torch.device("meta"):
-        return macs_of(ModernViT(config), config)
+        model = build(config).to("meta").eval()
+        image = torch.empty(1, config.in_channels, *as_pair(config.image_size, "image_size"))
+    with FlopCounterMode(display=False) as counter:
+        model(image)
+    return int(counter.get_total_flops()) // 2

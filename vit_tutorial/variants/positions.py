@@ -7,16 +7,16 @@ for the column (2-D); fixed sines and cosines; a number for each relative offset
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Literal, NamedTuple, cast, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from vit_tutorial.attention import MultiHeadSelfAttention
-from vit_tutorial.embeddings import Grid, sincos_position_embedding
+from vit_tutorial.embeddings import Embeddings, Grid, sincos_position_embedding
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.vit import Block, ViT, ViTConfig
+from vit_tutorial.vit import ViT, ViTConfig
 
 Kind = Literal["none", "1d", "2d", "sincos", "relative"]
 Place = Literal["once", "every layer", "every layer, shared"]
@@ -73,7 +73,7 @@ class GridPosition(nn.Module):
         return torch.cat([self.prefix, patches], dim=1)  # (1, prefix + N, D)
 
 
-def relative_position_index(grid: Grid, device: torch.device | None = None) -> Tensor:
+def relative_position_index(grid: Grid, device: torch.device | str | None = None) -> Tensor:
     """The index of the relative offset between every two patches, (N, N) int64.
 
     Entry [i, j] numbers the offset from patch i, the query, to patch j, the key: so many rows down and so many columns
@@ -89,6 +89,25 @@ def relative_position_index(grid: Grid, device: torch.device | None = None) -> T
     down = row[None, :] - row[:, None] + rows - 1  # (N, N), from 0 to 2 rows - 2
     right = column[None, :] - column[:, None] + columns - 1  # (N, N), from 0 to 2 columns - 2
     return down * (2 * columns - 1) + right
+
+
+def count_offsets(grid: Grid) -> int:
+    """How many relative offsets two patches of a grid can have."""
+    return (2 * grid[0] - 1) * (2 * grid[1] - 1)
+
+
+def bias_index(grid: Grid, prefix_tokens: int, device: torch.device | str | None = None) -> Tensor:
+    """Which number of a relative bias belongs to each query and key, prefix tokens included: (T, T) int64.
+
+    First come the offsets of :func:`relative_position_index`, then three more: a prefix token attends to a patch, a
+    patch to a prefix token, and prefix tokens to each other.
+    """
+    offsets, T = count_offsets(grid), prefix_tokens + grid[0] * grid[1]
+    index = torch.full((T, T), offsets + 2, device=device)
+    index[:prefix_tokens, prefix_tokens:] = offsets
+    index[prefix_tokens:, :prefix_tokens] = offsets + 1
+    index[prefix_tokens:, prefix_tokens:] = relative_position_index(grid, device)
+    return index
 
 
 class RelativeBias(nn.Module):
@@ -109,14 +128,8 @@ class RelativeBias(nn.Module):
     def __init__(self, grid: Grid, num_heads: int, *, prefix_tokens: int = 1) -> None:
         super().__init__()
         self.grid = grid
-        offsets = (2 * grid[0] - 1) * (2 * grid[1] - 1)
-        self.table = nn.Parameter(torch.zeros(num_heads, offsets + 3))
-        T = prefix_tokens + grid[0] * grid[1]
-        index = torch.full((T, T), offsets + 2)  # prefix tokens among themselves
-        index[:prefix_tokens, prefix_tokens:] = offsets  # a prefix token attends to a patch
-        index[prefix_tokens:, :prefix_tokens] = offsets + 1  # a patch attends to a prefix token
-        index[prefix_tokens:, prefix_tokens:] = relative_position_index(grid)
-        self.register_buffer("index", index, persistent=False)
+        self.table = nn.Parameter(torch.zeros(num_heads, count_offsets(grid) + 3))
+        self.register_buffer("index", bias_index(grid, prefix_tokens), persistent=False)
 
     def forward(self) -> Tensor:
         return self.table[:, self.index]  # (h, T, T)
@@ -141,26 +154,63 @@ class BiasedAttention(MultiHeadSelfAttention):
         super().__init__(dim, num_heads, **settings)
         self.bias = bias
 
-    def score_bias(self, q: Tensor, place: Any = None) -> Tensor:
+    def score_bias(self, q: Tensor) -> Tensor:
         return self.bias().to(q.dtype)  # (h, T, T)
 
 
-class PositionedBlock(NamedTuple):
-    """A block with positions (1, T, D) added to the tokens that enter it: (B, T, D) -> (B, T, D)."""
+@dataclass(frozen=True)
+class PositionConfig(ViTConfig):
+    """A :class:`ViTConfig` and its kind of positions; ``position`` itself is "none".
 
-    block: Block
-    position: Tensor
+    Raises:
+        ValueError: an unknown kind or place, kind "none" in every layer, or kind "relative" once.
+    """
 
-    def __call__(self, z: Tensor) -> Tensor:
-        return self.block(z + self.position)
+    kind: Kind = "1d"
+    place: Place = "once"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value, known in (("kind", self.kind, get_args(Kind)), ("place", self.place, get_args(Place))):
+            if value not in known:
+                raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(known)}")
+        if self.kind == "none" and self.place != "once":
+            raise ValueError(f"kind 'none' adds nothing, so place stays 'once', got {self.place!r}")
+        if self.kind == "relative" and self.place == "once":
+            raise ValueError("relative positions are part of attention: place='every layer', or 'every layer, shared'")
+
+
+class PositionedEmbeddings(Embeddings):
+    """Embeddings to which ``added`` positions (1, T, D) are added last: images (B, C, H, W) -> (B, T, D)."""
+
+    added: nn.Module | None
+
+    def __init__(self, *sizes: Any, **settings: Any) -> None:
+        super().__init__(*sizes, **settings)
+        self.register_module("added", None)
+
+    def forward(self, images: Tensor) -> Tensor:
+        z = super().forward(images)  # (B, T, D)
+        return z if self.added is None else z + self.added()
+
+
+class PositionedBlock(EncoderBlock):
+    """An encoder block that adds positions (1, T, D) to the tokens that enter it: (B, T, D) -> (B, T, D)."""
+
+    added: nn.Module | None
+
+    def __init__(self, *sizes: Any, **settings: Any) -> None:
+        super().__init__(*sizes, **settings)
+        self.register_module("added", None)
 
     def attend(self, z: Tensor) -> Tensor:
-        """The block's own :meth:`EncoderBlock.attend`."""
-        return self.block.attend(z + self.position)
+        return super().attend(self._with_positions(z))
 
     def attention_weights(self, z: Tensor) -> Tensor:
-        """The block's own :meth:`EncoderBlock.attention_weights`."""
-        return self.block.attention_weights(z + self.position)
+        return super().attention_weights(self._with_positions(z))
+
+    def _with_positions(self, z: Tensor) -> Tensor:
+        return z if self.added is None else z + self.added()
 
 
 class PositionViT(ViT):
@@ -174,47 +224,64 @@ class PositionViT(ViT):
             for each, or one for all.
 
     Raises:
-        ValueError: an unknown kind or place, kind "none" in every layer, or kind "relative" once.
+        ValueError: what :class:`PositionConfig` refuses.
     """
 
-    def __init__(self, config: ViTConfig, kind: Kind = "1d", place: Place = "once") -> None:
-        for name, value, known in (("kind", kind, get_args(Kind)), ("place", place, get_args(Place))):
-            if value not in known:
-                raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(known)}")
-        if kind == "none" and place != "once":
-            raise ValueError(f"kind 'none' adds nothing, so place stays 'once', got {place!r}")
-        if kind == "relative" and place == "once":
-            raise ValueError("relative positions are part of attention: place='every layer', or 'every layer, shared'")
-        super().__init__(replace(config, position="none"))
-        self.kind = kind
-        self.place = place
-        count = config.depth if place == "every layer" else 1
-        self.positions = nn.ModuleList()
-        for _ in range(0 if kind == "none" else count):
-            if kind == "relative":
-                position: nn.Module = RelativeBias(config.grid, config.num_heads, prefix_tokens=config.prefix_tokens)
-            else:
-                position = GridPosition(config.grid, config.dim, kind, prefix_tokens=config.prefix_tokens)
-            self.positions.append(position)
-        if kind == "relative":
-            for layer, block in enumerate(cast("list[EncoderBlock]", self.blocks)):
-                bias = cast(RelativeBias, self.positions[layer % count])
-                block.attention = BiasedAttention(
-                    config.dim,
-                    config.num_heads,
-                    bias,
-                    qkv_bias=config.qkv_bias,
-                    attention_dropout=config.attention_dropout,
-                    dropout=config.dropout,
-                )
+    config: PositionConfig
 
-    def blocks_for(self, images: Tensor) -> list[Block]:
-        blocks = super().blocks_for(images)
-        if self.kind in ("none", "relative"):
-            return blocks
-        if self.place == "once":
-            return [PositionedBlock(blocks[0], self.positions[0]()), *blocks[1:]]
-        if self.place == "every layer, shared":
-            position = self.positions[0]()  # (1, T, D)
-            return [PositionedBlock(block, position) for block in blocks]
-        return [PositionedBlock(block, own()) for block, own in zip(blocks, self.positions, strict=True)]
+    def __init__(self, config: ViTConfig, kind: Kind = "1d", place: Place = "once") -> None:
+        settings = {f.name: getattr(config, f.name) for f in fields(ViTConfig)} | {"position": "none"}
+        config = PositionConfig(**settings, kind=kind, place=place)
+        sizes = (config.image_size, config.patch_size, config.in_channels, config.dim)
+        embed = PositionedEmbeddings(
+            *sizes, position="none", dropout=config.dropout, class_token=config.prefix_tokens == 1
+        )
+        super().__init__(config, embed=embed, blocks=[_block(config, layer) for layer in range(config.depth)])
+        if kind == "none":
+            return
+        if place == "once":
+            embed.added = _positions(config)
+            return
+        positions = [_positions(config) for _ in range(config.depth if place == "every layer" else 1)]
+        for layer, block in enumerate(cast("list[PositionedBlock]", self.blocks)):
+            position = positions[layer % len(positions)]
+            if isinstance(position, RelativeBias):
+                block.attention = _biased_attention(config, position)
+            else:
+                block.added = position
+
+    @property
+    def positions(self) -> nn.ModuleList:
+        """The modules that know positions: none, one, or one for each layer."""
+        return nn.ModuleList(part for part in self.modules() if isinstance(part, (GridPosition, RelativeBias)))
+
+
+def _block(config: ViTConfig, layer: int) -> PositionedBlock:
+    return PositionedBlock(
+        config.dim,
+        config.num_heads,
+        config.mlp_dim,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        drop_path=config.drop_path * layer / max(config.depth - 1, 1),
+        norm_eps=config.norm_eps,
+        gelu=config.gelu,
+        qkv_bias=config.qkv_bias,
+    )
+
+
+def _positions(config: PositionConfig) -> nn.Module:
+    if config.kind == "relative":
+        return RelativeBias(config.grid, config.num_heads, prefix_tokens=config.prefix_tokens)
+    return GridPosition(config.grid, config.dim, config.kind, prefix_tokens=config.prefix_tokens)
+
+
+def _biased_attention(config: ViTConfig, bias: RelativeBias) -> BiasedAttention:
+    return BiasedAttention(
+        config.dim,
+        config.num_heads,
+        bias,
+        qkv_bias=config.qkv_bias,
+        attention_dropout=config.attention_dropout,
+        dropout=config.dropout,
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import safetensors.torch
 import torch
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from vit_tutorial.embeddings import Embeddings, sincos_position_embedding
 from vit_tutorial.encoder import EncoderBlock
-from vit_tutorial.patches import as_pair, check_probability, patchify, unpatchify
+from vit_tutorial.patches import as_pair, patchify, unpatchify
 from vit_tutorial.vit import ViT, ViTConfig
 
 Target = Literal["mean colour", "small patch", "pixels"]
@@ -84,9 +84,8 @@ def choose(B: int, N: int, share: float, device: torch.device | str | None = Non
     """A random mask with the same number of patches in each image: (B, N), bool.
 
     Raises:
-        ValueError: a share outside [0, 1), or one that takes none or all of the patches.
+        ValueError: a share of none or all of the patches.
     """
-    check_probability(share, "share")
     count = round(share * N)
     if not 0 < count < N:
         raise ValueError(f"share {share} takes {count} of {N} patches: some must be hidden and some be left")
@@ -140,7 +139,7 @@ class MaskedViT(nn.Module):
     The loss is the cross-entropy of the corrupted patches' colours, or for "pixels" their mean squared error.
 
     Args:
-        config: of the encoder; its head is left out. Pooling "cls" or "mean", no stem.
+        config: of the encoder; its head is left out. Pooling "cls" or "mean".
         target: what is predicted of each corrupted patch; see :func:`targets`.
         share: of the patches that are corrupted, in (0, 1); the paper takes half.
         mean, std: what normalises the encoder's images, a number per channel; the targets are not normalised.
@@ -185,7 +184,7 @@ class MaskedViT(nn.Module):
 
     def features(self, images: Tensor, chosen: Tensor) -> Tensor:
         """The patches' tokens after the encoder, the chosen ones corrupted: (B, C, H, W), (B, N) -> (B, N, D)."""
-        embed, prefix = self.encoder.embed, self.encoder.config.prefix_tokens
+        embed, prefix = cast(Embeddings, self.encoder.embed), self.encoder.config.prefix_tokens
         tokens = embed.patches((images - self.mean) / self.std)  # (B, N, D)
         front, patches = placed(embed, corrupt(tokens, chosen, self.mask_token))  # (B, p, D), (B, N, D)
         z = self.encoder.blocks(torch.cat([front, patches], dim=1))  # (B, T, D)
@@ -223,7 +222,7 @@ class MaskedAutoencoder(nn.Module):
     """MAE (arXiv 2111.06377): images (B, C, H, W) in [0, 1] -> the mean squared error of the hidden patches.
 
     Args:
-        config: of the encoder; its head is left out. Pooling "cls" or "mean", no stem.
+        config: of the encoder; its head is left out. Pooling "cls" or "mean".
         share: of the patches that are hidden, in (0, 1); MAE hides three quarters.
         decoder_dim: width of the decoder, a multiple of 16 (its positions are sines and cosines, its heads 16 wide).
         decoder_depth: blocks of the decoder.
@@ -275,8 +274,9 @@ class MaskedAutoencoder(nn.Module):
 
     def predict_patches(self, images: Tensor, hidden: Tensor) -> Tensor:
         """The decoder's pixels for every patch: (B, C, H, W), (B, N) -> (B, N, C*P*P)."""
-        tokens = self.encoder.embed.patches((images - self.mean) / self.std)  # (B, N, D)
-        front, patches = placed(self.encoder.embed, tokens)  # (B, p, D), (B, N, D)
+        embed = cast(Embeddings, self.encoder.embed)
+        tokens = embed.patches((images - self.mean) / self.std)  # (B, N, D)
+        front, patches = placed(embed, tokens)  # (B, p, D), (B, N, D)
         seen = torch.cat([front, take_visible(patches, hidden)], dim=1)  # (B, p + n, D)
         z = self.encoder.norm(self.encoder.blocks(seen))  # (B, p + n, D)
         y = self.bridge(z)  # (B, p + n, D')

@@ -53,7 +53,7 @@ class TextConfig:
 class CausalAttention(MultiHeadSelfAttention):
     """Self-attention (B, T, D) -> (B, T, D) in which token t attends to the tokens 0 to t."""
 
-    def score_bias(self, q: Tensor, place: Any = None) -> Tensor:
+    def score_bias(self, q: Tensor) -> Tensor:
         """-inf for each later token, of queries (B, h, T, d): (T, T)."""
         T = q.shape[-2]
         return torch.full((T, T), -torch.inf, dtype=q.dtype, device=q.device).triu(1)  # (T, T)

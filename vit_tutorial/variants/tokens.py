@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit_tutorial.attention import attention
+from vit_tutorial.attention import dot_product_attention
 from vit_tutorial.encoder import EncoderBlock
 from vit_tutorial.patches import as_pair
-from vit_tutorial.vit import ViT, ViTConfig
+from vit_tutorial.vit import ViT, ViTConfig, check_plain
 
 Choose = Callable[[Tensor, Tensor, int, int], Tensor]  # queries, keys (B, h, T, d), r, protected -> to (B, T)
 
@@ -33,7 +33,7 @@ def blockwise_attention(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
         block: keys at a time, 1 or more.
 
     Returns:
-        (..., T, e), as :func:`vit_tutorial.attention.attention` gives it.
+        (..., T, e), as :func:`vit_tutorial.dot_product_attention` gives it.
 
     Raises:
         ValueError: a block without a key.
@@ -118,7 +118,7 @@ def drop_least_attended(q: Tensor, k: Tensor, r: int, protected: int) -> Tensor:
     """
     if not protected:
         raise ValueError("protected=0: there is no class token whose attention could choose; use merge_similar")
-    weights = attention(q[:, :, :1], k, k)[1]  # (B, h, 1, T)
+    weights = dot_product_attention(q[:, :, :1], k, k)[1]  # (B, h, 1, T)
     return drop_lowest(weights.mean(dim=1)[:, 0], r, protected)
 
 
@@ -135,21 +135,10 @@ def merge(z: Tensor, sizes: Tensor, to: Tensor, left: int) -> tuple[Tensor, Tens
         The tokens (B, T', D) and their sizes (B, T').
     """
     places = left + 1  # the first is for dropped tokens
-    new_sizes = sizes.new_zeros(len(z), places).scatter_add(1, to + 1, sizes)  # (B, places)
+    new_sizes = sizes.new_zeros(z.shape[0], places).scatter_add(1, to + 1, sizes)  # (B, places)
     index = (to + 1)[..., None].expand_as(z)  # (B, T, D)
-    sums = z.new_zeros(len(z), places, z.shape[-1]).scatter_add(1, index, z * sizes[..., None])  # (B, places, D)
+    sums = z.new_zeros(z.shape[0], places, z.shape[-1]).scatter_add(1, index, z * sizes[..., None])  # (B, places, D)
     return sums[:, 1:] / new_sizes[:, 1:, None], new_sizes[:, 1:]
-
-
-def unmerge(z: Tensor, source: Tensor) -> Tensor:
-    """Each of the T first tokens gets the token that holds it now: (B, T', D), source (B, T) -> (B, T, D).
-
-    Raises:
-        ValueError: dropped tokens, which nothing holds.
-    """
-    if (source < 0).any():
-        raise ValueError("some tokens were dropped, and no token holds them: only merged tokens can be unmerged")
-    return z.gather(1, source[..., None].expand(-1, -1, z.shape[-1]))
 
 
 # ------------------------------------------------------------------------------------------------- a whole model
@@ -194,7 +183,7 @@ class FewerTokens(nn.Module):
             share = encoded.sizes / encoded.sizes.sum(dim=1, keepdim=True)  # (B, T')
             y = (share[..., None] * z).sum(dim=1)  # (B, D)
         else:
-            y = z[:, : self.model.config.prefix_tokens].flatten(1)  # (B, D), or (B, 2 D) with DeiT's second token
+            y = z[:, 0]  # (B, D)
         return cast(Tensor, self.model.head(y))  # (B, K)
 
     def encode(self, images: Tensor) -> Encoded:
@@ -230,14 +219,13 @@ def count_macs(config: ViTConfig, r: int) -> int:
 
     Counted are the matrix products of the model, and that of the matching: T / 2 x T / 2 keys of width d.
     """
-    if type(config) is not ViTConfig:
-        raise TypeError(f"a {type(config).__name__} may have parts that aren't counted here: give a plain vt.ViTConfig")
+    check_plain(config)
     D, M = config.dim, config.mlp_dim
     P, Q = as_pair(config.patch_size, "patch_size")
     N = config.num_tokens - config.prefix_tokens
     left = tokens_left(config.num_tokens, r, config.depth, config.prefix_tokens)
-    total = config.stem.count_macs(config) if config.stem else N * config.in_channels * P * Q * D
+    total = N * config.in_channels * P * Q * D
     for before, after in pairwise(left):
         matching = (before + 1) // 2 * (before // 2) * (D // config.num_heads) if after < before else 0
         total += before * 4 * D * D + 2 * before * before * D + matching + after * 2 * D * M
-    return total + config.head_width * config.num_classes
+    return total + D * config.num_classes

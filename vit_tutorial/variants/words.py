@@ -82,7 +82,7 @@ class CaptionTower(nn.Module):
 
     def forward(self, words: Tensor) -> Tensor:
         tokens = self.words(words)  # (B, W, D)
-        tokens = torch.cat([self.cls_token.expand(len(words), -1, -1), tokens], dim=1)  # (B, 1 + W, D)
+        tokens = torch.cat([self.cls_token.expand(words.shape[0], -1, -1), tokens], dim=1)  # (B, 1 + W, D)
         z = self.block(tokens + self.position)  # (B, 1 + W, D)
         return self.norm(z)[:, 0]  # (B, D)
 

@@ -7,10 +7,12 @@ from dataclasses import fields
 
 from torch import Tensor
 
-from vit_tutorial.variants.hybrid import ConvStem
+from vit_tutorial.patches import as_pair
+from vit_tutorial.variants.hybrid import HybridConfig
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import names
+from vit_tutorial.weights.fields import single
 from vit_tutorial.weights.messages import some
 from vit_tutorial.weights.model import reorder_pairs
 from vit_tutorial.weights.names import State, Table, rename
@@ -31,11 +33,9 @@ def to_timm(model: ViT) -> State:
         TypeError: no model.
     """
     state, config = _parts_of(model)
-    if not isinstance(config, ModernConfig):
-        if isinstance(config.stem, ConvStem):
-            raise ValueError(f"none of timm's models has the stem {config.stem}")
-        if config.pool == "distilled" and config.position == "none":
-            raise ValueError("timm's distilled ViT has positions, this model has none: timm can't express it")
+    if isinstance(config, HybridConfig):
+        raise ValueError(f"none of timm's models has the stem {config.stem}")
+    if not isinstance(config, ModernConfig) or config.pool == "distilled":
         return rename(state, _timm_table(config, state))
     no_k_bias = config.qkv_bias and not config.k_bias
     eva = config.rotary is not None or no_k_bias or (config.gated and config.mlp_norm)
@@ -62,7 +62,6 @@ def _not_timms(config: ModernConfig, kind: str) -> list[str]:
     other_norm = config.attention_norm or config.pre_norm or config.norm != "layer"
     parts = {
         "a head for both the class token and the mean (to_huggingface has it)": config.pool == "cls+mean",
-        "convolutions before the tokens": config.stem is not None,
         "attention pooling beside a gated MLP": pooled and config.gated,
         "a norm before pooling and one after it": vit and config.final_norm and config.pool_norm,
         f"pooling with {config.pool_heads} heads (it takes as many as in attention, {config.num_heads})": (
@@ -87,7 +86,7 @@ def _not_timms(config: ModernConfig, kind: str) -> list[str]:
 
 def _timm_table(config: ViTConfig, state: Mapping[str, Tensor]) -> Table:
     """The names of the class of timm's that has the config's parts."""
-    if isinstance(config, ModernConfig):
+    if isinstance(config, ModernConfig) and config.pool != "distilled":
         if config.gated and config.mlp_norm:  # EVA-02 base and large, and its CLIP
             return names.TIMM_APART
         table = names.TIMM_EVA if config.rotary is not None or config.position_bias else names.TIMM_NOW
@@ -95,10 +94,7 @@ def _timm_table(config: ViTConfig, state: Mapping[str, Tensor]) -> Table:
         if config.gated and config.rotary is not None and config.rotary.coordinates == "centred":  # DINOv3 plus
             return {**table, "blocks.{i}.mlp.fc1.*": names.TIMM_GATED["blocks.{i}.mlp.fc1.*"]}
         return table
-    if config.pool == "distilled":
-        return names.TIMM_DISTILLED
-    first_layers = config.stem is not None and not any(".stages." in name for name in state)
-    return names.TIMM_ROOT if first_layers else names.TIMM_NOW
+    return names.TIMM_DISTILLED if isinstance(config, ModernConfig) else names.TIMM_NOW
 
 
 def to_torchvision(model: ViT) -> State:
@@ -114,7 +110,11 @@ def to_torchvision(model: ViT) -> State:
         raise ValueError("torchvision's ViT is that of 2020, and this is a ModernViT: to_timm, to_huggingface")
     _check_plain(state, config, "torchvision", ["blocks.0.attention.qkv.bias"])
     rows, columns = config.grid
-    if rows != columns or not isinstance(config.patch_size, int) or config.in_channels != 3:
+    if (
+        rows != columns
+        or not isinstance(single(as_pair(config.patch_size, "patch_size")), int)
+        or config.in_channels != 3
+    ):
         found = f"{rows} x {columns} patches of {config.patch_size} in {config.in_channels} channels"
         raise ValueError(f"torchvision's ViT takes squares in square patches of three channels, not {found}: to_timm")
     if config.gelu != "exact":
@@ -164,7 +164,7 @@ def _transformers_kind(config: ModernConfig) -> tuple[str, Table]:
         free |= {"pool_mlp_dim"}
     used = {f.name for f in fields(config) if f.name not in free and getattr(config, f.name) != f.default}
     classifier = config.num_classes > 0
-    square = isinstance(config.image_size, int) and isinstance(config.patch_size, int)
+    square = all(isinstance(single(as_pair(size, "size")), int) for size in (config.image_size, config.patch_size))
     if config.rotary is not None and used <= {"rotary", "position", "registers", "layer_scale", "gated", "k_bias"}:
         if config.rotary.coordinates == "centred" and config.layer_scale is not None and not classifier:
             return "", names.HF_DINOV3_GATED if config.gated else names.HF_DINOV3
@@ -201,7 +201,5 @@ def _check_plain(state: Mapping[str, Tensor], config: ViTConfig, library: str, n
     needed = ["embed.cls_token", "embed.position", *needed]
     if lacking := [name for name in needed if name not in state]:
         raise ValueError(f"{library} needs {some(lacking)}, which this model doesn't have: to_timm can do without")
-    if config.pool == "distilled":
-        raise ValueError(f"{library}'s ViT has one class token, this model has two: to_timm has both")
-    if config.stem is not None:
-        raise ValueError(f"{library}'s ViT can't have the stem {config.stem}; timm has the paper's ResNet")
+    if isinstance(config, HybridConfig):
+        raise ValueError(f"{library}'s ViT can't have the stem {config.stem}")

@@ -61,7 +61,8 @@ class Known:
     def check(self, config: ViTConfig) -> Json:
         """What is assumed though the config was read; a ValueError, if the tensors are another model's."""
         default = {f.name: f.default for f in fields(ModernConfig)} | {"class_token": config.pool != "mean"}
-        found = default | vars(config)
+        sizes = {name: single(as_pair(getattr(config, name), name)) for name in ("image_size", "patch_size")}
+        found = default | vars(config) | sizes
         assumed = dict(self.assumed)
         if self.given.classifies and not config.num_classes:
             raise ValueError("its architectures name a classifier, and there is none: take them out for features")

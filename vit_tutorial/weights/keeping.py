@@ -17,7 +17,7 @@ import safetensors.torch
 from torch import Tensor
 
 from vit_tutorial.data import Data, Preprocessing
-from vit_tutorial.variants.hybrid import stem_from
+from vit_tutorial.variants.hybrid import HybridConfig
 from vit_tutorial.variants.modern import ModernConfig
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights.messages import short
@@ -40,9 +40,10 @@ def stored(path: Path) -> tuple[ViTConfig, dict[str, Tensor], tuple[str, ...], P
     if "model" not in settings:
         raise ValueError("config.json has no 'model', so it isn't this package's; the tensors alone: name their file")
     fields = settings["model"]
-    stem = fields.get("stem")
-    kind = ModernConfig if "registers" in fields else ViTConfig
-    config = kind(**(fields | {"stem": None if stem is None else stem_from(stem)}))
+    kinds = {"vit": ViTConfig, "hybrid": HybridConfig, "modern": ModernConfig}
+    if settings.get("kind") not in kinds:
+        raise ValueError(f"config.json has the kind {settings.get('kind')!r}: one of {', '.join(kinds)} is needed")
+    config = kinds[settings["kind"]](**fields)
     if config.num_classes and len(settings["classes"]) not in (0, config.num_classes):
         raise ValueError(f"{len(settings['classes'])} names for {config.num_classes} classes")
     height, width = settings["image_size"]
@@ -102,7 +103,16 @@ def write_model(
     folder: Path, model: ViT, classes: Sequence[str], preprocess: Preprocessing, about: Mapping[str, Any]
 ) -> None:
     """Write model.safetensors and config.json, all that is needed to use them; ``about`` is for people."""
-    config = {"model": asdict(model.config), "classes": list(classes), **asdict(preprocess), **about}
+    kinds = {ViTConfig: "vit", HybridConfig: "hybrid", ModernConfig: "modern"}
+    if type(model.config) not in kinds:
+        raise TypeError(f"a {type(model).__name__} can't be saved: a ViT, HybridViT or ModernViT can")
+    config = {
+        "kind": kinds[type(model.config)],
+        "model": asdict(model.config),
+        "classes": list(classes),
+        **asdict(preprocess),
+        **about,
+    }
     tensors = {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(COUNTER)}
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write(folder / "model.safetensors", safetensors.torch.save(weights))

@@ -5,7 +5,7 @@
 >>> given = {"num_heads": 4, "image_size": 8, "gelu": "exact", "norm_eps": 1e-6, "preprocess": pixels, "plain": True}
 >>> config, state_dict, preprocess = vt.weights.convert(vt.weights.to_timm(model), **given)
 >>> config.image_size, config.dim, config.depth
-(8, 64, 4)
+((8, 8), 64, 4)
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from vit_tutorial.data import Preprocessing
 from vit_tutorial.embeddings import ResizeRecipe, resize_position_embedding, sincos_position_embedding
 from vit_tutorial.mlp import Gelu
 from vit_tutorial.patches import Size, as_pair
-from vit_tutorial.variants.hybrid import ResNetStem
-from vit_tutorial.variants.modern import ModernConfig, build, position_bias_index, without_numbers
+from vit_tutorial.variants.modern import ModernConfig, build, position_bias_index
 from vit_tutorial.vit import ViT, ViTConfig
 from vit_tutorial.weights import messages, names, sources
 from vit_tutorial.weights.fields import Given, Json, single
@@ -152,7 +151,7 @@ def convert_given(state_dict: Mapping[str, Any], source: str, given: Given) -> C
         shown["final_norm"] = shown["final_norm"] and wanted.get("final_norm", True)
     check_names(shown, ours, read)
     if any(our.startswith(FEATURES) for our in ours):
-        shown |= stem_fields(ours, shown)
+        raise ValueError("a convolutional stem in front of the tokens, which ViTConfig and ModernConfig can't express")
     scaled_by = read.theirs.get("blocks.0.scale1.gamma", "").rpartition(".")[2]
     signs = {"masked": "mask_token" in dropped, "scaled_by": scaled_by}
     name = source_of(about, shown | signs, origin, source)
@@ -315,24 +314,6 @@ def is_modern(fields: Mapping[str, Any]) -> bool:
     return any(fields.get(name, default) != default for name, default in others.items())
 
 
-def stem_fields(ours: State, shown: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a hybrid, whose ``proj`` cuts the feature map of a ResNet V2, and not the image."""
-    features, first = {our: ours[our] for our in ours if our.startswith(FEATURES)}, f"{FEATURES}stem.conv.weight"
-    for our, tensor in features.items():
-        if re.search(r"conv\d?\.weight$", our) and (tensor.ndim != 4 or tensor.shape[2] != tensor.shape[3]):
-            raise ValueError(f"{our} {tuple(tensor.shape)} must have 4 axes, of a square kernel: (F, C, K, K)")
-    if first not in features:
-        raise ValueError(f"a convolutional stem of another kind than the paper's ResNet: {some(list(features), 3)}")
-    stages: dict[int, set[int]] = {}
-    for our in features:
-        if place := re.match(rf"{FEATURES}stages\.(\d+)\.blocks\.(\d+)\.", our):
-            stages.setdefault(int(place[1]), set()).add(int(place[2]))
-    stem = ResNetStem(tuple(len(stages[i]) for i in sorted(stages)), width=len(features[first]))
-    P, Q = as_pair(shown["patch_size"], "patch_size")
-    patch_size = single((P * stem.stride, Q * stem.stride))
-    return {"stem": stem, "in_channels": features[first].shape[1], "patch_size": patch_size}
-
-
 def config_of(
     name: str, ours: State, shown: Json, given: Given, wanted: Json, taken: Json, heads: int | None
 ) -> ViTConfig:
@@ -391,6 +372,8 @@ def config_of(
         if class_tokens == 2:
             raise ValueError("two class tokens beside parts of after 2020, which ModernConfig can't express")
         return ModernConfig(**fields)
+    if class_tokens == 2:
+        return ModernConfig(**{field: value for field, value in fields.items() if field in PLAIN_FIELDS})
     return ViTConfig(**{field: value for field, value in fields.items() if field in PLAIN_FIELDS})
 
 
@@ -518,7 +501,7 @@ def check_computed(config: ViTConfig, tensors: State, neighbours: bool, columns_
 
 def shapes_of(config: Any, make: Callable[[Any], nn.Module] = build) -> dict[str, tuple[int, ...]]:
     """The shape of each tensor that a model of this config has."""
-    with without_numbers():  # one block tells the shapes of all
+    with torch.device("meta"):  # one block tells the shapes of all
         model = make(replace(config, depth=1)).state_dict()
     shapes = {our: tuple(tensor.shape) for our, tensor in model.items() if not our.endswith(COUNTER)}
     block = {our.removeprefix("blocks.0."): shape for our, shape in shapes.items() if our.startswith("blocks.0.")}
@@ -606,11 +589,16 @@ def assemble(config: ViTConfig, state_dict: Mapping[str, Tensor], *, checked: bo
         check_numbers(state)
     floats = {name: tensor.float() for name, tensor in state.items()}
     check_numbers({name: tensor for name, tensor in floats.items() if state[name].dtype == torch.float64})
-    with without_numbers():
+    with torch.device("meta"):
         model = build(config)
     counters = {name: torch.tensor(0) for name in model.state_dict() if name.endswith(COUNTER)}
     model.load_state_dict(floats | counters, assign=True)
     return model.eval()
+
+
+def head_width(config: ViTConfig) -> int:
+    """How many numbers the head of a model reads."""
+    return config.head_width if isinstance(config, ModernConfig) else config.dim
 
 
 def with_head(config: ViTConfig, state: Mapping[str, Tensor], num_classes: int) -> tuple[ViTConfig, State]:
@@ -618,7 +606,7 @@ def with_head(config: ViTConfig, state: Mapping[str, Tensor], num_classes: int) 
     config = replace(config, num_classes=num_classes)
     state = {name: tensor for name, tensor in state.items() if not name.startswith("head.")}
     if num_classes:
-        state["head.weight"] = torch.zeros(num_classes, config.head_width)
+        state["head.weight"] = torch.zeros(num_classes, head_width(config))
         state["head.bias"] = torch.zeros(num_classes)
     return config, state
 

@@ -22,7 +22,6 @@ from torch.nn.functional import normalize
 
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.extras import needed
-from vit_tutorial.variants.modern import without_numbers
 from vit_tutorial.variants.text import TextConfig, TextTower
 from vit_tutorial.vit import ViT
 from vit_tutorial.weights import configs, hf_configs, hub, names
@@ -30,7 +29,7 @@ from vit_tutorial.weights.fields import Given
 from vit_tutorial.weights.keeping import shipped
 from vit_tutorial.weights.loading import from_repository
 from vit_tutorial.weights.messages import refusing, short, some, warn
-from vit_tutorial.weights.model import assemble, check_state
+from vit_tutorial.weights.model import assemble, check_state, head_width
 from vit_tutorial.weights.names import State, Table
 from vit_tutorial.weights.reading import check_numbers
 from vit_tutorial.weights.sources import check_preprocess
@@ -118,7 +117,7 @@ def load_pair(
         config, clean = configs.open_clip_text(files.config) if of_open_clip else hf_configs.text_tower(files.config)
         if found.assumed.pop("left_out", None) != "the text tower":  # as the image tower's reader calls it
             raise ValueError("it has more than an image tower and a text tower, or less")
-        width = found.config.num_classes or found.config.head_width
+        width = found.config.num_classes or head_width(found.config)
         if width != config.out_dim:
             raise ValueError(f"its image tower makes {width} numbers of a picture, its text tower {config.out_dim}")
         scale, bias = (_number_of(files.state, name) for name in ("logit_scale", "logit_bias"))
@@ -139,7 +138,7 @@ def _text_tower(config: TextConfig, tensors: State) -> TextTower:
     state = read.ours
     check_numbers(state)
     check_state(config, state, TextTower)
-    with without_numbers():
+    with torch.device("meta"):
         tower = TextTower(config)
     tower.load_state_dict({name: tensor.detach().float() for name, tensor in state.items()}, assign=True)
     return tower.eval()
