@@ -10,6 +10,7 @@ from vit_tutorial.data.folders import image_folder, images_in, open_photo
 from vit_tutorial.data.images import Data, Images, Split, hold_out
 from vit_tutorial.data.photographs import CIFAR10_CLASSES, cifar10_pictures, photograph, photograph_file
 from vit_tutorial.data.preprocessing import Corner, CropMode, Preprocessing, denormalise, normalise
+from vit_tutorial.data.real_features import RealFeatures, real_features, real_photograph
 from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.data.sets import (
     DATASETS,
@@ -33,6 +34,7 @@ __all__ = [
     "DatasetSpec",
     "Images",
     "Preprocessing",
+    "RealFeatures",
     "Recipe",
     "Split",
     "augmentation",
@@ -48,6 +50,8 @@ __all__ = [
     "open_photo",
     "photograph",
     "photograph_file",
+    "real_features",
+    "real_photograph",
     "shapes",
     "spec_of",
 ]
