@@ -26,8 +26,8 @@ def test_shapes_and_ranges(name):
     assert found.mask.shape == found.rollout.shape == GRID
     assert found.mask.dtype == torch.bool
     assert 0.2 < found.mask.float().mean() < 0.8
-    sums = found.class_attention.sum(dim=(2, 3))  # what the class token gives itself is missing
-    assert (sums < 1.05).all()
+    # What the class token gives itself is missing, and 8 bits round.
+    assert (found.class_attention.sum(dim=(2, 3)) < 1.05).all()
     assert (sums > 0.5).float().mean() > 0.9
 
 
