@@ -28,7 +28,6 @@ def test_shapes_and_ranges(name):
     assert 0.2 < found.mask.float().mean() < 0.8
     # What the class token gives itself is missing, and 8 bits round.
     assert (found.class_attention.sum(dim=(2, 3)) < 1.05).all()
-    assert (sums > 0.5).float().mean() > 0.9
 
 
 def test_the_head_attends_as_its_stored_map_says():
