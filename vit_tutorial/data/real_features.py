@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_tutorial.attention import attention
+from vit_tutorial.attention import dot_product_attention
 
 Name = Literal["cat", "raccoon", "astronaut", "hopper", "coffee", "flower", "pagoda"]
 FOLDER = Path(__file__).parent / "real"
@@ -43,7 +43,7 @@ class RealFeatures:
 
     def head_attention(self) -> Tensor:
         """The weights (1370, 1370) of the head whose queries and keys are kept; rows sum to 1."""
-        return attention(self.queries, self.keys, self.keys)[1]
+        return dot_product_attention(self.queries, self.keys, self.keys)[1]
 
 
 def real_features(name: Name) -> RealFeatures:
