@@ -439,7 +439,7 @@ def test_each_switch_changes_the_model_as_hooks_do(show, digits):
     now(position="reversed")
     page.get_by_text("Hide the chosen patch").click()
     now(hidden=[10])
-    page.get_by_text("Shuffle all").click()
+    page.get_by_text("Shuffle all", exact=True).click()
     order = page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order")
     assert sorted(order) == [*range(16)]
     assert order != [*range(16)]
@@ -455,7 +455,7 @@ def test_each_switch_changes_the_model_as_hooks_do(show, digits):
     page.locator(".modes").get_by_text("taken away").click()
     now(position="none")
     assert "can’t tell" not in text(page, ".difference")
-    page.get_by_text("Shuffle all").click()
+    page.get_by_text("Shuffle all", exact=True).click()
     now(order=page.evaluate("document.querySelector('[data-vit-live]').live.state.changes.order"))
     assert "without positions it can’t tell" in text(page, ".difference")
     page.get_by_text("Reset", exact=True).click()

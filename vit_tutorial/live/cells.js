@@ -4,7 +4,7 @@ import { ARROWS, cellUnder, clamp, hasModifier, largest, make } from "../pages/p
 import { tint } from "./pictures.js";
 
 const MOST_TEXTS = 25; // numbers that are written into their cells
-const LETTER = 7; // pixels of a label's letter, about
+const LETTER = 8; // pixels of a label's letter, about
 
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
 export const inPercent = (value) => `${(100 * value).toFixed(2)} %`; // as a number of the model is read

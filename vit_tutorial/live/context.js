@@ -42,6 +42,7 @@ export function contextOf({ host, root, data }) {
     sizes,
     samples,
     middle,
+    hasOwnAddress: host.parentElement?.matches("main[data-own-page]") ?? false,
     $,
     $$: (selector) => [...root.querySelectorAll(selector)],
     say: (text) => {
@@ -59,6 +60,8 @@ export function contextOf({ host, root, data }) {
       sample: 0, // its number; -1: it is none
       message: "", // what is said of it
       changes: { ...AS_TRAINED },
+      stop: 0, // of the tour
+      isAway: false, // the reader left it for another part
       station: "patches",
       token: middle,
       previous: null, // the token that was chosen before

@@ -21,6 +21,7 @@ function fitted(frame, isOfDigits) {
 // What is said of a drawing whose pen was lifted.
 function adviceOn({ pad, sizes, isOfDigits }, wasSample) {
   if (pad.isEmpty()) return "The pad is empty. The model must name something even so.";
+  if (pad.isFull()) return "The pad is full. Clear gives you an empty one: draw thin lines on it.";
   if (sizes.C > 1) return "";
   if (wasSample) return "You drew on top of the picture that was there: Clear gives you an empty pad.";
   return fitted(pad.frame(), isOfDigits);

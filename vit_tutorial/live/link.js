@@ -14,13 +14,13 @@ function idOf({ data }) {
 }
 
 function pack(page) {
-  const { sample, changes, station, token, layer, head, method, picture } = page.state;
-  const kept = { id: idOf(page), sample, changes, station, token, layer, head, method };
+  const { sample, changes, station, token, layer, head, method, picture, stop, isAway } = page.state;
+  const packed = { id: idOf(page), sample, changes, station, token, layer, head, method, stop, isAway };
   if (sample < 0) {
-    kept.picture = textOf(picture, page.white);
-    kept.ink = textOf(page.pad.ink(), 255); // finer than the picture
+    packed.picture = textOf(picture, page.white);
+    packed.ink = textOf(page.pad.ink(), 255); // finer than the picture
   }
-  const text = btoa(JSON.stringify(kept));
+  const text = btoa(JSON.stringify(packed));
   return `live=${text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
 }
 
@@ -34,10 +34,10 @@ function numbersOf(text, white, count) {
 // The state that a link holds, and the ink of its drawing; an Error if it is damaged, or of another model.
 function unpackLink(page, text) {
   const { samples, sizes, white, pad } = page;
-  const kept = JSON.parse(atob(text.replaceAll("-", "+").replaceAll("_", "/")));
-  const { id, sample, station, token, layer, head, method } = kept;
+  const packed = JSON.parse(atob(text.replaceAll("-", "+").replaceAll("_", "/")));
+  const { id, sample, station, token, layer, head, method, stop, isAway } = packed;
   const isIndex = (value, count) => Number.isInteger(value) && value >= 0 && value < count;
-  const changes = Object.fromEntries(Object.keys(AS_TRAINED).map((name) => [name, kept.changes[name]]));
+  const changes = Object.fromEntries(Object.keys(AS_TRAINED).map((name) => [name, packed.changes[name]]));
   const isWhole =
     id === idOf(page) &&
     (sample === -1 || isIndex(sample, samples.length)) &&
@@ -46,27 +46,25 @@ function unpackLink(page, text) {
     Object.hasOwn(METHODS, method) &&
     isIndex(token, sizes.T) &&
     isIndex(layer, sizes.L) &&
-    isIndex(head, sizes.h);
+    isIndex(head, sizes.h) &&
+    isIndex(stop, page.stops.length) &&
+    typeof isAway === "boolean";
   if (!isWhole) throw new Error("damaged, or of another model");
-  const state = { sample, changes: tidied(changes), station, token, layer, head, method };
+  const state = { sample, changes: tidied(changes), station, token, layer, head, method, stop, isAway };
   if (sample >= 0) return { state: { ...state, picture: samples[sample] }, ink: samples[sample] };
-  const picture = numbersOf(kept.picture, white, samples[0].length);
-  return { state: { ...state, picture }, ink: numbersOf(kept.ink, 255, pad.ink().length) };
+  const picture = numbersOf(packed.picture, white, samples[0].length);
+  return { state: { ...state, picture }, ink: numbersOf(packed.ink, 255, pad.ink().length) };
 }
 
-// Takes the state from the address: whether there was any.
-export function restore(page) {
-  const found = /[#&]live=([\w-]+)/.exec(location.hash);
-  if (!found) return false;
+// What the link in an address holds, {state, ink}; null: there is none, or none for this page, which says so.
+export function linkIn(page, hash) {
+  const found = /[#&]live=([\w-]+)/.exec(hash);
+  if (!found) return null;
   try {
-    const { state, ink } = unpackLink(page, found[1]);
-    Object.assign(page.state, state);
-    page.pad.show(ink);
-    return true;
+    return unpackLink(page, found[1]);
   } catch {
-    page.$(".message").textContent =
-      "The link is damaged, or was made for another model: the page starts from scratch.";
-    return false;
+    page.$(".message").textContent = "The link is damaged, or was made for another model: the page stays as it is.";
+    return null;
   }
 }
 

@@ -1,13 +1,14 @@
 // The live page: what happens when the picture, the model or what is chosen changes.
 
 import { begin, isStill } from "../pages/page.js";
+import { followAddress } from "./address.js";
 import { answerOf, drawAnswer, drawSizes } from "./answer.js";
 import { tidied } from "./changes.js";
 import { catchingUp, computeNow, run } from "./compute.js";
 import { contextOf } from "./context.js";
 import { buildDepth, drawDepth, go } from "./controls.js";
 import { buildPad, buildPens, buildPictures } from "./input.js";
-import { copyLink, restore } from "./link.js";
+import { copyLink } from "./link.js";
 import { buildMap, drawMap } from "./map.js";
 import { buildMeaning, drawMeaning } from "./meaning.js";
 import { lens } from "./model.js";
@@ -121,14 +122,9 @@ function start({ host, root, data, images }) {
   wireButtons(page, tour);
 
   page.pad.show(page.state.picture);
-  const isRestored = restore(page);
-  const { station, token } = page.state;
   computeNow(page);
   tour.begin();
-  if (isRestored) {
-    page.state.token = token;
-    page.walk(station);
-  }
+  followAddress(page, tour);
   // In the browser's console: $0.live.run(picture) gives every number of a pass, as the package names them.
   host.live = {
     config: page.config,

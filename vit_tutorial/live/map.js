@@ -7,18 +7,18 @@ import { drawLooks } from "./looks.js";
 import { isRead, streamOf } from "./stream.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const SHORTEST = 62; // pixels of a block that lies, at least; where these have no room, the map stands
+const SHORTEST = 76; // pixels of a block that lies, at least; where these have no room, the map stands
 const WIDEST = 9; // pixels of the widest line
-const EDGE = { begin: 190, end: 144 }; // what stands before the blocks, and after them
+const EDGE = { begin: 190, end: 158 }; // what stands before the blocks, and after them
 
 // How large the parts are: "along" the way through the model, and "across" it, from the stream of tokens.
 function planOf({ L, h }, width) {
-  const isUpright = width < Math.min(740, EDGE.begin + L * SHORTEST + EDGE.end);
+  const isUpright = width < Math.min(760, EDGE.begin + L * SHORTEST + EDGE.end);
   const head = isUpright ? clamp(Math.max(112, width - 270) / h, 16, 60) : clamp(120 / h, 16, 24);
   const block = isUpright ? 128 : Math.max(SHORTEST, (width - EDGE.begin - EDGE.end) / L);
   const top = 26 + Math.max(h * head, isUpright ? 0 : 72); // where the heads end
   const along = EDGE.begin + L * block + EDGE.end;
-  const across = top + 44;
+  const across = top + 48;
   const place = isUpright ? (a, c) => [66 + c, a] : (a, c) => [a, across - c];
   const size = isUpright ? [width, along] : [along, across + 35];
   return { isUpright, head, block, top, place, size, heads: [...Array(h).keys()], blocks: [...Array(L).keys()] };
@@ -69,7 +69,7 @@ function linesOf(plan) {
     line(90, 150, "each"),
     line(150, EDGE.begin + 0.04 * plan.block, "0.input"),
     line(end + 0.04 * plan.block, end + 46, "read"),
-    line(end + 46, end + 112, "each"),
+    line(end + 46, end + 122, "each"),
   ];
   return [...ends, ...plan.blocks.flatMap((layer) => blockLines(plan, layer))];
 }
@@ -79,9 +79,9 @@ function blockParts(plan, layer) {
   const { block, head, heads, top, isUpright } = plan;
   const at = (share) => EDGE.begin + (layer + share) * block;
   const name = `blocks.${layer}`;
-  const words = isUpright ? [top + 36, top + 36] : [top + 10, top + 32]; // where names stand
-  const word = [58, isUpright ? 26 : 18];
-  const shortcut = isUpright ? [34, 24] : [28, 18];
+  const words = isUpright ? [top + 36, top + 36] : [top + 12, top + 36]; // where names stand
+  const word = [70, isUpright ? 26 : 21];
+  const shortcut = isUpright ? [34, 24] : [31, 20];
   const one = (a, c, w, h, text, part, label, to) => {
     return { a: at(a), c, w, h, text, part: name + part, label: `block ${layer}${label}`, to, layer };
   };
@@ -92,7 +92,15 @@ function blockParts(plan, layer) {
   });
   return [
     one(isUpright ? 0.8 : 0.5, words[1], ...word, `block ${layer}`, "", "", "attention"),
-    one(isUpright ? 0.3 : 0.34, words[0], ...word, "attention", ".attention", ", attention", "attention"),
+    one(
+      isUpright ? 0.3 : Math.max(0.34, 38 / block),
+      words[0],
+      ...word,
+      "attention",
+      ".attention",
+      ", attention",
+      "attention",
+    ),
     ...parts,
     one(0.3, 0, ...shortcut, "+ z", ".attention.residual", ", shortcut beside attention", "attention"),
     one(0.8, (26 + top) / 2, 38, 44, "MLP", ".mlp", ", MLP", "mlp"),
@@ -103,7 +111,7 @@ function blockParts(plan, layer) {
 // The ground that a block's parts stand on, as a rectangle of an SVG.
 function frameOf(plan, layer) {
   const corners = [plan.place(EDGE.begin + (layer + 0.03) * plan.block, -12)];
-  const widest = plan.top + (plan.isUpright ? 68 : 44);
+  const widest = plan.top + (plan.isUpright ? 68 : 48);
   corners.push(plan.place(EDGE.begin + (layer + 0.99) * plan.block, widest));
   const [x, y] = [0, 1].map((i) => Math.min(corners[0][i], corners[1][i]));
   const [width, height] = [0, 1].map((i) => Math.abs(corners[0][i] - corners[1][i]));
@@ -112,7 +120,7 @@ function frameOf(plan, layer) {
 
 function captionsOf(plan) {
   const end = EDGE.begin + plan.blocks.length * plan.block;
-  const words = { picture: 30, patches: 90, tokens: 150, answer: end + 112 };
+  const words = { picture: 30, patches: 90, tokens: 150, answer: end + 122 };
   return Object.entries(words).map(([textContent, a]) => {
     const caption = make("span", { className: "caption", textContent, ariaHidden: "true" });
     const [x, y] = plan.place(a, plan.isUpright ? 64 : 38);
@@ -131,7 +139,7 @@ function partsOfMap(plan) {
       a,
       c: plan.isUpright ? -33 : -25,
       w: Math.min(64, plan.block - 2),
-      h: 18,
+      h: 21,
       text: "",
       label,
       to: "layers",
@@ -144,8 +152,8 @@ function partsOfMap(plan) {
     one(150, "", "tokens and positions", "positions", "tokens"),
     ...plan.blocks.flatMap((layer) => blockParts(plan, layer)),
     ...lenses,
-    { ...one(end + 46, "classifier", "the classifier", "head"), w: 62, h: 28 },
-    { ...one(end + 112, "", "the answer", "head", "answer"), w: 62, h: 60 },
+    { ...one(end + 46, "classifier", "the classifier", "head"), w: 74, h: 28 },
+    { ...one(end + 122, "", "the answer", "head", "answer"), w: 62, h: 60 },
   ];
 }
 
@@ -210,7 +218,6 @@ function lay(page) {
   page.mapDot = make("i", { className: "token-dot", ariaHidden: "true" }); // where the followed token is
   inner.append(svg, ...captionsOf(plan), ...page.mapParts.map(({ button }) => button), page.mapDot);
   $(".map").replaceChildren(inner);
-  $(".live").classList.toggle("scrolls", plan.size[0] > width); // the map does, so the line stands for all of it
 }
 
 function walkWith(page, event) {
@@ -295,7 +302,7 @@ function moveDot(page) {
 }
 
 function keyOf({ $, state, theName }) {
-  const lines = `The thicker and bluer a line, the larger the numbers of ${theName(state.token)}.`;
+  const lines = `Thick, blue lines: ${theName(state.token)} has large numbers there.`;
   const where = $(".map .upright") ? "Left" : "Below";
   return `${lines} Small squares: where it looks. ${where}: the answer so far.`;
 }

@@ -5,6 +5,7 @@ import { widened } from "./paper.js";
 import { paint } from "./pictures.js";
 
 const INK = 0.25; // and more is something drawn
+const FULL = 0.9; // of the pad is drawn on: no drawing any more
 const FILLED = 0.9; // of the frame's height or width: a drawing that is as large needs no enlarging
 const LARGEST = 3; // times a drawing is enlarged at most
 const FINE = 64; // pixels of the pad along the longer side, at least
@@ -207,6 +208,7 @@ export function drawingPad(canvas, [C, H, W], white, { begun, drawn, arranged, s
     frame,
     clear,
     ink: () => ink.slice(),
+    isFull: () => C === 1 && ink.filter((v) => v >= INK).length > FULL * ink.length,
     isEmpty: () => (C === 1 ? !extent() : ink.every((v) => v === blank)),
     choose(name) {
       pen.colour = COLOURS[name].slice(0, C);

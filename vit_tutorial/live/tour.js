@@ -1,6 +1,7 @@
 // The guided tour: it opens a stop's station, lights up its part, brings both into sight, and says what to try.
 
 import { make } from "../pages/page.js";
+import { noteStop } from "./address.js";
 import { AS_TRAINED, isChanged } from "./changes.js";
 import { go } from "./controls.js";
 import { choosePicture } from "./input.js";
@@ -87,8 +88,7 @@ export function tourOf(page) {
   const { $, sizes, state } = page;
   const facts = factsOf(page);
   const stops = STORY.filter(({ text }) => text(facts));
-  let at = 0;
-  let isAway = false; // the reader opened another part
+  page.stops = stops;
   let patch = page.middle; // that the reader followed last
 
   function follow(kind) {
@@ -97,12 +97,13 @@ export function tourOf(page) {
     if (kind === "patch") state.token = patch;
   }
 
-  const isLast = () => at === stops.length - 1;
+  const isLast = () => state.stop === stops.length - 1;
 
   function drawButtons() {
-    $(".count").textContent = `${at + 1} of ${stops.length}`;
-    $('[data-do="next"]').textContent = isAway ? "Return" : isLast() ? "Start again" : "Next";
-    $('[data-do="back"]').disabled = at === 0;
+    const onwards = isLast() ? "Start again" : "Next";
+    $(".count").textContent = `${state.stop + 1} of ${stops.length}`;
+    $('[data-do="next"]').textContent = state.isAway ? "Return" : onwards;
+    $('[data-do="back"]').disabled = state.stop === 0;
   }
 
   // Lights up a stop's part; where that is off, what its station says of it.
@@ -117,8 +118,7 @@ export function tourOf(page) {
   }
 
   function show(number, isReset = false) {
-    at = number;
-    isAway = false;
+    Object.assign(state, { stop: number, isAway: false });
     darken(page);
     $(".left").scrollTop = 0;
     const { station, follow: kind, text, offers = [] } = stops[number];
@@ -133,30 +133,51 @@ export function tourOf(page) {
   // The story is about the model as it was trained, until it is to be broken.
   async function arrive(number) {
     const isReset = stops[number].station !== "what-if" && isChanged(state.changes);
+    noteStop(page, number);
     if (isReset) await page.change(AS_TRAINED);
     reveal(page, show(number, isReset));
   }
 
+  // Another part was opened: the stop's sentence and its buttons stay, for what it asks may be done there, too.
   function leave() {
     darken(page);
-    offer(page, []);
-    isAway = true;
+    state.isAway = true;
     drawButtons();
     measure(page);
   }
 
-  $(".offers").onclick = () => page.reveal($(".spot .picture") ?? $(".spot")); // on a phone it may be above
+  // A link's stop, and on it what else the link holds.
+  async function resume({ state: linked, ink }) {
+    page.remember();
+    show(linked.stop);
+    Object.assign(state, linked);
+    page.pad.show(ink);
+    if (linked.isAway) leave();
+    go(page, linked.station);
+    await page.follow();
+  }
+
+  $(".offers").onclick = () => {
+    const spot = $(".spot .picture") ?? $(".spot"); // on a phone it may be above
+    if (spot) page.reveal(spot);
+  };
   for (const part of [".tour", ".choose"]) new ResizeObserver(() => measure(page)).observe($(part));
   return {
+    count: stops.length,
     begin: () => show(0),
+    arrive,
     leave,
+    resume,
     actions: {
       another() {
         const next = nextSample(page);
         choosePicture(page, page.samples[next], { sample: next });
       },
-      back: () => arrive(at - 1),
-      next: () => arrive(isAway ? at : isLast() ? 0 : at + 1),
+      back: () => arrive(state.stop - 1),
+      next() {
+        if (state.isAway) return arrive(state.stop);
+        return arrive(isLast() ? 0 : state.stop + 1);
+      },
     },
   };
 }

@@ -54,7 +54,7 @@ class Page:
             "<style>\n:root { color-scheme: light dark; }\nbody { margin: min(16px, 2vw); }\n"
             # The title is on the page already; a screen reader and an outline want a heading of the first level.
             "h1 { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }\n</style>\n"
-            f"</head>\n<body>\n<main>\n<h1>{self.title}</h1>\n{self.html}\n</main>\n</body>\n</html>\n"
+            f"</head>\n<body>\n<main data-own-page>\n<h1>{self.title}</h1>\n{self.html}\n</main>\n</body>\n</html>\n"
         )
         write(Path(path), page.encode())
 
