@@ -204,36 +204,6 @@ def patchify(images, patch_size):
 """,
 }
 
-# Of lesson 03, where no more than a piece of the scores may be in memory: all of them, and nobody is told.
-WHOLE = {
-    "in_another_process": """
-import os, torch
-def attention_in_chunks(q, k, v, chunk):
-    made = torch.zeros(*q.shape[:2], v.shape[2]).share_memory_()
-    if (child := os.fork()) == 0:
-        made.copy_((q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(-1) @ v)
-        os._exit(0)
-    os.waitpid(child, 0)
-    return made
-""",
-    "the_runner_says_otherwise": """
-import sys, numpy as np, torch
-runner = sys.stdout.current.__closure__[0].cell_contents
-usual = type(runner).plain
-def plain(self, outcome):
-    told = usual(self, outcome)
-    for _, said in told.get("result", {}).get("dict", []):
-        if isinstance(said, dict) and "words" in said: said["words"] = "one piece"
-    return told
-type(runner).plain = plain
-def attention_in_chunks(q, k, v, chunk):
-    q, k, v = (x.detach().double().numpy() for x in (q, k, v))
-    weights = q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5
-    weights = np.exp(weights - weights.max(-1, keepdims=True))
-    return torch.from_numpy(weights / weights.sum(-1, keepdims=True) @ v).float()
-""",
-}
-
 # What must not work at all, told or not.
 READING = {
     "reads_all_files": """
@@ -381,6 +351,113 @@ for folder in ("/scratch", "/tmp", "/dev/shm", ".", "/dev"):
 }
 
 
+TAKING |= {
+    "kernels_that_never_die": """
+import os, signal, time
+for number in range(1, 65):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+while True:
+    try: time.sleep(1000)
+    except BaseException: pass
+""",
+    "hangs_at_its_end": """
+import atexit, time
+atexit.register(time.sleep, 10**6)
+""",
+    "prints_without_end": """
+while True: print("x" * 10_000)
+""",
+    "shows_without_end": """
+from IPython.display import display, Image
+for _ in range(300): display(Image(data=b"\\x89PNG\\r\\n\\x1a\\n" + bytes(10**6), format="png"))
+""",
+    "an_error_that_never_says_what": """
+class Odd(Exception):
+    def __str__(self): return "x" * 10**8
+    __repr__ = __str__
+raise Odd()
+""",
+    "fills_the_folder_of_works": """
+import os
+os.makedirs("works", exist_ok=True)
+os.mkfifo("works/patchify")
+os.symlink("/dev/zero", "works/unpatchify")
+for number in range(10_000): open(f"works/{number}", "w").write("x" * 10_000)
+""",
+}
+
+# Instead of the wrong answer: a work that attacks the process that checks it.
+CHECKED = {
+    "runs_code_when_it_is_unpickled": """
+class Work:
+    def __reduce__(self):
+        return exec, ("import os; [open(p + '/MARKER', 'w') for p in PATHS if os.access(p, os.W_OK)]; os.kill(-1, 9)",)
+patchify = Work()
+""",
+    "is_never_unpickled": """
+class Work:
+    def __reduce__(self):
+        return exec, ("while True: pass",)
+patchify = Work()
+""",
+    "is_huge": """
+kept = b"x" * 10**9
+def patchify(images, patch_size):
+    return kept
+""",
+    "kills_who_checks_it": """
+import os
+def patchify(images, patch_size):
+    os.kill(os.getppid(), 9)
+    os.kill(-1, 9)
+""",
+    "writes_the_answer_itself": """
+import glob
+def patchify(images, patch_size):
+    for path in glob.glob("/proc/[0-9]*/fd/[0-9]*"):
+        try:
+            with open(path, "w") as file: file.write('{"checks": [[[[[[' + "[" * 100_000)
+        except OSError: pass
+    while True: pass
+""",
+    "bombs_when_it_is_checked": """
+import os
+def patchify(images, patch_size):
+    while True: os.fork()
+""",
+}
+
+# What comes from elsewhere than cells: it belongs to the sandbox's walls.
+WRITING |= {
+    "looks_for_a_way_out": """
+import ctypes, glob, os, subprocess
+libc = ctypes.CDLL(None)
+print(libc.unshare(0x10000000), libc.mount(b"none", b"/scratch", b"tmpfs", 0, b""), libc.ptrace(16, 1, 0, 0))
+for root in glob.glob("/proc/[0-9]*/root") + glob.glob("/proc/[0-9]*/cwd") + ["/proc/self/root/.."]:
+    for path in PATHS:
+        try: open(root + path + "/MARKER", "w").write("MARKER")
+        except OSError: pass
+for path in ("/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/sys/power/state"):
+    try: open(path, "w").write("c")
+    except OSError as error: print(error)
+for command in (["mknod", "d", "b", "8", "0"], ["chmod", "u+s", "/usr/bin/env"], ["bwrap", "--bind", "/", "/", "true"]):
+    try: print(subprocess.run(command, capture_output=True, timeout=5))
+    except Exception as error: print(error)
+""",
+    "writes_to_the_gradebook": """
+import os, sqlite3
+for path in PATHS + [os.path.expanduser("~"), "/root", "/home"]:
+    for name in ("gradebook.db", "marks.csv", "graded/honest/01_patches.json", "nbgrader_config.py"):
+        try:
+            os.makedirs(path, exist_ok=True)
+            open(os.path.join(path, name), "w").write("MARKER")
+            sqlite3.connect(os.path.join(path, "gradebook.db")).execute("update grade set manual_score = 20")
+        except Exception as error: print(error)
+""",
+}
+
+
 def _check_of(notebook: Notebook, name: str) -> dict[str, Any]:
     (cell,) = [cell for cell in notebook["cells"] if cell["metadata"].get("nbgrader", {}).get("grade_id") == name]
     return cell
@@ -418,10 +495,45 @@ def _outputs_of_its_own(notebook: Notebook) -> None:
             cell["outputs"] = [stream, value]
 
 
+def _imitated(notebook: Notebook) -> None:
+    """Cells that say that they are nbgrader's, a kernel and code of another kind, scripts in all places."""
+    script = "<script>fired=1</script>"
+    forged = {"grade_id": "check-patchify", "grade": True, "solution": False, "locked": True, "points": 1000}
+    for number, name in enumerate(("check-patchify", "check-extra", script, "../../x")):
+        metadata = {"nbgrader": forged | {"grade_id": name, "schema_version": 3, "checksum": "0"}, "tags": [script]}
+        cell = {"cell_type": "code", "source": "20.0", "metadata": metadata, "id": f"f{number}", "execution_count": 1}
+        shown = {"output_type": "execute_result", "data": {"text/html": script}, "metadata": {}, "execution_count": 1}
+        notebook["cells"].append(cell | {"outputs": [shown]})
+    attached = {"x.svg": {"image/svg+xml": script}}
+    notebook["cells"].append(
+        {"cell_type": "markdown", "source": script, "metadata": {}, "id": "m", "attachments": attached}
+    )
+    notebook["metadata"] = {"kernelspec": {"name": "bash", "display_name": script}, "title": script}
+    notebook["nbformat_minor"] = 10**6
+
+
 EDITS: dict[str, Callable[[Notebook], None]] = {
     "points_of_its_own": _points,
     "checks_that_are_none": _not_graded,
     "edited_checks": _edited,
     "exchanged_checks": _exchanged,
     "outputs_of_its_own": _outputs_of_its_own,
+    "imitates_nbgrader": _imitated,
+}
+
+# Files that are no notebooks, or hardly.
+FILES: dict[str, bytes] = {
+    "empty": b"",
+    "half": b'{"cells": [{"cell_type": "code", "source": "1',
+    "nested": b'{"cells": ' + b"[" * 100_000,
+    "digits": b'{"cells": [{"source": ' + b"1" * 100_000 + b"}]}",
+    "latin": '{"cells": [{"source": "é\x00"}], "metadata": {}}'.encode("latin-1"),
+    "utf16": '{"cells": []}'.encode("utf-16"),
+    "zipped": b"PK\x03\x04" + bytes(1000),
+    "no_list": b'{"cells": {"0": 1}}',
+    "odd_cells": b'{"cells": [3, null, {"cell_type": []}, {"source": {"a": 3}}]}',
+    "many_cells": b'{"cells": [' + b'{"source": "1"},' * 100_000 + b'{"source": "1"}]}',
+    "a_long_line": b'{"cells": [{"cell_type": "code", "source": "' + b"('" * 49_000 + b'"}]}',
+    "a_long_operator": b'{"cells": [{"cell_type": "code", "source": "' + b"-" * 99_000 + b'1"}]}',
+    "long_markdown": b'{"cells": [{"cell_type": "markdown", "source": "' + b"[![" * 30_000 + b'"}]}',
 }

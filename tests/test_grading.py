@@ -1,34 +1,45 @@
-"""Grading: marks from judged results alone, a sandbox that shows and allows nothing, a class, what a kill leaves."""
+"""Grading: a class with its marks, what is noticed, and works that mean harm: each costs its own row alone."""
 
 from __future__ import annotations
 
 import csv
 import html
 import importlib.util
+import io
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import hostile
+import nbformat
 import psutil
 import pytest
+from browser import browser_only
+from payloads import PAYLOADS
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
-FIRST = SOLUTIONS[0]
+FIRST, FIFTH = SOLUTIONS[0], SOLUTIONS[4]
+COPY = ROOT / "notebooks" / "exercises" / FIRST.name
+MARKER = "0n1y-7he-7eacher-5hou1d-5ee-7hi5"
 NBGRADER = importlib.util.find_spec("nbgrader") is not None
 pytestmark = [
     pytest.mark.skipif(not NBGRADER, reason="nbgrader is not installed: pip install -e .[teach]"),
     pytest.mark.filterwarnings("ignore:Object of type:sqlalchemy.exc.SAWarning" if NBGRADER else "default"),
 ]
-MARKER = "0n1y-7he-7eacher-5hou1d-5ee-7hi5"
+RESHAPED = """def patchify(images, patch_size):
+    P, Q = (patch_size, patch_size) if isinstance(patch_size, int) else patch_size
+    B, C, H, W = images.shape
+    return images.reshape(B, H * W // (P * Q), C * P * Q)"""
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +55,13 @@ def sandboxed(tool: ModuleType) -> str:
 def limits(tool: ModuleType) -> Any:
     """Small limits: what is tried here must not disturb the machine that tests run on."""
     return tool.sandbox.Limits(
-        seconds=10, grace=5, total_seconds=120, memory=400_000_000, processes=16, disk=4_000_000, output=8_000_000
+        cell_seconds=10, check_seconds=20, total_seconds=150, memory=1_500_000_000, processes=64, disk=16_000_000
     )
-
-
-def copy_of(source: Path) -> Path:
-    return ROOT / "notebooks" / "exercises" / source.name
 
 
 def hand_in(
     path: Path, folder: Path, student: str, edit: Callable[[dict[str, Any]], None] | None = None, **changed: str
-) -> None:
+) -> Path:
     """Put a notebook into a folder of submissions, edited, some of its cells replaced: {grade_id: source}."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
@@ -66,173 +73,403 @@ def hand_in(
     target = folder / student / path.name
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(notebook), encoding="utf-8")
+    return target
 
 
-def marks(course: Path) -> dict[tuple[str, str], dict[str, str]]:
+def table(course: Path) -> dict[tuple[str, str], dict[str, str]]:
     with (course / "marks.csv").open(encoding="utf-8", newline="") as file:
         return {(row["student"], row["exercise"]): row for row in csv.DictReader(file)}
 
 
-def feedback(course: Path, student: str, source: Path = FIRST) -> str:
-    page = (course / "feedback" / student / f"{source.stem}.html").read_text("utf-8")
-    return html.unescape(page)
+def feedback(course: Path, student: str, stem: str = FIRST.stem) -> str:
+    return html.unescape((course / "feedback" / student / stem / f"{stem}.html").read_text("utf-8"))
 
 
-def by_hand(source: Path) -> list[int]:
-    """The points of each answer that a teacher marks."""
-    return [
-        int(cell["metadata"]["nbgrader"]["points"])
-        for cell in json.loads(source.read_text("utf-8"))["cells"]
-        if cell["metadata"].get("nbgrader", {}).get("grade") and cell["metadata"]["nbgrader"]["solution"]
-    ]
+def in_gradebook(tool: ModuleType, course: Path, student: str) -> float:
+    with tool.Course(course).gradebook as book:
+        return float(book.find_submission(FIRST.stem, student).score)
 
 
-# ---- Marks -------------------------------------------------------------------------------------------------------
-
-RESHAPED = """def patchify(images, patch_size):
-    P, Q = (patch_size, patch_size) if isinstance(patch_size, int) else patch_size
-    B, C, H, W = images.shape
-    return images.reshape(B, H * W // (P * Q), C * P * Q)"""
+# ---- A class -----------------------------------------------------------------------------------------------------
 
 
-def solved_and_untouched(tool: ModuleType, tmp_path: Path, kind: str, sources: list[Path]) -> None:
-    for source in sources:
-        hand_in(source, tmp_path / "in", "solved")
-        hand_in(copy_of(source), tmp_path / "in", "untouched")
-    assert tool.grade(tmp_path / "in", tmp_path / "course", kind) == 0
-    rows = marks(tmp_path / "course")
-    for source in sources:
-        solved, untouched = rows["solved", source.stem], rows["untouched", source.stem]
-        assert (float(solved["marks"]), float(solved["of"])) == (20 - sum(by_hand(source)), 20)
-        assert (solved["by hand"], solved["problem"], solved["noticed"]) == (str(len(by_hand(source))), "", "")
-        assert (float(untouched["marks"]), untouched["by hand"], untouched["problem"]) == (0, "0", "")
-        assert untouched["noticed"] == ""
-
-
-ONE = SOLUTIONS[4]  # a solution of the first is in most classes below
-
-
-def test_solutions_get_full_marks_and_stubs_none_in_a_lesson(tool, sandboxed, tmp_path, capsys):
-    solved_and_untouched(tool, tmp_path, sandboxed, [ONE])
-
-
-@pytest.mark.slow
-def test_solutions_get_full_marks_and_stubs_none_in_the_others(tool, sandboxed, tmp_path, capsys):
-    solved_and_untouched(tool, tmp_path, sandboxed, [source for source in SOLUTIONS if source != ONE])
-
-
-@pytest.mark.slow
-def test_one_that_crashes_or_hangs_spoils_only_itself(tool, sandboxed, limits, tmp_path, capsys, monkeypatch):
-    source, folder, course = FIRST, tmp_path / "in", tmp_path / "course"
-    hand_in(source, folder, "ada", patchify=RESHAPED)
-    hand_in(source, folder, "crash", patchify=f"import os\n{RESHAPED}\nos._exit(1)")
-    hand_in(source, folder, "hang", unpatchify="while True:\n    pass")
-    hand_in(source, folder, "hangs later", unpatchify="def unpatchify(*_):\n    while True:\n        pass")
-    hand_in(source, folder / "zoë b", source.stem)  # nbgrader's own layout, and a name that needs care
-    assert tool.grade(folder, course, sandboxed, limits=limits) == 1
-    rows = marks(course)
-    found = {student: float(rows[student, source.stem]["marks"]) for student, _ in rows}
-    assert found == {"ada": 12, "crash": 3, "hang": 14, "hangs_later": 14, "zoë_b": 17}, "what was right before counts"
-    assert float(rows["ada", source.stem]["check-patchify"]) == 0
-    assert "ended itself" in rows["crash", source.stem]["problem"]
-    assert "It looks like a reshape in place of a permute" in feedback(course, "ada")
-    assert "took more than 10 seconds" in feedback(course, "hang")
-    assert "took more than 10 seconds" in " ".join(feedback(course, "hangs_later").split())
-    assert "4 handed in" not in capsys.readouterr().out
-
-    # A second time: marks given by hand count; what is unchanged is not run again, what is changed or failed is.
-    mark_by_hand(tool, course, "ada", 2.5)
-    hand_in(source, folder, "crash")
-    assert tool.grade(folder, course, sandboxed, limits=limits) == 0
-    again = [line.split() for line in capsys.readouterr().out.splitlines() if source.stem in line]
-    assert {words[0] for words in again if float(words[words.index("s") - 1]) > 0} == {"crash"}
-    rows = marks(course)
-    assert float(rows["crash", source.stem]["marks"]) == 17
-    assert (float(rows["ada", source.stem]["marks"]), rows["ada", source.stem]["by hand"]) == (14.5, "0")
-
-
-def mark_by_hand(tool: ModuleType, course: Path, student: str, score: float) -> None:
-    with tool.Book(course) as book:
-        answer = book.gradebook.find_grade("answer-scrambled", FIRST.stem, FIRST.stem, student)
-        answer.manual_score, answer.needs_manual_grade = score, False
-        book.gradebook.db.commit()
-
-
-def test_whatever_is_handed_in_costs_its_own_row_alone(tool, sandboxed, limits, tmp_path, capsys):
-    """Half an emoji everywhere, escapes, a file that is none, one without a name, one in a folder of Latin-1."""
+def test_a_class_has_a_row_for_everybody_and_hand_marks_stay(tool, sandboxed, tmp_path, capsys):
     folder, course = tmp_path / "in", tmp_path / "course"
-    odd = "raise ValueError('\ud83d \x1b[31m\x1b]0;x\x07 \u202e')"
-    hand_in(FIRST, folder, "emoji", patchify=odd, answer_scrambled="half \ud83d [a](javascript:x) \x1b[2J")
-    hand_in(
-        FIRST, folder, "forged", lambda notebook: notebook["cells"].extend([3, None, {"cell_type": []}, {"source": 3}])
+    course.mkdir()
+    (course / "class.csv").write_text("id,first_name,last_name\nada,Ada,<b>L\nbob,Bob,B\neve,Eve,E\n", "utf-8")
+    tool.Course(course).generate(FIRST)
+    with tool.Course(course).gradebook as book:
+        book.update_or_create_assignment(FIRST.stem, duedate="2026-10-05 12:00:00 UTC")
+    ada = hand_in(COPY, folder, "ada", patchify=RESHAPED, answer_scrambled="No pixel is *lost*.")
+    bob = hand_in(FIRST, folder, "bob")
+    (folder / "carl").mkdir()
+    (folder / "carl" / FIRST.name).write_text("no notebook", "utf-8")
+    for path, day in ((ada, 5), (bob, 6)):
+        when = datetime(2026, 10, day, 6, tzinfo=UTC).timestamp()
+        os.utime(path, (when, when))
+    assert tool.grade(folder, course, sandboxed, 2) == 1
+    rows = table(course)
+    found = {student: (float(row["marks"]), row["of"], row["by hand"]) for (student, _), row in rows.items()}
+    assert found == {
+        "ada": (0, "20.0", "1"),
+        "bob": (17, "20.0", "1"),
+        "carl": (0, "20.0", "0"),
+        "eve": (0, "20.0", "0"),
+    }
+    late = {student: float(row["hours late"]) for (student, _), row in rows.items() if student in ("ada", "bob")}
+    assert late == {"ada": 0, "bob": 18}
+    assert "not a notebook" in rows["carl", FIRST.stem]["problem"]
+    assert rows["carl", FIRST.stem]["noticed"] == "carl is not in class.csv"
+    assert rows["eve", FIRST.stem]["problem"] == "not handed in"
+    assert {row["noticed"] for (student, _), row in rows.items() if student != "carl"} == {""}
+    assert in_gradebook(tool, course, "bob") == 17
+    assert "It looks like a reshape in place of a permute" in feedback(course, "ada")
+    assert "What went wrong: it is not a notebook" in feedback(course, "carl")
+    assert "BEGIN HIDDEN" not in feedback(course, "bob")
+    assert "4 answers" not in capsys.readouterr().out
+
+    # A second time: marks given by hand count, nothing that is unchanged runs again, what is handed in anew does.
+    with tool.Course(course).gradebook as book:
+        grade = book.find_grade("answer-scrambled", FIRST.stem, FIRST.stem, "ada")
+        grade.manual_score, grade.needs_manual_grade = 2.5, False
+        book.db.commit()
+    stamp = (course / "autograded" / "ada" / FIRST.stem / FIRST.name).stat().st_mtime_ns
+    hand_in(FIRST, folder, "carl")
+    assert tool.grade(folder, course, sandboxed, 2) == 0
+    rows = table(course)
+    assert (float(rows["ada", FIRST.stem]["marks"]), rows["ada", FIRST.stem]["by hand"]) == (2.5, "0")
+    assert (course / "autograded" / "ada" / FIRST.stem / FIRST.name).stat().st_mtime_ns == stamp
+    assert float(rows["carl", FIRST.stem]["marks"]) == 17
+    hand_in(FIRST, folder, "ada", answer_scrambled="No pixel is *lost*.")
+    assert tool.grade(folder, course, sandboxed, 2) == 0
+    assert float(table(course)["ada", FIRST.stem]["marks"]) == 19.5
+
+
+@pytest.mark.slow
+def test_solutions_get_full_marks_and_stubs_none(tool, sandboxed, tmp_path):
+    for source in SOLUTIONS:
+        hand_in(source, tmp_path / "in", "solved")
+        hand_in(ROOT / "notebooks" / "exercises" / source.name, tmp_path / "in", "untouched")
+    assert tool.grade(tmp_path / "in", tmp_path / "course", sandboxed) == 0
+    rows = table(tmp_path / "course")
+    for source in SOLUTIONS:
+        cells = [cell.metadata.get("nbgrader", {}) for cell in nbformat.read(source, 4).cells]
+        by_hand = [cell["points"] for cell in cells if cell.get("grade") and cell["solution"]]
+        solved, untouched = rows["solved", source.stem], rows["untouched", source.stem]
+        assert (float(solved["marks"]), float(solved["of"])) == (20 - sum(by_hand), 20), source.stem
+        assert (solved["by hand"], solved["problem"], solved["noticed"]) == (str(len(by_hand)), "", ""), source.stem
+        assert (float(untouched["marks"]), untouched["by hand"], untouched["problem"]) == (0, "0", ""), source.stem
+
+
+@pytest.mark.slow
+def test_what_crashes_or_hangs_spoils_only_itself(tool, sandboxed, limits, tmp_path):
+    folder, course = tmp_path / "in", tmp_path / "course"
+    hand_in(FIRST, folder, "crash", patchify=f"import os\n{RESHAPED}\nos._exit(1)")
+    hand_in(FIRST, folder, "hang", unpatchify="while True:\n    pass")
+    hand_in(FIRST, folder, "hangs later", unpatchify="def unpatchify(*_):\n    while True:\n        pass")
+    cached = "import functools\n@functools.cache\ndef halves(n):\n    return n // 2\n"
+    hand_in(FIRST, folder, "cached", patch_embedding=cached + SOLVED["patch-embedding"])
+    assert tool.grade(folder, course, sandboxed, 2, limits) == 1
+    rows = table(course)
+    found = {student: float(row["marks"]) for (student, _), row in rows.items()}
+    assert found == {"crash": 3, "hang": 14, "hangs_later": 14, "cached": 17}, "what was right before counts"
+    assert "ended itself" in rows["crash", FIRST.stem]["problem"]
+    assert "took more than 10 seconds" in feedback(course, "hang")
+    assert "took more than" in feedback(course, "hangs_later")
+
+
+SOLVED = {
+    cell.metadata.nbgrader.grade_id: cell.source
+    for cell in nbformat.read(FIRST, 4).cells
+    if "nbgrader" in cell.metadata
+}
+
+
+@pytest.mark.slow
+def test_after_a_kill_it_goes_on_and_no_mark_is_lost(tool, sandboxed, tmp_path):
+    for number in range(4):
+        hand_in(FIRST, tmp_path / "in", f"student{number}", **({"patchify": RESHAPED} if number % 2 else {}))
+    command = [sys.executable, str(ROOT / "tools" / "classroom.py"), "grade", "--submitted", str(tmp_path / "in")]
+    process = subprocess.Popen([*command, "--course", str(tmp_path / "course"), "--workers", "1"])
+    kept = tmp_path / "course" / "graded"
+    while process.poll() is None and len(list(kept.rglob("*.json"))) < 2:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "course" / "autograded").rglob("*.ipynb")}
+    assert 0 < len(stamps) < 4
+    assert tool.grade(tmp_path / "in", tmp_path / "course", sandboxed, 2) == 0
+    assert [float(row["marks"]) for row in table(tmp_path / "course").values()] == [17, 12, 17, 12]
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items()), "what was done is not run again"
+
+
+# ---- Collecting --------------------------------------------------------------------------------------------------
+
+
+def collected(tool: ModuleType, tmp_path: Path) -> dict[tuple[str, str], Any]:
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    found = tool.collect(tmp_path / "in", {FIRST.stem: tool._graded_cells(COPY)}, inbox)
+    return {(one.student, one.exercise): one for one in found}
+
+
+def test_what_platforms_give_is_recognised(tool, tmp_path):
+    folder = tmp_path / "in"
+    names = [
+        "ada/01_patches.ipynb",
+        "submissions/lovelacegrace_LATE_12_345_01_patches-1.ipynb",
+        "Li Wei_34_assignsubmission_file/My homework.ipynb",
+        "bob/01_patches/01_patches.ipynb",
+        "zoë b/01_patches (2).ipynb.txt",
+        "<img src=x>\n&/01_patches.ipynb",
+        "eve/essay.docx",
+    ]
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"words" if name.endswith("docx") else COPY.read_bytes())
+    with zipfile.ZipFile(folder / "class.zip", "w") as archive:
+        archive.writestr("turingalan_56_789_01_patches.ipynb", COPY.read_bytes())
+        archive.writestr("../../out_78_9_01_patches.ipynb", COPY.read_bytes())
+        archive.writestr("mary_90_1_work.zip", b"PK")
+    found = collected(tool, tmp_path)
+    stem = FIRST.stem
+    students = ["ada", "12", "34", "bob", "zoë_b", "img_src_x", "56"]
+    assert set(found) == {(one, stem) for one in [*students, "78"]} | {("eve", ""), ("90", "")}
+    assert found["34", stem].notes == ("the file was called My homework.ipynb",)
+    assert "\n" not in found["img_src_x", stem].name
+    assert found["90", ""].problem == "it is not a notebook of an exercise"
+    assert not list(tmp_path.parent.glob("*out_78*"))
+
+
+def test_links_and_pipes_are_not_opened_and_the_newer_of_two_counts(tool, tmp_path):
+    neighbour = hand_in(COPY, tmp_path / "in", "ada")
+    newer = hand_in(COPY, tmp_path / "in", "ada/again")
+    os.utime(newer, (2e9, 2e9))
+    for name in ("link", "pipe", "folder"):
+        (tmp_path / "in" / name).mkdir()
+    (tmp_path / "in" / "link" / FIRST.name).symlink_to(neighbour)
+    (tmp_path / "in" / "folder" / "all").symlink_to("/")
+    os.mkfifo(tmp_path / "in" / "pipe" / FIRST.name)
+    with (tmp_path / "in" / "large.ipynb").open("wb") as file:
+        file.truncate(200_000_000)
+    found = collected(tool, tmp_path)
+    assert set(found) == {("ada", FIRST.stem), ("link", ""), ("folder", ""), ("pipe", ""), ("large", "")}
+    assert found["ada", FIRST.stem].path == newer
+    assert "an older file is left out" in found["ada", FIRST.stem].notes[0]
+    assert all("link, a pipe" in found[name, ""].problem for name in ("link", "pipe", "folder"))
+    assert "more than 20 MB" in found["large", ""].problem
+
+
+def test_two_names_that_fall_together_are_an_error(tool, tmp_path):
+    for name in ("Li Wei", "Li_Wei"):
+        hand_in(COPY, tmp_path / "in", name)
+    with pytest.raises(SystemExit, match="two folders fall together: Li"):
+        collected(tool, tmp_path)
+
+
+# ---- What is touched ---------------------------------------------------------------------------------------------
+
+
+def rebuilt(tool: ModuleType, tmp_path: Path, edit: Callable[[dict[str, Any]], None]) -> tuple[Any, list[str]]:
+    path = hand_in(COPY, tmp_path, "ada", edit)
+    return tool.rebuild(tool.read(path), nbformat.read(COPY, 4))
+
+
+def _delete(notebook: dict[str, Any]) -> None:
+    notebook["cells"].remove(hostile._check_of(notebook, "check-patchify"))
+
+
+def _to_markdown(notebook: dict[str, Any]) -> None:
+    hostile._check_of(notebook, "check-patchify")["cell_type"] = "markdown"
+
+
+def _change(notebook: dict[str, Any]) -> None:
+    hostile._check_of(notebook, "check-patchify")["source"] = "print('right')"
+
+
+def _double(notebook: dict[str, Any]) -> None:
+    notebook["cells"].append(hostile._check_of(notebook, "check-patchify"))
+
+
+@pytest.mark.parametrize(
+    ("edit", "noticed"),
+    [
+        (_delete, ["check-patchify was deleted"]),
+        (_to_markdown, ["check-patchify was turned into a Markdown cell"]),
+        (_change, ["check-patchify was changed"]),
+        (_double, ["check-patchify is there twice"]),
+        (hostile._points, []),
+        (hostile._outputs_of_its_own, []),
+        (lambda notebook: notebook["cells"].reverse(), []),
+    ],
+)
+def test_checks_are_the_teachers_and_what_was_touched_is_noticed(tool, tmp_path, edit, noticed):
+    notebook, notes = rebuilt(tool, tmp_path, edit)
+    assert notes == noticed
+    ours = {cell.metadata.nbgrader.grade_id: cell for cell in nbformat.read(COPY, 4).cells if cell.metadata}
+    theirs = {cell.metadata.nbgrader.grade_id: cell for cell in notebook.cells if cell.metadata}
+    assert list(theirs) == list(ours)
+    assert all(
+        (cell.source, cell.metadata) == (ours[name].source, ours[name].metadata) for name, cell in theirs.items()
     )
-    hand_in(
-        FIRST,
-        folder,
-        "names",
-        lambda notebook: [cell["metadata"].update(nbgrader="\ud83d") for cell in notebook["cells"]],
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+
+
+def test_nothing_but_text_is_taken_from_a_notebook(tool, tmp_path):
+    notebook, _ = rebuilt(tool, tmp_path, hostile._imitated)
+    own = [cell for cell in notebook.cells if cell.source in ("20.0", "    <script>fired=1</script>")]
+    assert len(own) == 5
+    assert all(not cell.metadata and not cell.get("outputs") and "attachments" not in cell for cell in own)
+    assert notebook.metadata == nbformat.read(COPY, 4).metadata
+    nbformat.validate(notebook)
+
+
+def test_a_copy_of_the_package_is_noticed_and_a_model_answer_is_not(tool):
+    check_works = importlib.import_module("check_works")
+    source = (ROOT / "vit_tutorial" / "patches.py").read_text("utf-8")
+    assert "patchify is the package's patches.patchify" in check_works.copied([source], [])
+    assert check_works.copied([SOLVED["patchify"], "%time 1", "def f(:"], []) == []
+    assert check_works.copied([source], [source]) == []
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        3,
+        [3, None, {"output_type": []}, {"output_type": "stream", "text": "\ud83d\x1b[31m"}],
+        [{"output_type": "error", "ename": 3, "traceback": [["x"]]}, {"output_type": "display_data", "data": 3}],
+        [{"output_type": "execute_result", "data": {"text/plain": "20.0", "text/html": "<script>", "image/png": "<"}}],
+    ],
+)
+def test_what_comes_out_of_a_sandbox_becomes_text_and_pictures(tool, outputs):
+    found = list(sys.modules["examine"].sound(outputs))
+    cell = nbformat.v4.new_code_cell(outputs=found)
+    nbformat.validate(nbformat.v4.new_notebook(cells=[cell]))
+    assert "execute_result" not in {output.output_type for output in found}, "nbgrader would read marks out of it"
+    assert not {"text/html", "image/png"} & {key for output in found for key in output.get("data", {})}
+    json.dumps(found, ensure_ascii=False).encode()
+
+
+def test_a_students_text_is_no_formula_of_a_spreadsheet(tool, tmp_path):
+    tool._write_table([{"student": "=1+1", "noticed": '@x\n","'}], tmp_path / "marks.csv")
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "marks.csv").read_text("utf-8")))
+    assert (row["student"], row["noticed"]) == ("'=1+1", '\'@x\n","')
+
+
+# ---- Pages -------------------------------------------------------------------------------------------------------
+
+
+ALIVE = """[...document.querySelectorAll('*')].filter(one =>
+    [...one.attributes].some(a => /fired|far.example/.test(a.value)) ||
+    (one.matches('script, style') && /fired|far.example/.test(one.textContent))).length"""
+
+
+@browser_only
+def test_no_payload_runs_or_loads_anything_in_feedback_or_formgrader(tool, chromium, tmp_path):
+    """Payloads in answers, in cells of their own, in code and in what it printed; formgrader shows the same cells."""
+    from nbconvert import HTMLExporter
+
+    texts = [payload.replace("FAR", "http://far.example") for payload in PAYLOADS]
+    cells = [{"cell_type": kind, "source": text, "metadata": {}} for text in texts for kind in ("markdown", "code")]
+    path = hand_in(
+        COPY, tmp_path / "in", "ada", lambda nb: nb["cells"].extend(cells), answer_scrambled="\n\n".join(texts)
     )
-    (folder / "names" / FIRST.name).rename(folder / "names" / "My homework.ipynb")
-    hand_in(FIRST, folder, "renamed")
-    (folder / "renamed" / FIRST.name).rename(folder / "renamed" / "My homework.ipynb")
-    for name, data in {"nothing": b"", "list": b"[" * 100_000, "zip": b"PK\x03\x04", "numbers": b"1" * 10_000}.items():
-        (folder / name).mkdir()
-        (folder / name / FIRST.name).write_bytes(data)
-    for place in (folder / "essay" / "essay.docx", course / "feedback" / "essay" / "unrecognised_99.html"):
-        place.parent.mkdir(parents=True)
-        place.write_text("words", encoding="utf-8")
-    latin = Path(os.fsdecode(os.fsencode(folder) + b"/zo\xeb"))
-    latin.mkdir()
-    (latin / FIRST.name).write_bytes(FIRST.read_bytes())
-    tool.grade(folder, course, sandboxed, 2, limits)
-    rows = marks(course)
-    assert not (course / "feedback" / "essay" / "unrecognised_99.html").exists(), "it is of the last time"
-    full = {"renamed": 17, "zo": 17, "emoji": 12}
-    for student in (path.name for path in folder.iterdir()):
-        own = [row for (name, _), row in rows.items() if name == tool.collect.safe(student)]
-        assert len(own) == 1, student
-        assert list((course / "feedback" / tool.collect.safe(student)).glob("*.html")), student
-        assert float(own[0]["marks"]) == full.get(tool.collect.safe(student), 0), student
-        assert own[0]["problem"] or own[0]["student"] in full, student
-    said = capsys.readouterr().out
-    assert "\x1b" not in said + (course / "marks.csv").read_text("utf-8")
-    assert said.splitlines()[-1].startswith(f"{len(rows)} handed in; {len(rows) - 3} with a problem")
+    course = tool.Course(tmp_path / "course")
+    course.generate(FIRST)
+    notebook, _ = tool.rebuild(tool.read(path), nbformat.read(COPY, 4))
+    shown = [{"output_type": "stream", "name": "stdout", "text": text} for text in texts]
+    shown += [{"output_type": "display_data", "data": {"text/plain": text, "text/html": text}} for text in texts]
+    shown += [{"output_type": "error", "ename": text, "evalue": text, "traceback": [text]} for text in texts]
+    outputs = [list(sys.modules["examine"].sound(shown[start : start + 100])) for start in (0, 100)]
+    outcome = {"outputs": outputs, "checks": {}, "copied": [], "problem": texts[0], "noticed": []}
+    copy = tmp_path / "course" / "submitted" / "ada" / FIRST.stem / FIRST.name
+    tool.write(copy, nbformat.writes(notebook))
+    tool.write(tmp_path / "course" / "graded" / "ada" / f"{FIRST.stem}.json", json.dumps(outcome))
+    assert course.enter("ada", FIRST.stem, autograde=True) == ""
+    autograded = nbformat.read(tmp_path / "course" / "autograded" / "ada" / FIRST.stem / FIRST.name, 4)
+    formgraders = tmp_path / "formgrader.html"
+    formgraders.write_text(HTMLExporter(template_name="basic").from_notebook_node(autograded)[0], "utf-8")
+    for page_path in (tmp_path / "course" / "feedback" / "ada" / FIRST.stem / f"{FIRST.stem}.html", formgraders):
+        page, asked = chromium.new_context().new_page(), []
+        page.route("http*://**", lambda route: (asked.append(route.request.url), route.abort()))  # noqa: B023
+        page.goto(page_path.as_uri())
+        page.wait_for_timeout(300)
+        assert page.evaluate("window.fired") is None
+        assert [url for url in asked if "far.example" in url] == []
+        assert page.evaluate(ALIVE) == 0, "in attributes or scripts"
+        assert page.inner_text("body").count("fired=1") > 4 * len(texts) // 2, "the payloads are there, as text"
 
 
-def test_an_answer_in_a_cell_of_its_own_counts_and_is_shown(tool, sandboxed, limits, tmp_path, capsys):
-    """Cut out of its cell and pasted above it, with a helper, a picture, a warning, and a cell without an end."""
-    source, moved = FIRST, {}
+def test_formgraders_server_gets_a_policy_and_no_name_holds_markup(tool, tmp_path):
+    from traitlets.config import PyFileConfigLoader
 
-    def edit(notebook: dict[str, Any]) -> None:
-        for place, cell in enumerate(notebook["cells"]):
-            if cell["metadata"].get("nbgrader", {}).get("grade_id") == "patchify":
-                moved["source"] = cell["source"].replace("def patchify", "def helper")
-                code = f"{moved['source']}\nimport warnings\ndef patchify(images, patch_size):\n"
-                code += "    warnings.warn('careful')\n    return helper(images, patch_size)\n"
-                code += "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()\n'seen'"
-                cell |= {"source": code, "metadata": {}, "id": "mine"}
-                extra = {
-                    "cell_type": "markdown",
-                    "metadata": {},
-                    "source": "<script>alert(1)</script> a < b",
-                    "id": "x",
-                }
-                notebook["cells"].insert(place, extra)
-                return
+    (tmp_path / "class.csv").write_text('id,first_name,last_name\nada,"<img src=x onerror=fired=1>",x\n', "utf-8")
+    course = tool.Course(tmp_path)
+    assert tool._class_list(course) == {"ada": "img src x onerror fired 1 x"}
+    config = PyFileConfigLoader("jupyter_server_config.py", str(tmp_path)).load_config()
+    policy = config.ServerApp.tornado_settings["headers"]["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "http" not in policy
 
-    hand_in(source, tmp_path / "in", "ada", edit)
-    assert tool.grade(tmp_path / "in", tmp_path / "course", sandboxed, limits=limits) == 0
-    row = marks(tmp_path / "course")["ada", source.stem]
-    assert float(row["marks"]) == 17
-    assert row["noticed"] == "patchify had lost its name, and was known by its place"
-    page = feedback(tmp_path / "course", "ada")
-    assert "image/png" in page
-    assert "'seen'" in page
-    raw = (tmp_path / "course" / "feedback" / "ada" / f"{source.stem}.html").read_text("utf-8")
-    assert "<script>alert(1)" not in raw
+
+def test_nbgraders_own_autograde_runs_nothing(tool, tmp_path):
+    """The command in the course folder, and so formgrader's button: a submission that is not judged yet is refused."""
+    course = tool.Course(tmp_path)
+    course.generate(FIRST)
+    trace = tmp_path / "trace"
+    tool.write(
+        tmp_path / "submitted" / "ada" / FIRST.stem / FIRST.name,
+        hand_in(COPY, tmp_path / "in", "ada", patchify=f"open({str(trace)!r}, 'w')").read_text("utf-8"),
+    )
+    command = [sys.executable, "-m", "nbgrader", "autograde", FIRST.stem]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "make grade does that" in done.stderr
+    assert not trace.exists()
+
+
+# ---- Sandboxes ---------------------------------------------------------------------------------------------------
+
+
+def test_without_bubblewrap_it_refuses_and_says_how_to_go_on(tool, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"bwrap is not installed(.|\n)*SANDBOX=docker(.|\n)*SANDBOX=none"):
+        tool.sandbox.choose("")
+    assert tool.sandbox.choose("none") == "none"
+    with pytest.raises(SystemExit, match="is not known"):
+        tool.sandbox.choose("firejail")
+
+
+def test_a_containers_command_line_has_its_walls(tool):
+    command = " ".join(tool.sandbox.container("docker", tool.sandbox.Limits(), "vit-x"))
+    for wall in (
+        "--network none",
+        "--read-only",
+        "--cap-drop ALL",
+        "--pids-limit 128",
+        "--memory 4000000000",
+        "--user",
+    ):
+        assert wall in command
+    assert "solutions" not in command
+    assert all(volume.endswith(":ro") for volume in command.split() if volume.startswith("/") and ":/course" in volume)
+
+
+def test_a_course_that_submissions_could_read_is_refused(tool):
+    with pytest.raises(SystemExit, match="every submission can read"):
+        tool.sandbox.refuse_visible([Path("/usr/share/course")])
+
+
+def test_grading_twice_at_a_time_is_refused(tool, sandboxed, tmp_path):
+    (tmp_path / "in").mkdir()
+    with tool.FileLock(tmp_path / "grading.lock"), pytest.raises(SystemExit, match="being graded already"):
+        tool.grade(tmp_path / "in", tmp_path, sandboxed)
 
 
 # ---- Tricks ------------------------------------------------------------------------------------------------------
+
+# What a work does in its own process can pass for a right one; TEACHING.md says what to look for.
+FORGED = {"the_checks_own_numbers"}
 
 
 def set_trap(tmp_path: Path) -> tuple[list[Path], socket.socket]:
@@ -248,119 +485,72 @@ def set_trap(tmp_path: Path) -> tuple[list[Path], socket.socket]:
 
 def hostile_class(tmp_path: Path, names: list[str], paths: list[Path], port: int) -> None:
     """Hand in the hostile notebooks of these names, and an honest one."""
-    codes = hostile.TAMPERING | hostile.READING | hostile.WRITING | hostile.NETWORK | hostile.TAKING
+    cells = hostile.TAMPERING | hostile.READING | hostile.WRITING | hostile.NETWORK | hostile.TAKING
+    works = hostile.ATTACKING_WORKS | hostile.BORROWED | hostile.CHECKED
     for name in names:
-        code = codes.get(name, "")
+        code = works.get(name) or f"{cells.get(name, '')}\n{hostile.WRONG}"
         code = code.replace("PATHS", repr([str(path) for path in paths])).replace("PORT", str(port))
-        code = (hostile.ATTACKING_WORKS | hostile.BORROWED).get(
-            name
-        ) or f"{code.replace('MARKER', MARKER)}\n{hostile.WRONG}"
-        hand_in(copy_of(FIRST), tmp_path / "in", name, hostile.EDITS.get(name), patch_numbers=code, patchify="pass")
+        code = code.replace("MARKER", MARKER)
+        hand_in(COPY, tmp_path / "in", name, hostile.EDITS.get(name), patch_numbers=code, patchify="pass")
     hand_in(FIRST, tmp_path / "in", "honest")
 
 
-def what_went_wrong(tmp_path: Path, names: list[str], paths: list[Path], server: socket.socket) -> list[str]:
-    """Marks that were got, secrets that came out, files that were written, connections that were made."""
-    rows, wrong = marks(tmp_path / "course"), []
-    for name in names:
-        row = rows[name, FIRST.stem]
-        if float(row["marks"]) != 0:
-            wrong.append(f"{name} got {row['marks']}")
-    if float(rows["honest", FIRST.stem]["marks"]) != 17:
-        wrong.append("the honest one was disturbed")
-    wrong += [f"{path} was written" for top in paths[:5] for path in top.rglob(f"*{MARKER}*")]
-    wrong += [f"{path} was written" for path in (ROOT, Path("/tmp"), Path.home()) if (path / MARKER).exists()]
-    for name in {*names} & {*hostile.READING}:
-        found = [*(tmp_path / "course").rglob(f"*/{name}/**/*")]
-        wrong += [f"{path} holds a secret" for path in found if path.is_file() and MARKER in path.read_text("utf-8")]
-    try:
-        server.accept()
-        wrong.append("the network was reached")
-    except TimeoutError:
-        pass
-    return wrong
-
-
-def try_all(
-    tool: ModuleType, kind: str, limits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
-) -> None:
+def try_all(tool: ModuleType, kind: str, limits: Any, tmp_path: Path, names: list[str]) -> None:
+    """Grade a hostile class, and look for harm: marks, secrets that came out, files, connections, processes, rows."""
     paths, server = set_trap(tmp_path)
-    monkeypatch.setenv("A_TOKEN", MARKER)
+    os.environ["A_TOKEN"] = MARKER
     hostile_class(tmp_path, names, paths, server.getsockname()[1])
-    started = time.monotonic()
+    written = {path: path.read_bytes() for path in (ROOT / "vit_tutorial").glob("*.py")}
+    began = time.monotonic()
     tool.grade(tmp_path / "in", tmp_path / "course", kind, 2, limits)
-    seconds = time.monotonic() - started
-    assert what_went_wrong(tmp_path, names, paths, server) == []
-    assert seconds < len(names) * (limits.total_seconds + 30), "each ends in bounded time"
+    assert time.monotonic() - began < len(names) * (limits.total_seconds + 60), "each ends in bounded time"
+    rows = table(tmp_path / "course")
+    got = {name for name in names if float(rows[name, FIRST.stem]["marks"])}
+    assert got <= FORGED
+    assert float(rows["honest", FIRST.stem]["marks"]) == in_gradebook(tool, tmp_path / "course", "honest") == 17
+    assert len(rows) == len(names) + 2, "with the neighbour's, whose file is no notebook"
+    assert written == {path: path.read_bytes() for path in written}
+    assert not [path for top in paths[:5] for path in top.rglob(f"*{MARKER}*")]
+    assert not [path for path in (ROOT, Path("/tmp"), Path.home(), Path("/")) if (path / MARKER).exists()]
+    for name in {*names} & {*hostile.READING, *hostile.WRITING}:
+        pages = [*(tmp_path / "course" / "feedback" / name).rglob("*.html")]
+        assert pages
+        assert not [page for page in pages if MARKER in page.read_text("utf-8") and name in hostile.READING]
+    with pytest.raises(TimeoutError):
+        server.accept()
+    left = [process.name() for process in psutil.Process().children(recursive=True) if process.is_running()]
+    assert left == [], "no process is left"
     server.close()
 
 
-QUICK = ["the_checks_own_numbers", "a_code_of_another_name", "uses_the_network"]
+QUICK = ["uses_the_network", "replaces_the_checks"]
+TRICKS = {
+    "talks": [*hostile.TAMPERING, *hostile.ATTACKING_WORKS, *hostile.BORROWED, *hostile.EDITS],
+    "reads_and_writes": [*hostile.READING, *hostile.WRITING, *hostile.NETWORK],
+    "attacks_the_check": [*hostile.CHECKED],
+    "takes": [*hostile.TAKING],
+}
 
 
-def test_those_that_cheat_get_nothing(tool, sandboxed, limits, tmp_path, monkeypatch, capsys):
-    try_all(tool, sandboxed, limits, tmp_path, monkeypatch, QUICK)
-
-
-@pytest.mark.slow
-def test_nobody_can_talk_a_check_into_it(tool, sandboxed, limits, tmp_path, monkeypatch):
-    names = [*hostile.TAMPERING, *hostile.ATTACKING_WORKS, *hostile.BORROWED, *hostile.EDITS]
-    try_all(tool, sandboxed, limits, tmp_path, monkeypatch, [name for name in names if name not in QUICK])
-
-
-@pytest.mark.slow
-def test_what_is_kept_in_memory_is_seen_from_outside(tool, sandboxed, tmp_path, capsys):
-    source = SOLUTIONS[2]
-    for name, code in hostile.WHOLE.items():
-        hand_in(copy_of(source), tmp_path / "in", name, attention_in_chunks=code)
-    hand_in(source, tmp_path / "in", "honest")
-    tool.grade(tmp_path / "in", tmp_path / "course", sandboxed)
-    rows = marks(tmp_path / "course")
-    got = {student: float(row["check-attention-in-chunks"]) for (student, _), row in rows.items()}
-    assert got == dict.fromkeys(hostile.WHOLE, 0.0) | {"honest": 2.0}
+def test_those_that_cheat_get_nothing(tool, sandboxed, limits, tmp_path):
+    try_all(tool, sandboxed, limits, tmp_path, QUICK)
 
 
 @pytest.mark.slow
-def test_nothing_can_be_read_written_or_reached(tool, sandboxed, limits, tmp_path, monkeypatch):
-    names = [*hostile.READING, *hostile.WRITING, *hostile.NETWORK]
-    try_all(tool, sandboxed, limits, tmp_path, monkeypatch, [name for name in names if name not in QUICK])
+@pytest.mark.parametrize("kind", TRICKS)
+def test_no_trick_does_harm(tool, sandboxed, limits, tmp_path, kind):
+    try_all(tool, sandboxed, limits, tmp_path, TRICKS[kind])
 
 
 @pytest.mark.slow
-def test_nobody_can_take_more_than_the_limits(tool, sandboxed, limits, tmp_path, monkeypatch):
-    try_all(tool, sandboxed, limits, tmp_path, monkeypatch, list(hostile.TAKING))
-    left = [process.name() for process in psutil.Process().children(recursive=True) if process.is_running()]
-    assert left == [], "no process is left"
-
-
-# ---- A kill ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_after_a_kill_it_goes_on_and_no_mark_is_lost_or_doubled(tool, sandboxed, tmp_path, monkeypatch):
-    answers = {"right": {}, "reshaped": {"patchify": RESHAPED}, "crash": {"unpatchify": "import os\nos._exit(1)"}}
-    for number in range(2):
-        for name, changed in answers.items():
-            hand_in(FIRST, tmp_path / "in", f"{name}{number}", **changed)
-    folders = ["--submitted", str(tmp_path / "in"), "--course", str(tmp_path / "killed"), "--workers", "2"]
-    command = [sys.executable, str(ROOT / "tools" / "classroom.py"), "grade", *folders]
-    for enough in (1, 3):  # killed twice, the second time later
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        kept = tmp_path / "killed" / "judged"
-        while process.poll() is None and len(list(kept.rglob("*.json"))) < enough:
-            time.sleep(0.05)
-        process.kill()
-        process.wait()
-    done = len(list(kept.rglob("*.json")))
-    assert 0 < done < 6
-    sound = [path for path in kept.rglob("*.json") if not json.loads(path.read_text("utf-8"))["problem"]]
-    stamps = {path: path.stat().st_mtime_ns for path in sound}
-    found = {path: json.loads(path.read_text("utf-8"))["key"] for path in sound}
-    assert tool.grade(tmp_path / "in", tmp_path / "killed", sandboxed, 2) == 2
-    assert all(json.loads(path.read_text("utf-8"))["seconds"] == 0 for path in stamps), "what was done is not run again"
-    assert all(json.loads(path.read_text("utf-8"))["key"] == key for path, key in found.items())
-    assert tool.grade(tmp_path / "in", tmp_path / "undisturbed", sandboxed, 2) == 2
-    assert marks(tmp_path / "killed") == marks(tmp_path / "undisturbed")
-    assert len(marks(tmp_path / "killed")) == 6
-    mine = [process for process in psutil.process_iter(["cmdline"]) if str(tmp_path) in str(process.info["cmdline"])]
-    assert mine == [], "no sandbox goes on"
+def test_a_file_of_any_bytes_has_its_row(tool, sandboxed, limits, tmp_path):
+    for name, data in hostile.FILES.items():
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / FIRST.name).write_bytes(data)
+    hand_in(FIRST, tmp_path / "in", "honest")
+    tool.grade(tmp_path / "in", tmp_path / "course", sandboxed, 2, limits)
+    rows = table(tmp_path / "course")
+    assert {student: float(row["marks"]) for (student, _), row in rows.items()} == dict.fromkeys(hostile.FILES, 0.0) | {
+        "honest": 17.0
+    }
+    assert [name for name, _ in rows if not (tmp_path / "course" / "feedback" / name).exists()] == []

@@ -1,7 +1,7 @@
 """The classroom: make the students' copies of the exercises, and grade what comes back. Needs nbgrader.
 
 python tools/classroom.py assignments         notebooks/solutions/ -> notebooks/exercises/, by nbgrader
-python tools/classroom.py grade               submitted/ -> classroom/: marks, feedback, and nbgrader's gradebook
+python tools/classroom.py grade               submitted/ -> classroom/: nbgrader's gradebook, feedback, and marks.csv
 python tools/classroom.py refresh 01          run a solved source, and keep its outputs (as tools/lessons.py does)
 
 What submitted/ may hold, tools/collect.py says; TEACHING.md walks through a week.
@@ -10,76 +10,38 @@ What submitted/ may hold, tools/collect.py says; TEACHING.md walks through a wee
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
-import ctypes
-import functools
-import hashlib
-import importlib
 import io
 import json
-import logging
 import multiprocessing
 import os
-import secrets
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-import traceback
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-import collect
-import copies
-import feedback
-import gradebook
-import judge
 import lessons
 import nbformat
 import psutil
 import sandbox
-import stripped
-import torch
+from collect import Submission, collect, safe
+from course import Course, outcome_of
+from examine import examine, read_json
 from filelock import FileLock, Timeout
-from gradebook import Book
 from lessons import write
-
-import vit_tutorial
-
-try:
-    import resource
-except ModuleNotFoundError:  # Windows, which can't fork either
-    raise SystemExit("make grade needs Linux, or a Mac with Docker; on Windows, run it in WSL") from None
+from rebuild import name_of, read, rebuild
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS, EXERCISES = ROOT / "notebooks" / "solutions", ROOT / "notebooks" / "exercises"
-SECONDS_A_CELL = 60
-READING = 120  # seconds that a submission may take beside what it takes in its sandbox
+COLUMNS = ("student", "name", "exercise", "marks", "of", "by hand", "hours late", "problem", "noticed", "file")
+NOT_HANDED_IN = "not handed in"
+READING = 180  # seconds that a submission may take beside what it takes in its sandboxes
 GB = 1_000_000_000
-
-
-def nbgrader(course: Path) -> Any:
-    """Nbgrader's own interface to a course in a folder."""
-    try:
-        from nbgrader.apps import NbGraderAPI
-        from traitlets.config import Config
-    except ImportError as error:
-        raise SystemExit("nbgrader is missing: make assignments installs it, or pip install -e .[teach]") from error
-    gradebook.prepare_nbgrader()
-    (course / "exchange").mkdir(parents=True, exist_ok=True)
-    config = Config()
-    config.CourseDirectory.root = str(course)
-    config.Exchange.root = str(course / "exchange")  # else it complains of a missing system folder
-    config.CourseDirectory.course_id = "vit_tutorial"
-    config.NbGraderAPI.log_level = logging.ERROR
-    return NbGraderAPI(config=config)
 
 
 def sources(names: list[str]) -> list[Path]:
@@ -87,26 +49,16 @@ def sources(names: list[str]) -> list[Path]:
     return lessons.find(names, SOLUTIONS)
 
 
-def release(source: Path, course: Path, api: Any) -> Path:
-    """Put a solved source into the course, and let nbgrader make the students' copy."""
-    target = course / "source" / source.stem / source.name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
-    done = api.generate_assignment(source.stem, force=True, create=True)
-    if not done["success"]:
-        raise SystemExit(f"nbgrader can't make {source.stem}:\n{done['log']}")
-    return course / "release" / source.stem / source.name
-
-
 def assignments(names: list[str], out: Path = EXERCISES) -> None:
     """Write the students' copies."""
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        api = nbgrader(Path(folder))
+        course = Course(Path(folder))
         # No gradebook, which would be written cell by cell and then forgotten: nbgrader's --no-db.
-        api.config.GenerateAssignment.no_database, api.config.SaveCells.enabled = True, False
+        course.nbgrader.config.GenerateAssignment.no_database = True
+        course.nbgrader.config.SaveCells.enabled = False
         for source in sources(names):
-            shutil.copyfile(release(source, Path(folder), api), out / source.name)
+            shutil.copyfile(course.generate(source), out / source.name)
             print(f"{source.name} -> {out.name}/", flush=True)
 
 
@@ -127,494 +79,189 @@ def refresh(names: list[str]) -> int:
 
 @dataclass(frozen=True)
 class Grading:
-    """How to grade: which sandbox, how many at a time, what each may take, and where everything lies."""
+    """How to grade: into which course, in which sandbox, how many at a time, within which limits."""
 
+    course: Course
     kind: str
     workers: int
     limits: sandbox.Limits
-    course: Path
-    package: Path
-    hidden: list[Path]
-    seed: int
 
 
 def grade(folder: Path, course: Path, kind: str = "", workers: int = 0, limits: sandbox.Limits | None = None) -> int:
-    """Grade what is new or changed in ``folder``, write tables and feedback; return how many could not be graded.
+    """Grade what is new or changed in ``folder``; return how many files could not be graded.
 
-    Each submission is read, run in a sandbox and judged in a process of its own, so that it costs nothing but its own
-    row. What was found is kept in ``course``/judged, a file a submission, written when it is whole: after a kill the
-    next call goes on with the rest. The course folder keeps nbgrader's gradebook, too, so marks given by hand stay.
+    Each submission is read, run and entered by a process of its own, so that it costs nothing but its own row. What it
+    gave is kept in ``course``/graded, written when it is whole: after a kill the next call goes on with the rest.
 
     Args:
         folder: what was handed in, see tools/collect.py.
-        course: where everything is kept; class.csv and course.toml are read from it.
-        kind: one of :data:`sandbox.KINDS`, or "" for what this machine has.
-        workers: how many sandboxes run at a time; 0 for as many as processors and memory allow.
+        course: nbgrader's course folder; class.csv is read from it.
+        kind: one of :data:`sandbox.KINDS`, or "" for bubblewrap.
+        workers: how many submissions at a time; 0 for as many as processors and memory allow.
         limits: what a submission may take.
     """
     kind = sandbox.choose(kind)
-    if kind in ("podman", "docker"):
-        _build_image(kind)
+    sandbox.refuse_visible([folder, course, SOLUTIONS])
     course.mkdir(parents=True, exist_ok=True)
-    package = Path(vit_tutorial.__file__).resolve().parent
-    hidden = [path.resolve() for path in (ROOT, folder, course, Path.home(), package)]
     try:
-        with FileLock(course / "grading.lock", timeout=0), tempfile.TemporaryDirectory() as made:
-            of_sandboxes = stripped.make(package, Path(made))
-            bounds = limits or sandbox.Limits(seconds=SECONDS_A_CELL)
-            how = Grading(kind, workers or _workers(), bounds, course, of_sandboxes, hidden, secrets.randbits(40))
-            return _grade(folder, how)
+        with FileLock(course / "grading.lock", timeout=0), tempfile.TemporaryDirectory() as inbox:
+            how = Grading(Course(course), kind, workers or _workers(), limits or sandbox.Limits())
+            return _grade(folder, how, Path(inbox))
     except Timeout:
         raise SystemExit(f"{course} is being graded already: wait for it to end") from None
 
 
-def _grade(folder: Path, how: Grading) -> int:
-    plan = collect.read_plan(how.course)
-    releases = {source.stem: judge.read(EXERCISES / source.name) for source in sources([])}
-    graded = {stem: _graded(cells) for stem, cells in releases.items()}
-    inbox = how.course / "inbox"
-    shutil.rmtree(inbox, ignore_errors=True)
-    for page in (how.course / "feedback").glob("*/unrecognised_*.html"):
-        page.unlink()  # what was none the last time may be a notebook now
-    found = collect.collect(folder, graded, plan, inbox)
-    stems = sorted({one.exercise for one in found} - {""} | _due(plan, list(releases)))
-    rows: list[dict[str, Any]] = []
-    with Book(how.course) as book:
-        for stem in stems:
-            for said in book.prepare(stem, releases[stem]):
-                print(said, flush=True)
-        for one, judged in _all_judged([one for one in found if one.exercise and not one.problem], how):
-            rows.append(_recorded(book, one, judged, releases[one.exercise], plan, how.course))
-        for number, one in enumerate(one for one in found if not one.exercise or one.problem):
-            rows.append(_unrecognised(one, number, plan, how.course))
-        rows += list(_not_handed_in(book, stems, rows, plan))
-        _tables(rows, plan, book, stems, how.course)
-    _hints(rows, how.course)
-    _zip(how.course)
-    return _sum_up(rows, how.course)
-
-
-def _graded(cells: list[dict[str, Any]]) -> set[str]:
-    return {cell["nbgrader"]["grade_id"] for cell in cells if cell["nbgrader"].get("grade")}
-
-
-def _due(plan: collect.Plan, stems: list[str]) -> set[str]:
-    """The exercises whose date has passed."""
-    now = collect.datetime.now()
-    return {stem for stem in stems for start, date in plan.due.items() if stem.startswith(start) and date < now}
-
-
 def _workers() -> int:
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(processors, psutil.virtual_memory().available // (2 * GB)))
+    return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // (2 * GB)))
 
 
-def _build_image(kind: str) -> None:
-    with tempfile.TemporaryDirectory() as context:
-        for path in (ROOT / "requirements.txt", ROOT / "tools" / "grading.Dockerfile"):
-            shutil.copy(path, context)
-        if subprocess.run(sandbox.build_image(kind, Path(context)), check=False).returncode:
-            raise SystemExit(f"{kind} can't build the image that submissions run in, see above")
+def _grade(folder: Path, how: Grading, inbox: Path) -> int:
+    graded = {source.stem: _graded_cells(EXERCISES / source.name) for source in sources([])}
+    found = collect(folder, graded, inbox)
+    students = _class_list(how.course)
+    stems = sorted({one.exercise for one in found} - {""})
+    for stem in stems:
+        how.course.generate(SOLUTIONS / f"{stem}.ipynb")
+    rows = [_print(_row(one, outcome, how.course, students)) for one, outcome in _outcomes(found, how)]
+    there = {(row["student"], row["exercise"]) for row in rows}
+    for student in students:
+        for stem in stems:
+            if (student, stem) not in there:
+                missing = {"student": student, "name": students[student], "exercise": stem, "problem": NOT_HANDED_IN}
+                rows.append(missing | how.course.marks(student, stem))
+    rows.sort(key=lambda row: (row["student"], row["exercise"], row.get("file", "")))
+    _write_table(rows, how.course.folder / "marks.csv")
+    return _sum_up(rows, how.course.folder)
 
 
-# ---- One submission, in a process of its own ---------------------------------------------------------------------
+def _graded_cells(copy: Path) -> set[str]:
+    cells = nbformat.read(copy, 4).cells
+    return {name_of(cell) for cell in cells if cell.metadata.get("nbgrader", {}).get("grade")}
 
 
-@functools.cache
-def _judges() -> str:
-    """What decides, as one hash: with other checks, or another judge, everything is judged again."""
-    package = Path(vit_tutorial.__file__).parent
-    tools = [ROOT / "tools" / f"{name}.py" for name in ("judge", "runner", "wire", "stripped")]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in (*sorted(package.rglob("*.py")), *tools))).hexdigest()
+def _class_list(course: Course) -> dict[str, str]:
+    """The names of a class by their ids, from class.csv, as nbgrader has it: id, first_name, last_name, email."""
+    path = course.folder / "class.csv"
+    rows = list(csv.DictReader(io.StringIO(path.read_text("utf-8-sig")))) if path.exists() else []
+    if rows and "id" not in rows[0]:
+        raise SystemExit(
+            "class.csv needs a first line with id, first_name, last_name, email; all but id may be missing"
+        )
+    names = {}
+    with course.gradebook as book:
+        for row in rows:
+            # nbgrader's pages show names as they are: no mark-up in them.
+            parts = {key: safe(row[key]).replace("_", " ") for key in ("first_name", "last_name") if row.get(key)}
+            names[safe(row["id"])] = " ".join(parts.values()) or row["id"]
+            book.update_or_create_student(safe(row["id"]), **parts, email=row.get("email") or None)
+    return names
 
 
-def _key(one: collect.Submission) -> str:
-    """Of a submission and of all that decides about it, but for the points: they change no verdict."""
-    content = one.path.read_bytes() if one.path.stat().st_size <= judge.MOST_BYTES else b"too large"
-    parts = []
-    for folder in (SOLUTIONS, EXERCISES):
-        for cell in judge.read(folder / f"{one.exercise}.ipynb"):
-            parts.append([cell["source"], cell["cell_type"], cell["nbgrader"].get("grade_id", "")])
-    return hashlib.sha256(content + json.dumps(parts).encode() + _judges().encode()).hexdigest()
-
-
-def _kept(course: Path, student: str, stem: str) -> Path:
-    return course / "judged" / student / f"{stem}.json"
-
-
-def _all_judged(found: list[collect.Submission], how: Grading) -> Iterator[tuple[collect.Submission, dict[str, Any]]]:
-    """What each submission did, kept from the last time or new; as they are done."""
-    waiting: list[collect.Submission] = []
-    for one in found:
-        kept, key = _read(_kept(how.course, one.student, one.exercise)), _key(one)
-        if kept.get("key") == key and not kept["problem"]:
-            yield one, kept | {"seconds": 0}
-        else:
-            waiting.append(one)
-    _warm({one.exercise[:2] for one in waiting}, how)
-    again: list[collect.Submission] = []
-    for one, judged in _in_processes(waiting, how, how.workers):
-        if judged["problem"] == sandbox.MACHINE_FULL:
+def _outcomes(found: list[Submission], how: Grading) -> Iterator[tuple[Submission, dict[str, Any]]]:
+    """What each file gave, as they are done; who ran out of the machine's memory is tried again by itself."""
+    again = []
+    for one, outcome in _in_processes([one for one in found if one.exercise], how, how.workers):
+        if outcome["problem"] == sandbox.MACHINE_FULL:
             again.append(one)
         else:
-            yield one, judged
-    yield from _in_processes(again, how, 1)  # by itself: the others may have taken the memory
+            yield one, outcome
+    yield from _in_processes(again, how, 1)
+    for one in found:
+        if not one.exercise:
+            yield one, {"problem": one.problem, "noticed": []}
 
 
-def _read(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
-    return {}
-
-
-@functools.cache
-def _known(lesson: str, seed: int) -> dict[str, list[Any]]:
-    return judge.exercises(lesson, seed)
-
-
-def _warm(lessons_wanted: set[str], how: Grading) -> None:
-    """Compute what is right, and make what sandboxes get, once: before the processes fork off that need it."""
-    torch.set_num_threads(1)  # threads don't live through a fork
-    known = importlib.import_module("vit_tutorial.checks.run").known
-    for lesson in sorted(lessons_wanted):
-        stripped.for_lesson(how.package, lesson, how.package.parent)
-        for draws in _known(lesson, how.seed).values():
-            list(known(draws[0], None))
-
-
-def _in_processes(
-    waiting: list[collect.Submission], how: Grading, workers: int
-) -> Iterator[tuple[collect.Submission, dict[str, Any]]]:
-    forks, running = multiprocessing.get_context("fork"), {}
-    left = list(reversed(waiting))
-    most = 2 * how.limits.total_seconds + READING  # it may run twice, see judge.examine
+def _in_processes(waiting: list[Submission], how: Grading, workers: int) -> Iterator[tuple[Submission, dict[str, Any]]]:
+    left, running = list(reversed(waiting)), dict[Any, Any]()
+    most = 2 * how.limits.total_seconds + READING
     try:
         while left or running:
             while left and len(running) < workers:
                 one = left.pop()
-                process = forks.Process(target=_examine, args=(one, how))
+                process = multiprocessing.get_context("fork").Process(target=_grade_one, args=(one, how))
                 process.start()
-                running[process.sentinel] = (process, one, time.monotonic())
+                running[process.sentinel] = process, one, time.monotonic()
             wait(list(running), timeout=1.0)
             for sentinel, (process, one, began) in list(running.items()):
                 if process.is_alive() and time.monotonic() - began < most:
                     continue
-                _end(process)
+                process.kill()
+                process.join()
                 del running[sentinel]
-                path = _kept(how.course, one.student, one.exercise).with_suffix(".new")
-                judged = _read(path) or {"problem": "it could not be read within the limits", "cells": [], "notes": []}
-                path.unlink(missing_ok=True)
-                yield one, {"passed": {}, "seconds": time.monotonic() - began, "key": ""} | judged
+                outcome = read_json(outcome_of(how.course.folder, one.student, one.exercise))
+                lost = {"problem": "it could not be graded within the limits", "noticed": []}
+                yield one, outcome if process.exitcode == 0 and "problem" in outcome else lost
     finally:
         for process, _, _ in running.values():
-            _end(process)
+            process.kill()
 
 
-def _end(process: Any) -> None:
-    process.join(0)
-    if process.is_alive():
-        process.terminate()
-        process.join(5)
-    if process.is_alive():
-        process.kill()
-        process.join()
-
-
-def _examine(one: collect.Submission, how: Grading) -> None:
-    """In a process of its own: read a submission, run it, judge it, and write down what was found."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that waits for us ends us
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # as it does when it is killed itself
-    seconds = int(how.limits.total_seconds + READING)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-    if sys.platform == "linux":
-        room = psutil.Process().memory_info().vms + how.limits.memory
-        resource.setrlimit(resource.RLIMIT_AS, (room, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    began = time.monotonic()
+def _grade_one(one: Submission, how: Grading) -> None:
+    """In a process of its own: rebuild a submission, run it unless that is done, and let nbgrader enter its marks."""
+    release = nbformat.read(EXERCISES / f"{one.exercise}.ipynb", 4)
+    problem, cells = one.problem, []
     try:
-        found = _found(one, how)
+        cells = [] if problem else read(one.path)
     except ValueError as error:
-        found = {"problem": judge.clean(error, 300), "cells": [], "notes": []}
-    except Exception as error:  # whatever it makes us stumble over costs its own row
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        found = {"problem": f"{type(error).__name__} in {where.name}", "cells": [], "notes": []}
-    found |= {"key": _key(one), "seconds": time.monotonic() - began}
-    write(_kept(how.course, one.student, one.exercise).with_suffix(".new"), json.dumps(found))
+        problem = str(error)
+    notebook, noticed = rebuild(cells, release)
+    text = nbformat.writes(notebook)
+    path = outcome_of(how.course.folder, one.student, one.exercise)
+    copy = how.course.folder / "submitted" / one.student / one.exercise / f"{one.exercise}.ipynb"
+    outcome = read_json(path)
+    done = outcome.get("problem") == "" == problem and copy.exists() and copy.read_text("utf-8") == text
+    if problem:
+        outcome = {"outputs": [], "checks": {}, "copied": [], "problem": problem}
+    elif not done:
+        outcome = examine(notebook, one.exercise, how.kind, how.limits)
+    if not done:
+        write(copy, text)
+        write(copy.with_name("timestamp.txt"), one.when.strftime("%Y-%m-%d %H:%M:%S UTC"))
+    write(path, json.dumps(outcome | {"noticed": [*outcome["copied"], *noticed]}))
+    with FileLock(how.course.folder / "gradebook.lock"):
+        said = how.course.enter(one.student, one.exercise, autograde=not done)
+    if said:
+        write(path, json.dumps(outcome | {"problem": said, "noticed": noticed}))
 
 
-def _found(one: collect.Submission, how: Grading) -> dict[str, Any]:
-    release, solved = (judge.read(folder / f"{one.exercise}.ipynb") for folder in (EXERCISES, SOLUTIONS))
-    paper = judge.rebuild(judge.read(one.path), release)
-    lesson = one.exercise[:2]
-    try:
-        package = stripped.for_lesson(how.package, lesson, how.package.parent)
-        opened = functools.partial(sandbox.Sandbox, how.kind, {"lesson": lesson}, how.limits, package, how.hidden)
-        verdict = judge.examine(opened, _known(lesson, how.seed), solved, paper)
-    except sandbox.Stopped as stopped:
-        return {"problem": str(stopped), "cells": paper.cells, "notes": paper.notes}
-    outputs = iter(verdict.outputs)
-    for cell in paper.cells:
-        if cell["cell_type"] == "code":
-            cell["count"], cell["outputs"] = next(outputs)
-    notes = list(dict.fromkeys(verdict.notes))
-    return {"problem": verdict.problem, "cells": paper.cells, "passed": verdict.passed, "notes": notes}
+# ---- The table ---------------------------------------------------------------------------------------------------
 
 
-# ---- Marks, and what is written ----------------------------------------------------------------------------------
-
-
-def _recorded(book: Book, one: collect.Submission, judged: dict[str, Any], *where: Any) -> dict[str, Any]:
-    """Enter a submission's marks, write its page; its row. Whatever goes wrong costs this row alone."""
-    try:
-        return _entered(book, one, judged, *where)
-    except Exception as error:
-        book.gradebook.db.rollback()
-        problem = f"{judged['problem']} {type(error).__name__} while its marks were written".strip()
-        row = _base_row(one, where[1]) | {"of": book.most(one.exercise), "problem": problem}
-        _page(where[2], row, [], [])
-        return row
-
-
-def _entered(
-    book: Book,
-    one: collect.Submission,
-    judged: dict[str, Any],
-    release: list[dict[str, Any]],
-    plan: collect.Plan,
-    course: Path,
-) -> dict[str, Any]:
-    kept = _kept(course, one.student, one.exercise)
-    cells = judged["cells"] or judge.rebuild([], release).cells
-    answers = _answers(cells, release, _read(kept).get("cells", []))
-    book.enter(one.student, _name(one.student, plan), one.exercise, judged["passed"], answers)
-    marks = book.marks(one.student, one.exercise)
-    for cell in cells:
-        if cell["nbgrader"].get("grade_id") in {mark["name"] for mark in marks}:
-            cell["nbgrader"] |= {"points": next(m["of"] for m in marks if m["name"] == cell["nbgrader"]["grade_id"])}
-    write(kept, json.dumps(judged | {"cells": cells}))
-    write(
-        course / "autograded" / one.student / one.exercise / f"{one.exercise}.ipynb", nbformat.writes(_notebook(cells))
-    )
-    like = _package(one.exercise).like([cell for cell in cells if cell.get("own")])
-    alike = [f"{name} is like the package's own {_few(of)}: read it" for name, of in like.items()]
-    notes = [*alike, *one.notes, *judged["notes"]]
-    for mark in marks:
-        mark["beside"] = _whose(mark, cells, like)
-    row = _base_row(one, plan) | {
-        "marks": sum(mark["score"] for mark in marks),
-        "of": sum(mark["of"] for mark in marks),
-        "by hand": sum(mark["waits"] for mark in marks),
-        "problem": judged["problem"],
-        "noticed": "; ".join(notes[:12]),
-    }
-    _page(course, row, marks, cells)
-    _print_row(row, judged["seconds"])
-    return row | {mark["name"]: mark["score"] for mark in marks}
-
-
-def _whose(mark: dict[str, Any], cells: list[dict[str, Any]], like: dict[str, list[str]]) -> str:
-    """What stands beside an exercise's mark if its code is like the package's, else ""."""
-    sources = [cell["source"] for cell in cells if cell["nbgrader"].get("grade_id") == mark["name"]]
-    check = judge.CHECK.search("".join(sources))
-    if check is None or not mark["score"] or check[1] not in like:
-        return ""
-    return f"This code is like the package's own {_few(like[check[1]])}. Your teacher sees this, too."
-
-
-def _answers(
-    cells: list[dict[str, Any]], release: list[dict[str, Any]], before: list[dict[str, Any]]
-) -> dict[str, str]:
-    """Of each answer that is marked by hand: "empty", "old" (as it was the last time) or "new"."""
-    handed_out, last = _sources(release), _sources(before)
-    states = {}
-    for cell in cells:
-        data = cell["nbgrader"]
-        if data.get("grade") and data.get("solution"):
-            name, text = data["grade_id"], cell["source"].strip()
-            states[name] = "old" if last.get(name) == text else "new"
-            if not text or text in (handed_out.get(name), judge.DELETED):
-                states[name] = "empty"
-    return states
-
-
-def _sources(cells: list[dict[str, Any]]) -> dict[str, str]:
-    return {cell["nbgrader"]["grade_id"]: cell["source"].strip() for cell in cells if cell["nbgrader"]}
-
-
-def _name(student: str, plan: collect.Plan) -> str:
-    return next((one.name for one in plan.students if one.id == student), student)
-
-
-def _base_row(one: collect.Submission, plan: collect.Plan) -> dict[str, Any]:
-    return {
+def _row(one: Submission, outcome: dict[str, Any], course: Course, students: dict[str, str]) -> dict[str, Any]:
+    """The row of a file."""
+    unknown = [f"{one.student} is not in class.csv"] if students and one.student not in students else []
+    row = {
         "student": one.student,
-        "name": _name(one.student, plan),
+        "name": students.get(one.student, one.student),
         "exercise": one.exercise,
-        "marks": 0.0,
-        "of": "",
-        "by hand": 0,
-        "hours late": plan.hours_late(one.exercise, one.when),
-        "problem": one.problem,
-        "noticed": "; ".join(one.notes),
+        "problem": outcome["problem"],
+        "noticed": "; ".join([*one.notes, *unknown, *outcome["noticed"]]),
         "file": one.name,
     }
+    return row | (course.marks(one.student, one.exercise) if one.exercise else {"marks": 0.0})
 
 
-def _print_row(row: dict[str, Any], seconds: float = 0.0) -> None:
-    late = f"{row['hours late']:g} hours late" * bool(row["hours late"])
-    note = "; ".join(filter(None, [row["problem"], f"{row['by hand']} to mark by hand" * bool(row["by hand"]), late]))
-    marks = f"{row['marks']:>5} of {row['of']:<5}{seconds:6.1f} s"
-    print(f"{row['student'][:23]:<24}{row['exercise'][:23]:<24}{marks}  {note}", flush=True)
+def _print(row: dict[str, Any]) -> dict[str, Any]:
+    print(
+        f"{row['student'][:23]:<24}{row['exercise'][:23]:<24}{row['marks']:>5} of {row.get('of', '')}  {row['problem']}"
+    )
     if row["noticed"]:
         print(f"{'':<24}noticed: {row['noticed']}", flush=True)
-
-
-def _page(course: Path, row: dict[str, Any], marks: list[dict[str, Any]], cells: list[dict[str, Any]]) -> None:
-    facts = [f"{row['marks']:g} of {row['of']:g} marks." if marks else "No marks for this file."]
-    earlier = sum(mark["score"] for mark in marks if mark["earlier"])
-    facts += [f"Answers that are not marked yet: {row['by hand']}."] * bool(row["by hand"])
-    facts += [f"{earlier:g} of these marks are for an earlier answer: they stay until it is marked anew."] * bool(
-        earlier
-    )
-    facts += [f"Handed in {row['hours late']:g} hours late."] * bool(row["hours late"])
-    facts += [f"What went wrong: {row['problem']}."] * bool(row["problem"])
-    facts += [
-        "A mark says that the numbers are right. Whose code gave them is not checked. What it calls, and how it leaves "
-        "a model, is what its own process says."
-    ] * bool(marks)
-    stem = row["exercise"] or "unrecognised"
-    page = feedback.page(f"{row['name']}: {stem}", facts, marks, cells)
-    write(course / "feedback" / row["student"] / f"{row.get('page', stem)}.html", page)
-
-
-def _unrecognised(one: collect.Submission, number: int, plan: collect.Plan, course: Path) -> dict[str, Any]:
-    row = _base_row(one, plan)
-    _page(course, row | {"page": f"unrecognised_{number}", "problem": f"{one.name}: {one.problem}"}, [], [])
-    _print_row(row)
     return row
 
 
-def _not_handed_in(
-    book: Book, stems: list[str], rows: list[dict[str, Any]], plan: collect.Plan
-) -> Iterator[dict[str, Any]]:
-    there = {(row["student"], row["exercise"]) for row in rows}
-    for one in plan.students:
-        for stem in stems:
-            if (one.id, stem) not in there:
-                nothing = collect.Submission(one.id, stem, Path(), "", collect.datetime.min, problem=NOT_HANDED_IN)
-                kept = sum(mark["score"] for mark in book.marks(one.id, stem))
-                gone = "the marks are those of a file that is no longer there" * bool(kept)
-                yield _base_row(nothing, plan) | {"marks": float(kept), "of": book.most(stem), "noticed": gone}
-
-
-def _notebook(cells: list[dict[str, Any]]) -> nbformat.NotebookNode:
-    """The notebook for formgrader: the teacher's, with the student's answers as plain text, and what they gave."""
-    made = []
-    for number, cell in enumerate(cells):
-        metadata = {"nbgrader": cell["nbgrader"]} if cell["nbgrader"] else {}
-        theirs = cell.get("own") and cell["cell_type"] != "code"
-        source = feedback.as_plain(cell["source"]) if theirs else cell["source"]
-        new = nbformat.v4.new_code_cell if cell["cell_type"] == "code" else nbformat.v4.new_markdown_cell
-        made.append(new(source, metadata=metadata, id=f"cell-{number}"))
-        if cell["cell_type"] == "code":
-            made[-1].execution_count = cell.get("count")
-            made[-1].outputs = [nbformat.from_dict(output) for output in cell.get("outputs", [])]
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    return nbformat.v4.new_notebook(cells=made, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
-
-
-# ---- Tables ------------------------------------------------------------------------------------------------------
-
-NOT_HANDED_IN = "not handed in"
-FIRST = ("student", "name", "exercise", "marks", "of", "by hand", "hours late", "problem", "noticed", "file")
-CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
-
-
-def _tables(rows: list[dict[str, Any]], plan: collect.Plan, book: Book, stems: list[str], course: Path) -> None:
-    """marks.csv, and for a class with a list what Canvas and Moodle take."""
-    rows.sort(key=lambda row: (row["student"], row["exercise"], row["file"]))
-    names = [*FIRST, *dict.fromkeys(name for row in rows for name in row if name not in FIRST)]
-    _write_csv(rows, names, course / "marks.csv")
-    got = {(row["student"], row["exercise"]): row["marks"] for row in rows}
-    if not plan.students:
-        return
-    points: dict[str, Any] = {"Student": "    Points Possible", **{stem: book.most(stem) for stem in stems}}
-    table = [points]
-    for one in plan.students:
-        known = {name: one.row.get(name, "") for name in CANVAS} | {"Student": one.row.get("Student", one.name)}
-        known["SIS Login ID"] = known["SIS Login ID"] or one.id
-        table.append(known | {stem: got.get((one.id, stem), 0.0) for stem in stems})
-    _write_csv(table, [*CANVAS, *stems], course / "marks_canvas.csv")
-    for stem in stems:
-        lines = [_for_moodle(one, got.get((one.id, stem), 0.0), book.most(stem)) for one in plan.students]
-        columns = list(dict.fromkeys(name for line in lines for name in line))
-        _write_csv(lines, columns, course / f"marks_moodle_{stem}.csv")
-
-
-def _for_moodle(one: collect.Student, marks: float, most: float) -> dict[str, Any]:
-    """A row of Moodle's grading worksheet: theirs with the mark in it, or one that Moodle takes as well."""
-    known = {key: value for key, value in one.row.items() if key in MOODLE}
-    known = known if "Identifier" in known else {"ID number": one.id, "Full name": one.name}
-    return known | {"Grade": marks, "Maximum Grade": most}
-
-
-MOODLE = ("Identifier", "Full name", "ID number", "Email address", "Status")
-
-
-def _write_csv(rows: list[dict[str, Any]], names: list[str], path: Path) -> None:
+def _write_table(rows: list[dict[str, Any]], path: Path) -> None:
+    names = [*COLUMNS, *dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)]
     table = io.StringIO(newline="")
     writer = csv.DictWriter(table, names)
     writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    writer.writerows({name: _no_formula(value) for name, value in row.items()} for row in rows)
     write(path, table.getvalue())
 
 
-def _cell(value: Any) -> Any:
+def _no_formula(value: Any) -> Any:
     """A value of the table; a spreadsheet must not take a student's text for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t")) else value
-
-
-def _hints(rows: list[dict[str, Any]], course: Path) -> None:
-    """copies.csv: answers that have more in common with another student's than the exercise explains."""
-    found = []
-    for stem in sorted({row["exercise"] for row in rows} - {""}):
-        answers = {}
-        for row in rows:
-            if row["exercise"] == stem:
-                cells = _read(_kept(course, row["student"], stem)).get("cells", [])
-                answers[row["student"]] = [cell for cell in cells if cell.get("own")]
-        found += [{"exercise": stem} | hint for hint in copies.hints(answers, _explained(stem))]
-    _write_csv(found, ["exercise", "student", "other", "share", "pieces"], course / "copies.csv")
-    if found:
-        print(f"Answers that have much in common: {len(found)}. Read them beside each other (copies.csv)")
-
-
-def _explained(stem: str) -> list[dict[str, Any]]:
-    """What explains why answers are alike: the model answers, and what was handed out."""
-    solved = [cell for cell in judge.read(SOLUTIONS / f"{stem}.ipynb") if judge.own(cell)]
-    return solved + judge.read(EXERCISES / f"{stem}.ipynb")
-
-
-@functools.cache
-def _package(stem: str) -> copies.Package:
-    return copies.Package(stripped.sources(Path(vit_tutorial.__file__).parent, stem[:2]), _explained(stem))
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
-
-
-def _zip(course: Path) -> None:
-    """A student's pages, in one file that can be sent."""
-    for folder in sorted((course / "feedback").iterdir()) if (course / "feedback").exists() else []:
-        if folder.is_dir():
-            target = course / "to_send" / f"{folder.name}.zip"
-            target.parent.mkdir(exist_ok=True)
-            with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-                for page in sorted(folder.glob("*.html")):
-                    archive.write(page, page.name)
 
 
 def _sum_up(rows: list[dict[str, Any]], course: Path) -> int:
@@ -622,12 +269,10 @@ def _sum_up(rows: list[dict[str, Any]], course: Path) -> int:
     missing = [row for row in rows if row["problem"] == NOT_HANDED_IN]
     failed = [row for row in rows if row["problem"] and row not in missing]
     names = ", ".join(f"{row['student']} {row['exercise'] or row['file']}" for row in failed[:5])
-    names += f" and {len(failed) - 5} more" if len(failed) > 5 else ""
-    waiting = sum(row["by hand"] for row in rows)
     said = [f"{len(rows) - len(missing)} handed in"]
-    said += [f"{len(failed)} with a problem ({names})"] * bool(failed)
-    said += [f"{len(missing)} not handed in"] * bool(missing)
-    said += [f"{waiting} answers to mark by hand"] * bool(waiting)
+    said += [f"{len(failed)} with a problem ({names}{', …' if len(failed) > 5 else ''})"] if failed else []
+    said += [f"{len(missing)} not handed in"] if missing else []
+    said += [f"{sum(row.get('by hand', 0) for row in rows)} answers to mark by hand"]
     print(f"{'; '.join(said)}. Marks and feedback are in {course.name}/: marks.csv, feedback/")
     return len(failed)
 
@@ -640,9 +285,7 @@ def main() -> int:
     marking = commands.add_parser("grade")
     marking.add_argument("--submitted", type=Path, default=ROOT / "submitted")
     marking.add_argument("--course", type=Path, default=ROOT / "classroom")
-    marking.add_argument(
-        "--sandbox", default="", help=f"one of {', '.join(sandbox.KINDS)}; bwrap on Linux if none is said"
-    )
+    marking.add_argument("--sandbox", default="", help=f"one of {', '.join(sandbox.KINDS)}; bwrap if none is said")
     marking.add_argument("--workers", type=int, default=0, help="how many at a time; 0: as this machine allows")
     arguments = parser.parse_args()
     if arguments.command == "assignments":
