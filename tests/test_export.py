@@ -128,7 +128,7 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path, write, refuses):
         write(fixed, tmp_path / "m")
     with refuses(ValueError, "training mode", "model.eval()"):
         write(training, tmp_path / "m")
-    with refuses(TypeError, "ViT, ModernViT", "got Subclass"):
+    with refuses(TypeError, "ViT, HybridViT, ModernViT", "got Subclass"):
         write(other, tmp_path / "m")
     assert not list(tmp_path.iterdir())
 
