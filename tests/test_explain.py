@@ -10,7 +10,6 @@ from typing import get_args
 import pytest
 import torch
 from peers import randomise
-from sklearn.decomposition import PCA
 from torch.testing import assert_close
 
 from vit_tutorial import ViT, ViTConfig
@@ -284,7 +283,6 @@ def test_a_zero_head_makes_nothing_relevant():
     torch.nn.init.zeros_(model.head.weight)
     ours = explain.relevance(model, images_for(model))
     assert (ours == 0).all()
-    assert (explain.mass_inside(ours, torch.ones(3, 8, 12, dtype=torch.bool)) == 0).all()
 
 
 def test_relevance_refuses(refuses):
@@ -318,29 +316,10 @@ def test_similarity_of_known_positions():
     assert explain.position_similarity(position, prefix_tokens=0).shape == (5, 5)
 
 
-def test_filters_equal_scikit_learn_s():
-    weight = double(20, 3, 4, 2)
-    ours, explained = explain.patch_filters(weight, k=5)
-    theirs = PCA(5).fit(weight.flatten(1))
-    components = torch.from_numpy(theirs.components_)
-    sign = (ours.flatten(1) * components).sum(dim=1, keepdim=True).sign()
-    assert_close(ours.flatten(1), components * sign, rtol=0, atol=1e-8)
-    assert_close(explained, torch.from_numpy(theirs.explained_variance_ratio_), rtol=0, atol=1e-10)
-    mirrored = explain.patch_filters(-weight, k=5)[0]  # the same components: only a free sign could differ
-    assert_close(mirrored, ours, rtol=0, atol=1e-8)
-    assert explain.patch_filters(double(40, 3, 4, 4))[0].shape == (28, 3, 4, 4)
-
-
-def test_positions_and_filters_refuse(refuses):
+def test_positions_refuse(refuses):
     for shape in ((4, 3), (2, 4, 3), (1, 1, 3)):
         with refuses(ValueError, "(1, 1 + N, D)", "embed.position", str(shape)):
             explain.position_similarity(torch.zeros(shape))
-    with refuses(ValueError, "(D, C, P, Q)", "(4, 12)"):
-        explain.patch_filters(torch.zeros(4, 12))
-    for shape, most in (((64, 1, 2, 2), 4), ((4, 3, 2, 2), 3)):
-        for k in (0, most + 1):
-            with refuses(ValueError, str(shape), f"1 to {most}", f"got {k}"):
-                explain.patch_filters(torch.randn(shape), k)
 
 
 # ---------------------------------------------------------------------------------------------------------- scores
@@ -372,22 +351,11 @@ def test_a_tie_scores_as_if_one_were_drawn():
     assert explain.peak_inside(maps, MASKS).tolist() == [0.25, pytest.approx(1 / 6)]  # the flat map: chance
 
 
-def test_mass_is_the_mass_of_the_map_stretched_to_pixels():
-    maps = torch.rand(2, *GRID, dtype=torch.float64)
-    pixels = maps.repeat_interleave(2, dim=1).repeat_interleave(2, dim=2)
-    expected = [pixels[i][MASKS[i]].sum() / pixels[i].sum() for i in range(2)]
-    same(explain.mass_inside(maps, MASKS), torch.stack(expected))
-    assert explain.peak_inside(maps, MASKS).dtype == torch.float64
-    assert explain.mass_inside(torch.ones(2, *GRID), MASKS).tolist() == pytest.approx([6 / 24, 3 / 24])
-    assert explain.mass_inside(torch.ones(2, *GRID), torch.ones_like(MASKS)).tolist() == pytest.approx([1, 1])
-
-
 def test_the_random_baseline_scores_chance():
     masks = masks_of("..##.. ..##.. ...... ......").expand(3000, 4, 6)
     maps = explain.random_map(3000, GRID)
     assert maps.shape == (3000, *GRID)
     assert explain.peak_inside(maps, masks).mean().item() == pytest.approx(1 / 6, abs=0.02)
-    assert explain.mass_inside(maps, masks).mean().item() == pytest.approx(1 / 6, abs=0.01)
     assert torch.equal(maps, explain.random_map(3000, GRID, seed=0))
     assert not torch.equal(maps, explain.random_map(3000, GRID, seed=1))
 
@@ -406,28 +374,27 @@ def test_the_centre_baseline_is_a_gaussian_at_the_centre():
 
 def test_scores_refuse(refuses):
     maps = torch.rand(2, *GRID)
-    for score in (explain.peak_inside, explain.mass_inside):
-        with refuses(TypeError, "maps", "int64", "maps.float()"):
-            score(maps.long(), MASKS)
-        with refuses(TypeError, "masks", "float32", "masks > 0"):
-            score(maps, MASKS.float())
-        with refuses(ValueError, "agree in B", "(2, 2, 3)", "(1, 4, 6)"):
-            score(maps, MASKS[:1])
-        with refuses(ValueError, "(B, rows, columns)", "(2, 6)"):
-            score(maps.flatten(1), MASKS)
-        with refuses(ValueError, "multiple of the grid (2, 3)", "(2, 4, 4)"):
-            score(maps, MASKS[:, :, :4])
-        with refuses(ValueError, "multiple of the grid (2, 3)", "(2, 3, 6)"):
-            score(maps, MASKS[:, :3])
-        with refuses(ValueError, "(B, H, W)", "(2, 1, 4, 6)"):
-            score(maps, MASKS[:, None])
-        with refuses(ValueError, "[1]", "empty"):
-            score(maps, masks_of("###### ######", "...... ......"))
-        for bad in (-0.1, math.nan, math.inf):
-            maps_with = maps.clone()
-            maps_with[1, 1, 2] = bad
-            with refuses(ValueError, "finite and not negative", "clamp"):
-                score(maps_with, MASKS)
+    with refuses(TypeError, "maps", "int64", "maps.float()"):
+        explain.peak_inside(maps.long(), MASKS)
+    with refuses(TypeError, "masks", "float32", "masks > 0"):
+        explain.peak_inside(maps, MASKS.float())
+    with refuses(ValueError, "agree in B", "(2, 2, 3)", "(1, 4, 6)"):
+        explain.peak_inside(maps, MASKS[:1])
+    with refuses(ValueError, "(B, rows, columns)", "(2, 6)"):
+        explain.peak_inside(maps.flatten(1), MASKS)
+    with refuses(ValueError, "multiple of the grid (2, 3)", "(2, 4, 4)"):
+        explain.peak_inside(maps, MASKS[:, :, :4])
+    with refuses(ValueError, "multiple of the grid (2, 3)", "(2, 3, 6)"):
+        explain.peak_inside(maps, MASKS[:, :3])
+    with refuses(ValueError, "(B, H, W)", "(2, 1, 4, 6)"):
+        explain.peak_inside(maps, MASKS[:, None])
+    with refuses(ValueError, "[1]", "empty"):
+        explain.peak_inside(maps, masks_of("###### ######", "...... ......"))
+    for bad in (-0.1, math.nan, math.inf):
+        maps_with = maps.clone()
+        maps_with[1, 1, 2] = bad
+        with refuses(ValueError, "finite and not negative", "clamp"):
+            explain.peak_inside(maps_with, MASKS)
 
 
 # ---------------------------------------------------------------------------------------------------------- shared
@@ -439,9 +406,6 @@ ON_MAPS = {
     "attention_distance": partial(explain.attention_distance, grid=GRID, patch_size=4),
     "relevance_matrix": lambda maps: explain.relevance_matrix(list(maps), list(maps)),
     "position_similarity": lambda maps: explain.position_similarity(maps[:1, 0, 0]),
-    "patch_filters": lambda maps: explain.patch_filters(maps.flatten(0, 1), k=2)[0],
-    "explained": lambda maps: explain.patch_filters(maps.flatten(0, 1), k=2)[1],
-    "mass_inside": lambda maps: explain.mass_inside(explain.class_attention(maps, GRID)[0, :, 0], MASKS),
 }
 
 
@@ -455,9 +419,8 @@ def test_gradients_flow(name):
 def test_dtype_and_device_stay(name):
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         assert ON_MAPS[name](some_maps().to(dtype)).dtype == dtype
-    if name != "mass_inside":  # it looks at the numbers
-        # The device without numbers: a tensor made on the CPU on the way would not go with it.
-        assert ON_MAPS[name](torch.zeros(3, 2, 2, T, T, device="meta")).device.type == "meta"
+    # The device without numbers: a tensor made on the CPU on the way would not go with it.
+    assert ON_MAPS[name](torch.zeros(3, 2, 2, T, T, device="meta")).device.type == "meta"
 
 
 @pytest.mark.parametrize("name", ["class_attention", "rollout", "attention_distance"])

@@ -261,3 +261,10 @@ def test_the_painter_paints_photographs_that_it_was_not_trained_on():
         error = painter(photographs).item()
     assert not painter.training
     assert error < 0.025  # the mean colour has some 0.047, smooth inpainting some 0.023
+
+
+@pytest.mark.parametrize("method", [selfsup.MaskedViT, selfsup.MaskedAutoencoder])
+def test_images_of_one_channel_need_no_mean_of_their_own(method):
+    model = method(vt.ViTConfig(image_size=16, patch_size=4, in_channels=1, dim=32, depth=1, num_heads=2, mlp_dim=48))
+    assert model(torch.rand(2, 1, 16, 16)).isfinite()
+    assert model.mean.shape == (1, 1, 1)

@@ -192,32 +192,6 @@ def position_similarity(position: Tensor, *, prefix_tokens: int = 1) -> Tensor:
     return x @ x.T
 
 
-def patch_filters(weight: Tensor, k: int = 28) -> tuple[Tensor, Tensor]:
-    """The first k principal components of the patch embedding's D filters (Figure 7, left).
-
-    Args:
-        weight: (D, C, P, Q), ``model.embed.patches.proj.weight``.
-        k: from 1 to the smaller of D - 1 and C*P*Q.
-
-    Returns:
-        The components (k, C, P, Q), each of length 1 with its largest entry positive; and the share of the variance
-        that each explains, (k,), falling. Computed in float32 at least, given back in the weight's dtype.
-
-    Raises:
-        ValueError: another shape, or ``k`` out of its range.
-    """
-    if weight.ndim != 4:
-        raise ValueError(f"weight must be (D, C, P, Q), as embed.patches.proj.weight is, got {tuple(weight.shape)}")
-    most = min(len(weight) - 1, weight[0].numel())
-    if not 1 <= k <= most:
-        raise ValueError(f"filters {tuple(weight.shape)} have {most} principal components: k from 1 to {most}, got {k}")
-    x = weight.flatten(1).to(torch.promote_types(weight.dtype, torch.float32))  # (D, C*P*Q)
-    _, s, components = torch.linalg.svd(x - x.mean(dim=0), full_matrices=False)
-    components, explained = components[:k], (s.square() / s.square().sum())[:k]
-    largest = components.gather(1, components.abs().argmax(dim=1, keepdim=True))  # (k, 1)
-    return (components * largest.sign()).reshape(k, *weight.shape[1:]).to(weight), explained.to(weight)
-
-
 # ------------------------------------------------------------------------------------ does a map find the target?
 
 
@@ -252,15 +226,6 @@ def peak_inside(maps: Tensor, masks: Tensor) -> Tensor:
     inside = _share_for(maps, masks) >= 0.5
     peak = maps == maps.amax(dim=(1, 2), keepdim=True)  # (B, rows, columns)
     return ((peak & inside).sum(dim=(1, 2)) / peak.sum(dim=(1, 2))).to(maps.dtype)
-
-
-def mass_inside(maps: Tensor, masks: Tensor) -> Tensor:
-    """The share of each map's mass that lies in its mask, (B,): a patch spreads its mass evenly over its pixels.
-
-    A map of zeros scores 0. Arguments and errors as for :func:`peak_inside`.
-    """
-    share = _share_for(maps, masks)
-    return (_rows_to_one(maps.flatten(1)) * share.flatten(1)).sum(dim=1)
 
 
 def random_map(count: int, grid: Grid, *, seed: int = 0) -> Tensor:

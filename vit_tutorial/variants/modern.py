@@ -394,7 +394,7 @@ class ModernViT(ViT):
         self.norm = norm_layer(config, config.dim) if config.final_norm else nn.Identity()
         self.pool = pool
         self.pool_norm = norm_layer(config, config.head_width) if config.pool_norm else nn.Identity()
-        if config.num_classes:
+        if config.num_classes and config.head_width != config.dim:
             self.head = nn.Linear(config.head_width, config.num_classes)
             for parameter in self.head.parameters():
                 nn.init.zeros_(parameter)

@@ -142,7 +142,8 @@ class MaskedViT(nn.Module):
         config: of the encoder; its head is left out. Pooling "cls" or "mean".
         target: what is predicted of each corrupted patch; see :func:`targets`.
         share: of the patches that are corrupted, in (0, 1); the paper takes half.
-        mean, std: what normalises the encoder's images, a number per channel; the targets are not normalised.
+        mean, std: what normalises the encoder's images, a number per channel, 0.5 by default; the targets are not
+            normalised.
 
     Raises:
         ValueError: an unknown target.
@@ -157,8 +158,8 @@ class MaskedViT(nn.Module):
         target: Target = "mean colour",
         *,
         share: float = 0.5,
-        mean: tuple[float, ...] = (0.5, 0.5, 0.5),
-        std: tuple[float, ...] = (0.5, 0.5, 0.5),
+        mean: tuple[float, ...] | None = None,
+        std: tuple[float, ...] | None = None,
     ) -> None:
         super().__init__()
         self.target, self.share = target, share
@@ -169,8 +170,9 @@ class MaskedViT(nn.Module):
         if target not in outputs:
             raise ValueError(f"unknown target {target!r}: choose one of {', '.join(get_args(Target))}")
         self.predict = nn.Linear(config.dim, outputs[target])
-        self.register_buffer("mean", torch.tensor(mean).reshape(-1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(std).reshape(-1, 1, 1), persistent=False)
+        half = (0.5,) * config.in_channels
+        self.register_buffer("mean", torch.tensor(mean or half).reshape(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std or half).reshape(-1, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         N = self.encoder.config.grid[0] * self.encoder.config.grid[1]
@@ -227,7 +229,7 @@ class MaskedAutoencoder(nn.Module):
         decoder_dim: width of the decoder, a multiple of 16 (its positions are sines and cosines, its heads 16 wide).
         decoder_depth: blocks of the decoder.
         normalise_patches: whether the target is each patch normalised by its own mean and standard deviation.
-        mean, std: what normalises the encoder's images, a number per channel.
+        mean, std: what normalises the encoder's images, a number per channel, 0.5 by default.
 
     Raises:
         ValueError: a width that the heads don't divide.
@@ -245,8 +247,8 @@ class MaskedAutoencoder(nn.Module):
         decoder_dim: int = 64,
         decoder_depth: int = 1,
         normalise_patches: bool = True,
-        mean: tuple[float, ...] = (0.5, 0.5, 0.5),
-        std: tuple[float, ...] = (0.5, 0.5, 0.5),
+        mean: tuple[float, ...] | None = None,
+        std: tuple[float, ...] | None = None,
     ) -> None:
         super().__init__()
         if decoder_dim % 16:
@@ -261,8 +263,9 @@ class MaskedAutoencoder(nn.Module):
         self.decoder = nn.Sequential(*blocks, nn.LayerNorm(decoder_dim, eps=config.norm_eps))
         P, Q = as_pair(config.patch_size, "patch_size")
         self.predict = nn.Linear(decoder_dim, config.in_channels * P * Q)
-        self.register_buffer("mean", torch.tensor(mean).reshape(-1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(std).reshape(-1, 1, 1), persistent=False)
+        half = (0.5,) * config.in_channels
+        self.register_buffer("mean", torch.tensor(mean or half).reshape(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std or half).reshape(-1, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         N = self.encoder.config.grid[0] * self.encoder.config.grid[1]
