@@ -1,32 +1,53 @@
 """The command ``vit-tutorial``: training, prediction, export and the live page under one name.
 
-It is beside the package, not in it, because importing the package imports torch: ``vit-tutorial --help`` would take a
-second, and on a slow disk several.
+The options of a command are a dataclass in :mod:`vit_tutorial.options`, from which tyro makes the command line. These
+don't import torch, so a wrong argument is told at once. Then ``run`` of the command's room does the work.
+
+Exit status: 0 if the command did its work, 2 for a wrong argument, 1 for all else that fails.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TextIO
 
-COMMANDS = {  # a module of the package with a function ``main``: what it does
+import tyro
+
+from vit_tutorial.options.predict import PredictOptions
+from vit_tutorial.options.recipe import Recipe
+from vit_tutorial.options.train import TrainOptions, check, default_recipe
+
+COMMANDS = {
     "train": "train a Vision Transformer, on one machine or many",
     "predict": "classify photographs, and draw where the model looked",
     "export": "write a model as a file for other runtimes: ONNX, int8, pt2",
     "live": "write a page that runs a model: draw, watch each step, change it",
 }
+OPTIONS = {"predict": PredictOptions}
+STYLE = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
 
 
-class _Version(argparse.Action):
-    """Prints the versions that a bug report needs; imports them only then."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        package, torch = importlib.import_module("vit_tutorial"), importlib.import_module("torch")
-        print(f"vit_tutorial {package.__version__} (torch {torch.__version__}, Python {platform.python_version()})")
-        parser.exit()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command that the first argument names, with the others."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    write_anything(sys.stdout, sys.stderr)
+    if not words or words[0] not in COMMANDS:
+        parser().parse_args(words or ["--help"])  # --help, --version, or an error
+        parser().error("put the command first")
+    name, *rest = words
+    if name in ("export", "live"):
+        with exit_status(name):
+            importlib.import_module(f"vit_tutorial.{name}").main(rest, prog=f"vit-tutorial {name}")
+        return
+    options = train_options(rest) if name == "train" else (options_of(name, rest),)
+    with exit_status(name):
+        importlib.import_module(f"vit_tutorial.{name}.command").run(*options)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,20 +67,78 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Pass the arguments after the command's name to that command."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments and arguments[0] in COMMANDS:
-        name, *rest = arguments
-        try:
-            command = getattr(importlib.import_module("vit_tutorial"), name)
-        except ModuleNotFoundError as error:  # what pip install vit-tutorial leaves out: the error says what to type
-            raise SystemExit(f"error: {error}") from error
-        command.main(rest, prog=f"vit-tutorial {name}")
-        return
-    p = parser()
-    p.parse_args(arguments or ["--help"])
-    p.error("put the command first")
+class _Version(argparse.Action):
+    """Prints the versions that a bug report needs; imports them only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        package, torch = importlib.import_module("vit_tutorial"), importlib.import_module("torch")
+        print(f"vit_tutorial {package.__version__} (torch {torch.__version__}, Python {platform.python_version()})")
+        parser.exit()
+
+
+def options_of(name: str, words: Sequence[str]) -> Any:
+    """The options of a command. Wrong arguments end the program with status 2, --help with 0."""
+    return tyro.cli(OPTIONS[name], prog=f"vit-tutorial {name}", args=words, config=STYLE)
+
+
+def train_options(words: Sequence[str]) -> tuple[TrainOptions, Recipe]:
+    """The options and the recipe of a training; its defaults are those of --data, --weights, --freeze and --epochs."""
+    first = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
+    first.add_argument("--data", default="digits")
+    first.add_argument("--weights")
+    first.add_argument("--freeze", action="store_true")
+    first.add_argument("--epochs", type=int)
+    try:
+        chosen, _ = first.parse_known_args(words)
+    except argparse.ArgumentError:  # tyro finds it again, and says so
+        chosen = first.parse_args([])
+    default = default_recipe(chosen.data, chosen.weights, chosen.freeze, chosen.epochs)
+
+    def train(run: TrainOptions, recipe: Recipe = default) -> tuple[TrainOptions, Recipe]:
+        """Train a Vision Transformer from scratch, or with --weights fine-tune a trained one.
+
+        The defaults shown are those of the data set named by --data, or those of fine-tuning. Several processes:
+        accelerate launch -m vit_tutorial.train ... (the same arguments).
+        """
+        return run, recipe
+
+    options = tyro.cli(train, prog="vit-tutorial train", args=words, config=STYLE)
+    with exit_status("train"):
+        check(*options)
+    return options
+
+
+@contextmanager
+def exit_status(command: str) -> Iterator[None]:
+    """End the program with one line for an error that the user can mend, with status 2 for a wrong argument, else 1."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        _stop(2, error)
+    except (FloatingPointError, OSError, ImportError, MemoryError) as error:
+        _stop(1, error)
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's, which isn't imported here
+            raise
+        _stop(1, error)
+    except KeyboardInterrupt:
+        print("stopped" + ": the same command with --resume continues" * (command == "train"), file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _stop(status: int, error: Exception) -> NoReturn:
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    print(f"error: {' '.join(text.split())}", file=sys.stderr)
+    raise SystemExit(status) from error
+
+
+def write_anything(*streams: TextIO) -> None:
+    """Let ``print`` write escapes for what a stream has no place for, such as Chinese names in a pipe on Windows."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 import vit_tutorial as vt
 from vit_tutorial import train
-from vit_tutorial.train import runs
+from vit_tutorial.train.batches import Order, loader
 from vit_tutorial.variants import hybrid
 from vit_tutorial.variants.resnet import ResNet
 
@@ -84,10 +84,10 @@ def fit(model: nn.Module, data: vt.data.Data, augment: str, optimizer: str, rate
     """So many steps whatever the number of images: a warm-up, then a cosine."""
     groups = train.parameter_groups(model, 0.05 if optimizer == "adamw" else 5e-4)
     steps_of = torch.optim.AdamW(groups) if optimizer == "adamw" else torch.optim.SGD(groups, momentum=0.9)
-    order, step = runs.Order(len(data.train), min(BATCH, len(data.train)), seed), 0
+    order, step = Order(len(data.train), min(BATCH, len(data.train)), seed), 0
     model.train().to(memory_format=torch.channels_last)
     while step < steps:
-        for images, labels in runs.loader(data.train, order, vt.data.augmentation(augment, data), seed=seed):
+        for images, labels in loader(data.train, order, vt.data.augmentation(augment, data), seed=seed):
             train.set_rate(steps_of, rate * train.schedule(step, steps=steps, warmup=steps // 10))
             with torch.autocast("cpu", torch.bfloat16):
                 logits = model(vt.data.normalise(images, data))  # (B, K)

@@ -34,11 +34,11 @@ EPOCHS = 20
 RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 SEARCH, COMPARE, FINAL = range(3), range(3, 8), range(5)  # seeds
 # Each adds to the one above it.
-BARE: dict[str, Any] = {"clip": math.inf, "label_smoothing": 0.0, "augment": None}
+BARE: dict[str, Any] = {"clip": math.inf, "label_smoothing": 0.0, "augment": "none"}
 RECIPES: dict[str, dict[str, Any]] = {
     "the loop": {},
     "+ warm-up, cosine": BARE,
-    "+ clipping, smoothing": {"augment": None},
+    "+ clipping, smoothing": {"augment": "none"},
     "+ augmentation": {"augment": "affine"},
 }
 WHOLE = "+ augmentation"
@@ -139,7 +139,7 @@ def main() -> None:
                 run(recipe, rate, seed, **RECIPES[recipe])
     for seed in SEARCH:
         for strength in STRENGTHS_TRIED:
-            run(f"{WHOLE}, strength {strength}", best(WHOLE), seed, augment=Affine(strength))
+            run(f"{WHOLE}, strength {strength}", best(WHOLE), seed, augmentation=Affine(strength))
     for seed in COMPARE:
         for recipe in RECIPES:
             run(recipe, best(recipe), seed, **RECIPES[recipe])
@@ -147,8 +147,8 @@ def main() -> None:
     strengths |= {each: means(f"{WHOLE}, strength {each}")[best(WHOLE)] for each in STRENGTHS_TRIED}
     strength = min(strengths, key=strengths.__getitem__)
     for seed in FINAL:
-        run(LAST, best(WHOLE), seed, augment=Affine(strength))
-        run(FRESH, best(WHOLE), seed, augment=Affine(strength))
+        run(LAST, best(WHOLE), seed, augmentation=Affine(strength))
+        run(FRESH, best(WHOLE), seed, augmentation=Affine(strength))
         for name in MACHINES:
             run(name, 0.0, seed)
 

@@ -200,7 +200,7 @@ def fit(rounds: int) -> None:
     for title, (data, batch, augment, shape) in cases.items():
         size = {"image_size": data.image_size, "in_channels": data.in_channels, "num_classes": 10}
         ours, theirs = peers.pair("timm", vt.ViTConfig(patch_size=4, **size, **shape))
-        settings = {"epochs": 1, "warmup_epochs": 0, "batch_size": batch, "augment": augment, "progress": False}
+        settings = {"epochs": 1, "warmup_epochs": 0, "batch_size": batch, "augmentation": augment, "progress": False}
         runs: dict[str, Run] = {
             name: partial(vt.train.fit, model, data, learning_rate=1e-5, **settings)
             for name, model in {"ours": ours, "timm": theirs}.items()

@@ -23,8 +23,8 @@ import torch
 import torch._dynamo  # noqa: F401
 import torchvision.transforms.v2  # noqa: F401
 
-from vit_tutorial.train import command as train_command
-from vit_tutorial.weights import keeping
+import vit_tutorial_cli
+from vit_tutorial.train import checkpoints, results
 
 # Everything that draws random numbers or has a memory is switched on.
 ARGUMENTS = shlex.split(
@@ -35,7 +35,7 @@ ARGUMENTS = shlex.split(
 
 def die_while_writing(writes: int, share: float) -> None:
     """Make this process kill itself in its next file but ``writes``, with a ``share`` of the bytes on disk."""
-    left, write = [writes], keeping.write
+    left, write = [writes], checkpoints.write
 
     def deadly(path, content):
         if left[0] == 0:
@@ -45,7 +45,7 @@ def die_while_writing(writes: int, share: float) -> None:
         left[0] -= 1
         write(path, content)
 
-    keeping.write = deadly
+    checkpoints.write = results.write = deadly
 
 
 def child(folder: Path, *, resume: bool, death: tuple[int, float] | None = None) -> int:
@@ -58,7 +58,7 @@ def child(folder: Path, *, resume: bool, death: tuple[int, float] | None = None)
             if death:
                 die_while_writing(*death)
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                train_command.main([*ARGUMENTS, "--out", str(folder), *(["--resume"] if resume else [])])
+                vit_tutorial_cli.main(["train", *ARGUMENTS, "--out", str(folder), *(["--resume"] if resume else [])])
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -84,7 +84,7 @@ def stress(folder: Path, kills: int, chance: random.Random) -> dict[str, int]:
     while True:
         done = counts["from outside"] + counts["while writing"]
         out = folder / f"run{counts['runs']}"
-        # A run writes 9 states, then four files of results.
+        # A run writes 9 states, then its results.
         death = (chance.randrange(5), chance.random()) if done % 2 and done < kills else None
         pid = child(out, resume=True, death=death)
         if death is None and done < kills:

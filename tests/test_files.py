@@ -1,9 +1,7 @@
 """Trained models on disk: what comes with the package is what it claims, and what is written is whole or not at all."""
 
 import csv
-import errno
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial import data, plots
+from vit_tutorial import data
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.weights import keeping, messages, reading
 
@@ -274,70 +272,6 @@ def test_green_is_brighter_than_blue():
 def test_preprocessing_refuses(refuses, preprocess, images, error, words):
     with refuses(error, *words):
         preprocess(images)
-
-
-# ------------------------------------------------------------------------------------------------------------- writing
-
-
-def failing(number):
-    def fail(*_, **__):
-        raise OSError(number, os.strerror(number))
-
-    return fail
-
-
-FAULTS = {
-    "the disk is full at the sync": (os, "fsync", errno.ENOSPC),
-    "the disk is full at the move": (Path, "replace", errno.ENOSPC),
-    "the folder can't be written to": (Path, "open", errno.EROFS),
-    "the file can't be opened": (Path, "open", errno.EACCES),
-    "the folder can't be made": (Path, "mkdir", errno.EROFS),
-}
-
-
-@pytest.mark.parametrize(("where", "name", "number"), FAULTS.values(), ids=FAULTS)
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, refuses, where, name, number):
-    path = tmp_path / "folder" / "state.pt"
-    keeping.write(path, b"old")
-    with (
-        monkeypatch.context() as patch,
-        refuses(OSError, str(path.parent), os.strerror(number), "state.pt", "untouched", "resume"),
-    ):
-        patch.setattr(where, name, failing(number))
-        keeping.write(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert [file.name for file in path.parent.iterdir()] == ["state.pt"]
-    keeping.write(path, b"new")
-    assert path.read_bytes() == b"new"
-
-
-def test_a_folder_for_a_file_and_a_file_for_a_folder_are_named(tmp_path, refuses):
-    (tmp_path / "file").write_bytes(b"")
-    with refuses(OSError, f"{tmp_path} is a folder", "another name"):
-        keeping.write(tmp_path, b"new")
-    with refuses(OSError, f"{tmp_path / 'file'} is a file", "name a folder"):
-        keeping.write(tmp_path / "file" / "state.pt", b"new")
-
-
-def test_each_curve_and_the_accuracy_saved_are_the_history_s(tmp_path, monkeypatch):
-    history = [
-        {"epoch": epoch, "loss": 3 - epoch, "test_loss": 4 - epoch, "accuracy": epoch / 3, "test_accuracy": epoch / 4}
-        for epoch in (1.0, 2.0)
-    ]
-    drawn, curves = {}, plots.curves
-    monkeypatch.setattr(plots, "curves", lambda x, lines, **options: drawn.update(lines) or curves(x, lines, **options))
-    model = vt.ViT(vt.ViTConfig(image_size=8, patch_size=4, in_channels=1, dim=16, depth=1, num_heads=2))
-    keeping.save(tmp_path, model, data.digits(), history)
-    assert drawn == {
-        "training loss": [2, 1], "test loss": [3, 2], "training accuracy": [1 / 3, 2 / 3], "test accuracy": [0.25, 0.5],
-    }  # fmt: skip
-    assert json.loads((tmp_path / "config.json").read_text())["test_accuracy"] == 0.5
-
-
-def test_the_error_keeps_its_kind(tmp_path, monkeypatch):
-    monkeypatch.setattr(Path, "open", failing(errno.EACCES))
-    with pytest.raises(PermissionError):
-        keeping.write(tmp_path / "a", b"")
 
 
 def test_training_a_loaded_model_leaves_its_file_alone(folder):

@@ -43,38 +43,6 @@ def test_freeze_changes_the_head_alone(digits):
     assert changed(model, digits, epochs=1) == {"embed", "blocks", "norm", "head"}
 
 
-def test_lora_trains_thin_products_and_merges_them(digits):
-    model = small()
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    train.fit(model, digits, epochs=2, batch_size=16, warmup_epochs=0, lora=2, progress=False)
-    after = model.state_dict()
-    assert after.keys() == before.keys()
-    assert all(parameter.requires_grad for parameter in model.parameters())
-    moved = {name for name in after if not after[name].equal(before[name])}
-    matrices = {f"blocks.{i}.attention.{part}.weight" for i in range(3) for part in ("qkv", "proj")}
-    assert moved == matrices | {"head.weight", "head.bias"}
-    for name in matrices:
-        change = torch.linalg.svdvals((after[name] - before[name]).double())
-        assert change[1] > 1e-6 > 1e-2 * change[2:].max()
-
-
-@pytest.mark.parametrize("how", [{"freeze": True}, {"head_first": 1}, {"layer_decay": 0.5}])
-def test_lora_goes_with_no_other_way(how):
-    with pytest.raises(ValueError, match=r"lora=4 .*leave freeze, head_first and layer_decay out"):
-        Recipe(epochs=2, lora=4, **how)
-
-
-def test_lora_is_thinner_than_its_matrices(digits, refuses):
-    model = small()
-    with refuses(ValueError, f"lora must be below the matrices' own rank, {model.config.dim}, got {model.config.dim}"):
-        train.fit(model, digits, epochs=1, batch_size=16, warmup_epochs=0, lora=model.config.dim, progress=False)
-
-
-def test_lora_needs_blocks_and_a_head(digits):
-    with pytest.raises(ValueError, match="lora needs a ViT with a head"):
-        train.fit(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), digits, epochs=1, lora=2)
-
-
 def test_head_first(digits):
     seen = []
 
@@ -82,9 +50,9 @@ def test_head_first(digits):
         original(optimizer, epoch, recipe)
         seen.append({group["head"]: group["share"] for group in optimizer.param_groups})
 
-    original = layers.share_rates
+    original = layers.set_shares
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train.loop, "share_rates", watch)
+        patch.setattr(train.loop, "set_shares", watch)
         assert changed(small(), digits, epochs=3, head_first=2) == {"embed", "blocks", "norm", "head"}
     assert seen == [{True: 1.0, False: 0.0}, {True: 1.0, False: 0.0}, {True: 1.0, False: 1.0}]
 
@@ -92,7 +60,7 @@ def test_head_first(digits):
 def test_the_rate_of_each_layer():
     model = small()
     recipe = Recipe(epochs=1, layer_decay=0.5)
-    groups = layers.groups_of(model, train.parameter_groups(model, 0.1), recipe)
+    groups = layers.layer_groups(model, train.parameter_groups(model, 0.1), recipe)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     found = {names[id(parameter)]: group for group in groups for parameter in group["params"]}
     assert found.keys() == {name for name, _ in model.named_parameters()}
@@ -106,19 +74,18 @@ def test_the_rate_of_each_layer():
     assert {group["lr"] for group in optimizer.param_groups} == {0.2 * share for share in wanted.values()}
 
 
-@pytest.mark.parametrize("how", [{"layer_decay": 0.7, "head_first": 1}, {"lora": 2}])
-def test_a_run_that_was_stopped_resumes_to_the_same_weights(digits, tmp_path, how):
-    how = {"epochs": 3, "batch_size": 16, "progress": False} | how
+def test_a_run_that_was_stopped_resumes_to_the_same_weights(digits, tmp_path):
+    how = {"epochs": 3, "batch_size": 16, "progress": False, "layer_decay": 0.7, "head_first": 1}
     whole, stopped, again = small(), small(), small()
     train.fit(whole, digits, **how)
 
     def stop(optimizer, epoch, recipe):
         if epoch == 2:
             raise KeyboardInterrupt
-        layers.share_rates(optimizer, epoch, recipe)
+        layers.set_shares(optimizer, epoch, recipe)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train.loop, "share_rates", stop)
+        patch.setattr(train.loop, "set_shares", stop)
         with pytest.raises(KeyboardInterrupt):
             train.fit(stopped, digits, out=tmp_path, **how)
     train.fit(again, digits, out=tmp_path, resume=True, **how)

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch.testing import assert_close
 
 import vit_tutorial as vt
-from vit_tutorial import predict
+import vit_tutorial_cli as cli
 from vit_tutorial.variants.text import TextConfig, TextTower
 from vit_tutorial.weights import names
 
@@ -267,25 +267,27 @@ def test_predict_with_labels(kind, tmp_path, capsys, monkeypatch):
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50, 3), np.uint8))
     picture.save(photo)
     options = [str(photo), "--weights", str(tmp_path), "--labels", *TEXTS]
-    predict.main(options)
+    cli.main(["predict", *options])
     printed = capsys.readouterr().out
     pair = load_pair(tmp_path)
     chances = pair.probabilities(pair.preprocess(picture), TEXTS)[0].tolist()
     best, text = max(zip(chances, TEXTS, strict=True))
     assert printed.splitlines()[1].split() == [f"{100 * best:.1f}%", *text.split()]
-    monkeypatch.setattr("vit_tutorial.predict.command.CLIP", str(tmp_path))  # of whom --labels ask, if of nobody else
-    predict.main([str(photo), "--labels", *TEXTS])
+    monkeypatch.setattr("vit_tutorial.options.predict.CLIP", str(tmp_path))  # of whom --labels ask, if of nobody else
+    cli.main(["predict", str(photo), "--labels", *TEXTS])
     assert capsys.readouterr().out == printed
-    predict.main([*options, "--out", str(out), "--resume"])
+    cli.main(["predict", *options, "--out", str(out)])
     rows = out.read_text().splitlines()[1:]
     assert sorted(float(row.split(",")[2]) for row in rows) == pytest.approx(sorted(chances), abs=1e-4)
     assert (sum(chances) == pytest.approx(1, abs=1e-5)) == (kind == "CLIP")
 
 
-def test_predict_without_labels_says_that_there_may_be_some(tmp_path):
+def test_predict_without_labels_says_that_there_may_be_some(tmp_path, capsys):
     pair_folder(tmp_path)
     Image.new("RGB", (9, 9)).save(tmp_path / "photo.png")
-    with pytest.warns(UserWarning, match="the text tower"), pytest.raises(SystemExit, match="give --labels"):
-        predict.main([str(tmp_path / "photo.png"), "--weights", str(tmp_path)])
-    with pytest.raises(SystemExit, match="digits has no text tower"):
-        predict.main([str(tmp_path / "photo.png"), "--weights", "digits", "--labels", "a cat"])
+    with pytest.warns(UserWarning, match="the text tower"), pytest.raises(SystemExit):
+        cli.main(["predict", str(tmp_path / "photo.png"), "--weights", str(tmp_path)])
+    assert "give --labels" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["predict", str(tmp_path / "photo.png"), "--weights", "digits", "--labels", "a cat"])
+    assert "digits has no text tower" in capsys.readouterr().err

@@ -1,17 +1,13 @@
-"""The recipe: what it refuses, what a file keeps of it, and one word for one thing everywhere."""
+"""The recipe: what it refuses, and its values in a file."""
 
-import functools
 import json
 import math
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
-from torch import nn
 
-from vit_tutorial import ViT, ViTConfig
-from vit_tutorial.data.augment import Affine, by_name
-from vit_tutorial.data.recipe import Recipe, name_of
+from vit_tutorial.options.recipe import Recipe
 
 
 @pytest.mark.parametrize(
@@ -54,31 +50,15 @@ def test_it_is_frozen_and_checked_again_when_changed(refuses):
         replace(recipe, warmup_epochs=3.5)
 
 
-def test_a_file_keeps_plain_values():
-    recipe = Recipe(epochs=3, learning_rate=np.float32(0.5), ema=np.float64(0.25), augment=Affine(), mix=noise)
+def test_a_file_gets_plain_values():
+    recipe = Recipe(epochs=3, learning_rate=np.float32(0.5), ema=np.float64(0.25), augment="affine")
     settings = recipe.settings()
     assert json.loads(json.dumps(settings)) == settings
-    assert list(settings) == [field.name for field in fields(Recipe)]
-    assert (settings["augment"], settings["mix"], settings["learning_rate"]) == ("Affine(strength=0.1)", "noise", 0.5)
+    assert (settings["augment"], settings["learning_rate"]) == ("affine", 0.5)
+    assert Recipe(**settings) == recipe
 
 
-def noise(image):
-    return image
-
-
-class Halve:
-    def __call__(self, image):
-        return image / 2
-
-
-def test_names_are_the_same_in_every_process():
-    config = ViTConfig(image_size=4, patch_size=2, dim=8, depth=1, num_heads=2, mlp_dim=8)
-    assert name_of(None) == "none"
-    assert name_of("crop+flip") == "crop+flip"
-    assert name_of(by_name("crop+flip", (4, 4), 2)) == "crop+flip"
-    assert name_of(Affine(0.2)) == "Affine(strength=0.2)"
-    assert name_of(noise) == "noise"
-    assert name_of(ViT(config)) == repr(config)
-    assert name_of(nn.Linear(2, 3)) == "Linear(in_features=2, out_features=3, bias=True)"
-    for thing in (Halve(), functools.partial(noise)):
-        assert "0x" not in name_of(thing)
+@pytest.mark.parametrize("name", ["cutout", "crop+", "crop+none", "", "Flip"])
+def test_refuses_an_unknown_augmentation(refuses, name):
+    with refuses(ValueError, repr(name.split("+")[-1]), "affine, crop, flip", "none"):
+        Recipe(epochs=1, augment=name)

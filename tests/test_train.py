@@ -19,9 +19,9 @@ from torch.testing import assert_close
 
 from vit_tutorial import ViT, ViTConfig, train
 from vit_tutorial.data import Data, Images
-from vit_tutorial.data.augment import Affine, Augmentation, Flip, by_name
-from vit_tutorial.data.recipe import Recipe
-from vit_tutorial.train import evaluation, runs
+from vit_tutorial.data.augment import Affine, Augmentation, Flip
+from vit_tutorial.options.recipe import Recipe
+from vit_tutorial.train import batches, evaluation
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = {"epochs": 3, "batch_size": 8, "warmup_epochs": 1, "progress": False}
@@ -55,7 +55,7 @@ def weights(model):
 def trained(data, **changes):
     """The weights and the history, but for the seconds, of a run with everything that is random switched on."""
     model = tiny()
-    rows = train.fit(model, data, **(SETTINGS | {"augment": noise, "ema": 0.5} | changes))
+    rows = train.fit(model, data, **(SETTINGS | {"augmentation": noise, "ema": 0.5} | changes))
     return weights(model), [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
@@ -117,7 +117,7 @@ def test_fit_equals_the_loop_by_hand(data, changes):
     )
     average, losses, step = None, [], 0
     for epoch in range(3):
-        order = runs.Order(26, 8, recipe["seed"])
+        order = batches.Order(26, 8, recipe["seed"])
         order.epoch = epoch
         sums = 0.0
         for _, rows in order:
@@ -171,16 +171,20 @@ def test_of_a_mixed_label_the_larger_share_counts():
 
 
 def test_mixed_labels(data):
+    def mixing(mix):
+        return Augmentation("mix", batch=mix)
+
     seen = []
 
-    def mix(images, labels):
+    def flip(images, labels):
         seen.append(labels)
         return images.flip(0), F.one_hot(labels.flip(0), 3).float()
 
-    changes = {"augment": None, "ema": 0.0, "epochs": 1}
-    mixed, rows = trained(data, mix=mix, **changes)
+    changes = {"ema": 0.0, "epochs": 1}
+    mixed, rows = trained(data, augmentation=mixing(flip), **changes)
     assert len(seen) == 3
-    assert_close(mixed, trained(data, mix=lambda images, labels: (images.flip(0), labels.flip(0)), **changes)[0])
+    hard = mixing(lambda images, labels: (images.flip(0), labels.flip(0)))
+    assert_close(mixed, trained(data, augmentation=hard, **changes)[0])
     assert rows[0]["accuracy"] > 0  # correct is the class with the larger share
 
 
@@ -194,12 +198,12 @@ def test_same_seed_same_weights_whatever_the_workers(data):
     assert torch.equal(ours, others)
     assert rows == same
     whole_and_each = Augmentation("noisy flips", changes=(Flip(), Affine()), each=noise)
-    alone, in_two = (trained(data, augment=whole_and_each, workers=workers, epochs=2) for workers in (0, 2))
+    alone, in_two = (trained(data, augmentation=whole_and_each, workers=workers, epochs=2) for workers in (0, 2))
     assert torch.equal(alone[0], in_two[0])
     assert alone[1] == in_two[1]
     assert not torch.equal(ours, trained(data, seed=1)[0])
     in_use = tiny().eval()  # a model that was in use is trained with dropout, too
-    train.fit(in_use, data, **SETTINGS, augment=noise, ema=0.5)
+    train.fit(in_use, data, **SETTINGS, augmentation=noise, ema=0.5)
     assert torch.equal(weights(in_use), ours)
 
 
@@ -228,14 +232,14 @@ def stopping_after(images):
 def test_resume_is_exact(data, tmp_path, images):
     whole = trained(data)
     with pytest.raises(Stopped):
-        trained(data, augment=stopping_after(images), out=tmp_path)
+        trained(data, augmentation=stopping_after(images), out=tmp_path)
     torch.manual_seed(99)
     model = tiny(seed=1)  # other weights: all of them come from the state
-    rows = train.fit(model, data, **SETTINGS, augment=noise, ema=0.5, out=tmp_path, resume=True)
+    rows = train.fit(model, data, **SETTINGS, augmentation=noise, ema=0.5, out=tmp_path, resume=True)
     assert torch.equal(weights(model), whole[0])
     assert [row | {"seconds": 0} for row in rows] == [row | {"seconds": 0} for row in whole[1]]
     # Once more: nothing is left to do, and the result is the same.
-    again = trained(data, augment=stopping_after(0), out=tmp_path, resume=True)
+    again = trained(data, augmentation=stopping_after(0), out=tmp_path, resume=True)
     assert torch.equal(again[0], whole[0])
     assert again[1] == whole[1]
 
@@ -252,9 +256,9 @@ def test_a_run_is_not_overwritten(data, tmp_path, refuses):
     with refuses(ValueError, str(tmp_path), "learning_rate=0.001", "0.5", "same settings"):
         trained(data, out=tmp_path, resume=True, learning_rate=0.5)
     with refuses(ValueError, "augment=noise", "not none"):
-        trained(data, out=tmp_path, resume=True, augment=None)
+        trained(data, out=tmp_path, resume=True, augmentation=None)
     with refuses(ValueError, "dim=8", "dim=16"):
-        train.fit(tiny(dim=16), data, **SETTINGS, augment=noise, ema=0.5, out=tmp_path, resume=True)
+        train.fit(tiny(dim=16), data, **SETTINGS, augmentation=noise, ema=0.5, out=tmp_path, resume=True)
     assert (tmp_path / "state.pt").read_bytes() == before
     with refuses(ValueError, "resume", "folder"):
         trained(data, resume=True)
@@ -325,7 +329,7 @@ def test_a_disk_that_fills_up_loses_no_epoch(data, tmp_path, monkeypatch, refuse
 def test_a_read_only_folder_stops_the_run_before_it_trains(data, tmp_path, monkeypatch, refuses):
     monkeypatch.setattr(Path, "open", failing(errno.EROFS))
     with refuses(OSError, str(tmp_path), "Read-only"):
-        trained(data, augment=stopping_after(0), out=tmp_path)
+        trained(data, augmentation=stopping_after(0), out=tmp_path)
 
 
 # ----------------------------------------------------------------------------------------- numbers that are no good
@@ -339,7 +343,7 @@ def test_a_loss_that_is_no_number_stops(data, tmp_path, refuses):
         return (images * math.nan if len(calls) == 5 else images), labels  # the fifth step: number 4
 
     with refuses(FloatingPointError, "step 4", "learning rate of 0.000933", "nan", "smaller learning rate", "warm-up"):
-        trained(data, mix=with_nan, out=tmp_path)
+        trained(data, augmentation=Augmentation("nan", batch=with_nan), out=tmp_path)
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     assert len(state["history"]) == 1
     assert all(tensor.isfinite().all() for tensor in state["model"].values())
@@ -359,10 +363,10 @@ def test_a_recipe_and_keywords_say_the_same(data):
     whole = tiny()
     train.fit(whole, data, recipe, progress=False)
     for given, changes in [
-        (None, recipe.settings() | {"mix": None}),
+        (None, recipe.settings()),
         (replace(recipe, ema=0.0, seed=5), {"ema": 0.5, "seed": 0}),
-        (recipe, {"augment": Augmentation("flip", changes=(Flip(),))}),
-        (recipe, {"augment": Flip()}),
+        (recipe, {"augmentation": Augmentation("flip", changes=(Flip(),))}),
+        (recipe, {"augmentation": Flip()}),
     ]:
         model = tiny()
         train.fit(model, data, given, progress=False, **changes)
@@ -382,17 +386,9 @@ def test_a_setting_that_there_is_not(data, refuses):
 
 
 def test_the_data_set_s_own_augmentation(data):
-    by_default = trained(replace(data, augment="flip"), augment="default")[0]
-    assert torch.equal(by_default, trained(data, augment="flip")[0])
-    assert not torch.equal(by_default, trained(data, augment="none")[0])
-    assert torch.equal(trained(data, augment="none")[0], trained(data, augment=None)[0])
-
-
-def test_mixing_comes_with_the_augmentation_or_by_itself(data):
-    mix = by_name("cutmix", data.image_size, 3).batch
-    together = trained(data, augment="flip+cutmix")[0]
-    assert torch.equal(together, trained(data, augment="flip", mix=mix)[0])
-    assert not torch.equal(together, trained(data, augment="flip")[0])
+    own = trained(replace(data, augment="flip"), augmentation=None, augment="default")[0]
+    assert torch.equal(own, trained(data, augmentation=None, augment="flip")[0])
+    assert not torch.equal(own, trained(data, augmentation=None, augment="none")[0])
 
 
 # ----------------------------------------------------------------------------------------------- precision and compile
@@ -402,7 +398,7 @@ def test_bf16(data):
     kinds = set()
     model = tiny()
     model.blocks[0].mlp.fc1.register_forward_hook(lambda *call: kinds.add((call[0].training, call[-1].dtype)))
-    train.fit(model, data, **SETTINGS, augment=noise, ema=0.5, precision="bf16")
+    train.fit(model, data, **SETTINGS, augmentation=noise, ema=0.5, precision="bf16")
     assert (True, torch.bfloat16) in kinds
     assert weights(model).dtype == torch.float32
     exact = trained(data)[0]
@@ -421,7 +417,7 @@ def test_compile(data, monkeypatch):
         return original(model, backend="eager")  # the real one takes minutes
 
     monkeypatch.setattr(torch, "compile", eager)
-    changes = {"augment": None, "epochs": 1, "warmup_epochs": 0}
+    changes = {"augmentation": None, "epochs": 1, "warmup_epochs": 0}
     plain = trained(data, **changes)[0]
     assert not compiled
     assert_close(trained(data, **changes, compile=True)[0], plain, rtol=0, atol=1e-5)
@@ -435,7 +431,21 @@ def test_the_bar(data, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_same_weights_by_another_data_set_s_name_are_no_resume(data, tmp_path, refuses):
+def test_resume_knows_its_data(data, tmp_path, refuses):
     trained(data, out=tmp_path, epochs=1)
-    with refuses(ValueError, "data=tiny", "other"):
-        trained(replace(data, name="other"), out=tmp_path, epochs=1, resume=True)
+    for change, words in (
+        ({"name": "other"}, ("data=tiny", "other")),
+        ({"classes": ("a", "c", "b")}, ("classes=['a', 'b', 'c']", "['a', 'c', 'b']")),
+        ({"digest": "3 files, SHA-256 12"}, ("files=, not 3 files",)),
+    ):
+        with refuses(ValueError, *words, "same settings and data"):
+            trained(replace(data, **change), out=tmp_path, epochs=1, resume=True)
+
+
+def test_a_model_that_can_t_be_saved_is_refused_before_it_trains(data, tmp_path, refuses):
+    class Mine(ViT):
+        pass
+
+    with refuses(TypeError, "Mine", "out="):
+        train.fit(Mine(tiny().config), data, **SETTINGS, augmentation=stopping_after(0), out=tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -29,13 +29,14 @@ Six modules stand here, need torch alone, and can be copied. The rest is in room
 | 17     | variants.words      | Pictures and words in one space: two towers, CLIP's loss, SigLIP's.
 | 18     | export              | A model as a file for other runtimes: ONNX, int8, pt2; few bits by hand.
 | 19     | variants.tokens     | Fewer tokens: attention in blocks of keys, tokens merged or dropped on the way.
+| --     | options             | What the commands can be asked for: a dataclass a command, without torch.
 | --     | plots               | Every figure, from arrays.
 | --     | pages               | How a page is put together: one piece of HTML with nothing to load.
 | --     | live                | The model itself in a page: draw, watch each step, change it.
 | --     | checks              | The exercises' checks: right, or which mistake.
 
-A module imports only what is to its left: plots < the six < variants < data < analysis < weights < train < predict <
-export < pages < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
+A module imports only what is to its left: options < plots < the six < variants < data < analysis < weights < train <
+predict < export < pages < live < checks. ``vt.explain``, ``vt.scaling``, ``vt.dense``, ``vt.positions``,
 ``vt.hybrid``, ``vt.resnet``, ``vt.selfsup``, ``vt.modern``, ``vt.text``, ``vt.words`` and ``vt.tokens`` are the
 lessons' modules without their rooms.
 """
@@ -45,19 +46,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from vit_tutorial.attention import MultiHeadSelfAttention, dot_product_attention
-from vit_tutorial.embeddings import Embeddings, resize_position_embedding, sincos_position_embedding
-from vit_tutorial.encoder import DropPath, EncoderBlock
-from vit_tutorial.mlp import MLP
-from vit_tutorial.patches import PatchEmbedding, patchify, unpatchify
-from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
-
 if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial import analysis as analysis
     from vit_tutorial import checks as checks
     from vit_tutorial import data as data
     from vit_tutorial import export as export
     from vit_tutorial import live as live
+    from vit_tutorial import options as options
     from vit_tutorial import pages as pages
     from vit_tutorial import plots as plots
     from vit_tutorial import predict as predict
@@ -67,6 +62,11 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.analysis import dense as dense
     from vit_tutorial.analysis import explain as explain
     from vit_tutorial.analysis import scaling as scaling
+    from vit_tutorial.attention import MultiHeadSelfAttention, dot_product_attention
+    from vit_tutorial.embeddings import Embeddings, resize_position_embedding, sincos_position_embedding
+    from vit_tutorial.encoder import DropPath, EncoderBlock
+    from vit_tutorial.mlp import MLP
+    from vit_tutorial.patches import PatchEmbedding, patchify, unpatchify
     from vit_tutorial.variants import hybrid as hybrid
     from vit_tutorial.variants import modern as modern
     from vit_tutorial.variants import positions as positions
@@ -75,6 +75,7 @@ if TYPE_CHECKING:  # for mypy and editors
     from vit_tutorial.variants import text as text
     from vit_tutorial.variants import tokens as tokens
     from vit_tutorial.variants import words as words
+    from vit_tutorial.vit import ViT, ViTConfig, count_macs, count_parameters
     from vit_tutorial.weights import load as load
     from vit_tutorial.weights import load_pair as load_pair
     from vit_tutorial.weights import push_to_hub as push_to_hub
@@ -82,9 +83,26 @@ if TYPE_CHECKING:  # for mypy and editors
 
 __version__ = "0.1.0"
 _ROOMS = (
-    *("analysis", "checks", "data", "export", "live", "pages", "plots", "predict", "train"),
+    *("analysis", "checks", "data", "export", "live", "options", "pages", "plots", "predict", "train"),
     *("variants", "weights"),
 )
+_CORE = {  # a public name of the six modules: its module
+    "MultiHeadSelfAttention": "attention",
+    "dot_product_attention": "attention",
+    "Embeddings": "embeddings",
+    "resize_position_embedding": "embeddings",
+    "sincos_position_embedding": "embeddings",
+    "DropPath": "encoder",
+    "EncoderBlock": "encoder",
+    "MLP": "mlp",
+    "PatchEmbedding": "patches",
+    "patchify": "patches",
+    "unpatchify": "patches",
+    "ViT": "vit",
+    "ViTConfig": "vit",
+    "count_macs": "vit",
+    "count_parameters": "vit",
+}
 _LESSONS = {  # a lesson's module, without its room
     "dense": "analysis",
     "explain": "analysis",
@@ -123,14 +141,16 @@ __all__ += [*_ROOMS, *_LESSONS]
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded at first use: the model needs torch alone, and matplotlib would double the time of the import.
-    if name in _ROOMS:
+    # Loaded at first use: the command line needs no torch, the model torch alone, and matplotlib takes half a second.
+    if name in _CORE:
+        return getattr(importlib.import_module(f"vit_tutorial.{_CORE[name]}"), name)
+    if name in _ROOMS or name in _CORE.values():
         return _imported(f"vit_tutorial.{name}")
     if name in _LESSONS:
         return _imported(f"vit_tutorial.{_LESSONS[name]}.{name}")
     if name in ("load", "load_pair", "push_to_hub"):
         return getattr(_imported("vit_tutorial.weights"), name)
-    if name == "save":  # vt.weights.save writes a training run
+    if name == "save":
         return _imported("vit_tutorial.weights.publishing").save
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

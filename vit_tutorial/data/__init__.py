@@ -1,9 +1,10 @@
-"""Lesson 07: images, how they become tensors, and the recipe that a training run on them starts from.
+"""Lesson 07: images, and how they become tensors.
 
 ``photographs`` come with the package; ``preprocessing`` makes an image a model's input; ``augment`` changes it at
-random. ``images`` holds a data set in memory, ``folders`` reads your own, ``shards`` streams what is too large for
-memory, ``downloads`` fetches others, ``scenes`` draws those of ``shapes``; ``sets`` is the table of all of them, with a
-``recipe`` for each. ``extras`` says what to install for what ``pip install vit-tutorial`` leaves out.
+random. ``images`` holds a data set in memory, ``folders`` reads your own, ``hub`` reads from the disk what is too large
+for memory, ``downloads`` fetches others, ``scenes`` draws those of ``shapes``; ``sets`` is the table of all of them.
+``files`` writes files whole or not at all, ``extras`` says what to install for what ``pip install vit-tutorial`` leaves
+out.
 """
 
 from vit_tutorial.data.folders import image_folder, images_in, open_photo
@@ -11,10 +12,8 @@ from vit_tutorial.data.images import Data, Images, Split, hold_out
 from vit_tutorial.data.photographs import CIFAR10_CLASSES, cifar10_pictures, photograph, photograph_file
 from vit_tutorial.data.preprocessing import Corner, CropMode, Preprocessing, denormalise, normalise
 from vit_tutorial.data.real_features import RealFeatures, real_features, real_photograph
-from vit_tutorial.data.recipe import Recipe
 from vit_tutorial.data.sets import (
     DATASETS,
-    FINE_TUNING,
     DatasetSpec,
     augmentation,
     cifar10,
@@ -23,6 +22,7 @@ from vit_tutorial.data.sets import (
     shapes,
     spec_of,
 )
+from vit_tutorial.options.recipe import FINE_TUNING, Recipe
 
 __all__ = [
     "CIFAR10_CLASSES",

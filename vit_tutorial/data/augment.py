@@ -19,12 +19,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vit_tutorial.data.extras import needed
+from vit_tutorial.options.recipe import check_augment
 
 ImageChange = Callable[[Tensor], Tensor]  # one image (C, H, W) in [0, 1] -> another one
 Mix = Callable[
     [Tensor, Tensor], tuple[Tensor, Tensor]
 ]  # images (B, C, H, W), labels (B,) -> mixed; labels may be (B, K)
-ALL = "crop+flip+randaugment+mixup+cutmix"
 
 
 class Change:
@@ -137,13 +137,10 @@ def by_name(name: str, image_size: tuple[int, int], num_classes: int) -> Augment
         "flip": Flip(),
     }
     parts = [] if name == "none" else name.split("+")
-    if unknown := [part for part in parts if part not in (*changes, "randaugment", "mixup", "cutmix")]:
-        raise ValueError(
-            f"{unknown[0]!r} is not an augmentation: use none, default, or some of affine+{ALL}, joined by +"
-        )
-    kept = tuple(change for part, change in changes.items() if part in parts)
+    check_augment(name)
+    whole_batch = tuple(change for part, change in changes.items() if part in parts)
     if set(parts) <= set(changes):
-        return Augmentation(name, changes=kept)
+        return Augmentation(name, changes=whole_batch)
     with needed():
         from torchvision.transforms import v2
     mixes: dict[str, Mix] = {
@@ -153,7 +150,7 @@ def by_name(name: str, image_size: tuple[int, int], num_classes: int) -> Augment
     chosen = [mix for part, mix in mixes.items() if part in parts]
     return Augmentation(
         name,
-        changes=kept,
+        changes=whole_batch,
         each=v2.RandAugment(num_ops=2, magnitude=9) if "randaugment" in parts else None,
         batch=v2.RandomChoice(chosen) if chosen else None,
     )

@@ -1,7 +1,7 @@
-"""Lesson 07: what ``pip install vit-tutorial`` leaves out: which extra brings a package, and a bar that can do without.
+"""Lesson 07: what ``pip install vit-tutorial`` leaves out: which extra brings a package, and text for people.
 
-Models, weights on disk and predictions need torch, numpy, pillow and safetensors. Everything else is in the extras of
-pyproject.toml, so that nobody installs JupyterLab to classify a photograph.
+Models, weights on disk and predictions need torch, numpy, pillow and safetensors; tqdm and tyro serve the commands.
+Everything else is in the extras of pyproject.toml, so that nobody installs JupyterLab to classify a photograph.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ import io
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 
 EXTRA_OF = {  # a package: the extra that brings it
     "accelerate": "train",
     "torchvision": "train",
-    "tqdm": "weights",
     "matplotlib": "plots",
     "huggingface_hub": "weights",
     "transformers": "weights",
     "onnx": "export",
     "onnxruntime": "export",
     "onnxscript": "export",
-    "webdataset": "shards",
     "datasets": "shards",
     "IPython": "learn",
     "sklearn": "learn",
@@ -84,32 +81,3 @@ def print_anything() -> None:
     """Let ``print`` write escapes for what stdout has no place for, such as Chinese names in a pipe on Windows."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-class NoBar:
-    """What stands for a progress bar of tqdm where tqdm isn't installed: it shows nothing, and prints lines."""
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    def __enter__(self) -> NoBar:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def update(self) -> bool:
-        """Count one step; False, since nothing was drawn."""
-        return False
-
-    @staticmethod
-    def write(text: str, file: Any = None, end: str = "\n") -> None:
-        """Print the text, to stdout if no file is given."""
-        print(text, file=file or sys.stdout, end=end)
-
-
-def progress() -> Any:
-    """tqdm, or :class:`NoBar` where it isn't installed."""
-    try:
-        from tqdm import tqdm  # type: ignore[import-untyped]
-    except ModuleNotFoundError:
-        return NoBar
-    return tqdm

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from vit_tutorial.data import augment
 from vit_tutorial.data.extras import counted
 from vit_tutorial.data.preprocessing import Preprocessing
+from vit_tutorial.options.recipe import STRONG
 
 Split = Literal["train", "test"]
 
@@ -58,11 +58,13 @@ class Data:
     in_channels: int
     mean: tuple[float, ...]  # one per channel
     std: tuple[float, ...]
-    augment: str = augment.ALL  # what "default" stands for in :func:`augmentation`
+    augment: str = STRONG  # the augmentation "default"
     test_files: tuple[str, ...] = ()  # of a folder of classes: those set aside to test on, as class/name
     test_names: tuple[str, ...] = ()  # of a folder: the file of each image of ``test``
     preprocess: Preprocessing | None = None  # how pictures became images; None: cropped, resized, as the fields say
-    skipped: tuple[str, ...] = ()  # of a folder: a line for each image file that couldn't be read
+    skipped: tuple[str, ...] = ()  # of a folder: a line for each file that couldn't be read
+    digest: str = ""  # of a folder: how many files, and a hash of their names and sizes
+    tested_on: Literal["test", "validation"] = "test"  # what ``test`` is
 
 
 def channel_statistics(train: Images) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -91,7 +93,7 @@ def hold_out(data: Data, share: float, seed: int = 0) -> Data:
         ValueError: a share outside (0, 1), or one that leaves a class without an image on either side.
     """
     if not isinstance(data.train, Images):
-        raise ValueError("images that are streamed can't be held out: put some into shards of their own, val-*.tar")
+        raise ValueError("images read from the disk can't be held out: give the data set a validation split")
     if not 0 < share < 1:
         raise ValueError(f"share must be above 0 and below 1, got {share}: 0.1 holds out every tenth image")
     labels, random = data.train.labels, np.random.RandomState(seed)
@@ -106,4 +108,4 @@ def hold_out(data: Data, share: float, seed: int = 0) -> Data:
             )
         held[torch.from_numpy(random.permutation(places)[:count])] = True
     splits = (data.train.part(~held), data.train.part(held))
-    return replace(data, train=splits[0], test=splits[1], test_names=())
+    return replace(data, train=splits[0], test=splits[1], test_names=(), tested_on="validation")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 CropMode = float | Literal["center", "none"]
 Corner = Literal["rounded", "floored"]
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic")  # the place of each is its number in Pillow
+MOST_RESIZED = 2**24  # pixels of a picture before its center is cropped: 50 MB
 LUMA = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
 
 
@@ -109,6 +110,11 @@ class Preprocessing:
             raise ValueError(f"images must lie in [0, 1], got values from {low:.3g} to {high:.3g}: divide by 255?")
         return normalise(images.reshape(-1, C, *self.image_size), self)
 
+    def crops_like(self, other: Preprocessing) -> bool:
+        """Whether both crop and resize pictures in the same way."""
+        names = ("crop", "interpolation", "squash", "corner", "left_over")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
     def pixels(self, picture: PILImage.Image) -> np.ndarray:
         """The model's input before it is normalised: (H, W, C), uint8, grey (rounded) for a model of one channel."""
         resized = self._resized(to_rgb(picture))  # (H, W, 3)
@@ -138,6 +144,10 @@ class Preprocessing:
         elif not self.squash:
             scale = max(height / picture.height, width / picture.width)
             height, width = round(picture.height * scale), round(picture.width * scale)
+        if height * width > max(MOST_RESIZED, 16 * H * W):
+            raise ValueError(
+                f"{picture.width} x {picture.height} pixels would be resized to {width} x {height}: crop it first"
+            )
         picture = picture.resize((width, height), filter_)
         if self.corner == "floored":
             top, left = (height - H) // 2, (width - W) // 2
@@ -171,11 +181,21 @@ def to_rgb(picture: PILImage.Image) -> PILImage.Image:
         levels = np.asarray(picture)
         if picture.mode == "F" or levels.min() < 0 or levels.max() > 65535:
             raise ValueError("32-bit pixels: save it with 8 or 16 bits")
+        check_levels(int(levels.max()))
         picture = Image.fromarray((levels >> 8).astype(np.uint8))
     if "A" in picture.getbands() or "transparency" in picture.info:
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
     return picture if picture.mode == "RGB" else picture.convert("RGB")  # which would copy it
+
+
+def check_levels(highest: int) -> None:
+    """Raise a ValueError if levels of 16 bits end below a quarter of white: they may be 8, 12 or 14 bits."""
+    if highest < 2**14:
+        raise ValueError(
+            f"its 16-bit levels end at about {highest:,} of 65,535, so its picture would be nearly black: if it has "
+            "fewer bits, save it with 8"
+        )
 
 
 def crop_to(picture: PILImage.Image, size: tuple[int, int], above: float, interpolation: str = "bicubic") -> np.ndarray:

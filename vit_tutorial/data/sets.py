@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vit_tutorial.data import augment, scenes, shards
+from vit_tutorial.data import augment, hub, scenes
 from vit_tutorial.data.augment import Augmentation, Change, ImageChange
 from vit_tutorial.data.downloads import cifar10_images
 from vit_tutorial.data.folders import image_folder
 from vit_tutorial.data.images import Data, Images, channel_statistics
 from vit_tutorial.data.preprocessing import Preprocessing
-from vit_tutorial.data.recipe import Recipe, name_of
+from vit_tutorial.options.recipe import FOLDER_RECIPE, RECIPES, Recipe
 from vit_tutorial.patches import Size, as_pair
 from vit_tutorial.vit import ViTConfig
 
@@ -63,7 +63,7 @@ def load(
 
     Args:
         name: a name in :data:`DATASETS`, the path of a folder of images (see :func:`image_folder`) or of shards, or
-            ``hf://owner/name`` (see :func:`vit_tutorial.data.shards.load`).
+            ``hf://owner/name`` (see :func:`vit_tutorial.data.hub.load`).
         root: the folder that downloads go to.
         image_size: of a folder's images, H = W or (H, W), in pixels; 64 if not given. The others have their own.
         test_share: of a folder of classes without splits (see :func:`image_folder`).
@@ -74,16 +74,16 @@ def load(
             or with other channels than those of ``preprocess``.
         OSError: a data set that is not on disk and can't be downloaded.
     """
-    stream = shards.is_stream(name)
-    if test_share is not None and (stream or name in DATASETS):
+    on_disk = hub.on_disk(name)
+    if test_share is not None and (on_disk or name in DATASETS):
         raise ValueError(f"{name} has a test split of its own: test_share={test_share} is for a folder of images")
-    if stream:
-        return shards.load(name, image_size, preprocess)
+    if on_disk:
+        return hub.load(name, image_size, preprocess)
     if name not in DATASETS:
         if not name or not Path(name).is_dir():  # Path("") is this folder
             known = ", ".join(DATASETS)
             raise ValueError(
-                f"{name!r} is neither a data set nor a folder: use {known}, a folder's path or {shards.HUB}owner/name"
+                f"{name!r} is neither a data set nor a folder: use {known}, a folder's path or {hub.HUB}owner/name"
             )
         if preprocess is not None:
             return image_folder(name, None, test_share, preprocess=preprocess)
@@ -158,12 +158,12 @@ def cifar10(root: str | Path = "data", download: bool = True) -> Data:
     return from_spec("cifar10", *cifar10_images(Path(root), download))
 
 
-def augmentation(what: str | Augmentation | ImageChange | None, data: Data) -> Augmentation:
+def augmentation(what: str | Augmentation | ImageChange, data: Data) -> Augmentation:
     """What happens to the training images of a data set.
 
     Args:
         what: "none", "default" (the data set's own), or parts joined by "+" (see :func:`augment.by_name`);
-            an augmentation; a function of one image; None for none.
+            an augmentation; a function of one image.
         data: the data set: its image size, its classes, its own augmentation.
 
     Raises:
@@ -175,8 +175,9 @@ def augmentation(what: str | Augmentation | ImageChange | None, data: Data) -> A
     if isinstance(what, Augmentation):
         return what
     if isinstance(what, Change):
-        return Augmentation(name_of(what), changes=(what,))
-    return Augmentation(name_of(what), each=what)
+        return Augmentation(repr(what), changes=(what,))
+    # A name without an address, which would differ in the next process.
+    return Augmentation(str(getattr(what, "__qualname__", type(what).__qualname__)), each=what)
 
 
 # One entry per data set. The statistics of CIFAR-10 are the published ones: the 0.2023, 0.1994 and
@@ -190,14 +191,14 @@ DATASETS: dict[str, DatasetSpec] = {
         model=ViTConfig(
             image_size=8, patch_size=4, in_channels=1, num_classes=10, dim=64, depth=4, num_heads=4, mlp_dim=128
         ),
-        recipe=Recipe(epochs=60, learning_rate=3e-3, warmup_epochs=5, augment="affine"),
+        recipe=RECIPES["digits"],
     ),
     "shapes": DatasetSpec(
         load=lambda root: shapes(),
         mean=(0.2953, 0.2871, 0.2654),
         std=(0.1935, 0.1678, 0.1620),
         model=ViTConfig(image_size=64, patch_size=8, num_classes=8, dim=64, depth=4, num_heads=4, mlp_dim=128),
-        recipe=Recipe(epochs=15, learning_rate=2e-3, augment="flip"),
+        recipe=RECIPES["shapes"],
     ),
     "cifar10": DatasetSpec(
         load=lambda root: cifar10(root),
@@ -206,17 +207,12 @@ DATASETS: dict[str, DatasetSpec] = {
         model=ViTConfig(
             image_size=32, patch_size=4, num_classes=10, dim=192, depth=9, num_heads=6, mlp_dim=384, drop_path=0.1
         ),
-        recipe=Recipe(epochs=300, batch_size=256, warmup_epochs=10, augment=augment.ALL),
+        recipe=RECIPES["cifar10"],
     ),
 }
 # Your own images: image size and classes are theirs, and their mean and standard deviation are measured.
 FOLDER = DatasetSpec(
     load=lambda root: image_folder(root, 64),
     model=ViTConfig(image_size=64, patch_size=8, dim=192, depth=6, num_heads=3, mlp_dim=384),
-    recipe=Recipe(epochs=60, learning_rate=5e-4, warmup_epochs=5, augment=augment.ALL),
-)
-# A model that has been trained already, on other images: fewer epochs, milder changes, and a rate that leaves the first
-# blocks nearly as they are.
-FINE_TUNING = Recipe(
-    epochs=15, batch_size=32, learning_rate=1e-3, warmup_epochs=1, augment="crop+flip", layer_decay=0.75
+    recipe=FOLDER_RECIPE,
 )

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from vit_tutorial.data import cifar10_pictures
 from vit_tutorial.data.extras import print_anything, told
+from vit_tutorial.data.files import check_writable, write
 from vit_tutorial.export import formats
 from vit_tutorial.weights import load
-from vit_tutorial.weights.keeping import check_writable, shipped, write
+from vit_tutorial.weights.keeping import shipped
 from vit_tutorial.weights.model import Trained
 
 PROG = "python -m vit_tutorial.export"

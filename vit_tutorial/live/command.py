@@ -100,10 +100,10 @@ def samples_of(weights: str) -> Tensor:
 
 def _of_run(weights: str, prog: str) -> Live:
     """The page of a model that somebody trained on one of the sets here, with that set's test pictures."""
-    kept = Path(weights) / "config.json"
-    if kept.is_file():
+    training = Path(weights) / "run.json"
+    if training.is_file():
         model, classes, preprocess = load(weights)
-        name = str(json.loads(kept.read_text("utf-8")).get("data")).removesuffix("-jpeg")
+        name = str(json.loads(training.read_text("utf-8")).get("data")).removesuffix("-jpeg")
         if name in SETS:
             return page(model, samples_of(name), classes, preprocess, titles=classes, tried=tried_on(name))
     raise ValueError(

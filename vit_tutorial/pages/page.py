@@ -21,8 +21,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from vit_tutorial.data.files import check_writable, write
 from vit_tutorial.plots import PALETTE
-from vit_tutorial.weights.keeping import check_writable, write
 
 # A page may load nothing: everything is in it.
 POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"

@@ -1,12 +1,11 @@
 """Lesson 09: what photographs show, as a table, and as a figure of where the model looked.
 
-``photos`` finds and reads the files, ``ranking`` ranks the classes, ``output`` prints, writes and draws, and
-``command`` is ``python -m vit_tutorial.predict``; ``sharing`` lets several processes write one table.
+``photos`` finds and reads the files, ``probabilities`` ranks the classes, ``output`` prints, writes and draws, and
+``command`` is ``vit-tutorial predict``.
 """
 
 from vit_tutorial.data import open_photo
-from vit_tutorial.predict.command import main, parser
 from vit_tutorial.predict.photos import find, opened, read
-from vit_tutorial.predict.ranking import best_device, predictions, rank
+from vit_tutorial.predict.probabilities import best_device, predictions, rank
 
-__all__ = ["best_device", "find", "main", "open_photo", "opened", "parser", "predictions", "rank", "read"]
+__all__ = ["best_device", "find", "open_photo", "opened", "predictions", "rank", "read"]

@@ -1,6 +1,8 @@
 """``python -m vit_tutorial.predict``: the command ``vit-tutorial predict``."""
 
-from vit_tutorial.predict.command import main
+import sys
+
+from vit_tutorial_cli import main
 
 if __name__ == "__main__":
-    main()
+    main(["predict", *sys.argv[1:]])

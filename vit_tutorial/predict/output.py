@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from vit_tutorial.analysis import explain
 from vit_tutorial.data import denormalise
-from vit_tutorial.data.extras import progress
-from vit_tutorial.predict.ranking import Prediction, Ranked
+from vit_tutorial.data.files import replacing
+from vit_tutorial.predict.probabilities import Prediction, Ranked
 from vit_tutorial.variants.modern import ModernConfig
-from vit_tutorial.weights.keeping import replacing
 from vit_tutorial.weights.messages import brief
 from vit_tutorial.weights.model import Trained
 
@@ -56,7 +56,7 @@ def writer(out: Path | None) -> Iterator[Callable[[str, Ranked], None]]:
     """A function that prints a photograph's classes, or writes them to ``out``, which appears when it is whole."""
 
     def print_it(file: str, ranked: Ranked) -> None:
-        progress().write(as_text(file, ranked), end="")
+        tqdm.write(as_text(file, ranked), end="")
         sys.stdout.flush()
 
     if out is None:

@@ -17,13 +17,11 @@ from torch import Tensor
 
 from vit_tutorial.data import Preprocessing, images_in, open_photo
 from vit_tutorial.data.extras import printable
-from vit_tutorial.data.folders import CLOSED, may_open
+from vit_tutorial.data.folders import THREADS, named
 from vit_tutorial.data.preprocessing import to_rgb
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
-
-THREADS = min(os.cpu_count() or 1, 8)  # that read photographs; each may hold a whole one, 36 MB for 12 megapixels
 
 
 def find(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -43,12 +41,13 @@ def find(names: Sequence[str]) -> tuple[list[str], list[str]]:
         # pathlib's equivalents don't take absolute patterns, match hidden files, and raise for a name that is too long.
         found = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))  # noqa: PTH110, PTH207
         if not found:
-            wrong.append(_missing(name))
+            hint = ": download it first" if "://" in name else ""
+            wrong.append(f"{printable(name) or repr(name)} was not found{hint}")
         for match in found:
             inside = [str(file) for file in images_in(Path(match))] if Path(match).is_dir() else [match]
             files += inside
             if not inside:
-                wrong.append(f"{printable(match)} holds no images (.jpg, .png, .webp, ...)")
+                wrong.append(f"{printable(match)} holds no files")
     return files, wrong
 
 
@@ -69,26 +68,12 @@ def opened(names: Sequence[str]) -> tuple[list[str], list[PILImage.Image], list[
             pictures.append(to_rgb(open_photo(file)))
             good.append(file)
         except ValueError as error:
-            skipped.append(_named(file, error))
+            skipped.append(named(file, error))
     for line in skipped:
         print(f"skipped: {line}", file=sys.stderr)
     if not good:
         raise ValueError(f"no photograph can be read: {'; '.join(skipped[:5])}")
     return good, pictures, skipped
-
-
-def _missing(name: str) -> str:
-    """Why nothing was found under a name."""
-    there = next((folder for folder in Path(name).parents if os.path.isdir(folder)), Path())  # noqa: PTH112
-    if not may_open(there):
-        return f"{printable(str(there))} {CLOSED}"
-    return f"{printable(name) or repr(name)} was not found{': download it first' if '://' in name else ''}"
-
-
-def _named(file: str, error: Exception) -> str:
-    """What is wrong with a file, in a line that begins with its name."""
-    name, text = printable(file), " ".join(str(error).split()) or type(error).__name__
-    return text if name in text else f"{name} can't be used ({text})"
 
 
 def read(
@@ -105,7 +90,7 @@ def read(
         except ImportError:  # a package is missing, and the photograph is all right
             raise
         except Exception as error:  # whatever it is, it concerns this file alone
-            return ValueError(_named(path, error))
+            return ValueError(named(path, error))
 
     rest = iter(files)
     waiting: deque[tuple[str, Future[Tensor | ValueError]]] = deque()

@@ -1,15 +1,14 @@
 """Lesson 07: from data to a trained model, on a laptop or on many machines.
 
-``loop`` has :func:`fit`; ``evaluation`` measures a model; ``runs`` makes a run repeatable; ``layers`` says which parts
-of a trained model change; ``progress`` how far a run is, ``report`` what the model gets wrong; ``command`` is
-``python -m vit_tutorial.train``.
+``loop`` has :func:`fit`; ``batches`` and ``checkpoints`` make a run repeatable; ``evaluation`` measures a model;
+``layers`` says which parts of a trained model change; ``progress`` how far a run is; ``results`` writes the model and
+its history, ``report`` what the model gets wrong; ``command`` is ``vit-tutorial train``.
 """
 
 from vit_tutorial.data import Recipe, normalise
 from vit_tutorial.data.extras import needed
 
 with needed():
-    from vit_tutorial.train.command import main, parser
     from vit_tutorial.train.evaluation import evaluate, predict
     from vit_tutorial.train.loop import check_finite, fit, parameter_groups, schedule, set_rate, train_epoch
 
@@ -18,10 +17,8 @@ __all__ = [
     "check_finite",
     "evaluate",
     "fit",
-    "main",
     "normalise",
     "parameter_groups",
-    "parser",
     "predict",
     "schedule",
     "set_rate",

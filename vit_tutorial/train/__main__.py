@@ -1,6 +1,8 @@
 """``python -m vit_tutorial.train``: the command ``vit-tutorial train``."""
 
-from vit_tutorial.train.command import main
+import sys
+
+from vit_tutorial_cli import main
 
 if __name__ == "__main__":
-    main()
+    main(["train", *sys.argv[1:]])

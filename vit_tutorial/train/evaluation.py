@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vit_tutorial.data import Data, Split, normalise
-from vit_tutorial.train import runs
-from vit_tutorial.train.runs import Batch
+from vit_tutorial.train.batches import Batch, loader
 
 
 @torch.inference_mode()
@@ -30,9 +29,7 @@ def predict(
     keys = [(0, rows[start : start + batch_size].tolist()) for start in range(0, len(rows), batch_size)]
     device = next(model.parameters()).device
     model.eval()
-    logits, labels = zip(
-        *((model(normalise(x.to(device), data)), y) for x, y in runs.loader(images, keys)), strict=True
-    )
+    logits, labels = zip(*((model(normalise(x.to(device), data)), y) for x, y in loader(images, keys)), strict=True)
     model.train(training)
     return torch.cat(logits).cpu(), torch.cat(labels)
 

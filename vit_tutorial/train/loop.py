@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -19,16 +19,17 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from vit_tutorial.data import Data, normalise
 from vit_tutorial.data import augmentation as augmentation_of
-from vit_tutorial.data.recipe import Recipe
-from vit_tutorial.train import runs
+from vit_tutorial.data.augment import Augmentation, ImageChange
+from vit_tutorial.options.recipe import Recipe
+from vit_tutorial.train.batches import Batches, seed_of
+from vit_tutorial.train.checkpoints import Checkpoint, History, settings
 from vit_tutorial.train.evaluation import Totals, evaluate
-from vit_tutorial.train.layers import check_classes, check_pixels, frozen, groups_of, share_rates, with_lora
+from vit_tutorial.train.layers import check_classes, check_preprocess, head_alone, layer_groups, set_shares
 from vit_tutorial.train.progress import progress_bar
-from vit_tutorial.vit import ViT
-from vit_tutorial.weights import keeping
-from vit_tutorial.weights.keeping import History
+from vit_tutorial.train.results import check_savable, save_run
 
 MOST_WORKERS = 256  # each is a process
+SHARDED = ("FSDP", "DEEPSPEED", "MEGATRON_LM")  # engines that cut the model into pieces
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Run:
     forward: Callable[[Tensor], Tensor]  # the model, compiled and distributed over the processes if asked for
     average: AveragedModel  # of the weights
     optimizer: torch.optim.Optimizer
-    batches: runs.Batches  # of training images
+    batches: Batches  # of training images
     data: Data
     recipe: Recipe
     accelerator: Accelerator  # the device, the processes
@@ -58,7 +59,7 @@ class Run:
 def train_epoch(run: Run, epoch: int, show: Callable[[Totals], None]) -> dict[str, float]:
     """One pass over the training images: the last learning rate, the mean loss, the accuracy; ``show`` each step."""
     recipe, totals = run.recipe, Totals(run.accelerator)
-    run.model.train()
+    training_mode(run.model, recipe.freeze)
     for step, (images, labels) in enumerate(run.batches.of(epoch), start=epoch * len(run.batches)):
         rate = set_rate(run.optimizer, recipe.learning_rate * schedule(step, steps=run.steps, warmup=run.warmup))
         with torch.autocast(images.device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
@@ -80,6 +81,7 @@ def fit(
     data: Data,
     recipe: Recipe | None = None,
     *,
+    augmentation: Augmentation | ImageChange | None = None,
     workers: int = 0,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -93,9 +95,11 @@ def fit(
             must get the pixels that it was trained on: ``image_folder(path, preprocess=...)``.
         data: train and test splits, and what they are normalised by.
         recipe: how it is trained: see :class:`Recipe`.
+        augmentation: your own, instead of the one that ``recipe.augment`` names: an :class:`.Augmentation`, or a
+            function from an image (C, H, W) in [0, 1] to another one, random only through torch's generator.
         workers: processes that load images; 0 loads in this one.
-        out: a folder for the state, written after every epoch, and for what ``vt.load`` reads, written at the end if
-            the model is a :class:`vit_tutorial.ViT`; None keeps nothing.
+        out: a folder for the state, written after every epoch, and at the end for the model (``vt.load`` reads it),
+            its history and curves; None writes nothing.
         resume: go on from the state in ``out``; without one there, begin.
         progress: show a bar.
         **changes: fields that replace the recipe's: ``fit(model, data, epochs=5, learning_rate=3e-3)``.
@@ -104,69 +108,91 @@ def fit(
         A row per epoch: epoch, rate, loss and accuracy in training, test_loss, test_accuracy, seconds.
 
     Raises:
-        ValueError: a setting out of its range, a state of other settings, or a model with another number of
+        ValueError: a setting out of its range, a state of other settings or data, or a model with another number of
             classes or, from ``vt.load``, another preprocessing than ``data``.
-        TypeError: an unknown setting.
+        TypeError: an unknown setting, or with ``out`` a model that can't be saved.
         FileExistsError: a run is in ``out``.
         OSError: ``out`` can't be written.
         FloatingPointError: the loss or its gradient became infinite or not a number.
     """
+    recipe = _changed(recipe, changes)
+    _check(model, data, workers)
+    if out is not None:
+        check_savable(model)
+    accelerator = Accelerator(mixed_precision="no")  # the device, the processes; autocast in train_epoch does the rest
+    random_changes = augmentation_of(recipe.augment if augmentation is None else augmentation, data)
+    batches = Batches(data.train, recipe, random_changes, accelerator, workers)
+    checkpoint = Checkpoint(out, accelerator)
+    state = checkpoint.read(resume)
+    run = _prepared(model, data, recipe, batches, accelerator)
+    parts = {"model": run.model, "average": run.average, "optimizer": run.optimizer}
+    chosen = settings(recipe, random_changes, data, model)
+    history = checkpoint.restore(state, chosen, parts)
+    for row in _epochs(run, history, progress):
+        history.append(row)
+        checkpoint.save(chosen, parts, history)
+    model.load_state_dict(run.average.module.state_dict())
+    if out is not None and accelerator.is_main_process:
+        save_run(out, model, data, history, chosen)
+    return history
+
+
+def _prepared(model: nn.Module, data: Data, recipe: Recipe, batches: Batches, accelerator: Accelerator) -> Run:
+    """The model on its device, with its average and its optimizer."""
+    model.to(accelerator.device)
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))  # type: ignore[no-untyped-call]
+    groups = layer_groups(model, parameter_groups(model, recipe.weight_decay), recipe)
+    fused = accelerator.device.type in ("cpu", "cuda")
+    optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=fused)
+    return Run(model, model, average, optimizer, batches, data, recipe, accelerator)
+
+
+def _epochs(run: Run, history: History, progress: bool) -> Iterator[dict[str, float]]:
+    """Train from the end of ``history`` to the last epoch; the row of each."""
+    recipe, steps = run.recipe, len(run.batches)
+    shown = progress and run.accelerator.is_main_process
+    with (
+        head_alone(run.model, recipe.freeze),
+        progress_bar(recipe.epochs * steps, len(history) * steps, shown) as show,
+    ):
+        forward = run.accelerator.prepare(run.model)  # averages the gradients over the processes, if there are several
+        run.forward = torch.compile(forward) if recipe.compile else forward
+        for epoch in range(len(history), recipe.epochs):
+            start = time.perf_counter()
+            set_shares(run.optimizer, epoch, recipe)
+            set_seed(seed_of(recipe.seed, epoch) % 2**31, device_specific=True)  # of dropout, and of mixing
+            row = {"epoch": epoch + 1} | train_epoch(run, epoch, partial(show, history))
+            row |= evaluate(run.average, run.data, accelerator=run.accelerator)
+            yield row | {"seconds": time.perf_counter() - start}
+
+
+def training_mode(model: nn.Module, freeze: bool) -> None:
+    """Training mode; with ``freeze`` for the head alone.
+
+    Otherwise the batch norms of a stem would go on to measure the images, and drop path would disturb the features.
+    """
+    model.train(not freeze)
+    for name, part in model.named_children():
+        if name == "head":
+            part.train()
+
+
+def _check(model: nn.Module, data: Data, workers: int) -> None:
     if not isinstance(model, nn.Module) or not isinstance(data, Data):
         raise TypeError(
             f"fit takes a model and its data, as in fit(vt.load(...).model, vt.data.image_folder(...)), got "
             f"{type(model).__name__} and {type(data).__name__}"
         )
-    check_workers(workers)
-    recipe = _changed(recipe, changes)
-    check_classes(model, data)
-    check_pixels(model, data)
-    kinds = ("FSDP", "DEEPSPEED", "MEGATRON_LM")  # Accelerate tells us here; on the CPU it ignores the first silently
-    if asked := [kind for kind in kinds if os.environ.get(f"ACCELERATE_USE_{kind}", "").lower() == "true"]:
-        raise ValueError(
-            f"fit keeps the whole model in every process, which {asked[0]} doesn't: leave it out, or take the recipe "
-            '"A model over several GPUs" in the book'
-        )
-    accelerator = Accelerator(mixed_precision="no")  # the device, the processes; autocast in train_epoch does the rest
-    augmentation = augmentation_of(recipe.augment, data)
-    batches = runs.Batches(data.train, recipe, augmentation, accelerator, workers)
-    store = runs.Store(out, accelerator)
-    state = store.read(resume)
-    settings = runs.settings(recipe, augmentation, data, model)
-
-    model.to(accelerator.device)
-    with with_lora(model, recipe.lora, recipe.seed):
-        average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))  # type: ignore[no-untyped-call]
-        fused = accelerator.device.type in ("cpu", "cuda")
-        groups = groups_of(model, parameter_groups(model, recipe.weight_decay), recipe)
-        optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=fused)
-        parts = {"model": model, "average": average, "optimizer": optimizer}
-        history = store.restore(state, settings, parts)
-        shown = progress and accelerator.is_main_process
-        with (
-            frozen(model, recipe.freeze),
-            progress_bar(recipe.epochs * len(batches), len(history) * len(batches), shown) as show,
-        ):
-            forward = accelerator.prepare(model)  # averages the gradients over the processes, if there are several
-            forward = torch.compile(forward) if recipe.compile else forward
-            run = Run(model, forward, average, optimizer, batches, data, recipe, accelerator)
-            for epoch in range(len(history), recipe.epochs):
-                start = time.perf_counter()
-                share_rates(optimizer, epoch, recipe)
-                set_seed(runs.seed_of(recipe.seed, epoch) % 2**31, device_specific=True)  # of dropout, and of mixing
-                row = {"epoch": epoch + 1} | train_epoch(run, epoch, partial(show, history))
-                row |= evaluate(average, data, accelerator=accelerator)
-                history.append(row | {"seconds": time.perf_counter() - start})
-                store.save(settings, parts, history)
-        model.load_state_dict(average.module.state_dict())
-    if out is not None and accelerator.is_main_process and isinstance(model, ViT):
-        keeping.save(out, model, data, history, preprocess=data.preprocess, recipe=runs.for_json(settings))
-    return history
-
-
-def check_workers(workers: int) -> None:
-    """Raise a ValueError for a number of processes that can't load images."""
     if not isinstance(workers, int) or not 0 <= workers <= MOST_WORKERS:
         raise ValueError(f"workers must be a whole number from 0 to {MOST_WORKERS}, got {workers!r}")
+    check_classes(model, data)
+    check_preprocess(model, data)
+    # Accelerate sets this for each process; on the CPU it ignores the first engine silently.
+    if engines := [kind for kind in SHARDED if os.environ.get(f"ACCELERATE_USE_{kind}", "").lower() == "true"]:
+        raise ValueError(
+            f"fit keeps the whole model in every process, which {engines[0]} doesn't: leave it out, or take the recipe "
+            '"A model over several GPUs" in the book'
+        )
 
 
 def _changed(recipe: Recipe | None, changes: dict[str, Any]) -> Recipe:

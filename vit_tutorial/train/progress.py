@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
+from vit_tutorial.train.checkpoints import History
 from vit_tutorial.train.evaluation import Totals
-from vit_tutorial.weights.keeping import History
 
 FIRST = 3  # steps before the estimate; the very first one allocates memory and compiles
 LONG, HOURS = 120, 3600  # seconds: from where on an estimate is printed, and a way to take less

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from vit_tutorial.data import Data
 from vit_tutorial.data.extras import counted
+from vit_tutorial.data.files import write
 from vit_tutorial.train.evaluation import predict
-from vit_tutorial.weights.keeping import write
 from vit_tutorial.weights.messages import brief
 
 WORST = 10  # mistakes on the page

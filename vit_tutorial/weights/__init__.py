@@ -9,7 +9,6 @@ around them), ``sources`` (what a library's files don't say), ``fields`` (how a 
 """
 
 from vit_tutorial.weights.export import to_huggingface, to_timm, to_torchvision
-from vit_tutorial.weights.keeping import save
 from vit_tutorial.weights.loading import load
 from vit_tutorial.weights.model import Converted, Trained, assemble, convert, with_head, with_size
 from vit_tutorial.weights.pairs import Pair, load_pair
@@ -26,7 +25,6 @@ __all__ = [
     "load_pair",
     "push_to_hub",
     "read",
-    "save",
     "to_huggingface",
     "to_timm",
     "to_torchvision",

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from vit_tutorial.data import Preprocessing
 from vit_tutorial.data.extras import needed
+from vit_tutorial.data.files import write
 from vit_tutorial.vit import ViT
-from vit_tutorial.weights.keeping import write, write_model
+from vit_tutorial.weights.keeping import write_model
 from vit_tutorial.weights.messages import brief, some
 from vit_tutorial.weights.model import Trained
 from vit_tutorial.weights.sources import check_preprocess

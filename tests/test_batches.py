@@ -1,4 +1,4 @@
-"""What makes a run repeatable: the order of the images, chance by seed, epoch and image, and the state's file."""
+"""The order of the images, and chance by seed, epoch and image."""
 
 from types import SimpleNamespace
 
@@ -7,8 +7,8 @@ import torch
 
 from vit_tutorial.data import Images
 from vit_tutorial.data.augment import Affine, Augmentation, Crop, Flip
-from vit_tutorial.data.recipe import Recipe
-from vit_tutorial.train import runs
+from vit_tutorial.options.recipe import Recipe
+from vit_tutorial.train import batches
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def process(rank=0, processes=1):
 
 
 def epoch(number, seed=0, rank=0, processes=1):
-    order = runs.Order(26, 8, seed, rank, processes)
+    order = batches.Order(26, 8, seed, rank, processes)
     order.epoch = number
     assert len(order) == len(list(order)) == 3
     return list(order)
@@ -58,9 +58,9 @@ def test_processes_share_every_batch_equally():
 
 def test_batches_that_can_t_be_made(refuses):
     with refuses(ValueError, "8", "3 processes"):
-        runs.Order(26, 8, 0, rank=0, processes=3)
+        batches.Order(26, 8, 0, rank=0, processes=3)
     with refuses(ValueError, "27", "26 training images"):
-        runs.Order(26, 27, 0)
+        batches.Order(26, 27, 0)
 
 
 # --- chance --------------------------------------------------------------------------------------------------------
@@ -70,17 +70,17 @@ def seen(images, number, *, augmentation=EVERYTHING, processes=1, batch_size=8, 
     """{image: what it looks like in one epoch}, of all processes."""
     recipe, found = Recipe(epochs=9, batch_size=batch_size, seed=seed), {}
     for rank in range(processes):
-        batches = runs.Batches(images, recipe, augmentation, process(rank, processes))
-        assert len(batches) == 26 // batch_size
-        for (_, rows), (pictures, labels) in zip(epoch_keys(batches, number), batches.of(number), strict=True):
+        ours = batches.Batches(images, recipe, augmentation, process(rank, processes))
+        assert len(ours) == 26 // batch_size
+        for (_, rows), (pictures, labels) in zip(epoch_keys(ours, number), ours.of(number), strict=True):
             assert labels.tolist() == images.labels[rows].tolist()
             found |= dict(zip(rows, pictures, strict=True))
     return found
 
 
-def epoch_keys(batches, number):
-    batches.order.epoch = number
-    return list(batches.order)
+def epoch_keys(ours, number):
+    ours.order.epoch = number
+    return list(ours.order)
 
 
 def same(one, other):
@@ -99,14 +99,6 @@ def test_augmentation_depends_on_seed_epoch_and_image_alone(images):
     assert not any(same(first, seen(images, 1, seed=1)))
 
 
-def test_an_epoch_is_augmented_alike_whether_or_not_others_came_before(images):
-    batches = runs.Batches(images, Recipe(epochs=9, batch_size=26), EVERYTHING, process(0, 1))
-    goes_on = [next(batches.of(number))[0] for number in (1, 2, 1)]
-    begins = runs.Batches(images, Recipe(epochs=9, batch_size=26), EVERYTHING, process(0, 1))
-    assert torch.equal(goes_on[1], next(begins.of(2))[0])
-    assert torch.equal(goes_on[0], goes_on[2])
-
-
 @pytest.mark.parametrize("change", [*EVERYTHING.changes, noise], ids=["affine", "crop", "flip", "noise"])
 def test_each_change_has_its_own_chance_for_each_image(change):
     """The same picture 26 times: what differs is chance."""
@@ -120,7 +112,7 @@ def test_each_change_has_its_own_chance_for_each_image(change):
 
 
 def test_two_changes_of_a_kind_draw_apart(images):
-    twice = runs.Reader(images, Augmentation("twice", changes=(Crop((3, 3)), Crop((3, 3)))))
+    twice = batches.Reader(images, Augmentation("twice", changes=(Crop((3, 3)), Crop((3, 3)))))
     first, second = twice.drawn(0)
     assert first.shape == second.shape == (26, 2)
     assert not torch.equal(first, second)
@@ -145,43 +137,6 @@ def test_any_data_set_of_torch_s_will_do(images):
         def __getitem__(self, index):
             return (*images[index], "more")
 
-    one, other = (next(iter(runs.loader(split, [(0, [3, 1])], EVERYTHING))) for split in (images, Plain()))
+    one, other = (next(iter(batches.loader(split, [(0, [3, 1])], EVERYTHING))) for split in (images, Plain()))
     assert torch.equal(one[0], other[0])
     assert torch.equal(one[1], other[1])
-
-
-def test_mixing_is_the_recipe_s_or_the_augmentation_s(images):
-    def blank(pictures, labels):
-        return 0 * pictures, labels
-
-    for recipe, augmentation in [
-        (Recipe(epochs=1, batch_size=8, mix=blank), EVERYTHING),
-        (Recipe(epochs=1, batch_size=8), Augmentation("blank", batch=blank)),
-    ]:
-        batches = runs.Batches(images, recipe, augmentation, process())
-        assert all(not pictures.any() for pictures, _ in batches.of(0))
-
-
-# --- the state -----------------------------------------------------------------------------------------------------
-
-
-def test_machines_without_a_shared_folder_are_told(tmp_path, refuses):
-    def gather(done):
-        return torch.cat([done, done + 2])  # the other machine has two epochs more
-
-    apart = SimpleNamespace(gather=gather, device=torch.device("cpu"), is_main_process=True)
-    with refuses(ValueError, str(tmp_path), "share"):
-        runs.Store(tmp_path, apart).read(resume=True)
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_state_in_a_folder(tmp_path, refuses):
-    alone = SimpleNamespace(gather=lambda done: done, device=torch.device("cpu"), is_main_process=True)
-    store, part = runs.Store(tmp_path, alone), torch.nn.Linear(2, 2)
-    assert store.restore(None, {"seed": 3}, {"model": part}) == []
-    assert store.read(resume=True)["settings"] == {"seed": 3}
-    with refuses(ValueError, "seed=3", "not 4"):
-        store.restore({"settings": {"seed": 3, "version": 2}, "history": []}, {"seed": 4, "version": 2}, {})
-    (tmp_path / "state.pt").write_bytes(b"nonsense")
-    with refuses(ValueError, str(tmp_path), "damaged"):
-        store.read(resume=True)

@@ -1,0 +1,136 @@
+"""The options of ``vit-tutorial train``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from vit_tutorial.options.recipe import FINE_TUNING, FOLDER_RECIPE, HEAD_ALONE, RECIPES, Recipe
+
+Architecture = Literal["vit", "deit3", "beit", "clip", "siglip", "eva02", "dinov2", "dinov3"]
+Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
+Share = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
+Text = Annotated[str | None, tyro.conf.arg(metavar="TEXT")]
+MODEL = ("patch_size", "dim", "depth", "num_heads", "mlp_dim", "drop_path")  # the fields of ViTConfig with an option
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Where the data, the model and the results of a training are."""
+
+    out: Path
+    """Folder for the state and the results."""
+
+    data: str = "digits"
+    """digits, shapes, cifar10; a folder with train/ and test/ (or val/), and in each a folder per class; with
+    --test-share a folder of classes. What doesn't fit into memory is read from the disk: hf://owner/name, a data set of
+    Hugging Face, or a folder of WebDataset shards, train*.tar, test*.tar and classes.txt."""
+
+    root: Path = Path("data")
+    """Folder for downloads."""
+
+    image_size: Number = None
+    """Height and width of a folder's images in pixels; with --weights the positions are resized to it."""
+
+    test_share: Share = None
+    """Share of each class to test on, as in 0.2, for a folder of classes without splits."""
+
+    validation: Share = None
+    """Share of each class's training images, as in 0.1, to hold out and validate on after every epoch; the test split
+    is then used once, at the end."""
+
+    workers: int = 0
+    """Extra processes that load images."""
+
+    resume: bool = False
+    """Continue from the last epoch in --out, or start."""
+
+    weights: Text = None
+    """Fine-tune a trained model: a name as for predict; it brings the whole model and its preprocessing."""
+
+    size: Text = None
+    """A model from scratch: Ti, S, B, L or H and a patch size, as in Ti/4; sets all from --patch-size to --mlp-dim."""
+
+    arch: Architecture = "vit"
+    """vit: the paper's; the others have the parts of that modern model (lesson 15)."""
+
+    patch_size: Number = None
+    """Height and width of a patch in pixels; by default, as all below, the data set's own."""
+
+    dim: Number = None
+    """Width."""
+
+    depth: Number = None
+    """Blocks."""
+
+    num_heads: Number = None
+    """Attention heads, a divisor of the width."""
+
+    mlp_dim: Number = None
+    """Hidden width of the MLP."""
+
+    drop_path: Share = None
+    """Stochastic depth: the probability of the last block."""
+
+    stem: Text = None
+    """3 x 3 convolutions before the tokens, each as channels x stride: 32x1,64x2,128x2; the product of the strides must
+    divide the patch size."""
+
+    def __post_init__(self) -> None:
+        if not self.out.name:
+            raise ValueError("--out is empty: name a folder")
+        if not self.data:
+            raise ValueError("--data is empty: name a data set or a folder")
+        for name in ("test_share", "validation"):
+            share = getattr(self, name)
+            if share is not None and not 0 < share < 1:
+                raise ValueError(f"--{name.replace('_', '-')} must be above 0 and below 1, got {share}")
+        if self.test_share is not None and self.data in RECIPES:
+            raise ValueError(f"--test-share is for a folder of images: {self.data} has a test split of its own")
+        if self.weights is not None:
+            self._check_weights()
+        if self.stem:
+            stem_layers(self.stem)
+            if self.arch != "vit":
+                raise ValueError(f"--stem goes with --arch vit, got --arch {self.arch}")
+
+    def _check_weights(self) -> None:
+        if not self.weights:
+            raise ValueError("--weights is empty: name a model")
+        for name in ("size", *MODEL, "stem"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"--weights brings the whole model: leave --{name.replace('_', '-')} out")
+        if self.arch != "vit":
+            raise ValueError("--weights brings the whole model: leave --arch out")
+
+
+def stem_layers(text: str) -> list[tuple[int, int]]:
+    """``32x1,64x2``: two convolutions, of 32 channels with stride 1, and of 64 with stride 2."""
+    try:
+        layers = [(int(channels), int(stride)) for channels, stride in (layer.split("x") for layer in text.split(","))]
+    except ValueError:
+        layers = []
+    if not layers or min(min(layer) for layer in layers) < 1:
+        raise ValueError(f"--stem needs channels x stride, as in 32x1,64x2, got {text!r}")
+    return layers
+
+
+def default_recipe(data: str, weights: str | None, freeze: bool, epochs: int | None = None) -> Recipe:
+    """The recipe of a data set, or that of fine-tuning; its warm-up is at most half of the epochs."""
+    if freeze:
+        recipe = HEAD_ALONE
+    elif weights is not None:
+        recipe = FINE_TUNING
+    else:
+        recipe = RECIPES.get(data, FOLDER_RECIPE)
+    half = max(recipe.epochs if epochs is None else epochs, 0) / 2
+    return replace(recipe, warmup_epochs=min(recipe.warmup_epochs, half))
+
+
+def check(options: TrainOptions, recipe: Recipe) -> None:
+    """Raise a ValueError for options that don't go together."""
+    if recipe.freeze and options.weights is None:
+        raise ValueError("--freeze needs --weights: a model from scratch has nothing worth keeping")
