@@ -22,12 +22,12 @@ def dot_product_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None =
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         shapes = ", ".join(str(tuple(x.shape)) for x in (q, k, v))
         raise ValueError(f"q (..., T, d), k (..., S, d) and v (..., S, e) must agree in d and in S, got {shapes}")
-    # A dot product of d numbers grows with √d, and a softmax of large scores has hardly any gradient: divide by √d.
-    # The queries are divided, not the scores: they are fewer numbers.
+    # Dot products of d numbers grow with √d, and a softmax of large scores has almost no gradient: so divide by √d.
+    # Dividing the queries is cheaper than dividing the scores: they are fewer numbers.
     scores = (q / q.shape[-1] ** 0.5) @ k.transpose(-2, -1)  # (..., T, S)
     if bias is not None:
         scores = scores + bias  # (..., T, S)
-    weights = scores.softmax(dim=-1)  # (..., T, S): how much of each value a query takes
+    weights = scores.softmax(dim=-1)  # (..., T, S): the share of each value
     return weights @ v, weights  # (..., T, e)
 
 
@@ -60,7 +60,7 @@ class MultiHeadSelfAttention(nn.Module):
             raise ValueError(f"width {dim} is not divisible by {num_heads} heads: num_heads may be one of {good}")
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
-        # One matrix product makes queries, keys and values together: three small ones would keep the machine less busy.
+        # One large product makes queries, keys and values together, which is faster than three small ones.
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = nn.Linear(dim, dim)
         self.dropout = nn.Dropout(dropout)
@@ -72,17 +72,17 @@ class MultiHeadSelfAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.split_heads(x)  # each (B, h, T, d)
-        # The same as dot_product_attention, in one kernel that never writes the T x T weights to memory.
+        # The same result as dot_product_attention, from one kernel that never writes the T x T weights to memory.
         p = self.attention_dropout if self.training else 0.0
         z = scaled_dot_product_attention(q, k, v, attn_mask=self.score_bias(q), dropout_p=p)  # (B, h, T, d)
-        # Each head has looked for something else; the projection mixes what they found.
+        # The heads worked side by side without seeing each other; the projection mixes their results.
         return self.dropout(self.proj(self.merge_heads(z)))  # (B, T, D)
 
     def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens (B, T, D), each (B, h, T, d)."""
-        # The rows of qkv are q's, k's, v's, and within each head after head: so the last axis splits as (3, h, d).
+        # The rows of qkv belong to q, then k, then v, and within each to head after head: the last axis is (3, h, d).
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # (B, T, 3, h, d)
-        # Heads become a batch axis, so that one product handles them all and no head sees another.
+        # Heads become a batch axis: one product handles all of them, and no head sees another.
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()  # each (B, h, T, d)
         return q, k, v
 

@@ -43,7 +43,7 @@ def sincos_position_embedding(grid: Grid, dim: int) -> Tensor:
         ValueError: another ``dim``.
     """
     check_sincos_dim(dim)
-    # Fast waves tell neighbours apart, slow ones the two ends of the image, as the digits of a number do.
+    # Fast waves tell neighbours apart, slow waves the two ends of the image: the last and first digits of a number.
     frequency = 10_000.0 ** -torch.linspace(0, 1, dim // 4)  # (D/4,)
     y, x = torch.meshgrid(torch.arange(grid[0]), torch.arange(grid[1]), indexing="ij")  # (rows, columns)
     x_angle, y_angle = x.flatten()[:, None] * frequency, y.flatten()[:, None] * frequency  # (N, D/4)
@@ -58,8 +58,8 @@ def resize_position_embedding(
     Args:
         position: (1, prefix_tokens + rows*columns, D).
         old_grid: (rows, columns) the positions were learned on.
-        new_grid: (rows, columns) wanted.
-        prefix_tokens: tokens without a place in the image; they come first and are kept as they are.
+        new_grid: (rows, columns) to stretch them to.
+        prefix_tokens: tokens without a place in the image; they come first and stay unchanged.
         recipe: whose interpolation: "timm", "torchvision", "huggingface", "google" or "dino".
 
     Returns:
@@ -76,7 +76,7 @@ def resize_position_embedding(
             f"a grid of {old_grid} with prefix_tokens={prefix_tokens} needs a position of shape (1, {tokens}, D), "
             f"got {tuple(position.shape)}: check old_grid and prefix_tokens"
         )
-    # Positions are a picture with D channels: laid out as the patches lie, it is resized as any picture.
+    # Laid out like the patches, the positions are a picture with D channels, and can be resized like one.
     prefix, grid = position[:, :prefix_tokens], position[:, prefix_tokens:]
     maps = grid.transpose(1, 2).reshape(1, -1, *old_grid)  # (1, D, rows, columns)
     maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
@@ -133,11 +133,11 @@ class Embeddings(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         z = self.patches(images)  # (B, N, D)
-        # The class token belongs to no patch. It starts alike for every image, and collects what the head will read.
+        # The class token belongs to no patch: it is the same for every image, and gathers what the head will read.
         if self.cls_token is not None:
             cls_token = self.cls_token.expand(z.shape[0], -1, -1)  # (B, 1, D)
             z = torch.cat([cls_token, z], dim=1)  # (B, T, D)
-        # Nothing further on knows the order of the tokens: what isn't added here, the model never learns.
+        # Attention and MLP treat tokens as a set. Only what is added here tells the model where a patch lies.
         if self.position is not None:
             z = z + self.position  # (B, T, D)
         return self.dropout(z)

@@ -19,7 +19,7 @@ class DropPath(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.p == 0.0 or not self.training:
             return x
-        # One coin per sample, not per number: a dropped sample passes this block as if the branch weren't there.
+        # One coin toss for each sample, not for each number: a dropped sample skips the branch entirely.
         keep = x.new_empty(x.shape[0], *[1] * (x.ndim - 1)).bernoulli_(1 - self.p)  # (B, 1, ..., 1)
         return x * keep / (1 - self.p)  # (B, ...)
 
@@ -66,12 +66,13 @@ class EncoderBlock(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         z = self.attend(z)  # (B, T, D), Eq. 2
-        # A branch reads a normalised copy of the stream, and its result is added. The stream itself passes untouched,
-        # so a gradient reaches the first block without a detour, however many blocks there are.
+        # The branch reads a normalised copy and adds its result; the stream itself passes unchanged. So gradients reach
+        # the first block directly, however many blocks there are.
         return z + self.drop_path(self.mlp(self.norm2(z)))  # (B, T, D), Eq. 3
 
     def attend(self, z: Tensor) -> Tensor:
         """Eq. 2 alone: tokens (B, T, D) after attention, before the MLP."""
+        # The norm comes first (pre-norm), inside the branch: however large the stream, attention reads steady numbers.
         return z + self.drop_path(self.attention(self.norm1(z)))  # (B, T, D)
 
     def attention_weights(self, z: Tensor) -> Tensor:

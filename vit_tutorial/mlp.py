@@ -30,7 +30,7 @@ class MLP(nn.Module):
             nn.init.normal_(layer.bias, std=1e-6)
 
     def forward(self, x: Tensor) -> Tensor:
-        # Attention has brought information to each token; here it is worked on, without a look at other tokens.
-        # Without the GELU the two layers would be one matrix: it is the only bend in the block, but for the softmax.
+        # Attention moved information between tokens. Here each token is transformed by itself, with shared weights.
+        # Without the GELU between them, the two layers would collapse into one matrix.
         x = self.dropout(self.gelu(self.fc1(x)))  # (..., M)
         return self.dropout(self.fc2(x))  # (..., D)

@@ -17,7 +17,7 @@ def as_pair(size: Size, name: str) -> tuple[int, int]:
 
 
 def is_whole(value: object) -> bool:
-    """Whether a value is a whole number; True and False are ints in Python, and no numbers here."""
+    """Whether a value is an int. True and False, ints in Python, are refused."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -50,9 +50,9 @@ def patchify(images: Tensor, patch_size: Size) -> Tensor:
     P, Q = as_pair(patch_size, "patch_size")
     B, C, H, W = _four_axes(images).shape
     rows, columns = grid_shape((H, W), (P, Q))
-    # Each side splits into (which patch, which pixel of it). A reshape alone moves no pixel.
+    # Split each side into (which patch, which pixel of the patch). No pixel moves yet.
     x = images.reshape(B, C, rows, P, columns, Q)
-    # What numbers the patches comes first, what lies inside a patch comes last; only then may axes be joined.
+    # Bring the two patch axes to the front, the axes inside a patch to the end: only neighbouring axes can be joined.
     x = x.permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, C, P, Q)
     return x.reshape(B, rows * columns, C * P * Q)  # (B, N, C*P*Q)
 
@@ -79,7 +79,7 @@ def unpatchify(patches: Tensor, patch_size: Size, image_size: Size) -> Tensor:
             f"{tuple(patches.shape)}: drop a class token (tokens[:, 1:]), or check the sizes"
         )
     B, _, length = patches.shape
-    # The steps of patchify backwards: split the axes that it joined, and put each beside its partner.
+    # The steps of patchify backwards: split the joined axes, then put each pixel axis beside its patch axis.
     x = patches.reshape(B, rows, columns, length // (P * Q), P, Q)
     x = x.permute(0, 3, 1, 4, 2, 5)  # (B, C, rows, P, columns, Q)
     return x.reshape(B, length // (P * Q), H, W)  # (B, C, H, W)
@@ -108,7 +108,7 @@ class PatchEmbedding(nn.Module):
         self.image_size, self.patch_size = as_pair(image_size, "image_size"), as_pair(patch_size, "patch_size")
         self.in_channels = in_channels
         self.grid = grid_shape(image_size, patch_size)  # (rows, columns)
-        # A kernel that moves on by its own size sees each patch once: its D filters are the columns of E.
+        # A kernel whose stride is its size sees each patch once: its D filters, flattened, are the columns of E.
         self.proj = nn.Conv2d(in_channels, dim, kernel_size=self.patch_size, stride=self.patch_size)
         # A normal cut off at two standard deviations keeps 0.8796 of its own; dividing restores 1 / sqrt(fan_in).
         std = self.proj.weight[0].numel() ** -0.5 / 0.87962566
@@ -117,8 +117,8 @@ class PatchEmbedding(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         check_images(images, self.in_channels, self.image_size)
-        x = self.proj(images)  # (B, D, rows, columns): the number of the filter is the axis of the token's entries
-        # From here on there are no rows and columns, only a list of N tokens.
+        x = self.proj(images)  # (B, D, rows, columns)
+        # From here on the model sees a list of N tokens; rows and columns are gone.
         return x.flatten(2).transpose(1, 2)  # (B, N, D)
 
 
@@ -137,7 +137,7 @@ def check_images(images: Tensor, in_channels: int, image_size: tuple[int, int]) 
         )
 
 
-torch.fx.wrap("check_images")  # torch.fx records the call and doesn't look into it
+torch.fx.wrap("check_images")  # torch.fx keeps the call as it is, and doesn't trace what is inside
 
 
 def _four_axes(images: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ class ViTConfig:
     pool: Pool = "cls"  # or "mean": no class token then
 
     def __post_init__(self) -> None:
-        # Whoever reads a config finds pairs; a frozen dataclass is changed in this way alone.
+        # Sizes become pairs here, so that all other code reads (height, width). A frozen dataclass has no other setter.
         object.__setattr__(self, "image_size", as_pair(self.image_size, "image_size"))
         object.__setattr__(self, "patch_size", as_pair(self.patch_size, "patch_size"))
         grid_shape(self.image_size, self.patch_size)
@@ -142,18 +142,18 @@ class ViT(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         z = self.features(images)  # (B, T, D)
-        # Each token is a vector by now that knows of all others. One vector stands for the whole image.
+        # By now every token knows of all others, so one vector can stand for the whole image.
         y = z[:, 0] if self.config.pool == "cls" else z.mean(dim=1)  # (B, D)
-        # No softmax: the loss wants logits, and the largest logit is the largest probability anyway.
+        # No softmax here: the loss takes logits, and the largest logit is the most likely class anyway.
         return self.head(y)  # (B, K), Eq. 4
 
     def features(self, images: Tensor) -> Tensor:
         """Every token after the last norm: (B, C, H, W) -> (B, T, D)."""
         z = self.embed(images)  # (B, T, D), Eq. 1
-        # L blocks of the same shape: depth is a loop, and every block could be taken out or put in twice.
+        # Every block maps (B, T, D) to (B, T, D), so depth is a loop.
         for block in self.blocks:
             z = block(z)  # (B, T, D), Eq. 2 and 3
-        # The blocks normalise what they read, not what they write, so the stream has grown: one norm more.
+        # Blocks normalise what they read, not what they add, so the sum has grown: one last norm.
         return self.norm(z)  # (B, T, D)
 
     def attention_maps(self, images: Tensor, layers: Iterable[int] | None = None) -> dict[int, Tensor]:
@@ -215,7 +215,7 @@ def count_parameters(config: ViTConfig) -> int:
     check_plain(config)
     C, D, M, L = config.in_channels, config.dim, config.mlp_dim, config.depth
     P, Q = as_pair(config.patch_size, "patch_size")
-    # A linear layer from n to m numbers has a matrix and a bias: (n + 1) m. A norm has a factor and a shift a number.
+    # A linear layer from n to m numbers has n m weights and m biases; a norm has a factor and a shift for each number.
     patches = (C * P * Q + 1) * D
     cls_token = config.prefix_tokens * D
     position = config.num_tokens * D if config.position == "learned" else 0
@@ -232,7 +232,7 @@ def count_macs(config: ViTConfig) -> int:
     C, D, M, L, T = config.in_channels, config.dim, config.mlp_dim, config.depth, config.num_tokens
     P, Q = as_pair(config.patch_size, "patch_size")
     N = T - config.prefix_tokens
-    # A matrix n x m costs n m for each token. Only the scores and the sums of values pair every token with every other.
+    # A layer from n to m numbers costs n m for each token. Only scores and weighted sums grow with T squared.
     patches = N * C * P * Q * D
     qkv_and_proj = T * 4 * D * D
     scores_and_sums = 2 * T * T * D

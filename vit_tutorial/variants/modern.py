@@ -254,7 +254,7 @@ class ModernAttention(MultiHeadSelfAttention):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What ``.to``, ``.half`` and their like do. Places are computed anew: half precision would round angles."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._compute_places(self.proj.weight)
+        self._compute_places(next(self.parameters()))
         return self
 
     def split_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
