@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -207,9 +206,7 @@ def test_after_a_kill_it_goes_on_and_no_mark_is_lost(tool, sandboxed, tmp_path):
 
 
 def collected(tool: ModuleType, tmp_path: Path) -> dict[tuple[str, str], Any]:
-    inbox = tmp_path / "inbox"
-    inbox.mkdir()
-    found = tool.collect(tmp_path / "in", {FIRST.stem: tool._graded_cells(COPY)}, inbox)
+    found = tool.collect(tmp_path / "in", {FIRST.stem: tool._graded_cells(COPY)})
     return {(one.student, one.exercise): one for one in found}
 
 
@@ -222,23 +219,20 @@ def test_what_platforms_give_is_recognised(tool, tmp_path):
         "bob/01_patches/01_patches.ipynb",
         "zoë b/01_patches (2).ipynb.txt",
         "<img src=x>\n&/01_patches.ipynb",
+        "turingalan_56_789_01_patches.ipynb",
+        "mary_90_1_work.zip",
         "eve/essay.docx",
     ]
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"words" if name.endswith("docx") else COPY.read_bytes())
-    with zipfile.ZipFile(folder / "class.zip", "w") as archive:
-        archive.writestr("turingalan_56_789_01_patches.ipynb", COPY.read_bytes())
-        archive.writestr("../../out_78_9_01_patches.ipynb", COPY.read_bytes())
-        archive.writestr("mary_90_1_work.zip", b"PK")
+        (folder / name).write_bytes(b"PK" if name.endswith(("docx", "zip")) else COPY.read_bytes())
     found = collected(tool, tmp_path)
     stem = FIRST.stem
     students = ["ada", "12", "34", "bob", "zoë_b", "img_src_x", "56"]
-    assert set(found) == {(one, stem) for one in [*students, "78"]} | {("eve", ""), ("90", "")}
+    assert set(found) == {(one, stem) for one in students} | {("eve", ""), ("90", "")}
     assert found["34", stem].notes == ("the file was called My homework.ipynb",)
     assert "\n" not in found["img_src_x", stem].name
     assert found["90", ""].problem == "it is not a notebook of an exercise"
-    assert not list(tmp_path.parent.glob("*out_78*"))
 
 
 def test_links_and_pipes_are_not_opened_and_the_newer_of_two_counts(tool, tmp_path):
@@ -400,16 +394,9 @@ def test_no_payload_runs_or_loads_anything_in_feedback_or_formgrader(tool, chrom
         assert page.inner_text("body").count("fired=1") > 4 * len(texts) // 2, "the payloads are there, as text"
 
 
-def test_formgraders_server_gets_a_policy_and_no_name_holds_markup(tool, tmp_path):
-    from traitlets.config import PyFileConfigLoader
-
+def test_no_name_holds_markup_which_formgrader_would_show_as_it_is(tool, tmp_path):
     (tmp_path / "class.csv").write_text('id,first_name,last_name\nada,"<img src=x onerror=fired=1>",x\n', "utf-8")
-    course = tool.Course(tmp_path)
-    assert tool._class_list(course) == {"ada": "img src x onerror fired 1 x"}
-    config = PyFileConfigLoader("jupyter_server_config.py", str(tmp_path)).load_config()
-    policy = config.ServerApp.tornado_settings["headers"]["Content-Security-Policy"]
-    assert "default-src 'self'" in policy
-    assert "http" not in policy
+    assert tool._class_list(tool.Course(tmp_path)) == {"ada": "img src x onerror fired 1 x"}
 
 
 def test_nbgraders_own_autograde_runs_nothing(tool, tmp_path):

@@ -104,9 +104,9 @@ def grade(folder: Path, course: Path, kind: str = "", workers: int = 0, limits: 
     sandbox.refuse_visible([folder, course, SOLUTIONS])
     course.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(course / "grading.lock", timeout=0), tempfile.TemporaryDirectory() as inbox:
+        with FileLock(course / "grading.lock", timeout=0):
             how = Grading(Course(course), kind, workers or _workers(), limits or sandbox.Limits())
-            return _grade(folder, how, Path(inbox))
+            return _grade(folder, how)
     except Timeout:
         raise SystemExit(f"{course} is being graded already: wait for it to end") from None
 
@@ -115,9 +115,9 @@ def _workers() -> int:
     return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // (2 * GB)))
 
 
-def _grade(folder: Path, how: Grading, inbox: Path) -> int:
+def _grade(folder: Path, how: Grading) -> int:
     graded = {source.stem: _graded_cells(EXERCISES / source.name) for source in sources([])}
-    found = collect(folder, graded, inbox)
+    found = collect(folder, graded)
     students = _class_list(how.course)
     stems = sorted({one.exercise for one in found} - {""})
     for stem in stems:

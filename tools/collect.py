@@ -5,10 +5,9 @@
 * a folder for each student, with notebooks anywhere in it: ``submitted/ada/01_patches.ipynb``
 * files as Canvas names them: ``lovelaceada_12345_67890_01_patches.ipynb``, with ``_LATE`` behind the name or not
 * folders as Moodle names them: ``Ada Lovelace_12345_assignsubmission_file``
-* the archive (.zip) of all of that, as the platform gives it
 
 A student's id is the folder's name, or the platform's number. What lies in a student's folder is that student's,
-whatever the files are called. Links, pipes, devices and students' own archives are never opened.
+whatever the files are called. Links, pipes, devices and archives are never opened.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import os
 import re
 import stat
 import unicodedata
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -74,13 +72,12 @@ def safe(name: str) -> str:
     return made or "nameless"
 
 
-def collect(folder: Path, exercises: dict[str, set[str]], inbox: Path) -> list[Submission]:
+def collect(folder: Path, exercises: dict[str, set[str]]) -> list[Submission]:
     """Everything that was handed in; of two files of one student for one exercise the newer.
 
     Args:
         folder: where submissions lie.
         exercises: for each exercise's stem the names of its graded cells: so a renamed file is known.
-        inbox: an empty folder, for what archives hold.
 
     Raises:
         SystemExit: the names of two folders become the same id.
@@ -88,7 +85,7 @@ def collect(folder: Path, exercises: dict[str, set[str]], inbox: Path) -> list[S
     newest: dict[tuple[str, str], Submission] = {}
     others: dict[tuple[str, str], Submission] = {}
     owners: dict[str, str] = {}
-    for path, parts, when in sorted(_files(folder, inbox), key=lambda file: (file[2], file[1])):
+    for path, parts, when in sorted(_files(folder), key=lambda file: (file[2], file[1])):
         owner, name, notes = _owner(parts)
         student = safe(owner)
         if owners.setdefault(student.casefold(), owner) != owner:
@@ -103,33 +100,14 @@ def collect(folder: Path, exercises: dict[str, set[str]], inbox: Path) -> list[S
     return [*(newest[key] for key in sorted(newest)), *others.values()]
 
 
-def _files(folder: Path, inbox: Path) -> Iterator[tuple[Path, tuple[str, ...], datetime]]:
+def _files(folder: Path) -> Iterator[tuple[Path, tuple[str, ...], datetime]]:
     """All files, with the folders that they lie in, and their dates."""
     for top, folders, names in os.walk(folder):
         links = [name for name in folders if (Path(top) / name).is_symlink()]
         folders[:] = [name for name in folders if name not in (*IGNORED, *links)]
         for path in [Path(top) / name for name in (*names, *links) if name not in IGNORED]:
             parts = tuple(os.fsencode(part).decode("utf-8", "replace") for part in path.relative_to(folder).parts)
-            if len(parts) == 1 and path.suffix.lower() == ".zip" and not CANVAS.fullmatch(path.name):
-                yield from _unpacked(path, inbox)
-            else:
-                yield path, _of_class(parts), datetime.fromtimestamp(path.lstat().st_mtime, UTC)
-
-
-def _unpacked(path: Path, inbox: Path) -> Iterator[tuple[Path, tuple[str, ...], datetime]]:
-    """The files of a class's archive, each cut where it is larger than a notebook may be."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for number, info in enumerate(archive.infolist()):
-                parts = tuple(part for part in info.filename.split("/") if part.strip("."))
-                if info.is_dir() or not parts or set(parts) & IGNORED:
-                    continue
-                target = inbox / f"{path.name}-{number}"
-                with archive.open(info) as member:
-                    target.write_bytes(member.read(MOST_FILE + 1))
-                yield target, _of_class(parts), datetime(*info.date_time).astimezone(UTC)
-    except (zipfile.BadZipFile, RuntimeError, ValueError, OSError) as error:
-        raise SystemExit(f"{path.name} can't be unpacked: {error}. Unpack it by hand.") from error
+            yield path, _of_class(parts), datetime.fromtimestamp(path.lstat().st_mtime, UTC)
 
 
 def _of_class(parts: tuple[str, ...]) -> tuple[str, ...]:

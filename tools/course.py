@@ -32,14 +32,6 @@ from course import configure
 
 configure(get_config())  # noqa: F821
 """
-SERVER = """c = get_config()  # noqa: F821
-# What students wrote is shown as text alone. Should anything slip through, a browser loads nothing from elsewhere.
-POLICY = (
-    "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'; "
-    "form-action 'self'; base-uri 'self'; frame-ancestors 'self'"
-)
-c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": POLICY}}
-"""
 
 
 class FillIn(NbGraderPreprocessor):  # type: ignore[misc]
@@ -79,7 +71,6 @@ class Course:
         logging.getLogger("alembic").setLevel(logging.ERROR)
         warnings.filterwarnings("ignore", module=r"nbgrader\.")  # of its own database queries
         (self.folder / "exchange").mkdir(parents=True, exist_ok=True)
-        (self.folder / "jupyter_server_config.py").write_text(SERVER, "utf-8")
         (self.folder / "nbgrader_config.py").write_text(SETTINGS.format(tools=str(sandbox.TOOLS)), "utf-8")
         config = configure(Config())
         config.CourseDirectory.root = str(self.folder)

@@ -74,7 +74,7 @@ def choose(wanted: str) -> str:
     if not shutil.which(kind):
         raise SystemExit(f"Submissions are programs, and run in a sandbox; but {kind} is not installed.\n{WAYS_OUT}")
     if kind == "bwrap":
-        tried = subprocess.run([*bwrap(Limits()), "true"], capture_output=True, text=True, timeout=20, env={})
+        tried = subprocess.run([*bwrap(Limits()), "true"], capture_output=True, text=True, timeout=20, env=_path())
         if tried.returncode:
             raise SystemExit(f"bubblewrap can't make a sandbox here: {tried.stderr.strip()}\n{WAYS_OUT}")
     elif subprocess.run([kind, "image", "inspect", IMAGE], capture_output=True).returncode:
@@ -177,7 +177,7 @@ def run(program: str, message: dict[str, Any], kind: str, limits: Limits) -> Any
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out:
         given.write(json.dumps(message).encode())
         given.seek(0)
-        with _control_group(name, limits) as joining:
+        with _control_group(name, kind, limits) as joining:
             process = _start(joining + _command(program, kind, limits, name), given, out, kind, scratch)
             try:
                 _wait(process, out, limits)
@@ -201,7 +201,7 @@ def _command(program: str, kind: str, limits: Limits, name: str) -> list[str]:
 def _start(command: list[str], given: IO[bytes], out: IO[bytes], kind: str, scratch: str) -> subprocess.Popen[bytes]:
     variables = dict(os.environ)
     if kind == "bwrap":
-        variables = {"PATH": os.environ.get("PATH", os.defpath)}
+        variables = _path()
     elif kind == "none":
         variables = {key: value.replace(SCRATCH, scratch) for key, value in environment(TOOLS.parent).items()}
     return subprocess.Popen(
@@ -213,6 +213,11 @@ def _start(command: list[str], given: IO[bytes], out: IO[bytes], kind: str, scra
         cwd=scratch if kind == "none" else "/",
         start_new_session=True,
     )
+
+
+def _path() -> dict[str, str]:
+    """The environment of bubblewrap's own process, which can be seen from inside."""
+    return {"PATH": os.environ.get("PATH", os.defpath)}
 
 
 def _wait(process: subprocess.Popen[bytes], out: IO[bytes], limits: Limits) -> None:
@@ -250,12 +255,12 @@ def _end(process: subprocess.Popen[bytes], kind: str, name: str) -> None:
 
 
 @contextlib.contextmanager
-def _control_group(name: str, limits: Limits) -> Iterator[list[str]]:
+def _control_group(name: str, kind: str, limits: Limits) -> Iterator[list[str]]:
     """For root, whom no limit of processes binds: a group of the kernel's, and the command that joins it."""
     wanted = {"pids.max": limits.processes, "memory.max": limits.memory, "memory.limit_in_bytes": limits.memory}
     groups = [Path(base) / name for base in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup/memory", "/sys/fs/cgroup")]
     made = []
-    for group in groups if os.getuid() == 0 else []:
+    for group in groups if kind == "bwrap" and os.getuid() == 0 else []:
         with contextlib.suppress(OSError):  # versions 1 and 2 of control groups have different ones
             group.mkdir()
             made.append(group)
