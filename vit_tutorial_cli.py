@@ -19,6 +19,8 @@ from typing import Any, NoReturn, TextIO
 
 import tyro
 
+from vit_tutorial.options.export import ExportOptions
+from vit_tutorial.options.live import LiveOptions
 from vit_tutorial.options.predict import PredictOptions
 from vit_tutorial.options.recipe import Recipe
 from vit_tutorial.options.train import TrainOptions, check, default_recipe
@@ -29,7 +31,7 @@ COMMANDS = {
     "export": "write a model as a file for other runtimes: ONNX, int8, pt2",
     "live": "write a page that runs a model: draw, watch each step, change it",
 }
-OPTIONS = {"predict": PredictOptions}
+OPTIONS = {"predict": PredictOptions, "export": ExportOptions, "live": LiveOptions}
 STYLE = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
 
 
@@ -41,10 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser().parse_args(words or ["--help"])  # --help, --version, or an error
         parser().error("put the command first")
     name, *rest = words
-    if name in ("export", "live"):
-        with exit_status(name):
-            importlib.import_module(f"vit_tutorial.{name}").main(rest, prog=f"vit-tutorial {name}")
-        return
     options = train_options(rest) if name == "train" else (options_of(name, rest),)
     with exit_status(name):
         importlib.import_module(f"vit_tutorial.{name}.command").run(*options)

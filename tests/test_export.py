@@ -12,6 +12,7 @@ import torch
 import vit_tutorial as vt
 from vit_tutorial import data, export, hybrid, modern
 from vit_tutorial.export import command, formats
+from vit_tutorial.options.export import ExportOptions
 from vit_tutorial.weights.model import Trained
 
 SMALL = {"image_size": 8, "patch_size": 4, "dim": 32, "depth": 1, "num_heads": 2, "mlp_dim": 32, "num_classes": 3}
@@ -171,29 +172,29 @@ def test_an_int8_file_that_saturates_elsewhere_is_not_kept(trained, tmp_path, mo
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("options", "words"),
     [
-        ("--weights shapes --to pt2 --int8", ["--int8 needs --to onnx"]),
-        ("--weights shapes --to onnx --out model.pt2", ["ends in .onnx", "model.pt2"]),
-        ("--weights nowhere --to pt2", ["nowhere"]),
-        (f"--weights nowhere --to pt2 --out {__file__}/m.pt2", [f"{__file__} is a file"]),  # before anything is loaded
+        ({"weights": "shapes", "to": "pt2", "int8": True}, ["--int8 needs --to onnx"]),
+        ({"weights": "shapes", "to": "onnx", "out": Path("model.pt2")}, ["ends in .onnx", "model.pt2"]),
+        ({"weights": "nowhere", "to": "pt2"}, ["nowhere"]),
+        ({"weights": "nowhere", "to": "pt2", "out": Path(__file__, "m.pt2")}, [f"{__file__} is a file"]),  # at once
     ],
 )
-def test_refuses(words, parts, refuses):
-    with refuses(SystemExit, "error: ", *parts):
-        export.main(words.split())
+def test_refuses(options, words, refuses):
+    with refuses((ValueError, OSError), *words):
+        command.run(ExportOptions(**options))
 
 
 def test_a_model_without_a_head_is_refused(monkeypatch, refuses, trained):
     monkeypatch.setattr(command, "load", lambda name: Trained(trained.model, (), trained.preprocess))
-    with refuses(SystemExit, "error: ", "has no head"):
-        export.main(["--weights", "features", "--to", "pt2"])
+    with refuses(ValueError, "has no head"):
+        command.run(ExportOptions("features", "pt2"))
 
 
 def test_the_command_writes_and_says_so(monkeypatch, capsys, tmp_path):
     seen = []
     monkeypatch.setattr(command, "export", lambda trained, out, int8: seen.append((out.name, int8)) or "written")
     monkeypatch.chdir(tmp_path)
-    export.main(["--weights", "shapes", "--to", "onnx", "--int8"])
+    command.run(ExportOptions("shapes", "onnx", int8=True))
     assert capsys.readouterr().out == "written\n"
     assert seen == [("model.onnx", True)]

@@ -2,7 +2,6 @@
 
 import base64
 import copy
-import dataclasses
 import io
 import json
 import re
@@ -33,6 +32,8 @@ from PIL import Image, ImageDraw
 
 import vit_tutorial as vt
 from vit_tutorial import live
+from vit_tutorial.live.command import run
+from vit_tutorial.options.live import LiveOptions
 from vit_tutorial.variants import positions
 
 HOSTILE = ["</script><script>window.pwned = 1</script>", '"><img src=x onerror="window.pwned = 1">', "<!-- 'a' & b"]
@@ -1087,33 +1088,33 @@ def test_refuses_what_is_no_plain_vit(refuses):
 
 def test_without_out_the_page_lies_where_git_ignores_it(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    live.main([])
+    run(LiveOptions())
     assert capsys.readouterr().out.startswith("build/live.html: ")
     assert (tmp_path / "build" / "live.html").is_file()
     assert "build/" in (ROOT / ".gitignore").read_text("utf-8").splitlines()
 
 
 def test_command_line(tmp_path, capsys, refuses):
-    live.main(["--out", str(out := tmp_path / "new" / "page.html")])
+    out = tmp_path / "new" / "page.html"
+    run(LiveOptions(out=out))
     assert re.match(re.escape(f"{out}: digits-patch2, ") + r"0\.\d MB", capsys.readouterr().out)
     assert out.read_text("utf-8").startswith("<!doctype html>")
     Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(photo := tmp_path / "a 'photo' & more.png")
-    live.main([str(photo), "--weights", "shapes", "--out", str(out)])
+    run(LiveOptions((str(photo), "nowhere.png"), "shapes", out=out))
     assert data_of(out.read_text("utf-8"))["titles"] == ["a 'photo' & more.png"]
-    live.main([*20 * [str(photo)], "--weights", "shapes", "--out", str(out)])
+    assert "note: 1 skipped, the others are in the page: nowhere.png" in capsys.readouterr().err
+    run(LiveOptions(20 * (str(photo),), "shapes", out=out))
     assert data_of(out.read_text("utf-8"))["meaning"]["count"] == 20
-    with refuses(SystemExit, "name some, python -m vit_tutorial.live PHOTO ... --weights runs/pets"):
-        live.main(["--weights", "runs/pets", "--out", str(out)])
-    (tmp_path / "config.json").write_text('{"data": "digits"}', "utf-8")
-    with refuses(SystemExit, f"error: the folder {tmp_path} has no model.safetensors"):
-        live.main(["--weights", str(tmp_path), "--out", str(out)])
-    with refuses(SystemExit, "--image-size is of the photographs"):
-        live.main(["--weights", "shapes", "--image-size", "7", "--out", str(out)])
-    for words in (["nowhere.png"], ["--weights", "cats"], ["--weights", "torchvision/vit_b_99"]):
-        with refuses(SystemExit, "error: ", words[-1]):
-            live.main([*words, "--out", str(out)])
-    with refuses(SystemExit, "error: ", "no 'vit_b_99'"):
-        live.main([str(photo), "--weights", "torchvision/vit_b_99", "--out", str(out)])
+    with refuses(ValueError, "name some, vit-tutorial live PHOTO ... --weights runs/pets"):
+        run(LiveOptions(weights="runs/pets", out=out))
+    with refuses(ValueError, "--image-size is of the photographs"):
+        LiveOptions(weights="shapes", image_size=7)
+    with refuses(ValueError, "nowhere.png was not found"):
+        run(LiveOptions(("nowhere.png",), out=out))
+    with refuses(ValueError, "cats"):
+        run(LiveOptions(weights="cats", out=out))
+    with refuses(Exception, "vit_b_99"):
+        run(LiveOptions((str(photo),), "torchvision/vit_b_99", out=out))
     assert live.shipped("shapes").patches == (8, 8)
 
 
@@ -1121,15 +1122,16 @@ def run_of(folder, data):
     """A folder as a training run leaves it, of a small model for digits that was trained on ``data``."""
     model = model_of(image_size=8, patch_size=2, in_channels=1, num_classes=10)
     digits = vt.data.digits()
-    history = [{"epoch": 1, "loss": 1.0, "test_loss": 1.0, "accuracy": 0.5, "test_accuracy": 0.5}]
-    vt.weights.save(folder, model, dataclasses.replace(digits, name=data), history)
+    preprocess = vt.data.Preprocessing(digits.image_size, digits.mean, digits.std)
+    vt.save(model, folder, classes=digits.classes, preprocess=preprocess)
+    (folder / "run.json").write_text(json.dumps({"data": data}), "utf-8")
 
 
 def test_the_page_of_a_run_begins_with_the_pictures_it_was_trained_for(tmp_path, capsys, refuses):
     run_of(tmp_path / "run", "digits")
-    live.main(["--weights", str(tmp_path / "run"), "--out", str(out := tmp_path / "page.html")])
+    run(LiveOptions(weights=str(tmp_path / "run"), out=(out := tmp_path / "page.html")))
     assert data_of(out.read_text("utf-8"))["titles"] == [str(k) for k in range(10)]
     assert data_of(out.read_text("utf-8"))["meaning"]["count"] == 200
     run_of(tmp_path / "pets", "pets")
-    with refuses(SystemExit, f"name some, python -m vit_tutorial.live PHOTO ... --weights {tmp_path / 'pets'}"):
-        live.main(["--weights", str(tmp_path / "pets"), "--out", str(out)])
+    with refuses(ValueError, f"name some, vit-tutorial live PHOTO ... --weights {tmp_path / 'pets'}"):
+        run(LiveOptions(weights=str(tmp_path / "pets"), out=out))

@@ -6,12 +6,8 @@ Everything else is in the extras of pyproject.toml, so that nobody installs Jupy
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-
-import torch
 
 EXTRA_OF = {  # a package: the extra that brings it
     "accelerate": "train",
@@ -53,20 +49,6 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
-@contextmanager
-def told(stopped: str = "stopped") -> Iterator[None]:
-    """For a command: an error that has a cause the user can mend ends it with one line; Ctrl-C with ``stopped``."""
-    try:
-        yield
-    except (ValueError, FloatingPointError, OSError, ImportError, MemoryError, torch.OutOfMemoryError) as error:
-        text = str(error)
-        if isinstance(error, OSError) and error.strerror:
-            text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        raise SystemExit(f"error: {' '.join(printable(line.strip()) for line in text.splitlines())}") from error
-    except KeyboardInterrupt:
-        raise SystemExit(stopped) from None
-
-
 def counted(number: int, noun: str) -> str:
     """A number with its noun: ``1 image``, ``2,000 images``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -75,9 +57,3 @@ def counted(number: int, noun: str) -> str:
 def first_of(lines: Sequence[str], limit: int = 5) -> str:
     """The first lines in one, and how many more there are."""
     return "; ".join(lines[:limit]) + (f"; and {len(lines) - limit:,} more" if len(lines) > limit else "")
-
-
-def print_anything() -> None:
-    """Let ``print`` write escapes for what stdout has no place for, such as Chinese names in a pipe on Windows."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")

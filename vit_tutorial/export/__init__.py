@@ -1,10 +1,9 @@
 """Lesson 18: a trained model as a file for other runtimes: ONNX, with int8 weights or without, or torch.export's pt2.
 
 ``formats`` writes and runs such files; ``quantise`` rounds to few bits by hand; ``command`` is
-``python -m vit_tutorial.export``, which compares a file with the model before it keeps it.
+``vit-tutorial export``, which compares a file with the model before it keeps it.
 """
 
-from vit_tutorial.export.command import main, parser
 from vit_tutorial.export.formats import onnx, pt2, run, saturating
 
-__all__ = ["main", "onnx", "parser", "pt2", "run", "saturating"]
+__all__ = ["onnx", "pt2", "run", "saturating"]

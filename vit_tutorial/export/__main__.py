@@ -1,6 +1,8 @@
 """``python -m vit_tutorial.export``: the command ``vit-tutorial export``."""
 
-from vit_tutorial.export.command import main
+import sys
+
+from vit_tutorial_cli import main
 
 if __name__ == "__main__":
-    main()
+    main(["export", *sys.argv[1:]])

@@ -1,13 +1,11 @@
 """Lesson 18's command line: a model as a file for other runtimes, compared with the model before it is kept.
 
-``python -m vit_tutorial.export --weights cifar10 --to onnx --out cifar10.onnx``
+``vit-tutorial export --weights cifar10 --to onnx --out cifar10.onnx``
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -15,59 +13,28 @@ from PIL import Image
 from torch import Tensor
 
 from vit_tutorial.data import cifar10_pictures
-from vit_tutorial.data.extras import print_anything, told
 from vit_tutorial.data.files import check_writable, write
 from vit_tutorial.export import formats
+from vit_tutorial.options.export import ExportOptions
 from vit_tutorial.weights import load
-from vit_tutorial.weights.keeping import shipped
 from vit_tutorial.weights.model import Trained
 
-PROG = "python -m vit_tutorial.export"
 FAR = 2e-4  # the largest difference of a float32 file's logits, as a share of the largest logit; the other GELU: 7e-4
 FEW = 0.9  # the least share of photographs for which an int8 file gives the model's class
 
 
-def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
-    """The command line: weights, the format, where to write."""
-    p = argparse.ArgumentParser(
-        prog=prog,
-        description="Write a model as a file for other runtimes. The file is compared with the model on 67 small "
-        "photographs, and kept only if it agrees.",
-        epilog='The file takes "images", (B, C, H, W) float32, normalised, for any B, and gives "logits". It '
-        "also holds the names of the classes and the preprocessing.",
-    )
-    p.add_argument(
-        "--weights",
-        required=True,
-        metavar="NAME",
-        help=f"{', '.join(shipped())}, a folder that training wrote, a file, or a published model, as for predict",
-    )
-    p.add_argument("--to", choices=("onnx", "pt2"), required=True, help="ONNX, or torch.export's format")
-    p.add_argument(
-        "--int8",
-        action="store_true",
-        help="ONNX with matrices of one byte a number: a quarter of a large model's size, about half of a small one's, "
-        "and slightly other answers",
-    )
-    p.add_argument("--out", type=Path, metavar="FILE", help="the file (default: model.onnx or model.pt2)")
-    return p
+def run(options: ExportOptions) -> None:
+    """Write the file, and print how well it agrees with the model.
 
-
-def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
-    """Write the file, and print how well it agrees with the model."""
-    args = parser(prog=prog).parse_args(arguments)
-    print_anything()
-    out = args.out or Path(f"model.{args.to}")
-    with told():
-        if args.int8 and args.to != "onnx":
-            raise ValueError("--int8 needs --to onnx")
-        if out.suffix != f".{args.to}":
-            raise ValueError(f"--to {args.to} writes a file whose name ends in .{args.to}, got {out}")
-        check_writable(out)
-        trained = load(args.weights)
-        if not trained.classes:
-            raise ValueError(f"{args.weights} has no head: there are no logits to compare")
-        print(export(trained, out, int8=args.int8))
+    Raises:
+        ValueError: weights that can't be used, or a file that doesn't agree with them.
+        OSError: weights that can't be fetched, a file that can't be written.
+    """
+    check_writable(options.file)
+    trained = load(options.weights)
+    if not trained.classes:
+        raise ValueError(f"{options.weights} has no head: there are no logits to compare")
+    print(export(trained, options.file, int8=options.int8))
 
 
 def export(trained: Trained, out: Path, *, int8: bool = False) -> str:

@@ -1,8 +1,8 @@
-"""``python -m vit_tutorial.live``."""
+"""``python -m vit_tutorial.live``: the command ``vit-tutorial live``."""
 
 import sys
 
-from vit_tutorial.live.command import main
+from vit_tutorial_cli import main
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(["live", *sys.argv[1:]])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -12,49 +12,16 @@ from torch import Tensor
 
 from vit_tutorial import data
 from vit_tutorial.data import Images, denormalise
-from vit_tutorial.data.extras import print_anything, told
 from vit_tutorial.live.page import Live, page
+from vit_tutorial.options.live import LiveOptions
 from vit_tutorial.pages.page import check_page
 from vit_tutorial.predict import opened
 from vit_tutorial.weights import load
 
-PROG = "python -m vit_tutorial.live"
 MOST_TRIED = 200  # pictures whose patches are looked at, for what each part of a model answers to
 MOST_NUMBERS = 614_400  # of these pictures, so that the page stays small: 200 photographs of 32 x 32
 OWN_TRIED = (20, 40)  # of somebody's own photographs, at least and at most: they are larger
-OUT = Path("build/live.html")  # in a clone, git ignores this folder
 MODELS = {"digits": "digits-patch2"}  # the lessons' digits model has 2 x 2 patches, too few to watch
-
-
-def parser(*, prog: str = PROG) -> argparse.ArgumentParser:
-    """The command line: weights, photographs to begin with, where to write."""
-    p = argparse.ArgumentParser(
-        prog=prog,
-        description="Write a page that runs a model: draw or drop a picture, watch each step, change the model.",
-    )
-    p.add_argument(
-        "photos",
-        nargs="*",
-        metavar="PHOTO",
-        help="pictures to begin with (20 or more: the page shows "
-        "what each part of the model answers to among them, too); none: some of the model's own test split",
-    )
-    p.add_argument(
-        "--weights",
-        default="digits",
-        metavar="NAME",
-        help="digits (the model with 4 x 4 patches, digits-patch2), shapes, photographs, or as for python -m "
-        "vit_tutorial.predict (default: digits)",
-    )
-    p.add_argument(
-        "--image-size",
-        type=int,
-        metavar="PIXELS",
-        help="height and width of the photographs, for a published model, whose positions are resized; fewer "
-        "patches are quicker",
-    )
-    p.add_argument("--out", type=Path, default=OUT, help=f"the page (default: {OUT})")
-    return p
 
 
 SETS: dict[str, Callable[[], Images]] = {  # the test pictures of each model that comes with the package
@@ -98,7 +65,7 @@ def samples_of(weights: str) -> Tensor:
     return images.batch(torch.tensor(first))[0]
 
 
-def _of_run(weights: str, prog: str) -> Live:
+def _of_run(weights: str) -> Live:
     """The page of a model that somebody trained on one of the sets here, with that set's test pictures."""
     training = Path(weights) / "run.json"
     if training.is_file():
@@ -107,34 +74,40 @@ def _of_run(weights: str, prog: str) -> Live:
         if name in SETS:
             return page(model, samples_of(name), classes, preprocess, titles=classes, tried=tried_on(name))
     raise ValueError(
-        f"{weights} has no pictures of its own here: name some, {prog} PHOTO ... --weights {weights}, "
+        f"{weights} has no pictures of its own here: name some, vit-tutorial live PHOTO ... --weights {weights}, "
         "or take digits, shapes or photographs"
     )
 
 
-def main(arguments: Sequence[str] | None = None, *, prog: str = PROG) -> None:
-    """Write the page, and say where."""
-    args = parser(prog=prog).parse_args(arguments)
-    print_anything()
-    with told():
-        check_page(args.out)
-        if args.image_size and not args.photos:
-            raise ValueError("--image-size is of the photographs: name some, or leave it out")
-        files, photos, skipped = opened(args.photos) if args.photos else ([], [], [])
-        weights = MODELS.get(args.weights, args.weights)
-        if files:
-            model, classes, preprocess = load(weights, image_size=args.image_size)
-            images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
-            titles = [Path(path).name.encode(errors="replace").decode() for path in files]
-            samples = denormalise(images, preprocess).clamp(0, 1)
-            least, most = OWN_TRIED
-            tried = samples[:most] if len(samples) >= least else None
-            made = page(model, samples, classes or None, preprocess, titles=titles, tried=tried)
-        elif weights in SETS:
-            made = shipped(weights)
-        else:
-            made = _of_run(weights, prog)
-        made.save(args.out)
-        print(f"{args.out}: {weights}, {args.out.stat().st_size / 1e6:.1f} MB, open it in a browser")
-        if skipped:
-            raise ValueError(f"{len(skipped):,} skipped, the others are in the page: {skipped[0]}")
+def run(options: LiveOptions) -> None:
+    """Write the page, and say where.
+
+    Raises:
+        ValueError: weights or photographs that can't be shown.
+        OSError: weights that can't be fetched, a page that can't be written.
+    """
+    check_page(options.out)
+    weights = MODELS.get(options.weights, options.weights)
+    skipped: list[str] = []
+    if options.photos:
+        made, skipped = _of_photographs(weights, options)
+    elif weights in SETS:
+        made = shipped(weights)
+    else:
+        made = _of_run(weights)
+    made.save(options.out)
+    if skipped:
+        print(f"note: {len(skipped):,} skipped, the others are in the page: {skipped[0]}", file=sys.stderr)
+    print(f"{options.out}: {weights}, {options.out.stat().st_size / 1e6:.1f} MB, open it in a browser")
+
+
+def _of_photographs(weights: str, options: LiveOptions) -> tuple[Live, list[str]]:
+    """The page of a model with somebody's own photographs, and a line for each that can't be read."""
+    files, photos, skipped = opened(options.photos)
+    model, classes, preprocess = load(weights, image_size=options.image_size)
+    images = torch.cat([preprocess(photo) for photo in photos])  # (B, C, H, W)
+    titles = [Path(path).name.encode(errors="replace").decode() for path in files]
+    samples = denormalise(images, preprocess).clamp(0, 1)
+    least, most = OWN_TRIED
+    tried = samples[:most] if len(samples) >= least else None
+    return page(model, samples, classes or None, preprocess, titles=titles, tried=tried), skipped
