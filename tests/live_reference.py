@@ -249,6 +249,11 @@ def text(page, selector):
     return page.locator(selector).first.text_content()
 
 
+# All of every page, as for those who know.
+EVERYTHING = """document.querySelectorAll("[data-ready]").forEach((host) =>
+  host.shadowRoot.querySelector("[data-do=whole]").click())"""
+
+
 # Opens a station, at the chosen block.
 GO = """(station) => {
   const { live, shadowRoot } = document.querySelector("[data-vit-live]");

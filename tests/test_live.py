@@ -3,6 +3,7 @@
 import base64
 import copy
 import io
+import itertools
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from browser import browser_only, wait
 from live_reference import (
     CHANGES,
+    EVERYTHING,
     SEVEN,
     STATIONS,
     answer_of,
@@ -41,6 +43,19 @@ ROOT = Path(__file__).parent.parent
 STATE = "document.querySelector('[data-vit-live]').live.state"
 MESSAGE = "document.querySelector('[data-vit-live]').shadowRoot.querySelector('.message').textContent"
 TRIED = MESSAGE.replace(".message", '[data-text="tried"]').replace("'[data-text", "`[data-text").replace("\"]'", '"]`')
+
+
+@pytest.fixture
+def show(show):
+    """With everything shown; unless ``whole`` is False, as the page begins."""
+
+    def shown(content, *, whole=True, **how):
+        page = show(content, **how)
+        if whole:
+            page.evaluate(EVERYTHING)
+        return page
+
+    return shown
 
 
 @pytest.fixture(scope="module")
@@ -544,10 +559,10 @@ def test_a_link_brings_the_same_state_back(show, digits, small):
 
 @browser_only
 def test_a_link_that_is_pasted_into_an_open_page_is_obeyed(show, digits):
-    page = show(digits[0])
+    page = show(digits[0], whole=False)
     for _ in range(9):
-        page.get_by_text("Next", exact=True).click()
-    page.get_by_label("block 0, MLP", exact=True).press("x")
+        page.locator("[data-do=next]").click()
+    page.get_by_label("block 0, head 1", exact=True).press("x")
     page.get_by_text("Copy link").click()
     wait(page, "location.hash.length > 100")
     fragment, said, sentence = page.evaluate("location.hash"), text(page, ".said"), text(page, ".sentence")
@@ -555,7 +570,7 @@ def test_a_link_that_is_pasted_into_an_open_page_is_obeyed(show, digits):
     page.locator(".samples button").nth(4).click()
     page.evaluate("(hash) => { location.hash = hash; }", fragment)
     wait(page, f"{STATE}.stop === 9")
-    assert (text(page, ".said"), text(page, ".list")) == (said, "MLP of block 0 off.")
+    assert (text(page, ".said"), text(page, ".list")) == (said, "head 1 of block 0 off.")
     assert (text(page, ".sentence"), text(page, ".count")) == (sentence, "10 of 15")
     assert text(page, "[data-do=next]") == "Next"
     page.get_by_text("Undo", exact=True).click()
@@ -566,7 +581,7 @@ def test_a_link_that_is_pasted_into_an_open_page_is_obeyed(show, digits):
 def test_the_browser_s_back_steps_back(show, digits):
     page = show(digits[0])
     for _ in range(2):
-        page.get_by_text("Next", exact=True).click()
+        page.locator("[data-do=next]").click()
     page.go_back()
     wait(page, f"{STATE}.stop === 1")
     page.go_back()
@@ -576,14 +591,14 @@ def test_the_browser_s_back_steps_back(show, digits):
     assert text(page, ".count") == "2 of 15"
     assert show(digits[0], fragment="#stop=7").locator(".count").text_content() == "7 of 15"
     alone = show(digits[0].html)  # within somebody else's page, whose address isn't ours
-    alone.get_by_text("Next", exact=True).click()
+    alone.locator("[data-do=next]").click()
     assert alone.evaluate("location.hash") == ""
 
 
 @browser_only
 def test_a_click_on_the_map_leaves_the_task(show, digits):
     page = show(digits[0])
-    page.get_by_text("Next", exact=True).click()
+    page.locator("[data-do=next]").click()
     task = text(page, ".sentence")
     page.get_by_label("block 2, MLP", exact=True).click()
     assert page.locator('[data-station="mlp"]').is_visible()
@@ -674,9 +689,38 @@ def test_a_damaged_link_starts_from_scratch(show, digits):
     assert page.evaluate(UNPACK, [*about, damages]) == [False] * len(damages)
 
 
+# How many things can be pressed, and which parts of the diagram are seen.
+PRESSED = """() => [...document.querySelector("[data-vit-live]").shadowRoot.querySelectorAll("button, input, select")]
+  .filter((e) => (e.closest("label") ?? e).checkVisibility()).length"""
+PARTS = "all => all.filter((e) => e.checkVisibility()).map((e) => e.ariaLabel.replace(/block 0, |the /, ''))"
+
+
+@browser_only
+def test_the_first_screen_is_one_thing_and_the_diagram_grows_with_the_story(show, digits):
+    page = show(digits[0], whole=False, size=(1280, 800))
+    assert page.evaluate(PRESSED) <= 12
+    assert page.locator(".right").is_hidden()
+    assert page.evaluate("document.documentElement.scrollHeight") <= 800
+    assert text(page, "[data-do=next]") == "Start"
+    sizes = []
+    for _ in range(14):
+        page.locator("[data-do=next]").click()
+        sizes.append(page.locator(".map .part").evaluate_all(PARTS))
+    assert sizes[0] == ["picture, in patches"]
+    assert "head 3" in sizes[6]
+    assert "MLP" not in sizes[6]
+    assert "MLP" in sizes[10]
+    assert all(set(before) <= set(after) for before, after in itertools.pairwise(sizes))
+    assert len(sizes[-1]) == page.locator(".map .part").count()
+    page = show(digits[0], whole=False)
+    page.get_by_text("Show everything", exact=True).click()
+    assert page.locator(".map .part").evaluate_all(PARTS) == sizes[-1]
+    assert page.locator(".also").is_visible()
+
+
 @browser_only
 def test_the_tour_goes_through_all_stations_and_back(show, digits):
-    page, seen, sentences, followed, others = show(digits[0], size=(1280, 800)), [], set(), [], []
+    page, seen, sentences, followed, others = show(digits[0], size=(1280, 800), whole=False), [], set(), [], []
     for number in range(1, 16):
         assert text(page, ".count") == f"{number} of 15"
         sentences.add(text(page, ".sentence"))
@@ -692,7 +736,7 @@ def test_the_tour_goes_through_all_stations_and_back(show, digits):
             assert text(page, ".pad .hint") == f"· right answer: {len(others)}"
         assert max(len(one.split()) for one in re.split(r"[.?!]", text(page, ".sentence"))) <= 15
         if number < 15:
-            page.get_by_text("Next", exact=True).click()
+            page.locator("[data-do=next]").click()
     assert len(sentences) == 15
     assert set(seen) == {"patches", "embedding", "positions", "attention", "mlp", "layers", "head", "what-if"}
     assert followed == [
@@ -796,7 +840,7 @@ HIDDEN = """async (asked) => {
 @browser_only
 @pytest.mark.parametrize("size", [(375, 700), (844, 390), (720, 450), (768, 1024), (1366, 650), (1920, 1080)])
 def test_what_a_stop_asks_for_is_in_sight_beside_its_sentence(show, digits, size):
-    page = show(digits[0], has_touch=True, size=size)  # buttons for fingers take more room
+    page = show(digits[0], has_touch=True, size=size, whole=False)  # buttons for fingers take more room
     for number, asked in ASKED.items():
         assert text(page, ".count") == f"{number} of 15"
         assert page.evaluate(HIDDEN, [".sentence", *asked]) == [], number

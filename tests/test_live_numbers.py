@@ -10,6 +10,7 @@ from browser import browser_only, wait
 from live_reference import (
     CHANGES,
     CONFIGS,
+    EVERYTHING,
     SETTLED,
     answer_of,
     compare,
@@ -30,6 +31,19 @@ from PIL import Image
 import vit_tutorial as vt
 from vit_tutorial import live
 from vit_tutorial.live.meaning import strongest
+
+
+@pytest.fixture
+def show(show):
+    """With everything shown; unless ``whole`` is False, as the page begins."""
+
+    def shown(content, *, whole=True, **how):
+        page = show(content, **how)
+        if whole:
+            page.evaluate(EVERYTHING)
+        return page
+
+    return shown
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,7 @@ export function contextOf({ host, root, data }) {
       changes: { ...AS_TRAINED },
       stop: 0, // of the tour
       isAway: false, // the reader left it for another part
+      isWhole: false, // all of the diagram is shown, and not only what the story has told
       station: "patches",
       token: middle,
       previous: null, // the token that was chosen before

@@ -14,8 +14,8 @@ function idOf({ data }) {
 }
 
 function pack(page) {
-  const { sample, changes, station, token, layer, head, method, picture, stop, isAway } = page.state;
-  const packed = { id: idOf(page), sample, changes, station, token, layer, head, method, stop, isAway };
+  const { sample, changes, station, token, layer, head, method, picture, stop, isAway, isWhole } = page.state;
+  const packed = { id: idOf(page), sample, changes, station, token, layer, head, method, stop, isAway, isWhole };
   if (sample < 0) {
     packed.picture = textOf(picture, page.white);
     packed.ink = textOf(page.pad.ink(), 255); // finer than the picture
@@ -35,10 +35,10 @@ function numbersOf(text, white, count) {
 function unpackLink(page, text) {
   const { samples, sizes, white, pad } = page;
   const packed = JSON.parse(atob(text.replaceAll("-", "+").replaceAll("_", "/")));
-  const { id, sample, station, token, layer, head, method, stop, isAway } = packed;
+  const { id, sample, station, token, layer, head, method, stop, isAway, isWhole } = packed;
   const isIndex = (value, count) => Number.isInteger(value) && value >= 0 && value < count;
   const changes = Object.fromEntries(Object.keys(AS_TRAINED).map((name) => [name, packed.changes[name]]));
-  const isWhole =
+  const isSound =
     id === idOf(page) &&
     (sample === -1 || isIndex(sample, samples.length)) &&
     fits(changes, page.config) &&
@@ -48,9 +48,10 @@ function unpackLink(page, text) {
     isIndex(layer, sizes.L) &&
     isIndex(head, sizes.h) &&
     isIndex(stop, page.stops.length) &&
-    typeof isAway === "boolean";
-  if (!isWhole) throw new Error("damaged, or of another model");
-  const state = { sample, changes: tidied(changes), station, token, layer, head, method, stop, isAway };
+    typeof isAway === "boolean" &&
+    typeof isWhole === "boolean";
+  if (!isSound) throw new Error("damaged, or of another model");
+  const state = { sample, changes: tidied(changes), station, token, layer, head, method, stop, isAway, isWhole };
   if (sample >= 0) return { state: { ...state, picture: samples[sample] }, ink: samples[sample] };
   const picture = numbersOf(packed.picture, white, samples[0].length);
   return { state: { ...state, picture }, ink: numbersOf(packed.ink, 255, pad.ink().length) };

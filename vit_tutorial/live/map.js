@@ -4,6 +4,7 @@
 import { clamp, hasModifier, make } from "../pages/page.js";
 import { toggled } from "./changes.js";
 import { drawLooks } from "./looks.js";
+import { isTold, reached } from "./story.js";
 import { isRead, streamOf } from "./stream.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -21,7 +22,17 @@ function planOf({ L, h }, width) {
   const across = top + 48;
   const place = isUpright ? (a, c) => [66 + c, a] : (a, c) => [a, across - c];
   const size = isUpright ? [width, along] : [along, across + 35];
-  return { isUpright, head, block, top, place, size, heads: [...Array(h).keys()], blocks: [...Array(L).keys()] };
+  return {
+    isUpright,
+    head,
+    block,
+    top,
+    across,
+    place,
+    size,
+    heads: [...Array(h).keys()],
+    blocks: [...Array(L).keys()],
+  };
 }
 
 // Where a head is: head 0 is the uppermost, or the leftmost.
@@ -74,6 +85,13 @@ function linesOf(plan) {
   return [...ends, ...plan.blocks.flatMap((layer) => blockLines(plan, layer))];
 }
 
+// How far along the diagram is shown while the story is at a station.
+function reachOf({ block, blocks }, station) {
+  const { begin } = EDGE;
+  const ends = { patches: 60, embedding: 120, positions: begin, attention: begin + 0.62 * block, mlp: begin + block };
+  return ends[station] ?? (station === "layers" ? begin + blocks.length * block + 20 : Infinity);
+}
+
 // The parts within a block that can be opened, or cut: {a, c, w, h, text, part, label, to}.
 function blockParts(plan, layer) {
   const { block, head, heads, top, isUpright } = plan;
@@ -122,10 +140,10 @@ function captionsOf(plan) {
   const end = EDGE.begin + plan.blocks.length * plan.block;
   const words = { picture: 30, patches: 90, tokens: 150, answer: end + 122 };
   return Object.entries(words).map(([textContent, a]) => {
-    const caption = make("span", { className: "caption", textContent, ariaHidden: "true" });
+    const element = make("span", { className: "caption", textContent, ariaHidden: "true" });
     const [x, y] = plan.place(a, plan.isUpright ? 64 : 38);
-    Object.assign(caption.style, { left: `${x}px`, top: `${y}px` });
-    return caption;
+    Object.assign(element.style, { left: `${x}px`, top: `${y}px` });
+    return { a, element };
   });
 }
 
@@ -198,6 +216,8 @@ function lay(page) {
   page.mapWidth = width;
   const plan = planOf(sizes, width);
   const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("width", String(plan.size[0]));
+  svg.setAttribute("height", String(plan.size[1]));
   page.mapLines = linesOf(plan).map((line) => {
     const path = document.createElementNS(SVG, "path");
     path.setAttribute("d", line.d);
@@ -216,17 +236,25 @@ function lay(page) {
   const inner = make("div", { className: plan.isUpright ? "inner upright" : "inner" });
   Object.assign(inner.style, { width: `${plan.size[0]}px`, height: `${plan.size[1]}px` });
   page.mapDot = make("i", { className: "token-dot", ariaHidden: "true" }); // where the followed token is
-  inner.append(svg, ...captionsOf(plan), ...page.mapParts.map(({ button }) => button), page.mapDot);
+  const captions = captionsOf(plan);
+  Object.assign(page, { mapPlan: plan, mapCaptions: captions });
+  inner.append(
+    svg,
+    ...captions.map(({ element }) => element),
+    ...page.mapParts.map(({ button }) => button),
+    page.mapDot,
+  );
   $(".map").replaceChildren(inner);
 }
 
 function walkWith(page, event) {
-  const buttons = page.mapParts.map(({ button }) => button);
+  const buttons = page.mapParts.map(({ button }) => button).filter((button) => !button.matches(".hidden"));
   const at = buttons.indexOf(event.target);
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   const ends = { Home: 0, End: buttons.length - 1 };
   if (at < 0 || hasModifier(event)) return;
-  if (["x", "Delete"].includes(event.key) && page.mapParts[at].part) page.cut(page.mapParts[at].part);
+  const { part } = event.target.dataset;
+  if (["x", "Delete"].includes(event.key) && part) page.cut(part);
   if (!by && !(event.key in ends)) return;
   event.preventDefault();
   const next = ends[event.key] ?? clamp(at + by, 0, buttons.length - 1);
@@ -301,10 +329,31 @@ function moveDot(page) {
   });
 }
 
-function keyOf({ $, state, theName }) {
-  const lines = `Thick, blue lines: ${theName(state.token)} has large numbers there.`;
+function keyOf(page) {
+  const { $, state, theName } = page;
+  if (!isTold(page, "attention")) return "";
+  const lines = `Thick, blue lines: ${theName(state.token)} has large numbers there. Small squares: where it looks.`;
   const where = $(".map .upright") ? "Left" : "Below";
-  return `${lines} Small squares: where it looks. ${where}: the answer so far.`;
+  return isTold(page, "layers") ? `${lines} ${where}: the answer so far.` : lines;
+}
+
+// Hides what the story hasn't come to yet.
+function grow(page) {
+  const { $, mapPlan: plan, mapCaptions, mapParts } = page;
+  const reach = reachOf(plan, reached(page));
+  for (const { a, element } of mapCaptions) element.classList.toggle("hidden", a > reach);
+  for (const { a, step, button } of mapParts) {
+    button.classList.toggle("hidden", a > reach || (step !== undefined && !isTold(page, "layers")));
+  }
+  const inner = $(".map .inner");
+  const [width, height] = plan.size;
+  const beyond = Math.max(0, (plan.isUpright ? height : width) - reach);
+  inner.style.height = `${plan.isUpright ? height - beyond : height}px`;
+  inner.style.clipPath = beyond && !plan.isUpright ? `inset(0 ${beyond}px 0 0)` : "";
+  inner.style.overflow = plan.isUpright ? "hidden" : "";
+  const hasBlocks = plan.isUpright || reach > EDGE.begin; // else all that is shown lies on one line
+  inner.style.marginTop = hasBlocks ? "" : `${52 - plan.across}px`;
+  $(".also").classList.toggle("hidden", !isTold(page, "what-if"));
 }
 
 export function drawMap(page, scene) {
@@ -329,6 +378,7 @@ export function drawMap(page, scene) {
   }
   page.mapFrames.forEach((frame, layer) => frame.classList.toggle("cut", !scene.isBlockOn(layer)));
   for (const part of page.mapParts) drawPart(page, part);
+  grow(page);
   moveDot(page);
   drawLooks(page, scene);
 }

@@ -2,6 +2,7 @@
 
 import { ARROWS, cellBox, cellUnder, clamp, drawFrame, hasModifier, largest, make, sharpen } from "../pages/page.js";
 import { paint, rearrange } from "./pictures.js";
+import { isTold } from "./story.js";
 
 // The picture cut into patches, the chosen one in a frame.
 export function drawPatches(page, canvas) {
@@ -60,6 +61,7 @@ export function drawPicker(page, pixel = null) {
     drawFrame(canvas.getContext("2d"), cellBox(canvas, [sizes.H, sizes.W], row * sizes.W + column), colour, 3);
   }
   $(".picker .dot").classList.toggle("of-class-token", state.token < page.sizes.prefix);
+  $(".special").classList.toggle("hidden", !isTold(page, "positions"));
   $(".picker .name").textContent = page.tokenName(state.token);
   $(".picker .place").textContent = page.placeOf(state.token);
   [...$(".special").children].forEach((button, token) => {

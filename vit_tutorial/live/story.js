@@ -1,3 +1,10 @@
+// The story's stations, in their order: the diagram grows by a part at each.
+const ORDER = ["patches", "embedding", "positions", "attention", "mlp", "layers", "head", "what-if"];
+
+// How far the story has come: the station of its stop, or the last one where everything is shown.
+export const reached = ({ state, stops }) => (state.isWhole ? "what-if" : stops[state.stop].station);
+export const isTold = (page, station) => ORDER.indexOf(station) <= ORDER.indexOf(reached(page));
+
 // The guided tour's stops. At each one a station is open, one part of the page lights up (spot), and a sentence says
 // what to try there. A stop whose text is false, for this model, is left out.
 //   follow: the token that is followed, "patch" or "class"; none: the reader's

@@ -84,6 +84,9 @@ function offer({ $, samples }, names) {
   $(".offers").replaceChildren(...copies);
 }
 
+// The first screen is the picture and the answer alone.
+const isFirst = ({ stop, isWhole, isAway }) => stop === 0 && !isWhole && !isAway;
+
 export function tourOf(page) {
   const { $, sizes, state } = page;
   const facts = factsOf(page);
@@ -100,10 +103,12 @@ export function tourOf(page) {
   const isLast = () => state.stop === stops.length - 1;
 
   function drawButtons() {
-    const onwards = isLast() ? "Start again" : "Next";
+    const onwards = isLast() ? "Start again" : state.stop ? "Next" : "Start";
     $(".count").textContent = `${state.stop + 1} of ${stops.length}`;
     $('[data-do="next"]').textContent = state.isAway ? "Return" : onwards;
-    $('[data-do="back"]').disabled = state.stop === 0;
+    $('[data-do="back"]').classList.toggle("hidden", state.stop === 0);
+    $('[data-do="whole"]').classList.toggle("hidden", state.stop > 0 || state.isWhole);
+    $(".live").classList.toggle("first", isFirst(state));
   }
 
   // Lights up a stop's part; where that is off, what its station says of it.
@@ -169,6 +174,11 @@ export function tourOf(page) {
     leave,
     resume,
     actions: {
+      whole() {
+        state.isWhole = true;
+        drawButtons();
+        page.draw();
+      },
       another() {
         const next = nextSample(page);
         choosePicture(page, page.samples[next], { sample: next });
