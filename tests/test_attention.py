@@ -43,11 +43,6 @@ def test_equals_the_fused_kernel(B, T, S, d, e):
     same(weights.sum(dim=-1), torch.ones(B, 2, T, dtype=torch.float64))
 
 
-def test_large_scores_stay_finite():
-    q = torch.tensor([[1e4], [-1e4]])
-    assert dot_product_attention(q, q, q)[0].tolist() == [[1e4], [-1e4]]  # each finds itself
-
-
 @pytest.mark.parametrize(
     ("q", "k", "v"),
     [((5, 4), (5, 3), (5, 4)), ((5, 4), (6, 4), (5, 4))],  # another width, another number of values

@@ -35,27 +35,6 @@ def test_the_block_has_the_sizes_of_the_config(config: vt.ViTConfig) -> None:
     assert words.count(f"{D} → {M} → {D}") == 2
 
 
-def test_the_norms_stand_in_the_branch_or_after_the_sum() -> None:
-    texts = [text for ax in plots.encoder_block(BASE).axes for text in ax.texts]
-    heights = {
-        half: [(t.get_position()[1], t.get_text().split("\n")[0]) for t in texts if (t.get_position()[0] > 6) == half]
-        for half in (False, True)
-    }
-    wanted = ("layer norm", "attention", "MLP", "+")
-    pre, post = ([name for _, name in sorted(heights[half]) if name in wanted] for half in (False, True))
-    assert pre == ["layer norm", "attention", "+", "layer norm", "MLP", "+"]
-    assert post == ["attention", "+", "layer norm", "MLP", "+", "layer norm"]
-
-
-@pytest.mark.parametrize("config", [BASE, ODD])
-def test_attention_has_a_shape_on_every_arrow(config: vt.ViTConfig) -> None:
-    T, D, h = config.num_tokens, config.dim, config.num_heads
-    words = words_on(plots.attention_flow(config))
-    assert words.count(f"(B, {T}, {D})") == 2  # x and the output
-    assert words.count(f"(B, {h}, {T}, {D // h})") == 4  # q, k, v, and the mixed values
-    assert words.count(f"(B, {h}, {T}, {T})") == 2  # scores and weights
-
-
 def test_the_map_follows_the_tensors_of_a_real_model() -> None:
     shapes = re.findall(r"\(B, [\d, ]+\)", words_on(plots.tensor_map(ODD)))
     assert shapes == ["(B, 2, 12, 20)", "(B, 16, 30)", "(B, 16, 24)", "(B, 17, 24)", "(B, 17, 24)", "(B, 24)", "(B, 7)"]

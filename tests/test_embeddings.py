@@ -122,12 +122,6 @@ def test_resizing_keeps_the_dtype_and_computes_in_float32_at_least(recipe, dtype
     assert torch.equal(ours, expected.to(dtype))  # one rounding, at the end
 
 
-def test_resizing_in_double_precision_is_not_rounded():
-    position = positions((4, 6), dtype=torch.float64)
-    grid = F.interpolate(as_maps(position, (4, 6), 1), size=(7, 5), mode="bicubic", align_corners=True)
-    same(resize_position_embedding(position, (4, 6), (7, 5), recipe="torchvision")[:, 1:], as_tokens(grid))
-
-
 def test_unknown_recipe(refuses):
     with refuses(ValueError, "recipe", "'openai'", *RECIPES):
         resize_position_embedding(positions((2, 2)), (2, 2), (3, 3), recipe="openai")

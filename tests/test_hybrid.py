@@ -97,17 +97,6 @@ def test_a_map_that_patches_do_not_divide_is_refused(features, patch_size):
         hybrid.HybridEmbed(features, 32, patch_size)
 
 
-@pytest.mark.parametrize("images", [torch.rand(2, 3, 16, 32), torch.rand(3, 32, 32), torch.rand(2, 1, 32, 32)])
-def test_images_of_another_shape_are_refused(images):
-    with pytest.raises(ValueError, match=r"images|expected"):
-        hybrid.HybridViT(config_of(EARLY))(images)
-
-
-def test_images_of_whole_numbers_are_refused():
-    with pytest.raises(TypeError, match="floating point"):
-        hybrid.HybridViT(config_of(EARLY))(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
-
-
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 7), st.integers(1, 3)), min_size=1, max_size=3))
 def test_a_convolutional_stem_makes_the_grid_that_the_config_says(layers):

@@ -24,12 +24,6 @@ def test_intervals_has_a_mean_and_both_ends_for_each_series() -> None:
     assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b"]
 
 
-def test_intervals_names_its_series_where_there_are_several() -> None:
-    assert not plots.intervals({"a": {"": (1.0, 0.5)}}).legends
-    (legend,) = plots.intervals({"a": {"x": (1.0, 0.5), "y": (2.0, 0.5)}}).legends
-    assert [text.get_text() for text in legend.get_texts()] == ["x", "y"]
-
-
 def test_shares_add_up_to_a_hundred_and_keep_their_colours() -> None:
     (ax,) = plots.shares({"one": {"a": 1, "b": 3}, "two": {"a": 0, "b": 2, "c": 2}}).axes
     bars = [(bar.get_x(), bar.get_width()) for bar in ax.patches]  # type: ignore[attr-defined]
@@ -70,15 +64,6 @@ def test_light_maps_has_a_row_of_pictures_and_one_for_each_kind() -> None:
     assert [ax.get_title() for ax in figure.axes[:2]] == ["x", "y"]
     assert [ax.get_ylabel() for ax in figure.axes[::2]] == ["", "a", "b"]
     assert [text.get_text() for ax in figure.axes for text in ax.texts] == ["1.00"] * 4
-
-
-def test_a_table_of_shares_has_its_percents_and_its_frames() -> None:
-    figure = plots.share_table([[0.5, 1.0], [0.0, 0.25], [0.1, 0.2]], "abc", "xy", framed=[(0, 1), (2, 0)])
-    (axes,) = figure.axes
-    assert [text.get_text() for text in axes.texts] == ["50", "100", "0", "25", "10", "20"]
-    frames = [patch.get_xy() for patch in axes.patches]  # type: ignore[attr-defined]
-    assert frames == [(0.54, -0.44), (-0.46, 1.56)]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c"]
 
 
 def test_of_the_two_towers_each_picture_s_own_caption_stands_on_the_diagonal() -> None:

@@ -221,13 +221,6 @@ def test_fields_that_do_not_go_together(changes, words, refuses):
         tiny(**changes)
 
 
-def test_rotary_fields(refuses):
-    with refuses(ValueError, "coordinates", "polar"):
-        Rotary("polar")
-    with refuses(ValueError, "temperature", "1.0"):
-        Rotary(temperature=1.0)
-
-
 def test_a_config_is_hashable_and_survives_json():
     import json
 

@@ -110,16 +110,6 @@ def test_so_many_numbers_are_learned(kind, numbers):
     assert position().shape == (1, 7, 16)
 
 
-def test_two_dimensions_share_rows_and_columns():
-    place = GridPosition((2, 3), 16, "2d")()[0, 1:].unflatten(0, (2, 3))  # (2, 3, D)
-    assert torch.equal(place[0, :, :8], place[0, :1, :8].expand(3, -1))
-    assert torch.equal(place[:, 1, 8:], place[:1, 1, 8:].expand(2, -1))
-
-
-def test_sines_are_the_embedding_s():
-    assert torch.equal(GridPosition((2, 3), 16, "sincos")()[:, 1:], vt.sincos_position_embedding((2, 3), 16))
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

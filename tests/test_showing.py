@@ -42,11 +42,6 @@ def test_show_refuses_a_picture_without_words(shown: list[Any], photo: torch.Ten
     assert not shown
 
 
-def test_show_without_a_caption_shows_one_thing(shown: list[Any], photo: torch.Tensor) -> None:
-    plots.show(plots.pictures([photo]), alt="A photograph.")
-    assert len(shown) == 1
-
-
 def test_a_figure_of_few_colours_has_a_palette_and_a_photograph_of_many_keeps_its_own(shown: list[Any]) -> None:
     lines = Figure(figsize=(4, 3))
     lines.subplots().plot([0, 1, 0.5])
@@ -68,13 +63,6 @@ def test_a_slider_s_first_picture_stands_in_its_markup(shown: list[Any]) -> None
     assert "lighter &amp; lighter" in bundle["text/html"]
     assert "size &lt;b&gt;" in bundle["text/html"]
     assert caption.data == "It."
-
-
-@pytest.mark.parametrize(("palette", "mode"), [(True, "P"), (False, "RGBA")])
-def test_a_slider_may_keep_all_colours(shown: list[Any], palette: bool, mode: str) -> None:
-    plots.show_slider(numbered(2), alt="A square.", label="size", palette=palette)
-    png = shown[0][0]["text/html"].split("base64,")[1].split('"')[0]
-    assert Image.open(io.BytesIO(base64.b64decode(png))).mode == mode
 
 
 def test_a_slider_of_one_picture_is_refused(shown: list[Any]) -> None:

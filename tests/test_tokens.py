@@ -63,12 +63,6 @@ def test_scores_too_large_for_exp_are_no_trouble():
     torch.testing.assert_close(tokens.blockwise_attention(q, k, v, 2), vt.dot_product_attention(q, k, v)[0])
 
 
-def test_a_block_needs_a_key(refuses):
-    x = normal(1, 2, 2)
-    with refuses(ValueError, "block=0", "a key or more"):
-        tokens.blockwise_attention(x, x, x, 0)
-
-
 # ---- Which tokens go where ---------------------------------------------------------------------------------------
 
 
@@ -145,12 +139,6 @@ def test_of_equal_tokens_merging_is_exact_if_sizes_count(pool):
     else:
         with pytest.raises(ValueError, match="there is no class token whose attention could choose"):
             FewerTokens(model, 4, tokens.drop_least_attended)(x)
-
-
-@pytest.mark.parametrize("r", [-1, 5])
-def test_no_more_tokens_are_dropped_than_are_not_protected(r):
-    with pytest.raises(ValueError, match=f"r={r}: of 5 tokens, 1 protected, drop 0 to 4"):
-        tokens.drop_lowest(normal(2, 5), r)
 
 
 def test_it_says_where_each_patch_went():

@@ -68,15 +68,6 @@ def test_the_scale_starts_at_1_in_0_07_and_ends_at_100():
     assert model.scale().item() == 100.0
 
 
-def test_a_locked_tower_s_features_can_be_computed_once():
-    model, vocabulary = make()
-    images = torch.randn(5, 3, 8, 8)
-    with torch.no_grad():
-        features, wanted = model.images(images), model(images, vocabulary(CAPTIONS))
-    model.images = nn.Identity()
-    assert torch.allclose(model(features, vocabulary(CAPTIONS)), wanted)
-
-
 TOKENS = torch.tensor([[18, 3, 19, 0, 0], [18, 4, 5, 19, 0], [18, 7, 7, 7, 19]])
 SMALL = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
 TEXT = {**SMALL, "vocab_size": 20, "max_position_embeddings": 5}
