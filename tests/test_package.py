@@ -20,7 +20,7 @@ from packaging.version import Version
 
 import vit_tutorial as vt
 
-LESSONS = ("patches", "embeddings", "mlp", "encoder", "vit")  # 01 to 06
+LESSONS = ("patches", "embeddings", "attention", "mlp", "encoder", "vit")  # 01 to 06
 FOLDER = Path(vt.__file__).parent
 NAMES = {
     "MLP", "DropPath", "Embeddings", "EncoderBlock", "MultiHeadSelfAttention", "PatchEmbedding", "ViT", "ViTConfig",
@@ -132,8 +132,8 @@ NEEDS = {  # which of the six modules each needs beside torch, as the README say
     "attention": set(),
     "mlp": set(),
     "embeddings": {"patches"},
-    "encoder": {"mlp", "patches"},
-    "vit": {"patches", "embeddings", "mlp", "encoder"},
+    "encoder": {"attention", "mlp"},
+    "vit": {"patches", "embeddings", "attention", "mlp", "encoder"},
 }
 IMPORT_COPIES = """
 import importlib, sys, torch
