@@ -4,13 +4,12 @@ import { clamp } from "../pages/page.js";
 // large as the frame, light on black.
 
 const FAINT = 0.1; // a stroke differs from its ground by this, of 1 from black to white, or it isn't seen
+const STRONGEST = 0.003; // the share of pixels that are surely ink
 const TIPS = 0.005; // the share of the strokes at each end that may stand out of the frame
 const DUST = 0.04; // of the largest part, or a part of the strokes is dust
 const REACH = 1 / 8; // of the longer side: what is as wide is ground, not a stroke
 const LEAST = 0.02; // of the strokes must lie inside, or the edge cuts the drawing itself
-const LEVELS = 64;
 const WIDTHS = [1.5, 1.7]; // to which lines are brought, in pixels of the picture
-const WIDEST_LINE = 2.5; // in these pixels: what is wider is an area, such as a shadow
 
 // Numbers (height, width) joined with those around, as far as reach: pick(one, other), along rows, then columns.
 function joined(values, [height, width], reach, pick) {
@@ -60,31 +59,11 @@ function inside(strokes, size) {
   const parts = partsIn(strokes, size);
   const total = (some) => some.reduce((sum, { places }) => sum + places.length, 0);
   const within = parts.filter(({ isAtEdge }) => !isAtEdge);
-  const kept = total(within) > LEAST * total(parts) ? within : parts;
-  const most = Math.max(...kept.map(({ places }) => places.length));
+  const left = total(within) > LEAST * total(parts) ? within : parts;
+  const most = Math.max(...left.map(({ places }) => places.length));
   const out = strokes.map(() => 0);
-  for (const { places } of kept) if (places.length > DUST * most) places.forEach((i) => (out[i] = 1));
+  for (const { places } of left) if (places.length > DUST * most) for (const i of places) out[i] = 1;
   return out;
-}
-
-// The level that parts values in [0, 1] into two groups as alike within as can be (Otsu), and how far apart they are.
-function partingOf(values) {
-  const counts = new Float64Array(LEVELS);
-  for (const v of values) counts[Math.min(LEVELS - 1, Math.floor(v * LEVELS))]++;
-  const total = counts.reduce((sum, n, level) => sum + n * level, 0);
-  const found = { spread: -1, level: 1, apart: 0 };
-  let below = 0;
-  let sum = 0;
-  for (let level = 0; level < LEVELS - 1; level++) {
-    below += counts[level];
-    sum += counts[level] * level;
-    const above = values.length - below;
-    if (!below || !above) continue;
-    const apart = (total - sum) / above - sum / below;
-    const spread = below * above * apart ** 2;
-    if (spread > found.spread) Object.assign(found, { spread, level: (level + 1) / LEVELS, apart: apart / LEVELS });
-  }
-  return found;
 }
 
 // Strokes (height, width) from 0 to 1 with lines wider by a radius on each side; a negative one makes them narrower.
@@ -130,36 +109,23 @@ function boxOf(strokes, width, [H, W]) {
   return { scale, y: (top + bottom + 1) / 2, x: (left + right + 1) / 2 };
 }
 
-// Strokes (height, width) of at least a strength, how many of their pixels make one of a picture, and whether some are
-// wider than lines.
-function strokesOf(strength, least, size, [, H, W]) {
-  const found = inside(
-    strength.map((v) => Number(v >= least)),
-    size,
-  );
-  const { scale } = found.includes(1) ? boxOf(found, size[1], [H, W]) : { scale: 0 };
-  return { found, scale, isArea: joined(found, size, Math.round((WIDEST_LINE / 2) * scale), Math.min).includes(1) };
-}
-
 // Levels grey (height, width) from 0 to 1 -> {picture (1, H, W), isDark: dark strokes on a light ground, wider: the
-// change of the lines' width, in pixels of the picture, isArea: there is more than lines}; null: nothing stands out.
+// change of the lines' width, in pixels of the picture}; null: nothing stands out.
 export function cutOut(grey, size, shape) {
   const [, H, W] = shape;
-  const [height, width] = size;
-  const reach = Math.round(REACH * Math.max(...size));
-  const { strength, isDark } = inkOf(grey, size, reach);
-  const isWithin = (i) => Math.min(i % width, width - 1 - (i % width), i / width, height - 1 - i / width) >= reach;
-  const { level, apart } = partingOf(strength.filter((_, i) => isWithin(i))); // at the edge no ground is around
-  let strokes = strokesOf(strength, level, size, shape);
-  if (strokes.isArea) {
-    const inShadow = partingOf(strength.filter((v) => v >= level)).level; // what stands out even there
-    strokes = strokesOf(strength, inShadow, size, shape);
-  }
-  const { found, scale, isArea } = strokes;
-  if (apart < FAINT || scale < 1) return null; // nothing, or a speck
-  const wide = widthOf(found, size) / scale;
+  const width = size[1];
+  const { strength, isDark } = inkOf(grey, size, Math.round(REACH * Math.max(...size)));
+  const strongest = strength.toSorted()[Math.floor((1 - STRONGEST) * strength.length)];
+  if (strongest < FAINT) return null;
+  const strokes = inside(
+    strength.map((v) => Number(v >= strongest / 2)),
+    size,
+  );
+  const { scale } = boxOf(strokes, width, [H, W]);
+  if (scale < 1) return null; // a speck
+  const wide = widthOf(strokes, size) / scale;
   const wider = clamp(wide, ...WIDTHS) - wide;
-  const lines = widened(found, size, (wider / 2) * scale);
+  const lines = widened(strokes, size, (wider / 2) * scale);
   const box = boxOf(lines, width, [H, W]);
   // Each pixel is the share of it that is covered, as in the digits that are learned from.
   const picture = new Float32Array(H * W);
@@ -168,5 +134,5 @@ export function cutOut(grey, size, shape) {
     const x = Math.floor(((i % width) + 0.5 - box.x) / box.scale + W / 2);
     if (y >= 0 && y < H && x >= 0 && x < W) picture[y * W + x] += v / box.scale ** 2;
   });
-  return { picture: picture.map((v) => Math.min(1, v)), isDark, wider, isArea };
+  return { picture: picture.map((v) => Math.min(1, v)), isDark, wider };
 }

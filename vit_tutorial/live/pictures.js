@@ -179,8 +179,7 @@ function drawnOn(image, data, name) {
   const turned = found.isDark ? "turned from dark on light to light on dark, " : "";
   const lines = found.wider > 0.05 ? "its lines made wider, " : found.wider < -0.05 ? "its lines made thinner, " : "";
   const fitted = `cut out, moved to the middle, and made ${W} × ${H} pixels, as the pictures it learned from`;
-  const area = found.isArea ? " There is more than lines, perhaps a shadow, so don’t trust the answer." : "";
-  return { picture: found.picture, done: `${name}: ${turned}${lines}${fitted}.${area}` };
+  return { picture: found.picture, done: `${name}: ${turned}${lines}${fitted}.` };
 }
 
 // A picture (C, H, W) on a canvas of H x W pixels.
